@@ -1,0 +1,102 @@
+//! Which accelerator works here, found out by booting.
+//!
+//! `/dev/kvm` may exist, open and answer every ioctl while a guest hangs for ever (seen on
+//! machines that are VMs themselves). So a guest's kernel is booted under KVM; it has no root
+//! file system and must get as far as complaining about that.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Context, Error, Result};
+use crate::host::{self, Tied};
+use crate::interrupt;
+use crate::scope::RunFolder;
+
+/// How QEMU runs a guest's instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Accel {
+    /// The processor runs them.
+    Kvm,
+    /// QEMU translates them, 10 to 20 times slower.
+    Tcg,
+}
+
+impl Accel {
+    /// QEMU's options for it.
+    ///
+    /// TCG emulates `rep movsb` a byte at a time; without the two flags the guest's kernel
+    /// copies in a way that is several times faster there.
+    #[must_use]
+    pub const fn qemu_args(self) -> [&'static str; 4] {
+        match self {
+            Self::Kvm => ["-accel", "kvm", "-cpu", "host"],
+            Self::Tcg => ["-accel", "tcg,thread=multi", "-cpu", "max,-erms,-fsrm"],
+        }
+    }
+
+    /// Its name, as QEMU spells it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Kvm => "kvm",
+            Self::Tcg => "tcg",
+        }
+    }
+}
+
+/// Longest boot that counts as working.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// What a kernel without a root file system says when it has booted.
+const BOOTED: &str = "Unable to mount root fs";
+
+/// The best accelerator that can boot `kernel` here. The first call takes up to 5 s where
+/// `/dev/kvm` exists; the answer is remembered for the process.
+///
+/// # Errors
+/// QEMU cannot be started at all, or [`Error::Interrupted`].
+pub fn detect(kernel: &Path) -> Result<Accel> {
+    static ANSWER: Mutex<Option<Accel>> = Mutex::new(None);
+    let mut answer = ANSWER.lock().unwrap_or_else(|e| e.into_inner());
+    if let Some(known) = *answer {
+        return Ok(known);
+    }
+    let found = if Path::new("/dev/kvm").exists() && boots_under_kvm(kernel)? {
+        Accel::Kvm
+    } else {
+        Accel::Tcg
+    };
+    tracing::debug!("accelerator: {}", found.name());
+    *answer = Some(found);
+    Ok(found)
+}
+
+fn boots_under_kvm(kernel: &Path) -> Result<bool> {
+    let folder = RunFolder::new()?;
+    let log = folder.path().join("console.log");
+    let mut command = host::command("qemu-system-x86_64");
+    command
+        .args(Accel::Kvm.qemu_args())
+        .args(["-nodefaults", "-no-user-config", "-display", "none"])
+        .args(["-m", "256", "-no-reboot", "-kernel"])
+        .arg(kernel)
+        .args(["-append", "console=ttyS0 quiet panic=-1", "-serial"])
+        .arg(format!("file:{}", log.display()));
+    let errors = folder.path().join("qemu.log");
+    let errors = fs::File::create(&errors).context(|| format!("make {}", errors.display()))?;
+    command
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .stderr(errors);
+    let mut qemu = Tied::spawn(command)?;
+    match interrupt::poll("a boot under KVM", LIMIT, || qemu.ended()) {
+        Ok(_) => Ok(fs::read_to_string(&log).is_ok_and(|text| text.contains(BOOTED))),
+        Err(Error::Timeout { .. }) => Ok(false),
+        Err(other) => Err(other),
+    }
+}

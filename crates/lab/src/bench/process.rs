@@ -1,0 +1,148 @@
+//! A program that a benchmark starts, talks to and stops. Its guard asks it to stop, then kills
+//! it, on every way out.
+
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::error::{Context, Error, Result};
+use crate::host::{self, Tied, tail};
+use crate::interrupt;
+
+/// How often output is looked at. Seldom enough not to disturb the generator's CPU.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long a program may take to do what is expected of it.
+pub(super) const LIMIT: Duration = Duration::from_secs(20);
+
+/// A running program.
+pub(super) struct Process {
+    /// Always there until the drop.
+    tied: Option<Tied>,
+    name: String,
+    stdin: File,
+    log: File,
+    output: String,
+    seen: usize,
+}
+
+impl Process {
+    /// Starts `command`; its output goes to `folder/name.out`.
+    ///
+    /// The output goes to a file and not to a pipe, so that no program ever waits for us.
+    pub(super) fn start(name: &str, folder: &Path, mut command: Command) -> Result<Self> {
+        let path = folder.join(format!("{name}.out"));
+        let creating = || format!("create {}", path.display());
+        let write = OpenOptions::new().create(true).append(true).open(&path);
+        let write = write.context(creating)?;
+        let errors = write.try_clone().context(creating)?;
+        let log = File::open(&path).context(creating)?;
+        let (theirs, ours) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+            .context(|| format!("make a pipe to {name}"))?;
+        command.stdin(Stdio::from(theirs)).stdout(write).stderr(errors);
+        Ok(Self {
+            tied: Some(Tied::spawn(command)?),
+            name: name.to_owned(),
+            stdin: ours.into(),
+            log,
+            output: String::new(),
+            seen: 0,
+        })
+    }
+
+    /// Its process id, also after `taskset` and the like have become the program.
+    pub(super) fn id(&self) -> u32 {
+        self.tied.as_ref().map_or(0, Tied::id)
+    }
+
+    /// Types a line into the program.
+    pub(super) fn tell(&mut self, line: &str) -> Result<()> {
+        let name = &self.name;
+        writeln!(self.stdin, "{line}").context(|| format!("type `{line}` into {name}"))
+    }
+
+    /// Waits until the program has printed `marker` after what was seen before; returns the
+    /// text up to and including it.
+    pub(super) fn expect(&mut self, marker: &str) -> Result<String> {
+        let mut text = None;
+        self.until(&format!("`{marker}`"), |process| {
+            text = process.take(marker)?;
+            Ok(text.is_some())
+        })?;
+        Ok(text.unwrap_or_default())
+    }
+
+    /// Waits until `ready` holds, at most [`LIMIT`]; `what` names it in the error.
+    pub(super) fn until(
+        &mut self,
+        what: &str,
+        mut ready: impl FnMut(&mut Self) -> Result<bool>,
+    ) -> Result<()> {
+        let end = Instant::now() + LIMIT;
+        while !ready(self)? {
+            if let Some(status) = self.tied.as_mut().map(Tied::ended).transpose()?.flatten() {
+                return Err(self.failed(status.to_string())?);
+            }
+            if Instant::now() >= end {
+                return Err(self.failed(format!("no {what} within {} s", LIMIT.as_secs()))?);
+            }
+            interrupt::sleep(LOOK)?;
+        }
+        Ok(())
+    }
+
+    fn failed(&mut self, status: String) -> Result<Error> {
+        self.read()?;
+        Ok(Error::Command {
+            command: self.tied.as_ref().map_or("", Tied::command).to_owned(),
+            status,
+            stderr: tail(&self.output, 15),
+        })
+    }
+
+    fn read(&mut self) -> Result<()> {
+        let mut bytes = Vec::new();
+        let got = self.log.read_to_end(&mut bytes);
+        got.context(|| format!("read the output of {}", self.name))?;
+        self.output.push_str(&String::from_utf8_lossy(&bytes));
+        Ok(())
+    }
+
+    fn take(&mut self, marker: &str) -> Result<Option<String>> {
+        self.read()?;
+        let fresh = self.output.get(self.seen..).unwrap_or_default();
+        let Some((before, _)) = fresh.split_once(marker) else {
+            return Ok(None);
+        };
+        self.seen += before.len() + marker.len();
+        Ok(Some(before.to_owned() + marker))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Some(tied) = self.tied.take() {
+            tied.stop();
+        }
+    }
+}
+
+/// A command that is served before the other programs of the machine, with every file that DPDK
+/// makes for itself inside `folder`. Generator and switches all run so: other jobs then take
+/// little of their time.
+pub(super) fn first(folder: &Path, program: impl AsRef<OsStr>) -> Command {
+    let mut command = host::command("nice");
+    command.args(["-n", "-20"]).arg(program);
+    command.env("RUNTIME_DIRECTORY", folder);
+    command
+}
+
+/// The same, and it runs on one CPU only.
+pub(super) fn first_on(cpu: u32, folder: &Path, program: impl AsRef<OsStr>) -> Command {
+    let mut command = first(folder, "taskset");
+    command.args(["-c", &cpu.to_string()]).arg(program);
+    command
+}

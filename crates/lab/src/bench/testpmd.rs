@@ -1,0 +1,253 @@
+//! The generator: DPDK's `dpdk-testpmd` with two virtio-user ports, which play both guests.
+//! Frames go round: out of one port, through the switch, into the other port and back.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::interrupt;
+
+use super::parse::number_after;
+use super::peer::{GENERATOR_CPU, Sockets};
+use super::process::{Process, first_on};
+
+/// Where Debian's `dpdk-dev` puts it.
+pub(super) const PROGRAM: &str = "/usr/bin/dpdk-testpmd";
+
+/// Hugepages for its packet buffers, in MB. They are also the memory that the switch maps.
+pub(super) const MEMORY: u64 = 256;
+
+/// A generator whose two ports are connected to a switch.
+pub(super) struct Generator {
+    process: Process,
+    version: String,
+}
+
+/// What came back to the generator within a window of time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Received {
+    /// Frames per second, both ports together.
+    pub(super) frames_per_s: f64,
+    /// Mean length of a frame, in bytes.
+    pub(super) mean_bytes: f64,
+}
+
+/// One port's entry in `show port stats all`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct PortStats {
+    frames: u64,
+    bytes: u64,
+    /// Since the command was given before, by the generator's own clock.
+    frames_per_s: u64,
+}
+
+impl Generator {
+    /// Connects a generator to the two sockets. No frame is sent yet.
+    pub(super) fn start(folder: &Path, sockets: &Sockets) -> Result<Self> {
+        // Its answers must not wait in a buffer.
+        let mut command = first_on(GENERATOR_CPU, folder, "stdbuf");
+        command.arg("-oL").args(words(sockets));
+        let mut process = Process::start("dpdk-testpmd", folder, command)?;
+        let text = process.expect("testpmd> ")?;
+        // It goes on without a port that it could not connect.
+        let failed = text.lines().find(|line| line.contains("virtio_user_pmd_probe"));
+        if let Some(line) = failed {
+            return Err(Error::Host(format!("dpdk-testpmd could not connect: {line}")));
+        }
+        let version = parse_version(&text).unwrap_or_default();
+        Ok(Self { process, version })
+    }
+
+    /// The version of DPDK it is built on.
+    pub(super) fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Its process id.
+    pub(super) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Sends 1,024 frames of `size` bytes (Ethernet header included, check sequence not) from
+    /// each port, and from then on sends back what it receives.
+    pub(super) fn send(&mut self, size: u16) -> Result<()> {
+        self.process.tell("set fwd mac")?;
+        self.process.tell(&format!("set txpkts {size}"))?;
+        self.process.tell("start tx_first 32")?;
+        self.process.expect("forwarding packets/burst")?;
+        Ok(())
+    }
+
+    /// Counts what comes back for `window`.
+    pub(super) fn receive(&mut self, window: Duration) -> Result<Received> {
+        let before = self.stats()?;
+        interrupt::sleep(window)?;
+        let after = self.stats()?;
+        Ok(received(&before, &after))
+    }
+
+    /// Stops the traffic and the generator. Returns the frames it could not send because a
+    /// ring was full.
+    pub(super) fn stop(mut self) -> Result<u64> {
+        self.process.tell("stop")?;
+        self.process.expect("Accumulated forward statistics")?;
+        let text = self.process.expect("TX-total:")?;
+        self.process.tell("quit")?;
+        self.process.expect("Bye...")?;
+        number_after(&text, "TX-dropped:").ok_or_else(|| missing(&text))
+    }
+
+    fn stats(&mut self) -> Result<[PortStats; 2]> {
+        self.process.tell("show port stats all")?;
+        let mut text = String::new();
+        for marker in ["statistics for port 1", "Tx-pps:", "\n"] {
+            text += &self.process.expect(marker)?;
+        }
+        parse_stats(&text)
+    }
+}
+
+/// The command line. The same for every switch but for who listens.
+fn words(sockets: &Sockets) -> Vec<String> {
+    let listen = match sockets {
+        Sockets::SwitchListens(_) => "",
+        Sockets::GeneratorListens(_) => ",server=1",
+    };
+    let port = |number: u8, socket: &Path| {
+        format!(
+            "--vdev=net_virtio_user{number},path={},queues=1,queue_size=1024,\
+             mac={},mrg_rxbuf=1{listen}",
+            socket.display(),
+            mac(number)
+        )
+    };
+    let [first, second] = sockets.paths();
+    // -v: it names its version.
+    // --no-pci: DPDK must not touch the machine's own network cards.
+    // --single-file-segments: a memory table of vhost-user has room for eight regions.
+    [
+        &format!("{PROGRAM} -v --no-pci --in-memory --single-file-segments"),
+        &format!("-m {MEMORY} --file-prefix=vicinity-bench-generator"),
+        &format!("--lcores 0@{GENERATOR_CPU},1@{GENERATOR_CPU}"),
+        &port(0, first),
+        &port(1, second),
+        "-- -i --total-num-mbufs=32768",
+        &format!("--eth-peer=0,{} --eth-peer=1,{}", mac(1), mac(0)),
+    ]
+    .iter()
+    .flat_map(|part| part.split_whitespace().map(str::to_owned))
+    .collect()
+}
+
+fn mac(port: u8) -> String {
+    format!("52:54:00:00:00:{:02x}", port + 1)
+}
+
+fn parse_version(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once("RTE Version: '")?;
+    let (version, _) = rest.split_once('\'')?;
+    Some(version.to_owned())
+}
+
+fn parse_stats(text: &str) -> Result<[PortStats; 2]> {
+    let mut ports = text.split("NIC statistics for port ").skip(1);
+    let mut next = || {
+        let block = ports.next().ok_or_else(|| missing(text))?;
+        let field =
+            |name| number_after(block, name).ok_or_else(|| missing(block));
+        Ok(PortStats {
+            frames: field("RX-packets:")?,
+            bytes: field("RX-bytes:")?,
+            frames_per_s: field("Rx-pps:")?,
+        })
+    };
+    Ok([next()?, next()?])
+}
+
+fn received(before: &[PortStats; 2], after: &[PortStats; 2]) -> Received {
+    let sum = |ports: &[PortStats; 2], value: fn(&PortStats) -> u64| -> u64 {
+        ports.iter().map(value).sum()
+    };
+    let gained = |value| sum(after, value).saturating_sub(sum(before, value)) as f64;
+    Received {
+        frames_per_s: sum(after, |port| port.frames_per_s) as f64,
+        mean_bytes: gained(|port| port.bytes) / gained(|port| port.frames).max(1.0),
+    }
+}
+
+fn missing(text: &str) -> Error {
+    Error::unreadable("the counters of dpdk-testpmd", text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: &str = "
+  ######################## NIC statistics for port 0  ########################
+  RX-packets: 10030912   RX-missed: 0          RX-bytes:  641978368
+  RX-errors: 0
+  RX-nombuf:  0         
+  TX-packets: 10031872   TX-errors: 0          TX-bytes:  642039808
+
+  Throughput (since last show)
+  Rx-pps:            0          Rx-bps:            0
+  Tx-pps:            0          Tx-bps:            0
+  ############################################################################
+
+  ######################## NIC statistics for port 1  ########################
+  RX-packets: 10030848   RX-missed: 0          RX-bytes:  641974272
+  RX-errors: 0
+  RX-nombuf:  0         
+  TX-packets: 10031936   TX-errors: 0          TX-bytes:  642043904
+
+  Throughput (since last show)
+  Rx-pps:            0          Rx-bps:            0
+  Tx-pps:            0          Tx-bps:            0
+";
+    const SECOND: &str = "
+  ######################## NIC statistics for port 0  ########################
+  RX-packets: 21164512   RX-missed: 0          RX-bytes:  1354528768
+  Rx-pps:      5552734          Rx-bps:   2843000152
+  ######################## NIC statistics for port 1  ########################
+  RX-packets: 21164448   RX-missed: 0          RX-bytes:  1354524672
+  Rx-pps:      5552733          Rx-bps:   2842999856
+";
+
+    #[test]
+    fn two_readings_give_a_rate_and_a_frame_length() {
+        let before = parse_stats(FIRST).unwrap();
+        let after = parse_stats(SECOND).unwrap();
+        assert_eq!(before[1].frames, 10_030_848);
+        let received = received(&before, &after);
+        assert!((received.frames_per_s - 11_105_467.0).abs() < 0.5);
+        assert!((received.mean_bytes - 64.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_reading_with_one_port_is_an_error() {
+        let (one, _) = FIRST.split_once("statistics for port 1").unwrap();
+        let error = parse_stats(one).unwrap_err();
+        assert!(error.to_string().contains("counters of dpdk-testpmd"));
+    }
+
+    #[test]
+    fn no_frame_at_all_is_a_rate_of_zero() {
+        let quiet = parse_stats(FIRST).unwrap();
+        let received = received(&quiet, &quiet);
+        assert!(received.frames_per_s.abs() < f64::EPSILON);
+        assert!(received.mean_bytes.abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn the_version_is_read_from_the_banner() {
+        let banner = "EAL: RTE Version: 'DPDK 22.11.11'\nEAL: Detected CPU lcores: 2\n";
+        assert_eq!(parse_version(banner).unwrap(), "DPDK 22.11.11");
+    }
+
+    #[test]
+    fn the_machines_own_cards_are_never_probed() {
+        let words = words(&Sockets::SwitchListens(["/a".into(), "/b".into()]));
+        assert!(words.iter().any(|word| word == "--no-pci"));
+    }
+}

@@ -1,0 +1,106 @@
+//! What the scheduler counted for the threads of a process.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::error::{Context, Error, Result};
+
+use super::parse::number_after;
+
+/// Running totals of all threads of a process. A thread that ends takes its totals along.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    /// Times a thread went to sleep. Each is a wake-up later.
+    pub(super) sleeps: u64,
+    /// Time on a CPU.
+    pub(super) ran: Duration,
+    /// Time a thread wanted to run while another one had the CPU.
+    pub(super) waited: Duration,
+}
+
+impl Totals {
+    /// The totals of a process now.
+    pub(super) fn of(process: u32) -> Result<Self> {
+        read(Path::new(&format!("/proc/{process}/task")))
+    }
+
+    /// What came since an earlier reading.
+    pub(super) fn since(&self, earlier: &Self) -> Self {
+        Self {
+            sleeps: self.sleeps.saturating_sub(earlier.sleeps),
+            ran: self.ran.saturating_sub(earlier.ran),
+            waited: self.waited.saturating_sub(earlier.waited),
+        }
+    }
+}
+
+/// Sums over the threads in a `/proc/PID/task` folder.
+fn read(tasks: &Path) -> Result<Totals> {
+    let reading = || format!("read {}", tasks.display());
+    let mut sum = Totals::default();
+    for thread in fs::read_dir(tasks).context(reading)? {
+        let thread = thread.context(reading)?.path();
+        let files = ["status", "schedstat"].map(|name| fs::read_to_string(thread.join(name)));
+        let [Ok(status), Ok(schedule)] = files else {
+            // It ended after its name was listed.
+            continue;
+        };
+        let one = parse(&status, &schedule)
+            .ok_or_else(|| Error::unreadable("a thread's counters", &(status + &schedule)))?;
+        sum.sleeps += one.sleeps;
+        sum.ran += one.ran;
+        sum.waited += one.waited;
+    }
+    Ok(sum)
+}
+
+/// `schedstat` is: nanoseconds run, nanoseconds waited, times run.
+fn parse(status: &str, schedule: &str) -> Option<Totals> {
+    let mut times = schedule.split_whitespace().map(str::parse);
+    let mut time = || Some(Duration::from_nanos(times.next()?.ok()?));
+    Some(Totals {
+        sleeps: number_after(status, "\nvoluntary_ctxt_switches:")?,
+        ran: time()?,
+        waited: time()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_summed() {
+        let folder = tempfile::tempdir().unwrap();
+        for (thread, sleeps, ran) in [("10", 5, 1_000), ("11", 7, 2_500)] {
+            let folder = folder.path().join(thread);
+            fs::create_dir(&folder).unwrap();
+            let status = format!(
+                "Name:\tvicinity\nThreads:\t2\nvoluntary_ctxt_switches:\t{sleeps}\n\
+                 nonvoluntary_ctxt_switches:\t99\n"
+            );
+            fs::write(folder.join("status"), status).unwrap();
+            fs::write(folder.join("schedstat"), format!("{ran} 17 3\n")).unwrap();
+        }
+        let sum = read(folder.path()).unwrap();
+        assert_eq!(sum.sleeps, 12);
+        assert_eq!(sum.ran, Duration::from_nanos(3_500));
+        assert_eq!(sum.waited, Duration::from_nanos(34));
+    }
+
+    #[test]
+    fn this_process_has_run() {
+        assert!(Totals::of(std::process::id()).unwrap().ran > Duration::ZERO);
+    }
+
+    #[test]
+    fn counters_that_cannot_be_read_are_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let thread = folder.path().join("10");
+        fs::create_dir(&thread).unwrap();
+        fs::write(thread.join("status"), "Name:\tvicinity\n").unwrap();
+        fs::write(thread.join("schedstat"), "0 0 0\n").unwrap();
+        assert!(read(folder.path()).is_err());
+    }
+}

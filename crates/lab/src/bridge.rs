@@ -1,0 +1,103 @@
+//! The baseline: a Linux bridge with a tap for each VM, in a network namespace of its own.
+//!
+//! The namespace keeps the bridge apart from the host's network, and deleting it deletes every
+//! device in it. Its name carries its owner ([`crate::scope`]).
+
+use std::fs::OpenOptions;
+
+use crate::accel::Accel;
+use crate::error::Result;
+use crate::host;
+use crate::scope;
+use crate::vm::Link;
+
+/// A bridge in a namespace; both go on drop.
+#[derive(Debug)]
+pub struct Bridge {
+    namespace: String,
+    vhost: bool,
+}
+
+impl Bridge {
+    /// Make one. Leftovers of crashed runs are removed first.
+    ///
+    /// The kernel's vhost-net carries the frames where KVM works and `/dev/vhost-net` opens;
+    /// else QEMU does.
+    ///
+    /// # Errors
+    /// We are not root, or `ip` is missing or fails.
+    pub fn new(accel: Accel) -> Result<Self> {
+        for name in scope::sweep()? {
+            tracing::warn!("removed {name}, left behind by a run that crashed");
+        }
+        let usable = || {
+            OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open("/dev/vhost-net")
+                .is_ok()
+        };
+        let bridge = Self {
+            namespace: scope::unique(),
+            vhost: accel == Accel::Kvm && usable(),
+        };
+        ip(&["netns", "add", &bridge.namespace])?;
+        // No spanning tree and no multicast snooping: nothing but the VMs' own frames.
+        bridge.ip(&[
+            "link",
+            "add",
+            "br0",
+            "type",
+            "bridge",
+            "stp_state",
+            "0",
+            "mcast_snooping",
+            "0",
+        ])?;
+        bridge.ip(&["link", "set", "br0", "up"])?;
+        Ok(bridge)
+    }
+
+    /// Add a tap for the VM `name` (at most 11 bytes) and join it to the bridge.
+    ///
+    /// # Errors
+    /// The name is in use or too long.
+    pub fn tap(&self, name: &str) -> Result<Link> {
+        let tap = format!("tap-{name}");
+        self.ip(&["tuntap", "add", &tap, "mode", "tap", "vnet_hdr"])?;
+        self.ip(&["link", "set", &tap, "master", "br0", "up"])?;
+        Ok(Link::Tap {
+            tap,
+            namespace: self.namespace.clone(),
+            vhost: self.vhost,
+        })
+    }
+
+    /// Who carries the frames between a tap and its guest.
+    #[must_use]
+    pub const fn carrier(&self) -> &'static str {
+        if self.vhost {
+            "the kernel's vhost-net"
+        } else {
+            "QEMU's own virtio-net"
+        }
+    }
+
+    fn ip(&self, words: &[&str]) -> Result<()> {
+        ip(&[&["-n", self.namespace.as_str()], words].concat())
+    }
+}
+
+fn ip(words: &[&str]) -> Result<()> {
+    let mut command = host::command("ip");
+    command.args(words);
+    host::run(command).map(drop)
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        if let Err(error) = scope::delete_namespace(&self.namespace) {
+            tracing::warn!("cannot remove the namespace {}: {error}", self.namespace);
+        }
+    }
+}

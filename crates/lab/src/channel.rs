@@ -1,0 +1,274 @@
+//! Ways between two VMs, by name, so that an experiment can be run over each of them.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::accel::Accel;
+use crate::bridge::Bridge;
+use crate::error::{Context, Error, Result};
+use crate::host::{self, Tied};
+use crate::scope::RunFolder;
+use crate::vm::{Link, Nic};
+use crate::{cpu, interrupt};
+
+/// A way between VMs. It lives as long as the value; drop the VMs first.
+pub trait Channel: std::fmt::Debug {
+    /// Its name, as [`open`] knows it.
+    fn name(&self) -> &'static str;
+
+    /// One line for a report: what carries the frames.
+    fn description(&self) -> String;
+
+    /// The end of the VM `vm`.
+    ///
+    /// # Errors
+    /// The VM is unknown to the channel, or the host refuses.
+    fn link(&self, vm: &str) -> Result<Link>;
+
+    /// CPU time the channel's own processes have used. Zero when it has none.
+    ///
+    /// # Errors
+    /// A process is gone.
+    fn cpu_time(&self) -> Result<Duration>;
+}
+
+/// What [`open`] needs to know.
+#[derive(Clone, Debug)]
+pub struct Setting<'a> {
+    /// Names of the VMs that will be joined.
+    pub vms: &'a [&'a str],
+    /// How the VMs will be run.
+    pub accel: Accel,
+    /// The `vicinity` program.
+    pub vicinity: &'a Path,
+    /// Folder for logs.
+    pub logs: &'a Path,
+}
+
+/// Open the channel called `bridge` (tap and Linux bridge) or `switch` (Vicinity's).
+///
+/// # Errors
+/// There is no such channel, or the host cannot open it.
+pub fn open(name: &str, setting: &Setting<'_>) -> Result<Box<dyn Channel>> {
+    match name {
+        "bridge" => Ok(Box::new(Bridge::new(setting.accel)?)),
+        "switch" => Ok(Box::new(Switch::start(setting)?)),
+        _ => Err(Error::Host(format!(
+            "no channel is called `{name}`; there are `bridge` and `switch`"
+        ))),
+    }
+}
+
+/// A NIC on a channel. Its MAC address and IPv4 address follow from two numbers: that of the
+/// network (1 to 254, one for each channel) and that of the VM on it.
+///
+/// # Errors
+/// Those of [`Channel::link`].
+pub fn nic(channel: &dyn Channel, network: u8, vm: &str, number: u8) -> Result<Nic> {
+    Ok(Nic {
+        link: channel.link(vm)?,
+        mac: mac(network, number),
+        address: Some(format!("{}/24", address(network, number))),
+        properties: Vec::new(),
+    })
+}
+
+/// IPv4 address of a VM on a network of the lab.
+#[must_use]
+pub fn address(network: u8, number: u8) -> String {
+    format!("10.99.{network}.{number}")
+}
+
+/// MAC address of a VM on a network of the lab.
+#[must_use]
+pub fn mac(network: u8, number: u8) -> String {
+    format!("52:54:00:00:{network:02x}:{number:02x}")
+}
+
+impl Channel for Bridge {
+    fn name(&self) -> &'static str {
+        "bridge"
+    }
+
+    fn description(&self) -> String {
+        format!("tap and Linux bridge, frames carried by {}", self.carrier())
+    }
+
+    fn link(&self, vm: &str) -> Result<Link> {
+        self.tap(vm)
+    }
+
+    fn cpu_time(&self) -> Result<Duration> {
+        Ok(Duration::ZERO)
+    }
+}
+
+/// Vicinity's switch, as a process of its own: `vicinity serve`.
+#[derive(Debug)]
+pub struct Switch {
+    // Dropped in this order: the process first, then its folder.
+    process: Option<Tied>,
+    run: RunFolder,
+    vms: Vec<String>,
+}
+
+/// The part of `vicinity serve`'s configuration that the lab uses.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Config {
+    runtime_dir: PathBuf,
+    network: Vec<Network>,
+}
+
+#[derive(Serialize)]
+struct Network {
+    name: &'static str,
+    port: Vec<Port>,
+}
+
+#[derive(Serialize)]
+struct Port {
+    vm: String,
+    socket: PathBuf,
+}
+
+/// Longest start of the switch.
+const START: Duration = Duration::from_secs(20);
+
+impl Switch {
+    /// Start it with one port for each VM and wait until every port accepts connections.
+    ///
+    /// # Errors
+    /// It does not start; the error shows the end of its log.
+    pub fn start(setting: &Setting<'_>) -> Result<Self> {
+        let run = RunFolder::new()?;
+        let log = setting.logs.join("switch.log");
+        fs::create_dir_all(setting.logs).context(|| format!("make {}", setting.logs.display()))?;
+        let file = File::create(&log).context(|| format!("make {}", log.display()))?;
+        let vms: Vec<String> = setting.vms.iter().map(|vm| (*vm).to_owned()).collect();
+        let config = run.path().join("config.toml");
+        fs::write(&config, configuration(run.path(), &vms)?)
+            .context(|| format!("write {}", config.display()))?;
+        let mut command = host::command(setting.vicinity);
+        command.arg("serve").arg("--config").arg(&config);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(file);
+        let mut process = Tied::spawn(command)?;
+        let sockets: Vec<PathBuf> = vms.iter().map(|vm| socket(run.path(), vm)).collect();
+        interrupt::poll("the start of `vicinity serve`", START, || {
+            if let Some(status) = process.ended()? {
+                let text = fs::read_to_string(&log).unwrap_or_default();
+                return Err(Error::Command {
+                    command: process.command().to_owned(),
+                    status: status.to_string(),
+                    stderr: host::tail(&text, 12),
+                });
+            }
+            Ok(sockets.iter().all(|s| listens(s)).then_some(()))
+        })?;
+        Ok(Self {
+            process: Some(process),
+            run,
+            vms,
+        })
+    }
+
+    /// Process id of `vicinity serve`.
+    #[must_use]
+    pub fn id(&self) -> Option<u32> {
+        self.process.as_ref().map(Tied::id)
+    }
+}
+
+impl Channel for Switch {
+    fn name(&self) -> &'static str {
+        "switch"
+    }
+
+    fn description(&self) -> String {
+        "Vicinity's switch over vhost-user".to_owned()
+    }
+
+    fn link(&self, vm: &str) -> Result<Link> {
+        if !self.vms.iter().any(|known| known == vm) {
+            return Err(Error::Host(format!("the switch has no port for VM {vm}")));
+        }
+        Ok(Link::VhostUser {
+            socket: socket(self.run.path(), vm),
+            qemu_listens: false,
+        })
+    }
+
+    fn cpu_time(&self) -> Result<Duration> {
+        self.id().map_or(Ok(Duration::ZERO), cpu::of_process)
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        if let Some(process) = self.process.take() {
+            process.stop();
+        }
+    }
+}
+
+fn configuration(run: &Path, vms: &[String]) -> Result<String> {
+    let port = |vm: &String| Port {
+        vm: vm.clone(),
+        socket: socket(run, vm),
+    };
+    let config = Config {
+        runtime_dir: run.to_owned(),
+        network: vec![Network {
+            name: "lab",
+            port: vms.iter().map(port).collect(),
+        }],
+    };
+    toml::to_string(&config)
+        .map_err(|error| Error::Host(format!("write the configuration: {error}")))
+}
+
+fn socket(run: &Path, vm: &str) -> PathBuf {
+    run.join(format!("{vm}.sock"))
+}
+
+/// Whether a process listens on this socket. Read from `/proc/net/unix` (the flag is
+/// `__SO_ACCEPTCON`), because to connect would already be to attach.
+fn listens(socket: &Path) -> bool {
+    let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    table.lines().any(|line| {
+        let mut fields = line.split_whitespace();
+        fields.nth(3) == Some("00010000") && fields.nth(3).map(Path::new) == Some(socket)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_is_what_serve_reads() {
+        let text = configuration(Path::new("/run/x"), &["a".into(), "b".into()]).unwrap();
+        let want = "runtime-dir = \"/run/x\"\n\n[[network]]\nname = \"lab\"\n\n\
+                    [[network.port]]\nvm = \"a\"\nsocket = \"/run/x/a.sock\"\n\n\
+                    [[network.port]]\nvm = \"b\"\nsocket = \"/run/x/b.sock\"\n";
+        assert_eq!(text, want);
+    }
+
+    #[test]
+    fn only_a_listening_socket_listens() {
+        let folder = RunFolder::new().unwrap();
+        let path = folder.path().join("s");
+        assert!(!listens(&path));
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert!(listens(&path));
+        drop(listener);
+        assert!(path.exists() && !listens(&path));
+    }
+}

@@ -1,0 +1,109 @@
+//! What can go wrong in the lab, in words for the person who ran it.
+
+use std::io;
+use std::time::Duration;
+
+/// Short for it inside the crate.
+pub(crate) use LabError as Error;
+
+/// A failure of the lab. The message says what happened, whose fault it is and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// Ctrl-C or SIGTERM arrived; everything that was started is being removed.
+    #[error("interrupted")]
+    Interrupted,
+    /// The operating system refused something.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was being done.
+        what: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A tool is not installed on this host.
+    #[error("`{0}` is not installed on this host; run `scripts/setup demo` as root")]
+    MissingTool(String),
+    /// A tool of the host failed.
+    #[error("`{command}` failed ({status}): {stderr}")]
+    Command {
+        /// The command line.
+        command: String,
+        /// Its exit status.
+        status: String,
+        /// What it said.
+        stderr: String,
+    },
+    /// Something took too long.
+    #[error("{what} did not finish within {} s", limit.as_secs())]
+    Timeout {
+        /// What was waited for.
+        what: String,
+        /// How long.
+        limit: Duration,
+    },
+    /// A VM did not come up or died.
+    #[error(
+        "VM {vm}: {why}\nlast lines of its console:\n{console}\nQEMU was started as:\n{command}"
+    )]
+    Vm {
+        /// The VM's name.
+        vm: String,
+        /// What was noticed.
+        why: String,
+        /// The end of its serial console and of QEMU's own messages.
+        console: String,
+        /// QEMU's command line.
+        command: String,
+    },
+    /// A command inside a guest failed.
+    #[error("in VM {vm}, `{command}` ended with {status}: {output}")]
+    Guest {
+        /// The VM's name.
+        vm: String,
+        /// The command.
+        command: String,
+        /// Its exit status.
+        status: i32,
+        /// What it printed.
+        output: String,
+    },
+    /// A program answered something the lab cannot read.
+    #[error("cannot read {what}: {text}")]
+    Unreadable {
+        /// What was expected.
+        what: String,
+        /// The beginning of what came instead.
+        text: String,
+    },
+    /// This host cannot do what is asked; the text says why and what to do.
+    #[error("{0}")]
+    Host(String),
+}
+
+/// The lab's result type.
+pub type Result<T> = std::result::Result<T, LabError>;
+
+/// Adds to a system error what was being done.
+pub(crate) trait Context<T> {
+    /// Name the action that failed.
+    fn context(self, what: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T, E: Into<io::Error>> Context<T> for std::result::Result<T, E> {
+    fn context(self, what: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|e| LabError::Io {
+            what: what(),
+            source: e.into(),
+        })
+    }
+}
+
+impl LabError {
+    /// An [`Error::Unreadable`] that shows only the beginning of a long text.
+    pub(crate) fn unreadable(what: &str, text: &str) -> Self {
+        Self::Unreadable {
+            what: what.to_owned(),
+            text: text.chars().take(300).collect(),
+        }
+    }
+}

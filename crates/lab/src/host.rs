@@ -1,0 +1,279 @@
+//! Programs of the host: run one to its end, or keep one as a child that cannot outlive us.
+//!
+//! Every child leaves the terminal's process group, so that Ctrl-C reaches only us and we end
+//! it in order. Every child asks the kernel to be killed when its parent goes, so that not even
+//! SIGKILL leaves one behind. The kernel means the parent *thread*, hence one thread that
+//! lives as long as the process starts them all.
+
+use std::ffi::OsStr;
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, OnceLock, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+use crate::error::{Context, Error, Result};
+use crate::interrupt;
+
+type Start = (Command, mpsc::Sender<io::Result<Child>>);
+
+/// How long a child may take to end after SIGTERM before it is killed.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Arguments of `setpriv` that tie the program after them to its parent.
+const TIE: [&str; 3] = ["--pdeathsig", "KILL", "--"];
+
+/// A command for [`Tied::spawn`] or [`run`]: `program`, tied to our life.
+#[must_use]
+pub fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(TIE).arg(program).process_group(0);
+    command
+}
+
+/// A child process that dies with us, and that is killed and reaped on drop.
+#[derive(Debug)]
+pub struct Tied {
+    child: Child,
+    command: String,
+}
+
+impl Tied {
+    /// Start a command made by [`command`]. Its standard streams are as the caller set them.
+    ///
+    /// # Errors
+    /// [`Error::MissingTool`] when there is no such program.
+    pub fn spawn(command: Command) -> Result<Self> {
+        let program = command.get_args().nth(TIE.len()).unwrap_or_default();
+        if !exists(program) {
+            return Err(Error::MissingTool(program.to_string_lossy().into_owned()));
+        }
+        let text = shell_line(&command);
+        let child = start(command).context(|| format!("start `{text}`"))?;
+        Ok(Self {
+            child,
+            command: text,
+        })
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its command line, ready to be pasted into a shell.
+    #[must_use]
+    pub fn command(&self) -> &str {
+        &self.command
+    }
+
+    /// Its exit status if it has ended.
+    ///
+    /// # Errors
+    /// The system refuses to tell.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        let text = &self.command;
+        self.child
+            .try_wait()
+            .context(|| format!("wait for `{text}`"))
+    }
+
+    /// Ask it to end (SIGTERM), kill it when it does not, reap it.
+    pub fn stop(mut self) {
+        if let Some(pid) = pid(&self.child) {
+            let _gone = kill_process(pid, Signal::TERM);
+        }
+        // A pending Ctrl-C must not cut the grace short, so this does not use `interrupt`.
+        let step = Duration::from_millis(10);
+        let mut waited = Duration::ZERO;
+        while waited < GRACE && matches!(self.child.try_wait(), Ok(None)) {
+            thread::sleep(step);
+            waited += step;
+        }
+    }
+}
+
+impl Drop for Tied {
+    fn drop(&mut self) {
+        let _already_ended = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+/// Run a program to its end and return its standard output.
+///
+/// # Errors
+/// [`Error::MissingTool`], [`Error::Command`] when it fails, [`Error::Interrupted`] (the
+/// program and its children are then told to end).
+pub fn run(command: Command) -> Result<String> {
+    let forever = Duration::from_secs(3600);
+    finish(command, |tied| {
+        let text = tied.command.clone();
+        let ended = interrupt::poll(&text, forever, || tied.ended());
+        if let (Err(_), Some(group)) = (&ended, pid(&tied.child)) {
+            let _gone = kill_process_group(group, Signal::TERM);
+            let _status = tied.child.wait();
+        }
+        ended
+    })
+}
+
+/// Like [`run`], for cleaning up: a pending Ctrl-C does not stop it.
+pub(crate) fn run_to_end(command: Command) -> Result<String> {
+    finish(command, |tied| {
+        let text = tied.command.clone();
+        tied.child.wait().context(|| format!("wait for `{text}`"))
+    })
+}
+
+fn finish(
+    mut command: Command,
+    wait: impl FnOnce(&mut Tied) -> Result<ExitStatus>,
+) -> Result<String> {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut tied = Tied::spawn(command)?;
+    let out = collect(tied.child.stdout.take());
+    let err = collect(tied.child.stderr.take());
+    let status = wait(&mut tied)?;
+    let (out, err) = (text(out), text(err));
+    if status.success() {
+        return Ok(out);
+    }
+    Err(Error::Command {
+        command: tied.command.clone(),
+        status: status.to_string(),
+        stderr: tail(err.trim(), 12),
+    })
+}
+
+/// The last `lines` lines of a text.
+#[must_use]
+pub(crate) fn tail(text: &str, lines: usize) -> String {
+    let all: Vec<&str> = text.lines().collect();
+    let from = all.len().saturating_sub(lines);
+    all.get(from..).unwrap_or_default().join("\n")
+}
+
+/// Whether a process with this id exists.
+pub(crate) fn alive(id: u32) -> bool {
+    std::path::Path::new("/proc").join(id.to_string()).exists()
+}
+
+fn collect(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            let _partial = pipe.read_to_end(&mut bytes);
+        }
+        bytes
+    })
+}
+
+fn text(reader: thread::JoinHandle<Vec<u8>>) -> String {
+    String::from_utf8_lossy(&reader.join().unwrap_or_default()).into_owned()
+}
+
+fn pid(child: &Child) -> Option<Pid> {
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
+}
+
+fn exists(program: &OsStr) -> bool {
+    if program.as_encoded_bytes().contains(&b'/') {
+        return std::path::Path::new(program).exists();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// A command line as one would type it.
+fn shell_line(command: &Command) -> String {
+    let quote = |word: &OsStr| {
+        let word = word.to_string_lossy();
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:@+".contains(c);
+        if !word.is_empty() && word.chars().all(plain) {
+            word.into_owned()
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''"))
+        }
+    };
+    let words = command.get_args().skip(TIE.len());
+    words.map(quote).collect::<Vec<_>>().join(" ")
+}
+
+/// Hand a command to the starter thread.
+fn start(command: Command) -> io::Result<Child> {
+    static STARTER: OnceLock<Mutex<mpsc::Sender<Start>>> = OnceLock::new();
+    let starter = STARTER.get_or_init(|| {
+        let (orders, inbox) = mpsc::channel::<Start>();
+        thread::spawn(move || {
+            for (mut command, answer) in inbox {
+                let _asker_gone = answer.send(command.spawn());
+            }
+        });
+        Mutex::new(orders)
+    });
+    let (answer, child) = mpsc::channel();
+    let gone = || io::Error::other("the starter thread is gone");
+    let orders = starter.lock().map_err(|_| gone())?;
+    orders.send((command, answer)).map_err(|_| gone())?;
+    child.recv().map_err(|_| gone())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_comes_back() {
+        let mut echo = command("echo");
+        echo.args(["a b", "c"]);
+        assert_eq!(run(echo).unwrap(), "a b c\n");
+    }
+
+    #[test]
+    fn a_failure_shows_the_command_and_its_words() {
+        let mut ls = command("ls");
+        ls.arg("/no such folder");
+        let text = run(ls).unwrap_err().to_string();
+        assert!(text.contains("ls '/no such folder'"), "{text}");
+        assert!(text.contains("No such file"), "{text}");
+    }
+
+    #[test]
+    fn a_missing_tool_is_named_with_its_remedy() {
+        let text = run(command("no-such-tool")).unwrap_err().to_string();
+        assert!(
+            text.contains("no-such-tool") && text.contains("scripts/setup"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_dropped_child_is_gone() {
+        let mut sleep = command("sleep");
+        sleep.arg("600");
+        let child = Tied::spawn(sleep).unwrap();
+        let id = child.id();
+        assert!(alive(id));
+        drop(child);
+        assert!(!alive(id));
+    }
+
+    #[test]
+    fn a_child_outlives_the_thread_that_asked_for_it() {
+        let mut sleep = command("sleep");
+        sleep.arg("600");
+        let mut child = thread::spawn(|| Tied::spawn(sleep).unwrap())
+            .join()
+            .unwrap();
+        thread::sleep(Duration::from_millis(50));
+        assert!(child.ended().unwrap().is_none());
+    }
+}

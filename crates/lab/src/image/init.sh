@@ -1,0 +1,52 @@
+#!/bin/bash
+# The first process of a lab guest. Kernel command line:
+#   lab.host=NAME             host name
+#   lab.nic=MAC,ADDRESS/BITS  address of the NIC with this MAC (may be repeated)
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+export HOME=/root TERM=linux
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs dev /dev 2>/dev/null
+mkdir -p /dev/pts /dev/shm /run /tmp
+mount -t devpts devpts /dev/pts
+mount -t tmpfs -o mode=1777 tmpfs /dev/shm
+mount -t tmpfs -o mode=755 tmpfs /run
+chmod 1777 /tmp
+ln -sf /proc/self/fd /dev/fd
+
+while read -r module; do
+    insmod "$module"
+done </lab/modules
+
+nics=()
+read -ra words </proc/cmdline
+for word in "${words[@]}"; do
+    case $word in
+    lab.host=*) hostname "${word#*=}" ;;
+    lab.nic=*) nics+=("${word#*=}") ;;
+    esac
+done
+echo "127.0.0.1 localhost $(hostname)" >/etc/hosts
+
+ip link set lo up
+for nic in "${nics[@]}"; do
+    for device in /sys/class/net/*; do
+        if [ "$(<"$device/address")" = "${nic%%,*}" ]; then
+            ip addr add "${nic#*,}" dev "${device##*/}"
+            ip link set "${device##*/}" up
+        fi
+    done
+done
+
+# The agent's port is found by its name; there is no udev here to link it.
+for port in /sys/class/virtio-ports/*; do
+    if [ "$(<"$port/name")" = org.qemu.guest_agent.0 ]; then
+        qemu-ga --method=virtio-serial --path="/dev/${port##*/}" --statedir=/run \
+            --pidfile=/run/qemu-ga.pid --daemonize
+    fi
+done
+
+cd /root || exit
+while true; do
+    setsid --ctty --wait bash --login </dev/ttyS0 >/dev/ttyS0 2>&1
+done

@@ -1,0 +1,193 @@
+//! From a recipe to an image: the key of the inputs, the unpacked packages, the files.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use super::sources::Sources;
+use super::{Manifest, Recipe, tree};
+use crate::error::{Context, Error, Result};
+use crate::host;
+
+/// Raise it when the builder changes what it makes from the same inputs.
+const FORMAT: u32 = 1;
+
+const KERNEL_PACKAGE: &str = "linux-image-cloud-amd64";
+
+/// Everything an image depends on.
+#[derive(Debug, Serialize)]
+pub(super) struct Inputs {
+    format: u32,
+    init: &'static str,
+    codename: String,
+    packages: Vec<String>,
+    modules: Vec<String>,
+    /// What apt would install now.
+    versions: String,
+}
+
+impl Inputs {
+    pub(super) fn of(recipe: &Recipe) -> Result<Self> {
+        let mut packages = recipe.packages.clone();
+        packages.push(KERNEL_PACKAGE.to_owned());
+        packages.sort();
+        packages.dedup();
+        let mut show = host::command("apt-cache");
+        show.args(["show", "--no-all-versions"]).args(&packages);
+        let shown = host::run(show).unwrap_or_else(|error| {
+            tracing::debug!("package versions are not known before the build: {error}");
+            String::new()
+        });
+        let version = |line: &&str| line.starts_with("Package: ") || line.starts_with("Version: ");
+        Ok(Self {
+            format: FORMAT,
+            init: tree::INIT,
+            codename: codename()?,
+            packages,
+            modules: recipe.modules.clone(),
+            versions: shown.lines().filter(version).collect::<Vec<_>>().join("\n"),
+        })
+    }
+
+    pub(super) fn key(&self) -> Result<String> {
+        let text = serde_json::to_vec(self).context(|| "describe the image".to_owned())?;
+        let hash = Sha256::digest(text);
+        Ok(hash
+            .iter()
+            .take(8)
+            .map(|byte| format!("{byte:02x}"))
+            .collect())
+    }
+
+    /// Make `scratch/image`.
+    pub(super) fn make(&self, scratch: &Path) -> Result<()> {
+        let root = scratch.join("root");
+        self.unpack(scratch, &root)?;
+        let release = kernel_release(&root)?;
+        let modules = self.module_files(&root, &release)?;
+        let image = scratch.join("image");
+        fs::create_dir(&image).context(|| format!("make {}", image.display()))?;
+        let kernel = root.join("boot").join(format!("vmlinuz-{release}"));
+        fs::copy(&kernel, image.join("vmlinuz"))
+            .context(|| format!("copy the kernel {}", kernel.display()))?;
+        tree::write(&root, &modules, &image.join("initrd.cpio"))
+            .context(|| "write the initramfs".to_owned())?;
+        let manifest = Manifest {
+            kernel_release: release,
+            packages: unpacked_versions(&root)?,
+        };
+        let text = serde_json::to_vec_pretty(&manifest).context(|| "the manifest".to_owned())?;
+        fs::write(image.join("manifest.json"), text).context(|| "write the manifest".to_owned())
+    }
+
+    fn unpack(&self, scratch: &Path, root: &Path) -> Result<()> {
+        let sources = Sources::of_host(&self.codename)?;
+        let mut command = host::command("mmdebstrap");
+        command
+            .args(["--variant=extract", "--format=directory", "--quiet"])
+            .arg("--skip=cleanup/apt/cache")
+            .arg(format!("--include={}", self.packages.join(",")));
+        for option in proxies() {
+            command.arg(format!("--aptopt={option}"));
+        }
+        command.arg(&self.codename).arg(root);
+        for (name, text) in [
+            ("lines.list", sources.lines),
+            ("debian.sources", sources.stanzas),
+        ] {
+            if !text.is_empty() {
+                let file = scratch.join(name);
+                fs::write(&file, text).context(|| format!("write {}", file.display()))?;
+                command.arg(file);
+            }
+        }
+        host::run(command).map(drop)
+    }
+
+    /// The modules' files, each after those it depends on, as paths below the root.
+    fn module_files(&self, root: &Path, release: &str) -> Result<Vec<PathBuf>> {
+        let inside = |tool: &str| {
+            let mut command = host::command("chroot");
+            command.arg(root).arg(tool);
+            command
+        };
+        let mut depmod = inside("depmod");
+        depmod.args(["-a", release]);
+        host::run(depmod)?;
+        let mut files = Vec::new();
+        for module in &self.modules {
+            let mut modprobe = inside("modprobe");
+            modprobe.args(["-S", release, "--show-depends", module]);
+            for line in host::run(modprobe)?.lines() {
+                let file = line.strip_prefix("insmod ").map(str::trim);
+                // Whatever is not loaded ("builtin") needs no file.
+                if let Some(file) = file {
+                    let file = real_path(root, file)?;
+                    if !files.contains(&file) {
+                        files.push(file);
+                    }
+                }
+            }
+        }
+        Ok(files)
+    }
+}
+
+/// The code name of the host's Debian release.
+fn codename() -> Result<String> {
+    let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let mut lines = text.lines();
+    let name = lines.find_map(|line| line.strip_prefix("VERSION_CODENAME="));
+    let name = name.map(|name| name.trim_matches('"').to_owned());
+    name.ok_or_else(|| Error::Host("guest images are built on Debian only; this host's /etc/os-release has no VERSION_CODENAME".to_owned()))
+}
+
+/// The host's apt proxies, which `mmdebstrap` does not read by itself.
+fn proxies() -> Vec<String> {
+    let mut dump = host::command("apt-config");
+    dump.args(["dump", "Acquire"]);
+    let text = host::run(dump).unwrap_or_default();
+    let lines = text.lines().filter(|line| line.contains("Proxy"));
+    lines.map(str::to_owned).collect()
+}
+
+fn kernel_release(root: &Path) -> Result<String> {
+    let boot = fs::read_dir(root.join("boot")).context(|| "look for the kernel".to_owned())?;
+    let names = boot
+        .flatten()
+        .filter_map(|e| e.file_name().into_string().ok());
+    let mut releases = names.filter_map(|n| n.strip_prefix("vmlinuz-").map(str::to_owned));
+    releases
+        .next()
+        .ok_or_else(|| Error::Host(format!("{KERNEL_PACKAGE} has no kernel in /boot")))
+}
+
+/// Names and versions of the package files apt fetched.
+fn unpacked_versions(root: &Path) -> Result<BTreeMap<String, String>> {
+    let folder = root.join("var/cache/apt/archives");
+    let entries = fs::read_dir(&folder).context(|| format!("read {}", folder.display()))?;
+    let names = entries
+        .flatten()
+        .filter_map(|e| e.file_name().into_string().ok());
+    // NAME_VERSION_ARCHITECTURE.deb, where apt writes a colon as %3a.
+    let split = |name: String| {
+        let mut parts = name.strip_suffix(".deb")?.split('_');
+        Some((parts.next()?.to_owned(), parts.next()?.replace("%3a", ":")))
+    };
+    Ok(names.filter_map(split).collect())
+}
+
+/// A path of the guest without the links above it (`/lib` may be one to `usr/lib`), relative to
+/// the root: the kernel needs a folder's real name to make it.
+fn real_path(root: &Path, inside: &str) -> Result<PathBuf> {
+    let path = root.join(inside.trim_start_matches('/'));
+    let real = |path: &Path| fs::canonicalize(path).context(|| format!("find {}", path.display()));
+    let (root, path) = (real(root)?, real(&path)?);
+    let outside = || Error::Host(format!("{} is outside the image", path.display()));
+    path.strip_prefix(&root)
+        .map(Path::to_owned)
+        .map_err(|_| outside())
+}

@@ -1,0 +1,114 @@
+//! Names that say who owns a thing, and the removal of what a crashed run left behind.
+//!
+//! Everything the lab leaves in a shared place (a folder below `/run`, a network namespace) is
+//! named `vicinity-lab-<owner's process id>-<number>`. A name whose owner is dead is a leftover.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::error::{Context, Result};
+use crate::host;
+
+const PREFIX: &str = "vicinity-lab-";
+const RUN: &str = "/run";
+const NAMESPACES: &str = "/run/netns";
+
+/// A name no other run and no other call uses.
+pub(crate) fn unique() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("{PREFIX}{}-{number}", std::process::id())
+}
+
+/// Whether a name is one of ours whose owner no longer runs.
+fn is_leftover(name: &str) -> bool {
+    name.strip_prefix(PREFIX)
+        .and_then(|rest| rest.split_once('-'))
+        .and_then(|(owner, _)| owner.parse().ok())
+        .is_some_and(|owner| !host::alive(owner))
+}
+
+fn leftovers(folder: &str) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| is_leftover(name)).collect()
+}
+
+/// Remove what runs that crashed left behind. Returns the names that were removed.
+///
+/// # Errors
+/// A leftover cannot be removed.
+pub fn sweep() -> Result<Vec<String>> {
+    let mut removed = leftovers(NAMESPACES);
+    for name in &removed {
+        delete_namespace(name)?;
+    }
+    for name in leftovers(RUN) {
+        let folder = Path::new(RUN).join(&name);
+        fs::remove_dir_all(&folder).context(|| format!("remove {}", folder.display()))?;
+        removed.push(name);
+    }
+    Ok(removed)
+}
+
+/// Delete a network namespace and every device in it.
+pub(crate) fn delete_namespace(name: &str) -> Result<()> {
+    let mut ip = host::command("ip");
+    ip.args(["netns", "delete", name]);
+    host::run_to_end(ip).map(drop)
+}
+
+/// A folder for sockets, removed on drop. It is below `/run` because a socket's path may have
+/// only 107 bytes.
+#[derive(Debug)]
+pub struct RunFolder(PathBuf);
+
+impl RunFolder {
+    /// Make one that only we can enter.
+    ///
+    /// # Errors
+    /// It cannot be made: usually because we are not root.
+    pub fn new() -> Result<Self> {
+        use std::os::unix::fs::DirBuilderExt;
+        let path = Path::new(RUN).join(unique());
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .context(|| format!("make {} (the lab needs root)", path.display()))?;
+        Ok(Self(path))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for RunFolder {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            tracing::warn!("cannot remove {}: {error}", self.0.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_names_with_a_dead_owner_are_leftovers() {
+        assert!(!is_leftover(&unique()));
+        assert!(is_leftover("vicinity-lab-4194305-0"));
+        for other in [
+            "vicinity-lab-",
+            "vicinity-lab-x-0",
+            "vicinity-4194305-0",
+            "4194305",
+        ] {
+            assert!(!is_leftover(other), "{other}");
+        }
+    }
+}

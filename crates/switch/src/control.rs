@@ -1,0 +1,314 @@
+//! What the supervisor and a data plane say to each other.
+//!
+//! The data plane of a network reaches for nothing itself: every socket, tap and event
+//! descriptor it uses comes to it as an [`Order`] with a descriptor attached, and everything
+//! the supervisor knows about it came back as an [`Event`]. Both travel as JSON datagrams over
+//! one `SOCK_SEQPACKET` socket pair ([`ControlSocket`]), so a data plane can be a thread today
+//! and a sandboxed process tomorrow without either side noticing.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::mac::Mac;
+
+/// Largest encoded order or event, in bytes. Names are limited to [`MAX_NAME`], so every
+/// message of the protocol fits.
+pub const MAX_DATAGRAM: usize = 16 * 1024;
+
+/// Longest port or network name, in bytes.
+pub const MAX_NAME: usize = 64;
+
+/// A port's number inside its network. The supervisor chooses it and never reuses one that is
+/// still attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PortId(pub u16);
+
+/// Supervisor to data plane.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Order {
+    /// Start serving a VM's NIC. Carries one descriptor: the connected vhost-user socket.
+    /// Answered by [`Event::Detached`] at once when the network is full.
+    Attach {
+        /// The number the port will be known by.
+        port: PortId,
+        /// Name for log lines, at most [`MAX_NAME`] bytes.
+        name: String,
+    },
+    /// Start serving an uplink. Carries one descriptor: a tap opened with `IFF_VNET_HDR`.
+    AttachUplink {
+        /// The number the uplink will be known by.
+        port: PortId,
+        /// Name for log lines, at most [`MAX_NAME`] bytes.
+        name: String,
+    },
+    /// Stop serving a port or uplink; answered by [`Event::Detached`].
+    Detach {
+        /// Which one.
+        port: PortId,
+    },
+    /// Pin a MAC address to a port: it is never learnt elsewhere and never ages.
+    /// An entry for a port that is not attached is kept and used once it is.
+    SetResidency {
+        /// The resident's address.
+        mac: Mac,
+        /// Where it lives.
+        port: PortId,
+    },
+    /// Undo [`Order::SetResidency`].
+    ClearResidency {
+        /// The resident's address.
+        mac: Mac,
+    },
+    /// Ask for one [`Event::Report`] per attached port, then [`Event::ReportEnd`].
+    Report,
+    /// Detach everything and return.
+    Stop,
+}
+
+/// Why a port is no longer served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reason {
+    /// The supervisor asked for it.
+    Asked,
+    /// The front-end closed its socket: the VM stopped or is restarting.
+    Gone,
+    /// The guest or its front-end broke the rules; the text says which and how. The port must
+    /// be quarantined before another connection is accepted for it.
+    Fault(String),
+    /// The host could not serve it (out of memory or descriptors, network full).
+    Host(String),
+}
+
+/// Data plane to supervisor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Event {
+    /// The guest's driver has started both rings of the first queue pair.
+    Running {
+        /// Which port.
+        port: PortId,
+    },
+    /// The port is no longer served; its descriptors are closed and its memory unmapped.
+    Detached {
+        /// Which port.
+        port: PortId,
+        /// Why.
+        reason: Reason,
+        /// Its counters at the end.
+        counters: Box<Counters>,
+    },
+    /// One port's state, in answer to [`Order::Report`].
+    Report(Box<PortReport>),
+    /// The end of a report, with the figures that belong to no port.
+    ReportEnd(WorkerReport),
+}
+
+/// A port's state as the data plane sees it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PortReport {
+    /// Number of the port.
+    pub port: u16,
+    /// Both rings of the first queue pair are running.
+    pub running: bool,
+    /// Virtio features the guest negotiated, as the spec numbers them; 0 for an uplink.
+    pub features: u64,
+    /// MTU announced by the front-end, 0 when it announced none.
+    pub mtu: u16,
+    /// MAC addresses learnt on this port or pinned to it.
+    pub residents: u32,
+    /// Running totals since the port was attached.
+    pub counters: Counters,
+}
+
+/// Running totals of one port. "Received" and "sent" are seen from the guest: a frame the guest
+/// transmitted counts as `tx`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Frames taken from the guest.
+    pub tx_frames: u64,
+    /// Their bytes, without the virtio-net header.
+    pub tx_bytes: u64,
+    /// Frames delivered to the guest.
+    pub rx_frames: u64,
+    /// Their bytes, without the virtio-net header.
+    pub rx_bytes: u64,
+    /// Notifications received from the guest (kicks).
+    pub kicks: u64,
+    /// Notifications sent to the guest (calls).
+    pub calls: u64,
+    /// Frames that waited because a receiver had no room.
+    pub held: u64,
+    /// Frames that were split into segments because a receiver had not negotiated them whole.
+    pub segmented: u64,
+    /// Frames whose checksum was filled in because a receiver had not negotiated partial ones.
+    pub checksummed: u64,
+    /// Frames lost, by reason.
+    pub drops: Drops,
+}
+
+/// Frames lost, by reason; counted at the port that sent them unless said otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drops {
+    /// Sent to a neighbour that took no buffers for longer than the hold limit.
+    pub receiver_stuck: u64,
+    /// Flooded or uplink frames the receiver had no room for; counted at the receiver.
+    pub receiver_full: u64,
+    /// The receiver's buffers are too small for the frame; counted at the receiver.
+    pub receiver_small: u64,
+    /// The receiver is not running.
+    pub receiver_down: u64,
+    /// Shorter than an Ethernet header or longer than a frame can be.
+    pub bad_length: u64,
+    /// The destination is the port the frame came from.
+    pub hairpin: u64,
+    /// The receiver cannot take such a frame and it cannot be translated.
+    pub untranslatable: u64,
+    /// The uplink's kernel queue was full or refused the frame.
+    pub uplink: u64,
+}
+
+/// Figures of the worker itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkerReport {
+    /// Times the worker came back from sleep.
+    pub wakeups: u64,
+    /// Time-stamp counter ticks spent in rounds that moved at least one frame. Zero on
+    /// machines without a time-stamp counter.
+    pub busy_ticks: u64,
+    /// Frames moved in those rounds (each frame once, at its sender).
+    pub busy_frames: u64,
+    /// Time-stamp counter ticks since the worker started.
+    pub elapsed_ticks: u64,
+    /// Entries in the residency table.
+    pub residents: u32,
+}
+
+/// One end of the conversation.
+#[derive(Debug)]
+pub struct ControlSocket(OwnedFd);
+
+impl ControlSocket {
+    /// A connected pair: one end for the supervisor, one for the data plane. Both are
+    /// non-blocking.
+    ///
+    /// # Errors
+    /// The process is out of descriptors.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let (a, b) = rustix::net::socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+            None,
+        )?;
+        Ok((Self(a), Self(b)))
+    }
+
+    /// Send one message, with a descriptor where the message carries one.
+    ///
+    /// # Errors
+    /// `WouldBlock` when the other side is behind; any other error means it is gone.
+    pub fn send(&self, message: &impl Serialize, fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        let bytes = serde_json::to_vec(message)?;
+        if bytes.len() > MAX_DATAGRAM {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!(
+                    "control message of {} bytes exceeds {MAX_DATAGRAM}",
+                    bytes.len()
+                ),
+            ));
+        }
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let fds;
+        if let Some(fd) = fd {
+            fds = [fd];
+            ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+        }
+        rustix::net::sendmsg(
+            &self.0,
+            &[IoSlice::new(&bytes)],
+            &mut ancillary,
+            SendFlags::NOSIGNAL,
+        )?;
+        Ok(())
+    }
+
+    /// Receive one message. `Ok(None)` means that the other side is gone.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing is there; `InvalidData` when the message cannot be read.
+    pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Option<OwnedFd>)>> {
+        let mut bytes = vec![0; MAX_DATAGRAM];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let got = rustix::net::recvmsg(
+            &self.0,
+            &mut [IoSliceMut::new(&mut bytes)],
+            &mut ancillary,
+            RecvFlags::CMSG_CLOEXEC,
+        )?;
+        if got.bytes == 0 {
+            return Ok(None);
+        }
+        let mut fd = None;
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(mut fds) = message {
+                fd = fds.next();
+            }
+        }
+        let message = bytes
+            .get(..got.bytes)
+            .ok_or(io::ErrorKind::InvalidData)
+            .map_err(io::Error::from)
+            .and_then(|body| serde_json::from_slice(body).map_err(io::Error::from))?;
+        Ok(Some((message, fd)))
+    }
+}
+
+impl AsFd for ControlSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl From<ControlSocket> for OwnedFd {
+    fn from(socket: ControlSocket) -> Self {
+        socket.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_arrives_with_its_descriptor() {
+        let (ours, theirs) = ControlSocket::pair().unwrap();
+        let (extra, _keep) = ControlSocket::pair().unwrap();
+        let order = Order::Attach {
+            port: PortId(7),
+            name: "web".into(),
+        };
+        ours.send(&order, Some(extra.as_fd())).unwrap();
+        let (seen, fd) = theirs.receive::<Order>().unwrap().unwrap();
+        assert_eq!(seen, order);
+        assert!(fd.is_some());
+    }
+
+    #[test]
+    fn a_closed_peer_is_told_apart_from_an_idle_one() {
+        let (ours, theirs) = ControlSocket::pair().unwrap();
+        let idle = theirs.receive::<Order>().unwrap_err();
+        assert_eq!(idle.kind(), io::ErrorKind::WouldBlock);
+        drop(ours);
+        assert!(theirs.receive::<Order>().unwrap().is_none());
+    }
+}

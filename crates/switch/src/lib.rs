@@ -1,0 +1,51 @@
+//! The link plane: a layer-2 switch between virtual machines' rings. Knows nothing of how it is
+//! configured or asked: orders come in, events go out ([`control`]).
+//!
+//! # Theory of operation
+//!
+//! One [`worker`] thread serves a network. Each VM's NIC is a [`port`] with a vhost-user device
+//! behind it; an [`uplink`] is a port with a tap behind it. A frame is looked at in the sender's
+//! ring, its destination looked up in the [`residency`] table, and its bytes copied once, from the
+//! sender's RAM into buffers the receiver has posted ([`receiver`]). [`switch`] has the whole path.
+//!
+//! Between neighbours nothing is lost: a frame whose receiver has no room waits in the sender's
+//! ring ([`hold`]), within limits that keep one slow VM from stopping the others. Floods, and
+//! frames from an uplink, are dropped where there is no room, and counted.
+//!
+//! Frames the sender left unfinished (partial checksum, to be cut) go untouched to a receiver that
+//! negotiated such; for another one they are finished in software ([`translate`], [`offload`]).
+//!
+//! Who owns what: the worker owns every port, ring and table. Nothing is shared, so nothing is
+//! locked. What may fail: a VM, at any point, in any way. Its port is ended and reported with the
+//! reason; the others never notice. Nothing is allocated for a frame; every table has a limit
+//! ([`limits`]).
+#![deny(unsafe_code)]
+
+mod attach;
+pub mod control;
+pub mod frame;
+pub mod hold;
+pub mod limits;
+pub mod mac;
+pub mod offload;
+mod outbox;
+pub mod port;
+mod rarp;
+pub mod receiver;
+pub mod residency;
+mod spin;
+pub mod switch;
+mod ticks;
+mod token;
+pub mod translate;
+pub mod uplink;
+pub mod worker;
+
+/// Serve one network until told to stop. Blocks; meant for a thread or process of its own.
+///
+/// # Errors
+/// The data plane cannot start, or the kernel refuses to wait for events. A VM's doing is never
+/// an error here.
+pub fn run(control: control::ControlSocket) -> std::io::Result<()> {
+    worker::Worker::new(control)?.run()
+}

@@ -1,0 +1,39 @@
+//! Every limit of the link plane, in one place.
+
+use std::time::Duration;
+
+/// Ports one network may have, uplinks included.
+pub const MAX_PORTS: usize = 1024;
+
+/// Queue pairs one port may have.
+pub const MAX_QUEUE_PAIRS: usize = 1;
+
+/// Frames taken from one ring before the next port has its turn.
+pub const BURST: u16 = 32;
+
+/// How long a neighbour may take no buffers before frames to it are dropped instead of held.
+///
+/// Long enough for a VM that waits for a CPU, short enough that nobody notices a dead one.
+pub const HOLD: Duration = Duration::from_millis(100);
+
+/// The share of a ring that may be held for slow receivers: one half. The other half goes on
+/// carrying frames to everyone else.
+pub const HOLD_SHARE: u32 = 2;
+
+/// Addresses a network can know.
+pub const MAX_RESIDENTS: usize = 100_000;
+
+/// Addresses one VM's port may teach the table, so that no guest can fill it.
+pub const MAX_LEARNT_PER_PORT: u32 = 1024;
+
+/// Seconds after which an address that was not heard of is forgotten (IEEE 802.1Q, 8.8.3).
+pub const AGEING: u32 = 300;
+
+/// Messages handled for one front-end before the others have their turn.
+pub const MESSAGES_PER_TURN: usize = 16;
+
+/// Busy rounds between two looks at the event queue.
+pub const ROUNDS_PER_POLL: u32 = 8;
+
+/// Longest time to look for more work before sleeping.
+pub const SPIN: Duration = Duration::from_micros(20);

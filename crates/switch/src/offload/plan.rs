@@ -1,0 +1,264 @@
+//! What a frame leaves undone, what a receiver accepts, and what follows.
+
+use super::layout::ether_type;
+use super::wire::{ETHERTYPE_IPV4, ETHERTYPE_IPV6};
+
+/// How a GSO frame is to be cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Gso {
+    /// It is not to be cut.
+    #[default]
+    None,
+    /// TCP over IPv4 (`VIRTIO_NET_HDR_GSO_TCPV4`).
+    Tcp4,
+    /// TCP over IPv6 (`VIRTIO_NET_HDR_GSO_TCPV6`).
+    Tcp6,
+    /// UDP over IPv4 (`VIRTIO_NET_HDR_GSO_UDP_L4`).
+    Udp4,
+    /// UDP over IPv6 (`VIRTIO_NET_HDR_GSO_UDP_L4`).
+    Udp6,
+}
+
+impl Gso {
+    /// The kind of a `VIRTIO_NET_HDR_GSO_UDP_L4` frame, which the header does not tell. `head`
+    /// is the frame or its first 22 bytes. `None`: it is not an IP frame.
+    pub fn udp(head: &[u8]) -> Option<Self> {
+        match ether_type(head)?.0 {
+            ETHERTYPE_IPV4 => Some(Self::Udp4),
+            ETHERTYPE_IPV6 => Some(Self::Udp6),
+            _ => None,
+        }
+    }
+}
+
+/// What a frame's sender left to be done: the virtio-net header in words (virtio 1.2, 5.1.6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Offload {
+    /// The checksum is partial: its field holds the sum of the pseudo header.
+    pub needs_csum: bool,
+    /// Somebody trusted has verified the checksum. A guest has no right to say so (5.1.6.2.1):
+    /// set this for frames from an uplink only.
+    pub data_valid: bool,
+    /// How the frame is to be cut.
+    pub gso: Gso,
+    /// The frame has CWR set, which only its first segment may keep.
+    pub ecn: bool,
+    /// The sender's idea of the length of all headers. A hint that must not be relied on
+    /// (5.1.6.2.2); carried along, never used.
+    pub hdr_len: u16,
+    /// Payload bytes of each segment but the last.
+    pub gso_size: u16,
+    /// Where the partial checksum begins to count, in bytes from the start of the frame.
+    pub csum_start: u16,
+    /// Where the checksum stands, in bytes from `csum_start`.
+    pub csum_offset: u16,
+}
+
+/// What a receiver has negotiated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Accepts {
+    /// `VIRTIO_NET_F_GUEST_CSUM`: partial checksums and "verified" marks.
+    pub csum: bool,
+    /// `VIRTIO_NET_F_GUEST_TSO4`.
+    pub tso4: bool,
+    /// `VIRTIO_NET_F_GUEST_TSO6`.
+    pub tso6: bool,
+    /// `VIRTIO_NET_F_GUEST_ECN`: GSO frames with CWR.
+    pub ecn: bool,
+    /// `VIRTIO_NET_F_GUEST_USO4`.
+    pub uso4: bool,
+    /// `VIRTIO_NET_F_GUEST_USO6`.
+    pub uso6: bool,
+}
+
+impl Accepts {
+    /// Whether a GSO frame may be given whole. A partial checksum comes with every one
+    /// (5.1.6.4.1), hence `csum` is needed for all of them.
+    fn whole(self, offload: &Offload) -> bool {
+        let kind = match offload.gso {
+            Gso::None => true,
+            Gso::Tcp4 => self.tso4,
+            Gso::Tcp6 => self.tso6,
+            Gso::Udp4 => self.uso4,
+            Gso::Udp6 => self.uso6,
+        };
+        kind && self.csum && (self.ecn || !offload.ecn)
+    }
+}
+
+/// What must be done with a frame before a receiver may have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Plan {
+    /// Nothing: give it as it is, under the header [`Plan::header`] tells.
+    PassThrough,
+    /// Finish the checksum with [`fill_checksum`](super::fill_checksum).
+    Checksum,
+    /// Cut it with a [`Segmenter`](super::Segmenter).
+    Segment {
+        /// The receiver takes no partial checksums.
+        full_checksum: bool,
+    },
+}
+
+/// Decide what must be done with a frame before a receiver may have it (virtio 1.2, 5.1.6.4.1).
+///
+/// A GSO frame without `needs_csum` breaks the rules (5.1.6.2.1) but is what a tap gives when a
+/// network card has merged segments. It cannot be passed on, as a device must set both, so it is
+/// segmented for every receiver.
+pub fn plan(offload: &Offload, receiver: Accepts) -> Plan {
+    let full_checksum = !receiver.csum;
+    if offload.gso != Gso::None {
+        if offload.needs_csum && receiver.whole(offload) {
+            return Plan::PassThrough;
+        }
+        return Plan::Segment { full_checksum };
+    }
+    if offload.needs_csum && full_checksum {
+        return Plan::Checksum;
+    }
+    Plan::PassThrough
+}
+
+impl Plan {
+    /// The header to give the receiver with a frame that was passed through or checksummed.
+    /// Segments bring their own. Fields that mean nothing without their flag are zero, so that
+    /// a sender cannot use them to tell the receiver's driver anything.
+    pub fn header(self, offload: &Offload, receiver: Accepts) -> Offload {
+        match self {
+            Self::PassThrough => pass_through(offload, receiver),
+            Self::Checksum | Self::Segment { .. } => Offload::default(),
+        }
+    }
+}
+
+fn pass_through(offload: &Offload, receiver: Accepts) -> Offload {
+    let mut header = Offload {
+        data_valid: offload.data_valid && receiver.csum,
+        ..Offload::default()
+    };
+    if offload.needs_csum {
+        header.needs_csum = true;
+        header.csum_start = offload.csum_start;
+        header.csum_offset = offload.csum_offset;
+    }
+    if offload.gso != Gso::None {
+        header.gso = offload.gso;
+        header.ecn = offload.ecn;
+        header.hdr_len = offload.hdr_len;
+        header.gso_size = offload.gso_size;
+    }
+    header
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KINDS: [Gso; 5] = [Gso::None, Gso::Tcp4, Gso::Tcp6, Gso::Udp4, Gso::Udp6];
+
+    fn accepts(bits: u8) -> Accepts {
+        let bit = |n: u8| bits >> n & 1 == 1;
+        Accepts {
+            csum: bit(0),
+            tso4: bit(1),
+            tso6: bit(2),
+            ecn: bit(3),
+            uso4: bit(4),
+            uso6: bit(5),
+        }
+    }
+
+    /// Every header a sender can give, with every field that is not a flag set.
+    fn offloads() -> impl Iterator<Item = Offload> {
+        KINDS.into_iter().flat_map(|gso| {
+            (0..8_u8).map(move |bits| Offload {
+                needs_csum: bits & 1 != 0,
+                data_valid: bits & 2 != 0,
+                ecn: bits & 4 != 0,
+                gso,
+                hdr_len: 54,
+                gso_size: 1460,
+                csum_start: 34,
+                csum_offset: 16,
+            })
+        })
+    }
+
+    #[test]
+    fn virtio_5_1_6_4_1_no_receiver_gets_what_it_has_not_negotiated() {
+        for bits in 0..64 {
+            let receiver = accepts(bits);
+            for offload in offloads() {
+                let plan = plan(&offload, receiver);
+                let given = plan.header(&offload, receiver);
+                let context = format!("{offload:?} to {receiver:?}: {plan:?}, {given:?}");
+                assert!(
+                    receiver.csum || !given.needs_csum && !given.data_valid,
+                    "{context}"
+                );
+                assert!(receiver.tso4 || given.gso != Gso::Tcp4, "{context}");
+                assert!(receiver.tso6 || given.gso != Gso::Tcp6, "{context}");
+                assert!(receiver.uso4 || given.gso != Gso::Udp4, "{context}");
+                assert!(receiver.uso6 || given.gso != Gso::Udp6, "{context}");
+                assert!(receiver.ecn || !given.ecn, "{context}");
+                assert!(given.gso == Gso::None || given.needs_csum, "{context}");
+                assert!(given.gso != Gso::None || given.gso_size == 0, "{context}");
+                assert!(given.needs_csum || given.csum_start == 0, "{context}");
+            }
+        }
+    }
+
+    #[test]
+    fn virtio_5_1_6_4_1_nothing_is_done_that_the_receiver_could_do() {
+        let all = accepts(63);
+        for offload in offloads() {
+            if offload.gso != Gso::None && !offload.needs_csum {
+                let cut = Plan::Segment {
+                    full_checksum: false,
+                };
+                assert_eq!(plan(&offload, all), cut);
+                continue;
+            }
+            assert_eq!(plan(&offload, all), Plan::PassThrough);
+            let given = Plan::PassThrough.header(&offload, all);
+            assert_eq!(given.gso, offload.gso);
+            assert_eq!(given.needs_csum, offload.needs_csum);
+            assert_eq!(given.data_valid, offload.data_valid);
+        }
+    }
+
+    #[test]
+    fn virtio_5_1_6_4_1_plans_by_example() {
+        let frame = |needs_csum, gso, ecn| Offload {
+            needs_csum,
+            gso,
+            ecn,
+            ..Offload::default()
+        };
+        let (nothing, csum) = (accepts(0), accepts(1));
+        let tso4 = Accepts {
+            csum: true,
+            tso4: true,
+            ..nothing
+        };
+        let segment = |full_checksum| Plan::Segment { full_checksum };
+        for (offload, receiver, expected) in [
+            (frame(false, Gso::None, false), nothing, Plan::PassThrough),
+            (frame(true, Gso::None, false), nothing, Plan::Checksum),
+            (frame(true, Gso::None, false), csum, Plan::PassThrough),
+            (frame(true, Gso::Tcp4, false), nothing, segment(true)),
+            (frame(true, Gso::Tcp4, false), csum, segment(false)),
+            (frame(true, Gso::Tcp4, false), tso4, Plan::PassThrough),
+            (frame(true, Gso::Tcp4, true), tso4, segment(false)),
+            (frame(true, Gso::Tcp6, false), tso4, segment(false)),
+            (frame(true, Gso::Udp4, false), tso4, segment(false)),
+            (frame(false, Gso::Tcp4, false), tso4, segment(false)),
+        ] {
+            assert_eq!(
+                plan(&offload, receiver),
+                expected,
+                "{offload:?} to {receiver:?}"
+            );
+        }
+    }
+}

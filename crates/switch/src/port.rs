@@ -1,0 +1,192 @@
+//! A port: a VM's NIC or an uplink.
+
+use std::time::Instant;
+
+use rustix::io::Errno;
+use vhost::backend::Backend;
+use vhost::ring::Ring;
+use vhost::vring::Vring;
+
+use crate::control::Counters;
+use crate::hold::Held;
+use crate::limits::{HOLD, MAX_LEARNT_PER_PORT, MAX_QUEUE_PAIRS};
+use crate::mac::Mac;
+use crate::residency::{Learnt, Residency};
+use crate::uplink::Uplink;
+
+/// What is behind a port.
+#[derive(Debug)]
+pub enum Kind {
+    /// A VM's NIC.
+    Guest(Box<Guest>),
+    /// The way out.
+    Uplink(Uplink),
+}
+
+/// A port of a network.
+#[derive(Debug)]
+pub struct Port {
+    /// For log lines.
+    pub name: String,
+    /// Running totals.
+    pub counters: Counters,
+    /// What is behind it.
+    pub kind: Kind,
+    /// What it taught the residency table.
+    pub teacher: Teacher,
+}
+
+/// A port's dealings with the residency table.
+#[derive(Debug, Default)]
+pub struct Teacher {
+    /// Addresses learnt here.
+    pub learnt: u32,
+    /// The last address noted, and when: most frames repeat it.
+    last: Option<(Mac, u32)>,
+    /// An uplink may teach as many as there are.
+    unlimited: bool,
+}
+
+impl Teacher {
+    /// For an uplink.
+    #[must_use]
+    pub fn unlimited() -> Self {
+        Self {
+            unlimited: true,
+            ..Self::default()
+        }
+    }
+
+    /// Note the source of a frame. Returns the port an address has moved from.
+    #[inline]
+    pub fn note(&mut self, source: Mac, port: u16, now: u32, table: &mut Residency) -> Option<u16> {
+        if self.last == Some((source, now)) {
+            return None;
+        }
+        self.last = Some((source, now));
+        let may_add = self.unlimited || self.learnt < MAX_LEARNT_PER_PORT;
+        match table.learn(source, port, now, may_add) {
+            Learnt::New => self.learnt += 1,
+            Learnt::Moved(from) => {
+                self.learnt += 1;
+                return Some(from);
+            }
+            Learnt::Known | Learnt::Refused => {}
+        }
+        None
+    }
+
+    /// One address is not known here any more.
+    pub fn lost(&mut self) {
+        self.learnt = self.learnt.saturating_sub(1);
+        self.last = None;
+    }
+}
+
+/// A VM's NIC.
+#[derive(Debug)]
+pub struct Guest {
+    /// Its vhost-user device.
+    pub backend: Backend,
+    /// What each transmit ring holds back.
+    pub held: [Held; MAX_QUEUE_PAIRS],
+    /// The receive ring had too few buffers when last tried.
+    pub short: Option<Short>,
+    /// Its rings have been reported as running.
+    pub announced: bool,
+}
+
+/// A receive ring found too short for a frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Short {
+    /// Since when it has taken nothing.
+    pub since: Instant,
+    /// How many chains it had, which were too few.
+    pub seen: u16,
+}
+
+/// The vhost-user number of a pair's receive ring.
+#[must_use]
+pub const fn receive_ring(pair: usize) -> usize {
+    2 * pair
+}
+
+/// The vhost-user number of a pair's transmit ring.
+#[must_use]
+pub const fn transmit_ring(pair: usize) -> usize {
+    2 * pair + 1
+}
+
+impl Guest {
+    /// A NIC whose driver has not started.
+    #[must_use]
+    pub fn new(backend: Backend) -> Self {
+        Self {
+            backend,
+            held: Default::default(),
+            short: None,
+            announced: false,
+        }
+    }
+
+    /// Make room for what the transmit rings may hold.
+    pub fn reserve(&mut self) {
+        for (pair, held) in self.held.iter_mut().enumerate() {
+            let vring = self.backend.vrings().get(transmit_ring(pair));
+            if let Some(ring) = vring.and_then(Vring::active) {
+                held.reserve(ring.size());
+            }
+        }
+    }
+
+    /// Whether both rings of the first pair carry traffic.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        let vrings = self.backend.vrings();
+        [receive_ring(0), transmit_ring(0)].iter().all(|ring| {
+            vrings
+                .get(*ring)
+                .is_some_and(|vring| vring.active().is_some())
+        })
+    }
+
+    /// Whether a frame that did not fit before may fit now, or is to be given up.
+    #[must_use]
+    pub fn worth_a_try(&self, now: Instant) -> bool {
+        let Some(short) = self.short else { return true };
+        let ring = self
+            .backend
+            .vrings()
+            .get(receive_ring(0))
+            .and_then(Vring::active);
+        short.is_stuck(now)
+            || ring.is_none_or(|ring| ring.available().is_ok_and(|count| count != short.seen))
+    }
+
+    /// Remember that the receive ring was too short.
+    pub fn note_short(&mut self, seen: u16, now: Instant) -> Short {
+        let since = self.short.map_or(now, |short| short.since);
+        *self.short.insert(Short { since, seen })
+    }
+}
+
+impl Short {
+    /// It has been short for longer than anybody waits.
+    #[must_use]
+    pub fn is_stuck(&self, now: Instant) -> bool {
+        now.duration_since(self.since) > HOLD
+    }
+}
+
+/// Publish what was handed back on a ring, and call the driver if it wants to be.
+///
+/// # Errors
+/// The call descriptor is none.
+#[inline]
+pub fn publish(vring: &mut Vring, counters: &mut Counters) -> Result<(), Errno> {
+    if vring.active_mut().is_some_and(Ring::publish) {
+        counters.calls += 1;
+        vring.call()?;
+    }
+    Ok(())
+}

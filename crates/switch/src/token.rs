@@ -1,0 +1,62 @@
+//! What an event of the kernel's is about, packed into the 64 bits it carries.
+
+use rustix::event::epoll::EventData;
+
+/// The source of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Token {
+    /// The supervisor.
+    Control,
+    /// A front-end's socket.
+    Socket(u16),
+    /// A ring's kick descriptor: port and ring.
+    Kick(u16, usize),
+    /// An uplink's tap.
+    Tap(u16),
+}
+
+impl Token {
+    /// As event data: kind, ring, port.
+    #[must_use]
+    pub fn data(self) -> EventData {
+        let (kind, ring, port) = match self {
+            Self::Control => (0, 0, 0),
+            Self::Socket(port) => (1, 0, port),
+            Self::Kick(port, ring) => (2, ring, port),
+            Self::Tap(port) => (3, 0, port),
+        };
+        EventData::new_u64(kind << 32 | (ring as u64) << 16 | u64::from(port))
+    }
+
+    /// From event data made by [`data`](Self::data).
+    #[must_use]
+    pub fn from_data(data: EventData) -> Self {
+        let [a, b, c, d, kind, ..] = data.u64().to_le_bytes();
+        let port = u16::from_le_bytes([a, b]);
+        match kind {
+            1 => Self::Socket(port),
+            2 => Self::Kick(port, usize::from(u16::from_le_bytes([c, d]))),
+            3 => Self::Tap(port),
+            _ => Self::Control,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_token_survives_the_kernel() {
+        let tokens = [
+            Token::Control,
+            Token::Socket(0),
+            Token::Kick(1023, 31),
+            Token::Kick(0, 1),
+            Token::Tap(7),
+        ];
+        for token in tokens {
+            assert_eq!(Token::from_data(token.data()), token);
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! The state of one device, driven by its front-end's messages.
+//!
+//! [`Backend::receive`] reads a message, [`Backend::apply`] carries it out and answers it. They
+//! are two steps so that the owner can finish what it has under way on a ring before the ring
+//! stops ([`Message::stops`]). A fault from either ends the device.
+//!
+//! The order of messages is what QEMU does, not what the specification draws: rings are enabled
+//! before features are set, protocol features are asked for without being acknowledged first.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use crate::channel::{Channel, Descriptors, Message};
+use crate::fault::{Fault, ProtocolFault, RingFault};
+use crate::features::{self, protocol};
+use crate::limits::{MAX_MEMORY_SLOTS, MAX_RING_SIZE, MAX_VRINGS};
+use crate::memory::{GuestMemory, RegionInfo};
+use crate::message::Request;
+use crate::vring::Vring;
+
+/// What changed for the owner of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Nothing that touches the data path.
+    None,
+    /// A ring started, stopped, or has another kick descriptor.
+    Ring(usize),
+    /// Every ring may have.
+    AllRings,
+    /// The front-end wants this MAC announced on its behalf.
+    Announce([u8; 6]),
+}
+
+/// The back-end of one device.
+#[derive(Debug)]
+pub struct Backend {
+    channel: Channel,
+    max_vrings: usize,
+    features: u64,
+    protocol_features: u64,
+    status: u64,
+    mtu: u16,
+    memory: Arc<GuestMemory>,
+    vrings: Vec<Vring>,
+}
+
+impl Message {
+    /// The rings, out of `count`, whose kick descriptor may be closed when this message is
+    /// applied.
+    #[must_use]
+    pub fn releases(&self, count: usize) -> std::ops::Range<usize> {
+        match self.request {
+            Request::SetVringKick(ring) => ring..ring + 1,
+            _ => self.stops(count),
+        }
+    }
+
+    /// The rings, out of `count`, that stop when this message is applied.
+    #[must_use]
+    pub fn stops(&self, count: usize) -> std::ops::Range<usize> {
+        match self.request {
+            Request::GetVringBase(ring) => ring..ring + 1,
+            Request::ResetOwner | Request::ResetDevice | Request::SetStatus(0) => 0..count,
+            _ => 0..0,
+        }
+    }
+}
+
+impl Backend {
+    /// Serve a device with up to `queue_pairs` pairs over a connected socket.
+    ///
+    /// # Errors
+    /// The descriptor is no socket.
+    pub fn new(socket: OwnedFd, queue_pairs: usize) -> Result<Self, Fault> {
+        let max_vrings = (2 * queue_pairs).clamp(2, MAX_VRINGS);
+        Ok(Self {
+            channel: Channel::new(socket)?,
+            max_vrings,
+            features: 0,
+            protocol_features: 0,
+            status: 0,
+            mtu: 0,
+            memory: Arc::default(),
+            vrings: (0..max_vrings).map(Vring::new).collect(),
+        })
+    }
+
+    /// The virtio features the driver took.
+    #[inline]
+    #[must_use]
+    pub fn features(&self) -> u64 {
+        self.features
+    }
+
+    /// The MTU the front-end announced, 0 when it announced none.
+    #[must_use]
+    pub fn mtu(&self) -> u16 {
+        self.mtu
+    }
+
+    /// The VM's memory.
+    #[inline]
+    #[must_use]
+    pub fn memory(&self) -> &Arc<GuestMemory> {
+        &self.memory
+    }
+
+    /// The rings, in vhost-user's order: receive 0, transmit 0, receive 1, …
+    #[inline]
+    #[must_use]
+    pub fn vrings(&self) -> &[Vring] {
+        &self.vrings
+    }
+
+    /// One ring, if it exists.
+    #[inline]
+    #[must_use]
+    pub fn vring_mut(&mut self, ring: usize) -> Option<&mut Vring> {
+        self.vrings.get_mut(ring)
+    }
+
+    /// The next message, or `None` when there is no whole one yet.
+    ///
+    /// # Errors
+    /// The front-end is gone or sent nonsense.
+    pub fn receive(&mut self) -> Result<Option<Message>, Fault> {
+        self.channel.receive()
+    }
+
+    /// Carry out a message and answer it.
+    ///
+    /// # Errors
+    /// The message asks for something impossible: the device is finished.
+    pub fn apply(&mut self, message: Message) -> Result<Change, Fault> {
+        let Message {
+            header,
+            request,
+            descriptors,
+        } = message;
+        let (change, reply) = match self.carry_out(request, descriptors) {
+            Ok(done) => done,
+            Err(fault) => {
+                if self.acknowledges(header.needs_reply()) {
+                    // The front-end learns that it failed; the port is lost either way.
+                    let _ = self.channel.reply(header.request, &1_u64.to_ne_bytes());
+                }
+                return Err(fault);
+            }
+        };
+        match reply {
+            Reply::Number(number) => self.channel.reply(header.request, &number.to_ne_bytes())?,
+            Reply::State(ring, value) => {
+                let mut payload = [0; 8];
+                let (index, number) = payload.split_at_mut(4);
+                index.copy_from_slice(&u32::try_from(ring).unwrap_or(0).to_ne_bytes());
+                number.copy_from_slice(&u32::from(value).to_ne_bytes());
+                self.channel.reply(header.request, &payload)?;
+            }
+            Reply::Acknowledge(code) => {
+                if self.acknowledges(header.needs_reply()) {
+                    self.channel.reply(header.request, &code.to_ne_bytes())?;
+                }
+            }
+        }
+        Ok(change)
+    }
+
+    fn acknowledges(&self, wanted: bool) -> bool {
+        wanted && self.protocol_features & protocol::REPLY_ACK != 0
+    }
+
+    fn carry_out(
+        &mut self,
+        request: Request,
+        descriptors: Descriptors,
+    ) -> Result<(Change, Reply), Fault> {
+        let done = (Change::None, Reply::Acknowledge(0));
+        match request {
+            Request::GetFeatures => return Ok((Change::None, Reply::Number(self.offered()))),
+            Request::SetFeatures(acked) => self.set_features(acked)?,
+            Request::SetOwner => {}
+            Request::ResetOwner => return Ok(self.stop_all()),
+            Request::SetMemTable(regions) => {
+                self.set_memory(&regions, &descriptors)?;
+            }
+            Request::SetVringNum(ring, size) => {
+                self.stopped_ring(8, ring)?
+                    .set_size(checked_size(ring, size)?);
+            }
+            Request::SetVringAddr(ring, addresses) => {
+                let memory = Arc::clone(&self.memory);
+                let vring = self.ring(ring)?;
+                vring.set_addresses(addresses, &memory).map_err(at(ring))?;
+            }
+            Request::SetVringBase(ring, base) => self.stopped_ring(10, ring)?.set_base(base),
+            Request::GetVringBase(ring) => {
+                let base = self.ring(ring)?.stop();
+                return Ok((Change::Ring(ring), Reply::State(ring, base)));
+            }
+            Request::SetVringKick(ring) => {
+                self.start(ring, descriptors)?;
+                return Ok((Change::Ring(ring), Reply::Acknowledge(0)));
+            }
+            Request::SetVringCall(ring) => {
+                self.ring(ring)?.set_call(descriptors.into_iter().next());
+            }
+            // Errors end the port and close the socket; nobody needs to be told twice.
+            Request::SetVringErr(ring) => drop(self.ring(ring)?),
+            Request::GetProtocolFeatures => {
+                return Ok((Change::None, Reply::Number(protocol::OFFERED)));
+            }
+            Request::SetProtocolFeatures(acked) => {
+                self.protocol_features = subset(acked, protocol::OFFERED)?;
+            }
+            Request::GetQueueNum => {
+                return Ok((Change::None, Reply::Number(self.max_vrings as u64 / 2)));
+            }
+            Request::SetVringEnable(ring, enabled) => {
+                self.ring(ring)?.set_enabled(enabled);
+                return Ok((Change::Ring(ring), Reply::Acknowledge(0)));
+            }
+            Request::SendRarp(mac) => return Ok((Change::Announce(mac), Reply::Acknowledge(0))),
+            Request::SetMtu(mtu) => return Ok((Change::None, self.set_mtu(mtu))),
+            Request::ResetDevice => return Ok(self.stop_all()),
+            Request::GetMaxMemSlots => {
+                return Ok((Change::None, Reply::Number(MAX_MEMORY_SLOTS as u64)));
+            }
+            Request::AddMemReg(info) => self.add_region(info, &descriptors)?,
+            Request::RemMemReg(info) => self.replace_memory(self.memory.without(&info)?)?,
+            Request::SetStatus(status) => {
+                self.status = status;
+                if status == 0 {
+                    return Ok(self.stop_all());
+                }
+            }
+            Request::GetStatus => return Ok((Change::None, Reply::Number(self.status))),
+        }
+        Ok(done)
+    }
+
+    fn offered(&self) -> u64 {
+        if self.max_vrings > 2 {
+            features::OFFERED
+        } else {
+            features::OFFERED & !features::MQ
+        }
+    }
+
+    fn set_features(&mut self, acked: u64) -> Result<(), Fault> {
+        self.features = subset(acked, self.offered())?;
+        // Without the protocol-feature bit there is no message to enable a ring by.
+        if acked & features::PROTOCOL_FEATURES == 0 {
+            for vring in &mut self.vrings {
+                vring.set_enabled(true);
+            }
+        }
+        Ok(())
+    }
+
+    fn set_mtu(&mut self, mtu: u64) -> Reply {
+        // 5.1.4.1: at least 68, what IPv4 needs.
+        match u16::try_from(mtu) {
+            Ok(mtu) if mtu >= 68 => {
+                self.mtu = mtu;
+                Reply::Acknowledge(0)
+            }
+            _ => Reply::Acknowledge(1),
+        }
+    }
+
+    fn set_memory(&mut self, regions: &[RegionInfo], fds: &[OwnedFd]) -> Result<(), Fault> {
+        let mut memory = GuestMemory::default();
+        for (info, fd) in regions.iter().zip(fds) {
+            memory = memory.with(*info, fd.as_fd())?;
+        }
+        self.replace_memory(memory)
+    }
+
+    fn add_region(&mut self, info: RegionInfo, fds: &[OwnedFd]) -> Result<(), Fault> {
+        match fds.first() {
+            Some(fd) => self.replace_memory(self.memory.with(info, fd.as_fd())?),
+            None => Ok(()),
+        }
+    }
+
+    /// Use other memory from now on; rings that run find their parts in it.
+    fn replace_memory(&mut self, memory: GuestMemory) -> Result<(), Fault> {
+        self.memory = Arc::new(memory);
+        for (ring, vring) in self.vrings.iter_mut().enumerate() {
+            vring.relocate(&self.memory).map_err(at(ring))?;
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, ring: usize, descriptors: Descriptors) -> Result<(), Fault> {
+        let (memory, features) = (Arc::clone(&self.memory), self.features);
+        let kick = descriptors.into_iter().next();
+        self.ring(ring)?
+            .start(kick, &memory, features)
+            .map_err(at(ring))
+    }
+
+    fn stop_all(&mut self) -> (Change, Reply) {
+        for vring in &mut self.vrings {
+            vring.stop();
+        }
+        (Change::AllRings, Reply::Acknowledge(0))
+    }
+
+    fn ring(&mut self, ring: usize) -> Result<&mut Vring, ProtocolFault> {
+        let number = u32::try_from(ring).unwrap_or(u32::MAX);
+        self.vrings
+            .get_mut(ring)
+            .ok_or(ProtocolFault::RingNumber(number))
+    }
+
+    fn stopped_ring(&mut self, request: u32, ring: usize) -> Result<&mut Vring, ProtocolFault> {
+        let vring = self.ring(ring)?;
+        if vring.is_running() {
+            return Err(ProtocolFault::Running { request, ring });
+        }
+        Ok(vring)
+    }
+}
+
+impl AsFd for Backend {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+}
+
+/// How a message is answered.
+enum Reply {
+    /// With a number.
+    Number(u64),
+    /// With a ring's state.
+    State(usize, u16),
+    /// Only if the front-end asks; 0 is success.
+    Acknowledge(u64),
+}
+
+fn subset(acked: u64, offered: u64) -> Result<u64, ProtocolFault> {
+    let extra = acked & !offered;
+    if extra == 0 {
+        Ok(acked)
+    } else {
+        Err(ProtocolFault::Features(extra))
+    }
+}
+
+fn checked_size(ring: usize, size: u32) -> Result<u32, Fault> {
+    if size.is_power_of_two() && size <= MAX_RING_SIZE {
+        Ok(size)
+    } else {
+        Err(at(ring)(RingFault::Memory(crate::raw::RingError::Size(
+            size,
+        ))))
+    }
+}
+
+/// Name the ring a fault belongs to.
+pub fn at(ring: usize) -> impl Fn(RingFault) -> Fault {
+    move |fault| Fault::Ring { ring, fault }
+}

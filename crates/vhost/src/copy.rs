@@ -1,0 +1,114 @@
+//! The tree's only copy of payload: between the spans of two chains, or between a chain and
+//! private memory.
+
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
+
+use crate::raw::{self, Span};
+
+/// A place in a list of spans, moving forward as bytes are read, written or copied.
+#[derive(Clone, Copy, Debug)]
+pub struct Cursor<'a, 'm> {
+    current: Option<Span<'m>>,
+    rest: &'a [Span<'m>],
+}
+
+impl<'a, 'm> Cursor<'a, 'm> {
+    /// At the first byte.
+    #[inline]
+    #[must_use]
+    pub fn new(spans: &'a [Span<'m>]) -> Self {
+        match spans.split_first() {
+            Some((first, rest)) => Self {
+                current: Some(*first),
+                rest,
+            },
+            None => Self {
+                current: None,
+                rest: spans,
+            },
+        }
+    }
+
+    /// What is left of the span the cursor is in; `None` at the end.
+    #[inline]
+    fn here(&mut self) -> Option<Span<'m>> {
+        loop {
+            let current = self.current?;
+            if current.length() > 0 {
+                return Some(current);
+            }
+            *self = Self::new(self.rest);
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self, count: u32) {
+        self.current = self.current.map(|current| current.skip(count));
+    }
+
+    /// Move forward by `count` bytes, at most to the end.
+    #[inline]
+    pub fn skip(&mut self, mut count: u32) {
+        while count > 0 {
+            let Some(span) = self.here() else { return };
+            let step = span.length().min(count);
+            self.advance(step);
+            count -= step;
+        }
+    }
+
+    /// Copy bytes out until `to` is full or the end is reached; returns how many.
+    #[inline]
+    pub fn read(&mut self, to: &mut [u8]) -> usize {
+        let mut done = 0;
+        while let Some(room) = to.get_mut(done..).filter(|room| !room.is_empty()) {
+            let Some(span) = self.here() else { break };
+            let count = span.read(room);
+            done += count;
+            self.advance(u32::try_from(count).unwrap_or(u32::MAX));
+        }
+        done
+    }
+
+    /// Copy private bytes in until they are all written or the end is reached; returns how
+    /// many.
+    #[inline]
+    pub fn write(&mut self, from: &[u8]) -> usize {
+        let mut done = 0;
+        while let Some(left) = from.get(done..).filter(|left| !left.is_empty()) {
+            let Some(span) = self.here() else { break };
+            let count = span.write(left);
+            done += count;
+            self.advance(u32::try_from(count).unwrap_or(u32::MAX));
+        }
+        done
+    }
+
+    /// Copy up to `most` bytes to another place, until either end is reached; returns how many.
+    #[inline]
+    pub fn copy_to(&mut self, to: &mut Cursor<'_, '_>, most: u32) -> u32 {
+        let mut left = most;
+        while left > 0 {
+            let (Some(source), Some(target)) = (self.here(), to.here()) else {
+                break;
+            };
+            let count = source.first(left).copy_to(&target);
+            self.advance(count);
+            to.advance(count);
+            left -= count;
+        }
+        most - left
+    }
+
+    /// Write private bytes, then everything from here on, to a descriptor in one call; returns
+    /// how many bytes went out.
+    ///
+    /// # Errors
+    /// `TOOBIG` when the bytes lie in too many pieces, or what the descriptor says.
+    pub fn write_to(self, fd: BorrowedFd<'_>, prefix: &[u8]) -> Result<usize, Errno> {
+        let spans = self.current.into_iter().chain(self.rest.iter().copied());
+        raw::io::write_vectored(fd, prefix, spans)
+    }
+}

@@ -1,0 +1,76 @@
+//! The features this back-end offers.
+
+use virtio_bindings::{virtio_config as config, virtio_net as net, virtio_ring as ring};
+
+/// `VHOST_USER_F_PROTOCOL_FEATURES`: the front-end may ask for protocol features.
+pub const PROTOCOL_FEATURES: u64 = 1 << 30;
+
+/// `VHOST_USER_PROTOCOL_F_*` (vhost-user specification, "Protocol features").
+pub mod protocol {
+    /// More than one queue pair.
+    pub const MQ: u64 = 1 << 0;
+    /// The front-end asks for a RARP after a migration.
+    pub const RARP: u64 = 1 << 2;
+    /// Requests may ask for an acknowledgement.
+    pub const REPLY_ACK: u64 = 1 << 3;
+    /// The front-end announces the MTU.
+    pub const MTU: u64 = 1 << 4;
+    /// The device can be reset.
+    pub const RESET_DEVICE: u64 = 1 << 13;
+    /// Memory regions come and go one by one.
+    pub const CONFIGURE_MEM_SLOTS: u64 = 1 << 15;
+    /// The front-end passes the driver's status on.
+    pub const STATUS: u64 = 1 << 16;
+
+    /// What we offer.
+    pub const OFFERED: u64 =
+        MQ | RARP | REPLY_ACK | MTU | RESET_DEVICE | CONFIGURE_MEM_SLOTS | STATUS;
+}
+
+/// `VIRTIO_F_VERSION_1`.
+pub const VERSION_1: u64 = 1 << config::VIRTIO_F_VERSION_1;
+/// `VIRTIO_F_EVENT_IDX`.
+pub const EVENT_IDX: u64 = 1 << ring::VIRTIO_RING_F_EVENT_IDX;
+/// `VIRTIO_F_INDIRECT_DESC`.
+pub const INDIRECT_DESC: u64 = 1 << ring::VIRTIO_RING_F_INDIRECT_DESC;
+/// `VIRTIO_NET_F_MRG_RXBUF`.
+pub const MRG_RXBUF: u64 = 1 << net::VIRTIO_NET_F_MRG_RXBUF;
+
+/// `VIRTIO_NET_F_MQ`; offered when the device has more than one queue pair.
+pub const MQ: u64 = 1 << net::VIRTIO_NET_F_MQ;
+
+/// Everything offered to a driver, the vhost-user bit included.
+///
+/// The control queue is not offered: QEMU serves it itself, and a front-end without QEMU in
+/// between would wait for our answer for ever.
+pub const OFFERED: u64 = PROTOCOL_FEATURES
+    | VERSION_1
+    | EVENT_IDX
+    | INDIRECT_DESC
+    | MRG_RXBUF
+    | 1 << config::VIRTIO_F_ANY_LAYOUT
+    | 1 << net::VIRTIO_NET_F_CSUM
+    | 1 << net::VIRTIO_NET_F_GUEST_CSUM
+    | 1 << net::VIRTIO_NET_F_GUEST_TSO4
+    | 1 << net::VIRTIO_NET_F_GUEST_TSO6
+    | 1 << net::VIRTIO_NET_F_GUEST_ECN
+    | 1 << net::VIRTIO_NET_F_GUEST_USO4
+    | 1 << net::VIRTIO_NET_F_GUEST_USO6
+    | 1 << net::VIRTIO_NET_F_HOST_TSO4
+    | 1 << net::VIRTIO_NET_F_HOST_TSO6
+    | 1 << net::VIRTIO_NET_F_HOST_ECN
+    | 1 << net::VIRTIO_NET_F_HOST_USO
+    | 1 << net::VIRTIO_NET_F_MTU
+    | 1 << net::VIRTIO_NET_F_GUEST_ANNOUNCE
+    | MQ;
+
+/// Bytes of the network header under these features (5.1.6).
+#[inline]
+#[must_use]
+pub fn header_size(features: u64) -> usize {
+    if features & (VERSION_1 | MRG_RXBUF) == 0 {
+        crate::net_header::NetHeader::LEGACY_SIZE
+    } else {
+        crate::net_header::NetHeader::SIZE
+    }
+}

@@ -1,0 +1,39 @@
+//! The back-end side of vhost-user, and of the virtio split ring. Knows nothing of switching.
+//!
+//! # Theory of operation
+//!
+//! A *front-end* (QEMU) connects a stream socket. Over it come [`message`]s, some with
+//! descriptors; [`channel`] frames them, [`message`] decodes them, and [`backend::Backend`] keeps
+//! the state they build up: features, [`memory::GuestMemory`] and [`vring::Vring`]s. A ring that
+//! is started becomes a [`ring::Ring`], whose three parts were translated to this process's
+//! addresses once and checked.
+//!
+//! The data path then works on rings alone: look at available chains in batches
+//! ([`ring::Ring::collect`], through the one chain walker in [`chain`]), read and check their
+//! network headers ([`net_header`]), copy their bytes (the copy routines of `raw::Span`), hand the
+//! chains back and publish them in batches.
+//!
+//! Who owns what: a `Backend` owns its socket, descriptors and memory, and is owned by one
+//! thread. Memory is shared by reference count with the rings in it, so it is unmapped when the
+//! last user is done.
+//!
+//! What may fail: everything a guest or front-end writes. A [`fault::Fault`] says whose doing it
+//! was; it ends this device and nothing else. A front-end that truncates its memory in use is
+//! caught too ([`sigbus`]). Nothing here blocks, and nothing allocates once a ring runs.
+#![deny(unsafe_code)]
+
+pub mod backend;
+pub mod chain;
+pub mod channel;
+pub mod copy;
+pub mod fault;
+pub mod features;
+pub mod limits;
+pub mod memory;
+pub mod message;
+pub mod net_header;
+pub mod raw;
+pub mod ring;
+pub mod vring;
+
+pub use raw::{Span, sigbus};

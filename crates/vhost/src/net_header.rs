@@ -1,0 +1,175 @@
+//! The header in front of every frame (virtio 1.3, section 5.1.6), and the tree's only check of
+//! it.
+
+use virtio_bindings::virtio_net as net;
+
+use crate::fault::RingFault;
+
+/// A virtio-net header, read from guest memory once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NetHeader {
+    /// `VIRTIO_NET_HDR_F_*`.
+    pub flags: u8,
+    /// `VIRTIO_NET_HDR_GSO_*`.
+    pub gso_type: u8,
+    /// Length of the frame's headers, a hint.
+    pub hdr_len: u16,
+    /// Payload bytes of each segment the frame is to be cut into.
+    pub gso_size: u16,
+    /// Where the checksum begins.
+    pub csum_start: u16,
+    /// Where it goes, counted from `csum_start`.
+    pub csum_offset: u16,
+    /// How many receive buffers the frame is in; meaningful towards the guest only.
+    pub num_buffers: u16,
+}
+
+/// `flags`: the checksum is partial.
+pub const NEEDS_CSUM: u8 = 1;
+/// `gso_type`: one frame, nothing to cut.
+pub const GSO_NONE: u8 = 0;
+/// `gso_type`: TCP over IPv4.
+pub const GSO_TCPV4: u8 = 1;
+/// `gso_type`: TCP over IPv6.
+pub const GSO_TCPV6: u8 = 4;
+/// `gso_type`: UDP cut into datagrams (USO).
+pub const GSO_UDP_L4: u8 = 5;
+/// Added to a TCP `gso_type`: the first segment has CWR set.
+pub const GSO_ECN: u8 = 0x80;
+
+// The header's fields are bytes, the bindings' constants are not.
+const _: () = assert!(
+    NEEDS_CSUM as u32 == net::VIRTIO_NET_HDR_F_NEEDS_CSUM
+        && GSO_NONE as u32 == net::VIRTIO_NET_HDR_GSO_NONE
+        && GSO_TCPV4 as u32 == net::VIRTIO_NET_HDR_GSO_TCPV4
+        && GSO_TCPV6 as u32 == net::VIRTIO_NET_HDR_GSO_TCPV6
+        && GSO_UDP_L4 as u32 == net::VIRTIO_NET_HDR_GSO_UDP_L4
+        && GSO_ECN as u32 == net::VIRTIO_NET_HDR_GSO_ECN
+);
+
+/// Bytes of an Ethernet header.
+const ETHERNET: u32 = 14;
+
+impl NetHeader {
+    /// The header of a frame that asks for nothing.
+    pub const NONE: Self = Self {
+        flags: 0,
+        gso_type: 0,
+        hdr_len: 0,
+        gso_size: 0,
+        csum_start: 0,
+        csum_offset: 0,
+        num_buffers: 0,
+    };
+
+    /// Bytes of the header with `num_buffers`, as every VERSION_1 driver has it.
+    pub const SIZE: usize = 12;
+
+    /// Bytes of the header of a legacy driver without mergeable buffers.
+    pub const LEGACY_SIZE: usize = 10;
+
+    /// From its bytes.
+    #[inline]
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; Self::SIZE]) -> Self {
+        let [flags, gso_type, a, b, c, d, e, f, g, h, i, j] = bytes;
+        Self {
+            flags,
+            gso_type,
+            hdr_len: u16::from_le_bytes([a, b]),
+            gso_size: u16::from_le_bytes([c, d]),
+            csum_start: u16::from_le_bytes([e, f]),
+            csum_offset: u16::from_le_bytes([g, h]),
+            num_buffers: u16::from_le_bytes([i, j]),
+        }
+    }
+
+    /// To its bytes.
+    #[inline]
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; Self::SIZE] {
+        let ([a, b], [c, d]) = (self.hdr_len.to_le_bytes(), self.gso_size.to_le_bytes());
+        let ([e, f], [g, h]) = (
+            self.csum_start.to_le_bytes(),
+            self.csum_offset.to_le_bytes(),
+        );
+        let [i, j] = self.num_buffers.to_le_bytes();
+        [self.flags, self.gso_type, a, b, c, d, e, f, g, h, i, j]
+    }
+
+    /// Whether the frame is one that any receiver takes: whole, with a full checksum.
+    #[inline]
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.flags & NEEDS_CSUM == 0 && self.gso_type == GSO_NONE
+    }
+
+    /// Check a transmitted header against the frame's length and the features its driver
+    /// negotiated (5.1.6.2.1), and return what may be passed on: only fields that mean something,
+    /// with the `hdr_len` hint made to fit.
+    ///
+    /// # Errors
+    /// The header contradicts itself, the frame or the features.
+    #[inline]
+    pub fn checked(self, frame: u32, features: u64) -> Result<Self, RingFault> {
+        // The common header of small frames: nothing asked for.
+        if self.flags & NEEDS_CSUM == 0 && self.gso_type == GSO_NONE {
+            return Ok(Self::default());
+        }
+        self.checked_offload(frame, features)
+            .map_err(RingFault::Header)
+    }
+
+    fn checked_offload(self, frame: u32, features: u64) -> Result<Self, &'static str> {
+        if self.flags & NEEDS_CSUM == 0 {
+            return Err("a frame to be cut has no partial checksum");
+        }
+        if !has(features, net::VIRTIO_NET_F_CSUM) {
+            return Err("a partial checksum without the CSUM feature");
+        }
+        let field = u32::from(self.csum_start) + u32::from(self.csum_offset);
+        if u32::from(self.csum_start) < ETHERNET || field + 2 > frame {
+            return Err("the checksum lies outside the frame");
+        }
+        let (gso_type, gso_size) = match self.gso_type {
+            GSO_NONE => (GSO_NONE, 0),
+            _ => (self.checked_gso_type(features)?, self.gso_size),
+        };
+        if gso_type != GSO_NONE && gso_size == 0 {
+            return Err("a frame to be cut has segments of no bytes");
+        }
+        // A frame that reaches its checksum field is longer than `field + 2`, which fits: it is
+        // at most MAX_FRAME, and the sum of two u16 fields is clamped to it.
+        let hdr_len = u32::from(self.hdr_len).clamp(field + 2, frame);
+        Ok(Self {
+            flags: NEEDS_CSUM,
+            gso_type,
+            hdr_len: u16::try_from(hdr_len).unwrap_or(u16::MAX),
+            gso_size,
+            csum_start: self.csum_start,
+            csum_offset: self.csum_offset,
+            num_buffers: 0,
+        })
+    }
+
+    fn checked_gso_type(self, features: u64) -> Result<u8, &'static str> {
+        let feature = match self.gso_type & !GSO_ECN {
+            GSO_TCPV4 => net::VIRTIO_NET_F_HOST_TSO4,
+            GSO_TCPV6 => net::VIRTIO_NET_F_HOST_TSO6,
+            GSO_UDP_L4 => net::VIRTIO_NET_F_HOST_USO,
+            _ => return Err("an unknown way to cut the frame"),
+        };
+        if !has(features, feature) {
+            return Err("a way to cut the frame that was not negotiated");
+        }
+        if self.gso_type & GSO_ECN != 0 && !has(features, net::VIRTIO_NET_F_HOST_ECN) {
+            return Err("ECN without the HOST_ECN feature");
+        }
+        Ok(self.gso_type)
+    }
+}
+
+#[inline]
+fn has(features: u64, bit: u32) -> bool {
+    features & (1 << bit) != 0
+}

@@ -1,0 +1,169 @@
+//! One mapped memory region.
+
+use std::os::fd::BorrowedFd;
+use std::ptr::{self, NonNull};
+
+use rustix::fs;
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+
+use super::sigbus;
+use super::span::Span;
+
+/// A region that cannot be mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MapError {
+    /// Offset, size or their sum make no sense.
+    #[error("its offset and size are out of range")]
+    Range,
+    /// The file is shorter than the region claims.
+    #[error("it ends after its file ({file} bytes)")]
+    PastEnd {
+        /// The file's size in bytes.
+        file: u64,
+    },
+    /// Page faults on other file systems can be made to block, and would block every port.
+    #[error("its file is neither a memfd, nor on tmpfs, nor on hugetlbfs")]
+    FileSystem,
+    /// The process has no room for another mapping.
+    #[error("this host has too many regions mapped")]
+    TooMany,
+    /// The kernel refused.
+    #[error("the kernel refused to map it: {0}")]
+    Kernel(Errno),
+}
+
+/// A shared, writable mapping of part of a front-end's memory.
+#[derive(Debug)]
+pub struct Mapping {
+    /// What was mapped, from a page boundary.
+    start: NonNull<u8>,
+    length: usize,
+    /// Where the region itself begins and how long it is.
+    base: NonNull<u8>,
+    size: usize,
+    guard: sigbus::Guard,
+}
+
+// SAFETY: the mapping is memory of the process, usable from any thread; what may race on it is
+// what the module's documentation allows to race.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; no method gives out a reference into the mapping.
+unsafe impl Sync for Mapping {}
+
+/// `f_type` of tmpfs, which memfds live on too (linux/magic.h).
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+/// `f_type` of hugetlbfs (linux/magic.h).
+const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
+
+impl Mapping {
+    /// Map `size` bytes of `fd` from `offset`.
+    ///
+    /// # Errors
+    /// See [`MapError`]; nothing stays mapped.
+    pub fn new(fd: BorrowedFd<'_>, offset: u64, size: u64) -> Result<Self, MapError> {
+        let end = offset
+            .checked_add(size)
+            .filter(|_| size > 0)
+            .ok_or(MapError::Range)?;
+        let page = page_size(fd)?;
+        let file = fs::fstat(fd).map_err(MapError::Kernel)?;
+        let file = u64::try_from(file.st_size).map_err(|_| MapError::Range)?;
+        if end > file {
+            return Err(MapError::PastEnd { file });
+        }
+        let aligned = offset & !(page - 1);
+        let lead = usize::try_from(offset - aligned).map_err(|_| MapError::Range)?;
+        let length = (end - aligned)
+            .checked_next_multiple_of(page)
+            .ok_or(MapError::Range)?;
+        let length = usize::try_from(length).map_err(|_| MapError::Range)?;
+        let size = usize::try_from(size).map_err(|_| MapError::Range)?;
+
+        // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
+        let start = unsafe {
+            rustix::mm::mmap(
+                ptr::null_mut(),
+                length,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::NORESERVE,
+                fd,
+                aligned,
+            )
+        }
+        .map_err(MapError::Kernel)?;
+        let unmap = || {
+            // SAFETY: the mapping made above; nothing points into it yet.
+            let _ = unsafe { rustix::mm::munmap(start, length) };
+        };
+        // SAFETY: `lead < page <= length`, so the region begins inside the mapping.
+        let base = unsafe { start.cast::<u8>().add(lead) };
+        let (Some(start), Some(base)) = (NonNull::new(start.cast::<u8>()), NonNull::new(base))
+        else {
+            unmap();
+            return Err(MapError::Range);
+        };
+        let Some(guard) = sigbus::Guard::new(start.as_ptr().addr(), length) else {
+            unmap();
+            return Err(MapError::TooMany);
+        };
+        Ok(Self {
+            start,
+            length,
+            base,
+            size,
+            guard,
+        })
+    }
+
+    /// The region's size in bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Whether the front-end has truncated the file: what is mapped now is not the guest's
+    /// memory any more.
+    #[must_use]
+    pub fn truncated(&self) -> bool {
+        self.guard.hit()
+    }
+
+    /// The bytes from `offset`, if all `length` of them are inside the region.
+    #[inline]
+    #[must_use]
+    pub fn span(&self, offset: u64, length: u32) -> Option<Span<'_>> {
+        let offset = usize::try_from(offset).ok()?;
+        let end = offset.checked_add(length as usize)?;
+        if end > self.size {
+            return None;
+        }
+        // SAFETY: `offset + length <= size`, so the whole span lies in the mapping, which the
+        // span's lifetime keeps alive.
+        Some(unsafe { Span::new(self.base.add(offset), length) })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        self.guard.release();
+        // SAFETY: this mapping was made by `new` and nothing can point into it any more: spans
+        // borrow it, and rings hold it by `Arc`.
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.length) };
+    }
+}
+
+/// The page size of the file behind `fd`, which offsets and lengths must be multiples of.
+fn page_size(fd: BorrowedFd<'_>) -> Result<u64, MapError> {
+    let stat = fs::fstatfs(fd).map_err(MapError::Kernel)?;
+    #[allow(clippy::cast_sign_loss, reason = "f_type is a bit pattern")]
+    let magic = stat.f_type as u64 & 0xffff_ffff;
+    let page = match magic {
+        HUGETLBFS_MAGIC => u64::try_from(stat.f_bsize).map_err(|_| MapError::Range)?,
+        TMPFS_MAGIC => rustix::param::page_size() as u64,
+        _ => return Err(MapError::FileSystem),
+    };
+    page.is_power_of_two()
+        .then_some(page)
+        .ok_or(MapError::Range)
+}

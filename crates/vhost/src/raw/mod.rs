@@ -1,0 +1,27 @@
+//! The crate's only `unsafe` code: mapping a front-end's memory and touching it.
+//!
+//! Three kinds of access exist, each behind a safe type:
+//! - [`Mapping`] maps one memory region and unmaps it when dropped;
+//! - [`Span`] is a piece of a mapping, tied to it by lifetime, for copying payload;
+//! - [`RingMemory`] holds the three parts of a split ring, for index and descriptor access.
+//!
+//! Guest memory changes under our hands. The rules that keep this sound:
+//! - no reference (`&` or `&mut`) to guest memory is ever made, only raw pointers;
+//! - what is *interpreted* (indices, descriptors, headers) is read once, with volatile or atomic
+//!   accesses, into private memory, and only the private copy is looked at;
+//! - what is only *carried* (payload) is copied bytewise and never looked at, so a concurrent
+//!   write by the guest can at worst corrupt the guest's own frame.
+//!
+//! A front-end may also truncate the file behind a mapping; touching such a page raises
+//! `SIGBUS`. [`sigbus`] turns that into a flag on the mapping.
+#![allow(unsafe_code)]
+
+pub(crate) mod io;
+mod mapping;
+mod ring;
+pub mod sigbus;
+mod span;
+
+pub use mapping::{MapError, Mapping};
+pub use ring::{Descriptor, Part, RingError, RingMemory};
+pub use span::Span;

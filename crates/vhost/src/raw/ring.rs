@@ -1,0 +1,245 @@
+//! The memory of a split ring (virtio 1.3, section 2.7).
+//!
+//! ```text
+//! descriptors: size * { address u64, length u32, flags u16, next u16 }
+//! available:   flags u16, index u16, size * head u16, used_event u16
+//! used:        flags u16, index u16, size * { id u32, length u32 }, avail_event u16
+//! ```
+//! All little endian. The driver writes the first two, the device the third.
+
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use super::mapping::Mapping;
+
+/// One descriptor, as read (2.7.5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Descriptor {
+    /// Guest-physical address of the buffer.
+    pub address: u64,
+    /// Its length in bytes.
+    pub length: u32,
+    /// `VRING_DESC_F_*`.
+    pub flags: u16,
+    /// The next descriptor, if the flags say there is one.
+    pub next: u16,
+}
+
+impl Descriptor {
+    /// Bytes a descriptor takes.
+    pub const SIZE: u32 = 16;
+
+    /// From its sixteen bytes.
+    #[inline]
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        let value = u128::from_le_bytes(bytes);
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "picking fields out of a word"
+        )]
+        Self {
+            address: value as u64,
+            length: (value >> 64) as u32,
+            flags: (value >> 96) as u16,
+            next: (value >> 112) as u16,
+        }
+    }
+}
+
+/// A ring whose parts do not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RingError {
+    /// 2.7: the size is a power of two, at most 32768.
+    #[error("its size {0} is not a power of two up to 32768")]
+    Size(u32),
+    /// A part is shorter than the size asks for.
+    #[error("one of its parts is outside guest memory")]
+    Short,
+    /// 2.7: descriptors are aligned to 16, available to 2, used to 4 bytes.
+    #[error("one of its parts is not aligned as virtio asks")]
+    Alignment,
+}
+
+/// Where a part of a ring lies: a mapping and the offset into it.
+pub type Part = (Arc<Mapping>, u64);
+
+/// The three parts of a split ring.
+///
+/// Positions and indices are free running and reduced modulo the size here, so no index a guest
+/// can write reaches outside.
+#[derive(Debug)]
+pub struct RingMemory {
+    descriptors: NonNull<u8>,
+    available: NonNull<u16>,
+    used: NonNull<u16>,
+    mask: u16,
+    /// What the pointers point into.
+    _mappings: [Arc<Mapping>; 3],
+}
+
+// SAFETY: the pointers are to shared guest memory, reachable from any thread; see the module
+// documentation for what may race.
+unsafe impl Send for RingMemory {}
+
+impl RingMemory {
+    /// Bytes each part needs: descriptors, available, used.
+    #[must_use]
+    pub fn part_lengths(size: u32) -> [u32; 3] {
+        [size * 16, 6 + size * 2, 6 + size * 8]
+    }
+
+    /// From the three parts (descriptors, available, used), checked for size and alignment.
+    ///
+    /// # Errors
+    /// See [`RingError`].
+    pub fn new(size: u32, parts: [Part; 3]) -> Result<Self, RingError> {
+        if !size.is_power_of_two() || size > crate::limits::MAX_RING_SIZE {
+            return Err(RingError::Size(size));
+        }
+        let mask = u16::try_from(size - 1).map_err(|_| RingError::Size(size))?;
+        let [descriptors, available, used] = Self::part_lengths(size);
+        let base = |part: &Part, length, alignment| {
+            let span = part.0.span(part.1, length).ok_or(RingError::Short)?;
+            let aligned = span.base().addr().get() % alignment == 0;
+            aligned.then_some(span.base()).ok_or(RingError::Alignment)
+        };
+        let [d, a, u] = &parts;
+        Ok(Self {
+            descriptors: base(d, descriptors, 16)?,
+            available: base(a, available, 2)?.cast(),
+            used: base(u, used, 4)?.cast(),
+            mask,
+            _mappings: parts.map(|(mapping, _)| mapping),
+        })
+    }
+
+    /// The number of descriptors.
+    #[inline]
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        u32::from(self.mask) + 1
+    }
+
+    /// Read a descriptor.
+    #[inline]
+    #[must_use]
+    pub fn descriptor(&self, index: u16) -> Descriptor {
+        let offset = usize::from(index & self.mask) * 16;
+        // SAFETY: the masked index is below the size, for which `new` checked the length; the
+        // part is 16-aligned. Volatile: the guest may write it at any time, and it is read once.
+        let bytes = unsafe {
+            self.descriptors
+                .add(offset)
+                .cast::<[u8; 16]>()
+                .read_volatile()
+        };
+        Descriptor::from_bytes(bytes)
+    }
+
+    /// Ask the processor to fetch a descriptor.
+    #[inline]
+    pub fn prefetch_descriptor(&self, index: u16) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let offset = usize::from(index & self.mask) * 16;
+            // SAFETY: a prefetch has no effect but on time.
+            unsafe {
+                _mm_prefetch::<_MM_HINT_T0>(self.descriptors.as_ptr().add(offset).cast::<i8>());
+            }
+        }
+    }
+
+    /// The driver's available index (2.7.6); what it published before is visible after.
+    #[inline]
+    #[must_use]
+    pub fn available_index(&self) -> u16 {
+        self.available_word(1).load(Ordering::Acquire)
+    }
+
+    /// Whether the driver asks not to be interrupted, when `EVENT_IDX` is not negotiated
+    /// (2.7.7).
+    #[inline]
+    #[must_use]
+    pub fn no_interrupt(&self) -> bool {
+        self.available_word(0).load(Ordering::Relaxed) & 1 != 0
+    }
+
+    /// The head of the chain at a position of the available ring.
+    #[inline]
+    #[must_use]
+    pub fn available_head(&self, position: u16) -> u16 {
+        self.available_word(2 + usize::from(position & self.mask))
+            .load(Ordering::Relaxed)
+    }
+
+    /// The used index at which the driver wants an interrupt (2.7.7, `EVENT_IDX`).
+    #[inline]
+    #[must_use]
+    pub fn used_event(&self) -> u16 {
+        self.available_word(3 + usize::from(self.mask))
+            .load(Ordering::Relaxed)
+    }
+
+    /// The used index as it stands in memory.
+    #[must_use]
+    pub fn used_index(&self) -> u16 {
+        self.used_word(1).load(Ordering::Relaxed)
+    }
+
+    /// Write a used element (2.7.8); the driver sees it after the next
+    /// [`publish_used`](Self::publish_used).
+    #[inline]
+    pub fn put_used(&self, position: u16, head: u16, length: u32) {
+        let offset = 2 + usize::from(position & self.mask) * 4;
+        let element = u64::from(head) | (u64::from(length) << 32);
+        // SAFETY: the masked position is below the size, for which `new` checked the length. The
+        // element is 4-aligned, hence the unaligned form.
+        unsafe {
+            ptr::write_unaligned(
+                self.used.as_ptr().add(offset).cast::<u64>(),
+                element.to_le(),
+            );
+        }
+    }
+
+    /// Publish the used elements below `index`.
+    #[inline]
+    pub fn publish_used(&self, index: u16) {
+        self.used_word(1).store(index, Ordering::Release);
+    }
+
+    /// Ask the driver for a kick when it reaches `index` (2.7.10, `EVENT_IDX`).
+    #[inline]
+    pub fn set_avail_event(&self, index: u16) {
+        self.used_word(2 + 4 * (usize::from(self.mask) + 1))
+            .store(index, Ordering::Relaxed);
+    }
+
+    /// Ask the driver not to kick, or to kick, when `EVENT_IDX` is not negotiated (2.7.10).
+    #[inline]
+    pub fn set_no_notify(&self, suppressed: bool) {
+        self.used_word(0)
+            .store(u16::from(suppressed), Ordering::Relaxed);
+    }
+
+    /// The atomic at a word of the available part; `word < 3 + size`.
+    #[inline]
+    fn available_word(&self, word: usize) -> &AtomicU16 {
+        // SAFETY: every caller stays below `3 + size` words, which `new` checked; the part is
+        // 2-aligned. An atomic may be shared with another process.
+        unsafe { AtomicU16::from_ptr(self.available.as_ptr().add(word)) }
+    }
+
+    /// The atomic at a word of the used part; `word < 3 + 4 * size`.
+    #[inline]
+    fn used_word(&self, word: usize) -> &AtomicU16 {
+        // SAFETY: as above, with `3 + 4 * size` words.
+        unsafe { AtomicU16::from_ptr(self.used.as_ptr().add(word)) }
+    }
+}
+
+/// Little-endian hosts only: the ring's words are used as they are.
+const _: () = assert!(cfg!(target_endian = "little"));

@@ -1,0 +1,161 @@
+//! A front-end that truncates its memory costs its own port, not the process.
+//!
+//! The kernel raises `SIGBUS` when a mapped page lies behind the end of its file. The handler
+//! looks the address up among the mappings registered by [`Guard`]; if it finds one, it puts
+//! anonymous zero pages over the whole mapping, so that the interrupted access goes on and reads
+//! zeroes, and marks it hit. Whoever drives the data path asks [`hits`] once a round and then
+//! drops the port whose mapping says [`Guard::hit`]. Any other address is handed to whatever
+//! handler was there before.
+
+use std::io;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::limits::MAX_MAPPINGS;
+
+/// One registered mapping; `start` is 0 while the entry is free and 1 while it is being changed.
+struct Entry {
+    start: AtomicUsize,
+    end: AtomicUsize,
+    hit: AtomicBool,
+}
+
+const FREE: usize = 0;
+const BUSY: usize = 1;
+
+static ENTRIES: [Entry; MAX_MAPPINGS] = [const {
+    Entry {
+        start: AtomicUsize::new(FREE),
+        end: AtomicUsize::new(0),
+        hit: AtomicBool::new(false),
+    }
+}; MAX_MAPPINGS];
+
+/// Entries at and above this one were never used; it bounds the handler's search.
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+static HITS: AtomicUsize = AtomicUsize::new(0);
+
+static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
+
+/// Mappings found truncated since the process started. A cheap "did anything happen".
+#[inline]
+#[must_use]
+pub fn hits() -> usize {
+    HITS.load(Ordering::Relaxed)
+}
+
+/// Registration of one mapping.
+#[derive(Debug)]
+pub(super) struct Guard(usize);
+
+impl Guard {
+    /// Register a mapping, if there is room.
+    pub(super) fn new(start: usize, length: usize) -> Option<Self> {
+        let end = start.checked_add(length)?;
+        let index = ENTRIES.iter().position(|entry| {
+            entry
+                .start
+                .compare_exchange(FREE, BUSY, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+        })?;
+        let entry = ENTRIES.get(index)?;
+        entry.hit.store(false, Ordering::Relaxed);
+        entry.end.store(end, Ordering::Relaxed);
+        USED.fetch_max(index + 1, Ordering::Relaxed);
+        entry.start.store(start, Ordering::Release);
+        Some(Self(index))
+    }
+
+    /// Whether the mapping was found truncated.
+    pub(super) fn hit(&self) -> bool {
+        ENTRIES
+            .get(self.0)
+            .is_some_and(|entry| entry.hit.load(Ordering::Relaxed))
+    }
+
+    /// Forget the mapping; called once, before it is unmapped.
+    pub(super) fn release(&self) {
+        if let Some(entry) = ENTRIES.get(self.0) {
+            entry.start.store(FREE, Ordering::Release);
+        }
+    }
+}
+
+/// Install the handler, once for the process.
+///
+/// # Errors
+/// The kernel refused, which it does not on any Linux known to us.
+pub fn install() -> io::Result<()> {
+    if PREVIOUS.get().is_some() {
+        return Ok(());
+    }
+    // SAFETY: `sigaction` is plain data for which all zeroes is a valid value.
+    let (mut action, mut previous): (libc::sigaction, libc::sigaction) =
+        unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+    action.sa_sigaction = on_sigbus as *const () as usize;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+    // SAFETY: reading the present handler into a valid place changes nothing.
+    if unsafe { libc::sigaction(libc::SIGBUS, ptr::null(), &raw mut previous) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if PREVIOUS.set(previous).is_err() {
+        return Ok(());
+    }
+    // SAFETY: `on_sigbus` has the signature SA_SIGINFO asks for and does only what a signal
+    // handler may: atomic loads and stores, mmap and sigaction, all async-signal-safe.
+    if unsafe { libc::sigaction(libc::SIGBUS, &raw const action, ptr::null_mut()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+extern "C" fn on_sigbus(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    _context: *mut libc::c_void,
+) {
+    // SAFETY: with SA_SIGINFO the kernel passes a valid siginfo_t, and SIGBUS fills `si_addr`.
+    let address = unsafe { (*info).si_addr() }.addr();
+    if replace(address) {
+        return;
+    }
+    if let Some(previous) = PREVIOUS.get() {
+        // SAFETY: the value came from the kernel. The faulting access is repeated on return and
+        // then meets the previous handler.
+        unsafe { libc::sigaction(signal, previous, ptr::null_mut()) };
+    }
+}
+
+/// Put zero pages over the registered mapping that holds `address`; false when there is none.
+fn replace(address: usize) -> bool {
+    let used = USED.load(Ordering::Relaxed);
+    for entry in ENTRIES.iter().take(used) {
+        let start = entry.start.load(Ordering::Acquire);
+        let end = entry.end.load(Ordering::Relaxed);
+        if start <= BUSY || !(start..end).contains(&address) {
+            continue;
+        }
+        // SAFETY: the range is exactly one mapping of ours (it is unregistered before it is
+        // unmapped), so nothing else is replaced; the pages stay readable and writable, so
+        // pointers into it stay valid.
+        let mapped = unsafe {
+            libc::mmap(
+                ptr::with_exposed_provenance_mut(start),
+                end - start,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if mapped == libc::MAP_FAILED {
+            return false;
+        }
+        entry.hit.store(true, Ordering::Relaxed);
+        HITS.fetch_add(1, Ordering::Relaxed);
+        return true;
+    }
+    false
+}

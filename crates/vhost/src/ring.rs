@@ -1,0 +1,201 @@
+//! A running split ring, from the device's side (virtio 1.3, section 2.7).
+//!
+//! Work flows like this: [`Ring::collect`] looks at chains the driver made available without
+//! taking them; [`Ring::consume`] takes them; [`Ring::put_used`] hands them back, in any order;
+//! [`Ring::publish`] makes what was handed back visible and says whether the driver wants to be
+//! called. Indices are free running and wrap.
+
+use std::sync::atomic::{Ordering, fence};
+
+use crate::chain::{Batch, Direction};
+use crate::fault::RingFault;
+use crate::features;
+use crate::memory::GuestMemory;
+use crate::raw::RingMemory;
+
+/// A ring that the front-end has started.
+#[derive(Debug)]
+pub struct Ring {
+    memory: RingMemory,
+    direction: Direction,
+    event_idx: bool,
+    indirect: bool,
+    /// The next available entry to take.
+    next_available: u16,
+    /// Where the next used element goes.
+    next_used: u16,
+    /// The used index the driver can see.
+    published: u16,
+    /// The driver is asked to kick; only meaningful without `EVENT_IDX`.
+    kicks_wanted: bool,
+}
+
+impl Ring {
+    /// A ring that goes on at `base` of the available ring.
+    #[must_use]
+    pub fn new(memory: RingMemory, direction: Direction, features: u64, base: u16) -> Self {
+        let used = memory.used_index();
+        let ring = Self {
+            memory,
+            direction,
+            event_idx: features & features::EVENT_IDX != 0,
+            indirect: features & features::INDIRECT_DESC != 0,
+            next_available: base,
+            next_used: used,
+            published: used,
+            kicks_wanted: true,
+        };
+        if !ring.event_idx {
+            ring.memory.set_no_notify(false);
+        }
+        ring
+    }
+
+    /// The same ring at other places in memory.
+    pub fn relocate(&mut self, memory: RingMemory) {
+        self.memory = memory;
+    }
+
+    /// Where the front-end may go on when the ring is stopped: the first chain not taken.
+    #[must_use]
+    pub fn next_available(&self) -> u16 {
+        self.next_available
+    }
+
+    /// The number of descriptors.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.memory.size()
+    }
+
+    /// Chains that can be taken now.
+    ///
+    /// # Errors
+    /// The driver's index is impossible.
+    #[inline]
+    pub fn available(&self) -> Result<u16, RingFault> {
+        let index = self.memory.available_index();
+        let count = index.wrapping_sub(self.next_available);
+        if u32::from(count) > self.memory.size() {
+            return Err(RingFault::AvailableIndex {
+                index,
+                seen: self.next_available,
+                size: self.memory.size(),
+            });
+        }
+        Ok(count)
+    }
+
+    /// Look at up to `most` available chains and add them to the batch, stopping early when it
+    /// is full; takes none of them. Their first bytes are on their way into the cache when this
+    /// returns.
+    ///
+    /// # Errors
+    /// The driver broke a rule. Chains before the broken one are in the batch.
+    #[inline]
+    pub fn collect<'m>(
+        &self,
+        memory: &'m GuestMemory,
+        most: u16,
+        batch: &mut Batch<'m>,
+    ) -> Result<(), RingFault> {
+        let count = self.available()?.min(most);
+        for ahead in 0..count {
+            self.memory.prefetch_descriptor(self.head(ahead));
+        }
+        for ahead in 0..count {
+            let head = self.head(ahead);
+            if batch.is_full() || !self.look_at(memory, head, batch)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Add one chain by its head: one that was taken before and is not handed back yet.
+    /// `Ok(false)` when it does not fit.
+    ///
+    /// # Errors
+    /// The driver broke a rule.
+    #[inline]
+    pub fn look_at<'m>(
+        &self,
+        memory: &'m GuestMemory,
+        head: u16,
+        batch: &mut Batch<'m>,
+    ) -> Result<bool, RingFault> {
+        batch.push(&self.memory, memory, head, self.direction, self.indirect)
+    }
+
+    #[inline]
+    fn head(&self, ahead: u16) -> u16 {
+        self.memory
+            .available_head(self.next_available.wrapping_add(ahead))
+    }
+
+    /// Take the next `count` available chains.
+    #[inline]
+    pub fn consume(&mut self, count: u16) {
+        self.next_available = self.next_available.wrapping_add(count);
+    }
+
+    /// Hand a chain back, with the number of bytes written into it.
+    #[inline]
+    pub fn put_used(&mut self, head: u16, written: u32) {
+        self.memory.put_used(self.next_used, head, written);
+        self.next_used = self.next_used.wrapping_add(1);
+    }
+
+    /// Let the driver see what was handed back. True when it wants a call for it (2.7.7.2).
+    #[inline]
+    #[must_use]
+    pub fn publish(&mut self) -> bool {
+        let (old, new) = (self.published, self.next_used);
+        if old == new {
+            return false;
+        }
+        self.memory.publish_used(new);
+        self.published = new;
+        // The driver writes its wish, then reads the index; we write the index, then read the
+        // wish. With a full fence on both sides one of the two sees the other (2.7.7.2).
+        fence(Ordering::SeqCst);
+        if self.event_idx {
+            // vring_need_event (2.7.7.2): is `used_event` in old .. new?
+            let event = self.memory.used_event();
+            new.wrapping_sub(event).wrapping_sub(1) < new.wrapping_sub(old)
+        } else {
+            !self.memory.no_interrupt()
+        }
+    }
+
+    /// Tell the driver that it need not kick, because we look by ourselves.
+    #[inline]
+    pub fn suppress_kicks(&mut self) {
+        // With EVENT_IDX there is nothing to do: the event index lies behind, and the driver
+        // kicks only when it passes it.
+        if !self.event_idx && self.kicks_wanted {
+            self.memory.set_no_notify(true);
+            self.kicks_wanted = false;
+        }
+    }
+
+    /// Ask the driver to kick when it makes more available than the `seen` chains we know of.
+    /// True when it already has: then no kick may come, and the ring must be looked at again.
+    ///
+    /// A receive ring may be too short for a frame without being empty; hence `seen`, not zero.
+    ///
+    /// # Errors
+    /// The driver's index is impossible.
+    pub fn ask_for_kick(&mut self, seen: u16) -> Result<bool, RingFault> {
+        if self.event_idx {
+            self.memory
+                .set_avail_event(self.next_available.wrapping_add(seen));
+        } else if !self.kicks_wanted {
+            self.memory.set_no_notify(false);
+            self.kicks_wanted = true;
+        }
+        // As in `publish`, with the roles exchanged (2.7.10.1).
+        fence(Ordering::SeqCst);
+        Ok(self.available()? > seen)
+    }
+}

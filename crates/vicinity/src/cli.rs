@@ -1,0 +1,135 @@
+//! The command line.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::{Parser, Subcommand};
+
+use crate::failure::Failure;
+use crate::logging::{self, Format, Level};
+use crate::{config, list, qemu, qemu_args, serve};
+
+/// VMs on one host talk at memory speed.
+#[derive(Debug, Parser)]
+#[command(version, propagate_version = true, after_help = EXIT_CODES)]
+pub(crate) struct Cli {
+    /// Folder of the daemon's control socket and of the networks' sockets
+    /// [default: what the configuration says, or /run/vicinity]
+    #[arg(long, global = true, env = "VICINITY_RUNTIME_DIR", value_name = "DIR")]
+    runtime_dir: Option<PathBuf>,
+
+    /// How much is logged on standard error
+    #[arg(
+        long = "log",
+        global = true,
+        value_enum,
+        default_value = "info",
+        value_name = "LEVEL"
+    )]
+    level: Level,
+
+    /// How a log line looks
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value = "text",
+        value_name = "FORMAT"
+    )]
+    log_format: Format,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 success, 1 failure, 2 wrong usage or configuration.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve networks until SIGINT or SIGTERM
+    Serve {
+        /// Configuration; without it, one network accepts every socket in its folder
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
+    /// Print the default configuration, as a start for your own
+    Config,
+    /// Print QEMU's options for a VM's port
+    QemuArgs {
+        /// Name of the VM
+        vm: String,
+        /// The daemon's configuration, if it was started with one
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+        /// Which network, when the VM can have a port on several
+        #[arg(long, value_name = "NAME")]
+        network: Option<String>,
+        /// The guest's memory
+        #[arg(long, default_value = "512M", value_parser = memory, value_name = "SIZE")]
+        memory: String,
+        /// All options on one line
+        #[arg(long)]
+        one_line: bool,
+    },
+    /// Look at ports
+    #[command(subcommand)]
+    Port(List),
+    /// Look at networks
+    #[command(subcommand)]
+    Network(List),
+}
+
+#[derive(Debug, Subcommand)]
+enum List {
+    /// List them, with their state and figures
+    List {
+        /// As JSON, with every figure
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+impl Cli {
+    /// Do what was asked.
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        logging::start(self.level, self.log_format);
+        let given = self.runtime_dir.as_deref();
+        let runtime_dir = given.unwrap_or(Path::new(config::RUNTIME_DIR));
+        match self.command {
+            Command::Serve { config } => Ok(serve::run(config::load(config.as_deref(), given)?)?),
+            Command::Config => print(config::DEFAULT),
+            Command::QemuArgs {
+                vm,
+                config,
+                network,
+                memory,
+                one_line,
+            } => {
+                let config = config::load(config.as_deref(), given)?;
+                let nic = qemu_args::find(&config, &vm, network.as_deref())?;
+                let options = qemu_args::options(&nic, &memory, qemu::version(qemu::PROGRAM));
+                print(&qemu_args::render(&options, one_line))
+            }
+            Command::Port(List::List { json }) => print(&list::ports(runtime_dir, json)?),
+            Command::Network(List::List { json }) => print(&list::networks(runtime_dir, json)?),
+        }
+    }
+}
+
+/// A size as QEMU takes it.
+fn memory(text: &str) -> Result<String, String> {
+    let number = text.trim_end_matches(['M', 'G', 'T']);
+    let unit = text.len() - number.len() == 1;
+    match number.parse::<u32>() {
+        Ok(size) if size > 0 && unit => Ok(text.to_owned()),
+        _ => Err("a size is a number and a unit: 512M, 4G".to_owned()),
+    }
+}
+
+/// Write to standard output. A reader that went away is no failure.
+fn print(text: &str) -> Result<(), Failure> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}

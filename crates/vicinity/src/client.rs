@@ -1,0 +1,108 @@
+//! Asking the daemon over its control socket.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Bytes;
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+
+use crate::serve::CONTROL_SOCKET;
+
+/// The daemon answers within so long, or something is wrong with it.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why the daemon could not be asked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ClientError {
+    /// No daemon.
+    #[error(
+        "no vicinity serves {}; start it with `vicinity serve`, or name its folder with \
+         --runtime-dir", path.display()
+    )]
+    NoDaemon {
+        /// The runtime folder.
+        path: PathBuf,
+    },
+    /// A daemon that is not ours.
+    #[error(
+        "not allowed to use {}; ask as the user that started vicinity, or as root",
+        path.display()
+    )]
+    Forbidden {
+        /// The control socket.
+        path: PathBuf,
+    },
+    /// Another trouble with the socket.
+    #[error("cannot connect to {}: {source}", path.display())]
+    Socket {
+        /// The control socket.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The daemon hangs.
+    #[error("vicinity does not answer within 10 s; look at its log, then restart it")]
+    Silent,
+    /// The conversation failed.
+    #[error("the conversation with vicinity failed: {0}; is it of another version?")]
+    Talk(String),
+}
+
+/// `GET` a path of the control API of the daemon that serves `runtime_dir`.
+pub(crate) fn get<T: DeserializeOwned>(runtime_dir: &Path, path: &str) -> Result<T, ClientError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(talk)?;
+    let body = runtime.block_on(async {
+        tokio::time::timeout(PATIENCE, fetch(runtime_dir, path))
+            .await
+            .unwrap_or(Err(ClientError::Silent))
+    })?;
+    serde_json::from_slice(&body).map_err(talk)
+}
+
+async fn fetch(runtime_dir: &Path, path: &str) -> Result<Bytes, ClientError> {
+    let stream = connect(runtime_dir).await?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(talk)?;
+    let conversation = tokio::spawn(connection);
+    let request = Request::get(path)
+        .header(hyper::header::HOST, "vicinity")
+        .body(Empty::<Bytes>::new())
+        .map_err(talk)?;
+    let response = sender.send_request(request).await.map_err(talk)?;
+    let status = response.status();
+    let body = response.into_body().collect().await.map_err(talk)?;
+    conversation.abort();
+    if status != StatusCode::OK {
+        return Err(talk(format!("{path} gives {status}")));
+    }
+    Ok(body.to_bytes())
+}
+
+async fn connect(runtime_dir: &Path) -> Result<UnixStream, ClientError> {
+    let socket = runtime_dir.join(CONTROL_SOCKET);
+    UnixStream::connect(&socket)
+        .await
+        .map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ClientError::NoDaemon {
+                path: runtime_dir.to_owned(),
+            },
+            io::ErrorKind::PermissionDenied => ClientError::Forbidden { path: socket },
+            _ => ClientError::Socket {
+                path: socket,
+                source,
+            },
+        })
+}
+
+fn talk(error: impl ToString) -> ClientError {
+    ClientError::Talk(error.to_string())
+}

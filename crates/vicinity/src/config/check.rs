@@ -1,0 +1,218 @@
+//! From what was written to a valid [`Config`].
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use switch::mac::Mac;
+use toml::Spanned;
+
+use super::complaint::{Mistake, line_number};
+use super::{Config, MAX_NETWORKS, MAX_PORTS, MAX_SOCKET_PATH, Network, Port, RUNTIME_DIR, file};
+use crate::name;
+
+/// Longest name of a network interface, in bytes (`IFNAMSIZ` without its closing zero).
+const MAX_INTERFACE: usize = 15;
+
+/// Check the whole file.
+pub(super) fn check(
+    text: &str,
+    file: file::File,
+    runtime_dir: Option<&Path>,
+) -> Result<Config, Mistake> {
+    let runtime_dir = match (runtime_dir, file.runtime_dir) {
+        (Some(path), _) => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+        (None, Some(path)) => absolute(&path)?,
+        (None, None) => PathBuf::from(RUNTIME_DIR),
+    };
+    if file.network.is_empty() {
+        let help = "add a [[network]] table with a `name`";
+        return Err(Mistake::new(0..0, "there is no network", help));
+    }
+    if let Some(extra) = file.network.get(MAX_NETWORKS) {
+        let message = format!("more than {MAX_NETWORKS} networks");
+        return Err(Mistake::new(extra.span(), message, "remove some"));
+    }
+    let mut seen = Seen::new(text);
+    let networks = file
+        .network
+        .into_iter()
+        .map(|network| seen.network(&runtime_dir, network))
+        .collect::<Result<_, _>>()?;
+    Ok(Config {
+        runtime_dir,
+        networks,
+    })
+}
+
+/// What must differ across the whole file.
+struct Seen<'t> {
+    networks: Unique<'t, String>,
+    sockets: Unique<'t, PathBuf>,
+    taps: Unique<'t, String>,
+}
+
+impl<'t> Seen<'t> {
+    fn new(text: &'t str) -> Self {
+        Self {
+            networks: Unique::new(text, "network"),
+            sockets: Unique::new(text, "socket"),
+            taps: Unique::new(text, "tap"),
+        }
+    }
+
+    fn network(
+        &mut self,
+        runtime_dir: &Path,
+        network: Spanned<file::Network>,
+    ) -> Result<Network, Mistake> {
+        let place = network.span();
+        let network = network.into_inner();
+        named(&network.name)?;
+        self.networks
+            .take(network.name.get_ref().clone(), network.name.span())?;
+        let uplink = network
+            .uplink
+            .map(|uplink| self.uplink(&uplink))
+            .transpose()?;
+        if let Some(extra) = network.port.get(MAX_PORTS - usize::from(uplink.is_some())) {
+            let message = format!("a network has at most {MAX_PORTS} ports, its uplink included");
+            return Err(Mistake::new(extra.span(), message, "use another network"));
+        }
+        if network.port.is_empty() && !network.accept {
+            let help = "list a [[network.port]], or set `accept = true` to take every socket \
+                        in the network's folder";
+            return Err(Mistake::new(
+                place,
+                "the network has no port and accepts none",
+                help,
+            ));
+        }
+        let name = network.name.into_inner();
+        let folder = runtime_dir.join(&name);
+        let ports = self.ports(&folder, network.port)?;
+        Ok(Network {
+            name,
+            folder,
+            accept: network.accept,
+            uplink,
+            ports,
+        })
+    }
+
+    fn uplink(&mut self, uplink: &file::Uplink) -> Result<String, Mistake> {
+        let tap = uplink.tap.get_ref();
+        let fits = (1..=MAX_INTERFACE).contains(&tap.len());
+        if !fits || name::check(tap).is_err() {
+            let help = format!(
+                "an interface name has 1 to {MAX_INTERFACE} letters, digits, '.', '_' or '-'"
+            );
+            let message = format!("`{tap}` cannot name a tap");
+            return Err(Mistake::new(uplink.tap.span(), message, help));
+        }
+        self.taps.take(tap.clone(), uplink.tap.span())?;
+        Ok(tap.clone())
+    }
+
+    fn ports(
+        &mut self,
+        folder: &Path,
+        ports: Vec<Spanned<file::Port>>,
+    ) -> Result<Vec<Port>, Mistake> {
+        let mut vms = Unique::new(self.sockets.text, "VM");
+        let mut macs = Unique::new(self.sockets.text, "MAC address");
+        ports
+            .into_iter()
+            .map(|port| {
+                let place = port.span();
+                let port = port.into_inner();
+                named(&port.vm)?;
+                vms.take(port.vm.get_ref().clone(), port.vm.span())?;
+                let mac = port.mac.as_ref().map(individual).transpose()?;
+                if let (Some(mac), Some(text)) = (mac, &port.mac) {
+                    macs.take(mac, text.span())?;
+                }
+                let (socket, place) = match &port.socket {
+                    Some(socket) => (absolute(socket)?, socket.span()),
+                    None => (folder.join(format!("{}.sock", port.vm.get_ref())), place),
+                };
+                if socket.as_os_str().len() > MAX_SOCKET_PATH {
+                    let message = format!("the path {} is too long", socket.display());
+                    let help = format!("a socket's path has at most {MAX_SOCKET_PATH} bytes");
+                    return Err(Mistake::new(place, message, help));
+                }
+                self.sockets.take(socket.clone(), place)?;
+                Ok(Port {
+                    vm: port.vm.into_inner(),
+                    mac,
+                    socket,
+                    mode: port.mode,
+                })
+            })
+            .collect()
+    }
+}
+
+fn named(name: &Spanned<String>) -> Result<(), Mistake> {
+    name::check(name.get_ref()).map_err(|error| {
+        let message = format!("`{}` cannot be a name", name.get_ref().escape_debug());
+        Mistake::new(name.span(), message, error.to_string())
+    })
+}
+
+fn absolute(path: &Spanned<PathBuf>) -> Result<PathBuf, Mistake> {
+    if path.get_ref().is_absolute() {
+        return Ok(path.get_ref().clone());
+    }
+    let message = format!("the path {} is not absolute", path.get_ref().display());
+    Err(Mistake::new(path.span(), message, "start it with a slash"))
+}
+
+fn individual(text: &Spanned<String>) -> Result<Mac, Mistake> {
+    let mac: Mac = text
+        .get_ref()
+        .parse()
+        .map_err(|error: switch::mac::MacError| {
+            let message = format!("`{}` is not a MAC address", text.get_ref().escape_debug());
+            Mistake::new(text.span(), message, error.to_string())
+        })?;
+    if mac.is_group() || mac.bits() == 0 {
+        let message = format!("{mac} cannot be a VM's address");
+        let help = "a multicast, broadcast or zero address belongs to nobody: the first octet \
+                    must be even, as in 52:54:00:00:00:01";
+        return Err(Mistake::new(text.span(), message, help));
+    }
+    Ok(mac)
+}
+
+/// Values that may occur once, and where each one did.
+struct Unique<'t, T> {
+    text: &'t str,
+    what: &'static str,
+    places: HashMap<T, Range<usize>>,
+}
+
+impl<'t, T: Eq + Hash + Clone + std::fmt::Debug> Unique<'t, T> {
+    fn new(text: &'t str, what: &'static str) -> Self {
+        Self {
+            text,
+            what,
+            places: HashMap::new(),
+        }
+    }
+
+    fn take(&mut self, value: T, place: Range<usize>) -> Result<(), Mistake> {
+        let shown = format!("{value:?}");
+        let Some(first) = self.places.insert(value, place.clone()) else {
+            return Ok(());
+        };
+        let line = line_number(self.text, first.start);
+        let message = format!("{} {shown} is given twice", self.what);
+        let help = format!(
+            "it stands on line {line} already; each {} must be different",
+            self.what
+        );
+        Err(Mistake::new(place, message, help))
+    }
+}

@@ -1,0 +1,145 @@
+//! The configuration file as it is written: its keys and their places in the text.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::Mode;
+use super::complaint::Mistake;
+use crate::name;
+
+/// The whole file.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct File {
+    pub(super) runtime_dir: Option<Spanned<PathBuf>>,
+    #[serde(default)]
+    pub(super) network: Vec<Spanned<Network>>,
+}
+
+/// A `[[network]]`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct Network {
+    pub(super) name: Spanned<String>,
+    #[serde(default)]
+    pub(super) accept: bool,
+    pub(super) uplink: Option<Uplink>,
+    #[serde(default)]
+    pub(super) port: Vec<Spanned<Port>>,
+}
+
+/// An `uplink = { … }`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct Uplink {
+    pub(super) tap: Spanned<String>,
+}
+
+/// A `[[network.port]]`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct Port {
+    pub(super) vm: Spanned<String>,
+    pub(super) mac: Option<Spanned<String>>,
+    pub(super) socket: Option<Spanned<PathBuf>>,
+    #[serde(default)]
+    pub(super) mode: Mode,
+}
+
+/// The keys of one kind of table, and the tables below it.
+struct Keys(&'static [(&'static str, Option<&'static Keys>)]);
+
+static FILE: Keys = Keys(&[("runtime-dir", None), ("network", Some(&NETWORK))]);
+static NETWORK: Keys = Keys(&[
+    ("name", None),
+    ("accept", None),
+    ("uplink", Some(&UPLINK)),
+    ("port", Some(&PORT)),
+]);
+static UPLINK: Keys = Keys(&[("tap", None)]);
+static PORT: Keys = Keys(&[
+    ("vm", None),
+    ("mac", None),
+    ("socket", None),
+    ("mode", None),
+]);
+
+/// Read the text of a configuration file.
+pub(super) fn read(text: &str) -> Result<File, Mistake> {
+    let table = DeTable::parse(text).map_err(|error| Mistake::from_toml(&error))?;
+    // serde would find unknown keys too, but says neither where exactly nor what was meant.
+    check_keys(table.get_ref(), &FILE)?;
+    toml::from_str(text).map_err(|error| Mistake::from_toml(&error))
+}
+
+/// The path of keys that leads to the value at byte `at`, like `network.port.mac`.
+pub(super) fn key_at(text: &str, at: usize) -> String {
+    let mut path = Vec::new();
+    if let Ok(table) = DeTable::parse(text) {
+        descend(table.get_ref(), at, &mut path);
+    }
+    path.join(".")
+}
+
+fn check_keys(table: &DeTable<'_>, keys: &Keys) -> Result<(), Mistake> {
+    for (key, value) in table {
+        let known = keys
+            .0
+            .iter()
+            .find(|(name, _)| *name == key.get_ref().as_ref());
+        match known {
+            None => return Err(unknown(key, keys)),
+            Some((_, Some(below))) => {
+                for table in tables(value.get_ref()) {
+                    check_keys(table, below)?;
+                }
+            }
+            Some((_, None)) => {}
+        }
+    }
+    Ok(())
+}
+
+fn unknown(key: &Spanned<std::borrow::Cow<'_, str>>, keys: &Keys) -> Mistake {
+    let known = || keys.0.iter().map(|(name, _)| *name);
+    let list = known().collect::<Vec<_>>().join(", ");
+    let help = match name::nearest(key.get_ref(), known()) {
+        Some(near) => format!("did you mean `{near}`? The keys here are: {list}"),
+        None => format!("the keys here are: {list}"),
+    };
+    Mistake::new(key.span(), format!("unknown key `{}`", key.get_ref()), help)
+}
+
+/// The tables a value holds: itself, or its elements.
+fn tables<'a, 'i>(value: &'a DeValue<'i>) -> Vec<&'a DeTable<'i>> {
+    match value {
+        DeValue::Table(table) => vec![table],
+        DeValue::Array(array) => array
+            .iter()
+            .filter_map(|element| element.get_ref().as_table())
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn descend(table: &DeTable<'_>, at: usize, path: &mut Vec<String>) -> bool {
+    for (key, value) in table {
+        path.push(key.get_ref().to_string());
+        let below = tables(value.get_ref());
+        if below.iter().any(|table| descend(table, at, path)) {
+            return true;
+        }
+        let elements = value.get_ref().as_array().into_iter().flatten();
+        let mut spans = elements
+            .map(Spanned::span)
+            .chain([key.span(), value.span()]);
+        if spans.any(|span| span.contains(&at)) {
+            return true;
+        }
+        path.pop();
+    }
+    false
+}

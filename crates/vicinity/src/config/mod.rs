@@ -1,0 +1,101 @@
+//! The configuration: what was written ([`file`]), whether it makes sense ([`check`]), and how
+//! a mistake is shown ([`complaint`]). The rest of the program sees [`Config`] only, which is
+//! always valid.
+
+mod check;
+mod complaint;
+mod file;
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use switch::mac::Mac;
+
+pub(crate) use complaint::ConfigError;
+
+/// The configuration used when none is given, as text with comments.
+pub(crate) const DEFAULT: &str = include_str!("default.toml");
+
+/// Runtime folder when none is configured.
+pub(crate) const RUNTIME_DIR: &str = "/run/vicinity";
+
+/// Most ports of one network, its uplink included.
+pub(crate) const MAX_PORTS: usize = 1024;
+
+/// Most networks of one daemon: each has a data plane of its own.
+pub(crate) const MAX_NETWORKS: usize = 64;
+
+/// Longest path of a Unix socket, in bytes (`sun_path` without its closing zero).
+pub(crate) const MAX_SOCKET_PATH: usize = 107;
+
+/// A valid configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Config {
+    /// Folder of the control socket and the networks' folders.
+    pub(crate) runtime_dir: PathBuf,
+    /// At least one, at most [`MAX_NETWORKS`], with different names.
+    pub(crate) networks: Vec<Network>,
+}
+
+/// One layer-2 domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Network {
+    /// A valid name (see [`crate::name::check`]).
+    pub(crate) name: String,
+    /// `<runtime-dir>/<name>`: where default sockets live and where the network accepts ports.
+    pub(crate) folder: PathBuf,
+    /// Sockets that appear in the folder become ports.
+    pub(crate) accept: bool,
+    /// Name of the tap that leads to other hosts.
+    pub(crate) uplink: Option<String>,
+    /// Listed ports, with different VM names, MAC addresses and sockets.
+    pub(crate) ports: Vec<Port>,
+}
+
+/// One VM's NIC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Port {
+    /// A valid name.
+    pub(crate) vm: String,
+    /// The pinned address: an individual one.
+    pub(crate) mac: Option<Mac>,
+    /// Absolute path of the vhost-user socket.
+    pub(crate) socket: PathBuf,
+    /// Who listens on the socket.
+    pub(crate) mode: Mode,
+}
+
+/// Who listens on a port's socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Mode {
+    /// Vicinity listens, QEMU connects.
+    #[default]
+    Server,
+    /// QEMU listens, Vicinity connects.
+    Client,
+}
+
+/// Load `path`, or the embedded default configuration when there is none. `runtime_dir`, from
+/// the command line, wins over the file.
+pub(crate) fn load(path: Option<&Path>, runtime_dir: Option<&Path>) -> Result<Config, ConfigError> {
+    match path {
+        None => parse("the default configuration", DEFAULT, runtime_dir),
+        Some(path) => {
+            let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+                path: path.to_owned(),
+                source,
+            })?;
+            parse(&path.display().to_string(), &text, runtime_dir)
+        }
+    }
+}
+
+fn parse(origin: &str, text: &str, runtime_dir: Option<&Path>) -> Result<Config, ConfigError> {
+    file::read(text)
+        .and_then(|file| check::check(text, file, runtime_dir))
+        .map_err(|mistake| ConfigError::Invalid(complaint::explain(origin, text, &mistake)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,262 @@
+//! Every mistake is shown with its line, column and key.
+
+use super::*;
+
+fn error(text: &str) -> String {
+    parse("test.toml", text, None).unwrap_err().to_string()
+}
+
+const GOOD: &str = r#"
+runtime-dir = "/run/v"
+[[network]]
+name = "lan"
+uplink = { tap = "vic0" }
+[[network.port]]
+vm = "web"
+mac = "52:54:00:00:00:01"
+[[network.port]]
+vm = "db"
+socket = "/srv/db.sock"
+mode = "client"
+"#;
+
+#[test]
+fn a_configuration_is_read() {
+    let config = parse("test.toml", GOOD, None).unwrap();
+    assert_eq!(config.runtime_dir, Path::new("/run/v"));
+    let [lan] = config.networks.as_slice() else {
+        panic!("one network");
+    };
+    assert_eq!(lan.folder, Path::new("/run/v/lan"));
+    assert_eq!(lan.uplink.as_deref(), Some("vic0"));
+    assert!(!lan.accept);
+    let [web, db] = lan.ports.as_slice() else {
+        panic!("two ports");
+    };
+    assert_eq!(web.socket, Path::new("/run/v/lan/web.sock"));
+    assert_eq!(web.mode, Mode::Server);
+    assert_eq!(web.mac, Some("52:54:00:00:00:01".parse().unwrap()));
+    assert_eq!(db.socket, Path::new("/srv/db.sock"));
+    assert_eq!(db.mode, Mode::Client);
+}
+
+#[test]
+fn the_command_line_moves_the_runtime_folder() {
+    let config = parse("test.toml", GOOD, Some(Path::new("/elsewhere"))).unwrap();
+    assert_eq!(config.runtime_dir, Path::new("/elsewhere"));
+    assert_eq!(
+        config.networks[0].ports[0].socket,
+        Path::new("/elsewhere/lan/web.sock")
+    );
+}
+
+#[test]
+fn the_default_accepts_on_its_folder() {
+    let config = load(None, None).unwrap();
+    assert_eq!(config.runtime_dir, Path::new(RUNTIME_DIR));
+    assert_eq!(
+        config.networks[0].folder,
+        Path::new("/run/vicinity/default")
+    );
+    assert!(config.networks[0].accept);
+}
+
+#[test]
+fn an_unknown_key_is_shown_whole() {
+    let text = GOOD.replace("mac =", "macc =");
+    let expected = "test.toml:8:1: network.port.macc: unknown key `macc`\n \
+                    8 | macc = \"52:54:00:00:00:01\"\n   \
+                      | ^^^^\n \
+                    did you mean `mac`? The keys here are: vm, mac, socket, mode";
+    assert_eq!(error(&text), expected);
+}
+
+/// Replace a part of a good configuration; the complaint must start at `place` and contain
+/// every text of `parts`.
+fn complains(from: &str, to: &str, place: &str, parts: &[&str]) {
+    assert!(GOOD.contains(from), "{from}");
+    let said = error(&GOOD.replace(from, to));
+    assert!(said.starts_with(&format!("test.toml:{place}: ")), "{said}");
+    for part in parts {
+        assert!(said.contains(part), "{part:?} not in {said}");
+    }
+}
+
+#[test]
+fn unknown_keys_are_found_in_every_table() {
+    complains(
+        "runtime-dir",
+        "runtimedir",
+        "2:1",
+        &["did you mean `runtime-dir`?"],
+    );
+    complains(
+        "uplink =",
+        "uplnk =",
+        "5:1",
+        &["network.uplnk: ", "did you mean `uplink`?"],
+    );
+    complains(
+        "tap =",
+        "tpa =",
+        "5:12",
+        &["network.uplink.tpa: ", "`tap`?"],
+    );
+    complains(
+        "[[network]]",
+        "[[networks]]",
+        "3:3",
+        &["did you mean `network`?"],
+    );
+}
+
+#[test]
+fn types_and_missing_keys_name_the_key() {
+    complains(
+        "\"52:54:00:00:00:01\"",
+        "5",
+        "8:7",
+        &["network.port.mac: ", "integer `5`"],
+    );
+    complains(
+        "\"client\"",
+        "\"clinet\"",
+        "12:8",
+        &["network.port.mode: ", "`clinet`"],
+    );
+    complains(
+        "vm = \"db\"\n",
+        "",
+        "9:1",
+        &["network.port: ", "missing field `vm`"],
+    );
+    complains("\"lan\"", "\"lan", "4:12", &["name = \"lan"]);
+}
+
+#[test]
+fn names_are_checked_in_place() {
+    let long = "n".repeat(65);
+    complains(
+        "\"lan\"",
+        "\"a/b\"",
+        "4:8",
+        &["network.name: ", "`a/b`", "letters"],
+    );
+    complains("\"web\"", "\"\"", "7:6", &["network.port.vm: ", "empty"]);
+    complains(
+        "\"web\"",
+        &format!("\"{long}\""),
+        "7:6",
+        &["at most 64 bytes"],
+    );
+    complains(
+        "\"vic0\"",
+        "\"a-very-long-name\"",
+        "5:18",
+        &["network.uplink.tap: ", "15"],
+    );
+}
+
+#[test]
+fn addresses_are_checked_in_place() {
+    let mac = "52:54:00:00:00:01";
+    complains(
+        mac,
+        "52:54:00:00:00",
+        "8:7",
+        &["network.port.mac: ", "six hexadecimal octets"],
+    );
+    complains(
+        mac,
+        "33:33:00:00:00:01",
+        "8:7",
+        &["33:33:00:00:00:01", "multicast"],
+    );
+    complains(mac, "00:00:00:00:00:00", "8:7", &["zero"]);
+}
+
+#[test]
+fn what_must_differ_is_checked_with_both_places() {
+    complains(
+        "\"db\"",
+        "\"web\"",
+        "10:6",
+        &["VM \"web\" is given twice", "line 7"],
+    );
+    let mac = "vm = \"db\"\nmac = \"52:54:00:00:00:01\"";
+    complains(
+        "vm = \"db\"",
+        mac,
+        "11:7",
+        &["MAC address 52:54:00:00:00:01 is given twice", "line 8"],
+    );
+    complains(
+        "/srv/db.sock",
+        "/run/v/lan/web.sock",
+        "11:10",
+        &["socket \"/run/v/lan/web.sock\" is given twice"],
+    );
+    let twice = format!("{GOOD}[[network]]\nname = \"lan\"\naccept = true\n");
+    assert!(error(&twice).starts_with("test.toml:14:8: network.name: "));
+}
+
+#[test]
+fn paths_are_checked_in_place() {
+    complains(
+        "\"/srv/db.sock\"",
+        "\"db.sock\"",
+        "11:10",
+        &["not absolute"],
+    );
+    let long = format!("\"/{}\"", "x".repeat(MAX_SOCKET_PATH));
+    complains(
+        "\"/srv/db.sock\"",
+        &long,
+        "11:10",
+        &["too long", "107 bytes"],
+    );
+    complains("\"/run/v\"", "\"v\"", "2:15", &["not absolute"]);
+}
+
+#[test]
+fn a_configuration_that_serves_nobody_is_refused() {
+    assert!(error("").contains("there is no network"));
+    let empty = error("\n[[network]]\nname = \"lan\"\n");
+    assert!(empty.starts_with("test.toml:2:1: network: "), "{empty}");
+    assert!(empty.contains("accept = true"), "{empty}");
+}
+
+#[test]
+fn a_network_has_at_most_1024_ports() {
+    let ports = |count: usize, uplink: &str| {
+        let mut text = format!("[[network]]\nname = \"lan\"\n{uplink}\n");
+        for port in 0..count {
+            text += &format!("[[network.port]]\nvm = \"vm{port}\"\n");
+        }
+        parse("test.toml", &text, None)
+    };
+    assert!(ports(1024, "").is_ok());
+    let said = ports(1025, "").unwrap_err().to_string();
+    assert!(
+        said.starts_with("test.toml:2052:1: network.port: "),
+        "{said}"
+    );
+    assert!(ports(1023, "uplink = { tap = \"v\" }").is_ok());
+    assert!(ports(1024, "uplink = { tap = \"v\" }").is_err());
+}
+
+#[test]
+fn columns_count_characters_and_long_files_have_wide_margins() {
+    let text = format!(
+        "{}[[network]]\nname = \"ä\" # ü\nnme = 1\n",
+        "\n".repeat(98)
+    );
+    let said = error(&text);
+    assert!(said.contains("\n 101 | nme = 1\n     | ^^^\n"), "{said}");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_said() {
+    let said = load(Some(Path::new("/nonexistent/v.toml")), None).unwrap_err();
+    assert!(said.to_string().contains("/nonexistent/v.toml"), "{said}");
+}

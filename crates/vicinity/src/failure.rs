@@ -1,0 +1,37 @@
+//! What ends a command: a message for the person, and an exit code for the script.
+
+use std::process::ExitCode;
+
+use crate::client::ClientError;
+use crate::config::ConfigError;
+use crate::serve::ServeError;
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The daemon could not start.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// The daemon could not be asked.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// Output could not be written.
+    #[error("cannot write the output: {0}")]
+    Output(#[from] std::io::Error),
+    /// The command line asks for something that is not there; the text says what to do.
+    #[error("{0}")]
+    Usage(String),
+}
+
+impl Failure {
+    /// 2 when the request was wrong, 1 when it could not be carried out.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Config(_) | Self::Usage(_) => ExitCode::from(2),
+            Self::Serve(_) | Self::Client(_) | Self::Output(_) => ExitCode::FAILURE,
+        }
+    }
+}

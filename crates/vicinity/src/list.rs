@@ -1,0 +1,104 @@
+//! `vicinity port list` and `vicinity network list`.
+
+use std::path::Path;
+
+use crate::client;
+use crate::failure::Failure;
+use crate::status::{Kind, NetworkStatus, PortStatus, State, dropped};
+use crate::table::{self, Align};
+
+/// The ports of the daemon that serves `runtime_dir`, as a table or as JSON.
+pub(crate) fn ports(runtime_dir: &Path, json: bool) -> Result<String, Failure> {
+    let ports: Vec<PortStatus> = client::get(runtime_dir, "/v1/ports")?;
+    if json {
+        return Ok(as_json(&ports));
+    }
+    if ports.is_empty() {
+        return Ok("no ports yet: `vicinity qemu-args VM` prints QEMU's options for one\n".into());
+    }
+    let head = [
+        ("VM", Align::Left),
+        ("NETWORK", Align::Left),
+        ("STATE", Align::Left),
+        ("MAC", Align::Left),
+        ("RESIDENTS", Align::Right),
+        ("SENT", Align::Right),
+        ("", Align::Right),
+        ("RECEIVED", Align::Right),
+        ("", Align::Right),
+        ("DROPS", Align::Right),
+        ("REASON", Align::Left),
+    ];
+    let rows: Vec<_> = ports.iter().map(port_row).collect();
+    Ok(table::format(&head, &rows))
+}
+
+fn port_row(port: &PortStatus) -> Vec<String> {
+    let counters = &port.counters;
+    vec![
+        match port.kind {
+            Kind::Vm => port.vm.clone(),
+            Kind::Uplink => format!("(uplink {})", port.vm),
+        },
+        port.network.clone(),
+        match (port.state, port.quarantine_left_ms) {
+            (State::Quarantined, Some(left)) => format!("quarantined {} s", left.div_ceil(1000)),
+            (state, _) => state.word().to_owned(),
+        },
+        port.mac
+            .map_or_else(|| "-".to_owned(), |mac| mac.to_string()),
+        port.residents.to_string(),
+        counters.tx_frames.to_string(),
+        table::bytes(counters.tx_bytes),
+        counters.rx_frames.to_string(),
+        table::bytes(counters.rx_bytes),
+        dropped(&counters.drops).to_string(),
+        port.reason.clone().unwrap_or_default(),
+    ]
+}
+
+/// The networks of the daemon that serves `runtime_dir`, as a table or as JSON.
+pub(crate) fn networks(runtime_dir: &Path, json: bool) -> Result<String, Failure> {
+    let networks: Vec<NetworkStatus> = client::get(runtime_dir, "/v1/networks")?;
+    if json {
+        return Ok(as_json(&networks));
+    }
+    let head = [
+        ("NETWORK", Align::Left),
+        ("STATE", Align::Left),
+        ("PORTS", Align::Right),
+        ("ATTACHED", Align::Right),
+        ("RESIDENTS", Align::Right),
+        ("UPLINK", Align::Left),
+        ("WAKE-UPS", Align::Right),
+        ("FRAMES", Align::Right),
+        ("TICKS/FRAME", Align::Right),
+        ("REASON", Align::Left),
+    ];
+    let rows: Vec<_> = networks.iter().map(network_row).collect();
+    Ok(table::format(&head, &rows))
+}
+
+fn network_row(network: &NetworkStatus) -> Vec<String> {
+    let worker = &network.worker;
+    let ticks = worker.busy_ticks.checked_div(worker.busy_frames);
+    vec![
+        network.name.clone(),
+        if network.up { "up" } else { "down" }.to_owned(),
+        network.ports.to_string(),
+        network.attached.to_string(),
+        worker.residents.to_string(),
+        network.uplink.clone().unwrap_or_else(|| "-".to_owned()),
+        worker.wakeups.to_string(),
+        worker.busy_frames.to_string(),
+        ticks.map_or_else(|| "-".to_owned(), |ticks| ticks.to_string()),
+        network.reason.clone().unwrap_or_default(),
+    ]
+}
+
+fn as_json(value: &impl serde::Serialize) -> String {
+    // These types always have a JSON form: no maps, no failing serializers.
+    let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
+    text.push('\n');
+    text
+}

@@ -1,0 +1,57 @@
+//! Log lines on standard error.
+
+use std::io::IsTerminal;
+
+use clap::ValueEnum;
+use tracing::level_filters::LevelFilter;
+
+/// How a log line looks.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Format {
+    /// For people; coloured on a terminal.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Level {
+    /// Nothing.
+    Off,
+    /// What somebody must look at.
+    Error,
+    /// And what is odd.
+    Warn,
+    /// And what happens.
+    Info,
+    /// And why.
+    Debug,
+    /// And every step.
+    Trace,
+}
+
+impl From<Level> for LevelFilter {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Off => Self::OFF,
+            Level::Error => Self::ERROR,
+            Level::Warn => Self::WARN,
+            Level::Info => Self::INFO,
+            Level::Debug => Self::DEBUG,
+            Level::Trace => Self::TRACE,
+        }
+    }
+}
+
+/// Start logging.
+pub(crate) fn start(level: Level, format: Format) {
+    let builder = tracing_subscriber::fmt()
+        .with_max_level(LevelFilter::from(level))
+        .with_writer(std::io::stderr)
+        .with_target(false);
+    match format {
+        Format::Text => builder.with_ansi(std::io::stderr().is_terminal()).init(),
+        Format::Json => builder.json().flatten_event(true).init(),
+    }
+}

@@ -1,0 +1,73 @@
+//! Names of VMs and networks.
+//!
+//! A name appears in paths, QEMU ids, URLs, log lines and tables, and in folder mode it comes
+//! from a file that somebody else created. One narrow alphabet is safe in all of them.
+
+use switch::control::MAX_NAME;
+
+/// Why a text cannot be a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NameError {
+    /// Nothing there.
+    #[error("a name must not be empty")]
+    Empty,
+    /// More than [`MAX_NAME`] bytes.
+    #[error("a name has at most {MAX_NAME} bytes")]
+    Long,
+    /// A character outside of the alphabet, or a first character that is not alphanumeric.
+    #[error(
+        "a name is made of letters, digits, '.', '_' and '-', and starts with a letter or digit"
+    )]
+    Alphabet,
+}
+
+/// Check that `text` can name a VM or a network.
+pub(crate) fn check(text: &str) -> Result<(), NameError> {
+    if text.len() > MAX_NAME {
+        return Err(NameError::Long);
+    }
+    let first = text.bytes().next().ok_or(NameError::Empty)?;
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if first.is_ascii_alphanumeric() && text.bytes().all(allowed) {
+        Ok(())
+    } else {
+        Err(NameError::Alphabet)
+    }
+}
+
+/// The candidate nearest to `text`, when it is near enough to be a typo.
+pub(crate) fn nearest<'a>(
+    text: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    candidates
+        .into_iter()
+        .map(|candidate| (strsim::damerau_levenshtein(text, candidate), candidate))
+        .filter(|(slips, candidate)| *slips <= (candidate.len() / 3).max(1))
+        .min_by_key(|(slips, _)| *slips)
+        .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_checked() {
+        assert_eq!(check("web-1.example_b"), Ok(()));
+        assert_eq!(check(&"a".repeat(MAX_NAME)), Ok(()));
+        assert_eq!(check(""), Err(NameError::Empty));
+        assert_eq!(check(&"a".repeat(MAX_NAME + 1)), Err(NameError::Long));
+        for bad in ["a/b", "../x", ".hidden", "-x", "a b", "a\nb", "ä"] {
+            assert_eq!(check(bad), Err(NameError::Alphabet), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn typos_find_their_key_and_strangers_do_not() {
+        let keys = ["vm", "mac", "socket", "mode"];
+        assert_eq!(nearest("sokcet", keys), Some("socket"));
+        assert_eq!(nearest("macc", keys), Some("mac"));
+        assert_eq!(nearest("zzz", keys), None);
+    }
+}

@@ -1,0 +1,105 @@
+//! Where connections come from: front-ends that connect to us, and front-ends we connect to.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use switch::control::PortId;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use super::network::Message;
+
+/// Between two connections accepted for one port: bounds what a front-end can make us do.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+
+/// First pause after a connection failed; each is twice as long as the one before.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+
+/// Longest pause between attempts.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// A connection to a port's front-end. The next one for this port comes when `next` is dropped.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    pub(super) port: PortId,
+    pub(super) stream: UnixStream,
+    pub(super) next: oneshot::Sender<()>,
+}
+
+/// Accept front-ends on a port's socket, for ever.
+pub(super) async fn accept(port: PortId, socket: UnixListener, to: mpsc::Sender<Message>) {
+    loop {
+        match socket.accept().await {
+            Ok((stream, _)) => {
+                if !deliver(port, stream, &to).await {
+                    return;
+                }
+            }
+            Err(error) => tracing::error!(%error, "cannot accept a front-end"),
+        }
+        tokio::time::sleep(ACCEPT_PAUSE).await;
+    }
+}
+
+/// Connect to the front-end that listens on `path`, again and again. `wake` tells that
+/// something changed there.
+pub(super) async fn dial(
+    port: PortId,
+    path: PathBuf,
+    wake: Arc<Notify>,
+    to: mpsc::Sender<Message>,
+) {
+    let mut pause = FIRST_PAUSE;
+    let mut trouble = None;
+    loop {
+        match UnixStream::connect(&path).await {
+            Ok(stream) => {
+                (pause, trouble) = (FIRST_PAUSE, None);
+                if !deliver(port, stream, &to).await {
+                    return;
+                }
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+            Err(error) => {
+                if trouble.replace(error.kind()) != Some(error.kind()) {
+                    let reason = unreachable(&path, &error);
+                    if to
+                        .send(Message::Unreachable { port, reason })
+                        .await
+                        .is_err()
+                    {
+                        return;
+                    }
+                }
+                pause = tokio::select! {
+                    () = wake.notified() => FIRST_PAUSE,
+                    () = tokio::time::sleep(pause) => (pause * 2).min(LONGEST_PAUSE),
+                };
+            }
+        }
+    }
+}
+
+fn unreachable(path: &Path, error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "no QEMU has made the socket yet".to_owned(),
+        std::io::ErrorKind::ConnectionRefused => {
+            "no QEMU listens on the socket (left by one that died?)".to_owned()
+        }
+        _ => format!("cannot connect to {}: {error}", path.display()),
+    }
+}
+
+/// Hand a connection over and wait until another one is welcome. False when nobody is left to
+/// take it.
+async fn deliver(port: PortId, stream: UnixStream, to: &mpsc::Sender<Message>) -> bool {
+    let (next, welcome) = oneshot::channel();
+    let arrival = Arrival { port, stream, next };
+    if to.send(Message::Arrival(arrival)).await.is_err() {
+        return false;
+    }
+    // The answer is that `next` was dropped.
+    drop(welcome.await);
+    true
+}

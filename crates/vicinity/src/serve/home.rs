@@ -1,0 +1,179 @@
+//! What the daemon puts on disk: its runtime folder, the networks' folders and its sockets.
+//! Each is removed by the value that made it, and nothing else is.
+
+use std::fs::{DirBuilder, File, Permissions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use tokio::net::UnixListener;
+
+/// Permissions of folders: the owner, and readers of the owner's group.
+const FOLDER_MODE: u32 = 0o750;
+
+/// Connections the kernel keeps until they are accepted.
+const BACKLOG: i32 = 64;
+
+/// Why something could not be put on disk.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HomeError {
+    /// A folder.
+    #[error(
+        "cannot use the folder {}: {source}; run as root, or choose another one with \
+         --runtime-dir", path.display()
+    )]
+    Folder {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Another daemon has the runtime folder.
+    #[error(
+        "another vicinity serves {}; stop it, or choose another folder with --runtime-dir",
+        path.display()
+    )]
+    Served {
+        /// The runtime folder.
+        path: PathBuf,
+    },
+    /// A living process listens on a socket path.
+    #[error(
+        "the socket {} is in use by another process; stop that process, or give the port \
+         another `socket`", path.display()
+    )]
+    Busy {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// Something that is not a socket has the path.
+    #[error("{} exists and is not a socket; remove it, or choose another path", path.display())]
+    NotASocket {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Any other trouble with a socket.
+    #[error("cannot listen on {}: {source}", path.display())]
+    Socket {
+        /// The socket.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// A folder; removed again if it was made here and is empty by then.
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+    made: bool,
+}
+
+impl Folder {
+    pub(super) fn make(path: &Path) -> Result<Self, HomeError> {
+        let made = match DirBuilder::new().mode(FOLDER_MODE).create(path) {
+            Ok(()) => true,
+            Err(_) if path.is_dir() => false,
+            Err(source) => {
+                let path = path.to_owned();
+                return Err(HomeError::Folder { path, source });
+            }
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            made,
+        })
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if self.made {
+            // Not empty means that it is in use by others now: it stays.
+            drop(std::fs::remove_dir(&self.path));
+        }
+    }
+}
+
+/// The runtime folder, held by this daemon alone.
+#[derive(Debug)]
+pub(super) struct Home {
+    _lock: File,
+    _folder: Folder,
+}
+
+impl Home {
+    pub(super) fn claim(path: &Path) -> Result<Self, HomeError> {
+        let folder = Folder::make(path)?;
+        let lock = File::open(path).map_err(|source| HomeError::Folder {
+            path: path.to_owned(),
+            source,
+        })?;
+        // The lock is on the folder itself, so it leaves no file behind and ends with us,
+        // however we end.
+        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+            HomeError::Served {
+                path: path.to_owned(),
+            }
+        })?;
+        Ok(Self {
+            _lock: lock,
+            _folder: folder,
+        })
+    }
+}
+
+/// Listen on `path`. A socket that nobody listens on any more is replaced. Nobody can connect
+/// before the permissions are in force.
+pub(super) fn listen(path: &Path, mode: u32) -> Result<(UnixListener, SocketFile), HomeError> {
+    remove_stale(path)?;
+    let failed = |source: io::Error| HomeError::Socket {
+        path: path.to_owned(),
+        source,
+    };
+    let socket = bound(path).map_err(failed)?;
+    let file = SocketFile(path.to_owned());
+    std::fs::set_permissions(path, Permissions::from_mode(mode)).map_err(failed)?;
+    rustix::net::listen(&socket, BACKLOG).map_err(|error| failed(error.into()))?;
+    let listener = UnixListener::from_std(socket.into()).map_err(failed)?;
+    Ok((listener, file))
+}
+
+fn bound(path: &Path) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket)
+}
+
+/// A socket's file, removed when this is dropped.
+#[derive(Debug)]
+pub(super) struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        drop(std::fs::remove_file(&self.0));
+    }
+}
+
+fn remove_stale(path: &Path) -> Result<(), HomeError> {
+    let Ok(metadata) = std::fs::symlink_metadata(path) else {
+        return Ok(());
+    };
+    let path = path.to_owned();
+    if !metadata.file_type().is_socket() {
+        return Err(HomeError::NotASocket { path });
+    }
+    match UnixStream::connect(&path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            tracing::info!(socket = %path.display(), "replacing a socket left by a dead process");
+            std::fs::remove_file(&path).map_err(|source| HomeError::Socket { path, source })
+        }
+        // Connected, or refused for another reason such as permission: somebody lives there.
+        _ => Err(HomeError::Busy { path }),
+    }
+}

@@ -1,0 +1,122 @@
+//! The supervisor's end of a data plane.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use switch::control::{ControlSocket, Event, Order};
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+use tokio::sync::oneshot;
+
+/// A data plane: serves one network until it is told to stop.
+pub(crate) type Run = fn(ControlSocket) -> io::Result<()>;
+
+/// Orders on their way to a data plane, in order. An order stays here until the control socket
+/// took it, so none is lost when the data plane is behind. Their number is bounded by what a
+/// network can ask for: one attachment for each port, and one report.
+#[derive(Debug, Default)]
+pub(super) struct Orders(VecDeque<(Order, Option<OwnedFd>)>);
+
+impl Orders {
+    pub(super) fn give(&mut self, order: Order, fd: Option<OwnedFd>) {
+        self.0.push_back((order, fd));
+    }
+
+    /// Send what the socket takes now.
+    ///
+    /// # Errors
+    /// `WouldBlock` when there is more; any other error means that the data plane is gone.
+    fn send(&mut self, socket: &ControlSocket) -> io::Result<()> {
+        while let Some((order, fd)) = self.0.front() {
+            socket.send(order, fd.as_ref().map(AsFd::as_fd))?;
+            self.0.pop_front();
+        }
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(super) fn take(&mut self) -> Vec<Order> {
+        self.0.drain(..).map(|(order, _)| order).collect()
+    }
+}
+
+/// A running data plane.
+#[derive(Debug)]
+pub(super) struct Plane {
+    socket: ControlSocket,
+    /// The same socket once more: tells when it can be used.
+    ready: UnixStream,
+    pub(super) orders: Orders,
+    end: Option<oneshot::Receiver<io::Result<()>>>,
+}
+
+impl Plane {
+    /// Start a data plane for `network` on a thread of its own.
+    pub(super) fn start(network: &str, run: Run) -> io::Result<Self> {
+        let (ours, theirs) = ControlSocket::pair()?;
+        let (ended, end) = oneshot::channel();
+        std::thread::Builder::new()
+            .name(format!("net-{network}"))
+            .spawn(move || {
+                // Nobody listens when the supervisor is gone already.
+                drop(ended.send(run(theirs)));
+            })?;
+        let same = ours.as_fd().try_clone_to_owned()?;
+        Ok(Self {
+            socket: ours,
+            ready: UnixStream::from_std(same.into())?,
+            orders: Orders::default(),
+            end: Some(end),
+        })
+    }
+
+    /// The next event; `None` once the data plane is gone, and never anything again after
+    /// that. Sends waiting orders meanwhile. Cancel safe.
+    pub(super) async fn next_event(&mut self) -> Option<Event> {
+        if self.end.is_none() {
+            return std::future::pending().await;
+        }
+        loop {
+            let interest = match self.orders.0.is_empty() {
+                true => Interest::READABLE,
+                false => Interest::READABLE | Interest::WRITABLE,
+            };
+            self.ready.ready(interest).await.ok()?;
+            let socket = &self.socket;
+            match self
+                .ready
+                .try_io(Interest::WRITABLE, || self.orders.send(socket))
+            {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                    // Gone, which receiving will tell; what it said before still counts.
+                    self.orders = Orders::default();
+                }
+                _ => {}
+            }
+            match self
+                .ready
+                .try_io(Interest::READABLE, || socket.receive::<Event>())
+            {
+                Ok(Some((event, _))) => return Some(event),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    tracing::error!(%error, "our bug: the data plane said something unreadable");
+                }
+                Ok(None) | Err(_) => return None,
+            }
+        }
+    }
+
+    /// Why the data plane ended, after [`Self::next_event`] returned `None`.
+    pub(super) async fn verdict(&mut self) -> String {
+        match self.end.take() {
+            None => "ended".to_owned(),
+            Some(end) => match end.await {
+                Ok(Ok(())) => "it returned".to_owned(),
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "it panicked".to_owned(),
+            },
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! One port: who is connected, who waits, who is kept out, and what was counted.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use switch::control::{Counters, Order, PortId, PortReport, Reason};
+use switch::mac::Mac;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use super::arrivals::Arrival;
+use super::home::SocketFile;
+use super::plane::Orders;
+use super::quarantine::{CONNECTS, CONNECTS_WITHIN, Conduct};
+use crate::config::Mode;
+use crate::status::{self, Kind, PortStatus, State};
+
+/// What a port leads to, and how.
+#[derive(Debug)]
+pub(super) enum Way {
+    /// A VM whose front-end connects to us.
+    Server {
+        /// The socket we listen on.
+        socket: PathBuf,
+    },
+    /// A VM whose front-end we connect to.
+    Client {
+        /// The socket it listens on.
+        socket: PathBuf,
+        /// Tells the dialing task that the socket changed.
+        wake: Arc<Notify>,
+    },
+    /// Other hosts.
+    Uplink,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Serving {
+    Nobody,
+    /// Attached to the data plane.
+    Somebody {
+        running: bool,
+    },
+    /// Nobody, and nobody is let in.
+    Quarantine {
+        until: Instant,
+    },
+}
+
+/// One port of a network.
+#[derive(Debug)]
+pub(super) struct Port {
+    pub(super) id: PortId,
+    pub(super) name: String,
+    pub(super) way: Way,
+    mac: Option<Mac>,
+    serving: Serving,
+    /// A second front-end, let in when the first is gone. More of them wait in the kernel.
+    waiting: Option<Arrival>,
+    /// Client mode: dropped when the front-end may be dialed again.
+    redial: Option<oneshot::Sender<()>>,
+    conduct: Conduct,
+    reason: Option<String>,
+    connections: u64,
+    quarantines: u64,
+    /// Counters of connections that ended.
+    totals: Counters,
+    /// The present connection's last report.
+    report: PortReport,
+    task: Option<AbortHandle>,
+    file: Option<SocketFile>,
+}
+
+impl Port {
+    pub(super) fn new(id: PortId, name: &str, way: Way, mac: Option<Mac>) -> Self {
+        Self {
+            id,
+            name: name.to_owned(),
+            way,
+            mac,
+            serving: Serving::Nobody,
+            waiting: None,
+            redial: None,
+            conduct: Conduct::default(),
+            reason: None,
+            connections: 0,
+            quarantines: 0,
+            totals: Counters::default(),
+            report: PortReport::default(),
+            task: None,
+            file: None,
+        }
+    }
+
+    /// The task that brings this port's connections, and the file of the socket it listens
+    /// on: both end with the port.
+    pub(super) fn fed_by(&mut self, task: AbortHandle, file: Option<SocketFile>) {
+        self.task = Some(task);
+        self.file = file;
+    }
+
+    /// Nobody is served, kept out or waiting, so the port can be forgotten.
+    pub(super) fn idle(&self) -> bool {
+        self.serving == Serving::Nobody
+    }
+
+    pub(super) fn attached(&self) -> bool {
+        matches!(self.serving, Serving::Somebody { .. })
+    }
+
+    /// When this port wants [`Self::tick`].
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match self.serving {
+            Serving::Quarantine { until } => Some(until),
+            _ => None,
+        }
+    }
+
+    /// A front-end is connected.
+    pub(super) fn arrive(&mut self, arrival: Arrival, now: Instant, orders: &mut Orders) {
+        match self.serving {
+            Serving::Nobody => self.admit(arrival, now, orders),
+            Serving::Somebody { .. } => {
+                tracing::warn!(
+                    port = %self.name,
+                    "another front-end waits for this port: it is let in when the first \
+                     disconnects. Do two VMs use the same socket?"
+                );
+                self.waiting = Some(arrival);
+            }
+            Serving::Quarantine { .. } => {
+                tracing::debug!(port = %self.name, "in quarantine: front-end turned away");
+            }
+        }
+    }
+
+    fn admit(&mut self, arrival: Arrival, now: Instant, orders: &mut Orders) {
+        let Arrival { stream, next, .. } = arrival;
+        if matches!(self.way, Way::Client { .. }) {
+            self.redial = Some(next);
+        }
+        if !self.conduct.connects(now) {
+            let within = CONNECTS_WITHIN.as_secs();
+            let reason =
+                format!("the front-end connects too often: over {CONNECTS} times in {within} s");
+            self.quarantine(reason, now);
+            return;
+        }
+        match stream.into_std() {
+            Ok(stream) => {
+                let order = Order::Attach {
+                    port: self.id,
+                    name: self.name.clone(),
+                };
+                orders.give(order, Some(stream.into()));
+                self.serving = Serving::Somebody { running: false };
+                self.connections += 1;
+                self.reason = None;
+                tracing::info!(port = %self.name, "front-end connected");
+            }
+            Err(error) => self.quarantine(format!("the host failed: {error}"), now),
+        }
+    }
+
+    /// The uplink's tap goes to the data plane.
+    pub(super) fn attach_uplink(&mut self, tap: std::os::fd::OwnedFd, orders: &mut Orders) {
+        let order = Order::AttachUplink {
+            port: self.id,
+            name: self.name.clone(),
+        };
+        orders.give(order, Some(tap));
+        self.serving = Serving::Somebody { running: true };
+        self.connections += 1;
+    }
+
+    /// The guest's driver has started.
+    pub(super) fn running(&mut self) {
+        if self.attached() {
+            tracing::info!(port = %self.name, "guest's driver is running");
+            self.serving = Serving::Somebody { running: true };
+        }
+    }
+
+    /// The data plane's figures.
+    pub(super) fn reported(&mut self, report: PortReport) {
+        if let Serving::Somebody { running } = &mut self.serving {
+            *running = report.running || matches!(self.way, Way::Uplink);
+            self.report = report;
+        }
+    }
+
+    /// The data plane no longer serves this port.
+    pub(super) fn detached(
+        &mut self,
+        reason: Reason,
+        counters: &Counters,
+        now: Instant,
+        orders: &mut Orders,
+    ) {
+        self.totals = status::sum(&self.totals, counters);
+        self.report = PortReport::default();
+        self.serving = Serving::Nobody;
+        match reason {
+            Reason::Asked => self.reason = None,
+            Reason::Gone => {
+                tracing::info!(port = %self.name, "front-end disconnected");
+                self.reason = Some("the front-end disconnected".to_owned());
+            }
+            Reason::Fault(fault) => self.quarantine(fault, now),
+            Reason::Host(trouble) => self.quarantine(format!("the host failed: {trouble}"), now),
+        }
+        if self.idle() {
+            self.open(now, orders);
+        }
+    }
+
+    /// The data plane is gone; what it last reported is all there is.
+    pub(super) fn lost(&mut self) {
+        self.totals = status::sum(&self.totals, &self.report.counters);
+        self.report = PortReport::default();
+        self.serving = Serving::Nobody;
+        self.waiting = None;
+    }
+
+    /// Why an idle port has no front-end.
+    pub(super) fn unreachable(&mut self, reason: String) {
+        if self.idle() {
+            tracing::debug!(port = %self.name, reason, "front-end not reached");
+            self.reason = Some(reason);
+        }
+    }
+
+    /// Time has passed.
+    pub(super) fn tick(&mut self, now: Instant, orders: &mut Orders) {
+        if self.deadline().is_some_and(|until| until <= now) {
+            tracing::info!(port = %self.name, "quarantine is over");
+            self.serving = Serving::Nobody;
+            self.open(now, orders);
+        }
+    }
+
+    /// Let the next front-end in.
+    fn open(&mut self, now: Instant, orders: &mut Orders) {
+        self.redial = None;
+        if let Some(arrival) = self.waiting.take() {
+            self.admit(arrival, now, orders);
+        }
+    }
+
+    fn quarantine(&mut self, reason: String, now: Instant) {
+        let until = self.conduct.punish(now);
+        let seconds = until.duration_since(now).as_secs();
+        tracing::warn!(port = %self.name, reason, seconds, "port in quarantine");
+        self.serving = Serving::Quarantine { until };
+        self.waiting = None;
+        self.quarantines += 1;
+        self.reason = Some(reason);
+    }
+
+    pub(super) fn status(&self, network: &str, up: bool, now: Instant) -> PortStatus {
+        let uplink = matches!(self.way, Way::Uplink);
+        let state = match self.serving {
+            _ if !up => State::Down,
+            Serving::Nobody if uplink => State::Down,
+            Serving::Nobody => State::Waiting,
+            Serving::Somebody { running: false } => State::Connected,
+            Serving::Somebody { running: true } => State::Running,
+            Serving::Quarantine { .. } => State::Quarantined,
+        };
+        let (mode, socket) = match &self.way {
+            Way::Server { socket } => (Some(Mode::Server), Some(socket)),
+            Way::Client { socket, .. } => (Some(Mode::Client), Some(socket)),
+            Way::Uplink => (None, None),
+        };
+        let left = self
+            .deadline()
+            .map(|until| until.duration_since(now).as_millis());
+        PortStatus {
+            network: network.to_owned(),
+            vm: self.name.clone(),
+            kind: if uplink { Kind::Uplink } else { Kind::Vm },
+            state,
+            mode,
+            socket: socket.map(|path| path.display().to_string()),
+            mac: self.mac,
+            residents: self.report.residents,
+            features: self.report.features,
+            mtu: self.report.mtu,
+            connections: self.connections,
+            quarantines: self.quarantines,
+            quarantine_left_ms: left.map(|left| u64::try_from(left).unwrap_or(u64::MAX)),
+            reason: self.reason.clone(),
+            counters: status::sum(&self.totals, &self.report.counters),
+        }
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The uplink's tap: opened so that a frame carries the same virtio-net header as a guest's.
+//!
+//! This is the crate's only module with `unsafe`: the kernel's tap interface is made of ioctls.
+#![allow(unsafe_code)]
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::ioctl::{IntegerSetter, Opcode, Setter, Updater, ioctl, opcode};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+// linux/if_tun.h
+const TUNSETIFF: Opcode = opcode::write::<i32>(b'T', 202);
+const TUNSETOFFLOAD: Opcode = opcode::write::<u32>(b'T', 208);
+const TUNSETVNETHDRSZ: Opcode = opcode::write::<i32>(b'T', 216);
+const TUNSETVNETLE: Opcode = opcode::write::<i32>(b'T', 220);
+const IFF_TAP: u16 = 0x0002;
+const IFF_NO_PI: u16 = 0x1000;
+const IFF_VNET_HDR: u16 = 0x4000;
+/// `TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN`
+const OFFLOADS: usize = 0x01 | 0x02 | 0x04 | 0x08;
+/// `TUN_F_USO4 | TUN_F_USO6`, since Linux 6.2.
+const OFFLOADS_UDP: usize = 0x20 | 0x40;
+
+// linux/sockios.h, linux/if.h
+const SIOCGIFFLAGS: Opcode = 0x8913;
+const SIOCSIFFLAGS: Opcode = 0x8914;
+const IFF_UP: u16 = 0x1;
+const IFNAMSIZ: usize = 16;
+
+/// Bytes of the virtio-net header that a VIRTIO 1 guest uses.
+const HEADER: i32 = 12;
+
+/// `struct ifreq` with its `ifr_flags` member.
+#[repr(C)]
+struct InterfaceFlags {
+    name: [u8; IFNAMSIZ],
+    flags: u16,
+    rest: [u8; 22],
+}
+
+/// Why a tap could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TapError {
+    /// No tun driver.
+    #[error("/dev/net/tun cannot be opened: {0}; load the driver with `modprobe tun`, as root")]
+    Driver(io::Error),
+    /// Not allowed.
+    #[error("not allowed to use tap {name}; run as root, or with CAP_NET_ADMIN")]
+    Forbidden {
+        /// The tap.
+        name: String,
+    },
+    /// Somebody has it.
+    #[error("tap {name} is in use by another process; stop that one, or name another tap")]
+    Busy {
+        /// The tap.
+        name: String,
+    },
+    /// The name belongs to something else.
+    #[error(
+        "interface {name} exists and is not a tap with one queue; name another one, or remove \
+         it with `ip link delete {name}`"
+    )]
+    NotATap {
+        /// The interface.
+        name: String,
+    },
+    /// Anything else.
+    #[error("tap {name}: the kernel refused to {step}: {source}")]
+    Refused {
+        /// The tap.
+        name: String,
+        /// What was asked.
+        step: &'static str,
+        /// The kernel's answer.
+        source: Errno,
+    },
+}
+
+/// Open the tap `name`, making it if need be, and set it up. A tap made here is gone when the
+/// descriptor and all its duplicates are closed.
+pub(crate) fn open(name: &str) -> Result<OwnedFd, TapError> {
+    let tap = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open("/dev/net/tun")
+        .map_err(TapError::Driver)?;
+    let refused = |step| {
+        move |source| TapError::Refused {
+            name: name.to_owned(),
+            step,
+            source,
+        }
+    };
+    attach(&tap, name)?;
+    set_header(&tap).map_err(refused("use 12 byte virtio headers"))?;
+    set_offloads(&tap).map_err(refused("take offloads"))?;
+    set_up(name).map_err(refused("set the link up"))?;
+    Ok(tap.into())
+}
+
+fn request(name: &str, flags: u16) -> InterfaceFlags {
+    let mut bytes = [0; IFNAMSIZ];
+    // The last byte stays zero: the configuration limits names to 15 bytes.
+    for (to, from) in bytes.iter_mut().take(IFNAMSIZ - 1).zip(name.bytes()) {
+        *to = from;
+    }
+    InterfaceFlags {
+        name: bytes,
+        flags,
+        rest: [0; 22],
+    }
+}
+
+fn attach(tap: &File, name: &str) -> Result<(), TapError> {
+    let mut interface = request(name, IFF_TAP | IFF_NO_PI | IFF_VNET_HDR);
+    // SAFETY: TUNSETIFF reads and writes one `struct ifreq`, and `InterfaceFlags` has its
+    // layout and size (40 bytes on 64-bit machines).
+    let done = unsafe {
+        let call = Updater::<TUNSETIFF, InterfaceFlags>::new(&mut interface);
+        ioctl(tap.as_fd(), call)
+    };
+    let name = || name.to_owned();
+    done.map_err(|source| match source {
+        Errno::PERM | Errno::ACCESS => TapError::Forbidden { name: name() },
+        Errno::BUSY => TapError::Busy { name: name() },
+        Errno::INVAL => TapError::NotATap { name: name() },
+        source => TapError::Refused {
+            name: name(),
+            step: "open it",
+            source,
+        },
+    })
+}
+
+fn set_header(tap: &File) -> Result<(), Errno> {
+    // SAFETY: both calls read one `int`.
+    unsafe {
+        ioctl(tap.as_fd(), Setter::<TUNSETVNETHDRSZ, i32>::new(HEADER))?;
+        ioctl(tap.as_fd(), Setter::<TUNSETVNETLE, i32>::new(1))
+    }
+}
+
+fn set_offloads(tap: &File) -> Result<(), Errno> {
+    let set = |offloads| {
+        // SAFETY: TUNSETOFFLOAD takes its argument as a number and touches no memory.
+        unsafe {
+            let call = IntegerSetter::<TUNSETOFFLOAD>::new_usize(offloads);
+            ioctl(tap.as_fd(), call)
+        }
+    };
+    set(OFFLOADS | OFFLOADS_UDP).or_else(|_| set(OFFLOADS))
+}
+
+fn set_up(name: &str) -> Result<(), Errno> {
+    let socket = rustix::net::socket_with(
+        AddressFamily::INET,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    let mut interface = request(name, 0);
+    // SAFETY: SIOCGIFFLAGS reads the name and writes the flags of one `struct ifreq`;
+    // SIOCSIFFLAGS reads both. `InterfaceFlags` has its layout and size.
+    unsafe {
+        let get = Updater::<SIOCGIFFLAGS, InterfaceFlags>::new(&mut interface);
+        ioctl(&socket, get)?;
+        interface.flags |= IFF_UP;
+        ioctl(
+            &socket,
+            Setter::<SIOCSIFFLAGS, InterfaceFlags>::new(interface),
+        )
+    }
+}
+
+const _: () = assert!(
+    size_of::<InterfaceFlags>() == 40,
+    "struct ifreq is 40 bytes"
+);

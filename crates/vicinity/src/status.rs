@@ -1,0 +1,160 @@
+//! What the control API says: written by the daemon, read by the commands.
+
+use serde::{Deserialize, Serialize};
+use switch::control::{Counters, Drops, WorkerReport};
+use switch::mac::Mac;
+
+use crate::config::Mode;
+
+/// One port, as `GET /v1/ports` lists it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PortStatus {
+    /// Name of the network.
+    pub(crate) network: String,
+    /// Name of the VM; of the tap for an uplink.
+    pub(crate) vm: String,
+    /// What the port leads to.
+    pub(crate) kind: Kind,
+    /// What it is doing.
+    pub(crate) state: State,
+    /// Who listens on the socket; absent for an uplink.
+    pub(crate) mode: Option<Mode>,
+    /// Path of the vhost-user socket; absent for an uplink.
+    pub(crate) socket: Option<String>,
+    /// The pinned address.
+    pub(crate) mac: Option<Mac>,
+    /// Addresses that live here, learnt and pinned.
+    pub(crate) residents: u32,
+    /// Virtio features in force, as the specification numbers them.
+    pub(crate) features: u64,
+    /// MTU the front-end announced, 0 for none.
+    pub(crate) mtu: u16,
+    /// Connections served, the present one included.
+    pub(crate) connections: u64,
+    /// Times in quarantine.
+    pub(crate) quarantines: u64,
+    /// Milliseconds until the present quarantine ends.
+    pub(crate) quarantine_left_ms: Option<u64>,
+    /// Why the port is not served now, or was not the last time.
+    pub(crate) reason: Option<String>,
+    /// Totals since the daemon started.
+    pub(crate) counters: Counters,
+}
+
+/// What a port leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Kind {
+    /// A VM.
+    Vm,
+    /// Other hosts.
+    Uplink,
+}
+
+/// What a port is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum State {
+    /// No front-end is connected.
+    Waiting,
+    /// A front-end is connected; the guest's driver has not started its rings.
+    Connected,
+    /// Frames flow.
+    Running,
+    /// Kept out for a while; see the reason.
+    Quarantined,
+    /// An uplink that failed, or a port of a network that is down.
+    Down,
+}
+
+impl State {
+    /// The word for a table.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Connected => "connected",
+            Self::Running => "running",
+            Self::Quarantined => "quarantined",
+            Self::Down => "down",
+        }
+    }
+}
+
+/// One network, as `GET /v1/networks` lists it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct NetworkStatus {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its data plane runs.
+    pub(crate) up: bool,
+    /// Why it does not, or why the figures are old.
+    pub(crate) reason: Option<String>,
+    /// The tap that leads to other hosts.
+    pub(crate) uplink: Option<String>,
+    /// Folder of its sockets.
+    pub(crate) folder: String,
+    /// Sockets in the folder become ports.
+    pub(crate) accept: bool,
+    /// Ports, the uplink included.
+    pub(crate) ports: usize,
+    /// Ports with a front-end.
+    pub(crate) attached: usize,
+    /// Figures of the worker.
+    pub(crate) worker: WorkerReport,
+}
+
+/// The sum of two sets of counters. A data plane's figures are not trusted to stay in range.
+pub(crate) fn sum(a: &Counters, b: &Counters) -> Counters {
+    // Every field is named, so that a new counter cannot be forgotten here.
+    Counters {
+        tx_frames: a.tx_frames.saturating_add(b.tx_frames),
+        tx_bytes: a.tx_bytes.saturating_add(b.tx_bytes),
+        rx_frames: a.rx_frames.saturating_add(b.rx_frames),
+        rx_bytes: a.rx_bytes.saturating_add(b.rx_bytes),
+        kicks: a.kicks.saturating_add(b.kicks),
+        calls: a.calls.saturating_add(b.calls),
+        held: a.held.saturating_add(b.held),
+        segmented: a.segmented.saturating_add(b.segmented),
+        checksummed: a.checksummed.saturating_add(b.checksummed),
+        drops: sum_drops(&a.drops, &b.drops),
+    }
+}
+
+fn sum_drops(a: &Drops, b: &Drops) -> Drops {
+    Drops {
+        receiver_stuck: a.receiver_stuck.saturating_add(b.receiver_stuck),
+        receiver_full: a.receiver_full.saturating_add(b.receiver_full),
+        receiver_small: a.receiver_small.saturating_add(b.receiver_small),
+        receiver_down: a.receiver_down.saturating_add(b.receiver_down),
+        bad_length: a.bad_length.saturating_add(b.bad_length),
+        hairpin: a.hairpin.saturating_add(b.hairpin),
+        untranslatable: a.untranslatable.saturating_add(b.untranslatable),
+        uplink: a.uplink.saturating_add(b.uplink),
+    }
+}
+
+/// Frames lost, for any reason.
+pub(crate) fn dropped(drops: &Drops) -> u64 {
+    let Drops {
+        receiver_stuck,
+        receiver_full,
+        receiver_small,
+        receiver_down,
+        bad_length,
+        hairpin,
+        untranslatable,
+        uplink,
+    } = *drops;
+    [
+        receiver_stuck,
+        receiver_full,
+        receiver_small,
+        receiver_down,
+        bad_length,
+        hairpin,
+        untranslatable,
+        uplink,
+    ]
+    .into_iter()
+    .fold(0, u64::saturating_add)
+}
