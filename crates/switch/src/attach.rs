@@ -15,7 +15,7 @@ use crate::uplink::Uplink;
 ///
 /// # Errors
 /// The descriptor is no socket.
-pub fn guest(socket: OwnedFd) -> Result<Kind, Errno> {
+pub(crate) fn guest(socket: OwnedFd) -> Result<Kind, Errno> {
     let backend = Backend::new(socket, MAX_QUEUE_PAIRS).map_err(|fault| match fault {
         Fault::Host(error) => error,
         _ => Errno::INVAL,
@@ -27,13 +27,13 @@ pub fn guest(socket: OwnedFd) -> Result<Kind, Errno> {
 ///
 /// # Errors
 /// The descriptor is no tap.
-pub fn uplink(tap: OwnedFd) -> Result<Kind, Errno> {
+pub(crate) fn uplink(tap: OwnedFd) -> Result<Kind, Errno> {
     Ok(Kind::Uplink(Uplink::new(tap)?))
 }
 
 /// A port with nothing counted yet.
 #[must_use]
-pub fn port(name: String, kind: Kind) -> Port {
+pub(crate) fn port(name: String, kind: Kind) -> Port {
     let teacher = match kind {
         Kind::Guest(_) => Teacher::default(),
         Kind::Uplink(_) => Teacher::unlimited(),

@@ -174,6 +174,37 @@ pub struct Drops {
     pub uplink: u64,
 }
 
+/// Why a frame was lost; each has its counter in [`Drops`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the counters say what they mean")]
+pub enum Loss {
+    ReceiverStuck,
+    ReceiverFull,
+    ReceiverSmall,
+    ReceiverDown,
+    BadLength,
+    Hairpin,
+    Untranslatable,
+    Uplink,
+}
+
+impl Drops {
+    /// Count one lost frame.
+    pub fn count(&mut self, loss: Loss) {
+        let counter = match loss {
+            Loss::ReceiverStuck => &mut self.receiver_stuck,
+            Loss::ReceiverFull => &mut self.receiver_full,
+            Loss::ReceiverSmall => &mut self.receiver_small,
+            Loss::ReceiverDown => &mut self.receiver_down,
+            Loss::BadLength => &mut self.bad_length,
+            Loss::Hairpin => &mut self.hairpin,
+            Loss::Untranslatable => &mut self.untranslatable,
+            Loss::Uplink => &mut self.uplink,
+        };
+        *counter += 1;
+    }
+}
+
 /// Figures of the worker itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerReport {

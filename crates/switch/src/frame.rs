@@ -2,22 +2,23 @@
 
 use vhost::copy::Cursor;
 use vhost::fault::RingFault;
+use vhost::frame_start::FrameStart;
 use vhost::limits::MAX_FRAME;
 use vhost::net_header::NetHeader;
 
 use crate::mac::Mac;
 
 /// Bytes of an Ethernet header without tags.
-pub const ETHERNET: usize = 14;
+pub const ETHERNET: u32 = 14;
+
+const _: () = assert!(ETHERNET as usize == FrameStart::ETHERNET);
 
 /// The beginning of a frame, in private memory: nothing the guest writes later changes it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Head {
-    /// The checked virtio-net header.
-    pub header: NetHeader,
-    /// The Ethernet header.
-    pub ethernet: [u8; ETHERNET],
-    /// Length of the whole frame in bytes, Ethernet header included.
+    /// Network header, checked, and Ethernet header.
+    pub start: FrameStart,
+    /// Length of the frame in bytes, from the Ethernet header on.
     pub length: u32,
 }
 
@@ -31,38 +32,36 @@ pub enum Rest<'a, 'm> {
 }
 
 impl Head {
-    /// The head of a frame that is none.
-    pub const NONE: Self = Self {
-        header: NetHeader::NONE,
-        ethernet: [0; ETHERNET],
-        length: 0,
-    };
-
     /// Read the beginning of a transmitted chain; the cursor is left behind it. `Ok(None)` when
     /// the frame's length is none a frame can have.
     ///
     /// # Errors
     /// The chain is too short for a header, or the header is wrong: the sender's fault.
-    #[inline]
+    #[inline(always)]
     pub fn read(
         cursor: &mut Cursor<'_, '_>,
         bytes: u32,
-        header_size: usize,
+        header_size: u32,
         features: u64,
     ) -> Result<Option<Self>, RingFault> {
-        let size = header_size as u32;
-        let length = bytes.checked_sub(size).ok_or(RingFault::NoHeader(bytes))?;
-        let mut raw = [0; NetHeader::SIZE];
-        cursor.read(raw.get_mut(..header_size).unwrap_or_default());
-        if !(ETHERNET as u32..=MAX_FRAME).contains(&length) {
+        let no_header = RingFault::NoHeader(bytes);
+        let length = bytes.checked_sub(header_size).ok_or(no_header)?;
+        if !(ETHERNET..=MAX_FRAME).contains(&length) {
             return Ok(None);
         }
-        let header = NetHeader::from_bytes(raw).checked(length, features)?;
-        let mut ethernet = [0; ETHERNET];
-        cursor.read(&mut ethernet);
+        let start = if header_size as usize == NetHeader::SIZE {
+            cursor.read_start()
+        } else {
+            read_legacy(cursor)
+        };
+        let start = start.ok_or(no_header)?;
+        let header = if start.is_plain() {
+            NetHeader::NONE
+        } else {
+            start.header().checked(length, features)?
+        };
         Ok(Some(Self {
-            header,
-            ethernet,
+            start: start.with_header(header),
             length,
         }))
     }
@@ -71,40 +70,60 @@ impl Head {
     /// frame can have.
     #[must_use]
     pub fn of_private(header: NetHeader, frame: &[u8]) -> Option<(Self, &[u8])> {
-        let (ethernet, rest) = frame.split_first_chunk::<ETHERNET>()?;
+        let (ethernet, rest) = frame.split_first_chunk::<{ FrameStart::ETHERNET }>()?;
         let length = u32::try_from(frame.len())
             .ok()
             .filter(|length| *length <= MAX_FRAME)?;
-        Some((
-            Self {
-                header,
-                ethernet: *ethernet,
-                length,
-            },
-            rest,
-        ))
+        let mut bytes = [0; FrameStart::SIZE];
+        bytes
+            .last_chunk_mut::<{ FrameStart::ETHERNET }>()?
+            .copy_from_slice(ethernet);
+        let start = FrameStart::from_bytes(&bytes).with_header(header);
+        Some((Self { start, length }, rest))
+    }
+
+    /// The network header.
+    #[inline]
+    #[must_use]
+    pub fn header(&self) -> NetHeader {
+        self.start.header()
+    }
+
+    /// The Ethernet header's bytes.
+    #[must_use]
+    pub fn ethernet(&self) -> [u8; FrameStart::ETHERNET] {
+        let bytes = self.start.to_bytes();
+        bytes.last_chunk().copied().unwrap_or_default()
     }
 
     /// Where the frame goes.
     #[inline]
     #[must_use]
     pub fn destination(&self) -> Mac {
-        let [a, b, c, d, e, f, ..] = self.ethernet;
-        Mac::from_octets([a, b, c, d, e, f])
+        Mac::from_bits(self.start.destination())
     }
 
-    /// Where it comes from.
+    /// Where the frame comes from.
     #[inline]
     #[must_use]
     pub fn source(&self) -> Mac {
-        let [_, _, _, _, _, _, a, b, c, d, e, f, ..] = self.ethernet;
-        Mac::from_octets([a, b, c, d, e, f])
+        Mac::from_bits(self.start.source())
     }
+}
+
+/// The start of a legacy driver's frame, whose header has no `num_buffers` (5.1.6).
+#[cold]
+fn read_legacy(cursor: &mut Cursor<'_, '_>) -> Option<FrameStart> {
+    let mut bytes = [0; FrameStart::SIZE];
+    let (header, ethernet) = bytes.split_at_mut(NetHeader::SIZE);
+    let header = header.get_mut(..NetHeader::LEGACY_SIZE)?;
+    let read = cursor.read(header) + cursor.read(ethernet);
+    (read == FrameStart::SIZE - 2).then(|| FrameStart::from_bytes(&bytes))
 }
 
 impl Rest<'_, '_> {
     /// Copy up to `most` bytes to a place in guest memory; returns how many.
-    #[inline]
+    #[inline(always)]
     pub fn copy_to(&mut self, to: &mut Cursor<'_, '_>, most: u32) -> u32 {
         match self {
             Rest::Guest(cursor) => cursor.copy_to(to, most),

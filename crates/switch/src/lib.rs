@@ -23,21 +23,27 @@
 
 mod attach;
 pub mod control;
+mod deliver;
 pub mod frame;
+mod front_end;
 pub mod hold;
 pub mod limits;
 pub mod mac;
 pub mod offload;
+mod orders;
 mod outbox;
 pub mod port;
+mod quiet;
 mod rarp;
 pub mod receiver;
 pub mod residency;
+mod retry;
 mod spin;
 pub mod switch;
 mod ticks;
 mod token;
 pub mod translate;
+mod transmit;
 pub mod uplink;
 pub mod worker;
 

@@ -22,6 +22,12 @@ impl Mac {
         self.0
     }
 
+    /// From a number; only its low 48 bits count.
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits & 0xffff_ffff_ffff)
+    }
+
     /// From the octets as they stand on the wire.
     #[must_use]
     pub const fn from_octets(octets: [u8; 6]) -> Self {

@@ -8,7 +8,7 @@ use crate::control::{ControlSocket, Event, Order};
 
 /// The data plane's end of the conversation.
 #[derive(Debug)]
-pub struct Outbox {
+pub(crate) struct Outbox {
     control: ControlSocket,
     waiting: VecDeque<Event>,
 }
@@ -16,7 +16,7 @@ pub struct Outbox {
 impl Outbox {
     /// Speak with a supervisor.
     #[must_use]
-    pub fn new(control: ControlSocket) -> Self {
+    pub(crate) fn new(control: ControlSocket) -> Self {
         Self {
             control,
             waiting: VecDeque::new(),
@@ -24,13 +24,13 @@ impl Outbox {
     }
 
     /// Tell the supervisor, now or as soon as it reads.
-    pub fn send(&mut self, event: &Event) {
+    pub(crate) fn send(&mut self, event: &Event) {
         self.waiting.push_back(event.clone());
         self.flush();
     }
 
     /// Send what waits, as far as the socket takes it.
-    pub fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         while let Some(event) = self.waiting.front() {
             match self.control.send(event, None) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
@@ -44,7 +44,7 @@ impl Outbox {
     ///
     /// # Errors
     /// As [`ControlSocket::receive`].
-    pub fn receive(&self) -> io::Result<Option<(Order, Option<OwnedFd>)>> {
+    pub(crate) fn receive(&self) -> io::Result<Option<(Order, Option<OwnedFd>)>> {
         self.control.receive()
     }
 }

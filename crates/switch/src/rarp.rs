@@ -4,7 +4,7 @@ use crate::mac::Mac;
 
 /// A RARP request from `mac` to everybody, padded to the shortest Ethernet frame.
 #[must_use]
-pub fn frame(mac: Mac) -> [u8; 60] {
+pub(crate) fn frame(mac: Mac) -> [u8; 60] {
     let station = mac.octets();
     // EtherType RARP; hardware Ethernet, protocol IPv4, lengths 6 and 4, request reverse.
     let fixed = [0x80, 0x35, 0, 1, 8, 0, 6, 4, 0, 3];

@@ -4,6 +4,7 @@ use vhost::chain::{Batch, Chain};
 use vhost::copy::Cursor;
 use vhost::fault::RingFault;
 use vhost::features::{MRG_RXBUF, header_size};
+use vhost::frame_start::FrameStart;
 use vhost::limits::BATCH;
 use vhost::memory::GuestMemory;
 use vhost::net_header::NetHeader;
@@ -34,7 +35,7 @@ pub struct Receiver<'a, 'm> {
     batch: &'a mut Batch<'m>,
     /// Chains of the batch already filled.
     filled: usize,
-    header_size: usize,
+    header_size: u32,
     mergeable: bool,
 }
 
@@ -67,9 +68,25 @@ impl<'a, 'm> Receiver<'a, 'm> {
     ///
     /// # Errors
     /// The receiver broke a rule of its ring.
-    #[inline]
+    #[inline(always)]
     pub fn deliver(&mut self, head: &Head, rest: &mut Rest<'_, '_>) -> Result<Delivery, RingFault> {
-        let wanted = head.length + self.header_size as u32;
+        let wanted = head.length + self.header_size;
+        let next = self.batch.chains().get(self.filled);
+        if next.is_some_and(|chain| chain.bytes >= wanted) {
+            self.fill(1, head, rest)?;
+            return Ok(Delivery::Done);
+        }
+        self.deliver_in_many(wanted, head, rest)
+    }
+
+    /// The same for a frame that the next buffer at hand does not hold.
+    #[inline(never)]
+    fn deliver_in_many(
+        &mut self,
+        wanted: u32,
+        head: &Head,
+        rest: &mut Rest<'_, '_>,
+    ) -> Result<Delivery, RingFault> {
         let mut count = self.chains_for(wanted);
         if count.is_none() && self.look_further()? {
             count = self.chains_for(wanted);
@@ -95,7 +112,6 @@ impl<'a, 'm> Receiver<'a, 'm> {
     }
 
     /// How many of the chains at hand it takes to hold `wanted` bytes, if they can.
-    #[inline]
     fn chains_for(&self, wanted: u32) -> Option<usize> {
         let chains = self.chains();
         let most = if self.mergeable { chains.len() } else { 1 };
@@ -117,7 +133,7 @@ impl<'a, 'm> Receiver<'a, 'm> {
         }
         self.batch.clear();
         self.filled = 0;
-        self.ring.collect(self.memory, BATCH as u16, self.batch)?;
+        self.ring.collect(self.memory, u16::MAX, self.batch)?;
         Ok(self.chains().len() > known)
     }
 
@@ -137,7 +153,7 @@ impl<'a, 'm> Receiver<'a, 'm> {
     }
 
     /// Copy the frame into the next `count` chains and hand them back.
-    #[inline]
+    #[inline(always)]
     fn fill(
         &mut self,
         count: usize,
@@ -145,19 +161,13 @@ impl<'a, 'm> Receiver<'a, 'm> {
         rest: &mut Rest<'_, '_>,
     ) -> Result<(), RingFault> {
         // A frame takes at most BATCH chains.
-        let num_buffers = count as u16;
-        let header = NetHeader {
+        let num_buffers = u16::try_from(count).unwrap_or(u16::MAX);
+        let start = head.start.with_header(NetHeader {
             num_buffers,
-            ..head.header
-        };
-        let mut prefix = [0; NetHeader::SIZE + ETHERNET];
-        let mut prefix = join(
-            &mut prefix,
-            &header.to_bytes(),
-            self.header_size,
-            &head.ethernet,
-        );
-        let mut left = head.length - ETHERNET as u32;
+            ..head.header()
+        });
+        let mut left = Some(start);
+        let mut body = head.length - ETHERNET;
 
         let end = self.filled + count;
         for chain in self
@@ -167,34 +177,44 @@ impl<'a, 'm> Receiver<'a, 'm> {
             .unwrap_or_default()
         {
             let mut to = Cursor::new(self.batch.spans(chain));
-            let written = to.write(prefix);
-            prefix = prefix.get(written..).unwrap_or_default();
-            let mut filled = written as u32;
-            if prefix.is_empty() {
-                let copied = rest.copy_to(&mut to, left);
-                left -= copied;
-                filled += copied;
+            let mut written = 0;
+            if let Some(start) = left.take() {
+                written = self.write_start(&mut to, &start)?;
             }
-            self.ring.put_used(chain.head, filled);
+            let copied = rest.copy_to(&mut to, body);
+            body -= copied;
+            self.ring.put_used(chain.head, written + copied);
         }
         self.ring.consume(num_buffers);
         self.filled = end;
         Ok(())
     }
-}
 
-/// The network header as this receiver knows it, and the Ethernet header behind it.
-#[inline]
-fn join<'a>(
-    room: &'a mut [u8; NetHeader::SIZE + ETHERNET],
-    header: &[u8; NetHeader::SIZE],
-    header_size: usize,
-    ethernet: &[u8; ETHERNET],
-) -> &'a [u8] {
-    let (front, back) = room.split_at_mut(header_size.min(NetHeader::SIZE));
-    front.copy_from_slice(header.get(..front.len()).unwrap_or_default());
-    if let Some(place) = back.get_mut(..ETHERNET) {
-        place.copy_from_slice(ethernet);
+    /// Write both headers into a receiver's first buffer; returns their bytes.
+    #[inline(always)]
+    fn write_start(&self, to: &mut Cursor<'_, '_>, start: &FrameStart) -> Result<u32, RingFault> {
+        if self.header_size as usize == NetHeader::SIZE && to.write_start(start) {
+            return Ok(FrameStart::BYTES);
+        }
+        self.write_start_in_pieces(to, start)
     }
-    room.get(..header_size + ETHERNET).unwrap_or_default()
+
+    /// The same for a legacy driver, or a buffer in small pieces.
+    #[cold]
+    fn write_start_in_pieces(
+        &self,
+        to: &mut Cursor<'_, '_>,
+        start: &FrameStart,
+    ) -> Result<u32, RingFault> {
+        let bytes = start.to_bytes();
+        let (header, ethernet) = bytes.split_at(NetHeader::SIZE);
+        // What a legacy header lacks are the last two bytes, `num_buffers`.
+        let header = header.get(..self.header_size as usize).unwrap_or(header);
+        let written = to.write(header) + to.write(ethernet);
+        if written < header.len() + ethernet.len() {
+            // 5.1.6.3.1: every buffer has room for the header; ours asks for a little more.
+            return Err(RingFault::NoHeader(u32::try_from(written).unwrap_or(0)));
+        }
+        Ok(self.header_size + ETHERNET)
+    }
 }

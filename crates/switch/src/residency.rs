@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn a_full_table_refuses_and_still_answers() {
         let mut table = Residency::new();
-        for number in 0..MAX_RESIDENTS as u32 {
+        for number in 0..u32::try_from(MAX_RESIDENTS).unwrap() {
             assert_eq!(table.learn(mac(number), 1, 0, true), Learnt::New);
         }
         assert_eq!(table.learn(mac(u32::MAX), 1, 0, true), Learnt::Refused);
@@ -347,7 +347,7 @@ mod tests {
         fn agrees_with_a_map(steps in prop::collection::vec(step(), 1..200), key: u64) {
             let mut table = Residency::new();
             // A poor key makes long probe runs, where mistakes would show.
-            table.key = key % 64 | 1;
+            table.key = (key % 64) | 1;
             let mut model: HashMap<u32, (u16, bool)> = HashMap::new();
             for step in steps {
                 match step {

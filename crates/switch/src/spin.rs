@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// The decision, and what it learns from.
 #[derive(Debug)]
-pub struct Spin {
+pub(crate) struct Spin {
     longest: Duration,
     budget: Duration,
     since: Option<Instant>,
@@ -18,7 +18,7 @@ pub struct Spin {
 impl Spin {
     /// Look for at most `longest`; at first not at all.
     #[must_use]
-    pub fn new(longest: Duration) -> Self {
+    pub(crate) fn new(longest: Duration) -> Self {
         Self {
             longest,
             budget: Duration::ZERO,
@@ -28,13 +28,13 @@ impl Spin {
 
     /// There was work.
     #[inline]
-    pub fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.since = None;
     }
 
     /// There was none: look again?
     #[inline]
-    pub fn again(&mut self) -> bool {
+    pub(crate) fn again(&mut self) -> bool {
         if self.budget.is_zero() {
             return false;
         }
@@ -43,7 +43,7 @@ impl Spin {
     }
 
     /// A sleep has ended after so long.
-    pub fn slept(&mut self, time: Duration) {
+    pub(crate) fn slept(&mut self, time: Duration) {
         self.since = None;
         let step = self.longest / 8;
         self.budget = if time < self.longest {

@@ -4,7 +4,7 @@
 /// The counter now; 0 on machines without one.
 #[inline]
 #[must_use]
-pub fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
         // SAFETY: every x86-64 processor has the instruction, and Linux leaves it to everybody.

@@ -4,7 +4,7 @@ use rustix::event::epoll::EventData;
 
 /// The source of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Token {
+pub(crate) enum Token {
     /// The supervisor.
     Control,
     /// A front-end's socket.
@@ -18,7 +18,7 @@ pub enum Token {
 impl Token {
     /// As event data: kind, ring, port.
     #[must_use]
-    pub fn data(self) -> EventData {
+    pub(crate) fn data(self) -> EventData {
         let (kind, ring, port) = match self {
             Self::Control => (0, 0, 0),
             Self::Socket(port) => (1, 0, port),
@@ -30,7 +30,7 @@ impl Token {
 
     /// From event data made by [`data`](Self::data).
     #[must_use]
-    pub fn from_data(data: EventData) -> Self {
+    pub(crate) fn from_data(data: EventData) -> Self {
         let [a, b, c, d, kind, ..] = data.u64().to_le_bytes();
         let port = u16::from_le_bytes([a, b]);
         match kind {

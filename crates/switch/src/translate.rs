@@ -1,10 +1,11 @@
 //! Between the virtio-net header on a ring and the offloads it stands for; and the slow path for
 //! a receiver that has not negotiated a frame as it is.
 
+use vhost::frame_start::FrameStart;
 use vhost::net_header::{GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, NEEDS_CSUM, NetHeader};
 use virtio_bindings::virtio_net as net;
 
-use crate::frame::{ETHERNET, Head, Rest};
+use crate::frame::{Head, Rest};
 use crate::offload::{Accepts, Gso, Offload, Plan, Segmenter, fill_checksum, plan};
 
 /// What a receiver with these virtio features takes (5.1.6.4.1).
@@ -25,7 +26,7 @@ pub fn accepts(features: u64) -> Accepts {
 /// not IP.
 #[must_use]
 pub fn offload(head: &Head, rest: &Rest<'_, '_>) -> Option<Offload> {
-    let header = &head.header;
+    let header = head.header();
     let gso = match header.gso_type & !GSO_ECN {
         GSO_NONE => Gso::None,
         GSO_TCPV4 => Gso::Tcp4,
@@ -47,9 +48,9 @@ pub fn offload(head: &Head, rest: &Rest<'_, '_>) -> Option<Offload> {
 /// Which IP a UDP frame to be cut is: the header does not say.
 fn udp(head: &Head, rest: &Rest<'_, '_>) -> Option<Gso> {
     // Two VLAN tags at most stand between the Ethernet header and its type.
-    let mut start = [0; ETHERNET + 8];
-    let (ethernet, tags) = start.split_at_mut(ETHERNET);
-    ethernet.copy_from_slice(&head.ethernet);
+    let mut start = [0; FrameStart::ETHERNET + 8];
+    let (ethernet, tags) = start.split_at_mut(FrameStart::ETHERNET);
+    ethernet.copy_from_slice(&head.ethernet());
     let mut peek = *rest;
     peek.read(tags);
     Gso::udp(&start)
@@ -117,8 +118,8 @@ impl Scratch {
         rest: &mut Rest<'_, '_>,
     ) -> Option<Translated<'_>> {
         let frame = self.frame.get_mut(..head.length as usize)?;
-        let (ethernet, body) = frame.split_at_mut_checked(ETHERNET)?;
-        ethernet.copy_from_slice(&head.ethernet);
+        let (ethernet, body) = frame.split_at_mut_checked(FrameStart::ETHERNET)?;
+        ethernet.copy_from_slice(&head.ethernet());
         if rest.read(body) != body.len() {
             return None;
         }

@@ -3,10 +3,17 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
+use vhost::fault::Fault;
 use vhost::limits::MAX_FRAME;
-use vhost::net_header::NetHeader;
+use vhost::net_header::{GSO_NONE, NEEDS_CSUM, NetHeader};
 
-use crate::frame::{ETHERNET, Head, Rest};
+use crate::control::{Counters, Loss};
+use crate::frame::{Head, Rest};
+use crate::limits::BURST;
+use crate::mac::Mac;
+use crate::port::Teacher;
+use crate::switch::{Switch, Visit};
+use crate::transmit::Target;
 
 /// An open tap, in non-blocking mode.
 #[derive(Debug)]
@@ -33,10 +40,7 @@ impl Uplink {
     /// # Errors
     /// The kernel's queue is full, the interface is down, or the frame is refused.
     pub fn send(&self, head: &Head, rest: &Rest<'_, '_>) -> Result<(), Errno> {
-        let mut prefix = [0; NetHeader::SIZE + ETHERNET];
-        let (header, ethernet) = prefix.split_at_mut(NetHeader::SIZE);
-        header.copy_from_slice(&head.header.to_bytes());
-        ethernet.copy_from_slice(&head.ethernet);
+        let prefix = head.start.to_bytes();
         match rest {
             Rest::Guest(cursor) => cursor.write_to(self.tap.as_fd(), &prefix)?,
             Rest::Private(bytes) => {
@@ -71,5 +75,75 @@ impl Uplink {
 impl AsFd for Uplink {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.tap.as_fd()
+    }
+}
+
+impl Switch {
+    pub(crate) fn serve_uplink(
+        &mut self,
+        number: u16,
+        uplink: &Uplink,
+        counters: &mut Counters,
+        teacher: &mut Teacher,
+    ) -> Result<Visit, Fault> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let mut visit = Visit {
+            moved: 0,
+            more: true,
+        };
+        let mut last = None;
+        while visit.moved < u32::from(BURST) {
+            match uplink.receive(&mut buffer) {
+                Ok(Some((header, frame))) => {
+                    visit.moved += 1;
+                    self.take_in(number, header, frame, counters, teacher, &mut last);
+                }
+                Ok(None) => {
+                    visit.more = false;
+                    break;
+                }
+                Err(error) => {
+                    self.buffer = buffer;
+                    return Err(Fault::Host(error));
+                }
+            }
+        }
+        self.buffer = buffer;
+        Ok(visit)
+    }
+
+    fn take_in(
+        &mut self,
+        number: u16,
+        header: NetHeader,
+        frame: &[u8],
+        counters: &mut Counters,
+        teacher: &mut Teacher,
+        last: &mut Option<(Mac, Target)>,
+    ) {
+        let Some((mut head, rest)) = Head::of_private(header, frame) else {
+            counters.drops.bad_length += 1;
+            return;
+        };
+        counters.tx_frames += 1;
+        counters.tx_bytes += u64::from(head.length);
+        // The kernel is trusted to describe its frames; the check makes its header one that may
+        // be passed on. Frames merged by a network card, to be cut but with full checksums, are
+        // none that any guest may get as they are (5.1.6.4.1): they stay as they are here, and
+        // are cut for every receiver.
+        if header.flags & NEEDS_CSUM != 0 || header.gso_type == GSO_NONE {
+            let Ok(checked) = header.checked(head.length, u64::MAX) else {
+                counters.drops.count(Loss::Untranslatable);
+                return;
+            };
+            head.start = head.start.with_header(checked);
+        }
+        let rest = Rest::Private(rest);
+        match self.resolve(&head, number, teacher, last) {
+            Target::Port(to) => self.deliver_one(to, &head, &rest),
+            Target::Flood => self.flood(&head, &rest),
+            Target::Hairpin => counters.drops.hairpin += 1,
+            Target::Nowhere => counters.drops.bad_length += 1,
+        }
     }
 }

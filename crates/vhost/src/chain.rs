@@ -17,6 +17,17 @@ pub enum Direction {
     Writable,
 }
 
+impl Direction {
+    /// The flags of a chain of one direct buffer.
+    #[inline]
+    fn flags(self) -> u32 {
+        match self {
+            Self::Readable => 0,
+            Self::Writable => VRING_DESC_F_WRITE,
+        }
+    }
+}
+
 /// One chain of a [`Batch`].
 #[derive(Clone, Copy, Debug)]
 pub struct Chain {
@@ -72,23 +83,79 @@ impl<'m> Batch<'m> {
         self.chains.is_full()
     }
 
+    /// Have the beginning of the last chain fetched into the cache.
+    #[inline]
+    pub(crate) fn prefetch_last(&self, direction: Direction) {
+        let first = self
+            .chains
+            .last()
+            .and_then(|chain| self.spans.get(chain.first));
+        match (first, direction) {
+            (Some(span), Direction::Readable) => span.prefetch_read(),
+            (Some(span), Direction::Writable) => span.prefetch_write(),
+            (None, _) => {}
+        }
+    }
+
     /// Walk the chain at `head` and add it. `Ok(false)` means that it does not fit behind the
     /// others: handle those first.
     ///
     /// # Errors
     /// The chain breaks a rule; the batch is as it was.
-    #[inline]
+    #[inline(always)]
     pub fn push(
         &mut self,
         ring: &RingMemory,
         memory: &'m GuestMemory,
         head: u16,
-        direction: Direction,
-        indirect: bool,
+        rules: Rules,
+    ) -> Result<bool, RingFault> {
+        if u32::from(head) >= ring.size() {
+            return Err(RingFault::Head(head));
+        }
+        let descriptor = ring.descriptor(head);
+        // Nearly all chains are one buffer in one region.
+        if u32::from(descriptor.flags) == rules.direction.flags() && descriptor.length > 0 {
+            if let Some(span) = memory.contiguous(descriptor.address, descriptor.length) {
+                return Ok(self.push_span(head, span));
+            }
+        }
+        self.push_walked(ring, memory, head, descriptor, rules)
+    }
+
+    #[inline(always)]
+    fn push_span(&mut self, head: u16, span: Span<'m>) -> bool {
+        if self.chains.is_full() || self.spans.is_full() {
+            return false;
+        }
+        let (bytes, first) = (span.length(), self.spans.len());
+        self.spans.push(span);
+        self.chains.push(Chain {
+            head,
+            bytes,
+            first,
+            count: 1,
+        });
+        true
+    }
+
+    #[inline(never)]
+    fn push_walked(
+        &mut self,
+        ring: &RingMemory,
+        memory: &'m GuestMemory,
+        head: u16,
+        descriptor: Descriptor,
+        rules: Rules,
     ) -> Result<bool, RingFault> {
         let first = self.spans.len();
-        let walked = walk(&mut self.spans, ring, memory, head, direction, indirect);
-        let fits = match walked {
+        let mut walk = Walk {
+            bytes: 0,
+            steps: 0,
+            rules,
+            spans: &mut self.spans,
+        };
+        let fits = match walk.chain(ring, memory, descriptor) {
             Ok(bytes) => {
                 let count = self.spans.len() - first;
                 let chain = Chain {
@@ -99,6 +166,7 @@ impl<'m> Batch<'m> {
                 };
                 self.chains.try_push(chain).is_ok()
             }
+            // It may fit once the chains before it are done with.
             Err(RingFault::TooManyPieces) if first > 0 => false,
             Err(fault) => {
                 self.spans.truncate(first);
@@ -112,42 +180,13 @@ impl<'m> Batch<'m> {
     }
 }
 
-/// Follow a chain, translating every buffer into `spans`; returns its bytes.
-#[inline]
-fn walk<'m>(
-    spans: &mut ArrayVec<Span<'m>, BATCH_SPANS>,
-    ring: &RingMemory,
-    memory: &'m GuestMemory,
-    head: u16,
-    direction: Direction,
-    indirect: bool,
-) -> Result<u32, RingFault> {
-    if u32::from(head) >= ring.size() {
-        return Err(RingFault::Head(head));
-    }
-    let mut walk = Walk {
-        bytes: 0,
-        steps: 0,
-        direction,
-    };
-    let mut descriptor = ring.descriptor(head);
-    loop {
-        if has(&descriptor, VRING_DESC_F_INDIRECT) {
-            if !indirect {
-                return Err(RingFault::Indirect("used without being negotiated"));
-            }
-            walk.table(spans, memory, &descriptor)?;
-            return Ok(walk.bytes);
-        }
-        walk.buffer(spans, memory, &descriptor)?;
-        if !has(&descriptor, VRING_DESC_F_NEXT) {
-            return Ok(walk.bytes);
-        }
-        if u32::from(descriptor.next) >= ring.size() {
-            return Err(RingFault::Next(descriptor.next));
-        }
-        descriptor = ring.descriptor(descriptor.next);
-    }
+/// What a chain must keep to.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Which way its buffers go.
+    pub direction: Direction,
+    /// Indirect descriptors were negotiated.
+    pub indirect: bool,
 }
 
 #[inline]
@@ -156,18 +195,44 @@ fn has(descriptor: &Descriptor, flag: u32) -> bool {
 }
 
 /// Progress along one chain.
-struct Walk {
+struct Walk<'w, 'm> {
     bytes: u32,
     steps: u32,
-    direction: Direction,
+    rules: Rules,
+    spans: &'w mut ArrayVec<Span<'m>, BATCH_SPANS>,
 }
 
-impl Walk {
-    /// Take one buffer.
-    #[inline]
-    fn buffer<'m>(
+impl<'m> Walk<'_, 'm> {
+    /// Follow a chain from its first descriptor, adding a span for every piece of every buffer;
+    /// returns its bytes.
+    fn chain(
         &mut self,
-        spans: &mut ArrayVec<Span<'m>, BATCH_SPANS>,
+        ring: &RingMemory,
+        memory: &'m GuestMemory,
+        mut descriptor: Descriptor,
+    ) -> Result<u32, RingFault> {
+        loop {
+            if has(&descriptor, VRING_DESC_F_INDIRECT) {
+                if !self.rules.indirect {
+                    return Err(RingFault::Indirect("used without being negotiated"));
+                }
+                self.table(memory, &descriptor)?;
+                return Ok(self.bytes);
+            }
+            self.buffer(memory, &descriptor)?;
+            if !has(&descriptor, VRING_DESC_F_NEXT) {
+                return Ok(self.bytes);
+            }
+            if u32::from(descriptor.next) >= ring.size() {
+                return Err(RingFault::Next(descriptor.next));
+            }
+            descriptor = ring.descriptor(descriptor.next);
+        }
+    }
+
+    /// Take one buffer.
+    fn buffer(
+        &mut self,
         memory: &'m GuestMemory,
         descriptor: &Descriptor,
     ) -> Result<(), RingFault> {
@@ -175,7 +240,7 @@ impl Walk {
         if self.steps > MAX_CHAIN {
             return Err(RingFault::ChainTooLong);
         }
-        match (self.direction, has(descriptor, VRING_DESC_F_WRITE)) {
+        match (self.rules.direction, has(descriptor, VRING_DESC_F_WRITE)) {
             (Direction::Readable, true) => {
                 return Err(RingFault::Direction("writable in a transmit ring"));
             }
@@ -192,18 +257,14 @@ impl Walk {
             .checked_add(descriptor.length)
             .ok_or(RingFault::TooManyBytes)?;
         memory.translate(descriptor.address, descriptor.length, |span| {
-            spans.try_push(span).map_err(|_| RingFault::TooManyPieces)
+            self.spans
+                .try_push(span)
+                .map_err(|_| RingFault::TooManyPieces)
         })
     }
 
     /// Take the buffers of an indirect table, which ends the chain (2.7.5.3).
-    #[inline(never)]
-    fn table<'m>(
-        &mut self,
-        spans: &mut ArrayVec<Span<'m>, BATCH_SPANS>,
-        memory: &'m GuestMemory,
-        indirect: &Descriptor,
-    ) -> Result<(), RingFault> {
+    fn table(&mut self, memory: &'m GuestMemory, indirect: &Descriptor) -> Result<(), RingFault> {
         if has(indirect, VRING_DESC_F_NEXT) {
             return Err(RingFault::Indirect("followed by another"));
         }
@@ -213,14 +274,9 @@ impl Walk {
             ));
         }
         let count = indirect.length / Descriptor::SIZE;
-        let mut table = None;
-        memory.translate(indirect.address, indirect.length, |span| {
-            match table.replace(span) {
-                None => Ok(()),
-                Some(_) => Err(RingFault::Indirect("split between two memory regions")),
-            }
-        })?;
-        let table = table.ok_or(RingFault::Empty)?;
+        let table = memory
+            .contiguous(indirect.address, indirect.length)
+            .ok_or(RingFault::Indirect("not in one memory region"))?;
         let mut index = 0;
         loop {
             let descriptor = table
@@ -229,7 +285,7 @@ impl Walk {
             if has(&descriptor, VRING_DESC_F_INDIRECT) {
                 return Err(RingFault::Indirect("inside another"));
             }
-            self.buffer(spans, memory, &descriptor)?;
+            self.buffer(memory, &descriptor)?;
             if !has(&descriptor, VRING_DESC_F_NEXT) {
                 return Ok(());
             }

@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
 
+use crate::frame_start::FrameStart;
 use crate::raw::{self, Span};
 
 /// A place in a list of spans, moving forward as bytes are read, written or copied.
@@ -16,7 +17,7 @@ pub struct Cursor<'a, 'm> {
 
 impl<'a, 'm> Cursor<'a, 'm> {
     /// At the first byte.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn new(spans: &'a [Span<'m>]) -> Self {
         match spans.split_first() {
@@ -32,7 +33,7 @@ impl<'a, 'm> Cursor<'a, 'm> {
     }
 
     /// What is left of the span the cursor is in; `None` at the end.
-    #[inline]
+    #[inline(always)]
     fn here(&mut self) -> Option<Span<'m>> {
         loop {
             let current = self.current?;
@@ -43,13 +44,13 @@ impl<'a, 'm> Cursor<'a, 'm> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn advance(&mut self, count: u32) {
         self.current = self.current.map(|current| current.skip(count));
     }
 
     /// Move forward by `count` bytes, at most to the end.
-    #[inline]
+    #[inline(always)]
     pub fn skip(&mut self, mut count: u32) {
         while count > 0 {
             let Some(span) = self.here() else { return };
@@ -60,7 +61,7 @@ impl<'a, 'm> Cursor<'a, 'm> {
     }
 
     /// Copy bytes out until `to` is full or the end is reached; returns how many.
-    #[inline]
+    #[inline(always)]
     pub fn read(&mut self, to: &mut [u8]) -> usize {
         let mut done = 0;
         while let Some(room) = to.get_mut(done..).filter(|room| !room.is_empty()) {
@@ -72,9 +73,33 @@ impl<'a, 'm> Cursor<'a, 'm> {
         done
     }
 
+    /// Read the start of a frame, if there are as many bytes.
+    #[inline(always)]
+    pub fn read_start(&mut self) -> Option<FrameStart> {
+        if let Some(start) = self.current.and_then(|current| current.read_start()) {
+            self.advance(FrameStart::BYTES);
+            return Some(start);
+        }
+        let mut bytes = [0; FrameStart::SIZE];
+        (self.read(&mut bytes) == bytes.len()).then(|| FrameStart::from_bytes(&bytes))
+    }
+
+    /// Write the start of a frame if it fits into the span the cursor is in.
+    #[inline(always)]
+    #[must_use]
+    pub fn write_start(&mut self, start: &FrameStart) -> bool {
+        let written = self
+            .current
+            .is_some_and(|current| current.write_start(start));
+        if written {
+            self.advance(FrameStart::BYTES);
+        }
+        written
+    }
+
     /// Copy private bytes in until they are all written or the end is reached; returns how
     /// many.
-    #[inline]
+    #[inline(always)]
     pub fn write(&mut self, from: &[u8]) -> usize {
         let mut done = 0;
         while let Some(left) = from.get(done..).filter(|left| !left.is_empty()) {
@@ -87,7 +112,7 @@ impl<'a, 'm> Cursor<'a, 'm> {
     }
 
     /// Copy up to `most` bytes to another place, until either end is reached; returns how many.
-    #[inline]
+    #[inline(always)]
     pub fn copy_to(&mut self, to: &mut Cursor<'_, '_>, most: u32) -> u32 {
         let mut left = most;
         while left > 0 {

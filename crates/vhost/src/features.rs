@@ -1,5 +1,6 @@
 //! The features this back-end offers.
 
+use crate::net_header::NetHeader;
 use virtio_bindings::{virtio_config as config, virtio_net as net, virtio_ring as ring};
 
 /// `VHOST_USER_F_PROTOCOL_FEATURES`: the front-end may ask for protocol features.
@@ -67,10 +68,12 @@ pub const OFFERED: u64 = PROTOCOL_FEATURES
 /// Bytes of the network header under these features (5.1.6).
 #[inline]
 #[must_use]
-pub fn header_size(features: u64) -> usize {
+pub fn header_size(features: u64) -> u32 {
     if features & (VERSION_1 | MRG_RXBUF) == 0 {
-        crate::net_header::NetHeader::LEGACY_SIZE
+        10
     } else {
-        crate::net_header::NetHeader::SIZE
+        12
     }
 }
+
+const _: () = assert!(NetHeader::LEGACY_SIZE == 10 && NetHeader::SIZE == 12);

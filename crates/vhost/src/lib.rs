@@ -28,6 +28,7 @@ pub mod channel;
 pub mod copy;
 pub mod fault;
 pub mod features;
+pub mod frame_start;
 pub mod limits;
 pub mod memory;
 pub mod message;

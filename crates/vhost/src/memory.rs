@@ -114,12 +114,19 @@ impl GuestMemory {
         self.regions.iter().any(|region| region.mapping.truncated())
     }
 
+    /// The bytes at a guest-physical address, if they all lie in one region.
+    #[inline(always)]
+    #[must_use]
+    pub fn contiguous(&self, address: u64, length: u32) -> Option<Span<'_>> {
+        let (region, offset) = self.find(address)?;
+        region.mapping.span(offset, length)
+    }
+
     /// Find the bytes at a guest-physical address; calls `found` for each contiguous piece, in
     /// order. There is more than one where a buffer crosses from one region to the next.
     ///
     /// # Errors
     /// Some of the bytes are outside every region, or `found` failed.
-    #[inline]
     pub fn translate<'m>(
         &'m self,
         address: u64,
@@ -144,7 +151,7 @@ impl GuestMemory {
     ///
     /// VMs have a handful of regions, and the first ones hold most of the RAM: for those a scan
     /// beats a search.
-    #[inline]
+    #[inline(always)]
     fn find(&self, address: u64) -> Option<(&Region, u64)> {
         let within = |region: &Region| {
             let offset = address.wrapping_sub(region.info.guest);

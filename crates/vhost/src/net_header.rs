@@ -69,39 +69,55 @@ impl NetHeader {
     pub const LEGACY_SIZE: usize = 10;
 
     /// From its bytes.
-    #[inline]
     #[must_use]
     pub fn from_bytes(bytes: [u8; Self::SIZE]) -> Self {
-        let [flags, gso_type, a, b, c, d, e, f, g, h, i, j] = bytes;
-        Self {
-            flags,
-            gso_type,
-            hdr_len: u16::from_le_bytes([a, b]),
-            gso_size: u16::from_le_bytes([c, d]),
-            csum_start: u16::from_le_bytes([e, f]),
-            csum_offset: u16::from_le_bytes([g, h]),
-            num_buffers: u16::from_le_bytes([i, j]),
-        }
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = bytes;
+        let second = u32::from_le_bytes([i, j, k, l]);
+        Self::from_words(u64::from_le_bytes([a, b, c, d, e, f, g, h]), second.into())
     }
 
     /// To its bytes.
-    #[inline]
     #[must_use]
     pub fn to_bytes(self) -> [u8; Self::SIZE] {
-        let ([a, b], [c, d]) = (self.hdr_len.to_le_bytes(), self.gso_size.to_le_bytes());
-        let ([e, f], [g, h]) = (
-            self.csum_start.to_le_bytes(),
-            self.csum_offset.to_le_bytes(),
-        );
-        let [i, j] = self.num_buffers.to_le_bytes();
-        [self.flags, self.gso_type, a, b, c, d, e, f, g, h, i, j]
+        let (first, second) = self.to_words();
+        let ([a, b, c, d, e, f, g, h], [i, j, k, l, ..]) =
+            (first.to_le_bytes(), second.to_le_bytes());
+        [a, b, c, d, e, f, g, h, i, j, k, l]
     }
 
-    /// Whether the frame is one that any receiver takes: whole, with a full checksum.
+    /// From its bytes 0 to 7 and 8 to 11 as little-endian numbers; what is above in the second
+    /// is not looked at.
     #[inline]
     #[must_use]
-    pub fn is_plain(&self) -> bool {
-        self.flags & NEEDS_CSUM == 0 && self.gso_type == GSO_NONE
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "picking fields out of words"
+    )]
+    pub fn from_words(first: u64, second: u64) -> Self {
+        Self {
+            flags: first as u8,
+            gso_type: (first >> 8) as u8,
+            hdr_len: (first >> 16) as u16,
+            gso_size: (first >> 32) as u16,
+            csum_start: (first >> 48) as u16,
+            csum_offset: second as u16,
+            num_buffers: (second >> 16) as u16,
+        }
+    }
+
+    /// The reverse of [`from_words`](Self::from_words).
+    #[inline]
+    #[must_use]
+    pub fn to_words(self) -> (u64, u64) {
+        let first = u64::from(self.flags)
+            | u64::from(self.gso_type) << 8
+            | u64::from(self.hdr_len) << 16
+            | u64::from(self.gso_size) << 32
+            | u64::from(self.csum_start) << 48;
+        (
+            first,
+            u64::from(self.csum_offset) | u64::from(self.num_buffers) << 16,
+        )
     }
 
     /// Check a transmitted header against the frame's length and the features its driver
@@ -110,11 +126,9 @@ impl NetHeader {
     ///
     /// # Errors
     /// The header contradicts itself, the frame or the features.
-    #[inline]
     pub fn checked(self, frame: u32, features: u64) -> Result<Self, RingFault> {
-        // The common header of small frames: nothing asked for.
         if self.flags & NEEDS_CSUM == 0 && self.gso_type == GSO_NONE {
-            return Ok(Self::default());
+            return Ok(Self::NONE);
         }
         self.checked_offload(frame, features)
             .map_err(RingFault::Header)

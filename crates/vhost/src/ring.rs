@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use crate::chain::{Batch, Direction};
+use crate::chain::{Batch, Direction, Rules};
 use crate::fault::RingFault;
 use crate::features;
 use crate::memory::GuestMemory;
@@ -17,9 +17,8 @@ use crate::raw::RingMemory;
 #[derive(Debug)]
 pub struct Ring {
     memory: RingMemory,
-    direction: Direction,
+    rules: Rules,
     event_idx: bool,
-    indirect: bool,
     /// The next available entry to take.
     next_available: u16,
     /// Where the next used element goes.
@@ -37,9 +36,11 @@ impl Ring {
         let used = memory.used_index();
         let ring = Self {
             memory,
-            direction,
+            rules: Rules {
+                direction,
+                indirect: features & features::INDIRECT_DESC != 0,
+            },
             event_idx: features & features::EVENT_IDX != 0,
-            indirect: features & features::INDIRECT_DESC != 0,
             next_available: base,
             next_used: used,
             published: used,
@@ -103,11 +104,17 @@ impl Ring {
         for ahead in 0..count {
             self.memory.prefetch_descriptor(self.head(ahead));
         }
+        // Eight used elements share a cache line.
+        for ahead in (0..count.saturating_add(8)).step_by(8) {
+            self.memory
+                .prefetch_used(self.next_used.wrapping_add(ahead));
+        }
         for ahead in 0..count {
             let head = self.head(ahead);
             if batch.is_full() || !self.look_at(memory, head, batch)? {
                 break;
             }
+            batch.prefetch_last(self.rules.direction);
         }
         Ok(())
     }
@@ -124,7 +131,7 @@ impl Ring {
         head: u16,
         batch: &mut Batch<'m>,
     ) -> Result<bool, RingFault> {
-        batch.push(&self.memory, memory, head, self.direction, self.indirect)
+        batch.push(&self.memory, memory, head, self.rules)
     }
 
     #[inline]

@@ -18,6 +18,7 @@
 
 pub(crate) mod io;
 mod mapping;
+mod prefetch;
 mod ring;
 pub mod sigbus;
 mod span;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use super::mapping::Mapping;
+use super::prefetch::{prefetch_read, prefetch_write};
 
 /// One descriptor, as read (2.7.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,20 +31,19 @@ impl Descriptor {
     /// Bytes a descriptor takes.
     pub const SIZE: u32 = 16;
 
-    /// From its sixteen bytes.
+    /// From its two words.
     #[inline]
     #[must_use]
-    pub fn from_bytes(bytes: [u8; 16]) -> Self {
-        let value = u128::from_le_bytes(bytes);
-        #[allow(
-            clippy::cast_possible_truncation,
-            reason = "picking fields out of a word"
-        )]
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "picking fields out of a word"
+    )]
+    pub fn from_words(low: u64, high: u64) -> Self {
         Self {
-            address: value as u64,
-            length: (value >> 64) as u32,
-            flags: (value >> 96) as u16,
-            next: (value >> 112) as u16,
+            address: low,
+            length: high as u32,
+            flags: (high >> 32) as u16,
+            next: (high >> 48) as u16,
         }
     }
 }
@@ -129,27 +129,28 @@ impl RingMemory {
         let offset = usize::from(index & self.mask) * 16;
         // SAFETY: the masked index is below the size, for which `new` checked the length; the
         // part is 16-aligned. Volatile: the guest may write it at any time, and it is read once.
-        let bytes = unsafe {
-            self.descriptors
-                .add(offset)
-                .cast::<[u8; 16]>()
-                .read_volatile()
+        let (low, high) = unsafe {
+            let words = self.descriptors.add(offset).cast::<u64>();
+            (words.read_volatile(), words.add(1).read_volatile())
         };
-        Descriptor::from_bytes(bytes)
+        Descriptor::from_words(low, high)
     }
 
-    /// Ask the processor to fetch a descriptor.
+    /// Have a descriptor fetched.
     #[inline]
     pub fn prefetch_descriptor(&self, index: u16) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let offset = usize::from(index & self.mask) * 16;
-            // SAFETY: a prefetch has no effect but on time.
-            unsafe {
-                _mm_prefetch::<_MM_HINT_T0>(self.descriptors.as_ptr().add(offset).cast::<i8>());
-            }
-        }
+        let offset = usize::from(index & self.mask) * 16;
+        prefetch_read(
+            self.descriptors
+                .map_addr(|address| address.saturating_add(offset)),
+        );
+    }
+
+    /// Have the line of a used element fetched.
+    #[inline]
+    pub fn prefetch_used(&self, position: u16) {
+        let offset = 4 + usize::from(position & self.mask) * 8;
+        prefetch_write(self.used.map_addr(|address| address.saturating_add(offset)));
     }
 
     /// The driver's available index (2.7.6); what it published before is visible after.

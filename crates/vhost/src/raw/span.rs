@@ -4,7 +4,13 @@ use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
 use super::mapping::Mapping;
+use super::prefetch::{prefetch_read, prefetch_write};
 use super::ring::Descriptor;
+use crate::frame_start::FrameStart;
+
+/// A number at any address. All hosts we build for are little endian, as is virtio.
+#[repr(C, packed)]
+struct Unaligned<T>(T);
 
 /// Bytes of guest memory, contiguous in this process, kept alive by the mapping they lie in.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +33,7 @@ impl<'m> Span<'m> {
     }
 
     /// Length in bytes.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn length(&self) -> u32 {
         self.length
@@ -39,7 +45,7 @@ impl<'m> Span<'m> {
     }
 
     /// The span without its first `count` bytes; empty when it has no more.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn skip(self, count: u32) -> Span<'m> {
         let count = count.min(self.length);
@@ -48,7 +54,7 @@ impl<'m> Span<'m> {
     }
 
     /// The first `count` bytes of the span; all of it when it has no more.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn first(self, count: u32) -> Span<'m> {
         Span {
@@ -58,7 +64,7 @@ impl<'m> Span<'m> {
     }
 
     /// Copy the first bytes out, as many as both sides have; returns how many.
-    #[inline]
+    #[inline(always)]
     pub fn read(&self, to: &mut [u8]) -> usize {
         let count = to.len().min(self.length as usize);
         // SAFETY: both sides are valid for `count` bytes; private memory never overlaps a
@@ -67,8 +73,53 @@ impl<'m> Span<'m> {
         count
     }
 
+    /// Read the start of a frame, once, if the span is that long.
+    #[inline(always)]
+    #[must_use]
+    pub fn read_start(&self) -> Option<FrameStart> {
+        if (self.length as usize) < FrameStart::SIZE {
+            return None;
+        }
+        let words = self.base.cast::<Unaligned<u64>>();
+        // SAFETY: the span is valid for the 26 bytes read, and the type asks for no alignment.
+        // Volatile: read once, whatever the guest writes meanwhile.
+        let (words, tail) = unsafe {
+            (
+                [
+                    words.read_volatile().0,
+                    words.add(1).read_volatile().0,
+                    words.add(2).read_volatile().0,
+                ],
+                words.add(3).cast::<Unaligned<u16>>().read_volatile().0,
+            )
+        };
+        Some(FrameStart { words, tail })
+    }
+
+    /// Write the start of a frame, if there is room for all of it.
+    #[inline(always)]
+    #[must_use]
+    pub fn write_start(&self, start: &FrameStart) -> bool {
+        if (self.length as usize) < FrameStart::SIZE {
+            return false;
+        }
+        let [first, second, third] = start.words;
+        let words = self.base.cast::<Unaligned<u64>>();
+        // SAFETY: as in `read_start`.
+        unsafe {
+            words.write(Unaligned(first));
+            words.add(1).write(Unaligned(second));
+            words.add(2).write(Unaligned(third));
+            words
+                .add(3)
+                .cast::<Unaligned<u16>>()
+                .write(Unaligned(start.tail));
+        }
+        true
+    }
+
     /// Copy private bytes in, as many as both sides have; returns how many.
-    #[inline]
+    #[inline(always)]
     pub fn write(&self, from: &[u8]) -> usize {
         let count = from.len().min(self.length as usize);
         // SAFETY: as in `read`.
@@ -79,7 +130,7 @@ impl<'m> Span<'m> {
     /// Copy guest memory to guest memory, as much as both sides have; returns how much.
     ///
     /// The two may overlap: a hostile front-end can present one region twice.
-    #[inline]
+    #[inline(always)]
     pub fn copy_to(&self, to: &Span<'_>) -> u32 {
         let count = self.length.min(to.length);
         // SAFETY: both sides are valid for `count` bytes.
@@ -88,7 +139,7 @@ impl<'m> Span<'m> {
     }
 
     /// Read the descriptor at `index` of an indirect table, if the span is that long.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn descriptor(&self, index: u32) -> Option<Descriptor> {
         let offset = index.checked_mul(Descriptor::SIZE)?;
@@ -96,23 +147,26 @@ impl<'m> Span<'m> {
         if end > self.length {
             return None;
         }
-        let mut bytes = [0; Descriptor::SIZE as usize];
-        self.skip(offset).read(&mut bytes);
-        Some(Descriptor::from_bytes(bytes))
+        // SAFETY: both words lie in the span, and the type asks for no alignment. Volatile: read
+        // once, whatever the guest writes meanwhile.
+        let (low, high) = unsafe {
+            let words = self.base.add(offset as usize).cast::<Unaligned<u64>>();
+            (words.read_volatile().0, words.add(1).read_volatile().0)
+        };
+        Some(Descriptor::from_words(low, high))
     }
 
-    /// Ask the processor to fetch the first two cache lines, which will be needed soon.
-    #[inline]
-    pub fn prefetch(&self) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let first = self.base.as_ptr().cast_const().cast::<i8>();
-            // SAFETY: a prefetch of any address, mapped or not, has no effect but on time.
-            unsafe {
-                _mm_prefetch::<_MM_HINT_T0>(first);
-                _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(64));
-            }
-        }
+    /// Have the first two cache lines fetched: they will be read soon.
+    #[inline(always)]
+    pub fn prefetch_read(&self) {
+        prefetch_read(self.base);
+        prefetch_read(self.base.map_addr(|address| address.saturating_add(64)));
+    }
+
+    /// Have the first two cache lines fetched for ourselves alone: they will be written soon.
+    #[inline(always)]
+    pub fn prefetch_write(&self) {
+        prefetch_write(self.base);
+        prefetch_write(self.base.map_addr(|address| address.saturating_add(64)));
     }
 }

@@ -1,0 +1,224 @@
+//! Into a port: the frame as it is, or made into what the receiver has negotiated.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustix::io::Errno;
+use vhost::backend::at;
+use vhost::chain::Batch;
+use vhost::fault::{Fault, RingFault};
+
+use crate::control::{Counters, Loss};
+use crate::frame::{Head, Rest};
+use crate::offload::Plan;
+use crate::port::{Guest, Kind, publish, receive_ring};
+use crate::receiver::{Delivery, Receiver};
+use crate::switch::Switch;
+use crate::translate::{Scratch, plan_for};
+use crate::transmit::{Job, Sender};
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Delivered,
+    Dropped(Loss),
+    /// No room; so many segments of it went out before.
+    NoRoom(u16),
+}
+
+/// How a run of frames to one guest ended; the number is how many frames were done with before.
+pub(crate) enum Run {
+    Done,
+    /// Its receive ring does not run.
+    Down(usize),
+    /// It has no room now.
+    NoRoom(usize),
+    /// It has had no room for so long that nobody waits any more.
+    Stuck(usize),
+}
+
+impl Switch {
+    /// Deliver one frame to every port in the table.
+    pub(crate) fn flood(&mut self, head: &Head, rest: &Rest<'_, '_>) {
+        for number in (0..).take(self.ports.len()) {
+            self.deliver_one(number, head, rest);
+        }
+    }
+
+    /// Deliver one frame that is dropped where there is no room for it.
+    pub(crate) fn deliver_one(&mut self, number: u16, head: &Head, rest: &Rest<'_, '_>) {
+        let Some(port) = self
+            .ports
+            .get_mut(usize::from(number))
+            .and_then(Option::as_deref_mut)
+        else {
+            return;
+        };
+        let counters = &mut port.counters;
+        match &mut port.kind {
+            Kind::Uplink(uplink) => count_sent(uplink.send(head, rest), head, counters),
+            Kind::Guest(guest) => {
+                let scratch = &mut self.scratch;
+                match with_receiver(guest, counters, 1, |receiver, features, counters| {
+                    deliver(receiver, features, counters, scratch, head, *rest, 0)
+                }) {
+                    Ok(Some(Outcome::Delivered)) => {}
+                    Ok(Some(Outcome::Dropped(loss))) => counters.drops.count(loss),
+                    Ok(Some(Outcome::NoRoom(_))) => counters.drops.receiver_full += 1,
+                    Ok(None) => counters.drops.receiver_down += 1,
+                    Err(fault) => self.faults.push((number, fault)),
+                }
+            }
+        }
+    }
+}
+
+/// Deliver a run of frames to a guest. A fault is the receiving guest's.
+pub(crate) fn to_guest(
+    guest: &mut Guest,
+    counters: &mut Counters,
+    scratch: &mut Scratch,
+    sender: &mut Sender<'_>,
+    run: &mut [Job<'_, '_>],
+    now: Instant,
+) -> Result<Run, (usize, Fault)> {
+    let mut done = 0;
+    let delivered = with_receiver(
+        guest,
+        counters,
+        run.len(),
+        |receiver, features, counters| {
+            for job in run.iter_mut() {
+                let rest = Rest::Guest(job.rest);
+                match deliver(
+                    receiver,
+                    features,
+                    counters,
+                    scratch,
+                    &job.head,
+                    rest,
+                    job.segments,
+                )? {
+                    Outcome::Delivered => sender.finish(job.chain, job.head.length),
+                    Outcome::Dropped(loss) => sender.lose(job.chain, loss),
+                    Outcome::NoRoom(segments) => {
+                        job.segments = segments;
+                        return receiver.available().map(Some);
+                    }
+                }
+                done += 1;
+            }
+            Ok(None)
+        },
+    );
+    let short = match delivered {
+        Ok(Some(short)) => short,
+        Ok(None) => return Ok(Run::Down(0)),
+        Err(fault) => return Err((done, fault)),
+    };
+    if done > 0 || short.is_none() {
+        guest.short = None;
+    }
+    let Some(seen) = short else {
+        return Ok(Run::Done);
+    };
+    let stuck = guest.note_short(seen, now).is_stuck(now);
+    Ok(if stuck {
+        Run::Stuck(done)
+    } else {
+        Run::NoRoom(done)
+    })
+}
+
+/// Do something with a guest's receive ring, then publish what came of it. `Ok(None)` when the
+/// ring does not run.
+fn with_receiver<T>(
+    guest: &mut Guest,
+    counters: &mut Counters,
+    frames: usize,
+    act: impl FnOnce(&mut Receiver<'_, '_>, u64, &mut Counters) -> Result<T, RingFault>,
+) -> Result<Option<T>, Fault> {
+    let ring_number = receive_ring(0);
+    let memory = Arc::clone(guest.backend.memory());
+    let features = guest.backend.features();
+    let Some(vring) = guest.backend.vring_mut(ring_number) else {
+        return Ok(None);
+    };
+    let Some(ring) = vring.active_mut() else {
+        return Ok(None);
+    };
+    ring.suppress_kicks();
+    let mut batch = Batch::new();
+    let result = Receiver::new(ring, &memory, features, &mut batch, frames)
+        .and_then(|mut receiver| act(&mut receiver, features, counters))
+        .map_err(at(ring_number))?;
+    publish(vring, counters).map_err(Fault::Host)?;
+    Ok(Some(result))
+}
+
+/// Deliver one frame the way the receiver has negotiated it, from segment `from` on.
+#[inline(always)]
+fn deliver(
+    receiver: &mut Receiver<'_, '_>,
+    features: u64,
+    counters: &mut Counters,
+    scratch: &mut Scratch,
+    head: &Head,
+    mut rest: Rest<'_, '_>,
+    from: u16,
+) -> Result<Outcome, RingFault> {
+    if head.start.is_plain() {
+        return whole(receiver, counters, head, &mut rest);
+    }
+    let Some((plan, offload)) = plan_for(head, &rest, features) else {
+        return Ok(Outcome::Dropped(Loss::Untranslatable));
+    };
+    if plan == Plan::PassThrough {
+        return whole(receiver, counters, head, &mut rest);
+    }
+    let Some(mut translated) = scratch.translate(plan, &offload, head, &mut rest) else {
+        return Ok(Outcome::Dropped(Loss::Untranslatable));
+    };
+    let mut index = from;
+    while let Some((piece, bytes)) = translated.piece(index) {
+        match whole(receiver, counters, &piece, &mut Rest::Private(bytes))? {
+            Outcome::Delivered => index += 1,
+            Outcome::NoRoom(_) => return Ok(Outcome::NoRoom(index)),
+            dropped => return Ok(dropped),
+        }
+    }
+    match plan {
+        Plan::Checksum => counters.checksummed += 1,
+        _ => counters.segmented += 1,
+    }
+    Ok(Outcome::Delivered)
+}
+
+/// Deliver one frame as it is.
+#[inline(always)]
+fn whole(
+    receiver: &mut Receiver<'_, '_>,
+    counters: &mut Counters,
+    head: &Head,
+    rest: &mut Rest<'_, '_>,
+) -> Result<Outcome, RingFault> {
+    Ok(match receiver.deliver(head, rest)? {
+        Delivery::Done => {
+            counters.rx_frames += 1;
+            counters.rx_bytes += u64::from(head.length);
+            Outcome::Delivered
+        }
+        Delivery::Full => Outcome::NoRoom(0),
+        Delivery::Small => Outcome::Dropped(Loss::ReceiverSmall),
+    })
+}
+
+pub(crate) fn count_sent(sent: Result<(), Errno>, head: &Head, counters: &mut Counters) {
+    match sent {
+        Ok(()) => {
+            counters.rx_frames += 1;
+            counters.rx_bytes += u64::from(head.length);
+        }
+        Err(_) => counters.drops.uplink += 1,
+    }
+}

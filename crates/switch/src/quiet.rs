@@ -1,0 +1,105 @@
+//! Before a worker sleeps: ask for kicks wherever work may come from.
+
+use std::time::Instant;
+
+use vhost::backend::at;
+use vhost::fault::Fault;
+use vhost::vring::Vring;
+
+use crate::port::{Guest, Kind, receive_ring, transmit_ring};
+use crate::worker::Worker;
+
+impl Worker {
+    /// Ask all active rings for kicks and take those that have nothing off the list. False when
+    /// there is work after all.
+    pub(crate) fn may_sleep(&mut self) -> bool {
+        let mut quiet = true;
+        let mut kept = 0;
+        for index in 0..self.active.len() {
+            let Some(port) = self.active.get(index).copied() else {
+                break;
+            };
+            let idle = self.ask_for_kicks(port);
+            quiet &= idle;
+            if !idle || self.holds(port) {
+                if let Some(place) = self.active.get_mut(kept) {
+                    *place = port;
+                }
+                kept += 1;
+            }
+        }
+        self.active.truncate(kept);
+        quiet
+    }
+
+    pub(crate) fn holds(&self, port: u16) -> bool {
+        match self.switch.port(port).map(|port| &port.kind) {
+            Some(Kind::Guest(guest)) => guest.held.iter().any(|held| !held.is_empty()),
+            _ => false,
+        }
+    }
+
+    /// Ask a port's transmit rings for a kick, and the receivers it waits for too. True when none
+    /// of them has anything now.
+    pub(crate) fn ask_for_kicks(&mut self, number: u16) -> bool {
+        let now = self.switch.now;
+        let mut receivers: Vec<u16> = Vec::new();
+        let mut result = Ok(true);
+        if let Some(Kind::Guest(guest)) = self.switch.port_mut(number).map(|port| &mut port.kind) {
+            result = ask_transmit(guest, now);
+            receivers.extend(guest.held.iter().flat_map(|held| held.receivers()));
+        }
+        receivers.sort_unstable();
+        receivers.dedup();
+        let mut idle = match result {
+            Ok(idle) => idle,
+            Err(fault) => {
+                self.fail(number, &fault);
+                true
+            }
+        };
+        for receiver in receivers {
+            match self.ask_receiver(receiver) {
+                Ok(quiet) => idle &= quiet,
+                Err(fault) => self.fail(receiver, &fault),
+            }
+        }
+        idle
+    }
+
+    /// Ask a receiver that had too few buffers for a kick. False when it has other ones now, or
+    /// is not there any more.
+    pub(crate) fn ask_receiver(&mut self, number: u16) -> Result<bool, Fault> {
+        let Some(Kind::Guest(guest)) = self.switch.port_mut(number).map(|port| &mut port.kind)
+        else {
+            return Ok(false);
+        };
+        let Some(short) = guest.short else {
+            return Ok(false);
+        };
+        let ring = receive_ring(0);
+        match guest.backend.vring_mut(ring).and_then(Vring::active_mut) {
+            Some(active) => active
+                .ask_for_kick(short.seen)
+                .map(|more| !more)
+                .map_err(at(ring)),
+            None => Ok(false),
+        }
+    }
+}
+
+/// Ask a guest's transmit rings for kicks; true when they have nothing to send now.
+fn ask_transmit(guest: &mut Guest, now: Instant) -> Result<bool, Fault> {
+    let mut idle = true;
+    for (pair, held) in guest.held.iter().enumerate() {
+        let number = transmit_ring(pair);
+        let Some(ring) = guest.backend.vring_mut(number).and_then(Vring::active_mut) else {
+            continue;
+        };
+        if held.is_stalled(now) {
+            continue;
+        }
+        idle &= !ring.ask_for_kick(0).map_err(at(number))?;
+    }
+    Ok(idle)
+}
