@@ -39,6 +39,15 @@ impl Accel {
         }
     }
 
+    /// Its name for people.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Kvm => "KVM (the processor runs the guests)",
+            Self::Tcg => "TCG (QEMU emulates the guests' processors: KVM does not work here)",
+        }
+    }
+
     /// Its name, as QEMU spells it.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -161,9 +161,12 @@ pub(crate) fn tail(text: &str, lines: usize) -> String {
     all.get(from..).unwrap_or_default().join("\n")
 }
 
-/// Whether a process with this id exists.
-pub(crate) fn alive(id: u32) -> bool {
-    std::path::Path::new("/proc").join(id.to_string()).exists()
+/// When a process started, in clock ticks since boot; `None` when there is none with this id.
+pub(crate) fn start_time(id: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // proc_pid_stat(5): field 22, counted from 3 behind the name in parentheses.
+    let (_, fields) = text.rsplit_once(") ")?;
+    fields.split(' ').nth(19)?.parse().ok()
 }
 
 fn collect(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<u8>> {
@@ -261,9 +264,9 @@ mod tests {
         sleep.arg("600");
         let child = Tied::spawn(sleep).unwrap();
         let id = child.id();
-        assert!(alive(id));
+        assert!(start_time(id).is_some());
         drop(child);
-        assert!(!alive(id));
+        assert!(start_time(id).is_none());
     }
 
     #[test]

@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 pub mod accel;
+pub mod bench;
 pub mod bridge;
 pub mod channel;
 pub mod cpu;
@@ -28,6 +29,8 @@ mod error;
 pub mod host;
 pub mod image;
 pub mod interrupt;
+pub mod machine;
+pub mod progress;
 pub mod report;
 pub mod scope;
 pub mod stats;

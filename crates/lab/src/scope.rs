@@ -1,7 +1,8 @@
 //! Names that say who owns a thing, and the removal of what a crashed run left behind.
 //!
 //! Everything the lab leaves in a shared place (a folder below `/run`, a network namespace) is
-//! named `vicinity-lab-<owner's process id>-<number>`. A name whose owner is dead is a leftover.
+//! named `vicinity-lab-<owner's process id>-<owner's start time>-<number>`. A name whose owner is
+//! dead is a leftover; the start time tells an owner from a later process with its id.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,15 +19,21 @@ const NAMESPACES: &str = "/run/netns";
 pub(crate) fn unique() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    format!("{PREFIX}{}-{number}", std::process::id())
+    let id = std::process::id();
+    let start = host::start_time(id).unwrap_or_default();
+    format!("{PREFIX}{id}-{start}-{number}")
 }
 
 /// Whether a name is one of ours whose owner no longer runs.
 fn is_leftover(name: &str) -> bool {
-    name.strip_prefix(PREFIX)
-        .and_then(|rest| rest.split_once('-'))
-        .and_then(|(owner, _)| owner.parse().ok())
-        .is_some_and(|owner| !host::alive(owner))
+    let owner = || {
+        let mut parts = name.strip_prefix(PREFIX)?.split('-');
+        let id: u32 = parts.next()?.parse().ok()?;
+        let start: u64 = parts.next()?.parse().ok()?;
+        let _number: u32 = parts.next()?.parse().ok()?;
+        Some((id, start))
+    };
+    owner().is_some_and(|(id, start)| host::start_time(id) != Some(start))
 }
 
 fn leftovers(folder: &str) -> Vec<String> {
@@ -101,7 +108,9 @@ mod tests {
     #[test]
     fn only_our_names_with_a_dead_owner_are_leftovers() {
         assert!(!is_leftover(&unique()));
-        assert!(is_leftover("vicinity-lab-4194305-0"));
+        assert!(is_leftover("vicinity-lab-4194305-0-0"));
+        let reused = format!("vicinity-lab-{}-1-0", std::process::id());
+        assert!(is_leftover(&reused), "another process has the owner's id");
         for other in [
             "vicinity-lab-",
             "vicinity-lab-x-0",

@@ -3,11 +3,11 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::failure::Failure;
 use crate::logging::{self, Format, Level};
-use crate::{config, list, qemu, qemu_args, serve};
+use crate::{config, demo, doctor, list, qemu, qemu_args, serve};
 
 /// VMs on one host talk at memory speed.
 #[derive(Debug, Parser)]
@@ -71,6 +71,33 @@ enum Command {
         #[arg(long)]
         one_line: bool,
     },
+    /// Tell what this machine can do, what is missing, and the remedy; exit code 1 when VMs
+    /// cannot be served
+    Doctor {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Boot two VMs, measure Vicinity against tap and Linux bridge, and write a report; needs
+    /// root and takes some minutes
+    Demo {
+        /// Keep two VMs running with a root shell in each, instead of measuring
+        #[arg(long)]
+        shell: bool,
+        /// Folder for guest images, results and logs
+        #[arg(long, default_value = demo::FOLDER, value_name = "DIR")]
+        folder: PathBuf,
+    },
+    /// Print the completions for a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages into a folder
+    Man {
+        /// The folder
+        folder: PathBuf,
+    },
     /// Look at ports
     #[command(subcommand)]
     Port(List),
@@ -110,9 +137,35 @@ impl Cli {
                 let options = qemu_args::options(&nic, &memory, qemu::version(qemu::PROGRAM));
                 print(&qemu_args::render(&options, one_line))
             }
+            Command::Doctor { json } => examine(runtime_dir, json),
+            Command::Demo {
+                shell: true,
+                folder,
+            } => demo::shell(&folder),
+            Command::Demo { folder, .. } => print(&demo::run(&folder)?),
+            Command::Completions { shell } => {
+                let mut script = Vec::new();
+                clap_complete::generate(shell, &mut Self::command(), "vicinity", &mut script);
+                print(&String::from_utf8_lossy(&script))
+            }
+            Command::Man { folder } => Ok(clap_mangen::generate_to(Self::command(), folder)?),
             Command::Port(List::List { json }) => print(&list::ports(runtime_dir, json)?),
             Command::Network(List::List { json }) => print(&list::networks(runtime_dir, json)?),
         }
+    }
+}
+
+fn examine(runtime_dir: &Path, json: bool) -> Result<(), Failure> {
+    // The probe boots a guest, which must not outlive a Ctrl-C.
+    lab::interrupt::install()?;
+    let checks = doctor::examine(runtime_dir);
+    match json {
+        true => print(&list::as_json(&checks))?,
+        false => print(&doctor::as_text(&checks))?,
+    }
+    match doctor::can_serve(&checks) {
+        true => Ok(()),
+        false => Err(Failure::Doctor),
     }
 }
 

@@ -16,6 +16,8 @@ use crate::serve::CONTROL_SOCKET;
 /// The daemon answers within so long, or something is wrong with it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
 /// Why the daemon could not be asked.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
@@ -50,7 +52,7 @@ pub(crate) enum ClientError {
     Silent,
     /// The conversation failed.
     #[error("the conversation with vicinity failed: {0}; is it of another version?")]
-    Talk(String),
+    Talk(Cause),
 }
 
 /// `GET` a path of the control API of the daemon that serves `runtime_dir`.
@@ -103,6 +105,6 @@ async fn connect(runtime_dir: &Path) -> Result<UnixStream, ClientError> {
         })
 }
 
-fn talk(error: impl ToString) -> ClientError {
-    ClientError::Talk(error.to_string())
+fn talk(error: impl Into<Cause>) -> ClientError {
+    ClientError::Talk(error.into())
 }

@@ -18,6 +18,15 @@ pub(crate) enum Failure {
     /// The daemon could not be asked.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// Something with real VMs went wrong.
+    #[error(transparent)]
+    Lab(#[from] lab::LabError),
+    /// Our own program file.
+    #[error("cannot tell which file this program is: {0}")]
+    Program(std::io::Error),
+    /// What is missing has been printed already.
+    #[error("VMs cannot be served here: see what is MISSING above")]
+    Doctor,
     /// Output could not be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] std::io::Error),
@@ -31,7 +40,7 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Config(_) | Self::Usage(_) => ExitCode::from(2),
-            Self::Serve(_) | Self::Client(_) | Self::Output(_) => ExitCode::FAILURE,
+            _ => ExitCode::FAILURE,
         }
     }
 }

@@ -96,7 +96,8 @@ fn network_row(network: &NetworkStatus) -> Vec<String> {
     ]
 }
 
-fn as_json(value: &impl serde::Serialize) -> String {
+/// A value as JSON for people and programs.
+pub(crate) fn as_json(value: &impl serde::Serialize) -> String {
     // These types always have a JSON form: no maps, no failing serializers.
     let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
     text.push('\n');

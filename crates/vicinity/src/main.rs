@@ -20,6 +20,8 @@
 mod cli;
 mod client;
 mod config;
+mod demo;
+mod doctor;
 mod failure;
 mod list;
 mod logging;

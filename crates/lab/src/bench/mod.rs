@@ -16,7 +16,6 @@
 mod hugepages;
 mod idle;
 mod leftovers;
-mod machine;
 mod ovs;
 mod parse;
 mod peer;
@@ -28,14 +27,16 @@ mod threads;
 mod vicinity;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use crate::error::{Context, Error, Result};
+use crate::host;
 use crate::interrupt;
+use crate::machine::Machine;
+use crate::progress::Progress;
 use crate::scope::RunFolder;
 
 pub use self::idle::Idle;
-pub use self::machine::Machine;
 pub use self::peer::Peer;
 pub use self::report::{Comparison, Figures, Report, Sample, Target};
 
@@ -102,7 +103,10 @@ fn check(options: &Options) -> Result<()> {
         "nothing to measure: give at least one round and one frame length"
     } else if options.sizes.iter().any(|size| !(64..=1514).contains(size)) {
         "a frame length must be from 64 to 1514 bytes"
-    } else if ![testpmd::PROGRAM, ovs::DAEMON].iter().all(|tool| Path::new(tool).exists()) {
+    } else if ![testpmd::PROGRAM, ovs::DAEMON]
+        .iter()
+        .all(|tool| Path::new(tool).exists())
+    {
         "dpdk-testpmd or OVS-DPDK is not installed: run `scripts/setup bench` as root"
     } else {
         return Ok(());
@@ -111,18 +115,18 @@ fn check(options: &Options) -> Result<()> {
 }
 
 fn measure(options: &Options, folder: &Path) -> Result<Report> {
+    let machine = Machine::look()?;
+    let progress = Progress::start();
     let _pages = Hugepages::reserve((testpmd::MEMORY + ovs::MEMORY) / 2)?;
-    let samples = rounds(options, folder)?;
-    eprintln!("idle: {} s with two ports and no traffic", IDLE_WINDOW.as_secs());
+    let samples = rounds(options, folder, progress)?;
+    progress.step("idle: two ports and no traffic");
     let (idle, generator) = watch_idle(options, &folder.join("idle"))?;
     let comparisons = report::compare(&samples, &options.sizes);
     Ok(Report {
-        made_at: SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs()),
-        git_revision: machine::git_revision(),
+        machine,
         vicinity: env!("CARGO_PKG_VERSION").to_owned(),
         ovs_dpdk: ovs::version()?,
         generator,
-        machine: Machine::here(),
         window_s: WINDOW.as_secs_f64(),
         targets: report::targets(&comparisons, &idle),
         samples,
@@ -132,7 +136,7 @@ fn measure(options: &Options, folder: &Path) -> Result<Report> {
     })
 }
 
-fn rounds(options: &Options, folder: &Path) -> Result<Vec<Sample>> {
+fn rounds(options: &Options, folder: &Path, progress: Progress) -> Result<Vec<Sample>> {
     let mut samples = Vec::new();
     for round in 1..=options.rounds {
         let mut peers = [Peer::Vicinity, Peer::OvsDpdk];
@@ -142,14 +146,20 @@ fn rounds(options: &Options, folder: &Path) -> Result<Vec<Sample>> {
         for &size in &options.sizes {
             for switch in peers {
                 let folder = folder.join(format!("{round}-{size}-{switch}"));
-                let plan = Plan { round, size, switch };
-                let sample = sample(plan, &options.program, &folder)?;
-                let (all, cycles) = (options.rounds, sample.figures.cycles_per_frame);
-                let frames = sample.figures.frames_per_s / 1e6;
-                eprintln!(
-                    "round {round}/{all}  {size:>4} B  {switch:9}  {frames:6.2} M frames/s  \
-                     {cycles:5.0} cycles/frame"
-                );
+                let plan = Plan {
+                    round,
+                    size,
+                    switch,
+                };
+                let sample = sample(plan, &options.program, &folder)
+                    .map_err(|error| explain(error, switch, &folder))?;
+                progress.step(&format!(
+                    "round {round} of {}: {size:>4} B, {switch:9} {:6.2} M frames/s, {:4.0} \
+                     cycles a frame",
+                    options.rounds,
+                    sample.figures.frames_per_s / 1e6,
+                    sample.figures.cycles_per_frame
+                ));
                 samples.push(sample);
             }
         }
@@ -166,7 +176,11 @@ struct Plan {
 }
 
 fn sample(plan: Plan, program: &Path, folder: &Path) -> Result<Sample> {
-    let Plan { round, size, switch } = plan;
+    let Plan {
+        round,
+        size,
+        switch,
+    } = plan;
     make(folder)?;
     // Dropped in the opposite order: the generator goes first.
     let running = peer::start(switch, folder, program)?;
@@ -176,7 +190,11 @@ fn sample(plan: Plan, program: &Path, folder: &Path) -> Result<Sample> {
     interrupt::sleep(WARM_UP)?;
 
     let ids = [generator.id(), running.id()];
-    let waited = || ids.iter().map(|&id| Ok(Totals::of(id)?.waited)).sum::<Result<Duration>>();
+    let waited = || {
+        ids.iter()
+            .map(|&id| Ok(Totals::of(id)?.waited))
+            .sum::<Result<Duration>>()
+    };
     let (before, waited_before) = (running.meter()?, waited()?);
     let received = generator.receive(WINDOW)?;
     let (waited_after, after) = (waited()?, running.meter()?);
@@ -199,6 +217,16 @@ fn sample(plan: Plan, program: &Path, folder: &Path) -> Result<Sample> {
         unsent,
         disturbed: waited.as_secs_f64() / WINDOW.as_secs_f64(),
     })
+}
+
+/// Adds what the switch said last: the generator's failure is often the switch's fault.
+fn explain(error: Error, switch: Peer, folder: &Path) -> Error {
+    if matches!(error, Error::Interrupted) {
+        return error;
+    }
+    let log = std::fs::read_to_string(folder.join(format!("{switch}.out")));
+    let last = host::tail(&log.unwrap_or_default(), 15);
+    Error::Host(format!("{error}\nlast lines of {switch}:\n{last}"))
 }
 
 /// What the readings say; `None` when nothing moved.

@@ -42,7 +42,15 @@ impl Ovs {
     }
 
     fn add_bridge(&self) -> Result<()> {
-        let bridge = ["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev"];
+        let bridge = [
+            "add-br",
+            "br0",
+            "--",
+            "set",
+            "bridge",
+            "br0",
+            "datapath_type=netdev",
+        ];
         let mut words = bridge.map(str::to_owned).to_vec();
         for socket in self.sockets().paths() {
             let name = socket.file_name().unwrap_or_default().to_string_lossy();
@@ -68,7 +76,10 @@ impl Switch for Ovs {
 
     fn meter(&self) -> Result<Meter> {
         let mut command = tool("ovs-appctl", &self.folder);
-        command.arg("-T10").arg("-t").arg(self.folder.join("daemon.ctl"));
+        command
+            .arg("-T10")
+            .arg("-t")
+            .arg(self.folder.join("daemon.ctl"));
         command.args(["dpif-netdev/pmd-stats-show", "-pmd"]);
         command.arg(SWITCH_CPU.to_string());
         parse_meter(&run(command)?)
@@ -132,7 +143,7 @@ fn start_daemon(folder: &Path) -> Result<Process> {
     keep(&mut command, folder);
     command.arg(format!("unix:{}/db.sock", folder.display()));
     command.arg(format!("--unixctl={}", socket.display()));
-    let mut daemon = Process::start("ovs-vswitchd", folder, command)?;
+    let mut daemon = Process::start("ovs-dpdk", folder, command)?;
     daemon.until("control socket", |_| Ok(socket.exists()))?;
     Ok(daemon)
 }

@@ -42,7 +42,10 @@ impl Process {
         let log = File::open(&path).context(creating)?;
         let (theirs, ours) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .context(|| format!("make a pipe to {name}"))?;
-        command.stdin(Stdio::from(theirs)).stdout(write).stderr(errors);
+        command
+            .stdin(Stdio::from(theirs))
+            .stdout(write)
+            .stderr(errors);
         Ok(Self {
             tied: Some(Tied::spawn(command)?),
             name: name.to_owned(),

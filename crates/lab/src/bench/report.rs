@@ -2,8 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::machine::Machine;
+use crate::stats::{median, paired_ratios};
+
 use super::idle::Idle;
-use super::machine::Machine;
 use super::peer::Peer;
 
 /// One measurement of one switch.
@@ -66,20 +68,16 @@ pub struct Target {
 }
 
 /// Everything a run of the benchmark found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// When it was made, in seconds since 1970.
-    pub made_at: u64,
-    /// Source revision, when run in a checkout.
-    pub git_revision: Option<String>,
+    /// The machine, the time and the state of the source tree.
+    pub machine: Machine,
     /// Version of the switch under test.
     pub vicinity: String,
     /// Version of its peer.
     pub ovs_dpdk: String,
     /// Version of the generator.
     pub generator: String,
-    /// The machine.
-    pub machine: Machine,
     /// How long each sample was, in seconds.
     pub window_s: f64,
     /// Every measurement, in the order they were taken.
@@ -99,7 +97,7 @@ impl Report {
     #[must_use]
     pub fn disturbed(&self) -> f64 {
         let all = self.samples.iter().map(|sample| sample.disturbed);
-        median(all.collect()).unwrap_or(0.0)
+        median(&all.collect::<Vec<_>>())
     }
 
     /// Whether every promise that could be checked was kept.
@@ -126,50 +124,35 @@ impl Target {
     }
 }
 
-/// Compares the samples of each size. A size or round that one switch lacks is left out.
+/// Compares the samples of each size. The samples of every switch are in order of the rounds.
 pub(super) fn compare(samples: &[Sample], sizes: &[u16]) -> Vec<Comparison> {
-    sizes.iter().filter_map(|&size| one(samples, size)).collect()
+    sizes.iter().map(|&size| one(samples, size)).collect()
 }
 
-fn one(samples: &[Sample], size: u16) -> Option<Comparison> {
-    let of = |switch| {
-        let mine = samples
-            .iter()
-            .filter(move |sample| sample.size == size && sample.switch == switch);
-        mine.map(|sample| (sample.round, sample.figures))
+fn one(samples: &[Sample], size: u16) -> Comparison {
+    let of = |switch, value: fn(&Figures) -> f64| -> Vec<f64> {
+        let mine = samples.iter();
+        let mine = mine.filter(|sample| sample.size == size && sample.switch == switch);
+        mine.map(|sample| value(&sample.figures)).collect()
     };
-    let ratios = |value: fn(&Figures) -> f64| {
-        let pairs = of(Peer::Vicinity).filter_map(|(round, ours)| {
-            let (_, theirs) = of(Peer::OvsDpdk).find(|(other, _)| *other == round)?;
-            Some(value(&ours) / value(&theirs))
-        });
-        median(pairs.collect())
+    let medians = |switch| Figures {
+        frames_per_s: median(&of(switch, |f| f.frames_per_s)),
+        cycles_per_frame: median(&of(switch, |f| f.cycles_per_frame)),
+        busy_share: median(&of(switch, |f| f.busy_share)),
     };
-    let medians = |switch| {
-        let over = |value: fn(&Figures) -> f64| {
-            median(of(switch).map(|(_, figures)| value(&figures)).collect())
-        };
-        Some(Figures {
-            frames_per_s: over(|f| f.frames_per_s)?,
-            cycles_per_frame: over(|f| f.cycles_per_frame)?,
-            busy_share: over(|f| f.busy_share)?,
-        })
+    let ratio = |value| {
+        median(&paired_ratios(
+            &of(Peer::OvsDpdk, value),
+            &of(Peer::Vicinity, value),
+        ))
     };
-    Some(Comparison {
+    Comparison {
         size,
-        vicinity: medians(Peer::Vicinity)?,
-        ovs_dpdk: medians(Peer::OvsDpdk)?,
-        frames_ratio: ratios(|f| f.frames_per_s)?,
-        cycles_ratio: ratios(|f| f.cycles_per_frame)?,
-    })
-}
-
-/// The middle value, or the mean of the two in the middle.
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let upper = *values.get(values.len() / 2)?;
-    let lower = *values.get((values.len() - 1) / 2)?;
-    Some(f64::midpoint(lower, upper))
+        vicinity: medians(Peer::Vicinity),
+        ovs_dpdk: medians(Peer::OvsDpdk),
+        frames_ratio: ratio(|f| f.frames_per_s),
+        cycles_ratio: ratio(|f| f.cycles_per_frame),
+    }
 }
 
 /// The promises that these measurements can check.
@@ -227,18 +210,11 @@ mod tests {
             sample(3, Peer::Vicinity, 4.0, 500.0),
             sample(3, Peer::OvsDpdk, 2.0, 1500.0),
         ];
-        let found = compare(&samples, &[64, 512]);
-        assert_eq!(found.len(), 1, "512 B was not measured");
+        let found = compare(&samples, &[64]);
         assert!((found[0].frames_ratio - 2.0).abs() < 1e-9);
         assert!((found[0].cycles_ratio - 1.0 / 3.0).abs() < 1e-9);
         assert!((found[0].vicinity.frames_per_s - 10.0).abs() < 1e-9);
         assert!((found[0].ovs_dpdk.cycles_per_frame - 900.0).abs() < 1e-9);
-    }
-
-    #[test]
-    fn the_median_of_an_even_number_is_between_the_middle_ones() {
-        assert_eq!(median(vec![4.0, 1.0, 3.0, 2.0]), Some(2.5));
-        assert_eq!(median(vec![]), None);
     }
 
     #[test]

@@ -50,9 +50,13 @@ impl Generator {
         let mut process = Process::start("dpdk-testpmd", folder, command)?;
         let text = process.expect("testpmd> ")?;
         // It goes on without a port that it could not connect.
-        let failed = text.lines().find(|line| line.contains("virtio_user_pmd_probe"));
+        let failed = text
+            .lines()
+            .find(|line| line.contains("virtio_user_pmd_probe"));
         if let Some(line) = failed {
-            return Err(Error::Host(format!("dpdk-testpmd could not connect: {line}")));
+            return Err(Error::Host(format!(
+                "dpdk-testpmd could not connect: {line}"
+            )));
         }
         let version = parse_version(&text).unwrap_or_default();
         Ok(Self { process, version })
@@ -153,8 +157,7 @@ fn parse_stats(text: &str) -> Result<[PortStats; 2]> {
     let mut ports = text.split("NIC statistics for port ").skip(1);
     let mut next = || {
         let block = ports.next().ok_or_else(|| missing(text))?;
-        let field =
-            |name| number_after(block, name).ok_or_else(|| missing(block));
+        let field = |name| number_after(block, name).ok_or_else(|| missing(block));
         Ok(PortStats {
             frames: field("RX-packets:")?,
             bytes: field("RX-bytes:")?,

@@ -88,7 +88,14 @@ mod tests {
         let text = r#"[{"name": "default", "up": true, "worker": {"wakeups": 3,
             "busy_ticks": 900, "busy_frames": 9, "elapsed_ticks": 1000, "residents": 2}}]"#;
         let meter = parse_meter(text).unwrap();
-        assert_eq!(meter, Meter { busy: 900, all: 1000, frames: 9 });
+        assert_eq!(
+            meter,
+            Meter {
+                busy: 900,
+                all: 1000,
+                frames: 9
+            }
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 #   lab.host=NAME             host name
 #   lab.nic=MAC,ADDRESS/BITS  address of the NIC with this MAC (may be repeated)
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-export HOME=/root TERM=linux
+export HOME=/root TERM=linux PS1='\u@\h:\w# '
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs dev /dev 2>/dev/null
@@ -27,6 +27,8 @@ for word in "${words[@]}"; do
     esac
 done
 echo "127.0.0.1 localhost $(hostname)" >/etc/hosts
+export HOSTNAME
+HOSTNAME=$(hostname)
 
 ip link set lo up
 for nic in "${nics[@]}"; do
@@ -49,4 +51,5 @@ done
 cd /root || exit
 while true; do
     setsid --ctty --wait bash --login </dev/ttyS0 >/dev/ttyS0 2>&1
+    sleep 1
 done

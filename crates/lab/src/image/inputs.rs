@@ -191,3 +191,33 @@ fn real_path(root: &Path, inside: &str) -> Result<PathBuf> {
         .map(Path::to_owned)
         .map_err(|_| outside())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_input_is_in_the_key() {
+        let key = |recipe: &Recipe| Inputs::of(recipe).unwrap().key().unwrap();
+        let plain = key(&Recipe::default());
+        assert_eq!(plain, key(&Recipe::default()));
+        assert_ne!(plain, key(&Recipe::default().package("curl")));
+        assert_ne!(plain, key(&Recipe::default().module("uio_pci_generic")));
+        let mut updated = Inputs::of(&Recipe::default()).unwrap();
+        updated.versions.push_str("Version: 9999");
+        assert_ne!(plain, updated.key().unwrap());
+    }
+
+    #[test]
+    fn versions_come_from_the_package_files_names() {
+        let folder = crate::scope::RunFolder::new().unwrap();
+        let archives = folder.path().join("var/cache/apt/archives");
+        fs::create_dir_all(&archives).unwrap();
+        for name in ["a-b_1%3a2.3-4+deb12u1_amd64.deb", "lock"] {
+            fs::write(archives.join(name), "").unwrap();
+        }
+        let found = unpacked_versions(folder.path()).unwrap();
+        let want = [("a-b".to_owned(), "1:2.3-4+deb12u1".to_owned())];
+        assert_eq!(found, BTreeMap::from(want));
+    }
+}

@@ -28,7 +28,7 @@ use crate::interrupt;
 use inputs::Inputs;
 
 /// What every lab guest has.
-const PACKAGES: [&str; 15] = [
+const PACKAGES: [&str; 17] = [
     "base-files",
     "base-passwd",
     "bash",
@@ -40,6 +40,9 @@ const PACKAGES: [&str; 15] = [
     "iproute2",
     "iputils-ping",
     "kmod",
+    // Newer kmod loads it by itself to read compressed modules.
+    "liblzma5",
+    "mount",
     "procps",
     "qemu-guest-agent",
     "sockperf",

@@ -64,8 +64,9 @@ impl Agent {
     /// Start a shell command; the answer is its process id in the guest.
     pub(super) fn start(&mut self, command: &str) -> Result<i64> {
         let arguments = json!({
-            "path": "/bin/bash",
-            "arg": ["-c", command],
+            // A session of its own, so that killing its process group ends all it started.
+            "path": "/usr/bin/setsid",
+            "arg": ["bash", "-c", command],
             "env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C"],
             "capture-output": true,
         });

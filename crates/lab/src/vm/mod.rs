@@ -82,7 +82,9 @@ impl Vm {
         let mut connected = None;
         let mut asked = 0;
         loop {
-            if let Some(status) = lock(&self.qemu).ended()? {
+            // Not inside the `if let`: that would hold the lock while `failure` takes it.
+            let ended = lock(&self.qemu).ended()?;
+            if let Some(status) = ended {
                 return Err(self.failure(&format!("QEMU ended ({status})")));
             }
             if Instant::now() >= end {
@@ -164,6 +166,14 @@ impl Vm {
     /// QEMU is gone.
     pub fn cpu_time(&self) -> Result<Duration> {
         cpu::of_process(self.id())
+    }
+
+    /// Whether QEMU still runs: the guest was not switched off and did not crash.
+    ///
+    /// # Errors
+    /// The system refuses to tell.
+    pub fn is_running(&self) -> Result<bool> {
+        Ok(lock(&self.qemu).ended()?.is_none())
     }
 
     /// QEMU's process id.
@@ -262,9 +272,11 @@ impl Job<'_> {
     /// # Errors
     /// The VM died.
     pub fn kill(self) -> Result<()> {
-        let pid = self.pid;
-        let kill = format!("pkill -KILL -P {pid}; kill -KILL {pid}");
-        self.vm.with_agent(|agent| agent.start(&kill)).map(drop)
+        let kill = self.vm.start(&format!("kill -KILL -- -{}", self.pid))?;
+        while kill.ended()?.is_none() {
+            Agent::pause()?;
+        }
+        Ok(())
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) enum ConfigError {
     },
     /// The text is wrong.
     #[error("{0}")]
-    Invalid(Complaint),
+    Invalid(Box<Complaint>),
 }
 
 /// What is wrong, at which bytes of the text.

@@ -12,15 +12,13 @@ use serde::{Deserialize, Serialize};
 use switch::mac::Mac;
 
 pub(crate) use complaint::ConfigError;
+pub(crate) use switch::limits::MAX_PORTS;
 
 /// The configuration used when none is given, as text with comments.
 pub(crate) const DEFAULT: &str = include_str!("default.toml");
 
 /// Runtime folder when none is configured.
 pub(crate) const RUNTIME_DIR: &str = "/run/vicinity";
-
-/// Most ports of one network, its uplink included.
-pub(crate) const MAX_PORTS: usize = 1024;
 
 /// Most networks of one daemon: each has a data plane of its own.
 pub(crate) const MAX_NETWORKS: usize = 64;
@@ -94,7 +92,9 @@ pub(crate) fn load(path: Option<&Path>, runtime_dir: Option<&Path>) -> Result<Co
 fn parse(origin: &str, text: &str, runtime_dir: Option<&Path>) -> Result<Config, ConfigError> {
     file::read(text)
         .and_then(|file| check::check(text, file, runtime_dir))
-        .map_err(|mistake| ConfigError::Invalid(complaint::explain(origin, text, &mistake)))
+        .map_err(|mistake| {
+            ConfigError::Invalid(Box::new(complaint::explain(origin, text, &mistake)))
+        })
 }
 
 #[cfg(test)]

@@ -130,3 +130,6 @@ fn raise_descriptor_limit() {
         tracing::warn!(%error, "cannot raise the limit on open files");
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -198,6 +198,10 @@ impl Port {
         now: Instant,
         orders: &mut Orders,
     ) {
+        if !self.attached() {
+            tracing::error!(port = %self.name, "our bug: detached, but it was not attached");
+            return;
+        }
         self.totals = status::sum(&self.totals, counters);
         self.report = PortReport::default();
         self.serving = Serving::Nobody;
@@ -303,3 +307,6 @@ impl Drop for Port {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

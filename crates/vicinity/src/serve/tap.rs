@@ -3,12 +3,9 @@
 //! This is the crate's only module with `unsafe`: the kernel's tap interface is made of ioctls.
 #![allow(unsafe_code)]
 
-use std::fs::{File, OpenOptions};
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
 
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::ioctl::{IntegerSetter, Opcode, Setter, Updater, ioctl, opcode};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -48,7 +45,7 @@ struct InterfaceFlags {
 pub(crate) enum TapError {
     /// No tun driver.
     #[error("/dev/net/tun cannot be opened: {0}; load the driver with `modprobe tun`, as root")]
-    Driver(io::Error),
+    Driver(Errno),
     /// Not allowed.
     #[error("not allowed to use tap {name}; run as root, or with CAP_NET_ADMIN")]
     Forbidden {
@@ -85,12 +82,8 @@ pub(crate) enum TapError {
 /// Open the tap `name`, making it if need be, and set it up. A tap made here is gone when the
 /// descriptor and all its duplicates are closed.
 pub(crate) fn open(name: &str) -> Result<OwnedFd, TapError> {
-    let tap = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
-        .open("/dev/net/tun")
-        .map_err(TapError::Driver)?;
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let tap = rustix::fs::open("/dev/net/tun", flags, Mode::empty()).map_err(TapError::Driver)?;
     let refused = |step| {
         move |source| TapError::Refused {
             name: name.to_owned(),
@@ -102,7 +95,7 @@ pub(crate) fn open(name: &str) -> Result<OwnedFd, TapError> {
     set_header(&tap).map_err(refused("use 12 byte virtio headers"))?;
     set_offloads(&tap).map_err(refused("take offloads"))?;
     set_up(name).map_err(refused("set the link up"))?;
-    Ok(tap.into())
+    Ok(tap)
 }
 
 fn request(name: &str, flags: u16) -> InterfaceFlags {
@@ -118,7 +111,7 @@ fn request(name: &str, flags: u16) -> InterfaceFlags {
     }
 }
 
-fn attach(tap: &File, name: &str) -> Result<(), TapError> {
+fn attach(tap: &OwnedFd, name: &str) -> Result<(), TapError> {
     let mut interface = request(name, IFF_TAP | IFF_NO_PI | IFF_VNET_HDR);
     // SAFETY: TUNSETIFF reads and writes one `struct ifreq`, and `InterfaceFlags` has its
     // layout and size (40 bytes on 64-bit machines).
@@ -139,7 +132,7 @@ fn attach(tap: &File, name: &str) -> Result<(), TapError> {
     })
 }
 
-fn set_header(tap: &File) -> Result<(), Errno> {
+fn set_header(tap: &OwnedFd) -> Result<(), Errno> {
     // SAFETY: both calls read one `int`.
     unsafe {
         ioctl(tap.as_fd(), Setter::<TUNSETVNETHDRSZ, i32>::new(HEADER))?;
@@ -147,7 +140,7 @@ fn set_header(tap: &File) -> Result<(), Errno> {
     }
 }
 
-fn set_offloads(tap: &File) -> Result<(), Errno> {
+fn set_offloads(tap: &OwnedFd) -> Result<(), Errno> {
     let set = |offloads| {
         // SAFETY: TUNSETOFFLOAD takes its argument as a number and touches no memory.
         unsafe {

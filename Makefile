@@ -1,0 +1,52 @@
+# Everything a newcomer needs. Each target installs what it misses first (scripts/setup).
+CARGO ?= cargo
+RUN = target/release/vicinity
+
+.PHONY: help demo demo-shell test bench soak check build lint deny unit e2e fuzz clean
+
+help:
+	@sed -n 's/^## //p' $(MAKEFILE_LIST)
+
+## make demo        two real VMs, the switch beside tap + bridge, a table and a report
+demo:
+	scripts/setup demo
+	$(CARGO) build --release --locked --package vicinity
+	$(RUN) demo
+
+## make demo-shell  the same two VMs, kept, with a shell in each
+demo-shell:
+	scripts/setup demo
+	$(CARGO) build --release --locked --package vicinity
+	$(RUN) demo --shell
+
+## make test        everything: lints, unit, property, protocol, hostile and VM tests
+test:
+	scripts/setup test
+	$(MAKE) lint deny unit fuzz
+
+## make bench       the data path, natively, beside OVS-DPDK
+bench:
+	scripts/setup bench
+	$(CARGO) build --release --locked --package vicinity
+	$(RUN) bench switch
+
+## make build       the program, in target/release
+build:
+	$(CARGO) build --release --locked --package vicinity
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
+	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --locked --document-private-items
+
+deny:
+	scripts/deny
+
+unit:
+	$(CARGO) test --workspace --locked
+
+fuzz:
+	scripts/fuzz 20
+
+clean:
+	$(CARGO) clean

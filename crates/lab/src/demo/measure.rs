@@ -1,0 +1,119 @@
+//! The rounds: every workload over both channels, in turn.
+
+use serde::{Deserialize, Serialize};
+
+use super::result::{Cpu, Sample};
+use super::{Options, Pair};
+use crate::channel::{self, Channel};
+use crate::error::Result;
+use crate::progress::Progress;
+use crate::{cpu, workload};
+
+/// What the CPU figure means, for the report.
+pub(super) const CPU_DEFINITION: &str = "CPU-seconds (user and system, all threads) of both QEMU \
+    processes and of the channel's own process, from just before the TCP client is started until \
+    it has ended, plus those of the kernel's network threads (ksoftirqd, vhost), divided by the \
+    gigabytes (10^9 bytes) of payload received. What the Linux bridge does inside QEMU's system \
+    calls is in QEMU's system time.";
+
+/// Seconds that each measurement sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Durations {
+    /// TCP stream.
+    pub tcp: u32,
+    /// UDP stream.
+    pub udp: u32,
+    /// Request and response.
+    pub round_trip: u32,
+}
+
+impl Default for Durations {
+    fn default() -> Self {
+        Self {
+            tcp: 3,
+            udp: 2,
+            round_trip: 2,
+        }
+    }
+}
+
+/// Bytes of payload in a UDP message.
+const UDP_SIZE: u32 = 1024;
+
+/// Bytes in a request and in its response.
+const MESSAGE_SIZE: u32 = 64;
+
+/// A channel of the pair and the address that the serving VM has on it.
+struct Lane<'a> {
+    channel: &'a dyn Channel,
+    target: String,
+}
+
+/// Measure all rounds. Within a round the two channels follow each other directly for each
+/// workload; the one that goes first changes from round to round.
+pub(super) fn rounds(pair: &Pair, options: &Options, progress: &Progress) -> Result<Vec<Sample>> {
+    let [client, _] = &pair.vms;
+    let [base, other] = &pair.channels;
+    let lanes = [(base, 1), (other, 2)].map(|(channel, network)| Lane {
+        channel: channel.as_ref(),
+        target: channel::address(network, 2),
+    });
+    let time = options.durations;
+    let mut samples = Vec::new();
+    for round in 1..=options.rounds {
+        let reversed = round % 2 == 0;
+        let say =
+            |what: &str| progress.step(&format!("round {round} of {}: {what}", options.rounds));
+        say("TCP");
+        let tcp = each(&lanes, reversed, |lane| {
+            let before = cpu_now(pair, lane)?;
+            let tcp = workload::tcp(client, &lane.target, time.tcp)?;
+            Ok((tcp, cpu_now(pair, lane)?.since(before)))
+        })?;
+        say("UDP, 1 KB messages");
+        let udp = each(&lanes, reversed, |lane| {
+            workload::udp(client, &lane.target, time.udp, UDP_SIZE)
+        })?;
+        say("64 B round trips");
+        let trips = each(&lanes, reversed, |lane| {
+            workload::ping_pong(client, &lane.target, time.round_trip, MESSAGE_SIZE)
+        })?;
+        let figures = tcp.into_iter().zip(udp).zip(trips).zip(&lanes);
+        samples.extend(figures.zip([!reversed, reversed]).map(
+            |(((((tcp, cpu), udp), round_trip), lane), first)| Sample {
+                channel: lane.channel.name().to_owned(),
+                round,
+                first,
+                tcp,
+                cpu,
+                udp,
+                round_trip,
+            },
+        ));
+    }
+    Ok(samples)
+}
+
+/// Measure over both channels; the answers are in the channels' order, whatever the order of
+/// measuring.
+fn each<T>(
+    lanes: &[Lane<'_>; 2],
+    reversed: bool,
+    measure: impl Fn(&Lane<'_>) -> Result<T>,
+) -> Result<[T; 2]> {
+    let [base, other] = lanes;
+    if reversed {
+        let last = measure(other)?;
+        return Ok([measure(base)?, last]);
+    }
+    Ok([measure(base)?, measure(other)?])
+}
+
+fn cpu_now(pair: &Pair, lane: &Lane<'_>) -> Result<Cpu> {
+    let [one, two] = &pair.vms;
+    Ok(Cpu {
+        qemu: (one.cpu_time()? + two.cpu_time()?).as_secs_f64(),
+        channel: lane.channel.cpu_time()?.as_secs_f64(),
+        kernel: cpu::of_kernel_network().as_secs_f64(),
+    })
+}

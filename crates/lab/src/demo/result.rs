@@ -1,0 +1,448 @@
+//! What the demo found: samples, their summary, and the table.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::Durations;
+use crate::accel::Accel;
+use crate::machine::Machine;
+use crate::stats;
+use crate::workload::{RoundTrip, Tcp, Udp};
+
+/// Everything a run found, as written to `result.json`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DemoResult {
+    /// Where it ran.
+    pub machine: Machine,
+    /// How the guests' instructions were run.
+    pub accelerator: Accel,
+    /// Kernel of the guests.
+    pub guest_kernel: String,
+    /// Length of each measurement.
+    pub durations: Durations,
+    /// What the CPU figure means.
+    pub cpu_definition: String,
+    /// The channels: the baseline, then the one compared with it.
+    pub channels: [Described; 2],
+    /// One line for each metric, in the order of [`METRICS`].
+    pub summary: Vec<Summary>,
+    /// Every sample taken, in order.
+    pub samples: Vec<Sample>,
+    /// Duration of the whole run, seconds.
+    pub seconds: f64,
+}
+
+/// A channel's name and what carries its frames.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Described {
+    /// Short name.
+    pub name: String,
+    /// What it is.
+    pub description: String,
+}
+
+/// CPU-seconds by who spent them.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Cpu {
+    /// Both QEMU processes.
+    pub qemu: f64,
+    /// The channel's own process.
+    pub channel: f64,
+    /// The kernel's network threads.
+    pub kernel: f64,
+}
+
+impl Cpu {
+    /// What was spent since `before`.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            qemu: self.qemu - before.qemu,
+            channel: self.channel - before.channel,
+            kernel: self.kernel - before.kernel,
+        }
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn total(self) -> f64 {
+        self.qemu + self.channel + self.kernel
+    }
+}
+
+/// One channel's figures of one round.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Sample {
+    /// The channel's name.
+    pub channel: String,
+    /// Round, from 1.
+    pub round: u32,
+    /// It was measured before the other channel in this round.
+    pub first: bool,
+    /// TCP stream.
+    pub tcp: Tcp,
+    /// CPU spent during the TCP stream.
+    pub cpu: Cpu,
+    /// UDP stream.
+    pub udp: Udp,
+    /// Request and response.
+    pub round_trip: RoundTrip,
+}
+
+/// A figure of a sample, and how to read it.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// Key in `result.json`.
+    pub key: &'static str,
+    /// Title for people.
+    pub title: &'static str,
+    /// Unit.
+    pub unit: &'static str,
+    /// Digits behind the point.
+    pub digits: usize,
+    /// More is better.
+    pub higher_is_better: bool,
+    /// A ratio of two of them means something; not so for a loss near zero.
+    pub has_ratio: bool,
+    /// What it tells, for the report.
+    pub meaning: &'static str,
+    /// Takes it from a sample.
+    pub of: fn(&Sample) -> f64,
+}
+
+impl Metric {
+    /// Which way is better, in a word.
+    #[must_use]
+    pub const fn better(&self) -> &'static str {
+        if self.higher_is_better {
+            "higher"
+        } else {
+            "lower"
+        }
+    }
+}
+
+/// What the demo compares.
+pub const METRICS: [Metric; 6] = [
+    Metric {
+        key: "tcp_mbit_s",
+        title: "TCP throughput",
+        unit: "Mbit/s",
+        digits: 0,
+        higher_is_better: true,
+        has_ratio: true,
+        meaning: "One TCP stream as fast as it goes (iperf3).",
+        of: |s| s.tcp.mbit_s,
+    },
+    Metric {
+        key: "cpu_s_per_gb",
+        title: "Host CPU for TCP",
+        unit: "CPU-s/GB",
+        digits: 1,
+        higher_is_better: false,
+        has_ratio: true,
+        meaning: "What the host spent to move a gigabyte of that stream, guests included.",
+        of: |s| s.cpu.total() / (s.tcp.bytes / 1e9),
+    },
+    Metric {
+        key: "round_trip_p50_us",
+        title: "Round trip, median",
+        unit: "µs",
+        digits: 0,
+        higher_is_better: false,
+        has_ratio: true,
+        meaning: "A 64-byte TCP request and its answer, one at a time (sockperf): half of them were faster.",
+        of: |s| s.round_trip.p50_us,
+    },
+    Metric {
+        key: "round_trip_p99_us",
+        title: "Round trip, p99",
+        unit: "µs",
+        digits: 0,
+        higher_is_better: false,
+        has_ratio: true,
+        meaning: "The same exchanges: 99 of 100 were faster.",
+        of: |s| s.round_trip.p99_us,
+    },
+    Metric {
+        key: "udp_mbit_s",
+        title: "UDP received, 1 KB",
+        unit: "Mbit/s",
+        digits: 1,
+        higher_is_better: true,
+        has_ratio: true,
+        meaning: "UDP messages of 1024 bytes, sent as fast as the sender can: what arrived (iperf3).",
+        of: |s| s.udp.mbit_s,
+    },
+    Metric {
+        key: "udp_loss_percent",
+        title: "UDP lost",
+        unit: "%",
+        digits: 1,
+        higher_is_better: false,
+        has_ratio: false,
+        meaning: "The part of those messages that did not reach the program in the other VM, wherever it was lost.",
+        of: |s| s.udp.loss_percent,
+    },
+];
+
+/// A metric's outcome.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Summary {
+    /// [`Metric::key`].
+    pub metric: String,
+    /// Unit.
+    pub unit: String,
+    /// More is better.
+    pub higher_is_better: bool,
+    /// Median of the baseline's samples.
+    pub base_median: f64,
+    /// Median of the other channel's samples.
+    pub other_median: f64,
+    /// The rounds' own ratios, other / baseline; `null` where the metric has none.
+    pub ratio: Option<Ratio>,
+}
+
+/// Ratios of rounds, summed up.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// Their lower quartile.
+    pub low: f64,
+    /// Their median.
+    pub median: f64,
+    /// Their upper quartile.
+    pub high: f64,
+}
+
+/// What the rounds say about a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The middle half of the rounds is better than the baseline.
+    Better,
+    /// The middle half of the rounds is worse.
+    Worse,
+    /// The rounds disagree.
+    Unclear,
+}
+
+impl Summary {
+    /// The ratio for people: median and quartiles.
+    #[must_use]
+    pub fn ratio_text(&self) -> String {
+        self.ratio.map_or_else(
+            || "–".to_owned(),
+            |r| format!("{:.2} ({:.2} to {:.2})", r.median, r.low, r.high),
+        )
+    }
+
+    /// The rounds' verdict; `None` where the metric has no ratio.
+    #[must_use]
+    pub fn verdict(&self) -> Option<Verdict> {
+        let ratio = self.ratio?;
+        let (above, below) = (ratio.low > 1.0, ratio.high < 1.0);
+        Some(match (above, below, self.higher_is_better) {
+            (true, _, true) | (_, true, false) => Verdict::Better,
+            (true, _, false) | (_, true, true) => Verdict::Worse,
+            _ => Verdict::Unclear,
+        })
+    }
+}
+
+impl DemoResult {
+    /// A channel's samples of a metric, in the order of the rounds.
+    #[must_use]
+    pub fn values(&self, channel: &Described, metric: &Metric) -> Vec<f64> {
+        values(&self.samples, channel, metric)
+    }
+}
+
+fn values(samples: &[Sample], channel: &Described, metric: &Metric) -> Vec<f64> {
+    let ours = samples.iter().filter(|s| s.channel == channel.name);
+    ours.map(metric.of).collect()
+}
+
+/// Sum the samples up.
+pub(super) fn summarise(channels: &[Described; 2], samples: &[Sample]) -> Vec<Summary> {
+    let summary = |metric: &Metric| {
+        let [base, other] = channels
+            .each_ref()
+            .map(|channel| values(samples, channel, metric));
+        let ratios = stats::paired_ratios(&base, &other);
+        let ratio = Ratio {
+            low: stats::quantile(&ratios, 0.25),
+            median: stats::median(&ratios),
+            high: stats::quantile(&ratios, 0.75),
+        };
+        let usable = metric.has_ratio && ratios.iter().all(|ratio| ratio.is_finite());
+        Summary {
+            metric: metric.key.to_owned(),
+            unit: metric.unit.to_owned(),
+            higher_is_better: metric.higher_is_better,
+            base_median: stats::median(&base),
+            other_median: stats::median(&other),
+            ratio: usable.then_some(ratio),
+        }
+    };
+    METRICS.iter().map(summary).collect()
+}
+
+impl fmt::Display for DemoResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [base, other] = self
+            .channels
+            .each_ref()
+            .map(|channel| channel.name.as_str());
+        let ratio = format!("{other} / {base}");
+        let head = format!(
+            "{:22}{base:>9}{other:>9}  {:8}{ratio:>22}  better is",
+            "", ""
+        );
+        writeln!(f, "{head}\n{}", "-".repeat(head.len()))?;
+        for (metric, line) in METRICS.iter().zip(&self.summary) {
+            let digits = metric.digits;
+            writeln!(
+                f,
+                "{:22}{:>9.digits$}{:>9.digits$}  {:8}{:>22}  {}",
+                metric.title,
+                line.base_median,
+                line.other_median,
+                metric.unit,
+                line.ratio_text(),
+                metric.better(),
+            )?;
+        }
+        write!(
+            f,
+            "Medians of {} rounds. The ratio is the median of the rounds' own ratios, with their \
+             quartiles.\nThe VMs ran under {}.",
+            self.samples.len() / 2,
+            self.accelerator.title()
+        )
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A result with two rounds in which the second channel is twice as good everywhere.
+    pub(crate) fn example() -> DemoResult {
+        let sample = |name: &str, round: u32, scale: f64| Sample {
+            channel: name.to_owned(),
+            round,
+            first: (round % 2 == 1) == (name == "bridge"),
+            tcp: Tcp {
+                mbit_s: 1000.0 * scale,
+                bytes: 1e9 * scale,
+                retransmits: 0,
+            },
+            cpu: Cpu {
+                qemu: 20.0,
+                channel: 0.0,
+                kernel: 0.0,
+            },
+            udp: Udp {
+                mbit_s: 70.0 * scale,
+                loss_percent: 10.0 / scale,
+                sent: 1000,
+            },
+            round_trip: RoundTrip {
+                p50_us: 800.0 / scale,
+                p99_us: 1600.0 / scale,
+                exchanges: 99,
+            },
+        };
+        let channels = ["bridge", "switch"].map(|name| Described {
+            name: name.to_owned(),
+            description: format!("what {name} <is>"),
+        });
+        let samples = vec![
+            sample("bridge", 1, 1.0),
+            sample("switch", 1, 2.0),
+            sample("bridge", 2, 0.5),
+            sample("switch", 2, 1.0),
+        ];
+        DemoResult {
+            machine: Machine {
+                processor: "x".into(),
+                cpus: 2,
+                memory_mib: 1024,
+                kernel: "6".into(),
+                system: "Debian".into(),
+                qemu: "10".into(),
+                revision: "abc".into(),
+                date: "2026-01-01T00:00:00Z".into(),
+            },
+            accelerator: Accel::Tcg,
+            guest_kernel: "6.1".into(),
+            durations: Durations::default(),
+            cpu_definition: "all of it".into(),
+            summary: summarise(&channels, &samples),
+            channels,
+            samples,
+            seconds: 1.0,
+        }
+    }
+
+    #[test]
+    fn ratios_are_taken_within_rounds() {
+        let result = example();
+        let ratios = result.summary.iter().map(|s| s.ratio.map(|r| r.median));
+        let want = [Some(2.0), Some(0.5), Some(0.5), Some(0.5), Some(2.0), None];
+        assert_eq!(ratios.collect::<Vec<_>>(), want);
+        assert!((result.summary[0].base_median - 750.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_zero_baseline_has_no_ratio() {
+        let mut result = example();
+        let all = result.samples.iter_mut();
+        all.for_each(|s| s.tcp.mbit_s = 0.0);
+        let summary = summarise(&result.channels, &result.samples);
+        assert_eq!((summary[0].ratio, summary[0].verdict()), (None, None));
+    }
+
+    #[test]
+    fn rounds_that_disagree_give_no_verdict() {
+        let mut line = example().summary[0].clone();
+        assert_eq!(line.verdict(), Some(Verdict::Better));
+        let mut quartiles = |low, high| {
+            line.ratio = Some(Ratio {
+                low,
+                median: 1.1,
+                high,
+            });
+            line.verdict()
+        };
+        assert_eq!(quartiles(0.9, 1.2), Some(Verdict::Unclear));
+        assert_eq!(quartiles(0.8, 0.9), Some(Verdict::Worse));
+    }
+
+    #[test]
+    fn the_table_says_which_way_is_better() {
+        let table = example().to_string();
+        let line = |start: &str| {
+            table
+                .lines()
+                .find(|l| l.starts_with(start))
+                .unwrap()
+                .to_owned()
+        };
+        assert!(
+            line("TCP throughput").ends_with("2.00 (2.00 to 2.00)  higher"),
+            "{table}"
+        );
+        assert!(
+            line("Round trip, p99").ends_with("0.50 (0.50 to 0.50)  lower"),
+            "{table}"
+        );
+    }
+
+    #[test]
+    fn the_json_can_be_read_back() {
+        let text = serde_json::to_string(&example()).unwrap();
+        let back: DemoResult = serde_json::from_str(&text).unwrap();
+        assert_eq!(back.samples.len(), 4);
+    }
+}

@@ -1,0 +1,121 @@
+//! The demo's VMs, kept running, with a root shell in each.
+
+use std::io::IsTerminal;
+use std::process::Command;
+use std::time::Duration;
+
+use super::{Options, Pair};
+use crate::error::{Context, Error, Result};
+use crate::progress::Progress;
+use crate::{channel, host, interrupt, workload};
+
+/// Boot the demo's two VMs and open `tmux` with a serial console of each side by side. Returns
+/// when the session ends; everything is gone then. Without a terminal the commands to attach
+/// with are printed instead, and the VMs run until Ctrl-C or SIGTERM.
+///
+/// # Errors
+/// As for [`super::run`].
+pub fn shell(options: &Options, progress: &Progress) -> Result<()> {
+    let pair = Pair::start(options, progress)?;
+    let [_, server] = &pair.vms;
+    workload::serve(server)?;
+    let [one, two] = pair.vms.each_ref().map(|vm| {
+        format!(
+            "socat -,raw,echo=0,escape=0x1d UNIX-CONNECT:{}",
+            vm.console().display()
+        )
+    });
+    if !std::io::stdin().is_terminal() {
+        say(&format!(
+            "There is no terminal here. Attach from others (leave with Ctrl-]):\n  {one}\n  {two}\n\
+             {}\nThe VMs stop when this command is interrupted.",
+            hints(options)
+        ));
+        return wait(&pair);
+    }
+    let session = Session(format!("vicinity-{}", std::process::id()));
+    let hello = hints(options).replace('\'', "");
+    session.run(&[
+        "new-session",
+        "-d",
+        "-s",
+        "demo",
+        &format!("printf '%s\\n' '{hello}'; exec {one}"),
+    ])?;
+    session.run(&["set-option", "-g", "status-right", " leave: Ctrl-b d "])?;
+    session.run(&["set-option", "-g", "mouse", "on"])?;
+    session.run(&["split-window", "-h", "-t", "demo", &format!("exec {two}")])?;
+    for pane in ["demo.0", "demo.1"] {
+        // The prompt was printed before anybody listened; an empty line brings a new one.
+        session.run(&["send-keys", "-t", pane, "Enter"])?;
+    }
+    session.run(&["select-pane", "-t", "demo.0"])?;
+    session.attach()
+}
+
+/// What to try, for the person at the console.
+fn hints(options: &Options) -> String {
+    let lines = options.channels.iter().zip(1..).map(|(name, network)| {
+        let target = channel::address(network, 2);
+        format!("From vm1 over {name}: ping {target}; iperf3 -c {target}")
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Wait until both VMs are switched off, or for a signal.
+fn wait(pair: &Pair) -> Result<()> {
+    let [one, two] = &pair.vms;
+    while one.is_running()? || two.is_running()? {
+        interrupt::sleep(Duration::from_millis(200))?;
+    }
+    Ok(())
+}
+
+/// A tmux server of our own, apart from the user's; it ends on drop.
+struct Session(String);
+
+impl Session {
+    fn run(&self, words: &[&str]) -> Result<()> {
+        let mut tmux = host::command("tmux");
+        tmux.args(["-L", &self.0, "-f", "/dev/null"]).args(words);
+        host::run(tmux).map(drop)
+    }
+
+    /// Show it on our terminal until it ends or is detached. This child must stay in the
+    /// terminal's foreground process group, so it is started as it is.
+    fn attach(&self) -> Result<()> {
+        let mut tmux = Command::new("tmux");
+        tmux.env_remove("TMUX")
+            .args(["-L", &self.0, "attach-session", "-t", "demo"]);
+        let mut tmux = tmux.spawn().context(|| "start tmux".to_owned())?;
+        loop {
+            if let Some(status) = tmux.try_wait().context(|| "wait for tmux".to_owned())? {
+                let failed = || Error::Host(format!("tmux ended with {status}"));
+                return status.success().then_some(()).ok_or_else(failed);
+            }
+            if let Err(interrupted) = interrupt::sleep(Duration::from_millis(100)) {
+                let _ended = self.run_to_end();
+                let _status = tmux.wait();
+                return Err(interrupted);
+            }
+        }
+    }
+
+    fn run_to_end(&self) -> Result<()> {
+        let mut tmux = host::command("tmux");
+        tmux.args(["-L", &self.0, "kill-server"]);
+        host::run_to_end(tmux).map(drop)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // It is no longer there when both consoles were left; that is as good.
+        let _ended = self.run_to_end();
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "this is what the user asked to see")]
+fn say(text: &str) {
+    println!("{text}");
+}

@@ -1,0 +1,116 @@
+//! What a killed run leaves is found and removed by the next; Ctrl-C leaves nothing.
+//!
+//! The runs are this test program again, told by an environment variable to hold a VM on a
+//! bridge until it is ended.
+
+#![allow(clippy::unwrap_used, reason = "a test's helpers may fail it")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use lab::LabError;
+use lab::bridge::Bridge;
+use lab::image::Recipe;
+use lab::vm::{Spec, Vm};
+use lab::{accel, channel, interrupt, scope};
+use rustix::process::{Pid, Signal, kill_process};
+
+const HOLD: &str = "LAB_TEST_HOLD";
+
+/// Not a test by itself: the run that others end.
+#[test]
+fn hold() {
+    if std::env::var_os(HOLD).is_none() {
+        return;
+    }
+    interrupt::install().unwrap();
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("lab");
+    let image = Recipe::default().build(&target).unwrap();
+    let bridge = Bridge::new(accel::detect(&image.kernel).unwrap()).unwrap();
+    let nic = channel::nic(&bridge, 1, "held", 1).unwrap();
+    let vm = Vm::boot(&image, Spec::new("held", &target.join("held")).nic(nic)).unwrap();
+    println!("\nheld {}", vm.id());
+    let end = vm
+        .wait_ready(Duration::from_secs(120))
+        .and_then(|()| interrupt::sleep(Duration::from_secs(120)));
+    assert!(matches!(end, Err(LabError::Interrupted)), "{end:?}");
+}
+
+/// A run that has a VM. Its output must stay open: it still has something to say at its end.
+struct Held {
+    child: Child,
+    qemu: u32,
+    _output: BufReader<ChildStdout>,
+}
+
+fn held() -> Held {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "hold", "--nocapture", "--test-threads=1"])
+        .env(HOLD, "1")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut lines = output.by_ref().lines().map(Result::unwrap);
+    let qemu = lines.find_map(|line| line.strip_prefix("held ")?.parse().ok());
+    Held {
+        child,
+        qemu: qemu.unwrap(),
+        _output: output,
+    }
+}
+
+fn names_of(owner: u32) -> Vec<String> {
+    let mark = format!("vicinity-lab-{owner}-");
+    let entries = ["/run", "/run/netns"].map(|folder| fs::read_dir(folder).unwrap());
+    let names = entries.into_iter().flatten().flatten();
+    let names = names.map(|entry| entry.file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with(&mark)).collect()
+}
+
+fn runs(id: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    !status.is_empty() && !status.contains("State:\tZ")
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+#[test]
+fn a_killed_run_takes_its_vms_along_and_the_next_removes_the_rest() {
+    let Held {
+        mut child,
+        qemu,
+        _output,
+    } = held();
+    assert!(runs(qemu) && names_of(child.id()).len() >= 2);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let gone = interrupt::poll("QEMU's end", Duration::from_secs(20), || {
+        Ok((!runs(qemu)).then_some(()))
+    });
+    gone.unwrap();
+    assert!(names_of(child.id()).len() >= 2, "nothing to remove");
+    scope::sweep().unwrap();
+    assert_eq!(names_of(child.id()), Vec::<String>::new());
+}
+
+#[test]
+fn an_interrupted_run_leaves_nothing() {
+    for which in [Signal::INT, Signal::TERM] {
+        let Held {
+            mut child,
+            qemu,
+            _output,
+        } = held();
+        signal(&child, which);
+        assert!(child.wait().unwrap().success(), "{which:?}");
+        assert!(!runs(qemu), "QEMU survived {which:?}");
+        assert_eq!(names_of(child.id()), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,35 @@
+//! `vicinity demo`: two real VMs, measured over Vicinity and over a Linux bridge.
+
+use std::path::Path;
+
+use lab::demo::{self, Options};
+use lab::progress::Progress;
+
+use crate::failure::Failure;
+
+/// Where guest images, results and logs are put, unless it is told.
+pub(crate) const FOLDER: &str = "target";
+
+/// Run the demo below `folder` (guest images, results, logs); returns its table and where the
+/// results are.
+pub(crate) fn run(folder: &Path) -> Result<String, Failure> {
+    let options = options(folder)?;
+    let result = demo::run(&options, &Progress::start())?;
+    let output = options.output.display();
+    Ok(format!(
+        "{result}\n\nResults: {output}/result.json, {output}/report.html\n\
+         Keep two VMs running, with a shell in each: `{} demo --shell`\n",
+        options.vicinity.display()
+    ))
+}
+
+/// Boot the demo's VMs and open a shell in each, until the session ends.
+pub(crate) fn shell(folder: &Path) -> Result<(), Failure> {
+    Ok(demo::shell(&options(folder)?, &Progress::start())?)
+}
+
+fn options(folder: &Path) -> Result<Options, Failure> {
+    lab::interrupt::install()?;
+    let program = std::env::current_exe().map_err(Failure::Program)?;
+    Ok(Options::new(&program, folder))
+}

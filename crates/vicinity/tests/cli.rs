@@ -1,0 +1,122 @@
+//! The commands that need no daemon.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::process::{Command, Output};
+
+use common::vicinity;
+
+fn run(arguments: &[&str]) -> Output {
+    vicinity().args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn without_a_daemon_the_error_says_how_to_start_one() {
+    let output = run(&["port", "list", "--runtime-dir", "/nonexistent"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert_eq!(said.lines().count(), 1, "said once: {said}");
+    assert!(
+        said.contains("error: no vicinity serves /nonexistent"),
+        "{said}"
+    );
+    assert!(said.contains("`vicinity serve`"), "{said}");
+}
+
+#[test]
+fn the_runtime_folder_comes_from_the_environment_too() {
+    let output = vicinity()
+        .env("VICINITY_RUNTIME_DIR", "/elsewhere")
+        .args(["network", "list"])
+        .output()
+        .unwrap();
+    assert!(text(&output.stderr).contains("no vicinity serves /elsewhere"));
+}
+
+#[test]
+fn wrong_usage_has_its_own_exit_code() {
+    assert_eq!(run(&["sevre"]).status.code(), Some(2));
+    assert_eq!(run(&["qemu-args", "a/b"]).status.code(), Some(2));
+    assert_eq!(
+        run(&["qemu-args", "web", "--memory", "much"]).status.code(),
+        Some(2)
+    );
+    assert_eq!(
+        run(&["qemu-args", "web", "--network", "x"]).status.code(),
+        Some(2)
+    );
+}
+
+#[test]
+fn the_printed_configuration_is_one() {
+    let printed = run(&["config"]).stdout;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("vicinity.toml");
+    std::fs::write(&file, printed).unwrap();
+    let output = run(&[
+        "qemu-args",
+        "web",
+        "--one-line",
+        "--config",
+        file.to_str().unwrap(),
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let options = text(&output.stdout);
+    assert!(options.contains("path=/run/vicinity/default/web.sock,server=on,wait=off"));
+    assert_eq!(options.lines().count(), 1);
+}
+
+#[test]
+fn completions_and_manual_pages_are_made() {
+    assert!(text(&run(&["completions", "bash"]).stdout).contains("qemu-args"));
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(&["man", folder.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let page = std::fs::read_to_string(folder.path().join("vicinity-serve.1")).unwrap();
+    assert!(page.contains("SIGTERM"), "{page}");
+}
+
+#[test]
+fn the_doctor_looks_at_everything() {
+    let output = run(&["doctor", "--json"]);
+    let checks: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap();
+    for name in [
+        "qemu",
+        "accelerator",
+        "memfd",
+        "tun",
+        "memory",
+        "iperf3",
+        "dpdk-testpmd",
+    ] {
+        assert!(checks.iter().any(|check| check["name"] == name), "{name}");
+    }
+    let missing = checks
+        .iter()
+        .any(|check| check["purpose"] == "serve" && check["verdict"] == "missing");
+    assert_eq!(output.status.code(), Some(i32::from(missing)));
+}
+
+#[test]
+fn the_doctor_finds_what_is_missing() {
+    let nowhere = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_vicinity"))
+        .arg("doctor")
+        .env("PATH", nowhere.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stdout);
+    assert!(said.contains("MISSING  qemu"), "{said}");
+    assert!(said.contains("apt-get install"), "{said}");
+}

@@ -1,0 +1,115 @@
+//! The real program, started and stopped.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// The program under test.
+pub(crate) fn vicinity() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vicinity"));
+    command
+        .env_remove("VICINITY_RUNTIME_DIR")
+        .stdin(Stdio::null());
+    command
+}
+
+/// A running `vicinity serve`, killed when dropped.
+pub(crate) struct Daemon {
+    pub(crate) child: Child,
+    run: PathBuf,
+}
+
+impl Daemon {
+    /// Start it with `<folder>/run` as its runtime folder, and wait until it answers.
+    pub(crate) fn start(folder: &Path, config: Option<&str>) -> Self {
+        Self::start_by(vicinity(), folder, config)
+    }
+
+    /// The same, by a command that leads to the program.
+    pub(crate) fn start_by(mut command: Command, folder: &Path, config: Option<&str>) -> Self {
+        let run = folder.join("run");
+        command
+            .args(["serve", "--log", "error", "--runtime-dir"])
+            .arg(&run);
+        if let Some(text) = config {
+            let file = folder.join("vicinity.toml");
+            std::fs::write(&file, text).unwrap();
+            command.arg("--config").arg(file);
+        }
+        let child = command.spawn().unwrap();
+        let mut daemon = Self { child, run };
+        until("the daemon", || {
+            assert!(daemon.child.try_wait().unwrap().is_none(), "it ended");
+            daemon.ask("network").status.success()
+        });
+        daemon
+    }
+
+    pub(crate) fn path(&self, below: &str) -> PathBuf {
+        self.run.join(below)
+    }
+
+    fn ask(&self, what: &str) -> Output {
+        let mut command = vicinity();
+        command.args([what, "list", "--json", "--runtime-dir"]);
+        command.arg(&self.run).output().unwrap()
+    }
+
+    /// What `vicinity port list --json` says about a VM; null when there is no such port.
+    pub(crate) fn port(&self, vm: &str) -> Value {
+        let output = self.ask("port");
+        assert!(output.status.success(), "{output:?}");
+        let ports: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+        ports
+            .into_iter()
+            .find(|port| port["vm"] == vm)
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn until_state(&self, vm: &str, state: &str) {
+        until(state, || self.port(vm)["state"] == state);
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// Wait for its end; returns its exit code.
+    pub(crate) fn ended(&mut self) -> Option<i32> {
+        let mut status = None;
+        until("the end", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap().code()
+    }
+
+    /// Ask it to end; returns its exit code.
+    pub(crate) fn stop(mut self) -> Option<i32> {
+        self.signal(Signal::TERM);
+        self.ended()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Wait for something that takes a moment.
+pub(crate) fn until(what: &str, mut good: impl FnMut() -> bool) {
+    for _ in 0..1000 {
+        if good() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{what} did not come about");
+}

@@ -1,0 +1,89 @@
+//! The printed options, given to the QEMU that is installed.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use common::{Daemon, vicinity};
+
+/// A QEMU, killed when dropped.
+struct Qemu(Child);
+
+impl Qemu {
+    /// Start it with the options that `vicinity qemu-args` prints, in a shell, as a user would.
+    fn start(folder: &Path, vm: &str, more: &[&str]) -> Self {
+        let output = vicinity()
+            .args(["qemu-args", vm, "--memory", "128M", "--config"])
+            .arg(folder.join("vicinity.toml"))
+            .arg("--runtime-dir")
+            .arg(folder.join("run"))
+            .args(more)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let options = String::from_utf8(output.stdout).unwrap();
+        let line = format!(
+            "exec qemu-system-x86_64 -accel tcg -display none -nodefaults -no-reboot {options}"
+        );
+        let child = Command::new("sh")
+            .args(["-c", &line])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self(child)
+    }
+}
+
+impl Drop for Qemu {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+const LAN: &str = "
+[[network]]
+name = \"lan\"
+accept = true
+[[network.port]]
+vm = \"listed\"
+mac = \"52:54:00:00:00:07\"
+";
+
+/// The firmware's network boot drives the NIC: DHCP requests are frames that were received.
+#[test]
+fn qemu_starts_with_the_options_in_both_modes() {
+    let folder = tempfile::Builder::new()
+        .prefix("a space, a comma")
+        .tempdir()
+        .unwrap();
+    let daemon = Daemon::start(folder.path(), Some(LAN));
+    for (vm, more) in [("listed", [].as_slice()), ("accepted", &["--one-line"])] {
+        let qemu = Qemu::start(folder.path(), vm, more);
+        daemon.until_state(vm, "running");
+        common::until("a frame", || daemon.port(vm)["counters"]["tx_frames"] != 0);
+        assert_eq!(daemon.port(vm)["quarantines"], 0);
+        drop(qemu);
+        daemon.until_state(vm, "waiting");
+    }
+}
+
+#[test]
+fn a_qemu_that_is_started_again_gets_in_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(folder.path(), Some(LAN));
+    for connection in 1..=2 {
+        for vm in ["listed", "accepted"] {
+            let _qemu = Qemu::start(folder.path(), vm, &[]);
+            daemon.until_state(vm, "running");
+            assert_eq!(daemon.port(vm)["connections"], connection);
+        }
+    }
+}
