@@ -34,6 +34,12 @@ pub fn paired_ratios(a: &[f64], b: &[f64]) -> Vec<f64> {
     a.iter().zip(b).map(|(a, b)| b / a).collect()
 }
 
+/// Median of [`paired_ratios`].
+#[must_use]
+pub fn paired_ratio(a: &[f64], b: &[f64]) -> f64 {
+    median(&paired_ratios(a, b))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,5 +64,6 @@ mod tests {
         // The second round was slow for both: the ratio does not see it.
         let ratios = paired_ratios(&[100.0, 10.0, 100.0], &[200.0, 20.0, 300.0]);
         assert_eq!(ratios, [2.0, 2.0, 3.0]);
+        assert!(near(paired_ratio(&[1.0, 1.0, 1.0], &[9.0, 1.0, 2.0]), 2.0));
     }
 }

@@ -7,7 +7,7 @@ use vhost::backend::Backend;
 use vhost::fault::Fault;
 
 use crate::control::Counters;
-use crate::limits::MAX_QUEUE_PAIRS;
+use crate::limits::{MAX_LEARNT_PER_PORT, MAX_QUEUE_PAIRS};
 use crate::port::{Guest, Kind, Port, Teacher};
 use crate::uplink::Uplink;
 
@@ -35,8 +35,8 @@ pub(crate) fn uplink(tap: OwnedFd) -> Result<Kind, Errno> {
 #[must_use]
 pub(crate) fn port(name: String, kind: Kind) -> Port {
     let teacher = match kind {
-        Kind::Guest(_) => Teacher::default(),
-        Kind::Uplink(_) => Teacher::unlimited(),
+        Kind::Guest(_) => Teacher::new(MAX_LEARNT_PER_PORT),
+        Kind::Uplink(_) => Teacher::new(u32::MAX),
     };
     Port {
         name,

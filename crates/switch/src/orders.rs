@@ -50,13 +50,16 @@ impl Worker {
     }
 
     pub(crate) fn attach(&mut self, id: PortId, name: String, kind: Result<Kind, Errno>) {
+        if self.switch.port(id.0).is_some() {
+            tracing::error!(
+                port = id.0,
+                "a port was attached twice: a fault of the supervisor"
+            );
+            return;
+        }
         let added = kind.and_then(|kind| {
-            let port = attach::port(name, kind);
-            if self.switch.add(id.0, port) {
-                Ok(())
-            } else {
-                Err(Errno::EXIST)
-            }
+            let added = self.switch.add(id.0, attach::port(name, kind));
+            added.then_some(()).ok_or(Errno::NOSPC)
         });
         let watched = added.and_then(|()| self.watch(id.0));
         if let Err(error) = watched {
@@ -99,7 +102,7 @@ impl Worker {
                 Kind::Guest(guest) => epoll::delete(&self.poll, guest.backend.as_fd()),
                 Kind::Uplink(uplink) => epoll::delete(&self.poll, uplink.as_fd()),
             };
-            tracing::info!(port = port.name, ?reason, "port detached");
+            tracing::debug!(port = port.name, ?reason, "port detached");
         }
         self.active.retain(|active| *active != number);
         let counters = port.map_or_else(Counters::default, |port| port.counters);
@@ -125,7 +128,7 @@ impl Worker {
                 ),
                 Kind::Uplink(_) => (true, 0, 0),
             };
-            let residents = u32::try_from(self.switch.table.count(number)).unwrap_or(u32::MAX);
+            let residents = self.switch.table.count(number);
             let counters = port.counters;
             self.outbox.send(&Event::Report(Box::new(PortReport {
                 port: number,

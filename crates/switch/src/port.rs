@@ -9,7 +9,7 @@ use vhost::vring::Vring;
 
 use crate::control::Counters;
 use crate::hold::Held;
-use crate::limits::{HOLD, MAX_LEARNT_PER_PORT, MAX_QUEUE_PAIRS};
+use crate::limits::{HOLD, MAX_QUEUE_PAIRS};
 use crate::mac::Mac;
 use crate::residency::{Learnt, Residency};
 use crate::uplink::Uplink;
@@ -37,24 +37,19 @@ pub struct Port {
 }
 
 /// A port's dealings with the residency table.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Teacher {
-    /// Addresses learnt here.
-    pub learnt: u32,
     /// The last address noted, and when: most frames repeat it.
     last: Option<(Mac, u32)>,
-    /// An uplink may teach as many as there are.
-    unlimited: bool,
+    /// Addresses it may teach.
+    limit: u32,
 }
 
 impl Teacher {
-    /// For an uplink.
+    /// For a port that may teach so many addresses.
     #[must_use]
-    pub fn unlimited() -> Self {
-        Self {
-            unlimited: true,
-            ..Self::default()
-        }
+    pub fn new(limit: u32) -> Self {
+        Self { last: None, limit }
     }
 
     /// Note the source of a frame. Returns the port an address has moved from.
@@ -64,21 +59,14 @@ impl Teacher {
             return None;
         }
         self.last = Some((source, now));
-        let may_add = self.unlimited || self.learnt < MAX_LEARNT_PER_PORT;
-        match table.learn(source, port, now, may_add) {
-            Learnt::New => self.learnt += 1,
-            Learnt::Moved(from) => {
-                self.learnt += 1;
-                return Some(from);
-            }
-            Learnt::Known | Learnt::Refused => {}
+        match table.learn(source, port, now, self.limit) {
+            Learnt::Moved(from) => Some(from),
+            Learnt::New | Learnt::Known | Learnt::Refused => None,
         }
-        None
     }
 
-    /// One address is not known here any more.
-    pub fn lost(&mut self) {
-        self.learnt = self.learnt.saturating_sub(1);
+    /// An address has moved away from here: note it again should it come back.
+    pub fn forget_last(&mut self) {
         self.last = None;
     }
 }
@@ -150,6 +138,17 @@ impl Guest {
         })
     }
 
+    /// The receivers that frames wait for in transmit rings that run.
+    pub fn waited_for(&self) -> impl Iterator<Item = u16> + '_ {
+        let runs = |pair| {
+            let vring = self.backend.vrings().get(transmit_ring(pair));
+            vring.and_then(Vring::active).is_some()
+        };
+        let held = self.held.iter().enumerate();
+        held.filter(move |(pair, _)| runs(*pair))
+            .flat_map(|(_, held)| held.receivers())
+    }
+
     /// Whether a frame that did not fit before may fit now, or is to be given up.
     #[must_use]
     pub fn worth_a_try(&self, now: Instant) -> bool {
@@ -184,7 +183,7 @@ impl Short {
 /// The call descriptor is none.
 #[inline]
 pub fn publish(vring: &mut Vring, counters: &mut Counters) -> Result<(), Errno> {
-    if vring.active_mut().is_some_and(Ring::publish) {
+    if vring.running_mut().is_some_and(Ring::publish) {
         counters.calls += 1;
         vring.call()?;
     }

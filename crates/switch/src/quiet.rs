@@ -34,42 +34,44 @@ impl Worker {
 
     pub(crate) fn holds(&self, port: u16) -> bool {
         match self.switch.port(port).map(|port| &port.kind) {
-            Some(Kind::Guest(guest)) => guest.held.iter().any(|held| !held.is_empty()),
+            Some(Kind::Guest(guest)) => guest.waited_for().next().is_some(),
             _ => false,
         }
     }
 
     /// Ask a port's transmit rings for a kick, and the receivers it waits for too. True when none
-    /// of them has anything now.
-    pub(crate) fn ask_for_kicks(&mut self, number: u16) -> bool {
+    /// of them has anything now. Ports at fault are left to [`Worker::drop_faulty`], so that the
+    /// list of active ports does not change under our feet.
+    fn ask_for_kicks(&mut self, number: u16) -> bool {
         let now = self.switch.now;
-        let mut receivers: Vec<u16> = Vec::new();
+        let mut receivers = std::mem::take(&mut self.receivers);
+        receivers.clear();
         let mut result = Ok(true);
         if let Some(Kind::Guest(guest)) = self.switch.port_mut(number).map(|port| &mut port.kind) {
             result = ask_transmit(guest, now);
-            receivers.extend(guest.held.iter().flat_map(|held| held.receivers()));
+            receivers.extend(guest.waited_for());
         }
         receivers.sort_unstable();
         receivers.dedup();
-        let mut idle = match result {
-            Ok(idle) => idle,
-            Err(fault) => {
-                self.fail(number, &fault);
-                true
-            }
-        };
-        for receiver in receivers {
-            match self.ask_receiver(receiver) {
-                Ok(quiet) => idle &= quiet,
-                Err(fault) => self.fail(receiver, &fault),
-            }
+        let mut idle = self.or_fault(number, result);
+        for receiver in &receivers {
+            let result = self.ask_receiver(*receiver);
+            idle &= self.or_fault(*receiver, result);
         }
+        self.receivers = receivers;
         idle
+    }
+
+    fn or_fault(&mut self, port: u16, result: Result<bool, Fault>) -> bool {
+        result.unwrap_or_else(|fault| {
+            self.switch.faults.push((port, fault));
+            false
+        })
     }
 
     /// Ask a receiver that had too few buffers for a kick. False when it has other ones now, or
     /// is not there any more.
-    pub(crate) fn ask_receiver(&mut self, number: u16) -> Result<bool, Fault> {
+    fn ask_receiver(&mut self, number: u16) -> Result<bool, Fault> {
         let Some(Kind::Guest(guest)) = self.switch.port_mut(number).map(|port| &mut port.kind)
         else {
             return Ok(false);

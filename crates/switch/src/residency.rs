@@ -7,7 +7,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use crate::limits::{AGEING, MAX_RESIDENTS};
+use crate::limits::{AGEING, MAX_PORTS, MAX_RESIDENTS};
 use crate::mac::Mac;
 
 /// Slots; twice the residents, rounded up to a power of two.
@@ -29,6 +29,8 @@ struct Entry {
 pub struct Residency {
     slots: Box<[Entry]>,
     residents: usize,
+    /// Addresses of each port.
+    counts: Box<[u32]>,
     key: u64,
     /// Next slot that ageing looks at.
     sweep: usize,
@@ -60,6 +62,7 @@ impl Residency {
         Self {
             slots: vec![Entry::default(); SLOTS].into_boxed_slice(),
             residents: 0,
+            counts: vec![0; MAX_PORTS].into_boxed_slice(),
             // Odd, so that multiplying by it loses nothing.
             key: RandomState::new().hash_one(0x5eed_u64) | 1,
             sweep: 0,
@@ -99,33 +102,27 @@ impl Residency {
         (entry.mac != 0 && !entry.expired(now)).then_some(entry.port)
     }
 
-    /// Note that an address sent something from a port. `may_add` says whether the port may add
-    /// an address the table has not.
+    /// Note that an address sent something from a port, which may have at most `limit`
+    /// addresses.
     #[inline]
-    pub fn learn(&mut self, mac: Mac, port: u16, now: u32, may_add: bool) -> Learnt {
+    pub fn learn(&mut self, mac: Mac, port: u16, now: u32, limit: u32) -> Learnt {
         if mac.is_group() || mac.bits() == 0 {
             return Learnt::Refused;
         }
         let Some((slot, entry)) = self.find(mac.bits()) else {
             return Learnt::Refused;
         };
-        let learnt = if entry.mac == 0 {
-            if !may_add || self.residents >= MAX_RESIDENTS {
-                return Learnt::Refused;
+        let known = entry.mac != 0;
+        if known && entry.port == port {
+            if !entry.pinned {
+                self.put(slot, Entry { seen: now, ..entry });
             }
-            self.residents += 1;
-            Learnt::New
-        } else if entry.pinned {
-            return if entry.port == port {
-                Learnt::Known
-            } else {
-                Learnt::Refused
-            };
-        } else if entry.port == port {
-            Learnt::Known
-        } else {
-            Learnt::Moved(entry.port)
-        };
+            return Learnt::Known;
+        }
+        let full = !known && self.residents >= MAX_RESIDENTS;
+        if entry.pinned || full || self.count(port) >= limit {
+            return Learnt::Refused;
+        }
         self.put(
             slot,
             Entry {
@@ -135,7 +132,11 @@ impl Residency {
                 pinned: false,
             },
         );
-        learnt
+        if known {
+            Learnt::Moved(entry.port)
+        } else {
+            Learnt::New
+        }
     }
 
     /// Pin an address to a port; false when the table is full.
@@ -143,11 +144,8 @@ impl Residency {
         let Some((slot, entry)) = self.find(mac.bits()) else {
             return false;
         };
-        if entry.mac == 0 {
-            if self.residents >= MAX_RESIDENTS || mac.bits() == 0 {
-                return false;
-            }
-            self.residents += 1;
+        if mac.bits() == 0 || (entry.mac == 0 && self.residents >= MAX_RESIDENTS) {
+            return false;
         }
         self.put(
             slot,
@@ -172,39 +170,25 @@ impl Residency {
 
     /// Forget what was learnt at a port; pinned addresses stay.
     pub fn forget_port(&mut self, port: u16) {
-        self.forget_where(
-            0,
-            SLOTS,
-            |entry| entry.port == port && !entry.pinned,
-            |_| {},
-        );
+        self.forget_where(0, SLOTS, |entry| entry.port == port && !entry.pinned);
     }
 
-    /// Look at the next few slots and forget what is too old there; calls `gone` with the port
-    /// of each. Called now and then, it keeps the table clean without ever stalling a frame.
-    pub fn age(&mut self, now: u32, gone: impl FnMut(u16)) {
+    /// Look at the next few slots and forget what is too old there. Called now and then, it keeps
+    /// the table clean without ever stalling a frame.
+    pub fn age(&mut self, now: u32) {
         const STEP: usize = 1024;
         let from = self.sweep;
         self.sweep = (from + STEP) % SLOTS;
-        self.forget_where(from, STEP, |entry| entry.expired(now), gone);
+        self.forget_where(from, STEP, |entry| entry.expired(now));
     }
 
     /// Addresses at a port, pinned or learnt.
     #[must_use]
-    pub fn count(&self, port: u16) -> usize {
-        self.slots
-            .iter()
-            .filter(|entry| entry.mac != 0 && entry.port == port)
-            .count()
+    pub fn count(&self, port: u16) -> u32 {
+        self.counts.get(usize::from(port)).copied().unwrap_or(0)
     }
 
-    fn forget_where(
-        &mut self,
-        from: usize,
-        count: usize,
-        condition: impl Fn(&Entry) -> bool,
-        mut gone: impl FnMut(u16),
-    ) {
+    fn forget_where(&mut self, from: usize, count: usize, condition: impl Fn(&Entry) -> bool) {
         let mut slot = from;
         for _ in 0..count {
             // Freeing pulls a later entry into this slot: look again before going on.
@@ -213,22 +197,48 @@ impl Residency {
                     break;
                 }
                 self.free(slot);
-                gone(entry.port);
             }
             slot = (slot + 1) % SLOTS;
         }
     }
 
+    /// Put an entry into the slot that was found for it, and keep the books.
     #[inline]
     fn put(&mut self, slot: usize, entry: Entry) {
-        if let Some(place) = self.slots.get_mut(slot) {
-            *place = entry;
+        let Some(place) = self.slots.get_mut(slot) else {
+            return;
+        };
+        let before = std::mem::replace(place, entry);
+        if before.mac != entry.mac || before.port != entry.port {
+            self.book(before, false);
+            self.book(entry, true);
+        }
+    }
+
+    /// Count an entry in or out.
+    fn book(&mut self, entry: Entry, comes: bool) {
+        if entry.mac == 0 {
+            return;
+        }
+        let step = |count: u32| {
+            if comes {
+                count + 1
+            } else {
+                count.saturating_sub(1)
+            }
+        };
+        self.residents = if comes {
+            self.residents + 1
+        } else {
+            self.residents - 1
+        };
+        if let Some(count) = self.counts.get_mut(usize::from(entry.port)) {
+            *count = step(*count);
         }
     }
 
     /// Free a slot and close the gap, so that every entry stays reachable from its home.
     fn free(&mut self, slot: usize) {
-        self.residents -= 1;
         let mut gap = slot;
         let mut next = (slot + 1) % SLOTS;
         while let Some(entry) = self.slots.get(next).copied() {
@@ -270,9 +280,9 @@ mod tests {
     #[test]
     fn a_learnt_address_moves_and_ages() {
         let mut table = Residency::new();
-        assert_eq!(table.learn(mac(1), 3, 10, true), Learnt::New);
+        assert_eq!(table.learn(mac(1), 3, 10, u32::MAX), Learnt::New);
         assert_eq!(table.lookup(mac(1), 10), Some(3));
-        assert_eq!(table.learn(mac(1), 4, 20, true), Learnt::Moved(3));
+        assert_eq!(table.learn(mac(1), 4, 20, u32::MAX), Learnt::Moved(3));
         assert_eq!(table.lookup(mac(1), 20 + AGEING), Some(4));
         assert_eq!(table.lookup(mac(1), 21 + AGEING), None);
     }
@@ -281,7 +291,7 @@ mod tests {
     fn a_pinned_address_neither_moves_nor_ages() {
         let mut table = Residency::new();
         assert!(table.pin(mac(1), 3));
-        assert_eq!(table.learn(mac(1), 4, 20, true), Learnt::Refused);
+        assert_eq!(table.learn(mac(1), 4, 20, u32::MAX), Learnt::Refused);
         table.forget_port(3);
         assert_eq!(table.lookup(mac(1), u32::MAX), Some(3));
     }
@@ -290,21 +300,33 @@ mod tests {
     fn group_and_zero_addresses_are_not_learnt() {
         let mut table = Residency::new();
         let group = Mac::from_octets([1, 0, 0x5e, 0, 0, 1]);
-        assert_eq!(table.learn(group, 1, 0, true), Learnt::Refused);
+        assert_eq!(table.learn(group, 1, 0, u32::MAX), Learnt::Refused);
         assert_eq!(
-            table.learn(Mac::from_octets([0; 6]), 1, 0, true),
+            table.learn(Mac::from_octets([0; 6]), 1, 0, u32::MAX),
             Learnt::Refused
         );
         assert_eq!(table.residents(), 0);
     }
 
     #[test]
+    fn a_port_at_its_limit_learns_no_more() {
+        let mut table = Residency::new();
+        assert_eq!(table.learn(mac(1), 3, 0, 1), Learnt::New);
+        assert_eq!(table.learn(mac(2), 3, 0, 1), Learnt::Refused);
+        assert_eq!(table.learn(mac(1), 3, 0, 1), Learnt::Known);
+        assert_eq!(table.learn(mac(2), 4, 0, 1), Learnt::New);
+        assert_eq!(table.learn(mac(2), 3, 0, 1), Learnt::Refused);
+        table.forget(mac(1));
+        assert_eq!(table.learn(mac(2), 3, 0, 1), Learnt::Moved(4));
+    }
+
+    #[test]
     fn a_full_table_refuses_and_still_answers() {
         let mut table = Residency::new();
         for number in 0..u32::try_from(MAX_RESIDENTS).unwrap() {
-            assert_eq!(table.learn(mac(number), 1, 0, true), Learnt::New);
+            assert_eq!(table.learn(mac(number), 1, 0, u32::MAX), Learnt::New);
         }
-        assert_eq!(table.learn(mac(u32::MAX), 1, 0, true), Learnt::Refused);
+        assert_eq!(table.learn(mac(u32::MAX), 1, 0, u32::MAX), Learnt::Refused);
         assert_eq!(table.lookup(mac(u32::MAX), 0), None);
         assert_eq!(table.lookup(mac(7), 0), Some(1));
     }
@@ -313,13 +335,13 @@ mod tests {
     fn ageing_visits_every_slot() {
         let mut table = Residency::new();
         for number in 0..1000 {
-            table.learn(mac(number), 1, 0, true);
+            table.learn(mac(number), 1, 0, u32::MAX);
         }
-        let mut gone = 0;
+        assert_eq!((table.residents(), table.count(1)), (1000, 1000));
         for _ in 0..SLOTS / 1024 {
-            table.age(AGEING + 1, |_| gone += 1);
+            table.age(AGEING + 1);
         }
-        assert_eq!((gone, table.residents()), (1000, 0));
+        assert_eq!((table.residents(), table.count(1)), (0, 0));
     }
 
     #[derive(Clone, Debug)]
@@ -352,7 +374,7 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Learn(m, p) => {
-                        table.learn(mac(m), p, 0, true);
+                        table.learn(mac(m), p, 0, u32::MAX);
                         let entry = model.entry(m).or_insert((p, false));
                         if !entry.1 { entry.0 = p; }
                     }
@@ -370,6 +392,10 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(table.residents(), model.len());
+                for port in 0..4 {
+                    let count = model.values().filter(|entry| entry.0 == port).count();
+                    prop_assert_eq!(table.count(port) as usize, count);
+                }
                 for m in 0..60 {
                     prop_assert_eq!(table.lookup(mac(m), 0), model.get(&m).map(|entry| entry.0));
                 }

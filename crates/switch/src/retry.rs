@@ -110,7 +110,7 @@ impl Switch {
         };
         while let Some(waiting) = held.pop() {
             port.counters.drops.receiver_stuck += 1;
-            if let Some(ring) = vring.active_mut() {
+            if let Some(ring) = vring.running_mut() {
                 ring.put_used(waiting.chain, 0);
             }
         }

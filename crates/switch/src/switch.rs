@@ -116,12 +116,7 @@ impl Switch {
 
     /// Forget addresses not heard of for long, a few at a time.
     pub fn age(&mut self) {
-        let ports = &mut self.ports;
-        self.table.age(self.seconds, |port| {
-            if let Some(Some(port)) = ports.get_mut(usize::from(port)) {
-                port.teacher.lost();
-            }
-        });
+        self.table.age(self.seconds);
     }
 
     /// Move what a port has to send, up to one burst a ring.
@@ -163,7 +158,7 @@ impl Switch {
             .teacher
             .note(mac, number, self.seconds, &mut self.table);
         if let Some(port) = left.and_then(|left| self.port_mut(left)) {
-            port.teacher.lost();
+            port.teacher.forget_last();
         }
         let frame = crate::rarp::frame(mac);
         if let Some((head, rest)) = Head::of_private(NetHeader::default(), &frame) {

@@ -158,7 +158,7 @@ impl Switch {
     ) -> Target {
         if let Some(left) = teacher.note(head.source(), from, self.seconds, &mut self.table) {
             if let Some(port) = self.port_mut(left) {
-                port.teacher.lost();
+                port.teacher.forget_last();
             }
         }
         let destination = head.destination();

@@ -13,7 +13,7 @@ use vhost::fault::Fault;
 use vhost::sigbus;
 
 use crate::control::{ControlSocket, Reason, WorkerReport};
-use crate::limits::{HOLD, ROUNDS_PER_POLL, SPIN};
+use crate::limits::{HOLD, MAX_PORTS, ROUNDS_PER_POLL, SPIN};
 use crate::outbox::Outbox;
 use crate::port::{Kind, Port};
 use crate::spin::Spin;
@@ -32,6 +32,8 @@ pub struct Worker {
     events: Vec<epoll::Event>,
     /// Ports that have, or may have, something to do. No port is listed twice.
     pub(crate) active: Vec<u16>,
+    /// Receivers that a port waits for: scratch of [`Worker::may_sleep`].
+    pub(crate) receivers: Vec<u16>,
     spin: Spin,
     pub(crate) figures: WorkerReport,
     pub(crate) started: u64,
@@ -56,7 +58,8 @@ impl Worker {
             outbox: Outbox::new(control),
             poll,
             events: Vec::with_capacity(EVENTS),
-            active: Vec::with_capacity(crate::limits::MAX_PORTS),
+            active: Vec::with_capacity(MAX_PORTS),
+            receivers: Vec::with_capacity(MAX_PORTS),
             spin: Spin::new(SPIN),
             figures: WorkerReport::default(),
             started: ticks::now(),

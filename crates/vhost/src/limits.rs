@@ -23,7 +23,7 @@ pub const MAX_TABLE_REGIONS: usize = 8;
 pub const MAX_GUEST_MEMORY: u64 = 1 << 42;
 
 /// Regions mapped at one time in the whole process.
-pub const MAX_MAPPINGS: usize = 16_384;
+pub const MAX_MAPPINGS: usize = 32_768;
 
 /// Largest payload of a vhost-user message, in bytes. The largest one in use is 268.
 pub const MAX_PAYLOAD: usize = 1024;

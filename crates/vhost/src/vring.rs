@@ -76,6 +76,13 @@ impl Vring {
         self.running.as_mut().filter(|_| self.enabled)
     }
 
+    /// The running ring, enabled or not: for handing back what was taken.
+    #[inline]
+    #[must_use]
+    pub fn running_mut(&mut self) -> Option<&mut Ring> {
+        self.running.as_mut()
+    }
+
     /// Whether the ring is started, enabled or not.
     #[must_use]
     pub fn is_running(&self) -> bool {

@@ -7,7 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::failure::Failure;
 use crate::logging::{self, Format, Level};
-use crate::{config, demo, doctor, list, qemu, qemu_args, serve};
+use crate::{bench, config, demo, doctor, list, qemu, qemu_args, serve};
 
 /// VMs on one host talk at memory speed.
 #[derive(Debug, Parser)]
@@ -88,6 +88,9 @@ enum Command {
         #[arg(long, default_value = demo::FOLDER, value_name = "DIR")]
         folder: PathBuf,
     },
+    /// Measure the data path natively
+    #[command(subcommand)]
+    Bench(Bench),
     /// Print the completions for a shell
     Completions {
         /// Which shell
@@ -104,6 +107,20 @@ enum Command {
     /// Look at networks
     #[command(subcommand)]
     Network(List),
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// The switch against OVS-DPDK, with DPDK's testpmd as both guests; needs root, two CPUs
+    /// and some minutes
+    Switch {
+        /// How often each measurement is repeated
+        #[arg(long, default_value_t = lab::bench::ROUNDS)]
+        rounds: u32,
+        /// Where the report is written, as JSON
+        #[arg(long, default_value = "target/bench/switch.json", value_name = "FILE")]
+        output: PathBuf,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -143,6 +160,9 @@ impl Cli {
                 folder,
             } => demo::shell(&folder),
             Command::Demo { folder, .. } => print(&demo::run(&folder)?),
+            Command::Bench(Bench::Switch { rounds, output }) => {
+                print(&bench::switch(rounds, &output)?)
+            }
             Command::Completions { shell } => {
                 let mut script = Vec::new();
                 clap_complete::generate(shell, &mut Self::command(), "vicinity", &mut script);

@@ -17,6 +17,7 @@
 //! Exit codes: 0 success, 1 failure, 2 wrong usage or configuration.
 #![deny(unsafe_code)]
 
+mod bench;
 mod cli;
 mod client;
 mod config;

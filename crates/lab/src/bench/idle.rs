@@ -1,14 +1,30 @@
-//! What an idle switch costs: wake-ups and CPU time of all its threads while two connected
-//! front-ends send nothing.
+//! What an idle switch costs: wake-ups and CPU time of all its threads while two VMs are
+//! connected that do nothing.
 
+use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Result;
+use crate::channel::{address, mac};
+use crate::error::{Context, Result};
+use crate::image::Recipe;
 use crate::interrupt;
+use crate::progress::Progress;
+use crate::vm::{Link, Nic, Spec, Vm};
 
+use super::peer::Switch;
 use super::threads::Totals;
+use super::vicinity::Vicinity;
+
+/// Longest boot: an emulated guest on a busy machine.
+const BOOT: Duration = Duration::from_secs(120);
+
+/// A guest's kernel looks for IPv6 routers and neighbours for some seconds after its boot.
+const SETTLE: Duration = Duration::from_secs(15);
+
+const WINDOW: Duration = Duration::from_secs(10);
 
 /// What an idle `vicinity` costs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,8 +37,47 @@ pub struct Idle {
     pub core_share: f64,
 }
 
+/// Boots two VMs on our switch and watches it while they do nothing. `cache` keeps the guest
+/// image, `run` is the folder of the whole run.
+pub(super) fn measure(
+    vicinity: &Path,
+    cache: &Path,
+    run: &Path,
+    progress: &Progress,
+) -> Result<Idle> {
+    progress.step("idle: guest image (Debian packages, kept for the next time)");
+    let image = Recipe::default().build(cache)?;
+    progress.step("idle: booting two VMs");
+    let folder = run.join("idle");
+    fs::create_dir(&folder).context(|| format!("make {}", folder.display()))?;
+    // The VMs are dropped before the switch.
+    let switch = Vicinity::start(&folder, vicinity)?;
+    let sockets = switch.sockets();
+    let specs = (1..).zip(sockets.paths()).map(|(number, socket)| {
+        let nic = Nic {
+            link: Link::VhostUser {
+                socket: socket.clone(),
+                qemu_listens: false,
+            },
+            mac: mac(1, number),
+            address: Some(format!("{}/24", address(1, number))),
+            properties: Vec::new(),
+        };
+        Spec::new(&format!("vm{number}"), &folder).nic(nic)
+    });
+    let vms: Vec<Vm> = specs
+        .map(|spec| Vm::boot(&image, spec))
+        .collect::<Result<_>>()?;
+    for vm in &vms {
+        vm.wait_ready(BOOT)?;
+    }
+    progress.step("idle: watching");
+    interrupt::sleep(SETTLE)?;
+    watch(switch.id(), WINDOW)
+}
+
 /// Watches a process for `time`.
-pub(super) fn watch(process: u32, time: Duration) -> Result<Idle> {
+fn watch(process: u32, time: Duration) -> Result<Idle> {
     let (start, before) = (Instant::now(), Totals::of(process)?);
     interrupt::sleep(time)?;
     let seconds = start.elapsed().as_secs_f64();

@@ -74,10 +74,8 @@ pub struct Report {
     pub machine: Machine,
     /// Version of the switch under test.
     pub vicinity: String,
-    /// Version of its peer.
+    /// Version of its peer, and of the DPDK that peer and generator are built on.
     pub ovs_dpdk: String,
-    /// Version of the generator.
-    pub generator: String,
     /// How long each sample was, in seconds.
     pub window_s: f64,
     /// Every measurement, in the order they were taken.

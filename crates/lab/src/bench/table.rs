@@ -44,7 +44,7 @@ impl fmt::Display for Report {
         let idle = &self.idle;
         writeln!(
             f,
-            "\nIdle with two ports for {:.0} s: {:.1} wake-ups/s, {:.3} % of a core\n",
+            "\nIdle with two VMs for {:.0} s: {:.1} wake-ups/s, {:.3} % of a core\n",
             idle.seconds,
             idle.wakeups_per_s,
             idle.core_share * 100.0
@@ -154,7 +154,6 @@ mod tests {
             },
             vicinity: "0.1.0".to_owned(),
             ovs_dpdk: "3.1.0".to_owned(),
-            generator: "22.11".to_owned(),
             window_s: 2.0,
             targets: targets(&comparisons, &idle),
             samples,

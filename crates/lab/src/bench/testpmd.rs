@@ -20,7 +20,6 @@ pub(super) const MEMORY: u64 = 256;
 /// A generator whose two ports are connected to a switch.
 pub(super) struct Generator {
     process: Process,
-    version: String,
 }
 
 /// What came back to the generator within a window of time.
@@ -58,13 +57,7 @@ impl Generator {
                 "dpdk-testpmd could not connect: {line}"
             )));
         }
-        let version = parse_version(&text).unwrap_or_default();
-        Ok(Self { process, version })
-    }
-
-    /// The version of DPDK it is built on.
-    pub(super) fn version(&self) -> &str {
-        &self.version
+        Ok(Self { process })
     }
 
     /// Its process id.
@@ -126,11 +119,10 @@ fn words(sockets: &Sockets) -> Vec<String> {
         )
     };
     let [first, second] = sockets.paths();
-    // -v: it names its version.
     // --no-pci: DPDK must not touch the machine's own network cards.
     // --single-file-segments: a memory table of vhost-user has room for eight regions.
     [
-        &format!("{PROGRAM} -v --no-pci --in-memory --single-file-segments"),
+        &format!("{PROGRAM} --no-pci --in-memory --single-file-segments"),
         &format!("-m {MEMORY} --file-prefix=vicinity-bench-generator"),
         &format!("--lcores 0@{GENERATOR_CPU},1@{GENERATOR_CPU}"),
         &port(0, first),
@@ -145,12 +137,6 @@ fn words(sockets: &Sockets) -> Vec<String> {
 
 fn mac(port: u8) -> String {
     format!("52:54:00:00:00:{:02x}", port + 1)
-}
-
-fn parse_version(text: &str) -> Option<String> {
-    let (_, rest) = text.split_once("RTE Version: '")?;
-    let (version, _) = rest.split_once('\'')?;
-    Some(version.to_owned())
 }
 
 fn parse_stats(text: &str) -> Result<[PortStats; 2]> {
@@ -240,12 +226,6 @@ mod tests {
         let received = received(&quiet, &quiet);
         assert!(received.frames_per_s.abs() < f64::EPSILON);
         assert!(received.mean_bytes.abs() < f64::EPSILON);
-    }
-
-    #[test]
-    fn the_version_is_read_from_the_banner() {
-        let banner = "EAL: RTE Version: 'DPDK 22.11.11'\nEAL: Detected CPU lcores: 2\n";
-        assert_eq!(parse_version(banner).unwrap(), "DPDK 22.11.11");
     }
 
     #[test]

@@ -125,12 +125,14 @@ impl Pair {
         let [one, _] = &self.vms;
         for (channel, network) in self.channels.iter().zip(1..) {
             let ping = format!("ping -c 2 -i 0.2 -W 5 {}", channel::address(network, 2));
-            one.check(&ping, Duration::from_secs(30)).map_err(|error| {
-                Error::Host(format!(
-                    "the VMs do not reach each other over {}: {error}",
-                    channel.name()
-                ))
-            })?;
+            one.check(&ping, Duration::from_secs(30))
+                .map_err(|error| match error {
+                    Error::Guest { .. } => Error::Host(format!(
+                        "the VMs do not reach each other over {}: {error}",
+                        channel.name()
+                    )),
+                    other => other,
+                })?;
         }
         Ok(())
     }

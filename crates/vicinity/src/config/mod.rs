@@ -1,4 +1,4 @@
-//! The configuration: what was written ([`file`]), whether it makes sense ([`check`]), and how
+//! The configuration: what was written ([`mod@file`]), whether it makes sense ([`check`]), and how
 //! a mistake is shown ([`complaint`]). The rest of the program sees [`Config`] only, which is
 //! always valid.
 

@@ -103,3 +103,29 @@ async fn deliver(port: PortId, stream: UnixStream, to: &mpsc::Sender<Message>) -
     drop(welcome.await);
     true
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_socket_that_appears_is_dialed_without_waiting_for_the_next_attempt() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("web.sock");
+        let wake = Arc::new(Notify::new());
+        let (to, mut inbox) = mpsc::channel(1);
+        tokio::spawn(dial(PortId(0), path.clone(), wake.clone(), to));
+        let first = inbox.recv().await.unwrap();
+        assert!(matches!(first, Message::Unreachable { .. }));
+        // The clock only moves while everybody sleeps; by now attempts are 10 s apart.
+        tokio::time::sleep(Duration::from_secs(55)).await;
+        let _front_end = UnixListener::bind(&path).unwrap();
+        let bound = Instant::now();
+        wake.notify_one();
+        let second = inbox.recv().await.unwrap();
+        assert!(matches!(second, Message::Arrival(_)));
+        assert_eq!(bound.elapsed(), Duration::ZERO);
+    }
+}

@@ -175,7 +175,7 @@ impl Daemon {
 }
 
 fn until(what: &str, mut good: impl FnMut() -> bool) {
-    for _ in 0..1000 {
+    for _ in 0..6000 {
         if good() {
             return;
         }

@@ -105,7 +105,7 @@ impl Drop for Daemon {
 
 /// Wait for something that takes a moment.
 pub(crate) fn until(what: &str, mut good: impl FnMut() -> bool) {
-    for _ in 0..1000 {
+    for _ in 0..6000 {
         if good() {
             return;
         }

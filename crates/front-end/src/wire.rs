@@ -1,0 +1,195 @@
+//! The front-end's end of a vhost-user socket.
+
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+
+use crate::GUARD;
+
+/// Message numbers (vhost-user specification, "Front-end message types").
+#[allow(missing_docs, reason = "named as in the specification")]
+pub mod request {
+    pub const GET_FEATURES: u32 = 1;
+    pub const SET_FEATURES: u32 = 2;
+    pub const SET_OWNER: u32 = 3;
+    pub const RESET_OWNER: u32 = 4;
+    pub const SET_MEM_TABLE: u32 = 5;
+    pub const SET_VRING_NUM: u32 = 8;
+    pub const SET_VRING_ADDR: u32 = 9;
+    pub const SET_VRING_BASE: u32 = 10;
+    pub const GET_VRING_BASE: u32 = 11;
+    pub const SET_VRING_KICK: u32 = 12;
+    pub const SET_VRING_CALL: u32 = 13;
+    pub const SET_VRING_ERR: u32 = 14;
+    pub const GET_PROTOCOL_FEATURES: u32 = 15;
+    pub const SET_PROTOCOL_FEATURES: u32 = 16;
+    pub const GET_QUEUE_NUM: u32 = 17;
+    pub const SET_VRING_ENABLE: u32 = 18;
+    pub const SEND_RARP: u32 = 19;
+    pub const NET_SET_MTU: u32 = 20;
+    pub const RESET_DEVICE: u32 = 34;
+    pub const GET_MAX_MEM_SLOTS: u32 = 36;
+    pub const ADD_MEM_REG: u32 = 37;
+    pub const REM_MEM_REG: u32 = 38;
+    pub const SET_STATUS: u32 = 39;
+    pub const GET_STATUS: u32 = 40;
+}
+
+/// Header flag: version 1.
+pub const VERSION: u32 = 1;
+/// Header flag: this is a reply.
+pub const REPLY: u32 = 1 << 2;
+/// Header flag: acknowledge, please.
+pub const NEED_REPLY: u32 = 1 << 3;
+
+/// Most descriptors sent with one message: more than any back-end takes.
+const MAX_FDS: usize = 32;
+
+/// A message as bytes: header and payload.
+#[must_use]
+pub fn message(request: u32, flags: u32, payload: &[u8]) -> Vec<u8> {
+    let size = payload.len() as u32;
+    let header = [request, flags, size];
+    let header = header.iter().flat_map(|word| word.to_ne_bytes());
+    header.chain(payload.iter().copied()).collect()
+}
+
+/// Payload: a ring's number and a value.
+#[must_use]
+pub fn state(ring: u32, value: u32) -> Vec<u8> {
+    [ring, value]
+        .iter()
+        .flat_map(|word| word.to_ne_bytes())
+        .collect()
+}
+
+/// Payload: a number.
+#[must_use]
+pub fn number(value: u64) -> Vec<u8> {
+    value.to_ne_bytes().to_vec()
+}
+
+/// Payload: a ring's addresses, which are the front-end's.
+#[must_use]
+pub fn addresses(ring: u32, descriptors: u64, used: u64, available: u64) -> Vec<u8> {
+    let mut bytes = state(ring, 0);
+    for word in [descriptors, used, available, 0] {
+        bytes.extend(word.to_ne_bytes());
+    }
+    bytes
+}
+
+/// A connected socket.
+#[derive(Debug)]
+pub struct Wire {
+    socket: OwnedFd,
+}
+
+impl Wire {
+    /// Speak on a connected stream socket.
+    #[must_use]
+    pub fn new(socket: OwnedFd) -> Self {
+        for timeout in [Timeout::Recv, Timeout::Send] {
+            set_socket_timeout(&socket, timeout, Some(GUARD)).expect("a socket");
+        }
+        Self { socket }
+    }
+
+    /// A front-end and the socket for its back-end.
+    #[must_use]
+    pub fn pair() -> (Self, OwnedFd) {
+        let (ours, theirs) = rustix::net::socketpair(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .expect("a socket pair");
+        (Self::new(ours), theirs)
+    }
+
+    /// Send bytes as they are, descriptors with the first of them; says whether the back-end is
+    /// still there.
+    pub fn send_raw(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        if !fds.is_empty() {
+            assert!(ancillary.push(SendAncillaryMessage::ScmRights(fds)));
+        }
+        let flags = SendFlags::NOSIGNAL;
+        match rustix::net::sendmsg(&self.socket, &[IoSlice::new(bytes)], &mut ancillary, flags) {
+            Ok(count) => {
+                assert_eq!(count, bytes.len());
+                true
+            }
+            Err(Errno::PIPE | Errno::CONNRESET) => false,
+            Err(error) => panic!("the back-end does not read: {error}"),
+        }
+    }
+
+    /// Send a message that nothing is expected for.
+    pub fn send(&self, request: u32, payload: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
+        self.send_raw(&message(request, VERSION, payload), fds)
+    }
+
+    /// Read a reply: its request and payload. `None`: the back-end hung up.
+    #[must_use]
+    pub fn reply(&self) -> Option<(u32, Vec<u8>)> {
+        let mut header = [0; 12];
+        self.read(&mut header)?;
+        let [request, flags, size] =
+            [0, 4, 8].map(|at| u32::from_ne_bytes(header[at..at + 4].try_into().unwrap()));
+        assert_eq!(flags & (3 | REPLY), VERSION | REPLY, "flags of a reply");
+        let mut payload = vec![0; size as usize];
+        self.read(&mut payload)?;
+        Some((request, payload))
+    }
+
+    /// Read a reply that is a number, to this request.
+    #[must_use]
+    pub fn number(&self, request: u32) -> u64 {
+        let (to, payload) = self.reply().expect("a reply");
+        assert_eq!(to, request);
+        u64::from_ne_bytes(payload.try_into().expect("a number"))
+    }
+
+    /// Read a reply that is a ring's state: ring and value.
+    #[must_use]
+    pub fn state(&self, request: u32) -> (u32, u32) {
+        let (to, payload) = self.reply().expect("a reply");
+        assert_eq!((to, payload.len()), (request, 8));
+        let [ring, value] =
+            [0, 4].map(|at| u32::from_ne_bytes(payload[at..at + 4].try_into().unwrap()));
+        (ring, value)
+    }
+
+    /// Wait until the back-end hangs up; what it still says is thrown away.
+    pub fn wait_for_hang_up(&self) {
+        let mut byte = [0];
+        while self.read(&mut byte).is_some() {}
+    }
+
+    fn read(&self, to: &mut [u8]) -> Option<()> {
+        let mut done = 0;
+        while done < to.len() {
+            match rustix::io::read(&self.socket, &mut to[done..]) {
+                Ok(0) | Err(Errno::CONNRESET) => return None,
+                Ok(count) => done += count,
+                Err(error) => panic!("no answer from the back-end: {error}"),
+            }
+        }
+        Some(())
+    }
+}
+
+impl AsFd for Wire {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

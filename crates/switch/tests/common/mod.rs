@@ -1,0 +1,247 @@
+//! A data plane on a thread of its own, and the supervisor's side of it.
+#![allow(dead_code, reason = "every test binary uses its own part of this")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "tests"
+)]
+
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::thread::JoinHandle;
+
+use front_end::{GUARD, Layout, Nic, Options, Wire, frame};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use switch::control::{
+    ControlSocket, Counters, Drops, Event, Order, PortId, PortReport, Reason, WorkerReport,
+};
+
+/// A running data plane.
+pub struct Plane {
+    control: ControlSocket,
+    thread: Option<JoinHandle<std::io::Result<()>>>,
+    /// Events that came while another one was waited for.
+    early: Vec<Event>,
+}
+
+impl Plane {
+    pub fn new() -> Self {
+        let (control, theirs) = ControlSocket::pair().unwrap();
+        let thread = std::thread::spawn(move || switch::run(theirs));
+        Self {
+            control,
+            thread: Some(thread),
+            early: Vec::new(),
+        }
+    }
+
+    pub fn order(&self, order: &Order, fd: Option<BorrowedFd<'_>>) {
+        loop {
+            match self.control.send(order, fd) {
+                Ok(()) => return,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.wait_for(PollFlags::OUT);
+                }
+                Err(error) => panic!("the data plane is gone: {error}"),
+            }
+        }
+    }
+
+    fn wait_for(&self, flags: PollFlags) {
+        let guard = Timespec {
+            tv_sec: GUARD.as_secs().cast_signed(),
+            tv_nsec: 0,
+        };
+        let mut fds = [PollFd::new(&self.control, flags)];
+        let ready = poll(&mut fds, Some(&guard)).unwrap();
+        assert!(ready > 0, "the data plane says nothing");
+    }
+
+    /// The next event, whatever it is.
+    fn next(&self) -> Event {
+        loop {
+            match self.control.receive() {
+                Ok(Some((event, _))) => return event,
+                Ok(None) => panic!("the data plane ended"),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.wait_for(PollFlags::IN);
+                }
+                Err(error) => panic!("an event cannot be read: {error}"),
+            }
+        }
+    }
+
+    /// Wait for an event that `wanted` makes something of.
+    pub fn event<T>(&mut self, wanted: impl Fn(&Event) -> Option<T>) -> T {
+        if let Some(place) = self.early.iter().position(|event| wanted(event).is_some()) {
+            return wanted(&self.early.remove(place)).unwrap();
+        }
+        loop {
+            let event = self.next();
+            match wanted(&event) {
+                Some(made) => return made,
+                None => self.early.push(event),
+            }
+        }
+    }
+
+    /// Attach a front-end that has said nothing yet.
+    pub fn attach(&self, port: u16) -> Wire {
+        let (wire, theirs) = Wire::pair();
+        let order = Order::Attach {
+            port: PortId(port),
+            name: format!("vm{port}"),
+        };
+        self.order(&order, Some(theirs.as_fd()));
+        wire
+    }
+
+    /// Attach a NIC and start it.
+    pub fn nic(&mut self, port: u16, options: Options) -> Nic {
+        let mut nic = Nic::new(self.attach(port), options);
+        nic.start(|| {});
+        self.running(port);
+        nic
+    }
+
+    /// Two NICs that know each other: stations `a` and `b`.
+    pub fn pair(&mut self, a: u16, b: u16) -> [Nic; 2] {
+        let mut nics = [a, b].map(|port| self.nic(port, Options::default()));
+        introduce(&mut nics, &[a, b]);
+        nics
+    }
+
+    pub fn running(&mut self, port: u16) {
+        self.event(|event| match event {
+            Event::Running { port: at } if at.0 == port => Some(()),
+            _ => None,
+        });
+    }
+
+    /// Wait until a port is detached: why, and its counters at the end.
+    pub fn detached(&mut self, port: u16) -> (Reason, Counters) {
+        self.event(|event| match event {
+            Event::Detached {
+                port: at,
+                reason,
+                counters,
+            } if at.0 == port => Some((reason.clone(), **counters)),
+            _ => None,
+        })
+    }
+
+    /// Wait until a port is detached for a fault: its text.
+    pub fn fault(&mut self, port: u16) -> String {
+        match self.detached(port).0 {
+            Reason::Fault(text) => text,
+            other => panic!("port {port} was detached with {other:?}"),
+        }
+    }
+
+    /// No `Detached` has come for a port, up to now.
+    pub fn assert_no_more_of(&mut self, port: u16) {
+        let _ = self.report();
+        for event in &self.early {
+            if let Event::Detached {
+                port: at, reason, ..
+            } = event
+            {
+                assert!(at.0 != port, "detached again: {reason:?}");
+            }
+        }
+    }
+
+    /// Every port's state and the worker's.
+    pub fn report(&mut self) -> (Vec<PortReport>, WorkerReport) {
+        self.order(&Order::Report, None);
+        let mut ports = Vec::new();
+        loop {
+            match self.next() {
+                Event::Report(report) => ports.push(*report),
+                Event::ReportEnd(worker) => return (ports, worker),
+                other => self.early.push(other),
+            }
+        }
+    }
+
+    pub fn counters(&mut self, port: u16) -> Counters {
+        self.port(port).counters
+    }
+
+    pub fn port(&mut self, port: u16) -> PortReport {
+        let (ports, _) = self.report();
+        let found = ports.into_iter().find(|report| report.port == port);
+        found.unwrap_or_else(|| panic!("port {port} is not attached"))
+    }
+}
+
+impl Drop for Plane {
+    fn drop(&mut self) {
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        let told = self.control.send(&Order::Stop, None);
+        // A test that fails already must not wait for a data plane that may hang.
+        if std::thread::panicking() {
+            return;
+        }
+        told.expect("the data plane is there");
+        thread.join().expect("no panic").expect("no error");
+    }
+}
+
+/// Have each station send to everybody once, so that the switch learns where it lives.
+pub fn introduce(nics: &mut [Nic], stations: &[u16]) {
+    for place in 0..nics.len() {
+        let hello = frame::numbered(frame::BROADCAST, frame::mac(stations[place]), 0, 60);
+        nics[place].wait_to_send(&hello, Layout::One);
+        nics[place].wait_until_sent();
+        for (other, nic) in nics.iter_mut().enumerate() {
+            if other != place {
+                assert_eq!(nic.wait_to_receive().frame, hello);
+            }
+        }
+    }
+}
+
+/// Send `count` frames from one NIC to another, at most `ahead` on their way, and check that all
+/// arrive, in order and unharmed.
+pub fn exchange(from: (&mut Nic, u16), to: (&mut Nic, u16), count: u64, length: usize) {
+    let ((sender, a), (receiver, b)) = (from, to);
+    let (mut sent, mut got) = (0, 0);
+    while got < count {
+        let mut moved = false;
+        while sent < count {
+            let bytes = frame::numbered(frame::mac(b), frame::mac(a), sent, length);
+            if !sender.send(&bytes, Layout::One) {
+                break;
+            }
+            sent += 1;
+            moved = true;
+        }
+        while let Some(received) = receiver.receive() {
+            assert_eq!(frame::number(&received.frame), got, "order");
+            got += 1;
+            moved = true;
+        }
+        if !moved {
+            front_end::nic::wait(&[sender, receiver]);
+        }
+    }
+    sender.wait_until_sent();
+}
+
+/// Frames lost, for whatever reason.
+pub fn lost(drops: &Drops) -> u64 {
+    drops.receiver_stuck
+        + drops.receiver_full
+        + drops.receiver_small
+        + drops.receiver_down
+        + drops.bad_length
+        + drops.hairpin
+        + drops.untranslatable
+        + drops.uplink
+}
