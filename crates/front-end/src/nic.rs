@@ -225,6 +225,20 @@ impl Nic {
         self.wire.state(request::GET_VRING_BASE).1 as u16
     }
 
+    /// Give the back-end kick and call descriptors of running rings anew.
+    pub fn start_rings_again(&self) {
+        for (ring, queue) in [(0, &self.rx), (1, &self.tx)] {
+            let ring = number(ring);
+            for (request, fd) in [
+                (request::SET_VRING_CALL, queue.call_fd()),
+                (request::SET_VRING_KICK, queue.kick_fd()),
+                (request::SET_VRING_ERR, queue.call_fd()),
+            ] {
+                assert!(self.wire.send(request, &ring, &[fd.as_fd()]));
+            }
+        }
+    }
+
     /// Stop both rings and go on where they stopped, as a driver that is reset does: receive
     /// buffers that were not used are posted again, frames not handed back are forgotten.
     pub fn restart(&mut self) {

@@ -131,7 +131,7 @@ pub struct PortReport {
 /// transmitted counts as `tx`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Frames taken from the guest.
+    /// Frames taken from the guest, the lost ones included.
     pub tx_frames: u64,
     /// Their bytes, without the virtio-net header.
     pub tx_bytes: u64,

@@ -100,7 +100,7 @@ pub(crate) fn to_guest(
                     job.segments,
                 )? {
                     Outcome::Delivered => sender.finish(job.chain, job.head.length),
-                    Outcome::Dropped(loss) => sender.lose(job.chain, loss),
+                    Outcome::Dropped(loss) => sender.lose(job.chain, job.head.length, loss),
                     Outcome::NoRoom(segments) => {
                         job.segments = segments;
                         return receiver.available().map(Some);
@@ -152,7 +152,7 @@ fn with_receiver<T>(
     let result = Receiver::new(ring, &memory, features, &mut batch, frames)
         .and_then(|mut receiver| act(&mut receiver, features, counters))
         .map_err(at(ring_number))?;
-    publish(vring, counters).map_err(Fault::Host)?;
+    publish(vring, counters).map_err(at(ring_number))?;
     Ok(Some(result))
 }
 

@@ -2,8 +2,8 @@
 
 use rustix::event::epoll;
 use rustix::io::Errno;
-use vhost::backend::Change;
-use vhost::fault::Fault;
+use vhost::backend::{Change, at};
+use vhost::fault::{Fault, RingFault};
 use vhost::vring::{Notifier, Vring};
 
 use crate::control::{Event, PortId};
@@ -109,6 +109,8 @@ impl Worker {
         match done {
             // One descriptor for two rings is odd but harmless: one watch tells of both.
             Ok(()) | Err(Errno::EXIST | Errno::NOENT) => Ok(()),
+            // Nothing that events can be waited for on.
+            Err(Errno::PERM) => Err(at(ring)(RingFault::Notifier("kick"))),
             Err(error) => Err(Fault::Host(error)),
         }
     }

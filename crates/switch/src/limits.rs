@@ -35,5 +35,8 @@ pub const MESSAGES_PER_TURN: usize = 16;
 /// Busy rounds between two looks at the event queue.
 pub const ROUNDS_PER_POLL: u32 = 8;
 
+/// How often rings without a kick descriptor are looked at while the worker sleeps.
+pub const POLL: Duration = Duration::from_millis(1);
+
 /// Longest time to look for more work before sleeping.
 pub const SPIN: Duration = Duration::from_micros(20);

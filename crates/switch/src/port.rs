@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use rustix::io::Errno;
 use vhost::backend::Backend;
+use vhost::fault::RingFault;
 use vhost::ring::Ring;
-use vhost::vring::Vring;
+use vhost::vring::{Notifier, Vring};
 
 use crate::control::Counters;
 use crate::hold::Held;
@@ -138,6 +138,14 @@ impl Guest {
         })
     }
 
+    /// Whether a ring that runs has no kick descriptor: it must be looked at unasked.
+    #[must_use]
+    pub fn is_polled(&self) -> bool {
+        let polled =
+            |vring: &Vring| vring.active().is_some() && matches!(vring.kick(), Notifier::Polling);
+        self.backend.vrings().iter().any(polled)
+    }
+
     /// The receivers that frames wait for in transmit rings that run.
     pub fn waited_for(&self) -> impl Iterator<Item = u16> + '_ {
         let runs = |pair| {
@@ -182,7 +190,7 @@ impl Short {
 /// # Errors
 /// The call descriptor is none.
 #[inline]
-pub fn publish(vring: &mut Vring, counters: &mut Counters) -> Result<(), Errno> {
+pub fn publish(vring: &mut Vring, counters: &mut Counters) -> Result<(), RingFault> {
     if vring.running_mut().is_some_and(Ring::publish) {
         counters.calls += 1;
         vring.call()?;

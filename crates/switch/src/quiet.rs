@@ -1,11 +1,12 @@
 //! Before a worker sleeps: ask for kicks wherever work may come from.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use vhost::backend::at;
 use vhost::fault::Fault;
 use vhost::vring::Vring;
 
+use crate::limits::{HOLD, POLL};
 use crate::port::{Guest, Kind, receive_ring, transmit_ring};
 use crate::worker::Worker;
 
@@ -21,7 +22,7 @@ impl Worker {
             };
             let idle = self.ask_for_kicks(port);
             quiet &= idle;
-            if !idle || self.holds(port) {
+            if !idle || self.patience(port).is_some() {
                 if let Some(place) = self.active.get_mut(kept) {
                     *place = port;
                 }
@@ -32,10 +33,12 @@ impl Worker {
         quiet
     }
 
-    pub(crate) fn holds(&self, port: u16) -> bool {
+    /// How long the worker may sleep for this port's sake if nobody kicks it.
+    pub(crate) fn patience(&self, port: u16) -> Option<Duration> {
         match self.switch.port(port).map(|port| &port.kind) {
-            Some(Kind::Guest(guest)) => guest.waited_for().next().is_some(),
-            _ => false,
+            Some(Kind::Guest(guest)) if guest.is_polled() => Some(POLL),
+            Some(Kind::Guest(guest)) if guest.waited_for().next().is_some() => Some(HOLD),
+            _ => None,
         }
     }
 

@@ -9,10 +9,27 @@ use vhost::memory::GuestMemory;
 
 use crate::frame::Head;
 use crate::hold::Waiting;
-use crate::limits::BURST;
+use crate::limits::{BURST, MAX_PORTS};
 use crate::port::{Kind, publish};
 use crate::switch::Switch;
 use crate::transmit::{Job, Sender, Target};
+
+/// Ports that have no room in this round.
+#[derive(Default)]
+struct PortSet([u64; MAX_PORTS / 64]);
+
+impl PortSet {
+    fn insert(&mut self, port: u16) {
+        if let Some(word) = self.0.get_mut(usize::from(port) / 64) {
+            *word |= 1 << (port % 64);
+        }
+    }
+
+    fn contains(&self, port: u16) -> bool {
+        let word = self.0.get(usize::from(port) / 64);
+        word.is_some_and(|word| word & 1 << (port % 64) != 0)
+    }
+}
 
 impl Switch {
     /// Try again what is held, as far as its receivers may have room; returns how many frames
@@ -28,13 +45,15 @@ impl Switch {
     ) -> Result<u32, RingFault> {
         let before = sender.held.len();
         let mut left = before;
-        let mut full: ArrayVec<u16, { BURST as usize }> = ArrayVec::new();
+        let mut full = PortSet::default();
         while left > 0 {
             let mut batch = Batch::new();
             let mut waiting: ArrayVec<Waiting, { BURST as usize }> = ArrayVec::new();
             while left > 0 && !waiting.is_full() {
                 let Some(next) = sender.held.pop() else { break };
-                if full.is_full() || full.contains(&next.to) || !self.worth_a_try(next.to) {
+                if full.contains(next.to) || !self.worth_a_try(next.to) {
+                    // Not later in this round either: its buffers may come in between.
+                    full.insert(next.to);
                     sender.held.push(next);
                 } else if sender.ring.look_at(memory, next.chain, &mut batch)? {
                     waiting.push(next);
@@ -46,8 +65,8 @@ impl Switch {
             }
             self.retry(sender, &batch, &waiting, features)?;
             for port in waiting.iter().map(|waiting| waiting.to) {
-                if self.is_short(port) && !full.contains(&port) && !full.is_full() {
-                    full.push(port);
+                if self.is_short(port) {
+                    full.insert(port);
                 }
             }
         }
@@ -109,6 +128,7 @@ impl Switch {
             return;
         };
         while let Some(waiting) = held.pop() {
+            port.counters.tx_frames += 1;
             port.counters.drops.receiver_stuck += 1;
             if let Some(ring) = vring.running_mut() {
                 ring.put_used(waiting.chain, 0);

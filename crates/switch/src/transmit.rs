@@ -53,7 +53,7 @@ pub(crate) struct Sender<'p> {
 }
 
 impl Sender<'_> {
-    /// The frame is on its way: hand its chain back.
+    /// The frame is done with: hand its chain back.
     #[inline]
     pub(crate) fn finish(&mut self, chain: u16, length: u32) {
         self.ring.put_used(chain, 0);
@@ -63,8 +63,8 @@ impl Sender<'_> {
 
     /// The frame is lost: hand its chain back.
     #[inline]
-    pub(crate) fn lose(&mut self, chain: u16, loss: Loss) {
-        self.ring.put_used(chain, 0);
+    pub(crate) fn lose(&mut self, chain: u16, length: u32, loss: Loss) {
+        self.finish(chain, length);
         self.counters.drops.count(loss);
     }
 }
@@ -99,7 +99,7 @@ impl Switch {
                 .map_err(at(number_of_ring))?;
             visit.moved += served.moved;
             visit.more |= served.more;
-            publish(vring, counters).map_err(Fault::Host)?;
+            publish(vring, counters).map_err(at(number_of_ring))?;
         }
         Ok(visit)
     }
@@ -186,16 +186,26 @@ impl Switch {
         again: bool,
     ) -> u16 {
         let mut done = 0;
+        // Receivers that had no room for a frame that was held before: it stays the first.
+        let mut full: ArrayVec<u16, { BURST as usize }> = ArrayVec::new();
         while let Some(first) = jobs.get(done).map(|job| job.target) {
             let run = jobs.get_mut(done..).unwrap_or_default();
             let length = run.iter().take_while(|job| job.target == first).count();
             let run = run.get_mut(..length).unwrap_or_default();
+            let held = sender.held.len();
             done += match first {
+                Target::Port(to) if full.contains(&to) => {
+                    hold_run(sender, run, to, self.now, again)
+                }
                 Target::Port(to) => self.unicast(sender, run, to, again),
                 Target::Flood => self.flood_run(sender, run),
                 Target::Hairpin => drop_run(sender, run, Loss::Hairpin),
                 Target::Nowhere => drop_run(sender, run, Loss::BadLength),
             };
+            if let (true, Target::Port(to)) = (again && sender.held.len() > held, first) {
+                // A burst has no more runs than frames.
+                let _ = full.try_push(to);
+            }
             if sender.held.is_stalled(self.now) && !again {
                 break;
             }
@@ -268,7 +278,7 @@ impl Switch {
 
 fn drop_run(sender: &mut Sender<'_>, run: &[Job<'_, '_>], loss: Loss) -> usize {
     for job in run {
-        sender.lose(job.chain, loss);
+        sender.lose(job.chain, job.head.length, loss);
     }
     run.len()
 }
@@ -298,7 +308,7 @@ fn hold_run(
                 sender.counters.held += u64::from(!again);
             }
             Room::Stall => return index,
-            Room::Drop => sender.lose(job.chain, Loss::ReceiverStuck),
+            Room::Drop => sender.lose(job.chain, job.head.length, Loss::ReceiverStuck),
         }
     }
     run.len()

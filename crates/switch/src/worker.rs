@@ -13,7 +13,7 @@ use vhost::fault::Fault;
 use vhost::sigbus;
 
 use crate::control::{ControlSocket, Reason, WorkerReport};
-use crate::limits::{HOLD, MAX_PORTS, ROUNDS_PER_POLL, SPIN};
+use crate::limits::{MAX_PORTS, ROUNDS_PER_POLL, SPIN};
 use crate::outbox::Outbox;
 use crate::port::{Kind, Port};
 use crate::spin::Spin;
@@ -133,9 +133,13 @@ impl Worker {
 
     /// Wait for something to happen.
     fn sleep(&mut self) -> std::io::Result<()> {
-        let holding = self.active.iter().any(|port| self.holds(*port));
+        let patience = self
+            .active
+            .iter()
+            .filter_map(|port| self.patience(*port))
+            .min();
         let begin = Instant::now();
-        self.wait(holding.then_some(HOLD))?;
+        self.wait(patience)?;
         self.spin.slept(begin.elapsed());
         self.figures.wakeups += 1;
         Ok(())
@@ -189,11 +193,9 @@ impl Worker {
         }
     }
 
-    /// End the ports that the data path found at fault.
+    /// End the ports that the data path found at fault. A truncated memory reads as zeroes, which
+    /// break other rules: it is looked for first, to be named as what it is.
     fn drop_faulty(&mut self) {
-        while let Some((port, fault)) = self.switch.take_fault() {
-            self.fail(port, &fault);
-        }
         let hits = sigbus::hits();
         if hits != self.truncations {
             self.truncations = hits;
@@ -204,6 +206,12 @@ impl Worker {
             let ports: Vec<u16> = self.switch.ports().filter_map(truncated).collect();
             for port in ports {
                 self.fail(port, &Fault::Truncated);
+            }
+        }
+        while let Some((port, fault)) = self.switch.take_fault() {
+            // A flood finds the same fault once a frame.
+            if self.switch.port(port).is_some() {
+                self.fail(port, &fault);
             }
         }
     }

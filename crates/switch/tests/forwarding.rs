@@ -57,18 +57,17 @@ fn a_pinned_address_is_neither_learnt_nor_flooded() {
     let mut nics: Vec<Nic> = (1..=3)
         .map(|port| plane.nic(port, Options::default()))
         .collect();
-    introduce(&mut nics[..1], &[1]);
+    introduce(&mut nics, &[1, 2, 3]);
     let pin = Order::SetResidency {
         mac: Mac::from_octets(frame::mac(9)),
         port: PortId(2),
     };
     plane.order(&pin, None);
-    assert_eq!(plane.report().1.residents, 2);
+    assert_eq!(plane.report().1.residents, 4);
     // Another port pretends to be the resident.
     let impostor = frame::numbered(frame::mac(1), frame::mac(9), 1, 60);
     nics[2].wait_to_send(&impostor, Layout::One);
-    let _ = nics[0].wait_to_receive();
-    let _ = nics[0].receive();
+    assert_eq!(nics[0].wait_to_receive().frame, impostor);
     let to_resident = frame::numbered(frame::mac(9), frame::mac(1), 2, 60);
     nics[0].wait_to_send(&to_resident, Layout::One);
     assert_eq!(nics[1].wait_to_receive().frame, to_resident);
@@ -79,7 +78,7 @@ fn a_pinned_address_is_neither_learnt_nor_flooded() {
         mac: Mac::from_octets(frame::mac(9)),
     };
     plane.order(&unpin, None);
-    assert_eq!(plane.report().1.residents, 1);
+    assert_eq!(plane.report().1.residents, 3);
     nics[0].wait_to_send(&to_resident, Layout::One);
     assert_eq!(nics[2].wait_to_receive().frame, to_resident);
 }

@@ -202,7 +202,8 @@ impl Backend {
                 return Ok((Change::Ring(ring), Reply::Acknowledge(0)));
             }
             Request::SetVringCall(ring) => {
-                self.ring(ring)?.set_call(descriptors.into_iter().next());
+                let call = descriptors.into_iter().next();
+                self.ring(ring)?.set_call(call).map_err(at(ring))?;
             }
             // Errors end the port and close the socket; nobody needs to be told twice.
             Request::SetVringErr(ring) => drop(self.ring(ring)?),

@@ -124,6 +124,9 @@ pub enum RingFault {
     /// A part of the ring lies outside guest memory.
     #[error("its {0} is not in guest memory")]
     Outside(&'static str),
+    /// A kick or call descriptor that cannot be one.
+    #[error("its {0} descriptor cannot carry events")]
+    Notifier(&'static str),
     /// The ring was started before it was described.
     #[error("it was started before its size and addresses were set")]
     NotConfigured,

@@ -99,13 +99,13 @@ impl Vring {
     ///
     /// # Errors
     /// The descriptor is none that can be written to.
-    pub fn call(&self) -> Result<(), Errno> {
+    pub fn call(&self) -> Result<(), RingFault> {
         let Notifier::Event(event) = &self.call else {
             return Ok(());
         };
         match rustix::io::write(event, &1_u64.to_ne_bytes()) {
             Ok(_) | Err(Errno::AGAIN) => Ok(()),
-            Err(error) => Err(error),
+            Err(_) => Err(RingFault::Notifier("call")),
         }
     }
 
@@ -121,8 +121,14 @@ impl Vring {
         self.enabled = enabled;
     }
 
-    pub(crate) fn set_call(&mut self, descriptor: Option<OwnedFd>) {
+    /// The front-end shares the descriptor with us and decides what is in it: a full one must not
+    /// make us wait.
+    pub(crate) fn set_call(&mut self, descriptor: Option<OwnedFd>) -> Result<(), RingFault> {
+        if let Some(event) = &descriptor {
+            rustix::io::ioctl_fionbio(event, true).map_err(|_| RingFault::Notifier("call"))?;
+        }
         self.call = Notifier::from_message(descriptor);
+        Ok(())
     }
 
     /// New addresses; a running ring moves there at once.

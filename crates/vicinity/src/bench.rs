@@ -2,19 +2,22 @@
 
 use std::path::Path;
 
-use lab::bench::{self, Options, SIZES};
+use lab::bench::{self, Options};
+use lab::progress::Progress;
 
+use crate::demo;
 use crate::failure::Failure;
 
-/// Measure the switch against OVS-DPDK in `rounds` rounds, write the report to `output`, and
-/// return its table.
-pub(crate) fn switch(rounds: u32, output: &Path) -> Result<String, Failure> {
+/// Measure the switch against OVS-DPDK in `rounds` rounds with frames of these `sizes`, write
+/// the report to `output`, and return its table.
+pub(crate) fn switch(rounds: u32, sizes: &[u16], output: &Path) -> Result<String, Failure> {
+    let program = std::env::current_exe().map_err(Failure::Program)?;
     let options = Options {
         rounds,
-        sizes: SIZES.to_vec(),
-        program: std::env::current_exe().map_err(Failure::Program)?,
+        sizes: sizes.to_vec(),
         output: output.to_owned(),
+        ..Options::new(&program, Path::new(demo::FOLDER))
     };
-    let report = bench::switch(&options)?;
+    let report = bench::switch(&options, &Progress::start())?;
     Ok(format!("{report}\nReport: {}\n", output.display()))
 }

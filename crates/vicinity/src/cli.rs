@@ -117,6 +117,9 @@ enum Bench {
         /// How often each measurement is repeated
         #[arg(long, default_value_t = lab::bench::ROUNDS)]
         rounds: u32,
+        /// Frame lengths in bytes, Ethernet header included, check sequence not
+        #[arg(long, value_delimiter = ',', default_values_t = lab::bench::SIZES)]
+        sizes: Vec<u16>,
         /// Where the report is written, as JSON
         #[arg(long, default_value = "target/bench/switch.json", value_name = "FILE")]
         output: PathBuf,
@@ -160,9 +163,11 @@ impl Cli {
                 folder,
             } => demo::shell(&folder),
             Command::Demo { folder, .. } => print(&demo::run(&folder)?),
-            Command::Bench(Bench::Switch { rounds, output }) => {
-                print(&bench::switch(rounds, &output)?)
-            }
+            Command::Bench(Bench::Switch {
+                rounds,
+                sizes,
+                output,
+            }) => print(&bench::switch(rounds, &sizes, &output)?),
             Command::Completions { shell } => {
                 let mut script = Vec::new();
                 clap_complete::generate(shell, &mut Self::command(), "vicinity", &mut script);

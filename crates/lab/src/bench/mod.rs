@@ -4,15 +4,16 @@
 //! ([`testpmd`]). It sends 1,024 frames from each port and then sends back whatever it
 //! receives, so frames go round through the switch as fast as generator and switch can. The
 //! generator has CPU 0, the switch under test CPU 1. A round measures each frame length with
-//! each switch ([`peer`]), one right after the other, each freshly started ([`sample`]); the order
-//! changes from round to round. Other jobs on the machine change the figures, but both of a pair alike:
-//! therefore the ratio of a pair is what counts, and the median over the rounds is reported
-//! ([`report`], [`table`]). Last, two real VMs that do nothing show what
-//! an idle switch costs ([`idle`]).
+//! each switch ([`peer`]), one right after the other, each freshly started ([`sample`]); the
+//! order changes from round to round. Other jobs on the machine change the figures, but both of
+//! a pair alike: therefore the ratio of a pair is what counts, and the median over the rounds
+//! is reported ([`report`], [`table`]). Last, two real VMs that do nothing show what an idle
+//! switch costs ([`idle`]).
 //!
 //! Everything that a run starts or takes has a guard that ends it or gives it back: programs
-//! ([`process`]), hugepages ([`hugepages`]), the session's [`priority`], the run's folder. Signals arrive
-//! as errors, so the guards work then too. What stayed nevertheless is named in the report.
+//! ([`process`]), hugepages ([`hugepages`]), the session's [`priority`], the run's folder.
+//! Signals arrive as errors, so the guards work then too. What stayed nevertheless is named in
+//! the report ([`leftovers`]).
 
 mod hugepages;
 mod idle;

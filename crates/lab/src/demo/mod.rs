@@ -5,6 +5,7 @@
 //! `result.json` and `report.html`; [`shell`] keeps the VMs and opens a console for each.
 
 mod measure;
+mod metric;
 pub(crate) mod result;
 mod shell;
 
@@ -22,7 +23,8 @@ use crate::vm::{Spec, Vm};
 use crate::{report, scope, workload};
 
 pub use measure::Durations;
-pub use result::{Cpu, DemoResult, Described, METRICS, Metric, Ratio, Sample, Summary, Verdict};
+pub use metric::{METRICS, Metric};
+pub use result::{Cpu, DemoResult, Described, Ratio, Sample, Summary, Verdict};
 pub use shell::shell;
 
 /// Where the demo's parts are.

@@ -77,7 +77,7 @@ fn card(result: &DemoResult, metric: &Metric, summary: &Summary) -> String {
     ];
     let way = metric.better();
     format!(
-        "<section class=\"card\"><h3>{}, {}{}</h3><p>{} <b>Better is {way}.</b></p>{}</section>",
+        "<section class=\"card\"><h3>{}, {}{}</h3><p>{} <b>Better: {way}.</b></p>{}</section>",
         metric.title,
         metric.unit,
         chip(summary, &other),
@@ -94,7 +94,7 @@ fn chip(summary: &Summary, other: &str) -> String {
     let (class, word) = match verdict {
         Verdict::Better => ("good", "better"),
         Verdict::Worse => ("bad", "worse"),
-        Verdict::Unclear => ("even", "no clear difference"),
+        Verdict::Unclear => ("even", "unclear"),
     };
     format!(
         "<span class=\"chip {class}\">{other} ×{:.2}, {word}</span>",
@@ -157,8 +157,9 @@ fn explanation(result: &DemoResult) -> String {
             "<p>KVM does not work on this host, so QEMU <b>emulated</b> the guests' processors (TCG). \
             A guest is then 10 to 20 times slower than on real hardware, and most of the time goes into \
             emulating the guests' own network stacks, not into the channel. Do not read the figures as what \
-            Vicinity or a bridge can do: only the <b>ratio</b> of the two channels means something, and it \
-            understates what the channel contributes, because the guests' share is the same for both.</p>"
+             Vicinity or a bridge can do: only the <b>ratio</b> of the two channels says something, and it says it \
+             about emulated guests. On a host with KVM the guests are faster, and the baseline is another one \
+             where the kernel's vhost-net carries the bridge's frames; run the demo there to know.</p>"
         }
     };
     format!(

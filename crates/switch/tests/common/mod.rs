@@ -1,5 +1,9 @@
 //! A data plane on a thread of its own, and the supervisor's side of it.
-#![allow(dead_code, reason = "every test binary uses its own part of this")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "every test binary uses its own part of this"
+)]
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -141,9 +145,15 @@ impl Plane {
         }
     }
 
+    /// Forget what was said of a port.
+    pub fn no_news_of(&mut self, port: u16) {
+        self.early
+            .retain(|event| !matches!(event, Event::Running { port: at } if at.0 == port));
+    }
+
     /// No `Detached` has come for a port, up to now.
     pub fn assert_no_more_of(&mut self, port: u16) {
-        let _ = self.report();
+        drop(self.report());
         for event in &self.early {
             if let Event::Detached {
                 port: at, reason, ..

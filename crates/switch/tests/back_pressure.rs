@@ -1,0 +1,206 @@
+//! Lossless between neighbours, and its bounds.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "tests"
+)]
+
+mod common;
+
+use common::{Plane, exchange, introduce, lost};
+use front_end::wire::{request, state};
+use front_end::{Layout, Nic, Options, frame};
+
+fn to(station: u16, number: u64, length: usize) -> Vec<u8> {
+    frame::numbered(frame::mac(station), frame::mac(1), number, length)
+}
+
+/// Three NICs that know each other; those of `lazy` post no buffers of their own afterwards.
+fn three(plane: &mut Plane, lazy: &[u16], options: Options) -> [Nic; 3] {
+    let mut nics = [1, 2, 3].map(|port| plane.nic(port, options));
+    introduce(&mut nics, &[1, 2, 3]);
+    for port in lazy {
+        let nic = &mut nics[usize::from(*port) - 1];
+        nic.options.post = false;
+        nic.restart();
+        plane.running(*port);
+    }
+    nics
+}
+
+#[test]
+fn a_slow_receiver_gets_everything_in_order() {
+    const COUNT: u64 = 3000;
+    let mut plane = Plane::new();
+    let [mut a, mut b, _c] = three(&mut plane, &[2], Options::default());
+    let (mut sent, mut got) = (0, 0);
+    while got < COUNT {
+        // As far ahead as the sender can get.
+        while sent < COUNT && a.send(&to(2, sent, 200), Layout::One) {
+            sent += 1;
+        }
+        // Three buffers at a time.
+        b.post(3);
+        b.rx.publish_and_kick();
+        for _ in 0..3.min(COUNT - got) {
+            assert_eq!(frame::number(&b.wait_to_receive().frame), got);
+            got += 1;
+        }
+    }
+    a.wait_until_sent();
+    let counters = plane.counters(1);
+    assert_eq!(lost(&counters.drops), 0);
+    assert!(counters.held > 0, "nothing was held back");
+    assert_eq!(counters.tx_frames, COUNT + 1);
+}
+
+#[test]
+fn order_towards_a_receiver_is_kept_when_a_smaller_frame_would_fit() {
+    let mut plane = Plane::new();
+    let [mut a, mut b, mut c] = three(&mut plane, &[2, 3], Options::default());
+    let header = vec![0; 12];
+    // Held: a frame of three buffers, one for the other station, and a small one.
+    for bytes in [to(2, 0, 4000), to(3, 1, 100), to(2, 2, 100)] {
+        assert!(a.queue_up(&header, &bytes, Layout::One));
+    }
+    a.tx.publish_and_kick();
+    while plane.counters(1).held < 3 {}
+    // One buffer is too few for the first, and enough for the last.
+    // All are tried in one round.
+    b.post(1);
+    let _ = b.rx.publish();
+    c.post(1);
+    c.rx.publish_and_kick();
+    assert_eq!(frame::number(&c.wait_to_receive().frame), 1);
+    b.post(10);
+    b.rx.publish_and_kick();
+    assert_eq!(frame::number(&b.wait_to_receive().frame), 0);
+    assert_eq!(frame::number(&b.wait_to_receive().frame), 2);
+    a.wait_until_sent();
+    assert_eq!(lost(&plane.counters(1).drops), 0);
+}
+
+#[test]
+fn a_receiver_whose_ring_is_short_but_not_empty_is_waited_for() {
+    let mut plane = Plane::new();
+    let [mut a, mut b, _c] = three(&mut plane, &[2], Options::default());
+    for number in 0..50 {
+        b.post(2);
+        b.rx.publish_and_kick();
+        // Three buffers' worth: the ring is too short and stays so until a kick.
+        assert!(a.send(&to(2, number, 4000), Layout::One));
+        while plane.counters(1).held <= number {}
+        b.post(1);
+        b.rx.publish_and_kick();
+        assert_eq!(frame::number(&b.wait_to_receive().frame), number);
+    }
+    a.wait_until_sent();
+    assert_eq!(lost(&plane.counters(1).drops), 0);
+}
+
+#[test]
+fn a_stuck_receiver_stops_nobody_else_and_its_frames_are_counted() {
+    let mut plane = Plane::new();
+    let [mut a, _b, mut c] = three(
+        &mut plane,
+        &[2],
+        Options {
+            size: 32,
+            ..Options::default()
+        },
+    );
+    // More for the stuck one than the sender's ring may hold, mixed with good ones.
+    let mut to_stuck = 0;
+    for number in 0..200 {
+        a.wait_to_send(&to(2, number, 100), Layout::One);
+        to_stuck += 1;
+        a.wait_to_send(&to(3, number, 100), Layout::One);
+        assert_eq!(frame::number(&c.wait_to_receive().frame), number);
+    }
+    a.wait_until_sent();
+    let counters = plane.counters(1);
+    assert_eq!(counters.drops.receiver_stuck, to_stuck);
+    assert_eq!(lost(&counters.drops), to_stuck);
+    // tx = rx + drops; one frame was flooded to two when the three got to know each other.
+    assert_eq!(counters.tx_frames, 1 + 200 + to_stuck);
+}
+
+#[test]
+fn a_stuck_receiver_that_comes_back_is_served_again() {
+    let mut plane = Plane::new();
+    let [mut a, mut b, _c] = three(&mut plane, &[2], Options::default());
+    assert!(a.send(&to(2, 0, 100), Layout::One));
+    a.wait_until_sent();
+    assert_eq!(plane.counters(1).drops.receiver_stuck, 1);
+    b.options.post = true;
+    b.post(u16::MAX);
+    b.rx.publish_and_kick();
+    exchange((&mut a, 1), (&mut b, 2), 500, 100);
+    assert_eq!(plane.counters(1).drops.receiver_stuck, 1);
+}
+
+#[test]
+fn a_flood_is_not_held_for_a_full_receiver() {
+    let mut plane = Plane::new();
+    let [mut a, _b, mut c] = three(&mut plane, &[2], Options::default());
+    for number in 0..10 {
+        let bytes = frame::numbered(frame::BROADCAST, frame::mac(1), number, 100);
+        a.wait_to_send(&bytes, Layout::One);
+        assert_eq!(frame::number(&c.wait_to_receive().frame), number);
+    }
+    a.wait_until_sent();
+    assert_eq!(plane.counters(2).drops.receiver_full, 10);
+    assert_eq!(lost(&plane.counters(1).drops), 0);
+}
+
+#[test]
+fn a_sender_that_stops_gets_back_the_chains_that_were_held() {
+    for disabled_first in [false, true] {
+        let mut plane = Plane::new();
+        let [mut a, _b, _c] = three(&mut plane, &[2], Options::default());
+        for number in 0..5 {
+            assert!(a.send(&to(2, number, 100), Layout::One));
+        }
+        while plane.counters(1).held < 5 {}
+        if disabled_first {
+            a.wire.send(request::SET_VRING_ENABLE, &state(1, 0), &[]);
+        }
+        let base = a.stop_ring(1);
+        assert_eq!(base, a.tx.published());
+        assert_eq!(a.reclaim(), 5, "chains before the base are handed back");
+        assert_eq!(plane.counters(1).drops.receiver_stuck, 5);
+    }
+}
+
+#[test]
+fn a_disabled_sender_with_held_frames_does_not_stop_the_network() {
+    let mut plane = Plane::new();
+    let [mut a, mut b, mut c] = three(&mut plane, &[2], Options::default());
+    assert!(a.send(&to(2, 0, 100), Layout::One));
+    while plane.counters(1).held < 1 {}
+    a.wire.send(request::SET_VRING_ENABLE, &state(1, 0), &[]);
+    a.sync();
+    // Another sender finds the receiver able again.
+    b.options.post = true;
+    b.post(u16::MAX);
+    b.rx.publish_and_kick();
+    exchange((&mut c, 3), (&mut b, 2), 500, 100);
+    // Enabled again, what was held goes out.
+    a.wire.send(request::SET_VRING_ENABLE, &state(1, 1), &[]);
+    assert_eq!(frame::number(&b.wait_to_receive().frame), 0);
+}
+
+#[test]
+fn frames_for_a_receiver_that_goes_away_are_given_up() {
+    let mut plane = Plane::new();
+    let [mut a, b, mut c] = three(&mut plane, &[2], Options::default());
+    for number in 0..5 {
+        assert!(a.send(&to(2, number, 100), Layout::One));
+    }
+    while plane.counters(1).held < 5 {}
+    drop(b);
+    a.wait_until_sent();
+    assert_eq!(plane.counters(1).drops.receiver_down, 5);
+    exchange((&mut a, 1), (&mut c, 3), 100, 100);
+}

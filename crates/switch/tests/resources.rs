@@ -1,0 +1,75 @@
+//! Nothing is kept of a port that is gone. The only test of its binary, so that the process's
+//! descriptors and mappings are its own.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "tests"
+)]
+
+mod common;
+
+use common::{Plane, exchange};
+use front_end::wire::request;
+use front_end::{Options, Ram, Region};
+use switch::control::Reason;
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Mappings of guest memory in this process.
+fn mappings() -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines()
+        .filter(|line| line.contains("memfd:guest"))
+        .count()
+}
+
+#[test]
+fn cve_2019_14818_descriptor_leak_over_a_thousand_attachments() {
+    let options = Options {
+        size: 16,
+        ..Options::default()
+    };
+    let mut plane = Plane::new();
+    let [mut a, mut b] = plane.pair(1, 2);
+    let before = (descriptors(), mappings());
+    for round in 0..1000 {
+        let nic = plane.nic(7, options);
+        let spare = Ram::new(1 << 16);
+        let region = Region {
+            guest: 1 << 40,
+            user: 1 << 41,
+            ..spare.regions()[0]
+        };
+        let single = [vec![0; 8], region.to_bytes()].concat();
+        // The same descriptors again and again, and one that REM_MEM_REG need not have.
+        for _ in 0..3 {
+            nic.start_rings_again();
+            let (table, fds) = nic.memory_table();
+            assert!(nic.wire.send(request::SET_MEM_TABLE, &table, &fds));
+            assert!(nic.wire.send(request::ADD_MEM_REG, &single, &[spare.fd()]));
+        }
+        assert!(nic.wire.send(request::REM_MEM_REG, &single, &[spare.fd()]));
+        nic.sync();
+        match round % 2 {
+            0 => drop(nic),
+            _ => {
+                // At fault, with descriptors in the message that says so.
+                assert!(
+                    nic.wire
+                        .send(request::GET_STATUS, &[], &[spare.fd(), spare.fd()])
+                );
+                nic.wire.wait_for_hang_up();
+            }
+        }
+        let (reason, _) = plane.detached(7);
+        assert_eq!(reason == Reason::Gone, round % 2 == 0, "{reason:?}");
+        plane.no_news_of(7);
+    }
+    assert_eq!((descriptors(), mappings()), before);
+    exchange((&mut a, 1), (&mut b, 2), 100, 100);
+    let residents = plane.report().1.residents;
+    assert_eq!(residents, 2);
+}

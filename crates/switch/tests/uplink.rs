@@ -1,0 +1,179 @@
+//! The way out. A datagram socket stands in for the tap: like a tap, it carries one frame a call,
+//! behind a network header. (A real tap is tried with the whole program.)
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::cast_possible_truncation,
+    reason = "tests"
+)]
+
+mod common;
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use common::{Plane, lost};
+use front_end::{GUARD, Layout, Nic, Options, features, frame};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use switch::control::{Order, PortId, Reason};
+
+/// A host outside, behind the uplink at port 9.
+struct Outside(OwnedFd);
+
+impl Outside {
+    fn attach(plane: &Plane) -> Self {
+        let (ours, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap();
+        set_socket_timeout(&ours, Timeout::Recv, Some(GUARD)).unwrap();
+        let order = Order::AttachUplink {
+            port: PortId(9),
+            name: "up".into(),
+        };
+        plane.order(&order, Some(theirs.as_fd()));
+        Self(ours)
+    }
+
+    fn send(&self, header: &[u8], bytes: &[u8]) {
+        rustix::io::write(&self.0, &[header, bytes].concat()).unwrap();
+    }
+
+    fn receive(&self) -> (Vec<u8>, Vec<u8>) {
+        let mut bytes = vec![0; 70_000];
+        let got = rustix::io::read(&self.0, &mut bytes).expect("a frame");
+        bytes.truncate(got);
+        let frame = bytes.split_off(12);
+        (bytes, frame)
+    }
+}
+
+fn plane_with_uplink() -> (Plane, Outside, [Nic; 2]) {
+    let mut plane = Plane::new();
+    let outside = Outside::attach(&plane);
+    let linux = Options {
+        features: features::LINUX,
+        ..Options::default()
+    };
+    let nics = [plane.nic(1, Options::default()), plane.nic(2, linux)];
+    (plane, outside, nics)
+}
+
+#[test]
+fn frames_go_out_and_come_in_unharmed() {
+    let (mut plane, outside, [mut a, mut b]) = plane_with_uplink();
+    let hello = frame::numbered(frame::BROADCAST, frame::mac(1), 1, 60);
+    a.wait_to_send(&hello, Layout::One);
+    assert_eq!(outside.receive(), (vec![0; 12], hello.clone()));
+    assert_eq!(b.wait_to_receive().frame, hello);
+    for number in 0..200 {
+        let back = frame::numbered(frame::mac(1), frame::mac(90), number, 1000);
+        outside.send(&[0; 12], &back);
+        assert_eq!(a.wait_to_receive().frame, back);
+        // The station outside is known now: only the uplink gets this.
+        let out = frame::numbered(frame::mac(90), frame::mac(1), number, 1200);
+        a.wait_to_send(&out, Layout::Pieces(100));
+        assert_eq!(outside.receive().1, out);
+    }
+    assert_eq!(b.receive(), None);
+    let counters = plane.counters(9);
+    assert_eq!((counters.tx_frames, counters.rx_frames), (200, 201));
+    assert_eq!(lost(&counters.drops), 0);
+}
+
+#[test]
+fn a_frame_to_be_cut_goes_out_as_the_guest_made_it() {
+    let (_plane, outside, [_a, mut b]) = plane_with_uplink();
+    let header = [1, 1, 54, 0, 0xe8, 3, 34, 0, 16, 0, 0, 0];
+    let bytes = frame::tcp(frame::mac(90), frame::mac(2), 1, &[5; 30_000]);
+    assert!(b.send_with(&header, &bytes, Layout::One));
+    assert_eq!(outside.receive(), (header.to_vec(), bytes));
+}
+
+#[test]
+fn a_merged_frame_is_cut_for_those_who_cannot_take_it() {
+    let (mut plane, outside, [mut a, mut b]) = plane_with_uplink();
+    for (station, nic) in [(1, &mut a), (2, &mut b)] {
+        let hello = frame::numbered(frame::mac(90), frame::mac(station), 1, 60);
+        nic.wait_to_send(&hello, Layout::One);
+        let _hello = outside.receive();
+    }
+    while a.receive().is_some() || b.receive().is_some() {}
+    let header = [1, 1, 54, 0, 0xe8, 3, 34, 0, 16, 0, 0, 0];
+    let data = vec![5; 30_000];
+    outside.send(
+        &header,
+        &frame::tcp(frame::mac(1), frame::mac(90), 0, &data),
+    );
+    let mut got = 0;
+    while got < data.len() {
+        let received = a.wait_to_receive();
+        if received.frame[12..14] == [8, 0] {
+            let (sequence, part) = frame::checked_tcp(&received.frame);
+            assert_eq!(sequence as usize, got);
+            got += part.len();
+        }
+    }
+    let whole = frame::tcp(frame::mac(2), frame::mac(90), 0, &data);
+    outside.send(&header, &whole);
+    loop {
+        let received = b.wait_to_receive();
+        if received.frame[12..14] == [8, 0] {
+            assert_eq!(received.frame, whole);
+            break;
+        }
+    }
+    assert_eq!(plane.counters(1).segmented, 1);
+    assert_eq!(plane.counters(2).segmented, 0);
+}
+
+#[test]
+fn impossible_frames_from_outside_are_dropped() {
+    let (mut plane, outside, [mut a, _b]) = plane_with_uplink();
+    outside.send(&[0; 12], &[0; 13]);
+    // A checksum past the frame's end.
+    outside.send(
+        &[1, 0, 0, 0, 0, 0, 200, 0, 16, 0, 0, 0],
+        &frame::numbered(frame::mac(1), frame::mac(90), 0, 60),
+    );
+    let good = frame::numbered(frame::BROADCAST, frame::mac(90), 1, 60);
+    outside.send(&[0; 12], &good);
+    assert_eq!(a.wait_to_receive().frame, good);
+    let drops = plane.counters(9).drops;
+    assert_eq!((drops.bad_length, drops.untranslatable), (1, 1));
+}
+
+#[test]
+fn frames_from_outside_do_not_wait_for_a_full_receiver() {
+    let (mut plane, outside, [mut a, _b]) = plane_with_uplink();
+    a.wait_to_send(
+        &frame::numbered(frame::mac(90), frame::mac(1), 1, 60),
+        Layout::One,
+    );
+    let _hello = outside.receive();
+    a.options.post = false;
+    a.restart();
+    plane.running(1);
+    for number in 0..10 {
+        outside.send(
+            &[0; 12],
+            &frame::numbered(frame::mac(1), frame::mac(90), number, 60),
+        );
+    }
+    while plane.counters(9).tx_frames < 10 {}
+    assert_eq!(plane.counters(1).drops.receiver_full, 10);
+}
+
+#[test]
+fn an_uplink_that_goes_away_is_the_hosts_affair() {
+    let (mut plane, outside, nics) = plane_with_uplink();
+    drop(outside);
+    assert!(matches!(plane.detached(9).0, Reason::Host(_)));
+    for nic in &nics {
+        nic.sync();
+    }
+}

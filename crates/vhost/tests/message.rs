@@ -1,0 +1,364 @@
+//! The message codec: decoding and framing.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::cast_possible_truncation,
+    reason = "tests"
+)]
+
+mod common;
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use front_end::wire::{VERSION, addresses, message, number, request, state};
+use front_end::{Region, Wire};
+use proptest::prelude::*;
+use vhost::channel::Channel;
+use vhost::fault::{Fault, ProtocolFault};
+use vhost::memory::RegionInfo;
+use vhost::message::{Header, Request, RingAddresses, decode};
+
+const REGION: Region = Region {
+    guest: 0x1000,
+    size: 0x2000,
+    user: 0x7f00_0000_0000,
+    offset: 0x3000,
+};
+
+fn region() -> RegionInfo {
+    RegionInfo {
+        guest: REGION.guest,
+        size: REGION.size,
+        user: REGION.user,
+        offset: REGION.offset,
+    }
+}
+
+/// A message's number, payload and descriptors, and what it decodes to.
+type Row = (u32, Vec<u8>, usize, Request);
+
+/// Every message there is.
+fn table() -> Vec<Row> {
+    let padded = |body: Vec<u8>| [vec![0; 8], body].concat();
+    let regions = |count: u32| [state(count, 0), REGION.to_bytes().repeat(count as usize)].concat();
+    let many = |count| std::iter::repeat_n(region(), count).collect();
+    let place = RingAddresses {
+        descriptors: 1,
+        used: 2,
+        available: 3,
+    };
+    vec![
+        (1, vec![], 0, Request::GetFeatures),
+        (2, number(5), 0, Request::SetFeatures(5)),
+        (3, vec![], 0, Request::SetOwner),
+        (4, vec![], 0, Request::ResetOwner),
+        (5, regions(1), 1, Request::SetMemTable(many(1))),
+        (5, regions(8), 8, Request::SetMemTable(many(8))),
+        (8, state(1, 256), 0, Request::SetVringNum(1, 256)),
+        (9, addresses(1, 1, 2, 3), 0, Request::SetVringAddr(1, place)),
+        (10, state(0, 65_535), 0, Request::SetVringBase(0, 65_535)),
+        (11, state(31, 9), 0, Request::GetVringBase(31)),
+        (12, number(1), 1, Request::SetVringKick(1)),
+        (12, number(1 << 8 | 1), 0, Request::SetVringKick(1)),
+        (13, number(0), 1, Request::SetVringCall(0)),
+        (13, number(1 << 8), 0, Request::SetVringCall(0)),
+        (14, number(0), 1, Request::SetVringErr(0)),
+        (14, number(1 << 8), 0, Request::SetVringErr(0)),
+        (15, vec![], 0, Request::GetProtocolFeatures),
+        (16, number(1), 0, Request::SetProtocolFeatures(1)),
+        (17, vec![], 0, Request::GetQueueNum),
+        (18, state(0, 1), 0, Request::SetVringEnable(0, true)),
+        (18, state(0, 0), 0, Request::SetVringEnable(0, false)),
+        (
+            19,
+            vec![1, 2, 3, 4, 5, 6, 0, 0],
+            0,
+            Request::SendRarp([1, 2, 3, 4, 5, 6]),
+        ),
+        (20, number(1500), 0, Request::SetMtu(1500)),
+        (34, vec![], 0, Request::ResetDevice),
+        (36, vec![], 0, Request::GetMaxMemSlots),
+        (
+            37,
+            padded(REGION.to_bytes()),
+            1,
+            Request::AddMemReg(region()),
+        ),
+        (
+            38,
+            padded(REGION.to_bytes()),
+            0,
+            Request::RemMemReg(region()),
+        ),
+        // Some front-ends send the region's descriptor along.
+        (
+            38,
+            padded(REGION.to_bytes()),
+            1,
+            Request::RemMemReg(region()),
+        ),
+        (39, number(15), 0, Request::SetStatus(15)),
+        (40, vec![], 0, Request::GetStatus),
+    ]
+}
+
+fn header(request: u32, payload: &[u8]) -> Header {
+    Header {
+        request,
+        flags: VERSION,
+        size: payload.len() as u32,
+    }
+}
+
+#[test]
+fn every_message_decodes_to_what_was_encoded() {
+    for (number, payload, fds, expected) in table() {
+        let decoded = decode(&header(number, &payload), &payload, fds);
+        assert_eq!(decoded, Ok(expected), "message {number}");
+    }
+}
+
+#[test]
+fn every_message_is_refused_at_any_other_size() {
+    for (number, payload, fds, _) in table() {
+        for size in 0..400 {
+            // A longer table has room for more regions than it has, and is accepted.
+            if size == payload.len() || (number == 5 && size > payload.len()) {
+                continue;
+            }
+            let mut other = payload.clone();
+            other.resize(size, 0);
+            let refused = decode(&header(number, &other), &other, fds);
+            let fault = ProtocolFault::Size {
+                request: number,
+                size: size as u32,
+            };
+            assert_eq!(refused, Err(fault));
+        }
+    }
+}
+
+#[test]
+fn every_message_is_refused_with_other_descriptors() {
+    for (number, payload, fds, _) in table() {
+        for got in 0..10 {
+            if got == fds || number == 38 && got == 1 - fds {
+                continue;
+            }
+            let refused = decode(&header(number, &payload), &payload, got);
+            assert!(
+                matches!(refused, Err(ProtocolFault::Descriptors { request, got: had, .. }) if request == number && had == got),
+                "message {number}, {got} descriptors: {refused:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_longer_memory_table_as_user_mode_linux_sends_it_is_accepted() {
+    let mut payload = [state(1, 0), REGION.to_bytes()].concat();
+    payload.resize(8 + 8 * 32, 0xee);
+    let decoded = decode(&header(5, &payload), &payload, 1).unwrap();
+    assert_eq!(
+        decoded,
+        Request::SetMemTable([region()].into_iter().collect())
+    );
+}
+
+#[test]
+fn memory_tables_that_count_wrong_are_refused() {
+    for count in [0, 2, 9, u32::MAX] {
+        let payload = [state(count, 0), REGION.to_bytes()].concat();
+        let refused = decode(&header(5, &payload), &payload, count.min(16) as usize);
+        assert!(
+            matches!(refused, Err(ProtocolFault::Size { .. })),
+            "{count}"
+        );
+    }
+}
+
+#[test]
+fn unknown_and_not_negotiated_messages_are_told_apart() {
+    for number in (0..100).chain([u32::MAX]) {
+        let known = table().iter().any(|row| row.0 == number);
+        let refused = decode(&header(number, &[]), &[], 0);
+        match number {
+            _ if known => continue,
+            0 | 45.. => assert_eq!(refused, Err(ProtocolFault::Unknown(number))),
+            _ => assert_eq!(refused, Err(ProtocolFault::NotNegotiated(number))),
+        }
+    }
+}
+
+#[test]
+fn only_version_1_and_payloads_that_can_be_are_read() {
+    let bytes = |flags: u32, size: u32| {
+        let mut bytes = [0; 12];
+        for (to, word) in bytes.chunks_exact_mut(4).zip([1, flags, size]) {
+            to.copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    };
+    for version in [0, 2, 3] {
+        let refused = Header::from_bytes(bytes(version, 0));
+        assert_eq!(
+            refused,
+            Err(ProtocolFault::Version {
+                request: 1,
+                version
+            })
+        );
+    }
+    assert!(Header::from_bytes(bytes(1, 1024)).is_ok());
+    let refused = Header::from_bytes(bytes(1, 1025));
+    assert_eq!(
+        refused,
+        Err(ProtocolFault::Size {
+            request: 1,
+            size: 1025
+        })
+    );
+    assert!(Header::from_bytes(bytes(9, 0)).unwrap().needs_reply());
+    assert_eq!(Header::reply(1, 8), bytes(5, 8));
+}
+
+fn channel() -> (Wire, Channel) {
+    let (wire, theirs) = Wire::pair();
+    (wire, Channel::new(theirs).unwrap())
+}
+
+fn events(count: usize) -> Vec<OwnedFd> {
+    let event = || rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+    (0..count).map(|_| event()).collect()
+}
+
+fn borrowed(fds: &[OwnedFd]) -> Vec<BorrowedFd<'_>> {
+    fds.iter().map(AsFd::as_fd).collect()
+}
+
+#[test]
+fn a_message_in_many_small_writes_is_one_message() {
+    let (wire, mut channel) = channel();
+    for (number, payload, fds, expected) in table() {
+        let bytes = message(number, VERSION, &payload);
+        let fds = events(fds);
+        for (place, byte) in bytes.iter().enumerate() {
+            assert!(channel.receive().unwrap().is_none());
+            let with: &[_] = if place == 0 { &borrowed(&fds) } else { &[] };
+            assert!(wire.send_raw(&[*byte], with));
+        }
+        let whole = channel.receive().unwrap().unwrap();
+        assert_eq!(
+            (whole.request, whole.descriptors.len()),
+            (expected, fds.len())
+        );
+    }
+}
+
+#[test]
+fn descriptors_may_come_with_any_byte_of_their_message() {
+    let (wire, mut channel) = channel();
+    let bytes = message(request::SET_VRING_KICK, VERSION, &number(1));
+    let fds = events(1);
+    for split in 1..bytes.len() {
+        assert!(wire.send_raw(&bytes[..split], &[]));
+        assert!(channel.receive().unwrap().is_none());
+        assert!(wire.send_raw(&bytes[split..], &borrowed(&fds)));
+        assert_eq!(channel.receive().unwrap().unwrap().descriptors.len(), 1);
+    }
+}
+
+#[test]
+fn two_messages_in_one_write_are_two() {
+    let (wire, mut channel) = channel();
+    let both = [
+        message(2, VERSION, &number(7)),
+        message(18, VERSION, &state(1, 1)),
+    ]
+    .concat();
+    assert!(wire.send_raw(&both, &[]));
+    let first = channel.receive().unwrap().unwrap();
+    assert_eq!(first.request, Request::SetFeatures(7));
+    let second = channel.receive().unwrap().unwrap();
+    assert_eq!(second.request, Request::SetVringEnable(1, true));
+    assert!(channel.receive().unwrap().is_none());
+}
+
+#[test]
+fn descriptors_stay_with_their_own_message() {
+    let (wire, mut channel) = channel();
+    let fds = events(2);
+    assert!(wire.send(request::GET_FEATURES, &[], &[]));
+    assert!(wire.send(request::SET_VRING_KICK, &number(0), &borrowed(&fds[..1])));
+    assert!(wire.send(request::SET_VRING_CALL, &number(0), &borrowed(&fds[1..])));
+    let counts: Vec<usize> = (0..3)
+        .map(|_| channel.receive().unwrap().unwrap().descriptors.len())
+        .collect();
+    assert_eq!(counts, [0, 1, 1]);
+}
+
+#[test]
+fn a_front_end_that_hangs_up_is_gone_whatever_it_said_before() {
+    for said in [0, 5, 12, 15] {
+        let (wire, mut channel) = channel();
+        assert!(wire.send_raw(&message(2, VERSION, &number(0))[..said], &[]) || said == 0);
+        drop(wire);
+        assert_eq!(channel.receive().unwrap_err(), Fault::Gone);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn decoding_anything_never_panics(request: u32, near in 0_u32..48, known: bool, payload in prop::collection::vec(any::<u8>(), 0..320), fds in 0_usize..12) {
+        let request = if known { near } else { request };
+        let _ = decode(&header(request, &payload), &payload, fds);
+    }
+
+    #[test]
+    fn headers_of_any_bytes_never_panic(bytes: [u8; 12]) {
+        if let Ok(header) = Header::from_bytes(bytes) {
+            prop_assert!(header.size <= 1024 && header.flags & 3 == 1);
+        }
+    }
+
+    #[test]
+    fn numbers_round_trip(value: u64, ring in 0_u32..32, size: u32, base: u16, places: [u64; 3]) {
+        let decoded = |request, payload: Vec<u8>| decode(&header(request, &payload), &payload, 0).unwrap();
+        let at = ring as usize;
+        prop_assert_eq!(decoded(2, number(value)), Request::SetFeatures(value));
+        prop_assert_eq!(decoded(8, state(ring, size)), Request::SetVringNum(at, size));
+        prop_assert_eq!(decoded(10, state(ring, base.into())), Request::SetVringBase(at, base));
+        let [descriptors, used, available] = places;
+        let expected = Request::SetVringAddr(at, RingAddresses { descriptors, used, available });
+        prop_assert_eq!(decoded(9, addresses(ring, descriptors, used, available)), expected);
+    }
+
+    #[test]
+    fn regions_round_trip(regions in prop::collection::vec(any::<[u64; 4]>(), 1..=8)) {
+        let mut payload = state(regions.len() as u32, 0);
+        for [guest, size, user, offset] in &regions {
+            payload.extend(Region { guest: *guest, size: *size, user: *user, offset: *offset }.to_bytes());
+        }
+        let expected = regions.iter().map(|[guest, size, user, offset]| RegionInfo { guest: *guest, size: *size, user: *user, offset: *offset }).collect();
+        let decoded = decode(&header(5, &payload), &payload, regions.len()).unwrap();
+        prop_assert_eq!(decoded, Request::SetMemTable(expected));
+    }
+
+    #[test]
+    fn framing_any_bytes_in_any_pieces_never_panics(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 1..20)) {
+        let (wire, mut channel) = channel();
+        for piece in pieces {
+            if !wire.send_raw(&piece, &[]) { break; }
+            loop {
+                match channel.receive() {
+                    Ok(Some(_)) => {}
+                    Ok(None) => break,
+                    Err(_) => return Ok(()),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Reading counters off `vicinity port list --json`.
+
+use serde_json::Value;
+
+use crate::common::{Daemon, vicinity};
+
+/// A port's counters at some moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Counters(Value);
+
+impl Counters {
+    /// Those of several ports, from one answer: the data plane reports between two bursts, so
+    /// no frame is counted at its sender and not yet at its receiver.
+    pub(crate) fn of<const N: usize>(daemon: &Daemon, vms: [&str; N]) -> [Self; N] {
+        let mut command = vicinity();
+        command.args(["port", "list", "--json", "--runtime-dir"]);
+        let output = command.arg(daemon.path("")).output().unwrap();
+        let ports: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+        vms.map(|vm| {
+            let port = ports.iter().find(|port| port["vm"] == vm);
+            Self(port.unwrap()["counters"].clone())
+        })
+    }
+
+    pub(crate) fn get(&self, name: &str) -> u64 {
+        self.0[name].as_u64().unwrap_or_else(|| panic!("{name}"))
+    }
+
+    fn drops(&self, names: &[&str]) -> u64 {
+        let one = |name: &&str| self.0["drops"][*name].as_u64().unwrap();
+        names.iter().map(one).sum()
+    }
+
+    /// Frames lost that this port sent.
+    fn lost_by_sender(&self) -> u64 {
+        self.drops(&[
+            "receiver_stuck",
+            "receiver_down",
+            "bad_length",
+            "hairpin",
+            "untranslatable",
+            "uplink",
+        ])
+    }
+
+    /// Frames lost that were for this port.
+    fn lost_by_receiver(&self) -> u64 {
+        self.drops(&["receiver_full", "receiver_small"])
+    }
+
+    /// How much a counter has grown since `before`.
+    pub(crate) fn grown(&self, before: &Self, name: &str) -> u64 {
+        self.get(name) - before.get(name)
+    }
+}
+
+/// On a network of two ports that pass frames on as they are: every frame one has sent since
+/// `before` was received by the other or is counted as lost.
+pub(crate) fn assert_nothing_vanished(before: &[Counters; 2], after: &[Counters; 2]) {
+    for [sender, receiver] in [[0, 1], [1, 0]] {
+        let sent = after[sender].grown(&before[sender], "tx_frames");
+        let received = after[receiver].grown(&before[receiver], "rx_frames");
+        let lost = after[sender].lost_by_sender() - before[sender].lost_by_sender()
+            + after[receiver].lost_by_receiver()
+            - before[receiver].lost_by_receiver();
+        assert!(sent > 0, "nothing was sent");
+        assert_eq!(sent, received + lost, "{before:?}\n{after:?}");
+    }
+}

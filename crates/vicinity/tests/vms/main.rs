@@ -1,0 +1,29 @@
+//! Real VMs on a real `vicinity serve`: unmodified Debian guests, QEMU, stock virtio-net.
+//!
+//! Needs root, QEMU and `mmdebstrap`, as the lab does. The guest image is built once and kept
+//! below the target folder. Each test owns the machine while it runs ([`rig::Rig`] holds a lock),
+//! so the tests run one after another whatever `--test-threads` says: two emulated guests at a
+//! time are enough for two CPUs. Nothing here is timed; every limit is a guard against hanging.
+//! A failed test prints its steps; guests' consoles and QEMU's messages are in
+//! `target/tmp/vms/logs`.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod arp;
+mod bad;
+mod churn;
+mod counters;
+mod guest;
+mod kinds;
+mod many;
+mod restart;
+mod rig;
+mod talk;
+mod uplink;

@@ -1,0 +1,63 @@
+//! A full network: two VMs, and light front-ends on all other ports.
+
+use std::os::unix::net::UnixStream;
+
+use front_end::frame::mac;
+use front_end::{Layout, Nic, Options, Wire};
+
+use crate::arp;
+use crate::guest::{ping, serve_iperf, tcp_both_ways};
+use crate::rig::{Rig, ip, step};
+
+const PORTS: u8 = 64;
+
+fn config() -> String {
+    let light: String = (3..=PORTS)
+        .map(|number| format!("[[network.port]]\nvm = \"light{number}\"\n"))
+        .collect();
+    format!("[[network]]\nname = \"lan\"\naccept = true\n{light}")
+}
+
+#[test]
+fn sixty_four_ports() {
+    let rig = Rig::new(Some(&config()));
+    step("62 front-ends");
+    let mut nics: Vec<(u8, Nic)> = (3..=PORTS)
+        .map(|number| {
+            let socket = rig.daemon().path(&format!("lan/light{number}.sock"));
+            let wire = Wire::new(UnixStream::connect(socket).unwrap().into());
+            let mut nic = Nic::new(wire, Options::default());
+            nic.start(|| {});
+            nic.sync();
+            (number, nic)
+        })
+        .collect();
+    let [red, blue] = rig.boot_named(["red", "blue"]);
+
+    step("all are running");
+    for (number, _) in &nics {
+        rig.daemon().until_state(&format!("light{number}"), "running");
+    }
+
+    step("each of them asks a VM for its address");
+    let target = [10, 98, 0, 1];
+    for (number, nic) in &mut nics {
+        let number = *number;
+        let address = mac(u16::from(number));
+        let request = arp::request(address, [10, 98, 0, number], target);
+        nic.wait_to_send(&request, Layout::One);
+        while !arp::is_answer(&nic.wait_to_receive().frame, address, target) {}
+    }
+
+    step("the VMs talk, unseen by the others");
+    ping(&red, &ip(2));
+    for (_, nic) in &mut nics {
+        while nic.receive().is_some() {}
+    }
+    let before = rig.daemon().port("light3")["counters"]["rx_bytes"].clone();
+    serve_iperf(&blue);
+    tcp_both_ways(&red, &ip(2), 16);
+    let after = rig.daemon().port("light3")["counters"]["rx_bytes"].clone();
+    let seen = after.as_u64().unwrap() - before.as_u64().unwrap();
+    assert!(seen < 1 << 20, "{seen} bytes were flooded");
+}

@@ -1,0 +1,81 @@
+//! Vicinity ends and starts again under running VMs, in both modes of a port.
+
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+
+use lab::vm::Vm;
+use rustix::process::Signal;
+
+use crate::guest::{Pinging, serve_iperf, sh, tcp_both_ways, wait_for_port};
+use crate::rig::{Rig, ip, step};
+
+const CONFIG: &str = "
+[[network]]
+name = \"lan\"
+[[network.port]]
+vm = \"red\"
+mode = \"server\"
+[[network.port]]
+vm = \"blue\"
+mode = \"client\"
+";
+
+fn boot_id(vm: &Vm) -> String {
+    sh(vm, "cat /proc/sys/kernel/random/boot_id")
+}
+
+#[test]
+fn server_and_client_mode() {
+    let mut rig = Rig::new(Some(CONFIG));
+    assert!(rig.qemu_args("red").join(" ").contains(",reconnect"));
+    assert!(rig.qemu_args("blue").join(" ").contains(",server=on"));
+    let [red, blue] = rig.boot_named(["red", "blue"]);
+    let boots = [&red, &blue].map(boot_id);
+    serve_iperf(&blue);
+    let pinging = Pinging::start(&red, &ip(2));
+    for (number, signal) in (1..).zip([Signal::TERM, Signal::KILL]) {
+        step(&format!("{signal:?} with an open TCP connection"));
+        open_connection(&red, &blue);
+        rig.end(signal);
+        rig.serve();
+        for vm in ["red", "blue"] {
+            rig.daemon().until_state(vm, "running");
+            assert_eq!(rig.daemon().port(vm)["quarantines"], 0, "start {number}");
+        }
+        pinging.goes_on();
+        finish_connection(&red, &blue);
+        tcp_both_ways(&red, &ip(2), 8);
+    }
+    let [sent, received] = pinging.stop();
+    assert!(received > sent / 4, "{received} of {sent} echoes");
+    assert_eq!([&red, &blue].map(boot_id), boots, "no guest was booted again");
+    a_second_front_end_waits(&rig);
+}
+
+fn open_connection(red: &Vm, blue: &Vm) {
+    sh(blue, "setsid socat -u TCP-LISTEN:7001,reuseaddr CREATE:/tmp/said </dev/null >/dev/null 2>&1 &");
+    wait_for_port(blue, 7001);
+    let to = ip(2);
+    sh(
+        red,
+        &format!(
+            "rm -f /tmp/go; setsid sh -c '(echo before; until test -e /tmp/go; do sleep 0.1; done; echo after) | socat -u - TCP:{to}:7001' </dev/null >/dev/null 2>&1 &"
+        ),
+    );
+    sh(blue, "until grep -q before /tmp/said; do sleep 0.1; done");
+}
+
+fn finish_connection(red: &Vm, blue: &Vm) {
+    sh(red, "touch /tmp/go");
+    sh(blue, "until grep -q after /tmp/said; do sleep 0.1; done; rm /tmp/said");
+}
+
+/// One more connection to a port that is served takes nothing from the one that is there.
+fn a_second_front_end_waits(rig: &Rig) {
+    step("a second front-end");
+    let mut second = UnixStream::connect(rig.daemon().path("lan/red.sock")).unwrap();
+    assert_eq!(rig.daemon().port("red")["state"], "running");
+    second.set_nonblocking(true).unwrap();
+    let read = second.read(&mut [0]).unwrap_err();
+    assert_eq!(read.kind(), std::io::ErrorKind::WouldBlock);
+}

@@ -1,0 +1,178 @@
+//! What every test here starts with: the machine to itself, a daemon, and VMs.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use lab::image::{Image, Recipe};
+use lab::scope::{self, RunFolder};
+use lab::vm::{Spec, Vm};
+use rustix::process::Signal;
+
+use crate::common::{Daemon, vicinity};
+
+/// A guest is up within this even on a busy machine.
+const BOOT: Duration = Duration::from_secs(120);
+
+/// Memory of a guest.
+pub(crate) const MEMORY_MIB: u32 = 320;
+
+static MACHINE: Mutex<()> = Mutex::new(());
+
+/// A daemon with its folder. VMs made with it must be dropped first.
+pub(crate) struct Rig {
+    // Dropped in this order.
+    daemon: Option<Daemon>,
+    config: Option<String>,
+    isolated: bool,
+    folder: RunFolder,
+    image: Image,
+    _machine: MutexGuard<'static, ()>,
+}
+
+impl Rig {
+    /// With this configuration; with the default one for `None`.
+    pub(crate) fn new(config: Option<&str>) -> Self {
+        Self::start(config, false)
+    }
+
+    /// The same, in a network namespace of its own, which ends with the daemon.
+    pub(crate) fn isolated(config: &str) -> Self {
+        Self::start(Some(config), true)
+    }
+
+    fn start(config: Option<&str>, isolated: bool) -> Self {
+        // A test that failed leaves nothing behind that would hurt the next.
+        let machine = MACHINE.lock().unwrap_or_else(|failed| failed.into_inner());
+        scope::sweep().unwrap();
+        let mut rig = Self {
+            daemon: None,
+            config: config.map(str::to_owned),
+            isolated,
+            folder: RunFolder::new().unwrap(),
+            image: Recipe::default()
+                .package("socat")
+                .build(&home().join("images"))
+                .unwrap(),
+            _machine: machine,
+        };
+        rig.serve();
+        rig
+    }
+
+    /// Start the daemon.
+    pub(crate) fn serve(&mut self) {
+        let program = env!("CARGO_BIN_EXE_vicinity");
+        let mut command = if self.isolated {
+            let mut unshare = lab::host::command("unshare");
+            unshare.args(["--net", program]);
+            unshare
+        } else {
+            lab::host::command(program)
+        };
+        command.stdin(Stdio::null());
+        let daemon = Daemon::start_by(command, self.folder.path(), self.config.as_deref());
+        self.daemon = Some(daemon);
+    }
+
+    /// End the daemon; by SIGTERM its exit code must be 0.
+    pub(crate) fn end(&mut self, signal: Signal) {
+        let mut daemon = self.daemon.take().unwrap();
+        daemon.signal(signal);
+        let code = daemon.ended();
+        assert_eq!(code, (signal == Signal::TERM).then_some(0));
+    }
+
+    pub(crate) fn daemon(&self) -> &Daemon {
+        self.daemon.as_ref().unwrap()
+    }
+
+    /// The daemon's process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.daemon().child.id()
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// What `vicinity qemu-args` prints for a VM, as words.
+    pub(crate) fn qemu_args(&self, vm: &str) -> Vec<String> {
+        let mut command = vicinity();
+        command.args(["qemu-args", vm, "--one-line"]);
+        command.args(["--memory", &format!("{MEMORY_MIB}M")]);
+        command.arg("--runtime-dir").arg(self.folder().join("run"));
+        if self.config.is_some() {
+            command
+                .arg("--config")
+                .arg(self.folder().join("vicinity.toml"));
+        }
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        shlex::split(&String::from_utf8(output.stdout).unwrap()).unwrap()
+    }
+
+    /// A VM without any NIC.
+    pub(crate) fn bare(&self, vm: &str) -> Spec {
+        let mut spec = Spec::new(vm, &home().join("logs"));
+        spec.memory_mib = MEMORY_MIB;
+        spec
+    }
+
+    /// A VM with the options of `vicinity qemu-args`, taken verbatim.
+    pub(crate) fn spec(&self, vm: &str) -> Spec {
+        let mut spec = self.bare(vm);
+        spec.qemu_args = self.qemu_args(vm);
+        spec
+    }
+
+    /// Start QEMU; the guest is booting when this returns.
+    pub(crate) fn power_on(&self, spec: Spec) -> Vm {
+        Vm::boot(&self.image, spec).unwrap()
+    }
+
+    /// Boot VMs side by side until they can be used.
+    pub(crate) fn boot<const N: usize>(&self, specs: [Spec; N]) -> [Vm; N] {
+        let vms = specs.map(|spec| self.power_on(spec));
+        for vm in &vms {
+            vm.wait_ready(BOOT).unwrap();
+        }
+        vms
+    }
+
+    /// Boot a VM with the options of `vicinity qemu-args` for each name. VM number N of them,
+    /// from 1, has the address [`ip`]`(N)`; the ports are running when this returns.
+    pub(crate) fn boot_named<const N: usize>(&self, names: [&str; N]) -> [Vm; N] {
+        let vms = self.boot(names.map(|name| self.spec(name)));
+        for (number, vm) in (1..).zip(&vms) {
+            crate::guest::give_address(vm, number);
+            self.daemon().until_state(vm.name(), "running");
+        }
+        vms
+    }
+}
+
+/// Address of a VM.
+pub(crate) fn ip(number: u8) -> String {
+    format!("10.98.0.{number}")
+}
+
+/// Say what comes next: shown when the test fails.
+pub(crate) fn step(what: &str) {
+    println!("step: {what}");
+}
+
+/// Where what outlives a test is kept.
+pub(crate) fn home() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("vms")
+}
+
+/// A program of the host inside the network namespace of a process.
+pub(crate) fn inside(pid: u32, words: &[&str]) -> Command {
+    let mut command = lab::host::command("nsenter");
+    command
+        .args(["--net", "--target", &pid.to_string()])
+        .args(words);
+    command
+}
