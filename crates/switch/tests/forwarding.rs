@@ -293,8 +293,8 @@ fn a_migrated_station_is_announced() {
     let [a, b, c, d, e, f] = frame::mac(2);
     let mac = number(u64::from_ne_bytes([a, b, c, d, e, f, 0, 0]));
     assert!(nics[2].wire.send(request::SEND_RARP, &mac, &[]));
-    for other in 0..2 {
-        let rarp = nics[other].wait_to_receive().frame;
+    for nic in &mut nics[..2] {
+        let rarp = nic.wait_to_receive().frame;
         assert_eq!(rarp[6..12], frame::mac(2));
         assert_eq!(rarp[12..14], [0x80, 0x35]);
     }

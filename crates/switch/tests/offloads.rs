@@ -142,7 +142,7 @@ fn a_receiver_without_tso_gets_finished_segments() {
 fn finish(frame: &mut [u8], header: &[u8]) {
     let start = usize::from(u16::from_le_bytes([header[6], header[7]]));
     let field = start + usize::from(u16::from_le_bytes([header[8], header[9]]));
-    let sum = front_end::frame::internet_checksum(0, &frame[start..]);
+    let sum = frame::internet_checksum(0, &frame[start..]);
     frame[field..field + 2].copy_from_slice(&sum.to_be_bytes());
 }
 

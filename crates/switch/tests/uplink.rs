@@ -45,7 +45,7 @@ impl Outside {
 
     fn receive(&self) -> (Vec<u8>, Vec<u8>) {
         let mut bytes = vec![0; 70_000];
-        let got = rustix::io::read(&self.0, &mut bytes).expect("a frame");
+        let got = rustix::io::read(&self.0, &mut bytes).unwrap();
         bytes.truncate(got);
         let frame = bytes.split_off(12);
         (bytes, frame)

@@ -42,7 +42,8 @@ pub(crate) struct Cli {
     command: Command,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 success, 1 failure, 2 wrong usage or configuration.";
+const EXIT_CODES: &str =
+    "Exit codes: 0 success, 1 failure, 2 wrong usage or configuration, 130 interrupted.";
 
 #[derive(Debug, Subcommand)]
 enum Command {

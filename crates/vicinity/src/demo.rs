@@ -16,9 +16,13 @@ pub(crate) fn run(folder: &Path) -> Result<String, Failure> {
     let options = options(folder)?;
     let result = demo::run(&options, &Progress::start())?;
     let output = options.output.display();
+    let elsewhere = match folder.to_str() {
+        Some(FOLDER) | None => String::new(),
+        Some(folder) => format!(" --folder {folder}"),
+    };
     Ok(format!(
         "{result}\n\nResults: {output}/result.json, {output}/report.html\n\
-         Keep two VMs running, with a shell in each: `{} demo --shell`\n",
+         Keep two VMs running, with a shell in each: `{} demo --shell{elsewhere}`\n",
         options.vicinity.display()
     ))
 }

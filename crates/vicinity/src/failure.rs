@@ -36,10 +36,12 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// 2 when the request was wrong, 1 when it could not be carried out.
+    /// 2 when the request was wrong, 130 when Ctrl-C or SIGTERM ended it (as shells have it),
+    /// 1 when it could not be carried out.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Config(_) | Self::Usage(_) => ExitCode::from(2),
+            Self::Lab(lab::LabError::Interrupted) => ExitCode::from(130),
             _ => ExitCode::FAILURE,
         }
     }

@@ -91,22 +91,21 @@ fn watch(process: u32, time: Duration) -> Result<Idle> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::process::Command;
 
     use super::*;
 
     #[test]
-    fn a_thread_that_works_is_seen() {
-        let (stop, stopped) = mpsc::channel::<()>();
-        let worker = std::thread::spawn(move || {
-            while stopped.try_recv() == Err(mpsc::TryRecvError::Empty) {
-                std::hint::spin_loop();
-            }
-        });
-        let idle = watch(std::process::id(), Duration::from_millis(20)).unwrap();
-        drop(stop);
-        worker.join().unwrap();
+    fn a_process_that_works_and_sleeps_is_seen() {
+        let mut child = Command::new("sh")
+            .args(["-c", "while :; do sleep 0; done"])
+            .spawn()
+            .unwrap();
+        let idle = watch(child.id(), Duration::from_millis(100));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let idle = idle.unwrap();
         assert!(idle.core_share > 0.0);
-        assert!(idle.wakeups_per_s > 0.0, "this thread slept");
+        assert!(idle.wakeups_per_s > 0.0, "it waits for its children");
     }
 }

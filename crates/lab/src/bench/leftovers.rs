@@ -35,6 +35,7 @@ fn processes(folder: &Path) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
     use std::process::{Command, Stdio};
 
     use super::*;
@@ -42,12 +43,16 @@ mod tests {
     #[test]
     fn a_program_started_in_the_folder_is_found() {
         let folder = tempfile::tempdir().unwrap();
-        let script = format!("read line # {}", folder.path().display());
+        let script = format!("echo; read line # {}", folder.path().display());
         let mut child = Command::new("sh")
             .args(["-c", &script])
             .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
             .spawn()
             .unwrap();
+        // Its command line can be read only when it really runs.
+        let mut line = [0];
+        child.stdout.take().unwrap().read_exact(&mut line).unwrap();
         let found: Vec<String> = processes(folder.path()).collect();
         drop(child.stdin.take());
         child.wait().unwrap();

@@ -1,7 +1,7 @@
 //! `vicinity bench switch`: the data path measured natively, against OVS-DPDK.
 //!
 //! Theory of operation. DPDK's `dpdk-testpmd` plays both guests with two virtio-user ports
-//! ([`testpmd`]). It sends 1,024 frames from each port and then sends back whatever it
+//! ([`testpmd`]). It sends 448 frames from each port and then sends back whatever it
 //! receives, so frames go round through the switch as fast as generator and switch can. The
 //! generator has CPU 0, the switch under test CPU 1. A round measures each frame length with
 //! each switch ([`peer`]), one right after the other, each freshly started ([`sample`]); the

@@ -14,8 +14,9 @@ mod tests {
 
     #[test]
     fn the_number_after_a_name_is_read_whatever_follows() {
-        let text = "  idle cycles: 15711069947 (70.87%)\nlast: 7";
+        let text = "  idle cycles: 15711069947 (70.87%)\nsize: 64B\nlast: 7";
         assert_eq!(number_after(text, "idle cycles:"), Some(15_711_069_947));
+        assert_eq!(number_after(text, "size:"), Some(64));
         assert_eq!(number_after(text, "last:"), Some(7));
     }
 

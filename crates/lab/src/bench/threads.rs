@@ -60,7 +60,7 @@ fn parse(status: &str, schedule: &str) -> Option<Totals> {
     let mut times = schedule.split_whitespace().map(str::parse);
     let mut time = || Some(Duration::from_nanos(times.next()?.ok()?));
     Some(Totals {
-        sleeps: number_after(status, "\nvoluntary_ctxt_switches:")?,
+        sleeps: number_after(status, "voluntary_ctxt_switches:")?,
         ran: time()?,
         waited: time()?,
     })

@@ -56,7 +56,7 @@ impl Plane {
 
     fn wait_for(&self, flags: PollFlags) {
         let guard = Timespec {
-            tv_sec: GUARD.as_secs().cast_signed(),
+            tv_sec: GUARD.as_secs() as i64,
             tv_nsec: 0,
         };
         let mut fds = [PollFd::new(&self.control, flags)];

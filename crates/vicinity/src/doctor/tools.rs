@@ -11,16 +11,16 @@ const EXTRA: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/lib/openvswitch-switch-dpd
 
 /// Programs of the demo, and the package that has each.
 const DEMO: [(&str, &str); 5] = [
-    ("iperf3", "iperf3"),
-    ("sockperf", "sockperf"),
     ("mmdebstrap", "mmdebstrap"),
     ("ip", "iproute2"),
     ("setpriv", "util-linux"),
+    ("socat", "socat"),
+    ("tmux", "tmux"),
 ];
 
 /// Programs of the benchmark, and the package that has each.
 const BENCH: [(&str, &str); 2] = [
-    ("dpdk-testpmd", "dpdk"),
+    ("dpdk-testpmd", "dpdk-dev"),
     ("ovs-vswitchd-dpdk", "openvswitch-switch-dpdk"),
 ];
 

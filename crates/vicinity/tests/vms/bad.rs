@@ -44,7 +44,9 @@ fn memory_that_cannot_be_shared() {
         "-m 128M -object memory-backend-file,id=m,mem-path={path},{size},share=on -machine memory-backend=m"
     ));
     let one = qemu(&rig, "disk", &memory);
-    until("the quarantine", || port(&rig, "disk")["quarantines"].as_u64() > Some(0));
+    until("the quarantine", || {
+        port(&rig, "disk")["quarantines"].as_u64() > Some(0)
+    });
     let reason = port(&rig, "disk")["reason"].clone();
     assert!(reason.as_str().unwrap().contains("memfd"), "{reason}");
     drop(one);

@@ -112,7 +112,12 @@ fn guests_of_every_kind() {
         exchange(&rig, &full, &motley, number, kind);
     }
     for vm in [&full, &motley] {
-        for counter in ["TcpInCsumErrors", "TcpInErrs", "UdpInCsumErrors", "IcmpInCsumErrors"] {
+        for counter in [
+            "TcpInCsumErrors",
+            "TcpInErrs",
+            "UdpInCsumErrors",
+            "IcmpInCsumErrors",
+        ] {
             assert_eq!(stack_counter(vm, counter), 0, "{counter} in {}", vm.name());
         }
     }
@@ -131,11 +136,24 @@ fn negotiated(rig: &Rig, kind: &Kind) {
         ("event_idx", 29),
     ];
     for (name, bit) in bits {
-        let off = kind.properties.split(',').any(|p| p == format!("{name}=off"));
-        assert_eq!(features >> bit & 1 == 0, off, "{name} of {}: {features:#x}", kind.port);
+        let off = kind
+            .properties
+            .split(',')
+            .any(|p| p == format!("{name}=off"));
+        assert_eq!(
+            features >> bit & 1 == 0,
+            off,
+            "{name} of {}: {features:#x}",
+            kind.port
+        );
     }
     let legacy = kind.properties.contains("disable-modern=on");
-    assert_eq!(features >> 32 & 1 == 0, legacy, "VERSION_1 of {}", kind.port);
+    assert_eq!(
+        features >> 32 & 1 == 0,
+        legacy,
+        "VERSION_1 of {}",
+        kind.port
+    );
 }
 
 /// TCP over IPv4 and IPv6 in both directions, and what the switch had to do for it.

@@ -36,7 +36,8 @@ fn sixty_four_ports() {
 
     step("all are running");
     for (number, _) in &nics {
-        rig.daemon().until_state(&format!("light{number}"), "running");
+        rig.daemon()
+            .until_state(&format!("light{number}"), "running");
     }
 
     step("each of them asks a VM for its address");

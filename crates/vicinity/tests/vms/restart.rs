@@ -48,18 +48,25 @@ fn server_and_client_mode() {
     }
     let [sent, received] = pinging.stop();
     assert!(received > sent / 4, "{received} of {sent} echoes");
-    assert_eq!([&red, &blue].map(boot_id), boots, "no guest was booted again");
+    assert_eq!(
+        [&red, &blue].map(boot_id),
+        boots,
+        "no guest was booted again"
+    );
     a_second_front_end_waits(&rig);
 }
 
 fn open_connection(red: &Vm, blue: &Vm) {
-    sh(blue, "setsid socat -u TCP-LISTEN:7001,reuseaddr CREATE:/tmp/said </dev/null >/dev/null 2>&1 &");
+    sh(
+        blue,
+        "setsid socat -u TCP-LISTEN:7001,reuseaddr CREATE:/tmp/said </dev/null >/dev/null 2>&1 &",
+    );
     wait_for_port(blue, 7001);
     let to = ip(2);
     sh(
         red,
         &format!(
-            "rm -f /tmp/go; setsid sh -c '(echo before; until test -e /tmp/go; do sleep 0.1; done; echo after) | socat -u - TCP:{to}:7001' </dev/null >/dev/null 2>&1 &"
+            "rm -f /tmp/go; setsid bash -c '(echo before; until test -e /tmp/go; do sleep 0.1; done; echo after) | socat -u - TCP:{to}:7001' </dev/null >/dev/null 2>&1 &"
         ),
     );
     sh(blue, "until grep -q before /tmp/said; do sleep 0.1; done");
@@ -67,7 +74,10 @@ fn open_connection(red: &Vm, blue: &Vm) {
 
 fn finish_connection(red: &Vm, blue: &Vm) {
     sh(red, "touch /tmp/go");
-    sh(blue, "until grep -q after /tmp/said; do sleep 0.1; done; rm /tmp/said");
+    sh(
+        blue,
+        "until grep -q after /tmp/said; do sleep 0.1; done; rm /tmp/said",
+    );
 }
 
 /// One more connection to a port that is served takes nothing from the one that is there.
