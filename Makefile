@@ -2,7 +2,7 @@
 CARGO ?= cargo
 RUN = target/release/vicinity
 
-.PHONY: help demo demo-shell test bench soak check build lint deny unit e2e fuzz clean
+.PHONY: help demo demo-shell test bench soak check build lint deny unit loom fuzz clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -22,7 +22,7 @@ demo-shell:
 ## make test        everything: lints, unit, property, protocol, hostile and VM tests
 test:
 	scripts/setup test
-	$(MAKE) lint deny unit fuzz
+	$(MAKE) lint deny unit loom fuzz
 
 ## make bench       the data path, natively, beside OVS-DPDK
 bench:
@@ -44,6 +44,10 @@ deny:
 
 unit:
 	$(CARGO) test --workspace --locked
+
+loom:
+	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --target-dir target/loom \
+		--package vicinity-vhost --lib handshake
 
 fuzz:
 	scripts/fuzz 20

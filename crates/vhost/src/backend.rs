@@ -50,7 +50,7 @@ impl Message {
     #[must_use]
     pub fn releases(&self, count: usize) -> std::ops::Range<usize> {
         match self.request {
-            Request::SetVringKick(ring) => ring..ring + 1,
+            Request::SetVringKick(ring) => one_of(ring, count),
             _ => self.stops(count),
         }
     }
@@ -59,7 +59,7 @@ impl Message {
     #[must_use]
     pub fn stops(&self, count: usize) -> std::ops::Range<usize> {
         match self.request {
-            Request::GetVringBase(ring) => ring..ring + 1,
+            Request::GetVringBase(ring) => one_of(ring, count),
             Request::ResetOwner | Request::ResetDevice | Request::SetStatus(0) => 0..count,
             _ => 0..0,
         }
@@ -328,6 +328,11 @@ impl AsFd for Backend {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.channel.as_fd()
     }
+}
+
+/// The ring alone; none if it is not one of `count`.
+fn one_of(ring: usize, count: usize) -> std::ops::Range<usize> {
+    ring.min(count)..(ring + 1).min(count)
 }
 
 /// How a message is answered.

@@ -122,7 +122,7 @@ pub enum RingFault {
     #[error(transparent)]
     Memory(#[from] RingError),
     /// A part of the ring lies outside guest memory.
-    #[error("its {0} is not in guest memory")]
+    #[error("its {0} is not in guest memory: is all of that shared (QEMU: share=on)?")]
     Outside(&'static str),
     /// A kick or call descriptor that cannot be one.
     #[error("its {0} descriptor cannot carry events")]

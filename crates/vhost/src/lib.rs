@@ -29,6 +29,7 @@ pub mod copy;
 pub mod fault;
 pub mod features;
 pub mod frame_start;
+mod handshake;
 pub mod limits;
 pub mod memory;
 pub mod message;

@@ -5,11 +5,10 @@
 //! [`Ring::publish`] makes what was handed back visible and says whether the driver wants to be
 //! called. Indices are free running and wrap.
 
-use std::sync::atomic::{Ordering, fence};
-
 use crate::chain::{Batch, Direction, Rules};
 use crate::fault::RingFault;
 use crate::features;
+use crate::handshake::tell_then_look;
 use crate::memory::GuestMemory;
 use crate::raw::RingMemory;
 
@@ -161,18 +160,18 @@ impl Ring {
         if old == new {
             return false;
         }
-        self.memory.publish_used(new);
         self.published = new;
-        // The driver writes its wish, then reads the index; we write the index, then read the
-        // wish. With a full fence on both sides one of the two sees the other (2.7.7.2).
-        fence(Ordering::SeqCst);
-        if self.event_idx {
-            // vring_need_event (2.7.7.2): is `used_event` in old .. new?
-            let event = self.memory.used_event();
-            new.wrapping_sub(event).wrapping_sub(1) < new.wrapping_sub(old)
-        } else {
-            !self.memory.no_interrupt()
-        }
+        tell_then_look(
+            || self.memory.publish_used(new),
+            || {
+                if !self.event_idx {
+                    return !self.memory.no_interrupt();
+                }
+                // vring_need_event (2.7.7.2): is `used_event` in old .. new?
+                let event = self.memory.used_event();
+                new.wrapping_sub(event).wrapping_sub(1) < new.wrapping_sub(old)
+            },
+        )
     }
 
     /// Tell the driver that it need not kick, because we look by ourselves.
@@ -194,15 +193,13 @@ impl Ring {
     /// # Errors
     /// The driver's index is impossible.
     pub fn ask_for_kick(&mut self, seen: u16) -> Result<bool, RingFault> {
-        if self.event_idx {
-            self.memory
-                .set_avail_event(self.next_available.wrapping_add(seen));
-        } else if !self.kicks_wanted {
-            self.memory.set_no_notify(false);
-            self.kicks_wanted = true;
-        }
-        // As in `publish`, with the roles exchanged (2.7.10.1).
-        fence(Ordering::SeqCst);
-        Ok(self.available()? > seen)
+        let event = self.next_available.wrapping_add(seen);
+        let wish = || match self.event_idx {
+            true => self.memory.set_avail_event(event),
+            false => self.memory.set_no_notify(false),
+        };
+        let available = tell_then_look(wish, || self.available())?;
+        self.kicks_wanted = true;
+        Ok(available > seen)
     }
 }
