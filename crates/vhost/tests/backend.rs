@@ -197,6 +197,21 @@ fn everything_that_resets_stops_all_rings() {
 }
 
 #[test]
+fn a_message_names_only_rings_that_there_are() {
+    for (request, payload) in [
+        (request::GET_VRING_BASE, state(7, 0)),
+        (request::SET_VRING_KICK, number(1 << 8 | 7)),
+    ] {
+        let (nic, mut backend) = device(Options::default());
+        nic.wire.send(request, &payload, &[]);
+        let received = backend.receive().unwrap().unwrap();
+        assert!(received.stops(2).is_empty() && received.releases(2).is_empty());
+        let fault = ProtocolFault::RingNumber(7);
+        assert_eq!(backend.apply(received).unwrap_err(), Fault::Protocol(fault));
+    }
+}
+
+#[test]
 fn status_is_kept_and_told() {
     let (nic, mut backend) = device(Options::default());
     assert_eq!(ask(&nic, &mut backend, request::GET_STATUS), 0);

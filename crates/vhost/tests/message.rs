@@ -179,6 +179,25 @@ fn memory_tables_that_count_wrong_are_refused() {
 }
 
 #[test]
+fn ring_numbers_past_the_last_are_refused() {
+    for (request, payload) in [
+        (8, state(32, 1)),
+        (9, addresses(32, 0, 0, 0)),
+        (10, state(1 << 31, 0)),
+        (11, state(u32::MAX, 0)),
+        (12, number(0x120)),
+        (13, number(0x1ff)),
+        (18, state(32, 1)),
+    ] {
+        let refused = decode(&header(request, &payload), &payload, 0);
+        assert!(
+            matches!(refused, Err(ProtocolFault::RingNumber(32..))),
+            "{request}: {refused:?}"
+        );
+    }
+}
+
+#[test]
 fn unknown_and_not_negotiated_messages_are_told_apart() {
     for number in (0..100).chain([u32::MAX]) {
         let known = table().iter().any(|row| row.0 == number);

@@ -1,30 +1,32 @@
 //! `vicinity bench switch`: the data path measured natively, against OVS-DPDK.
 //!
 //! Theory of operation. DPDK's `dpdk-testpmd` plays both guests with two virtio-user ports
-//! ([`testpmd`]). It sends 448 frames from each port and then sends back whatever it
-//! receives, so frames go round through the switch as fast as generator and switch can. The
-//! generator has CPU 0, the switch under test CPU 1. A round measures each frame length with
-//! each switch ([`peer`]), one right after the other, each freshly started ([`sample`]); the
-//! order changes from round to round. Other jobs on the machine change the figures, but both of
+//! (`testpmd`). It sends 448 frames from each port and then sends back whatever it receives, so
+//! frames go round through the switch as fast as generator and switch can. The generator has
+//! CPU 0, the switch under test CPU 1. Both switches (`peer`) run all the time, each with a
+//! generator of its own (`rig`), but only one of them works; the other one and its generator
+//! rest. A round measures each frame length with each switch, one right after the other; each
+//! goes first in every other round. Other jobs on the machine change the figures, but both of
 //! a pair alike: therefore the ratio of a pair is what counts, and the median over the rounds
-//! is reported ([`report`], [`table`]). Last, two real VMs that do nothing show what an idle
-//! switch costs ([`idle`]).
+//! is reported (`report`, `table`). Last, two real VMs that do nothing show what an idle switch
+//! costs (`idle`).
 //!
 //! Everything that a run starts or takes has a guard that ends it or gives it back: programs
-//! ([`process`]), hugepages ([`hugepages`]), the session's [`priority`], the run's folder.
+//! (`process`), hugepages (`hugepages`), the session's `priority`, the run's folder.
 //! Signals arrive as errors, so the guards work then too. What stayed nevertheless is named in
-//! the report ([`leftovers`]).
+//! the report (`leftovers`).
 
 mod hugepages;
 mod idle;
 mod leftovers;
+mod line;
 mod ovs;
 mod parse;
 mod peer;
 mod priority;
 mod process;
 mod report;
-mod sample;
+mod rig;
 mod table;
 mod testpmd;
 mod threads;
@@ -36,7 +38,7 @@ use crate::error::{Context, Error, Result};
 use crate::interrupt;
 use crate::machine::Machine;
 use crate::progress::Progress;
-use crate::scope::RunFolder;
+use crate::scope::{self, RunFolder};
 
 pub use self::idle::Idle;
 pub use self::peer::Peer;
@@ -44,13 +46,13 @@ pub use self::report::{Comparison, Figures, Report, Sample, Target};
 
 use self::hugepages::Hugepages;
 use self::priority::Priority;
-use self::sample::Plan;
+use self::rig::Rig;
 
 /// Frame lengths that have a promise, and one between.
 pub const SIZES: [u16; 3] = [64, 512, 1500];
 
-/// Fewest rounds whose median means something.
-pub const ROUNDS: u32 = 5;
+/// Rounds, unless it is told. Five are the fewest whose median means something.
+pub const ROUNDS: u32 = 15;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -81,7 +83,7 @@ impl Options {
     }
 }
 
-/// Measures the switch against OVS-DPDK, writes the report and returns it. Takes about 12 s a
+/// Measures the switch against OVS-DPDK, writes the report and returns it. Takes about 4 s a
 /// round and frame length, and half a minute for the idle VMs.
 ///
 /// # Errors
@@ -91,6 +93,11 @@ pub fn switch(options: &Options, progress: &Progress) -> Result<Report> {
     interrupt::install()?;
     check(options)?;
     let pages_before = hugepages::total()?;
+    for name in scope::sweep()? {
+        progress.step(&format!(
+            "removed {name}, left behind by a run that crashed"
+        ));
+    }
     let folder = RunFolder::new()?;
     let path = folder.path().to_owned();
     let report = measure(options, &path, progress);
@@ -126,7 +133,7 @@ fn check(options: &Options) -> Result<()> {
 fn measure(options: &Options, folder: &Path, progress: &Progress) -> Result<Report> {
     let machine = Machine::look()?;
     let _first = Priority::raise();
-    let _pages = Hugepages::reserve((testpmd::MEMORY + ovs::MEMORY) / 2)?;
+    let _pages = Hugepages::reserve((2 * testpmd::MEMORY + ovs::MEMORY) / 2)?;
     let samples = rounds(options, folder, progress)?;
     let idle = idle::measure(&options.vicinity, &options.cache, folder, progress)?;
     let comparisons = report::compare(&samples, &options.sizes);
@@ -134,7 +141,7 @@ fn measure(options: &Options, folder: &Path, progress: &Progress) -> Result<Repo
         machine,
         vicinity: env!("CARGO_PKG_VERSION").to_owned(),
         ovs_dpdk: ovs::version()?,
-        window_s: sample::WINDOW.as_secs_f64(),
+        window_s: rig::WINDOW.as_secs_f64(),
         targets: report::targets(&comparisons, &idle),
         samples,
         comparisons,
@@ -144,30 +151,29 @@ fn measure(options: &Options, folder: &Path, progress: &Progress) -> Result<Repo
 }
 
 fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<Sample>> {
+    progress.step("starting vicinity and OVS-DPDK, each with a generator");
+    let start = |switch| Rig::start(switch, &options.vicinity, folder);
+    let mut rigs = [start(Peer::Vicinity)?, start(Peer::OvsDpdk)?];
     let mut samples = Vec::new();
     for round in 1..=options.rounds {
-        let mut peers = [Peer::Vicinity, Peer::OvsDpdk];
-        if round % 2 == 0 {
-            peers.reverse();
-        }
         for &size in &options.sizes {
-            for switch in peers {
-                let plan = Plan {
-                    round,
-                    size,
-                    switch,
-                };
-                let sample = sample::sample(plan, &options.vicinity, folder)?;
-                progress.step(&format!(
-                    "round {round} of {}: {size:>4} B, {switch:9} {:6.2} M frames/s, {:4.0} \
-                     cycles a frame",
-                    options.rounds,
-                    sample.figures.frames_per_s / 1e6,
-                    sample.figures.cycles_per_frame
-                ));
+            let line_ns = line::round_trip()?;
+            let mut text = format!(
+                "round {round} of {}, {size:4} B, CPUs {line_ns:.0} ns apart:",
+                options.rounds
+            );
+            for rig in &mut rigs {
+                let sample = rig.sample(round, size, line_ns)?;
+                let frames = sample.figures.frames_per_s / 1e6;
+                let cycles = sample.figures.cycles_per_frame;
+                let switch = sample.switch;
+                text += &format!("  {switch} {frames:.2} M frames/s, {cycles:.0} cycles a frame");
                 samples.push(sample);
             }
+            progress.step(&text);
         }
+        // Each goes first in every other round.
+        rigs.reverse();
     }
     Ok(samples)
 }

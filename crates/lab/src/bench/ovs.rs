@@ -4,7 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::error::{Error, Result};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::error::{Context, Error, Result};
 use crate::host::{self, run};
 
 use super::parse::number_after;
@@ -83,6 +85,14 @@ impl Switch for Ovs {
         command.args(["dpif-netdev/pmd-stats-show", "-pmd"]);
         command.arg(SWITCH_CPU.to_string());
         parse_meter(&run(command)?)
+    }
+
+    fn rest(&self, rest: bool) -> Result<()> {
+        // Its forwarding thread polls for ever, so the process is stopped.
+        let signal = if rest { Signal::STOP } else { Signal::CONT };
+        let id = i32::try_from(self.daemon.id()).ok().and_then(Pid::from_raw);
+        let id = id.ok_or_else(|| Error::Host("OVS-DPDK is gone".to_owned()))?;
+        kill_process(id, signal).context(|| "stop or continue OVS-DPDK".to_owned())
     }
 }
 

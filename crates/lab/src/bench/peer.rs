@@ -74,6 +74,9 @@ pub(super) trait Switch {
 
     /// The forwarding thread's totals now.
     fn meter(&self) -> Result<Meter>;
+
+    /// Leaves [`SWITCH_CPU`] to the other switch, until `false` is given.
+    fn rest(&self, rest: bool) -> Result<()>;
 }
 
 /// Starts a switch on [`SWITCH_CPU`] with everything it needs inside `folder`; dropping it

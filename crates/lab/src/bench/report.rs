@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
-use crate::stats::{median, paired_ratios};
+use crate::stats::{median, paired_ratios, quantile};
 
 use super::idle::Idle;
 use super::peer::Peer;
@@ -21,6 +21,9 @@ pub struct Sample {
     pub figures: Figures,
     /// Frames the generator could not send because a ring was full.
     pub unsent: u64,
+    /// Nanoseconds for one cache line from the generator's CPU to the switch's and back, just
+    /// before this sample and its partner.
+    pub line_ns: f64,
     /// Time that threads of switch and generator waited for a CPU, as a share of the window.
     /// Near 0 on a quiet machine.
     pub disturbed: f64,
@@ -96,6 +99,13 @@ impl Report {
     pub fn disturbed(&self) -> f64 {
         let all = self.samples.iter().map(|sample| sample.disturbed);
         median(&all.collect::<Vec<_>>())
+    }
+
+    /// Least, middle and most of [`Sample::line_ns`].
+    #[must_use]
+    pub fn line_ns(&self) -> [f64; 3] {
+        let all: Vec<f64> = self.samples.iter().map(|sample| sample.line_ns).collect();
+        [0.0, 0.5, 1.0].map(|q| quantile(&all, q))
     }
 
     /// Whether every promise that could be checked was kept.
@@ -193,6 +203,7 @@ mod tests {
                 busy_share: 0.5,
             },
             unsent: 0,
+            line_ns: 200.0,
             disturbed: 0.0,
         }
     }

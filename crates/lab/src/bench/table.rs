@@ -33,10 +33,16 @@ impl fmt::Display for Report {
         for found in &self.comparisons {
             compared(f, found)?;
         }
+        let [least, middle, most] = self.line_ns();
+        writeln!(
+            f,
+            "\nOne cache line between the CPUs, there and back: {middle:.0} ns ({least:.0} to \
+             {most:.0})"
+        )?;
         if self.disturbed() > DISTURBED {
             writeln!(
                 f,
-                "\nOther programs took {:.0} % of the CPU time meant for the benchmark: \
+                "Other programs took {:.0} % of the CPU time meant for the benchmark: \
                  only the ratios count",
                 self.disturbed() * 100.0
             )?;
@@ -129,6 +135,7 @@ mod tests {
                 busy_share,
             },
             unsent: 0,
+            line_ns: 210.0,
             disturbed: 0.25,
         };
         let samples = vec![
@@ -171,6 +178,7 @@ mod tests {
             "         ovs-dpdk        10.00 M      5.1           250   100 %",
             "         ratio              1.50                   0.40",
             "the generator is the limit",
+            "there and back: 210 ns (210 to 210)",
             "Other programs took 25 %",
             "reached      64 B: frames/s against OVS-DPDK: 1.50 (at least 1.30)",
             "NOT REACHED  idle: wake-ups a second: 6.00 (at most 5.00)",

@@ -66,7 +66,8 @@ impl Generator {
     }
 
     /// Sends 448 frames of `size` bytes (Ethernet header included, check sequence not) from
-    /// each port, and from then on sends back what it receives.
+    /// each port, and from then on sends back what it receives. What was still on its way from
+    /// the time before is thrown away.
     ///
     /// The generator uses 512 descriptors of a ring and cleans up when 32 are left, so all 448
     /// are taken even by a switch that sleeps: every switch gets the same load.
@@ -86,14 +87,11 @@ impl Generator {
         Ok(received(&before, &after))
     }
 
-    /// Stops the traffic and the generator. Returns the frames it could not send because a
-    /// ring was full.
-    pub(super) fn stop(mut self) -> Result<u64> {
+    /// Stops the traffic. Returns the frames it could not send because a ring was full.
+    pub(super) fn stop(&mut self) -> Result<u64> {
         self.process.tell("stop")?;
         self.process.expect("Accumulated forward statistics")?;
         let text = self.process.expect("TX-total:")?;
-        self.process.tell("quit")?;
-        self.process.expect("Bye...")?;
         number_after(&text, "TX-dropped:").ok_or_else(|| missing(&text))
     }
 

@@ -53,6 +53,11 @@ impl Switch for Vicinity {
         command.arg("--runtime-dir").arg(&self.folder);
         parse_meter(&host::run(command)?)
     }
+
+    fn rest(&self, _rest: bool) -> Result<()> {
+        // It sleeps without being told.
+        Ok(())
+    }
 }
 
 fn configuration(folder: &Path) -> String {

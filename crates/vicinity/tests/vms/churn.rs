@@ -1,9 +1,12 @@
 //! A VM that is reset, switched off and killed, while two others go on.
 
-use lab::vm::{Spec, Vm};
+use std::process::Stdio;
+
+use lab::vm::{Link, Nic, Spec, Vm};
 use serde_json::json;
 
-use crate::guest::{GUARD, Pinging, give_address, ping, serve_iperf, sh};
+use crate::common::until;
+use crate::guest::{Pinging, ping, serve_iperf, sh};
 use crate::rig::{Rig, ip, step};
 
 /// Kills of a VM that runs no operating system: its firmware drives the NIC.
@@ -18,24 +21,46 @@ fn holdings(rig: &Rig) -> [usize; 2] {
     [descriptors, memories]
 }
 
-/// The VM that comes and goes; a reset starts its kernel again.
+/// The daemon holds this much and no more, once the last question to it is cleared away: its
+/// connection is closed a moment after the answer has come.
+fn settles(rig: &Rig, holds: [usize; 2], when: &str) {
+    let what = format!("{holds:?} descriptors and memories {when}");
+    until(&what, || holdings(rig) == holds);
+}
+
+/// What the daemon holds, when it no longer changes.
+fn settled(rig: &Rig) -> [usize; 2] {
+    let mut last = [0; 2];
+    until("the daemon to settle", || {
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        let now = holdings(rig);
+        std::mem::replace(&mut last, now) == now
+    });
+    last
+}
+
+/// The VM that comes and goes. A reset starts its kernel again, which then finds its address
+/// by itself.
 fn guest(rig: &Rig) -> Spec {
-    let mut spec = rig.spec("guest");
-    spec.qemu_args
-        .extend(["-action", "reboot=reset"].map(str::to_owned));
+    let address = ip(3);
+    let mut spec = rig.bare("guest").nic(Nic {
+        link: Link::VhostUser {
+            socket: rig.daemon().path("default/guest.sock"),
+            qemu_listens: true,
+        },
+        mac: "52:54:00:00:98:03".to_owned(),
+        address: Some(format!("{address}/24")),
+        properties: Vec::new(),
+    });
+    spec.qemu_args = ["-action", "reboot=reset"].map(str::to_owned).to_vec();
     spec
 }
 
 fn up(rig: &Rig) -> Vm {
     let [vm] = rig.boot([guest(rig)]);
-    joins(rig, &vm);
+    rig.until_state("guest", "running");
+    ping(&vm, &ip(2));
     vm
-}
-
-fn joins(rig: &Rig, vm: &Vm) {
-    give_address(vm, 3);
-    rig.daemon().until_state("guest", "running");
-    ping(vm, &ip(2));
 }
 
 fn load(vm: &Vm) {
@@ -55,21 +80,21 @@ fn vm_comes_and_goes() {
     serve_iperf(&blue);
     let pinging = Pinging::start(&red, &ip(2));
     let vm = up(&rig);
-    let before = holdings(&rig);
+    let before = settled(&rig);
 
     step("reset under load");
     load(&vm);
-    reset(&rig, &vm);
-    assert_eq!(holdings(&rig), before, "after a reset");
+    reset(&rig, &vm, &red);
+    settles(&rig, before, "after a reset");
     pinging.goes_on();
 
     step("switched off from inside");
     drop(vm.start("echo o >/proc/sysrq-trigger").unwrap());
-    rig.daemon().until_state("guest", "waiting");
-    crate::common::until("QEMU's end", || !vm.is_running().unwrap());
+    rig.until_state("guest", "waiting");
+    until("QEMU's end", || !vm.is_running().unwrap());
     drop(vm);
     pinging.goes_on();
-    let without = holdings(&rig);
+    let without = settled(&rig);
 
     step("killed under load");
     let vm = up(&rig);
@@ -77,13 +102,13 @@ fn vm_comes_and_goes() {
     sh(&blue, "pkill -KILL iperf3; sleep 0.5");
     serve_iperf(&blue);
     load(&vm);
-    assert_eq!(holdings(&rig), before, "with the guest again");
+    settles(&rig, before, "with the guest again");
     drop(vm);
-    rig.daemon().until_state("guest", "waiting");
-    assert_eq!(holdings(&rig), without, "after the kill");
+    rig.until_state("guest", "waiting");
+    settles(&rig, without, "after the kill");
 
     killed_in_the_firmware(&rig);
-    assert_eq!(holdings(&rig), without, "after many kills");
+    settles(&rig, without, "after many kills");
     let port = rig.daemon().port("guest");
     assert!(port["reason"].is_string(), "{port}");
     assert_eq!(port["quarantines"], 0, "{port}");
@@ -93,22 +118,17 @@ fn vm_comes_and_goes() {
     assert!(sent - received <= 1, "{received} of {sent} echoes");
 }
 
-fn reset(rig: &Rig, vm: &Vm) {
-    let id = "cat /proc/sys/kernel/random/boot_id";
-    let old = sh(vm, id);
-    vm.qmp()
-        .unwrap()
-        .execute("system_reset", &json!({}))
-        .unwrap();
-    rig.daemon().until_state("guest", "connected");
-    // The agent's channel is the same; questions asked before the new agent is up are lost.
-    let new = loop {
-        if let Ok(output) = vm.run(id, GUARD) {
-            break output.stdout.trim().to_owned();
-        }
-    };
-    assert_ne!(old, new);
-    joins(rig, vm);
+fn reset(rig: &Rig, vm: &Vm, neighbour: &Vm) {
+    let boot = || sh(vm, "cat /proc/sys/kernel/random/boot_id");
+    let old = boot();
+    let mut qmp = vm.qmp().unwrap();
+    qmp.execute("system_reset", &json!({})).unwrap();
+    rig.until_state("guest", "connected");
+    rig.until_state("guest", "running");
+    let there = format!("ping -c 1 -W 1 {}", ip(3));
+    sh(neighbour, &format!("until {there}; do :; done"));
+    assert_ne!(boot(), old);
+    ping(vm, &ip(2));
 }
 
 fn killed_in_the_firmware(rig: &Rig) {
@@ -117,12 +137,12 @@ fn killed_in_the_firmware(rig: &Rig) {
         let mut qemu = lab::host::command("qemu-system-x86_64");
         qemu.args(["-accel", "tcg", "-display", "none", "-nodefaults"]);
         qemu.args(rig.qemu_args("guest"));
-        qemu.stdin(std::process::Stdio::null());
+        qemu.stdin(Stdio::null()).stderr(Stdio::null());
         let connections = rig.daemon().port("guest")["connections"].as_u64().unwrap();
         let qemu = lab::host::Tied::spawn(qemu).unwrap();
-        rig.daemon().until_state("guest", "running");
+        rig.until_state("guest", "running");
         drop(qemu);
-        rig.daemon().until_state("guest", "waiting");
+        rig.until_state("guest", "waiting");
         let now = rig.daemon().port("guest")["connections"].as_u64().unwrap();
         assert_eq!(now, connections + 1);
     }

@@ -44,7 +44,7 @@ impl Counters {
     }
 
     /// Frames lost that were for this port.
-    fn lost_by_receiver(&self) -> u64 {
+    pub(crate) fn lost_by_receiver(&self) -> u64 {
         self.drops(&["receiver_full", "receiver_small"])
     }
 

@@ -107,7 +107,7 @@ fn guests_of_every_kind() {
     let [full, motley] = rig.boot([rig.spec(FULL), motley(&rig)]);
     set_up(&full, &motley);
     for (number, kind) in (1..).zip(&KINDS) {
-        rig.daemon().until_state(kind.port, "running");
+        rig.until_state(kind.port, "running");
         negotiated(&rig, kind);
         exchange(&rig, &full, &motley, number, kind);
     }

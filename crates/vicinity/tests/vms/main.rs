@@ -5,7 +5,7 @@
 //! so the tests run one after another whatever `--test-threads` says: two emulated guests at a
 //! time are enough for two CPUs. Nothing here is timed; every limit is a guard against hanging.
 //! A failed test prints its steps; guests' consoles and QEMU's messages are in
-//! `target/tmp/vms/logs`.
+//! `target/tmp/vms/logs`. The target folder must be on a disk, not on tmpfs ([`bad`]).
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,

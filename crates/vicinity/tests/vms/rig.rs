@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lab::image::{Image, Recipe};
 use lab::scope::{self, RunFolder};
@@ -88,6 +88,19 @@ impl Rig {
         self.daemon.as_ref().unwrap()
     }
 
+    /// Wait for a port to be in a state: as long as a guest may take to boot.
+    pub(crate) fn until_state(&self, vm: &str, state: &str) {
+        let end = Instant::now() + BOOT;
+        while self.daemon().port(vm)["state"] != state {
+            assert!(
+                Instant::now() < end,
+                "{} is not {state}",
+                self.daemon().port(vm)
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// The daemon's process id.
     pub(crate) fn pid(&self) -> u32 {
         self.daemon().child.id()
@@ -147,7 +160,7 @@ impl Rig {
         let vms = self.boot(names.map(|name| self.spec(name)));
         for (number, vm) in (1..).zip(&vms) {
             crate::guest::give_address(vm, number);
-            self.daemon().until_state(vm.name(), "running");
+            self.until_state(vm.name(), "running");
         }
         vms
     }

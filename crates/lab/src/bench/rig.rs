@@ -1,0 +1,164 @@
+//! A switch with a generator, ready to be measured again and again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::error::{Context, Error, Result};
+use crate::host;
+use crate::interrupt;
+
+use super::peer::{self, Meter, Peer, Switch};
+use super::report::{Figures, Sample};
+use super::testpmd::{Generator, Received};
+use super::threads::Totals;
+
+/// Between the connection and the first frame, so that a switch that brings its ports up in the
+/// background does not lose the frames that are to go round.
+const SETTLE: Duration = Duration::from_secs(1);
+
+/// Before the first reading.
+const WARM_UP: Duration = Duration::from_millis(300);
+
+/// Between the two readings. Short, so that the two switches are measured at nearly one time.
+pub(super) const WINDOW: Duration = Duration::from_secs(1);
+
+/// For the frames on their way to arrive, before the switch rests.
+const DRAIN: Duration = Duration::from_millis(50);
+
+/// The two, connected. The generator is dropped first.
+pub(super) struct Rig {
+    generator: Generator,
+    running: Box<dyn Switch>,
+    switch: Peer,
+    folder: PathBuf,
+}
+
+impl Rig {
+    /// Starts both and lets the switch rest. `vicinity` is our program, `run` the folder of the
+    /// whole run.
+    pub(super) fn start(switch: Peer, vicinity: &Path, run: &Path) -> Result<Self> {
+        let folder = run.join(switch.to_string());
+        fs::create_dir(&folder).context(|| format!("make {}", folder.display()))?;
+        let start = || {
+            let running = peer::start(switch, &folder, vicinity)?;
+            let generator = Generator::start(&folder, &running.sockets())?;
+            interrupt::sleep(SETTLE)?;
+            running.rest(true)?;
+            Ok((running, generator))
+        };
+        let (running, generator) = start().map_err(|error| explain(error, switch, &folder))?;
+        Ok(Self {
+            generator,
+            running,
+            switch,
+            folder,
+        })
+    }
+
+    /// One measurement; `line_ns` becomes [`Sample::line_ns`].
+    pub(super) fn sample(&mut self, round: u32, size: u16, line_ns: f64) -> Result<Sample> {
+        let sample = self.measure(round, size, line_ns);
+        sample.map_err(|error| explain(error, self.switch, &self.folder))
+    }
+
+    fn measure(&mut self, round: u32, size: u16, line_ns: f64) -> Result<Sample> {
+        self.running.rest(false)?;
+        self.generator.send(size)?;
+        interrupt::sleep(WARM_UP)?;
+        let (before, waited_before) = (self.running.meter()?, self.waited()?);
+        let received = self.generator.receive(WINDOW)?;
+        let (waited_after, after) = (self.waited()?, self.running.meter()?);
+        let unsent = self.generator.stop()?;
+        interrupt::sleep(DRAIN)?;
+        self.running.rest(true)?;
+
+        let figures = figures(&received, before, after)
+            .filter(|_| (received.mean_bytes / f64::from(size) - 1.0).abs() < 0.01);
+        let figures = figures.ok_or_else(|| {
+            Error::Host(format!(
+                "the measurement at {size} B cannot be right: {received:?}, {before:?}, {after:?}"
+            ))
+        })?;
+        let waited = waited_after.saturating_sub(waited_before);
+        Ok(Sample {
+            round,
+            size,
+            switch: self.switch,
+            figures,
+            line_ns,
+            unsent,
+            disturbed: waited.as_secs_f64() / WINDOW.as_secs_f64(),
+        })
+    }
+
+    /// Time that threads of both have waited for a CPU.
+    fn waited(&self) -> Result<Duration> {
+        let ids = [self.generator.id(), self.running.id()];
+        ids.iter().map(|&id| Ok(Totals::of(id)?.waited)).sum()
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        // The generator says good-bye to the switch, and a stopped process cannot end.
+        if let Err(error) = self.running.rest(false) {
+            tracing::warn!(switch = %self.switch, %error, "cannot wake a switch to end it");
+        }
+    }
+}
+
+/// Adds what the switch said last: the generator's failure is often the switch's fault.
+fn explain(error: Error, switch: Peer, folder: &Path) -> Error {
+    if matches!(error, Error::Interrupted) {
+        return error;
+    }
+    let log = fs::read_to_string(folder.join(format!("{switch}.out")));
+    let last = host::tail(&log.unwrap_or_default(), 15);
+    Error::Host(format!("{error}\nlast lines of {switch}:\n{last}"))
+}
+
+/// What the readings say; `None` when nothing moved.
+fn figures(received: &Received, before: Meter, after: Meter) -> Option<Figures> {
+    let gained = |value: fn(Meter) -> u64| {
+        let gained = value(after).checked_sub(value(before))?;
+        (gained > 0).then_some(gained as f64)
+    };
+    let busy = gained(|meter| meter.busy)?;
+    Some(Figures {
+        frames_per_s: received.frames_per_s,
+        cycles_per_frame: busy / gained(|meter| meter.frames)?,
+        busy_share: busy / gained(|meter| meter.all)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cycles_count_busy_rounds_only() {
+        let received = Received {
+            frames_per_s: 10.0,
+            mean_bytes: 64.0,
+        };
+        let meter = |busy, all, frames| Meter { busy, all, frames };
+        let found = figures(&received, meter(100, 1_000, 5), meter(1_100, 3_000, 15)).unwrap();
+        assert!((found.cycles_per_frame - 100.0).abs() < 1e-9);
+        assert!((found.busy_share - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_switch_that_moved_nothing_gives_no_figures() {
+        let received = Received {
+            frames_per_s: 0.0,
+            mean_bytes: 0.0,
+        };
+        let meter = Meter {
+            busy: 7,
+            all: 9,
+            frames: 3,
+        };
+        assert_eq!(figures(&received, meter, meter), None);
+    }
+}

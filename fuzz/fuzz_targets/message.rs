@@ -1,0 +1,72 @@
+//! A front-end that says anything: framing, decoding, and the state machine behind it.
+//!
+//! An input is a list of writes: a byte with the number of descriptors in its high and the number
+//! of bytes, times four, in its low half; then those bytes.
+#![no_main]
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+
+use front_end::{Ram, Wire};
+use libfuzzer_sys::fuzz_target;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::net::RecvFlags;
+use vhost::backend::Backend;
+
+/// What may come with a message: memory first, then something else.
+fn descriptors() -> &'static (Ram, OwnedFd) {
+    static ALL: OnceLock<(Ram, OwnedFd)> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        (Ram::new(1 << 16), eventfd(0, flags).expect("eventfd"))
+    })
+}
+
+/// Carry out what is there; false when the device is finished.
+fn serve(backend: &mut Backend) -> bool {
+    loop {
+        match backend.receive() {
+            Ok(Some(message)) => {
+                for ring in message.releases(backend.vrings().len()) {
+                    assert!(ring < backend.vrings().len());
+                }
+                if backend.apply(message).is_err() {
+                    return false;
+                }
+            }
+            Ok(None) => return true,
+            Err(_) => return false,
+        }
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let (ram, event) = descriptors();
+    let (wire, theirs) = Wire::pair();
+    let mut backend = Backend::new(theirs, 2).expect("a socket");
+    let mut rest = data;
+    while let Some((control, behind)) = rest.split_first() {
+        let length = (usize::from(control & 0xf) * 4).min(behind.len());
+        let (bytes, later) = behind.split_at(length);
+        rest = later;
+        if bytes.is_empty() {
+            continue;
+        }
+        let count = usize::from(control >> 4);
+        let fds: Vec<BorrowedFd<'_>> = (0..count)
+            .map(|place| {
+                if place % 2 == 0 {
+                    ram.fd()
+                } else {
+                    event.as_fd()
+                }
+            })
+            .collect();
+        if !wire.send_raw(bytes, &fds) || !serve(&mut backend) {
+            return;
+        }
+        // The replies are not looked at, but a well-behaved front-end reads them.
+        let mut reply = [0; 4096];
+        let _ = rustix::net::recv(&wire, &mut reply, RecvFlags::DONTWAIT);
+    }
+});
