@@ -26,7 +26,7 @@ test:
 
 ## make bench       the data path, natively, beside OVS-DPDK
 bench:
-	scripts/setup bench
+	scripts/setup demo bench
 	$(CARGO) build --release --locked --package vicinity
 	$(RUN) bench switch
 

@@ -9,7 +9,7 @@ pub const MAX_PORTS: usize = 1024;
 pub const MAX_QUEUE_PAIRS: usize = 1;
 
 /// Frames taken from one ring before the next port has its turn.
-pub const BURST: u16 = 32;
+pub const BURST: u16 = 64;
 
 /// How long a neighbour may take no buffers before frames to it are dropped instead of held.
 ///

@@ -170,6 +170,9 @@ impl Residency {
 
     /// Forget what was learnt at a port; pinned addresses stay.
     pub fn forget_port(&mut self, port: u16) {
+        if self.count(port) == 0 {
+            return;
+        }
         self.forget_where(0, SLOTS, |entry| entry.port == port && !entry.pinned);
     }
 

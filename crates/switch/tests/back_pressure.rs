@@ -65,7 +65,7 @@ fn order_towards_a_receiver_is_kept_when_a_smaller_frame_would_fit() {
         assert!(a.queue_up(&header, &bytes, Layout::One));
     }
     a.tx.publish_and_kick();
-    while plane.counters(1).held < 3 {}
+    plane.until(1, |counters| counters.held >= 3);
     // One buffer is too few for the first, and enough for the last.
     // All are tried in one round.
     b.post(1);
@@ -90,7 +90,7 @@ fn a_receiver_whose_ring_is_short_but_not_empty_is_waited_for() {
         b.rx.publish_and_kick();
         // Three buffers' worth: the ring is too short and stays so until a kick.
         assert!(a.send(&to(2, number, 4000), Layout::One));
-        while plane.counters(1).held <= number {}
+        plane.until(1, |counters| counters.held > number);
         b.post(1);
         b.rx.publish_and_kick();
         assert_eq!(frame::number(&b.wait_to_receive().frame), number);
@@ -162,7 +162,7 @@ fn a_sender_that_stops_gets_back_the_chains_that_were_held() {
         for number in 0..5 {
             assert!(a.send(&to(2, number, 100), Layout::One));
         }
-        while plane.counters(1).held < 5 {}
+        plane.until(1, |counters| counters.held >= 5);
         if disabled_first {
             a.wire.send(request::SET_VRING_ENABLE, &state(1, 0), &[]);
         }
@@ -178,7 +178,7 @@ fn a_disabled_sender_with_held_frames_does_not_stop_the_network() {
     let mut plane = Plane::new();
     let [mut a, mut b, mut c] = three(&mut plane, &[2], Options::default());
     assert!(a.send(&to(2, 0, 100), Layout::One));
-    while plane.counters(1).held < 1 {}
+    plane.until(1, |counters| counters.held >= 1);
     a.wire.send(request::SET_VRING_ENABLE, &state(1, 0), &[]);
     a.sync();
     // Another sender finds the receiver able again.
@@ -198,7 +198,7 @@ fn frames_for_a_receiver_that_goes_away_are_given_up() {
     for number in 0..5 {
         assert!(a.send(&to(2, number, 100), Layout::One));
     }
-    while plane.counters(1).held < 5 {}
+    plane.until(1, |counters| counters.held >= 5);
     drop(b);
     a.wait_until_sent();
     assert_eq!(plane.counters(1).drops.receiver_down, 5);

@@ -164,7 +164,7 @@ fn frames_from_outside_do_not_wait_for_a_full_receiver() {
             &frame::numbered(frame::mac(1), frame::mac(90), number, 60),
         );
     }
-    while plane.counters(9).tx_frames < 10 {}
+    plane.until(9, |counters| counters.tx_frames == 10);
     assert_eq!(plane.counters(1).drops.receiver_full, 10);
 }
 

@@ -20,6 +20,9 @@ pub struct Ring {
     event_idx: bool,
     /// The next available entry to take.
     next_available: u16,
+    /// The available index as last read: entries below it can be taken without asking again.
+    /// Reading it takes the cache line from the driver, which is about to write it.
+    known_available: u16,
     /// Where the next used element goes.
     next_used: u16,
     /// The used index the driver can see.
@@ -41,6 +44,7 @@ impl Ring {
             },
             event_idx: features & features::EVENT_IDX != 0,
             next_available: base,
+            known_available: base,
             next_used: used,
             published: used,
             kicks_wanted: true,
@@ -88,25 +92,25 @@ impl Ring {
 
     /// Look at up to `most` available chains and add them to the batch, stopping early when it
     /// is full; takes none of them. Their first bytes are on their way into the cache when this
-    /// returns.
+    /// returns, and so are the descriptors of those that may follow.
     ///
     /// # Errors
     /// The driver broke a rule. Chains before the broken one are in the batch.
     #[inline]
     pub fn collect<'m>(
-        &self,
+        &mut self,
         memory: &'m GuestMemory,
         most: u16,
         batch: &mut Batch<'m>,
     ) -> Result<(), RingFault> {
-        let count = self.available()?.min(most);
+        let known = self.known(most)?;
+        let count = known.min(most);
         for ahead in 0..count {
             self.memory.prefetch_descriptor(self.head(ahead));
         }
         // Eight used elements share a cache line.
         for ahead in (0..count.saturating_add(8)).step_by(8) {
-            self.memory
-                .prefetch_used(self.next_used.wrapping_add(ahead));
+            self.memory.prefetch_used(self.next_used.wrapping_add(ahead));
         }
         for ahead in 0..count {
             let head = self.head(ahead);
@@ -115,7 +119,22 @@ impl Ring {
             }
             batch.prefetch_last(self.rules.direction);
         }
+        for ahead in count..known.min(count.saturating_add(most)) {
+            self.memory.prefetch_descriptor(self.head(ahead));
+        }
         Ok(())
+    }
+
+    /// Chains known to be available; asks the driver only when they are fewer than `wanted`.
+    #[inline]
+    fn known(&mut self, wanted: u16) -> Result<u16, RingFault> {
+        let known = self.known_available.wrapping_sub(self.next_available);
+        if known >= wanted && u32::from(known) <= self.memory.size() {
+            return Ok(known);
+        }
+        let known = self.available()?;
+        self.known_available = self.next_available.wrapping_add(known);
+        Ok(known)
     }
 
     /// Add one chain by its head: one that was taken before and is not handed back yet.

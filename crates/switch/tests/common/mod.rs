@@ -16,6 +16,7 @@
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use front_end::{GUARD, Layout, Nic, Options, Wire, frame};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -179,6 +180,14 @@ impl Plane {
 
     pub fn counters(&mut self, port: u16) -> Counters {
         self.port(port).counters
+    }
+
+    /// Wait until a port's counters say so.
+    pub fn until(&mut self, port: u16, so: impl Fn(&Counters) -> bool) {
+        let begin = Instant::now();
+        while !so(&self.counters(port)) {
+            assert!(begin.elapsed() < GUARD, "{:?}", self.counters(port));
+        }
     }
 
     pub fn port(&mut self, port: u16) -> PortReport {
