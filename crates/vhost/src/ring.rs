@@ -110,7 +110,8 @@ impl Ring {
         }
         // Eight used elements share a cache line.
         for ahead in (0..count.saturating_add(8)).step_by(8) {
-            self.memory.prefetch_used(self.next_used.wrapping_add(ahead));
+            self.memory
+                .prefetch_used(self.next_used.wrapping_add(ahead));
         }
         for ahead in 0..count {
             let head = self.head(ahead);

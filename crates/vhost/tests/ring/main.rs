@@ -33,7 +33,11 @@ fn ring(backend: &mut Backend, number: usize) -> &mut Ring {
 }
 
 /// The bytes of every chain that can be looked at now.
-fn look(ring: &mut Ring, memory: &GuestMemory, most: u16) -> Result<Vec<(u16, Vec<u8>)>, RingFault> {
+fn look(
+    ring: &mut Ring,
+    memory: &GuestMemory,
+    most: u16,
+) -> Result<Vec<(u16, Vec<u8>)>, RingFault> {
     let mut batch = Batch::new();
     ring.collect(memory, most, &mut batch)?;
     let read = |chain: &vhost::chain::Chain| {
