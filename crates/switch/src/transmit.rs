@@ -14,7 +14,7 @@ use vhost::ring::Ring;
 
 use crate::control::{Counters, Loss};
 use crate::deliver::{Run, count_sent, to_guest};
-use crate::frame::{Head, Rest};
+use crate::frame::{Head, Rest, Simple};
 use crate::hold::{Held, Room, Waiting};
 use crate::limits::BURST;
 use crate::mac::Mac;
@@ -44,6 +44,14 @@ pub(crate) struct Job<'a, 'm> {
     pub(crate) segments: u16,
 }
 
+impl<'m> Job<'_, 'm> {
+    /// The frame as a simple one, if it is.
+    #[inline(always)]
+    pub(crate) fn simple(&self) -> Option<Simple<'m>> {
+        Simple::new(&self.head, &self.rest)
+    }
+}
+
 /// A sending ring and its owner's books, while the port is out of the table.
 pub(crate) struct Sender<'p> {
     pub(crate) port: u16,
@@ -53,6 +61,18 @@ pub(crate) struct Sender<'p> {
 }
 
 impl Sender<'_> {
+    /// The frames are done with: hand their chains back.
+    #[inline]
+    pub(crate) fn finish_run(&mut self, jobs: &[Job<'_, '_>]) {
+        let mut bytes = 0;
+        for job in jobs {
+            self.ring.put_used(job.chain, 0);
+            bytes += u64::from(job.head.length);
+        }
+        self.counters.tx_frames += jobs.len() as u64;
+        self.counters.tx_bytes += bytes;
+    }
+
     /// The frame is done with: hand its chain back.
     #[inline]
     pub(crate) fn finish(&mut self, chain: u16, length: u32) {

@@ -90,6 +90,9 @@ impl Worker {
                 std::hint::spin_loop();
             } else if self.may_sleep() {
                 self.sleep()?;
+            } else {
+                // Whatever keeps it awake without moving anything: orders are still heard.
+                self.wait(Some(Duration::ZERO))?;
             }
         }
         let ports: Vec<u16> = self.switch.ports().map(|(number, _)| number).collect();

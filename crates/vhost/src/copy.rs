@@ -49,6 +49,13 @@ impl<'a, 'm> Cursor<'a, 'm> {
         self.current = self.current.map(|current| current.skip(count));
     }
 
+    /// All that is left, if it lies in one span.
+    #[inline(always)]
+    #[must_use]
+    pub fn single(&self) -> Option<Span<'m>> {
+        self.current.filter(|_| self.rest.is_empty())
+    }
+
     /// Move forward by `count` bytes, at most to the end.
     #[inline(always)]
     pub fn skip(&mut self, mut count: u32) {
