@@ -2,7 +2,7 @@
 //!
 //! Each VM has one NIC on each channel, so both channels are measured in the same VMs, in the
 //! same run, in turn: a busy moment of the machine hits both. [`run`] measures and writes
-//! `result.json` and `report.html`; [`shell`] keeps the VMs and opens a console for each.
+//! `result.json` and `report.html`; [`shell()`] keeps the VMs and opens a console for each.
 
 mod measure;
 mod metric;

@@ -7,7 +7,7 @@
 //! frame of up to 64 KB into segments (GSO). A receiver says by its features which unfinished
 //! frames it takes. For each frame and receiver:
 //!
-//! 1. [`plan`] compares the frame's [`Offload`] with what the receiver [`Accepts`]. Most frames
+//! 1. [`plan()`] compares the frame's [`Offload`] with what the receiver [`Accepts`]. Most frames
 //!    pass through untouched, and nothing below runs for them.
 //! 2. [`Plan::Checksum`]: [`fill_checksum`] finishes the checksum in place.
 //! 3. [`Plan::Segment`]: a [`Segmenter`] reads the headers once and then writes any segment,
