@@ -43,7 +43,7 @@ deny:
 	scripts/deny
 
 unit:
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked --no-fail-fast
 
 loom:
 	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --target-dir target/loom \

@@ -96,7 +96,7 @@ fn the_doctor_looks_at_everything() {
         "memfd",
         "tun",
         "memory",
-        "iperf3",
+        "socat",
         "dpdk-testpmd",
     ] {
         assert!(checks.iter().any(|check| check["name"] == name), "{name}");
