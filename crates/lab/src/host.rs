@@ -23,14 +23,26 @@ type Start = (Command, mpsc::Sender<io::Result<Child>>);
 /// How long a child may take to end after SIGTERM before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Arguments of `setpriv` that tie the program after them to its parent.
-const TIE: [&str; 3] = ["--pdeathsig", "KILL", "--"];
+/// Arguments of `setpriv` that tie the program after them to its parent; our process id and the
+/// program follow. We may be gone before the tie is made, hence the second look at the parent.
+const TIE: [&str; 6] = [
+    "--pdeathsig",
+    "KILL",
+    "--",
+    "sh",
+    "-c",
+    r#"[ "$PPID" = "$0" ] && exec "$@""#,
+];
+
+/// Arguments before the program: the tie and our process id.
+const BEFORE: usize = TIE.len() + 1;
 
 /// A command for [`Tied::spawn`] or [`run`]: `program`, tied to our life.
 #[must_use]
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("setpriv");
-    command.args(TIE).arg(program).process_group(0);
+    command.args(TIE).arg(std::process::id().to_string());
+    command.arg(program).process_group(0);
     command
 }
 
@@ -47,7 +59,7 @@ impl Tied {
     /// # Errors
     /// [`Error::MissingTool`] when there is no such program.
     pub fn spawn(command: Command) -> Result<Self> {
-        let program = command.get_args().nth(TIE.len()).unwrap_or_default();
+        let program = command.get_args().nth(BEFORE).unwrap_or_default();
         if !exists(program) {
             return Err(Error::MissingTool(program.to_string_lossy().into_owned()));
         }
@@ -206,7 +218,7 @@ fn shell_line(command: &Command) -> String {
             format!("'{}'", word.replace('\'', r"'\''"))
         }
     };
-    let words = command.get_args().skip(TIE.len());
+    let words = command.get_args().skip(BEFORE);
     words.map(quote).collect::<Vec<_>>().join(" ")
 }
 
