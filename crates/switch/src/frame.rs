@@ -3,6 +3,7 @@
 use vhost::Span;
 use vhost::copy::Cursor;
 use vhost::fault::RingFault;
+use vhost::features::headers_mean_something;
 use vhost::frame_start::FrameStart;
 use vhost::limits::MAX_FRAME;
 use vhost::net_header::NetHeader;
@@ -93,13 +94,15 @@ impl Head {
         if !(ETHERNET..=MAX_FRAME).contains(&length) {
             return Ok(None);
         }
-        let start = if header_size as usize == NetHeader::SIZE {
+        let start = if header_size as usize != NetHeader::SIZE {
+            read_legacy(cursor)
+        } else if headers_mean_something(features) {
             cursor.read_start()
         } else {
-            read_legacy(cursor)
+            cursor.read_ethernet()
         };
         let start = start.ok_or(no_header)?;
-        let header = if start.is_plain() {
+        let header = if start.is_plain() || !headers_mean_something(features) {
             NetHeader::NONE
         } else {
             start.header().checked(length, features)?

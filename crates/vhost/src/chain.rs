@@ -84,14 +84,14 @@ impl<'m> Batch<'m> {
     }
 
     /// Have the beginning of the last chain fetched into the cache.
-    #[inline]
-    pub(crate) fn prefetch_last(&self, direction: Direction) {
+    #[inline(always)]
+    pub(crate) fn prefetch_last(&self, rules: Rules) {
         let first = self
             .chains
             .last()
             .and_then(|chain| self.spans.get(chain.first));
-        match (first, direction) {
-            (Some(span), Direction::Readable) => span.prefetch_read(),
+        match (first, rules.direction) {
+            (Some(span), Direction::Readable) => span.skip(rules.unread).prefetch_read(),
             (Some(span), Direction::Writable) => span.prefetch_write(),
             (None, _) => {}
         }
@@ -187,6 +187,8 @@ pub struct Rules {
     pub direction: Direction,
     /// Indirect descriptors were negotiated.
     pub indirect: bool,
+    /// Bytes at the beginning of each chain that nobody will read.
+    pub unread: u32,
 }
 
 #[inline]

@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use rustix::io::Errno;
 
 use crate::frame_start::FrameStart;
+use crate::net_header::NetHeader;
 use crate::raw::{self, Span};
 
 /// A place in a list of spans, moving forward as bytes are read, written or copied.
@@ -89,6 +90,18 @@ impl<'a, 'm> Cursor<'a, 'm> {
         }
         let mut bytes = [0; FrameStart::SIZE];
         (self.read(&mut bytes) == bytes.len()).then(|| FrameStart::from_bytes(&bytes))
+    }
+
+    /// Read the start of a frame whose network header means nothing, without touching the header:
+    /// it often has a cache line of its own.
+    #[inline(always)]
+    pub fn read_ethernet(&mut self) -> Option<FrameStart> {
+        if let Some(start) = self.current.and_then(|current| current.read_ethernet()) {
+            self.advance(FrameStart::BYTES);
+            return Some(start);
+        }
+        let start = self.read_start()?;
+        Some(start.with_header(NetHeader::NONE))
     }
 
     /// Write the start of a frame if it fits into the span the cursor is in.

@@ -65,6 +65,14 @@ pub const OFFERED: u64 = PROTOCOL_FEATURES
     | 1 << net::VIRTIO_NET_F_GUEST_ANNOUNCE
     | MQ;
 
+/// Whether a driver with these features can ask for anything in the network headers it sends:
+/// all of it needs `VIRTIO_NET_F_CSUM` (5.1.3.1). Else they mean nothing and need not be read.
+#[inline]
+#[must_use]
+pub fn headers_mean_something(features: u64) -> bool {
+    features & (1 << net::VIRTIO_NET_F_CSUM) != 0
+}
+
 /// Bytes of the network header under these features (5.1.6).
 #[inline]
 #[must_use]

@@ -41,6 +41,11 @@ impl Ring {
             rules: Rules {
                 direction,
                 indirect: features & features::INDIRECT_DESC != 0,
+                unread: if features::headers_mean_something(features) {
+                    0
+                } else {
+                    features::header_size(features)
+                },
             },
             event_idx: features & features::EVENT_IDX != 0,
             next_available: base,
@@ -118,7 +123,7 @@ impl Ring {
             if batch.is_full() || !self.look_at(memory, head, batch)? {
                 break;
             }
-            batch.prefetch_last(self.rules.direction);
+            batch.prefetch_last(self.rules);
         }
         for ahead in count..known.min(count.saturating_add(most)) {
             self.memory.prefetch_descriptor(self.head(ahead));

@@ -50,11 +50,32 @@ fn gso_headers_that_contradict_themselves() {
 
 #[test]
 fn offloads_that_were_not_negotiated() {
-    let text = with_nic(|nic| {
+    let options = Options {
+        features: features::PLAIN | features::CSUM,
+        ..Options::default()
+    };
+    let text = with_running_nic(options, |nic| {
         let bytes = frame::numbered(frame::mac(2), frame::mac(BAD), 0, 100);
-        nic.send_with(&[1, 0, 0, 0, 0, 0, 34, 0, 16, 0, 0, 0], &bytes, Layout::One);
+        nic.send_with(
+            &[1, 1, 0, 0, 100, 0, 34, 0, 16, 0, 0, 0],
+            &bytes,
+            Layout::One,
+        );
     });
-    assert_names(&text, "without the CSUM feature");
+    assert_names(&text, "a way to cut the frame that was not negotiated");
+}
+
+#[test]
+fn spec_5_1_3_1_a_header_means_nothing_without_csum() {
+    let mut plane = Plane::new();
+    let [mut a, mut b] = plane.pair(1, 2);
+    let bytes = frame::numbered(frame::mac(2), frame::mac(1), 1, 100);
+    for layout in [Layout::One, Layout::Pieces(3)] {
+        a.send_with(&[1, 1, 0, 0, 1, 0, 255, 255, 16, 0, 0, 0], &bytes, layout);
+        let received = b.wait_to_receive();
+        assert_eq!(received.frame, bytes);
+        assert_eq!(received.header, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0]);
+    }
 }
 
 #[test]

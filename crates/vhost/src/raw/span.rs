@@ -7,6 +7,7 @@ use super::mapping::Mapping;
 use super::prefetch::{prefetch_read, prefetch_write};
 use super::ring::Descriptor;
 use crate::frame_start::FrameStart;
+use crate::net_header::NetHeader;
 
 /// A number at any address. All hosts we build for are little endian, as is virtio.
 #[repr(C, packed)]
@@ -96,6 +97,30 @@ impl<'m> Span<'m> {
         Some(FrameStart { words, tail })
     }
 
+    /// Read the Ethernet header of a frame, once, and not its network header: as the start of a
+    /// frame that asks for nothing. `None` if the span is not that long.
+    #[inline(always)]
+    #[must_use]
+    pub fn read_ethernet(&self) -> Option<FrameStart> {
+        if (self.length as usize) < FrameStart::SIZE {
+            return None;
+        }
+        // SAFETY: the span is valid for bytes 12 to 25, and the type asks for no alignment.
+        // Volatile: read once, whatever the guest writes meanwhile.
+        let (second, third, tail) = unsafe {
+            let ethernet = self.base.add(NetHeader::SIZE);
+            (
+                ethernet.cast::<Unaligned<u32>>().read_volatile().0,
+                ethernet.add(4).cast::<Unaligned<u64>>().read_volatile().0,
+                ethernet.add(12).cast::<Unaligned<u16>>().read_volatile().0,
+            )
+        };
+        Some(FrameStart {
+            words: [0, u64::from(second) << 32, third],
+            tail,
+        })
+    }
+
     /// Write the start of a frame, if there is room for all of it.
     #[inline(always)]
     #[must_use]
@@ -156,17 +181,26 @@ impl<'m> Span<'m> {
         Some(Descriptor::from_words(low, high))
     }
 
-    /// Have the first two cache lines fetched: they will be read soon.
+    /// Have the first cache lines fetched, two at most: they will be read soon.
     #[inline(always)]
     pub fn prefetch_read(&self) {
         prefetch_read(self.base);
-        prefetch_read(self.base.map_addr(|address| address.saturating_add(64)));
+        prefetch_read(self.last_of_two_lines());
     }
 
-    /// Have the first two cache lines fetched for ourselves alone: they will be written soon.
+    /// Have the first cache lines fetched for ourselves alone, two at most: they will be written
+    /// soon.
     #[inline(always)]
     pub fn prefetch_write(&self) {
         prefetch_write(self.base);
-        prefetch_write(self.base.map_addr(|address| address.saturating_add(64)));
+        prefetch_write(self.last_of_two_lines());
+    }
+
+    /// The last byte, or one a cache line further than the first. A line that is not needed must
+    /// not be fetched: it would be taken from the core that works on it.
+    #[inline(always)]
+    fn last_of_two_lines(&self) -> NonNull<u8> {
+        let ahead = self.length.saturating_sub(1).min(64) as usize;
+        self.base.map_addr(|address| address.saturating_add(ahead))
     }
 }
