@@ -149,7 +149,10 @@ fn configure(folder: &Path) -> Result<()> {
 fn start_daemon(folder: &Path) -> Result<Process> {
     let socket = folder.join("daemon.ctl");
     // Not pinned as a whole: its masks put the forwarding thread on the switch's CPU.
-    let mut command = first(folder, DAEMON);
+    // In a network namespace of its own, which ends with it: it makes taps for its bridge and its
+    // datapath, and leaves them behind.
+    let mut command = first(folder, "unshare");
+    command.args(["--net", "--", DAEMON]);
     keep(&mut command, folder);
     command.arg(format!("unix:{}/db.sock", folder.display()));
     command.arg(format!("--unixctl={}", socket.display()));
