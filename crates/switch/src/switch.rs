@@ -154,12 +154,7 @@ impl Switch {
         else {
             return;
         };
-        let left = port
-            .teacher
-            .note(mac, number, self.seconds, &mut self.table);
-        if let Some(port) = left.and_then(|left| self.port_mut(left)) {
-            port.teacher.forget_last();
-        }
+        self.note_source(mac, number, &mut port.teacher);
         let frame = crate::rarp::frame(mac);
         if let Some((head, rest)) = Head::of_private(NetHeader::default(), &frame) {
             self.flood(&head, &Rest::Private(rest));

@@ -166,6 +166,16 @@ impl Switch {
         Ok(visit)
     }
 
+    /// Note that an address lives at a port, and tell the port it has moved from.
+    #[inline]
+    pub(crate) fn note_source(&mut self, source: Mac, at: u16, teacher: &mut Teacher) {
+        if let Some(left) = teacher.note(source, at, self.seconds, &mut self.table) {
+            if let Some(port) = self.port_mut(left) {
+                port.teacher.forget_last();
+            }
+        }
+    }
+
     /// Note a frame's source and find its destination. `last` remembers the answer for the next
     /// frame of the burst, which mostly has the same.
     #[inline]
@@ -176,11 +186,7 @@ impl Switch {
         teacher: &mut Teacher,
         last: &mut Option<(Mac, Target)>,
     ) -> Target {
-        if let Some(left) = teacher.note(head.source(), from, self.seconds, &mut self.table) {
-            if let Some(port) = self.port_mut(left) {
-                port.teacher.forget_last();
-            }
-        }
+        self.note_source(head.source(), from, teacher);
         let destination = head.destination();
         if let Some((mac, target)) = *last {
             if mac == destination {
