@@ -22,6 +22,7 @@
 #![deny(unsafe_code)]
 
 mod attach;
+mod contention;
 pub mod control;
 mod deliver;
 pub mod frame;

@@ -40,3 +40,14 @@ pub const POLL: Duration = Duration::from_millis(1);
 
 /// Longest time to look for more work before sleeping.
 pub const SPIN: Duration = Duration::from_micros(20);
+
+/// How long frames of a stream gather before the worker looks, while CPUs are short.
+pub const GATHER: Duration = Duration::from_micros(200);
+
+/// Frames a ring must have brought since the worker last slept to count as a stream. Fewer may be
+/// requests that somebody waits for.
+pub const STREAM: u32 = 4;
+
+/// Above this share of a ring since the worker last slept, frames come so fast that they gather
+/// by themselves, and waiting could fill the ring: a quarter.
+pub const GATHER_SHARE: u32 = 4;

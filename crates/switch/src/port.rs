@@ -82,6 +82,10 @@ pub struct Guest {
     pub short: Option<Short>,
     /// Its rings have been reported as running.
     pub announced: bool,
+    /// Frames it has sent since the worker last slept.
+    pub sent: u32,
+    /// Its frames gather: the worker comes back by itself, without a kick.
+    pub gathers: bool,
 }
 
 /// A receive ring found too short for a frame.
@@ -114,6 +118,8 @@ impl Guest {
             held: Default::default(),
             short: None,
             announced: false,
+            sent: 0,
+            gathers: false,
         }
     }
 

@@ -1,4 +1,10 @@
 //! Before a worker sleeps: ask for kicks wherever work may come from.
+//!
+//! Where CPUs are short, a stream of frames is not worth a kick each: the worker takes the CPU
+//! from a guest for a frame or two, and calls both guests for them. So while
+//! [`Contention`](crate::contention::Contention) says so, the frames of a stream gather for
+//! [`GATHER`] and no kick is asked for. A guest that sends now and then is not made to wait, nor
+//! is any guest where there are CPUs enough.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +12,7 @@ use vhost::backend::at;
 use vhost::fault::Fault;
 use vhost::vring::Vring;
 
-use crate::limits::{HOLD, POLL};
+use crate::limits::{GATHER, GATHER_SHARE, HOLD, POLL, STREAM};
 use crate::port::{Guest, Kind, receive_ring, transmit_ring};
 use crate::worker::Worker;
 
@@ -36,6 +42,7 @@ impl Worker {
     /// How long the worker may sleep for this port's sake if nobody kicks it.
     pub(crate) fn patience(&self, port: u16) -> Option<Duration> {
         match self.switch.port(port).map(|port| &port.kind) {
+            Some(Kind::Guest(guest)) if guest.gathers => Some(GATHER),
             Some(Kind::Guest(guest)) if guest.is_polled() => Some(POLL),
             Some(Kind::Guest(guest)) if guest.waited_for().next().is_some() => Some(HOLD),
             _ => None,
@@ -47,11 +54,16 @@ impl Worker {
     /// list of active ports does not change under our feet.
     fn ask_for_kicks(&mut self, number: u16) -> bool {
         let now = self.switch.now;
+        let short = self.contention.is_short();
         let mut receivers = std::mem::take(&mut self.receivers);
         receivers.clear();
         let mut result = Ok(true);
         if let Some(Kind::Guest(guest)) = self.switch.port_mut(number).map(|port| &mut port.kind) {
-            result = ask_transmit(guest, now);
+            guest.gathers = short && is_stream(guest);
+            guest.sent = 0;
+            if !guest.gathers {
+                result = ask_transmit(guest, now);
+            }
             receivers.extend(guest.waited_for());
         }
         receivers.sort_unstable();
@@ -107,4 +119,90 @@ fn ask_transmit(guest: &mut Guest, now: Instant) -> Result<bool, Fault> {
         idle &= !ring.ask_for_kick(0).map_err(at(number))?;
     }
     Ok(idle)
+}
+
+/// Whether what a guest has sent since the worker last slept is a stream whose frames may gather.
+fn is_stream(guest: &Guest) -> bool {
+    let most = guest
+        .backend
+        .vrings()
+        .get(transmit_ring(0))
+        .and_then(Vring::active)
+        .map_or(0, |ring| ring.size() / GATHER_SHARE);
+    (STREAM..=most).contains(&guest.sent)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use front_end::{Layout, Nic, Options, frame};
+
+    use super::*;
+    use crate::contention::Contention;
+    use crate::control::{ControlSocket, Order, PortId};
+
+    /// A worker with one running guest at port 1, and the supervisor's end of its control socket.
+    fn worker(contention: Contention) -> (Worker, Nic, ControlSocket) {
+        let (supervisor, control) = ControlSocket::pair().unwrap();
+        let mut worker = Worker::new(control).unwrap();
+        worker.contention = contention;
+        let (wire, theirs) = front_end::Wire::pair();
+        let order = Order::Attach {
+            port: PortId(1),
+            name: "vm1".to_owned(),
+        };
+        worker.carry_out(order, Some(theirs.as_fd().try_clone_to_owned().unwrap()));
+        let options = Options {
+            size: 128,
+            ..Options::default()
+        };
+        let mut nic = Nic::new(wire, options);
+        nic.start(|| worker.take_messages(1));
+        worker.take_messages(1);
+        (worker, nic, supervisor)
+    }
+
+    /// Send so many frames, serve them, and prepare to sleep; the longest sleep that follows.
+    fn after(worker: &mut Worker, nic: &mut Nic, frames: u32) -> Option<Duration> {
+        let frame = frame::numbered(frame::mac(2), frame::mac(1), 0, 64);
+        for _ in 0..frames {
+            assert!(nic.queue_up(&[0; 12], &frame, Layout::One));
+        }
+        if nic.tx.publish() {
+            worker.activate(1);
+        }
+        while worker.switch.serve(1).moved > 0 {}
+        nic.reclaim();
+        assert!(worker.may_sleep());
+        worker.patience(1)
+    }
+
+    #[test]
+    fn a_stream_gathers_while_cpus_are_short() {
+        let (mut worker, mut nic, _supervisor) = worker(Contention::always());
+        assert_eq!(after(&mut worker, &mut nic, STREAM - 1), None);
+        assert_eq!(after(&mut worker, &mut nic, STREAM), Some(GATHER));
+        // Nobody kicks for what comes now, so the port must stay on the list.
+        assert_eq!(worker.active, [1]);
+        assert!(!nic.tx.publish());
+        // A sleep that brought nothing is the last one.
+        assert_eq!(after(&mut worker, &mut nic, 0), None);
+        assert!(worker.active.is_empty());
+    }
+
+    #[test]
+    fn frames_that_come_fast_gather_by_themselves() {
+        let (mut worker, mut nic, _supervisor) = worker(Contention::always());
+        let most = u32::from(nic.options.size) / GATHER_SHARE;
+        assert_eq!(after(&mut worker, &mut nic, most), Some(GATHER));
+        assert_eq!(after(&mut worker, &mut nic, most + 1), None);
+    }
+
+    #[test]
+    fn a_stream_is_kicked_for_where_cpus_are_enough() {
+        let (mut worker, mut nic, _supervisor) = worker(Contention::of_this_thread());
+        assert_eq!(after(&mut worker, &mut nic, STREAM), None);
+        assert!(worker.active.is_empty());
+    }
 }

@@ -121,6 +121,7 @@ impl Switch {
             visit.more |= served.more;
             publish(vring, counters).map_err(at(number_of_ring))?;
         }
+        guest.sent = guest.sent.saturating_add(visit.moved);
         Ok(visit)
     }
 

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use vhost::fault::Fault;
 use vhost::sigbus;
 
+use crate::contention::Contention;
 use crate::control::{ControlSocket, Reason, WorkerReport};
 use crate::limits::{MAX_PORTS, ROUNDS_PER_POLL, SPIN};
 use crate::outbox::Outbox;
@@ -35,6 +36,7 @@ pub struct Worker {
     /// Receivers that a port waits for: scratch of [`Worker::may_sleep`].
     pub(crate) receivers: Vec<u16>,
     spin: Spin,
+    pub(crate) contention: Contention,
     pub(crate) figures: WorkerReport,
     pub(crate) started: u64,
     epoch: Instant,
@@ -61,6 +63,7 @@ impl Worker {
             active: Vec::with_capacity(MAX_PORTS),
             receivers: Vec::with_capacity(MAX_PORTS),
             spin: Spin::new(SPIN),
+            contention: Contention::of_this_thread(),
             figures: WorkerReport::default(),
             started: ticks::now(),
             epoch,
@@ -105,6 +108,7 @@ impl Worker {
     /// Bring the clocks up to date.
     fn tick(&mut self) {
         self.switch.now = Instant::now();
+        self.contention.look(self.switch.now);
         let seconds = self.switch.now.duration_since(self.epoch).as_secs();
         // Wraps after 136 years.
         let seconds = u32::try_from(seconds & u64::from(u32::MAX)).unwrap_or(0);
@@ -143,7 +147,11 @@ impl Worker {
             .min();
         let begin = Instant::now();
         self.wait(patience)?;
-        self.spin.slept(begin.elapsed());
+        let slept = begin.elapsed();
+        // A sleep that ran its time says nothing about when work comes.
+        if patience.is_none_or(|patience| slept < patience) {
+            self.spin.slept(slept);
+        }
         self.figures.wakeups += 1;
         Ok(())
     }

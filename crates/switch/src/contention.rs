@@ -1,0 +1,127 @@
+//! Whether the worker has to fight for a CPU.
+//!
+//! The scheduler counts how long a thread ran and how long it waited for a CPU while it could
+//! have run (`schedstat`). On a host with CPUs enough the wait is the time a wake-up takes. When
+//! it is longer than the worker ran at all, guests use every CPU, and each wake-up and each call
+//! takes one from them.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+/// Time between two looks: long enough for the sums to mean something.
+const WINDOW: Duration = Duration::from_millis(100);
+
+/// The answer, and the last look.
+#[derive(Debug)]
+pub(crate) struct Contention {
+    /// The thread's figures; none where the kernel does not keep them.
+    schedstat: Option<File>,
+    looked: Instant,
+    last: Share,
+    short: bool,
+}
+
+/// Nanoseconds a thread ran and waited, since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Share {
+    ran: u64,
+    waited: u64,
+}
+
+impl Share {
+    /// From the text of `schedstat`: ran, waited, time slices.
+    fn parse(text: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(text).ok()?;
+        let mut fields = text.split_ascii_whitespace();
+        let mut next = || fields.next()?.parse().ok();
+        Some(Self {
+            ran: next()?,
+            waited: next()?,
+        })
+    }
+
+    /// It waited for longer than it ran.
+    fn is_short_since(self, before: Self) -> bool {
+        self.waited.saturating_sub(before.waited) > self.ran.saturating_sub(before.ran)
+    }
+}
+
+impl Contention {
+    /// Of the calling thread.
+    pub(crate) fn of_this_thread() -> Self {
+        Self {
+            schedstat: File::open("/proc/thread-self/schedstat").ok(),
+            looked: Instant::now(),
+            last: Share::default(),
+            short: false,
+        }
+    }
+
+    /// CPUs were short when last looked.
+    pub(crate) fn is_short(&self) -> bool {
+        self.short
+    }
+
+    /// Look again, if it is time.
+    #[inline]
+    pub(crate) fn look(&mut self, now: Instant) {
+        if now.duration_since(self.looked) >= WINDOW {
+            self.looked = now;
+            self.judge();
+        }
+    }
+
+    fn judge(&mut self) {
+        let mut text = [0; 64];
+        let read = |file: &File| file.read_at(&mut text, 0).ok();
+        let length = self.schedstat.as_ref().and_then(read).unwrap_or(0);
+        let now = Share::parse(text.get(..length).unwrap_or_default()).unwrap_or_default();
+        self.short = now.is_short_since(self.last);
+        self.last = now;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn always() -> Self {
+        Self {
+            schedstat: None,
+            // No look is ever due.
+            looked: Instant::now() + Duration::from_secs(1_000_000),
+            last: Share::default(),
+            short: true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_are_short_when_it_waited_for_longer_than_it_ran() {
+        let share = |ran, waited| Share { ran, waited };
+        let before = Share::parse(b"5000 100 7\n").unwrap();
+        assert_eq!(before, share(5000, 100));
+        assert!(share(6000, 1101).is_short_since(before));
+        assert!(!share(6000, 1100).is_short_since(before));
+        assert!(!before.is_short_since(before));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_never_short() {
+        assert_eq!(Share::parse(b""), None);
+        let mut contention = Contention::of_this_thread();
+        contention.schedstat = None;
+        contention.judge();
+        assert!(!contention.is_short());
+    }
+
+    #[test]
+    fn the_kernel_keeps_the_figures() {
+        let mut contention = Contention::of_this_thread();
+        // They are brought up to date when a thread is switched.
+        std::thread::sleep(Duration::from_millis(1));
+        contention.judge();
+        assert!(contention.last.ran > 0);
+    }
+}
