@@ -153,55 +153,70 @@ pub struct Counters {
     pub drops: Drops,
 }
 
-/// Frames lost, by reason; counted at the port that sent them unless said otherwise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Drops {
-    /// Sent to a neighbour that took no buffers for longer than the hold limit.
-    pub receiver_stuck: u64,
-    /// Flooded or uplink frames the receiver had no room for; counted at the receiver.
-    pub receiver_full: u64,
-    /// The receiver's buffers are too small for the frame; counted at the receiver.
-    pub receiver_small: u64,
-    /// The receiver is not running.
-    pub receiver_down: u64,
-    /// Shorter than an Ethernet header or longer than a frame can be.
-    pub bad_length: u64,
-    /// The destination is the port the frame came from.
-    pub hairpin: u64,
-    /// The receiver cannot take such a frame and it cannot be translated.
-    pub untranslatable: u64,
-    /// The uplink's kernel queue was full or refused the frame.
-    pub uplink: u64,
+/// Define [`Drops`] and [`Loss`] from one list, so that a new reason is written down once.
+macro_rules! losses {
+    ($($(#[$doc:meta])* $field:ident $loss:ident,)*) => {
+        /// Frames lost, by reason; counted at the port that sent them unless said otherwise.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct Drops {
+            $($(#[$doc])* pub $field: u64,)*
+        }
+
+        /// Why a frame was lost; each has its counter in [`Drops`].
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Loss {
+            $($(#[$doc])* $loss,)*
+        }
+
+        impl Drops {
+            /// Count one lost frame.
+            pub fn count(&mut self, loss: Loss) {
+                let counter = match loss {
+                    $(Loss::$loss => &mut self.$field,)*
+                };
+                *counter += 1;
+            }
+
+            /// Every counter and its name.
+            #[must_use]
+            pub fn each(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($field), self.$field)),*]
+            }
+
+            /// The sum of two sets of counters, whatever they hold.
+            #[must_use]
+            pub fn plus(&self, other: &Self) -> Self {
+                Self { $($field: self.$field.saturating_add(other.$field),)* }
+            }
+        }
+    };
 }
 
-/// Why a frame was lost; each has its counter in [`Drops`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the counters say what they mean")]
-pub enum Loss {
-    ReceiverStuck,
-    ReceiverFull,
-    ReceiverSmall,
-    ReceiverDown,
-    BadLength,
-    Hairpin,
-    Untranslatable,
-    Uplink,
+losses! {
+    /// Sent to a neighbour that took no buffers for longer than the hold limit.
+    receiver_stuck ReceiverStuck,
+    /// Flooded or uplink frames the receiver had no room for; counted at the receiver.
+    receiver_full ReceiverFull,
+    /// The receiver's buffers are too small for the frame; counted at the receiver.
+    receiver_small ReceiverSmall,
+    /// The receiver is not running.
+    receiver_down ReceiverDown,
+    /// Shorter than an Ethernet header or longer than a frame can be.
+    bad_length BadLength,
+    /// The destination is the port the frame came from.
+    hairpin Hairpin,
+    /// The receiver cannot take such a frame and it cannot be translated.
+    untranslatable Untranslatable,
+    /// The uplink's kernel queue was full or refused the frame.
+    uplink Uplink,
 }
 
 impl Drops {
-    /// Count one lost frame.
-    pub fn count(&mut self, loss: Loss) {
-        let counter = match loss {
-            Loss::ReceiverStuck => &mut self.receiver_stuck,
-            Loss::ReceiverFull => &mut self.receiver_full,
-            Loss::ReceiverSmall => &mut self.receiver_small,
-            Loss::ReceiverDown => &mut self.receiver_down,
-            Loss::BadLength => &mut self.bad_length,
-            Loss::Hairpin => &mut self.hairpin,
-            Loss::Untranslatable => &mut self.untranslatable,
-            Loss::Uplink => &mut self.uplink,
-        };
-        *counter += 1;
+    /// Frames lost, for any reason.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        let counts = self.each().into_iter().map(|(_, count)| count);
+        counts.fold(0, u64::saturating_add)
     }
 }
 
@@ -332,6 +347,18 @@ mod tests {
         let (seen, fd) = theirs.receive::<Order>().unwrap().unwrap();
         assert_eq!(seen, order);
         assert!(fd.is_some());
+    }
+
+    #[test]
+    fn every_reason_has_its_counter() {
+        let mut drops = Drops::default();
+        drops.count(Loss::Hairpin);
+        drops.count(Loss::Uplink);
+        let once = drops.each().into_iter().filter(|(_, count)| *count == 1);
+        assert_eq!(once.count(), 2);
+        assert_eq!(drops.plus(&drops).total(), 4);
+        drops.uplink = u64::MAX;
+        assert_eq!(drops.plus(&drops).total(), u64::MAX);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::client;
 use crate::failure::Failure;
-use crate::status::{Kind, NetworkStatus, PortStatus, State, dropped};
+use crate::status::{Kind, NetworkStatus, PortStatus, State};
 use crate::table::{self, Align};
 
 /// The ports of the daemon that serves `runtime_dir`, as a table or as JSON.
@@ -52,7 +52,7 @@ fn port_row(port: &PortStatus) -> Vec<String> {
         table::bytes(counters.tx_bytes),
         counters.rx_frames.to_string(),
         table::bytes(counters.rx_bytes),
-        dropped(&counters.drops).to_string(),
+        counters.drops.total().to_string(),
         port.reason.clone().unwrap_or_default(),
     ]
 }

@@ -1,7 +1,7 @@
 //! What the control API says: written by the daemon, read by the commands.
 
 use serde::{Deserialize, Serialize};
-use switch::control::{Counters, Drops, WorkerReport};
+use switch::control::{Counters, WorkerReport};
 use switch::mac::Mac;
 
 use crate::config::Mode;
@@ -116,45 +116,6 @@ pub(crate) fn sum(a: &Counters, b: &Counters) -> Counters {
         held: a.held.saturating_add(b.held),
         segmented: a.segmented.saturating_add(b.segmented),
         checksummed: a.checksummed.saturating_add(b.checksummed),
-        drops: sum_drops(&a.drops, &b.drops),
+        drops: a.drops.plus(&b.drops),
     }
-}
-
-fn sum_drops(a: &Drops, b: &Drops) -> Drops {
-    Drops {
-        receiver_stuck: a.receiver_stuck.saturating_add(b.receiver_stuck),
-        receiver_full: a.receiver_full.saturating_add(b.receiver_full),
-        receiver_small: a.receiver_small.saturating_add(b.receiver_small),
-        receiver_down: a.receiver_down.saturating_add(b.receiver_down),
-        bad_length: a.bad_length.saturating_add(b.bad_length),
-        hairpin: a.hairpin.saturating_add(b.hairpin),
-        untranslatable: a.untranslatable.saturating_add(b.untranslatable),
-        uplink: a.uplink.saturating_add(b.uplink),
-    }
-}
-
-/// Frames lost, for any reason.
-pub(crate) fn dropped(drops: &Drops) -> u64 {
-    let Drops {
-        receiver_stuck,
-        receiver_full,
-        receiver_small,
-        receiver_down,
-        bad_length,
-        hairpin,
-        untranslatable,
-        uplink,
-    } = *drops;
-    [
-        receiver_stuck,
-        receiver_full,
-        receiver_small,
-        receiver_down,
-        bad_length,
-        hairpin,
-        untranslatable,
-        uplink,
-    ]
-    .into_iter()
-    .fold(0, u64::saturating_add)
 }

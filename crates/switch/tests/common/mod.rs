@@ -255,12 +255,5 @@ pub fn exchange(from: (&mut Nic, u16), to: (&mut Nic, u16), count: u64, length: 
 
 /// Frames lost, for whatever reason.
 pub fn lost(drops: &Drops) -> u64 {
-    drops.receiver_stuck
-        + drops.receiver_full
-        + drops.receiver_small
-        + drops.receiver_down
-        + drops.bad_length
-        + drops.hairpin
-        + drops.untranslatable
-        + drops.uplink
+    drops.total()
 }
