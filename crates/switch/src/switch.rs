@@ -102,10 +102,12 @@ impl Switch {
         }
     }
 
-    /// Remove a port and forget who lived there.
+    /// Remove a port, forget who lived there and what it was at fault for: the next port with
+    /// its number has not done it.
     pub fn remove(&mut self, number: u16) -> Option<Box<Port>> {
         let port = self.ports.get_mut(usize::from(number))?.take()?;
         self.table.forget_port(number);
+        self.faults.retain(|(at, _)| *at != number);
         Some(port)
     }
 
@@ -162,5 +164,30 @@ impl Switch {
         if let Some(place) = self.ports.get_mut(usize::from(number)) {
             *place = Some(port);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vhost::fault::Fault;
+
+    use super::*;
+    use crate::attach;
+
+    #[test]
+    fn a_new_port_is_not_blamed_for_what_the_one_before_it_did() {
+        let mut switch = Switch::new();
+        let add = |switch: &mut Switch| {
+            let (_front_end, socket) = crate::control::ControlSocket::pair().unwrap();
+            let kind = attach::guest(socket.into()).unwrap();
+            assert!(switch.add(7, attach::port("vm".to_owned(), kind)));
+        };
+        add(&mut switch);
+        switch.faults.push((7, Fault::Truncated));
+        switch.faults.push((8, Fault::Truncated));
+        assert!(switch.remove(7).is_some());
+        add(&mut switch);
+        let faults = std::iter::from_fn(|| switch.take_fault());
+        assert_eq!(faults.map(|(port, _)| port).collect::<Vec<_>>(), [8]);
     }
 }
