@@ -24,6 +24,12 @@ test:
 	scripts/setup test
 	$(MAKE) lint deny unit loom fuzz
 
+## make soak        the long tests, about half an hour: hostile front-ends, fuzzing
+soak:
+	scripts/setup test
+	VICINITY_FUZZ_SECONDS=600 $(CARGO) test --release --locked --package vicinity-switch --test vhost_fuzz -- --nocapture
+	scripts/fuzz 600
+
 ## make bench       the data path, natively, beside OVS-DPDK
 bench:
 	scripts/setup demo bench

@@ -66,7 +66,7 @@ impl Plane {
     }
 
     /// The next event, whatever it is.
-    fn next(&self) -> Event {
+    pub fn next(&self) -> Event {
         loop {
             match self.control.receive() {
                 Ok(Some((event, _))) => return event,

@@ -1,0 +1,144 @@
+//! Two good neighbours, who check every frame they get from each other.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use front_end::{GUARD, Layout, Nic, Options, features, frame};
+use switch::control::{Order, PortId};
+use switch::mac::Mac;
+
+use crate::common::Plane;
+use crate::random::Random;
+
+/// What a neighbour has sent, and what of it has arrived.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    pub(crate) sent: u64,
+    arrived: u64,
+    /// The number the next one to arrive has, if none is lost.
+    next: u64,
+}
+
+impl Traffic {
+    /// Frames that did not arrive.
+    pub(crate) fn lost(&self) -> u64 {
+        self.sent - self.arrived
+    }
+
+    fn settled(&self) -> bool {
+        self.next == self.sent
+    }
+}
+
+/// A pair of neighbours. They know each other's address, which is pinned: whatever an attacker
+/// claims to be, their frames go to each other.
+pub(crate) struct Neighbours {
+    ports: [u16; 2],
+    nics: [Nic; 2],
+    /// By sender.
+    traffic: [Traffic; 2],
+    random: Random,
+}
+
+impl Neighbours {
+    pub(crate) fn new(plane: &mut Plane, ports: [u16; 2]) -> Self {
+        let nics = ports.map(|port| {
+            let order = Order::SetResidency {
+                mac: Mac::from_octets(frame::mac(port)),
+                port: PortId(port),
+            };
+            plane.order(&order, None);
+            // One pair as Linux is, one without offloads and with small buffers.
+            let options = match port % 4 {
+                1 | 2 => Options {
+                    features: features::LINUX,
+                    ..Options::default()
+                },
+                _ => Options {
+                    size: 1024,
+                    receive_bytes: 512,
+                    receive_layout: Layout::Pieces(256),
+                    ..Options::default()
+                },
+            };
+            plane.nic(port, options)
+        });
+        Self {
+            ports,
+            nics,
+            traffic: Default::default(),
+            random: Random::new(u64::from(ports[0])),
+        }
+    }
+
+    pub(crate) fn traffic(&self) -> &[Traffic; 2] {
+        &self.traffic
+    }
+
+    /// Exchange frames until `over`, then until the last one is there.
+    pub(crate) fn exchange_until(&mut self, over: &AtomicBool) {
+        while !over.load(Ordering::Relaxed) {
+            for sender in 0..2 {
+                while self.send(sender) {}
+            }
+            if !self.take() {
+                let [a, b] = &self.nics;
+                front_end::nic::wait(&[a, b]);
+            }
+        }
+        // Frames stay in order, so when a last one arrives all before have, or are lost. It may
+        // be lost itself, hence another one.
+        let begin = Instant::now();
+        while !self.traffic.iter().all(Traffic::settled) {
+            assert!(begin.elapsed() < GUARD, "{:?}", self.traffic);
+            for sender in 0..2 {
+                self.nics[sender].reclaim();
+                if self.nics[sender].in_flight() == 0 && !self.traffic[sender].settled() {
+                    self.send(sender);
+                }
+            }
+            self.take();
+            std::thread::yield_now();
+        }
+    }
+
+    /// Send one frame; false when there is no room.
+    fn send(&mut self, sender: usize) -> bool {
+        let [from, to] = [self.ports[sender], self.ports[1 - sender]].map(frame::mac);
+        let length = frame::SHORTEST + self.random.below(1500) as usize;
+        let layout = self.random.pick(&[
+            Layout::One,
+            Layout::HeaderApart,
+            Layout::Pieces(300),
+            Layout::Indirect(128),
+        ]);
+        let traffic = &mut self.traffic[sender];
+        let bytes = frame::numbered(to, from, traffic.sent, length);
+        let sent = self.nics[sender].send(&bytes, layout);
+        traffic.sent += u64::from(sent);
+        sent
+    }
+
+    /// Take what has come to both; whether anything has.
+    fn take(&mut self) -> bool {
+        let mut any = false;
+        for receiver in 0..2 {
+            let sender = 1 - receiver;
+            let [from, to] = [self.ports[sender], self.ports[receiver]].map(frame::mac);
+            while let Some(received) = self.nics[receiver].receive() {
+                any = true;
+                // Attackers send to everybody.
+                if received.frame.len() < 12 || received.frame[..12] != [to, from].concat() {
+                    continue;
+                }
+                let number = frame::number(&received.frame);
+                let traffic = &mut self.traffic[sender];
+                assert!(number >= traffic.next, "{number} again: {traffic:?}");
+                assert!(number < traffic.sent, "{number} was not sent");
+                traffic.next = number + 1;
+                traffic.arrived += 1;
+            }
+        }
+        any
+    }
+}
