@@ -1,17 +1,18 @@
 //! A guest that writes anything into its memory: two rings in it, driven by a whole switch, with a
 //! well-behaved neighbour.
 //!
-//! An input is: which features; how many frames the good one sends, and in its five high bits how
+//! An input is: which features, and whether writes are logged; how many frames the good one sends, and in its five high bits how
 //! many patches there are; base of the rings (u16); the beginning of guest memory (rings, tables,
 //! frames); and last the patches (offset u16, value u16), each followed by a turn of the switch.
 #![no_main]
 
 use std::cell::RefCell;
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use front_end::wire::{addresses, number, request, state};
+use front_end::features::protocol;
+use front_end::wire::{addresses, log, logged_addresses, number, request, state};
 use front_end::{Layout, Nic, Options, Queue, Ram, Wire, features, frame};
 use libfuzzer_sys::fuzz_target;
 use switch::control::Counters;
@@ -30,6 +31,15 @@ const REGION: u64 = 4096;
 
 const HOSTILE: u16 = 0;
 const GOOD: u16 = 1;
+
+/// A bit for each page of both regions.
+const LOG_BYTES: u64 = 1;
+
+/// The memory of logs.
+fn logs() -> &'static Ram {
+    static LOG: OnceLock<Ram> = OnceLock::new();
+    LOG.get_or_init(|| Ram::new(4096))
+}
 
 struct World {
     switch: Switch,
@@ -123,11 +133,22 @@ fn hostile(control: [u8; 4], image: &[u8]) -> (Wire, Arc<Ram>, Backend) {
     let (wire, theirs) = Wire::pair();
     let mut backend = Backend::new(theirs, 1).expect("a socket");
     let all = features::LINUX & !features::PROTOCOL_FEATURES;
+    let logged = taken & 4 != 0;
     let taken = match taken % 4 {
         0 => all,
         1 => all & !features::EVENT_IDX,
         2 => all & !features::MRG_RXBUF & !features::GUEST_TSO4,
         _ => 0,
+    };
+    let taken = if logged {
+        let feature = number(protocol::LOG_SHMFD);
+        wire.send(request::SET_PROTOCOL_FEATURES, &feature, &[]);
+        // As short as it can be.
+        let payload = log(LOG_BYTES, 0);
+        wire.send(request::SET_LOG_BASE, &payload, &[logs().fd()]);
+        taken | features::LOG_ALL
+    } else {
+        taken
     };
     wire.send(request::SET_FEATURES, &number(taken), &[]);
     let mut table = state(2, 0);
@@ -139,7 +160,11 @@ fn hostile(control: [u8; 4], image: &[u8]) -> (Wire, Arc<Ram>, Backend) {
     for (ring, at) in [(0, RX), (1, TX)] {
         let queue = Queue::new(Arc::clone(&ram), at, SIZE, ring == 0, false);
         let [descriptors, used, available] = queue.user_addresses();
-        let place = addresses(ring, descriptors, used, available);
+        let place = if logged {
+            logged_addresses(ring, queue.user_addresses(), queue.used)
+        } else {
+            addresses(ring, descriptors, used, available)
+        };
         wire.send(request::SET_VRING_NUM, &state(ring, SIZE.into()), &[]);
         wire.send(request::SET_VRING_BASE, &state(ring, base.into()), &[]);
         wire.send(request::SET_VRING_ADDR, &place, &[]);
@@ -183,6 +208,9 @@ fuzz_target!(|data: &[u8]| {
         }
         world.remove_hostile();
         world.turn();
+        let marked = logs().take(0);
+        assert_eq!(marked & !0b11, 0, "pages that are not in memory");
+        assert!(marked == 0 || control[0] & 4 != 0, "logged unasked");
         assert_eq!(
             world.good.in_flight(),
             0,

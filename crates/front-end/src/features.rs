@@ -16,6 +16,8 @@ pub const HOST_TSO4: u64 = 1 << 11;
 pub const HOST_TSO6: u64 = 1 << 12;
 /// `VIRTIO_NET_F_MRG_RXBUF`.
 pub const MRG_RXBUF: u64 = 1 << 15;
+/// `VHOST_F_LOG_ALL`.
+pub const LOG_ALL: u64 = 1 << 26;
 /// `VIRTIO_F_INDIRECT_DESC`.
 pub const INDIRECT_DESC: u64 = 1 << 28;
 /// `VIRTIO_F_EVENT_IDX`.
@@ -34,6 +36,8 @@ pub const LINUX: u64 =
 
 /// Vhost-user protocol features.
 pub mod protocol {
+    /// `VHOST_USER_PROTOCOL_F_LOG_SHMFD`.
+    pub const LOG_SHMFD: u64 = 1 << 1;
     /// `VHOST_USER_PROTOCOL_F_REPLY_ACK`.
     pub const REPLY_ACK: u64 = 1 << 3;
     /// `VHOST_USER_PROTOCOL_F_STATUS`.

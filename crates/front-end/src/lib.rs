@@ -27,11 +27,13 @@
 
 pub mod features;
 pub mod frame;
+pub mod log;
 pub mod nic;
 pub mod queue;
 pub mod ram;
 pub mod wire;
 
+pub use log::Log;
 pub use nic::{Layout, Nic, Options, Received};
 pub use queue::{Buffer, Queue};
 pub use ram::{Ram, Region};

@@ -160,6 +160,12 @@ impl Ram {
         self.word(address).load(Ordering::Acquire)
     }
 
+    /// Take what is in a word that the device writes, and leave zero.
+    #[must_use]
+    pub fn take(&self, address: u64) -> u16 {
+        self.word(address).swap(0, Ordering::AcqRel)
+    }
+
     /// Store a word that the device reads.
     pub fn store(&self, address: u64, value: u16) {
         self.word(address).store(value, Ordering::Release);

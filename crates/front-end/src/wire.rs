@@ -20,6 +20,8 @@ pub mod request {
     pub const SET_OWNER: u32 = 3;
     pub const RESET_OWNER: u32 = 4;
     pub const SET_MEM_TABLE: u32 = 5;
+    pub const SET_LOG_BASE: u32 = 6;
+    pub const SET_LOG_FD: u32 = 7;
     pub const SET_VRING_NUM: u32 = 8;
     pub const SET_VRING_ADDR: u32 = 9;
     pub const SET_VRING_BASE: u32 = 10;
@@ -83,6 +85,22 @@ pub fn addresses(ring: u32, descriptors: u64, used: u64, available: u64) -> Vec<
         bytes.extend(word.to_ne_bytes());
     }
     bytes
+}
+
+/// Payload: a ring's addresses, with its used ring logged at an address of the log.
+#[must_use]
+pub fn logged_addresses(ring: u32, places: [u64; 3], log: u64) -> Vec<u8> {
+    let mut bytes = state(ring, 1);
+    for word in places.into_iter().chain([log]) {
+        bytes.extend(word.to_ne_bytes());
+    }
+    bytes
+}
+
+/// Payload: the size of a log and its place in its file.
+#[must_use]
+pub fn log(size: u64, offset: u64) -> Vec<u8> {
+    [number(size), number(offset)].concat()
 }
 
 /// A connected socket.

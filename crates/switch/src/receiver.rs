@@ -70,12 +70,12 @@ impl<'a, 'm> Receiver<'a, 'm> {
     /// A loop of its own because of what it does not do: while the receiver's lines are on their
     /// way from another core, stores wait in order, and the processor looks only as far ahead as
     /// its store queue is long. The fewer stores a frame costs here, the more lines travel at
-    /// once.
+    /// once. Nothing is delivered here while writes are logged.
     pub fn deliver_simple<'f>(
         &mut self,
         frames: impl Iterator<Item = Option<Simple<'f>>> + Clone,
     ) -> usize {
-        if self.header_size as usize != NetHeader::SIZE {
+        if self.header_size as usize != NetHeader::SIZE || self.memory.log().is_some() {
             return 0;
         }
         let chains = self.batch.chains().get(self.filled..).unwrap_or_default();
@@ -217,6 +217,9 @@ impl<'a, 'm> Receiver<'a, 'm> {
             }
             let copied = rest.copy_to(&mut to, body);
             body -= copied;
+            if self.memory.log().is_some() {
+                self.memory.mark(self.batch.spans(chain), written + copied);
+            }
             self.ring.put_used(chain.head, written + copied);
         }
         self.ring.consume(num_buffers);

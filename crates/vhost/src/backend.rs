@@ -7,10 +7,13 @@
 //! The order of messages is what QEMU does, not what the specification draws: rings are enabled
 //! before features are set, protocol features are asked for without being acknowledged first.
 
+mod logging;
+
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use crate::channel::{Channel, Descriptors, Message};
+use crate::dirty_log::DirtyLog;
 use crate::fault::{Fault, ProtocolFault, RingFault};
 use crate::features::{self, protocol};
 use crate::limits::{MAX_MEMORY_SLOTS, MAX_RING_SIZE, MAX_VRINGS};
@@ -42,6 +45,10 @@ pub struct Backend {
     mtu: u16,
     memory: Arc<GuestMemory>,
     vrings: Vec<Vring>,
+    /// The front-end wants writes logged (`VHOST_F_LOG_ALL`).
+    logging: bool,
+    /// Where, once it has said so.
+    log: Option<Arc<DirtyLog>>,
 }
 
 impl Message {
@@ -82,6 +89,8 @@ impl Backend {
             mtu: 0,
             memory: Arc::default(),
             vrings: (0..max_vrings).map(Vring::new).collect(),
+            logging: false,
+            log: None,
         })
     }
 
@@ -179,10 +188,17 @@ impl Backend {
             Request::GetFeatures => return Ok((Change::None, Reply::Number(self.offered()))),
             Request::SetFeatures(acked) => self.set_features(acked)?,
             Request::SetOwner => {}
-            Request::ResetOwner => return Ok(self.stop_all()),
+            Request::ResetOwner => return self.stop_all(),
             Request::SetMemTable(regions) => {
                 self.set_memory(&regions, &descriptors)?;
             }
+            Request::SetLogBase { size, offset } => {
+                self.set_log(size, offset, &descriptors)?;
+                // Rings may have waited for it. The reply is not the optional acknowledgement.
+                return Ok((Change::AllRings, Reply::Number(0)));
+            }
+            // Front-ends read the log without being told.
+            Request::SetLogFd => {}
             Request::SetVringNum(ring, size) => {
                 self.stopped_ring(8, ring)?
                     .set_size(checked_size(ring, size)?);
@@ -195,6 +211,7 @@ impl Backend {
             Request::SetVringBase(ring, base) => self.stopped_ring(10, ring)?.set_base(base),
             Request::GetVringBase(ring) => {
                 let base = self.ring(ring)?.stop();
+                self.forget_log_when_stopped()?;
                 return Ok((Change::Ring(ring), Reply::State(ring, base)));
             }
             Request::SetVringKick(ring) => {
@@ -222,7 +239,7 @@ impl Backend {
             }
             Request::SendRarp(mac) => return Ok((Change::Announce(mac), Reply::Acknowledge(0))),
             Request::SetMtu(mtu) => return Ok((Change::None, self.set_mtu(mtu))),
-            Request::ResetDevice => return Ok(self.stop_all()),
+            Request::ResetDevice => return self.stop_all(),
             Request::GetMaxMemSlots => {
                 return Ok((Change::None, Reply::Number(MAX_MEMORY_SLOTS as u64)));
             }
@@ -231,7 +248,7 @@ impl Backend {
             Request::SetStatus(status) => {
                 self.status = status;
                 if status == 0 {
-                    return Ok(self.stop_all());
+                    return self.stop_all();
                 }
             }
             Request::GetStatus => return Ok((Change::None, Reply::Number(self.status))),
@@ -248,7 +265,9 @@ impl Backend {
     }
 
     fn set_features(&mut self, acked: u64) -> Result<(), Fault> {
-        self.features = subset(acked, self.offered())?;
+        let acked = subset(acked, self.offered())?;
+        self.features = acked & !features::LOG_ALL;
+        self.set_logging(acked & features::LOG_ALL != 0)?;
         // Without the protocol-feature bit there is no message to enable a ring by.
         if acked & features::PROTOCOL_FEATURES == 0 {
             for vring in &mut self.vrings {
@@ -270,7 +289,8 @@ impl Backend {
     }
 
     fn set_memory(&mut self, regions: &[RegionInfo], fds: &[OwnedFd]) -> Result<(), Fault> {
-        let mut memory = GuestMemory::default();
+        let log = self.memory.log().cloned();
+        let mut memory = GuestMemory::default().logged_by(log)?;
         for (info, fd) in regions.iter().zip(fds) {
             memory = memory.with(*info, fd.as_fd())?;
         }
@@ -301,11 +321,12 @@ impl Backend {
             .map_err(at(ring))
     }
 
-    fn stop_all(&mut self) -> (Change, Reply) {
+    fn stop_all(&mut self) -> Result<(Change, Reply), Fault> {
         for vring in &mut self.vrings {
             vring.stop();
         }
-        (Change::AllRings, Reply::Acknowledge(0))
+        self.forget_log_when_stopped()?;
+        Ok((Change::AllRings, Reply::Acknowledge(0)))
     }
 
     fn ring(&mut self, ring: usize) -> Result<&mut Vring, ProtocolFault> {

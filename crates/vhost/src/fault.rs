@@ -92,6 +92,14 @@ pub enum ProtocolFault {
     /// A region to be removed that is not there.
     #[error("there is no memory region at {0:#x} to remove")]
     NoRegion(u64),
+    /// A dirty log that cannot be used.
+    #[error("its dirty log, {size:#x} bytes: {why}")]
+    Log {
+        /// Size in bytes.
+        size: u64,
+        /// What is wrong with it.
+        why: MapError,
+    },
     /// It sends requests but does not read the replies.
     #[error("it does not read its replies")]
     NotReading,
@@ -109,6 +117,9 @@ pub enum RegionFault {
     /// More regions or bytes than one device may have.
     #[error("the device has too many regions or too much memory")]
     TooMany,
+    /// Its pages have no bits in the dirty log.
+    #[error("the dirty log is too short for it")]
+    NotLogged,
     /// It cannot be mapped.
     #[error(transparent)]
     Map(#[from] MapError),
@@ -124,6 +135,9 @@ pub enum RingFault {
     /// A part of the ring lies outside guest memory.
     #[error("its {0} is not in guest memory: is all of that shared (QEMU: share=on)?")]
     Outside(&'static str),
+    /// The last byte of its used ring has no bit in the dirty log.
+    #[error("its used ring is to be logged at {0:#x}, past the end of the dirty log")]
+    NotLogged(u64),
     /// A kick or call descriptor that cannot be one.
     #[error("its {0} descriptor cannot carry events")]
     Notifier(&'static str),

@@ -3,6 +3,10 @@
 use crate::net_header::NetHeader;
 use virtio_bindings::{virtio_config as config, virtio_net as net, virtio_ring as ring};
 
+/// `VHOST_F_LOG_ALL`: every write into guest memory is logged. Taken by the front-end, for as long
+/// as the VM migrates, and not by its driver.
+pub const LOG_ALL: u64 = 1 << 26;
+
 /// `VHOST_USER_F_PROTOCOL_FEATURES`: the front-end may ask for protocol features.
 pub const PROTOCOL_FEATURES: u64 = 1 << 30;
 
@@ -10,6 +14,8 @@ pub const PROTOCOL_FEATURES: u64 = 1 << 30;
 pub mod protocol {
     /// More than one queue pair.
     pub const MQ: u64 = 1 << 0;
+    /// The dirty log is memory that comes as a descriptor.
+    pub const LOG_SHMFD: u64 = 1 << 1;
     /// The front-end asks for a RARP after a migration.
     pub const RARP: u64 = 1 << 2;
     /// Requests may ask for an acknowledgement.
@@ -25,7 +31,7 @@ pub mod protocol {
 
     /// What we offer.
     pub const OFFERED: u64 =
-        MQ | RARP | REPLY_ACK | MTU | RESET_DEVICE | CONFIGURE_MEM_SLOTS | STATUS;
+        MQ | LOG_SHMFD | RARP | REPLY_ACK | MTU | RESET_DEVICE | CONFIGURE_MEM_SLOTS | STATUS;
 }
 
 /// `VIRTIO_F_VERSION_1`.
@@ -40,11 +46,12 @@ pub const MRG_RXBUF: u64 = 1 << net::VIRTIO_NET_F_MRG_RXBUF;
 /// `VIRTIO_NET_F_MQ`; offered when the device has more than one queue pair.
 pub const MQ: u64 = 1 << net::VIRTIO_NET_F_MQ;
 
-/// Everything offered to a driver, the vhost-user bit included.
+/// Everything offered to a driver, vhost-user's bits included.
 ///
 /// The control queue is not offered: QEMU serves it itself, and a front-end without QEMU in
 /// between would wait for our answer for ever.
 pub const OFFERED: u64 = PROTOCOL_FEATURES
+    | LOG_ALL
     | VERSION_1
     | EVENT_IDX
     | INDIRECT_DESC

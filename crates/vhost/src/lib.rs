@@ -13,6 +13,10 @@
 //! network headers ([`net_header`]), copy their bytes (the copy routines of `raw::Span`), hand the
 //! chains back and publish them in batches.
 //!
+//! While a VM migrates, every write into its memory is noted in its front-end's [`dirty_log`]:
+//! those into buffers by whoever fills them ([`memory::GuestMemory::mark`]), those into a used
+//! ring by `raw::RingMemory`.
+//!
 //! Who owns what: a `Backend` owns its socket, descriptors and memory, and is owned by one
 //! thread. Memory is shared by reference count with the rings in it, so it is unmapped when the
 //! last user is done.
@@ -26,6 +30,7 @@ pub mod backend;
 pub mod chain;
 pub mod channel;
 pub mod copy;
+pub mod dirty_log;
 pub mod fault;
 pub mod features;
 pub mod frame_start;

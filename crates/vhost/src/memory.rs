@@ -3,6 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use crate::dirty_log::DirtyLog;
 use crate::fault::{ProtocolFault, RegionFault, RingFault};
 use crate::limits::{MAX_GUEST_MEMORY, MAX_MEMORY_SLOTS};
 use crate::raw::{Mapping, Span};
@@ -33,6 +34,8 @@ struct Region {
 #[derive(Clone, Debug, Default)]
 pub struct GuestMemory {
     regions: Vec<Region>,
+    /// Covers every region.
+    log: Option<Arc<DirtyLog>>,
 }
 
 impl GuestMemory {
@@ -54,6 +57,9 @@ impl GuestMemory {
         let (guest_end, user_end) = (end(info.guest)?, end(info.user)?);
         if info.size == 0 {
             return Err(RegionFault::Range);
+        }
+        if !self.log.as_ref().is_none_or(|log| log.covers(guest_end)) {
+            return Err(RegionFault::NotLogged);
         }
         let overlaps = |other: &Region| {
             let o = &other.info;
@@ -81,7 +87,10 @@ impl GuestMemory {
                 mapping: Arc::new(mapping),
             },
         );
-        Ok(Self { regions })
+        Ok(Self {
+            regions,
+            log: self.log.clone(),
+        })
     }
 
     /// The memory without the region at the same addresses.
@@ -99,7 +108,60 @@ impl GuestMemory {
             .ok_or(ProtocolFault::NoRegion(info.guest))?;
         let mut regions = self.regions.clone();
         regions.remove(place);
-        Ok(Self { regions })
+        Ok(Self {
+            regions,
+            log: self.log.clone(),
+        })
+    }
+
+    /// The same memory, with this log or none.
+    ///
+    /// # Errors
+    /// The log has no room for a region.
+    pub fn logged_by(&self, log: Option<Arc<DirtyLog>>) -> Result<Self, ProtocolFault> {
+        let past = |region: &&Region| {
+            let end = region.info.guest + region.info.size;
+            log.as_ref().is_some_and(|log| !log.covers(end))
+        };
+        if let Some(region) = self.regions.iter().find(past) {
+            return Err(ProtocolFault::Region {
+                guest: region.info.guest,
+                size: region.info.size,
+                why: RegionFault::NotLogged,
+            });
+        }
+        Ok(Self {
+            regions: self.regions.clone(),
+            log,
+        })
+    }
+
+    /// The log of writes, while there is one.
+    #[inline]
+    #[must_use]
+    pub fn log(&self) -> Option<&Arc<DirtyLog>> {
+        self.log.as_ref()
+    }
+
+    /// Note in the log that the first `written` bytes of these spans were written.
+    #[cold]
+    pub fn mark(&self, spans: &[Span<'_>], written: u32) {
+        let Some(log) = &self.log else { return };
+        let mut left = written;
+        for span in spans {
+            let count = span.length().min(left);
+            left -= count;
+            // Where the span was found, not the first place with the same bytes: regions may
+            // share a file.
+            let place = self.regions.iter().find_map(|region| {
+                let offset = region.mapping.offset_of(span)?;
+                Some(region.info.guest + offset)
+            });
+            debug_assert!(place.is_some(), "a span of other memory");
+            if let Some(address) = place {
+                log.mark(address, count);
+            }
+        }
     }
 
     /// How many regions there are.
@@ -108,10 +170,11 @@ impl GuestMemory {
         self.regions.len()
     }
 
-    /// Whether the front-end truncated any of it.
+    /// Whether the front-end truncated any of it, or its log.
     #[must_use]
     pub fn truncated(&self) -> bool {
         self.regions.iter().any(|region| region.mapping.truncated())
+            || self.log.as_ref().is_some_and(|log| log.truncated())
     }
 
     /// The bytes at a guest-physical address, if they all lie in one region.

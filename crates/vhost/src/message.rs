@@ -87,6 +87,8 @@ pub struct RingAddresses {
     pub used: u64,
     /// Available ring.
     pub available: u64,
+    /// Where writes to the used ring are logged, if they are to be: an address of the dirty log.
+    pub log: Option<u64>,
 }
 
 /// A decoded message. Rings are numbers below [`MAX_VRINGS`].
@@ -106,6 +108,15 @@ pub enum Request {
     ResetOwner,
     /// 5: all the memory there is; one descriptor a region.
     SetMemTable(ArrayVec<RegionInfo, MAX_TABLE_REGIONS>),
+    /// 6: where writes are logged during a migration; one descriptor.
+    SetLogBase {
+        /// Bytes of the log.
+        size: u64,
+        /// Where it begins in its file.
+        offset: u64,
+    },
+    /// 7: how to tell that something was logged; one descriptor.
+    SetLogFd,
     /// 8: a ring's size.
     SetVringNum(usize, u32),
     /// 9: a ring's addresses.
@@ -148,6 +159,9 @@ pub enum Request {
 
 /// Bit of a kick, call or error message: no descriptor comes with it.
 const NO_DESCRIPTOR: u64 = 1 << 8;
+
+/// Flag of a ring's addresses (`VHOST_VRING_F_LOG`): log writes to the used ring.
+const LOG_USED: u32 = 1 << 0;
 
 /// Decode a message that came with `descriptors` descriptors.
 ///
@@ -195,6 +209,8 @@ impl Body<'_> {
                 let count = regions.len();
                 return Ok((Request::SetMemTable(regions), count));
             }
+            6 => return Ok((self.log()?, 1)),
+            7 => return Ok((self.empty(Request::SetLogFd)?, 1)),
             8 => self
                 .state()
                 .map(|(ring, size)| Request::SetVringNum(ring, size))?,
@@ -226,7 +242,7 @@ impl Body<'_> {
             39 => Request::SetStatus(self.number()?),
             40 => self.empty(Request::GetStatus)?,
             // Messages of features that are never offered.
-            6 | 7 | 21..=33 | 35 | 41..=44 => {
+            21..=33 | 35 | 41..=44 => {
                 return Err(ProtocolFault::NotNegotiated(self.request));
             }
             other => return Err(ProtocolFault::Unknown(other)),
@@ -277,14 +293,21 @@ impl Body<'_> {
     /// A vring address description: ring, flags, descriptors, used, available, log.
     fn addresses(&self) -> Result<Request, ProtocolFault> {
         let bytes: [u8; 40] = self.exactly()?;
-        let [index, _flags] = words(&bytes);
-        let [_, descriptors, used, available, _log] = long_words(&bytes);
+        let [index, flags] = words(&bytes);
+        let [_, descriptors, used, available, log] = long_words(&bytes);
         let addresses = RingAddresses {
             descriptors,
             used,
             available,
+            log: (flags & LOG_USED != 0).then_some(log),
         };
         Ok(Request::SetVringAddr(ring(index)?, addresses))
+    }
+
+    /// A log description: size, offset.
+    fn log(&self) -> Result<Request, ProtocolFault> {
+        let [size, offset] = long_words(&self.exactly::<16>()?);
+        Ok(Request::SetLogBase { size, offset })
     }
 
     /// A memory table: count, padding, regions. User-Mode Linux always sends room for all of

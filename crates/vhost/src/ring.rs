@@ -187,7 +187,7 @@ impl Ring {
         }
         self.published = new;
         tell_then_look(
-            || self.memory.publish_used(new),
+            || self.memory.publish_used(old, new),
             || {
                 if !self.event_idx {
                     return !self.memory.no_interrupt();

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 
 use crate::chain::Direction;
+use crate::dirty_log::UsedLog;
 use crate::fault::RingFault;
 use crate::memory::GuestMemory;
 use crate::message::RingAddresses;
@@ -36,6 +37,8 @@ pub struct Vring {
     addresses: Option<RingAddresses>,
     base: u16,
     enabled: bool,
+    /// It waits for the dirty log that its writes go into.
+    waits_for_log: bool,
     kick: Notifier,
     call: Notifier,
     running: Option<Ring>,
@@ -56,24 +59,31 @@ impl Vring {
             addresses: None,
             base: 0,
             enabled: false,
+            waits_for_log: false,
             kick: Notifier::Unset,
             call: Notifier::Unset,
             running: None,
         }
     }
 
-    /// The running ring, if it is started and enabled.
+    /// The running ring, if it is started and enabled and need not wait for a dirty log.
     #[inline]
     #[must_use]
     pub fn active(&self) -> Option<&Ring> {
-        self.running.as_ref().filter(|_| self.enabled)
+        self.running.as_ref().filter(|_| self.carries_traffic())
     }
 
-    /// The running ring, if it is started and enabled.
+    /// The same, to be worked on.
     #[inline]
     #[must_use]
     pub fn active_mut(&mut self) -> Option<&mut Ring> {
-        self.running.as_mut().filter(|_| self.enabled)
+        let carries = self.carries_traffic();
+        self.running.as_mut().filter(|_| carries)
+    }
+
+    #[inline]
+    fn carries_traffic(&self) -> bool {
+        self.enabled & !self.waits_for_log
     }
 
     /// The running ring, enabled or not: for handing back what was taken.
@@ -119,6 +129,10 @@ impl Vring {
 
     pub(crate) fn set_enabled(&mut self, enabled: bool) {
         self.enabled = enabled;
+    }
+
+    pub(crate) fn set_waits_for_log(&mut self, waits: bool) {
+        self.waits_for_log = waits;
     }
 
     /// The front-end shares the descriptor with us and decides what is in it: a full one must not
@@ -193,6 +207,13 @@ impl Vring {
             part("available ring", addresses.available, available)?,
             part("used ring", addresses.used, used)?,
         ];
-        Ok(RingMemory::new(size, parts)?)
+        let log = match (addresses.log, memory.log()) {
+            (Some(address), Some(log)) => {
+                let past = RingFault::NotLogged(address);
+                Some(UsedLog::new(log, address, used).ok_or(past)?)
+            }
+            _ => None,
+        };
+        Ok(RingMemory::new(size, parts)?.logged_by(log))
     }
 }

@@ -11,7 +11,7 @@ mod common;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use front_end::wire::{VERSION, addresses, message, number, request, state};
+use front_end::wire::{self, VERSION, addresses, message, number, request, state};
 use front_end::{Region, Wire};
 use proptest::prelude::*;
 use vhost::channel::Channel;
@@ -47,6 +47,7 @@ fn table() -> Vec<Row> {
         descriptors: 1,
         used: 2,
         available: 3,
+        log: None,
     };
     vec![
         (1, vec![], 0, Request::GetFeatures),
@@ -55,8 +56,27 @@ fn table() -> Vec<Row> {
         (4, vec![], 0, Request::ResetOwner),
         (5, regions(1), 1, Request::SetMemTable(many(1))),
         (5, regions(8), 8, Request::SetMemTable(many(8))),
+        (
+            6,
+            wire::log(5, 7),
+            1,
+            Request::SetLogBase { size: 5, offset: 7 },
+        ),
+        (7, vec![], 1, Request::SetLogFd),
         (8, state(1, 256), 0, Request::SetVringNum(1, 256)),
         (9, addresses(1, 1, 2, 3), 0, Request::SetVringAddr(1, place)),
+        (
+            9,
+            wire::logged_addresses(1, [1, 2, 3], 9),
+            0,
+            Request::SetVringAddr(
+                1,
+                RingAddresses {
+                    log: Some(9),
+                    ..place
+                },
+            ),
+        ),
         (10, state(0, 65_535), 0, Request::SetVringBase(0, 65_535)),
         (11, state(31, 9), 0, Request::GetVringBase(31)),
         (12, number(1), 1, Request::SetVringKick(1)),
@@ -375,8 +395,10 @@ proptest! {
         prop_assert_eq!(decoded(8, state(ring, size)), Request::SetVringNum(at, size));
         prop_assert_eq!(decoded(10, state(ring, base.into())), Request::SetVringBase(at, base));
         let [descriptors, used, available] = places;
-        let expected = Request::SetVringAddr(at, RingAddresses { descriptors, used, available });
+        let expected = Request::SetVringAddr(at, RingAddresses { descriptors, used, available, log: None });
         prop_assert_eq!(decoded(9, addresses(ring, descriptors, used, available)), expected);
+        let logged = RingAddresses { descriptors, used, available, log: Some(value) };
+        prop_assert_eq!(decoded(9, wire::logged_addresses(ring, [descriptors, used, available], value)), Request::SetVringAddr(at, logged));
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod common;
 
 mod chains;
 mod headers;
+mod log;
 mod many;
 mod memory;
 mod messages;

@@ -2,6 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use rustix::fs;
 use rustix::io::Errno;
@@ -141,6 +142,32 @@ impl Mapping {
         // SAFETY: `offset + length <= size`, so the whole span lies in the mapping, which the
         // span's lifetime keeps alive.
         Some(unsafe { Span::new(self.base.add(offset), length) })
+    }
+
+    /// Where a span begins in this region, if it does.
+    #[must_use]
+    pub fn offset_of(&self, span: &Span<'_>) -> Option<u64> {
+        let start = self.base.addr().get();
+        let offset = span.base().addr().get().checked_sub(start)?;
+        (offset < self.size).then_some(offset as u64)
+    }
+
+    /// Set bits of the byte at `offset`, atomically; false when that is outside the region.
+    ///
+    /// Whoever sees the bits sees what was written before.
+    #[must_use]
+    pub fn set_bits(&self, offset: u64, bits: u8) -> bool {
+        let Some(offset) = usize::try_from(offset)
+            .ok()
+            .filter(|offset| *offset < self.size)
+        else {
+            return false;
+        };
+        // SAFETY: the byte lies in the mapping, which outlives this call. An atomic may be shared
+        // with another process.
+        let byte = unsafe { AtomicU8::from_ptr(self.base.add(offset).as_ptr()) };
+        byte.fetch_or(bits, Ordering::Release);
+        true
     }
 }
 

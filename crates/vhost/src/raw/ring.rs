@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use super::mapping::Mapping;
 use super::prefetch::{prefetch_read, prefetch_write};
+use crate::dirty_log::UsedLog;
 
 /// One descriptor, as read (2.7.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,6 +76,8 @@ pub struct RingMemory {
     available: NonNull<u16>,
     used: NonNull<u16>,
     mask: u16,
+    /// Where writes to the used part are logged, while they are.
+    log: Option<UsedLog>,
     /// What the pointers point into.
     _mappings: [Arc<Mapping>; 3],
 }
@@ -111,8 +114,15 @@ impl RingMemory {
             available: base(a, available, 2)?.cast(),
             used: base(u, used, 4)?.cast(),
             mask,
+            log: None,
             _mappings: parts.map(|(mapping, _)| mapping),
         })
+    }
+
+    /// The same ring, with its writes logged.
+    #[must_use]
+    pub fn logged_by(self, log: Option<UsedLog>) -> Self {
+        Self { log, ..self }
     }
 
     /// The number of descriptors.
@@ -191,7 +201,7 @@ impl RingMemory {
     }
 
     /// Write a used element (2.7.8); the driver sees it after the next
-    /// [`publish_used`](Self::publish_used).
+    /// [`publish_used`](Self::publish_used), which logs it too.
     #[inline]
     pub fn put_used(&self, position: u16, head: u16, length: u32) {
         let offset = 2 + usize::from(position & self.mask) * 4;
@@ -206,10 +216,24 @@ impl RingMemory {
         }
     }
 
-    /// Publish the used elements below `index`.
+    /// Publish the used elements from `old` up to, and without, `new`.
     #[inline]
-    pub fn publish_used(&self, index: u16) {
-        self.used_word(1).store(index, Ordering::Release);
+    pub fn publish_used(&self, old: u16, new: u16) {
+        self.used_word(1).store(new, Ordering::Release);
+        if let Some(log) = &self.log {
+            self.log_published(log, old, new);
+        }
+    }
+
+    /// Log used elements and the index: the elements may wrap.
+    #[cold]
+    fn log_published(&self, log: &UsedLog, old: u16, new: u16) {
+        let count = u32::from(new.wrapping_sub(old)).min(self.size());
+        let first = u32::from(old & self.mask);
+        let before_end = count.min(self.size() - first);
+        log.mark(4 + 8 * first, 8 * before_end);
+        log.mark(4, 8 * (count - before_end));
+        log.mark(2, 2);
     }
 
     /// Ask the driver for a kick when it reaches `index` (2.7.10, `EVENT_IDX`).
@@ -217,6 +241,9 @@ impl RingMemory {
     pub fn set_avail_event(&self, index: u16) {
         self.used_word(2 + 4 * (usize::from(self.mask) + 1))
             .store(index, Ordering::Relaxed);
+        if let Some(log) = &self.log {
+            log.mark(4 + 8 * self.size(), 2);
+        }
     }
 
     /// Ask the driver not to kick, or to kick, when `EVENT_IDX` is not negotiated (2.7.10).
@@ -224,6 +251,9 @@ impl RingMemory {
     pub fn set_no_notify(&self, suppressed: bool) {
         self.used_word(0)
             .store(u16::from(suppressed), Ordering::Relaxed);
+        if let Some(log) = &self.log {
+            log.mark(0, 2);
+        }
     }
 
     /// The atomic at a word of the available part; `word < 3 + size`.
