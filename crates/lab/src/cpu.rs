@@ -4,12 +4,20 @@ use std::fs;
 use std::time::Duration;
 
 use crate::error::{Context, Error, Result};
+use crate::host;
 
-/// CPU time (user and system) a process has used, all its threads together.
+/// CPU time (user and system) a process and its children have used, all their threads together.
 ///
 /// # Errors
 /// The process is gone.
 pub fn of_process(id: u32) -> Result<Duration> {
+    let children = host::family(id).into_iter().skip(1);
+    // A child that ended is in no figure any more.
+    let children: Duration = children.filter_map(|child| of_one(child).ok()).sum();
+    Ok(of_one(id)? + children)
+}
+
+fn of_one(id: u32) -> Result<Duration> {
     let path = format!("/proc/{id}/stat");
     let text = fs::read_to_string(&path).context(|| format!("read {path}"))?;
     parse_stat(&text)

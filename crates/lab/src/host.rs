@@ -181,6 +181,25 @@ pub(crate) fn start_time(id: u32) -> Option<u64> {
     fields.split(' ').nth(19)?.parse().ok()
 }
 
+/// A process and all that descend from it, as far as they still run.
+pub(crate) fn family(id: u32) -> Vec<u32> {
+    let mut all = vec![id];
+    let mut next = 0;
+    while let Some(id) = all.get(next) {
+        next += 1;
+        let threads = std::fs::read_dir(format!("/proc/{id}/task"));
+        let threads = threads.into_iter().flatten().flatten();
+        let lists = threads.filter_map(|t| std::fs::read_to_string(t.path().join("children")).ok());
+        for list in lists {
+            all.extend(
+                list.split_whitespace()
+                    .filter_map(|id| id.parse::<u32>().ok()),
+            );
+        }
+    }
+    all
+}
+
 fn collect(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<u8>> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -279,6 +298,24 @@ mod tests {
         assert!(start_time(id).is_some());
         drop(child);
         assert!(start_time(id).is_none());
+    }
+
+    #[test]
+    fn a_family_has_children_and_their_children() {
+        let mut shell = command("sh");
+        shell.args(["-c", "sh -c 'sleep 600; :'; :"]);
+        shell.stdout(Stdio::null());
+        let child = Tied::spawn(shell).unwrap();
+        let enough = || family(child.id()).len() == 3;
+        while !enough() {
+            thread::sleep(Duration::from_millis(5));
+        }
+        for id in family(child.id()).into_iter().skip(1) {
+            let _gone = kill_process(
+                Pid::from_raw(i32::try_from(id).unwrap()).unwrap(),
+                Signal::KILL,
+            );
+        }
     }
 
     #[test]

@@ -3,13 +3,14 @@
 //! The data plane of a network reaches for nothing itself: every socket, tap and event
 //! descriptor it uses comes to it as an [`Order`] with a descriptor attached, and everything
 //! the supervisor knows about it came back as an [`Event`]. Both travel as JSON datagrams over
-//! one `SOCK_SEQPACKET` socket pair ([`ControlSocket`]), so a data plane can be a thread today
-//! and a sandboxed process tomorrow without either side noticing.
+//! one `SOCK_SEQPACKET` socket pair ([`ControlSocket`]), so a data plane is a sandboxed process
+//! for users and a thread for tests without either side noticing.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
@@ -295,12 +296,16 @@ impl ControlSocket {
         let mut bytes = vec![0; MAX_DATAGRAM];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let got = rustix::net::recvmsg(
+        let got = match rustix::net::recvmsg(
             &self.0,
             &mut [IoSliceMut::new(&mut bytes)],
             &mut ancillary,
             RecvFlags::CMSG_CLOEXEC,
-        )?;
+        ) {
+            // Gone without having read everything.
+            Err(Errno::CONNRESET) => return Ok(None),
+            got => got?,
+        };
         if got.bytes == 0 {
             return Ok(None);
         }
@@ -322,6 +327,23 @@ impl ControlSocket {
 impl AsFd for ControlSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+impl TryFrom<OwnedFd> for ControlSocket {
+    type Error = io::Error;
+
+    /// An end that was handed over by another process.
+    ///
+    /// # Errors
+    /// The descriptor is no connected [`ControlSocket`].
+    fn try_from(fd: OwnedFd) -> io::Result<Self> {
+        rustix::net::getpeername(&fd)?;
+        if rustix::net::sockopt::socket_type(&fd)? != SocketType::SEQPACKET {
+            return Err(Errno::PROTOTYPE.into());
+        }
+        rustix::io::ioctl_fionbio(&fd, true)?;
+        Ok(Self(fd))
     }
 }
 
@@ -366,6 +388,14 @@ mod tests {
         let (ours, theirs) = ControlSocket::pair().unwrap();
         let idle = theirs.receive::<Order>().unwrap_err();
         assert_eq!(idle.kind(), io::ErrorKind::WouldBlock);
+        drop(ours);
+        assert!(theirs.receive::<Order>().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_peer_that_is_gone_without_having_read_is_gone_all_the_same() {
+        let (ours, theirs) = ControlSocket::pair().unwrap();
+        theirs.send(&Order::Report, None).unwrap();
         drop(ours);
         assert!(theirs.receive::<Order>().unwrap().is_none());
     }

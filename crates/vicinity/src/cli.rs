@@ -7,7 +7,10 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::failure::Failure;
 use crate::logging::{self, Format, Level};
-use crate::{bench, config, demo, doctor, list, qemu, qemu_args, serve};
+use crate::{bench, config, data_plane, demo, doctor, list, qemu, qemu_args, serve};
+
+/// Name of the subcommand that is a data plane.
+pub(crate) const DATA_PLANE: &str = "data-plane";
 
 /// VMs on one host talk at memory speed.
 #[derive(Debug, Parser)]
@@ -52,6 +55,13 @@ enum Command {
         /// Configuration; without it, one network accepts every socket in its folder
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
+    },
+    /// The data plane of one network; started by `serve`, with its control socket as standard
+    /// input
+    #[command(name = DATA_PLANE, hide = true)]
+    DataPlane {
+        /// Name of the network
+        network: String,
     },
     /// Print the default configuration, as a start for your own
     Config,
@@ -144,7 +154,14 @@ impl Cli {
         let given = self.runtime_dir.as_deref();
         let runtime_dir = given.unwrap_or(Path::new(config::RUNTIME_DIR));
         match self.command {
-            Command::Serve { config } => Ok(serve::run(config::load(config.as_deref(), given)?)?),
+            Command::Serve { config } => {
+                let config = config::load(config.as_deref(), given)?;
+                Ok(serve::run(
+                    config,
+                    logging::options(self.level, self.log_format),
+                )?)
+            }
+            Command::DataPlane { network } => Ok(data_plane::run(&network)?),
             Command::Config => print(config::DEFAULT),
             Command::QemuArgs {
                 vm,

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use crate::client::ClientError;
 use crate::config::ConfigError;
+use crate::data_plane::DataPlaneError;
 use crate::serve::ServeError;
 
 /// Why a command failed.
@@ -15,6 +16,9 @@ pub(crate) enum Failure {
     /// The daemon could not start.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// A data plane.
+    #[error(transparent)]
+    DataPlane(#[from] DataPlaneError),
     /// The daemon could not be asked.
     #[error(transparent)]
     Client(#[from] ClientError),

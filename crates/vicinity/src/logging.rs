@@ -55,3 +55,14 @@ pub(crate) fn start(level: Level, format: Format) {
         Format::Json => builder.json().flatten_event(true).init(),
     }
 }
+
+/// The same choice as options of the command line.
+pub(crate) fn options(level: Level, format: Format) -> Vec<String> {
+    let word = |value: &dyn Fn() -> Option<clap::builder::PossibleValue>| {
+        value().map_or_else(String::new, |value| value.get_name().to_owned())
+    };
+    vec![
+        format!("--log={}", word(&|| level.to_possible_value())),
+        format!("--log-format={}", word(&|| format.to_possible_value())),
+    ]
+}

@@ -1,15 +1,15 @@
 //! `vicinity`: VMs on one host talk at memory speed.
 //!
 //! One binary with subcommands. `vicinity serve` ([`serve`]) is the daemon: a supervisor that
-//! holds the privileges, opens sockets and taps, starts one data plane per network
-//! (`switch::run`) and hands it descriptors. A connection flows like this: a QEMU connects to a
+//! holds the privileges, opens sockets and taps, starts one data-plane process per network
+//! ([`data_plane`]) and hands it descriptors. A connection flows like this: a QEMU connects to a
 //! port's socket, or Vicinity connects to a socket that QEMU listens on; the network's task
 //! decides whether to let it in (one front-end per port, none from a port in quarantine) and
 //! gives the connected socket to the data plane as an order. From then on the data plane alone
 //! talks to QEMU, until it reports why it stopped. The supervisor owns every socket file,
 //! folder and tap; the data plane owns the connections it was given. What may fail: a
-//! front-end (its own port is kept out for a while), a data plane (its network is down, the
-//! others go on), the start (nothing is left behind, and the message says what to do).
+//! front-end (its own port is kept out for a while), a data plane (it is started again, and its
+//! front-ends connect again), the start (nothing is left behind, and the message says what to do).
 //!
 //! The other commands ask the daemon over its control socket ([`client`]), or work without it:
 //! QEMU's options ([`qemu_args`]), what this machine can do ([`doctor`]).
@@ -21,6 +21,7 @@ mod bench;
 mod cli;
 mod client;
 mod config;
+mod data_plane;
 mod demo;
 mod doctor;
 mod failure;

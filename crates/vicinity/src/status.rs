@@ -87,7 +87,9 @@ pub(crate) struct NetworkStatus {
     pub(crate) name: String,
     /// Its data plane runs.
     pub(crate) up: bool,
-    /// Why it does not, or why the figures are old.
+    /// Times its data plane ended and was started again.
+    pub(crate) restarts: u64,
+    /// Why it does not run.
     pub(crate) reason: Option<String>,
     /// The tap that leads to other hosts.
     pub(crate) uplink: Option<String>,

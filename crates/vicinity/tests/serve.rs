@@ -203,6 +203,88 @@ fn a_bad_configuration_names_line_and_key() {
     assert!(said.contains("did you mean `vm`?"), "{said}");
 }
 
+const TWO: &str = "[[network]]\nname = \"blue\"\n[[network.port]]\nvm = \"a\"\n\
+                   [[network]]\nname = \"green\"\n[[network.port]]\nvm = \"b\"\n";
+
+#[test]
+fn a_killed_data_plane_is_started_again_and_other_networks_do_not_notice() {
+    let folder = folder();
+    let daemon = Daemon::start(folder.path(), Some(TWO));
+    let connect = |socket| UnixStream::connect(daemon.path(socket)).unwrap();
+    let mut a = connect("blue/a.sock");
+    let _b = connect("green/b.sock");
+    daemon.until_state("a", "connected");
+    daemon.until_state("b", "connected");
+    let neighbour = daemon.data_plane("green");
+    for restarts in 1..=3 {
+        let killed = daemon.signal_data_plane("blue", Signal::KILL);
+        assert_eq!(a.read(&mut [0]).unwrap(), 0, "the front-end is let go");
+        until("the next data plane", || {
+            let network = daemon.network("blue");
+            network["up"] == true && network["restarts"] == restarts
+        });
+        assert_ne!(daemon.data_plane("blue"), Some(killed));
+        a = connect("blue/a.sock");
+        daemon.until_state("a", "connected");
+        assert_eq!(daemon.port("a")["connections"], restarts + 1);
+    }
+    assert_eq!(daemon.data_plane("green"), neighbour);
+    assert_eq!(daemon.network("green")["restarts"], 0);
+    assert_eq!(daemon.port("b")["state"], "connected");
+    assert_eq!(daemon.port("b")["connections"], 1);
+}
+
+#[test]
+fn a_data_plane_that_hangs_is_killed_and_started_again() {
+    let folder = folder();
+    let daemon = Daemon::start(folder.path(), Some(LAN));
+    daemon.signal_data_plane("lan", Signal::STOP);
+    until("the next data plane", || {
+        daemon.network("lan")["restarts"] == 1
+    });
+    let _qemu = UnixStream::connect(daemon.path("lan/web.sock")).unwrap();
+    daemon.until_state("web", "connected");
+}
+
+#[test]
+fn data_planes_die_with_their_supervisor_even_one_that_hangs() {
+    let folder = folder();
+    let mut daemon = Daemon::start(folder.path(), Some(TWO));
+    let hangs = daemon.signal_data_plane("blue", Signal::STOP);
+    let idles = daemon.data_plane("green").unwrap();
+    daemon.child.kill().unwrap();
+    daemon.child.wait().unwrap();
+    for id in [hangs, idles] {
+        // Its parent now is whoever adopts orphans, who may take a moment to bury it.
+        until("its end", || {
+            let status = std::fs::read_to_string(format!("/proc/{id}/status"));
+            status.map_or(true, |status| status.contains("State:\tZ"))
+        });
+    }
+}
+
+#[test]
+fn a_data_plane_does_not_end_by_signals_meant_for_the_supervisor() {
+    let folder = folder();
+    let daemon = Daemon::start(folder.path(), Some(LAN));
+    let _qemu = UnixStream::connect(daemon.path("lan/web.sock")).unwrap();
+    daemon.until_state("web", "connected");
+    for signal in [Signal::INT, Signal::TERM] {
+        daemon.signal_data_plane("lan", signal);
+        assert_eq!(daemon.port("web")["state"], "connected");
+    }
+    assert_eq!(daemon.network("lan")["restarts"], 0);
+    assert_eq!(daemon.stop(), Some(0));
+}
+
+#[test]
+fn a_data_plane_started_by_hand_says_who_starts_it() {
+    let output = vicinity().args(["data-plane", "lan"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("`vicinity serve` starts"), "{said}");
+}
+
 /// Needs root, as every use of a tap does.
 #[test]
 fn the_uplink_is_a_tap_with_a_virtio_header() {

@@ -5,10 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::error::{Context, Error, Result};
+use crate::host;
 
 use super::parse::number_after;
 
-/// Running totals of all threads of a process. A thread that ends takes its totals along.
+/// Running totals of all threads of a process and its children. A thread that ends takes its totals along.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     /// Times a thread went to sleep. Each is a wake-up later.
@@ -20,9 +21,18 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    /// The totals of a process now.
+    /// The totals of a process and its children now.
     pub(super) fn of(process: u32) -> Result<Self> {
-        read(Path::new(&format!("/proc/{process}/task")))
+        let of_one = |process| read(Path::new(&format!("/proc/{process}/task")));
+        let mut sum = of_one(process)?;
+        for child in host::family(process).into_iter().skip(1) {
+            // One that ended meanwhile is in no total any more.
+            let one = of_one(child).unwrap_or_default();
+            sum.sleeps += one.sleeps;
+            sum.ran += one.ran;
+            sum.waited += one.waited;
+        }
+        Ok(sum)
     }
 
     /// What came since an earlier reading.

@@ -1,13 +1,17 @@
 //! `vicinity serve`: the supervisor.
 //!
 //! It takes from the system all that a configuration asks for ([`parts`]), starts one data
-//! plane per network ([`plane`]) with one [`network`] task beside it, answers the control API
-//! ([`api`]), and gives everything back at the end.
+//! plane per network, a process of its own ([`mod@launch`]), with one [`network`] task beside it
+//! that speaks with it ([`plane`]) and starts it again should it end ([`life`]), answers the
+//! control API ([`api`]), and gives everything back at the end.
 
 mod api;
 mod arrivals;
+mod backoff;
 mod folder;
 mod home;
+mod launch;
+mod life;
 mod network;
 mod parts;
 mod plane;
@@ -56,8 +60,9 @@ pub(crate) enum ServeError {
     System(#[from] io::Error),
 }
 
-/// Serve `config` until SIGINT or SIGTERM.
-pub(crate) fn run(config: Config) -> Result<(), ServeError> {
+/// Serve `config` until SIGINT or SIGTERM. Data planes log as `log` says: options of the command
+/// line.
+pub(crate) fn run(config: Config, log: Vec<String>) -> Result<(), ServeError> {
     raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -71,14 +76,14 @@ pub(crate) fn run(config: Config) -> Result<(), ServeError> {
                 _ = terminate.recv() => {}
             }
         };
-        serve(config, switch::run, stop).await
+        serve(config, launch::processes(log), stop).await
     })
 }
 
-/// Serve `config` with the data plane `run` until `stop` completes.
+/// Serve `config` with data planes started by `launch` until `stop` completes.
 async fn serve(
     config: Config,
-    run: plane::Run,
+    launch: launch::Launch,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let _home = Home::claim(&config.runtime_dir)?;
@@ -94,7 +99,7 @@ async fn serve(
     let mut networks = JoinSet::new();
     let mut addresses = Vec::new();
     for parts in parts {
-        let network = Network::start(parts, run)?;
+        let network = Network::start(parts, launch.clone())?;
         addresses.push(network.address());
         networks.spawn(network.run());
     }

@@ -5,6 +5,7 @@
 //! folders, questions from the control API, and time.
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,15 +18,17 @@ use tokio::time::Instant;
 use super::arrivals::{self, Arrival};
 use super::folder;
 use super::home::{Folder, SocketFile};
+use super::launch::Launch;
+use super::life::Life;
 use super::parts::Parts;
-use super::plane::{Plane, Run};
+use super::plane::Plane;
 use super::port::{Port, Way};
 use crate::config::{self, MAX_PORTS};
 use crate::name;
 use crate::status::{NetworkStatus, PortStatus};
 
 /// A data plane answers a question, and ends when told to, within so long.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Waiting messages: more senders than that wait themselves.
 const INBOX: usize = 64;
@@ -58,45 +61,49 @@ pub(super) struct Answer {
 /// A network at work.
 #[derive(Debug)]
 pub(super) struct Network {
-    config: config::Network,
-    plane: Plane,
+    pub(super) config: config::Network,
+    pub(super) plane: Plane,
+    pub(super) life: Life,
     watch: folder::Watch,
-    ports: BTreeMap<PortId, Port>,
+    pub(super) ports: BTreeMap<PortId, Port>,
+    /// The uplink's port and its tap, kept for the next data plane.
+    pub(super) uplink: Option<(PortId, OwnedFd)>,
     inbox: mpsc::Receiver<Message>,
     /// For the tasks that bring connections.
     outlet: mpsc::Sender<Message>,
     /// Who wants to know the state, and until when the data plane may take to tell it.
     asked: Vec<oneshot::Sender<Answer>>,
-    answer_by: Option<Instant>,
+    pub(super) answer_by: Option<Instant>,
     worker: WorkerReport,
-    /// Why the data plane is gone, or why its figures are old.
-    trouble: Option<String>,
-    up: bool,
+    /// Why the data plane is gone.
+    pub(super) trouble: Option<String>,
     _folder: Folder,
 }
 
 impl Network {
-    /// Start the data plane `run`, and bring up every configured port.
-    pub(super) fn start(parts: Parts, run: Run) -> std::io::Result<Self> {
+    /// Start a data plane, and bring up every configured port.
+    pub(super) fn start(parts: Parts, launch: Launch) -> std::io::Result<Self> {
         let (outlet, inbox) = mpsc::channel(INBOX);
         let mut network = Self {
-            plane: Plane::start(&parts.config.name, run)?,
+            plane: Plane::start(&parts.config.name, &launch)?,
             config: parts.config,
+            life: Life::new(launch, Instant::now()),
             watch: parts.watch,
             ports: BTreeMap::new(),
+            uplink: None,
             inbox,
             outlet,
             asked: Vec::new(),
             answer_by: None,
             worker: WorkerReport::default(),
             trouble: None,
-            up: true,
             _folder: parts.folder,
         };
         if let Some((name, tap)) = parts.uplink {
-            if let Some(mut port) = network.new_port(&name, Way::Uplink, None) {
-                port.attach_uplink(tap, &mut network.plane.orders);
+            if let Some(port) = network.new_port(&name, Way::Uplink, None) {
+                network.uplink = Some((port.id, tap));
                 network.ports.insert(port.id, port);
+                network.attach_uplink();
             }
         }
         for (config, listening) in parts.ports {
@@ -106,6 +113,16 @@ impl Network {
             network.appeared(&folder::entries(&network.config.folder.clone()));
         }
         Ok(network)
+    }
+
+    /// Give the uplink to the data plane, which gets a descriptor of its own.
+    pub(super) fn attach_uplink(&mut self) {
+        let Some((id, tap)) = &self.uplink else {
+            return;
+        };
+        if let Some(port) = self.ports.get_mut(id) {
+            port.attach_uplink(tap.try_clone(), &mut self.plane.orders);
+        }
     }
 
     /// Where to send this network its messages.
@@ -162,7 +179,6 @@ impl Network {
             }
             Event::ReportEnd(worker) => {
                 self.worker = worker;
-                self.trouble = None;
                 self.answer();
             }
         }
@@ -170,10 +186,14 @@ impl Network {
 
     fn message(&mut self, message: Message) {
         match message {
-            // Dropped, hence closed, when the network is down.
             Message::Arrival(arrival) => {
-                if let (true, Some(port)) = (self.up, self.ports.get_mut(&arrival.port)) {
-                    port.arrive(arrival, Instant::now(), &mut self.plane.orders);
+                let up = self.life.is_up();
+                match self.ports.get_mut(&arrival.port) {
+                    Some(port) if up => {
+                        port.arrive(arrival, Instant::now(), &mut self.plane.orders);
+                    }
+                    Some(port) => port.turn_away(arrival),
+                    None => {}
                 }
             }
             Message::Unreachable { port, reason } => {
@@ -183,11 +203,9 @@ impl Network {
             }
             Message::Ask(asker) => {
                 self.asked.push(asker);
-                if !self.up {
-                    self.answer();
-                } else if self.answer_by.is_none() {
-                    self.answer_by = Some(Instant::now() + PATIENCE);
-                    self.plane.orders.give(Order::Report, None);
+                match self.life.is_up() {
+                    true => self.ask(Instant::now()),
+                    false => self.answer(),
                 }
             }
             Message::Stop => {}
@@ -295,7 +313,8 @@ impl Network {
 
     fn deadline(&self) -> Option<Instant> {
         let quarantines = self.ports.values().filter_map(Port::deadline);
-        quarantines.chain(self.answer_by).min()
+        let life = self.life.deadline();
+        quarantines.chain(self.answer_by).chain(life).min()
     }
 
     fn tick(&mut self) {
@@ -303,39 +322,29 @@ impl Network {
         for port in self.ports.values_mut() {
             port.tick(now, &mut self.plane.orders);
         }
-        if self.answer_by.is_some_and(|by| by <= now) {
-            tracing::error!(network = %self.config.name, "our bug: the data plane does not answer");
-            self.trouble = Some("the data plane does not answer; figures are old".to_owned());
-            self.answer();
+        self.live(now);
+    }
+
+    /// Ask the data plane how it is, unless it has been asked already.
+    pub(super) fn ask(&mut self, now: Instant) {
+        if self.answer_by.is_none() {
+            self.answer_by = Some(now + PATIENCE);
+            self.plane.orders.give(Order::Report, None);
         }
     }
 
-    async fn data_plane_ended(&mut self) {
-        let verdict = self.plane.verdict().await;
-        tracing::error!(
-            network = %self.config.name,
-            verdict,
-            "our bug: the data plane ended by itself; the network is down until Vicinity is \
-             restarted"
-        );
-        self.up = false;
-        self.trouble = Some(format!("the data plane ended by itself: {verdict}"));
-        for port in self.ports.values_mut() {
-            port.lost();
-        }
-        self.answer();
-    }
-
-    fn answer(&mut self) {
+    pub(super) fn answer(&mut self) {
         self.answer_by = None;
         let now = Instant::now();
         let name = &self.config.name;
+        let up = self.life.is_up();
         let ports = self.ports.values();
         let answer = Answer {
-            ports: ports.map(|port| port.status(name, self.up, now)).collect(),
+            ports: ports.map(|port| port.status(name, up, now)).collect(),
             network: NetworkStatus {
                 name: name.clone(),
-                up: self.up,
+                up,
+                restarts: self.life.restarts(),
                 reason: self.trouble.clone(),
                 uplink: self.config.uplink.clone(),
                 folder: self.config.folder.display().to_string(),
@@ -352,11 +361,14 @@ impl Network {
     }
 
     async fn stop(mut self) {
-        if !self.up {
+        if !self.life.is_up() {
             return;
         }
         self.plane.orders.give(Order::Stop, None);
-        let ended = async { while self.plane.next_event().await.is_some() {} };
+        let ended = async {
+            while self.plane.next_event().await.is_some() {}
+            self.plane.verdict().await
+        };
         if tokio::time::timeout(PATIENCE, ended).await.is_err() {
             tracing::error!(network = %self.config.name, "our bug: the data plane does not stop");
         }

@@ -7,10 +7,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use switch::control::{ControlSocket, Event, Order};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
-use tokio::sync::oneshot;
 
-/// A data plane: serves one network until it is told to stop.
-pub(crate) type Run = fn(ControlSocket) -> io::Result<()>;
+use super::launch::{Ending, Launch};
 
 /// Orders on their way to a data plane, in order. An order stays here until the control socket
 /// took it, so none is lost when the data plane is behind. Their number is bounded by what a
@@ -48,33 +46,28 @@ pub(super) struct Plane {
     /// The same socket once more: tells when it can be used.
     ready: UnixStream,
     pub(super) orders: Orders,
-    end: Option<oneshot::Receiver<io::Result<()>>>,
+    /// None once it has ended and said why.
+    ending: Option<Ending>,
 }
 
 impl Plane {
-    /// Start a data plane for `network` on a thread of its own.
-    pub(super) fn start(network: &str, run: Run) -> io::Result<Self> {
+    /// Start a data plane for `network`.
+    pub(super) fn start(network: &str, launch: &Launch) -> io::Result<Self> {
         let (ours, theirs) = ControlSocket::pair()?;
-        let (ended, end) = oneshot::channel();
-        std::thread::Builder::new()
-            .name(format!("net-{network}"))
-            .spawn(move || {
-                // Nobody listens when the supervisor is gone already.
-                drop(ended.send(run(theirs)));
-            })?;
+        let ending = launch(network, theirs)?;
         let same = ours.as_fd().try_clone_to_owned()?;
         Ok(Self {
             socket: ours,
             ready: UnixStream::from_std(same.into())?,
             orders: Orders::default(),
-            end: Some(end),
+            ending: Some(ending),
         })
     }
 
     /// The next event; `None` once the data plane is gone, and never anything again after
     /// that. Sends waiting orders meanwhile. Cancel safe.
     pub(super) async fn next_event(&mut self) -> Option<Event> {
-        if self.end.is_none() {
+        if self.ending.is_none() {
             return std::future::pending().await;
         }
         loop {
@@ -102,21 +95,26 @@ impl Plane {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                     tracing::error!(%error, "our bug: the data plane said something unreadable");
+                    return None;
                 }
                 Ok(None) | Err(_) => return None,
             }
         }
     }
 
-    /// Why the data plane ended, after [`Self::next_event`] returned `None`.
+    /// Why the data plane ended, after [`Self::next_event`] returned `None`. Nothing of it is
+    /// left when this returns.
     pub(super) async fn verdict(&mut self) -> String {
-        match self.end.take() {
+        match self.ending.take() {
             None => "ended".to_owned(),
-            Some(end) => match end.await {
-                Ok(Ok(())) => "it returned".to_owned(),
-                Ok(Err(error)) => error.to_string(),
-                Err(_) => "it panicked".to_owned(),
-            },
+            Some(ending) => ending.verdict().await,
+        }
+    }
+
+    /// End it by force; [`Self::next_event`] will return `None`.
+    pub(super) fn kill(&mut self) {
+        if let Some(ending) = &mut self.ending {
+            ending.kill();
         }
     }
 }

@@ -1,5 +1,7 @@
 //! One port: who is connected, who waits, who is kept out, and what was counted.
 
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -163,8 +165,36 @@ impl Port {
         }
     }
 
+    /// Nobody can be let in now: the network is down. A front-end that connects to us tries again
+    /// by itself; one that we connect to is dialed when the port is opened.
+    pub(super) fn turn_away(&mut self, arrival: Arrival) {
+        tracing::debug!(port = %self.name, "network down: front-end turned away");
+        if matches!(self.way, Way::Client { .. }) {
+            self.redial = Some(arrival.next);
+        }
+    }
+
+    /// The network is up again.
+    pub(super) fn reopen(&mut self, orders: &mut Orders) {
+        if let Some(mac) = self.mac {
+            let port = self.id;
+            orders.give(Order::SetResidency { mac, port }, None);
+        }
+        if self.idle() {
+            self.redial = None;
+        }
+    }
+
     /// The uplink's tap goes to the data plane.
-    pub(super) fn attach_uplink(&mut self, tap: std::os::fd::OwnedFd, orders: &mut Orders) {
+    pub(super) fn attach_uplink(&mut self, tap: io::Result<OwnedFd>, orders: &mut Orders) {
+        let tap = match tap {
+            Ok(tap) => tap,
+            Err(error) => {
+                tracing::error!(uplink = %self.name, %error, "the uplink cannot be attached");
+                self.reason = Some(format!("the host failed: {error}"));
+                return;
+            }
+        };
         let order = Order::AttachUplink {
             port: self.id,
             name: self.name.clone(),
@@ -219,11 +249,14 @@ impl Port {
         }
     }
 
-    /// The data plane is gone; what it last reported is all there is.
+    /// The data plane is gone; what it last reported is all there is. A quarantine goes on, and
+    /// nobody is dialed before [`Self::reopen`].
     pub(super) fn lost(&mut self) {
         self.totals = status::sum(&self.totals, &self.report.counters);
         self.report = PortReport::default();
-        self.serving = Serving::Nobody;
+        if self.attached() {
+            self.serving = Serving::Nobody;
+        }
         self.waiting = None;
     }
 

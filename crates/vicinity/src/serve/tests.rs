@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -101,6 +102,15 @@ fn report(
     control.send(&Event::ReportEnd(worker), None)
 }
 
+/// Data planes as threads.
+fn threads() -> launch::Launch {
+    Arc::new(|_, control| {
+        let (ended, end) = oneshot::channel();
+        std::thread::spawn(move || drop(ended.send(obedient(control))));
+        Ok(launch::Ending::Thread(end))
+    })
+}
+
 /// A supervisor on a thread of its own.
 struct Daemon {
     folder: tempfile::TempDir,
@@ -124,7 +134,7 @@ impl Daemon {
                 .enable_all()
                 .build()
                 .unwrap()
-                .block_on(serve(config, obedient, async {
+                .block_on(serve(config, threads(), async {
                     stopped.await.unwrap();
                 }))
         });
@@ -266,21 +276,50 @@ fn a_faulty_front_end_is_kept_out_and_its_neighbour_is_not() {
 }
 
 #[test]
-fn a_data_plane_that_panics_takes_only_its_network_down() {
+fn a_data_plane_that_panics_is_started_again_and_other_networks_do_not_notice() {
     let daemon = Daemon::start(TWO);
+    let b = UnixListener::bind(daemon.folder.path().join("b.sock")).unwrap();
     let c = UnixListener::bind(daemon.run().join("green/c.sock")).unwrap();
-    daemon.until_port("c", running);
-    daemon.connect("blue/a.sock").write_all(b"P").unwrap();
-    until("the end of blue", || !daemon.networks()[0].up);
+    let mut a = daemon.connect("blue/a.sock");
+    for vm in ["a", "b", "c"] {
+        daemon.until_port(vm, running);
+    }
+    a.write_all(b"xxx").unwrap();
+    daemon.until_port("a", |port| port.counters.tx_frames == 3);
+    a.write_all(b"P").unwrap();
+    assert_eq!(a.read(&mut [0]).unwrap(), 0, "let go");
+    until("the new one", || daemon.networks()[0].restarts == 1);
+    daemon.until_port("b", |port| running(port) && port.connections == 2);
+    let mut a = daemon.connect("blue/a.sock");
+    a.write_all(b"xx").unwrap();
+    daemon.until_port("a", |port| port.counters.tx_frames == 5);
     let networks = daemon.networks();
-    assert!(networks[0].reason.as_deref().unwrap().contains("panicked"));
-    assert!(networks[1].up);
-    assert_eq!(daemon.port("a").unwrap().state, State::Down);
-    assert!(running(&daemon.port("c").unwrap()));
-    let mut turned_away = daemon.connect("blue/a.sock");
-    assert_eq!(turned_away.read(&mut [0]).unwrap(), 0);
-    drop(c);
+    assert!(networks[0].up && networks[0].reason.is_none());
+    assert_eq!(networks[1].restarts, 0);
+    let c_port = daemon.port("c").unwrap();
+    assert!(running(&c_port) && c_port.connections == 1);
+    drop((b, c));
     std::fs::remove_file(daemon.run().join("green/c.sock")).unwrap();
+    daemon.stop();
+}
+
+#[test]
+fn a_data_plane_that_ends_again_and_again_leaves_its_network_failed_with_the_reason() {
+    let daemon = Daemon::start(TWO);
+    let failed = || {
+        let network = daemon.networks().swap_remove(0);
+        let reason = network.reason.unwrap_or_default();
+        !network.up && reason.contains("again and again") && reason.contains("panicked")
+    };
+    until("the failure", || {
+        // Refused or closed at once while the network is down.
+        if let Ok(mut a) = UnixStream::connect(daemon.run().join("blue/a.sock")) {
+            drop(a.write_all(b"P"));
+        }
+        failed()
+    });
+    assert!(daemon.networks()[1].up);
+    daemon.until_port("a", |port| port.state == State::Down || running(port));
     daemon.stop();
 }
 

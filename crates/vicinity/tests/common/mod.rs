@@ -79,6 +79,41 @@ impl Daemon {
         kill_process(pid, signal).unwrap();
     }
 
+    /// The process id of a network's data plane; none while there is none.
+    pub(crate) fn data_plane(&self, network: &str) -> Option<u32> {
+        let id = self.child.id();
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
+        let mut children = children.split_whitespace();
+        let named = |id: &&str| {
+            std::fs::read_to_string(format!("/proc/{id}/comm"))
+                .is_ok_and(|name| name.trim() == format!("net-{network}"))
+        };
+        children.find(named)?.parse().ok()
+    }
+
+    /// Send a network's data plane a signal; returns its process id.
+    pub(crate) fn signal_data_plane(&self, network: &str, signal: Signal) -> u32 {
+        let mut id = None;
+        until("the data plane", || {
+            id = self.data_plane(network);
+            id.is_some()
+        });
+        let id = id.unwrap();
+        kill_process(Pid::from_raw(i32::try_from(id).unwrap()).unwrap(), signal).unwrap();
+        id
+    }
+
+    /// What `vicinity network list --json` says about a network.
+    pub(crate) fn network(&self, name: &str) -> Value {
+        let output = self.ask("network");
+        assert!(output.status.success(), "{output:?}");
+        let networks: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+        let mut networks = networks.into_iter();
+        networks
+            .find(|network| network["name"] == name)
+            .unwrap_or_default()
+    }
+
     /// Wait for its end; returns its exit code.
     pub(crate) fn ended(&mut self) -> Option<i32> {
         let mut status = None;

@@ -12,13 +12,17 @@ use crate::rig::{Rig, ip, step};
 /// Kills of a VM that runs no operating system: its firmware drives the NIC.
 const FIRMWARE_CYCLES: usize = 6;
 
-/// What a daemon holds for its ports.
+/// What a daemon and its data plane hold for their ports.
 fn holdings(rig: &Rig) -> [usize; 2] {
-    let process = format!("/proc/{}", rig.pid());
-    let descriptors = std::fs::read_dir(format!("{process}/fd")).unwrap().count();
-    let maps = std::fs::read_to_string(format!("{process}/maps")).unwrap();
-    let memories = maps.lines().filter(|line| line.contains("memfd:")).count();
-    [descriptors, memories]
+    let mut sum = [0; 2];
+    let data_plane = rig.daemon().data_plane("default").unwrap();
+    for process in [rig.pid(), data_plane] {
+        let process = format!("/proc/{process}");
+        sum[0] += std::fs::read_dir(format!("{process}/fd")).unwrap().count();
+        let maps = std::fs::read_to_string(format!("{process}/maps")).unwrap();
+        sum[1] += maps.lines().filter(|line| line.contains("memfd:")).count();
+    }
+    sum
 }
 
 /// The daemon holds this much and no more, once the last question to it is cleared away: its

@@ -210,3 +210,49 @@ async fn why_nobody_is_reached_is_shown_until_somebody_is() {
     port.arrive(arrival().0, now, &mut orders);
     assert_eq!(port.status("lan", true, now).reason, None);
 }
+
+#[tokio::test]
+async fn nobody_is_dialed_while_the_network_is_down() {
+    let (mut port, mut orders, now) = (client(), Orders::default(), Instant::now());
+    let (first, _a, mut next) = arrival();
+    port.arrive(first, now, &mut orders);
+    port.lost();
+    assert!(!welcome(&mut next), "not before there is a data plane");
+    assert_eq!(state_of_down_network(&port, now), State::Down);
+    port.reopen(&mut orders);
+    assert!(welcome(&mut next));
+    port.lost();
+    let (late, late_end, mut next) = arrival();
+    port.turn_away(late);
+    assert!(closed(&late_end));
+    assert!(!welcome(&mut next));
+    port.reopen(&mut orders);
+    assert!(welcome(&mut next));
+}
+
+#[tokio::test]
+async fn a_front_end_that_connects_to_us_tries_again_by_itself() {
+    let mut port = server();
+    let (late, late_end, mut next) = arrival();
+    port.turn_away(late);
+    assert!(closed(&late_end));
+    assert!(welcome(&mut next));
+}
+
+#[tokio::test]
+async fn a_quarantine_outlives_the_data_plane_and_so_does_a_pinned_address() {
+    let (mut port, mut orders, now) = (client(), Orders::default(), Instant::now());
+    let mac = "52:54:00:00:00:01".parse().unwrap();
+    port.mac = Some(mac);
+    let (first, _a, mut next) = arrival();
+    port.arrive(first, now, &mut orders);
+    let fault = Reason::Fault("bad ring".into());
+    port.detached(fault, &Counters::default(), now, &mut orders);
+    orders.take();
+    port.lost();
+    port.reopen(&mut orders);
+    assert_eq!(state(&port, now), State::Quarantined);
+    assert!(!welcome(&mut next));
+    let port = PortId(3);
+    assert_eq!(orders.take(), [Order::SetResidency { mac, port }]);
+}

@@ -1,0 +1,60 @@
+//! The process that is one network's data plane: started by the supervisor
+//! ([`crate::serve`]) with the control socket as standard input, it serves until told to stop or
+//! until the supervisor is gone.
+
+use std::ffi::CString;
+use std::io;
+use std::sync::Arc;
+
+use rustix::process::{Signal, set_parent_process_death_signal};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use switch::control::ControlSocket;
+
+/// Why a data plane ended before its time.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DataPlaneError {
+    /// Started by hand.
+    #[error(
+        "standard input is not a control socket ({0}); `vicinity serve` starts this command itself"
+    )]
+    Control(io::Error),
+    /// Something it needs of the system.
+    #[error("the data plane cannot start: {0}")]
+    System(io::Error),
+    /// Serving.
+    #[error("the data plane cannot go on: {0}")]
+    Serving(io::Error),
+}
+
+/// Serve the network with this name; it is used in the log only.
+pub(crate) fn run(network: &str) -> Result<(), DataPlaneError> {
+    let control = take_control().map_err(DataPlaneError::Control)?;
+    let _span = tracing::error_span!("network", name = network).entered();
+    settle(network).map_err(DataPlaneError::System)?;
+    switch::run(control).map_err(DataPlaneError::Serving)
+}
+
+/// The control socket, which is standard input. That and standard output lead to the log
+/// afterwards, so that the process holds nothing it does not use.
+fn take_control() -> io::Result<ControlSocket> {
+    let socket = rustix::stdio::stdin().try_clone_to_owned()?;
+    let control = ControlSocket::try_from(socket)?;
+    rustix::stdio::dup2_stdin(rustix::stdio::stderr())?;
+    rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
+    Ok(control)
+}
+
+/// Tie our life to the supervisor's, and our words to its log.
+fn settle(network: &str) -> io::Result<()> {
+    // Should the supervisor be gone already, the control socket tells.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // A service manager ends all processes of a service at once; ours ends with its supervisor,
+    // which tells it to.
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::default())?;
+    }
+    // For `ps` and `top`; the kernel keeps 15 bytes.
+    rustix::thread::set_name(&CString::new(format!("net-{network}"))?)?;
+    std::panic::set_hook(Box::new(|panic| tracing::error!("our bug: {panic}")));
+    Ok(())
+}

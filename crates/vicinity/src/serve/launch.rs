@@ -1,0 +1,122 @@
+//! How a data plane is started, and how it ended.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use signal_hook::consts::{SIGKILL, SIGSYS};
+use switch::control::ControlSocket;
+use tokio::process::{Child, Command};
+
+use crate::cli::DATA_PLANE;
+
+/// Starts the data plane of the network with this name at the other end of a control socket.
+pub(super) type Launch = Arc<dyn Fn(&str, ControlSocket) -> io::Result<Ending> + Send + Sync>;
+
+/// A data plane that let go of its control socket ends within so long.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// What tells how a data plane ended. Dropped early, it ends the data plane.
+#[derive(Debug)]
+pub(super) enum Ending {
+    /// A process.
+    Process(Child),
+    /// A thread of ours, with what the data plane's function returns.
+    #[cfg(test)]
+    Thread(tokio::sync::oneshot::Receiver<io::Result<()>>),
+}
+
+/// Data planes as processes of their own: this program once more, with the control socket as
+/// standard input. They log on our standard error, as `log` (options of the command line) says.
+pub(super) fn processes(log: Vec<String>) -> Launch {
+    Arc::new(move |network, control| {
+        // Not the path we were started by: another version may be there by now.
+        let mut command = Command::new("/proc/self/exe");
+        command
+            .arg0("vicinity")
+            .args(&log)
+            .args([DATA_PLANE, network])
+            // It needs none, and none shall change what it does.
+            .env_clear()
+            .stdin(OwnedFd::from(control))
+            .stdout(Stdio::null())
+            // Ctrl-C and the like are for us alone: we end it in order.
+            .process_group(0)
+            .kill_on_drop(true);
+        Ok(Ending::Process(command.spawn()?))
+    })
+}
+
+impl Ending {
+    /// Wait for the end and say how it came.
+    pub(super) async fn verdict(self) -> String {
+        match self {
+            Self::Process(mut child) => {
+                if let Ok(status) = tokio::time::timeout(GRACE, child.wait()).await {
+                    return status.map_or_else(|error| error.to_string(), describe);
+                }
+                // Killing waits for the end.
+                match child.kill().await {
+                    Ok(()) => "it closed its control socket and went on; killed".to_owned(),
+                    Err(error) => error.to_string(),
+                }
+            }
+            #[cfg(test)]
+            Self::Thread(end) => match end.await {
+                Ok(Ok(())) => "it returned".to_owned(),
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "it panicked".to_owned(),
+            },
+        }
+    }
+
+    pub(super) fn kill(&mut self) {
+        match self {
+            // Fails when it has ended already.
+            Self::Process(child) => drop(child.start_kill()),
+            #[cfg(test)]
+            Self::Thread(_) => {}
+        }
+    }
+}
+
+fn describe(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(0), _) => "it returned".to_owned(),
+        (Some(101), _) => "it panicked".to_owned(),
+        (Some(code), _) => format!("it ended with exit code {code}"),
+        (None, Some(SIGSYS)) => {
+            "it was killed for a system call that its seccomp profile does not have; the kernel's \
+             log names the call"
+                .to_owned()
+        }
+        (None, Some(SIGKILL)) => {
+            "it was killed (SIGKILL): by hand, or because the host's memory ran out".to_owned()
+        }
+        (None, signal) => {
+            let number = signal.unwrap_or_default();
+            let name = signal_hook::low_level::signal_name(number).unwrap_or("unknown");
+            format!("it was killed by signal {number} ({name})")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    #[test]
+    fn an_end_is_told_by_its_cause() {
+        let told = |raw| describe(ExitStatus::from_raw(raw));
+        assert_eq!(told(101 << 8), "it panicked");
+        assert_eq!(told(1 << 8), "it ended with exit code 1");
+        assert_eq!(told(11), "it was killed by signal 11 (SIGSEGV)");
+        assert!(told(9).contains("SIGKILL"));
+        assert!(told(31).contains("seccomp"));
+    }
+}
