@@ -158,7 +158,7 @@ fn hostile(control: [u8; 4], image: &[u8]) -> (Wire, Arc<Ram>, Backend) {
     wire.send(request::SET_MEM_TABLE, &table, &[ram.fd(), ram.fd()]);
     let base = u16::from_le_bytes([low, high]);
     for (ring, at) in [(0, RX), (1, TX)] {
-        let queue = Queue::new(Arc::clone(&ram), at, SIZE, ring == 0, false);
+        let queue = Queue::new(Arc::clone(&ram), at, SIZE, ring == 0, 0);
         let [descriptors, used, available] = queue.user_addresses();
         let place = if logged {
             logged_addresses(ring, queue.user_addresses(), queue.used)

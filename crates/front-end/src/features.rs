@@ -27,6 +27,9 @@ pub const PROTOCOL_FEATURES: u64 = 1 << 30;
 /// `VIRTIO_F_VERSION_1`.
 pub const VERSION_1: u64 = 1 << 32;
 
+/// `VIRTIO_F_IN_ORDER`.
+pub const IN_ORDER: u64 = 1 << 35;
+
 /// What a modern driver without offloads takes.
 pub const PLAIN: u64 = VERSION_1 | PROTOCOL_FEATURES | EVENT_IDX | INDIRECT_DESC | MRG_RXBUF;
 

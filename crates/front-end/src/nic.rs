@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use crate::features::{self, EVENT_IDX, MRG_RXBUF, VERSION_1};
+use crate::features::{self, MRG_RXBUF, VERSION_1};
 use crate::queue::{Buffer, Queue, wait_for_any};
 use crate::ram::Ram;
 use crate::wire::{Wire, addresses, number, request, state};
@@ -103,9 +103,14 @@ impl Nic {
         // A ring must lie in one region.
         let region = region.max(2 * rings);
         let ram = Arc::new(Ram::in_regions(region, options.regions));
-        let event_idx = options.features & EVENT_IDX != 0;
         let ring = |at, writable| {
-            let mut queue = Queue::new(Arc::clone(&ram), at, options.size, writable, event_idx);
+            let mut queue = Queue::new(
+                Arc::clone(&ram),
+                at,
+                options.size,
+                writable,
+                options.features,
+            );
             queue.begin_at(options.base);
             queue
         };
@@ -169,33 +174,31 @@ impl Nic {
 
     /// Describe both rings, which begin at these places, and start them.
     pub fn start_rings(&self, bases: [u16; 2], mut pump: impl FnMut()) {
-        for (ring, (queue, base)) in (0..).zip([&self.rx, &self.tx].into_iter().zip(bases)) {
-            let [descriptors, used, available] = queue.user_addresses();
-            let place = addresses(ring, descriptors, used, available);
-            let messages: [(u32, Vec<u8>, Option<_>); 5] = [
-                (
-                    request::SET_VRING_NUM,
-                    state(ring, u32::from(queue.size())),
-                    None,
-                ),
-                (request::SET_VRING_BASE, state(ring, u32::from(base)), None),
-                (request::SET_VRING_ADDR, place, None),
-                (
-                    request::SET_VRING_CALL,
-                    number(u64::from(ring)),
-                    Some(queue.call_fd()),
-                ),
-                (
-                    request::SET_VRING_KICK,
-                    number(u64::from(ring)),
-                    Some(queue.kick_fd()),
-                ),
-            ];
-            for (request, payload, fd) in messages {
-                let fds: Vec<_> = fd.iter().map(AsFd::as_fd).collect();
-                self.wire.send(request, &payload, &fds);
-                pump();
-            }
+        for (ring, base) in (0..).zip(bases) {
+            self.start_ring(ring, base, &mut pump);
+        }
+    }
+
+    /// Describe a ring, which begins at this place, and start it.
+    pub fn start_ring(&self, ring: u32, base: u16, mut pump: impl FnMut()) {
+        let queue = if ring == 0 { &self.rx } else { &self.tx };
+        let [descriptors, used, available] = queue.user_addresses();
+        let place = addresses(ring, descriptors, used, available);
+        let size = state(ring, u32::from(queue.size()));
+        let base = state(ring, u32::from(base));
+        let (call, kick) = (Some(queue.call_fd()), Some(queue.kick_fd()));
+        let itself = number(u64::from(ring));
+        let messages: [(u32, &[u8], Option<_>); 5] = [
+            (request::SET_VRING_NUM, &size, None),
+            (request::SET_VRING_BASE, &base, None),
+            (request::SET_VRING_ADDR, &place, None),
+            (request::SET_VRING_CALL, &itself, call),
+            (request::SET_VRING_KICK, &itself, kick),
+        ];
+        for (request, payload, fd) in messages {
+            let fds: Vec<_> = fd.iter().map(AsFd::as_fd).collect();
+            self.wire.send(request, payload, &fds);
+            pump();
         }
     }
 

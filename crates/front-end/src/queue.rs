@@ -1,5 +1,6 @@
 //! A split ring, from the driver's side (virtio 1.3, section 2.7).
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -7,6 +8,7 @@ use std::sync::atomic::{Ordering, fence};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::GUARD;
+use crate::features::{EVENT_IDX, IN_ORDER};
 use crate::ram::{Ram, USER_BASE};
 
 /// Descriptor flag: another follows.
@@ -49,9 +51,14 @@ pub struct Queue {
     pub used: u64,
     flags: u16,
     event_idx: bool,
+    in_order: bool,
     free: Vec<u16>,
     /// For each head: the descriptors of its chain.
     chains: Vec<Vec<u16>>,
+    /// The heads the device has, in the order they were offered.
+    offered: VecDeque<u16>,
+    /// Of those, how many have come back by an element that stands for them (2.7.9).
+    batch: usize,
     next_available: u16,
     published: u16,
     next_used: u16,
@@ -62,7 +69,7 @@ pub struct Queue {
 impl Queue {
     /// A ring of `size` at a guest-physical address. `writable`: the device writes its buffers.
     #[must_use]
-    pub fn new(ram: Arc<Ram>, at: u64, size: u16, writable: bool, event_idx: bool) -> Self {
+    pub fn new(ram: Arc<Ram>, at: u64, size: u16, writable: bool, features: u64) -> Self {
         let event = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("eventfd");
         let available = at + 16 * u64::from(size);
         Self {
@@ -72,9 +79,12 @@ impl Queue {
             available,
             used: (available + 6 + 2 * u64::from(size)).next_multiple_of(4),
             flags: if writable { WRITE } else { 0 },
-            event_idx,
+            event_idx: features & EVENT_IDX != 0,
+            in_order: features & IN_ORDER != 0,
             free: (0..size).rev().collect(),
             chains: vec![Vec::new(); usize::from(size)],
+            offered: VecDeque::new(),
+            batch: 0,
             next_available: 0,
             published: 0,
             next_used: 0,
@@ -113,6 +123,12 @@ impl Queue {
     #[must_use]
     pub fn published(&self) -> u16 {
         self.published
+    }
+
+    /// The used index as the device published it.
+    #[must_use]
+    pub fn used_index(&self) -> u16 {
+        self.ram.load(self.used + 2)
     }
 
     /// The addresses of descriptors, used and available ring, as the front-end's.
@@ -173,6 +189,7 @@ impl Queue {
     fn offer_chain(&mut self, chain: Vec<u16>) -> u16 {
         let head = chain[0];
         self.chains[usize::from(head)] = chain;
+        self.offered.push_back(head);
         self.offer(head);
         head
     }
@@ -218,17 +235,32 @@ impl Queue {
             return None;
         }
         assert!(ahead <= self.size, "the used index ran {ahead} ahead");
-        let mut element = [0; 8];
-        let at = u64::from(self.next_used % self.size);
-        self.ram.read(self.used + 4 + 8 * at, &mut element);
-        let [id, length] =
-            [0, 4].map(|at| u32::from_le_bytes(element[at..at + 4].try_into().unwrap()));
-        let head = u16::try_from(id).expect("a head");
+        let (head, length) = self.returned();
         let chain = std::mem::take(&mut self.chains[usize::from(head)]);
         assert!(!chain.is_empty(), "chain {head} was handed back twice");
         self.free.extend(chain);
         self.next_used = self.next_used.wrapping_add(1);
         Some((head, length))
+    }
+
+    /// The next chain to come back. Ours are handed back in order even where that was not
+    /// negotiated: the used index says where another back-end can go on.
+    fn returned(&mut self) -> (u16, u32) {
+        let mut length = 0;
+        if self.batch == 0 {
+            let mut element = [0; 8];
+            let at = u64::from(self.next_used % self.size);
+            self.ram.read(self.used + 4 + 8 * at, &mut element);
+            let id = u32::from_le_bytes(element[..4].try_into().unwrap());
+            length = u32::from_le_bytes(element[4..].try_into().unwrap());
+            let place = |head: &u16| u32::from(*head) == id;
+            let place = self.offered.iter().position(place);
+            let place = place.unwrap_or_else(|| panic!("chain {id} was not on offer"));
+            assert!(place == 0 || self.in_order, "chain {id} overtook {place}");
+            self.batch = place + 1;
+        }
+        self.batch -= 1;
+        (self.offered.pop_front().expect("a chain"), length)
     }
 
     /// Ask to be called when the device hands back more than has been seen; says whether it
@@ -288,6 +320,8 @@ impl Queue {
         for chain in &mut self.chains {
             self.free.append(chain);
         }
+        self.offered.clear();
+        self.batch = 0;
         self.begin_at(base);
     }
 }

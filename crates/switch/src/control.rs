@@ -202,6 +202,8 @@ losses! {
     receiver_small ReceiverSmall,
     /// The receiver is not running.
     receiver_down ReceiverDown,
+    /// Set aside for a receiver without room when the sender left.
+    sender_gone SenderGone,
     /// Shorter than an Ethernet header or longer than a frame can be.
     bad_length BadLength,
     /// The destination is the port the frame came from.

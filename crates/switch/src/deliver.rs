@@ -8,6 +8,7 @@ use vhost::backend::at;
 use vhost::chain::Batch;
 use vhost::fault::{Fault, RingFault};
 
+use crate::aside::Aside;
 use crate::control::{Counters, Loss};
 use crate::frame::{Head, Rest};
 use crate::offload::Plan;
@@ -26,22 +27,33 @@ pub(crate) enum Outcome {
     NoRoom(u16),
 }
 
-/// How a run of frames to one guest ended; the number is how many frames were done with before.
-pub(crate) enum Run {
+/// How an attempt to deliver frames to a guest ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// All are done with.
     Done,
     /// Its receive ring does not run.
-    Down(usize),
+    Down,
     /// It has no room now.
-    NoRoom(usize),
+    NoRoom,
     /// It has had no room for so long that nobody waits any more.
-    Stuck(usize),
+    Stuck,
 }
 
 impl Switch {
     /// Deliver one frame to every port in the table.
     pub(crate) fn flood(&mut self, head: &Head, rest: &Rest<'_, '_>) {
+        self.flood_behind(&Aside::default(), head, rest);
+    }
+
+    /// The same, but not to ports for which older frames are set aside: they have no room.
+    pub(crate) fn flood_behind(&mut self, aside: &Aside, head: &Head, rest: &Rest<'_, '_>) {
         for number in (0..).take(self.ports.len()) {
-            self.deliver_one(number, head, rest);
+            if !aside.waits_for(number) {
+                self.deliver_one(number, head, rest);
+            } else if let Some(port) = self.port_mut(number) {
+                port.counters.drops.receiver_full += 1;
+            }
         }
     }
 
@@ -73,7 +85,8 @@ impl Switch {
     }
 }
 
-/// Deliver a run of frames to a guest. A fault is the receiving guest's.
+/// Deliver a run of frames to a guest; says how many are done with. A fault is the receiving
+/// guest's.
 pub(crate) fn to_guest(
     guest: &mut Guest,
     counters: &mut Counters,
@@ -81,57 +94,59 @@ pub(crate) fn to_guest(
     sender: &mut Sender<'_>,
     run: &mut [Job<'_, '_>],
     now: Instant,
-) -> Result<Run, (usize, Fault)> {
-    let mut done = 0;
-    let delivered = with_receiver(
-        guest,
-        counters,
-        run.len(),
-        |receiver, features, counters| {
-            done = receiver.deliver_simple(run.iter().map(Job::simple));
-            let (simple, others) = run.split_at_mut(done.min(run.len()));
-            count_delivered(simple, counters);
-            sender.finish_run(simple);
-            for job in others {
-                let rest = Rest::Guest(job.rest);
-                match deliver(
-                    receiver,
-                    features,
-                    counters,
-                    scratch,
-                    &job.head,
-                    rest,
-                    job.segments,
-                )? {
-                    Outcome::Delivered => sender.finish(job.chain, job.head.length),
-                    Outcome::Dropped(loss) => sender.lose(job.chain, job.head.length, loss),
-                    Outcome::NoRoom(segments) => {
-                        job.segments = segments;
-                        return receiver.available().map(Some);
-                    }
+) -> (usize, Result<End, Fault>) {
+    let frames = run.len();
+    let act = |receiver: &mut Receiver<'_, '_>, features, counters: &mut _, done: &mut usize| {
+        *done = receiver.deliver_simple(run.iter().map(Job::simple));
+        let (simple, others) = run.split_at_mut((*done).min(run.len()));
+        count_delivered(simple, counters);
+        sender.finish_run(simple);
+        for job in others {
+            let rest = Rest::Guest(job.rest);
+            let (head, from) = (&job.head, job.segments);
+            match deliver(receiver, features, counters, scratch, head, rest, from)? {
+                Outcome::Delivered => sender.finish(job.chain, job.head.length),
+                Outcome::Dropped(loss) => sender.lose(job.chain, job.head.length, loss),
+                Outcome::NoRoom(segments) => {
+                    job.segments = segments;
+                    return Ok(false);
                 }
-                done += 1;
             }
-            Ok(None)
-        },
-    );
+            *done += 1;
+        }
+        Ok(true)
+    };
+    attempt(guest, counters, frames, now, act)
+}
+
+/// Have `act` deliver about `frames` frames to a guest. It counts those done with in its last
+/// argument and returns whether that is all of them, or the next has no room.
+pub(crate) fn attempt(
+    guest: &mut Guest,
+    counters: &mut Counters,
+    frames: usize,
+    now: Instant,
+    act: impl FnOnce(&mut Receiver<'_, '_>, u64, &mut Counters, &mut usize) -> Result<bool, RingFault>,
+) -> (usize, Result<End, Fault>) {
+    let mut done = 0;
+    let delivered = with_receiver(guest, counters, frames, |receiver, features, counters| {
+        let all = act(receiver, features, counters, &mut done)?;
+        Ok((!all).then(|| receiver.seen()))
+    });
     let short = match delivered {
         Ok(Some(short)) => short,
-        Ok(None) => return Ok(Run::Down(0)),
-        Err(fault) => return Err((done, fault)),
+        Ok(None) => return (0, Ok(End::Down)),
+        Err(fault) => return (done, Err(fault)),
     };
     if done > 0 || short.is_none() {
         guest.short = None;
     }
-    let Some(seen) = short else {
-        return Ok(Run::Done);
+    let end = match short {
+        None => End::Done,
+        Some(seen) if guest.note_short(seen, now).is_stuck(now) => End::Stuck,
+        Some(_) => End::NoRoom,
     };
-    let stuck = guest.note_short(seen, now).is_stuck(now);
-    Ok(if stuck {
-        Run::Stuck(done)
-    } else {
-        Run::NoRoom(done)
-    })
+    (done, Ok(end))
 }
 
 fn count_delivered(jobs: &[Job<'_, '_>], counters: &mut Counters) {
@@ -170,7 +185,7 @@ fn with_receiver<T>(
 
 /// Deliver one frame the way the receiver has negotiated it, from segment `from` on.
 #[inline(always)]
-fn deliver(
+pub(crate) fn deliver(
     receiver: &mut Receiver<'_, '_>,
     features: u64,
     counters: &mut Counters,

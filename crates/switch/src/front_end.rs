@@ -7,6 +7,7 @@ use vhost::fault::{Fault, RingFault};
 use vhost::vring::{Notifier, Vring};
 
 use crate::control::{Event, PortId};
+use crate::hold::Held;
 use crate::limits::MESSAGES_PER_TURN;
 use crate::mac::Mac;
 use crate::port::{Guest, Kind};
@@ -35,9 +36,6 @@ impl Worker {
             return Ok(false);
         };
         let rings = guest.backend.vrings().len();
-        for ring in message.stops(rings) {
-            self.switch.release_held(number, ring);
-        }
         for ring in message.releases(rings) {
             self.watch_kick(number, ring, false)?;
         }
@@ -81,7 +79,7 @@ impl Worker {
         let news = running && !guest.announced;
         guest.announced = running;
         guest.short = None;
-        guest.reserve();
+        guest.held.iter_mut().for_each(Held::forget_ring);
         if news {
             self.outbox.send(&Event::Running {
                 port: PortId(number),

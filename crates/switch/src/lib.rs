@@ -9,18 +9,21 @@
 //! sender's RAM into buffers the receiver has posted ([`receiver`]). [`switch`] has the whole path.
 //!
 //! Between neighbours nothing is lost: a frame whose receiver has no room waits in the sender's
-//! ring ([`hold`]), within limits that keep one slow VM from stopping the others. Floods, and
-//! frames from an uplink, are dropped where there is no room, and counted.
+//! ring, or in private memory if others are behind it ([`hold`]), within limits that keep one slow
+//! VM from stopping the others. Floods, and frames from an uplink, are dropped where there is no
+//! room, and counted. A ring's chains are handed back in the order they came, always: that is what
+//! lets another process go on where one was killed.
 //!
 //! Frames the sender left unfinished (partial checksum, to be cut) go untouched to a receiver that
 //! negotiated such; for another one they are finished in software ([`translate`], [`offload`]).
 //!
 //! Who owns what: the worker owns every port, ring and table. Nothing is shared, so nothing is
 //! locked. What may fail: a VM, at any point, in any way. Its port is ended and reported with the
-//! reason; the others never notice. Nothing is allocated for a frame; every table has a limit
-//! ([`limits`]).
+//! reason; the others never notice. Nothing is allocated for a frame, unless it is set aside; every
+//! table has a limit ([`limits`]).
 #![deny(unsafe_code)]
 
+mod aside;
 mod attach;
 mod contention;
 pub mod control;
@@ -38,7 +41,6 @@ mod quiet;
 mod rarp;
 pub mod receiver;
 pub mod residency;
-mod retry;
 mod spin;
 pub mod switch;
 mod ticks;

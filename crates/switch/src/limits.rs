@@ -16,9 +16,11 @@ pub const BURST: u16 = 64;
 /// Long enough for a VM that waits for a CPU, short enough that nobody notices a dead one.
 pub const HOLD: Duration = Duration::from_millis(100);
 
-/// The share of a ring that may be held for slow receivers: one half. The other half goes on
-/// carrying frames to everyone else.
-pub const HOLD_SHARE: u32 = 2;
+/// Frames of one transmit ring that may be set aside for slow receivers.
+pub const ASIDE_FRAMES: usize = 256;
+
+/// Their bytes: sixteen of the largest frames.
+pub const ASIDE_BYTES: usize = 1 << 20;
 
 /// Addresses a network can know.
 pub const MAX_RESIDENTS: usize = 100_000;

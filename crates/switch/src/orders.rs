@@ -92,9 +92,6 @@ impl Worker {
             .guest(number)
             .map_or(0, |guest| guest.backend.vrings().len());
         for ring in 0..rings {
-            // The guest may go on with another back-end, behind the last chain handed back. One
-            // that was overtaken must not stay behind.
-            self.switch.release_held(number, ring);
             // The port goes either way.
             let _ = self.watch_kick(number, ring, false);
         }

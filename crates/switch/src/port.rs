@@ -36,6 +36,28 @@ pub struct Port {
     pub teacher: Teacher,
 }
 
+impl Port {
+    /// Frames it has sent that are set aside.
+    #[must_use]
+    pub fn set_aside(&self) -> u64 {
+        match &self.kind {
+            Kind::Guest(guest) => guest.held.iter().map(|held| held.aside.len() as u64).sum(),
+            Kind::Uplink(_) => 0,
+        }
+    }
+
+    /// Forget the frames set aside for a receiver; how many they were.
+    pub fn forget_aside(&mut self, receiver: u16) -> u64 {
+        match &mut self.kind {
+            Kind::Guest(guest) => {
+                let held = guest.held.iter_mut();
+                held.map(|held| held.aside.forget(receiver) as u64).sum()
+            }
+            Kind::Uplink(_) => 0,
+        }
+    }
+}
+
 /// A port's dealings with the residency table.
 #[derive(Debug)]
 pub struct Teacher {
@@ -123,16 +145,6 @@ impl Guest {
         }
     }
 
-    /// Make room for what the transmit rings may hold.
-    pub fn reserve(&mut self) {
-        for (pair, held) in self.held.iter_mut().enumerate() {
-            let vring = self.backend.vrings().get(transmit_ring(pair));
-            if let Some(ring) = vring.and_then(Vring::active) {
-                held.reserve(ring.size());
-            }
-        }
-    }
-
     /// Whether both rings of the first pair carry traffic.
     #[must_use]
     pub fn is_running(&self) -> bool {
@@ -152,15 +164,14 @@ impl Guest {
         self.backend.vrings().iter().any(polled)
     }
 
-    /// The receivers that frames wait for in transmit rings that run.
+    /// The receivers that frames wait for: those set aside, and those in transmit rings that run.
     pub fn waited_for(&self) -> impl Iterator<Item = u16> + '_ {
         let runs = |pair| {
             let vring = self.backend.vrings().get(transmit_ring(pair));
             vring.and_then(Vring::active).is_some()
         };
         let held = self.held.iter().enumerate();
-        held.filter(move |(pair, _)| runs(*pair))
-            .flat_map(|(_, held)| held.receivers())
+        held.flat_map(move |(pair, held)| held.receivers(runs(pair)))
     }
 
     /// Whether a frame that did not fit before may fit now, or is to be given up.

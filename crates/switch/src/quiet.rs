@@ -6,7 +6,7 @@
 //! [`GATHER`] and no kick is asked for. A guest that sends now and then is not made to wait, nor
 //! is any guest where there are CPUs enough.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use vhost::backend::at;
 use vhost::fault::Fault;
@@ -53,7 +53,6 @@ impl Worker {
     /// of them has anything now. Ports at fault are left to [`Worker::drop_faulty`], so that the
     /// list of active ports does not change under our feet.
     fn ask_for_kicks(&mut self, number: u16) -> bool {
-        let now = self.switch.now;
         let short = self.contention.is_short();
         let mut receivers = std::mem::take(&mut self.receivers);
         receivers.clear();
@@ -62,7 +61,7 @@ impl Worker {
             guest.gathers = short && is_stream(guest);
             guest.sent = 0;
             if !guest.gathers {
-                result = ask_transmit(guest, now);
+                result = ask_transmit(guest);
             }
             receivers.extend(guest.waited_for());
         }
@@ -105,18 +104,22 @@ impl Worker {
     }
 }
 
-/// Ask a guest's transmit rings for kicks; true when they have nothing to send now.
-fn ask_transmit(guest: &mut Guest, now: Instant) -> Result<bool, Fault> {
+/// Ask a guest's transmit rings for kicks; true when they have nothing to send now but what waits
+/// for a receiver.
+fn ask_transmit(guest: &mut Guest) -> Result<bool, Fault> {
     let mut idle = true;
     for (pair, held) in guest.held.iter().enumerate() {
         let number = transmit_ring(pair);
         let Some(ring) = guest.backend.vring_mut(number).and_then(Vring::active_mut) else {
             continue;
         };
-        if held.is_stalled(now) {
-            continue;
+        let seen = held
+            .in_ring
+            .as_ref()
+            .map_or(Some(0), |in_ring| in_ring.seen);
+        if let Some(seen) = seen {
+            idle &= !ring.ask_for_kick(seen).map_err(at(number))?;
         }
-        idle &= !ring.ask_for_kick(0).map_err(at(number))?;
     }
     Ok(idle)
 }

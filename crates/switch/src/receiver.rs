@@ -127,16 +127,15 @@ impl<'a, 'm> Receiver<'a, 'm> {
         }
         match count {
             Some(count) => self.fill(count, head, rest).map(|()| Delivery::Done),
-            None => self.why_not(),
+            None => Ok(self.why_not()),
         }
     }
 
-    /// Chains the driver has posted and that are not filled yet.
-    ///
-    /// # Errors
-    /// The receiver broke a rule of its ring.
-    pub fn available(&self) -> Result<u16, RingFault> {
-        self.ring.available()
+    /// Chains known to be posted and not filled yet. After [`Delivery::Full`]: those that were
+    /// too few.
+    #[must_use]
+    pub fn seen(&self) -> u16 {
+        self.ring.seen()
     }
 
     /// Chains looked at and not filled yet.
@@ -162,7 +161,7 @@ impl<'a, 'm> Receiver<'a, 'm> {
     /// Look at more chains, if the driver has posted more than are at hand.
     fn look_further(&mut self) -> Result<bool, RingFault> {
         let known = self.chains().len();
-        if usize::from(self.ring.available()?) <= known || known >= BATCH {
+        if usize::from(self.ring.look()?) <= known || known >= BATCH {
             return Ok(false);
         }
         self.batch.clear();
@@ -171,19 +170,19 @@ impl<'a, 'm> Receiver<'a, 'm> {
         Ok(self.chains().len() > known)
     }
 
-    fn why_not(&self) -> Result<Delivery, RingFault> {
+    fn why_not(&self) -> Delivery {
         let known = self.chains().len();
         let can_never = if self.mergeable {
             // All that fits a batch, or all the ring has, is too little.
-            known >= BATCH || u32::from(self.ring.available()?) >= self.ring.size()
+            known >= BATCH || u32::from(self.ring.seen()) >= self.ring.size()
         } else {
             known > 0
         };
-        Ok(if can_never {
+        if can_never {
             Delivery::Small
         } else {
             Delivery::Full
-        })
+        }
     }
 
     /// Copy the frame into the next `count` chains and hand them back.

@@ -4,7 +4,7 @@
 //! 1. look at the chains of a transmit ring ([`Ring::collect`](vhost::ring::Ring::collect));
 //! 2. read and check each one's head, note its source, look up its destination;
 //! 3. deliver runs of frames with the same destination into that port's receive ring, one copy
-//!    each; hold what finds no room, flood what has no known destination;
+//!    each; hold back what finds no room, flood what has no known destination;
 //! 4. hand the chains back, publish both rings, call whom it concerns.
 //!
 //! The sending port is taken out of the table of ports meanwhile, so a frame can never come back
@@ -102,12 +102,17 @@ impl Switch {
         }
     }
 
-    /// Remove a port, forget who lived there and what it was at fault for: the next port with
-    /// its number has not done it.
+    /// Remove a port, forget who lived there, what was set aside for it and what it was at fault
+    /// for: the next port with its number may be another VM's. What it had set aside itself is
+    /// lost.
     pub fn remove(&mut self, number: u16) -> Option<Box<Port>> {
-        let port = self.ports.get_mut(usize::from(number))?.take()?;
+        let mut port = self.ports.get_mut(usize::from(number))?.take()?;
         self.table.forget_port(number);
         self.faults.retain(|(at, _)| *at != number);
+        for other in self.ports.iter_mut().flatten() {
+            other.counters.drops.receiver_down += other.forget_aside(number);
+        }
+        port.counters.drops.sender_gone += port.set_aside();
         Some(port)
     }
 

@@ -13,9 +13,9 @@ use vhost::memory::GuestMemory;
 use vhost::ring::Ring;
 
 use crate::control::{Counters, Loss};
-use crate::deliver::{Run, count_sent, to_guest};
+use crate::deliver::{End, count_sent, to_guest};
 use crate::frame::{Head, Rest, Simple};
-use crate::hold::{Held, Room, Waiting};
+use crate::hold::{Full, Held, InRing};
 use crate::limits::BURST;
 use crate::mac::Mac;
 use crate::port::{Guest, Kind, Teacher, publish, transmit_ring};
@@ -40,7 +40,7 @@ pub(crate) struct Job<'a, 'm> {
     pub(crate) head: Head,
     pub(crate) rest: Cursor<'a, 'm>,
     pub(crate) target: Target,
-    /// Segments delivered in an earlier attempt.
+    /// Segments delivered already, if it is being cut.
     pub(crate) segments: u16,
 }
 
@@ -49,6 +49,15 @@ impl<'m> Job<'_, 'm> {
     #[inline(always)]
     pub(crate) fn simple(&self) -> Option<Simple<'m>> {
         Simple::new(&self.head, &self.rest)
+    }
+
+    /// Go on cutting where an earlier attempt ended, if the receiver is still the same.
+    #[cold]
+    fn go_on(&mut self, in_ring: &InRing) {
+        match in_ring.cut {
+            Some((to, segments)) if self.target == Target::Port(to) => self.segments = segments,
+            _ => {}
+        }
     }
 }
 
@@ -64,13 +73,10 @@ impl Sender<'_> {
     /// The frames are done with: hand their chains back.
     #[inline]
     pub(crate) fn finish_run(&mut self, jobs: &[Job<'_, '_>]) {
-        let mut bytes = 0;
-        for job in jobs {
-            self.ring.put_used(job.chain, 0);
-            bytes += u64::from(job.head.length);
-        }
+        self.ring.put_used_run(jobs.iter().map(|job| job.chain));
+        let bytes = jobs.iter().map(|job| u64::from(job.head.length));
         self.counters.tx_frames += jobs.len() as u64;
-        self.counters.tx_bytes += bytes;
+        self.counters.tx_bytes += bytes.sum::<u64>();
     }
 
     /// The frame is done with: hand its chain back.
@@ -87,6 +93,68 @@ impl Sender<'_> {
         self.finish(chain, length);
         self.counters.drops.count(loss);
     }
+
+    /// Whether a frame to this port must wait behind older ones.
+    #[inline]
+    fn must_wait(&self, to: u16, full: &Full) -> bool {
+        full.contains(&to) || self.held.aside.waits_for(to)
+    }
+
+    /// Make way for the first frame that need not wait: set aside those before it, or drop them
+    /// where that has been impossible for too long. Returns how many are done with; none if all
+    /// must wait. The first `known` have waited, and counted, before.
+    #[cold]
+    fn make_way(&mut self, jobs: &[Job<'_, '_>], full: &Full, known: usize, now: Instant) -> usize {
+        let waits = |job: &Job<'_, '_>| match job.target {
+            Target::Port(to) => self.must_wait(to, full),
+            _ => false,
+        };
+        let Some(count) = jobs.iter().position(|job| !waits(job)) else {
+            return 0;
+        };
+        for (index, job) in jobs.iter().take(count).enumerate() {
+            let Target::Port(to) = job.target else {
+                return index;
+            };
+            let (head, rest) = (&job.head, Rest::Guest(job.rest));
+            if self.held.aside.push(to, head, rest, job.segments) {
+                self.finish(job.chain, head.length);
+                self.counters.held += u64::from(index >= known);
+            } else if self.held.stall(now) {
+                self.lose(job.chain, head.length, Loss::ReceiverStuck);
+            } else {
+                return index;
+            }
+        }
+        count
+    }
+
+    /// Note what waits in the ring: the jobs from `done` on. `before` is what waited until now.
+    #[cold]
+    fn wait_in_ring(
+        &mut self,
+        jobs: &[Job<'_, '_>],
+        done: usize,
+        before: Option<&InRing>,
+        full: Full,
+    ) {
+        let waited = before.map_or(0, InRing::count);
+        self.counters.held += jobs.len().saturating_sub(waited.max(done)) as u64;
+        let Some(first) = jobs.get(done) else { return };
+        let left = u16::try_from(jobs.len() - done).unwrap_or(BURST);
+        let at_hand = u16::try_from(jobs.len()).unwrap_or(BURST);
+        // A frame further behind is out of sight until some of these are gone.
+        let in_sight = at_hand < BURST && self.ring.seen() <= at_hand && !self.held.is_stalled();
+        self.held.in_ring = Some(InRing {
+            frames: left,
+            full,
+            seen: in_sight.then_some(left),
+            cut: match first.target {
+                Target::Port(to) if first.segments > 0 => Some((to, first.segments)),
+                _ => None,
+            },
+        });
+    }
 }
 
 impl Switch {
@@ -101,6 +169,11 @@ impl Switch {
         let features = guest.backend.features();
         let mut visit = Visit::default();
         for (pair, held) in guest.held.iter_mut().enumerate() {
+            let mut delivered = 0;
+            if !held.aside.is_empty() {
+                delivered = self.deliver_aside(held, counters);
+                visit.moved += delivered;
+            }
             let number_of_ring = transmit_ring(pair);
             let Some(vring) = guest.backend.vring_mut(number_of_ring) else {
                 continue;
@@ -108,6 +181,9 @@ impl Switch {
             let Some(ring) = vring.active_mut() else {
                 continue;
             };
+            if delivered == 0 && self.is_blocked(held, ring).map_err(at(number_of_ring))? {
+                continue;
+            }
             let mut sender = Sender {
                 port: number,
                 ring,
@@ -125,6 +201,21 @@ impl Switch {
         Ok(visit)
     }
 
+    /// Whether a ring's first frame still waits and nothing new is behind it.
+    #[inline]
+    fn is_blocked(&self, held: &Held, ring: &Ring) -> Result<bool, RingFault> {
+        let Some(in_ring) = &held.in_ring else {
+            return Ok(false);
+        };
+        if held.is_overdue(self.now) || in_ring.full.iter().any(|to| self.worth_a_try(*to)) {
+            return Ok(false);
+        }
+        match in_ring.seen {
+            Some(seen) => Ok(ring.available()? <= seen),
+            None => Ok(true),
+        }
+    }
+
     fn serve_ring(
         &mut self,
         sender: &mut Sender<'_>,
@@ -133,13 +224,6 @@ impl Switch {
         teacher: &mut Teacher,
     ) -> Result<Visit, RingFault> {
         sender.ring.suppress_kicks();
-        let mut visit = Visit::default();
-        if !sender.held.is_empty() {
-            visit.moved += self.retry_held(sender, memory, features)?;
-            if sender.held.is_stalled(self.now) {
-                return Ok(visit);
-            }
-        }
         let mut batch = Batch::new();
         sender.ring.collect(memory, BURST, &mut batch)?;
         let mut jobs: ArrayVec<Job<'_, '_>, { BURST as usize }> = ArrayVec::new();
@@ -160,11 +244,12 @@ impl Switch {
                 segments: 0,
             });
         }
-        let taken = self.forward(sender, &mut jobs, false);
+        let taken = self.forward(sender, &mut jobs);
         sender.ring.consume(taken);
-        visit.moved += u32::from(taken);
-        visit.more = usize::from(taken) == jobs.len() && !jobs.is_empty();
-        Ok(visit)
+        Ok(Visit {
+            moved: u32::from(taken),
+            more: usize::from(taken) == jobs.len() && !jobs.is_empty(),
+        })
     }
 
     /// Note that an address lives at a port, and tell the port it has moved from.
@@ -204,51 +289,57 @@ impl Switch {
         target
     }
 
-    /// Forward jobs in order until all are done or the ring stalls; returns how many are done.
-    /// `again` says that these frames were held before.
-    pub(crate) fn forward(
-        &mut self,
-        sender: &mut Sender<'_>,
-        jobs: &mut [Job<'_, '_>],
-        again: bool,
-    ) -> u16 {
+    /// Forward jobs in order until all are done or one must wait in the ring; returns how many
+    /// are done.
+    fn forward(&mut self, sender: &mut Sender<'_>, jobs: &mut [Job<'_, '_>]) -> u16 {
+        let mut full = Full::new();
+        let before = sender.held.in_ring.take();
+        if let (Some(in_ring), Some(first)) = (&before, jobs.first_mut()) {
+            first.go_on(in_ring);
+        }
         let mut done = 0;
-        // Receivers that had no room for a frame that was held before: it stays the first.
-        let mut full: ArrayVec<u16, { BURST as usize }> = ArrayVec::new();
-        while let Some(first) = jobs.get(done).map(|job| job.target) {
+        while let Some(target) = jobs.get(done).map(|job| job.target) {
             let run = jobs.get_mut(done..).unwrap_or_default();
-            let length = run.iter().take_while(|job| job.target == first).count();
+            let length = run.iter().take_while(|job| job.target == target).count();
             let run = run.get_mut(..length).unwrap_or_default();
-            let held = sender.held.len();
-            done += match first {
-                Target::Port(to) if full.contains(&to) => {
-                    hold_run(sender, run, to, self.now, again)
-                }
-                Target::Port(to) => self.unicast(sender, run, to, again),
+            let passed = match target {
+                Target::Port(to) if sender.must_wait(to, &full) => 0,
+                Target::Port(to) => self.unicast(sender, run, to, &mut full),
                 Target::Flood => self.flood_run(sender, run),
                 Target::Hairpin => drop_run(sender, run, Loss::Hairpin),
                 Target::Nowhere => drop_run(sender, run, Loss::BadLength),
             };
-            if let (true, Target::Port(to)) = (again && sender.held.len() > held, first) {
-                // A burst has no more runs than frames.
-                let _ = full.try_push(to);
+            done += passed;
+            if passed == length {
+                continue;
             }
-            if sender.held.is_stalled(self.now) && !again {
+            let known = before
+                .as_ref()
+                .map_or(0, InRing::count)
+                .saturating_sub(done);
+            let left = jobs.get(done..).unwrap_or_default();
+            let made_way = sender.make_way(left, &full, known, self.now);
+            if made_way == 0 {
                 break;
             }
+            done += made_way;
+        }
+        if done < jobs.len() || before.is_some() {
+            sender.wait_in_ring(jobs, done, before.as_ref(), full);
         }
         u16::try_from(done).unwrap_or(BURST)
     }
 
-    /// Deliver a run of frames to one port; returns how many are done with.
+    /// Deliver a run of frames to one port; returns how many are done with. The next one has no
+    /// room, and the port is added to `full`.
+    #[inline]
     fn unicast(
         &mut self,
         sender: &mut Sender<'_>,
         run: &mut [Job<'_, '_>],
         to: u16,
-        again: bool,
+        full: &mut Full,
     ) -> usize {
-        let now = self.now;
         let Some(port) = self
             .ports
             .get_mut(usize::from(to))
@@ -256,47 +347,33 @@ impl Switch {
         else {
             return drop_run(sender, run, Loss::ReceiverDown);
         };
+        let counters = &mut port.counters;
         let guest = match &mut port.kind {
             Kind::Guest(guest) => guest,
-            Kind::Uplink(uplink) => return send_out(sender, run, uplink, &mut port.counters),
+            Kind::Uplink(uplink) => return send_out(sender, run, uplink, counters),
         };
-        if !again && !sender.held.is_empty() && sender.held.waits_for(to) {
-            return hold_run(sender, run, to, now, again);
-        }
-        let delivered = to_guest(
-            guest,
-            &mut port.counters,
-            &mut self.scratch,
-            sender,
-            run,
-            now,
-        );
-        match delivered {
-            Ok(Run::Done) => run.len(),
-            Ok(Run::Down(done)) => {
-                let left = run.get(done..).unwrap_or_default();
-                done + drop_run(sender, left, Loss::ReceiverDown)
+        let (done, end) = to_guest(guest, counters, &mut self.scratch, sender, run, self.now);
+        let left = run.get(done..).unwrap_or_default();
+        match end {
+            Ok(End::Done) => {}
+            Ok(End::NoRoom) => {
+                full.push(to);
+                return done;
             }
-            Ok(Run::Stuck(done)) => {
-                let left = run.get(done..).unwrap_or_default();
-                done + drop_run(sender, left, Loss::ReceiverStuck)
-            }
-            Ok(Run::NoRoom(done)) => {
-                let left = run.get(done..).unwrap_or_default();
-                done + hold_run(sender, left, to, now, again)
-            }
-            Err((done, fault)) => {
+            Ok(End::Down) => _ = drop_run(sender, left, Loss::ReceiverDown),
+            Ok(End::Stuck) => _ = drop_run(sender, left, Loss::ReceiverStuck),
+            Err(fault) => {
                 self.faults.push((to, fault));
-                let left = run.get(done..).unwrap_or_default();
-                done + drop_run(sender, left, Loss::ReceiverDown)
+                drop_run(sender, left, Loss::ReceiverDown);
             }
         }
+        run.len()
     }
 
     /// Deliver frames to every port but the one they came from. Nobody is waited for.
     fn flood_run(&mut self, sender: &mut Sender<'_>, run: &mut [Job<'_, '_>]) -> usize {
         for job in run.iter() {
-            self.flood(&job.head, &Rest::Guest(job.rest));
+            self.flood_behind(&sender.held.aside, &job.head, &Rest::Guest(job.rest));
             sender.finish(job.chain, job.head.length);
         }
         run.len()
@@ -306,37 +383,6 @@ impl Switch {
 fn drop_run(sender: &mut Sender<'_>, run: &[Job<'_, '_>], loss: Loss) -> usize {
     for job in run {
         sender.lose(job.chain, job.head.length, loss);
-    }
-    run.len()
-}
-
-/// Hold frames, in order, until they are done with or the ring stalls; returns how many are.
-/// Frames that were held before have their place already.
-fn hold_run(
-    sender: &mut Sender<'_>,
-    run: &[Job<'_, '_>],
-    to: u16,
-    now: Instant,
-    again: bool,
-) -> usize {
-    for (index, job) in run.iter().enumerate() {
-        let room = if again {
-            Room::Hold
-        } else {
-            sender.held.room(sender.ring.size(), now)
-        };
-        match room {
-            Room::Hold => {
-                sender.held.push(Waiting {
-                    chain: job.chain,
-                    to,
-                    segments: job.segments,
-                });
-                sender.counters.held += u64::from(!again);
-            }
-            Room::Stall => return index,
-            Room::Drop => sender.lose(job.chain, job.head.length, Loss::ReceiverStuck),
-        }
     }
     run.len()
 }

@@ -191,6 +191,45 @@ fn a_segmented_frame_survives_a_receiver_that_posts_few_buffers() {
 }
 
 #[test]
+fn a_segmented_frame_goes_on_where_it_was_cut_when_it_is_set_aside() {
+    let mut plane = Plane::new();
+    let [mut a, mut b] = two(&mut plane, Options::default());
+    b.options.post = false;
+    b.restart();
+    plane.running(2);
+    let mut c = plane.nic(3, Options::default());
+    let hello = frame::numbered(frame::mac(1), frame::mac(3), 0, 60);
+    c.wait_to_send(&hello, Layout::One);
+    assert_eq!(a.wait_to_receive().frame, hello);
+    let sent = payload(10_000);
+    let bytes = frame::tcp(frame::mac(2), frame::mac(1), 0, &sent);
+    b.post(4);
+    b.rx.publish_and_kick();
+    assert!(a.send_with(&to_be_cut(1000), &bytes, Layout::One));
+    let mut got = Vec::new();
+    let mut take = |b: &mut Nic, segments: usize| {
+        for _ in 0..segments {
+            let (sequence, part) = frame::checked_tcp(&b.wait_to_receive().frame);
+            assert_eq!(sequence as usize, got.len());
+            got.extend(part);
+        }
+    };
+    take(&mut b, 4);
+    // What is left of it is in the way now.
+    let other = frame::numbered(frame::mac(3), frame::mac(1), 7, 60);
+    assert!(a.send_with(&net_header(0, 0, 0), &other, Layout::One));
+    assert_eq!(c.wait_to_receive().frame, other);
+    a.wait_until_sent();
+    for segments in [4, 2] {
+        b.post(4);
+        b.rx.publish_and_kick();
+        take(&mut b, segments);
+    }
+    assert_eq!(got, sent);
+    assert_eq!(lost(&plane.counters(1).drops), 0);
+}
+
+#[test]
 fn a_frame_that_cannot_be_translated_is_dropped_and_counted() {
     let mut plane = Plane::new();
     let [mut a, mut b] = two(&mut plane, Options::default());

@@ -1,8 +1,8 @@
 //! The state of one device, driven by its front-end's messages.
 //!
 //! [`Backend::receive`] reads a message, [`Backend::apply`] carries it out and answers it. They
-//! are two steps so that the owner can finish what it has under way on a ring before the ring
-//! stops ([`Message::stops`]). A fault from either ends the device.
+//! are two steps so that the owner can stop watching a kick descriptor before it is closed
+//! ([`Message::releases`]). A fault from either ends the device.
 //!
 //! The order of messages is what QEMU does, not what the specification draws: rings are enabled
 //! before features are set, protocol features are asked for without being acknowledged first.
@@ -63,8 +63,7 @@ impl Message {
     }
 
     /// The rings, out of `count`, that stop when this message is applied.
-    #[must_use]
-    pub fn stops(&self, count: usize) -> std::ops::Range<usize> {
+    fn stops(&self, count: usize) -> std::ops::Range<usize> {
         match self.request {
             Request::GetVringBase(ring) => one_of(ring, count),
             Request::ResetOwner | Request::ResetDevice | Request::SetStatus(0) => 0..count,

@@ -40,6 +40,8 @@ pub const VERSION_1: u64 = 1 << config::VIRTIO_F_VERSION_1;
 pub const EVENT_IDX: u64 = 1 << ring::VIRTIO_RING_F_EVENT_IDX;
 /// `VIRTIO_F_INDIRECT_DESC`.
 pub const INDIRECT_DESC: u64 = 1 << ring::VIRTIO_RING_F_INDIRECT_DESC;
+/// `VIRTIO_F_IN_ORDER`.
+pub const IN_ORDER: u64 = 1 << config::VIRTIO_F_IN_ORDER;
 /// `VIRTIO_NET_F_MRG_RXBUF`.
 pub const MRG_RXBUF: u64 = 1 << net::VIRTIO_NET_F_MRG_RXBUF;
 
@@ -55,6 +57,7 @@ pub const OFFERED: u64 = PROTOCOL_FEATURES
     | VERSION_1
     | EVENT_IDX
     | INDIRECT_DESC
+    | IN_ORDER
     | MRG_RXBUF
     | 1 << config::VIRTIO_F_ANY_LAYOUT
     | 1 << net::VIRTIO_NET_F_CSUM

@@ -1,9 +1,12 @@
 //! A running split ring, from the device's side (virtio 1.3, section 2.7).
 //!
 //! Work flows like this: [`Ring::collect`] looks at chains the driver made available without
-//! taking them; [`Ring::consume`] takes them; [`Ring::put_used`] hands them back, in any order;
-//! [`Ring::publish`] makes what was handed back visible and says whether the driver wants to be
-//! called. Indices are free running and wrap.
+//! taking them; [`Ring::consume`] takes them; [`Ring::put_used`] hands them back, in the order they
+//! came, always; [`Ring::publish`] makes what was handed back visible and says whether the driver
+//! wants to be called. Indices are free running and wrap.
+//!
+//! Because of the order, the used index says exactly which chains are done with: a back-end that
+//! is killed and started again goes on there, and repeats at most the burst that was in hand.
 
 use crate::chain::{Batch, Direction, Rules};
 use crate::fault::RingFault;
@@ -18,6 +21,7 @@ pub struct Ring {
     memory: RingMemory,
     rules: Rules,
     event_idx: bool,
+    in_order: bool,
     /// The next available entry to take.
     next_available: u16,
     /// The available index as last read: entries below it can be taken without asking again.
@@ -48,6 +52,7 @@ impl Ring {
                 },
             },
             event_idx: features & features::EVENT_IDX != 0,
+            in_order: features & features::IN_ORDER != 0,
             next_available: base,
             known_available: base,
             next_used: used,
@@ -95,6 +100,26 @@ impl Ring {
         Ok(count)
     }
 
+    /// Ask the driver for its index; the chains that can be taken now.
+    ///
+    /// # Errors
+    /// The driver's index is impossible.
+    #[inline]
+    pub fn look(&mut self) -> Result<u16, RingFault> {
+        let count = self.available()?;
+        self.known_available = self.next_available.wrapping_add(count);
+        Ok(count)
+    }
+
+    /// Chains that could be taken when the driver was last asked, less those taken since. Whoever
+    /// found them too few waits for more than these ([`ask_for_kick`](Self::ask_for_kick)), not
+    /// for more than there are meanwhile.
+    #[inline]
+    #[must_use]
+    pub fn seen(&self) -> u16 {
+        self.known_available.wrapping_sub(self.next_available)
+    }
+
     /// Look at up to `most` available chains and add them to the batch, stopping early when it
     /// is full; takes none of them. Their first bytes are on their way into the cache when this
     /// returns, and so are the descriptors of those that may follow.
@@ -120,7 +145,7 @@ impl Ring {
         }
         for ahead in 0..count {
             let head = self.head(ahead);
-            if batch.is_full() || !self.look_at(memory, head, batch)? {
+            if batch.is_full() || !batch.push(&self.memory, memory, head, self.rules)? {
                 break;
             }
             batch.prefetch_last(self.rules);
@@ -134,28 +159,11 @@ impl Ring {
     /// Chains known to be available; asks the driver only when they are fewer than `wanted`.
     #[inline]
     fn known(&mut self, wanted: u16) -> Result<u16, RingFault> {
-        let known = self.known_available.wrapping_sub(self.next_available);
+        let known = self.seen();
         if known >= wanted && u32::from(known) <= self.memory.size() {
             return Ok(known);
         }
-        let known = self.available()?;
-        self.known_available = self.next_available.wrapping_add(known);
-        Ok(known)
-    }
-
-    /// Add one chain by its head: one that was taken before and is not handed back yet.
-    /// `Ok(false)` when it does not fit.
-    ///
-    /// # Errors
-    /// The driver broke a rule.
-    #[inline]
-    pub fn look_at<'m>(
-        &self,
-        memory: &'m GuestMemory,
-        head: u16,
-        batch: &mut Batch<'m>,
-    ) -> Result<bool, RingFault> {
-        batch.push(&self.memory, memory, head, self.rules)
+        self.look()
     }
 
     #[inline]
@@ -175,6 +183,24 @@ impl Ring {
     pub fn put_used(&mut self, head: u16, written: u32) {
         self.memory.put_used(self.next_used, head, written);
         self.next_used = self.next_used.wrapping_add(1);
+    }
+
+    /// Hand back chains that nothing was written into.
+    #[inline]
+    pub fn put_used_run(
+        &mut self,
+        mut heads: impl DoubleEndedIterator<Item = u16> + ExactSizeIterator,
+    ) {
+        if !self.in_order {
+            return heads.for_each(|head| self.put_used(head, 0));
+        }
+        // 2.7.9: one element stands for all, at the place of the first, by the head of the last.
+        // Never more than a batch.
+        let count = u16::try_from(heads.len()).unwrap_or(u16::MAX);
+        if let Some(last) = heads.next_back() {
+            self.memory.put_used(self.next_used, last, 0);
+            self.next_used = self.next_used.wrapping_add(count);
+        }
     }
 
     /// Let the driver see what was handed back. True when it wants a call for it (2.7.7.2).

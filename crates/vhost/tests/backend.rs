@@ -187,7 +187,7 @@ fn everything_that_resets_stops_all_rings() {
         let (nic, mut backend) = device(Options::default());
         nic.wire.send(request, &payload, &[]);
         let received = backend.receive().unwrap().unwrap();
-        assert_eq!((received.stops(2), received.releases(2)), (0..2, 0..2));
+        assert_eq!(received.releases(2), 0..2);
         assert_eq!(backend.apply(received).unwrap(), Change::AllRings);
         assert!(backend.vrings().iter().all(|vring| !vring.is_running()));
         // And everything can begin again.
@@ -205,7 +205,7 @@ fn a_message_names_only_rings_that_there_are() {
         let (nic, mut backend) = device(Options::default());
         nic.wire.send(request, &payload, &[]);
         let received = backend.receive().unwrap().unwrap();
-        assert!(received.stops(2).is_empty() && received.releases(2).is_empty());
+        assert!(received.releases(2).is_empty());
         let fault = ProtocolFault::RingNumber(7);
         assert_eq!(backend.apply(received).unwrap_err(), Fault::Protocol(fault));
     }

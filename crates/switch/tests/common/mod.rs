@@ -183,7 +183,7 @@ impl Plane {
     }
 
     /// Wait until a port's counters say so.
-    pub fn until(&mut self, port: u16, so: impl Fn(&Counters) -> bool) {
+    pub fn until(&mut self, port: u16, mut so: impl FnMut(&Counters) -> bool) {
         let begin = Instant::now();
         while !so(&self.counters(port)) {
             assert!(begin.elapsed() < GUARD, "{:?}", self.counters(port));

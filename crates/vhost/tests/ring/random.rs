@@ -1,6 +1,6 @@
 //! A driver and the device doing things at random, and agreeing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use proptest::prelude::*;
 
@@ -33,7 +33,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::DriverReclaims),
         1 => Just(Step::DriverWantsCall),
         2 => (0_u16..100).prop_map(Step::DeviceTakes),
-        3 => any::<usize>().prop_map(Step::DeviceReturns),
+        3 => (0_usize..8).prop_map(Step::DeviceReturns),
         2 => Just(Step::DevicePublishes),
         1 => Just(Step::DeviceWantsKick),
         1 => Just(Step::DeviceSuppressesKicks),
@@ -45,7 +45,7 @@ fn agree(steps: Vec<Step>, options: Options) {
     let memory = Arc::clone(backend.memory());
     let ring = ring(&mut backend, TX);
     let (mut sent, mut shown, mut got) = (0, 0, 0);
-    let mut taken: Vec<u16> = Vec::new();
+    let mut taken: VecDeque<u16> = VecDeque::new();
     let mut lengths = HashMap::new();
     let (mut unpublished, mut device_sleeps, mut driver_sleeps) = (0, false, false);
     for step in steps {
@@ -77,16 +77,14 @@ fn agree(steps: Vec<Step>, options: Options) {
                     assert_eq!(lengths.remove(&got), Some(bytes.len() - 12));
                     got += 1;
                     ring.consume(1);
-                    taken.push(head);
+                    taken.push_back(head);
                 }
                 device_sleeps = false;
             }
-            Step::DeviceReturns(which) => {
-                if !taken.is_empty() {
-                    let head = taken.swap_remove(which % taken.len());
-                    ring.put_used(head, 0);
-                    unpublished += 1;
-                }
+            Step::DeviceReturns(most) => {
+                let count = most.min(taken.len());
+                ring.put_used_run(taken.drain(..count));
+                unpublished += count;
             }
             Step::DevicePublishes => {
                 let call = ring.publish();
@@ -115,13 +113,11 @@ fn agree(steps: Vec<Step>, options: Options) {
             assert_eq!(frame::number(&bytes[12..]), got);
             got += 1;
             ring.consume(1);
-            taken.push(head);
+            taken.push_back(head);
         }
     }
     assert_eq!(got, sent);
-    for head in taken {
-        ring.put_used(head, 0);
-    }
+    ring.put_used_run(taken.into_iter());
     let _ = ring.publish();
     nic.reclaim();
     assert_eq!(
@@ -138,10 +134,12 @@ proptest! {
         steps in prop::collection::vec(step(), 1..2000),
         base: u16,
         event_idx: bool,
+        in_order: bool,
         size in prop::sample::select(vec![1_u16, 4, 64, 256]),
         regions in 1_u64..4,
     ) {
         let features = if event_idx { features::PLAIN } else { without_event_idx().features };
+        let features = if in_order { features | features::IN_ORDER } else { features };
         agree(steps, Options { features, base, size, regions, receive_bytes: 64, ..Options::default() });
     }
 

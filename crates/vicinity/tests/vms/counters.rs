@@ -36,6 +36,7 @@ impl Counters {
         self.drops(&[
             "receiver_stuck",
             "receiver_down",
+            "sender_gone",
             "bad_length",
             "hairpin",
             "untranslatable",

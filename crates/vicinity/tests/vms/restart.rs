@@ -92,10 +92,10 @@ fn a_second_front_end_waits(rig: &Rig) {
     assert_eq!(read.kind(), std::io::ErrorKind::WouldBlock);
 }
 
-/// QEMU resumes a ring behind the last chain that was handed back. Frames may overtake one that
-/// is held; were that one kept at the end, a guest would get some chains twice and others never.
+/// QEMU resumes a ring behind the last chain that was handed back. A frame that is overtaken is set
+/// aside: were its chain kept, a guest would get some chains twice and others never.
 #[test]
-fn a_daemon_that_ends_hands_back_what_it_holds() {
+fn a_daemon_that_ends_keeps_no_chain() {
     let light = |vm| format!("[[network.port]]\nvm = \"{vm}\"\n");
     let ports: String = ["sender", "full", "free"].into_iter().map(light).collect();
     let mut rig = Rig::new(Some(&format!("[[network]]\nname = \"lan\"\n{ports}")));
@@ -119,7 +119,7 @@ fn a_daemon_that_ends_hands_back_what_it_holds() {
         nic.wait_to_send(&numbered(mac(1), mac(number), 0, 64), Layout::One);
         sender.wait_to_receive();
     }
-    step("one frame is held, the next overtakes it");
+    step("one frame is set aside, the next overtakes it");
     for number in [2, 3] {
         sender.wait_to_send(&numbered(mac(number), mac(1), 0, 64), Layout::One);
     }

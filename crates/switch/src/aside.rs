@@ -1,0 +1,227 @@
+//! Frames set aside: copied into private memory because they stood in the way of others.
+//!
+//! Their chains are handed back already, so the sender need not be there any more: they are
+//! delivered when their receiver has room, whatever becomes of the ring they came from. A line
+//! for each receiver keeps its frames in order. The memory is bounded, taken a frame at a time
+//! and given back with it.
+
+use std::collections::VecDeque;
+
+use crate::control::{Counters, Loss};
+use crate::deliver::{End, Outcome, attempt, deliver};
+use crate::frame::{ETHERNET, Head, Rest};
+use crate::hold::Held;
+use crate::limits::{ASIDE_BYTES, ASIDE_FRAMES};
+use crate::port::Kind;
+use crate::receiver::Receiver;
+use crate::switch::Switch;
+
+/// A frame in private memory.
+#[derive(Debug)]
+struct Frame {
+    head: Head,
+    /// What follows the head.
+    rest: Vec<u8>,
+    /// Segments delivered already, if it is being cut.
+    segments: u16,
+}
+
+/// The frames set aside for one receiver, in order.
+#[derive(Debug)]
+struct Line {
+    to: u16,
+    frames: VecDeque<Frame>,
+}
+
+/// The frames of one transmit ring that are set aside.
+#[derive(Debug, Default)]
+pub struct Aside {
+    lines: Vec<Line>,
+    frames: usize,
+    bytes: usize,
+}
+
+impl Aside {
+    /// Nothing is set aside.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// Frames set aside.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.frames
+    }
+
+    /// Whether at most half of what may be set aside is.
+    #[must_use]
+    pub fn is_half_empty(&self) -> bool {
+        self.frames <= ASIDE_FRAMES / 2 && self.bytes <= ASIDE_BYTES / 2
+    }
+
+    /// The receivers waited for.
+    pub fn receivers(&self) -> impl Iterator<Item = u16> + '_ {
+        self.lines.iter().map(|line| line.to)
+    }
+
+    /// Whether a frame for this receiver is set aside: then a newer one must wait behind it.
+    #[inline]
+    #[must_use]
+    pub fn waits_for(&self, port: u16) -> bool {
+        self.receivers().any(|to| to == port)
+    }
+
+    /// Set a frame aside, of which so many segments are delivered; false when there is no room.
+    #[must_use]
+    pub fn push(&mut self, to: u16, head: &Head, mut rest: Rest<'_, '_>, segments: u16) -> bool {
+        let length = head.length.saturating_sub(ETHERNET) as usize;
+        if self.frames >= ASIDE_FRAMES || self.bytes + length > ASIDE_BYTES {
+            return false;
+        }
+        let mut bytes = Vec::new();
+        if bytes.try_reserve_exact(length).is_err() {
+            return false;
+        }
+        bytes.resize(length, 0);
+        rest.read(&mut bytes);
+        self.frames += 1;
+        self.bytes += length;
+        let frame = Frame {
+            head: *head,
+            rest: bytes,
+            segments,
+        };
+        match self.lines.iter_mut().find(|line| line.to == to) {
+            Some(line) => line.frames.push_back(frame),
+            None => self.lines.push(Line {
+                to,
+                frames: VecDeque::from([frame]),
+            }),
+        }
+        true
+    }
+
+    /// Forget the frames for a receiver that is gone; how many they were.
+    pub fn forget(&mut self, port: u16) -> usize {
+        let before = self.frames;
+        self.lines.retain(|line| line.to != port);
+        self.settle();
+        before - self.frames
+    }
+
+    /// After some frames have left: give back what is empty, and count anew.
+    fn settle(&mut self) {
+        self.lines.retain(|line| !line.frames.is_empty());
+        let frames = || self.lines.iter().flat_map(|line| &line.frames);
+        (self.frames, self.bytes) = (
+            frames().count(),
+            frames().map(|frame| frame.rest.len()).sum(),
+        );
+    }
+}
+
+impl Switch {
+    /// Deliver what is set aside, as far as its receivers have room; returns how many frames are
+    /// done with.
+    pub(crate) fn deliver_aside(&mut self, held: &mut Held, counters: &mut Counters) -> u32 {
+        let before = held.aside.len();
+        for line in &mut held.aside.lines {
+            if self.worth_a_try(line.to) {
+                self.deliver_line(line, counters);
+            }
+        }
+        held.aside.settle();
+        held.settle();
+        u32::try_from(before - held.aside.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether a port that had no room may have some now, or is not to be waited for any more.
+    pub(crate) fn worth_a_try(&self, to: u16) -> bool {
+        match self.port(to).map(|port| &port.kind) {
+            Some(Kind::Guest(guest)) => guest.worth_a_try(self.now),
+            _ => true,
+        }
+    }
+
+    fn deliver_line(&mut self, line: &mut Line, counters: &mut Counters) {
+        let port = self.ports.get_mut(usize::from(line.to));
+        let Some(port) = port.and_then(Option::as_deref_mut) else {
+            return lose(line, counters, Loss::ReceiverDown);
+        };
+        let Kind::Guest(guest) = &mut port.kind else {
+            return lose(line, counters, Loss::ReceiverDown);
+        };
+        let (scratch, frames) = (&mut self.scratch, line.frames.len());
+        let act = |receiver: &mut Receiver<'_, '_>, features, books: &mut _, done: &mut usize| {
+            while let Some(frame) = line.frames.front_mut() {
+                let rest = Rest::Private(&frame.rest);
+                let (head, from) = (&frame.head, frame.segments);
+                match deliver(receiver, features, books, scratch, head, rest, from)? {
+                    Outcome::Delivered => {}
+                    Outcome::Dropped(loss) => counters.drops.count(loss),
+                    Outcome::NoRoom(segments) => {
+                        frame.segments = segments;
+                        return Ok(false);
+                    }
+                }
+                line.frames.pop_front();
+                *done += 1;
+            }
+            Ok(true)
+        };
+        match attempt(guest, &mut port.counters, frames, self.now, act).1 {
+            Ok(End::Done | End::NoRoom) => {}
+            Ok(End::Stuck) => lose(line, counters, Loss::ReceiverStuck),
+            Ok(End::Down) => lose(line, counters, Loss::ReceiverDown),
+            Err(fault) => {
+                self.faults.push((line.to, fault));
+                lose(line, counters, Loss::ReceiverDown);
+            }
+        }
+    }
+}
+
+fn lose(line: &mut Line, counters: &mut Counters, loss: Loss) {
+    for _ in line.frames.drain(..) {
+        counters.drops.count(loss);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vhost::net_header::NetHeader;
+
+    use super::*;
+
+    fn push(aside: &mut Aside, to: u16, length: usize) -> bool {
+        let bytes = vec![7; length];
+        let (head, rest) = Head::of_private(NetHeader::default(), &bytes).unwrap();
+        aside.push(to, &head, Rest::Private(rest), 0)
+    }
+
+    #[test]
+    fn the_store_is_bounded_in_frames_and_in_bytes() {
+        for length in [60, 65_000] {
+            let mut aside = Aside::default();
+            while push(&mut aside, 1, length) {}
+            let all = (ASIDE_BYTES / (length - ETHERNET as usize)).min(ASIDE_FRAMES);
+            assert_eq!(aside.len(), all);
+            assert!(!aside.is_half_empty());
+        }
+    }
+
+    #[test]
+    fn what_a_receiver_leaves_behind_is_forgotten() {
+        let mut aside = Aside::default();
+        for to in [1, 2, 1] {
+            assert!(push(&mut aside, to, 100));
+        }
+        assert!(aside.waits_for(1));
+        assert_eq!(aside.forget(1), 2);
+        assert!(!aside.waits_for(1) && aside.waits_for(2));
+        assert_eq!((aside.forget(2), aside.bytes), (1, 0));
+        assert!(aside.is_empty());
+    }
+}
