@@ -176,7 +176,6 @@ fn messages(switch: &mut Switch, number: u16) {
     while let Some(message) = guest.backend.receive().unwrap() {
         guest.backend.apply(message).unwrap();
     }
-    guest.reserve();
 }
 
 impl World {
