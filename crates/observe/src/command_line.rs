@@ -1,0 +1,189 @@
+//! What a process is, by its command line (`proc_pid_cmdline(5)`: words that end in NUL).
+
+/// What a process is to the observer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A QEMU system emulator: a VM.
+    Vm(Machine),
+    /// `vicinity serve`: the supervisor, and its networks' workers while they are threads.
+    Supervisor,
+    /// `vicinity data-plane NETWORK`: one network's workers.
+    DataPlane {
+        /// The network's name.
+        network: String,
+    },
+}
+
+/// What a QEMU command line says about its VM.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// The name given with `-name`, if any.
+    pub name: Option<String>,
+    /// Paths of the sockets that the VM's character devices use; vhost-user ones are among them.
+    pub sockets: Vec<String>,
+    /// Names of the taps that the command line names.
+    pub taps: Vec<String>,
+}
+
+/// What the process with this command line is, if it concerns us.
+#[must_use]
+pub fn kind(cmdline: &[u8]) -> Option<Kind> {
+    let words: Vec<_> = cmdline
+        .split(|byte| *byte == 0)
+        .map(String::from_utf8_lossy)
+        .collect();
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    let (program, arguments) = words.split_first()?;
+    let program = program.rsplit('/').next().unwrap_or(program);
+    match program {
+        "vicinity" => vicinity(arguments),
+        // Red Hat's and Proxmox's names for it.
+        "qemu-kvm" | "kvm" => Some(Kind::Vm(machine(arguments))),
+        _ if program.starts_with("qemu-system-") => Some(Kind::Vm(machine(arguments))),
+        _ => None,
+    }
+}
+
+fn vicinity(arguments: &[&str]) -> Option<Kind> {
+    let mut rest = arguments.iter();
+    match *rest.find(|word| ["serve", "data-plane"].contains(word))? {
+        "serve" => Some(Kind::Supervisor),
+        _ => Some(Kind::DataPlane {
+            network: (*rest.next()?).to_owned(),
+        }),
+    }
+}
+
+fn machine(arguments: &[&str]) -> Machine {
+    let mut machine = Machine::default();
+    for (option, value) in arguments.iter().zip(arguments.iter().skip(1)) {
+        // QEMU takes one dash or two.
+        match option.strip_prefix("--").or(option.strip_prefix('-')) {
+            Some("name") => machine.name = name(value),
+            Some("chardev") => machine.sockets.extend(property(value, "path")),
+            Some("netdev" | "nic") => machine.taps.extend(property(value, "ifname")),
+            _ => {}
+        }
+    }
+    machine
+}
+
+/// `-name web`, `-name guest=web,debug-threads=on`, `-name web,process=x`.
+fn name(value: &str) -> Option<String> {
+    let first = properties(value).into_iter().next()?;
+    property(value, "guest").or_else(|| match first.split_once('=') {
+        None => Some(first),
+        Some(_) => None,
+    })
+}
+
+/// The value of one property of an option, written as QEMU's `key=value` list or, as libvirt
+/// does for some options, as a flat JSON object.
+fn property(value: &str, key: &str) -> Option<String> {
+    if let Some(object) = value.strip_prefix('{') {
+        let (_, rest) = object.split_once(&format!("\"{key}\":\""))?;
+        return Some(rest.split_once('"')?.0.to_owned());
+    }
+    let mut properties = properties(value).into_iter();
+    properties.find_map(|one| Some(one.strip_prefix(key)?.strip_prefix('=')?.to_owned()))
+}
+
+/// Split at commas; two commas are one that does not split.
+fn properties(value: &str) -> Vec<String> {
+    let mut all = vec![String::new()];
+    let mut letters = value.chars().peekable();
+    while let Some(letter) = letters.next() {
+        if letter == ',' && letters.next_if_eq(&',').is_none() {
+            all.push(String::new());
+        } else if let Some(last) = all.last_mut() {
+            last.push(letter);
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(words: &[&str]) -> Option<Kind> {
+        kind(words.join("\0").as_bytes())
+    }
+
+    fn machine_of(words: &[&str]) -> Machine {
+        match parse(words) {
+            Some(Kind::Vm(machine)) => machine,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_labs_vms_are_found() {
+        let machine = machine_of(&[
+            "qemu-system-x86_64",
+            "-nodefaults",
+            "-name",
+            "web",
+            "-chardev",
+            "socket,id=vhost0,path=/run/vicinity/lan/web.sock,server=on",
+            "-netdev",
+            "tap,id=net1,ifname=tap7,script=no",
+        ]);
+        assert_eq!(machine.name.as_deref(), Some("web"));
+        assert_eq!(machine.sockets, ["/run/vicinity/lan/web.sock"]);
+        assert_eq!(machine.taps, ["tap7"]);
+    }
+
+    #[test]
+    fn libvirts_vms_are_found() {
+        let machine = machine_of(&[
+            "/usr/bin/qemu-system-x86_64",
+            "-name",
+            "guest=my,,vm,debug-threads=on",
+            "-chardev",
+            "socket,id=charnet0,path=/run/vicinity/lan/my.sock,reconnect=1",
+            "-netdev",
+            "{\"type\":\"vhost-user\",\"chardev\":\"charnet0\",\"id\":\"hostnet0\"}",
+            "-netdev",
+            "{\"type\":\"tap\",\"ifname\":\"vnet3\",\"id\":\"hostnet1\"}",
+        ]);
+        assert_eq!(machine.name.as_deref(), Some("my,vm"));
+        assert_eq!(machine.sockets, ["/run/vicinity/lan/my.sock"]);
+        assert_eq!(machine.taps, ["vnet3"]);
+    }
+
+    #[test]
+    fn other_names_of_qemu_count_and_other_programs_do_not() {
+        assert_eq!(machine_of(&["/usr/libexec/qemu-kvm"]).name, None);
+        assert_eq!(machine_of(&["kvm", "-name", "debug-threads=on"]).name, None);
+        for other in ["qemu-img", "bash", "", "grep"] {
+            assert_eq!(parse(&[other, "qemu-system-x86_64"]), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn vicinitys_processes_are_told_apart() {
+        let serve = ["./vicinity", "--log", "error", "serve"];
+        assert_eq!(parse(&serve), Some(Kind::Supervisor));
+        let plane = ["vicinity", "--log", "info", "data-plane", "lan"];
+        let network = "lan".to_owned();
+        assert_eq!(parse(&plane), Some(Kind::DataPlane { network }));
+        assert_eq!(parse(&["vicinity", "top"]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+            drop(kind(&bytes));
+        }
+
+        #[test]
+        fn a_name_with_commas_comes_through(given in "[a-z,=]{1,20}") {
+            let escaped = given.replace(',', ",,");
+            let machine = machine_of(&["kvm", "-name", &format!("guest={escaped}")]);
+            prop_assert_eq!(machine.name, Some(given));
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What the scheduler counts for a thread.
+//!
+//! `/proc/PID/task/TID/schedstat` (the kernel's `sched-stats.rst`): nanoseconds on a CPU,
+//! nanoseconds runnable but waiting for a CPU, times put on a CPU. The second grows when the
+//! wait ends, so a long wait is booked in the interval in which it ended. The number of context
+//! switches is in `status` (`proc_pid_status(5)`).
+
+use crate::text::number_after;
+
+/// Totals of a thread since it started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Nanoseconds on a CPU.
+    pub run_ns: u64,
+    /// Nanoseconds runnable, but not running.
+    pub wait_ns: u64,
+    /// Times it was put on a CPU.
+    pub executions: u64,
+    /// Times it left a CPU, to sleep or for another thread.
+    pub switches: u64,
+}
+
+impl Totals {
+    /// From the texts of `schedstat` and `status`; `None` when either is not what it should be.
+    #[must_use]
+    pub fn parse(schedstat: &str, status: &str) -> Option<Self> {
+        let mut fields = schedstat.split_whitespace().map(str::parse);
+        let mut field = || fields.next()?.ok();
+        let slept: u64 = number_after(status, "voluntary_ctxt_switches:")?;
+        let ousted: u64 = number_after(status, "nonvoluntary_ctxt_switches:")?;
+        Some(Self {
+            run_ns: field()?,
+            wait_ns: field()?,
+            executions: field()?,
+            switches: slept.saturating_add(ousted),
+        })
+    }
+
+    /// What came since an earlier reading of the same thread id. Totals that went back belong
+    /// to another thread with a recycled id, which did all of it since.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let difference = || {
+            Some(Self {
+                run_ns: self.run_ns.checked_sub(earlier.run_ns)?,
+                wait_ns: self.wait_ns.checked_sub(earlier.wait_ns)?,
+                executions: self.executions.checked_sub(earlier.executions)?,
+                switches: self.switches.checked_sub(earlier.switches)?,
+            })
+        };
+        difference().unwrap_or(*self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const STATUS: &str = "Name:\tCPU 0/KVM\nState:\tS (sleeping)\nThreads:\t9\n\
+                          voluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t3\n";
+
+    #[test]
+    fn both_files_are_read() {
+        let totals = Totals {
+            run_ns: 53_739_803,
+            wait_ns: 260_966_449,
+            executions: 75,
+            switches: 10,
+        };
+        let schedstat = "53739803 260966449 75\n";
+        assert_eq!(Totals::parse(schedstat, STATUS), Some(totals));
+        assert_eq!(Totals::parse("53739803 260966449\n", STATUS), None);
+        assert_eq!(Totals::parse(schedstat, "Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn a_recycled_thread_id_gives_no_negative_rate() {
+        let old = Totals {
+            run_ns: 500,
+            wait_ns: 70,
+            executions: 9,
+            switches: 9,
+        };
+        let new = Totals { run_ns: 20, ..old };
+        assert_eq!(new.since(&old), new);
+        assert_eq!(old.since(&old), Totals::default());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(schedstat in ".{0,60}", status in ".{0,80}") {
+            let _ = Totals::parse(&schedstat, &status);
+        }
+
+        #[test]
+        fn what_is_written_is_read(run_ns: u64, wait_ns: u64, executions: u64, slept: u32) {
+            let status = format!(
+                "voluntary_ctxt_switches:\t{slept}\nnonvoluntary_ctxt_switches:\t2\n"
+            );
+            let totals = Totals { run_ns, wait_ns, executions, switches: u64::from(slept) + 2 };
+            let schedstat = format!("{run_ns} {wait_ns} {executions}\n");
+            prop_assert_eq!(Totals::parse(&schedstat, &status), Some(totals));
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Energy: measured where the processor tells (RAPL, the kernel's powercap), else modelled.
+//!
+//! A VM is charged for its guest and for its backend, each by its share of the CPU time that
+//! the host could have used: `power * CPU-seconds / (CPUs * seconds)`. What is left, idle power
+//! included, is charged to nobody, so that all charges and the rest add up to the host's power.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// Where the kernel shows RAPL's counters.
+pub const POWERCAP: &str = "/sys/class/powercap";
+
+/// Where a power figure comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "SCREAMING-KEBAB-CASE")]
+pub enum Provenance {
+    /// The processor's own counters.
+    Measured,
+    /// CPU time times the watts the user gave for a busy CPU.
+    Modelled,
+}
+
+impl Provenance {
+    /// The label beside every figure.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Measured => "MEASURED",
+            Self::Modelled => "MODELLED",
+        }
+    }
+}
+
+/// A counter of consumed energy: one package, or the memory beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Zone {
+    file: PathBuf,
+    /// The counter starts again at zero after this many microjoules.
+    range: u64,
+}
+
+/// The counters of this host.
+#[derive(Clone, Debug, Default)]
+pub struct Meter(Vec<Zone>);
+
+/// Readings of all counters, in the meter's order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading(Vec<u64>);
+
+impl Meter {
+    /// The packages and their memory below `powercap`. Zones inside a package other than its
+    /// memory are part of it, and `psys` contains the packages: counted neither.
+    #[must_use]
+    pub fn find(powercap: &Path) -> Self {
+        let entries = fs::read_dir(powercap).into_iter().flatten().flatten();
+        let mut zones: Vec<Zone> = entries.filter_map(|entry| zone(&entry.path())).collect();
+        zones.sort_by(|a, b| a.file.cmp(&b.file));
+        Self(zones)
+    }
+
+    /// Whether there is anything to read.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// Read all counters; `None` when there are none or one may not be read (root only).
+    #[must_use]
+    pub fn read(&self) -> Option<Reading> {
+        let values: Option<Vec<u64>> = self.0.iter().map(|zone| number(&zone.file)).collect();
+        values.filter(|values| !values.is_empty()).map(Reading)
+    }
+
+    /// Average watts between two readings, `time` apart.
+    #[must_use]
+    pub fn watts(&self, earlier: &Reading, later: &Reading, time: Duration) -> Option<f64> {
+        let mut joules = 0.0;
+        for ((zone, before), after) in self.0.iter().zip(&earlier.0).zip(&later.0) {
+            let micro = match after.checked_sub(*before) {
+                Some(difference) => difference,
+                None => zone.range.checked_sub(*before)?.checked_add(*after)?,
+            };
+            joules += micro as f64 / 1e6;
+        }
+        (!time.is_zero()).then(|| joules / time.as_secs_f64())
+    }
+}
+
+fn zone(folder: &Path) -> Option<Zone> {
+    let name = fs::read_to_string(folder.join("name")).ok()?;
+    let name = name.trim();
+    if !(name.starts_with("package-") || name == "dram") {
+        return None;
+    }
+    Some(Zone {
+        file: folder.join("energy_uj"),
+        range: number(&folder.join("max_energy_range_uj"))?,
+    })
+}
+
+fn number(file: &Path) -> Option<u64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(zones: &[(&str, &str, u64)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (folder, name, energy) in zones {
+            let folder = root.path().join(folder);
+            fs::create_dir(&folder).unwrap();
+            fs::write(folder.join("name"), format!("{name}\n")).unwrap();
+            fs::write(folder.join("energy_uj"), format!("{energy}\n")).unwrap();
+            fs::write(folder.join("max_energy_range_uj"), "1000000\n").unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn packages_and_memory_count_once() {
+        let root = host(&[
+            ("intel-rapl:0", "package-0", 100),
+            ("intel-rapl:0:0", "core", 60),
+            ("intel-rapl:0:1", "dram", 7),
+            ("intel-rapl:1", "psys", 900),
+        ]);
+        let meter = Meter::find(root.path());
+        assert_eq!(meter.read(), Some(Reading(vec![100, 7])));
+    }
+
+    #[test]
+    fn a_counter_that_wrapped_goes_on() {
+        let root = host(&[("intel-rapl:0", "package-0", 0)]);
+        let meter = Meter::find(root.path());
+        let second = Duration::from_secs(1);
+        let watts =
+            |before, after| meter.watts(&Reading(vec![before]), &Reading(vec![after]), second);
+        assert_eq!(watts(100_000, 600_000), Some(0.5));
+        assert_eq!(watts(900_000, 400_000), Some(0.5));
+        let reading = Reading(vec![1]);
+        assert_eq!(meter.watts(&reading, &reading, Duration::ZERO), None);
+    }
+
+    #[test]
+    fn without_counters_nothing_is_read() {
+        let meter = Meter::find(Path::new("/nonexistent"));
+        assert!(!meter.exists());
+        assert_eq!(meter.read(), None);
+    }
+}

@@ -1,0 +1,169 @@
+//! Reading `/proc`. Everything there may vanish between two readings: that is `None`, not an
+//! error.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::counters::Totals;
+use crate::text::number_after;
+
+/// A `/proc`, or a folder that looks like one.
+#[derive(Clone, Debug)]
+pub(crate) struct Proc(PathBuf);
+
+/// What identifies a process, from `/proc/PID/stat`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) parent: u32,
+    /// When it started, in ticks since boot: tells it from a later one with its id.
+    pub(crate) start: u64,
+}
+
+impl Proc {
+    pub(crate) fn new(root: &Path) -> Self {
+        Self(root.to_owned())
+    }
+
+    /// Ids of all processes.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        numbers(&self.0)
+    }
+
+    /// Ids of the threads of a process.
+    pub(crate) fn threads(&self, pid: u32) -> Vec<u32> {
+        numbers(&self.of(pid).join("task"))
+    }
+
+    pub(crate) fn command_line(&self, pid: u32) -> Option<Vec<u8>> {
+        fs::read(self.of(pid).join("cmdline")).ok()
+    }
+
+    /// A process's name, which is its first thread's.
+    pub(crate) fn name(&self, pid: u32) -> Option<String> {
+        line(&self.of(pid).join("comm"))
+    }
+
+    pub(crate) fn thread_name(&self, pid: u32, thread: u32) -> Option<String> {
+        line(&self.thread(pid, thread).join("comm"))
+    }
+
+    pub(crate) fn identity(&self, pid: u32) -> Option<Identity> {
+        parse_stat(&self.text(pid, "stat")?)
+    }
+
+    pub(crate) fn totals(&self, pid: u32, thread: u32) -> Option<Totals> {
+        let folder = self.thread(pid, thread);
+        let schedstat = fs::read_to_string(folder.join("schedstat")).ok()?;
+        let status = fs::read_to_string(folder.join("status")).ok()?;
+        Totals::parse(&schedstat, &status)
+    }
+
+    /// Proportional set size in bytes. The kernel walks the process's page tables for it; may
+    /// only be read by root and by the process's owner.
+    pub(crate) fn pss(&self, pid: u32) -> Option<u64> {
+        let kib: u64 = number_after(&self.text(pid, "smaps_rollup")?, "Pss:")?;
+        kib.checked_mul(1024)
+    }
+
+    /// Resident set size in bytes.
+    pub(crate) fn rss(&self, pid: u32) -> Option<u64> {
+        let kib: u64 = number_after(&self.text(pid, "status")?, "VmRSS:")?;
+        kib.checked_mul(1024)
+    }
+
+    /// Text of a file of a process.
+    pub(crate) fn text(&self, pid: u32, file: &str) -> Option<String> {
+        fs::read_to_string(self.of(pid).join(file)).ok()
+    }
+
+    /// Names of the taps a process holds open. A tap's descriptor says so in its `fdinfo`
+    /// (`iff:`). `None` when its descriptors may not be looked at.
+    pub(crate) fn taps(&self, pid: u32) -> Option<Vec<String>> {
+        let folder = self.of(pid);
+        let mut taps = Vec::new();
+        for entry in fs::read_dir(folder.join("fd")).ok()?.flatten() {
+            let Ok(target) = fs::read_link(entry.path()) else {
+                continue;
+            };
+            if target != Path::new("/dev/net/tun") {
+                continue;
+            }
+            let info = folder.join("fdinfo").join(entry.file_name());
+            let info = fs::read_to_string(info).unwrap_or_default();
+            taps.extend(number_after::<String>(&info, "iff:"));
+        }
+        taps.sort();
+        taps.dedup();
+        Some(taps)
+    }
+
+    fn of(&self, pid: u32) -> PathBuf {
+        self.0.join(pid.to_string())
+    }
+
+    fn thread(&self, pid: u32, thread: u32) -> PathBuf {
+        self.0.join(format!("{pid}/task/{thread}"))
+    }
+}
+
+/// The names in a folder that are numbers.
+fn numbers(folder: &Path) -> Vec<u32> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+fn line(file: &Path) -> Option<String> {
+    Some(fs::read_to_string(file).ok()?.trim_end().to_owned())
+}
+
+/// Fields 4 and 22 of `proc_pid_stat(5)`. The name, field 2, is in parentheses and may contain
+/// anything, parentheses too.
+fn parse_stat(text: &str) -> Option<Identity> {
+    let (_, rest) = text.rsplit_once(") ")?;
+    let mut fields = rest.split_whitespace().skip(1);
+    Some(Identity {
+        parent: fields.next()?.parse().ok()?,
+        start: fields.nth(17)?.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_identified_whatever_its_name() {
+        let text = "7 (a) b) (c) S 42 7 7 0 -1 4194560 1 0 0 0 10 5 0 0 20 0 3 0 998877 1000 20 1";
+        let identity = Identity {
+            parent: 42,
+            start: 998_877,
+        };
+        assert_eq!(parse_stat(text), Some(identity));
+        assert_eq!(parse_stat("7 (a) S 42 7"), None);
+    }
+
+    #[test]
+    fn this_process_is_there() {
+        let proc = Proc::new(Path::new("/proc"));
+        let pid = std::process::id();
+        assert!(proc.processes().contains(&pid));
+        assert!(proc.threads(pid).contains(&pid));
+        assert!(proc.totals(pid, pid).is_some());
+        assert!(proc.rss(pid).unwrap() > 0);
+        assert!(proc.pss(pid).unwrap() > 0);
+        assert_eq!(proc.taps(pid), Some(Vec::new()));
+        let parent = proc.identity(pid).unwrap().parent;
+        assert_eq!(parent, std::os::unix::process::parent_id());
+    }
+
+    #[test]
+    fn what_is_gone_is_none() {
+        let proc = Proc::new(Path::new("/nonexistent"));
+        assert!(proc.processes().is_empty());
+        assert_eq!(proc.identity(1), None);
+        assert_eq!(proc.totals(1, 1), None);
+        assert_eq!(proc.taps(1), None);
+    }
+}

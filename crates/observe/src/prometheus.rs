@@ -1,0 +1,172 @@
+//! One reading as Prometheus' text format: counters since the start of each VM, from which
+//! Prometheus makes rates itself.
+//!
+//! A thread that ends takes its counters along, so a VM's sum can go back a little; Prometheus
+//! then takes it for a restart, as it should.
+
+use std::fmt::Write;
+
+use crate::counters::Totals;
+use crate::reading::{Reading, Vm};
+
+/// The text. `vicinity_worker_cpu_seconds_total` and `vicinity_port_frames_total` allow the
+/// sharing out that `vicinity top` does.
+#[must_use]
+pub fn render(reading: &Reading) -> String {
+    let mut text = Text::default();
+    for (name, help, figure) in THREADS {
+        text.head(name, "counter", help);
+        for vm in reading.vms.values() {
+            for (set, guest) in [("guest", true), ("backend", false)] {
+                let labels = [("vm", vm.name.as_str()), ("set", set)];
+                text.line(name, &labels, sum(vm, guest, figure));
+            }
+        }
+    }
+    memory(&mut text, reading);
+    workers(&mut text, reading);
+    ports(&mut text, reading);
+    text.0
+}
+
+type Figure = fn(&Totals) -> f64;
+
+const THREADS: [(&str, &str, Figure); 4] = [
+    (
+        "vicinity_vm_cpu_seconds_total",
+        "Time on a CPU; QEMU's threads and vhost workers only in the backend",
+        |totals| totals.run_ns as f64 / 1e9,
+    ),
+    (
+        "vicinity_vm_wait_seconds_total",
+        "Time runnable, but not running",
+        |totals| totals.wait_ns as f64 / 1e9,
+    ),
+    (
+        "vicinity_vm_executions_total",
+        "Times put on a CPU",
+        |totals| totals.executions as f64,
+    ),
+    (
+        "vicinity_vm_switches_total",
+        "Times taken off a CPU",
+        |totals| totals.switches as f64,
+    ),
+];
+
+fn sum(vm: &Vm, guest: bool, figure: Figure) -> f64 {
+    let threads = vm.threads.values();
+    let ours = threads.filter(|thread| thread.role.is_guest() == guest);
+    ours.map(|thread| figure(&thread.totals)).sum()
+}
+
+fn memory(text: &mut Text, reading: &Reading) {
+    let name = "vicinity_vm_memory_bytes";
+    text.head(name, "gauge", "Host memory of the VM's process");
+    for vm in reading.vms.values() {
+        if let Some(memory) = vm.memory {
+            text.line(name, &[("vm", vm.name.as_str())], memory.bytes as f64);
+        }
+    }
+}
+
+fn workers(text: &mut Text, reading: &Reading) {
+    let name = "vicinity_worker_cpu_seconds_total";
+    text.head(
+        name,
+        "counter",
+        "CPU time of the threads of Vicinity's daemon",
+    );
+    for (id, plane) in &reading.planes {
+        for thread in plane.threads.values() {
+            let (network, pid) = (plane.network.as_deref(), id.pid.to_string());
+            let labels = [
+                ("network", network.unwrap_or_default()),
+                ("thread", thread.name.as_str()),
+                ("pid", pid.as_str()),
+            ];
+            text.line(name, &labels, thread.totals.run_ns as f64 / 1e9);
+        }
+    }
+}
+
+fn ports(text: &mut Text, reading: &Reading) {
+    for (name, help, sent, received) in [
+        (
+            "vicinity_port_frames_total",
+            "Frames of a VM's port",
+            (|port| port.tx_frames) as fn(&crate::traffic::Traffic) -> u64,
+            (|port| port.rx_frames) as fn(&crate::traffic::Traffic) -> u64,
+        ),
+        (
+            "vicinity_port_bytes_total",
+            "Bytes of a VM's port",
+            |port| port.tx_bytes,
+            |port| port.rx_bytes,
+        ),
+    ] {
+        text.head(name, "counter", help);
+        for port in &reading.ports {
+            for (direction, figure) in [("sent", sent), ("received", received)] {
+                let labels = [
+                    ("network", port.network.as_str()),
+                    ("vm", port.vm.as_str()),
+                    ("direction", direction),
+                ];
+                text.line(name, &labels, figure(&port.traffic) as f64);
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        self.0
+            .push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
+    }
+
+    fn line(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+        self.0.push_str(name);
+        for (index, (label, text)) in labels.iter().enumerate() {
+            let mark = if index == 0 { '{' } else { ',' };
+            // Writing to a string does not fail.
+            let _ = write!(self.0, "{mark}{label}=\"{}\"", escape(text));
+        }
+        let _ = writeln!(self.0, "}} {value}");
+    }
+}
+
+/// A label's text: backslash, quote and line feed are escaped.
+fn escape(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rates::tests::{reading, vm};
+
+    #[test]
+    fn a_reading_becomes_series() {
+        let mut reading = reading(0);
+        vm(
+            &mut reading,
+            10,
+            "we\"b",
+            &[("CPU 0/KVM", 1_500_000_000, 0)],
+        );
+        let text = render(&reading);
+        let line = "vicinity_vm_cpu_seconds_total{vm=\"we\\\"b\",set=\"guest\"} 1.5\n";
+        assert!(text.contains(line), "{text}");
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let (_, value) = line.rsplit_once(' ').unwrap();
+            value.parse::<f64>().unwrap();
+        }
+        assert_eq!(text.matches("# TYPE").count(), 8);
+    }
+}

@@ -1,0 +1,209 @@
+//! Reading everything at one moment.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::command_line::{Kind, Machine};
+use crate::energy::{Meter, POWERCAP};
+use crate::finder::Finder;
+use crate::host::{self, CpuTime};
+use crate::kvm;
+use crate::reading::{Host, Id, Memory, MemoryKind, Plane, Port, Reading, Thread, Vm};
+use crate::role::Role;
+use crate::traffic;
+
+/// A process larger than this is not asked for its PSS: the kernel walks all its pages for it.
+const PSS_LIMIT: u64 = 8 << 30;
+
+/// Reads, and remembers what need not be read each time.
+#[derive(Debug)]
+pub struct Reader {
+    root: PathBuf,
+    finder: Finder,
+    meter: Meter,
+    memory: BTreeMap<Id, Memory>,
+    /// The VM whose memory was read last.
+    turn: Option<Id>,
+}
+
+/// The daemon whose networks' counters are known.
+#[derive(Clone, Debug, Default)]
+pub struct Daemon {
+    /// Its process id.
+    pub pid: u32,
+    /// Its networks' ports that lead to VMs.
+    pub ports: Vec<Port>,
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        Self::new(Path::new("/proc"), Path::new(POWERCAP))
+    }
+}
+
+impl Reader {
+    /// For the `/proc` at `root` and the energy counters at `powercap`.
+    #[must_use]
+    pub fn new(root: &Path, powercap: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+            finder: Finder::new(root),
+            meter: Meter::find(powercap),
+            memory: BTreeMap::new(),
+            turn: None,
+        }
+    }
+
+    /// The host's energy counters.
+    #[must_use]
+    pub fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    /// Read everything. Vicinity's processes are looked at if they are this daemon's.
+    pub fn read(&mut self, daemon: Option<Daemon>) -> Reading {
+        self.finder.look();
+        let processes: Vec<_> = self
+            .finder
+            .processes()
+            .map(|(pid, process)| (pid, process.identity, process.kind.clone()))
+            .collect();
+        let at = Instant::now();
+        let mut vms = BTreeMap::new();
+        let mut planes = BTreeMap::new();
+        for (pid, identity, kind) in processes {
+            let start = identity.start;
+            let id = Id { pid, start };
+            let network = match kind {
+                Kind::Vm(machine) => {
+                    vms.insert(id, self.vm(id, &machine));
+                    continue;
+                }
+                Kind::Supervisor => None,
+                Kind::DataPlane { network } => Some(network),
+            };
+            let owner = match network {
+                None => pid,
+                Some(_) => identity.parent,
+            };
+            if daemon.as_ref().is_some_and(|daemon| daemon.pid == owner) {
+                planes.insert(id, self.plane(pid, network));
+            }
+        }
+        self.refresh_memory(&mut vms);
+        Reading {
+            at,
+            vms,
+            planes,
+            daemon: daemon.as_ref().map(|daemon| daemon.pid),
+            ports: daemon.map(|daemon| daemon.ports).unwrap_or_default(),
+            host: self.host(),
+        }
+    }
+
+    fn vm(&mut self, id: Id, machine: &Machine) -> Vm {
+        let pid = id.pid;
+        let at = Instant::now();
+        let threads = self.threads(pid);
+        let proc = self.finder.proc();
+        let process = self.finder.processes().find(|(other, _)| *other == pid);
+        let (taps, group) = match process {
+            Some((_, process)) => (process.taps.as_slice(), process.group.as_ref()),
+            None => (&[][..], None),
+        };
+        let devices = match taps {
+            [] => String::new(),
+            _ => proc.text(pid, "net/dev").unwrap_or_default(),
+        };
+        let of = |tap: &String| Some((tap.clone(), traffic::of_tap(&devices, tap)?));
+        Vm {
+            at,
+            name: machine.name.clone().unwrap_or_else(|| pid.to_string()),
+            threads,
+            sockets: machine.sockets.clone(),
+            taps: taps.iter().filter_map(of).collect(),
+            memory: None,
+            group: group.map(|group| (group.path().to_owned(), group.version(), group.read())),
+            polled_ns: kvm::polled_ns(Path::new(kvm::STATISTICS), pid),
+        }
+    }
+
+    fn plane(&mut self, pid: u32, network: Option<String>) -> Plane {
+        Plane {
+            at: Instant::now(),
+            network,
+            threads: self.threads(pid),
+        }
+    }
+
+    fn threads(&mut self, pid: u32) -> BTreeMap<u32, Thread> {
+        let names = self.finder.threads(pid);
+        let proc = self.finder.proc();
+        let main = names.iter().find(|(id, _)| *id == pid);
+        let program = main.map(|(_, name)| name.clone()).unwrap_or_default();
+        let mut threads = BTreeMap::new();
+        for (id, name) in names {
+            // A kernel thread is not among the process's own.
+            let totals = proc.totals(pid, id).or_else(|| proc.totals(id, id));
+            if let Some(totals) = totals {
+                let role = Role::of(&name, id == pid, &program);
+                threads.insert(id, Thread { name, role, totals });
+            }
+        }
+        threads
+    }
+
+    /// New VMs' memory is read at once, of the others one VM's each time, in turn.
+    fn refresh_memory(&mut self, vms: &mut BTreeMap<Id, Vm>) {
+        self.memory.retain(|id, _| vms.contains_key(id));
+        let after = |turn: Id| vms.range(turn..).map(|(id, _)| *id).find(|id| *id != turn);
+        let first = vms.keys().next().copied();
+        self.turn = self.turn.and_then(after).or(first);
+        for (id, vm) in vms {
+            if self.turn == Some(*id) || !self.memory.contains_key(id) {
+                self.memory
+                    .extend(self.memory_of(id.pid).map(|memory| (*id, memory)));
+            }
+            vm.memory = self.memory.get(id).copied();
+        }
+    }
+
+    fn memory_of(&self, pid: u32) -> Option<Memory> {
+        let rss = self.finder.proc().rss(pid)?;
+        let pss = (rss <= PSS_LIMIT)
+            .then(|| self.finder.proc().pss(pid))
+            .flatten();
+        Some(match pss {
+            Some(bytes) => Memory {
+                bytes,
+                kind: MemoryKind::Pss,
+            },
+            None => Memory {
+                bytes: rss,
+                kind: MemoryKind::Rss,
+            },
+        })
+    }
+
+    fn host(&self) -> Host {
+        let stat = std::fs::read_to_string(self.root.join("stat")).unwrap_or_default();
+        let own = clock_gettime(ClockId::ProcessCPUTime);
+        Host {
+            cpus: stat.lines().filter(|line| is_cpu(line)).count().max(1),
+            time: CpuTime::parse(&stat),
+            pressure: host::pressure(&self.root),
+            memory: host::memory(&self.root),
+            energy: self.meter.read(),
+            own: Duration::try_from(own).unwrap_or_default(),
+        }
+    }
+}
+
+/// `cpu0 …`, not `cpu  …`, the sum of all.
+fn is_cpu(line: &str) -> bool {
+    let rest = line.strip_prefix("cpu");
+    rest.is_some_and(|rest| rest.starts_with(|letter: char| letter.is_ascii_digit()))
+}

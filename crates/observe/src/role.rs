@@ -1,0 +1,113 @@
+//! What a thread of a VM does, by its name.
+//!
+//! QEMU names its threads when it is started with `-name …,debug-threads=on`, as libvirt does;
+//! else they all have the name of the program.
+
+use serde::Serialize;
+
+/// What a thread of a VM does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Runs the guest: a virtual CPU.
+    Vcpu,
+    /// QEMU's main loop.
+    Main,
+    /// An I/O thread, a pool worker, or another helper of QEMU.
+    Io,
+    /// The kernel's vhost worker: a kernel thread, from Linux 6.4 on a task of QEMU's process.
+    Vhost,
+    /// A thread that QEMU gave no name: a vCPU or a helper, nobody can tell.
+    Unnamed,
+}
+
+/// How many letters of a thread's name the kernel keeps.
+const NAME_LENGTH: usize = 15;
+
+impl Role {
+    /// The role of a thread with this name in the VM's process. `main` is whether it is the
+    /// first thread, `program` the first thread's name.
+    #[must_use]
+    pub fn of(name: &str, main: bool, program: &str) -> Self {
+        if main {
+            Self::Main
+        } else if vcpu_accelerator(name).is_some() {
+            Self::Vcpu
+        } else if name.starts_with("vhost-") {
+            Self::Vhost
+        } else if name == program {
+            Self::Unnamed
+        } else {
+            Self::Io
+        }
+    }
+
+    /// Whether the thread is counted as the guest's; the others are its backend.
+    #[must_use]
+    pub fn is_guest(self) -> bool {
+        matches!(self, Self::Vcpu | Self::Unnamed)
+    }
+}
+
+/// `KVM` or `TCG` for a vCPU's name, `CPU 0/KVM`. TCG with one thread for all vCPUs calls it
+/// `ALL CPUs/TCG`.
+#[must_use]
+pub fn vcpu_accelerator(name: &str) -> Option<&str> {
+    let (cpu, accelerator) = name.split_once('/')?;
+    let number = cpu.strip_prefix("CPU ");
+    let one = number.is_some_and(|text| text.parse::<u32>().is_ok());
+    (one || cpu == "ALL CPUs").then_some(accelerator)
+}
+
+/// The process id a kernel thread named `vhost-PID` works for.
+#[must_use]
+pub fn vhost_owner(name: &str) -> Option<u32> {
+    name.strip_prefix("vhost-")?.parse().ok()
+}
+
+/// Whether a worker's thread name (`net-NETWORK`, cut by the kernel) is this network's.
+#[must_use]
+pub fn is_worker_of(name: &str, network: &str) -> bool {
+    let full = format!("net-{network}");
+    let kept: String = full.chars().take(NAME_LENGTH).collect();
+    name == kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn role(name: &str) -> Role {
+        Role::of(name, false, "qemu-system-x86")
+    }
+
+    #[test]
+    fn qemus_names_are_known() {
+        assert_eq!(role("CPU 0/KVM"), Role::Vcpu);
+        assert_eq!(role("CPU 17/TCG"), Role::Vcpu);
+        assert_eq!(role("ALL CPUs/TCG"), Role::Vcpu);
+        assert_eq!(role("IO io1"), Role::Io);
+        assert_eq!(role("call_rcu"), Role::Io);
+        assert_eq!(role("worker"), Role::Io);
+        assert_eq!(role("vhost-4711"), Role::Vhost);
+        assert_eq!(role("qemu-system-x86"), Role::Unnamed);
+        let main = Role::of("qemu-system-x86", true, "qemu-system-x86");
+        assert_eq!(main, Role::Main);
+        assert!(!main.is_guest() && role("CPU 0/KVM").is_guest());
+    }
+
+    #[test]
+    fn the_accelerator_and_the_owner_are_in_the_name() {
+        assert_eq!(vcpu_accelerator("CPU 3/KVM"), Some("KVM"));
+        assert_eq!(vcpu_accelerator("CPU x/KVM"), None);
+        assert_eq!(vhost_owner("vhost-4711"), Some(4711));
+        assert_eq!(vhost_owner("vhost-"), None);
+    }
+
+    #[test]
+    fn a_long_networks_worker_is_known_by_the_part_the_kernel_keeps() {
+        assert!(is_worker_of("net-lan", "lan"));
+        assert!(!is_worker_of("net-lan", "land"));
+        assert!(is_worker_of("net-backbone-we", "backbone-west"));
+    }
+}

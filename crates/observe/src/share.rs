@@ -1,0 +1,56 @@
+//! Which VM is charged for a worker that serves several.
+//!
+//! The model: a worker's time goes to the frames it moved and to their bytes. A frame costs as
+//! much as [`BYTES_PER_FRAME`] of its bytes, which is what `docs/performance.md` measured: 78
+//! cycles for 64 bytes, 157 for 1500. Each frame is charged to the two VMs at its ends alike;
+//! one that came by the uplink or left by it to the VM alone. A worker that moved nothing is
+//! charged to nobody.
+
+use crate::traffic::Traffic;
+
+/// So many bytes cost as much as a frame's fixed part: 73 cycles to 0.055 cycles a byte,
+/// rounded to what the measurement is good for.
+const BYTES_PER_FRAME: f64 = 1400.0;
+
+/// The parts of a worker's time, each between 0 and 1, for ports that moved this much: they
+/// add up to 1, or are all 0 when nothing moved.
+pub(crate) fn parts(moved: &[Traffic]) -> Vec<f64> {
+    let cost = |one: &Traffic| one.frames() as f64 + one.bytes() as f64 / BYTES_PER_FRAME;
+    let costs: Vec<f64> = moved.iter().map(cost).collect();
+    let sum: f64 = costs.iter().sum();
+    let part = |cost: f64| if sum > 0.0 { cost / sum } else { 0.0 };
+    costs.into_iter().map(part).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sent(tx_frames: u64, tx_bytes: u64) -> Traffic {
+        Traffic {
+            tx_frames,
+            tx_bytes,
+            ..Traffic::default()
+        }
+    }
+
+    #[test]
+    fn bytes_count_beside_frames() {
+        assert_eq!(parts(&[sent(10, 0), sent(10, 0)]), [0.5, 0.5]);
+        assert_eq!(parts(&[sent(10, 28_000), sent(10, 0)]), [0.75, 0.25]);
+        assert_eq!(parts(&[sent(0, 0), sent(0, 0)]), [0.0, 0.0]);
+    }
+
+    proptest! {
+        #[test]
+        fn nobody_pays_twice(moved in prop::collection::vec((any::<u32>(), any::<u64>()), 1..9)) {
+            let moved: Vec<_> = moved.iter().map(|(f, b)| sent(u64::from(*f), *b)).collect();
+            let parts = parts(&moved);
+            let sum: f64 = parts.iter().sum();
+            prop_assert!(sum == 0.0 || (sum - 1.0).abs() < 1e-9);
+            prop_assert!(parts.iter().all(|part| (0.0..=1.0).contains(part)));
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Reading the kernel's small text files.
+
+use std::str::FromStr;
+
+/// The first word after `key` at the start of a line.
+pub(crate) fn number_after<T: FromStr>(text: &str, key: &str) -> Option<T> {
+    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// The value of a `key=value` word.
+pub(crate) fn value_of<T: FromStr>(line: &str, key: &str) -> Option<T> {
+    let words = line.split_whitespace();
+    words
+        .filter_map(|word| word.split_once('='))
+        .find(|(name, _)| *name == key)?
+        .1
+        .parse()
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_counts_at_the_start_of_a_line_only() {
+        let text = "nonvoluntary: 3\nvoluntary: 7 kB\n";
+        assert_eq!(number_after(text, "voluntary:"), Some(7));
+        assert_eq!(number_after::<u64>(text, "absent:"), None);
+    }
+
+    #[test]
+    fn words_have_values() {
+        let line = "some avg10=0.19 avg60=12.47 total=449934643";
+        assert_eq!(value_of(line, "avg10"), Some(0.19));
+        assert_eq!(value_of(line, "total"), Some(449_934_643_u64));
+        assert_eq!(value_of::<u64>(line, "avg300"), None);
+    }
+}

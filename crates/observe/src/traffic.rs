@@ -1,0 +1,123 @@
+//! Frames and bytes of a VM's NICs.
+
+use serde::Serialize;
+
+/// Totals of one or several NICs, from the guest's side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Traffic {
+    /// Frames the guest sent. Each is one descriptor chain.
+    pub tx_frames: u64,
+    /// Their bytes.
+    pub tx_bytes: u64,
+    /// Frames the guest received.
+    pub rx_frames: u64,
+    /// Their bytes.
+    pub rx_bytes: u64,
+}
+
+impl Traffic {
+    /// Frames, both ways.
+    #[must_use]
+    pub fn frames(&self) -> u64 {
+        self.tx_frames.saturating_add(self.rx_frames)
+    }
+
+    /// Bytes, both ways.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.tx_bytes.saturating_add(self.rx_bytes)
+    }
+
+    /// The sum of two.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            tx_frames: self.tx_frames.saturating_add(other.tx_frames),
+            tx_bytes: self.tx_bytes.saturating_add(other.tx_bytes),
+            rx_frames: self.rx_frames.saturating_add(other.rx_frames),
+            rx_bytes: self.rx_bytes.saturating_add(other.rx_bytes),
+        }
+    }
+
+    /// What came since an earlier reading. A counter that went back was started anew (another
+    /// daemon, another tap with the name): nothing is known of the time before it was.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let difference = || {
+            Some(Self {
+                tx_frames: self.tx_frames.checked_sub(earlier.tx_frames)?,
+                tx_bytes: self.tx_bytes.checked_sub(earlier.tx_bytes)?,
+                rx_frames: self.rx_frames.checked_sub(earlier.rx_frames)?,
+                rx_bytes: self.rx_bytes.checked_sub(earlier.rx_bytes)?,
+            })
+        };
+        difference().unwrap_or_default()
+    }
+}
+
+/// The totals of a tap in `/proc/PID/net/dev`, which shows the network namespace of that
+/// process. What the tap receives, the guest sent.
+#[must_use]
+pub fn of_tap(net_dev: &str, tap: &str) -> Option<Traffic> {
+    let line = net_dev.lines().find_map(|line| {
+        let (name, figures) = line.split_once(':')?;
+        (name.trim() == tap).then_some(figures)
+    })?;
+    let figures: Vec<u64> = line
+        .split_whitespace()
+        .map_while(|figure| figure.parse().ok())
+        .collect();
+    let figure = |index: usize| figures.get(index).copied();
+    // Receive: bytes packets errs drop fifo frame compressed multicast; transmit likewise.
+    Some(Traffic {
+        tx_bytes: figure(0)?,
+        tx_frames: figure(1)?,
+        rx_bytes: figure(8)?,
+        rx_frames: figure(9)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NET_DEV: &str = "\
+Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
+    lo:     100       1    0    0    0     0          0         0      100       1    0    0    0     0       0          0
+ vnet3: 9876543    1234    0    5    0     0          0         0 12345678    4321    0    0    0     0       0          0
+";
+
+    #[test]
+    fn what_a_tap_receives_its_guest_sent() {
+        let traffic = Traffic {
+            tx_frames: 1234,
+            tx_bytes: 9_876_543,
+            rx_frames: 4321,
+            rx_bytes: 12_345_678,
+        };
+        assert_eq!(of_tap(NET_DEV, "vnet3"), Some(traffic));
+        assert_eq!(of_tap(NET_DEV, "vnet"), None);
+        assert_eq!(of_tap("vnet3: 1 2 3\n", "vnet3"), None);
+    }
+
+    #[test]
+    fn a_counter_that_started_anew_gives_no_rate() {
+        let old = of_tap(NET_DEV, "vnet3").unwrap();
+        let new = Traffic {
+            tx_frames: 3,
+            ..old
+        };
+        assert_eq!(new.since(&old), Traffic::default());
+        assert_eq!(old.since(&Traffic::default()), old);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "(.|\n){0,200}", tap in ".{0,8}") {
+            let _ = of_tap(&text, &tap);
+        }
+    }
+}
