@@ -54,6 +54,8 @@ unit:
 loom:
 	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --target-dir target/loom \
 		--package vicinity-vhost --lib handshake
+	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --target-dir target/loom \
+		--package vicinity-window --lib doorbell
 
 fuzz:
 	scripts/fuzz 20

@@ -1,0 +1,250 @@
+//! Where everything in a window lies.
+//!
+//! ```text
+//! 0      header (one page): magic, version, sizes; written once, before the window is shared
+//! 4096   direction 0: creator to guest of the window
+//!          one page, written by the consumer: doorbell @0, released of lane 0 @128, of lane 1 @256
+//!          ring of lane 0, ring of lane 1      slots * 64 bytes each
+//!          data of lane 0, data of lane 1
+//! ...    direction 1: the other way, the same
+//! ```
+//! All numbers are little endian. The words that the two sides write are 128 bytes apart, because
+//! processors fetch lines in pairs.
+
+use crate::limits;
+
+/// Version of the layout. A side that knows another one only must not touch the rest.
+pub const VERSION: u32 = 1;
+
+/// The first eight bytes of a window.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"vicinity");
+
+/// Bytes of a slot: a cache line.
+pub const SLOT: u32 = 64;
+
+/// Lanes in each direction.
+pub const LANES: usize = 2;
+
+/// Bytes of a header or control page.
+const PAGE: u64 = 4096;
+
+/// Bytes of the header that mean something.
+pub(crate) const HEADER: usize = 32;
+
+/// The sizes of a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneSize {
+    /// Slots of its ring; a power of two within [`limits::SLOTS`].
+    pub slots: u32,
+    /// Bytes of its data area; a power of two within [`limits::DATA`].
+    pub data: u32,
+}
+
+/// The sizes of a window, checked. Everything else follows from them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    lanes: [LaneSize; LANES],
+}
+
+/// A header that this side cannot work with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutError {
+    /// It is no window.
+    #[error("it does not begin as a window does")]
+    Magic,
+    /// It is of another version.
+    #[error("it has layout version {0}, and only version {VERSION} is known here")]
+    Version(u32),
+    /// A ring's size is out of bounds.
+    #[error("a ring of {0} slots: the number must be a power of two from 8 to 4096")]
+    Slots(u32),
+    /// A data area's size is out of bounds.
+    #[error("a data area of {0} bytes: the size must be a power of two from 4 KiB to 16 MiB")]
+    Data(u32),
+}
+
+impl Layout {
+    /// From the sizes of both lanes.
+    ///
+    /// # Errors
+    /// A size is out of bounds.
+    pub fn new(lanes: [LaneSize; LANES]) -> Result<Self, LayoutError> {
+        for LaneSize { slots, data } in lanes {
+            if !slots.is_power_of_two() || !limits::SLOTS.contains(&slots) {
+                return Err(LayoutError::Slots(slots));
+            }
+            if !data.is_power_of_two() || !limits::DATA.contains(&data) {
+                return Err(LayoutError::Data(data));
+            }
+        }
+        Ok(Self { lanes })
+    }
+
+    /// The header that describes it.
+    #[must_use]
+    pub fn header(&self) -> [u8; HEADER] {
+        let [first, second] = self.lanes;
+        let words = [
+            VERSION,
+            first.slots,
+            first.data,
+            second.slots,
+            second.data,
+            0,
+        ];
+        let mut bytes = [0; HEADER];
+        let (magic, rest) = bytes.split_at_mut(8);
+        magic.copy_from_slice(&MAGIC.to_le_bytes());
+        for (place, word) in rest.chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// From a header, checked.
+    ///
+    /// # Errors
+    /// See [`LayoutError`].
+    pub fn from_header(bytes: &[u8; HEADER]) -> Result<Self, LayoutError> {
+        let (magic, rest) = bytes.split_at(8);
+        if magic != MAGIC.to_le_bytes() {
+            return Err(LayoutError::Magic);
+        }
+        let mut words = rest.chunks_exact(4).map(|bytes| {
+            let bytes = bytes.first_chunk::<4>();
+            bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
+        });
+        let mut word = || words.next().unwrap_or(0);
+        let version = word();
+        if version != VERSION {
+            return Err(LayoutError::Version(version));
+        }
+        let mut lane = || LaneSize {
+            slots: word(),
+            data: word(),
+        };
+        Self::new([lane(), lane()])
+    }
+
+    /// The sizes of both lanes.
+    #[must_use]
+    pub fn lanes(&self) -> [LaneSize; LANES] {
+        self.lanes
+    }
+
+    /// Bytes of the whole window.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        PAGE + 2 * self.direction_length()
+    }
+
+    fn direction_length(&self) -> u64 {
+        let bytes = |lane: &LaneSize| ring_bytes(*lane) + u64::from(lane.data);
+        let sum: u64 = self.lanes.iter().map(bytes).sum();
+        PAGE + sum.next_multiple_of(PAGE)
+    }
+
+    /// Where a direction's consumer keeps its doorbell.
+    pub(crate) fn doorbell(&self, direction: u64) -> u64 {
+        PAGE + direction * self.direction_length()
+    }
+
+    /// Where the parts of each lane of a direction lie.
+    pub(crate) fn places(&self, direction: u64) -> [LanePlaces; LANES] {
+        let control = self.doorbell(direction);
+        let [first, second] = self.lanes;
+        let rings = control + PAGE;
+        let data = rings + ring_bytes(first) + ring_bytes(second);
+        [
+            LanePlaces {
+                size: first,
+                released: control + 128,
+                ring: rings,
+                data,
+            },
+            LanePlaces {
+                size: second,
+                released: control + 256,
+                ring: rings + ring_bytes(first),
+                data: data + u64::from(first.data),
+            },
+        ]
+    }
+}
+
+/// Where the parts of a lane lie, in bytes from the start of the window.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LanePlaces {
+    pub(crate) size: LaneSize,
+    pub(crate) released: u64,
+    pub(crate) ring: u64,
+    pub(crate) data: u64,
+}
+
+fn ring_bytes(lane: LaneSize) -> u64 {
+    u64::from(lane.slots) * u64::from(SLOT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn lane() -> impl Strategy<Value = LaneSize> {
+        (3u32..=12, 12u32..=24).prop_map(|(slots, data)| LaneSize {
+            slots: 1 << slots,
+            data: 1 << data,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_header_is_read_as_it_was_written(first in lane(), second in lane()) {
+            let layout = Layout::new([first, second]).unwrap();
+            prop_assert_eq!(Layout::from_header(&layout.header()), Ok(layout));
+        }
+
+        #[test]
+        fn parts_lie_inside_and_apart(first in lane(), second in lane()) {
+            let layout = Layout::new([first, second]).unwrap();
+            let mut parts = vec![(0, PAGE)];
+            for direction in 0..2 {
+                parts.push((layout.doorbell(direction), 4));
+                for place in layout.places(direction) {
+                    parts.push((place.released, 4));
+                    parts.push((place.ring, ring_bytes(place.size)));
+                    parts.push((place.data, u64::from(place.size.data)));
+                }
+            }
+            parts.sort_unstable();
+            for pair in parts.windows(2) {
+                prop_assert!(pair[0].0 + pair[0].1 <= pair[1].0);
+            }
+            let (start, length) = parts.pop().unwrap();
+            prop_assert!(start + length <= layout.length());
+        }
+
+        #[test]
+        fn any_header_is_answered(bytes: [u8; HEADER]) {
+            let _ = Layout::from_header(&bytes);
+        }
+    }
+
+    #[test]
+    fn sizes_out_of_bounds_are_refused() {
+        let good = LaneSize {
+            slots: 64,
+            data: 4096,
+        };
+        let with = |slots, data| Layout::new([good, LaneSize { slots, data }]);
+        assert_eq!(with(63, 4096), Err(LayoutError::Slots(63)));
+        assert_eq!(with(8192, 4096), Err(LayoutError::Slots(8192)));
+        assert_eq!(with(64, 0), Err(LayoutError::Data(0)));
+        assert_eq!(with(64, 1 << 25), Err(LayoutError::Data(1 << 25)));
+        let mut header = with(64, 4096).unwrap().header();
+        header[8] = 2;
+        assert_eq!(Layout::from_header(&header), Err(LayoutError::Version(2)));
+        header[0] = 0;
+        assert_eq!(Layout::from_header(&header), Err(LayoutError::Magic));
+    }
+}

@@ -1,0 +1,19 @@
+//! Limits on everything the other side can ask for.
+
+/// Slots a ring may have; a power of two.
+pub const SLOTS: std::ops::RangeInclusive<u32> = 8..=4096;
+
+/// Bytes a lane's data area may have; a power of two.
+pub const DATA: std::ops::RangeInclusive<u32> = 4096..=(16 << 20);
+
+/// Bytes of a greeting in either direction.
+pub const GREETING: usize = 256;
+
+/// Bytes a peer's heap may have.
+pub const HEAP: u64 = 1 << 40;
+
+/// Wake-up bytes read from one socket at a time: a peer that sends more is not given more time.
+pub const WAKES: usize = 16;
+
+/// Events taken from the kernel at a time.
+pub const EVENTS: usize = 32;

@@ -1,0 +1,76 @@
+//! Bytes that another side may write at any time.
+
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use super::mapping::{Access, Mapping};
+
+/// A stretch of shared memory, for copying payload in and out.
+#[derive(Clone, Debug)]
+pub struct Foreign {
+    base: NonNull<u8>,
+    length: usize,
+    access: Access,
+    _mapping: Arc<Mapping>,
+}
+
+// SAFETY: payload may race, see the module documentation; no reference into it is given out.
+unsafe impl Send for Foreign {}
+
+impl Foreign {
+    /// `length` bytes from `offset`, if they lie inside the mapping.
+    pub(crate) fn new(
+        mapping: &Arc<Mapping>,
+        offset: u64,
+        length: u64,
+        access: Access,
+    ) -> Option<Self> {
+        Some(Self {
+            base: mapping.piece(offset, length, 1, access)?,
+            length: usize::try_from(length).ok()?,
+            access,
+            _mapping: Arc::clone(mapping),
+        })
+    }
+
+    /// Bytes it has.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        self.length as u64
+    }
+
+    /// Where `count` bytes from `offset` are, if they are inside.
+    #[inline]
+    fn place(&self, offset: u64, count: usize) -> Option<NonNull<u8>> {
+        let offset = usize::try_from(offset).ok()?;
+        if offset.checked_add(count)? > self.length {
+            return None;
+        }
+        // SAFETY: inside, as just checked.
+        Some(unsafe { self.base.add(offset) })
+    }
+
+    /// Copy bytes out; `None`, and nothing is copied, when they are not all inside.
+    #[inline]
+    #[must_use]
+    pub fn read(&self, offset: u64, to: &mut [u8]) -> Option<()> {
+        let from = self.place(offset, to.len())?;
+        // SAFETY: the source is inside the mapping; private memory never overlaps one.
+        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), to.len()) };
+        Some(())
+    }
+
+    /// Copy bytes in; `None`, and nothing is copied, when there is no room at `offset`, or this
+    /// side may only read.
+    #[inline]
+    #[must_use]
+    pub fn write(&self, offset: u64, from: &[u8]) -> Option<()> {
+        if self.access != Access::ReadWrite {
+            return None;
+        }
+        let to = self.place(offset, from.len())?;
+        // SAFETY: the target is inside a writable mapping; private memory never overlaps one.
+        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), from.len()) };
+        Some(())
+    }
+}

@@ -1,0 +1,83 @@
+//! One mapped file.
+
+use std::os::fd::BorrowedFd;
+use std::ptr::{self, NonNull};
+
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// What this side may do with the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Read only; a write would be a fault of this program.
+    Read,
+    /// Read and write.
+    ReadWrite,
+}
+
+/// A shared mapping of the first bytes of a file.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    length: usize,
+    access: Access,
+}
+
+// SAFETY: the mapping is memory of the process, usable from any thread; what may race on it is
+// what the module's documentation allows to race.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; no method gives out a reference into the mapping.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Map the first `length` bytes of a file that cannot become shorter.
+    pub(crate) fn new(fd: BorrowedFd<'_>, length: u64, access: Access) -> Result<Self, Errno> {
+        let length = usize::try_from(length).map_err(|_| Errno::OVERFLOW)?;
+        let protection = match access {
+            Access::Read => ProtFlags::READ,
+            Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
+        };
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
+        let base = unsafe { rustix::mm::mmap(ptr::null_mut(), length, protection, flags, fd, 0)? };
+        let base = NonNull::new(base.cast::<u8>()).ok_or(Errno::NOMEM)?;
+        Ok(Self {
+            base,
+            length,
+            access,
+        })
+    }
+
+    /// Bytes mapped.
+    pub(crate) fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Where `length` bytes from `offset` begin, if they lie inside, may be used as `access`
+    /// says, and begin at a multiple of `alignment`.
+    pub(super) fn piece(
+        &self,
+        offset: u64,
+        length: u64,
+        alignment: usize,
+        access: Access,
+    ) -> Option<NonNull<u8>> {
+        let offset = usize::try_from(offset).ok()?;
+        let end = offset.checked_add(usize::try_from(length).ok()?)?;
+        let allowed = access == Access::Read || self.access == Access::ReadWrite;
+        if end > self.length || !allowed {
+            return None;
+        }
+        // SAFETY: `offset <= length`, so the place is inside the mapping or at its end.
+        let place = unsafe { self.base.add(offset) };
+        (place.addr().get() % alignment == 0).then_some(place)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `new`. Whatever points into it holds a reference count on
+        // this, so nothing is left.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };
+    }
+}

@@ -1,0 +1,24 @@
+//! The crate's only `unsafe` code: mapping shared memory and touching it.
+//!
+//! The other side writes the memory at any time. The rules that keep this sound:
+//! - no reference (`&` or `&mut`) to memory that another side can write is ever made, except to
+//!   atomics;
+//! - what is *interpreted* is read once, by atomic accesses, into private memory;
+//! - what is only *carried* (payload) is copied bytewise and never looked at before.
+//!
+//! Files behind mappings are sealed against shrinking ([`crate::memfd`]), so no access can end
+//! behind their end.
+#![allow(unsafe_code)]
+
+mod bytes;
+mod mapping;
+mod own;
+mod prefetch;
+mod slots;
+mod word;
+
+pub use bytes::Foreign;
+pub(crate) use mapping::{Access, Mapping};
+pub(crate) use own::{Arena, Owned};
+pub(crate) use slots::{Body, Slots};
+pub(crate) use word::Word;

@@ -1,0 +1,95 @@
+//! The slots of a ring: one cache line each, a header word and seven words of body.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::mapping::{Access, Mapping};
+use super::prefetch::{prefetch_read, prefetch_write};
+use crate::layout::SLOT;
+
+/// What a slot carries beside its header.
+pub(crate) type Body = [u64; 7];
+
+/// The slots of a ring. Positions are free running and reduced modulo the number of slots here,
+/// so no position reaches outside.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    base: NonNull<u64>,
+    mask: u32,
+    _mapping: Arc<Mapping>,
+}
+
+// SAFETY: slots are only reached through atomics; see the module documentation.
+unsafe impl Send for Slots {}
+
+/// Words of a slot.
+const WORDS: usize = SLOT as usize / 8;
+
+impl Slots {
+    /// `count` slots (a power of two) at `offset`, if they lie inside and on cache lines.
+    pub(crate) fn new(mapping: &Arc<Mapping>, offset: u64, count: u32) -> Option<Self> {
+        let length = u64::from(count) * u64::from(SLOT);
+        let base = mapping.piece(offset, length, SLOT as usize, Access::ReadWrite)?;
+        count.is_power_of_two().then(|| Self {
+            base: base.cast(),
+            mask: count - 1,
+            _mapping: Arc::clone(mapping),
+        })
+    }
+
+    /// How many there are.
+    #[inline(always)]
+    pub(crate) fn count(&self) -> u32 {
+        self.mask + 1
+    }
+
+    #[inline(always)]
+    fn place(&self, position: u32) -> NonNull<u64> {
+        let index = (position & self.mask) as usize;
+        // SAFETY: the masked position is below the count, for which `new` checked the length.
+        unsafe { self.base.add(index * WORDS) }
+    }
+
+    /// The atomic at a word of a slot; `word < WORDS`.
+    #[inline(always)]
+    fn word(&self, position: u32, word: usize) -> &AtomicU64 {
+        // SAFETY: callers stay below `WORDS`; lines are aligned. An atomic may be shared with
+        // another process.
+        unsafe { AtomicU64::from_ptr(self.place(position).add(word).as_ptr()) }
+    }
+
+    /// The header of a slot; the body that was written before it is visible after.
+    #[inline(always)]
+    pub(crate) fn header(&self, position: u32) -> u64 {
+        self.word(position, 0).load(Ordering::Acquire)
+    }
+
+    /// The body of a slot, each word read once.
+    #[inline(always)]
+    pub(crate) fn body(&self, position: u32) -> Body {
+        std::array::from_fn(|word| self.word(position, word + 1).load(Ordering::Relaxed))
+    }
+
+    /// Write a slot, its header last.
+    #[inline(always)]
+    pub(crate) fn write(&self, position: u32, header: u64, body: &Body) {
+        for (word, value) in body.iter().enumerate() {
+            self.word(position, word + 1)
+                .store(*value, Ordering::Relaxed);
+        }
+        self.word(position, 0).store(header, Ordering::Release);
+    }
+
+    /// Have a slot fetched for reading.
+    #[inline(always)]
+    pub(crate) fn prefetch_read(&self, position: u32) {
+        prefetch_read(self.place(position));
+    }
+
+    /// Have a slot fetched for writing.
+    #[inline(always)]
+    pub(crate) fn prefetch_write(&self, position: u32) {
+        prefetch_write(self.place(position));
+    }
+}

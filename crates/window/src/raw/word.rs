@@ -1,0 +1,47 @@
+//! One number that one side writes and the other reads.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::mapping::{Access, Mapping};
+
+/// A 32-bit word of a window.
+#[derive(Debug)]
+pub(crate) struct Word {
+    place: NonNull<u32>,
+    _mapping: Arc<Mapping>,
+}
+
+// SAFETY: the word is only reached through an atomic; see the module documentation.
+unsafe impl Send for Word {}
+
+impl Word {
+    /// The word at `offset`, if it lies inside and is aligned.
+    pub(crate) fn new(mapping: &Arc<Mapping>, offset: u64) -> Option<Self> {
+        let place = mapping.piece(offset, 4, 4, Access::ReadWrite)?;
+        Some(Self {
+            place: place.cast(),
+            _mapping: Arc::clone(mapping),
+        })
+    }
+
+    #[inline(always)]
+    fn atomic(&self) -> &AtomicU32 {
+        // SAFETY: `new` checked place and alignment, and the mapping lives as long as `self`. An
+        // atomic may be shared with another process.
+        unsafe { AtomicU32::from_ptr(self.place.as_ptr()) }
+    }
+
+    /// What it says; what its writer wrote before is visible after.
+    #[inline(always)]
+    pub(crate) fn load(&self) -> u32 {
+        self.atomic().load(Ordering::Acquire)
+    }
+
+    /// Say something; what was written before is visible to whoever sees it.
+    #[inline(always)]
+    pub(crate) fn store(&self, value: u32) {
+        self.atomic().store(value, Ordering::Release);
+    }
+}

@@ -1,0 +1,158 @@
+//! Attaching over a socket: descriptors, versions, and peers that send nonsense.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::Errno;
+use window::attach::{AttachError, Channel, Greeting, Listener, Message};
+use window::lane::Record;
+use window::layout::{LaneSize, Layout, LayoutError};
+use window::{Side, Window, WindowError};
+
+fn layout() -> Layout {
+    let lane = LaneSize {
+        slots: 8,
+        data: 4096,
+    };
+    Layout::new([lane, lane]).unwrap()
+}
+
+fn greeting(text: &str) -> Greeting {
+    text.bytes().collect()
+}
+
+#[test]
+fn a_window_is_offered_and_answered_and_carries_records() {
+    let (creator, guest) = Channel::pair().unwrap();
+    let window = Window::create(layout()).unwrap();
+    creator
+        .offer(window.as_fd(), None, &greeting("hello"))
+        .unwrap();
+    let Some(Message::Offer {
+        window: file,
+        heap,
+        greeting: said,
+    }) = guest.receive().unwrap()
+    else {
+        panic!("no offer");
+    };
+    assert!(heap.is_none());
+    assert_eq!(&said[..], b"hello");
+    let theirs = Window::attach(file).unwrap();
+    assert_eq!(theirs.layout(), layout());
+    guest.answer(true, None, &greeting("welcome")).unwrap();
+    assert!(matches!(
+        creator.receive().unwrap(),
+        Some(Message::Answer { accepted: true, heap: None, greeting }) if &greeting[..] == b"welcome"
+    ));
+
+    let mut here = window.ends(Side::Creator).unwrap();
+    let mut there = theirs.ends(Side::Guest).unwrap();
+    let record = Record {
+        tag: 9,
+        body: [1, 2, 3, 4, 5, 6, 7],
+    };
+    for lane in 0..2 {
+        assert!(here.producers[lane].has_room().unwrap());
+        here.producers[lane].push(&record);
+        assert_eq!(there.consumers[lane].pop(), Some(record));
+        there.producers[lane].push(&record);
+        assert_eq!(here.consumers[lane].pop(), Some(record));
+    }
+}
+
+#[test]
+fn wake_ups_never_block_and_the_end_is_seen() {
+    let (one, other) = Channel::pair().unwrap();
+    assert!(other.receive().unwrap().is_none());
+    for _ in 0..100_000 {
+        one.ring();
+    }
+    assert!(matches!(other.receive().unwrap(), Some(Message::Wake)));
+    drop(one);
+    let end = std::iter::from_fn(|| Some(other.receive())).find(Result::is_err);
+    assert_eq!(end.unwrap().unwrap_err(), AttachError::Gone);
+    other.ring();
+}
+
+#[test]
+fn nonsense_is_refused() {
+    let cases: [(&[u8], AttachError); 5] = [
+        (b"x", AttachError::Nonsense),
+        (b"vicattch\x01\x01\x01\x00", AttachError::Nonsense),
+        (
+            b"vicattch\x01\x02\x09\x00",
+            AttachError::Version { first: 2, last: 9 },
+        ),
+        (b"vicattch\x02\x01\x02\x00", AttachError::Nonsense),
+        (&[0; 400], AttachError::Nonsense),
+    ];
+    for (bytes, expected) in cases {
+        let (raw, fresh) = sockets();
+        rustix::net::send(&raw, bytes, rustix::net::SendFlags::NOSIGNAL).unwrap();
+        assert_eq!(fresh.receive().unwrap_err(), expected, "{bytes:?}");
+    }
+}
+
+/// A bare socket and the channel it is connected to.
+fn sockets() -> (OwnedFd, Channel) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("raw");
+    let listener = Listener::bind(&path).unwrap();
+    let raw = rustix::net::socket(
+        rustix::net::AddressFamily::UNIX,
+        rustix::net::SocketType::SEQPACKET,
+        None,
+    )
+    .unwrap();
+    rustix::net::connect(&raw, &rustix::net::SocketAddrUnix::new(&path).unwrap()).unwrap();
+    (raw, listener.accept().unwrap().unwrap())
+}
+
+#[test]
+fn memory_that_could_shrink_or_is_too_short_or_no_window_is_refused() {
+    let make = |length, header: &[u8], seals| {
+        let file = rustix::fs::memfd_create("peer", MemfdFlags::ALLOW_SEALING).unwrap();
+        rustix::fs::ftruncate(&file, length).unwrap();
+        rustix::io::pwrite(&file, header, 0).unwrap();
+        rustix::fs::fcntl_add_seals(&file, seals).unwrap();
+        Window::attach(file).map(|_| ()).unwrap_err()
+    };
+    let fixed = SealFlags::SHRINK | SealFlags::GROW;
+    let header = layout().header();
+    let length = layout().length();
+    assert_eq!(
+        make(length, &header, SealFlags::SHRINK),
+        WindowError::Unsealed
+    );
+    let short = length - 4096;
+    assert_eq!(
+        make(short, &header, fixed),
+        WindowError::Length {
+            got: short,
+            expected: length
+        }
+    );
+    let none = WindowError::Layout(LayoutError::Magic);
+    assert_eq!(make(length, b"", fixed), none);
+    assert_eq!(make(5, b"", fixed), none);
+    let (pipe, _other) = rustix::pipe::pipe().unwrap();
+    assert_eq!(
+        Window::attach(pipe).map(|_| ()).unwrap_err(),
+        WindowError::Unsealed
+    );
+}
+
+#[test]
+fn a_name_has_one_listener_and_a_dead_one_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("name");
+    // As a killed process leaves it: a file without a listener. Rust's own does not remove it.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    assert!(path.exists());
+    let listener = Listener::bind(&path).unwrap();
+    assert_eq!(Listener::bind(&path).unwrap_err(), Errno::ADDRINUSE);
+    drop(listener);
+    assert!(!path.exists());
+}

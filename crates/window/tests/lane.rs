@@ -1,0 +1,214 @@
+//! Lanes against a model, between threads, and against a peer that scribbles.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "tests"
+)]
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use proptest::prelude::*;
+use window::lane::{Consumer, Producer, Record};
+use window::layout::{LaneSize, Layout};
+use window::{Broken, Side, Window};
+
+const SLOTS: u32 = 8;
+const DATA: u32 = 4096;
+
+fn window(slots: u32) -> Window {
+    let lane = LaneSize { slots, data: DATA };
+    Window::create(Layout::new([lane, lane]).unwrap()).unwrap()
+}
+
+/// The first lane, from creator to guest.
+fn lane(window: &Window) -> (Producer, Consumer) {
+    let [producer, _] = window.ends(Side::Creator).unwrap().producers;
+    let [consumer, _] = window.ends(Side::Guest).unwrap().consumers;
+    (producer, consumer)
+}
+
+/// A record whose bytes all follow from a number.
+fn record(number: u64) -> Record {
+    Record {
+        tag: number as u32,
+        body: [number; 7],
+    }
+}
+
+/// Push `length` bytes made of `number`; false when there is no room.
+fn push(producer: &mut Producer, number: u64, length: u32) -> bool {
+    let Some(room) = producer.room(length).unwrap() else {
+        return false;
+    };
+    let bytes = vec![number as u8; length as usize];
+    producer.write(u64::from(room.offset), &bytes).unwrap();
+    let mut record = record(number);
+    record.body[0] = u64::from(room.offset);
+    record.body[1] = u64::from(length);
+    producer.push_with(&record, room);
+    true
+}
+
+/// Pop what `push` pushed: its number and length, after checking every byte.
+fn pop(consumer: &mut Consumer) -> Option<(u64, u32)> {
+    let record = consumer.pop()?;
+    let [offset, length, rest @ ..] = record.body;
+    assert!(rest.iter().all(|word| *word == rest[0]));
+    let mut bytes = vec![0; length as usize];
+    consumer.read(offset, &mut bytes).unwrap();
+    assert!(bytes.iter().all(|byte| *byte == rest[0] as u8));
+    Some((rest[0], length as u32))
+}
+
+proptest! {
+    #[test]
+    fn a_lane_is_a_queue(steps in prop::collection::vec((any::<bool>(), 0..=DATA), 1..400)) {
+        let window = window(SLOTS);
+        let (mut producer, mut consumer) = lane(&window);
+        let mut model = VecDeque::new();
+        for (number, (send, length)) in steps.into_iter().enumerate() {
+            if send {
+                if push(&mut producer, number as u64, length) {
+                    model.push_back((number as u64, length));
+                    prop_assert!(model.len() <= SLOTS as usize);
+                }
+            } else {
+                prop_assert_eq!(pop(&mut consumer), model.pop_front());
+                consumer.release();
+            }
+        }
+        while let Some(expected) = model.pop_front() {
+            prop_assert_eq!(pop(&mut consumer), Some(expected));
+        }
+        prop_assert_eq!(consumer.pop(), None);
+        // Nothing leaks: empty, the lane takes the most it can.
+        consumer.release();
+        prop_assert!(push(&mut producer, 1, DATA / 2));
+    }
+}
+
+#[test]
+fn a_full_ring_takes_nothing_until_slots_are_released() {
+    let window = window(SLOTS);
+    let (mut producer, mut consumer) = lane(&window);
+    for number in 0..u64::from(SLOTS) {
+        assert!(producer.has_room().unwrap());
+        producer.push(&record(number));
+    }
+    assert!(!producer.has_room().unwrap());
+    assert_eq!(consumer.pop(), Some(record(0)));
+    assert!(!consumer.release(), "one of eight is not worth telling");
+    assert!(!producer.has_room().unwrap());
+    assert_eq!(consumer.pop(), Some(record(1)));
+    assert!(consumer.release());
+    assert!(producer.has_room().unwrap());
+}
+
+#[test]
+fn a_released_count_that_cannot_be_is_the_peers_fault() {
+    let window = window(SLOTS);
+    let (mut producer, _consumer) = lane(&window);
+    for number in 0..u64::from(SLOTS) {
+        producer.push(&record(number));
+    }
+    // Where the consumer of direction 0 keeps what it released (see `layout`).
+    let memory = window.scribble().unwrap();
+    memory.write(4096 + 128, &9u32.to_le_bytes()).unwrap();
+    assert_eq!(
+        producer.has_room(),
+        Err(Broken::Released {
+            released: 9,
+            outstanding: 8
+        })
+    );
+    memory.write(4096 + 128, &3u32.to_le_bytes()).unwrap();
+    assert_eq!(producer.has_room(), Ok(true));
+}
+
+#[test]
+fn between_two_threads_everything_arrives_in_order_and_whole() {
+    const COUNT: u64 = 200_000;
+    let window = window(64);
+    let (mut producer, mut consumer) = lane(&window);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for number in 0..COUNT {
+                while !push(&mut producer, number, (number % 700) as u32) {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        for number in 0..COUNT {
+            loop {
+                if let Some(got) = pop(&mut consumer) {
+                    assert_eq!(got, (number, (number % 700) as u32));
+                    consumer.release();
+                    break;
+                }
+                std::thread::yield_now();
+            }
+        }
+    });
+}
+
+/// A peer writes every byte of the window, many times, while the other side works as if nothing
+/// were: no access goes outside, and nothing panics. What arrives is the peer's affair.
+#[test]
+fn a_peer_that_scribbles_over_every_byte_costs_only_itself() {
+    let window = window(SLOTS);
+    let memory = window.scribble().unwrap();
+    let mut ends = window.ends(Side::Guest).unwrap();
+    let done = &AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut random = 1u64;
+            for round in 0..20u64 {
+                for offset in 0..memory.length() {
+                    random = random.wrapping_mul(6_364_136_223_846_793_005) | 1;
+                    let byte = match round % 3 {
+                        0 => 0xff,
+                        1 => (offset % 11) as u8,
+                        _ => (random >> 56) as u8,
+                    };
+                    memory.write(offset, &[byte]).unwrap();
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        let mut bytes = vec![0; 600];
+        while !done.load(Ordering::Relaxed) {
+            for lane in 0..2 {
+                let producer = &mut ends.producers[lane];
+                if let Ok(Some(room)) = producer.room(600) {
+                    producer.write(u64::from(room.offset), &bytes).unwrap();
+                    producer.push_with(&record(1), room);
+                }
+                let consumer = &mut ends.consumers[lane];
+                while let Some(record) = consumer.pop() {
+                    let _ = consumer.read(record.body[0], &mut bytes);
+                }
+                consumer.release();
+            }
+            ends.sleeper.doze();
+            ends.sleeper.rise();
+            let _ = ends.ringer.must_ring();
+        }
+    });
+}
+
+#[test]
+fn one_sleep_is_rung_for_once() {
+    let window = window(SLOTS);
+    let mut sleeper = window.ends(Side::Creator).unwrap().sleeper;
+    let mut ringer = window.ends(Side::Guest).unwrap().ringer;
+    assert!(!ringer.must_ring());
+    for _ in 0..3 {
+        sleeper.doze();
+        assert!(ringer.must_ring());
+        assert!(!ringer.must_ring());
+        sleeper.rise();
+        assert!(!ringer.must_ring());
+    }
+}
