@@ -147,6 +147,21 @@ impl Nic {
     /// Set the device up and start both rings, in QEMU's order. `pump` is called after each
     /// message, for a back-end that runs on this thread.
     pub fn start(&mut self, mut pump: impl FnMut()) {
+        self.set_up(&mut pump);
+        self.start_rings([self.options.base; 2], &mut pump);
+    }
+
+    /// Go on with another back-end where the last one left off, as QEMU does when that died
+    /// without a word: at the used indices.
+    pub fn resume(&mut self, wire: Wire, mut pump: impl FnMut()) {
+        self.wire = wire;
+        self.set_up(&mut pump);
+        let bases = [self.rx.used_index(), self.tx.used_index()];
+        self.start_rings(bases, &mut pump);
+    }
+
+    /// Set the device up, but for its rings.
+    fn set_up(&mut self, mut pump: impl FnMut()) {
         let mut say = |request, payload: &[u8], fds: &[_]| {
             assert!(
                 self.wire.send(request, payload, fds),
@@ -169,7 +184,6 @@ impl Nic {
         say(request::SET_FEATURES, &number(self.options.features), &[]);
         let (table, fds) = self.memory_table();
         say(request::SET_MEM_TABLE, &table, &fds);
-        self.start_rings([self.options.base; 2], &mut pump);
     }
 
     /// Describe both rings, which begin at these places, and start them.
