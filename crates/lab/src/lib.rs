@@ -34,6 +34,7 @@ pub mod progress;
 pub mod report;
 pub mod scope;
 pub mod stats;
+pub mod study;
 pub mod vm;
 pub mod workload;
 

@@ -25,7 +25,7 @@ pub(crate) fn unique() -> String {
 }
 
 /// Whether a name is one of ours whose owner no longer runs.
-fn is_leftover(name: &str) -> bool {
+pub(crate) fn is_leftover(name: &str) -> bool {
     let owner = || {
         let mut parts = name.strip_prefix(PREFIX)?.split('-');
         let id: u32 = parts.next()?.parse().ok()?;

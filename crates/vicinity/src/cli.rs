@@ -7,7 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::failure::Failure;
 use crate::logging::{self, Format, Level};
-use crate::{bench, config, data_plane, demo, doctor, list, qemu, qemu_args, serve};
+use crate::{bench, config, data_plane, demo, doctor, list, qemu, qemu_args, serve, study};
 
 /// Name of the subcommand that is a data plane.
 pub(crate) const DATA_PLANE: &str = "data-plane";
@@ -102,6 +102,9 @@ enum Command {
     /// Measure the data path natively
     #[command(subcommand)]
     Bench(Bench),
+    /// Run the measurement studies of the papers again, on VMs of this host
+    #[command(subcommand)]
+    Lab(Lab),
     /// Print the completions for a shell
     Completions {
         /// Which shell
@@ -135,6 +138,12 @@ enum Bench {
         #[arg(long, default_value = "target/bench/switch.json", value_name = "FILE")]
         output: PathBuf,
     },
+}
+
+#[derive(Debug, Subcommand)]
+enum Lab {
+    /// List every experiment, and whether this machine can run it
+    List,
 }
 
 #[derive(Debug, Subcommand)]
@@ -186,6 +195,7 @@ impl Cli {
                 sizes,
                 output,
             }) => print(&bench::switch(rounds, &sizes, &output)?),
+            Command::Lab(Lab::List) => print(&study::list()),
             Command::Completions { shell } => {
                 let mut script = Vec::new();
                 clap_complete::generate(shell, &mut Self::command(), "vicinity", &mut script);

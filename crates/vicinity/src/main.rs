@@ -32,6 +32,7 @@ mod qemu;
 mod qemu_args;
 mod serve;
 mod status;
+mod study;
 mod table;
 
 use std::process::ExitCode;

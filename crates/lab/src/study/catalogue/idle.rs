@@ -1,0 +1,300 @@
+//! Paper 001, section 4: what idle VMs cost, and starting VMs on demand. Its Dom0 is our backend.
+
+use super::{Curve, Experiment, Figure, Need, claim, difference, ratio, value};
+use crate::study::inference::Region::{Above, Below, Within};
+use crate::study::sample::Selector;
+
+const EMPTY: Figure = Figure {
+    source: "",
+    title: "",
+    x: "",
+    series: &[],
+    of: &[],
+    metrics: &[],
+    paper: &[],
+};
+const ROW: Experiment = Experiment {
+    id: "",
+    source: "",
+    title: "",
+    sweep: "",
+    needs: &[Need::SecondHost],
+    figures: &[],
+    claims: &[],
+};
+const SMALL: Selector = &[("file", "1"), ("server", "httpd")];
+const SMALL_ALONE: Selector = &[("file", "1"), ("idle", "0"), ("server", "httpd")];
+const SMALL_IDLE: Selector = &[("file", "1"), ("idle", "3"), ("server", "httpd")];
+const ALONE: Selector = &[("idle", "0")];
+const IDLE: Selector = &[("idle", "3")];
+const BUSY_ALONE: Selector = &[("idle", "0"), ("load", "1@90")];
+const BUSY_IDLE: Selector = &[("idle", "3"), ("load", "1@90")];
+const LARGE_ALONE: Selector = &[("idle", "0"), ("load", "200@90")];
+const LARGE_IDLE: Selector = &[("idle", "3"), ("load", "200@90")];
+const BY_IDLE: &[&str] = &["idle"];
+
+pub(super) static ROWS: &[Experiment] = &[
+    Experiment {
+        id: "W1",
+        source: "Table 2",
+        title: "the most one VM can serve, with 0 to 3 idle VMs",
+        sweep: "idle-max",
+        figures: &[Figure {
+            source: "Table 2",
+            title: "Requests served at the most (file in kB)",
+            x: "file",
+            series: &["server", "idle"],
+            metrics: &["req_s"],
+            paper: &[
+                Curve {
+                    name: "no idle VM",
+                    points: &[
+                        ("1", 1070.0),
+                        ("10", 720.0),
+                        ("30", 380.0),
+                        ("50", 230.0),
+                        ("70", 165.0),
+                    ],
+                },
+                Curve {
+                    name: "3 idle VMs",
+                    points: &[
+                        ("1", 999.0),
+                        ("10", 711.0),
+                        ("30", 380.0),
+                        ("50", 230.0),
+                        ("70", 165.0),
+                    ],
+                },
+            ],
+            ..EMPTY
+        }],
+        claims: &[
+            claim(
+                "1 kB: three idle VMs cost throughput",
+                "-6.6 %",
+                ratio("req_s", SMALL_IDLE, SMALL_ALONE),
+                Below(1.0),
+            ),
+            claim(
+                "70 kB: they cost nothing",
+                "0 %",
+                ratio(
+                    "req_s",
+                    &[("file", "70"), ("idle", "3"), ("server", "httpd")],
+                    &[("file", "70"), ("idle", "0"), ("server", "httpd")],
+                ),
+                Within(0.98, 1.02),
+            ),
+        ],
+        ..ROW
+    },
+    Experiment {
+        id: "W2",
+        source: "Fig. 1",
+        title: "CPU time per execution beside idle VMs",
+        sweep: "idle-max",
+        figures: &[Figure {
+            source: "Fig. 1",
+            title: "CPU time per execution, 1 kB",
+            x: "idle",
+            of: SMALL,
+            metrics: &["backend_us_exec", "vm1_us_exec", "idle_us_exec"],
+            paper: &[
+                Curve {
+                    name: "backend",
+                    points: &[("0", 2464.0), ("3", 2130.0)],
+                },
+                Curve {
+                    name: "vm1",
+                    points: &[("0", 2407.0), ("3", 2046.0)],
+                },
+            ],
+            ..EMPTY
+        }],
+        claims: &[
+            claim(
+                "the backend's falls",
+                "2464 to 2130 µs",
+                ratio("backend_us_exec", SMALL_IDLE, SMALL_ALONE),
+                Below(1.0),
+            ),
+            claim(
+                "the busy VM's falls",
+                "2407 to 2046 µs",
+                ratio("vm1_us_exec", SMALL_IDLE, SMALL_ALONE),
+                Below(1.0),
+            ),
+        ],
+        ..ROW
+    },
+    Experiment {
+        id: "W3",
+        source: "Fig. 2",
+        title: "executions beside idle VMs",
+        sweep: "idle-max",
+        figures: &[Figure {
+            source: "Fig. 2",
+            title: "Executions, 1 kB",
+            x: "idle",
+            of: SMALL,
+            metrics: &["backend_exec_s", "vm1_exec_s"],
+            paper: &[Curve {
+                name: "vm1 (a run's)",
+                points: &[("0", 400_000.0), ("3", 300_000.0)],
+            }],
+            ..EMPTY
+        }],
+        claims: &[
+            claim(
+                "the busy VM's fall",
+                "400,000 to 300,000",
+                ratio("vm1_exec_s", SMALL_IDLE, SMALL_ALONE),
+                Below(1.0),
+            ),
+            claim(
+                "the backend's rise",
+                "- (slightly up)",
+                ratio("backend_exec_s", SMALL_IDLE, SMALL_ALONE),
+                Above(1.0),
+            ),
+        ],
+        ..ROW
+    },
+    Experiment {
+        id: "W4",
+        source: "Table 3",
+        title: "throughput and times at a fixed rate, with 0 and 3 idle VMs",
+        sweep: "idle-rate",
+        figures: &[
+            Figure {
+                source: "Table 3",
+                title: "Reply time, mean, from the intended send time (file kB @ % of the most)",
+                x: "load",
+                series: BY_IDLE,
+                metrics: &["reply_ms"],
+                ..EMPTY
+            },
+            Figure {
+                source: "Table 3",
+                title: "Transfer time, mean",
+                x: "load",
+                series: BY_IDLE,
+                metrics: &["transfer_ms"],
+                ..EMPTY
+            },
+        ],
+        claims: &[
+            claim(
+                "near the maximum the reply time suffers",
+                "28 to 51 ms (+82 %) at 900/s",
+                ratio("reply_ms", BUSY_IDLE, BUSY_ALONE),
+                Above(1.0),
+            ),
+            claim(
+                "the throughput suffers less than 5 %",
+                "-1.1 % at 900/s",
+                ratio("req_s", BUSY_IDLE, BUSY_ALONE),
+                Above(0.95),
+            ),
+            claim(
+                "the transfer time of large files suffers",
+                "9.4 to 30.0 ms at 200 kB",
+                ratio("transfer_ms", LARGE_IDLE, LARGE_ALONE),
+                Above(1.0),
+            ),
+        ],
+        ..ROW
+    },
+    Experiment {
+        id: "W5",
+        source: "Fig. 3",
+        title: "VM switches beside idle VMs",
+        sweep: "idle-rate",
+        figures: &[Figure {
+            source: "Fig. 3",
+            title: "Context switches",
+            x: "load",
+            series: BY_IDLE,
+            metrics: &["switches_s"],
+            paper: &[
+                Curve {
+                    name: "0 idle (a run's)",
+                    points: &[("1@20", 872_614.0)],
+                },
+                Curve {
+                    name: "3 idle (a run's)",
+                    points: &[("1@20", 990_169.0)],
+                },
+            ],
+            ..EMPTY
+        }],
+        claims: &[claim(
+            "idle VMs add switches",
+            "+13.5 %",
+            ratio("switches_s", IDLE, ALONE),
+            Above(1.0),
+        )],
+        ..ROW
+    },
+    Experiment {
+        id: "W6",
+        source: "Fig. 4",
+        title: "blocks and wakes beside idle VMs",
+        sweep: "idle-rate",
+        figures: &[Figure {
+            source: "Fig. 4",
+            title: "Executions (each ends in a block or a preemption)",
+            x: "load",
+            series: BY_IDLE,
+            metrics: &["vm1_exec_s", "backend_exec_s"],
+            ..EMPTY
+        }],
+        claims: &[claim(
+            "they go up",
+            "- (up)",
+            ratio("vm1_exec_s", IDLE, ALONE),
+            Above(1.0),
+        )],
+        ..ROW
+    },
+    Experiment {
+        id: "W7",
+        source: "Fig. 5",
+        title: "CPU use by domain, 1 kB",
+        sweep: "idle-rate",
+        figures: &[Figure {
+            source: "Fig. 5",
+            title: "CPU use",
+            x: "load",
+            series: BY_IDLE,
+            metrics: &["backend_use_pct", "vm1_use_pct", "idle_use_pct"],
+            paper: &[
+                Curve {
+                    name: "vm1, 0 idle",
+                    points: &[("1@90", 55.0)],
+                },
+                Curve {
+                    name: "vm1, 3 idle",
+                    points: &[("1@90", 52.0)],
+                },
+            ],
+            ..EMPTY
+        }],
+        claims: &[
+            claim(
+                "an idle VM costs something",
+                "about 1 %",
+                value("idle_use_pct", IDLE),
+                Above(0.1),
+            ),
+            claim(
+                "near the maximum the busy VM loses share",
+                "55 to 52 %",
+                difference("vm1_use_pct", BUSY_IDLE, BUSY_ALONE),
+                Below(0.0),
+            ),
+        ],
+        ..ROW
+    },
+];

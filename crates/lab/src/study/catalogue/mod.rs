@@ -1,0 +1,204 @@
+//! Every experiment of the two measurement studies, as data.
+//!
+//! A row ([`Experiment`]) says what the paper showed ([`Figure`]), what it claims
+//! ([`Claim`]) and what is needed to see it ([`Need`]). Rows that look at the same cells share a
+//! [`Sweep`], so that nothing is measured twice.
+
+mod channels;
+mod domains;
+mod idle;
+mod neighbours;
+mod streams;
+mod sweeps;
+mod weights;
+
+use super::claim::{Claim, Statistic};
+use super::inference::Region;
+use super::sample::Selector;
+use crate::error::{Error, Result};
+
+pub use sweeps::{Factor, SWEEPS, Scale, Sweep};
+
+/// A row of the catalogue.
+#[derive(Debug)]
+pub struct Experiment {
+    /// `X1` to `X14`: channels (paper 000). `W1` to `W27`: web workloads (paper 001).
+    pub id: &'static str,
+    /// Figure or table of the paper.
+    pub source: &'static str,
+    /// What it is about.
+    pub title: &'static str,
+    /// Name of the sweep whose samples it reads; empty when none is built.
+    pub sweep: &'static str,
+    /// What the host must have.
+    pub needs: &'static [Need],
+    /// Plots.
+    pub figures: &'static [Figure],
+    /// What the paper claims.
+    pub claims: &'static [Claim],
+}
+
+/// Something an experiment cannot do without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// CPUs the run may use.
+    Cpus(usize),
+    /// A second host; emulated by a network namespace behind a shaped link.
+    SecondHost,
+    /// CPU weights by cgroup.
+    Weights,
+    /// Something that is not there on any host yet, and why.
+    Absent(&'static str),
+}
+
+/// A plot: metrics over the levels of one factor, a curve for each metric and each combination
+/// of the levels of others.
+#[derive(Debug)]
+pub struct Figure {
+    /// Below which number the paper has it.
+    pub source: &'static str,
+    /// Title.
+    pub title: &'static str,
+    /// The factor on the horizontal axis.
+    pub x: &'static str,
+    /// The factors that make a curve.
+    pub series: &'static [&'static str],
+    /// The cells it shows.
+    pub of: Selector,
+    /// Keys of the metrics.
+    pub metrics: &'static [&'static str],
+    /// The paper's own numbers, where it gives any.
+    pub paper: &'static [Curve],
+}
+
+/// A curve of a paper.
+#[derive(Debug)]
+pub struct Curve {
+    /// Name.
+    pub name: &'static str,
+    /// Level on the horizontal axis and value.
+    pub points: &'static [(&'static str, f64)],
+}
+
+/// What a metric's key stands for: `KEY`, `vm1_KEY`, `backend_KEY`.
+const METRICS: [(&str, &str, &str); 27] = [
+    ("mbit_s", "throughput received", "Mbit/s"),
+    ("loss_pct", "lost", "%"),
+    ("trans_s", "transactions", "1/s"),
+    ("p50_us", "round trip, median", "µs"),
+    ("p99_us", "round trip, p99", "µs"),
+    ("use_pct", "on a CPU", "%"),
+    ("wait_pct", "waiting for a CPU", "%"),
+    ("block_pct", "blocked", "%"),
+    ("exec_s", "executions", "1/s"),
+    ("us_exec", "CPU time per execution", "µs"),
+    ("switches_s", "context switches", "1/s"),
+    ("switches_mb", "context switches per MB", "1/MB"),
+    ("cov", "coefficient of variation", ""),
+    ("worst", "worst over median", ""),
+    ("recovery_ms", "time to recover", "ms"),
+    ("slow_fast", "switches per MB, slowest over fastest run", ""),
+    ("req_s", "requests served", "1/s"),
+    ("ratio", "aggregated throughput ratio", ""),
+    ("reply_ms", "reply time, mean", "ms"),
+    ("reply_p50_ms", "reply time, median", "ms"),
+    ("reply_p99_ms", "reply time, p99", "ms"),
+    ("transfer_ms", "transfer time, mean", "ms"),
+    ("create_s", "creation time", "s"),
+    ("start_s", "start time", "s"),
+    ("pages_s", "pages (bytes/4096)", "1/s"),
+    ("pages_exec", "pages per execution", ""),
+    ("lost", "requests lost by the dip", ""),
+];
+
+/// Title and unit of a metric.
+#[must_use]
+pub fn metric(key: &str) -> (String, &'static str) {
+    let parts = ["vm1", "vm2", "idle", "guests", "backend"];
+    let (part, rest) = key.split_once('_').unwrap_or_default();
+    let (part, rest) = if parts.contains(&part) {
+        (part, rest)
+    } else {
+        ("", key)
+    };
+    let (rest, varies) = rest
+        .strip_suffix("_cov")
+        .map_or((rest, false), |base| (base, true));
+    let known = METRICS.iter().find(|known| known.0 == rest);
+    let (title, unit) = known.map_or((rest, ""), |known| (known.1, known.2));
+    let title = [part, title].join(" ").trim().to_owned();
+    if varies {
+        (format!("{title}, coefficient of variation"), "")
+    } else {
+        (title, unit)
+    }
+}
+
+/// Every experiment, in the order of the papers.
+pub fn all() -> impl Iterator<Item = &'static Experiment> {
+    channels::ROWS
+        .iter()
+        .chain(streams::ROWS)
+        .chain(idle::ROWS)
+        .chain(domains::ROWS)
+        .chain(neighbours::ROWS)
+        .chain(weights::ROWS)
+}
+
+/// The experiment called `id`, in any case.
+///
+/// # Errors
+/// There is none; the error names the nearest.
+pub fn find(id: &str) -> Result<&'static Experiment> {
+    let wanted = id.to_uppercase();
+    all().find(|row| row.id == wanted).ok_or_else(|| {
+        let near = all().max_by(|a, b| {
+            let likeness = |row: &Experiment| strsim::jaro_winkler(row.id, &wanted);
+            likeness(a).total_cmp(&likeness(b))
+        });
+        let near = near.map_or("X1", |row| row.id);
+        Error::Host(format!(
+            "there is no experiment {id}; the nearest is {near}. `vicinity lab list` names them all"
+        ))
+    })
+}
+
+/// The sweep of this name.
+#[must_use]
+pub fn sweep(name: &str) -> Option<&'static Sweep> {
+    SWEEPS.iter().find(|sweep| sweep.name == name)
+}
+
+const fn claim(
+    text: &'static str,
+    paper: &'static str,
+    statistic: Statistic,
+    expects: Region,
+) -> Claim {
+    Claim {
+        text,
+        paper,
+        statistic,
+        expects,
+    }
+}
+
+const fn ratio(metric: &'static str, of: Selector, to: Selector) -> Statistic {
+    Statistic::Ratio { metric, of, to }
+}
+
+const fn difference(metric: &'static str, of: Selector, to: Selector) -> Statistic {
+    Statistic::Difference { metric, of, to }
+}
+
+const fn trend(metric: &'static str, of: Selector, along: &'static str) -> Statistic {
+    Statistic::Trend { metric, of, along }
+}
+
+const fn value(metric: &'static str, of: Selector) -> Statistic {
+    Statistic::Value { metric, of }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

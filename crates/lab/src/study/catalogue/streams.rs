@@ -1,0 +1,202 @@
+//! Paper 000, section 4.4 and what follows from it: TCP, and stability.
+
+use super::{Experiment, Figure, Need, claim, difference, ratio, trend, value};
+use crate::study::claim::Statistic::Crossover;
+use crate::study::inference::Region::{Above, Below, Within};
+use crate::study::sample::Selector;
+
+const BRIDGE: Selector = &[("channel", "bridge")];
+const SWITCH: Selector = &[("channel", "switch")];
+const EMPTY: Figure = Figure {
+    source: "",
+    title: "",
+    x: "",
+    series: &[],
+    of: &[],
+    metrics: &[],
+    paper: &[],
+};
+const ROW: Experiment = Experiment {
+    id: "",
+    source: "",
+    title: "",
+    sweep: "",
+    needs: &[],
+    figures: &[],
+    claims: &[],
+};
+
+pub(super) static ROWS: &[Experiment] = &[
+    Experiment {
+        id: "X8",
+        source: "Fig. 8",
+        title: "TCP of 1 KB messages on a shared core, run by run",
+        sweep: "tcp-runs",
+        needs: &[Need::Cpus(2)],
+        figures: &[Figure {
+            source: "Fig. 8",
+            title: "Variation of TCP throughput from run to run",
+            x: "channel",
+            metrics: &["cov"],
+            ..EMPTY
+        }],
+        claims: &[
+            claim(
+                "the switch varies more than native",
+                "- (unstable)",
+                difference("cov", SWITCH, BRIDGE),
+                Above(0.0),
+            ),
+            claim(
+                "the switch is slower than native",
+                "- (lower)",
+                ratio("mbit_s", SWITCH, BRIDGE),
+                Below(1.0),
+            ),
+        ],
+    },
+    Experiment {
+        id: "X9",
+        source: "Fig. 9",
+        title: "TCP between neighbours on separate cores",
+        sweep: "tcp",
+        needs: &[Need::Cpus(2)],
+        figures: &[Figure {
+            source: "Fig. 9",
+            title: "TCP throughput by message size",
+            x: "size",
+            series: &["channel"],
+            metrics: &["mbit_s"],
+            ..EMPTY
+        }],
+        claims: &[claim(
+            "the switch wins from a size S* on",
+            "8 KB (4.4 says 4 KB elsewhere)",
+            Crossover {
+                metric: "mbit_s",
+                of: SWITCH,
+                to: BRIDGE,
+                along: "size",
+            },
+            Within(2048.0, 32768.0),
+        )],
+    },
+    Experiment {
+        id: "X10",
+        source: "Table 3",
+        title: "the slowest against the fastest run: what costs more",
+        sweep: "tcp-runs",
+        needs: &[Need::Cpus(2)],
+        figures: &[Figure {
+            source: "Table 3",
+            title: "Switches per MB, slowest over fastest run (in place of guest functions, which a host cannot see)",
+            x: "channel",
+            metrics: &["slow_fast"],
+            ..EMPTY
+        }],
+        claims: &[claim(
+            "the slowest run pays more than twice the switches per MB",
+            "about 9 times",
+            value("slow_fast", SWITCH),
+            Above(2.0),
+        )],
+    },
+    Experiment {
+        id: "X11",
+        source: "Table 4",
+        title: "functions of the sender at 1 KB and 32 KB",
+        needs: &[Need::Absent(
+            "not built yet: it needs a profile of the guest's functions (perf kvm, with KVM)",
+        )],
+        ..ROW
+    },
+    Experiment {
+        id: "X12",
+        source: "Fig. 10",
+        title: "use of sender and receiver, TCP",
+        sweep: "tcp",
+        needs: &[Need::Cpus(2)],
+        figures: &[Figure {
+            source: "Fig. 10",
+            title: "CPU use of sender (vm1) and receiver (vm2)",
+            x: "size",
+            series: &["channel"],
+            metrics: &["vm1_use_pct", "vm2_use_pct"],
+            ..EMPTY
+        }],
+        claims: &[
+            claim(
+                "native: the sender's use falls with the size",
+                "- (falling)",
+                trend("vm1_use_pct", BRIDGE, "size"),
+                Below(0.0),
+            ),
+            claim(
+                "switch: the receiver's use rises with the size",
+                "- (rising)",
+                trend("vm2_use_pct", SWITCH, "size"),
+                Above(0.0),
+            ),
+        ],
+    },
+    Experiment {
+        id: "X13",
+        source: "4.4, text",
+        title: "a sender with two CPUs",
+        needs: &[
+            Need::Cpus(4),
+            Need::Absent("not built yet: VMs of the lab have one virtual CPU"),
+        ],
+        ..ROW
+    },
+    Experiment {
+        id: "X14",
+        source: "3.1",
+        title: "stability at the boundaries",
+        sweep: "boundary",
+        figures: &[
+            Figure {
+                source: "3.1",
+                title: "Coefficient of variation over 100 ms",
+                x: "traffic",
+                series: &["channel"],
+                metrics: &["cov"],
+                ..EMPTY
+            },
+            Figure {
+                source: "3.1",
+                title: "Worst 100 ms over the median",
+                x: "traffic",
+                series: &["channel"],
+                metrics: &["worst"],
+                ..EMPTY
+            },
+            Figure {
+                source: "3.1",
+                title: "Recovery after a pause or a neighbour's death",
+                x: "traffic",
+                series: &["channel"],
+                metrics: &["recovery_ms"],
+                ..EMPTY
+            },
+        ],
+        claims: &[
+            claim(
+                "the switch varies more than native",
+                "- (\"fail to provide stable performance\")",
+                difference("cov", SWITCH, BRIDGE),
+                Above(0.0),
+            ),
+            claim(
+                "a neighbour's death stops a stream over the switch for less than 200 ms",
+                "-",
+                value(
+                    "recovery_ms",
+                    &[("channel", "switch"), ("traffic", "a VM dies")],
+                ),
+                Below(200.0),
+            ),
+        ],
+        ..ROW
+    },
+];

@@ -1,0 +1,321 @@
+//! What a paper claims, as a predicate over samples.
+//!
+//! A statistic turns the samples of one block into one figure, so that only cells measured next
+//! to each other are compared. The claim says in which region the mean of these figures is.
+
+use super::inference::{self, Interval, Region, Sureness};
+use super::sample::{Sample, Selector, size};
+
+/// A figure of a block: of a `metric` in the cells `of`, compared with those of `to`, `along` a
+/// factor's levels.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(
+    missing_docs,
+    reason = "the fields' names say what the enum's text explains"
+)]
+pub enum Statistic {
+    /// A metric of some cells.
+    Value { metric: &'static str, of: Selector },
+    /// Quotient of a metric in two sets of cells.
+    Ratio {
+        metric: &'static str,
+        of: Selector,
+        to: Selector,
+    },
+    /// Difference of a metric in two sets of cells.
+    Difference {
+        metric: &'static str,
+        of: Selector,
+        to: Selector,
+    },
+    /// Quotient of two metrics of the same cells.
+    Metrics {
+        metric: &'static str,
+        to: &'static str,
+        of: Selector,
+    },
+    /// Difference of two metrics of the same cells.
+    Gap {
+        metric: &'static str,
+        to: &'static str,
+        of: Selector,
+    },
+    /// Rank correlation of a metric with the order of a factor's levels: 1 rising, -1 falling.
+    Trend {
+        metric: &'static str,
+        of: Selector,
+        along: &'static str,
+    },
+    /// The first step along a factor minus the largest of the others.
+    FirstStep {
+        metric: &'static str,
+        of: Selector,
+        along: &'static str,
+    },
+    /// The metric at the last level along a factor divided by its greatest value.
+    Decline {
+        metric: &'static str,
+        of: Selector,
+        along: &'static str,
+    },
+    /// Rank correlation of two metrics over cells.
+    Correlation {
+        x: &'static str,
+        y: &'static str,
+        of: Selector,
+    },
+    /// The size from which the cells `of` are better than the cells `to`.
+    Crossover {
+        metric: &'static str,
+        of: Selector,
+        to: Selector,
+        along: &'static str,
+    },
+}
+
+/// A claim of a paper.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Claim {
+    /// In words.
+    pub text: &'static str,
+    /// The paper's number for it; a dash when it only shows a curve.
+    pub paper: &'static str,
+    /// The figure it is about.
+    pub statistic: Statistic,
+    /// Where that figure should be.
+    pub expects: Region,
+}
+
+/// What came of a claim, alone: before it is corrected together with the others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Evidence {
+    /// The figure over all blocks; NaN when nothing was measured.
+    pub estimate: f64,
+    /// Its bootstrapped 95 % interval.
+    pub interval: Interval,
+    /// For and against the claim.
+    pub sureness: Sureness,
+    /// Blocks that gave a figure.
+    pub blocks: usize,
+}
+
+/// Blocks from which a crossover, whose interval is bootstrapped, is judged at all.
+const CROSSOVER_BLOCKS: usize = 5;
+
+impl Claim {
+    /// Weigh the samples of the claim's sweep. `levels` gives a factor's levels in their order.
+    #[must_use]
+    pub fn weigh(&self, samples: &[Sample], levels: &dyn Fn(&str) -> Vec<String>) -> Evidence {
+        let mut blocks: Vec<u32> = samples.iter().map(|sample| sample.block).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        let blocks: Vec<Block<'_>> = blocks
+            .into_iter()
+            .map(|block| Block {
+                samples: samples.iter().filter(|s| s.block == block).collect(),
+            })
+            .collect();
+        match self.statistic {
+            Statistic::Crossover {
+                metric,
+                of,
+                to,
+                along,
+            } => {
+                let curves: Vec<Vec<(f64, f64)>> = blocks
+                    .iter()
+                    .map(|block| block.gains(metric, of, to, &levels(along), along))
+                    .filter(|curve| curve.len() > 1)
+                    .collect();
+                crossing(&curves, self.expects)
+            }
+            other => self.average(other, &blocks, levels),
+        }
+    }
+
+    fn average(
+        &self,
+        statistic: Statistic,
+        blocks: &[Block<'_>],
+        levels: &dyn Fn(&str) -> Vec<String>,
+    ) -> Evidence {
+        let figures: Vec<f64> = blocks
+            .iter()
+            .filter_map(|block| block.figure(statistic, levels))
+            .filter(|figure| figure.is_finite())
+            .collect();
+        // Ratios are averaged as logarithms: twice and half cancel out.
+        let of = |chosen: &[usize]| {
+            let picked: Vec<f64> = chosen
+                .iter()
+                .filter_map(|at| figures.get(*at).copied())
+                .collect();
+            inference::mean(&picked)
+        };
+        let all: Vec<usize> = (0..figures.len()).collect();
+        let logarithmic = matches!(
+            statistic,
+            Statistic::Ratio { .. } | Statistic::Metrics { .. }
+        );
+        let back = |x: f64| if logarithmic { x.exp() } else { x };
+        let region = if logarithmic {
+            self.expects.map(f64::ln)
+        } else {
+            self.expects
+        };
+        let interval = inference::bootstrap(figures.len(), of);
+        Evidence {
+            estimate: back(of(&all)),
+            interval: Interval {
+                low: back(interval.low),
+                high: back(interval.high),
+            },
+            sureness: region.test(&figures),
+            blocks: figures.len(),
+        }
+    }
+}
+
+/// The crossover of the mean curve, bootstrapped over blocks.
+fn crossing(curves: &[Vec<(f64, f64)>], expects: Region) -> Evidence {
+    let of = |chosen: &[usize]| {
+        let picked: Vec<&Vec<(f64, f64)>> =
+            chosen.iter().filter_map(|at| curves.get(*at)).collect();
+        let sizes = picked.first().map_or(&[][..], |curve| curve.as_slice());
+        let points: Vec<(f64, f64)> = sizes
+            .iter()
+            .map(|(size, _)| {
+                let at: Vec<f64> = picked
+                    .iter()
+                    .flat_map(|c| c.iter().filter(|p| p.0 == *size).map(|p| p.1))
+                    .collect();
+                (*size, inference::mean(&at))
+            })
+            .collect();
+        inference::crossover(&points)
+    };
+    let all: Vec<usize> = (0..curves.len()).collect();
+    let found = inference::resample(curves.len(), of);
+    #[expect(clippy::cast_precision_loss, reason = "some thousand resamples")]
+    let share = |inside: bool| {
+        let those = found
+            .iter()
+            .filter(|x| expects.contains(**x) == inside)
+            .count();
+        (those + 1) as f64 / (found.len() + 1) as f64
+    };
+    let judged = curves.len() >= CROSSOVER_BLOCKS;
+    Evidence {
+        estimate: of(&all),
+        interval: inference::bootstrap(curves.len(), of),
+        sureness: Sureness {
+            inside: if judged { share(false) } else { 0.5 },
+            outside: if judged { share(true) } else { 0.5 },
+        },
+        blocks: curves.len(),
+    }
+}
+
+/// The samples of one block.
+struct Block<'a> {
+    samples: Vec<&'a Sample>,
+}
+
+impl Block<'_> {
+    /// The mean of a metric over the cells that match.
+    fn value(&self, metric: &str, of: &[(&str, &str)]) -> Option<f64> {
+        let matching = self.samples.iter().filter(|sample| sample.cell.matches(of));
+        let found: Vec<f64> = matching
+            .filter_map(|sample| sample.values.get(metric).copied())
+            .collect();
+        (!found.is_empty()).then(|| inference::mean(&found))
+    }
+
+    fn figure(&self, statistic: Statistic, levels: &dyn Fn(&str) -> Vec<String>) -> Option<f64> {
+        let steps = |metric, of, along: &str| self.along(metric, of, along, &levels(along));
+        match statistic {
+            Statistic::Value { metric, of } => self.value(metric, of),
+            Statistic::Ratio { metric, of, to } => {
+                Some((self.value(metric, of)? / self.value(metric, to)?).ln())
+            }
+            Statistic::Difference { metric, of, to } => {
+                Some(self.value(metric, of)? - self.value(metric, to)?)
+            }
+            Statistic::Metrics { metric, to, of } => {
+                Some((self.value(metric, of)? / self.value(to, of)?).ln())
+            }
+            Statistic::Gap { metric, to, of } => {
+                Some(self.value(metric, of)? - self.value(to, of)?)
+            }
+            Statistic::Trend { metric, of, along } => {
+                let (places, values): (Vec<f64>, Vec<f64>) =
+                    steps(metric, of, along).into_iter().unzip();
+                Some(inference::rank_correlation(&places, &values))
+            }
+            Statistic::FirstStep { metric, of, along } => {
+                let values: Vec<f64> = steps(metric, of, along)
+                    .into_iter()
+                    .map(|step| step.1)
+                    .collect();
+                let rises: Vec<f64> = values
+                    .windows(2)
+                    .filter_map(|w| Some(w.last()? - w.first()?))
+                    .collect();
+                let (first, others) = rises.split_first()?;
+                (!others.is_empty())
+                    .then(|| first - others.iter().copied().fold(f64::MIN, f64::max))
+            }
+            Statistic::Decline { metric, of, along } => {
+                let values: Vec<f64> = steps(metric, of, along)
+                    .into_iter()
+                    .map(|step| step.1)
+                    .collect();
+                Some(values.last()? / values.iter().copied().fold(f64::MIN, f64::max))
+            }
+            Statistic::Correlation { x, y, of } => {
+                let matching = self.samples.iter().filter(|sample| sample.cell.matches(of));
+                let pairs = matching.filter_map(|s| Some((*s.values.get(x)?, *s.values.get(y)?)));
+                let (xs, ys): (Vec<f64>, Vec<f64>) = pairs.unzip();
+                Some(inference::rank_correlation(&xs, &ys))
+            }
+            Statistic::Crossover { .. } => None,
+        }
+    }
+
+    /// Place and value of a metric along a factor.
+    fn along(&self, metric: &str, of: Selector, along: &str, levels: &[String]) -> Vec<(f64, f64)> {
+        let step = |(place, level): (u32, &String)| {
+            let mut at: Vec<(&str, &str)> = of.to_vec();
+            at.push((along, level));
+            Some((f64::from(place), self.value(metric, &at)?))
+        };
+        (0..).zip(levels).filter_map(step).collect()
+    }
+
+    /// Sizes, and the log ratio of `of` to `to` there.
+    fn gains(
+        &self,
+        metric: &str,
+        of: Selector,
+        to: Selector,
+        levels: &[String],
+        along: &str,
+    ) -> Vec<(f64, f64)> {
+        let gain = |level: &String| {
+            let side = |cells: Selector| {
+                let mut at: Vec<(&str, &str)> = cells.to_vec();
+                at.push((along, level));
+                self.value(metric, &at)
+            };
+            let ratio = (side(of)? / side(to)?).ln();
+            ratio
+                .is_finite()
+                .then_some((f64::from(size(level)?), ratio))
+        };
+        levels.iter().filter_map(gain).collect()
+    }
+}
+
+#[cfg(test)]
+#[path = "claim_tests.rs"]
+mod tests;

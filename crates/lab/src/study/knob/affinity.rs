@@ -1,0 +1,83 @@
+//! CPUs of threads.
+
+use rustix::io::Errno;
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use super::journal::{Journal, Undo};
+use crate::error::{Context, Error, Result};
+use crate::host;
+
+/// Highest CPU number looked at.
+const CPUS: usize = CpuSet::MAX_CPU;
+
+/// Let a thread run on these CPUs only, and read it back.
+///
+/// # Errors
+/// The thread is gone, or the kernel refuses or keeps another set.
+pub fn pin(journal: &mut Journal, thread: i32, cpus: &[usize]) -> Result<()> {
+    let what = || format!("pin thread {thread} to CPUs {cpus:?}");
+    let pid = Pid::from_raw(thread);
+    let started = u32::try_from(thread)
+        .ok()
+        .and_then(host::start_time)
+        .unwrap_or(0);
+    let old = sched_getaffinity(pid).context(what)?;
+    journal.note(Undo::Affinity {
+        thread,
+        started,
+        cpus: listed(&old),
+    })?;
+    sched_setaffinity(pid, &set(cpus)).context(what)?;
+    let kept = listed(&sched_getaffinity(pid).context(what)?);
+    if kept == cpus {
+        return Ok(());
+    }
+    Err(Error::Host(format!(
+        "{}: the kernel keeps {kept:?}",
+        what()
+    )))
+}
+
+/// Give a thread its CPUs back. One that is gone, or another with its number, is left alone.
+pub(super) fn restore(thread: i32, started: u64, cpus: &[usize]) -> Result<()> {
+    if u32::try_from(thread).ok().and_then(host::start_time) != Some(started) {
+        return Ok(());
+    }
+    match sched_setaffinity(Pid::from_raw(thread), &set(cpus)) {
+        Err(Errno::SRCH) => Ok(()),
+        other => other.context(|| format!("give thread {thread} its CPUs back")),
+    }
+}
+
+fn set(cpus: &[usize]) -> CpuSet {
+    let mut set = CpuSet::new();
+    cpus.iter().for_each(|cpu| set.set(*cpu));
+    set
+}
+
+fn listed(set: &CpuSet) -> Vec<usize> {
+    (0..CPUS).filter(|cpu| set.is_set(*cpu)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_gets_its_cpus_back() {
+        let mut sleep = host::command("sleep");
+        sleep.arg("60");
+        let child = host::Tied::spawn(sleep).unwrap();
+        let thread = i32::try_from(child.id()).unwrap();
+        let cpus = || listed(&sched_getaffinity(Pid::from_raw(thread)).unwrap());
+        let before = cpus();
+        let mut journal = Journal::begin().unwrap();
+        pin(&mut journal, thread, &before[..1]).unwrap();
+        assert_eq!(cpus(), &before[..1]);
+        drop(journal);
+        assert_eq!(cpus(), before);
+        let mut journal = Journal::begin().unwrap();
+        assert!(pin(&mut journal, thread, &[CPUS - 1]).is_err());
+    }
+}

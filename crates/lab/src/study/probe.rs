@@ -1,0 +1,175 @@
+//! What of the catalogue this host can run, found out by looking and trying.
+
+use std::path::Path;
+
+use super::catalogue::{Experiment, Need};
+use super::knob::Weights;
+
+/// What the host has.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// CPUs the run may use.
+    pub cpus: usize,
+    /// Why VMs cannot be run at all, if so.
+    pub no_vms: Option<String>,
+    /// Where CPU weights can be set, or why they cannot.
+    pub weights: Result<&'static str, String>,
+}
+
+/// Whether an experiment can be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ability {
+    /// As the paper did it, with this host's means.
+    Runnable,
+    /// With a stand-in for something: which.
+    Emulated(String),
+    /// Why not.
+    NotRunnable(String),
+}
+
+impl Probe {
+    /// Look at this host.
+    #[must_use]
+    pub fn look() -> Self {
+        Self {
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            no_vms: no_vms(),
+            weights: Weights::find()
+                .map(|weights| weights.version())
+                .map_err(|error| error.to_string()),
+        }
+    }
+
+    /// Whether this host can run an experiment.
+    #[must_use]
+    pub fn judge(&self, row: &Experiment) -> Ability {
+        let mut standing_in = Vec::new();
+        for need in row.needs {
+            match need {
+                Need::Absent(why) => return Ability::NotRunnable((*why).to_owned()),
+                Need::Cpus(wanted) if self.cpus < *wanted => {
+                    return Ability::NotRunnable(format!(
+                        "needs {wanted} CPUs; there are {}",
+                        self.cpus
+                    ));
+                }
+                Need::Weights => match &self.weights {
+                    Ok(_) => {}
+                    Err(why) => return Ability::NotRunnable(format!("no CPU weights: {why}")),
+                },
+                Need::SecondHost => standing_in.push(
+                    "the second host is a network namespace behind a shaped link of 1 Gbit/s",
+                ),
+                Need::Cpus(_) => {}
+            }
+        }
+        match (&self.no_vms, standing_in.is_empty()) {
+            (Some(why), _) => Ability::NotRunnable(why.clone()),
+            (None, true) => Ability::Runnable,
+            (None, false) => Ability::Emulated(standing_in.join("; ")),
+        }
+    }
+}
+
+impl Ability {
+    /// The word for it.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Runnable => "RUNNABLE",
+            Self::Emulated(_) => "EMULATED",
+            Self::NotRunnable(_) => "NOT RUNNABLE",
+        }
+    }
+
+    /// The reason behind the word; empty for a plain yes.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        match self {
+            Self::Runnable => "",
+            Self::Emulated(why) | Self::NotRunnable(why) => why,
+        }
+    }
+}
+
+fn no_vms() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("VMs, bridges and namespaces need root".to_owned());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let there = |tool: &str| std::env::split_paths(&path).any(|folder| folder.join(tool).is_file());
+    let missing: Vec<&str> = TOOLS.into_iter().filter(|tool| !there(tool)).collect();
+    let absent = !missing.is_empty();
+    absent.then(|| {
+        format!(
+            "{} missing; run `scripts/setup lab` as root",
+            missing.join(", ")
+        )
+    })
+}
+
+/// Programs of the host that every experiment uses.
+const TOOLS: [&str; 7] = [
+    "qemu-system-x86_64",
+    "mmdebstrap",
+    "ip",
+    "tc",
+    "iperf3",
+    "sockperf",
+    "nsenter",
+];
+
+/// Whether a path can be written by us.
+pub(super) fn writable(path: &Path) -> bool {
+    rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::catalogue;
+
+    fn host() -> Probe {
+        Probe {
+            cpus: 2,
+            no_vms: None,
+            weights: Ok("v1"),
+        }
+    }
+
+    #[test]
+    fn each_row_has_a_word_and_all_but_runnable_a_reason() {
+        for row in catalogue::all() {
+            let ability = host().judge(row);
+            assert_eq!(
+                ability.reason().is_empty(),
+                ability == Ability::Runnable,
+                "{}",
+                row.id
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let judge = |probe: &Probe, id: &str| probe.judge(catalogue::find(id).unwrap());
+        assert_eq!(judge(&host(), "X4"), Ability::Runnable);
+        assert_eq!(judge(&host(), "W1").word(), "EMULATED");
+        let one = Probe { cpus: 1, ..host() };
+        assert!(judge(&one, "X4").reason().contains("needs 2 CPUs"));
+        let plain = Probe {
+            weights: Err("no cpu controller".into()),
+            ..host()
+        };
+        assert!(judge(&plain, "W23").reason().contains("no cpu controller"));
+        let bare = Probe {
+            no_vms: Some("qemu missing".into()),
+            ..host()
+        };
+        assert_eq!(
+            judge(&bare, "X4"),
+            Ability::NotRunnable("qemu missing".into())
+        );
+        assert_eq!(judge(&bare, "X7b").word(), "NOT RUNNABLE");
+    }
+}

@@ -1,0 +1,111 @@
+//! What is measured: a cell's figures in one block. One line of NDJSON each.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// A combination of levels, one a factor.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Cell(pub BTreeMap<String, String>);
+
+/// Some of a cell's levels: those that matter to a claim or a curve.
+pub type Selector = &'static [(&'static str, &'static str)];
+
+/// Figures by the metric's key.
+pub type Values = BTreeMap<String, f64>;
+
+/// A cell, measured once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// The sweep it belongs to.
+    pub sweep: String,
+    /// Number of the block: cells of one block were measured next to each other.
+    pub block: u32,
+    /// Which cell.
+    pub cell: Cell,
+    /// Its figures; none when it failed.
+    #[serde(default)]
+    pub values: Values,
+    /// Why there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+    /// Seconds since the run began, at its end.
+    pub at: f64,
+}
+
+impl Cell {
+    /// Its level of a factor; empty when it has none.
+    #[must_use]
+    pub fn level(&self, factor: &str) -> &str {
+        self.0.get(factor).map_or("", String::as_str)
+    }
+
+    /// A level that is a size: `64`, `4K`.
+    #[must_use]
+    pub fn size(&self, factor: &str) -> u32 {
+        size(self.level(factor)).unwrap_or(0)
+    }
+
+    /// It has all these levels.
+    #[must_use]
+    pub fn matches(&self, selector: &[(&str, &str)]) -> bool {
+        selector
+            .iter()
+            .all(|(factor, level)| self.level(factor) == *level)
+    }
+}
+
+impl std::fmt::Display for Cell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let parts: Vec<String> = self
+            .0
+            .iter()
+            .map(|(factor, level)| format!("{factor}={level}"))
+            .collect();
+        f.write_str(&parts.join(" "))
+    }
+}
+
+/// Bytes that a level names: `64`, `4K`, `16K`.
+#[must_use]
+pub fn size(level: &str) -> Option<u32> {
+    match level.strip_suffix('K') {
+        Some(kib) => kib.parse::<u32>().ok()?.checked_mul(1024),
+        None => level.parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_ndjson_comes_back() {
+        let cell = Cell([("size".to_owned(), "4K".to_owned())].into());
+        let sample = Sample {
+            sweep: "udp".into(),
+            block: 2,
+            cell,
+            values: [("mbit_s".to_owned(), 1.5)].into(),
+            failed: None,
+            at: 3.0,
+        };
+        let line = serde_json::to_string(&sample).unwrap();
+        assert!(!line.contains('\n') && !line.contains("failed"));
+        assert_eq!(serde_json::from_str::<Sample>(&line).unwrap(), sample);
+        assert_eq!(sample.cell.size("size"), 4096);
+    }
+
+    #[test]
+    fn a_cell_matches_what_it_has() {
+        let cell = Cell(
+            [
+                ("a".to_owned(), "1".to_owned()),
+                ("b".to_owned(), "2".to_owned()),
+            ]
+            .into(),
+        );
+        assert!(cell.matches(&[("a", "1")]) && cell.matches(&[]));
+        assert!(!cell.matches(&[("a", "2")]) && !cell.matches(&[("c", "1")]));
+    }
+}
