@@ -6,24 +6,24 @@ use super::{Gso, Offload};
 
 /// What all segments of a frame have in common, and the first one's numbers.
 #[derive(Clone, Debug)]
-pub(super) struct Flow {
-    pub(super) gso: Gso,
+pub(crate) struct Flow {
+    pub(crate) gso: Gso,
     /// EtherTypes of the VLAN tags.
-    pub(super) tags: Vec<u16>,
+    pub(crate) tags: Vec<u16>,
     /// IPv4 options, a multiple of 4 bytes.
-    pub(super) ip_options: Vec<u8>,
+    pub(crate) ip_options: Vec<u8>,
     /// IPv6 extension headers: type and contents, a multiple of 8 bytes less 2.
-    pub(super) extensions: Vec<(u8, Vec<u8>)>,
+    pub(crate) extensions: Vec<(u8, Vec<u8>)>,
     /// TCP options, a multiple of 4 bytes.
-    pub(super) tcp_options: Vec<u8>,
-    pub(super) id: u16,
-    pub(super) sequence: u32,
-    pub(super) flags: u8,
+    pub(crate) tcp_options: Vec<u8>,
+    pub(crate) id: u16,
+    pub(crate) sequence: u32,
+    pub(crate) flags: u8,
 }
 
 impl Flow {
     /// The plainest flow of a kind.
-    pub(super) fn plain(gso: Gso) -> Self {
+    pub(crate) fn plain(gso: Gso) -> Self {
         Self {
             gso,
             tags: vec![],
@@ -36,21 +36,21 @@ impl Flow {
         }
     }
 
-    pub(super) fn ipv4(&self) -> bool {
+    pub(crate) fn ipv4(&self) -> bool {
         matches!(self.gso, Gso::Tcp4 | Gso::Udp4)
     }
 
-    pub(super) fn tcp(&self) -> bool {
+    pub(crate) fn tcp(&self) -> bool {
         matches!(self.gso, Gso::Tcp4 | Gso::Tcp6)
     }
 
     /// Where the IP header starts.
-    pub(super) fn ip(&self) -> usize {
+    pub(crate) fn ip(&self) -> usize {
         14 + 4 * self.tags.len()
     }
 
     /// Where the transport header starts.
-    pub(super) fn transport(&self) -> usize {
+    pub(crate) fn transport(&self) -> usize {
         let extensions: usize = self.extensions.iter().map(|(_, body)| body.len() + 2).sum();
         self.ip()
             + if self.ipv4() {
@@ -61,7 +61,7 @@ impl Flow {
     }
 
     /// Where the payload starts.
-    pub(super) fn payload(&self) -> usize {
+    pub(crate) fn payload(&self) -> usize {
         self.transport()
             + if self.tcp() {
                 20 + self.tcp_options.len()
@@ -71,7 +71,7 @@ impl Flow {
     }
 
     /// The frame a sender without any offload would send, or the same with a partial checksum.
-    pub(super) fn frame(&self, payload: &[u8], full_checksum: bool) -> Vec<u8> {
+    pub(crate) fn frame(&self, payload: &[u8], full_checksum: bool) -> Vec<u8> {
         let protocol = if self.tcp() { 6 } else { 17 };
         let mut transport = if self.tcp() {
             self.tcp_header()
@@ -170,7 +170,7 @@ impl Flow {
     }
 
     /// The header a sender gives with a GSO frame of this flow.
-    pub(super) fn offload(&self, gso_size: u16) -> Offload {
+    pub(crate) fn offload(&self, gso_size: u16) -> Offload {
         Offload {
             needs_csum: true,
             gso: self.gso,
@@ -179,7 +179,6 @@ impl Flow {
             gso_size,
             csum_start: u16::try_from(self.transport()).unwrap(),
             csum_offset: if self.tcp() { 16 } else { 6 },
-            ..Offload::default()
         }
     }
 }
@@ -192,7 +191,7 @@ fn udp_header(payload: usize) -> Vec<u8> {
 }
 
 /// RFC 1071, word by word.
-pub(super) fn sum(bytes: &[u8]) -> u16 {
+pub(crate) fn sum(bytes: &[u8]) -> u16 {
     let mut sum = 0_u32;
     for pair in bytes.chunks(2) {
         sum += u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
@@ -202,7 +201,7 @@ pub(super) fn sum(bytes: &[u8]) -> u16 {
 }
 
 /// Bytes that differ from their neighbours and from run to run.
-pub(super) fn bytes(len: usize, seed: u32) -> Vec<u8> {
+pub(crate) fn bytes(len: usize, seed: u32) -> Vec<u8> {
     let mut state = seed;
     let mut next = || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -230,7 +229,7 @@ fn extension() -> impl Strategy<Value = (u8, Vec<u8>)> {
 }
 
 /// Every mix of GSO kind, tags, options, extension headers, flags and numbers.
-pub(super) fn flow() -> impl Strategy<Value = Flow> {
+pub(crate) fn flow() -> impl Strategy<Value = Flow> {
     let kinds = vec![Gso::Tcp4, Gso::Tcp6, Gso::Udp4, Gso::Udp6];
     let options = || (0_usize..=10, any::<u32>()).prop_map(|(words, seed)| bytes(words * 4, seed));
     let wrapping = prop_oneof![any::<u32>(), 0xffff_0000..=u32::MAX];
@@ -259,7 +258,7 @@ pub(super) fn flow() -> impl Strategy<Value = Flow> {
 }
 
 /// Payload lengths: none, about one segment, many segments, the largest packet.
-pub(super) fn payload_length() -> impl Strategy<Value = usize> {
+pub(crate) fn payload_length() -> impl Strategy<Value = usize> {
     prop_oneof![
         Just(0),
         1_usize..300,
@@ -269,6 +268,6 @@ pub(super) fn payload_length() -> impl Strategy<Value = usize> {
 }
 
 /// Segment sizes: the smallest, usual ones, jumbo ones, the largest.
-pub(super) fn gso_size() -> impl Strategy<Value = u16> {
+pub(crate) fn gso_size() -> impl Strategy<Value = u16> {
     prop_oneof![48_u16..100, 500_u16..1461, 1461_u16..9000, Just(u16::MAX)]
 }

@@ -31,9 +31,9 @@ mod untranslatable;
 mod wire;
 
 #[cfg(test)]
-mod frames;
+pub(crate) mod frames;
 #[cfg(test)]
-mod reference;
+pub(crate) mod reference;
 #[cfg(test)]
 mod tests;
 

@@ -36,9 +36,6 @@ impl Gso {
 pub struct Offload {
     /// The checksum is partial: its field holds the sum of the pseudo header.
     pub needs_csum: bool,
-    /// Somebody trusted has verified the checksum. A guest has no right to say so (5.1.6.2.1):
-    /// set this for frames from an uplink only.
-    pub data_valid: bool,
     /// How the frame is to be cut.
     pub gso: Gso,
     /// The frame has CWR set, which only its first segment may keep.
@@ -57,7 +54,7 @@ pub struct Offload {
 /// What a receiver has negotiated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Accepts {
-    /// `VIRTIO_NET_F_GUEST_CSUM`: partial checksums and "verified" marks.
+    /// `VIRTIO_NET_F_GUEST_CSUM`: partial checksums.
     pub csum: bool,
     /// `VIRTIO_NET_F_GUEST_TSO4`.
     pub tso4: bool,
@@ -89,7 +86,7 @@ impl Accepts {
 /// What must be done with a frame before a receiver may have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Plan {
-    /// Nothing: give it as it is, under the header [`Plan::header`] tells.
+    /// Nothing: give it as it is.
     PassThrough,
     /// Finish the checksum with [`fill_checksum`](super::fill_checksum).
     Checksum,
@@ -119,37 +116,6 @@ pub fn plan(offload: &Offload, receiver: Accepts) -> Plan {
     Plan::PassThrough
 }
 
-impl Plan {
-    /// The header to give the receiver with a frame that was passed through or checksummed.
-    /// Segments bring their own. Fields that mean nothing without their flag are zero, so that
-    /// a sender cannot use them to tell the receiver's driver anything.
-    pub fn header(self, offload: &Offload, receiver: Accepts) -> Offload {
-        match self {
-            Self::PassThrough => pass_through(offload, receiver),
-            Self::Checksum | Self::Segment { .. } => Offload::default(),
-        }
-    }
-}
-
-fn pass_through(offload: &Offload, receiver: Accepts) -> Offload {
-    let mut header = Offload {
-        data_valid: offload.data_valid && receiver.csum,
-        ..Offload::default()
-    };
-    if offload.needs_csum {
-        header.needs_csum = true;
-        header.csum_start = offload.csum_start;
-        header.csum_offset = offload.csum_offset;
-    }
-    if offload.gso != Gso::None {
-        header.gso = offload.gso;
-        header.ecn = offload.ecn;
-        header.hdr_len = offload.hdr_len;
-        header.gso_size = offload.gso_size;
-    }
-    header
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,10 +137,9 @@ mod tests {
     /// Every header a sender can give, with every field that is not a flag set.
     fn offloads() -> impl Iterator<Item = Offload> {
         KINDS.into_iter().flat_map(|gso| {
-            (0..8_u8).map(move |bits| Offload {
+            (0..4_u8).map(move |bits| Offload {
                 needs_csum: bits & 1 != 0,
-                data_valid: bits & 2 != 0,
-                ecn: bits & 4 != 0,
+                ecn: bits & 2 != 0,
                 gso,
                 hdr_len: 54,
                 gso_size: 1460,
@@ -182,30 +147,6 @@ mod tests {
                 csum_offset: 16,
             })
         })
-    }
-
-    #[test]
-    fn virtio_5_1_6_4_1_no_receiver_gets_what_it_has_not_negotiated() {
-        for bits in 0..64 {
-            let receiver = accepts(bits);
-            for offload in offloads() {
-                let plan = plan(&offload, receiver);
-                let given = plan.header(&offload, receiver);
-                let context = format!("{offload:?} to {receiver:?}: {plan:?}, {given:?}");
-                assert!(
-                    receiver.csum || !given.needs_csum && !given.data_valid,
-                    "{context}"
-                );
-                assert!(receiver.tso4 || given.gso != Gso::Tcp4, "{context}");
-                assert!(receiver.tso6 || given.gso != Gso::Tcp6, "{context}");
-                assert!(receiver.uso4 || given.gso != Gso::Udp4, "{context}");
-                assert!(receiver.uso6 || given.gso != Gso::Udp6, "{context}");
-                assert!(receiver.ecn || !given.ecn, "{context}");
-                assert!(given.gso == Gso::None || given.needs_csum, "{context}");
-                assert!(given.gso != Gso::None || given.gso_size == 0, "{context}");
-                assert!(given.needs_csum || given.csum_start == 0, "{context}");
-            }
-        }
     }
 
     #[test]
@@ -220,10 +161,6 @@ mod tests {
                 continue;
             }
             assert_eq!(plan(&offload, all), Plan::PassThrough);
-            let given = Plan::PassThrough.header(&offload, all);
-            assert_eq!(given.gso, offload.gso);
-            assert_eq!(given.needs_csum, offload.needs_csum);
-            assert_eq!(given.data_valid, offload.data_valid);
         }
     }
 

@@ -4,7 +4,7 @@
 use super::frames::Flow;
 
 /// All segments of a frame with this payload.
-pub(super) fn segments(
+pub(crate) fn segments(
     flow: &Flow,
     payload: &[u8],
     gso_size: u16,
