@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use crate::control::{Counters, Loss};
 use crate::deliver::{End, Outcome, attempt, deliver};
 use crate::frame::{ETHERNET, Head, Rest};
+use crate::guard::{Checked, Guard, Outgoing, passage};
 use crate::hold::Held;
 use crate::limits::{ASIDE_BYTES, ASIDE_FRAMES};
 use crate::port::Kind;
@@ -22,8 +23,19 @@ struct Frame {
     head: Head,
     /// What follows the head.
     rest: Vec<u8>,
+    /// What guards know of it.
+    checked: Checked,
     /// Segments delivered already, if it is being cut.
     segments: u16,
+}
+
+impl Frame {
+    /// As it leaves the port with this guard.
+    fn leave(&self, guard: Option<&Guard>) -> Result<Outgoing<'_, 'static>, Loss> {
+        let way = passage(guard, self.checked)?;
+        let rest = Rest::Private(&self.rest);
+        Outgoing::new(way, self.checked, &self.head, &rest).ok_or(Loss::Untranslatable)
+    }
 }
 
 /// The frames set aside for one receiver, in order.
@@ -75,7 +87,14 @@ impl Aside {
 
     /// Set a frame aside, of which so many segments are delivered; false when there is no room.
     #[must_use]
-    pub fn push(&mut self, to: u16, head: &Head, mut rest: Rest<'_, '_>, segments: u16) -> bool {
+    pub fn push(
+        &mut self,
+        to: u16,
+        head: &Head,
+        mut rest: Rest<'_, '_>,
+        checked: Checked,
+        segments: u16,
+    ) -> bool {
         let length = head.length.saturating_sub(ETHERNET) as usize;
         if self.frames >= ASIDE_FRAMES || self.bytes + length > ASIDE_BYTES {
             return false;
@@ -91,6 +110,7 @@ impl Aside {
         let frame = Frame {
             head: *head,
             rest: bytes,
+            checked,
             segments,
         };
         match self.lines.iter_mut().find(|line| line.to == to) {
@@ -153,12 +173,18 @@ impl Switch {
         let Kind::Guest(guest) = &mut port.kind else {
             return lose(line, counters, Loss::ReceiverDown);
         };
+        let guard = port.guard.as_deref();
         let (scratch, frames) = (&mut self.scratch, line.frames.len());
         let act = |receiver: &mut Receiver<'_, '_>, features, books: &mut _, done: &mut usize| {
             while let Some(frame) = line.frames.front_mut() {
-                let rest = Rest::Private(&frame.rest);
-                let (head, from) = (&frame.head, frame.segments);
-                match deliver(receiver, features, books, scratch, head, rest, from)? {
+                let outcome = match frame.leave(guard) {
+                    Ok(out) => {
+                        let (head, rest, from) = (&out.head, out.rest(), frame.segments);
+                        deliver(receiver, features, books, scratch, head, rest, from)?
+                    }
+                    Err(loss) => Outcome::Dropped(loss),
+                };
+                match outcome {
                     Outcome::Delivered => {}
                     Outcome::Dropped(loss) => counters.drops.count(loss),
                     Outcome::NoRoom(segments) => {
@@ -198,7 +224,7 @@ mod tests {
     fn push(aside: &mut Aside, to: u16, length: usize) -> bool {
         let bytes = vec![7; length];
         let (head, rest) = Head::of_private(NetHeader::default(), &bytes).unwrap();
-        aside.push(to, &head, Rest::Private(rest), 0)
+        aside.push(to, &head, Rest::Private(rest), Checked::default(), 0)
     }
 
     #[test]

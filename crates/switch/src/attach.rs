@@ -43,5 +43,6 @@ pub(crate) fn port(name: String, kind: Kind) -> Port {
         counters: Counters::default(),
         kind,
         teacher,
+        guard: None,
     }
 }

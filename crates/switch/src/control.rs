@@ -18,6 +18,7 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::guard::Rules;
 use crate::mac::Mac;
 
 /// Largest encoded order or event, in bytes. Names are limited to [`MAX_NAME`], so every
@@ -55,11 +56,22 @@ pub enum Order {
         /// Which one.
         port: PortId,
     },
+    /// What a port may send and receive, in place of what was said before. In force at once;
+    /// kept for the number, whether it is attached or not.
+    SetRules {
+        /// Which one.
+        port: PortId,
+        /// Its rules.
+        rules: Box<Rules>,
+    },
     /// Pin a MAC address to a port: it is never learnt elsewhere and never ages.
     /// An entry for a port that is not attached is kept and used once it is.
     SetResidency {
         /// The resident's address.
         mac: Mac,
+        /// In which VLAN; 0 where there are none.
+        #[serde(default)]
+        vlan: u16,
         /// Where it lives.
         port: PortId,
     },
@@ -67,6 +79,9 @@ pub enum Order {
     ClearResidency {
         /// The resident's address.
         mac: Mac,
+        /// In which VLAN; 0 where there are none.
+        #[serde(default)]
+        vlan: u16,
     },
     /// Ask for one [`Event::Report`] per attached port, then [`Event::ReportEnd`].
     Report,
@@ -212,6 +227,8 @@ losses! {
     untranslatable Untranslatable,
     /// The uplink's kernel queue was full or refused the frame.
     uplink Uplink,
+    /// Of a VLAN that the port, or the receiver, is not in; or with tags it may not send.
+    vlan Vlan,
 }
 
 impl Drops {

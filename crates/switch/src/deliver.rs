@@ -11,6 +11,7 @@ use vhost::fault::{Fault, RingFault};
 use crate::aside::Aside;
 use crate::control::{Counters, Loss};
 use crate::frame::{Head, Rest};
+use crate::guard::{Checked, Outgoing, Way, passage};
 use crate::offload::Plan;
 use crate::port::{Guest, Kind, publish, receive_ring};
 use crate::receiver::{Delivery, Receiver};
@@ -41,38 +42,60 @@ pub(crate) enum End {
 }
 
 impl Switch {
-    /// Deliver one frame to every port in the table.
-    pub(crate) fn flood(&mut self, head: &Head, rest: &Rest<'_, '_>) {
-        self.flood_behind(&Aside::default(), head, rest);
+    /// Deliver one frame to every port in the table that may have it.
+    pub(crate) fn flood(&mut self, head: &Head, rest: &Rest<'_, '_>, checked: Checked) {
+        self.flood_behind(&Aside::default(), head, rest, checked);
     }
 
     /// The same, but not to ports for which older frames are set aside: they have no room.
-    pub(crate) fn flood_behind(&mut self, aside: &Aside, head: &Head, rest: &Rest<'_, '_>) {
+    pub(crate) fn flood_behind(
+        &mut self,
+        aside: &Aside,
+        head: &Head,
+        rest: &Rest<'_, '_>,
+        checked: Checked,
+    ) {
         for number in (0..).take(self.ports.len()) {
             if !aside.waits_for(number) {
-                self.deliver_one(number, head, rest);
+                // That one of many may not have it is no loss.
+                let _ = self.deliver_one(number, head, rest, checked);
             } else if let Some(port) = self.port_mut(number) {
+                if passage(port.guard.as_deref(), checked).is_err() {
+                    continue;
+                }
                 port.counters.drops.receiver_full += 1;
             }
         }
     }
 
     /// Deliver one frame that is dropped where there is no room for it.
-    pub(crate) fn deliver_one(&mut self, number: u16, head: &Head, rest: &Rest<'_, '_>) {
+    ///
+    /// # Errors
+    /// The port may not have it.
+    pub(crate) fn deliver_one(
+        &mut self,
+        number: u16,
+        head: &Head,
+        rest: &Rest<'_, '_>,
+        checked: Checked,
+    ) -> Result<(), Loss> {
         let Some(port) = self
             .ports
             .get_mut(usize::from(number))
             .and_then(Option::as_deref_mut)
         else {
-            return;
+            return Ok(());
         };
+        let way = passage(port.guard.as_deref(), checked)?;
+        let out = Outgoing::new(way, checked, head, rest).ok_or(Loss::Untranslatable)?;
+        let (head, rest) = (&out.head, out.rest());
         let counters = &mut port.counters;
         match &mut port.kind {
-            Kind::Uplink(uplink) => count_sent(uplink.send(head, rest), head, counters),
+            Kind::Uplink(uplink) => count_sent(uplink.send(head, &rest), head, counters),
             Kind::Guest(guest) => {
                 let scratch = &mut self.scratch;
                 match with_receiver(guest, counters, 1, |receiver, features, counters| {
-                    deliver(receiver, features, counters, scratch, head, *rest, 0)
+                    deliver(receiver, features, counters, scratch, head, rest, 0)
                 }) {
                     Ok(Some(Outcome::Delivered)) => {}
                     Ok(Some(Outcome::Dropped(loss))) => counters.drops.count(loss),
@@ -82,6 +105,7 @@ impl Switch {
                 }
             }
         }
+        Ok(())
     }
 }
 
@@ -93,17 +117,32 @@ pub(crate) fn to_guest(
     scratch: &mut Scratch,
     sender: &mut Sender<'_>,
     run: &mut [Job<'_, '_>],
+    way: Way,
     now: Instant,
 ) -> (usize, Result<End, Fault>) {
     let frames = run.len();
     let act = |receiver: &mut Receiver<'_, '_>, features, counters: &mut _, done: &mut usize| {
-        *done = receiver.deliver_simple(run.iter().map(Job::simple));
+        if way == Way::Untagged {
+            *done = receiver.deliver_simple(run.iter().map(Job::simple));
+        }
         let (simple, others) = run.split_at_mut((*done).min(run.len()));
         count_delivered(simple, counters);
         sender.finish_run(simple);
         for job in others {
-            let rest = Rest::Guest(job.rest);
-            let (head, from) = (&job.head, job.segments);
+            let from = job.segments;
+            let out;
+            let (head, rest) = match way {
+                Way::Untagged => (&job.head, job.rest()),
+                Way::Tagged => {
+                    out = Outgoing::new(way, job.checked(), &job.head, &job.rest());
+                    let Some(out) = &out else {
+                        sender.lose(job.chain, job.head.length, Loss::Untranslatable);
+                        *done += 1;
+                        continue;
+                    };
+                    (&out.head, out.rest())
+                }
+            };
             match deliver(receiver, features, counters, scratch, head, rest, from)? {
                 Outcome::Delivered => sender.finish(job.chain, job.head.length),
                 Outcome::Dropped(loss) => sender.lose(job.chain, job.head.length, loss),

@@ -74,6 +74,8 @@ pub enum Rest<'a, 'm> {
     Guest(Cursor<'a, 'm>),
     /// In ours.
     Private(&'a [u8]),
+    /// First in ours, in two parts, then in the sender's.
+    Parts([&'a [u8]; 2], Cursor<'a, 'm>),
 }
 
 impl Head {
@@ -143,6 +145,19 @@ impl Head {
         bytes.last_chunk().copied().unwrap_or_default()
     }
 
+    /// The EtherType, or the length of an IEEE 802.3 frame.
+    #[inline]
+    #[must_use]
+    pub fn ether_type(&self) -> u16 {
+        self.start.tail.swap_bytes()
+    }
+
+    /// Replace the EtherType.
+    #[inline]
+    pub fn set_ether_type(&mut self, kind: u16) {
+        self.start.tail = kind.swap_bytes();
+    }
+
     /// Where the frame goes.
     #[inline]
     #[must_use]
@@ -168,18 +183,36 @@ fn read_legacy(cursor: &mut Cursor<'_, '_>) -> Option<FrameStart> {
     (read == FrameStart::SIZE - 2).then(|| FrameStart::from_bytes(&bytes))
 }
 
-impl Rest<'_, '_> {
+impl<'a, 'm> Rest<'a, 'm> {
+    /// The same behind the bytes of a tag.
+    #[must_use]
+    pub fn tagged<'t>(self, tag: &'t [u8]) -> Rest<'t, 'm>
+    where
+        'a: 't,
+    {
+        match self {
+            Rest::Guest(cursor) => Rest::Parts([tag, &[]], cursor),
+            Rest::Private(bytes) => Rest::Parts([tag, bytes], Cursor::new(&[])),
+            // The second part is empty: a frame is tagged once.
+            Rest::Parts([bytes, _], cursor) => Rest::Parts([tag, bytes], cursor),
+        }
+    }
+
     /// Copy up to `most` bytes to a place in guest memory; returns how many.
     #[inline(always)]
     pub fn copy_to(&mut self, to: &mut Cursor<'_, '_>, most: u32) -> u32 {
         match self {
             Rest::Guest(cursor) => cursor.copy_to(to, most),
-            Rest::Private(bytes) => {
-                let part = bytes.get(..most as usize).unwrap_or(bytes);
-                let written = to.write(part);
-                *bytes = bytes.get(written..).unwrap_or_default();
-                // Never more than `most`.
-                u32::try_from(written).unwrap_or(most)
+            Rest::Private(bytes) => write(bytes, to, most),
+            Rest::Parts([first, second], cursor) => {
+                let mut done = write(first, to, most);
+                if first.is_empty() {
+                    done += write(second, to, most - done);
+                    if second.is_empty() {
+                        done += cursor.copy_to(to, most - done);
+                    }
+                }
+                done
             }
         }
     }
@@ -188,15 +221,32 @@ impl Rest<'_, '_> {
     pub fn read(&mut self, to: &mut [u8]) -> usize {
         match self {
             Rest::Guest(cursor) => cursor.read(to),
-            Rest::Private(bytes) => {
-                let count = bytes.len().min(to.len());
-                let (now, later) = bytes.split_at(count);
-                if let Some(room) = to.get_mut(..count) {
-                    room.copy_from_slice(now);
-                }
-                *bytes = later;
-                count
+            Rest::Private(bytes) => take(bytes, to),
+            Rest::Parts([first, second], cursor) => {
+                let mut done = take(first, to);
+                done += take(second, to.get_mut(done..).unwrap_or_default());
+                done + cursor.read(to.get_mut(done..).unwrap_or_default())
             }
         }
     }
+}
+
+/// Copy up to `most` private bytes to a place in guest memory; returns how many.
+#[inline(always)]
+fn write(bytes: &mut &[u8], to: &mut Cursor<'_, '_>, most: u32) -> u32 {
+    let written = to.write(bytes.get(..most as usize).unwrap_or(bytes));
+    *bytes = bytes.get(written..).unwrap_or_default();
+    // Never more than `most`.
+    u32::try_from(written).unwrap_or(most)
+}
+
+/// Copy private bytes out until `to` is full or they end; returns how many.
+fn take(bytes: &mut &[u8], to: &mut [u8]) -> usize {
+    let count = bytes.len().min(to.len());
+    let (now, later) = bytes.split_at(count);
+    if let Some(room) = to.get_mut(..count) {
+        room.copy_from_slice(now);
+    }
+    *bytes = later;
+    count
 }

@@ -102,11 +102,13 @@ mod tests {
 
     use super::*;
     use crate::frame::{Head, Rest};
+    use crate::guard::Checked;
     use crate::limits::ASIDE_FRAMES;
 
     fn push(held: &mut Held, to: u16) -> bool {
         let (head, rest) = Head::of_private(NetHeader::default(), &[0; 60]).unwrap();
-        held.aside.push(to, &head, Rest::Private(rest), 0)
+        held.aside
+            .push(to, &head, Rest::Private(rest), Checked::default(), 0)
     }
 
     #[test]

@@ -14,6 +14,8 @@
 //! room, and counted. A ring's chains are handed back in the order they came, always: that is what
 //! lets another process go on where one was killed.
 //!
+//! What a port may send and receive is up to its rules, if it has any ([`guard`]).
+//!
 //! Frames the sender left unfinished (partial checksum, to be cut) go untouched to a receiver that
 //! negotiated such; for another one they are finished in software ([`translate`], [`offload`]).
 //!
@@ -30,6 +32,7 @@ pub mod control;
 mod deliver;
 pub mod frame;
 mod front_end;
+pub mod guard;
 pub mod hold;
 pub mod limits;
 pub mod mac;

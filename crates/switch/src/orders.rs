@@ -7,6 +7,7 @@ use rustix::io::Errno;
 
 use crate::control::{Counters, Event, Order, PortId, PortReport, Reason, WorkerReport};
 use crate::port::Kind;
+use crate::residency::Resident;
 use crate::token::Token;
 use crate::worker::Worker;
 use crate::{attach, ticks};
@@ -38,12 +39,16 @@ impl Worker {
                 self.attach(port, name, fd.ok_or(Errno::BADF).and_then(attach::uplink));
             }
             Order::Detach { port } => self.detach(port.0, Reason::Asked),
-            Order::SetResidency { mac, port } => {
-                if !self.switch.table.pin(mac, port.0) {
+            Order::SetRules { port, rules } => self.switch.set_rules(port.0, *rules),
+            Order::SetResidency { mac, vlan, port } => {
+                let resident = Resident::new(mac, vlan);
+                if !self.switch.table.pin(resident, port.0) {
                     tracing::warn!(%mac, "the residency table is full: address not pinned");
                 }
             }
-            Order::ClearResidency { mac } => self.switch.table.forget(mac),
+            Order::ClearResidency { mac, vlan } => {
+                self.switch.table.forget(Resident::new(mac, vlan));
+            }
             Order::Report => self.report(),
             Order::Stop => self.stopping = true,
         }

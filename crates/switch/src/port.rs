@@ -8,10 +8,10 @@ use vhost::ring::Ring;
 use vhost::vring::{Notifier, Vring};
 
 use crate::control::Counters;
+use crate::guard::Guard;
 use crate::hold::Held;
 use crate::limits::{HOLD, MAX_QUEUE_PAIRS};
-use crate::mac::Mac;
-use crate::residency::{Learnt, Residency};
+use crate::residency::{Learnt, Residency, Resident};
 use crate::uplink::Uplink;
 
 /// What is behind a port.
@@ -34,6 +34,8 @@ pub struct Port {
     pub kind: Kind,
     /// What it taught the residency table.
     pub teacher: Teacher,
+    /// Its rules at work, if it has any.
+    pub guard: Option<Box<Guard>>,
 }
 
 impl Port {
@@ -62,7 +64,7 @@ impl Port {
 #[derive(Debug)]
 pub struct Teacher {
     /// The last address noted, and when: most frames repeat it.
-    last: Option<(Mac, u32)>,
+    last: Option<(Resident, u32)>,
     /// Addresses it may teach.
     limit: u32,
 }
@@ -76,7 +78,13 @@ impl Teacher {
 
     /// Note the source of a frame. Returns the port an address has moved from.
     #[inline]
-    pub fn note(&mut self, source: Mac, port: u16, now: u32, table: &mut Residency) -> Option<u16> {
+    pub fn note(
+        &mut self,
+        source: Resident,
+        port: u16,
+        now: u32,
+        table: &mut Residency,
+    ) -> Option<u16> {
         if self.last == Some((source, now)) {
             return None;
         }

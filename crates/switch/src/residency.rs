@@ -1,4 +1,4 @@
-//! Who lives where: the table from MAC address to port, asked once per frame.
+//! Who lives where: the table from MAC address, in its VLAN, to port, asked once per frame.
 //!
 //! Open addressing with linear probing, in one allocation made at the start, at most half full.
 //! The hash is keyed, so a guest cannot aim at one slot. Entries are learnt from the frames a port
@@ -14,9 +14,39 @@ use crate::mac::Mac;
 const SLOTS: usize = (2 * MAX_RESIDENTS).next_power_of_two();
 const SHIFT: u32 = 64 - SLOTS.trailing_zeros();
 
+/// An address in a VLAN: what the table knows. VLAN 0 is that of networks without VLANs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resident(u64);
+
+impl Resident {
+    /// An address in a VLAN.
+    #[inline]
+    #[must_use]
+    pub fn new(mac: Mac, vlan: u16) -> Self {
+        Self(u64::from(vlan) << 48 | mac.bits())
+    }
+
+    /// The address.
+    #[inline]
+    #[must_use]
+    pub fn mac(self) -> Mac {
+        Mac::from_bits(self.0)
+    }
+
+    fn bits(self) -> u64 {
+        self.0
+    }
+}
+
+impl From<Mac> for Resident {
+    fn from(mac: Mac) -> Self {
+        Self::new(mac, 0)
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
-    /// The address, or 0 for a free slot: no station has the address zero.
+    /// The resident, or 0 for a free slot: no station has the address zero.
     mac: u64,
     /// When it was last heard of, in seconds.
     seen: u32,
@@ -97,19 +127,20 @@ impl Residency {
     /// The port an address lives at, if that is known.
     #[inline]
     #[must_use]
-    pub fn lookup(&self, mac: Mac, now: u32) -> Option<u16> {
-        let (_, entry) = self.find(mac.bits())?;
+    pub fn lookup(&self, who: impl Into<Resident>, now: u32) -> Option<u16> {
+        let (_, entry) = self.find(who.into().bits())?;
         (entry.mac != 0 && !entry.expired(now)).then_some(entry.port)
     }
 
     /// Note that an address sent something from a port, which may have at most `limit`
     /// addresses.
     #[inline]
-    pub fn learn(&mut self, mac: Mac, port: u16, now: u32, limit: u32) -> Learnt {
-        if mac.is_group() || mac.bits() == 0 {
+    pub fn learn(&mut self, who: impl Into<Resident>, port: u16, now: u32, limit: u32) -> Learnt {
+        let who = who.into();
+        if who.mac().is_group() || who.mac().bits() == 0 {
             return Learnt::Refused;
         }
-        let Some((slot, entry)) = self.find(mac.bits()) else {
+        let Some((slot, entry)) = self.find(who.bits()) else {
             return Learnt::Refused;
         };
         let known = entry.mac != 0;
@@ -126,7 +157,7 @@ impl Residency {
         self.put(
             slot,
             Entry {
-                mac: mac.bits(),
+                mac: who.bits(),
                 seen: now,
                 port,
                 pinned: false,
@@ -140,17 +171,18 @@ impl Residency {
     }
 
     /// Pin an address to a port; false when the table is full.
-    pub fn pin(&mut self, mac: Mac, port: u16) -> bool {
-        let Some((slot, entry)) = self.find(mac.bits()) else {
+    pub fn pin(&mut self, who: impl Into<Resident>, port: u16) -> bool {
+        let who = who.into();
+        let Some((slot, entry)) = self.find(who.bits()) else {
             return false;
         };
-        if mac.bits() == 0 || (entry.mac == 0 && self.residents >= MAX_RESIDENTS) {
+        if who.mac().bits() == 0 || (entry.mac == 0 && self.residents >= MAX_RESIDENTS) {
             return false;
         }
         self.put(
             slot,
             Entry {
-                mac: mac.bits(),
+                mac: who.bits(),
                 seen: 0,
                 port,
                 pinned: true,
@@ -160,8 +192,8 @@ impl Residency {
     }
 
     /// Forget an address, pinned or not.
-    pub fn forget(&mut self, mac: Mac) {
-        if let Some((slot, entry)) = self.find(mac.bits()) {
+    pub fn forget(&mut self, who: impl Into<Resident>) {
+        if let Some((slot, entry)) = self.find(who.into().bits()) {
             if entry.mac != 0 {
                 self.free(slot);
             }

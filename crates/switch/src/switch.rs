@@ -10,16 +10,18 @@
 //! The sending port is taken out of the table of ports meanwhile, so a frame can never come back
 //! to it. A fault of the sender ends the sender, a fault of a receiver the receiver.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use vhost::fault::Fault;
 use vhost::net_header::NetHeader;
 
 use crate::frame::{Head, Rest};
-use crate::limits::MAX_PORTS;
+use crate::guard::{Checked, Guard, Rules};
+use crate::limits::{BURST, MAX_PORTS};
 use crate::mac::Mac;
 use crate::port::{Kind, Port};
-use crate::residency::Residency;
+use crate::residency::{Residency, Resident};
 use crate::translate::Scratch;
 use crate::uplink::BUFFER;
 
@@ -44,6 +46,10 @@ pub struct Switch {
     pub now: Instant,
     /// Ports to be ended, and why.
     pub(crate) faults: Vec<(u16, Fault)>,
+    /// Rules by port number, of ports to come too.
+    pub(crate) rules: BTreeMap<u16, Rules>,
+    /// What guards know of the frames of a burst.
+    pub(crate) checked: Box<[Checked]>,
     pub(crate) scratch: Scratch,
     pub(crate) buffer: Box<[u8]>,
 }
@@ -64,6 +70,8 @@ impl Switch {
             seconds: 0,
             now: Instant::now(),
             faults: Vec::with_capacity(MAX_PORTS),
+            rules: BTreeMap::new(),
+            checked: vec![Checked::default(); usize::from(BURST)].into_boxed_slice(),
             scratch: Scratch::default(),
             buffer: vec![0; BUFFER].into_boxed_slice(),
         }
@@ -88,7 +96,8 @@ impl Switch {
     }
 
     /// Add a port; `false` when the number is taken or past the last one.
-    pub fn add(&mut self, number: u16, port: Port) -> bool {
+    pub fn add(&mut self, number: u16, mut port: Port) -> bool {
+        port.guard = self.rules.get(&number).and_then(Guard::new);
         let index = usize::from(number);
         if index < MAX_PORTS && index >= self.ports.len() {
             self.ports.resize_with(index + 1, || None);
@@ -116,6 +125,17 @@ impl Switch {
         Some(port)
     }
 
+    /// What a port may send and receive from now on.
+    pub fn set_rules(&mut self, number: u16, rules: Rules) {
+        if let Some(port) = self.port_mut(number) {
+            port.guard = Guard::new(&rules);
+            port.teacher.forget_last();
+        }
+        // What was learnt here may be of a VLAN that the port has left.
+        self.table.forget_port(number);
+        self.rules.insert(number, rules);
+    }
+
     /// Ports found at fault since the last call.
     pub fn take_fault(&mut self) -> Option<(u16, Fault)> {
         self.faults.pop()
@@ -136,12 +156,20 @@ impl Switch {
             return Visit::default();
         };
         let visit = match &mut port.kind {
-            Kind::Guest(guest) => {
-                self.serve_guest(number, guest, &mut port.counters, &mut port.teacher)
-            }
-            Kind::Uplink(uplink) => {
-                self.serve_uplink(number, uplink, &mut port.counters, &mut port.teacher)
-            }
+            Kind::Guest(guest) => self.serve_guest(
+                number,
+                guest,
+                &mut port.counters,
+                &mut port.teacher,
+                port.guard.as_deref_mut(),
+            ),
+            Kind::Uplink(uplink) => self.serve_uplink(
+                number,
+                uplink,
+                &mut port.counters,
+                &mut port.teacher,
+                port.guard.as_deref_mut(),
+            ),
         };
         if let Some(place) = self.ports.get_mut(usize::from(number)) {
             *place = Some(port);
@@ -161,10 +189,15 @@ impl Switch {
         else {
             return;
         };
-        self.note_source(mac, number, &mut port.teacher);
+        let checked = port
+            .guard
+            .as_ref()
+            .map_or_else(Checked::default, |guard| guard.own());
+        let resident = Resident::new(mac, checked.tci.vlan());
+        self.note_source(resident, number, &mut port.teacher);
         let frame = crate::rarp::frame(mac);
         if let Some((head, rest)) = Head::of_private(NetHeader::default(), &frame) {
-            self.flood(&head, &Rest::Private(rest));
+            self.flood(&head, &Rest::Private(rest), checked);
         }
         if let Some(place) = self.ports.get_mut(usize::from(number)) {
             *place = Some(port);

@@ -15,10 +15,11 @@ use vhost::ring::Ring;
 use crate::control::{Counters, Loss};
 use crate::deliver::{End, count_sent, to_guest};
 use crate::frame::{Head, Rest, Simple};
+use crate::guard::{Checked, Guard, Outgoing, Way, passage};
 use crate::hold::{Full, Held, InRing};
 use crate::limits::BURST;
-use crate::mac::Mac;
 use crate::port::{Guest, Kind, Teacher, publish, transmit_ring};
+use crate::residency::Resident;
 use crate::switch::{Switch, Visit};
 use crate::uplink::Uplink;
 
@@ -27,10 +28,8 @@ use crate::uplink::Uplink;
 pub(crate) enum Target {
     Port(u16),
     Flood,
-    /// Back where it came from.
-    Hairpin,
-    /// It has no length a frame can have.
-    Nowhere,
+    /// It is lost.
+    Nowhere(Loss),
 }
 
 /// One frame of a burst.
@@ -40,15 +39,41 @@ pub(crate) struct Job<'a, 'm> {
     pub(crate) head: Head,
     pub(crate) rest: Cursor<'a, 'm>,
     pub(crate) target: Target,
+    /// What the sender's guard knows of it, if the sender has one.
+    pub(crate) checked: Option<&'a Checked>,
     /// Segments delivered already, if it is being cut.
     pub(crate) segments: u16,
 }
 
-impl<'m> Job<'_, 'm> {
+impl<'a, 'm> Job<'a, 'm> {
     /// The frame as a simple one, if it is.
     #[inline(always)]
     pub(crate) fn simple(&self) -> Option<Simple<'m>> {
         Simple::new(&self.head, &self.rest)
+    }
+
+    /// The bytes behind the head.
+    #[inline(always)]
+    pub(crate) fn rest(&self) -> Rest<'a, 'm> {
+        Rest::Guest(self.rest)
+    }
+
+    /// What guards know of it.
+    #[inline(always)]
+    pub(crate) fn checked(&self) -> Checked {
+        self.checked.copied().unwrap_or_default()
+    }
+
+    /// Have its sender's guard look at it; its VLAN, if it may go on.
+    fn admit(&mut self, guard: &mut Guard, room: Option<&'a mut Checked>) -> Result<u16, Loss> {
+        let Some(room) = room else {
+            // A burst has no more frames than there are rooms.
+            return Err(Loss::BadLength);
+        };
+        let rest = &mut self.rest;
+        *room = guard.admit(&mut self.head, |to| rest.read(to))?;
+        self.checked = Some(room);
+        Ok(room.tci.vlan())
     }
 
     /// Go on cutting where an earlier attempt ended, if the receiver is still the same.
@@ -67,6 +92,7 @@ pub(crate) struct Sender<'p> {
     pub(crate) ring: &'p mut Ring,
     pub(crate) held: &'p mut Held,
     pub(crate) counters: &'p mut Counters,
+    pub(crate) guard: Option<&'p mut Guard>,
 }
 
 impl Sender<'_> {
@@ -116,12 +142,13 @@ impl Sender<'_> {
             let Target::Port(to) = job.target else {
                 return index;
             };
-            let (head, rest) = (&job.head, Rest::Guest(job.rest));
-            if self.held.aside.push(to, head, rest, job.segments) {
-                self.finish(job.chain, head.length);
+            let (rest, checked) = (job.rest(), job.checked());
+            let aside = &mut self.held.aside;
+            if aside.push(to, &job.head, rest, checked, job.segments) {
+                self.finish(job.chain, job.head.length);
                 self.counters.held += u64::from(index >= known);
             } else if self.held.stall(now) {
-                self.lose(job.chain, head.length, Loss::ReceiverStuck);
+                self.lose(job.chain, job.head.length, Loss::ReceiverStuck);
             } else {
                 return index;
             }
@@ -164,6 +191,7 @@ impl Switch {
         guest: &mut Guest,
         counters: &mut Counters,
         teacher: &mut Teacher,
+        mut guard: Option<&mut Guard>,
     ) -> Result<Visit, Fault> {
         let memory = Arc::clone(guest.backend.memory());
         let features = guest.backend.features();
@@ -189,10 +217,12 @@ impl Switch {
                 ring,
                 held,
                 counters,
+                guard: guard.as_deref_mut(),
             };
-            let served = self
-                .serve_ring(&mut sender, &memory, features, teacher)
-                .map_err(at(number_of_ring))?;
+            let mut room = std::mem::take(&mut self.checked);
+            let served = self.serve_ring(&mut sender, &memory, features, teacher, &mut room);
+            self.checked = room;
+            let served = served.map_err(at(number_of_ring))?;
             visit.moved += served.moved;
             visit.more |= served.more;
             publish(vring, counters).map_err(at(number_of_ring))?;
@@ -222,27 +252,35 @@ impl Switch {
         memory: &GuestMemory,
         features: u64,
         teacher: &mut Teacher,
+        room: &mut [Checked],
     ) -> Result<Visit, RingFault> {
         sender.ring.suppress_kicks();
         let mut batch = Batch::new();
         sender.ring.collect(memory, BURST, &mut batch)?;
         let mut jobs: ArrayVec<Job<'_, '_>, { BURST as usize }> = ArrayVec::new();
         let mut last = None;
+        let mut room = room.iter_mut();
         for chain in batch.chains() {
             let mut rest = Cursor::new(batch.spans(chain));
             let head = Head::read(&mut rest, chain.bytes, header_size(features), features)?;
-            let target = match &head {
-                Some(head) => self.resolve(head, sender.port, teacher, &mut last),
-                None => Target::Nowhere,
-            };
-            let head = head.unwrap_or_default();
-            jobs.push(Job {
+            let mut job = Job {
                 chain: chain.head,
-                head,
+                head: head.unwrap_or_default(),
                 rest,
-                target,
+                target: Target::Nowhere(Loss::BadLength),
+                checked: None,
                 segments: 0,
-            });
+            };
+            if head.is_some() {
+                job.target = match &mut sender.guard {
+                    None => self.resolve(&job.head, 0, sender.port, teacher, &mut last),
+                    Some(guard) => match job.admit(guard, room.next()) {
+                        Ok(vlan) => self.resolve(&job.head, vlan, sender.port, teacher, &mut last),
+                        Err(loss) => Target::Nowhere(loss),
+                    },
+                };
+            }
+            jobs.push(job);
         }
         let taken = self.forward(sender, &mut jobs);
         sender.ring.consume(taken);
@@ -254,7 +292,7 @@ impl Switch {
 
     /// Note that an address lives at a port, and tell the port it has moved from.
     #[inline]
-    pub(crate) fn note_source(&mut self, source: Mac, at: u16, teacher: &mut Teacher) {
+    pub(crate) fn note_source(&mut self, source: Resident, at: u16, teacher: &mut Teacher) {
         if let Some(left) = teacher.note(source, at, self.seconds, &mut self.table) {
             if let Some(port) = self.port_mut(left) {
                 port.teacher.forget_last();
@@ -268,20 +306,21 @@ impl Switch {
     pub(crate) fn resolve(
         &mut self,
         head: &Head,
+        vlan: u16,
         from: u16,
         teacher: &mut Teacher,
-        last: &mut Option<(Mac, Target)>,
+        last: &mut Option<(Resident, Target)>,
     ) -> Target {
-        self.note_source(head.source(), from, teacher);
-        let destination = head.destination();
-        if let Some((mac, target)) = *last {
-            if mac == destination {
+        self.note_source(Resident::new(head.source(), vlan), from, teacher);
+        let destination = Resident::new(head.destination(), vlan);
+        if let Some((resident, target)) = *last {
+            if resident == destination {
                 return target;
             }
         }
         let target = match self.table.lookup(destination, self.seconds) {
-            _ if destination.is_group() => Target::Flood,
-            Some(port) if port == from => Target::Hairpin,
+            _ if destination.mac().is_group() => Target::Flood,
+            Some(port) if port == from => Target::Nowhere(Loss::Hairpin),
             Some(port) => Target::Port(port),
             None => Target::Flood,
         };
@@ -300,14 +339,16 @@ impl Switch {
         let mut done = 0;
         while let Some(target) = jobs.get(done).map(|job| job.target) {
             let run = jobs.get_mut(done..).unwrap_or_default();
-            let length = run.iter().take_while(|job| job.target == target).count();
+            let length = match &sender.guard {
+                None => run.iter().take_while(|job| job.target == target).count(),
+                Some(_) => alike(run),
+            };
             let run = run.get_mut(..length).unwrap_or_default();
             let passed = match target {
                 Target::Port(to) if sender.must_wait(to, &full) => 0,
                 Target::Port(to) => self.unicast(sender, run, to, &mut full),
                 Target::Flood => self.flood_run(sender, run),
-                Target::Hairpin => drop_run(sender, run, Loss::Hairpin),
-                Target::Nowhere => drop_run(sender, run, Loss::BadLength),
+                Target::Nowhere(loss) => drop_run(sender, run, loss),
             };
             done += passed;
             if passed == length {
@@ -347,12 +388,23 @@ impl Switch {
         else {
             return drop_run(sender, run, Loss::ReceiverDown);
         };
+        let way = match (&sender.guard, &port.guard) {
+            (None, None) => Way::Untagged,
+            (_, guard) => {
+                let checked = run.first().map_or_else(Checked::default, Job::checked);
+                match passage(guard.as_deref(), checked) {
+                    Ok(way) => way,
+                    Err(loss) => return drop_run(sender, run, loss),
+                }
+            }
+        };
         let counters = &mut port.counters;
         let guest = match &mut port.kind {
             Kind::Guest(guest) => guest,
-            Kind::Uplink(uplink) => return send_out(sender, run, uplink, counters),
+            Kind::Uplink(uplink) => return send_out(sender, run, way, uplink, counters),
         };
-        let (done, end) = to_guest(guest, counters, &mut self.scratch, sender, run, self.now);
+        let scratch = &mut self.scratch;
+        let (done, end) = to_guest(guest, counters, scratch, sender, run, way, self.now);
         let left = run.get(done..).unwrap_or_default();
         match end {
             Ok(End::Done) => {}
@@ -373,11 +425,19 @@ impl Switch {
     /// Deliver frames to every port but the one they came from. Nobody is waited for.
     fn flood_run(&mut self, sender: &mut Sender<'_>, run: &mut [Job<'_, '_>]) -> usize {
         for job in run.iter() {
-            self.flood_behind(&sender.held.aside, &job.head, &Rest::Guest(job.rest));
+            let (aside, rest) = (&sender.held.aside, job.rest());
+            self.flood_behind(aside, &job.head, &rest, job.checked());
             sender.finish(job.chain, job.head.length);
         }
         run.len()
     }
+}
+
+/// How many of the first jobs have the same target in the same VLAN.
+fn alike(run: &[Job<'_, '_>]) -> usize {
+    let of = |job: &Job<'_, '_>| (job.target, job.checked.map(|checked| checked.tci));
+    let first = run.first().map(of);
+    run.iter().take_while(|job| Some(of(job)) == first).count()
 }
 
 fn drop_run(sender: &mut Sender<'_>, run: &[Job<'_, '_>], loss: Loss) -> usize {
@@ -390,15 +450,15 @@ fn drop_run(sender: &mut Sender<'_>, run: &[Job<'_, '_>], loss: Loss) -> usize {
 fn send_out(
     sender: &mut Sender<'_>,
     run: &[Job<'_, '_>],
+    way: Way,
     uplink: &Uplink,
     counters: &mut Counters,
 ) -> usize {
     for job in run {
-        count_sent(
-            uplink.send(&job.head, &Rest::Guest(job.rest)),
-            &job.head,
-            counters,
-        );
+        match Outgoing::new(way, job.checked(), &job.head, &job.rest()) {
+            Some(out) => count_sent(uplink.send(&out.head, &out.rest()), &out.head, counters),
+            None => counters.drops.count(Loss::Untranslatable),
+        }
         sender.finish(job.chain, job.head.length);
     }
     run.len()

@@ -9,9 +9,10 @@ use vhost::net_header::{GSO_NONE, NEEDS_CSUM, NetHeader};
 
 use crate::control::{Counters, Loss};
 use crate::frame::{Head, Rest};
+use crate::guard::{Checked, Guard};
 use crate::limits::BURST;
-use crate::mac::Mac;
 use crate::port::Teacher;
+use crate::residency::Resident;
 use crate::switch::{Switch, Visit};
 use crate::transmit::Target;
 
@@ -42,7 +43,10 @@ impl Uplink {
     pub fn send(&self, head: &Head, rest: &Rest<'_, '_>) -> Result<(), Errno> {
         let prefix = head.start.to_bytes();
         match rest {
-            Rest::Guest(cursor) => cursor.write_to(self.tap.as_fd(), &prefix)?,
+            Rest::Guest(cursor) => cursor.write_to(self.tap.as_fd(), &[&prefix])?,
+            Rest::Parts([first, second], cursor) => {
+                cursor.write_to(self.tap.as_fd(), &[&prefix, first, second])?
+            }
             Rest::Private(bytes) => {
                 let pieces = [std::io::IoSlice::new(&prefix), std::io::IoSlice::new(bytes)];
                 rustix::io::writev(&self.tap, &pieces)?
@@ -85,6 +89,7 @@ impl Switch {
         uplink: &Uplink,
         counters: &mut Counters,
         teacher: &mut Teacher,
+        mut guard: Option<&mut Guard>,
     ) -> Result<Visit, Fault> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut visit = Visit {
@@ -96,7 +101,13 @@ impl Switch {
             match uplink.receive(&mut buffer) {
                 Ok(Some((header, frame))) => {
                     visit.moved += 1;
-                    self.take_in(number, header, frame, counters, teacher, &mut last);
+                    counters.tx_frames += 1;
+                    counters.tx_bytes += frame.len() as u64;
+                    let guard = guard.as_deref_mut();
+                    let taken = self.take_in(number, header, frame, teacher, guard, &mut last);
+                    if let Err(loss) = taken {
+                        counters.drops.count(loss);
+                    }
                 }
                 Ok(None) => {
                     visit.more = false;
@@ -117,33 +128,31 @@ impl Switch {
         number: u16,
         header: NetHeader,
         frame: &[u8],
-        counters: &mut Counters,
         teacher: &mut Teacher,
-        last: &mut Option<(Mac, Target)>,
-    ) {
-        let Some((mut head, rest)) = Head::of_private(header, frame) else {
-            counters.drops.bad_length += 1;
-            return;
-        };
-        counters.tx_frames += 1;
-        counters.tx_bytes += u64::from(head.length);
+        guard: Option<&mut Guard>,
+        last: &mut Option<(Resident, Target)>,
+    ) -> Result<(), Loss> {
+        let (mut head, rest) = Head::of_private(header, frame).ok_or(Loss::BadLength)?;
         // The kernel is trusted to describe its frames; the check makes its header one that may
         // be passed on. Frames merged by a network card, to be cut but with full checksums, are
         // none that any guest may get as they are (5.1.6.4.1): they stay as they are here, and
         // are cut for every receiver.
         if header.flags & NEEDS_CSUM != 0 || header.gso_type == GSO_NONE {
-            let Ok(checked) = header.checked(head.length, u64::MAX) else {
-                counters.drops.count(Loss::Untranslatable);
-                return;
-            };
-            head.start = head.start.with_header(checked);
+            let checked = header.checked(head.length, u64::MAX);
+            head.start = head
+                .start
+                .with_header(checked.map_err(|_| Loss::Untranslatable)?);
         }
-        let rest = Rest::Private(rest);
-        match self.resolve(&head, number, teacher, last) {
-            Target::Port(to) => self.deliver_one(to, &head, &rest),
-            Target::Flood => self.flood(&head, &rest),
-            Target::Hairpin => counters.drops.hairpin += 1,
-            Target::Nowhere => counters.drops.bad_length += 1,
+        let mut rest = Rest::Private(rest);
+        let checked = match guard {
+            Some(guard) => guard.admit(&mut head, |to| rest.read(to))?,
+            None => Checked::default(),
+        };
+        match self.resolve(&head, checked.tci.vlan(), number, teacher, last) {
+            Target::Port(to) => self.deliver_one(to, &head, &rest, checked)?,
+            Target::Flood => self.flood(&head, &rest, checked),
+            Target::Nowhere(loss) => return Err(loss),
         }
+        Ok(())
     }
 }

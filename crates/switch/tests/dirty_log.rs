@@ -190,6 +190,7 @@ impl World {
                 counters: Counters::default(),
                 kind: Kind::Guest(Box::new(Guest::new(backend))),
                 teacher: Teacher::new(1024),
+                guard: None,
             };
             assert!(switch.add(number, port));
             let mut nic = Nic::new(wire, options);

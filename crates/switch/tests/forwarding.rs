@@ -60,6 +60,7 @@ fn a_pinned_address_is_neither_learnt_nor_flooded() {
     introduce(&mut nics, &[1, 2, 3]);
     let pin = Order::SetResidency {
         mac: Mac::from_octets(frame::mac(9)),
+        vlan: 0,
         port: PortId(2),
     };
     plane.order(&pin, None);
@@ -76,6 +77,7 @@ fn a_pinned_address_is_neither_learnt_nor_flooded() {
     // Unpinned, it is unknown again, and flooded.
     let unpin = Order::ClearResidency {
         mac: Mac::from_octets(frame::mac(9)),
+        vlan: 0,
     };
     plane.order(&unpin, None);
     assert_eq!(plane.report().1.residents, 3);

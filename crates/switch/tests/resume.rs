@@ -42,6 +42,7 @@ fn attach(switch: &mut Switch, number: u16, theirs: std::os::fd::OwnedFd) {
         counters: Counters::default(),
         kind: Kind::Guest(Box::new(Guest::new(backend))),
         teacher: Teacher::new(16),
+        guard: None,
     };
     assert!(switch.add(number, port));
     assert!(

@@ -10,47 +10,9 @@
 
 mod common;
 
-use std::os::fd::{AsFd, OwnedFd};
-
-use common::{Plane, lost};
-use front_end::{GUARD, Layout, Nic, Options, features, frame};
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use switch::control::{Order, PortId, Reason};
-
-/// A host outside, behind the uplink at port 9.
-struct Outside(OwnedFd);
-
-impl Outside {
-    fn attach(plane: &Plane) -> Self {
-        let (ours, theirs) = socketpair(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )
-        .unwrap();
-        set_socket_timeout(&ours, Timeout::Recv, Some(GUARD)).unwrap();
-        let order = Order::AttachUplink {
-            port: PortId(9),
-            name: "up".into(),
-        };
-        plane.order(&order, Some(theirs.as_fd()));
-        Self(ours)
-    }
-
-    fn send(&self, header: &[u8], bytes: &[u8]) {
-        rustix::io::write(&self.0, &[header, bytes].concat()).unwrap();
-    }
-
-    fn receive(&self) -> (Vec<u8>, Vec<u8>) {
-        let mut bytes = vec![0; 70_000];
-        let got = rustix::io::read(&self.0, &mut bytes).unwrap();
-        bytes.truncate(got);
-        let frame = bytes.split_off(12);
-        (bytes, frame)
-    }
-}
+use common::{Outside, Plane, lost};
+use front_end::{Layout, Nic, Options, features, frame};
+use switch::control::Reason;
 
 fn plane_with_uplink() -> (Plane, Outside, [Nic; 2]) {
     let mut plane = Plane::new();

@@ -147,12 +147,12 @@ impl<'a, 'm> Cursor<'a, 'm> {
         most - left
     }
 
-    /// Write private bytes, then everything from here on, to a descriptor in one call; returns
+    /// Write pieces of private bytes, then everything from here on, to a descriptor in one call; returns
     /// how many bytes went out.
     ///
     /// # Errors
     /// `TOOBIG` when the bytes lie in too many pieces, or what the descriptor says.
-    pub fn write_to(self, fd: BorrowedFd<'_>, prefix: &[u8]) -> Result<usize, Errno> {
+    pub fn write_to(self, fd: BorrowedFd<'_>, prefix: &[&[u8]]) -> Result<usize, Errno> {
         let spans = self.current.into_iter().chain(self.rest.iter().copied());
         raw::io::write_vectored(fd, prefix, spans)
     }

@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+use switch::control::Drops;
+use switch::guard::Rules;
+
 use crate::client;
 use crate::failure::Failure;
 use crate::status::{Kind, NetworkStatus, PortStatus, State};
@@ -21,12 +24,14 @@ pub(crate) fn ports(runtime_dir: &Path, json: bool) -> Result<String, Failure> {
         ("NETWORK", Align::Left),
         ("STATE", Align::Left),
         ("MAC", Align::Left),
+        ("VLAN", Align::Left),
         ("RESIDENTS", Align::Right),
         ("SENT", Align::Right),
         ("", Align::Right),
         ("RECEIVED", Align::Right),
         ("", Align::Right),
         ("DROPS", Align::Right),
+        ("", Align::Left),
         ("REASON", Align::Left),
     ];
     let rows: Vec<_> = ports.iter().map(port_row).collect();
@@ -47,14 +52,46 @@ fn port_row(port: &PortStatus) -> Vec<String> {
         },
         port.mac
             .map_or_else(|| "-".to_owned(), |mac| mac.to_string()),
+        vlans(&port.rules),
         port.residents.to_string(),
         counters.tx_frames.to_string(),
         table::bytes(counters.tx_bytes),
         counters.rx_frames.to_string(),
         table::bytes(counters.rx_bytes),
         counters.drops.total().to_string(),
+        reasons(&counters.drops),
         port.reason.clone().unwrap_or_default(),
     ]
+}
+
+/// The VLANs of a port: the untagged one, then the tagged ones.
+fn vlans(rules: &Rules) -> String {
+    let Some(vlans) = &rules.vlan else {
+        return "-".to_owned();
+    };
+    let untagged = vlans
+        .untagged
+        .map_or("-".to_owned(), |vlan| vlan.to_string());
+    let tagged = vlans.tagged.iter().map(|(from, to)| match from == to {
+        true => from.to_string(),
+        false => format!("{from}-{to}"),
+    });
+    let tagged: Vec<_> = tagged.collect();
+    match tagged.is_empty() {
+        true => untagged,
+        false => format!("{untagged}/{}", tagged.join(",")),
+    }
+}
+
+/// What frames were lost to, most of them first.
+fn reasons(drops: &Drops) -> String {
+    let mut reasons = drops.each();
+    reasons.retain(|(_, count)| *count > 0);
+    reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let reasons = reasons
+        .iter()
+        .map(|(reason, count)| format!("{} {count}", reason.replace('_', "-")));
+    reasons.collect::<Vec<_>>().join(", ")
 }
 
 /// The networks of the daemon that serves `runtime_dir`, as a table or as JSON.

@@ -184,6 +184,8 @@ fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use switch::guard::Rules;
+
     use super::*;
     use crate::config::Port;
 
@@ -193,6 +195,7 @@ mod tests {
             mac: mac.map(|mac| mac.parse().unwrap()),
             socket: format!("/srv/my vms/{vm},1.sock").into(),
             mode,
+            rules: Rules::default(),
         }
     }
 
@@ -202,6 +205,8 @@ mod tests {
             folder: Path::new("/run/vicinity").join(name),
             accept,
             uplink: None,
+            uplink_rules: Rules::default(),
+            unlisted_rules: Rules::default(),
             ports,
         };
         let web = port("web", Some("52:54:00:00:00:01"), Mode::Server);

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use switch::control::{Counters, WorkerReport};
+use switch::guard::Rules;
 use switch::mac::Mac;
 
 use crate::config::Mode;
@@ -23,6 +24,8 @@ pub(crate) struct PortStatus {
     pub(crate) socket: Option<String>,
     /// The pinned address.
     pub(crate) mac: Option<Mac>,
+    /// What it may send and receive.
+    pub(crate) rules: Rules,
     /// Addresses that live here, learnt and pinned.
     pub(crate) residents: u32,
     /// Virtio features in force, as the specification numbers them.

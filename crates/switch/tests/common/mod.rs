@@ -14,15 +14,18 @@
 )]
 
 use std::io::ErrorKind;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use front_end::{GUARD, Layout, Nic, Options, Wire, frame};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use switch::control::{
     ControlSocket, Counters, Drops, Event, Order, PortId, PortReport, Reason, WorkerReport,
 };
+use switch::guard::Rules;
 
 /// A running data plane.
 pub struct Plane {
@@ -110,6 +113,12 @@ impl Plane {
         nic.start(|| {});
         self.running(port);
         nic
+    }
+
+    /// Give a port rules.
+    pub fn rules(&self, port: u16, rules: Rules) {
+        let (port, rules) = (PortId(port), Box::new(rules));
+        self.order(&Order::SetRules { port, rules }, None);
     }
 
     /// Two NICs that know each other: stations `a` and `b`.
@@ -256,4 +265,38 @@ pub fn exchange(from: (&mut Nic, u16), to: (&mut Nic, u16), count: u64, length: 
 /// Frames lost, for whatever reason.
 pub fn lost(drops: &Drops) -> u64 {
     drops.total()
+}
+
+/// A host outside, behind the uplink at port 9.
+pub struct Outside(OwnedFd);
+
+impl Outside {
+    pub fn attach(plane: &Plane) -> Self {
+        let (ours, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap();
+        set_socket_timeout(&ours, Timeout::Recv, Some(GUARD)).unwrap();
+        let order = Order::AttachUplink {
+            port: PortId(9),
+            name: "up".into(),
+        };
+        plane.order(&order, Some(theirs.as_fd()));
+        Self(ours)
+    }
+
+    pub fn send(&self, header: &[u8], bytes: &[u8]) {
+        rustix::io::write(&self.0, &[header, bytes].concat()).unwrap();
+    }
+
+    pub fn receive(&self) -> (Vec<u8>, Vec<u8>) {
+        let mut bytes = vec![0; 70_000];
+        let got = rustix::io::read(&self.0, &mut bytes).unwrap();
+        bytes.truncate(got);
+        let frame = bytes.split_off(12);
+        (bytes, frame)
+    }
 }

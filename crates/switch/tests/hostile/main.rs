@@ -90,6 +90,7 @@ fn with_spoken_to_nic(act: impl FnOnce(&mut Nic)) -> String {
         let mut nic = plane.nic(BAD, options);
         let pin = Order::SetResidency {
             mac: Mac::from_octets(frame::mac(BAD)),
+            vlan: 0,
             port: PortId(BAD),
         };
         plane.order(&pin, None);

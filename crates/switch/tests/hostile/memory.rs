@@ -115,6 +115,7 @@ fn memory_truncated_in_use_sigbus_in_the_frame_of_a_sender() {
         let mut nic = plane.nic(BAD, Options::default());
         let pin = Order::SetResidency {
             mac: Mac::from_octets(frame::mac(3)),
+            vlan: 0,
             port: PortId(3),
         };
         plane.order(&pin, None);

@@ -45,6 +45,7 @@ impl Neighbours {
         let nics = ports.map(|port| {
             let order = Order::SetResidency {
                 mac: Mac::from_octets(frame::mac(port)),
+                vlan: 0,
                 port: PortId(port),
             };
             plane.order(&order, None);

@@ -17,7 +17,7 @@ const MAX_PIECES: usize = 256;
 /// the descriptor says.
 pub(crate) fn write_vectored<'m>(
     fd: BorrowedFd<'_>,
-    prefix: &[u8],
+    prefix: &[&[u8]],
     spans: impl Iterator<Item = Span<'m>>,
 ) -> Result<usize, Errno> {
     let mut pieces: ArrayVec<libc::iovec, MAX_PIECES> = ArrayVec::new();
@@ -25,11 +25,10 @@ pub(crate) fn write_vectored<'m>(
         iov_base: base.cast_mut().cast(),
         iov_len: length,
     };
-    pieces.push(piece(prefix.as_ptr(), prefix.len()));
-    for span in spans {
-        pieces
-            .try_push(piece(span.base().as_ptr(), span.length() as usize))
-            .map_err(|_| Errno::TOOBIG)?;
+    let private = prefix.iter().map(|part| piece(part.as_ptr(), part.len()));
+    let guest = spans.map(|span| piece(span.base().as_ptr(), span.length() as usize));
+    for piece in private.chain(guest) {
+        pieces.try_push(piece).map_err(|_| Errno::TOOBIG)?;
     }
     // The array holds at most MAX_PIECES.
     let count = libc::c_int::try_from(pieces.len()).map_err(|_| Errno::TOOBIG)?;

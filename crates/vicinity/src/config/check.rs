@@ -5,11 +5,14 @@ use std::hash::Hash;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use switch::guard::Rules;
 use switch::mac::Mac;
 use toml::Spanned;
 
 use super::complaint::{Mistake, line_number};
-use super::{Config, MAX_NETWORKS, MAX_PORTS, MAX_SOCKET_PATH, Network, Port, RUNTIME_DIR, file};
+use super::{
+    Config, MAX_NETWORKS, MAX_PORTS, MAX_SOCKET_PATH, Network, Port, RUNTIME_DIR, file, rules,
+};
 use crate::name;
 
 /// Longest name of a network interface, in bytes (`IFNAMSIZ` without its closing zero).
@@ -72,6 +75,11 @@ impl<'t> Seen<'t> {
         named(&network.name)?;
         self.networks
             .take(network.name.get_ref().clone(), network.name.span())?;
+        let vlans = rules::has_vlans(&network);
+        let uplink_rules = match &network.uplink {
+            Some(uplink) => rules::of_uplink(uplink, vlans)?,
+            None => Rules::default(),
+        };
         let uplink = network
             .uplink
             .map(|uplink| self.uplink(&uplink))
@@ -91,12 +99,14 @@ impl<'t> Seen<'t> {
         }
         let name = network.name.into_inner();
         let folder = runtime_dir.join(&name);
-        let ports = self.ports(&folder, network.port)?;
+        let ports = self.ports(&folder, network.port, vlans)?;
         Ok(Network {
             name,
             folder,
             accept: network.accept,
             uplink,
+            uplink_rules,
+            unlisted_rules: rules::unlisted(vlans),
             ports,
         })
     }
@@ -119,6 +129,7 @@ impl<'t> Seen<'t> {
         &mut self,
         folder: &Path,
         ports: Vec<Spanned<file::Port>>,
+        vlans: bool,
     ) -> Result<Vec<Port>, Mistake> {
         let mut vms = Unique::new(self.sockets.text, "VM");
         let mut macs = Unique::new(self.sockets.text, "MAC address");
@@ -143,11 +154,13 @@ impl<'t> Seen<'t> {
                     return Err(Mistake::new(place, message, help));
                 }
                 self.sockets.take(socket.clone(), place)?;
+                let rules = rules::of_port(&port, vlans)?;
                 Ok(Port {
                     vm: port.vm.into_inner(),
                     mac,
                     socket,
                     mode: port.mode,
+                    rules,
                 })
             })
             .collect()

@@ -36,6 +36,19 @@ pub(super) struct Network {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct Uplink {
     pub(super) tap: Spanned<String>,
+    pub(super) trunk: Option<Spanned<Vec<Spanned<Vlans>>>>,
+    pub(super) native_vlan: Option<Spanned<i64>>,
+}
+
+/// A VLAN, or a range of them like `"20-29"`.
+#[derive(Debug, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "a VLAN like 10, or a range of them like \"20-29\""
+)]
+pub(super) enum Vlans {
+    One(i64),
+    Range(String),
 }
 
 /// A `[[network.port]]`.
@@ -47,6 +60,9 @@ pub(super) struct Port {
     pub(super) socket: Option<Spanned<PathBuf>>,
     #[serde(default)]
     pub(super) mode: Mode,
+    pub(super) vlan: Option<Spanned<i64>>,
+    pub(super) trunk: Option<Spanned<Vec<Spanned<Vlans>>>>,
+    pub(super) native_vlan: Option<Spanned<i64>>,
 }
 
 /// The keys of one kind of table, and the tables below it.
@@ -59,12 +75,15 @@ static NETWORK: Keys = Keys(&[
     ("uplink", Some(&UPLINK)),
     ("port", Some(&PORT)),
 ]);
-static UPLINK: Keys = Keys(&[("tap", None)]);
+static UPLINK: Keys = Keys(&[("tap", None), ("trunk", None), ("native-vlan", None)]);
 static PORT: Keys = Keys(&[
     ("vm", None),
     ("mac", None),
     ("socket", None),
     ("mode", None),
+    ("vlan", None),
+    ("trunk", None),
+    ("native-vlan", None),
 ]);
 
 /// Read the text of a configuration file.

@@ -5,10 +5,12 @@
 mod check;
 mod complaint;
 mod file;
+mod rules;
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use switch::guard::Rules;
 use switch::mac::Mac;
 
 pub(crate) use complaint::ConfigError;
@@ -46,6 +48,10 @@ pub(crate) struct Network {
     pub(crate) accept: bool,
     /// Name of the tap that leads to other hosts.
     pub(crate) uplink: Option<String>,
+    /// What the uplink may send and receive.
+    pub(crate) uplink_rules: Rules,
+    /// What ports that are not listed may.
+    pub(crate) unlisted_rules: Rules,
     /// Listed ports, with different VM names, MAC addresses and sockets.
     pub(crate) ports: Vec<Port>,
 }
@@ -61,6 +67,8 @@ pub(crate) struct Port {
     pub(crate) socket: PathBuf,
     /// Who listens on the socket.
     pub(crate) mode: Mode,
+    /// What it may send and receive.
+    pub(crate) rules: Rules,
 }
 
 /// Who listens on a port's socket.

@@ -1,5 +1,7 @@
 //! Every mistake is shown with its line, column and key.
 
+use switch::guard::VlanRules;
+
 use super::*;
 
 fn error(text: &str) -> String {
@@ -67,7 +69,7 @@ fn an_unknown_key_is_shown_whole() {
     let expected = "test.toml:8:1: network.port.macc: unknown key `macc`\n \
                     8 | macc = \"52:54:00:00:00:01\"\n   \
                       | ^^^^\n \
-                    did you mean `mac`? The keys here are: vm, mac, socket, mode";
+                    did you mean `mac`? The keys here are: vm, mac, socket, mode, vlan, trunk, native-vlan";
     assert_eq!(error(&text), expected);
 }
 
@@ -259,4 +261,109 @@ fn columns_count_characters_and_long_files_have_wide_margins() {
 fn a_file_that_is_not_there_is_said() {
     let said = load(Some(Path::new("/nonexistent/v.toml")), None).unwrap_err();
     assert!(said.to_string().contains("/nonexistent/v.toml"), "{said}");
+}
+
+const VLANS: &str = r#"
+[[network]]
+name = "lan"
+accept = true
+uplink = { tap = "vic0" }
+[[network.port]]
+vm = "web"
+vlan = 10
+[[network.port]]
+vm = "router"
+trunk = [10, "20-29"]
+native-vlan = 5
+[[network.port]]
+vm = "plain"
+"#;
+
+fn vlan_rules(text: &str) -> Vec<VlanRules> {
+    let config = parse("test.toml", text, None).unwrap();
+    let lan = &config.networks[0];
+    let listed = lan.ports.iter().map(|port| &port.rules);
+    let rules = [&lan.uplink_rules, &lan.unlisted_rules];
+    let vlans = rules.into_iter().chain(listed);
+    vlans.map(|rules| rules.vlan.clone().unwrap()).collect()
+}
+
+fn trunk(untagged: Option<u16>, tagged: &[(u16, u16)]) -> VlanRules {
+    let tagged = tagged.to_vec();
+    VlanRules { untagged, tagged }
+}
+
+#[test]
+fn once_one_port_has_a_vlan_all_have() {
+    let [uplink, unlisted, web, router, plain] = vlan_rules(VLANS).try_into().unwrap();
+    assert_eq!(uplink, trunk(Some(1), &[(1, 4094)]));
+    assert_eq!(unlisted, VlanRules::access(1));
+    assert_eq!(web, VlanRules::access(10));
+    assert_eq!(router, trunk(Some(5), &[(10, 10), (20, 29)]));
+    assert_eq!(plain, VlanRules::access(1));
+
+    let narrow = VLANS.replace("\"vic0\"", "\"vic0\", trunk = [10]");
+    assert_eq!(vlan_rules(&narrow)[0], trunk(None, &[(10, 10)]));
+    let without = parse("test.toml", GOOD, None).unwrap();
+    assert_eq!(without.networks[0].ports[0].rules, Rules::default());
+    assert_eq!(without.networks[0].uplink_rules, Rules::default());
+}
+
+#[test]
+fn vlans_are_checked_in_place() {
+    let complains = |from: &str, to: &str, place: &str, parts: &[&str]| {
+        let said = error(&VLANS.replace(from, to));
+        assert!(said.starts_with(&format!("test.toml:{place}: ")), "{said}");
+        for part in parts {
+            assert!(said.contains(part), "{part:?} not in {said}");
+        }
+    };
+    let number = "1 to 4094";
+    complains(
+        "vlan = 10",
+        "vlan = 0",
+        "8:8",
+        &["network.port.vlan: 0 is no VLAN", number],
+    );
+    complains("vlan = 10", "vlan = 4095", "8:8", &["4095", number]);
+    complains(
+        "[10,",
+        "[-1,",
+        "11:10",
+        &["network.port.trunk: -1 is no VLAN", number],
+    );
+    complains(
+        "20-29",
+        "29-20",
+        "11:14",
+        &["`29-20` is no range", "\"20-29\""],
+    );
+    complains("20-29", "20-5000", "11:14", &["5000", number]);
+    complains("20-29", "many", "11:14", &["`many` is no range"]);
+    complains("[10, \"20-29\"]", "[]", "11:9", &["a trunk of no VLAN"]);
+    complains("[10, \"20-29\"]", "[true]", "11:9", &["a VLAN like 10"]);
+    complains(
+        "native-vlan = 5",
+        "native-vlan = 5000",
+        "12:15",
+        &["native-vlan: 5000", number],
+    );
+    complains(
+        "trunk = [10, \"20-29\"]",
+        "",
+        "12:15",
+        &["`native-vlan` without `trunk`"],
+    );
+    complains(
+        "native-vlan = 5",
+        "vlan = 5",
+        "12:8",
+        &["exclude each other"],
+    );
+    complains(
+        "\"vic0\"",
+        "\"vic0\", trunk = [0]",
+        "5:35",
+        &["network.uplink.trunk: 0"],
+    );
 }

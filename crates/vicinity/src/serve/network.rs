@@ -11,6 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use switch::control::{Event, Order, PortId, WorkerReport};
+use switch::guard::Rules;
+use switch::mac::Mac;
 use tokio::net::UnixListener;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
@@ -100,7 +102,8 @@ impl Network {
             _folder: parts.folder,
         };
         if let Some((name, tap)) = parts.uplink {
-            if let Some(port) = network.new_port(&name, Way::Uplink, None) {
+            let rules = network.config.uplink_rules.clone();
+            if let Some(port) = network.new_port(&name, Way::Uplink, None, rules) {
                 network.uplink = Some((port.id, tap));
                 network.ports.insert(port.id, port);
                 network.attach_uplink();
@@ -245,37 +248,38 @@ impl Network {
             tracing::warn!(socket = %path.display(), "socket ignored: VM {vm} has another one");
             return;
         }
-        self.dialed(vm, path.to_owned(), None);
+        let rules = self.config.unlisted_rules.clone();
+        self.dialed(vm, path.to_owned(), None, rules);
     }
 
     fn configured(&mut self, config: config::Port, socket: Option<(UnixListener, SocketFile)>) {
         let Some((listener, file)) = socket else {
-            return self.dialed(&config.vm, config.socket, config.mac);
+            return self.dialed(&config.vm, config.socket, config.mac, config.rules);
         };
         let way = Way::Server {
             socket: config.socket,
         };
-        if let Some(mut port) = self.new_port(&config.vm, way, config.mac) {
+        if let Some(mut port) = self.new_port(&config.vm, way, config.mac, config.rules) {
             let task = arrivals::accept(port.id, listener, self.outlet.clone());
             port.fed_by(tokio::spawn(task).abort_handle(), Some(file));
             self.ports.insert(port.id, port);
         }
     }
 
-    fn dialed(&mut self, vm: &str, socket: PathBuf, mac: Option<switch::mac::Mac>) {
+    fn dialed(&mut self, vm: &str, socket: PathBuf, mac: Option<Mac>, rules: Rules) {
         let wake = Arc::new(Notify::new());
         let way = Way::Client {
             socket: socket.clone(),
             wake: wake.clone(),
         };
-        if let Some(mut port) = self.new_port(vm, way, mac) {
+        if let Some(mut port) = self.new_port(vm, way, mac, rules) {
             let task = arrivals::dial(port.id, socket, wake, self.outlet.clone());
             port.fed_by(tokio::spawn(task).abort_handle(), None);
             self.ports.insert(port.id, port);
         }
     }
 
-    fn new_port(&mut self, vm: &str, way: Way, mac: Option<switch::mac::Mac>) -> Option<Port> {
+    fn new_port(&mut self, vm: &str, way: Way, mac: Option<Mac>, rules: Rules) -> Option<Port> {
         if self.ports.len() >= MAX_PORTS {
             self.forget_one();
         }
@@ -292,11 +296,9 @@ impl Network {
             );
             return None;
         };
-        if let Some(mac) = mac {
-            let order = Order::SetResidency { mac, port: id };
-            self.plane.orders.give(order, None);
-        }
-        Some(Port::new(id, vm, way, mac))
+        let port = Port::new(id, vm, way, mac, rules);
+        port.set_up(&mut self.plane.orders);
+        Some(port)
     }
 
     /// Make room by forgetting a port that was accepted and whose socket is gone.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use switch::control::{Counters, Order, PortId, PortReport, Reason};
+use switch::guard::Rules;
 use switch::mac::Mac;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
@@ -57,6 +58,7 @@ pub(super) struct Port {
     pub(super) name: String,
     pub(super) way: Way,
     mac: Option<Mac>,
+    rules: Rules,
     serving: Serving,
     /// A second front-end, let in when the first is gone. More of them wait in the kernel.
     waiting: Option<Arrival>,
@@ -75,12 +77,13 @@ pub(super) struct Port {
 }
 
 impl Port {
-    pub(super) fn new(id: PortId, name: &str, way: Way, mac: Option<Mac>) -> Self {
+    pub(super) fn new(id: PortId, name: &str, way: Way, mac: Option<Mac>, rules: Rules) -> Self {
         Self {
             id,
             name: name.to_owned(),
             way,
             mac,
+            rules,
             serving: Serving::Nobody,
             waiting: None,
             redial: None,
@@ -100,6 +103,22 @@ impl Port {
     pub(super) fn fed_by(&mut self, task: AbortHandle, file: Option<SocketFile>) {
         self.task = Some(task);
         self.file = file;
+    }
+
+    /// Tell the data plane all that holds for this port whoever is connected.
+    pub(super) fn set_up(&self, orders: &mut Orders) {
+        let port = self.id;
+        if self.rules != Rules::default() {
+            let rules = Box::new(self.rules.clone());
+            orders.give(Order::SetRules { port, rules }, None);
+        }
+        if let Some(mac) = self.mac {
+            let vlans = self.rules.vlan.as_ref();
+            let vlans = vlans.map_or_else(|| vec![0], |vlans| vlans.all().collect());
+            for vlan in vlans {
+                orders.give(Order::SetResidency { mac, vlan, port }, None);
+            }
+        }
     }
 
     /// Nobody is served, kept out or waiting, so the port can be forgotten.
@@ -176,10 +195,7 @@ impl Port {
 
     /// The network is up again.
     pub(super) fn reopen(&mut self, orders: &mut Orders) {
-        if let Some(mac) = self.mac {
-            let port = self.id;
-            orders.give(Order::SetResidency { mac, port }, None);
-        }
+        self.set_up(orders);
         if self.idle() {
             self.redial = None;
         }
@@ -321,6 +337,7 @@ impl Port {
             mode,
             socket: socket.map(|path| path.display().to_string()),
             mac: self.mac,
+            rules: self.rules.clone(),
             residents: self.report.residents,
             features: self.report.features,
             mtu: self.report.mtu,

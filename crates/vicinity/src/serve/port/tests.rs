@@ -5,12 +5,19 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use switch::control::Drops;
+use switch::guard::VlanRules;
 
 use super::*;
 
 fn server() -> Port {
     let socket = "/nowhere/web.sock".into();
-    Port::new(PortId(3), "web", Way::Server { socket }, None)
+    Port::new(
+        PortId(3),
+        "web",
+        Way::Server { socket },
+        None,
+        Rules::default(),
+    )
 }
 
 fn client() -> Port {
@@ -18,7 +25,7 @@ fn client() -> Port {
         socket: "/nowhere/web.sock".into(),
         wake: Arc::default(),
     };
-    Port::new(PortId(3), "web", way, None)
+    Port::new(PortId(3), "web", way, None, Rules::default())
 }
 
 /// A connection, its front-end's end, and what tells that the next one is welcome.
@@ -240,10 +247,12 @@ async fn a_front_end_that_connects_to_us_tries_again_by_itself() {
 }
 
 #[tokio::test]
-async fn a_quarantine_outlives_the_data_plane_and_so_does_a_pinned_address() {
+async fn a_quarantine_outlives_the_data_plane_and_so_do_rules_and_a_pinned_address() {
     let (mut port, mut orders, now) = (client(), Orders::default(), Instant::now());
     let mac = "52:54:00:00:00:01".parse().unwrap();
     port.mac = Some(mac);
+    port.rules.vlan = Some(VlanRules::access(10));
+    let rules = Box::new(port.rules.clone());
     let (first, _a, mut next) = arrival();
     port.arrive(first, now, &mut orders);
     let fault = Reason::Fault("bad ring".into());
@@ -254,5 +263,10 @@ async fn a_quarantine_outlives_the_data_plane_and_so_does_a_pinned_address() {
     assert_eq!(state(&port, now), State::Quarantined);
     assert!(!welcome(&mut next));
     let port = PortId(3);
-    assert_eq!(orders.take(), [Order::SetResidency { mac, port }]);
+    let pin = Order::SetResidency {
+        mac,
+        vlan: 10,
+        port,
+    };
+    assert_eq!(orders.take(), [Order::SetRules { port, rules }, pin]);
 }

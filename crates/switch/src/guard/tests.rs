@@ -1,0 +1,182 @@
+//! Tags on and off, by example and at random.
+
+use proptest::prelude::*;
+use vhost::net_header::{GSO_TCPV4, NEEDS_CSUM, NetHeader};
+
+use super::*;
+
+fn frame(kind: &[u8], body: &[u8]) -> Vec<u8> {
+    let addresses = [0x52, 0x54, 0, 0, 0, 2, 0x52, 0x54, 0, 0, 0, 1];
+    [&addresses[..], kind, body].concat()
+}
+
+/// What becomes of a frame at a port: its bytes, VLAN and header inside, or why it is lost.
+fn admit(
+    rules: &Rules,
+    header: NetHeader,
+    bytes: &[u8],
+) -> Result<(Vec<u8>, Tci, NetHeader), Loss> {
+    let mut guard = Guard::new(rules).unwrap();
+    let (mut head, mut rest) = Head::of_private(header, bytes).unwrap();
+    let checked = guard.admit(&mut head, |to| {
+        let (now, later) = rest.split_at(to.len().min(rest.len()));
+        to[..now.len()].copy_from_slice(now);
+        rest = later;
+        now.len()
+    })?;
+    let inside = [&head.ethernet()[..], rest].concat();
+    assert_eq!(inside.len(), head.length as usize);
+    Ok((inside, checked.tci, head.header()))
+}
+
+fn vlans(untagged: Option<u16>, tagged: &[(u16, u16)]) -> Rules {
+    let tagged = tagged.to_vec();
+    Rules {
+        vlan: Some(VlanRules { untagged, tagged }),
+    }
+}
+
+fn enter(rules: &Rules, kind: &[u8]) -> Result<(Vec<u8>, u16), Loss> {
+    let (inside, tci, _) = admit(rules, NetHeader::NONE, &frame(kind, &[7; 50]))?;
+    Ok((inside, tci.vlan()))
+}
+
+const IPV4: [u8; 2] = [8, 0];
+const TAG_10: [u8; 6] = [0x81, 0, 0x60, 10, 8, 0];
+
+#[test]
+fn ieee_802_1q_an_access_port_sends_untagged_frames_alone() {
+    let access = vlans(Some(10), &[]);
+    let plain = frame(&IPV4, &[7; 50]);
+    assert_eq!(enter(&access, &IPV4), Ok((plain.clone(), 10)));
+    // A tag for the priority alone is no VLAN's.
+    assert_eq!(enter(&access, &[0x81, 0, 0xa0, 0, 8, 0]), Ok((plain, 10)));
+    for foreign in [
+        &TAG_10,
+        &[0x81, 0, 0, 20, 8, 0],
+        &[0x81, 0, 0x0f, 0xff, 8, 0],
+    ] {
+        assert_eq!(enter(&access, foreign), Err(Loss::Vlan), "{foreign:x?}");
+    }
+}
+
+#[test]
+fn ieee_802_1q_a_trunk_sends_what_it_is_in() {
+    let trunk = vlans(None, &[(10, 12), (4094, 4094)]);
+    let plain = frame(&IPV4, &[7; 50]);
+    assert_eq!(enter(&trunk, &TAG_10), Ok((plain.clone(), 10)));
+    assert_eq!(enter(&trunk, &[0x81, 0, 0, 12, 8, 0]), Ok((plain, 12)));
+    for foreign in [
+        &IPV4[..],
+        &[0x81, 0, 0, 9, 8, 0],
+        &[0x81, 0, 0, 13, 8, 0],
+        &[0x81, 0, 0xa0, 0, 8, 0],
+        &[0x81, 0, 0x0f, 0xff, 8, 0],
+    ] {
+        assert_eq!(enter(&trunk, foreign), Err(Loss::Vlan), "{foreign:x?}");
+    }
+    let native = vlans(Some(1), &[(10, 10)]);
+    assert_eq!(enter(&native, &IPV4).map(|(_, vlan)| vlan), Ok(1));
+}
+
+#[test]
+fn nobody_hops_with_two_tags() {
+    for rules in [vlans(Some(10), &[(10, 20)]), vlans(Some(10), &[])] {
+        for first in [0, 10, 20] {
+            for second in [[0x81, 0], [0x88, 0xa8], [0x91, 0]] {
+                let tags = [0x81, 0, 0, first, second[0], second[1], 0, 20, 8, 0];
+                assert_eq!(enter(&rules, &tags), Err(Loss::Vlan), "{tags:x?}");
+            }
+        }
+        assert_eq!(enter(&rules, &[0x88, 0xa8, 0, 10, 8, 0]), Err(Loss::Vlan));
+    }
+}
+
+#[test]
+fn a_tag_without_its_end_is_lost() {
+    let trunk = vlans(Some(1), &[(1, 100)]);
+    for length in 0..4 {
+        let bytes = frame(&[0x81, 0], &vec![0; length]);
+        assert_eq!(admit(&trunk, NetHeader::NONE, &bytes), Err(Loss::BadLength));
+    }
+    let shortest = frame(&[0x81, 0], &[0, 1, 8, 0]);
+    assert!(admit(&trunk, NetHeader::NONE, &shortest).is_ok());
+}
+
+#[test]
+fn a_checksum_inside_the_tag_is_refused() {
+    let trunk = vlans(None, &[(10, 10)]);
+    let header = NetHeader {
+        flags: NEEDS_CSUM,
+        hdr_len: 20,
+        csum_start: 17,
+        ..NetHeader::NONE
+    };
+    let bytes = frame(&TAG_10, &[0; 50]);
+    assert_eq!(admit(&trunk, header, &bytes), Err(Loss::Untranslatable));
+}
+
+#[test]
+fn a_frame_that_a_tag_makes_too_long_does_not_leave() {
+    let bytes = vec![0; vhost::limits::MAX_FRAME as usize];
+    let (head, rest) = Head::of_private(NetHeader::NONE, &bytes).unwrap();
+    let (checked, rest) = (Checked { tci: Tci::of(5) }, Rest::Private(rest));
+    assert!(Outgoing::new(Way::Untagged, checked, &head, &rest).is_some());
+    assert!(Outgoing::new(Way::Tagged, checked, &head, &rest).is_none());
+}
+
+proptest! {
+    #[test]
+    fn what_comes_in_tagged_goes_out_as_it_came(
+        priority in 0_u16..16,
+        vlan in 1_u16..=MAX_VLAN,
+        body in prop::collection::vec(any::<u8>(), 60..200),
+        sum in any::<bool>(),
+        cut in any::<bool>(),
+    ) {
+        let [high, low] = (priority << 12 | vlan).to_be_bytes();
+        let bytes = frame(&[0x81, 0, high, low, 8, 0], &body);
+        let header = NetHeader {
+            flags: if sum { NEEDS_CSUM } else { 0 },
+            gso_type: if sum && cut { GSO_TCPV4 } else { 0 },
+            hdr_len: if sum { 58 } else { 0 },
+            gso_size: if sum && cut { 1000 } else { 0 },
+            csum_start: if sum { 38 } else { 0 },
+            csum_offset: if sum { 16 } else { 0 },
+            num_buffers: 0,
+        };
+        let rules = vlans(None, &[(1, MAX_VLAN)]);
+        let (inside, tci, moved) = admit(&rules, header, &bytes).unwrap();
+        prop_assert_eq!(tci.vlan(), vlan);
+        prop_assert_eq!(moved.csum_start, if sum { 34 } else { 0 });
+        prop_assert_eq!(moved.hdr_len, if sum { 54 } else { 0 });
+
+        let (head, rest) = Head::of_private(moved, &inside).unwrap();
+        let (checked, rest) = (Checked { tci }, Rest::Private(rest));
+        let out = Outgoing::new(Way::Tagged, checked, &head, &rest).unwrap();
+        prop_assert_eq!(out.head.header(), header);
+        let mut outside = vec![0; bytes.len() - 14];
+        prop_assert_eq!(out.rest().read(&mut outside), outside.len());
+        prop_assert_eq!([&out.head.ethernet()[..], &outside].concat(), bytes);
+    }
+
+    #[test]
+    fn a_port_gets_the_frames_of_its_vlans_alone(
+        untagged in prop::option::of(1_u16..40),
+        tagged in prop::collection::vec((1_u16..40, 1_u16..40), 0..4),
+        vlan in 0_u16..45,
+    ) {
+        let rules = vlans(untagged, &tagged);
+        let guard = Guard::new(&rules).unwrap();
+        let has = tagged.iter().any(|(from, to)| (*from..=*to).contains(&vlan));
+        let expected = match (untagged == Some(vlan), has) {
+            (true, _) => Ok(Way::Untagged),
+            (false, true) => Ok(Way::Tagged),
+            (false, false) => Err(Loss::Vlan),
+        };
+        let checked = Checked { tci: Tci::of(vlan) };
+        prop_assert_eq!(passage(Some(&guard), checked), expected);
+        let nobodys = if vlan == 0 { Ok(Way::Untagged) } else { Err(Loss::Vlan) };
+        prop_assert_eq!(passage(None, checked), nobodys);
+    }
+}

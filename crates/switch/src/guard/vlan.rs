@@ -1,0 +1,169 @@
+//! VLAN tags (IEEE 802.1Q): off when a frame comes in, on again where it leaves on a trunk.
+//!
+//! A frame has one tag at most. One that has a second below the first, or a service tag (802.1ad),
+//! is lost: taking one tag off would leave a frame that the next switch takes for another VLAN's,
+//! which is how guests hop.
+
+use vhost::limits::MAX_FRAME;
+use vhost::net_header::{GSO_NONE, NEEDS_CSUM, NetHeader};
+
+use super::Way;
+use super::rules::{MAX_VLAN, VlanRules};
+use crate::control::Loss;
+use crate::frame::{ETHERNET, Head};
+
+/// Bytes of a tag.
+const TAG: u16 = 4;
+/// EtherType of a VLAN tag.
+const CUSTOMER: u16 = 0x8100;
+/// EtherTypes of tags that no port here may send: 802.1ad, and what came before it.
+const SERVICE: [u16; 3] = [0x88a8, 0x9100, 0x9200];
+
+/// Priority and VLAN of a frame, as they stand in its tag (802.1Q, 9.6). The VLAN is 0 where
+/// VLANs are no concern.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tci(u16);
+
+impl Tci {
+    /// No VLAN.
+    pub const NONE: Self = Self(0);
+
+    /// The VLAN.
+    #[inline]
+    #[must_use]
+    pub fn vlan(self) -> u16 {
+        self.0 & 0xfff
+    }
+
+    /// Of a frame of lowest priority.
+    #[must_use]
+    pub fn of(vlan: u16) -> Self {
+        Self(vlan & 0xfff)
+    }
+
+    /// The same priority in another VLAN.
+    fn in_vlan(self, vlan: u16) -> Self {
+        Self(self.0 & 0xf000 | vlan & 0xfff)
+    }
+}
+
+/// The VLANs of a port.
+#[derive(Debug)]
+pub(super) struct Vlans {
+    untagged: Option<u16>,
+    /// A bit for each VLAN.
+    tagged: Box<[u64; 64]>,
+}
+
+impl Vlans {
+    pub(super) fn new(rules: &VlanRules) -> Self {
+        let mut tagged = Box::new([0_u64; 64]);
+        for (from, to) in &rules.tagged {
+            for vlan in *from..=(*to).min(MAX_VLAN) {
+                if let Some(word) = tagged.get_mut(usize::from(vlan / 64)) {
+                    *word |= 1 << (vlan % 64);
+                }
+            }
+        }
+        let untagged = rules.untagged;
+        Self { untagged, tagged }
+    }
+
+    fn has_tagged(&self, vlan: u16) -> bool {
+        let word = self.tagged.get(usize::from(vlan / 64));
+        word.is_some_and(|word| word >> (vlan % 64) & 1 == 1)
+    }
+
+    /// Of frames without a tag.
+    pub(super) fn untagged(&self) -> Tci {
+        self.untagged.map_or(Tci::NONE, Tci::of)
+    }
+
+    /// Take the tag off a frame that comes in. `read` gives the bytes behind the head.
+    pub(super) fn enter(
+        &self,
+        head: &mut Head,
+        mut read: impl FnMut(&mut [u8]) -> usize,
+    ) -> Result<Tci, Loss> {
+        let kind = head.ether_type();
+        if SERVICE.contains(&kind) {
+            return Err(Loss::Vlan);
+        }
+        let tci = if kind == CUSTOMER {
+            pop(head, &mut read)?
+        } else {
+            Tci::NONE
+        };
+        match tci.vlan() {
+            // A tag for the priority alone (9.6): the frame counts as untagged.
+            0 => self
+                .untagged
+                .map(|vlan| tci.in_vlan(vlan))
+                .ok_or(Loss::Vlan),
+            vlan if self.has_tagged(vlan) => Ok(tci),
+            _ => Err(Loss::Vlan),
+        }
+    }
+
+    /// How a frame leaves; `None` when it may not.
+    pub(super) fn leave(&self, tci: Tci) -> Option<Way> {
+        let vlan = tci.vlan();
+        if self.untagged == Some(vlan) {
+            return Some(Way::Untagged);
+        }
+        self.has_tagged(vlan).then_some(Way::Tagged)
+    }
+}
+
+/// Take the tag off.
+fn pop(head: &mut Head, read: &mut impl FnMut(&mut [u8]) -> usize) -> Result<Tci, Loss> {
+    let mut tag = [0; TAG as usize];
+    let length = head.length.checked_sub(u32::from(TAG));
+    let length = length.filter(|length| *length >= ETHERNET);
+    let (Some(length), true) = (length, read(&mut tag) == tag.len()) else {
+        return Err(Loss::BadLength);
+    };
+    let [a, b, c, d] = tag;
+    let kind = u16::from_be_bytes([c, d]);
+    if kind == CUSTOMER || SERVICE.contains(&kind) {
+        return Err(Loss::Vlan);
+    }
+    let header = moved(head.header(), |place| place.checked_sub(TAG));
+    let header = header.filter(|header| {
+        header.flags & NEEDS_CSUM == 0 || u32::from(header.csum_start) >= ETHERNET
+    });
+    // A checksum that begins inside the tag is none.
+    let header = header.ok_or(Loss::Untranslatable)?;
+    head.start = head.start.with_header(header);
+    head.set_ether_type(kind);
+    head.length = length;
+    Ok(Tci(u16::from_be_bytes([a, b])))
+}
+
+/// Put a tag on: the head of the tagged frame, and the four bytes behind it. `None` when the
+/// frame gets too long.
+#[must_use]
+pub(super) fn push(head: &Head, tci: Tci) -> Option<(Head, [u8; 4])> {
+    let header = moved(head.header(), |place| place.checked_add(TAG))?;
+    let length = head.length + u32::from(TAG);
+    let mut tagged = Head {
+        start: head.start.with_header(header),
+        length,
+    };
+    let ([a, b], [c, d]) = (tci.0.to_be_bytes(), head.ether_type().to_be_bytes());
+    tagged.set_ether_type(CUSTOMER);
+    (length <= MAX_FRAME).then_some((tagged, [a, b, c, d]))
+}
+
+/// A network header whose places in the frame, as far as they mean anything, are moved.
+fn moved(header: NetHeader, by: impl Fn(u16) -> Option<u16>) -> Option<NetHeader> {
+    let mut moved = header;
+    if header.flags & NEEDS_CSUM != 0 {
+        moved.csum_start = by(header.csum_start)?;
+    }
+    if header.flags & NEEDS_CSUM != 0 || header.gso_type != GSO_NONE {
+        // Only a hint (virtio 1.3, 5.1.6.2.2).
+        moved.hdr_len = by(header.hdr_len).unwrap_or(header.hdr_len);
+    }
+    Some(moved)
+}
