@@ -133,6 +133,8 @@ pub struct PortReport {
     pub port: u16,
     /// Both rings of the first queue pair are running.
     pub running: bool,
+    /// Writes into the guest's memory are logged: it migrates.
+    pub logging: bool,
     /// Virtio features the guest negotiated, as the spec numbers them; 0 for an uplink.
     pub features: u64,
     /// MTU announced by the front-end, 0 when it announced none.

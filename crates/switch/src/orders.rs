@@ -125,19 +125,21 @@ impl Worker {
             let Some(port) = self.switch.port(number) else {
                 continue;
             };
-            let (running, features, mtu) = match &port.kind {
+            let (running, logging, features, mtu) = match &port.kind {
                 Kind::Guest(guest) => (
                     guest.is_running(),
+                    guest.backend.memory().log().is_some(),
                     guest.backend.features(),
                     guest.backend.mtu(),
                 ),
-                Kind::Uplink(_) => (true, 0, 0),
+                Kind::Uplink(_) => (true, false, 0, 0),
             };
             let residents = self.switch.table.count(number);
             let counters = port.counters;
             self.outbox.send(&Event::Report(Box::new(PortReport {
                 port: number,
                 running,
+                logging,
                 features,
                 mtu,
                 residents,

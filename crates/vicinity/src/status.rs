@@ -64,6 +64,8 @@ pub(crate) enum State {
     Connected,
     /// Frames flow.
     Running,
+    /// Frames flow, and writes into the guest's memory are logged: it migrates.
+    Migrating,
     /// Kept out for a while; see the reason.
     Quarantined,
     /// An uplink that failed, or a port of a network that is down.
@@ -77,6 +79,7 @@ impl State {
             Self::Waiting => "waiting",
             Self::Connected => "connected",
             Self::Running => "running",
+            Self::Migrating => "migrating",
             Self::Quarantined => "quarantined",
             Self::Down => "down",
         }

@@ -5,6 +5,7 @@
 
 mod agent;
 mod jsonline;
+mod migration;
 mod qmp;
 mod spec;
 
@@ -22,6 +23,7 @@ use crate::{cpu, interrupt};
 
 use agent::Agent;
 pub use agent::Output;
+pub use migration::{Migration, Moved};
 pub use qmp::Qmp;
 pub use spec::{Link, Nic, Spec};
 

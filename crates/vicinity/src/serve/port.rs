@@ -318,6 +318,7 @@ impl Port {
             Serving::Nobody if uplink => State::Down,
             Serving::Nobody => State::Waiting,
             Serving::Somebody { running: false } => State::Connected,
+            Serving::Somebody { running: true } if self.report.logging => State::Migrating,
             Serving::Somebody { running: true } => State::Running,
             Serving::Quarantine { .. } => State::Quarantined,
         };

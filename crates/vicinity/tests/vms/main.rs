@@ -23,6 +23,7 @@ mod counters;
 mod guest;
 mod kinds;
 mod many;
+mod migration;
 mod restart;
 mod rig;
 mod talk;

@@ -28,24 +28,37 @@ pub(crate) struct Rig {
     isolated: bool,
     folder: RunFolder,
     image: Image,
-    _machine: MutexGuard<'static, ()>,
+    _machine: Option<MutexGuard<'static, ()>>,
 }
 
 impl Rig {
     /// With this configuration; with the default one for `None`.
     pub(crate) fn new(config: Option<&str>) -> Self {
-        Self::start(config, false)
+        Self::start(config, false, Some(Self::take_machine()))
     }
 
     /// The same, in a network namespace of its own, which ends with the daemon.
     pub(crate) fn isolated(config: &str) -> Self {
-        Self::start(Some(config), true)
+        Self::start(Some(config), true, Some(Self::take_machine()))
     }
 
-    fn start(config: Option<&str>, isolated: bool) -> Self {
+    /// Another host beside this one, which must outlive it.
+    pub(crate) fn beside(&self, config: &str) -> Self {
+        Self::start(Some(config), true, None)
+    }
+
+    fn take_machine() -> MutexGuard<'static, ()> {
         // A test that failed leaves nothing behind that would hurt the next.
         let machine = MACHINE.lock().unwrap_or_else(|failed| failed.into_inner());
         scope::sweep().unwrap();
+        machine
+    }
+
+    fn start(
+        config: Option<&str>,
+        isolated: bool,
+        machine: Option<MutexGuard<'static, ()>>,
+    ) -> Self {
         let mut rig = Self {
             daemon: None,
             config: config.map(str::to_owned),
@@ -143,6 +156,11 @@ impl Rig {
     /// Start QEMU; the guest is booting when this returns.
     pub(crate) fn power_on(&self, spec: Spec) -> Vm {
         Vm::boot(&self.image, spec).unwrap()
+    }
+
+    /// Start a QEMU that waits for a VM to move here.
+    pub(crate) fn incoming(&self, spec: Spec) -> Vm {
+        Vm::incoming(&self.image, spec).unwrap()
     }
 
     /// Boot VMs side by side until they can be used.

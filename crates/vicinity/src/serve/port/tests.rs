@@ -180,8 +180,16 @@ async fn counters_survive_reconnects() {
     assert_eq!(status.counters.drops.hairpin, 3);
     assert_eq!(status.connections, 3);
     assert_eq!(status.state, State::Running);
+    port.reported(PortReport {
+        port: 3,
+        running: true,
+        logging: true,
+        counters: counters(101),
+        ..PortReport::default()
+    });
+    assert_eq!(state(&port, now), State::Migrating);
     port.lost();
-    assert_eq!(port.status("lan", false, now).counters.tx_frames, 112);
+    assert_eq!(port.status("lan", false, now).counters.tx_frames, 113);
 }
 
 #[tokio::test]

@@ -1,0 +1,271 @@
+//! VMs that move between two hosts while they talk: two network namespaces, each with its own
+//! daemon and an uplink into a bridge, the bridges joined by a cable (`veth`).
+
+use std::time::Duration;
+
+use lab::host::run;
+use lab::vm::{Link, Moved, Nic, Spec, Vm};
+use serde_json::{Value, json};
+
+use crate::common::until;
+use crate::guest::{GUARD, Pinging, serve_iperf, sh, tcp_both_ways, wait_for_port};
+use crate::rig::{Rig, inside, ip, step};
+
+const CONFIG: &str = "
+[[network]]
+name = \"lan\"
+uplink = { tap = \"vic0\" }
+[[network.port]]
+vm = \"red\"
+[[network.port]]
+vm = \"blue\"
+";
+
+/// Two hosts; the second one is dropped first.
+struct Hosts {
+    two: Rig,
+    one: Rig,
+}
+
+impl Hosts {
+    fn joined() -> Self {
+        let one = Rig::isolated(CONFIG);
+        let two = one.beside(CONFIG);
+        let other = two.pid().to_string();
+        let ip = |host: &Rig, words: &str| {
+            let words: Vec<&str> = ["ip"].into_iter().chain(words.split(' ')).collect();
+            run(inside(host.pid(), &words)).unwrap();
+        };
+        ip(
+            &one,
+            &format!("link add cable type veth peer name cable netns {other}"),
+        );
+        for host in [&one, &two] {
+            ip(
+                host,
+                "link add br0 type bridge stp_state 0 mcast_snooping 0",
+            );
+            for device in ["vic0", "cable"] {
+                ip(host, &format!("link set {device} master br0 up"));
+            }
+            ip(host, "link set br0 up");
+        }
+        Self { two, one }
+    }
+}
+
+/// QEMU's parameters for a migration that is to end soon, however busy the guest.
+fn fast() -> Value {
+    json!({"max-bandwidth": 1_u64 << 40, "downtime-limit": 1000})
+}
+
+/// Parameters with which it never ends.
+fn slow() -> Value {
+    json!({"max-bandwidth": 1 << 20, "downtime-limit": 1})
+}
+
+/// A QEMU at a host that waits for `spec`, whose logs are not to be mixed with others'.
+fn arriving(host: &Rig, mut spec: Spec, attempt: u32) -> Vm {
+    spec.logs = spec.logs.join(format!("arrival-{attempt}"));
+    host.incoming(spec)
+}
+
+/// Move a VM; it runs at `to` when this returns.
+fn move_to(from: &Vm, to: &Vm) -> Moved {
+    let moved = from.migrate(to, &fast()).unwrap().wait(GUARD).unwrap();
+    to.wait_ready(GUARD).unwrap();
+    println!("moved: {moved:?}");
+    // A pause that no connection survives: a mistake, not a figure.
+    assert!(moved.downtime < Duration::from_secs(30), "{moved:?}");
+    moved
+}
+
+/// Where a VM's address lives: at its port here, or elsewhere.
+fn until_lives(host: &Rig, vm: &str, here: bool) {
+    until("the address to move", || {
+        (host.daemon().port(vm)["residents"] != 0) == here
+    });
+}
+
+fn until_state(host: &Rig, vm: &str, state: &str) {
+    host.daemon().until_state(vm, state);
+}
+
+/// The longest time, in seconds, in which iperf3's report shows no byte.
+fn longest_pause(report: &Value) -> f64 {
+    let (mut longest, mut pause): (f64, f64) = (0.0, 0.0);
+    for interval in report["intervals"].as_array().unwrap() {
+        let sum = &interval["sum"];
+        if sum["bytes"] == 0 {
+            pause += sum["seconds"].as_f64().unwrap();
+        } else {
+            pause = 0.0;
+        }
+        longest = longest.max(pause);
+    }
+    longest
+}
+
+/// A stream of bytes over one TCP connection, hashed at both ends.
+struct Stream<'vm> {
+    from: &'vm Vm,
+}
+
+impl<'vm> Stream<'vm> {
+    fn start(from: &'vm Vm, to: &Vm, to_ip: &str) -> Self {
+        sh(
+            to,
+            "rm -f /tmp/got; setsid bash -c 'socat -u TCP-LISTEN:7000 - | sha256sum >/tmp/got.new; mv /tmp/got.new /tmp/got' </dev/null >/dev/null 2>&1 &",
+        );
+        wait_for_port(to, 7000);
+        let source =
+            "head -c 4M /dev/urandom >/tmp/file; until test -e /tmp/stop; do cat /tmp/file; done";
+        let send = format!("tee >(sha256sum >/tmp/sent) | socat -u - TCP:{to_ip}:7000");
+        sh(
+            from,
+            &format!(
+                "rm -f /tmp/stop /tmp/sent; setsid bash -c '({source}) | {send}' </dev/null >/dev/null 2>&1 &"
+            ),
+        );
+        Self { from }
+    }
+
+    /// End it; what arrived is what was sent. `to` may be where the receiver has moved.
+    fn stop(self, to: &Vm) {
+        sh(
+            self.from,
+            "touch /tmp/stop; until test -s /tmp/sent; do sleep 0.1; done",
+        );
+        let got = sh(
+            to,
+            "until test -s /tmp/got; do sleep 0.1; done; cat /tmp/got",
+        );
+        assert_eq!(got, sh(self.from, "cat /tmp/sent"));
+    }
+}
+
+/// Bytes that a VM's NIC has sent and received go up.
+fn traffic_goes_on(host: &Rig, vm: &str) {
+    let bytes = || {
+        let counters = host.daemon().port(vm)["counters"].clone();
+        counters["rx_bytes"].as_u64().unwrap() + counters["tx_bytes"].as_u64().unwrap()
+    };
+    let before = bytes();
+    until("more traffic", || bytes() > before + (4 << 20));
+}
+
+#[test]
+fn a_vm_moves_under_load_and_back_again() {
+    let hosts = Hosts::joined();
+    let (one, two) = (&hosts.one, &hosts.two);
+    let [red, blue] = one.boot_named(["red", "blue"]);
+    serve_iperf(&blue);
+    let pinging = Pinging::start(&red, &ip(2));
+
+    step("to the other host, under iperf3");
+    let client = format!("iperf3 --client {} --time 45 --interval 0.1 --json", ip(2));
+    let load = red.start(&client).unwrap();
+    traffic_goes_on(one, "blue");
+    let away = arriving(two, two.spec("blue"), 1);
+    until_state(two, "blue", "connected");
+    move_to(&blue, &away);
+    until_state(two, "blue", "running");
+    until_lives(two, "blue", true);
+    until_lives(one, "blue", false);
+    // Not stopped yet, the VM that was left is a paused shell.
+    until_state(one, "blue", "connected");
+    drop(blue);
+    until_state(one, "blue", "waiting");
+    assert!(load.ended().unwrap().is_none(), "the load ended too early");
+    traffic_goes_on(two, "blue");
+    pinging.goes_on();
+    let report = load.wait(GUARD).unwrap();
+    assert_eq!(report.status, 0, "{}", report.stdout);
+    let report: Value = serde_json::from_str(&report.stdout).unwrap();
+    let sum = &report["end"]["sum_received"];
+    println!(
+        "iperf3 over the move: {sum}, longest pause {:.1} s",
+        longest_pause(&report)
+    );
+    assert_eq!(report["error"], Value::Null);
+
+    step("back, but given up half-way");
+    let stream = Stream::start(&red, &away, &ip(2));
+    let back = arriving(one, one.spec("blue"), 2);
+    let mut migration = away.migrate(&back, &slow()).unwrap();
+    migration.wait_for("active", GUARD).unwrap();
+    until_state(two, "blue", "migrating");
+    traffic_goes_on(two, "blue");
+    migration.cancel(GUARD).unwrap();
+    drop(back);
+    until_state(two, "blue", "running");
+    traffic_goes_on(two, "blue");
+
+    step("back, the second time");
+    let back = arriving(one, one.spec("blue"), 3);
+    let mut migration = away.migrate(&back, &slow()).unwrap();
+    migration.wait_for("active", GUARD).unwrap();
+    until_state(two, "blue", "migrating");
+    migration.set(&fast()).unwrap();
+    let moved = migration.wait(GUARD).unwrap();
+    back.wait_ready(GUARD).unwrap();
+    println!("moved back: {moved:?}");
+    until_lives(one, "blue", true);
+    until_lives(two, "blue", false);
+    drop(away);
+    traffic_goes_on(one, "blue");
+    stream.stop(&back);
+    pinging.goes_on();
+    let [sent, received] = pinging.stop();
+    println!("{received} of {sent} echoes came back");
+    tcp_both_ways(&red, &ip(2), 8);
+    for vm in [&red, &back] {
+        let said = sh(
+            vm,
+            "dmesg --level=emerg,alert,crit,err,warn | grep -i virtio || true",
+        );
+        assert_eq!(said, "", "{}", vm.name());
+    }
+    for (host, vm) in [(one, "red"), (one, "blue"), (two, "blue")] {
+        assert_eq!(host.daemon().port(vm)["quarantines"], 0, "{vm}");
+    }
+}
+
+/// A guest that cannot announce itself is announced by QEMU through `SEND_RARP`, here and by the
+/// uplink.
+#[test]
+fn a_silent_vm_is_announced() {
+    let hosts = Hosts::joined();
+    let (one, two) = (&hosts.one, &hosts.two);
+    let spec = |host: &Rig| {
+        let nic = Nic {
+            link: Link::VhostUser {
+                socket: host.daemon().path("lan/red.sock"),
+                qemu_listens: false,
+            },
+            mac: "52:54:00:00:77:01".to_owned(),
+            address: None,
+            properties: vec!["guest_announce=off".to_owned()],
+        };
+        host.bare("red").nic(nic)
+    };
+    let [red] = one.boot([spec(one)]);
+    step("it says something once, to nobody");
+    let ask = format!("ping -c 1 -W 1 {} || true", ip(9));
+    let address = ip(1);
+    sh(
+        &red,
+        &format!(
+            "sysctl -w net.ipv6.conf.eth0.disable_ipv6=1; ip addr add {address}/24 dev eth0; \
+             ip link set eth0 up; {ask}; ip addr flush dev eth0"
+        ),
+    );
+    until_lives(one, "red", true);
+    step("it moves, and says nothing");
+    let away = arriving(two, spec(two), 1);
+    move_to(&red, &away);
+    until_lives(two, "red", true);
+    until_lives(one, "red", false);
+    let sent = &two.daemon().port("red")["counters"]["tx_frames"];
+    assert_eq!(sent, 0, "it announced itself");
+}
