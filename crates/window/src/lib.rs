@@ -40,7 +40,7 @@ pub mod waiter;
 mod window;
 
 pub use raw::Foreign;
-pub use window::{Side, Window, WindowError};
+pub use window::{Ends, Side, Window, WindowError};
 
 /// What the other side of a window did wrong. It ends the link, and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,0 +1,110 @@
+//! Who is who: NIC ids, endpoints, and where their sockets are.
+
+use std::fs;
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// An endpoint's address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Address {
+    /// The NIC id: a MAC address as a number, first octet in bits 47 to 40.
+    pub nic: u64,
+    /// The endpoint on that NIC.
+    pub endpoint: u32,
+}
+
+/// A NIC of this host, as far as the message plane is concerned: a folder in which each open
+/// endpoint has a socket. Whoever may use the folder may talk to the endpoints in it, and may
+/// claim any of its addresses that is free: its permissions are the boundary of trust.
+#[derive(Clone, Debug)]
+pub struct Board {
+    folder: PathBuf,
+    nic: u64,
+}
+
+impl Board {
+    /// The board in `folder`. The first to open it gives it a NIC id: a random, locally
+    /// administered address.
+    ///
+    /// # Errors
+    /// The folder cannot be made or read, or its file `nic` has no NIC id in it.
+    pub fn open(folder: &Path) -> io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        let file = folder.join("nic");
+        let nic = match read(&file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                create(folder, &file)?;
+                read(&file)?
+            }
+            other => other?,
+        };
+        Ok(Self {
+            folder: folder.to_owned(),
+            nic,
+        })
+    }
+
+    /// Its NIC id.
+    #[must_use]
+    pub fn nic(&self) -> u64 {
+        self.nic
+    }
+
+    /// Where an endpoint listens.
+    #[must_use]
+    pub(crate) fn socket(&self, endpoint: u32) -> PathBuf {
+        self.folder.join(format!("{endpoint}.sock"))
+    }
+}
+
+fn read(file: &Path) -> io::Result<u64> {
+    let text = fs::read_to_string(file)?;
+    u64::from_str_radix(text.trim(), 16)
+        .ok()
+        .filter(|nic| *nic >> 48 == 0)
+        .ok_or_else(|| {
+            let text = format!(
+                "{} holds no NIC id: remove it when no endpoint is open",
+                file.display()
+            );
+            io::Error::new(ErrorKind::InvalidData, text)
+        })
+}
+
+/// Make the file with a random id, whole or not at all, unless somebody else was faster.
+fn create(folder: &Path, file: &Path) -> io::Result<()> {
+    let own = folder.join(format!(".nic-{}", std::process::id()));
+    let nic = random()? & 0xfcff_ffff_ffff | 0x0200_0000_0000;
+    fs::File::create(&own)?.write_all(format!("{nic:012x}\n").as_bytes())?;
+    let linked = fs::hard_link(&own, file);
+    fs::remove_file(&own)?;
+    match linked {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    }
+}
+
+/// A random number from the kernel.
+pub(crate) fn random() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    // Eight bytes always come whole (getrandom(2)).
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_board_keeps_its_nic_id() {
+        let folder = tempfile::tempdir().unwrap();
+        let nic = Board::open(folder.path()).unwrap().nic();
+        assert_eq!(Board::open(folder.path()).unwrap().nic(), nic);
+        // Locally administered, no group address, 48 bits.
+        assert_eq!(nic >> 40 & 0x03, 0x02);
+        assert_eq!(nic >> 48, 0);
+        fs::write(folder.path().join("nic"), "1000000000000").unwrap();
+        assert!(Board::open(folder.path()).is_err());
+    }
+}

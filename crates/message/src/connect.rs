@@ -1,0 +1,303 @@
+//! How endpoints become peers.
+//!
+//! The one that connects makes a window and offers it at the other's socket; the other answers.
+//! The link is the same for both afterwards, so a second connect, from either side, finds it. Two
+//! that connect to each other at the same time make two windows; the one with the lower address
+//! keeps its own and refuses the other's, and the other one waits for that.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::Errno;
+use window::attach::{Channel, Message};
+use window::layout::Layout;
+use window::{Side, Window, WindowError};
+
+use crate::address::Address;
+use crate::endpoint::Endpoint;
+use crate::greeting::{ACCEPTED, BAD_KEY, CROSSED, FULL, Hello, Welcome};
+use crate::limits::{CONTROL, INCOMING, MESSAGES};
+use crate::peer::{Link, Peer};
+use crate::request::Request;
+use crate::status::{Code, Error};
+use crate::token::Token;
+
+/// Connections on the way to becoming links.
+#[derive(Debug, Default)]
+pub(crate) struct Handshakes {
+    incoming: HashMap<u32, Channel>,
+    outgoing: HashMap<u32, Outgoing>,
+    next: u32,
+}
+
+/// A connect of this side that is not answered yet.
+#[derive(Debug)]
+struct Outgoing {
+    address: Address,
+    /// None while the other side's offer is waited for.
+    offer: Option<(Channel, Window)>,
+    requests: Vec<Request>,
+}
+
+impl Handshakes {
+    fn id(&mut self) -> u32 {
+        self.next = self.next.wrapping_add(1);
+        self.next
+    }
+
+    /// The connect to an address that is going on.
+    fn towards(&self, address: Address) -> Option<u32> {
+        let mut all = self.outgoing.iter();
+        all.find(|(_, outgoing)| outgoing.address == address)
+            .map(|(id, _)| *id)
+    }
+}
+
+fn layout() -> Result<Layout, Error> {
+    Layout::new([MESSAGES, CONTROL]).map_err(|error| WindowError::Layout(error).into())
+}
+
+impl Endpoint {
+    /// Begin to connect, for a request. Ends the request at once when that cannot be.
+    pub(crate) fn begin(
+        &mut self,
+        request: Request,
+        address: Address,
+        key: u32,
+    ) -> Result<(), Error> {
+        if let Some(id) = self.handshakes.towards(address) {
+            if let Some(outgoing) = self.handshakes.outgoing.get_mut(&id) {
+                outgoing.requests.push(request);
+            }
+            return Ok(());
+        }
+        let channel = match Channel::connect(&self.board.socket(address.endpoint)) {
+            Ok(channel) => channel,
+            Err(Errno::NOENT | Errno::CONNREFUSED) => {
+                self.engine.requests.end(request, Code::Closed, 0);
+                return Ok(());
+            }
+            Err(Errno::AGAIN) => {
+                self.engine.requests.end(request, Code::NoResources, 0);
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let window = Window::create(layout()?)?;
+        let hello = Hello {
+            from: self.address,
+            session: self.session,
+            own_key: self.key,
+            key,
+        };
+        let heap = Some(self.engine.heap.as_fd());
+        if channel
+            .offer(window.as_fd(), heap, &hello.encode())
+            .is_err()
+        {
+            self.engine.requests.end(request, Code::Closed, 0);
+            return Ok(());
+        }
+        let id = self.handshakes.id();
+        self.waiter.add(&channel, Token::Outgoing(id).encode())?;
+        let outgoing = Outgoing {
+            address,
+            offer: Some((channel, window)),
+            requests: vec![request],
+        };
+        self.handshakes.outgoing.insert(id, outgoing);
+        Ok(())
+    }
+
+    /// Somebody connects.
+    pub(crate) fn accept(&mut self) {
+        while self.handshakes.incoming.len() < INCOMING {
+            // Without descriptors nobody can be let in; whoever waits is let in later.
+            let Ok(Some(channel)) = self.listener.accept() else {
+                return;
+            };
+            let id = self.handshakes.id();
+            let token = Token::Incoming(id).encode();
+            if self.waiter.add(&channel, token).is_ok() {
+                self.handshakes.incoming.insert(id, channel);
+            }
+        }
+    }
+
+    /// Somebody who connected says something, or went away.
+    pub(crate) fn hear_incoming(&mut self, id: u32) {
+        let Some(channel) = self.handshakes.incoming.get(&id) else {
+            return;
+        };
+        let message = match channel.receive() {
+            Ok(None) => return,
+            Ok(Some(message)) => Some(message),
+            Err(_) => None,
+        };
+        let Some(channel) = self.handshakes.incoming.remove(&id) else {
+            return;
+        };
+        self.waiter.remove(&channel);
+        let Some(Message::Offer {
+            window,
+            heap,
+            greeting,
+        }) = message
+        else {
+            return;
+        };
+        let Some(hello) = Hello::decode(&greeting) else {
+            return;
+        };
+        let verdict = self.judge(&hello);
+        let link = match verdict {
+            ACCEPTED => open(window, channel, heap),
+            _ => {
+                self.answer(&channel, verdict);
+                return;
+            }
+        };
+        // A window that makes no sense gets no answer: its maker speaks something else.
+        if let Ok(link) = link {
+            if self.answer(&link.channel, ACCEPTED) {
+                self.join(hello.from, hello.session, hello.own_key, link);
+            }
+        }
+    }
+
+    fn judge(&mut self, hello: &Hello) -> u32 {
+        let from = hello.from;
+        if from.nic != self.address.nic || from == self.address {
+            return FULL;
+        }
+        if hello.key != self.key {
+            return BAD_KEY;
+        }
+        let crossing = self.handshakes.towards(from);
+        let offered = crossing.and_then(|id| self.handshakes.outgoing.get(&id)?.offer.as_ref());
+        if offered.is_some() && self.address < from {
+            return CROSSED;
+        }
+        if let Some(old) = self.peers.linked(from) {
+            if self.peers.get(old).map(|known| known.session) == Some(hello.session) {
+                return FULL;
+            }
+            // Its socket is bound again, so whoever had the address is no more.
+            self.lose(old, Code::Closed);
+        }
+        ACCEPTED
+    }
+
+    fn answer(&self, channel: &Channel, verdict: u32) -> bool {
+        let welcome = Welcome {
+            verdict,
+            session: self.session,
+        };
+        let accepted = verdict == ACCEPTED;
+        let heap = accepted.then(|| self.engine.heap.as_fd());
+        channel.answer(accepted, heap, &welcome.encode()).is_ok()
+    }
+
+    /// An offer of this side is answered, or its socket ended.
+    pub(crate) fn hear_outgoing(&mut self, id: u32) {
+        let Some(outgoing) = self.handshakes.outgoing.get_mut(&id) else {
+            return;
+        };
+        let Some((channel, _)) = &outgoing.offer else {
+            return;
+        };
+        let message = channel.receive();
+        if matches!(message, Ok(None)) {
+            return;
+        }
+        let Some((channel, window)) = outgoing.offer.take() else {
+            return;
+        };
+        self.waiter.remove(&channel);
+        let Ok(Some(Message::Answer {
+            accepted,
+            heap,
+            greeting,
+        })) = message
+        else {
+            self.fail(id, Code::Closed);
+            return;
+        };
+        match (accepted, Welcome::decode(&greeting)) {
+            (true, Some(welcome)) => {
+                let address = outgoing.address;
+                match window.ends(Side::Creator) {
+                    Ok(ends) => {
+                        let link = Link::new(ends, channel, heap);
+                        self.join(address, welcome.session, self.key, link);
+                    }
+                    Err(_) => self.fail(id, Code::NoResources),
+                }
+            }
+            // Its own offer is on the way; the request waits for that.
+            (
+                false,
+                Some(Welcome {
+                    verdict: CROSSED, ..
+                }),
+            ) => {}
+            (
+                false,
+                Some(Welcome {
+                    verdict: BAD_KEY, ..
+                }),
+            ) => self.fail(id, Code::BadKey),
+            (false, Some(_)) => self.fail(id, Code::NoResources),
+            (_, None) => self.fail(id, Code::Unreachable),
+        }
+    }
+
+    fn fail(&mut self, id: u32, code: Code) {
+        let outgoing = self.handshakes.outgoing.remove(&id);
+        for request in outgoing.into_iter().flat_map(|out| out.requests) {
+            self.engine.requests.end(request, code, 0);
+        }
+    }
+
+    /// A link is there: whoever waits for it has it.
+    fn join(&mut self, address: Address, session: u64, key: u32, link: Link) {
+        let peer = self.peers.add(address, session, key, link);
+        let token = Token::Peer(peer.index()).encode();
+        let watched = match self.peers.link(peer) {
+            Some(link) => self.waiter.add(&link.channel, token).is_ok(),
+            None => false,
+        };
+        if !watched {
+            // Its end would never be noticed.
+            self.lose(peer, Code::NoResources);
+        }
+        let Some(id) = self.handshakes.towards(address) else {
+            return;
+        };
+        let outgoing = self.handshakes.outgoing.remove(&id);
+        for request in outgoing.into_iter().flat_map(|out| out.requests) {
+            self.connected(request, peer);
+        }
+    }
+
+    /// End a connect with its peer.
+    pub(crate) fn connected(&mut self, request: Request, peer: Peer) {
+        if let Some(entry) = self.engine.requests.get(request) {
+            entry.status.peer = Some(peer);
+        }
+        self.engine.requests.end(request, Code::Success, 0);
+    }
+}
+
+/// A link from what a peer offered.
+fn open(window: OwnedFd, channel: Channel, heap: Option<OwnedFd>) -> Result<Link, WindowError> {
+    let window = Window::attach(window)?;
+    let expected = Layout::new([MESSAGES, CONTROL])?;
+    if window.layout() != expected {
+        return Err(WindowError::Length {
+            got: window.layout().length(),
+            expected: expected.length(),
+        });
+    }
+    Ok(Link::new(window.ends(Side::Guest)?, channel, heap))
+}

@@ -1,0 +1,107 @@
+//! What endpoints say to each other while they connect. Numbers are little endian.
+
+use window::attach::Greeting;
+
+use crate::address::Address;
+
+/// What an offer says of who makes it and whom it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hello {
+    pub(crate) from: Address,
+    pub(crate) session: u64,
+    /// What its own endpoint was opened with.
+    pub(crate) own_key: u32,
+    /// What it thinks this one was opened with.
+    pub(crate) key: u32,
+}
+
+/// What an answer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Welcome {
+    pub(crate) verdict: u32,
+    pub(crate) session: u64,
+}
+
+/// The window is taken.
+pub(crate) const ACCEPTED: u32 = 0;
+/// The key is not the endpoint's.
+pub(crate) const BAD_KEY: u32 = 1;
+/// The other side's own offer is on the way.
+pub(crate) const CROSSED: u32 = 2;
+/// It cannot be taken: no room, or there is a link already.
+pub(crate) const FULL: u32 = 3;
+
+impl Hello {
+    pub(crate) fn encode(&self) -> Greeting {
+        let mut bytes = Greeting::new();
+        bytes.extend(self.from.nic.to_le_bytes());
+        bytes.extend(self.session.to_le_bytes());
+        bytes.extend(self.from.endpoint.to_le_bytes());
+        bytes.extend(self.own_key.to_le_bytes());
+        bytes.extend(self.key.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (nic, bytes) = bytes.split_first_chunk()?;
+        let (session, bytes) = bytes.split_first_chunk()?;
+        let (endpoint, bytes) = bytes.split_first_chunk()?;
+        let (own_key, bytes) = bytes.split_first_chunk()?;
+        let (key, bytes) = bytes.split_first_chunk()?;
+        let from = Address {
+            nic: u64::from_le_bytes(*nic),
+            endpoint: u32::from_le_bytes(*endpoint),
+        };
+        bytes.is_empty().then_some(Self {
+            from,
+            session: u64::from_le_bytes(*session),
+            own_key: u32::from_le_bytes(*own_key),
+            key: u32::from_le_bytes(*key),
+        })
+    }
+}
+
+impl Welcome {
+    pub(crate) fn encode(&self) -> Greeting {
+        let mut bytes = Greeting::new();
+        bytes.extend(self.session.to_le_bytes());
+        bytes.extend(self.verdict.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (session, bytes) = bytes.split_first_chunk()?;
+        let (verdict, bytes) = bytes.split_first_chunk()?;
+        bytes.is_empty().then_some(Self {
+            session: u64::from_le_bytes(*session),
+            verdict: u32::from_le_bytes(*verdict),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn greetings_are_read_as_they_were_written() {
+        let hello = Hello {
+            from: Address {
+                nic: 0x0200_0000_0001,
+                endpoint: 7,
+            },
+            session: u64::MAX - 1,
+            own_key: 3,
+            key: 4,
+        };
+        assert_eq!(Hello::decode(&hello.encode()), Some(hello));
+        let welcome = Welcome {
+            verdict: CROSSED,
+            session: 9,
+        };
+        assert_eq!(Welcome::decode(&welcome.encode()), Some(welcome));
+        assert_eq!(Hello::decode(&welcome.encode()), None);
+        assert_eq!(Welcome::decode(&hello.encode()), None);
+        assert_eq!(Hello::decode(&[]), None);
+    }
+}

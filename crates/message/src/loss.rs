@@ -1,0 +1,47 @@
+//! Peers that are gone, or have to go.
+
+use crate::endpoint::Endpoint;
+use crate::engine::{Arrival, Body};
+use crate::limits::REMEMBERED;
+use crate::peer::Peer;
+use crate::status::{Code, Error};
+
+impl Endpoint {
+    /// Cut a peer off. What is pending with it ends with [`Code::Closed`].
+    ///
+    /// # Errors
+    /// It is no peer.
+    pub fn disconnect(&mut self, peer: Peer) -> Result<(), Error> {
+        self.peers.get(peer).ok_or(Error::BadPeer)?;
+        self.lose(peer, Code::Closed);
+        Ok(())
+    }
+
+    /// A peer that was lost since the last time this was asked: closed, dead or cut off.
+    pub fn lost(&mut self) -> Option<Peer> {
+        self.lost.pop_front()
+    }
+
+    /// A peer is gone or has to go: everything that waits for it ends.
+    #[cold]
+    pub(crate) fn lose(&mut self, peer: Peer, code: Code) {
+        let Some(mut link) = self.peers.unlink(peer) else {
+            return;
+        };
+        self.waiter.remove(&link.channel);
+        if code == Code::Closed {
+            // What it sent completely before its end is received. Nonsense ends that.
+            let _end = self.engine.drain(&mut link, peer);
+        }
+        for request in self.engine.requests.bound_to(peer) {
+            self.engine.requests.end(request, code, 0);
+        }
+        let offered =
+            |arrival: &Arrival| arrival.peer == peer && matches!(arrival.body, Body::Offer(_));
+        self.engine.unexpected.retain(|arrival| !offered(arrival));
+        if self.lost.len() >= REMEMBERED {
+            self.lost.pop_front();
+        }
+        self.lost.push_back(peer);
+    }
+}

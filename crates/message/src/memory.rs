@@ -1,0 +1,145 @@
+//! The memory that is lent to a request, and comes back with its result.
+
+use window::heap::Buffer;
+
+use crate::raw::Segments;
+
+/// Bytes to send, or to receive into.
+#[derive(Debug, Default)]
+pub enum Memory {
+    /// None: an empty message.
+    #[default]
+    Empty,
+    /// Bytes of the program. A receive fills what `len()` says, not the capacity.
+    Bytes(Vec<u8>),
+    /// Memory of the endpoint's heap, see [`allocate`](crate::Endpoint::allocate). Large messages
+    /// from there are copied once.
+    Window(Buffer),
+    /// Pieces of memory that belong to somebody else.
+    Segments(Segments),
+}
+
+impl From<Vec<u8>> for Memory {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+impl From<Buffer> for Memory {
+    fn from(buffer: Buffer) -> Self {
+        Self::Window(buffer)
+    }
+}
+
+impl Memory {
+    /// Bytes in all.
+    #[inline]
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        match self {
+            Self::Empty => 0,
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Window(buffer) => buffer.len() as u64,
+            Self::Segments(segments) => segments.pieces().map(|piece| piece.len() as u64).sum(),
+        }
+    }
+
+    /// All bytes, when they are in one piece that Rust knows the owner of; else none.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Window(buffer) => buffer,
+            Self::Empty | Self::Segments(_) => &[],
+        }
+    }
+
+    /// Hand `length` bytes from `from` to `each`, piece by piece, until it returns `None`.
+    #[inline]
+    pub(crate) fn read(
+        &self,
+        from: u64,
+        length: u64,
+        mut each: impl FnMut(&[u8]) -> Option<()>,
+    ) -> Option<()> {
+        match self {
+            Self::Empty => Some(()),
+            Self::Bytes(bytes) => each(part(bytes, from, length)),
+            Self::Window(buffer) => each(part(buffer, from, length)),
+            Self::Segments(segments) => {
+                let (mut skip, mut left) = (from, length);
+                for piece in segments.pieces() {
+                    let taken = part(piece, skip, left);
+                    skip = skip.saturating_sub(piece.len() as u64);
+                    left -= taken.len() as u64;
+                    if !taken.is_empty() {
+                        each(taken)?;
+                    }
+                }
+                Some(())
+            }
+        }
+    }
+
+    /// Hand `length` bytes from `from` to `each` to be filled, piece by piece, until it returns
+    /// `None`.
+    #[inline]
+    pub(crate) fn fill(
+        &mut self,
+        from: u64,
+        length: u64,
+        mut each: impl FnMut(&mut [u8]) -> Option<()>,
+    ) -> Option<()> {
+        match self {
+            Self::Empty => Some(()),
+            Self::Bytes(bytes) => each(part_mut(bytes, from, length)),
+            Self::Window(buffer) => each(part_mut(buffer, from, length)),
+            Self::Segments(segments) => {
+                let (mut skip, mut left) = (from, length);
+                for piece in segments.pieces_mut() {
+                    let whole = piece.len() as u64;
+                    let taken = part_mut(piece, skip, left);
+                    skip = skip.saturating_sub(whole);
+                    left -= taken.len() as u64;
+                    if !taken.is_empty() {
+                        each(taken)?;
+                    }
+                }
+                Some(())
+            }
+        }
+    }
+
+    /// Fill with the beginning of `bytes`; returns how many found room.
+    #[inline]
+    pub(crate) fn put(&mut self, at: u64, bytes: &[u8]) -> u64 {
+        let mut rest = bytes;
+        // Nothing to refuse: every piece takes what is left.
+        let _whole = self.fill(at, bytes.len() as u64, |piece| {
+            let count = piece.len().min(rest.len());
+            let (now, later) = rest.split_at_checked(count)?;
+            piece.get_mut(..count)?.copy_from_slice(now);
+            rest = later;
+            Some(())
+        });
+        (bytes.len() - rest.len()) as u64
+    }
+}
+
+/// `length` bytes from `from`, as far as there are.
+fn bounds(have: usize, from: u64, length: u64) -> std::ops::Range<usize> {
+    let start = usize::try_from(from).unwrap_or(usize::MAX).min(have);
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    start..start.saturating_add(length).min(have)
+}
+
+fn part(bytes: &[u8], from: u64, length: u64) -> &[u8] {
+    bytes
+        .get(bounds(bytes.len(), from, length))
+        .unwrap_or_default()
+}
+
+fn part_mut(bytes: &mut [u8], from: u64, length: u64) -> &mut [u8] {
+    let bounds = bounds(bytes.len(), from, length);
+    bytes.get_mut(bounds).unwrap_or_default()
+}

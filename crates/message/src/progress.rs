@@ -1,0 +1,213 @@
+//! Making things happen, and waiting for them.
+
+use std::time::{Duration, Instant};
+
+use window::attach::Message;
+use window::doorbell;
+use window::waiter::Woken;
+
+use crate::endpoint::Endpoint;
+use crate::limits::{LOOKS, SPIN};
+use crate::matching::Pattern;
+use crate::request::Request;
+use crate::status::{Code, Completion, Error, Status};
+use crate::token::Token;
+
+/// Rounds between two looks at the clock.
+const CLOCK: u32 = 32;
+
+impl Endpoint {
+    /// Take what arrived and send what had no room. Now and then also look who connects and who
+    /// is gone.
+    #[inline]
+    pub fn progress(&mut self) {
+        self.looks += 1;
+        if self.looks >= LOOKS {
+            self.look_outside();
+        }
+        let mut place = 0;
+        while let Some(peer) = self.peers.active(place) {
+            place += 1;
+            let Some(link) = self.peers.link(peer) else {
+                continue;
+            };
+            if self.engine.serve(link, peer).is_err() {
+                self.lose(peer, Code::Unreachable);
+            }
+        }
+    }
+
+    /// Ask the kernel, without sleeping.
+    #[cold]
+    fn look_outside(&mut self) {
+        self.looks = 0;
+        // It fails only for lack of memory, and is tried again.
+        if let Ok(woken) = self.waiter.wait(Some(Duration::ZERO)) {
+            self.attend(&woken);
+        }
+    }
+
+    /// Do what the sockets ask for.
+    fn attend(&mut self, woken: &Woken) {
+        self.woken |= woken.by_waker;
+        for token in &woken.tokens {
+            match Token::decode(*token) {
+                Some(Token::Listener) => self.accept(),
+                Some(Token::Incoming(id)) => self.hear_incoming(id),
+                Some(Token::Outgoing(id)) => self.hear_outgoing(id),
+                Some(Token::Peer(index)) => self.hear_peer(index),
+                None => {}
+            }
+        }
+    }
+
+    /// A peer woke this side, or went.
+    fn hear_peer(&mut self, index: u32) {
+        let Some(peer) = self.peers.with_index(index) else {
+            return;
+        };
+        for _ in 0..window::limits::WAKES {
+            let Some(link) = self.peers.link(peer) else {
+                return;
+            };
+            match link.channel.receive() {
+                Ok(None) => return,
+                Ok(Some(Message::Wake)) => {}
+                Ok(Some(_)) => return self.lose(peer, Code::Unreachable),
+                Err(window::attach::AttachError::Gone) => return self.lose(peer, Code::Closed),
+                Err(_) => return self.lose(peer, Code::Unreachable),
+            }
+        }
+    }
+
+    /// Wait until `ready` has something, the time is over, or a [`Waker`](window::waiter::Waker)
+    /// ends it.
+    fn until<T>(
+        &mut self,
+        limit: Option<Duration>,
+        mut ready: impl FnMut(&mut Self) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
+        // Without an end, or one so far away that no clock has it.
+        let end = limit.and_then(|limit| Instant::now().checked_add(limit));
+        loop {
+            if let Some(found) = self.spin(end, &mut ready) {
+                return Ok(Some(found));
+            }
+            if std::mem::take(&mut self.woken) {
+                return Ok(None);
+            }
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return Ok(None);
+            }
+            self.sleep(left)?;
+        }
+    }
+
+    /// Look for a while.
+    #[inline]
+    fn spin<T>(
+        &mut self,
+        end: Option<Instant>,
+        ready: &mut impl FnMut(&mut Self) -> Option<T>,
+    ) -> Option<T> {
+        // What is there already costs no look at the clock.
+        for _ in 0..CLOCK {
+            self.progress();
+            if let Some(found) = ready(self) {
+                return Some(found);
+            }
+        }
+        let start = Instant::now();
+        loop {
+            for _ in 0..CLOCK {
+                self.progress();
+                if let Some(found) = ready(self) {
+                    return Some(found);
+                }
+            }
+            let now = Instant::now();
+            if now - start >= SPIN || end.is_some_and(|end| now >= end) {
+                return None;
+            }
+        }
+    }
+
+    /// Tell everybody, look once more, then sleep.
+    fn sleep(&mut self, limit: Option<Duration>) -> Result<(), Error> {
+        for link in self.peers.links() {
+            link.sleeper.doze();
+        }
+        doorbell::settle();
+        let slept = match self.has_work() {
+            true => Ok(Woken::default()),
+            false => self.waiter.wait(limit),
+        };
+        for link in self.peers.links() {
+            link.sleeper.rise();
+        }
+        self.attend(&slept?);
+        Ok(())
+    }
+
+    /// Whether a round would find something to do. A peer's fault is something.
+    fn has_work(&mut self) -> bool {
+        let engine = &mut self.engine;
+        let mut links = self.peers.links();
+        links.any(|link| link.has_record() || engine.could_flush(link).unwrap_or(true))
+    }
+
+    /// The result of a request, when it has ended; `None` when the time is over or the wait was
+    /// ended: the request goes on then. Without a time, as long as it takes.
+    ///
+    /// # Errors
+    /// There is no such request, or the kernel refuses to wait.
+    #[inline]
+    pub fn wait(
+        &mut self,
+        request: Request,
+        limit: Option<Duration>,
+    ) -> Result<Option<Completion>, Error> {
+        if self.engine.requests.ended(request)? {
+            return Ok(self.engine.requests.take(request));
+        }
+        self.until(limit, |endpoint| endpoint.engine.requests.take(request))
+    }
+
+    /// As [`test_any`](Self::test_any), when there is one.
+    ///
+    /// # Errors
+    /// The kernel refuses to wait.
+    pub fn wait_any(
+        &mut self,
+        pattern: Pattern,
+        limit: Option<Duration>,
+    ) -> Result<Option<(Request, Completion)>, Error> {
+        self.until(limit, |endpoint| {
+            let request = endpoint.engine.requests.oldest(&pattern)?;
+            Some((request, endpoint.engine.requests.take(request)?))
+        })
+    }
+
+    /// As [`ipeek`](Self::ipeek), when there is one.
+    ///
+    /// # Errors
+    /// The kernel refuses to wait.
+    pub fn peek(&mut self, limit: Option<Duration>) -> Result<Option<Request>, Error> {
+        self.until(limit, |endpoint| {
+            endpoint.engine.requests.oldest(&Pattern::ANY)
+        })
+    }
+
+    /// As [`iprobe`](Self::iprobe), when there is one.
+    ///
+    /// # Errors
+    /// The kernel refuses to wait.
+    pub fn probe(
+        &mut self,
+        pattern: Pattern,
+        limit: Option<Duration>,
+    ) -> Result<Option<Status>, Error> {
+        self.until(limit, |endpoint| endpoint.probed(&pattern))
+    }
+}

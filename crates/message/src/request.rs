@@ -1,0 +1,277 @@
+//! Requests: what they wait for, and which have ended.
+
+use crate::matching::Pattern;
+use crate::memory::Memory;
+use crate::peer::Peer;
+use crate::status::{Code, Completion, Error, Status};
+use crate::wire::Handle;
+
+/// A request that was started. It stays valid until its result is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Request {
+    index: u32,
+    generation: u32,
+}
+
+/// What a request waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Nothing: its place is free.
+    Free,
+    /// A receive: for a message.
+    Posted,
+    /// A receive: for the rest of a streamed message.
+    Filling { got: u64, wanted: u64 },
+    /// A send: for room in the lane.
+    Queued,
+    /// A send: for the receiver to take it.
+    Offered,
+    /// A send: for room for the rest of a streamed message.
+    Streaming {
+        sent: u64,
+        wanted: u64,
+        receiver: Handle,
+    },
+    /// A connect.
+    Connecting,
+    /// Nothing: its result is there.
+    Ended,
+}
+
+/// A request.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    generation: u32,
+    pub(crate) state: State,
+    /// A send that ends only when it is received.
+    pub(crate) synchronous: bool,
+    /// Nobody will ask for the result.
+    forgotten: bool,
+    pub(crate) memory: Memory,
+    pub(crate) status: Status,
+    /// Neighbours in the list of ended requests, oldest first; in the list of free ones, `next`.
+    previous: u32,
+    next: u32,
+}
+
+/// No neighbour.
+const NONE: u32 = u32::MAX;
+
+/// All requests of an endpoint.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    entries: Vec<Entry>,
+    free: u32,
+    oldest: u32,
+    newest: u32,
+}
+
+impl Request {
+    /// As it is named towards the peer.
+    pub(crate) fn handle(self) -> Handle {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "picking the halves of a word"
+    )]
+    pub(crate) fn from_handle(handle: Handle) -> Self {
+        Self {
+            index: handle as u32,
+            generation: (handle >> 32) as u32,
+        }
+    }
+}
+
+impl Requests {
+    pub(crate) fn new() -> Self {
+        Self {
+            entries: Vec::new(),
+            free: NONE,
+            oldest: NONE,
+            newest: NONE,
+        }
+    }
+
+    #[inline]
+    fn entry(&mut self, index: u32) -> Option<&mut Entry> {
+        self.entries.get_mut(index as usize)
+    }
+
+    /// Start one.
+    #[inline]
+    pub(crate) fn add(
+        &mut self,
+        state: State,
+        memory: Memory,
+        peer: Option<Peer>,
+        value: u64,
+    ) -> Request {
+        let status = Status {
+            code: Code::Success,
+            peer,
+            value,
+            length: memory.length(),
+            taken: 0,
+        };
+        let index = self.free;
+        if let Some(entry) = self.entries.get_mut(index as usize) {
+            self.free = entry.next;
+            entry.state = state;
+            entry.memory = memory;
+            entry.status = status;
+            let generation = entry.generation;
+            return Request { index, generation };
+        }
+        // Four billion requests at a time do not fit into memory.
+        let index = u32::try_from(self.entries.len()).unwrap_or(NONE);
+        self.entries.push(Entry {
+            generation: 0,
+            state,
+            synchronous: false,
+            forgotten: false,
+            memory,
+            status,
+            previous: NONE,
+            next: NONE,
+        });
+        Request {
+            index,
+            generation: 0,
+        }
+    }
+
+    /// A request that has not been taken.
+    #[inline]
+    pub(crate) fn get(&mut self, request: Request) -> Option<&mut Entry> {
+        let entry = self.entry(request.index)?;
+        (entry.generation == request.generation && entry.state != State::Free).then_some(entry)
+    }
+
+    /// A request that a peer names: only one that has to do with that peer.
+    pub(crate) fn of_peer(&mut self, handle: Handle, peer: Peer) -> Option<(Request, &mut Entry)> {
+        let request = Request::from_handle(handle);
+        let entry = self.get(request)?;
+        (entry.status.peer == Some(peer)).then_some((request, entry))
+    }
+
+    /// Whether a request has ended.
+    #[inline]
+    pub(crate) fn ended(&mut self, request: Request) -> Result<bool, Error> {
+        let entry = self.get(request).ok_or(Error::BadRequest)?;
+        Ok(entry.state == State::Ended)
+    }
+
+    /// End a request that has not ended.
+    #[inline]
+    pub(crate) fn end(&mut self, request: Request, code: Code, taken: u64) {
+        let newest = self.newest;
+        let Some(entry) = self.get(request) else {
+            return;
+        };
+        entry.state = State::Ended;
+        entry.status.code = code;
+        entry.status.taken = taken;
+        entry.previous = newest;
+        entry.next = NONE;
+        let forgotten = entry.forgotten;
+        self.link(newest, request.index, NONE);
+        if forgotten {
+            drop(self.take(request));
+        }
+    }
+
+    /// End a send or a receive of which `taken` bytes arrived.
+    #[inline]
+    pub(crate) fn end_with(&mut self, request: Request, taken: u64) {
+        let Some(entry) = self.get(request) else {
+            return;
+        };
+        let code = match taken < entry.status.length {
+            true => Code::Truncated,
+            false => Code::Success,
+        };
+        self.end(request, code, taken);
+    }
+
+    /// Make `index` the neighbour of both, in the list of ended requests.
+    fn link(&mut self, before: u32, index: u32, after: u32) {
+        match self.entry(before) {
+            Some(entry) => entry.next = index,
+            None => self.oldest = index,
+        }
+        match self.entry(after) {
+            Some(entry) => entry.previous = index,
+            None => self.newest = index,
+        }
+    }
+
+    /// The result of a request that has ended. The request is gone afterwards.
+    #[inline]
+    pub(crate) fn take(&mut self, request: Request) -> Option<Completion> {
+        let free = self.free;
+        let entry = self.get(request)?;
+        if entry.state != State::Ended {
+            return None;
+        }
+        let (previous, next) = (entry.previous, entry.next);
+        entry.state = State::Free;
+        entry.generation = entry.generation.wrapping_add(1);
+        entry.synchronous = false;
+        entry.forgotten = false;
+        entry.next = free;
+        let completion = Completion {
+            status: entry.status,
+            memory: std::mem::take(&mut entry.memory),
+        };
+        self.free = request.index;
+        match self.entry(previous) {
+            Some(entry) => entry.next = next,
+            None => self.oldest = next,
+        }
+        match self.entry(next) {
+            Some(entry) => entry.previous = previous,
+            None => self.newest = previous,
+        }
+        Some(completion)
+    }
+
+    /// Nobody will ask for the result.
+    pub(crate) fn forget(&mut self, request: Request) -> Result<(), Error> {
+        let entry = self.get(request).ok_or(Error::BadRequest)?;
+        entry.forgotten = true;
+        if entry.state == State::Ended {
+            drop(self.take(request));
+        }
+        Ok(())
+    }
+
+    /// The request that ended first of those whose match value fits.
+    pub(crate) fn oldest(&self, pattern: &Pattern) -> Option<Request> {
+        let mut index = self.oldest;
+        while let Some(entry) = self.entries.get(index as usize) {
+            if pattern.fits(entry.status.value) {
+                let generation = entry.generation;
+                return Some(Request { index, generation });
+            }
+            index = entry.next;
+        }
+        None
+    }
+
+    /// Requests that a peer's end leaves without hope.
+    pub(crate) fn bound_to(&self, peer: Peer) -> Vec<Request> {
+        let bound = |entry: &&Entry| {
+            let waits = !matches!(entry.state, State::Free | State::Ended | State::Posted);
+            waits && entry.status.peer == Some(peer)
+        };
+        let all = (0u32..).zip(&self.entries);
+        let hit = all.filter(|(_, entry)| bound(entry));
+        hit.map(|(index, entry)| Request {
+            index,
+            generation: entry.generation,
+        })
+        .collect()
+    }
+}

@@ -1,0 +1,115 @@
+//! What became of a request, and what can be wrong with a call.
+
+use std::io;
+
+use crate::Peer;
+use crate::memory::Memory;
+
+/// Short for it inside the crate.
+pub(crate) use MessageError as Error;
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// As it should.
+    Success,
+    /// The message was longer than the memory for it; the rest of it is gone.
+    Truncated,
+    /// [`cancel`](crate::Endpoint::cancel) took it back.
+    Cancelled,
+    /// The peer's endpoint was closed, or its process died, or it was disconnected.
+    Closed,
+    /// The peer broke the protocol and was cut off.
+    Unreachable,
+    /// The connection key is not the one the endpoint was opened with.
+    BadKey,
+    /// This host has no memory or descriptors left for it.
+    NoResources,
+}
+
+/// What a request brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// How it ended.
+    pub code: Code,
+    /// The other side: sender of what was received, receiver of what was sent, or the peer that
+    /// was connected to. `None` for a receive or connect that ended without one.
+    pub peer: Option<Peer>,
+    /// The match value: the sender's, for a receive too.
+    pub value: u64,
+    /// Bytes of the message.
+    pub length: u64,
+    /// Bytes of it that arrived.
+    pub taken: u64,
+}
+
+/// A request that has ended: its status, and the memory that was lent to it.
+#[derive(Debug)]
+pub struct Completion {
+    /// What became of it.
+    pub status: Status,
+    /// What was given to `isend` or `irecv`. A receive's holds the message in its first
+    /// [`taken`](Status::taken) bytes.
+    pub memory: Memory,
+}
+
+/// A call that was refused. Nothing has happened.
+#[derive(Debug, thiserror::Error)]
+pub enum MessageError {
+    /// There is no such request, or its result was taken already.
+    #[error("there is no such request: its result was taken already")]
+    BadRequest,
+    /// The peer was never connected, or has been forgotten since.
+    #[error("this is no peer of this endpoint: connect to it first")]
+    BadPeer,
+    /// A value has bits outside of its mask, so nothing could ever match it.
+    #[error("the match value has bits outside of the mask")]
+    BadMask,
+    /// A mask does not cover the bits of the context id.
+    #[error("the mask must cover all bits of the context id")]
+    ContextMask,
+    /// A context id that does not fit into 64 bits, or is too wide.
+    #[error("a context id has at most 16 bits, within the 64 of a match value")]
+    BadContext,
+    /// More segments than a message may have.
+    #[error("a message has at most 256 segments")]
+    TooManySegments,
+    /// Only receives that match nothing yet can be cancelled.
+    #[error("a send cannot be cancelled")]
+    CannotCancel,
+    /// Another process or endpoint has this endpoint id.
+    #[error("the endpoint id is in use")]
+    Busy,
+    /// The NIC id is not of this host, and other hosts cannot be reached yet.
+    #[error("NIC {0:012x} is not of this host")]
+    UnknownNic(u64),
+    /// The connection failed.
+    #[error("the connection failed: {}", reason(*.0))]
+    Connection(Code),
+    /// The time was over.
+    #[error("the peer did not answer in time")]
+    Timeout,
+    /// This host cannot.
+    #[error("the kernel refused: {0}")]
+    Kernel(#[from] io::Error),
+    /// A window cannot be made.
+    #[error("no window: {0}")]
+    Window(#[from] window::WindowError),
+}
+
+impl From<rustix::io::Errno> for MessageError {
+    fn from(error: rustix::io::Errno) -> Self {
+        Self::Kernel(error.into())
+    }
+}
+
+fn reason(code: Code) -> &'static str {
+    match code {
+        Code::Closed => "the endpoint is not open",
+        Code::BadKey => "the key is not the endpoint's",
+        Code::NoResources => "the endpoint or this host has too many connections",
+        Code::Unreachable => "the endpoint does not speak this protocol",
+        Code::Cancelled => "it was cancelled",
+        Code::Success | Code::Truncated => "it did not",
+    }
+}

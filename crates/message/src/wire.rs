@@ -1,0 +1,308 @@
+//! Records as they lie in a lane. Everything a peer can write is decoded and checked here.
+//!
+//! A tag has the kind in its low byte; an eager record also the length in the next. Words of the
+//! body, in order:
+//!
+//! | lane | record | words |
+//! |---|---|---|
+//! | messages | eager | match value, 48 bytes of message |
+//! | messages | medium | match value, place and length of the message in the data area, the sender's request or none |
+//! | messages | offer | match value, length, the sender's request, place in the sender's heap or none |
+//! | control | done | the sender's request, bytes taken |
+//! | control | pull | the sender's request, the receiver's request, bytes wanted |
+//! | control | chunk | the receiver's request, place and length in the data area |
+
+use window::lane::Record;
+
+use crate::limits::EAGER;
+
+/// No request, no place.
+const NONE: u64 = u64::MAX;
+
+const EAGER_KIND: u32 = 1;
+const MEDIUM_KIND: u32 = 2;
+const OFFER_KIND: u32 = 3;
+const DONE_KIND: u32 = 4;
+const PULL_KIND: u32 = 5;
+const CHUNK_KIND: u32 = 6;
+
+/// A request as the other side knows it; means something to its owner only.
+pub(crate) type Handle = u64;
+
+/// What begins a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Envelope {
+    /// All of it.
+    Eager {
+        value: u64,
+        length: usize,
+        words: [u64; 6],
+    },
+    /// All of it is in the data area. With a handle, its sender wants to know when it is received.
+    Medium {
+        value: u64,
+        offset: u32,
+        length: u32,
+        sender: Option<Handle>,
+    },
+    /// It can be had.
+    Offer {
+        value: u64,
+        length: u64,
+        sender: Handle,
+        heap: Option<u64>,
+    },
+}
+
+/// What follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Control {
+    /// The message is received, as far as there was room for it.
+    Done { sender: Handle, taken: u64 },
+    /// Stream it.
+    Pull {
+        sender: Handle,
+        receiver: Handle,
+        wanted: u64,
+    },
+    /// A piece of it.
+    Chunk {
+        receiver: Handle,
+        offset: u32,
+        length: u32,
+    },
+}
+
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "picking the halves of a word"
+)]
+fn halves(word: u64) -> (u32, u32) {
+    (word as u32, (word >> 32) as u32)
+}
+
+fn some(word: u64) -> Option<u64> {
+    (word != NONE).then_some(word)
+}
+
+/// An eager record: the hot one.
+#[inline(always)]
+pub(crate) fn eager(value: u64, length: u8, words: [u64; 6]) -> Record {
+    let [a, b, c, d, e, f] = words;
+    Record {
+        tag: EAGER_KIND | u32::from(length) << 8,
+        body: [value, a, b, c, d, e, f],
+    }
+}
+
+impl Envelope {
+    #[cfg(test)]
+    pub(crate) fn encode(&self) -> Record {
+        match *self {
+            Self::Eager {
+                value,
+                length,
+                words,
+            } => eager(value, u8::try_from(length).unwrap(), words),
+            Self::Medium {
+                value,
+                offset,
+                length,
+                sender,
+            } => medium(value, offset, length, sender),
+            Self::Offer {
+                value,
+                length,
+                sender,
+                heap,
+            } => offer(value, length, sender, heap),
+        }
+    }
+
+    /// `None` for what is no envelope.
+    #[inline(always)]
+    pub(crate) fn decode(record: &Record) -> Option<Self> {
+        let [value, words @ ..] = record.body;
+        let [first, second, third, ..] = words;
+        match record.tag & 0xff {
+            EAGER_KIND => {
+                let length = (record.tag >> 8) as usize;
+                (length <= EAGER).then_some(Self::Eager {
+                    value,
+                    length,
+                    words,
+                })
+            }
+            MEDIUM_KIND => {
+                let (offset, length) = halves(first);
+                Some(Self::Medium {
+                    value,
+                    offset,
+                    length,
+                    sender: some(second),
+                })
+            }
+            OFFER_KIND => Some(Self::Offer {
+                value,
+                length: first,
+                sender: second,
+                heap: some(third),
+            }),
+            _ => None,
+        }
+    }
+}
+
+pub(crate) fn medium(value: u64, offset: u32, length: u32, sender: Option<Handle>) -> Record {
+    let sender = sender.unwrap_or(NONE);
+    Record {
+        tag: MEDIUM_KIND,
+        body: [value, pair(offset, length), sender, 0, 0, 0, 0],
+    }
+}
+
+pub(crate) fn offer(value: u64, length: u64, sender: Handle, heap: Option<u64>) -> Record {
+    Record {
+        tag: OFFER_KIND,
+        body: [value, length, sender, heap.unwrap_or(NONE), 0, 0, 0],
+    }
+}
+
+impl Control {
+    pub(crate) fn encode(&self) -> Record {
+        let (tag, first, second, third) = match *self {
+            Self::Done { sender, taken } => (DONE_KIND, sender, taken, 0),
+            Self::Pull {
+                sender,
+                receiver,
+                wanted,
+            } => (PULL_KIND, sender, receiver, wanted),
+            Self::Chunk {
+                receiver,
+                offset,
+                length,
+            } => (CHUNK_KIND, receiver, pair(offset, length), 0),
+        };
+        Record {
+            tag,
+            body: [first, second, third, 0, 0, 0, 0],
+        }
+    }
+
+    /// `None` for what is no control record.
+    pub(crate) fn decode(record: &Record) -> Option<Self> {
+        let [first, second, third, ..] = record.body;
+        Some(match record.tag {
+            DONE_KIND => Self::Done {
+                sender: first,
+                taken: second,
+            },
+            PULL_KIND => Self::Pull {
+                sender: first,
+                receiver: second,
+                wanted: third,
+            },
+            CHUNK_KIND => {
+                let (offset, length) = halves(second);
+                Self::Chunk {
+                    receiver: first,
+                    offset,
+                    length,
+                }
+            }
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn handle() -> impl Strategy<Value = Handle> {
+        0..NONE
+    }
+
+    fn envelope() -> impl Strategy<Value = Envelope> {
+        prop_oneof![
+            (any::<u64>(), 0..=EAGER, any::<[u64; 6]>()).prop_map(|(value, length, words)| {
+                Envelope::Eager {
+                    value,
+                    length,
+                    words,
+                }
+            }),
+            (
+                any::<u64>(),
+                any::<u32>(),
+                any::<u32>(),
+                prop::option::of(handle())
+            )
+                .prop_map(|(value, offset, length, sender)| Envelope::Medium {
+                    value,
+                    offset,
+                    length,
+                    sender
+                }),
+            (
+                any::<u64>(),
+                any::<u64>(),
+                handle(),
+                prop::option::of(handle())
+            )
+                .prop_map(|(value, length, sender, heap)| Envelope::Offer {
+                    value,
+                    length,
+                    sender,
+                    heap
+                }),
+        ]
+    }
+
+    fn control() -> impl Strategy<Value = Control> {
+        prop_oneof![
+            (handle(), any::<u64>()).prop_map(|(sender, taken)| Control::Done { sender, taken }),
+            (handle(), handle(), any::<u64>()).prop_map(|(sender, receiver, wanted)| {
+                Control::Pull {
+                    sender,
+                    receiver,
+                    wanted,
+                }
+            }),
+            (handle(), any::<u32>(), any::<u32>()).prop_map(|(receiver, offset, length)| {
+                Control::Chunk {
+                    receiver,
+                    offset,
+                    length,
+                }
+            }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn records_are_read_as_they_were_written(envelope in envelope(), control in control()) {
+            prop_assert_eq!(Envelope::decode(&envelope.encode()), Some(envelope));
+            prop_assert_eq!(Control::decode(&control.encode()), Some(control));
+        }
+
+        #[test]
+        fn any_record_is_answered(tag: u32, body: [u64; 7]) {
+            let record = Record { tag, body };
+            let _ = Envelope::decode(&record);
+            let _ = Control::decode(&record);
+        }
+    }
+
+    #[test]
+    fn an_eager_record_longer_than_a_slot_is_refused() {
+        let record = eager(1, 49, [0; 6]);
+        assert_eq!(Envelope::decode(&record), None);
+        assert_eq!(Control::decode(&record), None);
+    }
+}

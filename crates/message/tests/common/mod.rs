@@ -1,0 +1,84 @@
+//! Two endpoints on one thread.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::cast_possible_truncation,
+    reason = "tests; every binary uses its own part of this"
+)]
+
+use message::{Board, Completion, Endpoint, Options, Peer, Request};
+
+/// Two endpoints, connected, and what each is to the other.
+pub struct Pair {
+    pub a: Endpoint,
+    pub b: Endpoint,
+    /// B, as A knows it.
+    pub to_b: Peer,
+    /// A, as B knows it.
+    pub to_a: Peer,
+    folder: tempfile::TempDir,
+}
+
+impl Pair {
+    pub fn new() -> Self {
+        Self::with(&Options::default())
+    }
+
+    pub fn with(options: &Options) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let board = Board::open(folder.path()).unwrap();
+        let mut a = Endpoint::open(&board, options).unwrap();
+        let mut b = Endpoint::open(&board, options).unwrap();
+        let request = a.iconnect(b.address(), options.key, 0).unwrap();
+        let to_b = both(&mut a, &mut b, request).status.peer.unwrap();
+        let to_a = b.connect(a.address(), options.key, None).unwrap();
+        Self {
+            a,
+            b,
+            to_b,
+            to_a,
+            folder,
+        }
+    }
+
+    pub fn board(&self) -> Board {
+        Board::open(self.folder.path()).unwrap()
+    }
+
+    /// Let A's request end.
+    pub fn finish_a(&mut self, request: Request) -> Completion {
+        both(&mut self.a, &mut self.b, request)
+    }
+
+    /// Let B's request end.
+    pub fn finish_b(&mut self, request: Request) -> Completion {
+        both(&mut self.b, &mut self.a, request)
+    }
+
+    /// Let both work until nothing moves any more.
+    pub fn settle(&mut self) {
+        for _ in 0..3000 {
+            self.a.progress();
+            self.b.progress();
+        }
+    }
+}
+
+/// Let both work until the first's request ends.
+pub fn both(first: &mut Endpoint, second: &mut Endpoint, request: Request) -> Completion {
+    for _ in 0..10_000_000 {
+        if let Some(completion) = first.test(request).unwrap() {
+            return completion;
+        }
+        second.progress();
+    }
+    panic!("the request does not end");
+}
+
+/// Bytes that tell where they belong.
+pub fn pattern(length: usize, seed: u64) -> Vec<u8> {
+    let byte = |at: usize| (at as u64).wrapping_mul(31).wrapping_add(seed) as u8;
+    (0..length).map(byte).collect()
+}
