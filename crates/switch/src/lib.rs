@@ -27,6 +27,7 @@
 
 mod aside;
 mod attach;
+mod away;
 mod contention;
 pub mod control;
 mod deliver;

@@ -386,7 +386,7 @@ impl Switch {
             .get_mut(usize::from(to))
             .and_then(Option::as_deref_mut)
         else {
-            return drop_run(sender, run, Loss::ReceiverDown);
+            return self.send_away(sender, run);
         };
         let way = match (&sender.guard, &port.guard) {
             (None, None) => Way::Untagged,

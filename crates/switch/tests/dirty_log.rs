@@ -404,3 +404,55 @@ fn copy_pages(ram: &Ram, log: &Log, copy: &mut [u8]) {
         ram.read(at as u64, &mut copy[at..end]);
     }
 }
+
+/// A migration ends by stopping the rings, here of a guest without buffers to receive into, while
+/// frames for it wait. What stopped agrees with what the guest sees: nothing it handed out is
+/// taken and not given back, so another host can go on at the used index.
+#[test]
+fn a_guest_with_a_full_ring_stops_where_its_used_index_is() {
+    let mut plane = Plane::new();
+    let [mut a, mut b] = plane.pair(1, 2);
+    // From now on it takes no more than what is posted already.
+    b.options.post = false;
+    let log = b.log();
+    b.start_log(&log, || {});
+    b.sync();
+    let mut copy = vec![0; b.ram.regions()[0].size as usize];
+    b.ram.read(0, &mut copy);
+    let mut sent = 0;
+    while plane.counters(1).held == 0 {
+        for _ in 0..32 {
+            let bytes = frame::numbered(frame::mac(2), frame::mac(1), sent, 1000);
+            sent += u64::from(a.send(&bytes, Layout::One));
+        }
+    }
+    assert!(b.send(
+        &frame::numbered(frame::mac(1), frame::mac(2), 0, 1000),
+        Layout::One
+    ));
+    b.wait_until_sent();
+    let bases = [0, 1].map(|ring| b.stop_ring(ring));
+    copy_pages(&b.ram, &log, &mut copy);
+    assert_eq!(
+        bases.map(u64::from),
+        [&b.rx, &b.tx].map(|queue| seen(&b.ram, queue)[0])
+    );
+    // Every buffer is full, and the copy has all of it.
+    for number in 0.. {
+        let Some(received) = b.receive() else {
+            assert_eq!(number, 256, "frames received");
+            break;
+        };
+        assert_eq!(frame::number(&received.frame), number);
+    }
+    let buffers = (2 * Queue::bytes(256).next_multiple_of(PAGE)) as usize;
+    let mut bytes = vec![0; 256 * 1600];
+    b.ram.read(buffers as u64, &mut bytes);
+    assert!(
+        bytes == copy[buffers..][..bytes.len()],
+        "not all was logged"
+    );
+    // The neighbour is not kept waiting by a guest that is gone.
+    drop(b);
+    a.wait_until_sent();
+}

@@ -12,7 +12,8 @@ mod common;
 
 use common::{Outside, Plane, lost};
 use front_end::{Layout, Nic, Options, features, frame};
-use switch::control::Reason;
+use switch::control::{Order, PortId, Reason};
+use switch::mac::Mac;
 
 fn plane_with_uplink() -> (Plane, Outside, [Nic; 2]) {
     let mut plane = Plane::new();
@@ -45,6 +46,34 @@ fn frames_go_out_and_come_in_unharmed() {
     let counters = plane.counters(9);
     assert_eq!((counters.tx_frames, counters.rx_frames), (200, 201));
     assert_eq!(lost(&counters.drops), 0);
+}
+
+/// It may have moved to another host; a pinned address is never learnt there.
+#[test]
+fn frames_for_a_pinned_address_go_out_while_its_vm_is_not_here() {
+    let (mut plane, outside, [mut a, mut b]) = plane_with_uplink();
+    let pin = Order::SetResidency {
+        mac: Mac::from_octets(frame::mac(3)),
+        vlan: 0,
+        port: PortId(3),
+    };
+    plane.order(&pin, None);
+    let to_three = |number| frame::numbered(frame::mac(3), frame::mac(1), number, 60);
+    for number in 0..3 {
+        a.wait_to_send(&to_three(number), Layout::One);
+        assert_eq!(outside.receive().1, to_three(number));
+        let back = frame::numbered(frame::mac(1), frame::mac(3), number, 60);
+        outside.send(&[0; 12], &back);
+        assert_eq!(a.wait_to_receive().frame, back);
+    }
+    assert_eq!(b.receive(), None, "a neighbour got them too");
+    assert_eq!(lost(&plane.counters(1).drops), 0);
+    let mut c = plane.nic(3, Options::default());
+    a.wait_to_send(&to_three(3), Layout::One);
+    assert_eq!(c.wait_to_receive().frame, to_three(3));
+    let out = frame::numbered(frame::mac(90), frame::mac(1), 4, 60);
+    a.wait_to_send(&out, Layout::One);
+    assert_eq!(outside.receive().1, out, "the frame before went out");
 }
 
 #[test]

@@ -1,0 +1,34 @@
+//! Frames for a pinned address whose VM is not here: it may have moved to another host.
+//!
+//! A pinned address is not learnt elsewhere, so nothing would ever say that it lives behind an
+//! uplink now. Neighbours are none of its business: they do not get such frames.
+
+use crate::control::Loss;
+use crate::port::Kind;
+use crate::switch::Switch;
+use crate::transmit::{Job, Sender};
+
+impl Switch {
+    /// Send frames out by every uplink that may have them; returns how many are done with, which
+    /// is all.
+    #[cold]
+    pub(crate) fn send_away(&mut self, sender: &mut Sender<'_>, run: &[Job<'_, '_>]) -> usize {
+        for job in run {
+            let mut sent = false;
+            for number in (0..).take(self.ports.len()) {
+                let port = self.port(number).map(|port| &port.kind);
+                if matches!(port, Some(Kind::Uplink(_))) {
+                    let rest = job.rest();
+                    let done = self.deliver_one(number, &job.head, &rest, job.checked());
+                    sent |= done.is_ok();
+                }
+            }
+            if sent {
+                sender.finish(job.chain, job.head.length);
+            } else {
+                sender.lose(job.chain, job.head.length, Loss::ReceiverDown);
+            }
+        }
+        run.len()
+    }
+}
