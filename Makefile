@@ -2,7 +2,7 @@
 CARGO ?= cargo
 RUN = target/release/vicinity
 
-.PHONY: help demo demo-shell test bench soak check build lint deny unit loom fuzz clean
+.PHONY: help demo demo-shell test lab bench soak check build lint deny unit loom fuzz clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -29,6 +29,12 @@ soak:
 	scripts/setup test
 	VICINITY_FUZZ_SECONDS=600 $(CARGO) test --release --locked --package vicinity-switch --test vhost_fuzz -- --nocapture
 	scripts/fuzz 600
+
+## make lab         the papers' experiments on VMs, small: about a quarter of an hour, a report
+lab:
+	scripts/setup demo lab
+	$(CARGO) build --release --locked --package vicinity
+	$(RUN) lab run --all --scale ci --output target/study/ci-$$(date -u +%Y%m%dT%H%M%SZ)
 
 ## make bench       the data path, natively, beside OVS-DPDK
 bench:

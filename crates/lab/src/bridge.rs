@@ -73,6 +73,20 @@ impl Bridge {
         })
     }
 
+    /// Join a device of the namespace to the bridge.
+    ///
+    /// # Errors
+    /// There is no such device.
+    pub fn join(&self, device: &str) -> Result<()> {
+        self.ip(&["link", "set", device, "master", "br0", "up"])
+    }
+
+    /// The namespace's name, as `ip netns` knows it.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
     /// Who carries the frames between a tap and its guest.
     #[must_use]
     pub const fn carrier(&self) -> &'static str {

@@ -34,6 +34,11 @@ pub trait Channel: std::fmt::Debug {
     /// # Errors
     /// A process is gone.
     fn cpu_time(&self) -> Result<Duration>;
+
+    /// The channel's own process, if it has one.
+    fn process(&self) -> Option<u32> {
+        None
+    }
 }
 
 /// What [`open`] needs to know.
@@ -127,13 +132,29 @@ struct Config {
 #[derive(Serialize)]
 struct Network {
     name: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uplink: Option<Tap>,
     port: Vec<Port>,
+}
+
+#[derive(Serialize)]
+struct Tap {
+    tap: String,
 }
 
 #[derive(Serialize)]
 struct Port {
     vm: String,
     socket: PathBuf,
+}
+
+/// A switch's way out.
+#[derive(Clone, Copy, Debug)]
+pub struct Uplink<'a> {
+    /// Network namespace in which the switch runs and makes the tap.
+    pub namespace: &'a str,
+    /// The tap's name.
+    pub tap: &'a str,
 }
 
 /// Longest start of the switch.
@@ -145,15 +166,34 @@ impl Switch {
     /// # Errors
     /// It does not start; the error shows the end of its log.
     pub fn start(setting: &Setting<'_>) -> Result<Self> {
+        Self::start_with(setting, None)
+    }
+
+    /// The same, with a way out.
+    ///
+    /// # Errors
+    /// As for [`Switch::start`].
+    pub fn start_with(setting: &Setting<'_>, uplink: Option<&Uplink<'_>>) -> Result<Self> {
         let run = RunFolder::new()?;
         let log = setting.logs.join("switch.log");
         fs::create_dir_all(setting.logs).context(|| format!("make {}", setting.logs.display()))?;
         let file = File::create(&log).context(|| format!("make {}", log.display()))?;
         let vms: Vec<String> = setting.vms.iter().map(|vm| (*vm).to_owned()).collect();
         let config = run.path().join("config.toml");
-        fs::write(&config, configuration(run.path(), &vms)?)
-            .context(|| format!("write {}", config.display()))?;
-        let mut command = host::command(setting.vicinity);
+        fs::write(
+            &config,
+            configuration(run.path(), &vms, uplink.map(|up| up.tap))?,
+        )
+        .context(|| format!("write {}", config.display()))?;
+        let mut command = match uplink {
+            Some(uplink) => {
+                let mut ip = host::command("ip");
+                ip.args(["netns", "exec", uplink.namespace]);
+                ip.arg(setting.vicinity);
+                ip
+            }
+            None => host::command(setting.vicinity),
+        };
         command.arg("serve").arg("--config").arg(&config);
         command
             .stdin(Stdio::null())
@@ -170,13 +210,20 @@ impl Switch {
                     stderr: host::tail(&text, 12),
                 });
             }
-            Ok(sockets.iter().all(|s| listens(s)).then_some(()))
+            let id = process.id();
+            Ok(sockets.iter().all(|s| listens(s, id)).then_some(()))
         })?;
         Ok(Self {
             process: Some(process),
             run,
             vms,
         })
+    }
+
+    /// Its folder: the daemon's control socket is there.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.run.path()
     }
 
     /// Process id of `vicinity serve`.
@@ -208,6 +255,10 @@ impl Channel for Switch {
     fn cpu_time(&self) -> Result<Duration> {
         self.id().map_or(Ok(Duration::ZERO), cpu::of_process)
     }
+
+    fn process(&self) -> Option<u32> {
+        self.id()
+    }
 }
 
 impl Drop for Switch {
@@ -218,7 +269,7 @@ impl Drop for Switch {
     }
 }
 
-fn configuration(run: &Path, vms: &[String]) -> Result<String> {
+fn configuration(run: &Path, vms: &[String], tap: Option<&str>) -> Result<String> {
     let port = |vm: &String| Port {
         vm: vm.clone(),
         socket: socket(run, vm),
@@ -227,6 +278,9 @@ fn configuration(run: &Path, vms: &[String]) -> Result<String> {
         runtime_dir: run.to_owned(),
         network: vec![Network {
             name: "lab",
+            uplink: tap.map(|tap| Tap {
+                tap: tap.to_owned(),
+            }),
             port: vms.iter().map(port).collect(),
         }],
     };
@@ -238,10 +292,11 @@ fn socket(run: &Path, vm: &str) -> PathBuf {
     run.join(format!("{vm}.sock"))
 }
 
-/// Whether a process listens on this socket. Read from `/proc/net/unix` (the flag is
-/// `__SO_ACCEPTCON`), because to connect would already be to attach.
-fn listens(socket: &Path) -> bool {
-    let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+/// Whether a process listens on this socket. Read from `/proc/PID/net/unix` (the flag is
+/// `__SO_ACCEPTCON`; the table is that of the process's network namespace), because to connect
+/// would already be to attach.
+fn listens(socket: &Path, process: u32) -> bool {
+    let table = fs::read_to_string(format!("/proc/{process}/net/unix")).unwrap_or_default();
     table.lines().any(|line| {
         let mut fields = line.split_whitespace();
         fields.nth(3) == Some("00010000") && fields.nth(3).map(Path::new) == Some(socket)
@@ -254,7 +309,7 @@ mod tests {
 
     #[test]
     fn the_configuration_is_what_serve_reads() {
-        let text = configuration(Path::new("/run/x"), &["a".into(), "b".into()]).unwrap();
+        let text = configuration(Path::new("/run/x"), &["a".into(), "b".into()], None).unwrap();
         let want = "runtime-dir = \"/run/x\"\n\n[[network]]\nname = \"lab\"\n\n\
                     [[network.port]]\nvm = \"a\"\nsocket = \"/run/x/a.sock\"\n\n\
                     [[network.port]]\nvm = \"b\"\nsocket = \"/run/x/b.sock\"\n";
@@ -265,10 +320,10 @@ mod tests {
     fn only_a_listening_socket_listens() {
         let folder = RunFolder::new().unwrap();
         let path = folder.path().join("s");
-        assert!(!listens(&path));
+        assert!(!listens(&path, std::process::id()));
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        assert!(listens(&path));
+        assert!(listens(&path, std::process::id()));
         drop(listener);
-        assert!(path.exists() && !listens(&path));
+        assert!(path.exists() && !listens(&path, std::process::id()));
     }
 }

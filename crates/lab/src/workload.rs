@@ -47,6 +47,9 @@ pub struct RoundTrip {
     pub p99_us: f64,
     /// Exchanges counted.
     pub exchanges: u64,
+    /// Mean of the full round trip, microseconds.
+    #[serde(default)]
+    pub mean_us: f64,
 }
 
 /// Start the servers in `vm`. They serve every address it has until it stops.
@@ -150,11 +153,12 @@ fn parse_sockperf(text: &str) -> Result<RoundTrip> {
             .find(|line| line.contains("[Valid Duration]"))?;
         let (_, count) = valid.rsplit_once("ReceivedMessages=")?;
         // Without --full-rtt sockperf gives half of it: never take the one for the other.
-        text.contains("Summary: Round trip").then_some(())?;
+        let (_, mean) = text.split_once("Summary: Round trip is ")?;
         Some(RoundTrip {
             p50_us: percentile(" 50.000")?,
             p99_us: percentile(" 99.000")?,
             exchanges: count.trim().parse().ok()?,
+            mean_us: mean.split(' ').next()?.parse().ok()?,
         })
     };
     read().ok_or_else(|| Error::unreadable("sockperf's report", text))
@@ -200,6 +204,7 @@ sockperf: ---> percentile 50.000 =   13.500
         let got = parse_sockperf(SOCKPERF).unwrap();
         assert!((got.p50_us - 13.5).abs() < 1e-9 && (got.p99_us - 46.539).abs() < 1e-9);
         assert_eq!(got.exchanges, 19783);
+        assert!((got.mean_us - 27.836).abs() < 1e-9);
     }
 
     #[test]

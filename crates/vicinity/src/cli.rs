@@ -144,6 +144,84 @@ enum Bench {
 enum Lab {
     /// List every experiment, and whether this machine can run it
     List,
+    /// Run experiments on real VMs and write a report; needs root
+    #[command(group = clap::ArgGroup::new("which").required(true))]
+    Run {
+        /// Experiments, as `list` names them
+        #[arg(group = "which", value_name = "ID")]
+        ids: Vec<String>,
+        /// All that this machine can run
+        #[arg(long, group = "which")]
+        all: bool,
+        /// How much is measured: a quarter of an hour, about two hours, a night
+        #[arg(long, value_enum, default_value = "default")]
+        scale: Scale,
+        /// Seed of the order in which cells are measured [default: drawn, and noted]
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Folder of the results
+        #[arg(long, default_value = study::FOLDER, value_name = "DIR")]
+        output: PathBuf,
+    },
+    /// Complete a run that was cut short
+    Resume {
+        /// Folder of the results
+        #[arg(default_value = study::FOLDER)]
+        output: PathBuf,
+    },
+    /// Write a run's report again from its samples
+    Report {
+        /// Folder of the results
+        #[arg(default_value = study::FOLDER)]
+        output: PathBuf,
+    },
+    /// Compare two runs, cell by cell
+    Compare {
+        /// Folder of a run
+        a: PathBuf,
+        /// Folder of another
+        b: PathBuf,
+    },
+    /// Load a web server; the lab runs it in the second host's place
+    #[command(hide = true)]
+    Http {
+        #[arg(long)]
+        server: std::net::SocketAddr,
+        #[arg(long)]
+        path: String,
+        #[arg(long)]
+        rate: Option<f64>,
+        #[arg(long)]
+        warm_up: f64,
+        #[arg(long)]
+        seconds: f64,
+        #[arg(long)]
+        workers: usize,
+    },
+    /// Fill a switch's residency table; the lab runs it beside the uplink
+    #[command(hide = true)]
+    Residents {
+        #[arg(long)]
+        count: u32,
+    },
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Scale {
+    Ci,
+    Default,
+    Full,
+}
+
+impl From<Scale> for lab::study::catalogue::Scale {
+    fn from(scale: Scale) -> Self {
+        match scale {
+            Scale::Ci => Self::Ci,
+            Scale::Default => Self::Default,
+            Scale::Full => Self::Full,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -195,7 +273,7 @@ impl Cli {
                 sizes,
                 output,
             }) => print(&bench::switch(rounds, &sizes, &output)?),
-            Command::Lab(Lab::List) => print(&study::list()),
+            Command::Lab(lab) => lab.run(),
             Command::Completions { shell } => {
                 let mut script = Vec::new();
                 clap_complete::generate(shell, &mut Self::command(), "vicinity", &mut script);
@@ -204,6 +282,40 @@ impl Cli {
             Command::Man { folder } => Ok(clap_mangen::generate_to(Self::command(), folder)?),
             Command::Port(List::List { json }) => print(&list::ports(runtime_dir, json)?),
             Command::Network(List::List { json }) => print(&list::networks(runtime_dir, json)?),
+        }
+    }
+}
+
+impl Lab {
+    fn run(self) -> Result<(), Failure> {
+        match self {
+            Self::List => print(&study::list()),
+            Self::Run {
+                ids,
+                scale,
+                seed,
+                output,
+                ..
+            } => print(&study::start(&ids, scale.into(), seed, &output)?),
+            Self::Resume { output } => print(&study::resume(&output)?),
+            Self::Report { output } => print(&study::report(&output)?),
+            Self::Compare { a, b } => print(&study::compare(&a, &b)?),
+            Self::Http {
+                server,
+                path,
+                rate,
+                warm_up,
+                seconds,
+                workers,
+            } => print(&study::request(&lab::study::http::Load {
+                server,
+                path,
+                rate,
+                warm_up,
+                seconds,
+                workers,
+            })),
+            Self::Residents { count } => study::fill(count),
         }
     }
 }

@@ -1,7 +1,23 @@
 //! `vicinity lab`: the measurement studies of the papers, run again here.
 
-use lab::study::catalogue;
+mod residents;
+
+use std::path::{Path, PathBuf};
+
+use lab::progress::Progress;
+use lab::study::catalogue::{self, Scale};
+use lab::study::http::{self, Load};
 use lab::study::probe::Probe;
+use lab::study::run::{self, Options};
+use lab::study::world::Place;
+
+use crate::demo;
+use crate::failure::Failure;
+
+pub(crate) use residents::fill;
+
+/// Where a run's results are put, unless it is told.
+pub(crate) const FOLDER: &str = "target/study";
 
 /// Every experiment, and whether this host can run it.
 pub(crate) fn list() -> String {
@@ -21,4 +37,53 @@ pub(crate) fn list() -> String {
         line
     });
     lines.collect()
+}
+
+/// Run experiments (all when none is named), and write the report.
+pub(crate) fn start(
+    ids: &[String],
+    scale: Scale,
+    seed: Option<u64>,
+    output: &Path,
+) -> Result<String, Failure> {
+    lab::interrupt::install()?;
+    let options = Options {
+        place: place(output)?,
+        output: output.to_owned(),
+        ids: ids.to_vec(),
+        scale,
+        seed,
+    };
+    run::begin(&options, &Progress::start())?;
+    report(output)
+}
+
+/// Complete a run that was cut short, and write the report.
+pub(crate) fn resume(output: &Path) -> Result<String, Failure> {
+    lab::interrupt::install()?;
+    run::resume(&place(output)?, output, &Progress::start())?;
+    report(output)
+}
+
+/// Write a run's report from its samples.
+pub(crate) fn report(output: &Path) -> Result<String, Failure> {
+    Ok(lab::study::report::write(output)?)
+}
+
+/// Two runs side by side.
+pub(crate) fn compare(a: &Path, b: &Path) -> Result<String, Failure> {
+    Ok(lab::study::report::compare(a, b)?)
+}
+
+/// The HTTP client: its report as JSON.
+pub(crate) fn request(load: &Load) -> String {
+    serde_json::to_string(&http::run(load)).unwrap_or_default()
+}
+
+fn place(output: &Path) -> Result<Place, Failure> {
+    Ok(Place {
+        vicinity: std::env::current_exe().map_err(Failure::Program)?,
+        cache: PathBuf::from(demo::FOLDER).join("lab"),
+        logs: output.join("logs"),
+    })
 }

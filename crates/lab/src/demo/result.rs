@@ -255,6 +255,7 @@ pub(crate) mod tests {
                 p50_us: 800.0 / scale,
                 p99_us: 1600.0 / scale,
                 exchanges: 99,
+                mean_us: 0.0,
             },
         };
         let channels = ["bridge", "switch"].map(|name| Described {

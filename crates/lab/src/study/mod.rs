@@ -16,7 +16,15 @@
 
 pub mod catalogue;
 pub mod claim;
+pub mod http;
 pub mod inference;
 pub mod knob;
+pub mod measure;
 pub mod probe;
+pub mod remote;
+pub mod report;
+pub mod run;
 pub mod sample;
+pub mod threads;
+pub mod verdict;
+pub mod world;

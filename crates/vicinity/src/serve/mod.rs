@@ -17,7 +17,7 @@ mod parts;
 mod plane;
 mod port;
 mod quarantine;
-mod tap;
+pub(crate) mod tap;
 
 use std::future::Future;
 use std::io;

@@ -1,0 +1,246 @@
+//! An HTTP client for measuring servers: one request a connection, as httperf did.
+//!
+//! With a rate it is an open loop: request number N is due at N / rate whatever became of the
+//! others, and its times count from when it was due, not from when a worker got round to it. A
+//! server that stalls is charged for every request it kept waiting. Without a rate, each worker
+//! asks again as soon as it was answered: that finds the most a server can do.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::stats::quantile;
+
+use super::inference::mean;
+
+/// What to ask for.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// The server.
+    pub server: SocketAddr,
+    /// The file.
+    pub path: String,
+    /// Requests a second; none for as many as it can.
+    pub rate: Option<f64>,
+    /// Seconds before the measurement.
+    pub warm_up: f64,
+    /// Seconds of the measurement.
+    pub seconds: f64,
+    /// Requests under way at once, at most.
+    pub workers: usize,
+}
+
+/// What came of it. Requests due during the warm-up are not in it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Answers a second.
+    pub req_s: f64,
+    /// Bytes of bodies received, kB a second.
+    pub kb_s: f64,
+    /// Requests that failed or timed out.
+    pub errors: u64,
+    /// Why the first of them failed.
+    pub error: Option<String>,
+    /// From when a request was due to the first byte of its answer, ms: mean, median, p99.
+    pub reply_ms: f64,
+    /// Median.
+    pub reply_p50_ms: f64,
+    /// 99th percentile.
+    pub reply_p99_ms: f64,
+    /// From the first byte of the answer to the last, mean, ms.
+    pub transfer_ms: f64,
+    /// CPU-seconds this client used for each second: near one, it was the bottleneck itself.
+    pub client_cpu: f64,
+    /// Answers in each 100 ms.
+    pub timeline: Vec<u32>,
+}
+
+/// Longest wait for a server.
+const LIMIT: Duration = Duration::from_secs(5);
+
+struct Answer {
+    reply: f64,
+    transfer: f64,
+    bytes: usize,
+    done: f64,
+}
+
+/// Run it. Blocks for `warm_up` and `seconds`, and at most 5 s more for late answers.
+#[must_use]
+pub fn run(load: &Load) -> Report {
+    let next = AtomicU64::new(0);
+    let start = Instant::now();
+    let cpu = || crate::cpu::of_process(std::process::id()).unwrap_or_default();
+    let before = cpu();
+    let found: Vec<(Vec<Answer>, Vec<String>)> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..load.workers.max(1))
+            .map(|_| scope.spawn(|| worker(load, &next, start)))
+            .collect();
+        workers
+            .into_iter()
+            .filter_map(|worker| worker.join().ok())
+            .collect()
+    });
+    let used = (cpu() - before).as_secs_f64() / start.elapsed().as_secs_f64();
+    let errors: Vec<String> = found
+        .iter()
+        .flat_map(|(_, errors)| errors.clone())
+        .collect();
+    let answers: Vec<Answer> = found.into_iter().flat_map(|(answers, _)| answers).collect();
+    report(load, &answers, &errors, used)
+}
+
+fn worker(load: &Load, next: &AtomicU64, start: Instant) -> (Vec<Answer>, Vec<String>) {
+    let (mut answers, mut errors) = (Vec::new(), Vec::new());
+    let total = load.warm_up + load.seconds;
+    loop {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        #[expect(clippy::cast_precision_loss, reason = "far fewer requests than 2^52")]
+        let due = load
+            .rate
+            .map_or(start.elapsed().as_secs_f64(), |rate| number as f64 / rate);
+        if due >= total {
+            return (answers, errors);
+        }
+        let early = due - start.elapsed().as_secs_f64();
+        if early > 0.0 {
+            std::thread::sleep(Duration::from_secs_f64(early));
+        }
+        match ask(load, start, due) {
+            Ok(answer) if due >= load.warm_up => answers.push(answer),
+            Err(error) if due >= load.warm_up => errors.push(error.to_string()),
+            _ => {}
+        }
+    }
+}
+
+fn ask(load: &Load, start: Instant, due: f64) -> std::io::Result<Answer> {
+    let mut socket = TcpStream::connect_timeout(&load.server, LIMIT)?;
+    socket.set_read_timeout(Some(LIMIT))?;
+    socket.set_nodelay(true)?;
+    socket.write_all(format!("GET {} HTTP/1.0\r\nHost: lab\r\n\r\n", load.path).as_bytes())?;
+    let mut chunk = vec![0; 65536];
+    let mut head = Vec::new();
+    let (mut first, mut bytes) = (None, 0);
+    loop {
+        let got = socket.read(&mut chunk)?;
+        first.get_or_insert_with(|| start.elapsed().as_secs_f64());
+        if got == 0 {
+            break;
+        }
+        if head.len() < 12 {
+            head.extend(chunk.iter().take(got.min(12)));
+        }
+        bytes += got;
+    }
+    if head.get(9..12) != Some(b"200") {
+        let said = String::from_utf8_lossy(&head).into_owned();
+        return Err(std::io::Error::other(format!("answered `{said}`")));
+    }
+    let (first, done) = (first.unwrap_or(due), start.elapsed().as_secs_f64());
+    Ok(Answer {
+        reply: first - due,
+        transfer: done - first,
+        bytes,
+        done,
+    })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of some seconds")]
+fn report(load: &Load, answers: &[Answer], errors: &[String], client_cpu: f64) -> Report {
+    let replies: Vec<f64> = answers.iter().map(|answer| answer.reply * 1e3).collect();
+    let transfers: Vec<f64> = answers.iter().map(|answer| answer.transfer * 1e3).collect();
+    let end = load.warm_up + load.seconds;
+    // Late answers are answers, but not of this time.
+    let timely: Vec<&Answer> = answers.iter().filter(|answer| answer.done <= end).collect();
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a few hundred slots"
+    )]
+    let slots = (load.seconds * 10.0).ceil().max(0.0) as usize;
+    let mut timeline = vec![0; slots];
+    for answer in &timely {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a slot's number"
+        )]
+        let slot = ((answer.done - load.warm_up) * 10.0) as usize;
+        if let Some(count) = timeline.get_mut(slot) {
+            *count += 1;
+        }
+    }
+    let known = |x: f64| if x.is_finite() { x } else { 0.0 };
+    Report {
+        req_s: timely.len() as f64 / load.seconds,
+        kb_s: timely.iter().map(|answer| answer.bytes as f64).sum::<f64>() / 1e3 / load.seconds,
+        errors: errors.len() as u64,
+        error: errors.first().cloned(),
+        reply_ms: known(mean(&replies)),
+        reply_p50_ms: known(quantile(&replies, 0.5)),
+        reply_p99_ms: known(quantile(&replies, 0.99)),
+        transfer_ms: known(mean(&transfers)),
+        client_cpu,
+        timeline,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// A server that takes `pause` for each of `count` requests, one after the other.
+    fn server(pause: Duration, count: usize) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for socket in listener.incoming().take(count) {
+                let mut socket = socket.unwrap();
+                let _request = socket.read(&mut [0; 200]);
+                std::thread::sleep(pause);
+                let _gone = socket.write_all(b"HTTP/1.0 200 OK\r\n\r\nhello");
+            }
+        });
+        address
+    }
+
+    fn load(server: SocketAddr, rate: Option<f64>) -> Load {
+        Load {
+            server,
+            path: "/1".into(),
+            rate,
+            warm_up: 0.0,
+            seconds: 0.5,
+            workers: 4,
+        }
+    }
+
+    #[test]
+    fn waiting_counts_from_when_a_request_was_due() {
+        // 20 requests due within 0.5 s, 50 ms each, one at a time: the last is answered after a
+        // second, half a second late.
+        let report = run(&load(server(Duration::from_millis(50), 100), Some(40.0)));
+        assert!(report.reply_p99_ms > 300.0, "{report:?}");
+        assert!(report.req_s < 30.0 && report.errors == 0);
+    }
+
+    #[test]
+    fn an_answer_that_is_no_success_is_an_error() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for socket in listener.incoming() {
+                let mut socket = socket.unwrap();
+                let _request = socket.read(&mut [0; 200]);
+                let _gone = socket.write_all(b"HTTP/1.0 404 Not Found\r\n\r\n");
+            }
+        });
+        let report = run(&load(address, Some(20.0)));
+        assert!(report.errors > 5 && report.req_s == 0.0, "{report:?}");
+    }
+}

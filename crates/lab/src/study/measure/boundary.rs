@@ -1,0 +1,124 @@
+//! Each channel at its boundaries: how much a stream's rate varies, and how long it takes to
+//! recover.
+
+use std::time::Duration;
+
+use super::flow::{Flow, Flown};
+use super::{Pace, values};
+use crate::channel;
+use crate::error::{Error, Result};
+use crate::interrupt;
+use crate::stats::{median, quantile};
+use crate::study::inference::variation;
+use crate::study::sample::{Cell, Values};
+use crate::study::world::World;
+
+pub(super) fn measure(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
+    let network = world.network(cell.level("channel"))?;
+    let target = channel::address(network, 2);
+    let flow = |udp, size| Flow {
+        target: &target,
+        udp,
+        size,
+        parallel: 1,
+        seconds: pace.seconds,
+    };
+    let traffic = cell.level("traffic");
+    world.only(if traffic == "all pairs" {
+        world.vms.len()
+    } else {
+        2
+    })?;
+    let alone = |flow: Flow<'_>| -> Result<Values> { Ok(steadiness(&flow.run(world.vm(1)?)?)) };
+    match traffic {
+        "tcp 64" => alone(flow(false, 64)),
+        "tcp 32K" => alone(flow(false, 32768)),
+        "udp 64" => alone(flow(true, 64)),
+        "udp 32K" => alone(flow(true, 32768)),
+        "udp burst" => burst(world, flow(true, 1024)),
+        "all pairs" => pairs(world, network, pace),
+        "a VM dies" => death(world, flow(false, 32768)),
+        other => Err(Error::Host(format!("there is no traffic called {other}"))),
+    }
+}
+
+/// How steady a stream was.
+fn steadiness(flown: &Flown) -> Values {
+    let worst = quantile(&flown.pieces, 0.0) / median(&flown.pieces);
+    let list = [
+        ("mbit_s", flown.mbit_s),
+        ("cov", variation(&flown.pieces)),
+        ("worst", worst),
+    ];
+    list.into_iter()
+        .filter(|(_, value)| value.is_finite())
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect()
+}
+
+/// A stream that meets a burst of five others half-way.
+fn burst(world: &World, flow: Flow<'_>) -> Result<Values> {
+    let client = world.vm(1)?;
+    let stream = Flow {
+        udp: false,
+        size: 32768,
+        ..flow
+    }
+    .start(client)?;
+    interrupt::sleep(Duration::from_millis(1500))?;
+    // A burst of datagrams to a port nobody listens on.
+    let burst = format!(
+        "timeout 0.3 bash -c 'while :; do printf %1024s x >/dev/udp/{}/9; done'; true",
+        flow.target
+    );
+    client.check(&burst, Duration::from_secs(20))?;
+    Ok(steadiness(&stream.wait()?))
+}
+
+/// VM 1 to 2, 3 to 4, …: all at once.
+fn pairs(world: &World, network: u8, pace: Pace) -> Result<Values> {
+    let targets: Vec<String> = (1..=world.vms.len())
+        .filter(|n| n % 2 == 0)
+        .map(|n| channel::address(network, u8::try_from(n).unwrap_or(0)))
+        .collect();
+    let mut started = Vec::new();
+    for (place, target) in targets.iter().enumerate() {
+        let flow = Flow {
+            target,
+            udp: false,
+            size: 32768,
+            parallel: 1,
+            seconds: pace.seconds,
+        };
+        started.push(flow.start(world.vm(2 * place + 1)?)?);
+    }
+    interrupt::sleep(Duration::from_secs((pace.seconds + super::WARM_UP).into()))?;
+    let flown: Vec<Flown> = started
+        .into_iter()
+        .map(super::flow::Started::wait)
+        .collect::<Result<_>>()?;
+    let mut all: Vec<Values> = flown.iter().map(steadiness).collect();
+    let total = flown.iter().map(|flown| flown.mbit_s).sum();
+    let mut first = all.drain(..1).next().unwrap_or_default();
+    first.extend(values(&[("mbit_s", total)]));
+    Ok(first)
+}
+
+/// A third VM is killed while the stream runs: for how long does the stream stand still?
+fn death(world: &mut World, flow: Flow<'_>) -> Result<Values> {
+    let victim = world.victim()?;
+    let stream = flow.start(world.vm(1)?)?;
+    interrupt::sleep(Duration::from_millis(1600))?;
+    victim.stop();
+    let flown = stream.wait()?;
+    // The longest row of pieces below half of the median.
+    let low = median(&flown.pieces) / 2.0;
+    let (mut longest, mut row) = (0_u32, 0);
+    for piece in &flown.pieces {
+        row = if *piece < low { row + 1 } else { 0 };
+        longest = longest.max(row);
+    }
+    let mut found = steadiness(&flown);
+    found.extend(values(&[("recovery_ms", f64::from(longest) * 100.0)]));
+    Ok(found)
+}

@@ -1,0 +1,140 @@
+//! Streams by iperf3, requests by sockperf.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::WARM_UP;
+use crate::error::{Error, Result};
+use crate::vm::{Job, Vm};
+use crate::workload;
+
+/// The servers' ports. A server takes one test at a time and is a moment late to know that it
+/// is over, so each test takes the next one.
+pub(in crate::study) const PORTS: [u16; 4] = [5201, 5202, 5203, 5204];
+
+/// A stream, or several alike.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flow<'a> {
+    pub(super) target: &'a str,
+    pub(super) udp: bool,
+    /// Bytes of a message.
+    pub(super) size: u32,
+    pub(super) parallel: u32,
+    /// Seconds that count; warm-up comes before.
+    pub(super) seconds: u32,
+}
+
+/// What arrived.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Flown {
+    /// Payload received, Mbit/s.
+    pub(super) mbit_s: f64,
+    /// Messages lost, percent; zero for TCP.
+    pub(super) loss_pct: f64,
+    /// What the sender saw, Mbit/s in each 100 ms.
+    pub(super) pieces: Vec<f64>,
+}
+
+/// A flow that was started.
+pub(super) struct Started<'vm> {
+    job: Job<'vm>,
+    limit: Duration,
+}
+
+impl Flow<'_> {
+    pub(super) fn start<'vm>(&self, client: &'vm Vm) -> Result<Started<'vm>> {
+        let udp = if self.udp { "--udp --bitrate 0" } else { "" };
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let turn = NEXT.fetch_add(1, Ordering::Relaxed) % PORTS.len();
+        let port = PORTS.get(turn).copied().unwrap_or(5201);
+        let command = format!(
+            "iperf3 --client {} --port {port} --time {} --omit {WARM_UP} --interval 0.1 --length {} --parallel {} {udp} --json",
+            self.target, self.seconds, self.size, self.parallel
+        );
+        let limit =
+            Duration::from_secs(u64::from(self.seconds + WARM_UP)) + Duration::from_secs(30);
+        Ok(Started {
+            job: client.start(&command)?,
+            limit,
+        })
+    }
+
+    /// Start it and wait for its end. Asking whether it has ended costs the guest a little, so
+    /// that is left until it should have.
+    pub(super) fn run(&self, client: &Vm) -> Result<Flown> {
+        let started = self.start(client)?;
+        crate::interrupt::sleep(Duration::from_secs((self.seconds + WARM_UP).into()))?;
+        started.wait()
+    }
+}
+
+impl Started<'_> {
+    pub(super) fn wait(self) -> Result<Flown> {
+        let output = self.job.wait(self.limit)?;
+        parse(&output.stdout).ok_or_else(|| {
+            let said = serde_json::from_str::<Value>(&output.stdout).ok();
+            let error = said.and_then(|report| Some(report.get("error")?.as_str()?.to_owned()));
+            match error {
+                Some(error) => Error::Host(format!("iperf3: {error}")),
+                None => Error::unreadable("iperf3's report", &(output.stdout + &output.stderr)),
+            }
+        })
+    }
+}
+
+fn parse(text: &str) -> Option<Flown> {
+    let report: Value = serde_json::from_str(text).ok()?;
+    let number = |path: &str| report.pointer(path)?.as_f64();
+    let pieces = report
+        .get("intervals")?
+        .as_array()?
+        .iter()
+        .filter_map(|interval| {
+            let sum = interval.get("sum")?;
+            let counts = sum.get("omitted")?.as_bool() == Some(false);
+            // The last piece may be a few milliseconds long.
+            let whole = sum.get("seconds")?.as_f64()? > 0.05;
+            (counts && whole).then_some(sum.get("bits_per_second")?.as_f64()? / 1e6)
+        });
+    Some(Flown {
+        mbit_s: number("/end/sum_received/bits_per_second")? / 1e6,
+        loss_pct: number("/end/sum_received/lost_percent").unwrap_or(0.0),
+        pieces: pieces.collect(),
+    })
+}
+
+/// Requests and responses, one at a time.
+pub(super) fn requests(
+    client: &Vm,
+    target: &str,
+    seconds: u32,
+    size: u32,
+) -> Result<workload::RoundTrip> {
+    workload::ping_pong(client, target, seconds, size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_of_the_warm_up_do_not_count() {
+        let text = r#"{"intervals": [
+            {"sum": {"seconds": 0.1, "bits_per_second": 9e6, "omitted": true}},
+            {"sum": {"seconds": 0.1, "bits_per_second": 2e6, "omitted": false}},
+            {"sum": {"seconds": 0.001, "bits_per_second": 1e6, "omitted": false}}],
+            "end": {"sum_received": {"bits_per_second": 3e6}}}"#;
+        let flown = parse(text).unwrap();
+        assert_eq!(
+            flown,
+            Flown {
+                mbit_s: 3.0,
+                loss_pct: 0.0,
+                pieces: vec![2.0]
+            }
+        );
+        assert_eq!(parse(r#"{"error": "unable to connect"}"#), None);
+    }
+}

@@ -1,0 +1,146 @@
+//! Creating and starting VMs.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::time::Instant;
+
+use super::web::solo;
+use super::{Pace, WARM_UP, values};
+use crate::error::{Context, Result};
+use crate::scope::RunFolder;
+use crate::study::http::Load;
+use crate::study::remote;
+use crate::study::sample::{Cell, Values};
+use crate::study::threads::{self, Kernel};
+use crate::study::world::{BOOT, World};
+use crate::vm::{Spec, Vm};
+
+/// VM 1 near its maximum while others start.
+pub(super) fn start(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
+    let file = cell.level("file");
+    let rate = 0.9 * solo(world, "httpd", file, pace)?;
+    world.only(1)?;
+    let load = Load {
+        server: remote::server(world.network("switch")?, 1, 8080)?,
+        path: format!("/{file}"),
+        rate: Some(rate),
+        warm_up: f64::from(WARM_UP),
+        // Long enough for a start to be over, or most of it.
+        seconds: f64::from(pace.seconds) + 5.0,
+        workers: 64,
+    };
+    let starts: usize = cell.level("starts").parse().unwrap_or(0);
+    let world = &*world;
+    let (sets, remote) = (world.sets(1, 1), &world.remote);
+    let ((report, times), mut metrics) = threads::watch(&Kernel, &sets, pace.watched(), || {
+        std::thread::scope(|scope| {
+            let client = scope.spawn(|| remote.request(&load));
+            crate::interrupt::sleep(std::time::Duration::from_secs(WARM_UP.into()))?;
+            let times = start_all(world, starts);
+            let report = client
+                .join()
+                .map_err(|_| crate::error::Error::Host("the HTTP client failed".to_owned()))?;
+            Ok((report?, times?))
+        })
+    })?;
+    let lost = (rate - report.req_s).max(0.0) * load.seconds;
+    metrics.extend(values(&[
+        ("req_s", report.req_s),
+        ("ratio", report.req_s / rate),
+        ("lost", lost),
+    ]));
+    if let Some(slowest) = times.iter().copied().reduce(f64::max) {
+        metrics.extend(values(&[("start_s", slowest)]));
+    }
+    Ok(metrics)
+}
+
+/// Start so many VMs at once; seconds until each answers. They are gone when this returns.
+fn start_all(world: &World, count: usize) -> Result<Vec<f64>> {
+    let began = Instant::now();
+    let booted: Vec<Vm> = (0..count)
+        .map(|number| {
+            Vm::boot(
+                &world.image,
+                Spec::new(&format!("new{number}"), &world.place.logs),
+            )
+        })
+        .collect::<Result<_>>()?;
+    let ready = |vm: &Vm| {
+        vm.wait_ready(BOOT)?;
+        Ok(began.elapsed().as_secs_f64())
+    };
+    booted.iter().map(ready).collect()
+}
+
+/// A disk copied in full, and a VM started with it.
+pub(super) fn create(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
+    let times: u64 = cell
+        .level("disk")
+        .trim_end_matches('x')
+        .parse()
+        .unwrap_or(1);
+    world.only(0)?;
+    let folder = world.place.cache.join("disks");
+    fs::create_dir_all(&folder).context(|| format!("make {}", folder.display()))?;
+    let size = pace.disk * times;
+    let template = folder.join(format!("template-{size}"));
+    if !template.exists() {
+        fill(&template, size)?;
+    }
+    // On the disk, not in /run: a copy in memory would be another experiment.
+    let owner = RunFolder::new()?;
+    let copy = folder.join(owner.path().file_name().unwrap_or_default());
+    let began = Instant::now();
+    let copied = copied(&template, &copy);
+    let seconds = began.elapsed().as_secs_f64();
+    let started = copied.and_then(|()| start_with(world, &copy));
+    let removed = fs::remove_file(&copy).context(|| format!("remove {}", copy.display()));
+    let started = started?;
+    removed?;
+    Ok(values(&[("create_s", seconds), ("start_s", started)]))
+}
+
+/// Copy byte by byte: `fs::copy` would share the blocks where the file system can.
+fn copied(from: &Path, to: &Path) -> Result<()> {
+    let copy = || -> std::io::Result<()> {
+        let (mut from, mut to) = (File::open(from)?, File::create(to)?);
+        let mut chunk = vec![0; 1 << 20];
+        loop {
+            match from.read(&mut chunk)? {
+                0 => break,
+                got => to.write_all(chunk.get(..got).unwrap_or_default())?,
+            }
+        }
+        to.sync_all()
+    };
+    copy().context(|| format!("copy {} to {}", from.display(), to.display()))
+}
+
+/// A file without holes.
+fn fill(path: &Path, mib: u64) -> Result<()> {
+    let write = || -> std::io::Result<()> {
+        let mut file = File::create(path)?;
+        let chunk: Vec<u8> = (0..1_048_576_u32)
+            .map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()[3])
+            .collect();
+        for _ in 0..mib {
+            file.write_all(&chunk)?;
+        }
+        file.sync_all()
+    };
+    write().context(|| format!("make {}", path.display()))
+}
+
+fn start_with(world: &World, disk: &Path) -> Result<f64> {
+    let mut spec = Spec::new("created", &world.place.logs);
+    spec.qemu_args = vec![
+        "-drive".to_owned(),
+        format!("file={},format=raw,if=virtio", disk.display()),
+    ];
+    let began = Instant::now();
+    let vm = Vm::boot(&world.image, spec)?;
+    vm.wait_ready(BOOT)?;
+    Ok(began.elapsed().as_secs_f64())
+}

@@ -1,0 +1,189 @@
+//! Streams and requests between VMs, and with the second host.
+
+use super::flow::{self, Flow};
+use super::{Pace, values};
+use crate::channel;
+use crate::error::{Error, Result};
+use crate::study::inference::{mean, variation};
+use crate::study::remote;
+use crate::study::sample::{Cell, Values};
+use crate::study::threads::{self, Kernel};
+use crate::study::world::World;
+
+/// Bytes of a message where the experiment does not vary it.
+const MESSAGE: u32 = 1024;
+
+/// Streams of the mix.
+const STREAMS: u32 = 5;
+
+/// Run a flow from VM 1 and watch both VMs and the backend.
+fn watched(world: &World, flow: &Flow<'_>, pace: Pace) -> Result<Values> {
+    let sets = world.sets(2, 2);
+    let (flown, mut metrics) =
+        threads::watch(&Kernel, &sets, pace.watched(), || flow.run(world.vm(1)?))?;
+    metrics.extend(values(&[
+        ("mbit_s", flown.mbit_s),
+        ("loss_pct", flown.loss_pct),
+    ]));
+    Ok(metrics)
+}
+
+/// The same TCP stream, whatever the cell is called.
+pub(super) fn noise(world: &mut World, pace: Pace) -> Result<Values> {
+    world.only(2)?;
+    let target = channel::address(world.network("switch")?, 2);
+    let flow = Flow {
+        target: &target,
+        udp: false,
+        size: 65536,
+        parallel: 1,
+        seconds: pace.seconds,
+    };
+    watched(world, &flow, pace)
+}
+
+/// Five UDP streams, some to the second host and some to the neighbour.
+pub(super) fn mix(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
+    world.only(2)?;
+    let network = world.network(cell.level("channel"))?;
+    let far: u32 = cell
+        .level("mix")
+        .split(':')
+        .next()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(0);
+    let targets = [
+        (far, remote::address(network)),
+        (STREAMS - far.min(STREAMS), channel::address(network, 2)),
+    ];
+    let flows = targets.each_ref().map(|(parallel, target)| Flow {
+        target,
+        udp: true,
+        size: MESSAGE,
+        parallel: *parallel,
+        seconds: pace.seconds,
+    });
+    let sets = world.sets(2, 2);
+    let (rates, mut metrics) = threads::watch(&Kernel, &sets, pace.watched(), || {
+        let client = world.vm(1)?;
+        let started: Vec<_> = flows
+            .iter()
+            .map(|flow| (flow.parallel > 0).then(|| flow.start(client)).transpose())
+            .collect::<Result<_>>()?;
+        crate::interrupt::sleep(std::time::Duration::from_secs(
+            (pace.seconds + super::WARM_UP).into(),
+        ))?;
+        started
+            .into_iter()
+            .map(|flow| flow.map_or(Ok(0.0), |flow| flow.wait().map(|flown| flown.mbit_s)))
+            .collect::<Result<Vec<f64>>>()
+    })?;
+    let [far, near] = [0, 1].map(|place| rates.get(place).copied().unwrap_or(0.0));
+    metrics.extend(values(&[
+        ("mbit_s", far + near),
+        ("remote_mbit_s", far),
+        ("local_mbit_s", near),
+    ]));
+    Ok(metrics)
+}
+
+/// The network that a number of residents means; one is a handful: the VMs and the second host.
+fn among(world: &World, cell: &Cell) -> Result<u8> {
+    match cell.level("residents") {
+        "native" => world.network("bridge"),
+        "1" => world.network("switch"),
+        other => {
+            let number = other.parse();
+            let number = number.map_err(|_| Error::Host(format!("{other} is no number")))?;
+            world.among(number)
+        }
+    }
+}
+
+/// A UDP stream to the second host.
+pub(super) fn lookup(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
+    world.only(2)?;
+    let target = remote::address(among(world, cell)?);
+    let flow = Flow {
+        target: &target,
+        udp: true,
+        size: cell.size("size"),
+        parallel: 1,
+        seconds: pace.seconds,
+    };
+    watched(world, &flow, pace)
+}
+
+/// Requests to the second host.
+pub(super) fn lookup_rr(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
+    world.only(2)?;
+    let target = remote::address(among(world, cell)?);
+    let sets = world.sets(2, 2);
+    // sockperf warms up by itself, for 0.4 s.
+    let seconds = pace.seconds + super::WARM_UP;
+    let (trip, mut metrics) = threads::watch(&Kernel, &sets, pace.watched(), || {
+        flow::requests(world.vm(1)?, &target, seconds, cell.size("size"))
+    })?;
+    metrics.extend(values(&[
+        ("p50_us", trip.p50_us),
+        ("p99_us", trip.p99_us),
+        ("trans_s", 1e6 / trip.mean_us),
+    ]));
+    Ok(metrics)
+}
+
+/// A stream between neighbours, TCP or UDP as the sweep's name says.
+pub(super) fn neighbours(
+    world: &mut World,
+    sweep: &str,
+    cell: &Cell,
+    pace: Pace,
+) -> Result<Values> {
+    world.only(2)?;
+    let placement = if sweep == "tcp" {
+        "separate"
+    } else {
+        cell.level("placement")
+    };
+    let _pinned = world.pin(placement)?;
+    let target = channel::address(world.network(cell.level("channel"))?, 2);
+    let flow = Flow {
+        target: &target,
+        udp: sweep == "udp",
+        size: cell.size("size"),
+        parallel: 1,
+        seconds: pace.seconds,
+    };
+    watched(world, &flow, pace)
+}
+
+/// TCP runs one after the other on a shared core: how much they differ.
+pub(super) fn runs(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
+    world.only(2)?;
+    let _pinned = world.pin("shared")?;
+    let target = channel::address(world.network(cell.level("channel"))?, 2);
+    let flow = Flow {
+        target: &target,
+        udp: false,
+        size: MESSAGE,
+        parallel: 1,
+        seconds: pace.seconds,
+    };
+    let mut found = Vec::new();
+    for _run in 0..pace.runs {
+        let metrics = watched(world, &flow, pace)?;
+        let of = |key: &str| metrics.get(key).copied().unwrap_or(f64::NAN);
+        found.push((of("mbit_s"), of("switches_s") / (of("mbit_s") / 8.0)));
+    }
+    found.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (rates, costs): (Vec<f64>, Vec<f64>) = found.into_iter().unzip();
+    let ends = costs
+        .first()
+        .zip(costs.last())
+        .map_or(f64::NAN, |(slow, fast)| slow / fast);
+    Ok(values(&[
+        ("mbit_s", mean(&rates)),
+        ("cov", variation(&rates)),
+        ("slow_fast", ends),
+    ]))
+}

@@ -1,0 +1,280 @@
+//! Web servers in VMs, loaded from the second host.
+//!
+//! Loads are shares of what each server can do alone, which is measured first (the solo rate).
+//! The VMs are reached over the switch: the baseline's backend is QEMU itself and cannot be
+//! weighted apart from it.
+
+use super::{Pace, WARM_UP, values};
+use crate::error::{Error, Result};
+use crate::study::http::{Load, Report};
+use crate::study::knob::{Groups, Journal, Weights, pin};
+use crate::study::remote;
+use crate::study::sample::{Cell, Values};
+use crate::study::threads::{self, Kernel};
+use crate::study::world::World;
+
+const CHANNEL: &str = "switch";
+
+/// Requests under way at once that find the most a server can do.
+const SATURATING: usize = 8;
+
+/// Requests that may be waiting in an open loop.
+const WAITING: usize = 64;
+
+/// A file of a VM's server, and how fast it is asked for.
+struct Ask<'a> {
+    vm: u8,
+    server: &'a str,
+    file: &'a str,
+    rate: Option<f64>,
+}
+
+impl Ask<'_> {
+    fn load(&self, world: &World, pace: Pace) -> Result<Load> {
+        let port = if self.server == "nginx" { 8081 } else { 8080 };
+        Ok(Load {
+            server: remote::server(world.network(CHANNEL)?, self.vm, port)?,
+            path: format!("/{}", self.file),
+            rate: self.rate,
+            warm_up: f64::from(WARM_UP),
+            seconds: f64::from(pace.seconds),
+            workers: if self.rate.is_some() {
+                WAITING
+            } else {
+                SATURATING
+            },
+        })
+    }
+}
+
+/// Ask all at once.
+fn ask(world: &World, asks: &[Ask<'_>], pace: Pace) -> Result<Vec<Report>> {
+    let loads: Vec<Load> = asks
+        .iter()
+        .map(|ask| ask.load(world, pace))
+        .collect::<Result<_>>()?;
+    let remote = &world.remote;
+    let reports: Result<Vec<Report>> = std::thread::scope(|scope| {
+        let clients: Vec<_> = loads
+            .iter()
+            .map(|load| scope.spawn(|| remote.request(load)))
+            .collect();
+        let ended = clients.into_iter().map(|client| {
+            client
+                .join()
+                .map_err(|_| Error::Host("an HTTP client failed".to_owned()))?
+        });
+        ended.collect()
+    });
+    let reports = reports?;
+    match reports.iter().find(|report| report.req_s <= 0.0) {
+        None => Ok(reports),
+        Some(silent) => {
+            let why = silent.error.as_deref().unwrap_or("no request was sent");
+            Err(Error::Host(format!("a server answered nothing: {why}")))
+        }
+    }
+}
+
+/// Ask, and watch the first `busy` of `running` VMs.
+fn watched(
+    world: &World,
+    asks: &[Ask<'_>],
+    running: usize,
+    pace: Pace,
+) -> Result<(Vec<Report>, Values)> {
+    let sets = world.sets(asks.len(), running);
+    threads::watch(&Kernel, &sets, pace.watched(), || ask(world, asks, pace))
+}
+
+/// The most a server can do alone. Measured once a run.
+pub(super) fn solo(world: &mut World, server: &str, file: &str, pace: Pace) -> Result<f64> {
+    let key = format!("{server}/{file}");
+    if let Some(known) = world.solo.get(&key) {
+        return Ok(*known);
+    }
+    world.only(1)?;
+    let longer = Pace {
+        seconds: pace.seconds.max(2),
+        ..pace
+    };
+    let reports = ask(
+        world,
+        &[Ask {
+            vm: 1,
+            server,
+            file,
+            rate: None,
+        }],
+        longer,
+    )?;
+    let rate = reports.first().map_or(0.0, |report| report.req_s);
+    world.solo.insert(key, rate);
+    Ok(rate)
+}
+
+/// Metrics of one server's report.
+fn figures(report: &Report) -> Values {
+    values(&[
+        ("req_s", report.req_s),
+        ("reply_ms", report.reply_ms),
+        ("reply_p50_ms", report.reply_p50_ms),
+        ("reply_p99_ms", report.reply_p99_ms),
+        ("transfer_ms", report.transfer_ms),
+        ("client_cpu", report.client_cpu),
+    ])
+}
+
+fn idle(cell: &Cell) -> usize {
+    cell.level("idle").parse().unwrap_or(0)
+}
+
+/// The most VM 1 can serve beside idle VMs.
+pub(super) fn idle_max(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
+    let running = 1 + idle(cell);
+    world.only(running)?;
+    let asks = [Ask {
+        vm: 1,
+        server: cell.level("server"),
+        file: cell.level("file"),
+        rate: None,
+    }];
+    let (reports, mut metrics) = watched(world, &asks, running, pace)?;
+    reports
+        .iter()
+        .for_each(|report| metrics.extend(figures(report)));
+    Ok(metrics)
+}
+
+/// VM 1 at a share of its maximum, beside idle VMs.
+pub(super) fn idle_rate(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
+    let (file, percent) = cell.level("load").split_once('@').unwrap_or(("1", "50"));
+    let most = solo(world, "httpd", file, pace)?;
+    let rate = most * share(percent);
+    let running = 1 + idle(cell);
+    world.only(running)?;
+    let (reports, mut metrics) = watched(
+        world,
+        &[Ask {
+            vm: 1,
+            server: "httpd",
+            file,
+            rate: Some(rate),
+        }],
+        running,
+        pace,
+    )?;
+    reports
+        .iter()
+        .for_each(|report| metrics.extend(figures(report)));
+    Ok(metrics)
+}
+
+/// Percent as a share.
+fn share(percent: &str) -> f64 {
+    percent.parse::<f64>().unwrap_or(50.0) / 100.0
+}
+
+/// VM 1 and VM 2, each at a share of its own maximum.
+pub(super) fn neighbours(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
+    let (one, two) = cell.level("pair").split_once('+').unwrap_or(("1", "1"));
+    pair(world, [one, two], share(cell.level("load")), pace)
+}
+
+fn pair(world: &mut World, files: [&str; 2], load: f64, pace: Pace) -> Result<Values> {
+    let [one, two] = files;
+    let most = [
+        solo(world, "httpd", one, pace)?,
+        solo(world, "httpd", two, pace)?,
+    ];
+    world.only(2)?;
+    let asks = [(1, one), (2, two)].map(|(vm, file)| {
+        let most = if vm == 1 { most[0] } else { most[1] };
+        Ask {
+            vm,
+            server: "httpd",
+            file,
+            rate: Some(most * load),
+        }
+    });
+    let (reports, mut metrics) = watched(world, &asks, 2, pace)?;
+    let rate = |place: usize| reports.get(place).map_or(0.0, |report| report.req_s);
+    let bytes = |place: usize| reports.get(place).map_or(0.0, |report| report.kb_s);
+    let pages = (bytes(0) + bytes(1)) * 1000.0 / 4096.0;
+    let executions = metrics.get("backend_exec_s").copied().unwrap_or(f64::NAN);
+    metrics.extend(values(&[
+        ("vm1_req_s", rate(0)),
+        ("vm2_req_s", rate(1)),
+        ("req_s", rate(0) + rate(1)),
+        ("vm1_kb_s", bytes(0)),
+        ("vm2_kb_s", bytes(1)),
+        ("ratio", rate(0) / most[0] + rate(1) / most[1]),
+        ("fair", rate(0) / rate(1)),
+        ("pages_s", pages),
+        ("pages_exec", pages / executions),
+    ]));
+    Ok(metrics)
+}
+
+/// A load on so many VMs.
+pub(super) fn count(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
+    let file = cell.level("file");
+    let most = solo(world, "httpd", file, pace)?;
+    let vms: u8 = cell.level("vms").parse().unwrap_or(1);
+    let (percent, how) = cell.level("load").split_once(' ').unwrap_or(("10", "each"));
+    let each = if how == "all" {
+        share(percent) / f64::from(vms)
+    } else {
+        share(percent)
+    };
+    world.only(vms.into())?;
+    let asks: Vec<Ask<'_>> = (1..=vms)
+        .map(|vm| Ask {
+            vm,
+            server: "httpd",
+            file,
+            rate: Some(most * each),
+        })
+        .collect();
+    let (reports, mut metrics) = watched(world, &asks, vms.into(), pace)?;
+    metrics.extend(values(&[(
+        "req_s",
+        reports.iter().map(|report| report.req_s).sum(),
+    )]));
+    Ok(metrics)
+}
+
+/// Two servers and the backend on one CPU, with weights. As in the paper the load is most of
+/// what each can do alone, so that all three contend.
+pub(super) fn weights(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
+    let (one, two) = cell.level("set").split_once('+').unwrap_or(("1", "1"));
+    let shares: Vec<f64> = cell
+        .level("weight")
+        .split(':')
+        .filter_map(|share| share.parse().ok())
+        .collect();
+    let [backend, vm1, vm2] = shares.as_slice() else {
+        return Err(Error::Host(format!(
+            "{} is no set of weights",
+            cell.level("weight")
+        )));
+    };
+    // Before anything is bound to one CPU.
+    for file in [one, two] {
+        solo(world, "httpd", file, pace)?;
+    }
+    let threads = world.backend();
+    let sets = [
+        ("backend", *backend, threads.as_slice()),
+        ("vm1", *vm1, world.guest(1)),
+        ("vm2", *vm2, world.guest(2)),
+    ];
+    let mut journal = Journal::begin()?;
+    for thread in sets.iter().flat_map(|set| set.2) {
+        pin(&mut journal, *thread, &[0])?;
+    }
+    let _groups = Groups::make(&mut journal, &Weights::find()?, &sets)?;
+    let metrics = pair(world, [one, two], 0.8, pace);
+    drop(journal);
+    metrics
+}

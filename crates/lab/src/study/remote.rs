@@ -1,0 +1,163 @@
+//! A second host, emulated: a network namespace behind a link of 1 Gbit/s.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::channel;
+use crate::error::{Error, Result};
+use crate::host::{self, Tied};
+use crate::{interrupt, scope};
+
+use super::http::{Load, Report};
+use super::measure::flow::PORTS;
+
+/// Last byte of its address on each network.
+const NUMBER: u8 = 250;
+
+/// Rate of the link, each way. The burst must hold a segment of 64 KB.
+const SHAPE: [&str; 7] = ["tbf", "rate", "1gbit", "burst", "256kb", "latency", "20ms"];
+
+/// The namespace, with servers in it. All go on drop.
+#[derive(Debug)]
+pub struct Remote {
+    // Dropped in this order.
+    servers: Vec<Tied>,
+    namespace: String,
+    vicinity: PathBuf,
+}
+
+impl Remote {
+    /// Make it.
+    ///
+    /// # Errors
+    /// We are not root, or `ip` fails.
+    pub fn new(vicinity: &Path) -> Result<Self> {
+        let namespace = scope::unique();
+        ip(&["netns", "add", &namespace])?;
+        let remote = Self {
+            servers: Vec::new(),
+            namespace,
+            vicinity: vicinity.to_owned(),
+        };
+        ip(&["-n", &remote.namespace, "link", "set", "lo", "up"])?;
+        Ok(remote)
+    }
+
+    /// Join it to the bridge `br0` of a namespace, as network `number`.
+    ///
+    /// # Errors
+    /// `ip` or `tc` fails.
+    pub fn join(&self, bridge: &str, number: u8) -> Result<()> {
+        let (near, far) = (format!("far{number}"), format!("near{number}"));
+        let (here, address) = (self.namespace.as_str(), format!("{}/24", address(number)));
+        ip(&[
+            "-n", here, "link", "add", &far, "type", "veth", "peer", "name", &near, "netns", bridge,
+        ])?;
+        ip(&["-n", here, "addr", "add", &address, "dev", &far])?;
+        ip(&["-n", here, "link", "set", &far, "up"])?;
+        ip(&["-n", bridge, "link", "set", &near, "master", "br0", "up"])?;
+        for (namespace, device) in [(here, &far), (bridge, &near)] {
+            let mut tc = host::command("tc");
+            tc.args(["-n", namespace, "qdisc", "add", "dev", device, "root"])
+                .args(SHAPE);
+            host::run(tc)?;
+        }
+        Ok(())
+    }
+
+    /// Start the servers that streams and requests need.
+    ///
+    /// # Errors
+    /// One does not come up.
+    pub fn serve(&mut self) -> Result<()> {
+        let mut commands = vec!["sockperf server --tcp --ip 0.0.0.0 --port 11111".to_owned()];
+        commands.extend(PORTS.map(|port| format!("iperf3 --server --port {port}")));
+        for words in &commands {
+            let words: Vec<&str> = words.split(' ').collect();
+            let mut command = self.inside(&words);
+            command
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
+            self.servers.push(Tied::spawn(command)?);
+        }
+        interrupt::poll("the second host's servers", Duration::from_secs(10), || {
+            let listening = host::run(self.inside(&["ss", "-Htln"]))?;
+            let up = |port: u16| listening.contains(&format!(":{port} "));
+            Ok(PORTS.into_iter().chain([11111]).all(up).then_some(()))
+        })
+    }
+
+    /// Load a server from here with the lab's HTTP client, a process of its own.
+    ///
+    /// # Errors
+    /// The client fails.
+    pub fn request(&self, load: &Load) -> Result<Report> {
+        let program = self.vicinity.to_string_lossy().into_owned();
+        let mut words = vec![
+            program,
+            "lab".to_owned(),
+            "http".to_owned(),
+            format!("--server={}", load.server),
+            format!("--path={}", load.path),
+            format!("--warm-up={}", load.warm_up),
+            format!("--seconds={}", load.seconds),
+            format!("--workers={}", load.workers),
+        ];
+        words.extend(load.rate.map(|rate| format!("--rate={rate}")));
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let text = host::run(self.inside(&words))?;
+        serde_json::from_str(&text)
+            .map_err(|_| Error::unreadable("the HTTP client's report", &text))
+    }
+
+    /// A program of the host in this namespace.
+    fn inside(&self, words: &[&str]) -> std::process::Command {
+        let mut command = host::command("ip");
+        command.args(["netns", "exec", &self.namespace]).args(words);
+        command
+    }
+
+    /// A program in the namespace, run to its end.
+    ///
+    /// # Errors
+    /// It fails.
+    pub fn run(&self, words: &[&str]) -> Result<String> {
+        host::run(self.inside(words))
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        self.servers.clear();
+        if let Err(error) = scope::delete_namespace(&self.namespace) {
+            tracing::warn!("cannot remove the namespace {}: {error}", self.namespace);
+        }
+    }
+}
+
+/// Its address on a network.
+#[must_use]
+pub fn address(network: u8) -> String {
+    channel::address(network, NUMBER)
+}
+
+/// A web server of a VM, as seen from here.
+///
+/// # Errors
+/// None with the lab's own addresses.
+pub fn server(network: u8, vm: u8, port: u16) -> Result<SocketAddr> {
+    let text = channel::address(network, vm);
+    let ip: IpAddr = text
+        .parse()
+        .map_err(|_| Error::unreadable("an address", &text))?;
+    Ok(SocketAddr::new(ip, port))
+}
+
+fn ip(words: &[&str]) -> Result<()> {
+    let mut command = host::command("ip");
+    command.args(words);
+    host::run(command).map(drop)
+}

@@ -1,0 +1,166 @@
+//! From samples to the curves of a figure.
+
+use std::collections::BTreeMap;
+
+use super::chart::{Point, Series};
+use crate::study::catalogue::{self, Figure, Scale, Sweep};
+use crate::study::inference;
+use crate::study::sample::{Cell, Sample};
+
+/// Ours: a curve for each combination of the figure's factors and each metric.
+pub(super) fn ours(
+    figure: &Figure,
+    sweep: &Sweep,
+    samples: &[Sample],
+    scale: Scale,
+) -> (Vec<String>, Vec<Series>) {
+    let levels: Vec<String> = sweep
+        .factor(figure.x)
+        .map_or(&[][..], |factor| factor.levels(scale))
+        .iter()
+        .map(|level| (*level).to_owned())
+        .collect();
+    let mut series = Vec::new();
+    for metric in figure.metrics {
+        for combination in combinations(figure, sweep, scale) {
+            let points = levels.iter().map(|level| {
+                let mut at: Vec<(&str, &str)> = combination.clone();
+                at.extend(figure.of.iter().copied());
+                at.push((figure.x, level));
+                point(metric, &at, sweep.name, samples)
+            });
+            let mut name: Vec<String> = combination
+                .iter()
+                .map(|(factor, level)| label(factor, level))
+                .collect();
+            if figure.metrics.len() > 1 {
+                name.insert(0, catalogue::metric(metric).0);
+            }
+            series.push(Series {
+                name: name.join(", "),
+                points: points.collect(),
+            });
+        }
+    }
+    for one in &mut series {
+        if one.name.is_empty() {
+            one.name = "ours".to_owned();
+        }
+    }
+    (levels, series)
+}
+
+/// The paper's.
+pub(super) fn theirs(figure: &Figure) -> (Vec<String>, Vec<Series>) {
+    let mut levels: Vec<String> = Vec::new();
+    for (level, _) in figure.paper.iter().flat_map(|curve| curve.points) {
+        if !levels.iter().any(|known| known == level) {
+            levels.push((*level).to_owned());
+        }
+    }
+    let series = figure.paper.iter().map(|curve| {
+        let at = |level: &String| {
+            curve
+                .points
+                .iter()
+                .find(|(known, _)| known == level)
+                .map(|(_, value)| Point {
+                    mean: *value,
+                    low: *value,
+                    high: *value,
+                })
+        };
+        Series {
+            name: curve.name.to_owned(),
+            points: levels.iter().map(at).collect(),
+        }
+    });
+    let series = series.collect();
+    (levels, series)
+}
+
+/// Every combination of the levels of the factors that make a curve.
+fn combinations(
+    figure: &Figure,
+    sweep: &Sweep,
+    scale: Scale,
+) -> Vec<Vec<(&'static str, &'static str)>> {
+    let mut found = vec![Vec::new()];
+    for factor in figure.series.iter().filter_map(|name| sweep.factor(name)) {
+        found = found
+            .iter()
+            .flat_map(|combination: &Vec<_>| {
+                factor.levels(scale).iter().map(move |level| {
+                    let mut longer = combination.clone();
+                    longer.push((factor.name, *level));
+                    longer
+                })
+            })
+            .collect();
+    }
+    found
+}
+
+/// What a level is called in a legend.
+fn label(factor: &str, level: &str) -> String {
+    match factor {
+        "idle" => format!("{level} idle"),
+        "file" => format!("{level} kB"),
+        "residents" if level != "native" => format!("{level} residents"),
+        "pair" => format!("{level} kB"),
+        _ => level.to_owned(),
+    }
+}
+
+/// Mean over blocks, with its bootstrapped interval.
+fn point(metric: &str, at: &[(&str, &str)], sweep: &str, samples: &[Sample]) -> Option<Point> {
+    let matching = samples
+        .iter()
+        .filter(|sample| sample.sweep == sweep && sample.cell.matches(at));
+    let mut blocks: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for sample in matching {
+        if let Some(value) = sample.values.get(metric).filter(|value| value.is_finite()) {
+            blocks.entry(sample.block).or_default().push(*value);
+        }
+    }
+    let figures: Vec<f64> = blocks
+        .values()
+        .map(|values| inference::mean(values))
+        .collect();
+    summary(&figures)
+}
+
+/// Mean and interval of figures; none of none.
+pub(super) fn summary(figures: &[f64]) -> Option<Point> {
+    if figures.is_empty() {
+        return None;
+    }
+    let of = |chosen: &[usize]| {
+        inference::mean(
+            &chosen
+                .iter()
+                .filter_map(|at| figures.get(*at).copied())
+                .collect::<Vec<_>>(),
+        )
+    };
+    let interval = inference::bootstrap(figures.len(), of);
+    Some(Point {
+        mean: inference::mean(figures),
+        low: interval.low,
+        high: interval.high,
+    })
+}
+
+/// Figures of each cell and metric over the blocks.
+pub(super) fn by_cell(samples: &[Sample]) -> BTreeMap<(String, Cell, String), Vec<f64>> {
+    let mut cells: BTreeMap<(String, Cell, String), Vec<f64>> = BTreeMap::new();
+    for sample in samples {
+        for (metric, value) in &sample.values {
+            cells
+                .entry((sample.sweep.clone(), sample.cell.clone(), metric.clone()))
+                .or_default()
+                .push(*value);
+        }
+    }
+    cells
+}

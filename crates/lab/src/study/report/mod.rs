@@ -1,0 +1,101 @@
+//! A run's report: `report.html`, `report.md`, `cells.csv`, beside the raw samples.
+
+mod chart;
+mod figure;
+mod page;
+mod text;
+
+use std::fs;
+use std::path::Path;
+
+use super::catalogue::{self, Experiment};
+use super::probe::{Ability, Probe};
+use super::run::{self, Manifest};
+use super::sample::Sample;
+use super::verdict::{self, Finding};
+use crate::error::{Context, Result};
+
+/// A run, judged.
+struct Report {
+    manifest: Manifest,
+    samples: Vec<Sample>,
+    rows: Vec<(&'static Experiment, Ability)>,
+    findings: Vec<Finding>,
+}
+
+impl Report {
+    fn of(output: &Path) -> Result<Self> {
+        let manifest = run::load(output)?;
+        let samples = run::samples(output)?;
+        let probe = Probe::look();
+        let rows: Vec<&'static Experiment> = catalogue::all()
+            .filter(|row| manifest.experiments.iter().any(|id| id == row.id))
+            .collect();
+        let findings = verdict::judge(&rows, &samples, manifest.scale, &probe);
+        let rows = rows
+            .into_iter()
+            .map(|row| (row, probe.judge(row)))
+            .collect();
+        Ok(Self {
+            manifest,
+            samples,
+            rows,
+            findings,
+        })
+    }
+
+    /// What the A/A run says, in words.
+    fn noise(&self) -> String {
+        let found = verdict::noise(&self.samples, self.manifest.scale);
+        if found.blocks == 0 {
+            return "no A/A run".to_owned();
+        }
+        format!(
+            "A/A: the same stream measured twice differs by a factor of {:.3} ({:.3} to {:.3}, {} blocks). Smaller effects are not claimed.",
+            found.estimate, found.interval.low, found.interval.high, found.blocks
+        )
+    }
+}
+
+/// Write the report of the run in `output`; returns the verdicts in a few lines.
+///
+/// # Errors
+/// There is no run, or the folder cannot be written.
+pub fn write(output: &Path) -> Result<String> {
+    let report = Report::of(output)?;
+    for (name, text) in [
+        ("report.html", page::page(&report)),
+        ("report.md", text::markdown(&report)),
+        ("cells.csv", text::csv(&report.samples)),
+    ] {
+        let path = output.join(name);
+        fs::write(&path, text).context(|| format!("write {}", path.display()))?;
+    }
+    let failed = report
+        .samples
+        .iter()
+        .filter(|sample| sample.failed.is_some())
+        .count();
+    Ok(format!(
+        "{} samples, {failed} failed. {} claims: {}.\n{}\nReport: {}\n",
+        report.samples.len(),
+        report.findings.len(),
+        text::tally(&report.findings),
+        report.noise(),
+        output.join("report.html").display()
+    ))
+}
+
+/// Compare two runs, cell by cell.
+///
+/// # Errors
+/// One of them is no run.
+pub fn compare(a: &Path, b: &Path) -> Result<String> {
+    run::load(a)?;
+    run::load(b)?;
+    Ok(text::compare(&run::samples(a)?, &run::samples(b)?))
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

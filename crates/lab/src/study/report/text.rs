@@ -1,0 +1,154 @@
+//! The report as Markdown and CSV, and two runs compared.
+
+use super::Report;
+use super::chart::exact;
+use super::figure::{by_cell, summary};
+use crate::study::sample::Sample;
+use crate::study::verdict::{Finding, Verdict};
+
+/// How many claims have each verdict, in a line.
+pub(super) fn tally(findings: &[Finding]) -> String {
+    let all = [
+        Verdict::Reproduced,
+        Verdict::Reversed,
+        Verdict::NotSignificant,
+        Verdict::NotRunnable,
+    ];
+    let count = |verdict: Verdict| {
+        findings
+            .iter()
+            .filter(|finding| finding.verdict == verdict)
+            .count()
+    };
+    all.map(|verdict| format!("{} {}", count(verdict), verdict.word()))
+        .join(", ")
+}
+
+/// Our figure of a finding, with its interval.
+pub(super) fn figure(finding: &Finding) -> String {
+    if finding.blocks == 0 {
+        return "-".to_owned();
+    }
+    format!(
+        "{} ({} to {})",
+        exact(finding.estimate),
+        exact(finding.interval.low),
+        exact(finding.interval.high)
+    )
+}
+
+pub(super) fn markdown(report: &Report) -> String {
+    let manifest = &report.manifest;
+    let machine = &manifest.machine;
+    let mut text = format!(
+        "# The two measurement studies, run again\n\n{}: {} claims: {}.\n\n\
+         {}, {} CPUs, Linux {}, QEMU {}, {}, revision {}, scale {:?}, seed {}.\n\n{}\n\n\
+         | | claim | paper | ours (95 %) | is a | blocks | p | verdict |\n|---|---|---|---|---|---|---|---|\n",
+        machine.date,
+        report.findings.len(),
+        tally(&report.findings),
+        machine.processor,
+        machine.cpus,
+        machine.kernel,
+        machine.qemu,
+        manifest.accelerator,
+        machine.revision,
+        manifest.scale,
+        manifest.seed,
+        report.noise(),
+    );
+    for finding in &report.findings {
+        let reason = if finding.reason.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", finding.reason.replace('|', "/"))
+        };
+        text += &format!(
+            "| {} | {} | {} | {} | {} | {} | {:.3} | **{}**{reason} |\n",
+            finding.id,
+            finding.text,
+            finding.paper,
+            figure(finding),
+            finding.kind,
+            finding.blocks,
+            finding.p,
+            finding.verdict.word(),
+        );
+    }
+    text += "\n## Experiments\n\n| | | on this host | |\n|---|---|---|---|\n";
+    for (row, ability) in &report.rows {
+        text += &format!(
+            "| {} | {} ({}) | {} | {} |\n",
+            row.id,
+            row.title,
+            row.source,
+            ability.word(),
+            ability.reason()
+        );
+    }
+    let failed: Vec<&Sample> = report
+        .samples
+        .iter()
+        .filter(|sample| sample.failed.is_some())
+        .collect();
+    if !failed.is_empty() {
+        text += "\n## Cells that failed\n\n";
+    }
+    for sample in failed {
+        let reason = sample.failed.as_deref().unwrap_or_default();
+        text += &format!(
+            "- {} block {}, {}: {}\n",
+            sample.sweep,
+            sample.block,
+            sample.cell,
+            reason.lines().next().unwrap_or_default()
+        );
+    }
+    text
+}
+
+/// Every cell's mean and interval.
+pub(super) fn csv(samples: &[Sample]) -> String {
+    let mut text = "sweep,cell,metric,blocks,mean,low,high\n".to_owned();
+    for ((sweep, cell, metric), figures) in by_cell(samples) {
+        if let Some(point) = summary(&figures) {
+            text += &format!(
+                "{sweep},{cell},{metric},{},{},{},{}\n",
+                figures.len(),
+                point.mean,
+                point.low,
+                point.high
+            );
+        }
+    }
+    text
+}
+
+/// Cells that both runs have, and whose intervals do not overlap.
+pub(super) fn compare(a: &[Sample], b: &[Sample]) -> String {
+    let (a, b) = (by_cell(a), by_cell(b));
+    let mut both = 0;
+    let mut lines = Vec::new();
+    for (key, figures) in &a {
+        let Some((one, two)) =
+            summary(figures).zip(b.get(key).and_then(|figures| summary(figures)))
+        else {
+            continue;
+        };
+        both += 1;
+        if one.low > two.high || two.low > one.high {
+            let (sweep, cell, metric) = key;
+            let times = exact(two.mean / one.mean);
+            lines.push(format!(
+                "{sweep:<10} {cell}  {metric}: {} -> {} (x{times})\n",
+                exact(one.mean),
+                exact(two.mean)
+            ));
+        }
+    }
+    let head = format!(
+        "{both} figures are in both runs; {} differ (their 95 % intervals do not overlap):\n",
+        lines.len()
+    );
+    head + &lines.concat()
+}

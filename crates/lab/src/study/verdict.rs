@@ -1,0 +1,320 @@
+//! The verdict on each claim, all claims of a run taken together.
+
+use serde::{Deserialize, Serialize};
+
+use super::catalogue::{self, Experiment, Scale, Sweep};
+use super::claim::{Claim, Evidence, Statistic};
+use super::inference::{self, Interval, Region};
+use super::probe::{Ability, Probe};
+use super::sample::Sample;
+
+/// What came of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING-KEBAB-CASE")]
+pub enum Verdict {
+    /// The figure is where the paper says.
+    Reproduced,
+    /// It is not: surely elsewhere.
+    Reversed,
+    /// Nothing can be said.
+    NotSignificant,
+    /// It was not measured.
+    NotRunnable,
+}
+
+/// A claim with its verdict.
+#[derive(Clone, Debug, Serialize)]
+pub struct Finding {
+    /// The experiment's id.
+    pub id: &'static str,
+    /// The claim.
+    pub text: &'static str,
+    /// The paper's number.
+    pub paper: &'static str,
+    /// Ours; NaN when nothing was measured.
+    pub estimate: f64,
+    /// Its bootstrapped 95 % interval.
+    pub interval: Interval,
+    /// Blocks it rests on.
+    pub blocks: usize,
+    /// p-value, corrected for all claims of the run (Holm).
+    pub p: f64,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Why, where it is not plain.
+    pub reason: String,
+    /// What was compared, for reading the figure.
+    pub kind: &'static str,
+}
+
+/// All claims together may be wrong this often.
+const LEVEL: f64 = 0.05;
+
+impl Verdict {
+    /// The word for it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Reproduced => "REPRODUCED",
+            Self::Reversed => "REVERSED",
+            Self::NotSignificant => "NOT SIGNIFICANT",
+            Self::NotRunnable => "NOT RUNNABLE",
+        }
+    }
+}
+
+/// Ratio of the two arms of the A/A run: what no difference looks like here.
+#[must_use]
+pub fn noise(samples: &[Sample], scale: Scale) -> Evidence {
+    let statistic = Statistic::Ratio {
+        metric: "mbit_s",
+        of: &[("arm", "b")],
+        to: &[("arm", "a")],
+    };
+    let claim = Claim {
+        text: "",
+        paper: "",
+        statistic,
+        expects: Region::Within(0.9, 1.1),
+    };
+    weigh("noise", &claim, samples, scale)
+}
+
+/// Judge every claim of these experiments.
+#[must_use]
+pub fn judge(
+    rows: &[&'static Experiment],
+    samples: &[Sample],
+    scale: Scale,
+    probe: &Probe,
+) -> Vec<Finding> {
+    let claims: Vec<(&Experiment, &Claim, Evidence)> = rows
+        .iter()
+        .flat_map(|row| {
+            row.claims
+                .iter()
+                .map(|claim| (*row, claim, weigh(row.sweep, claim, samples, scale)))
+        })
+        .collect();
+    let raw: Vec<f64> = claims
+        .iter()
+        .filter(|(.., evidence)| evidence.blocks > 0)
+        .map(|(.., evidence)| evidence.sureness.p())
+        .collect();
+    let mut corrected = inference::holm(&raw).into_iter();
+    let noise = noise(samples, scale).estimate.ln().abs();
+    claims
+        .into_iter()
+        .map(|(row, claim, evidence)| {
+            let p = if evidence.blocks > 0 {
+                corrected.next().unwrap_or(1.0)
+            } else {
+                1.0
+            };
+            let (verdict, reason) = decide(row, claim, &evidence, p, noise, samples, probe);
+            Finding {
+                id: row.id,
+                text: claim.text,
+                paper: claim.paper,
+                estimate: evidence.estimate,
+                interval: evidence.interval,
+                blocks: evidence.blocks,
+                p,
+                verdict,
+                reason,
+                kind: kind(claim.statistic),
+            }
+        })
+        .collect()
+}
+
+fn decide(
+    row: &Experiment,
+    claim: &Claim,
+    evidence: &Evidence,
+    p: f64,
+    noise: f64,
+    samples: &[Sample],
+    probe: &Probe,
+) -> (Verdict, String) {
+    if evidence.blocks == 0 {
+        let failure = samples
+            .iter()
+            .filter(|sample| sample.sweep == row.sweep)
+            .find_map(|sample| sample.failed.clone());
+        let reason = match (probe.judge(row), failure) {
+            (Ability::NotRunnable(why), _) => why,
+            (_, Some(why)) => format!(
+                "its cells failed: {}",
+                why.lines().next().unwrap_or_default()
+            ),
+            _ => "it was not run, or has no figure".to_owned(),
+        };
+        return (Verdict::NotRunnable, reason);
+    }
+    if p >= LEVEL {
+        let reason = if evidence.blocks < 3 {
+            format!("only {} blocks", evidence.blocks)
+        } else {
+            String::new()
+        };
+        return (Verdict::NotSignificant, reason);
+    }
+    // An effect no larger than that of doing the same thing twice is none.
+    let about_one = matches!(claim.expects, Region::Above(x) | Region::Below(x) if x == 1.0);
+    if matches!(claim.statistic, Statistic::Ratio { .. })
+        && about_one
+        && evidence.estimate.ln().abs() <= noise
+    {
+        return (
+            Verdict::NotSignificant,
+            "no larger than the A/A difference of this run".to_owned(),
+        );
+    }
+    let verdict = if evidence.sureness.speaks_for() {
+        Verdict::Reproduced
+    } else {
+        Verdict::Reversed
+    };
+    (verdict, String::new())
+}
+
+const fn kind(statistic: Statistic) -> &'static str {
+    match statistic {
+        Statistic::Ratio { .. } | Statistic::Metrics { .. } => "ratio",
+        Statistic::Difference { .. } | Statistic::Gap { .. } => "difference",
+        Statistic::Value { .. } => "value",
+        Statistic::Trend { .. } | Statistic::Correlation { .. } => "rank correlation",
+        Statistic::FirstStep { .. } => "first step minus the next largest",
+        Statistic::Decline { .. } => "last over largest",
+        Statistic::Crossover { .. } => "size in bytes",
+    }
+}
+
+fn weigh(sweep: &str, claim: &Claim, samples: &[Sample], scale: Scale) -> Evidence {
+    let of_sweep: Vec<Sample> = samples
+        .iter()
+        .filter(|sample| sample.sweep == sweep && sample.failed.is_none())
+        .cloned()
+        .collect();
+    claim.weigh(&of_sweep, &|factor| levels(sweep, factor, scale))
+}
+
+fn levels(sweep: &str, factor: &str, scale: Scale) -> Vec<String> {
+    let found = catalogue::sweep(sweep).and_then(|sweep| sweep.factor(factor));
+    found.map_or_else(Vec::new, |factor| {
+        factor
+            .levels(scale)
+            .iter()
+            .map(|level| (*level).to_owned())
+            .collect()
+    })
+}
+
+/// Every ratio that claims about this sweep look at is known to within 3 %: more blocks would
+/// tell nothing new.
+#[must_use]
+pub fn is_tight(sweep: &Sweep, samples: &[Sample], scale: Scale) -> bool {
+    let claims = catalogue::all()
+        .filter(|row| row.sweep == sweep.name)
+        .flat_map(|row| row.claims);
+    let mut widths = claims
+        .filter(|claim| {
+            matches!(
+                claim.statistic,
+                Statistic::Ratio { .. } | Statistic::Crossover { .. }
+            )
+        })
+        .map(|claim| {
+            let Interval { low, high } = weigh(sweep.name, claim, samples, scale).interval;
+            (high / low).ln() / 2.0
+        });
+    widths.all(|width| width <= 0.03)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::sample::Cell;
+
+    /// Like `idle-max`: 3 idle VMs take `loss` of VM 1's throughput at 1 kB.
+    fn made_up(blocks: u32, loss: f64) -> Vec<Sample> {
+        let cell = |levels: &[(&str, &str)]| {
+            Cell(
+                levels
+                    .iter()
+                    .map(|(a, b)| ((*a).to_owned(), (*b).to_owned()))
+                    .collect(),
+            )
+        };
+        let mut samples = Vec::new();
+        for block in 1..=blocks {
+            let jitter = 1.0 + 0.002 * f64::from(block % 3);
+            for (sweep, levels, value) in [
+                ("noise", vec![("arm", "a")], 100.0),
+                ("noise", vec![("arm", "b")], 100.0 * jitter),
+                (
+                    "idle-max",
+                    vec![("server", "httpd"), ("file", "1"), ("idle", "0")],
+                    1070.0,
+                ),
+                (
+                    "idle-max",
+                    vec![("server", "httpd"), ("file", "1"), ("idle", "3")],
+                    1070.0 * (1.0 - loss) * jitter,
+                ),
+            ] {
+                let key = if sweep == "noise" { "mbit_s" } else { "req_s" };
+                samples.push(Sample {
+                    sweep: sweep.into(),
+                    block,
+                    cell: cell(&levels),
+                    values: [(key.to_owned(), value)].into(),
+                    failed: None,
+                    at: 0.0,
+                });
+            }
+        }
+        samples
+    }
+
+    fn verdict(samples: &[Sample]) -> Vec<Verdict> {
+        let probe = Probe {
+            cpus: 2,
+            no_vms: None,
+            weights: Ok("v1"),
+        };
+        let rows = [
+            catalogue::find("W1").unwrap(),
+            catalogue::find("X7B").unwrap(),
+        ];
+        judge(&rows, samples, Scale::Ci, &probe)
+            .iter()
+            .map(|finding| finding.verdict)
+            .collect()
+    }
+
+    #[test]
+    fn each_verdict_has_its_evidence() {
+        use Verdict::{NotRunnable, NotSignificant, Reproduced, Reversed};
+        assert_eq!(verdict(&made_up(8, 0.066)), [Reproduced, NotRunnable]);
+        assert_eq!(verdict(&made_up(8, -0.066)), [Reversed, NotRunnable]);
+        assert_eq!(verdict(&made_up(2, 0.066)), [NotSignificant, NotRunnable]);
+        assert_eq!(verdict(&[]), [NotRunnable, NotRunnable]);
+    }
+
+    #[test]
+    fn an_effect_as_small_as_the_noise_is_none() {
+        assert_eq!(verdict(&made_up(8, 0.0008))[0], Verdict::NotSignificant);
+    }
+
+    #[test]
+    fn what_is_known_well_enough_is_not_measured_on() {
+        let sweep = catalogue::sweep("idle-max").unwrap();
+        assert!(!is_tight(sweep, &[], Scale::Ci));
+        assert!(
+            !is_tight(sweep, &made_up(8, 0.066), Scale::Ci),
+            "70 kB was not measured"
+        );
+    }
+}
