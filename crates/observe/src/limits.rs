@@ -32,7 +32,7 @@ pub(crate) fn of_host(reading: &Reading, meter: &Meter, vms: &[Vm]) -> Vec<Strin
             .is_some_and(|memory| memory.kind == MemoryKind::Rss)
     };
     if vms.iter().any(rss) {
-        say("some VMs' share of shared memory (PSS): for root only, and not read above 8 GiB");
+        say("some VMs' share of shared memory (PSS): for root only, and not read above 4 GiB");
     }
     all
 }

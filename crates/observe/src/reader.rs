@@ -12,11 +12,13 @@ use crate::finder::Finder;
 use crate::host::{self, CpuTime};
 use crate::kvm;
 use crate::reading::{Host, Id, Memory, MemoryKind, Plane, Port, Reading, Thread, Vm};
-use crate::role::Role;
+use crate::role::{self, Role};
 use crate::traffic;
 
 /// A process larger than this is not asked for its PSS: the kernel walks all its pages for it.
-const PSS_LIMIT: u64 = 8 << 30;
+const PSS_LIMIT: u64 = 4 << 30;
+/// Every so many readings one VM's memory is read again.
+const MEMORY_TURN: u32 = 5;
 
 /// Reads, and remembers what need not be read each time.
 #[derive(Debug)]
@@ -27,6 +29,7 @@ pub struct Reader {
     memory: BTreeMap<Id, Memory>,
     /// The VM whose memory was read last.
     turn: Option<Id>,
+    readings: u32,
 }
 
 /// The daemon whose networks' counters are known.
@@ -54,6 +57,7 @@ impl Reader {
             meter: Meter::find(powercap),
             memory: BTreeMap::new(),
             turn: None,
+            readings: 0,
         }
     }
 
@@ -142,30 +146,38 @@ impl Reader {
     fn threads(&mut self, pid: u32) -> BTreeMap<u32, Thread> {
         let names = self.finder.threads(pid);
         let proc = self.finder.proc();
-        let main = names.iter().find(|(id, _)| *id == pid);
-        let program = main.map(|(_, name)| name.clone()).unwrap_or_default();
+        let first = names.iter().find(|(id, _)| *id == pid);
+        let first = first.map(|(_, name)| name.clone()).unwrap_or_default();
+        let nameless = role::nameless(&first, names.iter().map(|(_, name)| name.as_str()));
+        let nameless = nameless.map(str::to_owned);
         let mut threads = BTreeMap::new();
         for (id, name) in names {
             // A kernel thread is not among the process's own.
             let totals = proc.totals(pid, id).or_else(|| proc.totals(id, id));
             if let Some(totals) = totals {
-                let role = Role::of(&name, id == pid, &program);
+                let role = Role::of(&name, id == pid, nameless.as_deref());
                 threads.insert(id, Thread { name, role, totals });
             }
         }
         threads
     }
 
-    /// New VMs' memory is read at once, of the others one VM's each time, in turn.
+    /// New VMs' memory is read at once, that of the others now and then, in turn.
     fn refresh_memory(&mut self, vms: &mut BTreeMap<Id, Vm>) {
         self.memory.retain(|id, _| vms.contains_key(id));
-        let after = |turn: Id| vms.range(turn..).map(|(id, _)| *id).find(|id| *id != turn);
-        let first = vms.keys().next().copied();
-        self.turn = self.turn.and_then(after).or(first);
+        self.readings = self.readings.wrapping_add(1);
+        if self.readings % MEMORY_TURN == 0 {
+            let first = vms.keys().next().copied();
+            let after = |turn: Id| vms.keys().copied().find(|id| *id > turn);
+            self.turn = self.turn.and_then(after).or(first);
+            if let Some(id) = self.turn {
+                self.memory.remove(&id);
+            }
+        }
         for (id, vm) in vms {
-            if self.turn == Some(*id) || !self.memory.contains_key(id) {
-                self.memory
-                    .extend(self.memory_of(id.pid).map(|memory| (*id, memory)));
+            if !self.memory.contains_key(id) {
+                let memory = self.memory_of(id.pid);
+                self.memory.extend(memory.map(|memory| (*id, memory)));
             }
             vm.memory = self.memory.get(id).copied();
         }

@@ -25,17 +25,17 @@ pub enum Role {
 const NAME_LENGTH: usize = 15;
 
 impl Role {
-    /// The role of a thread with this name in the VM's process. `main` is whether it is the
-    /// first thread, `program` the first thread's name.
+    /// The role of a thread with this name. `main` is whether it is the first of its process;
+    /// `nameless` the name of threads that have none of their own ([`nameless`]).
     #[must_use]
-    pub fn of(name: &str, main: bool, program: &str) -> Self {
+    pub fn of(name: &str, main: bool, nameless: Option<&str>) -> Self {
         if main {
             Self::Main
         } else if vcpu_accelerator(name).is_some() {
             Self::Vcpu
         } else if name.starts_with("vhost-") {
             Self::Vhost
-        } else if name == program {
+        } else if Some(name) == nameless {
             Self::Unnamed
         } else {
             Self::Io
@@ -47,6 +47,14 @@ impl Role {
     pub fn is_guest(self) -> bool {
         matches!(self, Self::Vcpu | Self::Unnamed)
     }
+}
+
+/// The name that vCPUs among these threads have for want of one: the first thread's. `None`
+/// where vCPUs have names; what else bears the program's name then is a library's helper.
+#[must_use]
+pub fn nameless<'a>(first: &'a str, mut names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let named = names.any(|name| vcpu_accelerator(name).is_some());
+    (!named).then_some(first)
 }
 
 /// `KVM` or `TCG` for a vCPU's name, `CPU 0/KVM`. TCG with one thread for all vCPUs calls it
@@ -78,7 +86,7 @@ mod tests {
     use super::*;
 
     fn role(name: &str) -> Role {
-        Role::of(name, false, "qemu-system-x86")
+        Role::of(name, false, Some("qemu-system-x86"))
     }
 
     #[test]
@@ -91,9 +99,18 @@ mod tests {
         assert_eq!(role("worker"), Role::Io);
         assert_eq!(role("vhost-4711"), Role::Vhost);
         assert_eq!(role("qemu-system-x86"), Role::Unnamed);
-        let main = Role::of("qemu-system-x86", true, "qemu-system-x86");
+        let main = Role::of("qemu-system-x86", true, Some("qemu-system-x86"));
         assert_eq!(main, Role::Main);
         assert!(!main.is_guest() && role("CPU 0/KVM").is_guest());
+    }
+
+    #[test]
+    fn where_vcpus_have_names_a_nameless_thread_is_none() {
+        let names = ["qemu-system-x86", "CPU 0/TCG", "qemu-system-x86"];
+        assert_eq!(nameless(names[0], names.into_iter()), None);
+        assert_eq!(Role::of(names[2], false, None), Role::Io);
+        let names = ["qemu-system-x86"; 3];
+        assert_eq!(nameless(names[0], names.into_iter()), Some(names[0]));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::failure::Failure;
 use crate::logging::{self, Format, Level};
-use crate::{bench, config, data_plane, demo, doctor, list, qemu, qemu_args, serve, study};
+use crate::{bench, config, data_plane, demo, doctor, list, qemu, qemu_args, serve, study, top};
 
 /// Name of the subcommand that is a data plane.
 pub(crate) const DATA_PLANE: &str = "data-plane";
@@ -89,6 +89,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Show what the host's CPUs do for each VM, in the guest and in its backend
+    Top(top::Options),
     /// Boot two VMs, measure Vicinity against tap and Linux bridge, and write a report; needs
     /// root and takes some minutes
     Demo {
@@ -263,6 +265,7 @@ impl Cli {
                 print(&qemu_args::render(&options, one_line))
             }
             Command::Doctor { json } => examine(runtime_dir, json),
+            Command::Top(options) => top::run(runtime_dir, &options),
             Command::Demo {
                 shell: true,
                 folder,

@@ -57,20 +57,33 @@ pub(crate) enum ClientError {
 
 /// `GET` a path of the control API of the daemon that serves `runtime_dir`.
 pub(crate) fn get<T: DeserializeOwned>(runtime_dir: &Path, path: &str) -> Result<T, ClientError> {
+    ask(runtime_dir, path).map(|(_, answer)| answer)
+}
+
+/// The same, with the daemon's process id; 0 when it is not visible from here.
+pub(crate) fn ask<T: DeserializeOwned>(
+    runtime_dir: &Path,
+    path: &str,
+) -> Result<(u32, T), ClientError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(talk)?;
-    let body = runtime.block_on(async {
+    let (pid, body) = runtime.block_on(async {
         tokio::time::timeout(PATIENCE, fetch(runtime_dir, path))
             .await
             .unwrap_or(Err(ClientError::Silent))
     })?;
-    serde_json::from_slice(&body).map_err(talk)
+    let answer = serde_json::from_slice(&body).map_err(talk)?;
+    Ok((pid, answer))
 }
 
-async fn fetch(runtime_dir: &Path, path: &str) -> Result<Bytes, ClientError> {
+async fn fetch(runtime_dir: &Path, path: &str) -> Result<(u32, Bytes), ClientError> {
     let stream = connect(runtime_dir).await?;
+    let pid = stream.peer_cred().map_err(talk)?.pid();
+    let pid = pid
+        .and_then(|pid| u32::try_from(pid).ok())
+        .unwrap_or_default();
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
         .map_err(talk)?;
@@ -86,7 +99,7 @@ async fn fetch(runtime_dir: &Path, path: &str) -> Result<Bytes, ClientError> {
     if status != StatusCode::OK {
         return Err(talk(format!("{path} gives {status}")));
     }
-    Ok(body.to_bytes())
+    Ok((pid, body.to_bytes()))
 }
 
 async fn connect(runtime_dir: &Path) -> Result<UnixStream, ClientError> {

@@ -12,7 +12,8 @@
 //! front-ends connect again), the start (nothing is left behind, and the message says what to do).
 //!
 //! The other commands ask the daemon over its control socket ([`client`]), or work without it:
-//! QEMU's options ([`qemu_args`]), what this machine can do ([`doctor`]).
+//! QEMU's options ([`qemu_args`]), what this machine can do ([`doctor`]), what its CPUs do for
+//! each VM ([`top`]).
 //!
 //! Exit codes: 0 success, 1 failure, 2 wrong usage or configuration.
 #![deny(unsafe_code)]
@@ -34,6 +35,7 @@ mod serve;
 mod status;
 mod study;
 mod table;
+mod top;
 
 use std::process::ExitCode;
 

@@ -102,7 +102,9 @@ impl Spec {
             "none",
             "-no-reboot",
         ])
-        .args(["-name", &self.name])
+        // Threads with names of their own, for whoever watches them.
+        .arg("-name")
+        .arg(format!("{},debug-threads=on", self.name))
         .args(accel.qemu_args())
         .args(["-smp", &self.vcpus.to_string(), "-m", &format!("{memory}M")])
         .args(["-machine", "pc,memory-backend=ram", "-object"])

@@ -36,7 +36,7 @@ fn threads(first: u32, threads: Threads<'_>) -> BTreeMap<u32, reading::Thread> {
         };
         let thread = reading::Thread {
             name: (*name).to_owned(),
-            role: Role::of(name, *name == "main", "main"),
+            role: Role::of(name, *name == "main", None),
             totals,
         };
         (id, thread)
@@ -157,7 +157,9 @@ fn an_idle_workers_time_is_nobodys() {
     }
     let report = between(&earlier, &later);
     assert_eq!(report.vms[0].backend.r#use, 0.0);
-    assert_eq!(report.vicinity.unwrap().networks[0].uncharged, 0.25);
+    let vicinity = report.vicinity.unwrap();
+    assert_eq!(vicinity.networks[0].uncharged, 0.25);
+    assert_eq!(vicinity.supervisor.r#use, 0.0);
 }
 
 #[test]

@@ -27,4 +27,5 @@ mod migration;
 mod restart;
 mod rig;
 mod talk;
+mod top;
 mod uplink;
