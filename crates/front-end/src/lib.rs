@@ -1,5 +1,5 @@
-//! Test support: the other side of vhost-user. A front-end and a guest's driver in one, as well
-//! behaved or as hostile as a test wants.
+//! Test and benchmark support: the other side of vhost-user. A front-end and a guest's driver in
+//! one, as well behaved or as hostile as a test wants.
 //!
 //! # Theory of operation
 //!
@@ -12,8 +12,8 @@
 //! misunderstanding there is not repeated here. Whatever a well-behaved driver would never do is
 //! reached through the parts: every byte of the memory and of the socket can be written.
 //!
-//! For tests only: what cannot go on panics. Waiting is bounded by [`GUARD`], which is there to
-//! end a hung test and not to time anything.
+//! For tests and benchmarks only: what cannot go on panics. Waiting is bounded by [`GUARD`], which
+//! is there to end a hung test and not to time anything.
 #![deny(unsafe_code)]
 #![allow(
     clippy::expect_used,

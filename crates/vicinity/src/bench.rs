@@ -2,19 +2,25 @@
 
 use std::path::Path;
 
-use lab::bench::{self, Options};
+use lab::bench::{self, Options, Part};
 use lab::progress::Progress;
 
 use crate::demo;
 use crate::failure::Failure;
 
-/// Measure the switch against OVS-DPDK in `rounds` rounds with frames of these `sizes`, write
-/// the report to `output`, and return its table.
-pub(crate) fn switch(rounds: u32, sizes: &[u16], output: &Path) -> Result<String, Failure> {
+/// Measure the switch against OVS-DPDK in `rounds` rounds: these `parts`, with frames of these
+/// `sizes`. Write the report to `output`, and return its table.
+pub(crate) fn switch(
+    rounds: u32,
+    sizes: &[u16],
+    parts: &[Part],
+    output: &Path,
+) -> Result<String, Failure> {
     let program = std::env::current_exe().map_err(Failure::Program)?;
     let options = Options {
         rounds,
         sizes: sizes.to_vec(),
+        parts: parts.to_vec(),
         output: output.to_owned(),
         ..Options::new(&program, Path::new(demo::FOLDER))
     };

@@ -136,6 +136,9 @@ enum Bench {
         /// Frame lengths in bytes, Ethernet header included, check sequence not
         #[arg(long, value_delimiter = ',', default_values_t = lab::bench::SIZES)]
         sizes: Vec<u16>,
+        /// What to measure
+        #[arg(long, value_delimiter = ',', default_values_t = lab::bench::Part::ALL)]
+        parts: Vec<lab::bench::Part>,
         /// Where the report is written, as JSON
         #[arg(long, default_value = "target/bench/switch.json", value_name = "FILE")]
         output: PathBuf,
@@ -274,8 +277,9 @@ impl Cli {
             Command::Bench(Bench::Switch {
                 rounds,
                 sizes,
+                parts,
                 output,
-            }) => print(&bench::switch(rounds, &sizes, &output)?),
+            }) => print(&bench::switch(rounds, &sizes, &parts, &output)?),
             Command::Lab(lab) => lab.run(),
             Command::Completions { shell } => {
                 let mut script = Vec::new();

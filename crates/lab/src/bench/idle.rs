@@ -1,5 +1,5 @@
 //! What an idle switch costs: wake-ups and CPU time of all its threads while two VMs are
-//! connected that do nothing.
+//! connected that do nothing, and the same, and its memory, with 64 ports whose drivers sleep.
 
 use std::fs;
 use std::path::Path;
@@ -9,12 +9,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::channel::{address, mac};
 use crate::error::{Context, Result};
+use crate::host::family;
 use crate::image::Recipe;
 use crate::interrupt;
 use crate::progress::Progress;
 use crate::vm::{Link, Nic, Spec, Vm};
 
+use super::driver::Driver;
+use super::loads::SHORT;
+use super::memory;
 use super::peer::Switch;
+use super::stage::HEADERS;
 use super::threads::Totals;
 use super::vicinity::Vicinity;
 
@@ -26,6 +31,12 @@ const SETTLE: Duration = Duration::from_secs(15);
 
 const WINDOW: Duration = Duration::from_secs(10);
 
+/// Ports of the second measurement.
+const PORTS: u16 = 64;
+
+/// For what a start leaves to do.
+const PORTS_SETTLE: Duration = Duration::from_secs(5);
+
 /// What an idle `vicinity` costs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Idle {
@@ -35,6 +46,42 @@ pub struct Idle {
     pub wakeups_per_s: f64,
     /// Share of one core used, 1.0 for a whole core.
     pub core_share: f64,
+}
+
+/// What an idle `vicinity` with many ports costs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IdlePorts {
+    /// Ports with running rings.
+    pub ports: u16,
+    /// Times and CPU time of all its processes.
+    pub cost: Idle,
+    /// Memory of all its processes in MiB, without that of the guests: proportional set size.
+    pub resident_mib: f64,
+}
+
+/// Connects many drivers to our switch that never send, and watches it.
+pub(super) fn ports(vicinity: &Path, run: &Path, progress: &Progress) -> Result<IdlePorts> {
+    progress.step(&format!("idle: watching {PORTS} ports"));
+    let folder = run.join("idle-ports");
+    fs::create_dir(&folder).context(|| format!("make {}", folder.display()))?;
+    let switch = Vicinity::start(&folder, vicinity, PORTS)?;
+    let sockets = switch.sockets().connect()?;
+    let frame = [0; HEADERS];
+    let start = |socket| Driver::start(socket, SHORT.kind(), [0; 12], &frame);
+    let drivers: Vec<_> = sockets.into_iter().map(start).collect::<Result<_>>()?;
+    interrupt::sleep(PORTS_SETTLE)?;
+    let cost = watch(switch.id(), WINDOW)?;
+    let processes = family(switch.id());
+    let resident_kib: u64 = processes
+        .into_iter()
+        .map(memory::own_kib)
+        .sum::<Result<_>>()?;
+    drop(drivers);
+    Ok(IdlePorts {
+        ports: PORTS,
+        cost,
+        resident_mib: resident_kib as f64 / 1024.0,
+    })
 }
 
 /// Boots two VMs on our switch and watches it while they do nothing. `cache` keeps the guest
@@ -51,7 +98,7 @@ pub(super) fn measure(
     let folder = run.join("idle");
     fs::create_dir(&folder).context(|| format!("make {}", folder.display()))?;
     // The VMs are dropped before the switch.
-    let switch = Vicinity::start(&folder, vicinity)?;
+    let switch = Vicinity::start(&folder, vicinity, 2)?;
     let sockets = switch.sockets();
     let specs = (1..).zip(sockets.paths()).map(|(number, socket)| {
         let nic = Nic {
@@ -76,7 +123,7 @@ pub(super) fn measure(
     watch(switch.id(), WINDOW)
 }
 
-/// Watches a process for `time`.
+/// Watches a process and those it started for `time`.
 fn watch(process: u32, time: Duration) -> Result<Idle> {
     let (start, before) = (Instant::now(), Totals::of(process)?);
     interrupt::sleep(time)?;

@@ -64,7 +64,8 @@ fn wait_for(line: &AtomicU32, value: u32) {
     }
 }
 
-fn pin(cpu: u32) -> Result<()> {
+/// Keeps this thread on one CPU.
+pub(super) fn pin(cpu: u32) -> Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu as usize);
     sched_setaffinity(None, &set).context(|| format!("run on CPU {cpu}"))

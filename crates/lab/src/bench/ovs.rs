@@ -4,14 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
-
-use crate::error::{Context, Error, Result};
+use crate::error::{Error, Result};
 use crate::host::{self, run};
 
 use super::parse::number_after;
-use super::peer::{GENERATOR_CPU, Meter, SWITCH_CPU, Sockets, Switch};
-use super::process::{Process, first};
+use super::peer::{GENERATOR_CPU, Meter, SWITCH_CPU, Shape, Sockets, Switch};
+use super::process::{Process, first, rest};
 
 /// Where Debian's `openvswitch-switch-dpdk` puts the daemon. `ovs-vswitchd` in the search path
 /// may be the build without DPDK.
@@ -26,18 +24,20 @@ pub(super) struct Ovs {
     daemon: Process,
     _database: Process,
     folder: PathBuf,
+    ports: u16,
 }
 
 impl Ovs {
-    /// Starts database and daemon, and makes a bridge with two vhost-user ports.
-    pub(super) fn start(folder: &Path) -> Result<Self> {
+    /// Starts database and daemon, and makes a bridge with vhost-user ports.
+    pub(super) fn start(folder: &Path, shape: Shape) -> Result<Self> {
         let database = start_database(folder)?;
-        configure(folder)?;
+        configure(folder, shape.gso)?;
         let daemon = start_daemon(folder)?;
         let ovs = Self {
             daemon,
             _database: database,
             folder: folder.to_owned(),
+            ports: shape.ports,
         };
         ovs.add_bridge()?;
         Ok(ovs)
@@ -69,7 +69,8 @@ impl Switch for Ovs {
     fn sockets(&self) -> Sockets {
         // Its other way round, dpdkvhostuser, is deprecated and refuses connections now and
         // then on a busy machine.
-        Sockets::GeneratorListens(["p0", "p1"].map(|name| self.folder.join(name)))
+        let socket = |number| self.folder.join(format!("p{number}"));
+        Sockets::GeneratorListens((0..self.ports).map(socket).collect())
     }
 
     fn id(&self) -> u32 {
@@ -87,12 +88,9 @@ impl Switch for Ovs {
         parse_meter(&run(command)?)
     }
 
-    fn rest(&self, rest: bool) -> Result<()> {
+    fn rest(&self, resting: bool) -> Result<()> {
         // Its forwarding thread polls for ever, so the process is stopped.
-        let signal = if rest { Signal::STOP } else { Signal::CONT };
-        let id = i32::try_from(self.daemon.id()).ok().and_then(Pid::from_raw);
-        let id = id.ok_or_else(|| Error::Host("OVS-DPDK is gone".to_owned()))?;
-        kill_process(id, signal).context(|| "stop or continue OVS-DPDK".to_owned())
+        rest(self.daemon.id(), resting)
     }
 }
 
@@ -126,7 +124,7 @@ fn start_database(folder: &Path) -> Result<Process> {
     Ok(database)
 }
 
-fn configure(folder: &Path) -> Result<()> {
+fn configure(folder: &Path, gso: bool) -> Result<()> {
     // --no-pci: DPDK must not touch the machine's own network cards.
     let extra = "--no-pci --in-memory --file-prefix=vicinity-bench-ovs";
     let settings = [
@@ -137,6 +135,7 @@ fn configure(folder: &Path) -> Result<()> {
         ("dpdk-lcore-mask", format!("{:#x}", 1 << GENERATOR_CPU)),
         ("pmd-cpu-mask", format!("{:#x}", 1 << SWITCH_CPU)),
         ("vhost-sock-dir", ".".to_owned()),
+        ("userspace-tso-enable", gso.to_string()),
     ];
     let settings = settings.map(|(key, value)| format!("other_config:{key}=\"{value}\""));
     // The daemon is not there yet.

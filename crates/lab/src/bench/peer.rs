@@ -1,13 +1,20 @@
 //! The switches under test, behind one face.
 
 use std::fmt;
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Result;
+use crate::error::{Context, Result};
+use crate::interrupt;
 
 use super::ovs::Ovs;
+use super::patch::Patch;
+use super::process::LIMIT;
 use super::vicinity::Vicinity;
 
 /// The CPU that the generator has to itself.
@@ -15,6 +22,9 @@ pub(super) const GENERATOR_CPU: u32 = 0;
 
 /// The CPU that the switch under test has to itself.
 pub(super) const SWITCH_CPU: u32 = 1;
+
+/// Before a generator listens.
+const SETTLE: Duration = Duration::from_secs(1);
 
 /// A kind of switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +34,9 @@ pub enum Peer {
     Vicinity,
     /// Open vSwitch with its DPDK data path, as Debian ships it, action NORMAL.
     OvsDpdk,
+    /// DPDK's testpmd: what comes in at one port of a pair goes out at the other. It looks at no
+    /// frame and knows no address: no switch, but a measure of the copies alone.
+    Testpmd,
 }
 
 impl fmt::Display for Peer {
@@ -31,11 +44,12 @@ impl fmt::Display for Peer {
         f.pad(match self {
             Self::Vicinity => "vicinity",
             Self::OvsDpdk => "ovs-dpdk",
+            Self::Testpmd => "testpmd",
         })
     }
 }
 
-/// Running totals of a switch's forwarding thread. Both switches define them alike: a round is
+/// Running totals of a switch's forwarding thread. All switches define them alike: a round is
 /// busy when it moved a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Meter {
@@ -47,24 +61,86 @@ pub(super) struct Meter {
     pub(super) frames: u64,
 }
 
-/// The vhost-user sockets of a switch's two ports.
+impl Meter {
+    /// Cycles a frame and the share of time that was busy since an earlier reading; `None` when
+    /// nothing moved.
+    pub(super) fn since(self, before: Self) -> Option<(f64, f64)> {
+        let gained = |value: fn(Self) -> u64| {
+            let gained = value(self).checked_sub(value(before))?;
+            (gained > 0).then_some(gained as f64)
+        };
+        let busy = gained(|meter| meter.busy)?;
+        Some((
+            busy / gained(|meter| meter.frames)?,
+            busy / gained(|meter| meter.all)?,
+        ))
+    }
+}
+
+/// The vhost-user sockets of a switch's ports.
 pub(super) enum Sockets {
     /// The switch listens.
-    SwitchListens([PathBuf; 2]),
+    SwitchListens(Vec<PathBuf>),
     /// The generator listens, and the switch connects when it can.
-    GeneratorListens([PathBuf; 2]),
+    GeneratorListens(Vec<PathBuf>),
 }
 
 impl Sockets {
     /// Where they are.
-    pub(super) fn paths(&self) -> &[PathBuf; 2] {
+    pub(super) fn paths(&self) -> &[PathBuf] {
         match self {
             Self::SwitchListens(paths) | Self::GeneratorListens(paths) => paths,
         }
     }
+
+    /// Connects a front-end to each.
+    pub(super) fn connect(&self) -> Result<Vec<OwnedFd>> {
+        match self {
+            Self::SwitchListens(paths) => {
+                let connect = |path: &PathBuf| {
+                    let socket = UnixStream::connect(path);
+                    let socket = socket.context(|| format!("connect to {}", path.display()))?;
+                    Ok(socket.into())
+                };
+                paths.iter().map(connect).collect()
+            }
+            Self::GeneratorListens(paths) => {
+                // A switch that was told of its ports a moment ago may connect twice.
+                interrupt::sleep(SETTLE)?;
+                let listeners: Vec<_> = paths.iter().map(listen).collect::<Result<_>>()?;
+                listeners.iter().map(accept).collect()
+            }
+        }
+    }
 }
 
-/// A switch that is running, with two vhost-user ports.
+fn listen(path: &PathBuf) -> Result<UnixListener> {
+    let listening = || format!("listen on {}", path.display());
+    let listener = UnixListener::bind(path).context(listening)?;
+    listener.set_nonblocking(true).context(listening)?;
+    Ok(listener)
+}
+
+fn accept(listener: &UnixListener) -> Result<OwnedFd> {
+    interrupt::poll("connection of the switch", LIMIT, || {
+        match listener.accept() {
+            Ok((socket, _)) => Ok(Some(socket.into())),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error).context(|| "accept the switch's connection".to_owned()),
+        }
+    })
+}
+
+/// What a switch under test is like.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    /// Its vhost-user ports.
+    pub(super) ports: u16,
+    /// Whether frames of 64 KB pass, for a switch that has to be told.
+    pub(super) gso: bool,
+}
+
+/// A switch that is running, with vhost-user ports.
 pub(super) trait Switch {
     /// The sockets of the ports.
     fn sockets(&self) -> Sockets;
@@ -75,15 +151,26 @@ pub(super) trait Switch {
     /// The forwarding thread's totals now.
     fn meter(&self) -> Result<Meter>;
 
+    /// Addresses it knows, if it tells.
+    fn residents(&self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// Leaves [`SWITCH_CPU`] to the other switch, until `false` is given.
     fn rest(&self, rest: bool) -> Result<()>;
 }
 
 /// Starts a switch on [`SWITCH_CPU`] with everything it needs inside `folder`; dropping it
 /// stops it. `program` is the `vicinity` binary.
-pub(super) fn start(peer: Peer, folder: &Path, program: &Path) -> Result<Box<dyn Switch>> {
+pub(super) fn start(
+    peer: Peer,
+    shape: Shape,
+    folder: &Path,
+    program: &Path,
+) -> Result<Box<dyn Switch>> {
     Ok(match peer {
-        Peer::Vicinity => Box::new(Vicinity::start(folder, program)?),
-        Peer::OvsDpdk => Box::new(Ovs::start(folder)?),
+        Peer::Vicinity => Box::new(Vicinity::start(folder, program, shape.ports)?),
+        Peer::OvsDpdk => Box::new(Ovs::start(folder, shape)?),
+        Peer::Testpmd => Box::new(Patch::start(folder, shape.ports)?),
     })
 }

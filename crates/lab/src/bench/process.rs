@@ -8,6 +8,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::error::{Context, Error, Result};
 use crate::host::{self, Tied, tail};
 use crate::interrupt;
@@ -131,6 +133,14 @@ impl Drop for Process {
             tied.stop();
         }
     }
+}
+
+/// Stops a program that polls for ever, so that its CPU is free, or lets it go on.
+pub(super) fn rest(id: u32, resting: bool) -> Result<()> {
+    let signal = if resting { Signal::STOP } else { Signal::CONT };
+    let pid = i32::try_from(id).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or_else(|| Error::Host("a switch is gone".to_owned()))?;
+    kill_process(pid, signal).context(|| format!("stop or continue process {id}"))
 }
 
 /// A command that is served before the other programs of the machine, with every file that DPDK

@@ -3,16 +3,21 @@
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
-use crate::stats::{median, paired_ratios, quantile};
+use crate::stats::{median, paired_ratio, quantile};
 
-use super::idle::Idle;
+use super::idle::{Idle, IdlePorts};
+use super::loads::{LoadSample, LoadSummary};
 use super::peer::Peer;
+use super::targets::Target;
 
 /// One measurement of one switch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// The round, from 1. Samples of one round and size were taken next to each other.
+    /// The round, from 1. Samples of one round, size and number of pairs were taken next
+    /// to each other.
     pub round: u32,
+    /// Pairs of ports.
+    pub pairs: u16,
     /// Length of the frames in bytes, Ethernet header included, check sequence not.
     pub size: u16,
     /// The switch.
@@ -40,34 +45,30 @@ pub struct Figures {
     pub busy_share: f64,
 }
 
-/// All rounds of one frame length.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// All rounds of one number of pairs and one frame length.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
+    /// Pairs of ports, as in [`Sample::pairs`].
+    pub pairs: u16,
     /// Length of the frames in bytes, as in [`Sample::size`].
     pub size: u16,
     /// Medians of ours.
     pub vicinity: Figures,
-    /// Medians of Open vSwitch's.
-    pub ovs_dpdk: Figures,
+    /// The others.
+    pub peers: Vec<Against>,
+}
+
+/// Ours against another one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Against {
+    /// The other one.
+    pub switch: Peer,
+    /// Its medians.
+    pub figures: Figures,
     /// Ours divided by theirs, frames per second: the median of the rounds' ratios.
     pub frames_ratio: f64,
     /// Ours divided by theirs, cycles per frame: the median of the rounds' ratios.
     pub cycles_ratio: f64,
-}
-
-/// A promise and what was measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Target {
-    /// What is promised.
-    pub name: String,
-    /// The promised value.
-    pub bound: f64,
-    /// Whether the bound is a lower one; else it is an upper one.
-    pub at_least: bool,
-    /// The measured value.
-    pub measured: f64,
-    /// Whether the promise was kept.
-    pub reached: bool,
 }
 
 /// Everything a run of the benchmark found.
@@ -79,14 +80,22 @@ pub struct Report {
     pub vicinity: String,
     /// Version of its peer, and of the DPDK that peer and generator are built on.
     pub ovs_dpdk: String,
+    /// How often each measurement was repeated.
+    pub rounds: u32,
     /// How long each sample was, in seconds.
     pub window_s: f64,
     /// Every measurement, in the order they were taken.
     pub samples: Vec<Sample>,
-    /// One entry a frame length.
+    /// One entry for each number of pairs and frame length.
     pub comparisons: Vec<Comparison>,
-    /// What an idle switch costs.
-    pub idle: Idle,
+    /// Every measurement with our own generator.
+    pub load_samples: Vec<LoadSample>,
+    /// Their medians.
+    pub loads: Vec<LoadSummary>,
+    /// What an idle switch with two VMs costs, if that was measured.
+    pub idle: Option<Idle>,
+    /// What an idle switch with many ports costs, if that was measured.
+    pub idle_ports: Option<IdlePorts>,
     /// Promises.
     pub targets: Vec<Target>,
     /// What the run could not remove. Empty on a clean run.
@@ -97,7 +106,9 @@ impl Report {
     /// The median of [`Sample::disturbed`].
     #[must_use]
     pub fn disturbed(&self) -> f64 {
-        let all = self.samples.iter().map(|sample| sample.disturbed);
+        let frames = self.samples.iter().map(|sample| sample.disturbed);
+        let loads = self.load_samples.iter().map(|sample| sample.disturbed);
+        let all = frames.chain(loads);
         median(&all.collect::<Vec<_>>())
     }
 
@@ -115,32 +126,24 @@ impl Report {
     }
 }
 
-impl Target {
-    fn new(name: String, measured: f64, bound: f64, at_least: bool) -> Self {
-        let reached = if at_least {
-            measured >= bound
-        } else {
-            measured <= bound
-        };
-        Self {
-            name,
-            bound,
-            at_least,
-            measured,
-            reached,
+/// Compares the samples of each number of pairs and each size. The samples of every switch are in
+/// order of the rounds.
+pub(super) fn compare(samples: &[Sample]) -> Vec<Comparison> {
+    let mut cells: Vec<(u16, u16)> = Vec::new();
+    for sample in samples {
+        let cell = (sample.pairs, sample.size);
+        if !cells.contains(&cell) {
+            cells.push(cell);
         }
     }
+    cells.into_iter().map(|cell| one(samples, cell)).collect()
 }
 
-/// Compares the samples of each size. The samples of every switch are in order of the rounds.
-pub(super) fn compare(samples: &[Sample], sizes: &[u16]) -> Vec<Comparison> {
-    sizes.iter().map(|&size| one(samples, size)).collect()
-}
-
-fn one(samples: &[Sample], size: u16) -> Comparison {
+fn one(samples: &[Sample], (pairs, size): (u16, u16)) -> Comparison {
+    let mine = |sample: &&Sample| sample.pairs == pairs && sample.size == size;
     let of = |switch, value: fn(&Figures) -> f64| -> Vec<f64> {
-        let mine = samples.iter();
-        let mine = mine.filter(|sample| sample.size == size && sample.switch == switch);
+        let mine = samples.iter().filter(mine);
+        let mine = mine.filter(|sample| sample.switch == switch);
         mine.map(|sample| value(&sample.figures)).collect()
     };
     let medians = |switch| Figures {
@@ -148,44 +151,19 @@ fn one(samples: &[Sample], size: u16) -> Comparison {
         cycles_per_frame: median(&of(switch, |f| f.cycles_per_frame)),
         busy_share: median(&of(switch, |f| f.busy_share)),
     };
-    let ratio = |value| {
-        median(&paired_ratios(
-            &of(Peer::OvsDpdk, value),
-            &of(Peer::Vicinity, value),
-        ))
+    let ratio = |switch, value| paired_ratio(&of(switch, value), &of(Peer::Vicinity, value));
+    let against = |switch| Against {
+        switch,
+        figures: medians(switch),
+        frames_ratio: ratio(switch, |f| f.frames_per_s),
+        cycles_ratio: ratio(switch, |f| f.cycles_per_frame),
     };
     Comparison {
+        pairs,
         size,
         vicinity: medians(Peer::Vicinity),
-        ovs_dpdk: medians(Peer::OvsDpdk),
-        frames_ratio: ratio(|f| f.frames_per_s),
-        cycles_ratio: ratio(|f| f.cycles_per_frame),
+        peers: [Peer::OvsDpdk, Peer::Testpmd].map(against).to_vec(),
     }
-}
-
-/// The promises that these measurements can check.
-pub(super) fn targets(comparisons: &[Comparison], idle: &Idle) -> Vec<Target> {
-    let mut targets = Vec::new();
-    for found in comparisons {
-        let frames = |bound| {
-            let name = format!("{} B: frames/s against OVS-DPDK", found.size);
-            Target::new(name, found.frames_ratio, bound, true)
-        };
-        match found.size {
-            64 => {
-                targets.push(frames(1.3));
-                let name = "64 B: cycles a frame against OVS-DPDK".to_owned();
-                targets.push(Target::new(name, found.cycles_ratio, 0.5, false));
-            }
-            1500 => targets.push(frames(1.5)),
-            _ => {}
-        }
-    }
-    let name = "idle: wake-ups a second".to_owned();
-    targets.push(Target::new(name, idle.wakeups_per_s, 5.0, false));
-    let name = "idle: percent of a core".to_owned();
-    targets.push(Target::new(name, idle.core_share * 100.0, 0.1, false));
-    targets
 }
 
 #[cfg(test)]
@@ -195,6 +173,7 @@ mod tests {
     fn sample(round: u32, switch: Peer, frames_per_s: f64, cycles_per_frame: f64) -> Sample {
         Sample {
             round,
+            pairs: 1,
             size: 64,
             switch,
             figures: Figures {
@@ -219,26 +198,23 @@ mod tests {
             sample(3, Peer::Vicinity, 4.0, 500.0),
             sample(3, Peer::OvsDpdk, 2.0, 1500.0),
         ];
-        let found = compare(&samples, &[64]);
-        assert!((found[0].frames_ratio - 2.0).abs() < 1e-9);
-        assert!((found[0].cycles_ratio - 1.0 / 3.0).abs() < 1e-9);
+        let found = compare(&samples);
+        let ovs = found[0].peers[0];
+        assert_eq!(ovs.switch, Peer::OvsDpdk);
+        assert!((ovs.frames_ratio - 2.0).abs() < 1e-9);
+        assert!((ovs.cycles_ratio - 1.0 / 3.0).abs() < 1e-9);
         assert!((found[0].vicinity.frames_per_s - 10.0).abs() < 1e-9);
-        assert!((found[0].ovs_dpdk.cycles_per_frame - 900.0).abs() < 1e-9);
+        assert!((ovs.figures.cycles_per_frame - 900.0).abs() < 1e-9);
     }
 
     #[test]
-    fn a_promise_is_kept_or_not() {
-        let samples = [
-            sample(1, Peer::Vicinity, 14.0, 151.0),
-            sample(1, Peer::OvsDpdk, 10.0, 300.0),
-        ];
-        let idle = Idle {
-            seconds: 10.0,
-            wakeups_per_s: 4.0,
-            core_share: 0.002,
+    fn pairs_and_sizes_are_kept_apart() {
+        let other = Sample {
+            pairs: 4,
+            ..sample(1, Peer::Vicinity, 7.0, 70.0)
         };
-        let targets = targets(&compare(&samples, &[64]), &idle);
-        let kept: Vec<bool> = targets.iter().map(|target| target.reached).collect();
-        assert_eq!(kept, [true, false, true, false]);
+        let found = compare(&[sample(1, Peer::Vicinity, 5.0, 50.0), other]);
+        let frames: Vec<_> = found.iter().map(|one| one.vicinity.frames_per_s).collect();
+        assert_eq!(frames, [5.0, 7.0]);
     }
 }

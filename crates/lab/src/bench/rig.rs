@@ -8,7 +8,7 @@ use crate::error::{Context, Error, Result};
 use crate::host;
 use crate::interrupt;
 
-use super::peer::{self, Meter, Peer, Switch};
+use super::peer::{self, Meter, Peer, Shape, Switch};
 use super::report::{Figures, Sample};
 use super::testpmd::{Generator, Received};
 use super::threads::Totals;
@@ -31,17 +31,22 @@ pub(super) struct Rig {
     generator: Generator,
     running: Box<dyn Switch>,
     switch: Peer,
+    pairs: u16,
     folder: PathBuf,
 }
 
 impl Rig {
-    /// Starts both and lets the switch rest. `vicinity` is our program, `run` the folder of the
-    /// whole run.
-    pub(super) fn start(switch: Peer, vicinity: &Path, run: &Path) -> Result<Self> {
-        let folder = run.join(switch.to_string());
+    /// Starts both with so many pairs of ports, and lets the switch rest. `vicinity` is our
+    /// program, `run` the folder of the whole run.
+    pub(super) fn start(switch: Peer, pairs: u16, vicinity: &Path, run: &Path) -> Result<Self> {
+        let folder = run.join(format!("{switch}-{pairs}"));
+        let shape = Shape {
+            ports: 2 * pairs,
+            gso: false,
+        };
         fs::create_dir(&folder).context(|| format!("make {}", folder.display()))?;
         let start = || {
-            let running = peer::start(switch, &folder, vicinity)?;
+            let running = peer::start(switch, shape, &folder, vicinity)?;
             let generator = Generator::start(&folder, &running.sockets())?;
             interrupt::sleep(SETTLE)?;
             running.rest(true)?;
@@ -52,6 +57,7 @@ impl Rig {
             generator,
             running,
             switch,
+            pairs,
             folder,
         })
     }
@@ -83,6 +89,7 @@ impl Rig {
         let waited = waited_after.saturating_sub(waited_before);
         Ok(Sample {
             round,
+            pairs: self.pairs,
             size,
             switch: self.switch,
             figures,
@@ -101,15 +108,20 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        // The generator says good-bye to the switch, and a stopped process cannot end.
-        if let Err(error) = self.running.rest(false) {
-            tracing::warn!(switch = %self.switch, %error, "cannot wake a switch to end it");
-        }
+        wake(self.running.as_ref());
+    }
+}
+
+/// Wakes a switch that is about to be dropped: its generator says good-bye to it, and a stopped
+/// process cannot end.
+pub(super) fn wake(switch: &dyn Switch) {
+    if let Err(error) = switch.rest(false) {
+        tracing::warn!(%error, "cannot wake a switch to end it");
     }
 }
 
 /// Adds what the switch said last: the generator's failure is often the switch's fault.
-fn explain(error: Error, switch: Peer, folder: &Path) -> Error {
+pub(super) fn explain(error: Error, switch: Peer, folder: &Path) -> Error {
     if matches!(error, Error::Interrupted) {
         return error;
     }
@@ -120,15 +132,11 @@ fn explain(error: Error, switch: Peer, folder: &Path) -> Error {
 
 /// What the readings say; `None` when nothing moved.
 fn figures(received: &Received, before: Meter, after: Meter) -> Option<Figures> {
-    let gained = |value: fn(Meter) -> u64| {
-        let gained = value(after).checked_sub(value(before))?;
-        (gained > 0).then_some(gained as f64)
-    };
-    let busy = gained(|meter| meter.busy)?;
+    let (cycles_per_frame, busy_share) = after.since(before)?;
     Some(Figures {
         frames_per_s: received.frames_per_s,
-        cycles_per_frame: busy / gained(|meter| meter.frames)?,
-        busy_share: busy / gained(|meter| meter.all)?,
+        cycles_per_frame,
+        busy_share,
     })
 }
 

@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use super::loads::{Cell, LoadSummary};
 use super::peer::Peer;
-use super::report::{Comparison, Figures, Report, Target};
+use super::report::{Comparison, Figures, Report};
+use super::targets::Target;
 
 /// Below this busy share the switch waited for the generator.
 const LIMITED: f64 = 0.9;
@@ -19,42 +21,47 @@ impl fmt::Display for Report {
             "{}, {} CPUs, Linux {}",
             machine.processor, machine.cpus, machine.kernel
         )?;
-        let rounds = self.samples.iter().map(|sample| sample.round).max();
-        let rounds = rounds.unwrap_or(0);
         writeln!(
             f,
-            "Medians of {rounds} rounds; the ratio is the median of the rounds' ratios\n"
+            "Medians of {} rounds; the ratio is the median of the rounds' ratios",
+            self.rounds
         )?;
-        writeln!(
-            f,
-            "{:>7}  {:9}  {:>12}  {:>7}  {:>12}  {:>6}",
-            "frame", "switch", "frames/s", "Gbit/s", "cycles/frame", "busy"
-        )?;
-        for found in &self.comparisons {
-            compared(f, found)?;
+        if !self.comparisons.is_empty() {
+            frames(f, self)?;
         }
-        let [least, middle, most] = self.line_ns();
-        writeln!(
-            f,
-            "\nOne cache line between the CPUs, there and back: {middle:.0} ns ({least:.0} to \
-             {most:.0})"
-        )?;
+        if !self.loads.is_empty() {
+            loads(f, &self.loads)?;
+        }
         if self.disturbed() > DISTURBED {
             writeln!(
                 f,
-                "Other programs took {:.0} % of the CPU time meant for the benchmark: \
+                "\nOther programs took {:.0} % of the CPU time meant for the benchmark: \
                  only the ratios count",
                 self.disturbed() * 100.0
             )?;
         }
-        let idle = &self.idle;
-        writeln!(
-            f,
-            "\nIdle with two VMs for {:.0} s: {:.1} wake-ups/s, {:.3} % of a core\n",
-            idle.seconds,
-            idle.wakeups_per_s,
-            idle.core_share * 100.0
-        )?;
+        writeln!(f)?;
+        if let Some(idle) = &self.idle {
+            writeln!(
+                f,
+                "Idle with two VMs for {:.0} s: {:.1} wake-ups/s, {:.3} % of a core",
+                idle.seconds,
+                idle.wakeups_per_s,
+                idle.core_share * 100.0
+            )?;
+        }
+        if let Some(idle) = &self.idle_ports {
+            writeln!(
+                f,
+                "Idle with {} ports for {:.0} s: {:.1} wake-ups/s, {:.3} % of a core, {:.1} MiB",
+                idle.ports,
+                idle.cost.seconds,
+                idle.cost.wakeups_per_s,
+                idle.cost.core_share * 100.0,
+                idle.resident_mib
+            )?;
+        }
+        writeln!(f)?;
         for target in &self.targets {
             verdict(f, target)?;
         }
@@ -65,40 +72,79 @@ impl fmt::Display for Report {
     }
 }
 
-fn compared(f: &mut fmt::Formatter<'_>, found: &Comparison) -> fmt::Result {
-    let size = format!("{} B", found.size);
-    line(f, &size, Peer::Vicinity, found.size, &found.vicinity)?;
-    line(f, "", Peer::OvsDpdk, found.size, &found.ovs_dpdk)?;
+fn frames(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
     writeln!(
         f,
-        "{:>7}  {:9}  {:>12.2}  {:>7}  {:>12.2}",
-        "", "ratio", found.frames_ratio, "", found.cycles_ratio
+        "\n{:>7}  {:>5}  {:9}  {:>10}  {:>7}  {:>12}  {:>6}  {:>11}",
+        "frame", "pairs", "switch", "frames/s", "Gbit/s", "cycles/frame", "busy", "ours/theirs"
     )?;
-    if found.vicinity.busy_share < LIMITED {
+    for found in &report.comparisons {
+        compared(f, found)?;
+    }
+    let [least, middle, most] = report.line_ns();
+    writeln!(
+        f,
+        "\nOne cache line between the CPUs, there and back: {middle:.0} ns ({least:.0} to \
+         {most:.0})"
+    )
+}
+
+fn compared(f: &mut fmt::Formatter<'_>, found: &Comparison) -> fmt::Result {
+    let label = format!("{:>5} B  {:>5}", found.size, found.pairs);
+    let limited = match found.vicinity.busy_share < LIMITED {
+        true => "  (the generator is the limit)",
+        false => "",
+    };
+    let ours = line(Peer::Vicinity, found.size, &found.vicinity);
+    writeln!(f, "{label}  {ours}{limited}")?;
+    for peer in &found.peers {
+        let theirs = line(peer.switch, found.size, &peer.figures);
+        let (frames, cycles) = (peer.frames_ratio, peer.cycles_ratio);
         writeln!(
             f,
-            "{:>7}  the generator is the limit of vicinity's frames/s here",
+            "{:>14}  {theirs}  {frames:.2} frames, {cycles:.2} cycles",
             ""
         )?;
     }
     Ok(())
 }
 
-fn line(
-    f: &mut fmt::Formatter<'_>,
-    label: &str,
-    switch: Peer,
-    size: u16,
-    figures: &Figures,
-) -> fmt::Result {
-    writeln!(
-        f,
-        "{label:>7}  {switch:9}  {:>10.2} M  {:>7.1}  {:>12.0}  {:>4.0} %",
+fn line(switch: Peer, size: u16, figures: &Figures) -> String {
+    format!(
+        "{switch:9}  {:>8.2} M  {:>7.1}  {:>12.0}  {:>4.0} %",
         figures.frames_per_s / 1e6,
         figures.frames_per_s * f64::from(size) * 8.0 / 1e9,
         figures.cycles_per_frame,
         figures.busy_share * 100.0
     )
+}
+
+fn loads(f: &mut fmt::Formatter<'_>, loads: &[LoadSummary]) -> fmt::Result {
+    writeln!(
+        f,
+        "\n{:20}  {:9}  {:>10}  {:>9}  {:>9}  {:>6}  {:>12}",
+        "load", "switch", "frames/s", "p50", "p99", "core", "cycles/frame"
+    )?;
+    for load in loads {
+        let figures = &load.figures;
+        // Where as many frames go as can, they wait in full rings: that is no latency.
+        let latency = |ns: f64| match load.cell {
+            Cell::Latency(_) | Cell::Light => format!("{:.1} µs", ns / 1e3),
+            Cell::Gso | Cell::Residents { .. } => String::new(),
+        };
+        writeln!(
+            f,
+            "{:20}  {:9}  {:>8.3} M  {:>9}  {:>9}  {:>4.0} %  {:>12.0}",
+            load.cell,
+            load.switch,
+            figures.frames_per_s / 1e6,
+            latency(figures.p50_ns),
+            latency(figures.p99_ns),
+            figures.core_share * 100.0,
+            figures.cycles_per_frame
+        )?;
+    }
+    Ok(())
 }
 
 fn verdict(f: &mut fmt::Formatter<'_>, target: &Target) -> fmt::Result {
@@ -117,16 +163,41 @@ fn verdict(f: &mut fmt::Formatter<'_>, target: &Target) -> fmt::Result {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use crate::machine::Machine;
 
-    use super::super::idle::Idle;
-    use super::super::report::{Sample, compare, targets};
+    use super::super::idle::{Idle, IdlePorts};
+    use super::super::loads::{LoadFigures, LoadSample, summaries};
+    use super::super::report::{Sample, compare};
+    use super::super::targets::targets;
     use super::*;
 
-    fn report() -> Report {
+    fn load(cell: Cell, switch: Peer, p99_ns: f64, cycles_per_frame: f64) -> LoadSample {
+        LoadSample {
+            round: 1,
+            cell,
+            switch,
+            offered_per_s: None,
+            figures: LoadFigures {
+                frames_per_s: 1e5,
+                p50_ns: 3000.0,
+                p99_ns,
+                core_share: 0.12,
+                cycles_per_frame,
+            },
+            disturbed: 0.25,
+        }
+    }
+
+    fn residents(known: u64, spoken_to: u64) -> Cell {
+        Cell::Residents { known, spoken_to }
+    }
+
+    /// A report with something of everything.
+    pub(in super::super) fn report() -> Report {
         let sample = |switch, frames_per_s, cycles_per_frame, busy_share| Sample {
             round: 1,
+            pairs: 1,
             size: 64,
             switch,
             figures: Figures {
@@ -141,14 +212,22 @@ mod tests {
         let samples = vec![
             sample(Peer::Vicinity, 15e6, 100.0, 0.6),
             sample(Peer::OvsDpdk, 10e6, 250.0, 1.0),
+            sample(Peer::Testpmd, 12e6, 200.0, 1.0),
         ];
-        let comparisons = compare(&samples, &[64]);
+        let load_samples = vec![
+            load(Cell::Latency(50), Peer::Vicinity, 9000.0, 0.0),
+            load(Cell::Latency(50), Peer::OvsDpdk, 8000.0, 0.0),
+            load(Cell::Light, Peer::Vicinity, 9000.0, 0.0),
+            load(residents(99, 98), Peer::Vicinity, 0.0, 100.0),
+            load(residents(99_961, 98), Peer::Vicinity, 0.0, 101.0),
+            load(residents(99_961, 99_960), Peer::Vicinity, 0.0, 105.0),
+        ];
         let idle = Idle {
             seconds: 10.0,
             wakeups_per_s: 6.0,
             core_share: 0.0001,
         };
-        Report {
+        let mut report = Report {
             machine: Machine {
                 processor: "a processor".to_owned(),
                 cpus: 2,
@@ -161,25 +240,37 @@ mod tests {
             },
             vicinity: "0.1.0".to_owned(),
             ovs_dpdk: "3.1.0".to_owned(),
+            rounds: 1,
             window_s: 2.0,
-            targets: targets(&comparisons, &idle),
+            comparisons: compare(&samples),
             samples,
-            comparisons,
-            idle,
+            loads: summaries(&load_samples),
+            load_samples,
+            idle: Some(idle),
+            idle_ports: Some(IdlePorts {
+                ports: 64,
+                cost: idle,
+                resident_mib: 70.0,
+            }),
+            targets: Vec::new(),
             leftovers: vec!["a process".to_owned()],
-        }
+        };
+        report.targets = targets(&report);
+        report
     }
 
     #[test]
     fn the_table_shows_figures_verdicts_and_what_stayed() {
         let text = report().to_string();
         let expected = [
-            "   64 B  vicinity        15.00 M      7.7           100    60 %",
-            "         ovs-dpdk        10.00 M      5.1           250   100 %",
-            "         ratio              1.50                   0.40",
-            "the generator is the limit",
+            "   64 B      1  vicinity      15.00 M      7.7           100    60 %  (the generator",
+            "                ovs-dpdk      10.00 M      5.1           250   100 %  1.50 frames, 0.40",
+            "                testpmd       12.00 M",
             "there and back: 210 ns (210 to 210)",
+            "50 % of the maximum   vicinity      0.100 M     3.0 µs     9.0 µs    12 %",
+            "99960 of 99961 known  vicinity      0.100 M                          12 %           105",
             "Other programs took 25 %",
+            "Idle with 64 ports for 10 s: 6.0 wake-ups/s, 0.010 % of a core, 70.0 MiB",
             "reached      64 B: frames/s against OVS-DPDK: 1.50 (at least 1.30)",
             "NOT REACHED  idle: wake-ups a second: 6.00 (at most 5.00)",
             "LEFT BEHIND  a process",
@@ -195,6 +286,7 @@ mod tests {
         assert!(text.contains("\"switch\":\"ovs-dpdk\""), "{text}");
         let back: Report = serde_json::from_str(&text).unwrap();
         assert_eq!(back.samples, report().samples);
+        assert_eq!(back.load_samples, report().load_samples);
         assert_eq!(back.targets, report().targets);
     }
 }

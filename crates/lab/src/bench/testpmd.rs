@@ -1,7 +1,7 @@
-//! The generator: DPDK's `dpdk-testpmd` with two virtio-user ports, which play both guests.
-//! Frames go round: out of one port, through the switch, into the other port and back.
+//! The generator: DPDK's `dpdk-testpmd` with pairs of virtio-user ports, which play the guests.
+//! Frames go round: out of one port of a pair, through the switch, into the other and back.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
@@ -17,9 +17,10 @@ pub(super) const PROGRAM: &str = "/usr/bin/dpdk-testpmd";
 /// Hugepages for its packet buffers, in MB. They are also the memory that the switch maps.
 pub(super) const MEMORY: u64 = 256;
 
-/// A generator whose two ports are connected to a switch.
+/// A generator whose ports are connected to a switch.
 pub(super) struct Generator {
     process: Process,
+    ports: u16,
 }
 
 /// What came back to the generator within a window of time.
@@ -41,7 +42,7 @@ struct PortStats {
 }
 
 impl Generator {
-    /// Connects a generator to the two sockets. No frame is sent yet.
+    /// Connects a generator to the sockets. No frame is sent yet.
     pub(super) fn start(folder: &Path, sockets: &Sockets) -> Result<Self> {
         // Its answers must not wait in a buffer.
         let mut command = first_on(GENERATOR_CPU, folder, "stdbuf");
@@ -57,7 +58,8 @@ impl Generator {
                 "dpdk-testpmd could not connect: {line}"
             )));
         }
-        Ok(Self { process })
+        let ports = u16::try_from(sockets.paths().len()).unwrap_or(u16::MAX);
+        Ok(Self { process, ports })
     }
 
     /// Its process id.
@@ -95,13 +97,14 @@ impl Generator {
         number_after(&text, "TX-dropped:").ok_or_else(|| missing(&text))
     }
 
-    fn stats(&mut self) -> Result<[PortStats; 2]> {
+    fn stats(&mut self) -> Result<Vec<PortStats>> {
         self.process.tell("show port stats all")?;
+        let last = format!("statistics for port {} ", self.ports - 1);
         let mut text = String::new();
-        for marker in ["statistics for port 1", "Tx-pps:", "\n"] {
+        for marker in [&last, "Tx-pps:", "\n"] {
             text += &self.process.expect(marker)?;
         }
-        parse_stats(&text)
+        parse_stats(&text, self.ports)
     }
 }
 
@@ -111,7 +114,7 @@ fn words(sockets: &Sockets) -> Vec<String> {
         Sockets::SwitchListens(_) => "",
         Sockets::GeneratorListens(_) => ",server=1",
     };
-    let port = |number: u8, socket: &Path| {
+    let port = |number: u16, socket: &PathBuf| {
         format!(
             "--vdev=net_virtio_user{number},path={},queues=1,queue_size=1024,\
              mac={},mrg_rxbuf=1{listen}",
@@ -119,31 +122,36 @@ fn words(sockets: &Sockets) -> Vec<String> {
             mac(number)
         )
     };
-    let [first, second] = sockets.paths();
+    let numbered = || (0..).zip(sockets.paths());
+    let ports: Vec<_> = numbered()
+        .map(|(number, socket)| port(number, socket))
+        .collect();
+    // The other port of the pair.
+    let peers: Vec<_> = numbered()
+        .map(|(number, _)| format!("--eth-peer={number},{}", mac(number ^ 1)))
+        .collect();
     // --no-pci: DPDK must not touch the machine's own network cards.
     // --single-file-segments: a memory table of vhost-user has room for eight regions.
     [
         &format!("{PROGRAM} --no-pci --in-memory --single-file-segments"),
         &format!("-m {MEMORY} --file-prefix=vicinity-bench-generator"),
         &format!("--lcores 0@{GENERATOR_CPU},1@{GENERATOR_CPU}"),
-        &port(0, first),
-        &port(1, second),
+        &ports.join(" "),
         "-- -i --total-num-mbufs=32768",
-        &format!("--eth-peer=0,{} --eth-peer=1,{}", mac(1), mac(0)),
+        &peers.join(" "),
     ]
     .iter()
     .flat_map(|part| part.split_whitespace().map(str::to_owned))
     .collect()
 }
 
-fn mac(port: u8) -> String {
+fn mac(port: u16) -> String {
     format!("52:54:00:00:00:{:02x}", port + 1)
 }
 
-fn parse_stats(text: &str) -> Result<[PortStats; 2]> {
-    let mut ports = text.split("NIC statistics for port ").skip(1);
-    let mut next = || {
-        let block = ports.next().ok_or_else(|| missing(text))?;
+fn parse_stats(text: &str, ports: u16) -> Result<Vec<PortStats>> {
+    let blocks = text.split("NIC statistics for port ").skip(1);
+    let port = |block| {
         let field = |name| number_after(block, name).ok_or_else(|| missing(block));
         Ok(PortStats {
             frames: field("RX-packets:")?,
@@ -151,11 +159,16 @@ fn parse_stats(text: &str) -> Result<[PortStats; 2]> {
             frames_per_s: field("Rx-pps:")?,
         })
     };
-    Ok([next()?, next()?])
+    let found: Vec<_> = blocks.map(port).collect::<Result<_>>()?;
+    if found.len() == usize::from(ports) {
+        Ok(found)
+    } else {
+        Err(missing(text))
+    }
 }
 
-fn received(before: &[PortStats; 2], after: &[PortStats; 2]) -> Received {
-    let sum = |ports: &[PortStats; 2], value: fn(&PortStats) -> u64| -> u64 {
+fn received(before: &[PortStats], after: &[PortStats]) -> Received {
+    let sum = |ports: &[PortStats], value: fn(&PortStats) -> u64| -> u64 {
         ports.iter().map(value).sum()
     };
     let gained = |value| sum(after, value).saturating_sub(sum(before, value)) as f64;
@@ -206,8 +219,8 @@ mod tests {
 
     #[test]
     fn two_readings_give_a_rate_and_a_frame_length() {
-        let before = parse_stats(FIRST).unwrap();
-        let after = parse_stats(SECOND).unwrap();
+        let before = parse_stats(FIRST, 2).unwrap();
+        let after = parse_stats(SECOND, 2).unwrap();
         assert_eq!(before[1].frames, 10_030_848);
         let received = received(&before, &after);
         assert!((received.frames_per_s - 11_105_467.0).abs() < 0.5);
@@ -217,13 +230,13 @@ mod tests {
     #[test]
     fn a_reading_with_one_port_is_an_error() {
         let (one, _) = FIRST.split_once("statistics for port 1").unwrap();
-        let error = parse_stats(one).unwrap_err();
+        let error = parse_stats(one, 2).unwrap_err();
         assert!(error.to_string().contains("counters of dpdk-testpmd"));
     }
 
     #[test]
     fn no_frame_at_all_is_a_rate_of_zero() {
-        let quiet = parse_stats(FIRST).unwrap();
+        let quiet = parse_stats(FIRST, 2).unwrap();
         let received = received(&quiet, &quiet);
         assert!(received.frames_per_s.abs() < f64::EPSILON);
         assert!(received.mean_bytes.abs() < f64::EPSILON);
@@ -231,7 +244,7 @@ mod tests {
 
     #[test]
     fn the_machines_own_cards_are_never_probed() {
-        let words = words(&Sockets::SwitchListens(["/a".into(), "/b".into()]));
+        let words = words(&Sockets::SwitchListens(vec!["/a".into(), "/b".into()]));
         assert!(words.iter().any(|word| word == "--no-pci"));
     }
 }

@@ -9,7 +9,8 @@ use crate::host;
 
 use super::parse::number_after;
 
-/// Running totals of all threads of a process and its children. A thread that ends takes its totals along.
+/// Running totals of all threads of a process and its children. A thread that ends takes its
+/// totals along.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     /// Times a thread went to sleep. Each is a wake-up later.

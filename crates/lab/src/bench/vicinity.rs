@@ -1,4 +1,4 @@
-//! Our switch as the one under test: `vicinity serve` with two ports that listen.
+//! Our switch as the one under test: `vicinity serve` with ports that listen.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,19 +16,22 @@ pub(super) struct Vicinity {
     serve: Process,
     program: PathBuf,
     folder: PathBuf,
+    ports: u16,
 }
 
 impl Vicinity {
-    /// Starts it on [`SWITCH_CPU`] with one network of two ports.
-    pub(super) fn start(folder: &Path, program: &Path) -> Result<Self> {
+    /// Starts it on [`SWITCH_CPU`] with one network of so many ports.
+    pub(super) fn start(folder: &Path, program: &Path, ports: u16) -> Result<Self> {
         let file = folder.join("vicinity.toml");
-        fs::write(&file, configuration(folder)).context(|| format!("write {}", file.display()))?;
+        let text = configuration(folder, ports);
+        fs::write(&file, text).context(|| format!("write {}", file.display()))?;
         let mut command = first_on(SWITCH_CPU, folder, program);
         command.arg("serve").arg("--config").arg(&file);
         let mut vicinity = Self {
             serve: Process::start("vicinity", folder, command)?,
             program: program.to_owned(),
             folder: folder.to_owned(),
+            ports,
         };
         let sockets = vicinity.sockets();
         vicinity.serve.until("sockets of the ports", |_| {
@@ -38,9 +41,20 @@ impl Vicinity {
     }
 }
 
+impl Vicinity {
+    /// What it says of its only network.
+    fn worker(&self) -> Result<String> {
+        let mut command = host::command(&self.program);
+        command.args(["network", "list", "--json"]);
+        command.arg("--runtime-dir").arg(&self.folder);
+        host::run(command)
+    }
+}
+
 impl Switch for Vicinity {
     fn sockets(&self) -> Sockets {
-        Sockets::SwitchListens(["vm0.sock", "vm1.sock"].map(|name| self.folder.join(name)))
+        let socket = |number| self.folder.join(format!("vm{number}.sock"));
+        Sockets::SwitchListens((0..self.ports).map(socket).collect())
     }
 
     fn id(&self) -> u32 {
@@ -48,10 +62,12 @@ impl Switch for Vicinity {
     }
 
     fn meter(&self) -> Result<Meter> {
-        let mut command = host::command(&self.program);
-        command.args(["network", "list", "--json"]);
-        command.arg("--runtime-dir").arg(&self.folder);
-        parse_meter(&host::run(command)?)
+        parse_meter(&self.worker()?)
+    }
+
+    fn residents(&self) -> Result<Option<u64>> {
+        let text = self.worker()?;
+        Ok(Some(figure(&text, "residents")?))
     }
 
     fn rest(&self, _rest: bool) -> Result<()> {
@@ -60,10 +76,10 @@ impl Switch for Vicinity {
     }
 }
 
-fn configuration(folder: &Path) -> String {
+fn configuration(folder: &Path, ports: u16) -> String {
     let folder = folder.display();
     let mut text = format!("runtime-dir = \"{folder}\"\n\n[[network]]\nname = \"default\"\n");
-    for vm in ["vm0", "vm1"] {
+    for vm in (0..ports).map(|number| format!("vm{number}")) {
         text += &format!(
             "\n[[network.port]]\nvm = \"{vm}\"\nsocket = \"{folder}/{vm}.sock\"\nmode = \"server\"\n"
         );
@@ -73,15 +89,17 @@ fn configuration(folder: &Path) -> String {
 
 /// Reads the worker's figures of the only network.
 fn parse_meter(text: &str) -> Result<Meter> {
-    let unreadable = || Error::unreadable("the answer of `vicinity network list --json`", text);
-    let answer: Value = serde_json::from_str(text).map_err(|_| unreadable())?;
-    let worker = answer.pointer("/0/worker").ok_or_else(unreadable)?;
-    let field = |name| worker.get(name).and_then(Value::as_u64);
     Ok(Meter {
-        busy: field("busy_ticks").ok_or_else(unreadable)?,
-        all: field("elapsed_ticks").ok_or_else(unreadable)?,
-        frames: field("busy_frames").ok_or_else(unreadable)?,
+        busy: figure(text, "busy_ticks")?,
+        all: figure(text, "elapsed_ticks")?,
+        frames: figure(text, "busy_frames")?,
     })
+}
+
+fn figure(text: &str, name: &str) -> Result<u64> {
+    let answer = serde_json::from_str::<Value>(text).ok();
+    let found = answer.and_then(|answer| answer.pointer("/0/worker")?.get(name)?.as_u64());
+    found.ok_or_else(|| Error::unreadable("the answer of `vicinity network list --json`", text))
 }
 
 #[cfg(test)]
@@ -111,8 +129,8 @@ mod tests {
     }
 
     #[test]
-    fn both_ports_listen() {
-        let text = configuration(Path::new("/run/x"));
+    fn all_ports_listen() {
+        let text = configuration(Path::new("/run/x"), 2);
         assert_eq!(text.matches("mode = \"server\"").count(), 2);
         assert!(text.contains("socket = \"/run/x/vm1.sock\""), "{text}");
     }

@@ -1,0 +1,182 @@
+//! The benchmark's own generator: it sends frames at a given rate, whatever becomes of them, and
+//! stamps each with the time at which it was due. What a switch that is behind costs is so seen in
+//! the latency of every frame that had to wait, not only of the one that was sent late.
+//!
+//! One thread, on the generator's CPU, drives all NICs in turn and never sleeps.
+
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::interrupt;
+
+use super::driver::Driver;
+
+/// Frames sent or taken at one NIC before the next has its turn.
+const TURN: usize = 32;
+
+/// Rounds between two looks at whether the user wants to stop.
+const LOOK: u32 = 1 << 16;
+
+/// Frames from one NIC to others.
+#[derive(Clone, Debug)]
+pub(super) struct Flow {
+    /// Which NIC sends.
+    pub(super) from: usize,
+    /// Whom to, in turn.
+    pub(super) to: Vec<[u8; 6]>,
+}
+
+/// How fast frames are sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Pace {
+    /// Whenever there is room.
+    Saturate,
+    /// So many frames a second, all flows together.
+    Rate(f64),
+}
+
+/// What a run of the generator saw.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// Frames sent.
+    pub(super) sent: u64,
+    /// Frames received.
+    pub(super) received: u64,
+    /// How long it took, in seconds.
+    pub(super) seconds: f64,
+    /// Nanoseconds from when each frame was due until it was received, in order of value.
+    pub(super) latencies: Vec<u32>,
+}
+
+impl Seen {
+    /// Frames received per second.
+    pub(super) fn frames_per_s(&self) -> f64 {
+        self.received as f64 / self.seconds
+    }
+
+    /// The latency in nanoseconds that a share of the frames did not exceed.
+    pub(super) fn latency_ns(&self, share: f64) -> Option<f64> {
+        let last = self.latencies.len().checked_sub(1)?;
+        let place = (last as f64 * share).round();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "0 to last"
+        )]
+        let place = place as usize;
+        self.latencies.get(place).map(|&ns| f64::from(ns))
+    }
+}
+
+/// A flow that is under way.
+struct Stream<'a> {
+    flow: &'a Flow,
+    sent: u64,
+    /// The next destination.
+    next: usize,
+    /// Nanoseconds between two frames; 0 to saturate.
+    gap: f64,
+}
+
+/// Send for `time` and receive meanwhile. The stamps count from `epoch`.
+pub(super) fn run(
+    drivers: &mut [Driver],
+    flows: &[Flow],
+    pace: Pace,
+    time: Duration,
+    epoch: Instant,
+) -> Result<Seen> {
+    let gap = match pace {
+        Pace::Saturate => 0.0,
+        Pace::Rate(rate) => flows.len() as f64 * 1e9 / rate,
+    };
+    let stream = |flow| Stream {
+        flow,
+        sent: 0,
+        next: 0,
+        gap,
+    };
+    let mut streams: Vec<_> = flows.iter().map(stream).collect();
+    // Room for all, so that nothing is allocated meanwhile.
+    let mut latencies = Vec::with_capacity(1 << 24);
+    let mut received = 0;
+    let start = nanoseconds(epoch);
+    let end = start + u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let (mut now, mut rounds) = (start, 0_u32);
+    while now < end {
+        for stream in &mut streams {
+            let driver = drivers.get_mut(stream.flow.from);
+            let driver = driver.ok_or_else(|| Error::Host("a flow without a NIC".to_owned()))?;
+            stream.send(driver, start, now);
+        }
+        for driver in &mut *drivers {
+            now = nanoseconds(epoch);
+            received += driver.receive(TURN, |stamp| {
+                // What was under way before has a stamp from before.
+                if stamp >= start && latencies.len() < latencies.capacity() {
+                    let late = now.saturating_sub(stamp);
+                    latencies.push(u32::try_from(late).unwrap_or(u32::MAX));
+                }
+            });
+            driver.publish();
+        }
+        rounds = rounds.wrapping_add(1);
+        if rounds % LOOK == 0 {
+            interrupt::check()?;
+        }
+    }
+    latencies.sort_unstable();
+    Ok(Seen {
+        sent: streams.iter().map(|stream| stream.sent).sum(),
+        received: received as u64,
+        seconds: (now - start) as f64 / 1e9,
+        latencies,
+    })
+}
+
+impl Stream<'_> {
+    /// Send what is due and has room.
+    fn send(&mut self, driver: &mut Driver, start: u64, now: u64) {
+        let due = self.due(start, now);
+        if due == 0 {
+            return;
+        }
+        for _ in 0..due.min(driver.room()) {
+            let stamp = match self.gap > 0.0 {
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "seconds in nanoseconds"
+                )]
+                true => start + (self.sent as f64 * self.gap) as u64,
+                false => now,
+            };
+            let Some(to) = self.flow.to.get(self.next) else {
+                return;
+            };
+            driver.send(*to, stamp);
+            self.sent += 1;
+            self.next = (self.next + 1) % self.flow.to.len();
+        }
+        driver.publish();
+    }
+
+    /// Frames that should have been sent by now and were not, at most a turn's.
+    fn due(&self, start: u64, now: u64) -> usize {
+        if self.gap <= 0.0 {
+            return TURN;
+        }
+        let behind = (now - start) as f64 / self.gap - self.sent as f64;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "negative is none"
+        )]
+        let behind = behind.ceil().max(0.0) as usize;
+        behind.min(TURN)
+    }
+}
+
+fn nanoseconds(epoch: Instant) -> u64 {
+    u64::try_from(epoch.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
