@@ -68,6 +68,7 @@ mod loss;
 mod matching;
 mod memory;
 mod peer;
+pub mod perf;
 mod progress;
 mod raw;
 mod receive;

@@ -1,0 +1,258 @@
+//! Measuring the way to a peer: one side [`answer`]s, the other asks for round trips and streams.
+//!
+//! The asker says what comes in a message of its own ([`Order`]); then both do it. All times are
+//! the asker's.
+
+use std::time::{Duration, Instant};
+
+use crate::endpoint::Endpoint;
+use crate::matching::Pattern;
+use crate::memory::Memory;
+use crate::peer::Peer;
+use crate::request::Request;
+use crate::status::{Code, Completion, Error};
+
+/// Messages under way in a stream. As many as UCX's `ucx_perftest` has.
+pub const WINDOW: usize = 32;
+
+/// Match values: what is ordered, what is measured, and the end of a stream.
+const ORDER: u64 = 1 << 56;
+const DATA: u64 = 2 << 56;
+const END: u64 = 3 << 56;
+
+/// What is measured next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// Whether messages come back one by one, or only go there.
+    pub stream: bool,
+    /// Whether they lie on the heaps of both sides.
+    pub heap: bool,
+    /// Bytes of a message.
+    pub length: u32,
+    /// Messages.
+    pub count: u32,
+}
+
+impl Order {
+    fn encode(self) -> Vec<u8> {
+        let flags = [u8::from(self.stream), u8::from(self.heap)];
+        let numbers = [self.length.to_le_bytes(), self.count.to_le_bytes()];
+        [&flags[..], numbers.as_flattened()].concat()
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let ([stream, heap], bytes) = bytes.split_first_chunk()?;
+        let (length, bytes) = bytes.split_first_chunk()?;
+        let (count, bytes) = bytes.split_first_chunk()?;
+        bytes.is_empty().then_some(Self {
+            stream: *stream == 1,
+            heap: *heap == 1,
+            length: u32::from_le_bytes(*length),
+            count: u32::from_le_bytes(*count),
+        })
+    }
+}
+
+/// Answer one asker until it goes.
+///
+/// # Errors
+/// This host cannot wait or has no memory.
+pub fn answer(endpoint: &mut Endpoint) -> Result<(), Error> {
+    loop {
+        let request = endpoint.irecv(Pattern::exactly(ORDER), vec![0; 10])?;
+        let got = loop {
+            if let Some(got) = endpoint.wait(request, Some(Duration::from_secs(1)))? {
+                break got;
+            }
+            if endpoint.lost().is_some() {
+                return Ok(());
+            }
+        };
+        let (Some(peer), Some(order)) = (got.status.peer, Order::decode(got.memory.bytes())) else {
+            continue;
+        };
+        let done = match order.stream {
+            true => take(endpoint, peer, order),
+            false => echo(endpoint, peer, order),
+        };
+        match done {
+            Err(Error::Connection(_)) => return Ok(()),
+            other => other?,
+        }
+    }
+}
+
+/// Memory for one message.
+fn memory(endpoint: &Endpoint, order: Order) -> Result<Memory, Error> {
+    let length = order.length as usize;
+    if !order.heap {
+        return Ok(Memory::Bytes(vec![0; length]));
+    }
+    let buffer = endpoint.allocate(length);
+    buffer
+        .map(Memory::Window)
+        .ok_or(Error::Connection(Code::NoResources))
+}
+
+/// Wait for a request that nothing may cut short.
+#[inline]
+fn finish(endpoint: &mut Endpoint, request: Request) -> Result<Completion, Error> {
+    loop {
+        if let Some(done) = endpoint.wait(request, Some(Duration::from_secs(10)))? {
+            return match done.status.code {
+                Code::Success => Ok(done),
+                code => Err(Error::Connection(code)),
+            };
+        }
+        if endpoint.lost().is_some() {
+            return Err(Error::Connection(Code::Closed));
+        }
+    }
+}
+
+fn echo(endpoint: &mut Endpoint, peer: Peer, order: Order) -> Result<(), Error> {
+    let mut room = memory(endpoint, order)?;
+    for _ in 0..order.count {
+        let request = endpoint.irecv(Pattern::exactly(DATA), room)?;
+        let got = finish(endpoint, request)?;
+        let request = endpoint.isend(peer, DATA, got.memory)?;
+        room = finish(endpoint, request)?.memory;
+    }
+    Ok(())
+}
+
+fn take(endpoint: &mut Endpoint, peer: Peer, order: Order) -> Result<(), Error> {
+    let mut requests = std::collections::VecDeque::with_capacity(WINDOW);
+    let mut left = order.count;
+    while let Some(more) = left.checked_sub(1).filter(|_| requests.len() < WINDOW) {
+        left = more;
+        let room = memory(endpoint, order)?;
+        requests.push_back(endpoint.irecv(Pattern::exactly(DATA), room)?);
+    }
+    while let Some(request) = requests.pop_front() {
+        let got = finish(endpoint, request)?;
+        if let Some(more) = left.checked_sub(1) {
+            left = more;
+            requests.push_back(endpoint.irecv(Pattern::exactly(DATA), got.memory)?);
+        }
+    }
+    let request = endpoint.isend(peer, END, Memory::Empty)?;
+    finish(endpoint, request).map(|_| ())
+}
+
+fn begin(endpoint: &mut Endpoint, peer: Peer, order: Order) -> Result<(), Error> {
+    let request = endpoint.isend(peer, ORDER, order.encode())?;
+    finish(endpoint, request).map(|_| ())
+}
+
+/// Time `count` round trips, one by one.
+///
+/// # Errors
+/// The peer went, or this host has no memory.
+pub fn round_trips(
+    endpoint: &mut Endpoint,
+    peer: Peer,
+    length: u32,
+    count: u32,
+) -> Result<Vec<Duration>, Error> {
+    let order = Order {
+        stream: false,
+        heap: length as usize > crate::limits::EAGER,
+        length,
+        count,
+    };
+    begin(endpoint, peer, order)?;
+    let mut there = memory(endpoint, order)?;
+    let mut back = memory(endpoint, order)?;
+    let mut times = Vec::with_capacity(count as usize);
+    for _ in 0..count {
+        let start = Instant::now();
+        let request = endpoint.irecv(Pattern::exactly(DATA), back)?;
+        let sent = endpoint.isend(peer, DATA, there)?;
+        back = finish(endpoint, request)?.memory;
+        times.push(start.elapsed());
+        there = finish(endpoint, sent)?.memory;
+    }
+    Ok(times)
+}
+
+/// Time `count` messages in one direction, [`WINDOW`] under way at a time, until the peer has
+/// received the last one.
+///
+/// # Errors
+/// The peer went, or this host has no memory.
+pub fn stream(
+    endpoint: &mut Endpoint,
+    peer: Peer,
+    length: u32,
+    count: u32,
+    heap: bool,
+) -> Result<Duration, Error> {
+    let order = Order {
+        stream: true,
+        heap,
+        length,
+        count,
+    };
+    let end = endpoint.irecv(Pattern::exactly(END), Memory::Empty)?;
+    begin(endpoint, peer, order)?;
+    let mut requests = std::collections::VecDeque::with_capacity(WINDOW);
+    let mut spare = Vec::new();
+    for _ in 0..WINDOW {
+        spare.push(memory(endpoint, order)?);
+    }
+    let start = Instant::now();
+    for _ in 0..count {
+        if spare.is_empty() {
+            if let Some(oldest) = requests.pop_front() {
+                spare.push(finish(endpoint, oldest)?.memory);
+            }
+        }
+        let memory = spare.pop().unwrap_or_default();
+        requests.push_back(endpoint.isend(peer, DATA, memory)?);
+    }
+    for request in requests {
+        finish(endpoint, request)?;
+    }
+    finish(endpoint, end)?;
+    Ok(start.elapsed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Board, Options};
+
+    #[test]
+    fn an_order_is_read_as_it_was_written() {
+        let order = Order {
+            stream: true,
+            heap: false,
+            length: 70_000,
+            count: 9,
+        };
+        assert_eq!(Order::decode(&order.encode()), Some(order));
+        assert_eq!(Order::decode(&[0; 11]), None);
+    }
+
+    #[test]
+    fn trips_and_streams_end_and_so_does_the_answerer() {
+        let folder = tempfile::tempdir().unwrap();
+        let board = Board::open(folder.path()).unwrap();
+        let open = || Endpoint::open(&board, &Options::default()).unwrap();
+        let (mut here, mut there) = (open(), open());
+        let address = there.address();
+        std::thread::scope(|scope| {
+            let answerer = scope.spawn(move || answer(&mut there));
+            let peer = here.connect(address, 0, None).unwrap();
+            for length in [8, 5000, 100_000] {
+                assert_eq!(round_trips(&mut here, peer, length, 10).unwrap().len(), 10);
+                for heap in [true, false] {
+                    stream(&mut here, peer, length, 100, heap).unwrap();
+                }
+            }
+            drop(here);
+            answerer.join().unwrap().unwrap();
+        });
+    }
+}

@@ -1,0 +1,289 @@
+//! Real processes: everybody with everybody, sleepers, and peers that are killed in the middle.
+//!
+//! The tests start this program again in a role (`child`), told by the environment.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "tests"
+)]
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use message::{Address, Board, Code, Endpoint, MessageError, Options, Pattern, Peer};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, waitpid};
+
+/// So long nothing takes; a wait that long is a hang.
+const HANG: Option<Duration> = Some(Duration::from_secs(120));
+
+const ROLE: &str = "VICINITY_TEST_ROLE";
+const FOLDER: &str = "VICINITY_TEST_FOLDER";
+const RANK: &str = "VICINITY_TEST_RANK";
+
+/// Processes that exchange all to all.
+const RANKS: u32 = 40;
+
+/// What each sends to each: one message of every protocol.
+const LENGTHS: [usize; 3] = [8, 5_000, 70_000];
+
+/// More than is streamed until the victim stops itself.
+const HUGE: usize = 64 << 20;
+
+/// A process that is killed when the test ends, however it ends.
+struct Role(Child);
+
+impl Role {
+    fn start(role: &str, folder: &Path, rank: u32) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["child", "--exact", "--ignored", "--nocapture"]);
+        command.env(ROLE, role).env(FOLDER, folder);
+        command.env(RANK, rank.to_string()).stdout(Stdio::null());
+        Self(command.spawn().unwrap())
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(self.0.id() as i32).unwrap()
+    }
+}
+
+impl Drop for Role {
+    fn drop(&mut self) {
+        // It may have ended itself.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+#[test]
+#[ignore = "what the other tests start"]
+fn child() {
+    let Ok(role) = std::env::var(ROLE) else {
+        return;
+    };
+    let folder = std::env::var(FOLDER).unwrap();
+    let rank = std::env::var(RANK).unwrap().parse().unwrap();
+    let mut endpoint = open(Path::new(&folder), rank);
+    match role.as_str() {
+        "rank" => exchange(&mut endpoint, rank),
+        "victim" => victim(&mut endpoint),
+        "sleeper" => sleeper(&mut endpoint),
+        other => panic!("no role {other}"),
+    }
+}
+
+fn open(folder: &Path, rank: u32) -> Endpoint {
+    let board = Board::open(folder).unwrap();
+    let options = Options {
+        endpoint: Some(rank),
+        ..Options::default()
+    };
+    Endpoint::open(&board, &options).unwrap()
+}
+
+/// Connect to somebody who may not have begun yet.
+fn connect(endpoint: &mut Endpoint, rank: u32) -> Peer {
+    let address = Address {
+        endpoint: rank,
+        ..endpoint.address()
+    };
+    loop {
+        match endpoint.connect(address, 0, HANG) {
+            Ok(peer) => return peer,
+            Err(MessageError::Connection(Code::Closed | Code::NoResources)) => {
+                endpoint.progress();
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(error) => panic!("rank {rank}: {error}"),
+        }
+    }
+}
+
+fn bytes(from: u32, to: u32, length: usize) -> Vec<u8> {
+    let seed = from * 41 + to;
+    (0..length).map(|at| (at as u32 + seed) as u8).collect()
+}
+
+fn exchange(endpoint: &mut Endpoint, rank: u32) {
+    let others = || (0..RANKS).filter(move |other| *other != rank);
+    let peers: Vec<_> = others()
+        .map(|other| (other, connect(endpoint, other)))
+        .collect();
+    let mut sends = Vec::new();
+    for (other, peer) in &peers {
+        for (kind, length) in LENGTHS.into_iter().enumerate() {
+            let value = u64::from(rank) << 8 | kind as u64;
+            let memory = bytes(rank, *other, length);
+            sends.push(endpoint.isend(*peer, value, memory).unwrap());
+        }
+    }
+    for (other, peer) in &peers {
+        for (kind, length) in LENGTHS.into_iter().enumerate() {
+            let value = u64::from(*other) << 8 | kind as u64;
+            let memory = vec![0; length];
+            let request = endpoint.irecv(Pattern::exactly(value), memory).unwrap();
+            let got = endpoint.wait(request, HANG).unwrap().unwrap();
+            assert_eq!(got.status.code, Code::Success);
+            assert_eq!(got.status.peer, Some(*peer));
+            assert_eq!(got.memory.bytes(), bytes(*other, rank, length));
+        }
+    }
+    for request in sends {
+        let sent = endpoint.wait(request, HANG).unwrap().unwrap();
+        assert_eq!(sent.status.code, Code::Success);
+    }
+    assert!(endpoint.iprobe(Pattern::ANY).is_none(), "nothing twice");
+}
+
+#[test]
+fn forty_processes_exchange_all_to_all_and_nothing_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = |rank| Role::start("rank", folder.path(), rank);
+    let mut ranks: Vec<_> = (0..RANKS).map(start).collect();
+    for (rank, role) in ranks.iter_mut().enumerate() {
+        let status = role.0.wait().unwrap();
+        assert!(status.success(), "rank {rank}: {status}");
+    }
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+    assert_eq!(left.len(), 1, "only the NIC id stays: {left:?}");
+}
+
+/// In the middle of sending and receiving something large, with small messages sent, stop.
+fn victim(endpoint: &mut Endpoint) {
+    let peer = connect(endpoint, 0);
+    for number in 0..10u8 {
+        let _ = endpoint.isend(peer, 1, vec![number; 8]).unwrap();
+        let _ = endpoint.isend(peer, 1, vec![number; 3000]).unwrap();
+    }
+    let _ = endpoint.irecv(Pattern::exactly(2), vec![0; HUGE]).unwrap();
+    let _ = endpoint.isend(peer, 3, vec![3; HUGE]).unwrap();
+    let heap = endpoint.allocate(HUGE).unwrap();
+    let _ = endpoint.isend(peer, 4, heap).unwrap();
+    for _ in 0..50 {
+        endpoint.progress();
+    }
+    kill_process(getpid(), Signal::STOP).unwrap();
+    // The signal takes effect when it likes.
+    std::thread::sleep(Duration::from_secs(120));
+}
+
+#[test]
+fn a_killed_peer_ends_every_protocol_in_the_middle_and_what_it_sent_is_received() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut endpoint = open(folder.path(), 0);
+    let role = Role::start("victim", folder.path(), 1);
+    let peer = connect(&mut endpoint, 1);
+    let mut bystander = open(folder.path(), 2);
+    let request = bystander.iconnect(endpoint.address(), 0, 0).unwrap();
+    let other = loop {
+        endpoint.progress();
+        if let Some(done) = bystander.test(request).unwrap() {
+            break done.status.peer.unwrap();
+        }
+    };
+    let streamed_in = endpoint.irecv(Pattern::exactly(3), vec![0; HUGE]).unwrap();
+    let streamed_out = endpoint.isend(peer, 2, vec![2; HUGE]).unwrap();
+    let acknowledged = endpoint.issend(peer, 9, vec![9; 8]).unwrap();
+    let offered = endpoint.isend(peer, 9, vec![9; 50_000]).unwrap();
+    let from_heap = endpoint.allocate(50_000).unwrap();
+    let on_heap = endpoint.isend(peer, 9, from_heap).unwrap();
+    let queued: Vec<_> = (0..300)
+        .map(|_| endpoint.isend(peer, 9, vec![9; 20_000]).unwrap())
+        .collect();
+    let options = WaitOptions::UNTRACED | WaitOptions::NOHANG;
+    while !matches!(waitpid(Some(role.pid()), options), Ok(Some((_, status))) if status.stopped()) {
+        endpoint.progress();
+    }
+    let mut waiting = vec![streamed_in, streamed_out, acknowledged, offered, on_heap];
+    waiting.push(queued[299]);
+    for request in &waiting {
+        assert!(endpoint.test(*request).unwrap().is_none());
+    }
+    kill_process(role.pid(), Signal::KILL).unwrap();
+    for request in waiting {
+        let ended = endpoint.wait(request, HANG).unwrap().unwrap();
+        assert_eq!(ended.status.code, Code::Closed);
+        assert_eq!(ended.status.peer, Some(peer));
+    }
+    assert_eq!(endpoint.lost(), Some(peer));
+    for number in 0..10u8 {
+        for length in [8, 3000] {
+            let request = endpoint
+                .irecv(Pattern::exactly(1), vec![0; length])
+                .unwrap();
+            let got = endpoint.test(request).unwrap().unwrap();
+            assert_eq!(got.memory.bytes(), vec![number; length]);
+        }
+    }
+    assert!(endpoint.iprobe(Pattern::ANY).is_none());
+    // Nobody else noticed, and the name is free again.
+    let sent = bystander.isend(other, 5, vec![5; 8]).unwrap();
+    let request = endpoint.irecv(Pattern::exactly(5), vec![0; 8]).unwrap();
+    assert!(endpoint.wait(request, HANG).unwrap().is_some());
+    assert!(bystander.wait(sent, HANG).unwrap().is_some());
+    drop(open(folder.path(), 1));
+}
+
+/// Wait for a message, answer it, and wait for the next.
+fn sleeper(endpoint: &mut Endpoint) {
+    let peer = connect(endpoint, 0);
+    loop {
+        let request = endpoint.irecv(Pattern::ANY, vec![0; 8]).unwrap();
+        let got = endpoint.wait(request, None).unwrap().unwrap();
+        let _ = endpoint.isend(peer, got.status.value, got.memory).unwrap();
+    }
+}
+
+#[test]
+fn a_waiter_sleeps_and_is_woken_every_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut endpoint = open(folder.path(), 0);
+    let role = Role::start("sleeper", folder.path(), 1);
+    let peer = connect(&mut endpoint, 1);
+    for round in 0..20u64 {
+        while state(&role) != 'S' {
+            endpoint.progress();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // The last time it sleeps long: it must not have run at all.
+        if round == 19 {
+            let before = cpu_ticks(&role);
+            std::thread::sleep(Duration::from_millis(500));
+            assert_eq!(cpu_ticks(&role), before);
+        }
+        let request = endpoint.irecv(Pattern::exactly(round), vec![0; 8]).unwrap();
+        let _ = endpoint.isend(peer, round, vec![1; 8]).unwrap();
+        assert!(endpoint.wait(request, HANG).unwrap().is_some());
+    }
+}
+
+/// The fields of /proc/PID/stat behind the name: state first, user and system time 11 and 12
+/// further.
+fn stat(role: &Role) -> Vec<String> {
+    let text = std::fs::read_to_string(format!("/proc/{}/stat", role.0.id())).unwrap();
+    let (_, fields) = text.rsplit_once(") ").unwrap();
+    fields.split(' ').map(str::to_owned).collect()
+}
+
+/// Whether its only busy thread sleeps: the one of the test, which is not the first.
+fn state(role: &Role) -> char {
+    let folder = format!("/proc/{}/task", role.0.id());
+    let mut states = std::fs::read_dir(folder).unwrap().map(|task| {
+        let text = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default();
+        let (_, fields) = text.rsplit_once(") ").unwrap_or(("", "S"));
+        fields.chars().next().unwrap()
+    });
+    if states.all(|state| state == 'S') {
+        'S'
+    } else {
+        'R'
+    }
+}
+
+/// Time it used, in the kernel's ticks of 10 ms.
+fn cpu_ticks(role: &Role) -> (String, String) {
+    let fields = stat(role);
+    (fields[11].clone(), fields[12].clone())
+}
