@@ -46,6 +46,9 @@ pub(crate) fn start(
     seed: Option<u64>,
     output: &Path,
 ) -> Result<String, Failure> {
+    for id in ids {
+        catalogue::find(id).map_err(|error| Failure::Usage(error.to_string()))?;
+    }
     lab::interrupt::install()?;
     let options = Options {
         place: place(output)?,

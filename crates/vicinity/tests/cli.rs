@@ -120,3 +120,31 @@ fn the_doctor_finds_what_is_missing() {
     assert!(said.contains("MISSING  qemu"), "{said}");
     assert!(said.contains("apt-get install"), "{said}");
 }
+
+#[test]
+fn the_lab_lists_every_experiment_with_a_word_for_it() {
+    let output = run(&["lab", "list"]);
+    assert!(output.status.success());
+    let said = text(&output.stdout);
+    let rows = said.lines().filter(|line| line.starts_with(['X', 'W']));
+    let words = ["RUNNABLE", "EMULATED"];
+    assert!(
+        rows.clone()
+            .all(|row| words.iter().any(|w| row.contains(w)))
+    );
+    assert_eq!(rows.count(), 43, "{said}");
+}
+
+#[test]
+fn an_experiment_that_is_not_there_is_wrong_usage() {
+    let output = run(&["lab", "run", "W28"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("no experiment W28; the nearest is W2"),
+        "{said}"
+    );
+    let output = run(&["lab", "resume", "/nonexistent"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("is there a run?"));
+}

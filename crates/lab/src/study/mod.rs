@@ -19,6 +19,7 @@ pub mod claim;
 pub mod http;
 pub mod inference;
 pub mod knob;
+pub mod manifest;
 pub mod measure;
 pub mod probe;
 pub mod remote;

@@ -16,10 +16,10 @@ pub(super) struct Point {
 }
 
 const WIDTH: f64 = 460.0;
-const HEIGHT: f64 = 250.0;
+const HEIGHT: f64 = 260.0;
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = 12.0;
-const TOP: f64 = 14.0;
+const TOP: f64 = 28.0;
 const BOTTOM: f64 = 40.0;
 
 /// Colours that the style sheet has.

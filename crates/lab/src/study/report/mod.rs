@@ -9,8 +9,8 @@ use std::fs;
 use std::path::Path;
 
 use super::catalogue::{self, Experiment};
+use super::manifest::{self, Manifest};
 use super::probe::{Ability, Probe};
-use super::run::{self, Manifest};
 use super::sample::Sample;
 use super::verdict::{self, Finding};
 use crate::error::{Context, Result};
@@ -25,8 +25,8 @@ struct Report {
 
 impl Report {
     fn of(output: &Path) -> Result<Self> {
-        let manifest = run::load(output)?;
-        let samples = run::samples(output)?;
+        let manifest = manifest::load(output)?;
+        let samples = manifest::samples(output)?;
         let probe = Probe::look();
         let rows: Vec<&'static Experiment> = catalogue::all()
             .filter(|row| manifest.experiments.iter().any(|id| id == row.id))
@@ -91,9 +91,12 @@ pub fn write(output: &Path) -> Result<String> {
 /// # Errors
 /// One of them is no run.
 pub fn compare(a: &Path, b: &Path) -> Result<String> {
-    run::load(a)?;
-    run::load(b)?;
-    Ok(text::compare(&run::samples(a)?, &run::samples(b)?))
+    manifest::load(a)?;
+    manifest::load(b)?;
+    Ok(text::compare(
+        &manifest::samples(a)?,
+        &manifest::samples(b)?,
+    ))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::*;
 use crate::machine::Machine;
 use crate::study::catalogue::{SWEEPS, Scale};
+use crate::study::run;
 
 /// A run that measured every cell of every sweep.
 fn example() -> Report {
