@@ -18,6 +18,8 @@ pub const HOST_TSO6: u64 = 1 << 12;
 pub const MRG_RXBUF: u64 = 1 << 15;
 /// `VHOST_F_LOG_ALL`.
 pub const LOG_ALL: u64 = 1 << 26;
+/// `VIRTIO_NET_F_MQ`.
+pub const MQ: u64 = 1 << 22;
 /// `VIRTIO_F_INDIRECT_DESC`.
 pub const INDIRECT_DESC: u64 = 1 << 28;
 /// `VIRTIO_F_EVENT_IDX`.

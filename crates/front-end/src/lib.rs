@@ -29,12 +29,14 @@ pub mod features;
 pub mod frame;
 pub mod log;
 pub mod nic;
+pub mod pair;
 pub mod queue;
 pub mod ram;
 pub mod wire;
 
 pub use log::Log;
 pub use nic::{Layout, Nic, Options, Received};
+pub use pair::Pair;
 pub use queue::{Buffer, Queue};
 pub use ram::{Ram, Region};
 pub use wire::Wire;

@@ -143,13 +143,18 @@ impl Aside {
 }
 
 impl Switch {
-    /// Deliver what is set aside, as far as its receivers have room; returns how many frames are
-    /// done with.
-    pub(crate) fn deliver_aside(&mut self, held: &mut Held, counters: &mut Counters) -> u32 {
+    /// Deliver what is set aside of a pair, as far as its receivers have room; returns how many
+    /// frames are done with.
+    pub(crate) fn deliver_aside(
+        &mut self,
+        pair: usize,
+        held: &mut Held,
+        counters: &mut Counters,
+    ) -> u32 {
         let before = held.aside.len();
         for line in &mut held.aside.lines {
-            if self.worth_a_try(line.to) {
-                self.deliver_line(line, counters);
+            if self.worth_a_try(line.to, pair) {
+                self.deliver_line(pair, line, counters);
             }
         }
         held.aside.settle();
@@ -157,15 +162,16 @@ impl Switch {
         u32::try_from(before - held.aside.len()).unwrap_or(u32::MAX)
     }
 
-    /// Whether a port that had no room may have some now, or is not to be waited for any more.
-    pub(crate) fn worth_a_try(&self, to: u16) -> bool {
+    /// Whether a port that had no room for a pair's frames may have some now, or is not to be
+    /// waited for any more.
+    pub(crate) fn worth_a_try(&self, to: u16, pair: usize) -> bool {
         match self.port(to).map(|port| &port.kind) {
-            Some(Kind::Guest(guest)) => guest.worth_a_try(self.now),
+            Some(Kind::Guest(guest)) => guest.worth_a_try(pair, self.now),
             _ => true,
         }
     }
 
-    fn deliver_line(&mut self, line: &mut Line, counters: &mut Counters) {
+    fn deliver_line(&mut self, pair: usize, line: &mut Line, counters: &mut Counters) {
         let port = self.ports.get_mut(usize::from(line.to));
         let Some(port) = port.and_then(Option::as_deref_mut) else {
             return lose(line, counters, Loss::ReceiverDown);
@@ -197,7 +203,7 @@ impl Switch {
             }
             Ok(true)
         };
-        match attempt(guest, &mut port.counters, frames, self.now, act).1 {
+        match attempt(guest, pair, &mut port.counters, frames, self.now, act).1 {
             Ok(End::Done | End::NoRoom) => {}
             Ok(End::Stuck) => lose(line, counters, Loss::ReceiverStuck),
             Ok(End::Down) => lose(line, counters, Loss::ReceiverDown),

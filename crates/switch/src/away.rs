@@ -19,7 +19,8 @@ impl Switch {
                 let port = self.port(number).map(|port| &port.kind);
                 if matches!(port, Some(Kind::Uplink(_))) {
                     let rest = job.rest();
-                    let done = self.deliver_one(number, &job.head, &rest, job.checked());
+                    let done =
+                        self.deliver_one(number, sender.pair, &job.head, &rest, job.checked());
                     sent |= done.is_ok();
                 }
             }

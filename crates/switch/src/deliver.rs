@@ -42,14 +42,21 @@ pub(crate) enum End {
 }
 
 impl Switch {
-    /// Deliver one frame to every port in the table that may have it.
-    pub(crate) fn flood(&mut self, head: &Head, rest: &Rest<'_, '_>, checked: Checked) {
-        self.flood_behind(&Aside::default(), head, rest, checked);
+    /// Deliver one frame, which came by this pair, to every port in the table that may have it.
+    pub(crate) fn flood(
+        &mut self,
+        pair: usize,
+        head: &Head,
+        rest: &Rest<'_, '_>,
+        checked: Checked,
+    ) {
+        self.flood_behind(pair, &Aside::default(), head, rest, checked);
     }
 
     /// The same, but not to ports for which older frames are set aside: they have no room.
     pub(crate) fn flood_behind(
         &mut self,
+        pair: usize,
         aside: &Aside,
         head: &Head,
         rest: &Rest<'_, '_>,
@@ -58,7 +65,7 @@ impl Switch {
         for number in (0..).take(self.ports.len()) {
             if !aside.waits_for(number) {
                 // That one of many may not have it is no loss.
-                let _ = self.deliver_one(number, head, rest, checked);
+                let _ = self.deliver_one(number, pair, head, rest, checked);
             } else if let Some(port) = self.port_mut(number) {
                 if passage(port.guard.as_deref(), checked).is_err() {
                     continue;
@@ -68,13 +75,14 @@ impl Switch {
         }
     }
 
-    /// Deliver one frame that is dropped where there is no room for it.
+    /// Deliver one frame, which came by this pair, that is dropped where there is no room for it.
     ///
     /// # Errors
     /// The port may not have it.
     pub(crate) fn deliver_one(
         &mut self,
         number: u16,
+        pair: usize,
         head: &Head,
         rest: &Rest<'_, '_>,
         checked: Checked,
@@ -94,7 +102,8 @@ impl Switch {
             Kind::Uplink(uplink) => count_sent(uplink.send(head, &rest), head, counters),
             Kind::Guest(guest) => {
                 let scratch = &mut self.scratch;
-                match with_receiver(guest, counters, 1, |receiver, features, counters| {
+                let pair = guest.receiving_pair(pair);
+                match with_receiver(guest, pair, counters, 1, |receiver, features, counters| {
                     deliver(receiver, features, counters, scratch, head, rest, 0)
                 }) {
                     Ok(Some(Outcome::Delivered)) => {}
@@ -120,7 +129,7 @@ pub(crate) fn to_guest(
     way: Way,
     now: Instant,
 ) -> (usize, Result<End, Fault>) {
-    let frames = run.len();
+    let (frames, pair) = (run.len(), sender.pair);
     let act = |receiver: &mut Receiver<'_, '_>, features, counters: &mut _, done: &mut usize| {
         if way == Way::Untagged {
             *done = receiver.deliver_simple(run.iter().map(Job::simple));
@@ -155,34 +164,42 @@ pub(crate) fn to_guest(
         }
         Ok(true)
     };
-    attempt(guest, counters, frames, now, act)
+    attempt(guest, pair, counters, frames, now, act)
 }
 
-/// Have `act` deliver about `frames` frames to a guest. It counts those done with in its last
+/// Have `act` deliver about `frames` frames of a sender's pair to a guest. It counts those done with in its last
 /// argument and returns whether that is all of them, or the next has no room.
 pub(crate) fn attempt(
     guest: &mut Guest,
+    senders: usize,
     counters: &mut Counters,
     frames: usize,
     now: Instant,
     act: impl FnOnce(&mut Receiver<'_, '_>, u64, &mut Counters, &mut usize) -> Result<bool, RingFault>,
 ) -> (usize, Result<End, Fault>) {
+    let pair = guest.receiving_pair(senders);
     let mut done = 0;
-    let delivered = with_receiver(guest, counters, frames, |receiver, features, counters| {
-        let all = act(receiver, features, counters, &mut done)?;
-        Ok((!all).then(|| receiver.seen()))
-    });
+    let delivered = with_receiver(
+        guest,
+        pair,
+        counters,
+        frames,
+        |receiver, features, counters| {
+            let all = act(receiver, features, counters, &mut done)?;
+            Ok((!all).then(|| receiver.seen()))
+        },
+    );
     let short = match delivered {
         Ok(Some(short)) => short,
         Ok(None) => return (0, Ok(End::Down)),
         Err(fault) => return (done, Err(fault)),
     };
     if done > 0 || short.is_none() {
-        guest.short = None;
+        guest.note_room(pair);
     }
     let end = match short {
         None => End::Done,
-        Some(seen) if guest.note_short(seen, now).is_stuck(now) => End::Stuck,
+        Some(seen) if guest.note_short(pair, seen, now).is_stuck(now) => End::Stuck,
         Some(_) => End::NoRoom,
     };
     (done, Ok(end))
@@ -196,15 +213,16 @@ fn count_delivered(jobs: &[Job<'_, '_>], counters: &mut Counters) {
         .sum::<u64>();
 }
 
-/// Do something with a guest's receive ring, then publish what came of it. `Ok(None)` when the
+/// Do something with the receive ring of a guest's pair, then publish what came of it. `Ok(None)` when the
 /// ring does not run.
 fn with_receiver<T>(
     guest: &mut Guest,
+    pair: usize,
     counters: &mut Counters,
     frames: usize,
     act: impl FnOnce(&mut Receiver<'_, '_>, u64, &mut Counters) -> Result<T, RingFault>,
 ) -> Result<Option<T>, Fault> {
-    let ring_number = receive_ring(0);
+    let ring_number = receive_ring(pair);
     let memory = Arc::clone(guest.backend.memory());
     let features = guest.backend.features();
     let Some(vring) = guest.backend.vring_mut(ring_number) else {

@@ -7,7 +7,6 @@ use vhost::fault::{Fault, RingFault};
 use vhost::vring::{Notifier, Vring};
 
 use crate::control::{Event, PortId};
-use crate::hold::Held;
 use crate::limits::MESSAGES_PER_TURN;
 use crate::mac::Mac;
 use crate::port::{Guest, Kind};
@@ -78,8 +77,7 @@ impl Worker {
         let running = guest.is_running();
         let news = running && !guest.announced;
         guest.announced = running;
-        guest.short = None;
-        guest.held.iter_mut().for_each(Held::forget_ring);
+        guest.rings_changed();
         if news {
             self.outbox.send(&Event::Running {
                 port: PortId(number),

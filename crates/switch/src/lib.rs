@@ -19,6 +19,10 @@
 //! Frames the sender left unfinished (partial checksum, to be cut) go untouched to a receiver that
 //! negotiated such; for another one they are finished in software ([`translate`], [`offload`]).
 //!
+//! A port has up to sixteen queue pairs. A frame that came by a sender's pair goes to the receive
+//! ring of the same number, wrapped round to those that run ([`port::Guest::receiving_pair`]): so a
+//! flow that keeps to its queue keeps its order.
+//!
 //! Who owns what: the worker owns every port, ring and table. Nothing is shared, so nothing is
 //! locked. What may fail: a VM, at any point, in any way. Its port is ended and reported with the
 //! reason; the others never notice. Nothing is allocated for a frame, unless it is set aside; every

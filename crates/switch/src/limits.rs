@@ -6,7 +6,7 @@ use std::time::Duration;
 pub const MAX_PORTS: usize = 1024;
 
 /// Queue pairs one port may have.
-pub const MAX_QUEUE_PAIRS: usize = 1;
+pub const MAX_QUEUE_PAIRS: usize = vhost::limits::MAX_QUEUE_PAIRS;
 
 /// Frames taken from one ring before the next port has its turn.
 pub const BURST: u16 = 64;

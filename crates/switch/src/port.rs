@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use arrayvec::ArrayVec;
 use vhost::backend::Backend;
 use vhost::fault::RingFault;
 use vhost::ring::Ring;
@@ -108,8 +109,10 @@ pub struct Guest {
     pub backend: Backend,
     /// What each transmit ring holds back.
     pub held: [Held; MAX_QUEUE_PAIRS],
-    /// The receive ring had too few buffers when last tried.
-    pub short: Option<Short>,
+    /// The receive rings, by pair, that had too few buffers when last tried.
+    short: [Option<Short>; MAX_QUEUE_PAIRS],
+    /// For each pair of a sender: the pair whose receive ring its frames go to.
+    steering: [usize; MAX_QUEUE_PAIRS],
     /// Its rings have been reported as running.
     pub announced: bool,
     /// Frames it has sent since the worker last slept.
@@ -146,7 +149,8 @@ impl Guest {
         Self {
             backend,
             held: Default::default(),
-            short: None,
+            short: Default::default(),
+            steering: Default::default(),
             announced: false,
             sent: 0,
             gathers: false,
@@ -172,33 +176,78 @@ impl Guest {
         self.backend.vrings().iter().any(polled)
     }
 
-    /// The receivers that frames wait for: those set aside, and those in transmit rings that run.
-    pub fn waited_for(&self) -> impl Iterator<Item = u16> + '_ {
+    /// After rings have started, stopped, or been enabled or disabled: what was known of them is
+    /// no more, and senders' pairs are spread over the receive rings that run now.
+    pub fn rings_changed(&mut self) {
+        self.short = Default::default();
+        self.held.iter_mut().for_each(Held::forget_ring);
+        let vrings = self.backend.vrings();
+        let runs = |pair: &usize| {
+            let vring = vrings.get(receive_ring(*pair));
+            vring.and_then(Vring::active).is_some()
+        };
+        let running: ArrayVec<usize, MAX_QUEUE_PAIRS> = (0..MAX_QUEUE_PAIRS).filter(runs).collect();
+        // Without any, frames find the first ring not running.
+        let spread = running.iter().copied().cycle().chain(std::iter::repeat(0));
+        for (place, pair) in self.steering.iter_mut().zip(spread) {
+            *place = pair;
+        }
+    }
+
+    /// The pair whose receive ring takes the frames of a sender's pair.
+    #[inline]
+    #[must_use]
+    pub fn receiving_pair(&self, senders: usize) -> usize {
+        self.steering.get(senders).copied().unwrap_or(0)
+    }
+
+    /// What is known of a pair's receive ring, if it was too short.
+    #[must_use]
+    pub fn short(&self, pair: usize) -> Option<Short> {
+        self.short.get(pair).copied().flatten()
+    }
+
+    /// A pair's receive ring had room.
+    #[inline]
+    pub fn note_room(&mut self, pair: usize) {
+        if let Some(short) = self.short.get_mut(pair) {
+            *short = None;
+        }
+    }
+
+    /// The receivers that frames wait for, and the pair they came by: those set aside, and those
+    /// in transmit rings that run.
+    pub fn waited_for(&self) -> impl Iterator<Item = (u16, usize)> + '_ {
         let runs = |pair| {
             let vring = self.backend.vrings().get(transmit_ring(pair));
             vring.and_then(Vring::active).is_some()
         };
         let held = self.held.iter().enumerate();
-        held.flat_map(move |(pair, held)| held.receivers(runs(pair)))
+        held.flat_map(move |(pair, held)| held.receivers(runs(pair)).map(move |to| (to, pair)))
     }
 
-    /// Whether a frame that did not fit before may fit now, or is to be given up.
+    /// Whether a frame of a sender's pair that did not fit before may fit now, or is to be given
+    /// up.
     #[must_use]
-    pub fn worth_a_try(&self, now: Instant) -> bool {
-        let Some(short) = self.short else { return true };
-        let ring = self
-            .backend
-            .vrings()
-            .get(receive_ring(0))
-            .and_then(Vring::active);
+    pub fn worth_a_try(&self, senders: usize, now: Instant) -> bool {
+        let pair = self.receiving_pair(senders);
+        let Some(short) = self.short(pair) else {
+            return true;
+        };
+        let vring = self.backend.vrings().get(receive_ring(pair));
+        let ring = vring.and_then(Vring::active);
         short.is_stuck(now)
             || ring.is_none_or(|ring| ring.available().is_ok_and(|count| count != short.seen))
     }
 
-    /// Remember that the receive ring was too short.
-    pub fn note_short(&mut self, seen: u16, now: Instant) -> Short {
-        let since = self.short.map_or(now, |short| short.since);
-        *self.short.insert(Short { since, seen })
+    /// Remember that a pair's receive ring was too short.
+    pub fn note_short(&mut self, pair: usize, seen: u16, now: Instant) -> Short {
+        let since = self.short(pair).map_or(now, |short| short.since);
+        let short = Short { since, seen };
+        if let Some(place) = self.short.get_mut(pair) {
+            *place = Some(short);
+        }
+        short
     }
 }
 

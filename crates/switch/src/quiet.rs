@@ -68,8 +68,8 @@ impl Worker {
         receivers.sort_unstable();
         receivers.dedup();
         let mut idle = self.or_fault(number, result);
-        for receiver in &receivers {
-            let result = self.ask_receiver(*receiver);
+        for (receiver, pair) in &receivers {
+            let result = self.ask_receiver(*receiver, *pair);
             idle &= self.or_fault(*receiver, result);
         }
         self.receivers = receivers;
@@ -83,17 +83,18 @@ impl Worker {
         })
     }
 
-    /// Ask a receiver that had too few buffers for a kick. False when it has other ones now, or
-    /// is not there any more.
-    fn ask_receiver(&mut self, number: u16) -> Result<bool, Fault> {
+    /// Ask a receiver that had too few buffers for a sender's pair for a kick. False when it has
+    /// other ones now, or is not there any more.
+    fn ask_receiver(&mut self, number: u16, senders: usize) -> Result<bool, Fault> {
         let Some(Kind::Guest(guest)) = self.switch.port_mut(number).map(|port| &mut port.kind)
         else {
             return Ok(false);
         };
-        let Some(short) = guest.short else {
+        let pair = guest.receiving_pair(senders);
+        let Some(short) = guest.short(pair) else {
             return Ok(false);
         };
-        let ring = receive_ring(0);
+        let ring = receive_ring(pair);
         match guest.backend.vring_mut(ring).and_then(Vring::active_mut) {
             Some(active) => active
                 .ask_for_kick(short.seen)
@@ -108,7 +109,8 @@ impl Worker {
 /// for a receiver.
 fn ask_transmit(guest: &mut Guest) -> Result<bool, Fault> {
     let mut idle = true;
-    for (pair, held) in guest.held.iter().enumerate() {
+    let pairs = guest.backend.pairs();
+    for (pair, held) in guest.held.iter().enumerate().take(pairs) {
         let number = transmit_ring(pair);
         let Some(ring) = guest.backend.vring_mut(number).and_then(Vring::active_mut) else {
             continue;

@@ -197,7 +197,7 @@ impl Switch {
         self.note_source(resident, number, &mut port.teacher);
         let frame = crate::rarp::frame(mac);
         if let Some((head, rest)) = Head::of_private(NetHeader::default(), &frame) {
-            self.flood(&head, &Rest::Private(rest), checked);
+            self.flood(0, &head, &Rest::Private(rest), checked);
         }
         if let Some(place) = self.ports.get_mut(usize::from(number)) {
             *place = Some(port);

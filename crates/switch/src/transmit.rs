@@ -89,6 +89,7 @@ impl<'a, 'm> Job<'a, 'm> {
 /// A sending ring and its owner's books, while the port is out of the table.
 pub(crate) struct Sender<'p> {
     pub(crate) port: u16,
+    pub(crate) pair: usize,
     pub(crate) ring: &'p mut Ring,
     pub(crate) held: &'p mut Held,
     pub(crate) counters: &'p mut Counters,
@@ -196,10 +197,11 @@ impl Switch {
         let memory = Arc::clone(guest.backend.memory());
         let features = guest.backend.features();
         let mut visit = Visit::default();
-        for (pair, held) in guest.held.iter_mut().enumerate() {
+        let pairs = guest.backend.pairs();
+        for (pair, held) in guest.held.iter_mut().enumerate().take(pairs) {
             let mut delivered = 0;
             if !held.aside.is_empty() {
-                delivered = self.deliver_aside(held, counters);
+                delivered = self.deliver_aside(pair, held, counters);
                 visit.moved += delivered;
             }
             let number_of_ring = transmit_ring(pair);
@@ -209,11 +211,16 @@ impl Switch {
             let Some(ring) = vring.active_mut() else {
                 continue;
             };
-            if delivered == 0 && self.is_blocked(held, ring).map_err(at(number_of_ring))? {
+            if delivered == 0
+                && self
+                    .is_blocked(pair, held, ring)
+                    .map_err(at(number_of_ring))?
+            {
                 continue;
             }
             let mut sender = Sender {
                 port: number,
+                pair,
                 ring,
                 held,
                 counters,
@@ -233,11 +240,11 @@ impl Switch {
 
     /// Whether a ring's first frame still waits and nothing new is behind it.
     #[inline]
-    fn is_blocked(&self, held: &Held, ring: &Ring) -> Result<bool, RingFault> {
+    fn is_blocked(&self, pair: usize, held: &Held, ring: &Ring) -> Result<bool, RingFault> {
         let Some(in_ring) = &held.in_ring else {
             return Ok(false);
         };
-        if held.is_overdue(self.now) || in_ring.full.iter().any(|to| self.worth_a_try(*to)) {
+        if held.is_overdue(self.now) || in_ring.full.iter().any(|to| self.worth_a_try(*to, pair)) {
             return Ok(false);
         }
         match in_ring.seen {
@@ -426,7 +433,7 @@ impl Switch {
     fn flood_run(&mut self, sender: &mut Sender<'_>, run: &mut [Job<'_, '_>]) -> usize {
         for job in run.iter() {
             let (aside, rest) = (&sender.held.aside, job.rest());
-            self.flood_behind(aside, &job.head, &rest, job.checked());
+            self.flood_behind(sender.pair, aside, &job.head, &rest, job.checked());
             sender.finish(job.chain, job.head.length);
         }
         run.len()

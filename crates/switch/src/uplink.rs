@@ -22,6 +22,9 @@ pub struct Uplink {
     tap: OwnedFd,
 }
 
+/// The pair that frames from an uplink go by: it has one queue only.
+const UPLINK_PAIR: usize = 0;
+
 /// Bytes to read a frame into: header, frame.
 pub const BUFFER: usize = NetHeader::SIZE + MAX_FRAME as usize;
 
@@ -149,8 +152,8 @@ impl Switch {
             None => Checked::default(),
         };
         match self.resolve(&head, checked.tci.vlan(), number, teacher, last) {
-            Target::Port(to) => self.deliver_one(to, &head, &rest, checked)?,
-            Target::Flood => self.flood(&head, &rest, checked),
+            Target::Port(to) => self.deliver_one(to, UPLINK_PAIR, &head, &rest, checked)?,
+            Target::Flood => self.flood(UPLINK_PAIR, &head, &rest, checked),
             Target::Nowhere(loss) => return Err(loss),
         }
         Ok(())

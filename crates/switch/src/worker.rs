@@ -33,8 +33,8 @@ pub struct Worker {
     events: Vec<epoll::Event>,
     /// Ports that have, or may have, something to do. No port is listed twice.
     pub(crate) active: Vec<u16>,
-    /// Receivers that a port waits for: scratch of [`Worker::may_sleep`].
-    pub(crate) receivers: Vec<u16>,
+    /// Receivers that a port waits for, and by which pair: scratch of [`Worker::may_sleep`].
+    pub(crate) receivers: Vec<(u16, usize)>,
     spin: Spin,
     pub(crate) contention: Contention,
     pub(crate) figures: WorkerReport,

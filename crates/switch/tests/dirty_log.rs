@@ -319,6 +319,7 @@ fn options() -> impl Strategy<Value = Options> {
             receive_bytes,
             receive_layout,
             regions,
+            pairs: 1,
             post: true,
         },
     )

@@ -153,9 +153,11 @@ impl World {
         loop {
             let mut moved = false;
             for port in 0..PORTS {
-                moved |= self.serve(port);
                 self.take(port);
                 self.step(&Step::Post(port, u16::MAX));
+            }
+            for port in 0..PORTS {
+                moved |= self.serve(port);
             }
             if !moved {
                 break;

@@ -45,6 +45,8 @@ pub struct Backend {
     mtu: u16,
     memory: Arc<GuestMemory>,
     vrings: Vec<Vring>,
+    /// Queue pairs up to the last one that was ever started.
+    pairs: usize,
     /// The front-end wants writes logged (`VHOST_F_LOG_ALL`).
     logging: bool,
     /// Where, once it has said so.
@@ -88,6 +90,7 @@ impl Backend {
             mtu: 0,
             memory: Arc::default(),
             vrings: (0..max_vrings).map(Vring::new).collect(),
+            pairs: 0,
             logging: false,
             log: None,
         })
@@ -111,6 +114,13 @@ impl Backend {
     #[must_use]
     pub fn memory(&self) -> &Arc<GuestMemory> {
         &self.memory
+    }
+
+    /// How many queue pairs there are, up to the last one that was ever started.
+    #[inline]
+    #[must_use]
+    pub fn pairs(&self) -> usize {
+        self.pairs
     }
 
     /// The rings, in vhost-user's order: receive 0, transmit 0, receive 1, …
@@ -317,7 +327,9 @@ impl Backend {
         let kick = descriptors.into_iter().next();
         self.ring(ring)?
             .start(kick, &memory, features)
-            .map_err(at(ring))
+            .map_err(at(ring))?;
+        self.pairs = self.pairs.max(ring / 2 + 1);
+        Ok(())
     }
 
     fn stop_all(&mut self) -> Result<(Change, Reply), Fault> {

@@ -78,6 +78,9 @@ enum Command {
         /// The guest's memory
         #[arg(long, default_value = "512M", value_parser = memory, value_name = "SIZE")]
         memory: String,
+        /// Queue pairs, at most one for each of the guest's processors
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16), value_name = "PAIRS")]
+        queues: u16,
         /// All options on one line
         #[arg(long)]
         one_line: bool,
@@ -260,11 +263,13 @@ impl Cli {
                 config,
                 network,
                 memory,
+                queues,
                 one_line,
             } => {
                 let config = config::load(config.as_deref(), given)?;
                 let nic = qemu_args::find(&config, &vm, network.as_deref())?;
-                let options = qemu_args::options(&nic, &memory, qemu::version(qemu::PROGRAM));
+                let options =
+                    qemu_args::options(&nic, &memory, queues, qemu::version(qemu::PROGRAM));
                 print(&qemu_args::render(&options, one_line))
             }
             Command::Doctor { json } => examine(runtime_dir, json),

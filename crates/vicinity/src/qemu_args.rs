@@ -129,11 +129,12 @@ fn derived(network: &str, vm: &str) -> Mac {
     Mac::from_octets([0x52, 0x54, 0, a, b, c])
 }
 
-/// QEMU's options for a NIC, as pairs of option and value. `qemu` is the version that will be
+/// QEMU's options for a NIC with so many queue pairs, as pairs of option and value. `qemu` is the version that will be
 /// used, if it is known.
 pub(crate) fn options(
     nic: &Nic,
     memory: &str,
+    queues: u16,
     qemu: Option<Version>,
 ) -> Vec<(&'static str, String)> {
     let id = format!("vicinity-{}", nic.network);
@@ -144,6 +145,14 @@ pub(crate) fn options(
         Mode::Server => "reconnect-ms=1000",
     };
     let mac = nic.mac;
+    let (netdev, device) = match queues {
+        0 | 1 => (String::new(), String::new()),
+        // QEMU's own rule: a vector for each ring, one for changes, one for the control queue.
+        _ => (
+            format!(",queues={queues}"),
+            format!(",mq=on,vectors={}", 2 * queues + 2),
+        ),
+    };
     vec![
         ("-m", memory.to_owned()),
         (
@@ -152,11 +161,14 @@ pub(crate) fn options(
         ),
         ("-machine", "memory-backend=vicinity-memory".to_owned()),
         ("-chardev", format!("socket,id={id},path={path},{socket}")),
-        ("-netdev", format!("vhost-user,id={id},chardev={id}")),
+        (
+            "-netdev",
+            format!("vhost-user,id={id},chardev={id}{netdev}"),
+        ),
         (
             "-device",
             format!(
-                "virtio-net-pci,netdev={id},mac={mac},rx_queue_size={RING},tx_queue_size={RING}"
+                "virtio-net-pci,netdev={id},mac={mac},rx_queue_size={RING},tx_queue_size={RING}{device}"
             ),
         ),
     ]
@@ -221,7 +233,15 @@ mod tests {
     }
 
     fn text(nic: &Nic, version: Option<Version>) -> String {
-        render(&options(nic, "1G", version), true)
+        render(&options(nic, "1G", 1, version), true)
+    }
+
+    #[test]
+    fn more_than_one_queue_pair() {
+        let nic = find(&config(), "new", None).unwrap();
+        let text = render(&options(&nic, "1G", 4, None), true);
+        assert!(text.contains("chardev=vicinity-green,queues=4"), "{text}");
+        assert!(text.contains(",mq=on,vectors=10"), "{text}");
     }
 
     #[test]
@@ -270,7 +290,7 @@ mod tests {
     #[test]
     fn one_option_a_line_is_one_command() {
         let nic = find(&config(), "new", None).unwrap();
-        let options = options(&nic, "512M", None);
+        let options = options(&nic, "512M", 1, None);
         let lines = render(&options, false);
         assert_eq!(lines.lines().count(), 6);
         let joined = lines.replace("\\\n", "");

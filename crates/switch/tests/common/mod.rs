@@ -112,6 +112,8 @@ impl Plane {
         let mut nic = Nic::new(self.attach(port), options);
         nic.start(|| {});
         self.running(port);
+        // The first pair runs before the others do.
+        nic.sync();
         nic
     }
 

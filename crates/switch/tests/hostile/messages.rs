@@ -76,11 +76,11 @@ fn missing_descriptors() {
 fn cve_2020_10723_ring_number_past_the_last() {
     let fds = junk(1);
     for (request, payload, fds) in [
-        (request::SET_VRING_NUM, state(2, 256), &[][..]),
+        (request::SET_VRING_NUM, state(32, 256), &[][..]),
         (request::SET_VRING_NUM, state(0x8000_0000, 256), &[]),
         (request::SET_VRING_BASE, state(200, 0), &[]),
         (request::SET_VRING_ADDR, addresses(255, 0, 0, 0), &[]),
-        (request::GET_VRING_BASE, state(31, 0), &[]),
+        (request::GET_VRING_BASE, state(33, 0), &[]),
         (request::SET_VRING_ENABLE, state(u32::MAX, 1), &[]),
         (request::SET_VRING_KICK, number(0xff), &borrowed(&fds)),
         (request::SET_VRING_CALL, number(0x2f), &borrowed(&fds)),

@@ -11,7 +11,7 @@ pub(crate) const SPARE: u64 = 1 << 40;
 
 /// Write some descriptors of one ring and make some of them available.
 pub(crate) fn write(random: &mut Random, device: &mut Device) {
-    let nic = &mut device.nic;
+    let nic = &mut device.nic.pairs[0];
     let memory = nic.ram.regions().iter().map(|region| region.size).sum();
     let border = nic.ram.regions()[0].size;
     let transmit = random.one_in(2);

@@ -24,6 +24,7 @@ mod guest;
 mod kinds;
 mod many;
 mod migration;
+mod queues;
 mod restart;
 mod rig;
 mod talk;

@@ -125,8 +125,13 @@ impl Rig {
 
     /// What `vicinity qemu-args` prints for a VM, as words.
     pub(crate) fn qemu_args(&self, vm: &str) -> Vec<String> {
+        self.qemu_args_with(vm, &[])
+    }
+
+    /// The same, asked with more arguments.
+    pub(crate) fn qemu_args_with(&self, vm: &str, more: &[&str]) -> Vec<String> {
         let mut command = vicinity();
-        command.args(["qemu-args", vm, "--one-line"]);
+        command.args(["qemu-args", vm, "--one-line"]).args(more);
         command.args(["--memory", &format!("{MEMORY_MIB}M")]);
         command.arg("--runtime-dir").arg(self.folder().join("run"));
         if self.config.is_some() {
