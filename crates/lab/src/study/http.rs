@@ -40,6 +40,8 @@ pub struct Report {
     pub req_s: f64,
     /// Bytes of bodies received, kB a second.
     pub kb_s: f64,
+    /// Answers in all, those that came too late to count in `req_s` included.
+    pub answers: u64,
     /// Requests that failed or timed out.
     pub errors: u64,
     /// Why the first of them failed.
@@ -111,9 +113,17 @@ fn worker(load: &Load, next: &AtomicU64, start: Instant) -> (Vec<Answer>, Vec<St
         }
         match ask(load, start, due) {
             Ok(answer) if due >= load.warm_up => answers.push(answer),
-            Err(error) if due >= load.warm_up => errors.push(error.to_string()),
+            Err(error) if due >= load.warm_up => errors.push(reason(&error)),
             _ => {}
         }
+    }
+}
+
+/// Why a request failed; a read that timed out has no words for it.
+fn reason(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::WouldBlock => format!("no answer within {} s", LIMIT.as_secs()),
+        _ => error.to_string(),
     }
 }
 
@@ -178,6 +188,7 @@ fn report(load: &Load, answers: &[Answer], errors: &[String], client_cpu: f64) -
     Report {
         req_s: timely.len() as f64 / load.seconds,
         kb_s: timely.iter().map(|answer| answer.bytes as f64).sum::<f64>() / 1e3 / load.seconds,
+        answers: answers.len() as u64,
         errors: errors.len() as u64,
         error: errors.first().cloned(),
         reply_ms: known(mean(&replies)),

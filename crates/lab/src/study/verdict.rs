@@ -154,7 +154,7 @@ fn decide(
     }
     if p >= LEVEL {
         let reason = if evidence.blocks < 3 {
-            format!("only {} blocks", evidence.blocks)
+            format!("only {} of 3 blocks", evidence.blocks)
         } else {
             String::new()
         };

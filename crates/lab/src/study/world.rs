@@ -87,7 +87,9 @@ impl World {
         progress.step("guest image with web servers (kept for the next time)");
         let image = recipe().build(&place.cache)?;
         let accel = accel::detect(&image.kernel)?;
-        let names: Vec<String> = (1..=count).map(|number| format!("vm{number}")).collect();
+        // The last one is booted by the experiment that kills it.
+        let mut names: Vec<String> = (1..=count).map(|number| format!("vm{number}")).collect();
+        names.push("victim".to_owned());
         let vms: Vec<&str> = names.iter().map(String::as_str).collect();
         let setting = Setting {
             vms: &vms,

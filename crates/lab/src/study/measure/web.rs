@@ -67,7 +67,7 @@ fn ask(world: &World, asks: &[Ask<'_>], pace: Pace) -> Result<Vec<Report>> {
         ended.collect()
     });
     let reports = reports?;
-    match reports.iter().find(|report| report.req_s <= 0.0) {
+    match reports.iter().find(|report| report.answers == 0) {
         None => Ok(reports),
         Some(silent) => {
             let why = silent.error.as_deref().unwrap_or("no request was sent");
