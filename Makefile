@@ -2,7 +2,7 @@
 CARGO ?= cargo
 RUN = target/release/vicinity
 
-.PHONY: help demo demo-shell test lab bench soak check build lint deny unit loom fuzz clean
+.PHONY: help demo demo-shell test lab bench soak coverage check build lint deny unit loom fuzz clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -35,6 +35,10 @@ lab:
 	scripts/setup demo lab
 	$(CARGO) build --release --locked --package vicinity
 	$(RUN) lab run --all --scale ci --output target/study/ci-$$(date -u +%Y%m%dT%H%M%SZ)
+
+## make coverage    the lines of crates/vhost that tests reach: 90 % are promised
+coverage:
+	scripts/coverage
 
 ## make bench       the data path, natively, beside OVS-DPDK
 bench:
