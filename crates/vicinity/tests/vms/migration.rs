@@ -107,15 +107,24 @@ fn longest_pause(report: &Value) -> f64 {
 }
 
 /// A stream of bytes over one TCP connection, hashed at both ends.
+///
+/// The receiver reads slowly, so that it always holds some megabytes that arrived lately: what the
+/// switch wrote and did not log would be missing there after a move.
 struct Stream<'vm> {
     from: &'vm Vm,
 }
 
 impl<'vm> Stream<'vm> {
     fn start(from: &'vm Vm, to: &Vm, to_ip: &str) -> Self {
+        let slowly =
+            "while head -c 1M >/tmp/part && test -s /tmp/part; do cat /tmp/part; sleep 0.2; done";
+        let take = format!("socat -u TCP-LISTEN:7000,rcvbuf=8388608 - | ({slowly}) | sha256sum");
         sh(
             to,
-            "rm -f /tmp/got; setsid bash -c 'socat -u TCP-LISTEN:7000 - | sha256sum >/tmp/got.new; mv /tmp/got.new /tmp/got' </dev/null >/dev/null 2>&1 &",
+            &format!(
+                "echo 16777216 >/proc/sys/net/core/rmem_max; rm -f /tmp/got; \
+                 setsid bash -c '{take} >/tmp/got.new; mv /tmp/got.new /tmp/got' </dev/null >/dev/null 2>&1 &"
+            ),
         );
         wait_for_port(to, 7000);
         let source =
@@ -142,6 +151,15 @@ impl<'vm> Stream<'vm> {
         );
         assert_eq!(got, sh(self.from, "cat /tmp/sent"));
     }
+}
+
+/// Wait until megabytes wait in a VM to be read from the stream.
+fn until_full(vm: &Vm) {
+    let waiting = "read -r bytes _ < <(ss -Htn state established '( sport = :7000 )')";
+    sh(
+        vm,
+        &format!("until {waiting} && test $bytes -gt 2000000; do sleep 0.1; done"),
+    );
 }
 
 /// Bytes that a VM's NIC has sent and received go up.
@@ -191,6 +209,7 @@ fn a_vm_moves_under_load_and_back_again() {
 
     step("back, but given up half-way");
     let stream = Stream::start(&red, &away, &ip(2));
+    until_full(&away);
     let back = arriving(one, one.spec("blue"), 2);
     let mut migration = away.migrate(&back, &slow()).unwrap();
     migration.wait_for("active", GUARD).unwrap();
@@ -206,6 +225,7 @@ fn a_vm_moves_under_load_and_back_again() {
     let mut migration = away.migrate(&back, &slow()).unwrap();
     migration.wait_for("active", GUARD).unwrap();
     until_state(two, "blue", "migrating");
+    until_full(&away);
     migration.set(&fast()).unwrap();
     let moved = migration.wait(GUARD).unwrap();
     back.wait_ready(GUARD).unwrap();
