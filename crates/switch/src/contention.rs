@@ -74,6 +74,7 @@ impl Contention {
 
     fn judge(&mut self) {
         let mut text = [0; 64];
+        // syscalls: pread64
         let read = |file: &File| file.read_at(&mut text, 0).ok();
         let length = self.schedstat.as_ref().and_then(read).unwrap_or(0);
         let now = Share::parse(text.get(..length).unwrap_or_default()).unwrap_or_default();

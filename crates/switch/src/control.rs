@@ -300,6 +300,7 @@ impl ControlSocket {
             fds = [fd];
             ancillary.push(SendAncillaryMessage::ScmRights(&fds));
         }
+        // syscalls: sendmsg
         rustix::net::sendmsg(
             &self.0,
             &[IoSlice::new(&bytes)],
@@ -317,6 +318,7 @@ impl ControlSocket {
         let mut bytes = vec![0; MAX_DATAGRAM];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        // syscalls: recvmsg
         let got = match rustix::net::recvmsg(
             &self.0,
             &mut [IoSliceMut::new(&mut bytes)],

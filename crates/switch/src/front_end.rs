@@ -97,6 +97,7 @@ impl Worker {
         let data = Token::Kick(number, ring).data();
         // Edge triggered: each kick is one event, and the counter need not be read back.
         let edge = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        // syscalls: epoll_ctl
         let done = if on {
             epoll::add(&self.poll, kick, data, edge)
         } else {

@@ -35,6 +35,7 @@ impl Uplink {
     /// # Errors
     /// The descriptor cannot be made non-blocking.
     pub fn new(tap: OwnedFd) -> Result<Self, Errno> {
+        // syscalls: ioctl
         rustix::io::ioctl_fionbio(&tap, true)?;
         Ok(Self { tap })
     }
@@ -52,6 +53,7 @@ impl Uplink {
             }
             Rest::Private(bytes) => {
                 let pieces = [std::io::IoSlice::new(&prefix), std::io::IoSlice::new(bytes)];
+                // syscalls: writev
                 rustix::io::writev(&self.tap, &pieces)?
             }
         };
@@ -66,6 +68,7 @@ impl Uplink {
         &self,
         buffer: &'b mut [u8],
     ) -> Result<Option<(NetHeader, &'b [u8])>, Errno> {
+        // syscalls: read
         let got = match rustix::io::read(&self.tap, &mut *buffer) {
             Ok(got) => got,
             Err(Errno::AGAIN | Errno::INTR) => return Ok(None),

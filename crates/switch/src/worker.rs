@@ -165,6 +165,7 @@ impl Worker {
         let mut events = std::mem::take(&mut self.events);
         events.clear();
         let buffer = rustix::buffer::spare_capacity(&mut events);
+        // syscalls: epoll_pwait2
         match epoll::wait(&self.poll, buffer, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),

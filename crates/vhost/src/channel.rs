@@ -44,6 +44,7 @@ impl Channel {
     /// # Errors
     /// The descriptor cannot be made non-blocking: it is no socket.
     pub fn new(socket: OwnedFd) -> Result<Self, Fault> {
+        // syscalls: ioctl
         rustix::io::ioctl_fionbio(&socket, true).map_err(Fault::Host)?;
         Ok(Self {
             socket,
@@ -106,6 +107,7 @@ impl Channel {
         let room = self.buffer.get_mut(self.filled..wanted).unwrap_or_default();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_MESSAGE_FDS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        // syscalls: recvmsg
         let got = match rustix::net::recvmsg(
             &self.socket,
             &mut [IoSliceMut::new(room)],
@@ -157,6 +159,7 @@ impl Channel {
     pub fn reply(&self, request: u32, payload: &[u8]) -> Result<(), Fault> {
         let size = u32::try_from(payload.len()).map_err(|_| Fault::Host(Errno::MSGSIZE))?;
         let header = Header::reply(request, size);
+        // syscalls: sendmsg
         let sent = rustix::net::sendmsg(
             &self.socket,
             &[IoSlice::new(&header), IoSlice::new(payload)],

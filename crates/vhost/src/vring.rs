@@ -113,6 +113,7 @@ impl Vring {
         let Notifier::Event(event) = &self.call else {
             return Ok(());
         };
+        // syscalls: write
         match rustix::io::write(event, &1_u64.to_ne_bytes()) {
             Ok(_) | Err(Errno::AGAIN) => Ok(()),
             Err(_) => Err(RingFault::Notifier("call")),
@@ -139,6 +140,7 @@ impl Vring {
     /// make us wait.
     pub(crate) fn set_call(&mut self, descriptor: Option<OwnedFd>) -> Result<(), RingFault> {
         if let Some(event) = &descriptor {
+            // syscalls: ioctl
             rustix::io::ioctl_fionbio(event, true).map_err(|_| RingFault::Notifier("call"))?;
         }
         self.call = Notifier::from_message(descriptor);

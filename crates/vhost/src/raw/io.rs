@@ -32,6 +32,7 @@ pub(crate) fn write_vectored<'m>(
     }
     // The array holds at most MAX_PIECES.
     let count = libc::c_int::try_from(pieces.len()).map_err(|_| Errno::TOOBIG)?;
+    // syscalls: writev
     // SAFETY: every piece is valid for reads while the call lasts: the prefix is borrowed, the
     // spans are alive. The kernel only reads, and tells a vanished page by EFAULT.
     let written = unsafe { libc::writev(fd.as_raw_fd(), pieces.as_ptr(), count) };

@@ -67,6 +67,7 @@ impl Mapping {
             .checked_add(size)
             .filter(|_| size > 0)
             .ok_or(MapError::Range)?;
+        // syscalls: fstatfs fstat
         let page = page_size(fd)?;
         let file = fs::fstat(fd).map_err(MapError::Kernel)?;
         let file = u64::try_from(file.st_size).map_err(|_| MapError::Range)?;
@@ -81,6 +82,7 @@ impl Mapping {
         let length = usize::try_from(length).map_err(|_| MapError::Range)?;
         let size = usize::try_from(size).map_err(|_| MapError::Range)?;
 
+        // syscalls: mmap munmap
         // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
         let start = unsafe {
             rustix::mm::mmap(

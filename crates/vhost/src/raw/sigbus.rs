@@ -122,6 +122,7 @@ extern "C" fn on_sigbus(
         return;
     }
     if let Some(previous) = PREVIOUS.get() {
+        // syscalls: rt_sigaction
         // SAFETY: the value came from the kernel. The faulting access is repeated on return and
         // then meets the previous handler.
         unsafe { libc::sigaction(signal, previous, ptr::null_mut()) };
@@ -137,6 +138,7 @@ fn replace(address: usize) -> bool {
         if start <= BUSY || !(start..end).contains(&address) {
             continue;
         }
+        // syscalls: mmap
         // SAFETY: the range is exactly one mapping of ours (it is unregistered before it is
         // unmapped), so nothing else is replaced; the pages stay readable and writable, so
         // pointers into it stay valid.

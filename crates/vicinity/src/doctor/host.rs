@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use rustix::fs::{Access, MemfdFlags, access};
 use rustix::process::{Resource, geteuid, getrlimit};
@@ -25,6 +26,9 @@ pub(super) fn checks(runtime_dir: &Path) -> Vec<Check> {
         memory(),
         hugepages(),
         cgroups(),
+        namespaces(),
+        landlock(),
+        seccomp(),
     ]
 }
 
@@ -124,6 +128,56 @@ fn cgroups() -> Check {
         (false, _) => "version 2; not needed to serve",
     };
     Check::ok("cgroups", found)
+}
+
+/// What the sandbox of a data plane is made of.
+const SANDBOX: &str = "data planes are confined by the other stages of their sandbox alone";
+
+/// By trying, in a process of its own: `unshare` cannot be undone.
+fn namespaces() -> Check {
+    let name = "user namespaces";
+    let tried = Command::new("unshare")
+        .args(["--user", "--map-current-user", "true"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    match tried {
+        Ok(status) if status.success() => Check::ok(name, "data planes get their own"),
+        Ok(_) => Check::warn(
+            name,
+            format!("refused: {SANDBOX}"),
+            "run as root; or, as root: `sysctl user.max_user_namespaces=10000`, \
+             `sysctl kernel.unprivileged_userns_clone=1` (Debian), \
+             `sysctl kernel.apparmor_restrict_unprivileged_userns=0` (Ubuntu)",
+        ),
+        Err(error) => Check::warn(
+            name,
+            format!("not tried, there is no `unshare`: {error}"),
+            "as root: `apt-get install util-linux`",
+        ),
+    }
+}
+
+fn landlock() -> Check {
+    match sandbox::landlock_version() {
+        0 => Check::warn(
+            "landlock",
+            format!("not there: {SANDBOX}"),
+            "use Linux 5.13 or newer with `landlock` in its `lsm=` list",
+        ),
+        version => Check::ok("landlock", format!("version {version}")),
+    }
+}
+
+fn seccomp() -> Check {
+    match sandbox::has_seccomp() {
+        true => Check::ok("seccomp", "system calls can be filtered"),
+        false => Check::warn(
+            "seccomp",
+            format!("not there: {SANDBOX}"),
+            "use a kernel with CONFIG_SECCOMP_FILTER",
+        ),
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,116 @@
+//! seccomp: the system calls that are noted beside the code that makes them, and no other.
+
+use std::collections::BTreeMap;
+
+use rustix::process::getpid;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
+
+include!(concat!(env!("OUT_DIR"), "/noted.rs"));
+
+// What the code does not call itself, but the language's runtime and the C library do for it:
+//
+// memory that is allocated and given back
+// syscalls: brk mmap mremap munmap
+// the log
+// syscalls: write
+// the time, where the kernel's page for it cannot tell
+// syscalls: clock_gettime
+// the end of a signal handler; one for a fault that nobody expects is put back, so that the fault
+// ends the process
+// syscalls: rt_sigreturn rt_sigaction
+// the end, in order, by a panic (its unwinder has a lock) or by `abort`
+// syscalls: futex exit_group sigaltstack rt_sigprocmask gettid getpid tgkill
+// descriptors that are closed; debug builds first ask whether they are open
+// syscalls: close fcntl
+
+/// The name of every system call that is allowed, in alphabetical order.
+#[must_use]
+pub fn noted() -> Vec<&'static str> {
+    NOTED.iter().map(|(name, _)| *name).collect()
+}
+
+/// Allow the noted calls; any other kills the process.
+pub(crate) fn enter() -> Result<(), String> {
+    let filter = filter().map_err(|error| error.to_string())?;
+    seccompiler::apply_filter(&filter)
+        .map_err(|error| format!("the kernel has no seccomp: {error}"))
+}
+
+fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
+    let mut rules = BTreeMap::new();
+    for (name, number) in NOTED {
+        rules.insert(*number, conditions(name)?);
+    }
+    SeccompFilter::new(
+        rules,
+        SeccompAction::KillProcess,
+        SeccompAction::Allow,
+        TargetArch::try_from(std::env::consts::ARCH)?,
+    )?
+    .try_into()
+}
+
+/// What a call's arguments must be, as alternatives; no rule at all allows any.
+fn conditions(name: &str) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    let conditions = match name {
+        // Memory is for data.
+        "mmap" => vec![masked(2, libc::PROT_EXEC, 0)],
+        // Signals are for ourselves.
+        "tgkill" => vec![equal(0, getpid().as_raw_nonzero().get())],
+        // Descriptors are made non-blocking, and nothing else is asked of them.
+        "ioctl" => vec![equal_wide(1, libc::FIONBIO)],
+        "fcntl" => vec![equal(1, libc::F_GETFD)],
+        "rt_sigaction" => [libc::SIGBUS, libc::SIGSEGV, libc::SIGABRT]
+            .map(|signal| equal(0, signal))
+            .into(),
+        _ => Vec::new(),
+    };
+    let rules = conditions.into_iter();
+    rules
+        .map(|condition| SeccompRule::new(vec![condition?]))
+        .collect()
+}
+
+type Condition = Result<SeccompCondition, seccompiler::BackendError>;
+
+fn equal(argument: u8, value: i32) -> Condition {
+    let (length, operator) = (SeccompCmpArgLen::Dword, SeccompCmpOp::Eq);
+    SeccompCondition::new(argument, length, operator, bits(value))
+}
+
+/// An `int` as it stands in a register.
+fn bits(value: i32) -> u64 {
+    u64::from(u32::from_ne_bytes(value.to_ne_bytes()))
+}
+
+fn equal_wide(argument: u8, value: u64) -> Condition {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, value)
+}
+
+fn masked(argument: u8, mask: i32, value: u64) -> Condition {
+    let operator = SeccompCmpOp::MaskedEq(bits(mask));
+    SeccompCondition::new(argument, SeccompCmpArgLen::Qword, operator, value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_notes_make_a_filter() {
+        assert!(!filter().unwrap().is_empty());
+        assert!(noted().is_sorted());
+    }
+
+    #[test]
+    fn calls_that_reach_for_something_are_not_noted() {
+        for call in [
+            "open", "openat", "socket", "connect", "execve", "clone", "ptrace", "kill",
+        ] {
+            assert!(!noted().contains(&call), "{call}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The sandbox of a real data plane at work: what it holds, and that the list of system calls it
+//! may make is the list of those it makes.
+//!
+//! Needs root and strace.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use common::{Daemon, until};
+use front_end::frame::{BROADCAST, mac, numbered};
+use front_end::{Layout, Nic, Options, Wire};
+use rustix::process::Signal;
+
+const CONFIG: &str = "
+[[network]]
+name = \"lan\"
+uplink = { tap = \"vic0\" }
+[[network.port]]
+vm = \"a\"
+[[network.port]]
+vm = \"b\"
+[[network.port]]
+vm = \"c\"
+";
+
+/// Calls that need not be seen below, and why.
+const SELDOM: [(&str, &str); 8] = [
+    ("futex", "for a panic; see there"),
+    (
+        "brk",
+        "depends on what was allocated before; see crates/sandbox/tests/confined.rs",
+    ),
+    ("mremap", "as brk"),
+    ("rt_sigprocmask", "for abort; see there"),
+    ("gettid", "as rt_sigprocmask"),
+    ("getpid", "as rt_sigprocmask"),
+    ("tgkill", "as rt_sigprocmask"),
+    (
+        "clock_gettime",
+        "only on machines where the kernel's page cannot tell the time",
+    ),
+];
+
+/// A daemon in a network namespace of its own, which ends with it.
+fn daemon(folder: &Path) -> Daemon {
+    let mut command = Command::new("unshare");
+    command.args(["--net", env!("CARGO_BIN_EXE_vicinity")]);
+    Daemon::start_by(command, folder, Some(CONFIG))
+}
+
+fn nic(daemon: &Daemon, vm: &str) -> Nic {
+    let socket = daemon.path(&format!("lan/{vm}.sock"));
+    let wire = Wire::new(UnixStream::connect(socket).unwrap().into());
+    let mut nic = Nic::new(wire, Options::default());
+    nic.start(|| {});
+    nic.sync();
+    daemon.until_state(vm, "running");
+    nic
+}
+
+/// Everything a data plane does: frames between VMs, to and from the uplink, memory that vanishes,
+/// front-ends that come and go.
+fn work(daemon: &Daemon) {
+    let (mut a, mut b) = (nic(daemon, "a"), nic(daemon, "b"));
+    for number in 0..200 {
+        a.wait_to_send(&numbered(mac(2), mac(1), number, 600), Layout::One);
+        b.wait_to_receive();
+        b.wait_to_send(&numbered(mac(1), mac(2), number, 60), Layout::One);
+        a.wait_to_receive();
+    }
+    // The worker looks at its own figures when it works and some time has passed.
+    std::thread::sleep(Duration::from_millis(200));
+    let flood = numbered(BROADCAST, mac(1), 0, 60);
+    a.wait_to_send(&flood, Layout::One);
+    b.wait_to_receive();
+    until("a frame from the uplink", || {
+        from_uplink(daemon);
+        b.receive().is_some()
+    });
+    let c = nic(daemon, "c");
+    c.ram.truncate(0);
+    // Looking at the ring finds that its memory is gone.
+    c.tx.kick();
+    until("the end of c", || {
+        daemon.port("c")["quarantines"].as_u64() == Some(1)
+    });
+    // A fault that is not in any VM's memory; this one is no real one and ends nothing.
+    daemon.signal_data_plane("lan", Signal::BUS);
+    drop(b);
+    daemon.until_state("b", "waiting");
+}
+
+/// Have the host ask for an address behind the uplink.
+fn from_uplink(daemon: &Daemon) {
+    let pid = daemon.child.id().to_string();
+    let script = "ip addr replace 10.9.0.1/24 dev vic0; echo > /dev/udp/10.9.0.2/9";
+    let done = Command::new("nsenter")
+        .args(["--net", "--target", &pid, "bash", "-c", script])
+        .status();
+    assert!(done.unwrap().success());
+}
+
+/// strace on a process that runs already.
+struct Trace(Child);
+
+impl Trace {
+    fn attach(process: u32, log: &Path) -> Self {
+        let mut child = Command::new("strace")
+            .args(["--follow-forks", "--output"])
+            .arg(log)
+            .args(["--attach", &process.to_string()])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        assert!(line.contains("attached"), "{line}");
+        // What it says later has a reader too.
+        std::thread::spawn(move || said.lines().count());
+        Self(child)
+    }
+
+    /// It ends with the process.
+    fn ended(mut self) {
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// The names of the calls in strace's log.
+fn calls(log: &Path) -> BTreeSet<String> {
+    let log = std::fs::read_to_string(log).unwrap();
+    let name = |line: &str| {
+        let call = line.split_once(' ')?.1.trim_start();
+        let call = call.strip_prefix("<... ").unwrap_or(call);
+        let end = call.find(|c: char| !c.is_ascii_alphanumeric() && c != '_')?;
+        (end > 0).then(|| call[..end].to_owned())
+    };
+    log.lines().filter_map(name).collect()
+}
+
+#[test]
+fn every_call_is_allowed_and_every_allowed_call_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = daemon(folder.path());
+    let log = folder.path().join("calls");
+    let trace = Trace::attach(daemon.data_plane("lan").unwrap(), &log);
+    work(&daemon);
+    assert_eq!(daemon.network("lan")["restarts"], 0, "a call was denied");
+    assert_eq!(daemon.stop(), Some(0));
+    trace.ended();
+    let made = calls(&log);
+    let allowed: BTreeSet<String> = sandbox::noted().into_iter().map(str::to_owned).collect();
+    let unused: Vec<&str> = allowed
+        .difference(&made)
+        .map(String::as_str)
+        .filter(|call| SELDOM.iter().all(|(seldom, _)| seldom != call))
+        .collect();
+    assert!(unused.is_empty(), "allowed and never made: {unused:?}");
+    let denied: Vec<&String> = made.difference(&allowed).collect();
+    assert!(denied.is_empty(), "made and not allowed: {denied:?}");
+}
+
+/// What a descriptor leads to.
+fn descriptors(process: u32) -> Vec<String> {
+    let mut all: Vec<String> = std::fs::read_dir(format!("/proc/{process}/fd"))
+        .unwrap()
+        .filter_map(|fd| std::fs::read_link(fd.unwrap().path()).ok())
+        .map(|path| {
+            let path = path.to_string_lossy().into_owned();
+            path.split(':').next().unwrap_or_default().to_owned()
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn a_data_plane_holds_what_it_was_handed_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = daemon(folder.path());
+    let id = daemon.data_plane("lan").unwrap();
+    let log = std::fs::read_link(format!("/proc/{id}/fd/2")).unwrap();
+    let log = log.to_string_lossy().split(':').next().unwrap().to_owned();
+    let mut own = vec![
+        // Its supervisor.
+        "socket".to_owned(),
+        "anon_inode".to_owned(),
+        format!("/proc/{id}/task/{id}/schedstat"),
+        "/dev/net/tun".to_owned(),
+    ];
+    own.extend([log.clone(), log.clone(), log]);
+    own.sort();
+    assert_eq!(descriptors(id), own);
+    let nic = nic(&daemon, "a");
+    let more: Vec<String> = descriptors(id);
+    // Its socket, and two rings' kick and call; its memory is mapped and not kept open.
+    assert_eq!(more.len(), own.len() + 5, "{more:?}");
+    drop(nic);
+    daemon.until_state("a", "waiting");
+    assert_eq!(descriptors(id), own);
+}
