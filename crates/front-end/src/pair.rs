@@ -164,6 +164,11 @@ impl Pair {
         true
     }
 
+    /// Where in memory the next frames to send may be put, the header first.
+    pub fn send_places(&self) -> impl Iterator<Item = u64> {
+        self.send_slots.iter().copied()
+    }
+
     /// Take back the buffers of frames that are sent; how many.
     pub fn reclaim(&mut self) -> usize {
         let mut count = 0;

@@ -231,6 +231,20 @@ losses! {
     uplink Uplink,
     /// Of a VLAN that the port, or the receiver, is not in; or with tags it may not send.
     vlan Vlan,
+    /// Its source address is none of the port's.
+    mac_spoofed MacSpoofed,
+    /// ARP that claims an address which is none of the port's.
+    arp_spoofed ArpSpoofed,
+    /// An IP source address which is none of the port's.
+    ip_spoofed IpSpoofed,
+    /// Neighbour discovery that claims an address which is none of the port's.
+    nd_spoofed NdSpoofed,
+    /// A router advertisement or a DHCP server's answer from a port that may not give it.
+    rogue_service RogueService,
+    /// Nobody can tell whom it speaks as, and the port may not speak as everybody.
+    not_understood NotUnderstood,
+    /// Between ports that may not talk to each other.
+    private Private,
 }
 
 impl Drops {

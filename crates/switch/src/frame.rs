@@ -184,17 +184,18 @@ fn read_legacy(cursor: &mut Cursor<'_, '_>) -> Option<FrameStart> {
 }
 
 impl<'a, 'm> Rest<'a, 'm> {
-    /// The same behind the bytes of a tag.
+    /// The same behind these bytes.
     #[must_use]
-    pub fn tagged<'t>(self, tag: &'t [u8]) -> Rest<'t, 'm>
+    pub fn behind<'t>(self, first: &'t [u8]) -> Rest<'t, 'm>
     where
         'a: 't,
     {
         match self {
-            Rest::Guest(cursor) => Rest::Parts([tag, &[]], cursor),
-            Rest::Private(bytes) => Rest::Parts([tag, bytes], Cursor::new(&[])),
-            // The second part is empty: a frame is tagged once.
-            Rest::Parts([bytes, _], cursor) => Rest::Parts([tag, bytes], cursor),
+            Rest::Guest(cursor) => Rest::Parts([first, &[]], cursor),
+            Rest::Private(bytes) => Rest::Parts([first, bytes], Cursor::new(&[])),
+            // The second part is empty: behind a tag come a snapshot and the sender's memory, or
+            // private memory, and nothing has two tags.
+            Rest::Parts([bytes, _], cursor) => Rest::Parts([first, bytes], cursor),
         }
     }
 

@@ -17,7 +17,7 @@ use vhost::fault::Fault;
 use vhost::net_header::NetHeader;
 
 use crate::frame::{Head, Rest};
-use crate::guard::{Checked, Guard, Rules};
+use crate::guard::{Checked, Guard, Rules, Snapshot};
 use crate::limits::{BURST, MAX_PORTS};
 use crate::mac::Mac;
 use crate::port::{Kind, Port};
@@ -48,8 +48,8 @@ pub struct Switch {
     pub(crate) faults: Vec<(u16, Fault)>,
     /// Rules by port number, of ports to come too.
     pub(crate) rules: BTreeMap<u16, Rules>,
-    /// What guards know of the frames of a burst.
-    pub(crate) checked: Box<[Checked]>,
+    /// What guards have seen of the frames of a burst.
+    pub(crate) snapshots: Box<[Snapshot]>,
     pub(crate) scratch: Scratch,
     pub(crate) buffer: Box<[u8]>,
 }
@@ -71,7 +71,7 @@ impl Switch {
             now: Instant::now(),
             faults: Vec::with_capacity(MAX_PORTS),
             rules: BTreeMap::new(),
-            checked: vec![Checked::default(); usize::from(BURST)].into_boxed_slice(),
+            snapshots: vec![Snapshot::default(); usize::from(BURST)].into_boxed_slice(),
             scratch: Scratch::default(),
             buffer: vec![0; BUFFER].into_boxed_slice(),
         }

@@ -15,7 +15,7 @@ use vhost::ring::Ring;
 use crate::control::{Counters, Loss};
 use crate::deliver::{End, count_sent, to_guest};
 use crate::frame::{Head, Rest, Simple};
-use crate::guard::{Checked, Guard, Outgoing, Way, passage};
+use crate::guard::{Checked, Guard, Outgoing, Snapshot, Way, passage};
 use crate::hold::{Full, Held, InRing};
 use crate::limits::BURST;
 use crate::port::{Guest, Kind, Teacher, publish, transmit_ring};
@@ -39,8 +39,8 @@ pub(crate) struct Job<'a, 'm> {
     pub(crate) head: Head,
     pub(crate) rest: Cursor<'a, 'm>,
     pub(crate) target: Target,
-    /// What the sender's guard knows of it, if the sender has one.
-    pub(crate) checked: Option<&'a Checked>,
+    /// What the sender's guard has seen of it, if the sender has one.
+    pub(crate) snapshot: Option<&'a Snapshot>,
     /// Segments delivered already, if it is being cut.
     pub(crate) segments: u16,
 }
@@ -49,31 +49,39 @@ impl<'a, 'm> Job<'a, 'm> {
     /// The frame as a simple one, if it is.
     #[inline(always)]
     pub(crate) fn simple(&self) -> Option<Simple<'m>> {
-        Simple::new(&self.head, &self.rest)
+        match self.snapshot {
+            Some(snapshot) if !snapshot.bytes().is_empty() => None,
+            _ => Simple::new(&self.head, &self.rest),
+        }
     }
 
     /// The bytes behind the head.
     #[inline(always)]
     pub(crate) fn rest(&self) -> Rest<'a, 'm> {
-        Rest::Guest(self.rest)
+        match self.snapshot {
+            None => Rest::Guest(self.rest),
+            Some(snapshot) => Rest::Guest(self.rest).behind(snapshot.bytes()),
+        }
     }
 
     /// What guards know of it.
     #[inline(always)]
     pub(crate) fn checked(&self) -> Checked {
-        self.checked.copied().unwrap_or_default()
+        self.snapshot
+            .map(|snapshot| snapshot.checked)
+            .unwrap_or_default()
     }
 
     /// Have its sender's guard look at it; its VLAN, if it may go on.
-    fn admit(&mut self, guard: &mut Guard, room: Option<&'a mut Checked>) -> Result<u16, Loss> {
+    fn admit(&mut self, guard: &mut Guard, room: Option<&'a mut Snapshot>) -> Result<u16, Loss> {
         let Some(room) = room else {
             // A burst has no more frames than there are rooms.
             return Err(Loss::BadLength);
         };
         let rest = &mut self.rest;
-        *room = guard.admit(&mut self.head, |to| rest.read(to))?;
-        self.checked = Some(room);
-        Ok(room.tci.vlan())
+        guard.admit(&mut self.head, room, |to| rest.read(to))?;
+        self.snapshot = Some(room);
+        Ok(room.checked.tci.vlan())
     }
 
     /// Go on cutting where an earlier attempt ended, if the receiver is still the same.
@@ -226,9 +234,9 @@ impl Switch {
                 counters,
                 guard: guard.as_deref_mut(),
             };
-            let mut room = std::mem::take(&mut self.checked);
+            let mut room = std::mem::take(&mut self.snapshots);
             let served = self.serve_ring(&mut sender, &memory, features, teacher, &mut room);
-            self.checked = room;
+            self.snapshots = room;
             let served = served.map_err(at(number_of_ring))?;
             visit.moved += served.moved;
             visit.more |= served.more;
@@ -259,7 +267,7 @@ impl Switch {
         memory: &GuestMemory,
         features: u64,
         teacher: &mut Teacher,
-        room: &mut [Checked],
+        room: &mut [Snapshot],
     ) -> Result<Visit, RingFault> {
         sender.ring.suppress_kicks();
         let mut batch = Batch::new();
@@ -275,7 +283,7 @@ impl Switch {
                 head: head.unwrap_or_default(),
                 rest,
                 target: Target::Nowhere(Loss::BadLength),
-                checked: None,
+                snapshot: None,
                 segments: 0,
             };
             if head.is_some() {
@@ -442,7 +450,7 @@ impl Switch {
 
 /// How many of the first jobs have the same target in the same VLAN.
 fn alike(run: &[Job<'_, '_>]) -> usize {
-    let of = |job: &Job<'_, '_>| (job.target, job.checked.map(|checked| checked.tci));
+    let of = |job: &Job<'_, '_>| (job.target, job.checked());
     let first = run.first().map(of);
     run.iter().take_while(|job| Some(of(job)) == first).count()
 }

@@ -151,7 +151,7 @@ impl Switch {
         }
         let mut rest = Rest::Private(rest);
         let checked = match guard {
-            Some(guard) => guard.admit(&mut head, |to| rest.read(to))?,
+            Some(guard) => guard.enter(&mut head, |to| rest.read(to))?,
             None => Checked::default(),
         };
         match self.resolve(&head, checked.tci.vlan(), number, teacher, last) {

@@ -6,10 +6,11 @@
 //! a frame meets guards twice:
 //!
 //! 1. **When it is taken from its sender** ([`Guard::admit`]). The tag is taken off ([`vlan`]): from
-//!    here on a frame is untagged, and its VLAN stands beside it in [`Checked`]. What is refused
-//!    here is lost, counted by reason at the sender, and teaches the residency table nothing.
-//! 2. **Before it is delivered** ([`passage`]). The receiver must be a member of the frame's VLAN;
-//!    a trunk gets the tag put on again.
+//!    here on a frame is untagged, and its VLAN stands beside it in [`Checked`]. Whom it speaks as
+//!    is looked at ([`source`]) in a [`Snapshot`] of its first bytes. What is refused here is lost,
+//!    counted by reason at the sender, and teaches the residency table nothing.
+//! 2. **Before it is delivered** ([`passage`]). The receiver must be one that the sender may talk
+//!    to ([`Role`]), and a member of the frame's VLAN; a trunk gets the tag put on again.
 //!
 //! Residency is per VLAN ([`Resident`](crate::residency::Resident)), so a station may have the
 //! same address in two VLANs, and a lookup never crosses from one to the other.
@@ -17,15 +18,18 @@
 //! Every check is made on private memory, and those bytes are what is delivered: a guest that
 //! changes a frame meanwhile changes nothing that was looked at.
 
+pub mod headers;
 mod rules;
+mod source;
 #[cfg(test)]
 mod tests;
 mod vlan;
 
 use crate::control::Loss;
-use crate::frame::{Head, Rest};
+use crate::frame::{ETHERNET, Head, Rest};
 
-pub use rules::{MAX_VLAN, Rules, VlanRules};
+pub use rules::{MAX_VLAN, Prefix, Role, Rules, SourceRules, VlanRules};
+use source::Sources;
 pub use vlan::Tci;
 use vlan::{Vlans, push};
 
@@ -34,6 +38,40 @@ use vlan::{Vlans, push};
 pub struct Checked {
     /// Its VLAN and priority.
     pub tci: Tci,
+    /// The role of its sender.
+    pub role: Role,
+}
+
+/// Bytes behind the Ethernet header that a guard looks at, at most: an IPv6 header with a few
+/// extension headers and a neighbour discovery message.
+const SNAPSHOT: usize = 114;
+
+/// A frame's first bytes as a guard has seen them: these are delivered.
+#[derive(Clone, Copy, Debug)]
+pub struct Snapshot {
+    /// What became known of the frame.
+    pub checked: Checked,
+    length: usize,
+    bytes: [u8; SNAPSHOT],
+}
+
+impl Default for Snapshot {
+    fn default() -> Self {
+        Self {
+            checked: Checked::default(),
+            length: 0,
+            bytes: [0; SNAPSHOT],
+        }
+    }
+}
+
+impl Snapshot {
+    /// The bytes taken, which the sender's frame is to be continued behind.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
 }
 
 /// How a frame goes out of a port.
@@ -73,7 +111,7 @@ impl<'a, 'm> Outgoing<'a, 'm> {
     pub fn rest(&self) -> Rest<'_, 'm> {
         match &self.tag {
             None => self.rest,
-            Some(tag) => self.rest.tagged(tag),
+            Some(tag) => self.rest.behind(tag),
         }
     }
 }
@@ -82,38 +120,72 @@ impl<'a, 'm> Outgoing<'a, 'm> {
 #[derive(Debug)]
 pub struct Guard {
     vlans: Option<Vlans>,
+    sources: Option<Sources>,
+    role: Role,
 }
 
 impl Guard {
     /// For a port with these rules; `None` when they ask for nothing.
     #[must_use]
     pub fn new(rules: &Rules) -> Option<Box<Self>> {
-        let vlans = rules.vlan.as_ref().map(Vlans::new);
-        vlans.is_some().then(|| Box::new(Self { vlans }))
+        (*rules != Rules::default()).then(|| {
+            Box::new(Self {
+                vlans: rules.vlan.as_ref().map(Vlans::new),
+                sources: Sources::new(&rules.source),
+                role: rules.role,
+            })
+        })
     }
 
-    /// Look at a frame its port sends, and take its tag off. `read` gives the bytes behind the
-    /// head, each once.
+    /// Take the tag off a frame its port sends. `read` gives the bytes behind the head, each once.
+    ///
+    /// # Errors
+    /// The port may not send it.
+    pub fn enter(
+        &self,
+        head: &mut Head,
+        read: impl FnMut(&mut [u8]) -> usize,
+    ) -> Result<Checked, Loss> {
+        let role = self.role;
+        let tci = match &self.vlans {
+            Some(vlans) => vlans.enter(head, read)?,
+            None => Tci::NONE,
+        };
+        Ok(Checked { tci, role })
+    }
+
+    /// The same, and look at whom it speaks as.
     ///
     /// # Errors
     /// The port may not send it.
     pub fn admit(
-        &mut self,
+        &self,
         head: &mut Head,
+        snapshot: &mut Snapshot,
         mut read: impl FnMut(&mut [u8]) -> usize,
-    ) -> Result<Checked, Loss> {
-        let tci = match &self.vlans {
-            Some(vlans) => vlans.enter(head, &mut read)?,
-            None => Tci::NONE,
+    ) -> Result<(), Loss> {
+        snapshot.length = 0;
+        snapshot.checked = self.enter(head, &mut read)?;
+        let Some(sources) = &self.sources else {
+            return Ok(());
         };
-        Ok(Checked { tci })
+        sources.check_mac(head.source())?;
+        if !sources.look_deeper() {
+            return Ok(());
+        }
+        let all = head.length.saturating_sub(ETHERNET) as usize;
+        let room = snapshot.bytes.get_mut(..all.min(SNAPSHOT));
+        snapshot.length = read(room.unwrap_or_default());
+        let (kind, header) = (head.ether_type(), head.header());
+        sources.check(head.source(), kind, snapshot.bytes(), header)
     }
 
     /// Of a frame that the switch sends on behalf of this port.
     #[must_use]
     pub fn own(&self) -> Checked {
         let tci = self.vlans.as_ref().map_or(Tci::NONE, Vlans::untagged);
-        Checked { tci }
+        let role = self.role;
+        Checked { tci, role }
     }
 }
 
@@ -123,6 +195,10 @@ impl Guard {
 /// The port may not have it.
 #[inline]
 pub fn passage(guard: Option<&Guard>, checked: Checked) -> Result<Way, Loss> {
+    let role = guard.map_or_else(Role::default, |guard| guard.role);
+    if !role.meets(checked.role) {
+        return Err(Loss::Private);
+    }
     match guard.and_then(|guard| guard.vlans.as_ref()) {
         Some(vlans) => vlans.leave(checked.tci).ok_or(Loss::Vlan),
         None if checked.tci == Tci::NONE => Ok(Way::Untagged),

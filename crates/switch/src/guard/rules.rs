@@ -1,6 +1,10 @@
 //! The rules of a port, as the supervisor gives them.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use serde::{Deserialize, Serialize};
+
+use crate::mac::Mac;
 
 /// Highest VLAN number (IEEE 802.1Q, 9.6: 4095 is reserved).
 pub const MAX_VLAN: u16 = 4094;
@@ -11,6 +15,83 @@ pub const MAX_VLAN: u16 = 4094;
 pub struct Rules {
     /// The VLANs it is in; without it, tags are no concern of the switch.
     pub vlan: Option<VlanRules>,
+    /// Whom it may speak as. Not looked at on an uplink.
+    pub source: SourceRules,
+    /// Whom it may talk to.
+    pub role: Role,
+}
+
+/// Whom a port may speak as. The default is anybody.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SourceRules {
+    /// Source addresses of its frames; any if there are none.
+    pub macs: Vec<Mac>,
+    /// Addresses it may speak as in ARP, IP and neighbour discovery, beside the link-local ones
+    /// made from its MAC address. Without it, any.
+    pub ips: Option<Vec<Prefix>>,
+    /// It may send router advertisements and redirects.
+    pub router: bool,
+    /// It may answer as a DHCP server.
+    pub dhcp_server: bool,
+}
+
+impl Default for SourceRules {
+    fn default() -> Self {
+        Self {
+            macs: Vec::new(),
+            ips: None,
+            router: true,
+            dhcp_server: true,
+        }
+    }
+}
+
+/// An IP address, or all with the same first bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prefix {
+    /// The address.
+    pub address: IpAddr,
+    /// How many bits count: at most 32 or 128.
+    pub bits: u8,
+}
+
+impl Prefix {
+    pub(super) fn v4(&self) -> Option<(Ipv4Addr, u32)> {
+        match self.address {
+            IpAddr::V4(address) => Some((address, u32::from(self.bits).min(32))),
+            IpAddr::V6(_) => None,
+        }
+    }
+
+    pub(super) fn v6(&self) -> Option<(Ipv6Addr, u32)> {
+        match self.address {
+            IpAddr::V6(address) => Some((address, u32::from(self.bits).min(128))),
+            IpAddr::V4(_) => None,
+        }
+    }
+}
+
+/// Whom a port may talk to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// All but private ports.
+    #[default]
+    Open,
+    /// Promiscuous ports alone.
+    Private,
+    /// All.
+    Promiscuous,
+}
+
+impl Role {
+    /// Whether frames may go between ports of these roles.
+    #[must_use]
+    pub fn meets(self, other: Self) -> bool {
+        let private = self == Self::Private || other == Self::Private;
+        !private || self == Self::Promiscuous || other == Self::Promiscuous
+    }
 }
 
 /// The VLANs of a port, 1 to [`MAX_VLAN`].

@@ -16,9 +16,9 @@ fn admit(
     header: NetHeader,
     bytes: &[u8],
 ) -> Result<(Vec<u8>, Tci, NetHeader), Loss> {
-    let mut guard = Guard::new(rules).unwrap();
+    let guard = Guard::new(rules).unwrap();
     let (mut head, mut rest) = Head::of_private(header, bytes).unwrap();
-    let checked = guard.admit(&mut head, |to| {
+    let checked = guard.enter(&mut head, |to| {
         let (now, later) = rest.split_at(to.len().min(rest.len()));
         to[..now.len()].copy_from_slice(now);
         rest = later;
@@ -33,6 +33,7 @@ fn vlans(untagged: Option<u16>, tagged: &[(u16, u16)]) -> Rules {
     let tagged = tagged.to_vec();
     Rules {
         vlan: Some(VlanRules { untagged, tagged }),
+        ..Rules::default()
     }
 }
 
@@ -120,7 +121,13 @@ fn a_checksum_inside_the_tag_is_refused() {
 fn a_frame_that_a_tag_makes_too_long_does_not_leave() {
     let bytes = vec![0; vhost::limits::MAX_FRAME as usize];
     let (head, rest) = Head::of_private(NetHeader::NONE, &bytes).unwrap();
-    let (checked, rest) = (Checked { tci: Tci::of(5) }, Rest::Private(rest));
+    let (checked, rest) = (
+        Checked {
+            tci: Tci::of(5),
+            ..Checked::default()
+        },
+        Rest::Private(rest),
+    );
     assert!(Outgoing::new(Way::Untagged, checked, &head, &rest).is_some());
     assert!(Outgoing::new(Way::Tagged, checked, &head, &rest).is_none());
 }
@@ -152,7 +159,7 @@ proptest! {
         prop_assert_eq!(moved.hdr_len, if sum { 54 } else { 0 });
 
         let (head, rest) = Head::of_private(moved, &inside).unwrap();
-        let (checked, rest) = (Checked { tci }, Rest::Private(rest));
+        let (checked, rest) = (Checked { tci, ..Checked::default() }, Rest::Private(rest));
         let out = Outgoing::new(Way::Tagged, checked, &head, &rest).unwrap();
         prop_assert_eq!(out.head.header(), header);
         let mut outside = vec![0; bytes.len() - 14];
@@ -174,9 +181,26 @@ proptest! {
             (false, true) => Ok(Way::Tagged),
             (false, false) => Err(Loss::Vlan),
         };
-        let checked = Checked { tci: Tci::of(vlan) };
+        let checked = Checked { tci: Tci::of(vlan), ..Checked::default() };
         prop_assert_eq!(passage(Some(&guard), checked), expected);
         let nobodys = if vlan == 0 { Ok(Way::Untagged) } else { Err(Loss::Vlan) };
         prop_assert_eq!(passage(None, checked), nobodys);
+    }
+
+    #[test]
+    fn no_bytes_confuse_the_reader_of_headers(
+        kind in prop::sample::select(vec![0x0800_u16, 0x0806, 0x8035, 0x86dd]),
+        first in prop::sample::select(vec![0x45_u8, 0x4f, 0x60, 0]),
+        next in prop::sample::select(vec![0_u8, 17, 43, 44, 51, 58, 60]),
+        mut bytes in prop::collection::vec(any::<u8>(), 10..SNAPSHOT),
+    ) {
+        bytes[0] = first;
+        bytes[if first == 0x60 { 6 } else { 9 }] = next;
+        let whole = headers::read(kind, &bytes);
+        // A shorter look sees the same, or sees that it does not see enough.
+        for length in 0..bytes.len() {
+            let part = headers::read(kind, &bytes[..length]);
+            prop_assert!(part.is_none() || part == whole, "{:?} {:?}", part, whole);
+        }
     }
 }

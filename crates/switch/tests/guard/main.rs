@@ -11,6 +11,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod source;
 mod vlan;
 
 use common::{Plane, lost};

@@ -9,6 +9,7 @@ use crate::{assert_lost, assert_nothing, nics, send};
 fn access(vlan: u16) -> Rules {
     Rules {
         vlan: Some(VlanRules::access(vlan)),
+        ..Rules::default()
     }
 }
 
@@ -16,6 +17,7 @@ fn trunk(untagged: Option<u16>, tagged: &[(u16, u16)]) -> Rules {
     let tagged = tagged.to_vec();
     Rules {
         vlan: Some(VlanRules { untagged, tagged }),
+        ..Rules::default()
     }
 }
 

@@ -5,7 +5,6 @@ use std::hash::Hash;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use switch::guard::Rules;
 use switch::mac::Mac;
 use toml::Spanned;
 
@@ -76,10 +75,7 @@ impl<'t> Seen<'t> {
         self.networks
             .take(network.name.get_ref().clone(), network.name.span())?;
         let vlans = rules::has_vlans(&network);
-        let uplink_rules = match &network.uplink {
-            Some(uplink) => rules::of_uplink(uplink, vlans)?,
-            None => Rules::default(),
-        };
+        let uplink_rules = rules::of_uplink(&network, vlans)?;
         let uplink = network
             .uplink
             .map(|uplink| self.uplink(&uplink))
@@ -182,7 +178,7 @@ fn absolute(path: &Spanned<PathBuf>) -> Result<PathBuf, Mistake> {
     Err(Mistake::new(path.span(), message, "start it with a slash"))
 }
 
-fn individual(text: &Spanned<String>) -> Result<Mac, Mistake> {
+pub(super) fn individual(text: &Spanned<String>) -> Result<Mac, Mistake> {
     let mac: Mac = text
         .get_ref()
         .parse()

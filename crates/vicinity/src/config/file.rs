@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use switch::guard::Role;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -60,6 +61,12 @@ pub(super) struct Port {
     pub(super) socket: Option<Spanned<PathBuf>>,
     #[serde(default)]
     pub(super) mode: Mode,
+    pub(super) allowed_macs: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(super) allowed_ips: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(super) router: Option<bool>,
+    pub(super) dhcp_server: Option<bool>,
+    #[serde(default)]
+    pub(super) role: Role,
     pub(super) vlan: Option<Spanned<i64>>,
     pub(super) trunk: Option<Spanned<Vec<Spanned<Vlans>>>>,
     pub(super) native_vlan: Option<Spanned<i64>>,
@@ -81,6 +88,11 @@ static PORT: Keys = Keys(&[
     ("mac", None),
     ("socket", None),
     ("mode", None),
+    ("allowed-macs", None),
+    ("allowed-ips", None),
+    ("router", None),
+    ("dhcp-server", None),
+    ("role", None),
     ("vlan", None),
     ("trunk", None),
     ("native-vlan", None),

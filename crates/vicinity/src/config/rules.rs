@@ -1,14 +1,20 @@
 //! What ports may send and receive: from keys to [`Rules`].
 
-use switch::guard::{MAX_VLAN, Rules, VlanRules};
+use std::net::IpAddr;
+
+use switch::guard::{MAX_VLAN, Prefix, Role, Rules, SourceRules, VlanRules};
 use toml::Spanned;
 
+use super::check::individual;
 use super::complaint::Mistake;
 use super::file;
 
 /// The VLAN of ports that name none, in a network where others do (IEEE 802.1Q, 9.6: the default
 /// PVID).
 const DEFAULT_VLAN: u16 = 1;
+
+/// Most addresses of one kind that a port may be allowed: each is compared with.
+const MAX_ALLOWED: usize = 64;
 
 /// Whether any port of the network is in a VLAN: then all are.
 pub(super) fn has_vlans(network: &file::Network) -> bool {
@@ -24,6 +30,7 @@ pub(super) fn has_vlans(network: &file::Network) -> bool {
 pub(super) fn unlisted(vlans: bool) -> Rules {
     Rules {
         vlan: vlans.then(|| VlanRules::access(DEFAULT_VLAN)),
+        ..Rules::default()
     }
 }
 
@@ -55,16 +62,32 @@ pub(super) fn of_port(port: &file::Port, vlans: bool) -> Result<Rules, Mistake> 
         }),
         (None, None) => unlisted(vlans).vlan,
     };
-    Ok(Rules { vlan })
+    let (source, role) = (source(port)?, port.role);
+    Ok(Rules { vlan, source, role })
 }
 
-/// The rules of an uplink: a trunk of all VLANs unless it says which.
-pub(super) fn of_uplink(uplink: &file::Uplink, vlans: bool) -> Result<Rules, Mistake> {
-    if !vlans {
+/// The rules of an uplink, which every port may talk to: a trunk of all VLANs unless it says
+/// which.
+pub(super) fn of_uplink(network: &file::Network, vlans: bool) -> Result<Rules, Mistake> {
+    let Some(uplink) = &network.uplink else {
         return Ok(Rules::default());
-    }
+    };
+    let private = |port: &Spanned<file::Port>| port.get_ref().role == Role::Private;
+    let role = match network.port.iter().any(private) {
+        true => Role::Promiscuous,
+        false => Role::Open,
+    };
+    let vlan = vlans.then(|| uplink_vlans(uplink)).transpose()?;
+    Ok(Rules {
+        vlan,
+        role,
+        ..Rules::default()
+    })
+}
+
+fn uplink_vlans(uplink: &file::Uplink) -> Result<VlanRules, Mistake> {
     let native = uplink.native_vlan.as_ref().map(number).transpose()?;
-    let vlan = match &uplink.trunk {
+    Ok(match &uplink.trunk {
         Some(trunk) => VlanRules {
             untagged: native,
             tagged: ranges(trunk)?,
@@ -73,8 +96,70 @@ pub(super) fn of_uplink(uplink: &file::Uplink, vlans: bool) -> Result<Rules, Mis
             untagged: native.or(Some(DEFAULT_VLAN)),
             tagged: vec![(1, MAX_VLAN)],
         },
+    })
+}
+
+/// Whom a port may speak as. Once its addresses are given, it offers services only if it says so.
+fn source(port: &file::Port) -> Result<SourceRules, Mistake> {
+    let given = port.allowed_macs.is_some() || port.allowed_ips.is_some();
+    let listed = port.allowed_macs.as_ref().or(port.allowed_ips.as_ref());
+    let lists = [&port.allowed_macs, &port.allowed_ips];
+    for list in lists.into_iter().flatten() {
+        if list.get_ref().is_empty() || list.get_ref().len() > MAX_ALLOWED {
+            let message = format!("{} addresses", list.get_ref().len());
+            let help = format!("name 1 to {MAX_ALLOWED}, or leave the key out to allow any");
+            return Err(Mistake::new(list.span(), message, help));
+        }
+    }
+    let macs = match (&port.allowed_macs, &port.mac, listed) {
+        (Some(macs), _, _) => macs
+            .get_ref()
+            .iter()
+            .map(individual)
+            .collect::<Result<_, _>>()?,
+        (None, Some(mac), Some(_)) => vec![individual(mac)?],
+        (None, None, Some(ips)) => {
+            let help = "add `mac` or `allowed-macs`: an IP address is tied to a MAC address by \
+                        ARP and neighbour discovery";
+            return Err(Mistake::new(
+                ips.span(),
+                "`allowed-ips` without a MAC address",
+                help,
+            ));
+        }
+        (None, _, None) => Vec::new(),
     };
-    Ok(Rules { vlan: Some(vlan) })
+    let ips = port.allowed_ips.as_ref().map(|ips| {
+        let ips = ips.get_ref().iter().map(prefix);
+        ips.collect::<Result<Vec<_>, _>>()
+    });
+    Ok(SourceRules {
+        macs,
+        ips: ips.transpose()?,
+        router: port.router.unwrap_or(!given),
+        dhcp_server: port.dhcp_server.unwrap_or(!given),
+    })
+}
+
+fn prefix(text: &Spanned<String>) -> Result<Prefix, Mistake> {
+    let read = || {
+        let (address, bits) = match text.get_ref().split_once('/') {
+            Some((address, bits)) => (address, Some(bits.parse::<u8>().ok()?)),
+            None => (text.get_ref().as_str(), None),
+        };
+        let address: IpAddr = address.parse().ok()?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.unwrap_or(most);
+        (bits <= most).then_some(Prefix { address, bits })
+    };
+    read().ok_or_else(|| {
+        let message = format!("`{}` is no IP address", text.get_ref().escape_debug());
+        Mistake::new(
+            text.span(),
+            message,
+            "write it like 10.0.0.5, 10.1.0.0/16 or fd00::5",
+        )
+    })
 }
 
 fn number(vlan: &Spanned<i64>) -> Result<u16, Mistake> {

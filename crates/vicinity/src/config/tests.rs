@@ -1,6 +1,6 @@
 //! Every mistake is shown with its line, column and key.
 
-use switch::guard::VlanRules;
+use switch::guard::{Role, Rules, VlanRules};
 
 use super::*;
 
@@ -69,7 +69,8 @@ fn an_unknown_key_is_shown_whole() {
     let expected = "test.toml:8:1: network.port.macc: unknown key `macc`\n \
                     8 | macc = \"52:54:00:00:00:01\"\n   \
                       | ^^^^\n \
-                    did you mean `mac`? The keys here are: vm, mac, socket, mode, vlan, trunk, native-vlan";
+                    did you mean `mac`? The keys here are: vm, mac, socket, mode, \
+                    allowed-macs, allowed-ips, router, dhcp-server, role, vlan, trunk, native-vlan";
     assert_eq!(error(&text), expected);
 }
 
@@ -366,4 +367,65 @@ fn vlans_are_checked_in_place() {
         "5:35",
         &["network.uplink.trunk: 0"],
     );
+}
+
+const GUARDED: &str = r#"
+[[network]]
+name = "lan"
+uplink = { tap = "vic0" }
+[[network.port]]
+vm = "web"
+mac = "52:54:00:00:00:01"
+allowed-ips = ["10.0.0.5", "fd00::/64"]
+dhcp-server = true
+role = "private"
+[[network.port]]
+vm = "free"
+"#;
+
+#[test]
+fn addresses_that_are_given_are_tied_to_the_mac_address() {
+    let config = parse("test.toml", GUARDED, None).unwrap();
+    let lan = &config.networks[0];
+    let [web, free] = lan.ports.as_slice() else {
+        panic!("two ports");
+    };
+    let source = &web.rules.source;
+    assert_eq!(source.macs, [web.mac.unwrap()]);
+    let ips = source.ips.as_ref().unwrap();
+    let ips: Vec<_> = ips
+        .iter()
+        .map(|ip| (ip.address.to_string(), ip.bits))
+        .collect();
+    assert_eq!(
+        ips,
+        [("10.0.0.5".to_owned(), 32), ("fd00::".to_owned(), 64)]
+    );
+    assert_eq!((source.router, source.dhcp_server), (false, true));
+    assert_eq!(web.rules.role, Role::Private);
+    assert_eq!(lan.uplink_rules.role, Role::Promiscuous);
+    assert_eq!(free.rules, Rules::default());
+}
+
+#[test]
+fn allowed_addresses_are_checked_in_place() {
+    let complains = |from: &str, to: &str, place: &str, part: &str| {
+        let said = error(&GUARDED.replace(from, to));
+        assert!(
+            said.starts_with(&format!("test.toml:{place}: network.port.")),
+            "{said}"
+        );
+        assert!(said.contains(part), "{part:?} not in {said}");
+    };
+    complains("10.0.0.5", "10.0.0", "8:16", "`10.0.0` is no IP address");
+    complains("10.0.0.5", "10.0.0.0/33", "8:16", "no IP address");
+    complains(
+        "mac = \"52:54:00:00:00:01\"",
+        "",
+        "8:15",
+        "`allowed-ips` without",
+    );
+    complains("[\"10.0.0.5\", \"fd00::/64\"]", "[]", "8:15", "1 to 64");
+    complains("allowed-ips = [", "allowed-macs = [", "8:17", "no");
+    complains("\"private\"", "\"hidden\"", "10:8", "promiscuous");
 }

@@ -1,0 +1,255 @@
+//! Reading the headers behind an untagged Ethernet header: ARP (RFC 826), IPv4 (RFC 791), IPv6
+//! (RFC 8200), neighbour discovery (RFC 4861), and the ports of DHCP.
+//!
+//! The bytes are a private snapshot of the first ones. Whatever lies outside of it is not
+//! understood: `None`.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::mac::Mac;
+
+pub(super) const ETHERNET: usize = 14;
+pub(super) const TCP: u8 = 6;
+pub(super) const UDP: u8 = 17;
+pub(super) const ICMPV6: u8 = 58;
+pub(super) const SCTP: u8 = 132;
+const IGMP: u8 = 2;
+
+/// What is behind an Ethernet header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// ARP for IPv4.
+    Arp(Arp),
+    /// RARP; whom it is sent by.
+    Rarp(Mac),
+    /// IPv4 or IPv6.
+    Ip(Ip),
+    /// A VLAN tag.
+    Tagged,
+    /// Something else.
+    Other,
+}
+
+/// What an ARP frame claims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arp {
+    /// The sender's hardware address.
+    pub sender: Mac,
+    /// The sender's protocol address.
+    pub address: Ipv4Addr,
+    request: bool,
+}
+
+impl Arp {
+    /// It asks whether an address is free (RFC 5227, 2.1.1) and claims none.
+    #[must_use]
+    pub fn probe(&self) -> bool {
+        self.request && self.address == Ipv4Addr::UNSPECIFIED
+    }
+}
+
+/// An address of either family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// IPv4.
+    V4(Ipv4Addr),
+    /// IPv6.
+    V6(Ipv6Addr),
+}
+
+/// What an IP packet claims.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ip {
+    /// Source address.
+    pub source: Address,
+    /// Its source is none, as it may be in such a packet of a host without an address.
+    pub without_address: bool,
+    /// The transport protocol.
+    pub protocol: u8,
+    /// Where the transport header begins, unless the packet is a later fragment.
+    pub transport: Option<usize>,
+    /// A service its sender offers with it.
+    pub service: Option<Service>,
+    /// What it says about neighbours.
+    pub neighbour: Option<Neighbour>,
+}
+
+/// Services that only some ports may offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// Router advertisements and redirects.
+    Router,
+    /// Answers of a DHCP server.
+    Dhcp,
+}
+
+/// What a neighbour discovery message claims.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Neighbour {
+    /// The sender's link-layer address.
+    pub link: Option<Mac>,
+    /// An address said to be the sender's.
+    pub claims: Option<Ipv6Addr>,
+}
+
+/// Read what is behind an Ethernet header of this type. `bytes` are the first of it.
+#[must_use]
+pub fn read(kind: u16, bytes: &[u8]) -> Option<Payload> {
+    match kind {
+        0x0806 => arp(bytes).map(Payload::Arp),
+        0x8035 => mac_at(bytes, 8).map(Payload::Rarp),
+        0x0800 => ipv4(bytes).map(Payload::Ip),
+        0x86dd => ipv6(bytes).map(Payload::Ip),
+        0x8100 | 0x88a8 | 0x9100 | 0x9200 => Some(Payload::Tagged),
+        _ => Some(Payload::Other),
+    }
+}
+
+fn u8_at(bytes: &[u8], at: usize) -> Option<u8> {
+    bytes.get(at).copied()
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn mac_at(bytes: &[u8], at: usize) -> Option<Mac> {
+    Some(Mac::from_octets(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn v6_at(bytes: &[u8], at: usize) -> Option<Ipv6Addr> {
+    let octets: [u8; 16] = *bytes.get(at..)?.first_chunk()?;
+    Some(Ipv6Addr::from(octets))
+}
+
+/// RFC 826; Ethernet and IPv4, or not understood.
+fn arp(bytes: &[u8]) -> Option<Arp> {
+    let fixed: [u8; 6] = *bytes.first_chunk()?;
+    let address: [u8; 4] = *bytes.get(14..)?.first_chunk()?;
+    // The target's addresses must be there too, though nothing is asked of them.
+    bytes.get(..28)?;
+    (fixed == [0, 1, 8, 0, 6, 4]).then_some(Arp {
+        sender: mac_at(bytes, 8)?,
+        address: Ipv4Addr::from(address),
+        request: u16_at(bytes, 6)? == 1,
+    })
+}
+
+/// RFC 791, 3.1.
+fn ipv4(bytes: &[u8]) -> Option<Ip> {
+    let first = u8_at(bytes, 0)?;
+    let header = usize::from(first & 0xf) * 4;
+    let address: [u8; 4] = *bytes.get(12..)?.first_chunk()?;
+    if first >> 4 != 4 || header < 20 || bytes.len() < header {
+        return None;
+    }
+    let protocol = u8_at(bytes, 9)?;
+    let later_fragment = u16_at(bytes, 6)? & 0x1fff != 0;
+    let ports = match protocol {
+        UDP if !later_fragment => Some((u16_at(bytes, header)?, u16_at(bytes, header + 2)?)),
+        _ => None,
+    };
+    let source = Ipv4Addr::from(address);
+    // RFC 2131, 4.1: a client without an address asks from 0.0.0.0; hosts that join groups before
+    // they have one do likewise.
+    let may_lack_one = ports == Some((68, 67)) || protocol == IGMP;
+    Some(Ip {
+        source: Address::V4(source),
+        without_address: source == Ipv4Addr::UNSPECIFIED && may_lack_one,
+        protocol,
+        transport: (!later_fragment).then_some(header),
+        service: ports.filter(|(from, _)| *from == 67).map(|_| Service::Dhcp),
+        neighbour: None,
+    })
+}
+
+/// RFC 8200, 3 and 4.
+fn ipv6(bytes: &[u8]) -> Option<Ip> {
+    if u8_at(bytes, 0)? >> 4 != 6 {
+        return None;
+    }
+    let source = v6_at(bytes, 8)?;
+    let (mut protocol, mut at) = (u8_at(bytes, 6)?, 40);
+    let (mut fragment, mut later_fragment) = (false, false);
+    // Each extension header takes eight bytes at least, so the snapshot's end ends this.
+    while !later_fragment {
+        let length = match protocol {
+            0 | 43 | 60 => (usize::from(u8_at(bytes, at + 1)?) + 1) * 8,
+            44 => {
+                fragment = true;
+                later_fragment = u16_at(bytes, at + 2)? & 0xfff8 != 0;
+                8
+            }
+            // RFC 4302, 2.2.
+            51 => (usize::from(u8_at(bytes, at + 1)?) + 2) * 4,
+            _ => break,
+        };
+        protocol = u8_at(bytes, at)?;
+        at += length;
+    }
+    let mut ip = Ip {
+        source: Address::V6(source),
+        without_address: false,
+        protocol,
+        transport: (!later_fragment).then_some(at),
+        service: None,
+        neighbour: None,
+    };
+    let unspecified = source.is_unspecified();
+    match protocol {
+        // A later fragment of either tells nothing without the first, which was looked at.
+        _ if later_fragment => {}
+        UDP => {
+            let (from, _) = (u16_at(bytes, at)?, u16_at(bytes, at + 2)?);
+            ip.service = (from == 547).then_some(Service::Dhcp);
+        }
+        ICMPV6 => {
+            let kind = u8_at(bytes, at)?;
+            // RFC 6980, 5: such messages are never fragments.
+            if fragment && (133..=137).contains(&kind) {
+                return None;
+            }
+            let end = 40 + usize::from(u16_at(bytes, 4)?);
+            ip.service = matches!(kind, 134 | 137).then_some(Service::Router);
+            if let 133 | 135 | 136 = kind {
+                let neighbour = neighbour(kind, bytes.get(at..end)?)?;
+                // RFC 4861, 4.1 and 4.3: from :: only without a link-layer address.
+                ip.without_address = unspecified && kind != 136 && neighbour.link.is_none();
+                ip.neighbour = Some(neighbour);
+            }
+            // RFC 3590, 4: a host may join groups before it has an address.
+            ip.without_address |= unspecified && matches!(kind, 131 | 132 | 143);
+        }
+        _ => {}
+    }
+    Some(ip)
+}
+
+/// RFC 4861, 4.1, 4.3 and 4.4.
+fn neighbour(kind: u8, message: &[u8]) -> Option<Neighbour> {
+    let mut found = Neighbour {
+        claims: match kind {
+            136 => Some(v6_at(message, 8)?),
+            _ => None,
+        },
+        link: None,
+    };
+    let mut at = if kind == 133 { 8 } else { 24 };
+    message.get(..at)?;
+    while at < message.len() {
+        let length = usize::from(u8_at(message, at + 1)?) * 8;
+        if length == 0 || at + length > message.len() {
+            return None;
+        }
+        // Source and target link-layer address (4.6.1).
+        if let 1 | 2 = u8_at(message, at)? {
+            let link = mac_at(message, at + 2)?;
+            if found.link.is_some_and(|other| other != link) {
+                return None;
+            }
+            found.link = Some(link);
+        }
+        at += length;
+    }
+    Some(found)
+}
