@@ -7,7 +7,9 @@ use front_end::frame::{mac, numbered};
 use front_end::{Layout, Nic, Options, Wire};
 use lab::vm::Vm;
 use rustix::process::Signal;
+use serde_json::Value;
 
+use crate::common::until;
 use crate::guest::{Pinging, serve_iperf, sh, tcp_both_ways, wait_for_port};
 use crate::rig::{Rig, ip, step};
 
@@ -56,6 +58,57 @@ fn server_and_client_mode() {
         "no guest was booted again"
     );
     a_second_front_end_waits(&rig);
+}
+
+/// The data plane alone is killed, with TCP under way: the stream goes on by itself.
+#[test]
+fn data_plane_killed_under_load() {
+    let rig = Rig::new(Some(CONFIG));
+    let [red, blue] = rig.boot_named(["red", "blue"]);
+    let boots = [&red, &blue].map(boot_id);
+    serve_iperf(&blue);
+    let load = format!(
+        "iperf3 --client {} --time 30 --json >/tmp/load; echo $? >/tmp/load.rc",
+        ip(2)
+    );
+    sh(
+        &red,
+        &format!("setsid bash -c '{load}' </dev/null >/dev/null 2>&1 &"),
+    );
+    for number in 1..=5 {
+        step(&format!("kill {number} of 5"));
+        let before = received(&rig, "blue");
+        until("traffic", || received(&rig, "blue") > before + 1000);
+        rig.daemon().signal_data_plane("lan", Signal::KILL);
+        until("the restart", || {
+            rig.daemon().network("lan")["restarts"] == number
+        });
+        for vm in ["red", "blue"] {
+            rig.until_state(vm, "running");
+            assert_eq!(rig.daemon().port(vm)["quarantines"], 0, "kill {number}");
+        }
+    }
+    sh(&red, "until test -e /tmp/load.rc; do sleep 0.2; done");
+    let report = sh(&red, "cat /tmp/load");
+    assert_eq!(sh(&red, "cat /tmp/load.rc"), "0", "{report}");
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let last = report["intervals"].as_array().and_then(|all| all.last());
+    let bytes = last.and_then(|last| last["sum"]["bytes"].as_u64());
+    assert!(bytes > Some(0), "nothing moved at the end: {report}");
+    for vm in [&red, &blue] {
+        let said = sh(
+            vm,
+            "dmesg | grep -E 'is not a head|NETDEV WATCHDOG|virtio_net|BUG|WARNING' || true",
+        );
+        assert_eq!(said, "", "{}'s kernel complains", vm.name());
+    }
+    assert_eq!([&red, &blue].map(boot_id), boots);
+}
+
+fn received(rig: &Rig, vm: &str) -> u64 {
+    rig.daemon().port(vm)["counters"]["rx_frames"]
+        .as_u64()
+        .unwrap_or_default()
 }
 
 fn open_connection(red: &Vm, blue: &Vm) {
