@@ -75,8 +75,7 @@ struct Answer {
 pub fn run(load: &Load) -> Report {
     let next = AtomicU64::new(0);
     let start = Instant::now();
-    let cpu = || crate::cpu::of_process(std::process::id()).unwrap_or_default();
-    let before = cpu();
+    let before = own_cpu();
     let found: Vec<(Vec<Answer>, Vec<String>)> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..load.workers.max(1))
             .map(|_| scope.spawn(|| worker(load, &next, start)))
@@ -86,13 +85,19 @@ pub fn run(load: &Load) -> Report {
             .filter_map(|worker| worker.join().ok())
             .collect()
     });
-    let used = (cpu() - before).as_secs_f64() / start.elapsed().as_secs_f64();
+    let used = own_cpu().saturating_sub(before).as_secs_f64() / start.elapsed().as_secs_f64();
     let errors: Vec<String> = found
         .iter()
         .flat_map(|(_, errors)| errors.clone())
         .collect();
     let answers: Vec<Answer> = found.into_iter().flat_map(|(answers, _)| answers).collect();
     report(load, &answers, &errors, used)
+}
+
+/// CPU time of this process, which is the client, without its children.
+fn own_cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 fn worker(load: &Load, next: &AtomicU64, start: Instant) -> (Vec<Answer>, Vec<String>) {
