@@ -53,19 +53,20 @@ impl Order {
     }
 }
 
-/// Answer one asker until it goes.
+/// Answer one asker until it goes, or until there is nothing to do and `go_on`, asked once a second,
+/// says no.
 ///
 /// # Errors
 /// This host cannot wait or has no memory.
-pub fn answer(endpoint: &mut Endpoint) -> Result<(), Error> {
+pub fn answer(endpoint: &mut Endpoint, go_on: impl Fn() -> bool) -> Result<(), Error> {
     loop {
         let request = endpoint.irecv(Pattern::exactly(ORDER), vec![0; 10])?;
         let got = loop {
             if let Some(got) = endpoint.wait(request, Some(Duration::from_secs(1)))? {
                 break got;
             }
-            if endpoint.lost().is_some() {
-                return Ok(());
+            if endpoint.lost().is_some() || !go_on() {
+                return endpoint.forget(request);
             }
         };
         let (Some(peer), Some(order)) = (got.status.peer, Order::decode(got.memory.bytes())) else {
@@ -243,7 +244,7 @@ mod tests {
         let (mut here, mut there) = (open(), open());
         let address = there.address();
         std::thread::scope(|scope| {
-            let answerer = scope.spawn(move || answer(&mut there));
+            let answerer = scope.spawn(move || answer(&mut there, || true));
             let peer = here.connect(address, 0, None).unwrap();
             for length in [8, 5000, 100_000] {
                 assert_eq!(round_trips(&mut here, peer, length, 10).unwrap().len(), 10);

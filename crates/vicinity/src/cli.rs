@@ -7,7 +7,9 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::failure::Failure;
 use crate::logging::{self, Format, Level};
-use crate::{bench, config, data_plane, demo, doctor, list, qemu, qemu_args, serve, study, top};
+use crate::{
+    bench, config, data_plane, demo, doctor, list, messages, qemu, qemu_args, serve, study, top,
+};
 
 /// Name of the subcommand that is a data plane.
 pub(crate) const DATA_PLANE: &str = "data-plane";
@@ -110,6 +112,9 @@ enum Command {
     /// Run the measurement studies of the papers again, on VMs of this host
     #[command(subcommand)]
     Lab(Lab),
+    /// Send messages between processes of this host
+    #[command(subcommand)]
+    Message(Message),
     /// Print the completions for a shell
     Completions {
         /// Which shell
@@ -233,6 +238,32 @@ impl From<Scale> for lab::study::catalogue::Scale {
 }
 
 #[derive(Debug, Subcommand)]
+enum Message {
+    /// Answer `ping` and `perf` of other processes until SIGINT or SIGTERM
+    Answer {
+        /// Number of the endpoint; without it, the first that is free
+        #[arg(long, value_name = "NUMBER")]
+        endpoint: Option<u32>,
+    },
+    /// Time round trips to an endpoint that answers
+    Ping {
+        /// Number of the endpoint
+        peer: u32,
+        /// Bytes of a message
+        #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(..=1 << 28))]
+        length: u32,
+        /// How many
+        #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+        count: u32,
+    },
+    /// Measure latency, message rate and bandwidth to an endpoint that answers
+    Perf {
+        /// Number of the endpoint
+        peer: u32,
+    },
+}
+
+#[derive(Debug, Subcommand)]
 enum List {
     /// List them, with their state and figures
     List {
@@ -286,6 +317,7 @@ impl Cli {
                 output,
             }) => print(&bench::switch(rounds, &sizes, &parts, &output)?),
             Command::Lab(lab) => lab.run(),
+            Command::Message(command) => exchange(&runtime_dir.join("message"), &command),
             Command::Completions { shell } => {
                 let mut script = Vec::new();
                 clap_complete::generate(shell, &mut Self::command(), "vicinity", &mut script);
@@ -329,6 +361,18 @@ impl Lab {
             })),
             Self::Residents { count } => study::fill(count),
         }
+    }
+}
+
+fn exchange(board: &Path, command: &Message) -> Result<(), Failure> {
+    match *command {
+        Message::Answer { endpoint } => messages::answer(board, endpoint),
+        Message::Ping {
+            peer,
+            length,
+            count,
+        } => print(&messages::ping(board, peer, length, count)?),
+        Message::Perf { peer } => print(&messages::measure(board, peer)?),
     }
 }
 

@@ -25,6 +25,9 @@ pub(crate) enum Failure {
     /// Something with real VMs went wrong.
     #[error(transparent)]
     Lab(#[from] lab::LabError),
+    /// A message could not be sent or received.
+    #[error(transparent)]
+    Message(#[from] message::MessageError),
     /// Our own program file.
     #[error("cannot tell which file this program is: {0}")]
     Program(std::io::Error),

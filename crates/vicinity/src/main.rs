@@ -28,6 +28,7 @@ mod doctor;
 mod failure;
 mod list;
 mod logging;
+mod messages;
 mod name;
 mod qemu;
 mod qemu_args;

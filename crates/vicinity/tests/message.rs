@@ -1,0 +1,62 @@
+//! Two processes that send each other messages.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "tests"
+)]
+
+mod common;
+
+use std::process::{Child, Stdio};
+
+use common::vicinity;
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Killed when the test ends, however it ends.
+struct Answerer(Child);
+
+impl Drop for Answerer {
+    fn drop(&mut self) {
+        // It may have ended itself.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+#[test]
+fn an_answerer_is_pinged_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let board = folder.path().join("message");
+    let run = |arguments: &[&str]| {
+        let mut command = vicinity();
+        command.arg("--runtime-dir").arg(folder.path());
+        command.arg("message").args(arguments);
+        command
+    };
+    let nobody = run(&["ping", "7"]).output().unwrap();
+    assert!(!nobody.status.success());
+    let text = String::from_utf8_lossy(&nobody.stderr);
+    assert!(text.contains("the endpoint is not open"), "{text}");
+
+    let mut command = run(&["answer", "--endpoint", "7"]);
+    let mut answerer = Answerer(command.stderr(Stdio::null()).spawn().unwrap());
+    while !board.join("7.sock").exists() {
+        assert!(answerer.0.try_wait().unwrap().is_none());
+        std::thread::yield_now();
+    }
+    for length in ["0", "8", "100000"] {
+        let ping = run(&["ping", "7", "--length", length, "--count", "100"]);
+        let output = { ping }.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            text.contains(&format!("100 round trips of {length} B")),
+            "{output:?}"
+        );
+    }
+    let pid = Pid::from_raw(i32::try_from(answerer.0.id()).unwrap()).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    assert!(answerer.0.wait().unwrap().success());
+    let left: Vec<_> = std::fs::read_dir(&board).unwrap().collect();
+    assert_eq!(left.len(), 1, "only the NIC id stays: {left:?}");
+}
