@@ -52,6 +52,7 @@ fn port(backend: Backend) -> Port {
         counters: Counters::default(),
         kind: Kind::Guest(Box::new(Guest::new(backend))),
         teacher: Teacher::new(1024),
+        guard: None,
     }
 }
 
