@@ -1,6 +1,6 @@
 //! Forwarding: from a transmit ring, through the residency table, into receive rings.
 //!
-//! A frame takes these steps, in bursts of up to [`BURST`](crate::limits::BURST):
+//! A frame takes these steps, in bursts of up to [`BURST`]:
 //! 1. look at the chains of a transmit ring ([`Ring::collect`](vhost::ring::Ring::collect));
 //! 2. read and check each one's head, note its source, look up its destination;
 //! 3. deliver runs of frames with the same destination into that port's receive ring, one copy
