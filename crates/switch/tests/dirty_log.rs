@@ -14,16 +14,14 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use common::bare::{attach, messages};
 use common::{Plane, exchange};
 use front_end::features::{self, EVENT_IDX, INDIRECT_DESC, LINUX, MRG_RXBUF, PROTOCOL_FEATURES};
 use front_end::log::PAGE;
 use front_end::queue::{INDIRECT, NEXT};
 use front_end::{Layout, Log, Nic, Options, Queue, Ram, Wire, frame};
 use proptest::prelude::*;
-use switch::control::Counters;
-use switch::port::{Guest, Kind, Port, Teacher};
 use switch::switch::Switch;
-use vhost::backend::Backend;
 
 /// Added to a guest-physical address, it gives the one at which a used ring is logged: nothing
 /// says that it is the same.
@@ -168,31 +166,13 @@ struct World {
     guests: [Watched; 2],
 }
 
-/// Carry out what a front-end has said.
-fn messages(switch: &mut Switch, number: u16) {
-    let Some(Kind::Guest(guest)) = switch.port_mut(number).map(|port| &mut port.kind) else {
-        panic!("no port {number}");
-    };
-    while let Some(message) = guest.backend.receive().unwrap() {
-        guest.backend.apply(message).unwrap();
-    }
-}
-
 impl World {
     fn new(options: [Options; 2]) -> Self {
         let mut switch = Switch::new();
         let mut number = 0;
         let guests = options.map(|options| {
             let (wire, theirs) = Wire::pair();
-            let backend = Backend::new(theirs, 1).unwrap();
-            let port = Port {
-                name: String::new(),
-                counters: Counters::default(),
-                kind: Kind::Guest(Box::new(Guest::new(backend))),
-                teacher: Teacher::new(1024),
-                guard: None,
-            };
-            assert!(switch.add(number, port));
+            attach(&mut switch, number, theirs);
             let mut nic = Nic::new(wire, options);
             nic.start(|| messages(&mut switch, number));
             number += 1;

@@ -9,16 +9,17 @@
     reason = "tests"
 )]
 
+mod common;
+
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use common::bare::{attach, messages};
 use front_end::{Layout, Nic, Options, Wire, features, frame};
 use proptest::prelude::*;
-use switch::control::Counters;
 use switch::limits::HOLD;
 use switch::mac::Mac;
-use switch::port::{Guest, Kind, Port, Teacher};
 use switch::switch::Switch;
-use vhost::backend::Backend;
 
 const PORTS: u16 = 4;
 
@@ -34,31 +35,11 @@ struct World {
     lost: u64,
 }
 
-/// Add a port; carry out what its front-end says.
-fn attach(switch: &mut Switch, number: u16, theirs: std::os::fd::OwnedFd) {
-    let backend = Backend::new(theirs, 1).unwrap();
-    let port = Port {
-        name: String::new(),
-        counters: Counters::default(),
-        kind: Kind::Guest(Box::new(Guest::new(backend))),
-        teacher: Teacher::new(16),
-        guard: None,
-    };
-    assert!(switch.add(number, port));
-    assert!(
-        switch
-            .table
-            .pin(Mac::from_octets(frame::mac(number)), number)
-    );
-}
-
-fn messages(switch: &mut Switch, number: u16) {
-    let Some(Kind::Guest(guest)) = switch.port_mut(number).map(|port| &mut port.kind) else {
-        panic!("no port {number}");
-    };
-    while let Some(message) = guest.backend.receive().unwrap() {
-        guest.backend.apply(message).unwrap();
-    }
+/// Add a port, whose address is known.
+fn join(switch: &mut Switch, number: u16, theirs: OwnedFd) {
+    attach(switch, number, theirs);
+    let mac = Mac::from_octets(frame::mac(number));
+    assert!(switch.table.pin(mac, number));
 }
 
 impl World {
@@ -66,7 +47,7 @@ impl World {
         let mut switch = Switch::new();
         let nics = (0..PORTS).map(|number| {
             let (wire, theirs) = Wire::pair();
-            attach(&mut switch, number, theirs);
+            join(&mut switch, number, theirs);
             let mut nic = Nic::new(wire, options);
             nic.start(|| messages(&mut switch, number));
             nic
@@ -98,7 +79,7 @@ impl World {
         let mut switch = Switch::new();
         for (number, nic) in (0..).zip(&mut self.nics) {
             let (wire, theirs) = Wire::pair();
-            attach(&mut switch, number, theirs);
+            join(&mut switch, number, theirs);
             nic.resume(wire, || messages(&mut switch, number));
         }
         self.switch = switch;

@@ -73,6 +73,20 @@ pub struct World {
     names: Vec<String>,
 }
 
+/// A switch whose uplink leads to the second host, as its network of this number; and the bridge
+/// in between.
+fn reachable(setting: &Setting<'_>, remote: &Remote, network: u8) -> Result<(Switch, Bridge)> {
+    let site = Bridge::new(setting.accel)?;
+    let uplink = Uplink {
+        namespace: site.namespace(),
+        tap: "vic0",
+    };
+    let switch = Switch::start_with(setting, Some(&uplink))?;
+    site.join(uplink.tap)?;
+    remote.join(site.namespace(), network)?;
+    Ok((switch, site))
+}
+
 impl World {
     /// Boot `count` VMs.
     ///
@@ -100,14 +114,7 @@ impl World {
         let mut remote = Remote::new(&place.vicinity)?;
         let bridge = Bridge::new(accel)?;
         remote.join(bridge.namespace(), 1)?;
-        let site = Bridge::new(accel)?;
-        let uplink = Uplink {
-            namespace: site.namespace(),
-            tap: "vic0",
-        };
-        let switch = Switch::start_with(&setting, Some(&uplink))?;
-        site.join("vic0")?;
-        remote.join(site.namespace(), 2)?;
+        let (switch, site) = reachable(&setting, &remote, 2)?;
         // Residents stay for minutes, so each number of them has a switch of its own.
         let mut filled = Vec::new();
         for (residents, network) in RESIDENTS.into_iter().zip(3..) {
@@ -115,14 +122,7 @@ impl World {
                 vms: vms.get(..1).unwrap_or_default(),
                 ..setting.clone()
             };
-            let site = Bridge::new(accel)?;
-            let uplink = Uplink {
-                namespace: site.namespace(),
-                tap: "vic0",
-            };
-            let switch = Switch::start_with(&setting, Some(&uplink))?;
-            site.join("vic0")?;
-            remote.join(site.namespace(), network)?;
+            let (switch, site) = reachable(&setting, &remote, network)?;
             filled.push(Filled {
                 residents,
                 network,

@@ -13,6 +13,8 @@
     reason = "tests"
 )]
 
+pub mod bare;
+
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread::JoinHandle;

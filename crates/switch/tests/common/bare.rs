@@ -1,0 +1,31 @@
+//! A switch without a worker, driven by the test itself.
+
+use std::os::fd::OwnedFd;
+
+use switch::control::Counters;
+use switch::port::{Guest, Kind, Port, Teacher};
+use switch::switch::Switch;
+use vhost::backend::Backend;
+
+/// Add a port whose front-end is at the other end of `theirs`.
+pub fn attach(switch: &mut Switch, number: u16, theirs: OwnedFd) {
+    let backend = Backend::new(theirs, 1).unwrap();
+    let port = Port {
+        name: String::new(),
+        counters: Counters::default(),
+        kind: Kind::Guest(Box::new(Guest::new(backend))),
+        teacher: Teacher::new(1024),
+        guard: None,
+    };
+    assert!(switch.add(number, port));
+}
+
+/// Carry out what a front-end has said.
+pub fn messages(switch: &mut Switch, number: u16) {
+    let Some(Kind::Guest(guest)) = switch.port_mut(number).map(|port| &mut port.kind) else {
+        panic!("no port {number}");
+    };
+    while let Some(message) = guest.backend.receive().unwrap() {
+        guest.backend.apply(message).unwrap();
+    }
+}
