@@ -286,9 +286,12 @@ impl Endpoint {
             return Ok(request);
         };
         let peer = arrival.peer;
-        let link = self.peers.link(peer);
-        if engine.take_arrival(link, request, arrival).is_err() {
-            self.lose(peer, Code::Unreachable);
+        let taken = engine.take_arrival(self.peers.link(peer), request, arrival);
+        match (taken, self.peers.link(peer)) {
+            (Err(_), _) => self.lose(peer, Code::Unreachable),
+            // Its sender may sleep until it is received, and this side need not call again.
+            (Ok(()), Some(link)) if link.told => link.wake(),
+            (Ok(()), _) => {}
         }
         Ok(request)
     }

@@ -134,9 +134,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Stream chunks of a send while there is room; true when all of it was.
+    /// Stream chunks of a send while there is room, as many as is one peer's turn; true when all
+    /// of it was.
     fn stream(&mut self, link: &mut Link, request: Request) -> Result<bool, Fault> {
-        loop {
+        for _ in 0..BURST {
             let Some(entry) = self.requests.get(request) else {
                 return Ok(true);
             };
@@ -180,6 +181,7 @@ impl Engine {
             // Now, not at the end: the receiver works while the next chunk is copied.
             link.wake();
         }
+        Ok(false)
     }
 
     /// Start a send. It is over at once if the message is buffered.

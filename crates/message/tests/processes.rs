@@ -29,8 +29,12 @@ const RANKS: u32 = 40;
 /// What each sends to each: one message of every protocol.
 const LENGTHS: [usize; 3] = [8, 5_000, 70_000];
 
-/// More than is streamed until the victim stops itself.
+/// More than the victim can stream in [`ROUNDS`]: in each at most 64 chunks of 16 KiB.
 const HUGE: usize = 64 << 20;
+const ROUNDS: usize = 50;
+
+/// More messages of 20,000 bytes than the victim keeps without a receive, 16 MiB.
+const MANY: usize = 1_000;
 
 /// A process that is killed when the test ends, however it ends.
 struct Role(Child);
@@ -161,7 +165,7 @@ fn victim(endpoint: &mut Endpoint) {
     let _ = endpoint.isend(peer, 3, vec![3; HUGE]).unwrap();
     let heap = endpoint.allocate(HUGE).unwrap();
     let _ = endpoint.isend(peer, 4, heap).unwrap();
-    for _ in 0..50 {
+    for _ in 0..ROUNDS {
         endpoint.progress();
     }
     kill_process(getpid(), Signal::STOP).unwrap();
@@ -189,7 +193,7 @@ fn a_killed_peer_ends_every_protocol_in_the_middle_and_what_it_sent_is_received(
     let offered = endpoint.isend(peer, 9, vec![9; 50_000]).unwrap();
     let from_heap = endpoint.allocate(50_000).unwrap();
     let on_heap = endpoint.isend(peer, 9, from_heap).unwrap();
-    let queued: Vec<_> = (0..300)
+    let queued: Vec<_> = (0..MANY)
         .map(|_| endpoint.isend(peer, 9, vec![9; 20_000]).unwrap())
         .collect();
     let options = WaitOptions::UNTRACED | WaitOptions::NOHANG;
@@ -197,7 +201,7 @@ fn a_killed_peer_ends_every_protocol_in_the_middle_and_what_it_sent_is_received(
         endpoint.progress();
     }
     let mut waiting = vec![streamed_in, streamed_out, acknowledged, offered, on_heap];
-    waiting.push(queued[299]);
+    waiting.push(queued[MANY - 1]);
     for request in &waiting {
         assert!(endpoint.test(*request).unwrap().is_none());
     }
@@ -223,6 +227,8 @@ fn a_killed_peer_ends_every_protocol_in_the_middle_and_what_it_sent_is_received(
     let request = endpoint.irecv(Pattern::exactly(5), vec![0; 8]).unwrap();
     assert!(endpoint.wait(request, HANG).unwrap().is_some());
     assert!(bystander.wait(sent, HANG).unwrap().is_some());
+    // Its sockets close one after the other until it is reaped.
+    drop(role);
     drop(open(folder.path(), 1));
 }
 

@@ -8,11 +8,14 @@
 
 mod common;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Pair, pattern};
 use message::{Board, Code, Contexts, Endpoint, Memory, MessageError, Options, Pattern, Segments};
 use proptest::prelude::*;
+
+/// So long nothing takes; a wait that long is a hang.
+const HANG: Duration = Duration::from_secs(20);
 
 /// Lengths on both sides of every change of protocol.
 const LENGTHS: [usize; 10] = [0, 1, 8, 47, 48, 49, 4096, 32_768, 32_769, 1_000_003];
@@ -415,6 +418,24 @@ fn connecting_needs_an_open_endpoint_the_right_key_and_this_host() {
         Endpoint::open(&board, &busy),
         Err(MessageError::Busy)
     ));
+}
+
+#[test]
+fn a_sender_that_sleeps_is_woken_by_a_receive_of_what_is_there_already() {
+    let Pair {
+        mut a, mut b, to_b, ..
+    } = Pair::new();
+    let sent = a.issend(to_b, 1, vec![1; 8]).unwrap();
+    let sender = std::thread::spawn(move || a.wait(sent, None).unwrap());
+    assert!(b.probe(Pattern::ANY, None).unwrap().is_some());
+    // Longer than it spins.
+    std::thread::sleep(Duration::from_millis(100));
+    let _received = b.irecv(Pattern::ANY, vec![0; 8]).unwrap();
+    let start = Instant::now();
+    while !sender.is_finished() {
+        assert!(start.elapsed() < HANG, "nobody woke the sender");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]
