@@ -51,6 +51,7 @@ pub mod receiver;
 pub mod residency;
 mod spin;
 pub mod switch;
+mod thin;
 mod ticks;
 mod token;
 pub mod translate;

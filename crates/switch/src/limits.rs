@@ -43,6 +43,10 @@ pub const POLL: Duration = Duration::from_millis(1);
 /// Longest time to look for more work before sleeping.
 pub const SPIN: Duration = Duration::from_micros(20);
 
+/// How long frames of a thin stream gather, where looking for them would burn a core: 8,000
+/// wake-ups a second, as network cards do for streams.
+pub const THIN: Duration = Duration::from_micros(125);
+
 /// How long frames of a stream gather before the worker looks, while CPUs are short.
 pub const GATHER: Duration = Duration::from_micros(200);
 

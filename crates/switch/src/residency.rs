@@ -14,6 +14,9 @@ use crate::mac::Mac;
 const SLOTS: usize = (2 * MAX_RESIDENTS).next_power_of_two();
 const SHIFT: u32 = 64 - SLOTS.trailing_zeros();
 
+/// Residents whose entries stay in a processor's nearest caches, a line each.
+const CACHED: usize = 256;
+
 /// An address in a VLAN: what the table knows. VLAN 0 is that of networks without VLANs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resident(u64);
@@ -89,8 +92,10 @@ impl Residency {
     /// An empty table.
     #[must_use]
     pub fn new() -> Self {
+        let mut slots = vec![Entry::default(); SLOTS].into_boxed_slice();
+        vhost::prefer_huge_pages(&mut slots);
         Self {
-            slots: vec![Entry::default(); SLOTS].into_boxed_slice(),
+            slots,
             residents: 0,
             counts: vec![0; MAX_PORTS].into_boxed_slice(),
             // Odd, so that multiplying by it loses nothing.
@@ -103,6 +108,13 @@ impl Residency {
     #[must_use]
     pub fn residents(&self) -> usize {
         self.residents
+    }
+
+    /// Whether looking somebody up is likely to have to wait for memory.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_large(&self) -> bool {
+        self.residents > CACHED
     }
 
     #[inline]
@@ -121,6 +133,14 @@ impl Residency {
                 return Some((slot, entry));
             }
             slot = (slot + 1) % SLOTS;
+        }
+    }
+
+    /// Have the place fetched where an address is looked for first.
+    #[inline(always)]
+    pub fn prefetch(&self, who: Resident) {
+        if let Some(slot) = self.slots.get(self.home(who.bits())) {
+            vhost::prefetch(slot);
         }
     }
 

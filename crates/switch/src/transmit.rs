@@ -39,6 +39,8 @@ pub(crate) struct Job<'a, 'm> {
     pub(crate) head: Head,
     pub(crate) rest: Cursor<'a, 'm>,
     pub(crate) target: Target,
+    /// Why it goes nowhere, if that is known before its destination is looked up.
+    refused: Option<Loss>,
     /// What the sender's guard has seen of it, if the sender has one.
     pub(crate) snapshot: Option<&'a Snapshot>,
     /// Segments delivered already, if it is being cut.
@@ -72,8 +74,14 @@ impl<'a, 'm> Job<'a, 'm> {
             .unwrap_or_default()
     }
 
-    /// Have its sender's guard look at it; its VLAN, if it may go on.
-    fn admit(&mut self, guard: &mut Guard, room: Option<&'a mut Snapshot>) -> Result<u16, Loss> {
+    /// Whom it is for.
+    #[inline(always)]
+    fn destination(&self) -> Resident {
+        Resident::new(self.head.destination(), self.checked().tci.vlan())
+    }
+
+    /// Have its sender's guard look at it.
+    fn admit(&mut self, guard: &mut Guard, room: Option<&'a mut Snapshot>) -> Result<(), Loss> {
         let Some(room) = room else {
             // A burst has no more frames than there are rooms.
             return Err(Loss::BadLength);
@@ -81,7 +89,7 @@ impl<'a, 'm> Job<'a, 'm> {
         let rest = &mut self.rest;
         guard.admit(&mut self.head, room, |to| rest.read(to))?;
         self.snapshot = Some(room);
-        Ok(room.checked.tci.vlan())
+        Ok(())
     }
 
     /// Go on cutting where an earlier attempt ended, if the receiver is still the same.
@@ -273,8 +281,10 @@ impl Switch {
         let mut batch = Batch::new();
         sender.ring.collect(memory, BURST, &mut batch)?;
         let mut jobs: ArrayVec<Job<'_, '_>, { BURST as usize }> = ArrayVec::new();
-        let mut last = None;
         let mut room = room.iter_mut();
+        // Of many residents, a burst's are asked for together before the first is waited for.
+        let ahead = self.table.is_large();
+        let mut last = None;
         for chain in batch.chains() {
             let mut rest = Cursor::new(batch.spans(chain));
             let head = Head::read(&mut rest, chain.bytes, header_size(features), features)?;
@@ -283,19 +293,24 @@ impl Switch {
                 head: head.unwrap_or_default(),
                 rest,
                 target: Target::Nowhere(Loss::BadLength),
+                refused: head.is_none().then_some(Loss::BadLength),
                 snapshot: None,
                 segments: 0,
             };
-            if head.is_some() {
-                job.target = match &mut sender.guard {
-                    None => self.resolve(&job.head, 0, sender.port, teacher, &mut last),
-                    Some(guard) => match job.admit(guard, room.next()) {
-                        Ok(vlan) => self.resolve(&job.head, vlan, sender.port, teacher, &mut last),
-                        Err(loss) => Target::Nowhere(loss),
-                    },
-                };
+            if let (Some(guard), None) = (&mut sender.guard, job.refused) {
+                job.refused = job.admit(guard, room.next()).err();
+            }
+            if ahead {
+                self.table.prefetch(job.destination());
+            } else {
+                self.resolve_job(&mut job, sender.port, teacher, &mut last);
             }
             jobs.push(job);
+        }
+        if ahead {
+            for job in &mut jobs {
+                self.resolve_job(job, sender.port, teacher, &mut last);
+            }
         }
         let taken = self.forward(sender, &mut jobs);
         sender.ring.consume(taken);
@@ -303,6 +318,24 @@ impl Switch {
             moved: u32::from(taken),
             more: usize::from(taken) == jobs.len() && !jobs.is_empty(),
         })
+    }
+
+    /// Find out where a frame goes, if it may go anywhere.
+    #[inline(always)]
+    fn resolve_job(
+        &mut self,
+        job: &mut Job<'_, '_>,
+        from: u16,
+        teacher: &mut Teacher,
+        last: &mut Option<(Resident, Target)>,
+    ) {
+        job.target = match job.refused {
+            None => {
+                let vlan = job.checked().tci.vlan();
+                self.resolve(&job.head, vlan, from, teacher, last)
+            }
+            Some(loss) => Target::Nowhere(loss),
+        };
     }
 
     /// Note that an address lives at a port, and tell the port it has moved from.

@@ -43,4 +43,4 @@ pub mod raw;
 pub mod ring;
 pub mod vring;
 
-pub use raw::{Span, sigbus};
+pub use raw::{Span, prefer_huge_pages, prefetch, sigbus};

@@ -16,6 +16,7 @@
 //! `SIGBUS`. [`sigbus`] turns that into a flag on the mapping.
 #![allow(unsafe_code)]
 
+mod huge;
 pub(crate) mod io;
 mod mapping;
 mod prefetch;
@@ -23,6 +24,8 @@ mod ring;
 pub mod sigbus;
 mod span;
 
+pub use huge::prefer_huge_pages;
 pub use mapping::{MapError, Mapping};
+pub use prefetch::prefetch;
 pub use ring::{Descriptor, Part, RingError, RingMemory};
 pub use span::Span;

@@ -6,6 +6,12 @@
 
 use std::ptr::NonNull;
 
+/// Have the line where a value begins fetched, for a look at it soon.
+#[inline(always)]
+pub fn prefetch<T>(place: &T) {
+    prefetch_read(NonNull::from(place));
+}
+
 /// Have a line fetched for reading.
 #[inline]
 pub(super) fn prefetch_read<T>(address: NonNull<T>) {
