@@ -18,7 +18,7 @@ use crate::endpoint::Endpoint;
 use crate::greeting::{ACCEPTED, BAD_KEY, CROSSED, FULL, Hello, Welcome};
 use crate::limits::{CONTROL, INCOMING, MESSAGES};
 use crate::peer::{Link, Peer};
-use crate::request::Request;
+use crate::request::{Request, State};
 use crate::status::{Code, Error};
 use crate::token::Token;
 
@@ -255,6 +255,14 @@ impl Endpoint {
     fn fail(&mut self, id: u32, code: Code) {
         let outgoing = self.handshakes.outgoing.remove(&id);
         for request in outgoing.into_iter().flat_map(|out| out.requests) {
+            self.end_connect(request, code);
+        }
+    }
+
+    /// End a connect, unless it was cancelled.
+    fn end_connect(&mut self, request: Request, code: Code) {
+        let entry = self.engine.requests.get(request);
+        if entry.is_some_and(|entry| entry.state == State::Connecting) {
             self.engine.requests.end(request, code, 0);
         }
     }
@@ -282,8 +290,9 @@ impl Endpoint {
 
     /// End a connect with its peer.
     pub(crate) fn connected(&mut self, request: Request, peer: Peer) {
-        if let Some(entry) = self.engine.requests.get(request) {
-            entry.status.peer = Some(peer);
+        match self.engine.requests.get(request) {
+            Some(entry) if entry.state == State::Connecting => entry.status.peer = Some(peer),
+            _ => return,
         }
         self.engine.requests.end(request, Code::Success, 0);
     }

@@ -234,7 +234,10 @@ impl Endpoint {
         let request = requests.add(State::Offered, memory, Some(peer), value);
         match peer == SELF {
             true => self.send_own(request, value),
-            false => self.engine.requests.end(request, Code::Closed, 0),
+            false => {
+                let code = self.gone(peer);
+                self.engine.requests.end(request, code, 0);
+            }
         }
         Ok(request)
     }
@@ -263,7 +266,7 @@ impl Endpoint {
             length,
             body: Body::Own(request),
         };
-        engine.unexpected.push(value, arrival);
+        engine.put_aside(arrival);
     }
 
     /// Receive the first message that fits.
@@ -285,15 +288,21 @@ impl Endpoint {
                 .push(pattern.value(), Posted { pattern, request });
             return Ok(request);
         };
+        self.deliver(request, arrival);
+        Ok(request)
+    }
+
+    /// Give what was put aside to a receive.
+    pub(crate) fn deliver(&mut self, request: Request, arrival: Arrival) {
         let peer = arrival.peer;
-        let taken = engine.take_arrival(self.peers.link(peer), request, arrival);
+        let link = self.peers.link(peer);
+        let taken = self.engine.take_arrival(link, request, arrival);
         match (taken, self.peers.link(peer)) {
             (Err(_), _) => self.lose(peer, Code::Unreachable),
             // Its sender may sleep until it is received, and this side need not call again.
             (Ok(()), Some(link)) if link.told => link.wake(),
             (Ok(()), _) => {}
         }
-        Ok(request)
     }
 
     /// The result of a request, if it has ended. The request is gone then.

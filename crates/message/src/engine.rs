@@ -1,5 +1,7 @@
 //! The protocols: what is between calls on one side and records on the other.
 
+use std::collections::VecDeque;
+
 use window::heap::Heap;
 use window::lane::Record;
 
@@ -47,6 +49,8 @@ pub(crate) struct Engine {
     pub(crate) requests: Requests,
     pub(crate) posted: Queues<Posted>,
     pub(crate) unexpected: Queues<Arrival>,
+    /// What goes there only after the program has seen it, if it wants to.
+    pub(crate) shown: Option<VecDeque<Arrival>>,
     pub(crate) heap: Heap,
 }
 
@@ -56,6 +60,7 @@ impl Engine {
             requests: Requests::new(),
             posted: Queues::new(contexts),
             unexpected: Queues::new(contexts),
+            shown: None,
             heap,
         }
     }

@@ -1,5 +1,7 @@
 //! Peers that are gone, or have to go.
 
+use window::attach::Channel;
+
 use crate::endpoint::Endpoint;
 use crate::engine::{Arrival, Body};
 use crate::limits::REMEMBERED;
@@ -22,6 +24,22 @@ impl Endpoint {
         self.lost.pop_front()
     }
 
+    /// Why a peer without a link cannot be sent to: whether its address is in use again.
+    #[cold]
+    pub(crate) fn gone(&self, peer: Peer) -> Code {
+        let Some(known) = self.peers.get(peer) else {
+            return Code::Closed;
+        };
+        let again = match self.peers.linked(known.address) {
+            Some(now) => self.session_of(now) != Some(known.session),
+            None => Channel::connect(&self.board.socket(known.address.endpoint)).is_ok(),
+        };
+        match again {
+            true => Code::BadSession,
+            false => Code::Closed,
+        }
+    }
+
     /// A peer is gone or has to go: everything that waits for it ends.
     #[cold]
     pub(crate) fn lose(&mut self, peer: Peer, code: Code) {
@@ -39,6 +57,9 @@ impl Endpoint {
         let offered =
             |arrival: &Arrival| arrival.peer == peer && matches!(arrival.body, Body::Offer(_));
         self.engine.unexpected.retain(|arrival| !offered(arrival));
+        if let Some(shown) = &mut self.engine.shown {
+            shown.retain(|arrival| !offered(arrival));
+        }
         if self.lost.len() >= REMEMBERED {
             self.lost.pop_front();
         }

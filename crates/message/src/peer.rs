@@ -263,6 +263,27 @@ impl Peers {
 }
 
 impl Peer {
+    /// As a number, for a program that keeps no Rust types. No two peers that an endpoint can
+    /// still be asked about have the same.
+    #[must_use]
+    pub fn bits(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    /// What [`bits`](Self::bits) made a number of. Of any other number it makes somebody whom no
+    /// endpoint knows, or another peer of the endpoint.
+    #[must_use]
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "picking the halves of a word"
+    )]
+    pub fn from_bits(bits: u64) -> Self {
+        Self {
+            index: bits as u32,
+            generation: (bits >> 32) as u32,
+        }
+    }
+
     /// What its socket is watched as.
     pub(crate) fn index(self) -> u32 {
         self.index

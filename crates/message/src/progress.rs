@@ -80,9 +80,13 @@ impl Endpoint {
         }
     }
 
-    /// Wait until `ready` has something, the time is over, or a [`Waker`](window::waiter::Waker)
-    /// ends it.
-    fn until<T>(
+    /// Work until `ready` has something, the time is over, or a [`Waker`](window::waiter::Waker)
+    /// ends it. `ready` is asked each time that something may have changed; it should only look,
+    /// see [`is_ended`](Self::is_ended) and its like.
+    ///
+    /// # Errors
+    /// The kernel refuses to wait.
+    pub fn until<T>(
         &mut self,
         limit: Option<Duration>,
         mut ready: impl FnMut(&mut Self) -> Option<T>,

@@ -79,7 +79,7 @@ impl Engine {
     }
 
     #[inline]
-    fn match_posted(&mut self, value: u64) -> Option<Request> {
+    pub(crate) fn match_posted(&mut self, value: u64) -> Option<Request> {
         let posted = self
             .posted
             .take(value, |posted: &Posted| posted.pattern.fits(value));
@@ -95,7 +95,7 @@ impl Engine {
             body,
         };
         link.unexpected += arrival.cost();
-        self.unexpected.push(value, arrival);
+        self.put_aside(arrival);
     }
 
     /// A receive is posted for what arrived before. The link is none for a message to oneself, or
@@ -347,7 +347,7 @@ impl Engine {
 
 impl Arrival {
     /// What it counts against its sender.
-    fn cost(&self) -> u64 {
+    pub(crate) fn cost(&self) -> u64 {
         let bytes = match &self.body {
             Body::Bytes(bytes, _) => bytes.len() as u64,
             Body::Eager(_) | Body::Offer(_) | Body::Own(_) => 0,

@@ -67,6 +67,19 @@ pub(crate) struct Requests {
 }
 
 impl Request {
+    /// As a number, for a program that keeps no Rust types: its place in the low half, how often
+    /// that was used in the high one.
+    #[must_use]
+    pub fn bits(self) -> u64 {
+        self.handle()
+    }
+
+    /// What [`bits`](Self::bits) made a number of; of any other number, no request or another.
+    #[must_use]
+    pub fn from_bits(bits: u64) -> Self {
+        Self::from_handle(bits)
+    }
+
     /// As it is named towards the peer.
     pub(crate) fn handle(self) -> Handle {
         u64::from(self.generation) << 32 | u64::from(self.index)

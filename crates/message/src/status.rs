@@ -19,6 +19,8 @@ pub enum Code {
     Cancelled,
     /// The peer's endpoint was closed, or its process died, or it was disconnected.
     Closed,
+    /// The peer's endpoint was closed and opened again since: connect again.
+    BadSession,
     /// The peer broke the protocol and was cut off.
     Unreachable,
     /// The connection key is not the one the endpoint was opened with.
@@ -106,6 +108,7 @@ impl From<rustix::io::Errno> for MessageError {
 fn reason(code: Code) -> &'static str {
     match code {
         Code::Closed => "the endpoint is not open",
+        Code::BadSession => "the endpoint was opened again since",
         Code::BadKey => "the key is not the endpoint's",
         Code::NoResources => "the endpoint or this host has too many connections",
         Code::Unreachable => "the endpoint does not speak this protocol",
