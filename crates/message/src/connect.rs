@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::Errno;
 use window::attach::{Channel, Message};
+use window::doorbell;
 use window::layout::Layout;
 use window::{Side, Window, WindowError};
 
@@ -89,6 +90,7 @@ impl Endpoint {
             session: self.session,
             own_key: self.key,
             key,
+            fences: doorbell::fences_all(),
         };
         let heap = Some(self.engine.heap.as_fd());
         if channel
@@ -151,7 +153,7 @@ impl Endpoint {
         };
         let verdict = self.judge(&hello);
         let link = match verdict {
-            ACCEPTED => open(window, channel, heap),
+            ACCEPTED => open(window, channel, heap, hello.fences),
             _ => {
                 self.answer(&channel, verdict);
                 return;
@@ -192,6 +194,7 @@ impl Endpoint {
         let welcome = Welcome {
             verdict,
             session: self.session,
+            fences: doorbell::fences_all(),
         };
         let accepted = verdict == ACCEPTED;
         let heap = accepted.then(|| self.engine.heap.as_fd());
@@ -228,7 +231,7 @@ impl Endpoint {
                 let address = outgoing.address;
                 match window.ends(Side::Creator) {
                     Ok(ends) => {
-                        let link = Link::new(ends, channel, heap);
+                        let link = Link::new(ends, channel, heap, welcome.fences);
                         self.join(address, welcome.session, self.key, link);
                     }
                     Err(_) => self.fail(id, Code::NoResources),
@@ -299,7 +302,12 @@ impl Endpoint {
 }
 
 /// A link from what a peer offered.
-fn open(window: OwnedFd, channel: Channel, heap: Option<OwnedFd>) -> Result<Link, WindowError> {
+fn open(
+    window: OwnedFd,
+    channel: Channel,
+    heap: Option<OwnedFd>,
+    fences: bool,
+) -> Result<Link, WindowError> {
     let window = Window::attach(window)?;
     let expected = Layout::new([MESSAGES, CONTROL])?;
     if window.layout() != expected {
@@ -308,5 +316,6 @@ fn open(window: OwnedFd, channel: Channel, heap: Option<OwnedFd>) -> Result<Link
             expected: expected.length(),
         });
     }
-    Ok(Link::new(window.ends(Side::Guest)?, channel, heap))
+    let ends = window.ends(Side::Guest)?;
+    Ok(Link::new(ends, channel, heap, fences))
 }

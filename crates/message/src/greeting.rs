@@ -13,6 +13,8 @@ pub(crate) struct Hello {
     pub(crate) own_key: u32,
     /// What it thinks this one was opened with.
     pub(crate) key: u32,
+    /// Whether its sleeps fence this side too (`window::doorbell`).
+    pub(crate) fences: bool,
 }
 
 /// What an answer says.
@@ -20,6 +22,8 @@ pub(crate) struct Hello {
 pub(crate) struct Welcome {
     pub(crate) verdict: u32,
     pub(crate) session: u64,
+    /// As [`Hello::fences`].
+    pub(crate) fences: bool,
 }
 
 /// The window is taken.
@@ -39,6 +43,7 @@ impl Hello {
         bytes.extend(self.from.endpoint.to_le_bytes());
         bytes.extend(self.own_key.to_le_bytes());
         bytes.extend(self.key.to_le_bytes());
+        bytes.push(self.fences.into());
         bytes
     }
 
@@ -48,6 +53,7 @@ impl Hello {
         let (endpoint, bytes) = bytes.split_first_chunk()?;
         let (own_key, bytes) = bytes.split_first_chunk()?;
         let (key, bytes) = bytes.split_first_chunk()?;
+        let ([fences], bytes) = bytes.split_first_chunk()?;
         let from = Address {
             nic: u64::from_le_bytes(*nic),
             endpoint: u32::from_le_bytes(*endpoint),
@@ -57,6 +63,7 @@ impl Hello {
             session: u64::from_le_bytes(*session),
             own_key: u32::from_le_bytes(*own_key),
             key: u32::from_le_bytes(*key),
+            fences: *fences == 1,
         })
     }
 }
@@ -66,15 +73,18 @@ impl Welcome {
         let mut bytes = Greeting::new();
         bytes.extend(self.session.to_le_bytes());
         bytes.extend(self.verdict.to_le_bytes());
+        bytes.push(self.fences.into());
         bytes
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (session, bytes) = bytes.split_first_chunk()?;
         let (verdict, bytes) = bytes.split_first_chunk()?;
+        let ([fences], bytes) = bytes.split_first_chunk()?;
         bytes.is_empty().then_some(Self {
             session: u64::from_le_bytes(*session),
             verdict: u32::from_le_bytes(*verdict),
+            fences: *fences == 1,
         })
     }
 }
@@ -93,11 +103,13 @@ mod tests {
             session: u64::MAX - 1,
             own_key: 3,
             key: 4,
+            fences: true,
         };
         assert_eq!(Hello::decode(&hello.encode()), Some(hello));
         let welcome = Welcome {
             verdict: CROSSED,
             session: 9,
+            fences: true,
         };
         assert_eq!(Welcome::decode(&welcome.encode()), Some(welcome));
         assert_eq!(Hello::decode(&welcome.encode()), None);

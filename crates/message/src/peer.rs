@@ -59,16 +59,24 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(ends: Ends, channel: Channel, heap_file: Option<OwnedFd>) -> Self {
+    /// `fences` is what the peer says of its sleeps.
+    pub(crate) fn new(
+        ends: Ends,
+        channel: Channel,
+        heap_file: Option<OwnedFd>,
+        fences: bool,
+    ) -> Self {
         let [messages_out, control_out] = ends.producers;
         let [messages_in, control_in] = ends.consumers;
+        let mut ringer = ends.ringer;
+        ringer.is_fenced(fences);
         Self {
             messages_in,
             messages_out,
             control_in,
             control_out,
             sleeper: ends.sleeper,
-            ringer: ends.ringer,
+            ringer,
             channel,
             heap: None,
             heap_file,

@@ -13,6 +13,9 @@ use crate::request::Request;
 use crate::status::{Code, Completion, Error, Status};
 use crate::token::Token;
 
+/// Longest sleep of an endpoint that its peers may forget.
+const NAP: Duration = Duration::from_millis(1);
+
 /// Rounds between two looks at the clock.
 const CLOCK: u32 = 32;
 
@@ -142,7 +145,10 @@ impl Endpoint {
         for link in self.peers.links() {
             link.sleeper.doze();
         }
-        doorbell::settle();
+        let limit = match doorbell::settle() {
+            true => limit,
+            false => Some(limit.map_or(NAP, |limit| limit.min(NAP))),
+        };
         let slept = match self.has_work() {
             true => Ok(Woken::default()),
             false => self.waiter.wait(limit),

@@ -3,16 +3,26 @@
 //! The sleeper counts its word up to an odd number, then looks whether there is work; whoever has
 //! work for it publishes it, then looks at the word. Each must tell before it looks, which a
 //! processor does not promise without a full fence in between: with one on both sides, at least
-//! one of the two sees what the other told. The model at the end checks every interleaving and
+//! one of the two sees what the other told. The models at the end check every interleaving and
 //! every reordering that the memory model allows. Awake again, the sleeper counts up to an even
 //! number, so that a ringer can tell one sleep from the next and rings once for each.
+//!
+//! A fence waits until the line that was just written has come from the other side's cache, so
+//! one for each message would be most of what a small message costs. Sleeping is rare. So where
+//! the kernel has `membarrier(2)`, the sleeper alone fences: itself, and at the same time every
+//! processor that runs a process which [`fences_all`] registered. The ringer then needs no fence
+//! of its own, if it is such a process, and if the other side says ([`Ringer::is_fenced`]) that it
+//! sleeps like this. Sides on different kernels have a fence each.
 
 #[cfg(loom)]
 use loom::sync::atomic::fence;
 #[cfg(not(loom))]
 use std::sync::atomic::fence;
 
-use std::sync::atomic::Ordering;
+use std::sync::OnceLock;
+use std::sync::atomic::{Ordering, compiler_fence};
+
+use rustix::thread::{MembarrierCommand, membarrier, membarrier_query};
 
 use crate::raw::Word;
 
@@ -20,6 +30,17 @@ use crate::raw::Word;
 #[inline(always)]
 fn tell_then_look() {
     fence(Ordering::SeqCst);
+}
+
+/// Whether [`settle`] fences the other processes of this host too, and this process is fenced by
+/// theirs. Registers it when first asked.
+#[must_use]
+pub fn fences_all() -> bool {
+    static REGISTERED: OnceLock<bool> = OnceLock::new();
+    *REGISTERED.get_or_init(|| {
+        membarrier_query().contains_command(MembarrierCommand::GlobalExpedited)
+            && membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok()
+    })
 }
 
 /// Says whether this side sleeps.
@@ -52,10 +73,13 @@ impl Sleeper {
     }
 }
 
-/// Comes between [`Sleeper::doze`] and the last look.
-#[inline]
-pub fn settle() {
+/// Comes between [`Sleeper::doze`] and the last look. False when it could not be done as peers
+/// were told: then they may forget this side, and it must not sleep for long.
+#[must_use]
+pub fn settle() -> bool {
     tell_then_look();
+    // It fails only when a filter of system calls came later than the registration.
+    !fences_all() || membarrier(MembarrierCommand::GlobalExpedited).is_ok()
 }
 
 /// Looks whether the other side sleeps.
@@ -63,11 +87,22 @@ pub fn settle() {
 pub struct Ringer {
     word: Word,
     rung: u32,
+    fenced: bool,
 }
 
 impl Ringer {
     pub(crate) fn new(word: Word) -> Self {
-        Self { word, rung: 0 }
+        Self {
+            word,
+            rung: 0,
+            fenced: false,
+        }
+    }
+
+    /// Whether the other side says that its [`settle`] fences all processes, this one included.
+    /// One that lies is not woken, and that is all.
+    pub fn is_fenced(&mut self, by_peer: bool) {
+        self.fenced = by_peer && fences_all();
     }
 
     /// Whether the other side must be woken, after something was published for it. True once for
@@ -75,7 +110,10 @@ impl Ringer {
     #[inline(always)]
     #[must_use]
     pub fn must_ring(&mut self) -> bool {
-        tell_then_look();
+        match self.fenced {
+            true => compiler_fence(Ordering::SeqCst),
+            false => tell_then_look(),
+        }
         let count = self.word.load();
         if count & 1 == 0 || count == self.rung {
             return false;
@@ -100,6 +138,31 @@ mod model {
         body: AtomicU32,
         released: AtomicU32,
         asleep: AtomicU32,
+        asked: AtomicU32,
+        fenced: AtomicU32,
+    }
+
+    impl Shared {
+        /// The kernel's side of `membarrier` on another processor, if it comes here.
+        fn interrupted(&self, here: bool) {
+            if here {
+                while self.asked.load(Ordering::Acquire) == 0 {
+                    thread::yield_now();
+                }
+                tell_then_look();
+                self.fenced.store(1, Ordering::Release);
+            }
+        }
+
+        /// The caller's side: fences itself, then waits for all others.
+        fn membarrier(&self) {
+            tell_then_look();
+            self.asked.store(1, Ordering::Release);
+            while self.fenced.load(Ordering::Acquire) == 0 {
+                thread::yield_now();
+            }
+            tell_then_look();
+        }
     }
 
     /// The producer publishes a record and looks whether the consumer sleeps; the consumer says
@@ -143,6 +206,34 @@ mod model {
             let room = shared.released.load(Ordering::Acquire) == 1;
             assert!(consumer.join().unwrap() || room);
         });
+    }
+
+    /// As [`nobody_sleeps_beside_a_record`], with the sleeper's `membarrier` in place of the
+    /// producer's fence. The kernel runs a fence on the producer's processor while the sleeper is
+    /// in the call, so somewhere in the producer's program: before it publishes, before it looks,
+    /// or after both (also when it does not run at all).
+    #[test]
+    fn nobody_sleeps_beside_a_record_when_the_sleeper_fences_for_both() {
+        for place in 0..3 {
+            loom::model(move || {
+                let shared = Arc::new(Shared::default());
+                let producer = {
+                    let shared = Arc::clone(&shared);
+                    thread::spawn(move || {
+                        shared.interrupted(place == 0);
+                        shared.slot.store(1, Ordering::Release);
+                        shared.interrupted(place == 1);
+                        let rings = shared.asleep.load(Ordering::Acquire) & 1 == 1;
+                        shared.interrupted(place == 2);
+                        rings
+                    })
+                };
+                shared.asleep.store(1, Ordering::Release);
+                shared.membarrier();
+                let seen = shared.slot.load(Ordering::Acquire) == 1;
+                assert!(producer.join().unwrap() || seen);
+            });
+        }
     }
 
     /// One slot, used twice. The body read with a header is the one written with it, and the slot
