@@ -40,11 +40,12 @@ lab:
 coverage:
 	scripts/coverage
 
-## make bench       the data path, natively, beside OVS-DPDK
+## make bench       data path and message plane, natively, beside OVS-DPDK and UCX
 bench:
 	scripts/setup demo bench
 	$(CARGO) build --release --locked --package vicinity
 	$(RUN) bench switch
+	$(RUN) bench message
 
 ## make build       the program, in target/release
 build:

@@ -1,8 +1,8 @@
-//! `vicinity bench`: the data path, measured natively.
+//! `vicinity bench`: data path and message plane, measured natively.
 
 use std::path::Path;
 
-use lab::bench::{self, Options, Part};
+use lab::bench::{self, Options, Part, message};
 use lab::progress::Progress;
 
 use crate::demo;
@@ -25,5 +25,18 @@ pub(crate) fn switch(
         ..Options::new(&program, Path::new(demo::FOLDER))
     };
     let report = bench::switch(&options, &Progress::start())?;
+    Ok(format!("{report}\nReport: {}\n", output.display()))
+}
+
+/// Measure the message plane against UCX and TCP in `rounds` rounds, with messages of these
+/// `lengths`. Write the report to `output`, and return its table.
+pub(crate) fn message(rounds: u32, lengths: &[u32], output: &Path) -> Result<String, Failure> {
+    let options = message::Options {
+        rounds,
+        lengths: lengths.to_vec(),
+        vicinity: std::env::current_exe().map_err(Failure::Program)?,
+        output: output.to_owned(),
+    };
+    let report = message::message(&options, &Progress::start())?;
     Ok(format!("{report}\nReport: {}\n", output.display()))
 }

@@ -106,7 +106,7 @@ enum Command {
         #[arg(long, default_value = demo::FOLDER, value_name = "DIR")]
         folder: PathBuf,
     },
-    /// Measure the data path natively
+    /// Measure the data path or the message plane natively
     #[command(subcommand)]
     Bench(Bench),
     /// Run the measurement studies of the papers again, on VMs of this host
@@ -149,6 +149,18 @@ enum Bench {
         parts: Vec<lab::bench::Part>,
         /// Where the report is written, as JSON
         #[arg(long, default_value = "target/bench/switch.json", value_name = "FILE")]
+        output: PathBuf,
+    },
+    /// The message plane against UCX and TCP on loopback; needs root, two CPUs and some minutes
+    Message {
+        /// How often each measurement is repeated
+        #[arg(long, default_value_t = lab::bench::ROUNDS)]
+        rounds: u32,
+        /// Message lengths in bytes
+        #[arg(long, value_delimiter = ',', default_values_t = lab::bench::message::LENGTHS)]
+        lengths: Vec<u32>,
+        /// Where the report is written, as JSON
+        #[arg(long, default_value = "target/bench/message.json", value_name = "FILE")]
         output: PathBuf,
     },
 }
@@ -260,6 +272,12 @@ enum Message {
     Perf {
         /// Number of the endpoint
         peer: u32,
+        /// Bytes of a message
+        #[arg(long, value_delimiter = ',', default_values_t = messages::LENGTHS, value_parser = clap::value_parser!(u32).range(..=1 << 28))]
+        lengths: Vec<u32>,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -316,6 +334,11 @@ impl Cli {
                 parts,
                 output,
             }) => print(&bench::switch(rounds, &sizes, &parts, &output)?),
+            Command::Bench(Bench::Message {
+                rounds,
+                lengths,
+                output,
+            }) => print(&bench::message(rounds, &lengths, &output)?),
             Command::Lab(lab) => lab.run(),
             Command::Message(command) => exchange(&runtime_dir.join("message"), &command),
             Command::Completions { shell } => {
@@ -365,14 +388,18 @@ impl Lab {
 }
 
 fn exchange(board: &Path, command: &Message) -> Result<(), Failure> {
-    match *command {
-        Message::Answer { endpoint } => messages::answer(board, endpoint),
+    match command {
+        Message::Answer { endpoint } => messages::answer(board, *endpoint),
         Message::Ping {
             peer,
             length,
             count,
-        } => print(&messages::ping(board, peer, length, count)?),
-        Message::Perf { peer } => print(&messages::measure(board, peer)?),
+        } => print(&messages::ping(board, *peer, *length, *count)?),
+        Message::Perf {
+            peer,
+            lengths,
+            json,
+        } => print(&messages::measure(board, *peer, lengths, *json)?),
     }
 }
 

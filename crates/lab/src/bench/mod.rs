@@ -31,6 +31,7 @@ mod line;
 mod load;
 mod loads;
 mod memory;
+pub mod message;
 mod ovs;
 mod parse;
 mod part;
@@ -49,6 +50,8 @@ mod threads;
 mod vicinity;
 
 use std::path::{Path, PathBuf};
+
+use serde::Serialize;
 
 use crate::error::{Context, Error, Result};
 use crate::interrupt;
@@ -256,7 +259,7 @@ fn rounds(
     Ok(samples)
 }
 
-fn write(report: &Report, output: &Path) -> Result<()> {
+fn write(report: &impl Serialize, output: &Path) -> Result<()> {
     let writing = || format!("write {}", output.display());
     if let Some(folder) = output.parent() {
         std::fs::create_dir_all(folder).context(writing)?;

@@ -99,6 +99,18 @@ impl Process {
         Ok(())
     }
 
+    /// Waits until it ends by itself, at most [`LIMIT`].
+    pub(super) fn end(mut self) -> Result<()> {
+        let what = format!("the end of {}", self.name);
+        let status = interrupt::poll(&what, LIMIT, || {
+            self.tied.as_mut().map_or(Ok(None), Tied::ended)
+        })?;
+        match status.success() {
+            true => Ok(()),
+            false => Err(self.failed(status.to_string())?),
+        }
+    }
+
     fn failed(&mut self, status: String) -> Result<Error> {
         self.read()?;
         Ok(Error::Command {

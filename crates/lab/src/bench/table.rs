@@ -147,7 +147,7 @@ fn loads(f: &mut fmt::Formatter<'_>, loads: &[LoadSummary]) -> fmt::Result {
     Ok(())
 }
 
-fn verdict(f: &mut fmt::Formatter<'_>, target: &Target) -> fmt::Result {
+pub(super) fn verdict(f: &mut fmt::Formatter<'_>, target: &Target) -> fmt::Result {
     let word = if target.reached {
         "reached"
     } else {

@@ -28,7 +28,7 @@ pub struct Target {
 const LEAD: f64 = 0.4545;
 
 impl Target {
-    fn at_least(name: impl Into<String>, measured: f64, bound: f64) -> Self {
+    pub(super) fn at_least(name: impl Into<String>, measured: f64, bound: f64) -> Self {
         Self {
             name: name.into(),
             bound,
@@ -38,7 +38,7 @@ impl Target {
         }
     }
 
-    fn at_most(name: impl Into<String>, measured: f64, bound: f64) -> Self {
+    pub(super) fn at_most(name: impl Into<String>, measured: f64, bound: f64) -> Self {
         Self {
             at_least: false,
             reached: measured <= bound,

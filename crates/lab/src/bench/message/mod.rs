@@ -1,0 +1,147 @@
+//! `vicinity bench message`: the message plane measured natively, against UCX and TCP.
+//!
+//! Theory of operation. Two processes, each alone on one CPU, send messages to each other: ours
+//! with memory of the program and with memory of the heap (`ours`), UCX's `ucx_perftest` over
+//! shared memory (`ucx`), and, as two threads, TCP on loopback (`tcp`). All measure the same two
+//! things: round trips one by one, halved, and a stream in one direction.
+//!
+//! A round measures a length with one after the other, and the next round in the reverse order.
+//! The ratio of a pair counts, and the median over the rounds is reported (`report`), beside what
+//! is promised.
+
+mod ours;
+mod report;
+mod tcp;
+mod ucx;
+
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::interrupt;
+use crate::machine::Machine;
+use crate::progress::Progress;
+use crate::scope::{self, RunFolder};
+
+use super::line;
+use super::priority::Priority;
+
+pub use self::ours::Row;
+pub use self::report::{Against, Cell, Figures, Report, Sample, Way};
+
+/// Message lengths in bytes: each protocol of ours, and where something is promised.
+pub const LENGTHS: [u32; 9] = [0, 8, 64, 1024, 4096, 32 << 10, 64 << 10, 1 << 20, 4 << 20];
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How often each measurement is repeated, see [`super::ROUNDS`].
+    pub rounds: u32,
+    /// Message lengths in bytes.
+    pub lengths: Vec<u32>,
+    /// The `vicinity` program to measure.
+    pub vicinity: PathBuf,
+    /// Where the report is written as JSON; its folder is made.
+    pub output: PathBuf,
+}
+
+/// Measures the message plane against UCX and TCP, writes the report and returns it. All of it
+/// takes about half a minute a round.
+///
+/// # Errors
+/// A program is missing or fails, the machine is too small, or a signal came. Everything that
+/// was started has been stopped by then.
+pub fn message(options: &Options, progress: &Progress) -> Result<Report> {
+    interrupt::install()?;
+    check(options)?;
+    for name in scope::sweep()? {
+        progress.step(&format!(
+            "removed {name}, left behind by a run that crashed"
+        ));
+    }
+    let folder = RunFolder::new()?;
+    let mut report = Report {
+        machine: Machine::look()?,
+        vicinity: env!("CARGO_PKG_VERSION").to_owned(),
+        ucx: ucx::version()?,
+        rounds: options.rounds,
+        samples: Vec::new(),
+        cells: Vec::new(),
+        targets: Vec::new(),
+    };
+    let first = Priority::raise();
+    report.samples = rounds(options, folder.path(), progress)?;
+    drop(first);
+    report.cells = report::cells(&report.samples);
+    report.targets = report::targets(&report.samples);
+    super::write(&report, &options.output)?;
+    Ok(report)
+}
+
+fn check(options: &Options) -> Result<()> {
+    let complaint = if !rustix::process::geteuid().is_root() {
+        "the benchmark goes before other programs: run it as root"
+    } else if cfg!(debug_assertions) {
+        "this is a debug build and its speed means nothing: build with `cargo build --release`"
+    } else if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        "the benchmark needs a CPU for each side: this host has one"
+    } else if options.rounds == 0 || options.lengths.is_empty() {
+        "nothing to measure: give at least one round and one message length"
+    } else if options.lengths.iter().any(|length| *length > 1 << 28) {
+        "a message may have at most 256 MiB here"
+    } else {
+        return Ok(());
+    };
+    Err(Error::Host(complaint.to_owned()))
+}
+
+fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<Sample>> {
+    let ours = ours::Ours::start(&options.vicinity, folder)?;
+    let mut samples = Vec::new();
+    for round in 1..=options.rounds {
+        for &length in &options.lengths {
+            interrupt::check()?;
+            let line_ns = line::round_trip()?;
+            let mut found = Vec::new();
+            // Each goes first in every other round.
+            let order = [0, 1, 2].map(|at| if round % 2 == 0 { 2 - at } else { at });
+            for turn in order {
+                match turn {
+                    0 => {
+                        let row = ours.measure(length)?;
+                        found.push((Way::Vicinity, row.plain));
+                        found.push((Way::Heap, row.heap));
+                    }
+                    1 => found.push((Way::Ucx, ucx::measure(length, folder)?)),
+                    // A stream of bytes has no empty messages.
+                    _ if length == 0 => {}
+                    _ => found.push((Way::Tcp, tcp::measure(length)?)),
+                }
+            }
+            found.sort_by_key(|(way, _)| *way);
+            progress.step(&line_of(round, options.rounds, length, line_ns, &found));
+            samples.extend(found.into_iter().map(|(way, figures)| Sample {
+                round,
+                length,
+                way,
+                figures,
+                line_ns,
+            }));
+        }
+    }
+    Ok(samples)
+}
+
+fn line_of(round: u32, rounds: u32, length: u32, line_ns: f64, found: &[(Way, Figures)]) -> String {
+    let mut text =
+        format!("round {round} of {rounds}, {length} B, CPUs {line_ns:.0} ns apart: one way");
+    for (way, figures) in found {
+        let rate = figures.messages_per_s / 1e6;
+        text += &format!("  {way} {:.2} us {rate:.3} M/s", figures.p50_us);
+    }
+    text
+}
+
+/// Messages of a measurement: as many as take some tenths of a second.
+fn count(length: u32, bytes: u64, most: u64) -> u64 {
+    (bytes / u64::from(length.max(1))).clamp(50, most)
+}

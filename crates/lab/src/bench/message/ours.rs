@@ -1,0 +1,63 @@
+//! Ours: `vicinity message`, one process that answers and one that asks.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::host;
+
+use super::Figures;
+use crate::bench::peer::{GENERATOR_CPU, SWITCH_CPU};
+use crate::bench::process::{Process, first_on};
+
+/// What `vicinity message perf --json` prints for each length.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Bytes of a message.
+    pub length: u32,
+    /// With memory of the program.
+    pub plain: Figures,
+    /// With memory of the endpoint's heap.
+    pub heap: Figures,
+}
+
+/// The endpoint that answers.
+pub(super) struct Ours {
+    _answerer: Process,
+    program: PathBuf,
+    folder: PathBuf,
+}
+
+/// Its number.
+const ENDPOINT: &str = "0";
+
+impl Ours {
+    pub(super) fn start(program: &Path, folder: &Path) -> Result<Self> {
+        let mut command = first_on(SWITCH_CPU, folder, program);
+        command.arg("--runtime-dir").arg(folder);
+        command.args(["message", "answer", "--endpoint", ENDPOINT]);
+        let mut answerer = Process::start("answerer", folder, command)?;
+        answerer.expect("answers")?;
+        Ok(Self {
+            _answerer: answerer,
+            program: program.to_owned(),
+            folder: folder.to_owned(),
+        })
+    }
+
+    pub(super) fn measure(&self, length: u32) -> Result<Row> {
+        let mut command = first_on(GENERATOR_CPU, &self.folder, &self.program);
+        command.arg("--runtime-dir").arg(&self.folder);
+        command.args(["message", "perf", ENDPOINT, "--json", "--lengths"]);
+        command.arg(length.to_string());
+        read(&host::run(command)?)
+    }
+}
+
+fn read(text: &str) -> Result<Row> {
+    match serde_json::from_str::<Vec<Row>>(text).as_deref() {
+        Ok([row]) => Ok(*row),
+        _ => Err(Error::unreadable("the figures of `vicinity message`", text)),
+    }
+}

@@ -1,0 +1,242 @@
+//! What a benchmark of the message plane found, and whether it is what was promised.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::bench::Target;
+use crate::bench::table::verdict;
+use crate::machine::Machine;
+use crate::stats::{median, paired_ratio};
+
+/// A way that messages go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// Ours, with memory of the program.
+    Vicinity,
+    /// Ours, with memory of the endpoint's heap.
+    Heap,
+    /// UCX over shared memory.
+    Ucx,
+    /// TCP on loopback.
+    Tcp,
+}
+
+impl Way {
+    const ALL: [Self; 4] = [Self::Vicinity, Self::Heap, Self::Ucx, Self::Tcp];
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Vicinity => "vicinity",
+            Self::Heap => "on heap",
+            Self::Ucx => "ucx",
+            Self::Tcp => "tcp",
+        })
+    }
+}
+
+/// What a way did.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Median of half a round trip, in microseconds.
+    pub p50_us: f64,
+    /// 99th percentile of the same.
+    pub p99_us: f64,
+    /// Messages a second in one direction.
+    pub messages_per_s: f64,
+}
+
+/// One measurement of one way.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// The round, from 1. Samples of one round and length were taken next to each other.
+    pub round: u32,
+    /// Bytes of a message.
+    pub length: u32,
+    /// The way.
+    pub way: Way,
+    /// What it did.
+    pub figures: Figures,
+    /// Nanoseconds for one cache line from CPU to CPU and back, just before.
+    pub line_ns: f64,
+}
+
+/// All rounds of one length.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Bytes of a message.
+    pub length: u32,
+    /// Each way that was measured.
+    pub ways: Vec<Against>,
+}
+
+/// A way, and how it compares with UCX.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Against {
+    /// The way.
+    pub way: Way,
+    /// Its medians.
+    pub figures: Figures,
+    /// Its one-way latency divided by UCX's: the median of the rounds' ratios.
+    pub latency_ratio: f64,
+    /// Its rate divided by UCX's: the median of the rounds' ratios.
+    pub rate_ratio: f64,
+}
+
+/// Everything a run found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// The machine, the time and the state of the source tree.
+    pub machine: Machine,
+    /// Version of the program under test.
+    pub vicinity: String,
+    /// Version of UCX.
+    pub ucx: String,
+    /// How often each measurement was repeated.
+    pub rounds: u32,
+    /// Every measurement.
+    pub samples: Vec<Sample>,
+    /// One entry for each length.
+    pub cells: Vec<Cell>,
+    /// Promises.
+    pub targets: Vec<Target>,
+}
+
+/// Values of one way and length, in order of the rounds.
+fn values(samples: &[Sample], length: u32, way: Way, value: fn(&Figures) -> f64) -> Vec<f64> {
+    let mine = samples.iter();
+    let mine = mine.filter(|sample| sample.length == length && sample.way == way);
+    mine.map(|sample| value(&sample.figures)).collect()
+}
+
+fn ratio(samples: &[Sample], length: u32, way: Way, value: fn(&Figures) -> f64) -> f64 {
+    let theirs = values(samples, length, Way::Ucx, value);
+    paired_ratio(&theirs, &values(samples, length, way, value))
+}
+
+pub(super) fn cells(samples: &[Sample]) -> Vec<Cell> {
+    let mut lengths: Vec<u32> = samples.iter().map(|sample| sample.length).collect();
+    lengths.sort_unstable();
+    lengths.dedup();
+    let cell = |length| {
+        let measured = |way: &Way| samples.iter().any(|s| s.length == length && s.way == *way);
+        let ways = Way::ALL.into_iter().filter(measured);
+        let against = |way| {
+            let middle = |value| median(&values(samples, length, way, value));
+            Against {
+                way,
+                figures: Figures {
+                    p50_us: middle(|f| f.p50_us),
+                    p99_us: middle(|f| f.p99_us),
+                    messages_per_s: middle(|f| f.messages_per_s),
+                },
+                latency_ratio: ratio(samples, length, way, |f| f.p50_us),
+                rate_ratio: ratio(samples, length, way, |f| f.messages_per_s),
+            }
+        };
+        Cell {
+            length,
+            ways: ways.map(against).collect(),
+        }
+    };
+    lengths.into_iter().map(cell).collect()
+}
+
+/// The promises that these measurements can check.
+pub(super) fn targets(samples: &[Sample]) -> Vec<Target> {
+    let measured = |length| samples.iter().any(|sample| sample.length == length);
+    let mut targets = Vec::new();
+    if measured(8) {
+        let latency = ratio(samples, 8, Way::Vicinity, |f| f.p50_us);
+        let rate = ratio(samples, 8, Way::Vicinity, |f| f.messages_per_s);
+        targets.push(Target::at_most("8 B: one way against UCX", latency, 0.8));
+        targets.push(Target::at_least("8 B: messages/s against UCX", rate, 1.0));
+    }
+    for (length, name) in [(64 << 10, "64 KB"), (4 << 20, "4 MB")] {
+        if measured(length) {
+            let name = format!("{name} on the heap: bandwidth against UCX");
+            let rate = ratio(samples, length, Way::Heap, |f| f.messages_per_s);
+            targets.push(Target::at_least(name, rate, 1.3));
+        }
+    }
+    targets
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let machine = &self.machine;
+        writeln!(
+            f,
+            "{}, {} CPUs, Linux {}, UCX {}\nMedians of {} rounds; ratios are medians of the \
+             rounds' ratios\n",
+            machine.processor, machine.cpus, machine.kernel, self.ucx, self.rounds
+        )?;
+        writeln!(
+            f,
+            "{:>9}  {:8}  {:>11}  {:>9}  {:>12}  {:>8}  {:>9}  {:>9}",
+            "length", "way", "one way, us", "p99, us", "messages/s", "GB/s", "time/UCX", "rate/UCX"
+        )?;
+        for cell in &self.cells {
+            for way in &cell.ways {
+                let Figures {
+                    p50_us,
+                    p99_us,
+                    messages_per_s,
+                } = way.figures;
+                let bandwidth = messages_per_s * f64::from(cell.length) / 1e9;
+                writeln!(
+                    f,
+                    "{:>9}  {:8}  {p50_us:>11.3}  {p99_us:>9.3}  {messages_per_s:>12.0}  \
+                     {bandwidth:>8.2}  {:>9.2}  {:>9.2}",
+                    cell.length, way.way, way.latency_ratio, way.rate_ratio
+                )?;
+            }
+        }
+        writeln!(f)?;
+        for target in &self.targets {
+            verdict(f, target)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(round: u32, length: u32, way: Way, p50_us: f64, messages_per_s: f64) -> Sample {
+        Sample {
+            round,
+            length,
+            way,
+            figures: Figures {
+                p50_us,
+                p99_us: 2.0 * p50_us,
+                messages_per_s,
+            },
+            line_ns: 200.0,
+        }
+    }
+
+    #[test]
+    fn ratios_are_taken_within_a_round_and_promises_are_kept_or_not() {
+        let samples = [
+            sample(1, 8, Way::Vicinity, 0.2, 9e6),
+            sample(1, 8, Way::Ucx, 0.4, 10e6),
+            // Everything was slower in the second round.
+            sample(2, 8, Way::Ucx, 4.0, 1e6),
+            sample(2, 8, Way::Vicinity, 2.0, 0.9e6),
+            sample(1, 4 << 20, Way::Heap, 300.0, 3e3),
+            sample(1, 4 << 20, Way::Ucx, 600.0, 1.5e3),
+        ];
+        let found = cells(&samples);
+        assert_eq!(found.len(), 2);
+        let ours = found[0].ways[0];
+        assert!((ours.latency_ratio - 0.5).abs() < 1e-9 && (ours.rate_ratio - 0.9).abs() < 1e-9);
+        let kept: Vec<_> = targets(&samples).iter().map(|t| t.reached).collect();
+        assert_eq!(kept, [true, false, true]);
+    }
+}

@@ -1,0 +1,100 @@
+//! TCP on loopback, as two threads.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::time::Instant;
+
+use rustix::thread::sched_setaffinity;
+
+use crate::error::{Context, Error, Result};
+use crate::stats::quantile;
+
+use super::{Figures, count};
+use crate::bench::line::pin;
+use crate::bench::peer::{GENERATOR_CPU, SWITCH_CPU};
+
+/// What both sides do.
+#[derive(Clone, Copy)]
+struct Work {
+    length: usize,
+    trips: u64,
+    messages: u64,
+}
+
+pub(super) fn measure(length: u32) -> Result<Figures> {
+    let work = Work {
+        length: length as usize,
+        trips: count(length, 256 << 20, 10_000),
+        messages: count(length, 1 << 30, 200_000),
+    };
+    let opening = || "open a TCP connection on loopback".to_owned();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context(opening)?;
+    let address = listener.local_addr().context(opening)?;
+    std::thread::scope(|scope| {
+        let server = scope.spawn(move || serve(&listener, work));
+        let before = rustix::thread::sched_getaffinity(None);
+        let before = before.context(|| "read this thread's CPUs".to_owned())?;
+        pin(GENERATOR_CPU)?;
+        let asked = TcpStream::connect(address).and_then(|stream| ask(stream, work));
+        sched_setaffinity(None, &before).context(|| "set this thread's CPUs".to_owned())?;
+        let served = server.join();
+        let failed = || Error::Host("the TCP server panicked".to_owned());
+        let sending = || "send TCP on loopback".to_owned();
+        served.map_err(|_| failed())?.context(sending)?;
+        asked.context(sending)
+    })
+}
+
+fn serve(listener: &TcpListener, work: Work) -> std::io::Result<()> {
+    // Where pinning fails, it fails for the asker too, who tells.
+    let _told_by_the_asker = pin(SWITCH_CPU);
+    let (mut stream, _) = listener.accept()?;
+    stream.set_nodelay(true)?;
+    let mut message = vec![0; work.length];
+    for _ in 0..work.trips {
+        stream.read_exact(&mut message)?;
+        stream.write_all(&message)?;
+    }
+    for _ in 0..work.messages {
+        stream.read_exact(&mut message)?;
+    }
+    stream.write_all(&[0])
+}
+
+fn ask(mut stream: TcpStream, work: Work) -> std::io::Result<Figures> {
+    stream.set_nodelay(true)?;
+    let mut message = vec![0; work.length];
+    let mut halves = Vec::new();
+    let mut before = Instant::now();
+    for _ in 0..work.trips {
+        stream.write_all(&message)?;
+        stream.read_exact(&mut message)?;
+        let now = Instant::now();
+        halves.push((now - before).as_secs_f64() * 1e6 / 2.0);
+        before = now;
+    }
+    let start = Instant::now();
+    for _ in 0..work.messages {
+        stream.write_all(&message)?;
+    }
+    stream.read_exact(&mut [0])?;
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let messages_per_s = work.messages as f64 / start.elapsed().as_secs_f64();
+    Ok(Figures {
+        p50_us: quantile(&halves, 0.5),
+        p99_us: quantile(&halves, 0.99),
+        messages_per_s,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trips_and_a_stream_are_measured() {
+        let figures = measure(1 << 20).unwrap();
+        assert!(figures.p50_us > 0.0 && figures.p50_us <= figures.p99_us);
+        assert!(figures.messages_per_s > 0.0);
+    }
+}
