@@ -62,7 +62,9 @@ fn conditions(name: &str) -> Result<Vec<SeccompRule>, seccompiler::BackendError>
         "tgkill" => vec![equal(0, getpid().as_raw_nonzero().get())],
         // Descriptors are made non-blocking, and nothing else is asked of them.
         "ioctl" => vec![equal_wide(1, libc::FIONBIO)],
-        "fcntl" => vec![equal(1, libc::F_GETFD)],
+        "fcntl" => [libc::F_GETFD, libc::F_GET_SEALS]
+            .map(|question| equal(1, question))
+            .into(),
         "rt_sigaction" => [libc::SIGBUS, libc::SIGSEGV, libc::SIGABRT]
             .map(|signal| equal(0, signal))
             .into(),

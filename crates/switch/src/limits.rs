@@ -22,6 +22,11 @@ pub const ASIDE_FRAMES: usize = 256;
 /// Their bytes: sixteen of the largest frames.
 pub const ASIDE_BYTES: usize = 1 << 20;
 
+/// Longest time that calling a guest may take: its front-end may have made the call descriptor
+/// block, and is at fault then. Much shorter than [`HOLD`]: nobody else may be taken for stuck
+/// because of it.
+pub const CALL: Duration = Duration::from_millis(20);
+
 /// Addresses a network can know.
 pub const MAX_RESIDENTS: usize = 100_000;
 

@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
+use vhost::alarm::Alarm;
 use vhost::fault::Fault;
 use vhost::sigbus;
 
 use crate::contention::Contention;
 use crate::control::{ControlSocket, Reason, WorkerReport};
-use crate::limits::{MAX_PORTS, ROUNDS_PER_POLL, SPIN, THIN};
+use crate::limits::{CALL, MAX_PORTS, ROUNDS_PER_POLL, SPIN, THIN};
 use crate::outbox::Outbox;
 use crate::port::{Kind, Port};
 use crate::spin::Spin;
@@ -39,6 +40,8 @@ pub struct Worker {
     pub(crate) receivers: Vec<(u16, usize)>,
     spin: Spin,
     thin: Thin,
+    /// Set while a guest may be called, which its front-end may have made a trap.
+    alarm: Alarm,
     pub(crate) contention: Contention,
     pub(crate) figures: WorkerReport,
     pub(crate) started: u64,
@@ -48,7 +51,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Serve the network whose supervisor is at the other end of `control`.
+    /// Serve the network whose supervisor is at the other end of `control`, on this thread.
     ///
     /// # Errors
     /// The process is out of descriptors, or signal handling cannot be set up.
@@ -69,6 +72,7 @@ impl Worker {
             receivers: Vec::with_capacity(MAX_PORTS),
             spin: Spin::new(SPIN),
             thin: Thin::new(epoch),
+            alarm: Alarm::new(CALL)?,
             contention: Contention::of_this_thread(),
             figures: WorkerReport::default(),
             started: ticks::now(),
@@ -175,12 +179,17 @@ impl Worker {
         });
         let mut events = std::mem::take(&mut self.events);
         events.clear();
-        let buffer = rustix::buffer::spare_capacity(&mut events);
-        // syscalls: epoll_pwait2
-        match epoll::wait(&self.poll, buffer, timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+        loop {
+            let buffer = rustix::buffer::spare_capacity(&mut events);
+            // syscalls: epoll_pwait2
+            match epoll::wait(&self.poll, buffer, timeout.as_ref()) {
+                // It sleeps longer than a moment, and whoever sleeps calls nobody.
+                Err(Errno::INTR) if timeout.is_none() => self.alarm.unset(),
+                Ok(_) | Err(Errno::INTR) => break,
+                Err(error) => return Err(error.into()),
+            }
         }
+        self.alarm.set();
         for event in &events {
             self.act(Token::from_data(event.data), event.flags);
         }

@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use crate::channel::{Channel, Descriptors, Message};
+use crate::descriptor::{is_event, is_memory};
 use crate::dirty_log::DirtyLog;
 use crate::fault::{Fault, ProtocolFault, RingFault};
 use crate::features::{self, protocol};
@@ -70,6 +71,21 @@ impl Message {
             Request::GetVringBase(ring) => one_of(ring, count),
             Request::ResetOwner | Request::ResetDevice | Request::SetStatus(0) => 0..count,
             _ => 0..0,
+        }
+    }
+}
+
+impl Request {
+    /// Whether a descriptor is of the kind that comes with this message.
+    fn takes(&self, descriptor: &OwnedFd) -> bool {
+        match self {
+            Self::SetVringKick(_)
+            | Self::SetVringCall(_)
+            | Self::SetVringErr(_)
+            | Self::SetLogFd => is_event(descriptor),
+            Self::RemMemReg(_) => is_memory(descriptor),
+            // Asked when it is mapped.
+            _ => true,
         }
     }
 }
@@ -193,6 +209,12 @@ impl Backend {
         descriptors: Descriptors,
     ) -> Result<(Change, Reply), Fault> {
         let done = (Change::None, Reply::Acknowledge(0));
+        if !descriptors
+            .iter()
+            .all(|descriptor| request.takes(descriptor))
+        {
+            return Err(ProtocolFault::WrongDescriptor.into());
+        }
         match request {
             Request::GetFeatures => return Ok((Change::None, Reply::Number(self.offered()))),
             Request::SetFeatures(acked) => self.set_features(acked)?,

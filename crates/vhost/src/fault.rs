@@ -65,6 +65,12 @@ pub enum ProtocolFault {
         /// How many it takes.
         expected: usize,
     },
+    /// A descriptor of the wrong kind: using it, or closing it, could make us wait.
+    #[error(
+        "it handed over a descriptor of the wrong kind: events need an eventfd, memory a memfd or \
+         a file on tmpfs or hugetlbfs"
+    )]
+    WrongDescriptor,
     /// Features that were never offered.
     #[error("it acknowledged features that were not offered: {0:#x}")]
     Features(u64),
@@ -141,6 +147,9 @@ pub enum RingFault {
     /// A kick or call descriptor that cannot be one.
     #[error("its {0} descriptor cannot carry events")]
     Notifier(&'static str),
+    /// A call descriptor that was made to block, and was full.
+    #[error("its call descriptor was filled and made to block")]
+    Blocks,
     /// The ring was started before it was described.
     #[error("it was started before its size and addresses were set")]
     NotConfigured,

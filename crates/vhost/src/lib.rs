@@ -23,13 +23,15 @@
 //!
 //! What may fail: everything a guest or front-end writes. A [`fault::Fault`] says whose doing it
 //! was; it ends this device and nothing else. A front-end that truncates its memory in use is
-//! caught too ([`sigbus`]). Nothing here blocks, and nothing allocates once a ring runs.
+//! caught too ([`sigbus`]), and so is one that makes us wait where its guest is called, if the
+//! thread has an [`alarm`]. Nothing else here blocks, and nothing allocates once a ring runs.
 #![deny(unsafe_code)]
 
 pub mod backend;
 pub mod chain;
 pub mod channel;
 pub mod copy;
+mod descriptor;
 pub mod dirty_log;
 pub mod fault;
 pub mod features;
@@ -43,4 +45,4 @@ pub mod raw;
 pub mod ring;
 pub mod vring;
 
-pub use raw::{Span, prefer_huge_pages, prefetch, sigbus};
+pub use raw::{Span, alarm, prefer_huge_pages, prefetch, sigbus};

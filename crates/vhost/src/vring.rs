@@ -108,7 +108,7 @@ impl Vring {
     /// Call the driver. A driver that polls, or whose counter is full, needs no call.
     ///
     /// # Errors
-    /// The descriptor is none that can be written to.
+    /// The descriptor is none that can be written to, or was made to block.
     pub fn call(&self) -> Result<(), RingFault> {
         let Notifier::Event(event) = &self.call else {
             return Ok(());
@@ -116,6 +116,8 @@ impl Vring {
         // syscalls: write
         match rustix::io::write(event, &1_u64.to_ne_bytes()) {
             Ok(_) | Err(Errno::AGAIN) => Ok(()),
+            // It was full, waited for room, and the thread's alarm went off.
+            Err(Errno::INTR) => Err(RingFault::Blocks),
             Err(_) => Err(RingFault::Notifier("call")),
         }
     }
@@ -137,7 +139,7 @@ impl Vring {
     }
 
     /// The front-end shares the descriptor with us and decides what is in it: a full one must not
-    /// make us wait.
+    /// make us wait. (It can undo this, which is a fault.)
     pub(crate) fn set_call(&mut self, descriptor: Option<OwnedFd>) -> Result<(), RingFault> {
         if let Some(event) = &descriptor {
             // syscalls: ioctl

@@ -9,6 +9,8 @@
 
 mod common;
 
+use std::os::fd::AsFd;
+
 use std::collections::BTreeSet;
 
 use common::{connect, device, serve};
@@ -113,7 +115,7 @@ fn the_reply_to_set_log_base_is_one_and_always() {
         assert_eq!(nic.wire.number(request::SET_LOG_BASE), 0);
     }
     nic.wire
-        .send(request::SET_LOG_FD, &[], &[log_of_all.ram.fd()]);
+        .send(request::SET_LOG_FD, &[], &[nic.tx.kick_fd().as_fd()]);
     nic.wire.send(request::GET_STATUS, &[], &[]);
     serve(&mut backend).unwrap();
     assert_eq!(nic.wire.number(request::GET_STATUS), 0, "no other reply");

@@ -90,19 +90,71 @@ fn a_kick_descriptor_that_tells_of_nothing() {
     assert_names(&text, "descriptor");
 }
 
+/// An event descriptor that cannot be written to, and no file, pipe or socket.
+fn unwritable() -> OwnedFd {
+    rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC).unwrap()
+}
+
+/// Have the guest called: it asks for that, and sends something.
+fn have_called(nic: &mut Nic) {
+    nic.tx.ask_for_call();
+    // To itself, so that nobody else gets to see it.
+    let bytes = frame::numbered(frame::mac(1), frame::mac(BAD), 0, 13 + 17);
+    nic.send(&bytes[..13], Layout::One);
+}
+
 #[test]
 fn a_call_descriptor_that_cannot_be_written() {
-    let (read, _write) = rustix::pipe::pipe().unwrap();
     let text = with_nic(|nic| {
         nic.wire
-            .send(request::SET_VRING_CALL, &number(1), &[read.as_fd()]);
+            .send(request::SET_VRING_CALL, &number(1), &[unwritable().as_fd()]);
         nic.sync();
-        nic.tx.ask_for_call();
-        // To itself, so that nobody else gets to see it.
-        let bytes = frame::numbered(frame::mac(1), frame::mac(BAD), 0, 13 + 17);
-        nic.send(&bytes[..13], Layout::One);
+        have_called(nic);
     });
-    assert_names(&text, "descriptor");
+    assert_names(&text, "its call descriptor cannot carry events");
+}
+
+/// A pipe whose other end is gone, one that is there, a socket, memory: what is written to, asked
+/// or closed might wait for somebody.
+#[test]
+fn event_descriptors_of_the_wrong_kind() {
+    let (read, write) = rustix::pipe::pipe().unwrap();
+    let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+    let ram = Ram::new(4096);
+    for fd in [read.as_fd(), write.as_fd(), socket.as_fd(), ram.fd()] {
+        for (request, payload) in [
+            (request::SET_VRING_KICK, number(1)),
+            (request::SET_VRING_CALL, number(1)),
+            (request::SET_VRING_ERR, number(1)),
+            (request::SET_LOG_FD, Vec::new()),
+        ] {
+            let text = with_nic(|nic| ignore(nic.wire.send(request, &payload, &[fd])));
+            assert_names(&text, "a descriptor of the wrong kind");
+        }
+    }
+    let region = [vec![0; 8], ram.regions()[0].to_bytes()].concat();
+    let text = with_nic(|nic| {
+        ignore(
+            nic.wire
+                .send(request::REM_MEM_REG, &region, &[socket.as_fd()]),
+        );
+    });
+    assert_names(&text, "a descriptor of the wrong kind");
+}
+
+/// The descriptor's flags are the front-end's as well as ours. It takes away what made it safe, and
+/// fills it.
+#[test]
+fn a_call_descriptor_that_is_made_to_block() {
+    let text = with_nic(|nic| {
+        let call = nic.tx.call_fd();
+        let _ = nic.tx.calls();
+        let flags = rustix::fs::fcntl_getfl(call).unwrap();
+        rustix::fs::fcntl_setfl(call, flags - rustix::fs::OFlags::NONBLOCK).unwrap();
+        rustix::io::write(call, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+        have_called(nic);
+    });
+    assert_names(&text, "its call descriptor was filled and made to block");
 }
 
 #[test]

@@ -85,11 +85,14 @@ pub(crate) fn plausible(random: &mut Random, device: &Device) -> bool {
     }
 }
 
-/// Another kick, call or error descriptor, of a kind that works or not.
-///
-/// Not here: one whose other owner makes it block once it was taken. That is the supervisor's to
-/// notice.
+/// Another kick, call or error descriptor, of a kind that works or not; or the call descriptor
+/// that is there becomes one.
 fn signal(random: &mut Random, nic: &front_end::Nic, ring: &[u8]) -> bool {
+    if random.one_in(4) {
+        trap(nic.rx.call_fd());
+        nic.rx.ask_for_call();
+        return true;
+    }
     let request = random.pick(&[
         request::SET_VRING_KICK,
         request::SET_VRING_CALL,
@@ -101,6 +104,15 @@ fn signal(random: &mut Random, nic: &front_end::Nic, ring: &[u8]) -> bool {
         _ => memory::descriptor(random),
     };
     nic.wire.send(request, ring, &[fd.as_fd()])
+}
+
+/// Fill a descriptor and have it block whoever writes to it.
+fn trap(call: &OwnedFd) {
+    // What is in it is taken out; if the back-end calls right now, there is no trap this time.
+    let _ = rustix::io::read(call, &mut [0; 8]);
+    let _ = rustix::io::write(call, &(u64::MAX - 1).to_ne_bytes());
+    let flags = rustix::fs::fcntl_getfl(call).unwrap();
+    rustix::fs::fcntl_setfl(call, flags - rustix::fs::OFlags::NONBLOCK).unwrap();
 }
 
 /// An event descriptor as QEMU's are.

@@ -10,6 +10,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use super::sigbus;
 use super::span::Span;
+use crate::descriptor::is_memory;
 
 /// A region that cannot be mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,8 +68,8 @@ impl Mapping {
             .checked_add(size)
             .filter(|_| size > 0)
             .ok_or(MapError::Range)?;
-        // syscalls: fstatfs fstat
         let page = page_size(fd)?;
+        // syscalls: fstat
         let file = fs::fstat(fd).map_err(MapError::Kernel)?;
         let file = u64::try_from(file.st_size).map_err(|_| MapError::Range)?;
         if end > file {
@@ -184,6 +185,10 @@ impl Drop for Mapping {
 
 /// The page size of the file behind `fd`, which offsets and lengths must be multiples of.
 fn page_size(fd: BorrowedFd<'_>) -> Result<u64, MapError> {
+    if !is_memory(fd) {
+        return Err(MapError::FileSystem);
+    }
+    // syscalls: fstatfs
     let stat = fs::fstatfs(fd).map_err(MapError::Kernel)?;
     #[allow(clippy::cast_sign_loss, reason = "f_type is a bit pattern")]
     let magic = stat.f_type as u64 & 0xffff_ffff;

@@ -13,9 +13,11 @@
 //!   write by the guest can at worst corrupt the guest's own frame.
 //!
 //! A front-end may also truncate the file behind a mapping; touching such a page raises
-//! `SIGBUS`. [`sigbus`] turns that into a flag on the mapping.
+//! `SIGBUS`. [`sigbus`] turns that into a flag on the mapping. And it may make a descriptor block
+//! that we write to: an [`alarm`] ends the wait.
 #![allow(unsafe_code)]
 
+pub mod alarm;
 mod huge;
 pub(crate) mod io;
 mod mapping;
