@@ -35,9 +35,11 @@ pub(crate) struct Handshakes {
 #[derive(Debug)]
 struct Outgoing {
     address: Address,
+    key: u32,
     /// None while the other side's offer is waited for.
     offer: Option<(Channel, Window)>,
-    requests: Vec<Request>,
+    /// Who waits for it, and with which key: only one of them can be right.
+    requests: Vec<(Request, u32)>,
 }
 
 impl Handshakes {
@@ -68,7 +70,7 @@ impl Endpoint {
     ) -> Result<(), Error> {
         if let Some(id) = self.handshakes.towards(address) {
             if let Some(outgoing) = self.handshakes.outgoing.get_mut(&id) {
-                outgoing.requests.push(request);
+                outgoing.requests.push((request, key));
             }
             return Ok(());
         }
@@ -104,8 +106,9 @@ impl Endpoint {
         self.waiter.add(&channel, Token::Outgoing(id).encode())?;
         let outgoing = Outgoing {
             address,
+            key,
             offer: Some((channel, window)),
-            requests: vec![request],
+            requests: vec![(request, key)],
         };
         self.handshakes.outgoing.insert(id, outgoing);
         Ok(())
@@ -228,11 +231,11 @@ impl Endpoint {
         };
         match (accepted, Welcome::decode(&greeting)) {
             (true, Some(welcome)) => {
-                let address = outgoing.address;
+                let (address, key) = (outgoing.address, outgoing.key);
                 match window.ends(Side::Creator) {
                     Ok(ends) => {
                         let link = Link::new(ends, channel, heap, welcome.fences);
-                        self.join(address, welcome.session, self.key, link);
+                        self.join(address, welcome.session, key, link);
                     }
                     Err(_) => self.fail(id, Code::NoResources),
                 }
@@ -249,7 +252,7 @@ impl Endpoint {
                 Some(Welcome {
                     verdict: BAD_KEY, ..
                 }),
-            ) => self.fail(id, Code::BadKey),
+            ) => self.refuse(id),
             (false, Some(_)) => self.fail(id, Code::NoResources),
             (_, None) => self.fail(id, Code::Unreachable),
         }
@@ -257,8 +260,22 @@ impl Endpoint {
 
     fn fail(&mut self, id: u32, code: Code) {
         let outgoing = self.handshakes.outgoing.remove(&id);
-        for request in outgoing.into_iter().flat_map(|out| out.requests) {
+        for (request, _) in outgoing.into_iter().flat_map(|out| out.requests) {
             self.end_connect(request, code);
+        }
+    }
+
+    /// The key is wrong. Who has another one tries that.
+    fn refuse(&mut self, id: u32) {
+        let Some(outgoing) = self.handshakes.outgoing.remove(&id) else {
+            return;
+        };
+        for (request, key) in outgoing.requests {
+            if key == outgoing.key {
+                self.end_connect(request, Code::BadKey);
+            } else if self.begin(request, outgoing.address, key).is_err() {
+                self.end_connect(request, Code::NoResources);
+            }
         }
     }
 
@@ -270,7 +287,7 @@ impl Endpoint {
         }
     }
 
-    /// A link is there: whoever waits for it has it.
+    /// A link is there: whoever waits for it, with the peer's key, has it.
     fn join(&mut self, address: Address, session: u64, key: u32, link: Link) {
         let peer = self.peers.add(address, session, key, link);
         let token = Token::Peer(peer.index()).encode();
@@ -286,8 +303,11 @@ impl Endpoint {
             return;
         };
         let outgoing = self.handshakes.outgoing.remove(&id);
-        for request in outgoing.into_iter().flat_map(|out| out.requests) {
-            self.connected(request, peer);
+        for (request, wanted) in outgoing.into_iter().flat_map(|out| out.requests) {
+            match wanted == key {
+                true => self.connected(request, peer),
+                false => self.end_connect(request, Code::BadKey),
+            }
         }
     }
 

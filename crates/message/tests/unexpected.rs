@@ -117,18 +117,3 @@ fn mx_6_7_a_peer_that_opened_again_is_another_session() {
     let late = pair.a.isend(pair.to_b, 1, vec![1]).unwrap();
     assert_eq!(pair.finish_a(late).status.code, Code::BadSession);
 }
-
-#[test]
-fn a_connect_that_was_cancelled_stays_so_when_it_is_answered() {
-    let folder = tempfile::tempdir().unwrap();
-    let board = message::Board::open(folder.path()).unwrap();
-    let mut a = Endpoint::open(&board, &Options::default()).unwrap();
-    let mut b = Endpoint::open(&board, &Options::default()).unwrap();
-    let request = a.iconnect(b.address(), 0, 0).unwrap();
-    assert!(a.cancel(request).unwrap());
-    let again = a.iconnect(b.address(), 0, 0).unwrap();
-    let done = common::both(&mut a, &mut b, again);
-    assert_eq!(done.status.code, Code::Success);
-    assert_eq!(a.take(request).unwrap().status.code, Code::Cancelled);
-    assert!(a.oldest(&Pattern::ANY).is_none(), "ended once");
-}
