@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use crate::endpoint::Endpoint;
 use crate::engine::{Arrival, Body, Engine};
+use crate::limits::MEDIUM;
 use crate::peer::Peer;
 use crate::status::Code;
 use crate::wire::Control;
@@ -20,6 +21,8 @@ pub struct Unexpected {
     arrival: Arrival,
     /// A message that was in its record.
     words: [[u8; 8]; 6],
+    /// A copy of one that this endpoint sent to itself.
+    own: Vec<u8>,
 }
 
 impl Unexpected {
@@ -41,20 +44,37 @@ impl Unexpected {
         self.arrival.length
     }
 
-    /// The message, if it is here already: one that was sent to be buffered, from another
-    /// endpoint.
+    /// The message, if it is here already: one that was sent to be buffered, or one of up to
+    /// 32 KiB that the endpoint sent to itself.
     #[must_use]
     pub fn bytes(&self) -> Option<&[u8]> {
         let length = usize::try_from(self.arrival.length).ok()?;
         match &self.arrival.body {
             Body::Eager(_) => self.words.as_flattened().get(..length),
             Body::Bytes(bytes, None) => Some(bytes),
-            Body::Bytes(_, Some(_)) | Body::Offer(_) | Body::Own(_) => None,
+            Body::Own(_) => (self.own.len() == length).then_some(&self.own[..]),
+            Body::Bytes(_, Some(_)) | Body::Offer(_) => None,
         }
     }
 }
 
 impl Engine {
+    /// A message of this endpoint to itself, if it is not large; empty for any other.
+    fn copy_of_own(&mut self, arrival: &Arrival) -> Vec<u8> {
+        let mut copy = Vec::new();
+        let Body::Own(request) = arrival.body else {
+            return copy;
+        };
+        if let (true, Some(entry)) = (arrival.length <= MEDIUM, self.requests.get(request)) {
+            // It refuses nothing.
+            let _all = entry.memory.read(0, arrival.length, |piece| {
+                copy.extend_from_slice(piece);
+                Some(())
+            });
+        }
+        copy
+    }
+
     /// Nobody waits for it yet.
     pub(crate) fn put_aside(&mut self, arrival: Arrival) {
         match &mut self.shown {
@@ -94,7 +114,12 @@ impl Endpoint {
                     Body::Eager(words) => words.map(u64::to_ne_bytes),
                     _ => [[0; 8]; 6],
                 };
-                return Some(Unexpected { arrival, words });
+                let own = self.engine.copy_of_own(&arrival);
+                return Some(Unexpected {
+                    arrival,
+                    words,
+                    own,
+                });
             }
         }
     }

@@ -1,0 +1,153 @@
+//! Opening endpoints, and making peers of them.
+
+use std::time::Duration;
+
+use message::limits::ENDPOINTS;
+use message::{Contexts, Options};
+
+use crate::abi::{self, Address, ErrorHandler, Pointer};
+use crate::codes::{Result, Return, StatusCode};
+use crate::core::Kind;
+use crate::library;
+use crate::limits::{ANY, HEAP};
+use crate::shared::{Condition, Shared};
+use crate::table;
+
+/// What an endpoint is opened with, beside where.
+#[derive(Debug, Default)]
+pub(crate) struct Parameters {
+    pub(crate) handler: Option<ErrorHandler>,
+    pub(crate) contexts: Contexts,
+}
+
+/// `mx_open_endpoint`.
+pub(crate) fn open(
+    board: u32,
+    endpoint: u32,
+    key: u32,
+    parameters: &Parameters,
+) -> Result<abi::Endpoint> {
+    let library = library::get()?;
+    if board != 0 && board != ANY {
+        return Err(Return::BOARD_UNKNOWN);
+    }
+    let endpoint = match endpoint {
+        ANY => None,
+        id if id < ENDPOINTS => Some(id),
+        _ => return Err(Return::BAD_ENDPOINT_ID),
+    };
+    let options = Options {
+        endpoint,
+        key,
+        contexts: parameters.contexts,
+        heap: HEAP,
+    };
+    table::add(|number| {
+        let endpoint = message::Endpoint::open(&library.board, &options)?;
+        Ok(Shared::new(number, parameters.handler, endpoint))
+    })
+}
+
+/// The other side of a connect.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    pub(crate) nic: u64,
+    pub(crate) endpoint: u32,
+    pub(crate) key: u32,
+}
+
+impl Target {
+    fn address(self) -> message::Address {
+        message::Address {
+            nic: self.nic,
+            endpoint: self.endpoint,
+        }
+    }
+}
+
+/// `mx_connect`; without a limit, as long as it takes.
+pub(crate) fn connect(shared: &Shared, to: Target, limit: Option<Duration>) -> Result<Address> {
+    if to.endpoint >= ENDPOINTS {
+        return Err(Return::BAD_ENDPOINT_ID);
+    }
+    let mut entered = shared.enter()?;
+    let core = entered.core()?;
+    core.counters.connects = core.counters.connects.wrapping_add(1);
+    let request = core.endpoint.iconnect(to.address(), to.key, 0)?;
+    core.note(request, Kind::Hidden, Pointer::NULL)?;
+    let mut entered = entered.wait(Condition::End(request), limit)?;
+    let core = entered.core()?;
+    let Some(completion) = core.take_hidden(request) else {
+        core.endpoint.forget(request)?;
+        core.endpoint.cancel(request)?;
+        return Err(Return::TIMEOUT);
+    };
+    StatusCode::from(completion.status.code).of_connect()?;
+    let peer = completion.status.peer.ok_or(Return::CONNECTION_FAILED)?;
+    Ok(core.address(peer))
+}
+
+/// `mx_iconnect`.
+pub(crate) fn begin(
+    shared: &Shared,
+    to: Target,
+    match_info: u64,
+    context: Pointer,
+) -> Result<abi::Request> {
+    let mut entered = shared.enter()?;
+    let core = entered.core()?;
+    core.counters.connects = core.counters.connects.wrapping_add(1);
+    let request = core.endpoint.iconnect(to.address(), to.key, match_info)?;
+    let better = (to.endpoint >= ENDPOINTS).then_some(StatusCode::BAD_ENDPOINT);
+    let name = core.note(request, Kind::Connect(better), context)?;
+    core.set_limit(request, core.limit);
+    Ok(name)
+}
+
+/// `mx_disconnect`.
+pub(crate) fn disconnect(shared: &Shared, address: Address) -> Result {
+    let mut entered = shared.enter()?;
+    let core = entered.core()?;
+    let peer = core.peer(address)?;
+    core.endpoint.disconnect(peer)?;
+    entered.tell();
+    Ok(())
+}
+
+/// `mx_decompose_endpoint_addr2`: the NIC id, the endpoint, and which opening of it.
+pub(crate) fn decompose(address: Address) -> Result<(u64, u32, u32)> {
+    let shared = table::owner(address)?;
+    let mut entered = shared.enter()?;
+    let core = entered.core()?;
+    let peer = core.peer(address)?;
+    let at = core.endpoint.address_of(peer).ok_or(Return::BAD_ENDPOINT)?;
+    let session = core.endpoint.session_of(peer).unwrap_or_default();
+    // The interface has 32 bits of it.
+    let session = u32::try_from(session & u64::from(u32::MAX)).unwrap_or_default();
+    Ok((at.nic, at.endpoint, session))
+}
+
+/// The pointer that the program keeps for a peer.
+pub(crate) fn set_context(address: Address, context: Pointer) -> Result {
+    let shared = table::owner(address)?;
+    let mut entered = shared.enter()?;
+    let core = entered.core()?;
+    core.peer(address)?;
+    core.contexts.insert(address.peer, context.keep());
+    Ok(())
+}
+
+/// The pointer that the program keeps for a peer; null at first.
+pub(crate) fn context(address: Address) -> Result<Pointer> {
+    let shared = table::owner(address)?;
+    let mut entered = shared.enter()?;
+    let core = entered.core()?;
+    core.peer(address)?;
+    let kept = core.contexts.get(&address.peer).copied();
+    Ok(Pointer::kept(kept.unwrap_or_default()))
+}
+
+/// The context ids of `MX_PARAM_CONTEXT_ID`: a number of bits, and where the lowest is.
+pub(crate) fn contexts(bits: u8, shift: u8) -> Result<Contexts> {
+    Contexts::new(bits, shift).map_err(|_| Return::BAD_PARAM_VAL)
+}

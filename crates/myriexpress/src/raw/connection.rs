@@ -1,0 +1,105 @@
+//! Connecting, and addresses.
+
+use super::pointer::Out;
+use super::{about, limit, with};
+use crate::abi::{Address, Endpoint, Pointer, Request};
+use crate::codes::Return;
+use crate::connect::{self, Target};
+use crate::table;
+
+#[unsafe(no_mangle)]
+extern "C" fn mx_connect(
+    endpoint: Endpoint,
+    nic: u64,
+    id: u32,
+    key: u32,
+    milliseconds: u32,
+    address: Out<Address>,
+) -> Return {
+    with(endpoint, |shared| {
+        let target = Target {
+            nic,
+            endpoint: id,
+            key,
+        };
+        address.put(connect::connect(shared, target, limit(milliseconds))?);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mx_iconnect(
+    endpoint: Endpoint,
+    nic: u64,
+    id: u32,
+    key: u32,
+    match_info: u64,
+    context: Pointer,
+    request: Out<Request>,
+) -> Return {
+    with(endpoint, |shared| {
+        let target = Target {
+            nic,
+            endpoint: id,
+            key,
+        };
+        if request.is_null() {
+            return Err(Return::BAD_REQUEST);
+        }
+        request.put(connect::begin(shared, target, match_info, context)?);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mx_disconnect(endpoint: Endpoint, address: Address) -> Return {
+    with(endpoint, |shared| connect::disconnect(shared, address))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mx_get_endpoint_addr(endpoint: Endpoint, address: Out<Address>) -> Return {
+    with(endpoint, |shared| {
+        let own = shared.enter()?.core()?.endpoint.own();
+        address.put(table::address(shared.number, own.bits()));
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mx_decompose_endpoint_addr(address: Address, nic: Out<u64>, id: Out<u32>) -> Return {
+    about(address, || {
+        let (its_nic, its_id, _) = connect::decompose(address)?;
+        nic.put(its_nic);
+        id.put(its_id);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mx_decompose_endpoint_addr2(
+    address: Address,
+    nic: Out<u64>,
+    id: Out<u32>,
+    session: Out<u32>,
+) -> Return {
+    about(address, || {
+        let (its_nic, its_id, its_session) = connect::decompose(address)?;
+        nic.put(its_nic);
+        id.put(its_id);
+        session.put(its_session);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mx_set_endpoint_addr_context(address: Address, context: Pointer) -> Return {
+    about(address, || connect::set_context(address, context))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mx_get_endpoint_addr_context(address: Address, context: Out<Pointer>) -> Return {
+    about(address, || {
+        context.put(connect::context(address)?);
+        Ok(())
+    })
+}

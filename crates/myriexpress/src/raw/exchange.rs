@@ -1,0 +1,274 @@
+//! Sending, receiving, and what became of it.
+
+use std::time::Duration;
+
+use message::Pattern;
+
+use super::pointer::{List, Out};
+use super::{limit, with};
+use crate::abi::{Address, Endpoint, Pointer, Request, Segment, Status};
+use crate::codes::{Result, Return};
+use crate::exchange;
+use crate::shared::Shared;
+
+fn send(
+    endpoint: Endpoint,
+    segments: &List<Segment>,
+    count: u32,
+    request: &Out<Request>,
+    send: &exchange::Send,
+) -> Return {
+    with(endpoint, |shared| {
+        let memory = segments.memory(count)?;
+        request.put(exchange::send(shared, memory, send)?);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mx_isend(
+    endpoint: Endpoint,
+    segments: List<Segment>,
+    count: u32,
+    to: Address,
+    match_info: u64,
+    context: Pointer,
+    request: Out<Request>,
+) -> Return {
+    let details = exchange::Send {
+        to,
+        match_info,
+        context,
+        synchronous: false,
+        forget: request.is_null(),
+    };
+    send(endpoint, &segments, count, &request, &details)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mx_issend(
+    endpoint: Endpoint,
+    segments: List<Segment>,
+    count: u32,
+    to: Address,
+    match_info: u64,
+    context: Pointer,
+    request: Out<Request>,
+) -> Return {
+    let details = exchange::Send {
+        to,
+        match_info,
+        context,
+        synchronous: true,
+        forget: request.is_null(),
+    };
+    send(endpoint, &segments, count, &request, &details)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mx_irecv(
+    endpoint: Endpoint,
+    segments: List<Segment>,
+    count: u32,
+    match_info: u64,
+    mask: u64,
+    context: Pointer,
+    request: Out<Request>,
+) -> Return {
+    with(endpoint, |shared| {
+        let memory = segments.memory(count)?;
+        let pattern = Pattern::new(match_info, mask)?;
+        let forget = request.is_null();
+        let name = exchange::receive(shared, memory, pattern, context, forget)?;
+        request.put(name);
+        Ok(())
+    })
+}
+
+/// The request behind a pointer.
+fn named(request: &Out<Request>) -> Result<Request> {
+    let request = request.get().filter(|request| *request != Request::NONE);
+    request.ok_or(Return::BAD_REQUEST)
+}
+
+/// Say whether there is something, and what.
+fn tell<T: Copy>(found: Option<T>, what: &Out<T>, result: &Out<u32>) {
+    if let Some(found) = found {
+        what.put(found);
+    }
+    result.put(u32::from(found.is_some()));
+}
+
+fn test(
+    shared: &Shared,
+    request: &Out<Request>,
+    wait: Option<Option<Duration>>,
+    status: &Out<Status>,
+    result: &Out<u32>,
+) -> Result {
+    let found = exchange::test(shared, named(request)?, wait)?;
+    if found.is_some() {
+        request.put(Request::NONE);
+    }
+    tell(found, status, result);
+    Ok(())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mx_test(
+    endpoint: Endpoint,
+    request: Out<Request>,
+    status: Out<Status>,
+    result: Out<u32>,
+) -> Return {
+    with(endpoint, |shared| {
+        test(shared, &request, None, &status, &result)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mx_wait(
+    endpoint: Endpoint,
+    request: Out<Request>,
+    milliseconds: u32,
+    status: Out<Status>,
+    result: Out<u32>,
+) -> Return {
+    with(endpoint, |shared| {
+        test(
+            shared,
+            &request,
+            Some(limit(milliseconds)),
+            &status,
+            &result,
+        )
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mx_test_any(
+    endpoint: Endpoint,
+    match_info: u64,
+    mask: u64,
+    status: Out<Status>,
+    result: Out<u32>,
+) -> Return {
+    with(endpoint, |shared| {
+        let pattern = Pattern::new(match_info, mask)?;
+        let found = exchange::test_any(shared, pattern, None)?;
+        tell(found, &status, &result);
+        Ok(())
+    })
+}
+
+/// The time comes before the match value here.
+#[unsafe(no_mangle)]
+extern "C" fn mx_wait_any(
+    endpoint: Endpoint,
+    milliseconds: u32,
+    match_info: u64,
+    mask: u64,
+    status: Out<Status>,
+    result: Out<u32>,
+) -> Return {
+    with(endpoint, |shared| {
+        let pattern = Pattern::new(match_info, mask)?;
+        let found = exchange::test_any(shared, pattern, Some(limit(milliseconds)))?;
+        tell(found, &status, &result);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mx_ipeek(endpoint: Endpoint, request: Out<Request>, result: Out<u32>) -> Return {
+    with(endpoint, |shared| {
+        tell(exchange::peek(shared, None)?, &request, &result);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mx_peek(
+    endpoint: Endpoint,
+    milliseconds: u32,
+    request: Out<Request>,
+    result: Out<u32>,
+) -> Return {
+    with(endpoint, |shared| {
+        let found = exchange::peek(shared, Some(limit(milliseconds)))?;
+        tell(found, &request, &result);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mx_iprobe(
+    endpoint: Endpoint,
+    match_info: u64,
+    mask: u64,
+    status: Out<Status>,
+    result: Out<u32>,
+) -> Return {
+    with(endpoint, |shared| {
+        let pattern = Pattern::new(match_info, mask)?;
+        tell(exchange::probe(shared, pattern, None)?, &status, &result);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mx_probe(
+    endpoint: Endpoint,
+    milliseconds: u32,
+    match_info: u64,
+    mask: u64,
+    status: Out<Status>,
+    result: Out<u32>,
+) -> Return {
+    with(endpoint, |shared| {
+        let pattern = Pattern::new(match_info, mask)?;
+        let found = exchange::probe(shared, pattern, Some(limit(milliseconds)))?;
+        tell(found, &status, &result);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mx_cancel(endpoint: Endpoint, request: Out<Request>, result: Out<u32>) -> Return {
+    with(endpoint, |shared| {
+        let cancelled = exchange::cancel(shared, named(&request)?)?;
+        if cancelled {
+            request.put(Request::NONE);
+        }
+        result.put(u32::from(cancelled));
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mx_forget(endpoint: Endpoint, request: Out<Request>) -> Return {
+    with(endpoint, |shared| {
+        exchange::forget(shared, named(&request)?)?;
+        request.put(Request::NONE);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mx_ibuffered(endpoint: Endpoint, request: Out<Request>, result: Out<u32>) -> Return {
+    with(endpoint, |shared| {
+        let buffered = exchange::buffered(shared, named(&request)?)?;
+        result.put(u32::from(buffered));
+        Ok(())
+    })
+}
+
+/// The endpoint is in the request's name.
+#[unsafe(no_mangle)]
+extern "C" fn mx_context(request: Out<Request>, context: Out<Pointer>) -> Return {
+    super::globally(|| {
+        let request = named(&request)?;
+        context.put(exchange::context(request)?);
+        Ok(())
+    })
+}

@@ -1,0 +1,42 @@
+//! What this library does not have: it is there for the linker, and says so when it is called.
+//!
+//! What it is called with does not matter, so none of it is declared. `mx_raw_*` is for programs
+//! that find out the routes of a Myrinet; nothing here has routes.
+
+use super::globally;
+use crate::codes::Return;
+
+macro_rules! undone {
+    ($($name:ident)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            extern "C" fn $name() -> Return {
+                globally(|| Err(Return::FAILURE))
+            }
+        )*
+    };
+}
+
+undone! {
+    mx_iput
+    mx_iget
+    mx_buffered
+    mx_register_unexp_callback
+    mx_raw_open_endpoint
+    mx_raw_close_endpoint
+    mx_raw_handle
+    mx_raw_send
+    mx_raw_next_event
+    mx_raw_set_route_begin
+    mx_raw_set_route_end
+    mx_raw_set_route
+    mx_raw_set_route_mag
+    mx_raw_clear_routes
+    mx_raw_remove_peer
+    mx_raw_set_map_version
+    mx_raw_num_ports
+    mx_raw_line_speed
+    mx_raw_set_hostname
+    mx_raw_set_peer_name
+    mx_raw_set_nic_reply_info
+}

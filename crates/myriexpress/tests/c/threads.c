@@ -1,0 +1,147 @@
+/* Section 6.5: threads on one endpoint, waits with an end, mx_wakeup, progress turned off. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <time.h>
+
+#include "check.h"
+
+#define THREADS 8
+#define ROUNDS 200
+
+static mx_endpoint_t endpoint;
+static mx_endpoint_addr_t peer;
+
+static void *run(void *argument) {
+  uint64_t match = (uint64_t)(uintptr_t)argument;
+  uint64_t out, in;
+  for (uint64_t round = 0; round < ROUNDS; round++) {
+    mx_request_t request = post(endpoint, &in, sizeof in, match, MX_MATCH_MASK_NONE);
+    out = match << 32 | round;
+    mx_status_t status = send_to(endpoint, peer, &out, sizeof out, match);
+    CHECK(status.code == MX_STATUS_SUCCESS);
+    status = finish(endpoint, &request);
+    CHECK(status.match_info == match && in == (match << 32 | round));
+  }
+  return NULL;
+}
+
+/* Each thread talks with the thread of its number on the other side. */
+static void threads(uint32_t own, uint32_t other) {
+  side_t s = join(own, other);
+  endpoint = s.endpoint;
+  peer = s.peer;
+  pthread_t list[THREADS];
+  for (uintptr_t i = 0; i < THREADS; i++)
+    CHECK(!pthread_create(&list[i], NULL, run, (void *)i));
+  for (int i = 0; i < THREADS; i++)
+    CHECK(!pthread_join(list[i], NULL));
+  leave(s);
+}
+
+static void here(void) { threads(1, 2); }
+static void there(void) { threads(2, 1); }
+
+/* Threads that wait in every call there is. */
+static int in_call;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void arrive(void) {
+  pthread_mutex_lock(&lock);
+  in_call++;
+  pthread_mutex_unlock(&lock);
+}
+
+static void *sleeper(void *argument) {
+  mx_request_t request, other;
+  mx_status_t status;
+  uint32_t result = 7;
+  char byte;
+  request = post(endpoint, &byte, 1, 1000, MX_MATCH_MASK_NONE);
+  arrive();
+  switch ((uintptr_t)argument) {
+  case 0:
+    OK(mx_wait(endpoint, &request, MX_INFINITE, &status, &result));
+    CHECK(request != NULL);
+    break;
+  case 1:
+    OK(mx_wait_any(endpoint, MX_INFINITE, 0, 0, &status, &result));
+    break;
+  case 2:
+    OK(mx_peek(endpoint, MX_INFINITE, &other, &result));
+    break;
+  case 3:
+    OK(mx_probe(endpoint, MX_INFINITE, 0, 0, &status, &result));
+    break;
+  default:
+    /* Endpoint 5 is open, and nobody makes it answer. */
+    RETURNS(MX_TIMEOUT, mx_connect(endpoint, own_nic(), 5, KEY, MX_INFINITE, &peer));
+    result = 0;
+  }
+  CHECK(result == 0);
+  OK(mx_cancel(endpoint, &request, &result));
+  CHECK(result == 1);
+  return NULL;
+}
+
+#define SLEEPERS 5
+
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+static void alone(void) {
+  begin();
+  endpoint = open_at(4);
+  mx_endpoint_t silent = open_at(5);
+  pthread_t list[SLEEPERS];
+  for (uintptr_t i = 0; i < SLEEPERS; i++)
+    CHECK(!pthread_create(&list[i], NULL, sleeper, (void *)i));
+  int all = 0;
+  while (!all) {
+    pthread_mutex_lock(&lock);
+    all = in_call == SLEEPERS;
+    pthread_mutex_unlock(&lock);
+    usleep(1000);
+  }
+  /* Whoever is not in its call yet is woken by one of the next. */
+  for (int i = 0; i < SLEEPERS; i++)
+    while (pthread_tryjoin_np(list[i], NULL)) {
+      OK(mx_wakeup(endpoint));
+      usleep(10000);
+    }
+  /* The end of a wait is no error, and it is not early. */
+  char byte;
+  uint32_t result = 7;
+  mx_status_t status;
+  mx_request_t request = post(endpoint, &byte, 1, 1, MX_MATCH_MASK_NONE);
+  double start = now();
+  OK(mx_wait(endpoint, &request, 30, &status, &result));
+  CHECK(result == 0 && request != NULL && now() - start >= 0.03);
+  result = 7;
+  OK(mx_wait_any(endpoint, 1, 0, 0, &status, &result));
+  CHECK(result == 0);
+  result = 7;
+  OK(mx_probe(endpoint, 1, 0, 0, &status, &result));
+  CHECK(result == 0);
+  /* While progress is off, nothing matches. It counts how often. */
+  mx_endpoint_addr_t own;
+  OK(mx_get_endpoint_addr(endpoint, &own));
+  OK(mx_disable_progression(endpoint));
+  OK(mx_disable_progression(endpoint));
+  OK(mx_reenable_progression(endpoint));
+  OK(mx_wait(endpoint, &request, 5, &status, &result));
+  CHECK(result == 0);
+  OK(mx_reenable_progression(endpoint));
+  send_to(endpoint, own, &byte, 1, 1);
+  finish(endpoint, &request);
+  OK(mx_close_endpoint(silent));
+  OK(mx_close_endpoint(endpoint));
+  OK(mx_finalize());
+}
+
+int main(void) {
+  alone();
+  return both(here, there);
+}

@@ -1,0 +1,180 @@
+//! Programs in C against the libraries, as somebody with an MX program would build and run them:
+//! one for each rule of the interface (section 6 of its facts), for what known programs rely on
+//! (section 7), and for what is in the headers. Most of them are two processes.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+
+use tempfile::TempDir;
+
+/// The libraries and headers, made once.
+static INSTALLED: LazyLock<TempDir> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/myriexpress");
+    let mut command = Command::new(script);
+    command.arg(archive()).arg(folder.path());
+    succeed(&mut command);
+    folder
+});
+
+/// What Cargo made of this crate: beside this test, the newest.
+fn archive() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let beside = fs::read_dir(test.parent().unwrap()).unwrap().flatten();
+    let archives = beside.filter(|entry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        name.starts_with("libmyriexpress") && name.ends_with(".a")
+    });
+    let newest = archives.max_by_key(|entry| entry.metadata().unwrap().modified().unwrap());
+    newest.unwrap().path()
+}
+
+/// Run a command and return what it printed.
+fn succeed(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{said}",
+        output.status
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A compiler of one program.
+fn compiler(name: &str, to: &Path) -> Command {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c");
+    let mut command = Command::new("cc");
+    command.args([
+        "-std=gnu11",
+        "-O1",
+        "-g",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-pthread",
+    ]);
+    command.arg("-I").arg(INSTALLED.path().join("include"));
+    command.arg(sources.join(name)).arg("-o").arg(to);
+    command.arg("-L").arg(INSTALLED.path().join("lib64"));
+    command
+}
+
+/// Compile and run one, on a board of its own.
+fn run(name: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("program");
+    let mut compile = compiler(name, &program);
+    succeed(compile.arg("-lmyriexpress"));
+    start(&program, folder.path());
+}
+
+fn start(program: &Path, board: &Path) {
+    let mut command = Command::new(program);
+    command.env("LD_LIBRARY_PATH", INSTALLED.path().join("lib64"));
+    command.env("VICINITY_RUNTIME_DIR", board);
+    succeed(&mut command);
+}
+
+macro_rules! programs {
+    ($($test:ident: $file:literal;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                run($file);
+            }
+        )*
+    };
+}
+
+programs! {
+    mx_2_wrong_arguments_get_their_codes: "arguments.c";
+    mx_4_programs_made_for_the_original_layouts_and_versions_run: "abi.c";
+    mx_5_information: "information.c";
+    mx_6_1_matching_and_order: "matching.c";
+    mx_6_2_context_ids: "contexts.c";
+    mx_6_3_lengths_and_completion: "lengths.c";
+    mx_6_4_sizes_segments_and_oneself: "sizes.c";
+    mx_6_5_threads_and_times: "threads.c";
+    mx_6_6_unexpected_handler: "handler.c";
+    mx_6_7_connections_and_sessions: "sessions.c";
+    mx_7_open_mpi_matching_transport: "openmpi_mtl.c";
+    mx_7_open_mpi_byte_transport: "openmpi_btl.c";
+    mx_7_mpich: "mpich.c";
+    mx_7_netpipe: "netpipe.c";
+    mx_7_ligo: "ligo.c";
+}
+
+#[test]
+fn mx_7_netpipe_links_statically() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("program");
+    let mut compile = compiler("netpipe.c", &program);
+    succeed(compile.args(["-static", "-lmyriexpress", "-lpthread", "-lm"]));
+    start(&program, folder.path());
+}
+
+/// The functions of MX, and nothing else of ours.
+#[test]
+fn mx_1_only_the_interface_is_visible() {
+    let list = |file: &str, dynamic: &[&str]| {
+        let mut command = Command::new("nm");
+        command.args(["--defined-only", "--extern-only", "--format=posix"]);
+        command.args(dynamic);
+        let text = succeed(command.arg(INSTALLED.path().join("lib64").join(file)));
+        let symbols = text.lines().filter_map(|line| {
+            let mut words = line.split(' ');
+            Some((words.next()?.to_owned(), words.next()?.to_owned()))
+        });
+        let kinds = symbols.filter(|(_, kind)| ["T", "D", "R"].contains(&kind.as_str()));
+        let mut names: Vec<_> = kinds.map(|(name, _)| name).collect();
+        names.sort();
+        names
+    };
+    let shared = list("libmyriexpress.so", &["--dynamic"]);
+    let mut plain: Vec<_> = shared
+        .iter()
+        .map(|name| name.split('@').next().unwrap().to_owned())
+        .collect();
+    plain.sort();
+    assert_eq!(plain, list("libmyriexpress.a", &[]));
+    let (data, functions): (Vec<_>, Vec<_>) = plain
+        .iter()
+        .partition(|name| name.starts_with("MX_ERRORS_"));
+    assert_eq!((functions.len(), data.len()), (65, 2), "{plain:?}");
+    let versioned: Vec<_> = shared.iter().filter(|name| name.contains('@')).collect();
+    assert_eq!(
+        versioned,
+        [
+            "mx__init_api@@MX_0.92",
+            "mx_decompose_endpoint_addr@@MX_0.9",
+            "mx_get_info@@MX_0.91",
+            "mx_iprobe@@MX_0.91",
+            "mx_open_endpoint@@MX_0.9",
+            "mx_test@@MX_0.91",
+            "mx_wait@@MX_0.91",
+        ]
+    );
+    let mut command = Command::new("readelf");
+    let library = INSTALLED.path().join("lib64/libmyriexpress.so");
+    let dynamic = succeed(command.args(["--dynamic", "--wide"]).arg(library));
+    assert!(dynamic.contains("soname: [libmyriexpress.so]"), "{dynamic}");
+}
+
+/// What a program that knows no handler gets for a mistake.
+#[test]
+fn mx_2_errors_are_fatal_unless_told_otherwise() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("program");
+    let mut compile = compiler("fatal.c", &program);
+    succeed(compile.arg("-lmyriexpress"));
+    let mut command = Command::new(&program);
+    command.env("LD_LIBRARY_PATH", INSTALLED.path().join("lib64"));
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(255));
+    assert_eq!(output.stderr, b"libmyriexpress: call mx_init first\n");
+}
