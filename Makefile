@@ -28,6 +28,7 @@ test:
 soak:
 	scripts/setup test
 	VICINITY_FUZZ_SECONDS=600 $(CARGO) test --release --locked --package vicinity-switch --test vhost_fuzz -- --nocapture
+	$(CARGO) test --release --locked --package vicinity --test vms -- --ignored --nocapture study
 	scripts/fuzz 600
 
 ## make lab         the papers' experiments on VMs, small: about a quarter of an hour, a report

@@ -130,8 +130,11 @@ struct Config {
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
 struct Network {
     name: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gather_us: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     uplink: Option<Tap>,
     port: Vec<Port>,
@@ -166,7 +169,15 @@ impl Switch {
     /// # Errors
     /// It does not start; the error shows the end of its log.
     pub fn start(setting: &Setting<'_>) -> Result<Self> {
-        Self::start_with(setting, None)
+        Self::launch(setting, None, None)
+    }
+
+    /// The same; frames may gather for so many microseconds.
+    ///
+    /// # Errors
+    /// As for [`Switch::start`].
+    pub fn start_gathering(setting: &Setting<'_>, micros: u32) -> Result<Self> {
+        Self::launch(setting, None, Some(micros))
     }
 
     /// The same, with a way out.
@@ -174,6 +185,14 @@ impl Switch {
     /// # Errors
     /// As for [`Switch::start`].
     pub fn start_with(setting: &Setting<'_>, uplink: Option<&Uplink<'_>>) -> Result<Self> {
+        Self::launch(setting, uplink, None)
+    }
+
+    fn launch(
+        setting: &Setting<'_>,
+        uplink: Option<&Uplink<'_>>,
+        gather_us: Option<u32>,
+    ) -> Result<Self> {
         let run = RunFolder::new()?;
         let log = setting.logs.join("switch.log");
         fs::create_dir_all(setting.logs).context(|| format!("make {}", setting.logs.display()))?;
@@ -182,7 +201,7 @@ impl Switch {
         let config = run.path().join("config.toml");
         fs::write(
             &config,
-            configuration(run.path(), &vms, uplink.map(|up| up.tap))?,
+            configuration(run.path(), &vms, uplink.map(|up| up.tap), gather_us)?,
         )
         .context(|| format!("write {}", config.display()))?;
         let mut command = match uplink {
@@ -269,7 +288,12 @@ impl Drop for Switch {
     }
 }
 
-fn configuration(run: &Path, vms: &[String], tap: Option<&str>) -> Result<String> {
+fn configuration(
+    run: &Path,
+    vms: &[String],
+    tap: Option<&str>,
+    gather_us: Option<u32>,
+) -> Result<String> {
     let port = |vm: &String| Port {
         vm: vm.clone(),
         socket: socket(run, vm),
@@ -278,6 +302,7 @@ fn configuration(run: &Path, vms: &[String], tap: Option<&str>) -> Result<String
         runtime_dir: run.to_owned(),
         network: vec![Network {
             name: "lab",
+            gather_us,
             uplink: tap.map(|tap| Tap {
                 tap: tap.to_owned(),
             }),
@@ -309,11 +334,14 @@ mod tests {
 
     #[test]
     fn the_configuration_is_what_serve_reads() {
-        let text = configuration(Path::new("/run/x"), &["a".into(), "b".into()], None).unwrap();
+        let text =
+            configuration(Path::new("/run/x"), &["a".into(), "b".into()], None, None).unwrap();
         let want = "runtime-dir = \"/run/x\"\n\n[[network]]\nname = \"lab\"\n\n\
                     [[network.port]]\nvm = \"a\"\nsocket = \"/run/x/a.sock\"\n\n\
                     [[network.port]]\nvm = \"b\"\nsocket = \"/run/x/b.sock\"\n";
         assert_eq!(text, want);
+        let text = configuration(Path::new("/run/x"), &[], None, Some(50)).unwrap();
+        assert!(text.contains("name = \"lab\"\ngather-us = 50\n"), "{text}");
     }
 
     #[test]

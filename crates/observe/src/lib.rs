@@ -16,6 +16,9 @@
 //!    charged to nobody, and said.
 //! 4. [`prometheus`] writes one reading as a text of counters.
 //!
+//! Who watches threads of its own choice, as the lab does, reads them with [`proc`] and makes
+//! rates with [`work`].
+//!
 //! Reading and parsing are apart: parsers take text and are tested with texts of real kernels.
 //! What may fail: nothing. A file that is gone or forbidden is a figure that is not there, and
 //! the report says which and why. VMs and threads come and go between readings; ids are
@@ -35,7 +38,7 @@ mod finder;
 pub mod host;
 pub mod kvm;
 mod limits;
-mod proc;
+pub mod proc;
 pub mod prometheus;
 pub mod rates;
 pub mod reader;
@@ -45,4 +48,4 @@ pub mod role;
 mod share;
 mod text;
 pub mod traffic;
-mod work;
+pub mod work;

@@ -5,11 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::counters::Totals;
+use crate::role;
 use crate::text::number_after;
 
 /// A `/proc`, or a folder that looks like one.
 #[derive(Clone, Debug)]
-pub(crate) struct Proc(PathBuf);
+pub struct Proc(PathBuf);
 
 /// What identifies a process, from `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +18,13 @@ pub(crate) struct Identity {
     pub(crate) parent: u32,
     /// When it started, in ticks since boot: tells it from a later one with its id.
     pub(crate) start: u64,
+}
+
+impl Default for Proc {
+    /// The host's own.
+    fn default() -> Self {
+        Self::new(Path::new("/proc"))
+    }
 }
 
 impl Proc {
@@ -30,8 +38,39 @@ impl Proc {
     }
 
     /// Ids of the threads of a process.
-    pub(crate) fn threads(&self, pid: u32) -> Vec<u32> {
+    #[must_use]
+    pub fn threads(&self, pid: u32) -> Vec<u32> {
         numbers(&self.of(pid).join("task"))
+    }
+
+    /// Ids of the threads of a process and of its descendants.
+    #[must_use]
+    pub fn threads_below(&self, pid: u32) -> Vec<u32> {
+        let mut found = Vec::new();
+        let mut processes = vec![pid];
+        while let Some(process) = processes.pop() {
+            let threads = self.threads(process);
+            for thread in &threads {
+                let children = self.thread(process, *thread).join("children");
+                let children = fs::read_to_string(children).unwrap_or_default();
+                processes.extend(
+                    children
+                        .split_whitespace()
+                        .filter_map(|id| id.parse::<u32>().ok()),
+                );
+            }
+            found.extend(threads);
+        }
+        found
+    }
+
+    /// Ids of the kernel threads that carry a process's frames: before Linux 6.4 the vhost
+    /// workers are no threads of the process itself.
+    #[must_use]
+    pub fn vhost_workers(&self, pid: u32) -> Vec<u32> {
+        let mut ids = self.processes();
+        ids.retain(|id| self.name(*id).as_deref().and_then(role::vhost_owner) == Some(pid));
+        ids
     }
 
     pub(crate) fn command_line(&self, pid: u32) -> Option<Vec<u8>> {
@@ -51,7 +90,10 @@ impl Proc {
         parse_stat(&self.text(pid, "stat")?)
     }
 
-    pub(crate) fn totals(&self, pid: u32, thread: u32) -> Option<Totals> {
+    /// What the scheduler counted for a thread of a process. A thread's own id names its
+    /// process as well.
+    #[must_use]
+    pub fn totals(&self, pid: u32, thread: u32) -> Option<Totals> {
         let folder = self.thread(pid, thread);
         let schedstat = fs::read_to_string(folder.join("schedstat")).ok()?;
         let status = fs::read_to_string(folder.join("status")).ok()?;
@@ -156,6 +198,29 @@ mod tests {
         assert_eq!(proc.taps(pid), Some(Vec::new()));
         let parent = proc.identity(pid).unwrap().parent;
         assert_eq!(parent, std::os::unix::process::parent_id());
+    }
+
+    #[test]
+    fn descendants_threads_are_found_whoever_started_them() {
+        let host = tempfile::tempdir().unwrap();
+        let thread = |pid: u32, thread: u32, children: &str, name: &str| {
+            let task = host.path().join(format!("{pid}/task/{thread}"));
+            fs::create_dir_all(&task).unwrap();
+            fs::write(task.join("children"), children).unwrap();
+            fs::write(host.path().join(format!("{pid}/comm")), name).unwrap();
+        };
+        thread(10, 10, "20 ", "vicinity");
+        thread(10, 11, "30 ", "vicinity");
+        thread(20, 20, "", "vicinity");
+        thread(30, 30, "40", "sh");
+        thread(40, 41, "", "sh");
+        thread(50, 50, "", "vhost-10\n");
+        thread(60, 60, "", "vhost-11\n");
+        let proc = Proc::new(host.path());
+        let mut found = proc.threads_below(10);
+        found.sort_unstable();
+        assert_eq!(found, [10, 11, 20, 30, 41]);
+        assert_eq!(proc.vhost_workers(10), [50]);
     }
 
     #[test]

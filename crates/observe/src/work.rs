@@ -8,22 +8,25 @@ use crate::report::Activity;
 
 /// What a set of threads did. May be shared out, hence not integers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Work {
+pub struct Work {
     /// Threads, or parts of them.
-    pub(crate) threads: f64,
+    pub threads: f64,
     /// Seconds on a CPU.
-    pub(crate) run: f64,
+    pub run: f64,
     /// Seconds runnable, but not running.
-    pub(crate) wait: f64,
-    pub(crate) executions: f64,
-    pub(crate) switches: f64,
+    pub wait: f64,
+    /// Times put on a CPU.
+    pub executions: f64,
+    /// Times taken off a CPU.
+    pub switches: f64,
 }
 
 impl Work {
     /// What one thread did in an interval. The kernel books a wait when it ends and a run at
     /// the next tick, so a little of an interval's figures belongs to the one before; what does
     /// not fit in this one is cut off.
-    pub(crate) fn of(totals: &Totals, interval: Duration) -> Self {
+    #[must_use]
+    pub fn of(totals: &Totals, interval: Duration) -> Self {
         let run = seconds(totals.run_ns).min(interval.as_secs_f64());
         let left = interval.as_secs_f64() - run;
         Self {
@@ -47,7 +50,8 @@ impl Work {
     }
 
     /// The rates over an interval.
-    pub(crate) fn activity(&self, interval: Duration) -> Activity {
+    #[must_use]
+    pub fn activity(&self, interval: Duration) -> Activity {
         let seconds = interval.as_secs_f64();
         if seconds <= 0.0 {
             return Activity::default();

@@ -178,6 +178,9 @@ enum Lab {
         /// All that this machine can run
         #[arg(long, group = "which")]
         all: bool,
+        /// Only these levels of a factor; may be given several times
+        #[arg(long, value_name = "FACTOR=LEVEL[,LEVEL]")]
+        only: Vec<String>,
         /// How much is measured: a quarter of an hour, about two hours, a night
         #[arg(long, value_enum, default_value = "default")]
         scale: Scale,
@@ -359,11 +362,12 @@ impl Lab {
             Self::List => print(&study::list()),
             Self::Run {
                 ids,
+                only,
                 scale,
                 seed,
                 output,
                 ..
-            } => print(&study::start(&ids, scale.into(), seed, &output)?),
+            } => print(&study::start(&ids, &only, scale.into(), seed, &output)?),
             Self::Resume { output } => print(&study::resume(&output)?),
             Self::Report { output } => print(&study::report(&output)?),
             Self::Compare { a, b } => print(&study::compare(&a, &b)?),

@@ -36,24 +36,24 @@ pub(crate) fn list() -> String {
         }
         line
     });
-    lines.collect()
+    lines.collect::<String>() + &format!("\n{}\n", probe.versions)
 }
 
 /// Run experiments (all when none is named), and write the report.
 pub(crate) fn start(
     ids: &[String],
+    only: &[String],
     scale: Scale,
     seed: Option<u64>,
     output: &Path,
 ) -> Result<String, Failure> {
-    for id in ids {
-        catalogue::find(id).map_err(|error| Failure::Usage(error.to_string()))?;
-    }
+    run::wanted(ids, only, scale).map_err(|error| Failure::Usage(error.to_string()))?;
     lab::interrupt::install()?;
     let options = Options {
         place: place(output)?,
         output: output.to_owned(),
         ids: ids.to_vec(),
+        only: only.to_vec(),
         scale,
         seed,
     };

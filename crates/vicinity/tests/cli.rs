@@ -129,13 +129,16 @@ fn the_lab_lists_every_experiment_with_a_word_for_it() {
     let output = run(&["lab", "list"]);
     assert!(output.status.success());
     let said = text(&output.stdout);
-    let rows = said.lines().filter(|line| line.starts_with(['X', 'W']));
+    let rows = said
+        .lines()
+        .filter(|line| line.starts_with(['X', 'N', 'W']));
     let words = ["RUNNABLE", "EMULATED"];
     assert!(
         rows.clone()
             .all(|row| words.iter().any(|w| row.contains(w)))
     );
-    assert_eq!(rows.count(), 43, "{said}");
+    assert_eq!(rows.count(), 45, "{said}");
+    assert!(said.contains("control groups: v1 "), "{said}");
 }
 
 #[test]
@@ -145,6 +148,13 @@ fn an_experiment_that_is_not_there_is_wrong_usage() {
     let said = text(&output.stderr);
     assert!(
         said.contains("no experiment W28; the nearest is W2"),
+        "{said}"
+    );
+    let output = run(&["lab", "run", "X4", "--only", "sise=64"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("no factor sise; the nearest is size"),
         "{said}"
     );
     let output = run(&["lab", "resume", "/nonexistent"]);

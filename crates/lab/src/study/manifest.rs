@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::catalogue::Scale;
+use super::only::Only;
 use super::sample::Sample;
 use crate::error::{Context, Error, Result};
 use crate::machine::Machine;
@@ -17,6 +18,9 @@ pub struct Manifest {
     pub machine: Machine,
     /// Which experiments.
     pub experiments: Vec<String>,
+    /// The levels that were wanted, by factor; all of those that are not named.
+    #[serde(default, skip_serializing_if = "Only::is_empty")]
+    pub only: Only,
     /// How much is measured.
     pub scale: Scale,
     /// Seed of the cells' order.
@@ -27,6 +31,9 @@ pub struct Manifest {
     pub accelerator: String,
     /// The channels, a line each.
     pub channels: Vec<String>,
+    /// What each version of control groups can do there.
+    #[serde(default)]
+    pub control_groups: String,
     /// Kernel of the guests.
     pub guest_kernel: String,
     /// Key of the guest image: its packages and their versions.

@@ -14,6 +14,7 @@
 //! A cell that fails (a VM died, a server did not come up, a knob refused) is a sample with its
 //! reason; the run goes on. What was set on the host is undone by [`knob`]'s journal.
 
+mod book;
 pub mod catalogue;
 pub mod claim;
 pub mod http;
@@ -21,11 +22,13 @@ pub mod inference;
 pub mod knob;
 pub mod manifest;
 pub mod measure;
+pub mod only;
 pub mod probe;
 pub mod remote;
 pub mod report;
 pub mod run;
 pub mod sample;
-pub mod threads;
+mod stage;
 pub mod verdict;
+pub mod watch;
 pub mod world;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::catalogue::{Experiment, Need};
-use super::knob::Weights;
+use super::knob::{Hierarchy, Version};
 
 /// What the host has.
 #[derive(Clone, Debug)]
@@ -12,8 +12,10 @@ pub struct Probe {
     pub cpus: usize,
     /// Why VMs cannot be run at all, if so.
     pub no_vms: Option<String>,
-    /// Where CPU weights can be set, or why they cannot.
-    pub weights: Result<&'static str, String>,
+    /// Which version of control groups can set CPU weights and caps, or why neither can.
+    pub groups: Result<&'static str, String>,
+    /// The same of each version, in a line.
+    pub versions: String,
 }
 
 /// Whether an experiment can be run.
@@ -34,9 +36,10 @@ impl Probe {
         Self {
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             no_vms: no_vms(),
-            weights: Weights::find()
-                .map(|weights| weights.version())
+            groups: Hierarchy::find()
+                .map(|found| found.version().name())
                 .map_err(|error| error.to_string()),
+            versions: versions(),
         }
     }
 
@@ -53,14 +56,20 @@ impl Probe {
                         self.cpus
                     ));
                 }
-                Need::Weights => match &self.weights {
-                    Ok(_) => {}
-                    Err(why) => return Ability::NotRunnable(format!("no CPU weights: {why}")),
-                },
+                Need::Groups => {
+                    if let Err(why) = &self.groups {
+                        return Ability::NotRunnable(format!("no CPU weights and caps: {why}"));
+                    }
+                }
                 Need::SecondHost => standing_in.push(
-                    "the second host is a network namespace behind a shaped link of 1 Gbit/s",
+                    "the second host is a network namespace behind a shaped link of 1 Gbit/s"
+                        .to_owned(),
                 ),
-                Need::Cpus(_) => {}
+                Need::Spread(wanted) if self.cpus < *wanted => standing_in.push(format!(
+                    "virtual CPUs and backend share {} CPUs instead of having {wanted}",
+                    self.cpus
+                )),
+                Need::Cpus(_) | Need::Spread(_) => {}
             }
         }
         match (&self.no_vms, standing_in.is_empty()) {
@@ -90,6 +99,21 @@ impl Ability {
             Self::Emulated(why) | Self::NotRunnable(why) => why,
         }
     }
+}
+
+/// What each version of control groups can do here.
+fn versions() -> String {
+    let words = Version::ALL.map(|version| {
+        let name = version.name();
+        match Hierarchy::of(version) {
+            Ok(_) => format!("{name} RUNNABLE"),
+            Err(why) => format!("{name} NOT RUNNABLE ({why})"),
+        }
+    });
+    format!(
+        "CPU weights and caps by control groups: {}",
+        words.join(", ")
+    )
 }
 
 fn no_vms() -> Option<String> {
@@ -133,7 +157,8 @@ mod tests {
         Probe {
             cpus: 2,
             no_vms: None,
-            weights: Ok("v1"),
+            groups: Ok("v1"),
+            versions: String::new(),
         }
     }
 
@@ -158,7 +183,7 @@ mod tests {
         let one = Probe { cpus: 1, ..host() };
         assert!(judge(&one, "X4").reason().contains("needs 2 CPUs"));
         let plain = Probe {
-            weights: Err("no cpu controller".into()),
+            groups: Err("no cpu controller".into()),
             ..host()
         };
         assert!(judge(&plain, "W23").reason().contains("no cpu controller"));
@@ -170,6 +195,9 @@ mod tests {
             judge(&bare, "X4"),
             Ability::NotRunnable("qemu missing".into())
         );
-        assert_eq!(judge(&bare, "X7b").word(), "NOT RUNNABLE");
+        assert_eq!(judge(&bare, "X0").word(), "NOT RUNNABLE");
+        assert!(judge(&host(), "X13").reason().contains("share 2 CPUs"));
+        let four = Probe { cpus: 4, ..host() };
+        assert_eq!(judge(&four, "X13"), Ability::Runnable);
     }
 }

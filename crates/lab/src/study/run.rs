@@ -1,20 +1,21 @@
 //! A run: sweeps in blocks, each sample written down as it comes.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::book::Book;
 use super::catalogue::{self, Experiment, Factor, Scale, Sweep};
 use super::knob;
 use super::manifest::{self, Manifest, load, samples, save};
-use super::measure::{self, Pace};
+use super::measure::Pace;
+use super::only::{self, Only};
 use super::probe::{Ability, Probe};
 use super::sample::{Cell, Sample};
-use super::world::{self, Place, World};
+use super::stage::{Stage, Vms};
+use super::world::Place;
 use crate::error::{Context, Error, Result};
-use crate::interrupt;
 use crate::machine::Machine;
 use crate::progress::Progress;
 
@@ -27,6 +28,8 @@ pub struct Options {
     pub output: PathBuf,
     /// Experiments; all when empty.
     pub ids: Vec<String>,
+    /// Levels of factors, `FACTOR=LEVEL,…`; all of those that are not named.
+    pub only: Vec<String>,
     /// How much.
     pub scale: Scale,
     /// Seed; drawn when none is given.
@@ -42,13 +45,16 @@ const fn extent(scale: Scale) -> (u32, u32, f64) {
     }
 }
 
-/// Blocks in which a broken world is mended before a sweep is given up.
-const MENDS: u32 = 3;
+/// How often what is measured on may be lost in one sweep before that is given up.
+const LOSSES: u32 = 3;
+
+/// How often it may be lost without a cell measured in between before the run is.
+const LOSSES_IN_A_ROW: u32 = 6;
 
 /// Begin a run in `output`, which must not have one yet.
 ///
 /// # Errors
-/// As for [`resume`]; an unknown experiment.
+/// As for [`resume`]; an unknown experiment, factor or level.
 pub fn begin(options: &Options, progress: &Progress) -> Result<Manifest> {
     let path = options.output.join("manifest.json");
     if path.exists() {
@@ -57,22 +63,19 @@ pub fn begin(options: &Options, progress: &Progress) -> Result<Manifest> {
             options.output.display()
         )));
     }
-    let rows: Vec<&Experiment> = match options.ids.is_empty() {
-        true => catalogue::all().collect(),
-        false => options
-            .ids
-            .iter()
-            .map(|id| catalogue::find(id))
-            .collect::<Result<_>>()?,
-    };
     let manifest = Manifest {
         machine: Machine::look()?,
-        experiments: rows.iter().map(|row| row.id.to_owned()).collect(),
+        experiments: rows(&options.ids)?
+            .iter()
+            .map(|row| row.id.to_owned())
+            .collect(),
+        only: wanted(&options.ids, &options.only, options.scale)?,
         scale: options.scale,
         seed: options.seed.unwrap_or_else(|| fastrand::u64(..1 << 48)),
         budget_s: extent(options.scale).2,
         accelerator: String::new(),
         channels: Vec::new(),
+        control_groups: Probe::look().versions,
         guest_kernel: String::new(),
         image: String::new(),
         cpu_flags: manifest::line_of("/proc/cpuinfo", "flags"),
@@ -81,6 +84,26 @@ pub fn begin(options: &Options, progress: &Progress) -> Result<Manifest> {
     fs::create_dir_all(&options.output).context(|| format!("make {}", options.output.display()))?;
     save(&options.output, &manifest)?;
     resume(&options.place, &options.output, progress)
+}
+
+/// The experiments of these ids; all when there is none.
+fn rows(ids: &[String]) -> Result<Vec<&'static Experiment>> {
+    match ids.is_empty() {
+        true => Ok(catalogue::all().collect()),
+        false => ids.iter().map(|id| catalogue::find(id)).collect(),
+    }
+}
+
+/// Check what is asked for, without running it: the levels that are wanted.
+///
+/// # Errors
+/// An experiment, a factor or a level is unknown; the error names the nearest.
+pub fn wanted(ids: &[String], only: &[String], scale: Scale) -> Result<Only> {
+    let rows = rows(ids)?;
+    let sweeps: Vec<&Sweep> = catalogue::sweeps()
+        .filter(|sweep| rows.iter().any(|row| row.sweep == sweep.name))
+        .collect();
+    only::read(only, &sweeps, scale)
 }
 
 /// Complete a run: measure what its samples lack.
@@ -95,55 +118,50 @@ pub fn resume(place: &Place, output: &Path, progress: &Progress) -> Result<Manif
         ));
     }
     let manifest = load(output)?;
-    let samples = samples(output)?;
-    let path = output.join("samples.ndjson");
-    let file = OpenOptions::new().create(true).append(true).open(&path);
+    let pace = Pace::of(manifest.scale);
+    let left = sweeps(&manifest, &Probe::look());
     let mut run = Run {
-        place: place.clone(),
         output: output.to_owned(),
-        manifest,
-        samples,
-        file: file.context(|| format!("open {}", path.display()))?,
+        samples: samples(output)?,
+        book: Book::open(output)?,
         progress: *progress,
-        world: None,
+        stage: Vms::new(place, pace, *progress),
+        manifest,
         end: Instant::now(),
+        losses: 0,
     };
-    run.measure()?;
-    Ok(run.manifest)
+    let measured = run.measure(&left);
+    // Whatever became of the run, its samples are written.
+    run.book.flush()?;
+    measured.map(|()| run.manifest)
 }
 
-struct Run {
-    place: Place,
+struct Run<S> {
     output: PathBuf,
     manifest: Manifest,
     samples: Vec<Sample>,
-    file: File,
+    book: Book,
     progress: Progress,
-    world: Option<World>,
+    stage: S,
     end: Instant,
+    /// Losses of the stage since a cell was last measured.
+    losses: u32,
 }
 
-impl Run {
-    fn measure(&mut self) -> Result<()> {
-        let mut left = sweeps(&self.manifest);
+impl<S: Stage> Run<S> {
+    fn measure(&mut self, sweeps: &[&'static Sweep]) -> Result<()> {
+        let mut left: Vec<&Sweep> = sweeps.to_vec();
+        left.retain(|sweep| !self.is_complete(sweep));
+        if left.is_empty() {
+            return Ok(());
+        }
+        self.ready()?;
+        // Setting up is not measuring.
         self.end = Instant::now() + Duration::from_secs_f64(self.manifest.budget_s);
-        let mut booted = false;
         while !left.is_empty() {
-            let cells: usize = left
-                .iter()
-                .map(|sweep| cells(sweep, self.manifest.scale).len())
-                .sum();
+            let cells: usize = left.iter().map(|sweep| self.cells_of(sweep)).sum();
             let sweep = left.remove(0);
-            if self.is_complete(sweep) {
-                continue;
-            }
-            if !booted {
-                self.world()?;
-                booted = true;
-                // Booting is not measuring.
-                self.end = Instant::now() + Duration::from_secs_f64(self.manifest.budget_s);
-            }
-            let share = ratio(cells_of(sweep, self.manifest.scale), cells);
+            let share = ratio(self.cells_of(sweep), cells);
             let time = self
                 .end
                 .saturating_duration_since(Instant::now())
@@ -151,6 +169,15 @@ impl Run {
             self.sweep(sweep, Instant::now() + time)?;
         }
         Ok(())
+    }
+
+    fn cells_of(&self, sweep: &Sweep) -> usize {
+        self.wanted(cells(sweep, self.manifest.scale)).len()
+    }
+
+    fn wanted(&self, mut cells: Vec<Cell>) -> Vec<Cell> {
+        cells.retain(|cell| only::keeps(&self.manifest.only, cell));
+        cells
     }
 
     /// Every block that the scale asks for at least has every cell.
@@ -170,17 +197,16 @@ impl Run {
             .map(|sample| &sample.cell)
             .collect();
         let order = order(sweep, self.manifest.scale, self.manifest.seed, block);
-        order
-            .into_iter()
-            .filter(|cell| !measured.contains(cell))
-            .collect()
+        let mut wanted = self.wanted(order);
+        wanted.retain(|cell| !measured.contains(cell));
+        wanted
     }
 
     fn sweep(&mut self, sweep: &'static Sweep, until: Instant) -> Result<()> {
         let (least, most, _) = extent(self.manifest.scale);
         self.progress
             .step(&format!("{}: {}", sweep.name, sweep.title));
-        let mut mended = 0;
+        let mut losses = 0;
         for block in 1..=most {
             if block > least && super::verdict::is_tight(sweep, &self.samples, self.manifest.scale)
             {
@@ -203,10 +229,10 @@ impl Run {
                     sweep.name,
                     place + 1
                 ));
-                mended += u32::from(self.cell(sweep, block, cell)?);
-                if mended > MENDS {
+                losses += u32::from(self.cell(sweep, block, cell)?);
+                if losses > LOSSES {
                     self.progress.step(&format!(
-                        "{}: given up, the VMs died again and again",
+                        "{}: given up, the VMs were lost again and again",
                         sweep.name
                     ));
                     return Ok(());
@@ -216,12 +242,11 @@ impl Run {
         Ok(())
     }
 
-    /// Measure a cell and write its sample. Returns whether the world had to be given up.
+    /// Measure a cell and write its sample. Returns whether the stage was lost.
     fn cell(&mut self, sweep: &'static Sweep, block: u32, cell: Cell) -> Result<bool> {
-        let pace = Pace::of(self.manifest.scale);
         let measured = self
-            .world()
-            .and_then(|world| measure::measure(world, sweep.name, &cell, pace));
+            .ready()
+            .and_then(|()| self.stage.measure(sweep.name, &cell));
         let (values, failed) = match measured {
             Ok(values) => (values, None),
             Err(Error::Interrupted) => return Err(Error::Interrupted),
@@ -242,47 +267,47 @@ impl Run {
             failed,
             at: self.progress.seconds(),
         };
-        let line =
-            serde_json::to_string(&sample).context(|| "describe a sample".to_owned())? + "\n";
-        self.file
-            .write_all(line.as_bytes())
-            .context(|| format!("write to {} (is the disk full?)", self.output.display()))?;
-        self.samples.push(sample);
-        let broken = self.world.as_ref().is_some_and(|world| !world.is_whole());
-        if broken {
-            self.world = None;
+        if let Err(error) = self.book.add(&sample) {
+            self.progress
+                .step(&format!("{error}; samples wait in memory"));
         }
-        Ok(broken)
+        let lost = self.stage.is_lost();
+        self.losses = match lost {
+            true => self.losses + 1,
+            false => 0,
+        };
+        let why = sample.failed.clone().unwrap_or_default();
+        self.samples.push(sample);
+        if self.losses > LOSSES_IN_A_ROW {
+            return Err(Error::Host(format!(
+                "the VMs do not stay up: {why}\n`vicinity lab resume` goes on from here"
+            )));
+        }
+        Ok(lost)
     }
 
-    fn world(&mut self) -> Result<&mut World> {
-        if self.world.is_none() {
-            let count = Pace::of(self.manifest.scale).vms;
-            let world = World::start(&self.place, count, &self.progress)?;
-            self.manifest.accelerator = world.accel.title().to_owned();
-            self.manifest.channels = world.channels();
-            self.manifest.guest_kernel = world.image.manifest.kernel_release.clone();
-            self.manifest.image = world::image_name(&world.image);
-            save(&self.output, &self.manifest)?;
-            self.world = Some(world);
+    /// Set up what is measured on, if it is not, and write down what it is.
+    fn ready(&mut self) -> Result<()> {
+        let before = self.manifest.image.clone();
+        self.stage.ready(&mut self.manifest)?;
+        if self.manifest.image != before {
+            // What was measured is worth more than what it was measured on.
+            if let Err(error) = save(&self.output, &self.manifest) {
+                self.progress.step(&error.to_string());
+            }
         }
-        interrupt::check()?;
-        self.world
-            .as_mut()
-            .ok_or_else(|| Error::Host("the VMs are gone".to_owned()))
+        Ok(())
     }
 }
 
 /// The sweeps that a run's experiments need, the A/A run first.
-fn sweeps(manifest: &Manifest) -> Vec<&'static Sweep> {
-    let probe = Probe::look();
+fn sweeps(manifest: &Manifest, probe: &Probe) -> Vec<&'static Sweep> {
     let rows: Vec<&Experiment> = catalogue::all()
         .filter(|row| manifest.experiments.iter().any(|id| id == row.id))
         .collect();
     let runs = |row: &&&Experiment| !matches!(probe.judge(row), Ability::NotRunnable(_));
     let needed: BTreeSet<&str> = rows.iter().filter(runs).map(|row| row.sweep).collect();
-    catalogue::SWEEPS
-        .iter()
+    catalogue::sweeps()
         .filter(|sweep| {
             needed.contains(sweep.name) || (sweep.name == "noise" && !needed.is_empty())
         })
@@ -312,10 +337,6 @@ pub fn cells(sweep: &Sweep, scale: Scale) -> Vec<Cell> {
     sweep.factors.iter().fold(vec![Cell::default()], extend)
 }
 
-fn cells_of(sweep: &Sweep, scale: Scale) -> usize {
-    cells(sweep, scale).len()
-}
-
 #[expect(clippy::cast_precision_loss, reason = "cells are few")]
 fn ratio(part: usize, whole: usize) -> f64 {
     part as f64 / whole.max(1) as f64
@@ -334,18 +355,5 @@ fn order(sweep: &Sweep, scale: Scale, seed: u64, block: u32) -> Vec<Cell> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_block_has_every_cell_once_in_the_order_of_its_seed() {
-        let sweep = catalogue::sweep("udp").unwrap();
-        let all: BTreeSet<Cell> = cells(sweep, Scale::Ci).into_iter().collect();
-        assert_eq!(all.len(), 12);
-        let one = order(sweep, Scale::Ci, 7, 1);
-        assert_eq!(one, order(sweep, Scale::Ci, 7, 1));
-        assert_eq!(one.iter().cloned().collect::<BTreeSet<_>>(), all);
-        assert_ne!(one, order(sweep, Scale::Ci, 7, 2));
-        assert_ne!(one, order(sweep, Scale::Ci, 8, 1));
-    }
-}
+#[path = "run_tests.rs"]
+mod tests;

@@ -52,6 +52,8 @@ pub struct Spec {
     pub vcpus: u32,
     /// NICs, in the guest's order. May be empty.
     pub nics: Vec<Nic>,
+    /// More words for the guest's kernel.
+    pub kernel_args: Vec<String>,
     /// More QEMU arguments.
     pub qemu_args: Vec<String>,
     /// Folder that keeps the console's and QEMU's log.
@@ -67,6 +69,7 @@ impl Spec {
             memory_mib: 512,
             vcpus: 1,
             nics: Vec::new(),
+            kernel_args: Vec::new(),
             qemu_args: Vec::new(),
             logs: logs.to_owned(),
         }
@@ -165,6 +168,10 @@ impl Spec {
             "console=ttyS0 quiet panic=-1 no_timer_check lab.host={}",
             self.name
         );
+        for argument in &self.kernel_args {
+            line.push(' ');
+            line.push_str(argument);
+        }
         for nic in &self.nics {
             if let Some(address) = &nic.address {
                 line.push_str(&format!(" lab.nic={},{address}", nic.mac));

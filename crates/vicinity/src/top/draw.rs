@@ -13,6 +13,10 @@ use super::state::State;
 
 /// The history needs so many columns to say anything.
 const HISTORY_MINIMUM: u16 = 8;
+/// On a screen as wide as this, the history comes before the less telling columns.
+const WIDE: u16 = 120;
+/// The history's columns then, at least.
+const HISTORY: u16 = 16;
 /// Lines of the selected VM's threads and notes, the frame included.
 const DETAILS: u16 = 12;
 
@@ -91,8 +95,9 @@ fn fitting(width: u16) -> (Vec<(Column, &'static str, u16)>, u16) {
     let needed = |columns: &[(Column, &str, u16)]| {
         columns.iter().map(|(_, _, width)| width + 1).sum::<u16>()
     };
+    let history = if width >= WIDE { HISTORY } else { 0 };
     for dispensable in DISPENSABLE {
-        if needed(&columns) <= width {
+        if needed(&columns) + history <= width {
             break;
         }
         columns.retain(|(column, _, _)| *column != dispensable);
@@ -282,6 +287,16 @@ mod tests {
         ] {
             assert!(screen.contains(text), "{text}\n{screen}");
         }
+    }
+
+    #[test]
+    fn the_history_is_there_before_all_columns_are() {
+        let mut state = State::default();
+        state.update(report(&[("web", 0.5)]));
+        let screen = screen(WIDE, 12, &state);
+        assert!(screen.contains("GUEST + BACKEND"), "{screen}");
+        assert!(screen.contains("BYTES/s"), "{screen}");
+        assert!(!screen.contains("PAGES/s"), "{screen}");
     }
 
     #[test]

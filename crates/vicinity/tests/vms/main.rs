@@ -27,6 +27,7 @@ mod migration;
 mod queues;
 mod restart;
 mod rig;
+mod study;
 mod talk;
 mod top;
 mod uplink;

@@ -34,24 +34,17 @@ pub(crate) struct Rig {
 impl Rig {
     /// With this configuration; with the default one for `None`.
     pub(crate) fn new(config: Option<&str>) -> Self {
-        Self::start(config, false, Some(Self::take_machine()))
+        Self::start(config, false, Some(take_machine()))
     }
 
     /// The same, in a network namespace of its own, which ends with the daemon.
     pub(crate) fn isolated(config: &str) -> Self {
-        Self::start(Some(config), true, Some(Self::take_machine()))
+        Self::start(Some(config), true, Some(take_machine()))
     }
 
     /// Another host beside this one, which must outlive it.
     pub(crate) fn beside(&self, config: &str) -> Self {
         Self::start(Some(config), true, None)
-    }
-
-    fn take_machine() -> MutexGuard<'static, ()> {
-        // A test that failed leaves nothing behind that would hurt the next.
-        let machine = MACHINE.lock().unwrap_or_else(|failed| failed.into_inner());
-        scope::sweep().unwrap();
-        machine
     }
 
     fn start(
@@ -187,6 +180,14 @@ impl Rig {
         }
         vms
     }
+}
+
+/// Have the machine to oneself while the value lives.
+pub(crate) fn take_machine() -> MutexGuard<'static, ()> {
+    // A test that failed leaves nothing behind that would hurt the next.
+    let machine = MACHINE.lock().unwrap_or_else(|failed| failed.into_inner());
+    scope::sweep().unwrap();
+    machine
 }
 
 /// Address of a VM.

@@ -4,12 +4,16 @@
 //! ([`Claim`]) and what is needed to see it ([`Need`]). Rows that look at the same cells share a
 //! [`Sweep`], so that nothing is measured twice.
 
+mod beyond;
 mod channels;
 mod domains;
 mod idle;
 mod neighbours;
+mod placement;
+mod stream_sweeps;
 mod streams;
-mod sweeps;
+mod sweep;
+mod web_sweeps;
 mod weights;
 
 use super::claim::{Claim, Statistic};
@@ -17,12 +21,13 @@ use super::inference::Region;
 use super::sample::Selector;
 use crate::error::{Error, Result};
 
-pub use sweeps::{Factor, SWEEPS, Scale, Sweep};
+pub use sweep::{Factor, Scale, Sweep};
 
 /// A row of the catalogue.
 #[derive(Debug)]
 pub struct Experiment {
-    /// `X1` to `X14`: channels (paper 000). `W1` to `W27`: web workloads (paper 001).
+    /// `X1` to `X15`: channels (paper 000). `N3`: caps (paper 003). `W1` to `W27`: web
+    /// workloads (paper 001).
     pub id: &'static str,
     /// Figure or table of the paper.
     pub source: &'static str,
@@ -45,8 +50,10 @@ pub enum Need {
     Cpus(usize),
     /// A second host; emulated by a network namespace behind a shaped link.
     SecondHost,
-    /// CPU weights by cgroup.
-    Weights,
+    /// CPUs that virtual CPUs and backend should have; with fewer they share.
+    Spread(usize),
+    /// CPU weights and caps by cgroup.
+    Groups,
     /// Something that is not there on any host yet, and why.
     Absent(&'static str),
 }
@@ -81,7 +88,7 @@ pub struct Curve {
 }
 
 /// What a metric's key stands for: `KEY`, `vm1_KEY`, `backend_KEY`.
-const METRICS: [(&str, &str, &str); 27] = [
+const METRICS: [(&str, &str, &str); 32] = [
     ("mbit_s", "throughput received", "Mbit/s"),
     ("loss_pct", "lost", "%"),
     ("trans_s", "transactions", "1/s"),
@@ -109,6 +116,11 @@ const METRICS: [(&str, &str, &str); 27] = [
     ("pages_s", "pages (bytes/4096)", "1/s"),
     ("pages_exec", "pages per execution", ""),
     ("lost", "requests lost by the dip", ""),
+    ("throttled_pct", "held back by the cap", "%"),
+    ("copy_pct", "copying", "%"),
+    ("message_pct", "work for each message", "%"),
+    ("driver_pct", "drivers", "%"),
+    ("hits", "ticks of the guest's profile", ""),
 ];
 
 /// Title and unit of a metric.
@@ -138,7 +150,9 @@ pub fn metric(key: &str) -> (String, &'static str) {
 pub fn all() -> impl Iterator<Item = &'static Experiment> {
     channels::ROWS
         .iter()
+        .chain(placement::ROWS)
         .chain(streams::ROWS)
+        .chain(beyond::ROWS)
         .chain(idle::ROWS)
         .chain(domains::ROWS)
         .chain(neighbours::ROWS)
@@ -163,10 +177,15 @@ pub fn find(id: &str) -> Result<&'static Experiment> {
     })
 }
 
+/// Every sweep, in the order in which they are run: the A/A run first.
+pub fn sweeps() -> impl Iterator<Item = &'static Sweep> {
+    stream_sweeps::SWEEPS.iter().chain(web_sweeps::SWEEPS)
+}
+
 /// The sweep of this name.
 #[must_use]
 pub fn sweep(name: &str) -> Option<&'static Sweep> {
-    SWEEPS.iter().find(|sweep| sweep.name == name)
+    sweeps().find(|sweep| sweep.name == name)
 }
 
 const fn claim(

@@ -1,6 +1,6 @@
 //! Paper 000, section 4.4 and what follows from it: TCP, and stability.
 
-use super::{Experiment, Figure, Need, claim, difference, ratio, trend, value};
+use super::{Curve, Experiment, Figure, Need, claim, difference, ratio, trend, value};
 use crate::study::claim::Statistic::Crossover;
 use crate::study::inference::Region::{Above, Below, Within};
 use crate::study::sample::Selector;
@@ -105,10 +105,39 @@ pub(super) static ROWS: &[Experiment] = &[
         id: "X11",
         source: "Table 4",
         title: "functions of the sender at 1 KB and 32 KB",
-        needs: &[Need::Absent(
-            "not built yet: it needs a profile of the guest's functions (perf kvm, with KVM)",
-        )],
-        ..ROW
+        sweep: "profile",
+        needs: &[Need::Cpus(2)],
+        figures: &[Figure {
+            source: "Table 4",
+            title: "Ticks of the sender's kernel, idle ones apart (by its own profile, /proc/profile)",
+            x: "size",
+            metrics: &["copy_pct", "message_pct", "driver_pct"],
+            paper: &[
+                Curve {
+                    name: "__copy_from_user_ll, skb_copy_bits",
+                    points: &[("1K", 2.80), ("32K", 40.63)],
+                },
+                Curve {
+                    name: "allocate_buffer_ring",
+                    points: &[("1K", 9.74), ("32K", 3.99)],
+                },
+            ],
+            ..EMPTY
+        }],
+        claims: &[
+            claim(
+                "copying takes more of the time with large messages",
+                "2.80 to 40.63 %",
+                difference("copy_pct", &[("size", "32K")], &[("size", "1K")]),
+                Above(0.0),
+            ),
+            claim(
+                "work for each message takes less",
+                "9.74 to 3.99 %",
+                difference("message_pct", &[("size", "32K")], &[("size", "1K")]),
+                Below(0.0),
+            ),
+        ],
     },
     Experiment {
         id: "X12",
@@ -143,11 +172,22 @@ pub(super) static ROWS: &[Experiment] = &[
         id: "X13",
         source: "4.4, text",
         title: "a sender with two CPUs",
-        needs: &[
-            Need::Cpus(4),
-            Need::Absent("not built yet: VMs of the lab have one virtual CPU"),
-        ],
-        ..ROW
+        sweep: "two-cpus",
+        needs: &[Need::Cpus(2), Need::Spread(4)],
+        figures: &[Figure {
+            source: "4.4, text",
+            title: "UDP throughput by the sender's virtual CPUs",
+            x: "size",
+            series: &["cpus"],
+            metrics: &["mbit_s"],
+            ..EMPTY
+        }],
+        claims: &[claim(
+            "two CPUs are better than one",
+            "- (\"better\")",
+            ratio("mbit_s", &[("cpus", "2")], &[("cpus", "1")]),
+            Above(1.0),
+        )],
     },
     Experiment {
         id: "X14",

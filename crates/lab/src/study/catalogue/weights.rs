@@ -18,7 +18,7 @@ const ROW: Experiment = Experiment {
     source: "",
     title: "",
     sweep: "weights",
-    needs: &[Need::SecondHost, Need::Weights, Need::Cpus(2)],
+    needs: &[Need::SecondHost, Need::Groups, Need::Cpus(2)],
     figures: &[],
     claims: &[],
 };

@@ -15,13 +15,10 @@ const CPUS: usize = CpuSet::MAX_CPU;
 ///
 /// # Errors
 /// The thread is gone, or the kernel refuses or keeps another set.
-pub fn pin(journal: &mut Journal, thread: i32, cpus: &[usize]) -> Result<()> {
+pub fn pin(journal: &mut Journal, thread: u32, cpus: &[usize]) -> Result<()> {
     let what = || format!("pin thread {thread} to CPUs {cpus:?}");
-    let pid = Pid::from_raw(thread);
-    let started = u32::try_from(thread)
-        .ok()
-        .and_then(host::start_time)
-        .unwrap_or(0);
+    let pid = Some(pid(thread).context(what)?);
+    let started = host::start_time(thread).unwrap_or(0);
     let old = sched_getaffinity(pid).context(what)?;
     journal.note(Undo::Affinity {
         thread,
@@ -40,14 +37,20 @@ pub fn pin(journal: &mut Journal, thread: i32, cpus: &[usize]) -> Result<()> {
 }
 
 /// Give a thread its CPUs back. One that is gone, or another with its number, is left alone.
-pub(super) fn restore(thread: i32, started: u64, cpus: &[usize]) -> Result<()> {
-    if u32::try_from(thread).ok().and_then(host::start_time) != Some(started) {
+pub(super) fn restore(thread: u32, started: u64, cpus: &[usize]) -> Result<()> {
+    if host::start_time(thread) != Some(started) {
         return Ok(());
     }
-    match sched_setaffinity(Pid::from_raw(thread), &set(cpus)) {
+    match pid(thread).and_then(|pid| sched_setaffinity(Some(pid), &set(cpus))) {
         Err(Errno::SRCH) => Ok(()),
         other => other.context(|| format!("give thread {thread} its CPUs back")),
     }
+}
+
+/// Never none: that would mean the calling thread.
+fn pid(thread: u32) -> std::result::Result<Pid, Errno> {
+    let pid = i32::try_from(thread).ok().and_then(Pid::from_raw);
+    pid.ok_or(Errno::SRCH)
 }
 
 fn set(cpus: &[usize]) -> CpuSet {
@@ -69,8 +72,8 @@ mod tests {
         let mut sleep = host::command("sleep");
         sleep.arg("60");
         let child = host::Tied::spawn(sleep).unwrap();
-        let thread = i32::try_from(child.id()).unwrap();
-        let cpus = || listed(&sched_getaffinity(Pid::from_raw(thread)).unwrap());
+        let thread = child.id();
+        let cpus = || listed(&sched_getaffinity(pid(thread).ok()).unwrap());
         let before = cpus();
         let mut journal = Journal::begin().unwrap();
         pin(&mut journal, thread, &before[..1]).unwrap();

@@ -21,7 +21,7 @@ pub(super) enum Undo {
     RemoveGroup { path: PathBuf },
     /// Let a thread run on these CPUs, if it is still the thread that was started then.
     Affinity {
-        thread: i32,
+        thread: u32,
         started: u64,
         cpus: Vec<usize>,
     },
@@ -143,7 +143,7 @@ impl Undo {
     fn run(&self) -> Result<()> {
         match self {
             Self::Write { path, value } if path.exists() => put(path, value),
-            Self::RemoveGroup { path } if path.exists() => super::weights::remove(path),
+            Self::RemoveGroup { path } if path.exists() => super::groups::remove(path),
             Self::Write { .. } | Self::RemoveGroup { .. } => Ok(()),
             Self::Affinity {
                 thread,

@@ -31,7 +31,7 @@ pub(super) struct Flow<'a> {
 pub(super) struct Flown {
     /// Payload received, Mbit/s.
     pub(super) mbit_s: f64,
-    /// Messages lost, percent; zero for TCP.
+    /// Of what was sent, percent that did not arrive.
     pub(super) loss_pct: f64,
     /// What the sender saw, Mbit/s in each 100 ms.
     pub(super) pieces: Vec<f64>,
@@ -100,9 +100,19 @@ fn parse(text: &str) -> Option<Flown> {
         });
     Some(Flown {
         mbit_s: number("/end/sum_received/bits_per_second")? / 1e6,
-        loss_pct: number("/end/sum_received/lost_percent").unwrap_or(0.0),
+        loss_pct: lost(&number),
         pieces: pieces.collect(),
     })
+}
+
+/// Percent of what was sent that did not arrive. iperf3's own figure counts losses of the warm-up
+/// too, and may pass 100 %.
+fn lost(number: &dyn Fn(&str) -> Option<f64>) -> f64 {
+    let sent = number("/end/sum_sent/bits_per_second");
+    let arrived = number("/end/sum_received/bits_per_second");
+    let share = arrived.zip(sent).map(|(arrived, sent)| arrived / sent);
+    let share = share.filter(|share| share.is_finite()).unwrap_or(1.0);
+    (100.0 * (1.0 - share)).max(0.0)
 }
 
 /// Requests and responses, one at a time.
@@ -125,13 +135,14 @@ mod tests {
             {"sum": {"seconds": 0.1, "bits_per_second": 9e6, "omitted": true}},
             {"sum": {"seconds": 0.1, "bits_per_second": 2e6, "omitted": false}},
             {"sum": {"seconds": 0.001, "bits_per_second": 1e6, "omitted": false}}],
-            "end": {"sum_received": {"bits_per_second": 3e6}}}"#;
+            "end": {"sum_sent": {"bits_per_second": 4e6},
+            "sum_received": {"bits_per_second": 3e6, "lost_percent": 179.3}}}"#;
         let flown = parse(text).unwrap();
         assert_eq!(
             flown,
             Flown {
                 mbit_s: 3.0,
-                loss_pct: 0.0,
+                loss_pct: 25.0,
                 pieces: vec![2.0]
             }
         );

@@ -1,7 +1,9 @@
 //! How each sweep's cells are measured.
 
 mod boundary;
+mod contention;
 pub(super) mod flow;
+pub(super) mod profile;
 mod start;
 mod streams;
 mod web;
@@ -73,7 +75,12 @@ pub fn measure(world: &mut World, sweep: &str, cell: &Cell, pace: Pace) -> Resul
         "lookup" => streams::lookup(world, cell, pace),
         "lookup-rr" => streams::lookup_rr(world, cell, pace),
         "udp" | "tcp" => streams::neighbours(world, sweep, cell, pace),
+        "gather" => streams::gather(world, cell, pace),
         "tcp-runs" => streams::runs(world, cell, pace),
+        "two-cpus" => contention::two_cpus(world, cell, pace),
+        "profile" => profile::measure(world, cell, pace),
+        "burner" => contention::burner(world, cell, pace),
+        "caps" => contention::caps(world, cell, pace),
         "boundary" => boundary::measure(world, cell, pace),
         "idle-max" => web::idle_max(world, cell, pace),
         "idle-rate" => web::idle_rate(world, cell, pace),

@@ -5,24 +5,24 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::time::Instant;
 
-use super::web::solo;
+use super::web::{self, solo};
 use super::{Pace, WARM_UP, values};
 use crate::error::{Context, Result};
 use crate::scope::RunFolder;
 use crate::study::http::Load;
 use crate::study::remote;
 use crate::study::sample::{Cell, Values};
-use crate::study::threads::{self, Kernel};
+use crate::study::watch::watch;
 use crate::study::world::{BOOT, World};
 use crate::vm::{Spec, Vm};
 
 /// VM 1 near its maximum while others start.
 pub(super) fn start(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
-    let file = cell.level("file");
-    let rate = 0.9 * solo(world, "httpd", file, pace)?;
+    let (server, file) = (cell.level("server"), cell.level("file"));
+    let rate = 0.9 * solo(world, server, file, pace)?;
     world.only(1)?;
     let load = Load {
-        server: remote::server(world.network("switch")?, 1, 8080)?,
+        server: remote::server(world.network("switch")?, 1, web::port(server))?,
         path: format!("/{file}"),
         rate: Some(rate),
         warm_up: f64::from(WARM_UP),
@@ -33,7 +33,7 @@ pub(super) fn start(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values
     let starts: usize = cell.level("starts").parse().unwrap_or(0);
     let world = &*world;
     let (sets, remote) = (world.sets(1, 1), &world.remote);
-    let ((report, times), mut metrics) = threads::watch(&Kernel, &sets, pace.watched(), || {
+    let ((report, times), mut metrics) = watch(&sets, pace.watched(), || {
         std::thread::scope(|scope| {
             let client = scope.spawn(|| remote.request(&load));
             crate::interrupt::sleep(std::time::Duration::from_secs(WARM_UP.into()))?;

@@ -7,8 +7,9 @@ use crate::error::{Error, Result};
 use crate::study::inference::{mean, variation};
 use crate::study::remote;
 use crate::study::sample::{Cell, Values};
-use crate::study::threads::{self, Kernel};
+use crate::study::watch::{Set, watch};
 use crate::study::world::World;
+use crate::vm::Vm;
 
 /// Bytes of a message where the experiment does not vary it.
 const MESSAGE: u32 = 1024;
@@ -16,11 +17,9 @@ const MESSAGE: u32 = 1024;
 /// Streams of the mix.
 const STREAMS: u32 = 5;
 
-/// Run a flow from VM 1 and watch both VMs and the backend.
-fn watched(world: &World, flow: &Flow<'_>, pace: Pace) -> Result<Values> {
-    let sets = world.sets(2, 2);
-    let (flown, mut metrics) =
-        threads::watch(&Kernel, &sets, pace.watched(), || flow.run(world.vm(1)?))?;
+/// Run a flow and watch sets of threads.
+pub(super) fn watched(sets: &[Set], client: &Vm, flow: &Flow<'_>, pace: Pace) -> Result<Values> {
+    let (flown, mut metrics) = watch(sets, pace.watched(), || flow.run(client))?;
     metrics.extend(values(&[
         ("mbit_s", flown.mbit_s),
         ("loss_pct", flown.loss_pct),
@@ -39,7 +38,7 @@ pub(super) fn noise(world: &mut World, pace: Pace) -> Result<Values> {
         parallel: 1,
         seconds: pace.seconds,
     };
-    watched(world, &flow, pace)
+    watched(&world.sets(2, 2), world.vm(1)?, &flow, pace)
 }
 
 /// Five UDP streams, some to the second host and some to the neighbour.
@@ -64,7 +63,7 @@ pub(super) fn mix(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> 
         seconds: pace.seconds,
     });
     let sets = world.sets(2, 2);
-    let (rates, mut metrics) = threads::watch(&Kernel, &sets, pace.watched(), || {
+    let (rates, mut metrics) = watch(&sets, pace.watched(), || {
         let client = world.vm(1)?;
         let started: Vec<_> = flows
             .iter()
@@ -111,7 +110,7 @@ pub(super) fn lookup(world: &mut World, cell: &Cell, pace: Pace) -> Result<Value
         parallel: 1,
         seconds: pace.seconds,
     };
-    watched(world, &flow, pace)
+    watched(&world.sets(2, 2), world.vm(1)?, &flow, pace)
 }
 
 /// Requests to the second host.
@@ -121,7 +120,7 @@ pub(super) fn lookup_rr(world: &mut World, cell: &Cell, pace: Pace) -> Result<Va
     let sets = world.sets(2, 2);
     // sockperf warms up by itself, for 0.4 s.
     let seconds = pace.seconds + super::WARM_UP;
-    let (trip, mut metrics) = threads::watch(&Kernel, &sets, pace.watched(), || {
+    let (trip, mut metrics) = watch(&sets, pace.watched(), || {
         flow::requests(world.vm(1)?, &target, seconds, cell.size("size"))
     })?;
     metrics.extend(values(&[
@@ -154,7 +153,30 @@ pub(super) fn neighbours(
         parallel: 1,
         seconds: pace.seconds,
     };
-    watched(world, &flow, pace)
+    watched(&world.sets(2, 2), world.vm(1)?, &flow, pace)
+}
+
+/// A UDP stream between neighbours on one CPU, then requests, over a switch that lets frames
+/// gather for so long, or over the bridge.
+pub(super) fn gather(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
+    world.only(2)?;
+    let _pinned = world.pin("shared")?;
+    let network = match cell.level("gather") {
+        "native" => world.network("bridge")?,
+        micros => world.gathering(micros)?,
+    };
+    let target = channel::address(network, 2);
+    let flow = Flow {
+        target: &target,
+        udp: true,
+        size: cell.size("size"),
+        parallel: 1,
+        seconds: pace.seconds,
+    };
+    let mut metrics = watched(&world.sets(2, 2), world.vm(1)?, &flow, pace)?;
+    let trip = flow::requests(world.vm(1)?, &target, pace.seconds, flow.size)?;
+    metrics.extend(values(&[("p50_us", trip.p50_us), ("p99_us", trip.p99_us)]));
+    Ok(metrics)
 }
 
 /// TCP runs one after the other on a shared core: how much they differ.
@@ -171,7 +193,7 @@ pub(super) fn runs(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values>
     };
     let mut found = Vec::new();
     for _run in 0..pace.runs {
-        let metrics = watched(world, &flow, pace)?;
+        let metrics = watched(&world.sets(2, 2), world.vm(1)?, &flow, pace)?;
         let of = |key: &str| metrics.get(key).copied().unwrap_or(f64::NAN);
         found.push((of("mbit_s"), of("switches_s") / (of("mbit_s") / 8.0)));
     }

@@ -7,10 +7,10 @@
 use super::{Pace, WARM_UP, values};
 use crate::error::{Error, Result};
 use crate::study::http::{Load, Report};
-use crate::study::knob::{Groups, Journal, Weights, pin};
+use crate::study::knob::{Group, Groups, Hierarchy, Journal, pin};
 use crate::study::remote;
 use crate::study::sample::{Cell, Values};
-use crate::study::threads::{self, Kernel};
+use crate::study::watch::watch;
 use crate::study::world::World;
 
 const CHANNEL: &str = "switch";
@@ -31,9 +31,8 @@ struct Ask<'a> {
 
 impl Ask<'_> {
     fn load(&self, world: &World, pace: Pace) -> Result<Load> {
-        let port = if self.server == "nginx" { 8081 } else { 8080 };
         Ok(Load {
-            server: remote::server(world.network(CHANNEL)?, self.vm, port)?,
+            server: remote::server(world.network(CHANNEL)?, self.vm, port(self.server))?,
             path: format!("/{}", self.file),
             rate: self.rate,
             warm_up: f64::from(WARM_UP),
@@ -45,6 +44,11 @@ impl Ask<'_> {
             },
         })
     }
+}
+
+/// The port on which every VM has a server.
+pub(super) fn port(server: &str) -> u16 {
+    if server == "nginx" { 8081 } else { 8080 }
 }
 
 /// Ask all at once.
@@ -84,7 +88,7 @@ fn watched(
     pace: Pace,
 ) -> Result<(Vec<Report>, Values)> {
     let sets = world.sets(asks.len(), running);
-    threads::watch(&Kernel, &sets, pace.watched(), || ask(world, asks, pace))
+    watch(&sets, pace.watched(), || ask(world, asks, pace))
 }
 
 /// The most a server can do alone. Measured once a run.
@@ -149,7 +153,8 @@ pub(super) fn idle_max(world: &mut World, cell: &Cell, pace: Pace) -> Result<Val
 /// VM 1 at a share of its maximum, beside idle VMs.
 pub(super) fn idle_rate(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
     let (file, percent) = cell.level("load").split_once('@').unwrap_or(("1", "50"));
-    let most = solo(world, "httpd", file, pace)?;
+    let server = cell.level("server");
+    let most = solo(world, server, file, pace)?;
     let rate = most * share(percent);
     let running = 1 + idle(cell);
     world.only(running)?;
@@ -157,7 +162,7 @@ pub(super) fn idle_rate(world: &mut World, cell: &Cell, pace: Pace) -> Result<Va
         world,
         &[Ask {
             vm: 1,
-            server: "httpd",
+            server,
             file,
             rate: Some(rate),
         }],
@@ -178,21 +183,28 @@ fn share(percent: &str) -> f64 {
 /// VM 1 and VM 2, each at a share of its own maximum.
 pub(super) fn neighbours(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
     let (one, two) = cell.level("pair").split_once('+').unwrap_or(("1", "1"));
-    pair(world, [one, two], share(cell.level("load")), pace)
+    let load = share(cell.level("load"));
+    pair(world, cell.level("server"), [one, two], load, pace)
 }
 
-fn pair(world: &mut World, files: [&str; 2], load: f64, pace: Pace) -> Result<Values> {
+fn pair(
+    world: &mut World,
+    server: &str,
+    files: [&str; 2],
+    load: f64,
+    pace: Pace,
+) -> Result<Values> {
     let [one, two] = files;
     let most = [
-        solo(world, "httpd", one, pace)?,
-        solo(world, "httpd", two, pace)?,
+        solo(world, server, one, pace)?,
+        solo(world, server, two, pace)?,
     ];
     world.only(2)?;
     let asks = [(1, one), (2, two)].map(|(vm, file)| {
         let most = if vm == 1 { most[0] } else { most[1] };
         Ask {
             vm,
-            server: "httpd",
+            server,
             file,
             rate: Some(most * load),
         }
@@ -218,8 +230,8 @@ fn pair(world: &mut World, files: [&str; 2], load: f64, pace: Pace) -> Result<Va
 
 /// A load on so many VMs.
 pub(super) fn count(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
-    let file = cell.level("file");
-    let most = solo(world, "httpd", file, pace)?;
+    let (server, file) = (cell.level("server"), cell.level("file"));
+    let most = solo(world, server, file, pace)?;
     let vms: u8 = cell.level("vms").parse().unwrap_or(1);
     let (percent, how) = cell.level("load").split_once(' ').unwrap_or(("10", "each"));
     let each = if how == "all" {
@@ -231,7 +243,7 @@ pub(super) fn count(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values
     let asks: Vec<Ask<'_>> = (1..=vms)
         .map(|vm| Ask {
             vm,
-            server: "httpd",
+            server,
             file,
             rate: Some(most * each),
         })
@@ -260,21 +272,28 @@ pub(super) fn weights(world: &mut World, cell: &Cell, pace: Pace) -> Result<Valu
         )));
     };
     // Before anything is bound to one CPU.
+    let server = cell.level("server");
     for file in [one, two] {
-        solo(world, "httpd", file, pace)?;
+        solo(world, server, file, pace)?;
     }
     let threads = world.backend();
+    let group = |name, share: &f64, threads| Group {
+        name,
+        share: *share,
+        cap: None,
+        threads,
+    };
     let sets = [
-        ("backend", *backend, threads.as_slice()),
-        ("vm1", *vm1, world.guest(1)),
-        ("vm2", *vm2, world.guest(2)),
+        group("backend", backend, threads.as_slice()),
+        group("vm1", vm1, world.guest(1)),
+        group("vm2", vm2, world.guest(2)),
     ];
     let mut journal = Journal::begin()?;
-    for thread in sets.iter().flat_map(|set| set.2) {
+    for thread in sets.iter().flat_map(|set| set.threads) {
         pin(&mut journal, *thread, &[0])?;
     }
-    let _groups = Groups::make(&mut journal, &Weights::find()?, &sets)?;
-    let metrics = pair(world, [one, two], 0.8, pace);
+    Groups::make(&mut journal, &Hierarchy::find()?, &sets)?;
+    let metrics = pair(world, server, [one, two], 0.8, pace);
     drop(journal);
     metrics
 }

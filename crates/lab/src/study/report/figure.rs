@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::chart::{Point, Series};
-use crate::study::catalogue::{self, Figure, Scale, Sweep};
+use crate::study::catalogue::{self, Factor, Figure, Scale, Sweep};
 use crate::study::inference;
 use crate::study::sample::{Cell, Sample};
 
@@ -86,7 +86,8 @@ fn combinations(
     scale: Scale,
 ) -> Vec<Vec<(&'static str, &'static str)>> {
     let mut found = vec![Vec::new()];
-    for factor in figure.series.iter().filter_map(|name| sweep.factor(name)) {
+    let named = figure.series.iter().filter_map(|name| sweep.factor(name));
+    for factor in servers(figure, sweep, scale).into_iter().chain(named) {
         found = found
             .iter()
             .flat_map(|combination: &Vec<_>| {
@@ -101,6 +102,14 @@ fn combinations(
     found
 }
 
+/// Where several web servers were measured, each has its curves, unless the figure says which.
+fn servers(figure: &Figure, sweep: &Sweep, scale: Scale) -> Option<&'static Factor> {
+    let factor = sweep.factor("server")?;
+    let said = figure.series.contains(&factor.name)
+        || figure.of.iter().any(|(name, _)| *name == factor.name);
+    (!said && factor.levels(scale).len() > 1).then_some(factor)
+}
+
 /// What a level is called in a legend.
 fn label(factor: &str, level: &str) -> String {
     match factor {
@@ -108,6 +117,7 @@ fn label(factor: &str, level: &str) -> String {
         "file" => format!("{level} kB"),
         "residents" if level != "native" => format!("{level} residents"),
         "pair" => format!("{level} kB"),
+        "cpus" => format!("{level} vCPU"),
         _ => level.to_owned(),
     }
 }

@@ -48,11 +48,14 @@ impl Report {
     fn noise(&self) -> String {
         let found = verdict::noise(&self.samples, self.manifest.scale);
         if found.blocks == 0 {
-            return "no A/A run".to_owned();
+            return "no A/A run: nothing says what doing the same twice looks like here".to_owned();
         }
+        let percent = |log: f64| (log.abs().exp() - 1.0) * 100.0;
         format!(
-            "A/A: the same stream measured twice differs by a factor of {:.3} ({:.3} to {:.3}, {} blocks). Smaller effects are not claimed.",
-            found.estimate, found.interval.low, found.interval.high, found.blocks
+            "A/A: the same stream, measured twice in each of {} blocks under two names, differed by {:.1} % on average; the 95 % interval reaches to {:.1} %. A ratio no further from one than that is NOT SIGNIFICANT.",
+            found.blocks,
+            percent(found.estimate.ln()),
+            percent(verdict::gate(&found)),
         )
     }
 }

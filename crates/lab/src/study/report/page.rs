@@ -52,6 +52,7 @@ fn head(report: &Report) -> String {
             ),
         ),
         ("Channels", manifest.channels.join("; ")),
+        ("Weights and caps", manifest.control_groups.clone()),
         ("Revision", machine.revision.clone()),
         (
             "Scale and seed",
@@ -65,7 +66,7 @@ fn head(report: &Report) -> String {
         .collect();
     format!(
         "<p class=\"soft\">{}</p><p>Paper 000 is <i>Residency Aware Inter-VM Communication in Virtualized Cloud</i> (2013, XenLoop on Xen), \
-         paper 001 is <i>Performance Analysis of Network I/O Workloads in Virtualized Data Centers</i> (2010, Xen). Their native channel is our \
+         paper 001 is <i>Performance Analysis of Network I/O Workloads in Virtualized Data Centers</i> (2010, Xen); one figure is of paper 003 (MemNet). Their native channel is our \
          <b>bridge</b>, their shared memory channel our <b>switch</b>, their Dom0 our <b>backend</b>. What counts is the shape of a figure, \
          not its height: neither the machines nor the hypervisor are the same. A dot is a mean over blocks, its bar the bootstrapped 95 % interval.</p>\
          <dl>{list}</dl><p><b>{} claims: {}.</b></p>",
@@ -157,15 +158,20 @@ fn experiment(report: &Report, row: &'static Experiment, ability: &Ability) -> S
     format!(
         "<section id=\"{id}\"><h2>{id}. {}</h2><p class=\"soft\">Paper {}, {}. <b>{}</b>{reason}</p><ul class=\"claims\">{claims}</ul>{figures}</section>",
         escape(row.title),
-        if row.id.starts_with('X') {
-            "000"
-        } else {
-            "001"
-        },
+        paper(row.id),
         row.source,
         ability.word(),
         id = row.id,
     )
+}
+
+/// The paper an experiment is from.
+fn paper(id: &str) -> &'static str {
+    match id.as_bytes().first() {
+        Some(b'X') => "000",
+        Some(b'N') => "003",
+        _ => "001",
+    }
 }
 
 /// Ours, and theirs beside it.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::machine::Machine;
-use crate::study::catalogue::{SWEEPS, Scale};
+use crate::study::catalogue::Scale;
 use crate::study::run;
 
 /// A run that measured every cell of every sweep.
@@ -10,18 +10,20 @@ fn example() -> Report {
     let manifest = Manifest {
         machine: Machine::look().unwrap(),
         experiments: catalogue::all().map(|row| row.id.to_owned()).collect(),
+        only: Default::default(),
         scale: Scale::Ci,
         seed: 1,
         budget_s: 1.0,
         accelerator: "TCG <b>".into(),
         channels: vec!["bridge".into()],
+        control_groups: String::new(),
         guest_kernel: "6.1".into(),
         image: "x".into(),
         cpu_flags: String::new(),
         mitigations: Vec::new(),
     };
     let mut samples = Vec::new();
-    for sweep in &SWEEPS {
+    for sweep in catalogue::sweeps() {
         let sets = sweep.sets.iter().flat_map(|set| {
             ["use_pct", "wait_pct", "block_pct", "exec_s", "us_exec"]
                 .map(|key| format!("{set}_{key}"))
@@ -50,7 +52,8 @@ fn example() -> Report {
     let probe = Probe {
         cpus: 2,
         no_vms: None,
-        weights: Ok("v1"),
+        groups: Ok("v1"),
+        versions: String::new(),
     };
     let rows: Vec<&'static Experiment> = catalogue::all().collect();
     let findings = verdict::judge(&rows, &samples, Scale::Ci, &probe);

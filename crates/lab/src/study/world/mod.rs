@@ -3,29 +3,30 @@
 //! Booted once for all sweeps. A VM that an experiment does not want is paused: its virtual CPUs
 //! do not run and it takes no frames; only its memory is there. That is the lab's "no VM".
 
+mod filled;
+mod sets;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::knob::Journal;
+use super::measure::profile::KERNEL_ARGUMENT;
 use super::remote::Remote;
-use super::threads::{self, Set};
 use crate::accel::{self, Accel};
 use crate::bridge::Bridge;
-use crate::channel::{self, Channel, Setting, Switch, Uplink};
+use crate::channel::{self, Channel, Setting};
 use crate::error::{Error, Result};
 use crate::image::{Image, Recipe};
 use crate::progress::Progress;
 use crate::vm::{Spec, Vm};
-use crate::{host, interrupt, scope, workload};
+use crate::{interrupt, scope, workload};
+
+use filled::{Filled, Gathering, reachable};
 
 /// Longest boot: emulated guests on a busy machine.
 pub(super) const BOOT: Duration = Duration::from_secs(180);
-
-/// How often frames are sent again when some were lost on their way.
-const FILLS: u32 = 8;
 
 /// Where things are.
 #[derive(Clone, Debug)]
@@ -38,18 +39,6 @@ pub struct Place {
     pub logs: PathBuf,
 }
 
-/// Numbers of residents with a switch of their own; the others have a handful.
-const RESIDENTS: [u32; 2] = [10_000, 100_000];
-
-/// A switch whose residency table is filled, for VM 1 only.
-#[derive(Debug)]
-struct Filled {
-    residents: u32,
-    network: u8,
-    switch: Switch,
-    site: Bridge,
-}
-
 /// VMs, channels and the second host. Fields are dropped in this order.
 #[derive(Debug)]
 pub struct World {
@@ -57,6 +46,7 @@ pub struct World {
     pub vms: Vec<Vm>,
     channels: Vec<Box<dyn Channel>>,
     filled: Vec<Filled>,
+    gathering: Vec<Gathering>,
     /// The second host.
     pub remote: Remote,
     _site: Bridge,
@@ -65,26 +55,14 @@ pub struct World {
     /// Their image.
     pub image: Image,
     paused: Vec<bool>,
-    guests: Vec<Vec<i32>>,
+    guests: Vec<Vec<u32>>,
+    /// A VM with two virtual CPUs, and their threads; there while an experiment needs it.
+    wide: Option<(Vm, Vec<u32>)>,
     /// The most each server can serve alone, by `server/file`, requests a second.
     pub solo: BTreeMap<String, f64>,
     /// Where things are.
     pub place: Place,
     names: Vec<String>,
-}
-
-/// A switch whose uplink leads to the second host, as its network of this number; and the bridge
-/// in between.
-fn reachable(setting: &Setting<'_>, remote: &Remote, network: u8) -> Result<(Switch, Bridge)> {
-    let site = Bridge::new(setting.accel)?;
-    let uplink = Uplink {
-        namespace: site.namespace(),
-        tap: "vic0",
-    };
-    let switch = Switch::start_with(setting, Some(&uplink))?;
-    site.join(uplink.tap)?;
-    remote.join(site.namespace(), network)?;
-    Ok((switch, site))
 }
 
 impl World {
@@ -101,9 +79,9 @@ impl World {
         progress.step("guest image with web servers (kept for the next time)");
         let image = recipe().build(&place.cache)?;
         let accel = accel::detect(&image.kernel)?;
-        // The last one is booted by the experiment that kills it.
+        // The last ones are booted by the experiments that need them.
         let mut names: Vec<String> = (1..=count).map(|number| format!("vm{number}")).collect();
-        names.push("victim".to_owned());
+        names.extend(["victim", "wide"].map(str::to_owned));
         let vms: Vec<&str> = names.iter().map(String::as_str).collect();
         let setting = Setting {
             vms: &vms,
@@ -115,21 +93,8 @@ impl World {
         let bridge = Bridge::new(accel)?;
         remote.join(bridge.namespace(), 1)?;
         let (switch, site) = reachable(&setting, &remote, 2)?;
-        // Residents stay for minutes, so each number of them has a switch of its own.
-        let mut filled = Vec::new();
-        for (residents, network) in RESIDENTS.into_iter().zip(3..) {
-            let setting = Setting {
-                vms: vms.get(..1).unwrap_or_default(),
-                ..setting.clone()
-            };
-            let (switch, site) = reachable(&setting, &remote, network)?;
-            filled.push(Filled {
-                residents,
-                network,
-                switch,
-                site,
-            });
-        }
+        let filled = filled::all(&setting, &remote, 3)?;
+        let gathering = filled::gathering(&setting, 5)?;
         remote.serve()?;
         let channels: Vec<Box<dyn Channel>> = vec![Box::new(bridge), Box::new(switch)];
         progress.step(&format!("booting {count} VMs under {}", accel.name()));
@@ -138,17 +103,19 @@ impl World {
             channels,
             remote,
             filled,
+            gathering,
             _site: site,
             accel,
             image,
             paused: vec![false; count],
             guests: Vec::new(),
+            wide: None,
             solo: BTreeMap::new(),
             place: place.clone(),
             names,
         };
         for number in 1..=count {
-            let vm = world.boot(number)?;
+            let vm = world.boot(number, 1)?;
             world.vms.push(vm);
         }
         for vm in &world.vms {
@@ -160,15 +127,21 @@ impl World {
         Ok(world)
     }
 
-    fn boot(&self, number: usize) -> Result<Vm> {
+    fn boot(&self, number: usize, vcpus: u32) -> Result<Vm> {
         let name = self.names.get(number - 1).map_or("vm", String::as_str);
         let mut spec = Spec::new(name, &self.place.logs);
+        spec.vcpus = vcpus;
+        spec.kernel_args = vec![KERNEL_ARGUMENT.to_owned()];
         let number = u8::try_from(number).unwrap_or(u8::MAX);
         for (channel, network) in self.channels.iter().zip(1..) {
             spec.nics
                 .push(channel::nic(channel.as_ref(), network, name, number)?);
         }
         for one in self.filled.iter().filter(|_| number == 1) {
+            let nic = channel::nic(&one.switch, one.network, name, number)?;
+            spec.nics.push(nic);
+        }
+        for one in self.gathering.iter().filter(|_| number <= 2) {
             let nic = channel::nic(&one.switch, one.network, name, number)?;
             spec.nics.push(nic);
         }
@@ -180,9 +153,33 @@ impl World {
     /// # Errors
     /// It does not come up.
     pub fn victim(&self) -> Result<Vm> {
-        let vm = self.boot(self.vms.len() + 1)?;
+        let vm = self.boot(self.vms.len() + 1, 1)?;
         vm.wait_ready(BOOT)?;
         Ok(vm)
+    }
+
+    /// Let only VM 2 run, and a VM with two virtual CPUs, on all channels.
+    ///
+    /// # Errors
+    /// It does not come up, or QEMU refuses.
+    pub fn widen(&mut self) -> Result<()> {
+        self.let_run(|number| number == 2)?;
+        if self.wide.is_none() {
+            let vm = self.boot(self.vms.len() + 2, 2)?;
+            vm.wait_ready(BOOT)?;
+            let cpus = cpus_of(&vm)?;
+            self.wide = Some((vm, cpus));
+        }
+        Ok(())
+    }
+
+    /// The VM with two virtual CPUs.
+    ///
+    /// # Errors
+    /// There is none; see [`World::widen`].
+    pub fn wide(&self) -> Result<&Vm> {
+        let missing = || Error::Host("no VM has two virtual CPUs".to_owned());
+        self.wide.as_ref().map(|(vm, _)| vm).ok_or_else(missing)
     }
 
     /// The network whose switch has so many residents, all but a few behind its uplink: frames
@@ -196,6 +193,16 @@ impl World {
         let one = found.ok_or_else(none)?;
         one.fill(&self.place.vicinity)?;
         Ok(one.network)
+    }
+
+    /// The network whose switch lets frames gather for so many microseconds.
+    ///
+    /// # Errors
+    /// There is no such switch.
+    pub fn gathering(&self, micros: &str) -> Result<u8> {
+        let found = self.gathering.iter().find(|one| one.micros == micros);
+        let none = || Error::Host(format!("no switch lets frames gather for {micros} µs"));
+        found.map(|one| one.network).ok_or_else(none)
     }
 
     /// VM number `number`, from one.
@@ -236,12 +243,17 @@ impl World {
     /// # Errors
     /// QEMU refuses.
     pub fn only(&mut self, count: usize) -> Result<()> {
-        for (place, (vm, paused)) in self.vms.iter().zip(&mut self.paused).enumerate() {
-            let wanted = place >= count;
-            if *paused != wanted {
-                let command = if wanted { "stop" } else { "cont" };
+        self.wide = None;
+        self.let_run(|number| number <= count)
+    }
+
+    fn let_run(&mut self, wanted: impl Fn(usize) -> bool) -> Result<()> {
+        for ((vm, paused), number) in self.vms.iter().zip(&mut self.paused).zip(1..) {
+            let pause = !wanted(number);
+            if *paused != pause {
+                let command = if pause { "stop" } else { "cont" };
                 vm.qmp()?.execute(command, &json!({}))?;
-                *paused = wanted;
+                *paused = pause;
             }
         }
         interrupt::check()
@@ -250,125 +262,17 @@ impl World {
     /// All of them still run.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.vms.iter().all(|vm| vm.is_running().unwrap_or(false))
+        let wide = self.wide.iter().map(|(vm, _)| vm);
+        let mut all = self.vms.iter().chain(wide);
+        all.all(|vm| vm.is_running().unwrap_or(false))
     }
 
     /// The threads of a VM's virtual CPUs.
     #[must_use]
-    pub fn guest(&self, number: usize) -> &[i32] {
+    pub fn guest(&self, number: usize) -> &[u32] {
         self.guests
             .get(number.wrapping_sub(1))
             .map_or(&[], Vec::as_slice)
-    }
-
-    /// The backend: every thread of QEMU that is no virtual CPU, Vicinity's, vhost's.
-    #[must_use]
-    pub fn backend(&self) -> Vec<i32> {
-        let mut threads: Vec<i32> = self
-            .vms
-            .iter()
-            .flat_map(|vm| threads::of_process(vm.id()))
-            .collect();
-        threads.retain(|id| !self.guests.iter().flatten().any(|cpu| cpu == id));
-        threads.extend(
-            self.vms
-                .iter()
-                .flat_map(|vm| threads::vhost_workers(vm.id())),
-        );
-        let filled = self.filled.iter().filter_map(|one| one.switch.id());
-        threads.extend(filled.flat_map(threads::of_process));
-        threads.extend(
-            self.channels
-                .iter()
-                .filter_map(|channel| channel.process())
-                .flat_map(threads::of_process),
-        );
-        threads
-    }
-
-    /// The sets to watch when the first `busy` of `running` VMs work.
-    #[must_use]
-    pub fn sets(&self, busy: usize, running: usize) -> Vec<Set> {
-        let join = |from: usize, to: usize| {
-            (from..=to)
-                .flat_map(|n| self.guest(n).to_vec())
-                .collect::<Vec<i32>>()
-        };
-        let mut sets = vec![Set {
-            name: "vm1",
-            threads: join(1, 1),
-            members: 1,
-        }];
-        if busy > 1 {
-            sets.push(Set {
-                name: "vm2",
-                threads: join(2, 2),
-                members: 1,
-            });
-        }
-        sets.push(Set {
-            name: "guests",
-            threads: join(1, busy),
-            members: 1,
-        });
-        sets.push(Set {
-            name: "idle",
-            threads: join(busy + 1, running),
-            members: running.saturating_sub(busy),
-        });
-        sets.push(Set {
-            name: "backend",
-            threads: self.backend(),
-            members: 1,
-        });
-        sets
-    }
-
-    /// Pin the virtual CPUs of VM 1 and 2: to CPU 0 both, or to CPU 0 and 1.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub fn pin(&self, placement: &str) -> Result<Journal> {
-        let second = if placement == "shared" { 0 } else { 1 };
-        let mut journal = Journal::begin()?;
-        for (vm, cpu) in [(1, 0), (2, second)] {
-            for thread in self.guest(vm) {
-                super::knob::pin(&mut journal, *thread, &[cpu])?;
-            }
-        }
-        Ok(journal)
-    }
-}
-
-impl Filled {
-    fn fill(&self, vicinity: &Path) -> Result<()> {
-        let ask = |words: &[&str]| {
-            let mut command = host::command("ip");
-            command.args(["netns", "exec", self.site.namespace()]);
-            command.arg(vicinity).arg("--runtime-dir");
-            command.arg(self.switch.folder()).args(words);
-            host::run(command)
-        };
-        let known = || -> Result<u64> {
-            let text = ask(&["network", "list", "--json"])?;
-            let list: Value = serde_json::from_str(&text).unwrap_or_default();
-            let count = list.pointer("/0/worker/residents").and_then(Value::as_u64);
-            count.ok_or_else(|| Error::unreadable("`vicinity network list --json`", &text))
-        };
-        // All but a few: the VMs' own addresses are in the table, and a full table learns none.
-        let wanted = u64::from(self.residents).saturating_sub(100);
-        for _ in 0..FILLS {
-            if known()? >= wanted {
-                return Ok(());
-            }
-            ask(&["lab", "residents", &format!("--count={wanted}")])?;
-            // The figures are reported once a second.
-            interrupt::sleep(Duration::from_millis(1200))?;
-        }
-        let (wanted, known) = (self.residents, known()?);
-        Err(Error::Host(format!(
-            "the switch has {known} residents, not {wanted}"
-        )))
     }
 }
 
@@ -382,13 +286,13 @@ pub(super) fn recipe() -> Recipe {
 }
 
 /// Threads of a VM's virtual CPUs, as QEMU knows them.
-fn cpus_of(vm: &Vm) -> Result<Vec<i32>> {
+fn cpus_of(vm: &Vm) -> Result<Vec<u32>> {
     let answer = vm.qmp()?.execute("query-cpus-fast", &json!({}))?;
     let cpus = answer.as_array().map(Vec::as_slice).unwrap_or_default();
     let ids = cpus
         .iter()
-        .filter_map(|cpu| cpu.get("thread-id").and_then(Value::as_i64));
-    Ok(ids.filter_map(|id| i32::try_from(id).ok()).collect())
+        .filter_map(|cpu| cpu.get("thread-id").and_then(Value::as_u64));
+    Ok(ids.filter_map(|id| u32::try_from(id).ok()).collect())
 }
 
 /// Start every server in a guest: streams, requests, web.

@@ -1,0 +1,133 @@
+//! The file of a run's samples: one line of NDJSON each, written as they come.
+//!
+//! A disk that is full must not end a run that takes hours: samples that cannot be written wait
+//! in memory and are tried again with the next one. No half line is ever followed by another
+//! line, or both would be lost.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::sample::Sample;
+use crate::error::{Context, Result};
+
+/// The open file.
+#[derive(Debug)]
+pub(super) struct Book {
+    path: PathBuf,
+    file: File,
+    /// Bytes of whole lines in it.
+    length: u64,
+    /// Lines that could not be written yet.
+    waiting: Vec<u8>,
+}
+
+impl Book {
+    /// Open or make it. Half a line that a crash left at its end is cut off.
+    pub(super) fn open(output: &Path) -> Result<Self> {
+        let path = output.join("samples.ndjson");
+        let file = OpenOptions::new().create(true).append(true).open(&path);
+        let file = file.context(|| format!("open {}", path.display()))?;
+        let text = fs::read(&path).context(|| format!("read {}", path.display()))?;
+        let whole = text.iter().rposition(|byte| *byte == b'\n');
+        let length = whole.map_or(0, |last| last as u64 + 1);
+        file.set_len(length)
+            .context(|| format!("cut off the half line at the end of {}", path.display()))?;
+        Ok(Self {
+            path,
+            file,
+            length,
+            waiting: Vec::new(),
+        })
+    }
+
+    /// Write a sample, and those that wait before it.
+    ///
+    /// # Errors
+    /// The disk does not take them now; nothing is lost, they wait.
+    pub(super) fn add(&mut self, sample: &Sample) -> Result<()> {
+        let line = serde_json::to_vec(sample).context(|| "describe a sample".to_owned())?;
+        self.waiting.extend(line);
+        self.waiting.push(b'\n');
+        self.flush()
+    }
+
+    /// Write what waits.
+    ///
+    /// # Errors
+    /// As for [`Book::add`].
+    pub(super) fn flush(&mut self) -> Result<()> {
+        let written = self.write();
+        if written.is_err() {
+            // Half of a line may be there. Where even that is refused, the next opening does it.
+            let _full = self.file.set_len(self.length);
+        }
+        written.context(|| format!("write to {} (is the disk full?)", self.path.display()))
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        self.file.write_all(&self.waiting)?;
+        self.length += self.waiting.len() as u64;
+        self.waiting.clear();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+impl Book {
+    /// A full disk, from now on; the disk as it was.
+    pub(super) fn fill_disk(&mut self) -> File {
+        let full = OpenOptions::new().append(true).open("/dev/full").unwrap();
+        std::mem::replace(&mut self.file, full)
+    }
+
+    /// The disk has room again.
+    pub(super) fn make_room(&mut self, disk: File) {
+        self.file = disk;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::manifest::samples;
+    use crate::study::sample::Cell;
+
+    fn sample(block: u32) -> Sample {
+        Sample {
+            sweep: "udp".into(),
+            block,
+            cell: Cell::default(),
+            values: Default::default(),
+            failed: None,
+            at: 0.0,
+        }
+    }
+
+    #[test]
+    fn samples_wait_while_the_disk_is_full() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut book = Book::open(folder.path()).unwrap();
+        book.add(&sample(1)).unwrap();
+        let disk = book.fill_disk();
+        let error = book.add(&sample(2)).unwrap_err().to_string();
+        assert!(error.contains("is the disk full?"), "{error}");
+        assert!(book.add(&sample(3)).is_err());
+        book.make_room(disk);
+        book.add(&sample(4)).unwrap();
+        let found = samples(folder.path()).unwrap();
+        assert_eq!(found, [1, 2, 3, 4].map(sample));
+    }
+
+    #[test]
+    fn half_a_line_is_cut_off() {
+        let folder = tempfile::tempdir().unwrap();
+        Book::open(folder.path()).unwrap().add(&sample(1)).unwrap();
+        let path = folder.path().join("samples.ndjson");
+        let mut text = fs::read(&path).unwrap();
+        text.extend(text.clone().iter().take(20));
+        fs::write(&path, text).unwrap();
+        Book::open(folder.path()).unwrap().add(&sample(2)).unwrap();
+        assert_eq!(samples(folder.path()).unwrap(), [1, 2].map(sample));
+    }
+}

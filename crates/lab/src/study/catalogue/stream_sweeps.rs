@@ -1,0 +1,192 @@
+//! Sweeps of streams and requests: paper 000.
+
+use super::sweep::{Factor, Sweep, fixed};
+
+const CHANNEL: Factor = fixed("channel", &["bridge", "switch"]);
+const POWERS: [&str; 10] = [
+    "64", "128", "256", "512", "1K", "2K", "4K", "8K", "16K", "32K",
+];
+const TRAFFIC: [&str; 7] = [
+    "tcp 64",
+    "tcp 32K",
+    "udp 64",
+    "udp 32K",
+    "udp burst",
+    "all pairs",
+    "a VM dies",
+];
+const PAIR: [&str; 3] = ["vm1", "vm2", "backend"];
+
+/// In the order in which they are run; the A/A run is the first of all.
+pub(super) static SWEEPS: &[Sweep] = &[
+    Sweep {
+        name: "noise",
+        title: "A/A: the same TCP stream under two names",
+        factors: &[fixed("arm", &["a", "b"])],
+        metrics: &["mbit_s"],
+        sets: &PAIR,
+    },
+    Sweep {
+        name: "mix",
+        title: "five UDP streams of 1 KB, some to the second host, some to the neighbour",
+        factors: &[
+            CHANNEL,
+            Factor {
+                name: "mix",
+                ci: &["5:0", "4:1", "2:3", "0:5"],
+                default: &MIXES,
+                full: &MIXES,
+            },
+        ],
+        metrics: &["mbit_s", "remote_mbit_s", "local_mbit_s", "switches_s"],
+        sets: &PAIR,
+    },
+    Sweep {
+        name: "lookup",
+        title: "a UDP stream to the second host, frames looked up among so many residents",
+        factors: &[RESIDENTS, LOOKUP_SIZES],
+        metrics: &["mbit_s", "loss_pct", "switches_s"],
+        sets: &PAIR,
+    },
+    Sweep {
+        name: "lookup-rr",
+        title: "request and response with the second host, frames looked up among so many residents",
+        factors: &[RESIDENTS, LOOKUP_SIZES],
+        metrics: &["trans_s", "p50_us", "p99_us", "switches_s"],
+        sets: &PAIR,
+    },
+    Sweep {
+        name: "udp",
+        title: "a UDP stream between neighbours",
+        factors: &[
+            fixed("placement", &["shared", "separate"]),
+            CHANNEL,
+            Factor {
+                name: "size",
+                ci: &["64", "1K", "32K"],
+                default: &["64", "256", "1K", "4K", "16K", "32K"],
+                full: &POWERS,
+            },
+        ],
+        metrics: &["mbit_s", "loss_pct", "switches_s"],
+        sets: &PAIR,
+    },
+    Sweep {
+        name: "gather",
+        title: "a UDP stream, then requests, between neighbours on one core, by how many µs the switch lets frames gather",
+        factors: &[
+            Factor {
+                name: "gather",
+                ci: &["native", "0", "200"],
+                default: &GATHER,
+                full: &GATHER,
+            },
+            Factor {
+                name: "size",
+                ci: &["64", "4K"],
+                default: &["64", "256", "1K", "4K", "16K", "32K"],
+                full: &POWERS,
+            },
+        ],
+        metrics: &["mbit_s", "loss_pct", "switches_s", "p50_us", "p99_us"],
+        sets: &PAIR,
+    },
+    Sweep {
+        name: "tcp-runs",
+        title: "short TCP streams of 1 KB messages between neighbours on one core, one after the other",
+        factors: &[CHANNEL],
+        metrics: &["mbit_s", "cov", "slow_fast"],
+        sets: &[],
+    },
+    Sweep {
+        name: "tcp",
+        title: "a TCP stream between neighbours on separate cores",
+        factors: &[
+            CHANNEL,
+            Factor {
+                name: "size",
+                ci: &["64", "1K", "32K"],
+                default: &["64", "256", "1K", "4K", "16K", "32K"],
+                full: &POWERS,
+            },
+        ],
+        metrics: &["mbit_s", "switches_s"],
+        sets: &PAIR,
+    },
+    Sweep {
+        name: "two-cpus",
+        title: "a UDP stream over the switch, the sender with one virtual CPU or two",
+        factors: &[
+            fixed("cpus", &["1", "2"]),
+            Factor {
+                name: "size",
+                ci: &["64", "1K"],
+                default: &["64", "256", "1K", "4K", "16K", "32K"],
+                full: &POWERS,
+            },
+        ],
+        metrics: &["mbit_s", "loss_pct", "switches_s"],
+        sets: &PAIR,
+    },
+    Sweep {
+        name: "profile",
+        title: "functions of the sending guest's kernel during a TCP stream over the switch, on separate cores",
+        factors: &[fixed("size", &["1K", "32K"])],
+        metrics: &["mbit_s", "copy_pct", "message_pct", "driver_pct", "hits"],
+        sets: &[],
+    },
+    Sweep {
+        name: "burner",
+        title: "a stream between neighbours on separate cores, a CPU-bound job in one of them",
+        factors: &[
+            CHANNEL,
+            fixed("job", &["none", "sender", "receiver"]),
+            Factor {
+                name: "traffic",
+                ci: &["udp 1K"],
+                default: &["udp 1K", "tcp 32K"],
+                full: &["udp 1K", "tcp 1K", "udp 32K", "tcp 32K"],
+            },
+        ],
+        metrics: &["mbit_s", "loss_pct", "switches_s"],
+        sets: &PAIR,
+    },
+    Sweep {
+        name: "caps",
+        title: "a TCP stream over the bridge, the sender's guest or its whole QEMU under a cap (percent of a CPU)",
+        factors: &[
+            fixed("scope", &["guest", "whole"]),
+            Factor {
+                name: "cap",
+                ci: &["25", "50", "100"],
+                default: &["25", "50", "75", "100"],
+                full: &["25", "50", "75", "100"],
+            },
+        ],
+        metrics: &["mbit_s", "cov", "throttled_pct", "switches_s"],
+        sets: &PAIR,
+    },
+    Sweep {
+        name: "boundary",
+        title: "each channel at its boundaries",
+        factors: &[CHANNEL, fixed("traffic", &TRAFFIC)],
+        metrics: &["mbit_s", "cov", "worst", "recovery_ms"],
+        sets: &[],
+    },
+];
+
+const GATHER: [&str; 4] = ["native", "0", "200", "1000"];
+const MIXES: [&str; 6] = ["5:0", "4:1", "3:2", "2:3", "1:4", "0:5"];
+const RESIDENTS: Factor = Factor {
+    name: "residents",
+    ci: &["native", "1", "100000"],
+    default: &["native", "1", "10000", "100000"],
+    full: &["native", "1", "10000", "100000"],
+};
+/// iperf3 and sockperf send no less than 16 bytes. A message of 4 makes the same frame: 60 bytes.
+const LOOKUP_SIZES: Factor = Factor {
+    name: "size",
+    ci: &["16", "1K"],
+    default: &["16", "64", "1K", "16K"],
+    full: &["16", "32", "64", "1K", "16K"],
+};

@@ -1,0 +1,138 @@
+//! Streams between neighbours that want more CPU than they get: a CPU-bound job beside them, a
+//! cap on them; and a sender that has more.
+
+use std::time::Duration;
+
+use observe::cgroup::Mounts;
+
+use super::flow::Flow;
+use super::streams::watched;
+use super::{Pace, values};
+use crate::channel;
+use crate::error::{Error, Result};
+use crate::study::inference::variation;
+use crate::study::knob::{Group, Groups, Hierarchy, Journal, pin};
+use crate::study::sample::{Cell, Values, size};
+use crate::study::watch::watch;
+use crate::study::world::World;
+use crate::vm::{Job, Vm};
+
+/// A job that would use all of a CPU, until it is dropped.
+struct Burner<'vm>(Option<Job<'vm>>);
+
+impl<'vm> Burner<'vm> {
+    fn start(vm: &'vm Vm) -> Result<Self> {
+        Ok(Self(Some(vm.start("while :; do :; done")?)))
+    }
+}
+
+impl Drop for Burner<'_> {
+    fn drop(&mut self) {
+        // A VM that died took it along.
+        let _gone = self.0.take().map(Job::kill);
+    }
+}
+
+/// A stream, with a CPU-bound job in the sender, in the receiver, or nowhere.
+pub(super) fn burner(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
+    world.only(2)?;
+    let _pinned = world.pin("separate")?;
+    let target = channel::address(world.network(cell.level("channel"))?, 2);
+    let (protocol, bytes) = cell.level("traffic").split_once(' ').unwrap_or(("udp", ""));
+    let flow = Flow {
+        target: &target,
+        udp: protocol == "udp",
+        size: size(bytes).unwrap_or(1024),
+        parallel: 1,
+        seconds: pace.seconds,
+    };
+    let busy = match cell.level("job") {
+        "sender" => Some(1),
+        "receiver" => Some(2),
+        _ => None,
+    };
+    let _job = busy
+        .map(|number| Burner::start(world.vm(number)?))
+        .transpose()?;
+    watched(&world.sets(2, 2), world.vm(1)?, &flow, pace)
+}
+
+/// A UDP stream from a VM of which one or both virtual CPUs are on.
+pub(super) fn two_cpus(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
+    world.widen()?;
+    let wide = world.wide()?;
+    let on = u8::from(cell.level("cpus") == "2");
+    let switch = format!("echo {on} > /sys/devices/system/cpu/cpu1/online && nproc");
+    let counted = wide.check(&switch, Duration::from_secs(30))?;
+    if counted.trim() != cell.level("cpus") {
+        let counted = counted.trim();
+        return Err(Error::Host(format!("the guest has {counted} CPUs on")));
+    }
+    let target = channel::address(world.network("switch")?, 2);
+    let flow = Flow {
+        target: &target,
+        udp: true,
+        size: cell.size("size"),
+        parallel: 1,
+        seconds: pace.seconds,
+    };
+    watched(&world.wide_sets()?, wide, &flow, pace)
+}
+
+/// A TCP stream whose sender is under a cap: its virtual CPUs alone, or all of its QEMU, which
+/// carries the bridge's frames too.
+pub(super) fn caps(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
+    world.only(2)?;
+    let percent: f64 = cell.level("cap").parse().unwrap_or(100.0);
+    let threads = match cell.level("scope") {
+        "whole" => world.process(1)?,
+        _ => world.guest(1).to_vec(),
+    };
+    let mut journal = Journal::begin()?;
+    for thread in &threads {
+        pin(&mut journal, *thread, &[0])?;
+    }
+    for thread in world.guest(2) {
+        pin(&mut journal, *thread, &[1])?;
+    }
+    let group = Group {
+        name: "capped",
+        share: 1.0,
+        cap: Some(percent / 100.0),
+        threads: &threads,
+    };
+    Groups::make(&mut journal, &Hierarchy::find()?, &[group])?;
+    let target = channel::address(world.network("bridge")?, 2);
+    let flow = Flow {
+        target: &target,
+        udp: false,
+        size: 32768,
+        parallel: 1,
+        seconds: pace.seconds,
+    };
+    let throttled = || throttled_s(threads.first().copied());
+    let before = throttled();
+    let sets = world.sets(2, 2);
+    let (flown, mut metrics) = watch(&sets, pace.watched(), || flow.run(world.vm(1)?))?;
+    let seconds = f64::from(pace.seconds + super::WARM_UP);
+    let held = throttled()
+        .zip(before)
+        .map(|(after, before)| after - before);
+    drop(journal);
+    metrics.extend(values(&[
+        ("mbit_s", flown.mbit_s),
+        ("cov", variation(&flown.pieces)),
+        ("throttled_pct", held.unwrap_or(f64::NAN) / seconds * 100.0),
+    ]));
+    metrics.retain(|_, value| value.is_finite());
+    Ok(metrics)
+}
+
+/// Seconds that a thread's group was held back by its cap.
+#[expect(clippy::cast_precision_loss, reason = "nanoseconds of minutes")]
+fn throttled_s(thread: Option<u32>) -> Option<f64> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let groups = std::fs::read_to_string(format!("/proc/{}/cgroup", thread?)).ok()?;
+    let state = Mounts::parse(&mounts).group(&groups)?.read();
+    Some(state.throttled_ns? as f64 / 1e9)
+}

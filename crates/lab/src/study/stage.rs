@@ -1,0 +1,77 @@
+//! What cells are measured on. The run's own logic (order, failures, what is given up) does not
+//! know VMs, so that it is tested without any.
+
+use super::manifest::Manifest;
+use super::measure::{self, Pace};
+use super::sample::{Cell, Values};
+use super::world::{self, Place, World};
+use crate::error::Result;
+use crate::interrupt;
+use crate::progress::Progress;
+
+/// Somewhere to measure.
+pub(super) trait Stage {
+    /// Set it up, if it is not, and note in the manifest what it is.
+    ///
+    /// # Errors
+    /// It cannot be set up now.
+    fn ready(&mut self, manifest: &mut Manifest) -> Result<()>;
+
+    /// Measure a cell of a sweep. Settings made for it are undone, whatever happens.
+    ///
+    /// # Errors
+    /// Whatever went wrong: the reason is for the report.
+    fn measure(&mut self, sweep: &str, cell: &Cell) -> Result<Values>;
+
+    /// Whether it is not usable any more, or never was. It is then taken down, and set up anew
+    /// by the next [`Stage::ready`].
+    fn is_lost(&mut self) -> bool;
+}
+
+/// VMs, channels and the second host.
+#[derive(Debug)]
+pub(super) struct Vms {
+    place: Place,
+    pace: Pace,
+    progress: Progress,
+    world: Option<World>,
+}
+
+impl Vms {
+    pub(super) fn new(place: &Place, pace: Pace, progress: Progress) -> Self {
+        Self {
+            place: place.clone(),
+            pace,
+            progress,
+            world: None,
+        }
+    }
+}
+
+impl Stage for Vms {
+    fn ready(&mut self, manifest: &mut Manifest) -> Result<()> {
+        if self.world.is_none() {
+            let world = World::start(&self.place, self.pace.vms, &self.progress)?;
+            manifest.accelerator = world.accel.title().to_owned();
+            manifest.channels = world.channels();
+            manifest.guest_kernel = world.image.manifest.kernel_release.clone();
+            manifest.image = world::image_name(&world.image);
+            self.world = Some(world);
+        }
+        interrupt::check()
+    }
+
+    fn measure(&mut self, sweep: &str, cell: &Cell) -> Result<Values> {
+        let world = self.world.as_mut();
+        let world = world.ok_or_else(|| crate::error::Error::Host("no VMs were booted".into()))?;
+        measure::measure(world, sweep, cell, self.pace)
+    }
+
+    fn is_lost(&mut self) -> bool {
+        let whole = self.world.as_ref().is_some_and(World::is_whole);
+        if !whole {
+            self.world = None;
+        }
+        !whole
+    }
+}

@@ -1,0 +1,219 @@
+//! Where the CPU time goes: the scheduler's statistics of sets of threads, while a cell is measured.
+//!
+//! A VM's set is its virtual CPUs' threads; the backend is every other thread that works for
+//! VMs: QEMU's own, Vicinity's, the kernel's vhost workers. The three figures of XenMon: on a
+//! CPU, waiting for one, blocked. They are read and made into rates by the observer.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use observe::counters::Totals;
+use observe::proc::Proc;
+use observe::report::Activity;
+use observe::work::Work;
+
+use super::inference::variation;
+use super::sample::Values;
+use crate::error::{Error, Result};
+use crate::interrupt;
+
+/// A set of threads.
+#[derive(Clone, Debug, Default)]
+pub struct Set {
+    /// Name, the prefix of its metrics.
+    pub name: &'static str,
+    /// Thread ids.
+    pub threads: Vec<u32>,
+    /// VMs in it, over which its shares of time are averaged; one for `backend` and for
+    /// `guests`, whose shares are sums and may pass 100 %.
+    pub members: u32,
+}
+
+/// Time between two looks; the variation of a metric is that over these pieces.
+const PIECE: Duration = Duration::from_millis(100);
+
+/// Run `work`; meanwhile, after `warm_up`, watch the sets for `window`. Returns the work's answer
+/// and the sets' metrics.
+///
+/// # Errors
+/// Those of `work`, or an interruption.
+pub fn watch<T>(
+    sets: &[Set],
+    (warm_up, window): (Duration, Duration),
+    work: impl FnOnce() -> Result<T>,
+) -> Result<(T, Values)> {
+    std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| look(sets, warm_up, window));
+        let answer = work();
+        let metrics = watcher
+            .join()
+            .map_err(|_| Error::Host("the watcher of threads failed".to_owned()))?;
+        Ok((answer?, metrics?))
+    })
+}
+
+/// When, and the totals of each set's threads.
+type Snapshot = (Instant, Vec<BTreeMap<u32, Totals>>);
+
+fn look(sets: &[Set], warm_up: Duration, window: Duration) -> Result<Values> {
+    let proc = Proc::default();
+    let snapshot = || -> Snapshot {
+        let of = |set: &Set| {
+            let threads = set.threads.iter();
+            threads
+                .filter_map(|id| Some((*id, proc.totals(*id, *id)?)))
+                .collect()
+        };
+        (Instant::now(), sets.iter().map(of).collect())
+    };
+    interrupt::sleep(warm_up)?;
+    let mut seen = vec![snapshot()];
+    let end = Instant::now() + window;
+    while Instant::now() < end {
+        interrupt::sleep(PIECE)?;
+        seen.push(snapshot());
+    }
+    Ok(metrics(sets, &seen))
+}
+
+/// Metrics of the whole, and the variation of its pieces.
+fn metrics(sets: &[Set], seen: &[Snapshot]) -> Values {
+    let mut values = Values::new();
+    let (Some(first), Some(last)) = (seen.first(), seen.last()) else {
+        return values;
+    };
+    let mut switches = 0.0;
+    for (place, set) in sets
+        .iter()
+        .enumerate()
+        .filter(|(_, set)| !set.threads.is_empty())
+    {
+        let whole = activity(first, last, place);
+        let time = percent(&whole, set.members);
+        switches += whole.switches_per_second;
+        for (key, value) in [
+            ("use_pct", time.on),
+            ("wait_pct", time.waiting),
+            ("block_pct", time.blocked),
+            ("exec_s", whole.executions_per_second),
+            ("us_exec", whole.cpu_per_execution_us.unwrap_or(f64::NAN)),
+        ] {
+            if value.is_finite() {
+                values.insert(format!("{}_{key}", set.name), value);
+            }
+        }
+        let pieces: Vec<Time> = seen
+            .windows(2)
+            .filter_map(|w| {
+                Some(percent(
+                    &activity(w.first()?, w.last()?, place),
+                    set.members,
+                ))
+            })
+            .collect();
+        let mut vary = |key: &str, of: &dyn Fn(&Time) -> f64| {
+            let cov = variation(&pieces.iter().map(of).collect::<Vec<_>>());
+            if cov.is_finite() {
+                values.insert(format!("{}_{key}_cov", set.name), cov);
+            }
+        };
+        vary("use", &|time| time.on);
+        vary("wait", &|time| time.waiting);
+        vary("block", &|time| time.blocked);
+    }
+    values.insert("switches_s".to_owned(), switches);
+    values
+}
+
+/// What the threads of the set at `place` did between two snapshots. A thread that came or went
+/// in between is left out.
+fn activity(from: &Snapshot, to: &Snapshot, place: usize) -> Activity {
+    let interval = to.0 - from.0;
+    let empty = BTreeMap::new();
+    let of = |snapshot: &Snapshot| snapshot.1.get(place).unwrap_or(&empty).clone();
+    let before = of(from);
+    let mut work = Work::default();
+    for (id, now) in of(to) {
+        if let Some(earlier) = before.get(&id) {
+            work += Work::of(&now.since(earlier), interval);
+        }
+    }
+    work.activity(interval)
+}
+
+/// Percent of the time.
+struct Time {
+    on: f64,
+    waiting: f64,
+    blocked: f64,
+}
+
+/// A set is blocked when none of its threads runs or waits, as a domain was in the papers; where
+/// several threads overlap that is never.
+fn percent(activity: &Activity, members: u32) -> Time {
+    let share = 100.0 / f64::from(members.max(1));
+    let (on, waiting) = (activity.r#use * share, activity.wait * share);
+    Time {
+        on,
+        waiting,
+        blocked: (100.0 - on - waiting).max(0.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn use_wait_and_block_are_the_whole_time() {
+        let start = Instant::now();
+        let at = |ms: u64, run: u64, wait: u64, executions: u64| -> Snapshot {
+            let totals = Totals {
+                run_ns: run * 1_000_000,
+                wait_ns: wait * 1_000_000,
+                executions,
+                switches: executions,
+            };
+            (
+                start + Duration::from_millis(ms),
+                vec![[(1, totals)].into()],
+            )
+        };
+        let sets = [Set {
+            name: "vm1",
+            threads: vec![1],
+            members: 1,
+        }];
+        let values = metrics(
+            &sets,
+            &[at(0, 0, 0, 0), at(500, 200, 50, 10), at(1000, 500, 100, 50)],
+        );
+        for (key, want) in [
+            ("use_pct", 50.0),
+            ("wait_pct", 10.0),
+            ("block_pct", 40.0),
+            ("exec_s", 50.0),
+            ("us_exec", 10_000.0),
+        ] {
+            assert!(
+                (values[&format!("vm1_{key}")] - want).abs() < 1e-6,
+                "{key}: {values:?}"
+            );
+        }
+        assert!(values["vm1_use_cov"] > 0.0 && values["switches_s"] > 49.0);
+    }
+
+    #[test]
+    fn a_set_of_our_own_threads_is_watched() {
+        let threads = Proc::default().threads_below(std::process::id());
+        let set = Set {
+            name: "vm1",
+            threads,
+            members: 1,
+        };
+        let window = (Duration::ZERO, PIECE);
+        let (answer, values) = watch(&[set], window, || Ok(7)).unwrap();
+        assert_eq!(answer, 7);
+        assert!(values["vm1_use_pct"] >= 0.0 && values.contains_key("switches_s"));
+    }
+}

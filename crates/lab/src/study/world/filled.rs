@@ -1,0 +1,124 @@
+//! Switches that reach the second host, and those whose residency table is filled.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::bridge::Bridge;
+use crate::channel::{Setting, Switch, Uplink};
+use crate::error::{Error, Result};
+use crate::study::remote::Remote;
+use crate::{host, interrupt};
+
+/// How often frames are sent again when some were lost on their way.
+const FILLS: u32 = 8;
+
+/// Microseconds for which frames may gather, with a switch of their own.
+const GATHER: [&str; 0] = [];
+
+/// Numbers of residents with a switch of their own; the others have a handful.
+const RESIDENTS: [u32; 2] = [10_000, 100_000];
+
+/// A switch whose residency table is filled, for VM 1 only.
+#[derive(Debug)]
+pub(super) struct Filled {
+    pub(super) residents: u32,
+    pub(super) network: u8,
+    pub(super) switch: Switch,
+    site: Bridge,
+}
+
+/// One for each number of residents, as the networks from `first` on: residents stay for
+/// minutes, so each number of them has a switch of its own.
+pub(super) fn all(setting: &Setting<'_>, remote: &Remote, first: u8) -> Result<Vec<Filled>> {
+    let make = |(residents, network)| {
+        let setting = Setting {
+            vms: setting.vms.get(..1).unwrap_or_default(),
+            ..setting.clone()
+        };
+        let (switch, site) = reachable(&setting, remote, network)?;
+        Ok(Filled {
+            residents,
+            network,
+            switch,
+            site,
+        })
+    };
+    RESIDENTS.into_iter().zip(first..).map(make).collect()
+}
+
+/// A switch that lets frames gather for so many microseconds, for VM 1 and 2.
+#[derive(Debug)]
+pub(super) struct Gathering {
+    pub(super) micros: &'static str,
+    pub(super) network: u8,
+    pub(super) switch: Switch,
+}
+
+/// One for each time, as the networks from `first` on.
+pub(super) fn gathering(setting: &Setting<'_>, first: u8) -> Result<Vec<Gathering>> {
+    let make = |(micros, network): (&'static str, u8)| {
+        let setting = Setting {
+            vms: setting.vms.get(..2).unwrap_or_default(),
+            ..setting.clone()
+        };
+        Ok(Gathering {
+            micros,
+            network,
+            switch: Switch::start_gathering(&setting, micros.parse().unwrap_or(0))?,
+        })
+    };
+    GATHER.into_iter().zip(first..).map(make).collect()
+}
+
+/// A switch whose uplink leads to the second host, as its network of this number; and the bridge
+/// in between.
+pub(super) fn reachable(
+    setting: &Setting<'_>,
+    remote: &Remote,
+    network: u8,
+) -> Result<(Switch, Bridge)> {
+    let site = Bridge::new(setting.accel)?;
+    let uplink = Uplink {
+        namespace: site.namespace(),
+        tap: "vic0",
+    };
+    let switch = Switch::start_with(setting, Some(&uplink))?;
+    site.join(uplink.tap)?;
+    remote.join(site.namespace(), network)?;
+    Ok((switch, site))
+}
+
+impl Filled {
+    /// Send frames from as many addresses, if the switch does not know them.
+    pub(super) fn fill(&self, vicinity: &Path) -> Result<()> {
+        let ask = |words: &[&str]| {
+            let mut command = host::command("ip");
+            command.args(["netns", "exec", self.site.namespace()]);
+            command.arg(vicinity).arg("--runtime-dir");
+            command.arg(self.switch.folder()).args(words);
+            host::run(command)
+        };
+        let known = || -> Result<u64> {
+            let text = ask(&["network", "list", "--json"])?;
+            let list: Value = serde_json::from_str(&text).unwrap_or_default();
+            let count = list.pointer("/0/worker/residents").and_then(Value::as_u64);
+            count.ok_or_else(|| Error::unreadable("`vicinity network list --json`", &text))
+        };
+        // All but a few: the VMs' own addresses are in the table, and a full table learns none.
+        let wanted = u64::from(self.residents).saturating_sub(100);
+        for _ in 0..FILLS {
+            if known()? >= wanted {
+                return Ok(());
+            }
+            ask(&["lab", "residents", &format!("--count={wanted}")])?;
+            // The figures are reported once a second.
+            interrupt::sleep(Duration::from_millis(1200))?;
+        }
+        let (wanted, known) = (self.residents, known()?);
+        Err(Error::Host(format!(
+            "the switch has {known} residents, not {wanted}"
+        )))
+    }
+}
