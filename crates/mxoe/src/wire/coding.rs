@@ -1,0 +1,359 @@
+//! Packets to bytes and back. Places are counted from the type byte.
+
+use super::bytes::{Reader, Writer};
+use super::packet::{Connect, Ends, Medium, Notify, Offer, Packet, Pull, Reply, Small};
+use crate::limits::{FRAGMENT, MEDIUM, NAME, PIPELINE, SMALL, TINY};
+
+const RAW: u8 = 1;
+const HOST_QUERY: u8 = 3;
+const HOST_REPLY: u8 = 4;
+const TRUC: u8 = 35;
+const CONNECT: u8 = 36;
+const TINY_TYPE: u8 = 37;
+const SMALL_TYPE: u8 = 38;
+const MEDIUM_TYPE: u8 = 39;
+const RNDV: u8 = 40;
+const PULL: u8 = 41;
+const PULL_REPLY: u8 = 42;
+const NOTIFY: u8 = 43;
+const NACK_LIB: u8 = 44;
+const NACK_MCP: u8 = 45;
+
+/// What a TRUC packet of the only kind there is says.
+const ACK_KIND: u8 = 0x55;
+
+impl<'a> Packet<'a> {
+    pub(super) fn decode(body: Reader<'a>) -> Option<Self> {
+        Some(match body.u8(0)? {
+            RAW => Self::Announce {
+                nic: u64::from(body.u32(16)?) << 32 | u64::from(body.u32(20)?),
+                serial: body.u32(24)?,
+            },
+            HOST_QUERY => Self::HostQuery {
+                index: body.u16(2)?,
+                magic: body.u32(8)?,
+            },
+            HOST_REPLY => Self::HostReply {
+                index: body.u16(2)?,
+                magic: body.u32(8)?,
+                name: name(body)?,
+            },
+            CONNECT => Self::Connect(connect(body)?),
+            TINY_TYPE => Self::Small(small(body, TINY)?),
+            SMALL_TYPE => Self::Small(small(body, SMALL)?),
+            MEDIUM_TYPE => Self::Medium(medium(body)?),
+            RNDV => Self::Offer(offer(body)?),
+            PULL => Self::Pull(pull(body)?),
+            PULL_REPLY => Self::Reply(reply(body)?),
+            NOTIFY => Self::Notify(notify(body)?),
+            TRUC => ack(body)?,
+            NACK_LIB => Self::Nack {
+                ends: Ends {
+                    to: body.u8(9)?,
+                    from: body.u8(1)?,
+                },
+                code: body.u8(3)?,
+                index: body.u16(10)?,
+                seq: body.u16(12)?,
+            },
+            NACK_MCP => Self::PullNack {
+                from: body.u8(1)?,
+                code: body.u8(3)?,
+                handle: body.u32(8)?,
+                magic: body.u32(12)?,
+            },
+            _ => return None,
+        })
+    }
+
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "picking the halves of a word; lengths are the encoder's own"
+    )]
+    pub(super) fn encode(&self, to: &mut Writer<'_>) {
+        match *self {
+            Self::Announce { nic, serial } => {
+                to.u8(0, RAW);
+                to.u32(16, (nic >> 32) as u32);
+                to.u32(20, nic as u32);
+                to.u32(24, serial);
+                // 64 bytes in all.
+                to.bytes(28, &[0; 20]);
+            }
+            Self::HostQuery { index, magic } => {
+                to.u8(0, HOST_QUERY);
+                to.u16(2, index);
+                to.u32(8, magic);
+            }
+            Self::HostReply { index, magic, name } => {
+                let name = name.get(..NAME - 1).unwrap_or(name);
+                to.u8(0, HOST_REPLY);
+                to.u8(1, name.len() as u8 + 1);
+                to.u16(2, index);
+                to.u32(8, magic);
+                to.bytes(16, name);
+                to.u8(16 + name.len(), 0);
+            }
+            Self::Connect(connect) => put_connect(to, &connect),
+            Self::Small(small) => {
+                let kind = if small.data.len() <= TINY {
+                    TINY_TYPE
+                } else {
+                    SMALL_TYPE
+                };
+                put_head(to, kind, &small, small.data.len() as u16);
+                to.bytes(24, small.data);
+            }
+            Self::Medium(medium) => {
+                put_head(to, MEDIUM_TYPE, &medium.head, medium.total);
+                to.u16(24, medium.head.data.len() as u16);
+                to.u8(26, (medium.offset >> PIPELINE) as u8);
+                to.u8(27, PIPELINE);
+                to.bytes(32, medium.head.data);
+            }
+            Self::Offer(offer) => {
+                put_head(to, RNDV, &offer.head, 8);
+                to.u32(24, offer.length);
+                to.u8(28, offer.region);
+                to.u8(29, offer.generation);
+                to.u16(30, offer.offset);
+            }
+            Self::Pull(pull) => put_pull(to, &pull),
+            Self::Reply(reply) => {
+                to.u8(0, PULL_REPLY);
+                to.u8(1, reply.frame);
+                to.u16(2, reply.data.len() as u16);
+                to.u32(4, reply.offset);
+                to.u32(8, reply.handle);
+                to.u32(12, reply.magic);
+                to.bytes(16, reply.data);
+            }
+            Self::Notify(notify) => {
+                put_ends(to, NOTIFY, notify.ends);
+                to.u32(4, notify.session);
+                to.u32(8, notify.total);
+                to.u8(12, notify.region);
+                to.u8(13, notify.generation);
+                to.u16(18, notify.seq);
+                to.u16(20, notify.ack);
+            }
+            Self::Ack {
+                ends,
+                session,
+                seq,
+                number,
+            } => {
+                put_ends(to, TRUC, ends);
+                to.u8(4, 16);
+                to.u32(8, session);
+                to.u8(12, ACK_KIND);
+                to.u16(14, seq);
+                to.u32(16, session);
+                to.u32(20, number);
+                to.u16(24, seq);
+            }
+            Self::Nack {
+                ends,
+                code,
+                index,
+                seq,
+            } => {
+                to.u8(0, NACK_LIB);
+                to.u8(1, ends.from);
+                to.u8(3, code);
+                to.u8(9, ends.to);
+                to.u16(10, index);
+                to.u16(12, seq);
+            }
+            Self::PullNack {
+                from,
+                code,
+                handle,
+                magic,
+            } => {
+                to.u8(0, NACK_MCP);
+                to.u8(1, from);
+                to.u8(3, code);
+                to.u32(8, handle);
+                to.u32(12, magic);
+            }
+        }
+    }
+}
+
+fn ends(body: Reader<'_>) -> Option<Ends> {
+    Some(Ends {
+        to: body.u8(1)?,
+        from: body.u8(2)?,
+    })
+}
+
+fn put_ends(to: &mut Writer<'_>, kind: u8, ends: Ends) {
+    to.u8(0, kind);
+    to.u8(1, ends.to);
+    to.u8(2, ends.from);
+}
+
+/// The name ends with its first NUL.
+fn name(body: Reader<'_>) -> Option<&[u8]> {
+    let length = usize::from(body.u8(1)?);
+    let text = body.bytes(16, length).filter(|_| length <= NAME)?;
+    let end = text.iter().position(|byte| *byte == 0);
+    text.get(..end.unwrap_or(length))
+}
+
+fn connect(body: Reader<'_>) -> Option<Connect> {
+    let status = match body.u8(26)? {
+        0 => None,
+        _ => Some(body.u8(28)?),
+    };
+    // The last bytes are unused, but they are part of it.
+    body.bytes(0, 32)?;
+    Some(Connect {
+        ends: ends(body)?,
+        index: body.u16(10)?,
+        session: body.u32(16)?,
+        word: body.u32(20)?,
+        start: body.u16(24)?,
+        number: body.u8(27)?,
+        status,
+    })
+}
+
+fn put_connect(to: &mut Writer<'_>, connect: &Connect) {
+    put_ends(to, CONNECT, connect.ends);
+    to.u8(4, 16);
+    to.u16(10, connect.index);
+    to.u32(16, connect.session);
+    to.u32(20, connect.word);
+    to.u16(24, connect.start);
+    to.u8(26, u8::from(connect.status.is_some()));
+    to.u8(27, connect.number);
+    to.u8(28, connect.status.unwrap_or_default());
+}
+
+fn head<'a>(body: Reader<'a>, data: &'a [u8]) -> Option<Small<'a>> {
+    Some(Small {
+        ends: ends(body)?,
+        seq: body.u16(8)?,
+        ack: body.u16(10)?,
+        value: u64::from(body.u32(12)?) << 32 | u64::from(body.u32(16)?),
+        session: body.u32(20)?,
+        data,
+    })
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "picking the halves of a word"
+)]
+fn put_head(to: &mut Writer<'_>, kind: u8, head: &Small<'_>, length: u16) {
+    put_ends(to, kind, head.ends);
+    to.u16(4, length);
+    to.u16(8, head.seq);
+    to.u16(10, head.ack);
+    to.u32(12, (head.value >> 32) as u32);
+    to.u32(16, head.value as u32);
+    to.u32(20, head.session);
+}
+
+fn small(body: Reader<'_>, most: usize) -> Option<Small<'_>> {
+    let length = usize::from(body.u16(4)?);
+    let data = body.bytes(24, length).filter(|_| length <= most)?;
+    head(body, data)
+}
+
+/// A fragment lies within its message, and only the last is not full.
+fn medium(body: Reader<'_>) -> Option<Medium<'_>> {
+    let total = body.u16(4)?;
+    let length = usize::from(body.u16(24)?);
+    let (number, pipeline) = (body.u8(26)?, body.u8(27)?);
+    let data = body.bytes(32, length)?;
+    let offset = usize::from(number) << PIPELINE;
+    let left = usize::from(total).checked_sub(offset)?;
+    let sane = pipeline == PIPELINE
+        && usize::from(total) <= MEDIUM
+        && length == left.min(FRAGMENT)
+        && (length > 0 || total == 0);
+    sane.then_some(Medium {
+        head: head(body, data)?,
+        total,
+        offset: u16::try_from(offset).ok()?,
+    })
+}
+
+fn offer(body: Reader<'_>) -> Option<Offer<'_>> {
+    Some(Offer {
+        head: head(body, &[])?,
+        length: body.u32(24)?,
+        region: body.u8(28)?,
+        generation: body.u8(29)?,
+        offset: body.u16(30)?,
+    })
+}
+
+fn pull(body: Reader<'_>) -> Option<Pull> {
+    Some(Pull {
+        ends: ends(body)?,
+        session: body.u32(4)?,
+        total: body.u32(8)?,
+        region: body.u8(12)?,
+        generation: body.u8(13)?,
+        offset: body.u16(14)?,
+        handle: body.u32(16)?,
+        magic: body.u32(20)?,
+        first: body.u16(24)?,
+        length: body.u16(26)?,
+        frame: body.u32(28)?,
+    })
+}
+
+fn put_pull(to: &mut Writer<'_>, pull: &Pull) {
+    put_ends(to, PULL, pull.ends);
+    to.u32(4, pull.session);
+    to.u32(8, pull.total);
+    to.u8(12, pull.region);
+    to.u8(13, pull.generation);
+    to.u16(14, pull.offset);
+    to.u32(16, pull.handle);
+    to.u32(20, pull.magic);
+    to.u16(24, pull.first);
+    to.u16(26, pull.length);
+    to.u32(28, pull.frame);
+}
+
+fn reply(body: Reader<'_>) -> Option<Reply<'_>> {
+    let length = usize::from(body.u16(2)?);
+    let data = body.bytes(16, length).filter(|_| length <= FRAGMENT)?;
+    Some(Reply {
+        frame: body.u8(1)?,
+        offset: body.u32(4)?,
+        handle: body.u32(8)?,
+        magic: body.u32(12)?,
+        data,
+    })
+}
+
+fn notify(body: Reader<'_>) -> Option<Notify> {
+    Some(Notify {
+        ends: ends(body)?,
+        session: body.u32(4)?,
+        total: body.u32(8)?,
+        region: body.u8(12)?,
+        generation: body.u8(13)?,
+        seq: body.u16(18)?,
+        ack: body.u16(20)?,
+    })
+}
+
+fn ack(body: Reader<'_>) -> Option<Packet<'_>> {
+    if body.u8(12)? != ACK_KIND {
+        return None;
+    }
+    Some(Packet::Ack {
+        ends: ends(body)?,
+        session: body.u32(8)?,
+        seq: body.u16(14)?,
+        number: body.u32(20)?,
+    })
+}

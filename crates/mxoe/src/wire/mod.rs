@@ -1,0 +1,133 @@
+//! Frames of MXoE, in the dialect of native MX: decoded with every length checked, and encoded.
+//!
+//! All numbers are big endian. Checksums and unused bytes are sent as zero and ignored. Lengths are
+//! those in the packets: a frame may be longer, for it is padded to 60 bytes, but not shorter.
+
+mod bytes;
+mod coding;
+mod packet;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use crate::limits::SHORTEST;
+use bytes::{Reader, Writer};
+pub use packet::{Connect, Ends, Medium, Notify, Offer, Packet, Pull, Reply, Small};
+
+/// The type of MXoE frames.
+pub const ETHERTYPE: u16 = 0x86df;
+
+/// Bytes before a packet's type: addresses, type, and the index.
+pub const HEADER: usize = 16;
+
+/// In place of an index that is not known yet.
+pub const NO_INDEX: u16 = 0xffff;
+
+/// An Ethernet address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mac(pub [u8; 6]);
+
+impl Mac {
+    /// Everybody.
+    pub const BROADCAST: Self = Self([0xff; 6]);
+
+    /// As a NIC id.
+    #[must_use]
+    pub fn nic(self) -> u64 {
+        let [a, b, c, d, e, f] = self.0;
+        u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+    }
+
+    /// From a NIC id, of which the upper 16 bits must be zero.
+    #[must_use]
+    pub fn from_nic(nic: u64) -> Option<Self> {
+        let [0, 0, mac @ ..] = nic.to_be_bytes() else {
+            return None;
+        };
+        Some(Self(mac))
+    }
+
+    /// Whether it is one host's.
+    #[must_use]
+    pub fn is_host(self) -> bool {
+        let [first, ..] = self.0;
+        first & 1 == 0 && self.0 != [0; 6]
+    }
+}
+
+impl fmt::Debug for Mac {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, to)
+    }
+}
+
+impl fmt::Display for Mac {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, f] = self.0;
+        write!(to, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
+    }
+}
+
+/// A frame. The bytes of a message in it are borrowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// Whom it is for.
+    pub destination: Mac,
+    /// Who sent it.
+    pub source: Mac,
+    /// The sender's index in the destination's table, or [`NO_INDEX`].
+    pub index: u16,
+    /// What it says.
+    pub packet: Packet<'a>,
+}
+
+impl<'a> Frame<'a> {
+    /// `None` for what is no frame of MXoE, or is too short for what it says.
+    #[must_use]
+    pub fn decode(frame: &'a [u8]) -> Option<Self> {
+        let (header, body) = frame.split_first_chunk::<HEADER>()?;
+        let [
+            a,
+            b,
+            c,
+            d,
+            e,
+            f,
+            g,
+            h,
+            i,
+            j,
+            k,
+            l,
+            type_high,
+            type_low,
+            high,
+            low,
+        ] = *header;
+        if u16::from_be_bytes([type_high, type_low]) != ETHERTYPE {
+            return None;
+        }
+        Some(Self {
+            destination: Mac([a, b, c, d, e, f]),
+            source: Mac([g, h, i, j, k, l]),
+            index: u16::from_be_bytes([high, low]),
+            packet: Packet::decode(Reader(body))?,
+        })
+    }
+
+    /// As it goes onto the wire.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut frame = Vec::with_capacity(SHORTEST + self.packet.data().len());
+        frame.extend(self.destination.0);
+        frame.extend(self.source.0);
+        frame.extend(ETHERTYPE.to_be_bytes());
+        frame.extend(self.index.to_be_bytes());
+        self.packet.encode(&mut Writer(&mut frame, HEADER));
+        if frame.len() < SHORTEST {
+            frame.resize(SHORTEST, 0);
+        }
+        frame
+    }
+}

@@ -1,0 +1,336 @@
+//! Sections of the wire's facts in the names.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+
+/// A packet with its data as it was made, which a packet only borrows.
+fn packet() -> impl Strategy<Value = (Packet<'static>, Vec<u8>)> {
+    let ends = || (any::<u8>(), any::<u8>()).prop_map(|(to, from)| Ends { to, from });
+    let head = move || {
+        (ends(), any::<[u16; 2]>(), any::<u64>(), any::<u32>()).prop_map(
+            |(ends, [seq, ack], value, session)| Small {
+                ends,
+                seq,
+                ack,
+                value,
+                session,
+                data: &[],
+            },
+        )
+    };
+    let none = |packet| (packet, Vec::new());
+    prop_oneof![
+        any::<(u64, u32)>().prop_map(move |(nic, serial)| none(Packet::Announce { nic, serial })),
+        any::<(u16, u32)>()
+            .prop_map(move |(index, magic)| none(Packet::HostQuery { index, magic })),
+        (any::<(u16, u32)>(), vec(1u8.., 0..79)).prop_map(|((index, magic), name)| (
+            Packet::HostReply {
+                index,
+                magic,
+                name: &[]
+            },
+            name
+        )),
+        (
+            ends(),
+            any::<[u16; 2]>(),
+            any::<[u32; 2]>(),
+            any::<u8>(),
+            any::<Option<u8>>()
+        )
+            .prop_map(
+                move |(ends, [index, start], [session, word], number, status)| none(
+                    Packet::Connect(Connect {
+                        ends,
+                        index,
+                        session,
+                        word,
+                        start,
+                        number,
+                        status
+                    })
+                )
+            ),
+        (head(), vec(any::<u8>(), 0..=128)).prop_map(|(head, data)| (Packet::Small(head), data)),
+        (head(), 0..=32_768u16, 0..8u16, any::<u8>()).prop_map(|(head, total, number, seed)| {
+            let offset = (number << 12).min(total.saturating_sub(1) >> 12 << 12);
+            let length = usize::from(total - offset).min(4096);
+            (
+                Packet::Medium(Medium {
+                    head,
+                    total,
+                    offset,
+                }),
+                vec![seed; length],
+            )
+        }),
+        (head(), any::<u32>(), any::<[u8; 2]>(), any::<u16>()).prop_map(
+            move |(head, length, [region, generation], offset)| none(Packet::Offer(Offer {
+                head,
+                length,
+                region,
+                generation,
+                offset
+            }))
+        ),
+        (
+            ends(),
+            any::<[u32; 5]>(),
+            any::<[u8; 2]>(),
+            any::<[u16; 3]>()
+        )
+            .prop_map(
+                move |(
+                    ends,
+                    [session, total, handle, magic, frame],
+                    [region, generation],
+                    [offset, first, length],
+                )| {
+                    none(Packet::Pull(Pull {
+                        ends,
+                        session,
+                        total,
+                        region,
+                        generation,
+                        offset,
+                        handle,
+                        magic,
+                        first,
+                        length,
+                        frame,
+                    }))
+                }
+            ),
+        (any::<u8>(), any::<[u32; 3]>(), vec(any::<u8>(), 0..=4096)).prop_map(
+            |(frame, [offset, handle, magic], data)| {
+                (
+                    Packet::Reply(Reply {
+                        frame,
+                        offset,
+                        handle,
+                        magic,
+                        data: &[],
+                    }),
+                    data,
+                )
+            }
+        ),
+        (
+            ends(),
+            any::<[u32; 2]>(),
+            any::<[u8; 2]>(),
+            any::<[u16; 2]>()
+        )
+            .prop_map(
+                move |(ends, [session, total], [region, generation], [seq, ack])| none(
+                    Packet::Notify(Notify {
+                        ends,
+                        session,
+                        total,
+                        region,
+                        generation,
+                        seq,
+                        ack
+                    })
+                )
+            ),
+        (ends(), any::<[u32; 2]>(), any::<u16>()).prop_map(
+            move |(ends, [session, number], seq)| {
+                none(Packet::Ack {
+                    ends,
+                    session,
+                    seq,
+                    number,
+                })
+            }
+        ),
+        (ends(), any::<u8>(), any::<[u16; 2]>()).prop_map(move |(ends, code, [index, seq])| {
+            none(Packet::Nack {
+                ends,
+                code,
+                index,
+                seq,
+            })
+        }),
+        (any::<[u8; 2]>(), any::<[u32; 2]>()).prop_map(move |([from, code], [handle, magic])| {
+            none(Packet::PullNack {
+                from,
+                code,
+                handle,
+                magic,
+            })
+        }),
+    ]
+}
+
+/// The packet with its data put in.
+fn with<'a>(packet: Packet<'static>, bytes: &'a [u8]) -> Packet<'a> {
+    match packet {
+        Packet::HostReply { index, magic, .. } => Packet::HostReply {
+            index,
+            magic,
+            name: bytes,
+        },
+        Packet::Small(small) => Packet::Small(Small {
+            data: bytes,
+            ..small
+        }),
+        Packet::Medium(medium) => Packet::Medium(Medium {
+            head: Small {
+                data: bytes,
+                ..medium.head
+            },
+            ..medium
+        }),
+        Packet::Reply(reply) => Packet::Reply(Reply {
+            data: bytes,
+            ..reply
+        }),
+        other => other,
+    }
+}
+
+proptest! {
+    #[test]
+    fn mxoe_2_frames_are_read_as_they_were_written((packet, data) in packet(), index: u16, cut: usize) {
+        let frame = Frame {
+            destination: Mac([2, 0, 0, 0, 0, 1]),
+            source: Mac([2, 0, 0, 0, 0, 2]),
+            index,
+            packet: with(packet, &data),
+        };
+        let bytes = frame.encode();
+        prop_assert!((60..=4144).contains(&bytes.len()));
+        prop_assert_eq!(Frame::decode(&bytes), Some(frame));
+        // Padding does not matter; a frame cut short of its data is none.
+        let mut padded = bytes.clone();
+        padded.extend([0xee; 20]);
+        prop_assert_eq!(Frame::decode(&padded), Some(frame));
+        if !data.is_empty() && bytes.len() > 60 {
+            prop_assert_eq!(Frame::decode(&bytes[..bytes.len() - 1]), None);
+        }
+        let _any = Frame::decode(&bytes[..cut % bytes.len()]);
+    }
+
+    #[test]
+    fn any_frame_is_answered(kind in 0..50u8, mut bytes in vec(any::<u8>(), 0..200)) {
+        let header = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0xdf, 0, 1, kind];
+        bytes.splice(..0, header);
+        if let Some(frame) = Frame::decode(&bytes) {
+            let again = frame.encode();
+            prop_assert_eq!(Frame::decode(&again), Some(frame));
+        }
+    }
+}
+
+/// A frame written by hand from the table.
+fn by_hand(index: [u8; 2], body: &[u8]) -> Vec<u8> {
+    let mut frame = vec![1, 2, 3, 4, 5, 6, 2, 7, 7, 7, 7, 7, 0x86, 0xdf];
+    frame.extend(index);
+    frame.extend(body);
+    frame.resize(frame.len().max(60), 0);
+    frame
+}
+
+#[test]
+fn mxoe_2_places_of_a_tiny_message() {
+    let body = [
+        37, 3, 4, 0, 0, 2, 0, 0, 0x40, 1, 0x80, 2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, b'h',
+        b'i',
+    ];
+    let frame = Frame {
+        destination: Mac([1, 2, 3, 4, 5, 6]),
+        source: Mac([2, 7, 7, 7, 7, 7]),
+        index: 0x1234,
+        packet: Packet::Small(Small {
+            ends: Ends { to: 3, from: 4 },
+            seq: 0x4001,
+            ack: 0x8002,
+            value: 0x0102_0304_0506_0708,
+            session: 0x090a_0b0c,
+            data: b"hi",
+        }),
+    };
+    assert_eq!(frame.encode(), by_hand([0x12, 0x34], &body));
+    assert_eq!(Frame::decode(&by_hand([0x12, 0x34], &body)), Some(frame));
+}
+
+#[test]
+fn mxoe_2_places_of_a_pull_and_a_notification() {
+    let ends = Ends { to: 3, from: 4 };
+    let pull = [
+        41, 3, 4, 0, 0, 0, 0, 5, 0, 1, 0, 0, 6, 7, 0, 8, 0, 0, 0, 9, 0, 0, 0, 10, 0, 11, 0x80, 0,
+        0, 0, 0, 12,
+    ];
+    let expected = Packet::Pull(Pull {
+        ends,
+        session: 5,
+        total: 0x10000,
+        region: 6,
+        generation: 7,
+        offset: 8,
+        handle: 9,
+        magic: 10,
+        first: 11,
+        length: 0x8000,
+        frame: 12,
+    });
+    assert_eq!(
+        Frame::decode(&by_hand([0, 0], &pull)).unwrap().packet,
+        expected
+    );
+    let notify = [
+        43, 3, 4, 0, 0, 0, 0, 5, 0, 1, 0, 0, 6, 7, 0, 0, 0, 0, 0x40, 8, 0x40, 9, 0, 0,
+    ];
+    let expected = Packet::Notify(Notify {
+        ends,
+        session: 5,
+        total: 0x10000,
+        region: 6,
+        generation: 7,
+        seq: 0x4008,
+        ack: 0x4009,
+    });
+    assert_eq!(
+        Frame::decode(&by_hand([0, 0], &notify)).unwrap().packet,
+        expected
+    );
+}
+
+#[test]
+fn mxoe_7_lengths_that_lie_are_refused() {
+    let mut tiny = vec![37, 0, 0, 0, 0, 33];
+    tiny.resize(100, 0);
+    assert_eq!(
+        Frame::decode(&by_hand([0, 0], &tiny)),
+        None,
+        "tiny above 32"
+    );
+    let medium = |total: u16, length: u16, number: u8, pipeline: u8| {
+        let mut body = vec![0; 32 + 4096];
+        body[0] = 39;
+        body[4..6].copy_from_slice(&total.to_be_bytes());
+        body[24..26].copy_from_slice(&length.to_be_bytes());
+        body[26] = number;
+        body[27] = pipeline;
+        Frame::decode(&by_hand([0, 0], &body)).is_some()
+    };
+    assert!(medium(5000, 4096, 0, 12) && medium(5000, 904, 1, 12));
+    assert!(!medium(5000, 904, 2, 12), "behind its end");
+    assert!(!medium(5000, 905, 1, 12), "over its end");
+    assert!(
+        !medium(5000, 903, 1, 12) && !medium(5000, 4095, 0, 12),
+        "gaps"
+    );
+    assert!(!medium(5000, 904, 1, 13), "another pipeline");
+    assert!(!medium(32_769, 4096, 0, 12), "too long");
+    assert!(!medium(4096, 0, 1, 12), "empty");
+    let mut reply = vec![42, 0, 0x10, 1];
+    reply.resize(5000, 0);
+    assert_eq!(Frame::decode(&by_hand([0, 0], &reply)), None, "above 4096");
+    let mut name = vec![4, 81];
+    name.resize(200, b'x');
+    assert_eq!(Frame::decode(&by_hand([0, 0], &name)), None, "a long name");
+}
