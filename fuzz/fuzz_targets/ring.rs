@@ -16,6 +16,7 @@ use front_end::wire::{addresses, log, logged_addresses, number, request, state};
 use front_end::{Layout, Nic, Options, Queue, Ram, Wire, features, frame};
 use libfuzzer_sys::fuzz_target;
 use switch::control::Counters;
+use switch::guard::Limiter;
 use switch::mac::Mac;
 use switch::port::{Guest, Kind, Port, Teacher};
 use switch::switch::Switch;
@@ -53,6 +54,7 @@ fn port(backend: Backend) -> Port {
         kind: Kind::Guest(Box::new(Guest::new(backend))),
         teacher: Teacher::new(1024),
         guard: None,
+        limits: Limiter::default(),
     }
 }
 

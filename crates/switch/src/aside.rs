@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use crate::control::{Counters, Loss};
 use crate::deliver::{End, Outcome, attempt, deliver};
 use crate::frame::{ETHERNET, Head, Rest};
-use crate::guard::{Checked, Guard, Outgoing, passage};
+use crate::guard::{Checked, Cost, Guard, Outgoing, passage};
 use crate::hold::Held;
 use crate::limits::{ASIDE_BYTES, ASIDE_FRAMES};
 use crate::port::Kind;
@@ -180,6 +180,7 @@ impl Switch {
             return lose(line, counters, Loss::ReceiverDown);
         };
         let guard = port.guard.as_deref();
+        let (rates, now) = (port.limits.receive.as_deref(), self.now);
         let (scratch, frames) = (&mut self.scratch, line.frames.len());
         let act = |receiver: &mut Receiver<'_, '_>, features, books: &mut _, done: &mut usize| {
             while let Some(frame) = line.frames.front_mut() {
@@ -191,7 +192,12 @@ impl Switch {
                     Err(loss) => Outcome::Dropped(loss),
                 };
                 match outcome {
-                    Outcome::Delivered => {}
+                    // Set aside within the receiver's limit, and paid for now.
+                    Outcome::Delivered => {
+                        if let Some(rates) = rates {
+                            rates.charge(now, std::iter::once(Cost::of(&frame.head)));
+                        }
+                    }
                     Outcome::Dropped(loss) => counters.drops.count(loss),
                     Outcome::NoRoom(segments) => {
                         frame.segments = segments;

@@ -7,6 +7,7 @@ use vhost::backend::Backend;
 use vhost::fault::Fault;
 
 use crate::control::Counters;
+use crate::guard::Limiter;
 use crate::limits::{MAX_LEARNT_PER_PORT, MAX_QUEUE_PAIRS};
 use crate::port::{Guest, Kind, Port, Teacher};
 use crate::uplink::Uplink;
@@ -44,5 +45,6 @@ pub(crate) fn port(name: String, kind: Kind) -> Port {
         kind,
         teacher,
         guard: None,
+        limits: Limiter::default(),
     }
 }

@@ -141,6 +141,8 @@ pub struct PortReport {
     pub mtu: u16,
     /// MAC addresses learnt on this port or pinned to it.
     pub residents: u32,
+    /// It goes on sending more to everybody than it may.
+    pub storm: bool,
     /// Running totals since the port was attached.
     pub counters: Counters,
 }
@@ -163,6 +165,8 @@ pub struct Counters {
     pub calls: u64,
     /// Frames that waited because a receiver had no room.
     pub held: u64,
+    /// Times frames were left in the port's rings because it had sent what it may for now.
+    pub limited: u64,
     /// Frames that were split into segments because a receiver had not negotiated them whole.
     pub segmented: u64,
     /// Frames whose checksum was filled in because a receiver had not negotiated partial ones.
@@ -245,6 +249,14 @@ losses! {
     not_understood NotUnderstood,
     /// Between ports that may not talk to each other.
     private Private,
+    /// Over what the receiver may receive; counted at the receiver.
+    receive_limit ReceiveLimit,
+    /// Broadcast, over what the port may send of it.
+    broadcast_limit BroadcastLimit,
+    /// Multicast to everybody, over what the port may send of it.
+    multicast_limit MulticastLimit,
+    /// To an address that is not known, over what the port may send of it.
+    unknown_limit UnknownLimit,
 }
 
 impl Drops {

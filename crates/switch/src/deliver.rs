@@ -11,7 +11,7 @@ use vhost::fault::{Fault, RingFault};
 use crate::aside::Aside;
 use crate::control::{Counters, Loss};
 use crate::frame::{Head, Rest};
-use crate::guard::{Checked, Outgoing, Way, passage};
+use crate::guard::{Checked, Cost, Outgoing, Way, passage};
 use crate::offload::Plan;
 use crate::port::{Guest, Kind, publish, receive_ring};
 use crate::receiver::{Delivery, Receiver};
@@ -98,6 +98,11 @@ impl Switch {
         let out = Outgoing::new(way, checked, head, rest).ok_or(Loss::Untranslatable)?;
         let (head, rest) = (&out.head, out.rest());
         let counters = &mut port.counters;
+        let rates = port.limits.receive.as_deref();
+        if rates.is_some_and(|rates| rates.wait(self.now).is_some()) {
+            counters.drops.count(Loss::ReceiveLimit);
+            return Ok(());
+        }
         match &mut port.kind {
             Kind::Uplink(uplink) => count_sent(uplink.send(head, &rest), head, counters),
             Kind::Guest(guest) => {
@@ -106,7 +111,11 @@ impl Switch {
                 match with_receiver(guest, pair, counters, 1, |receiver, features, counters| {
                     deliver(receiver, features, counters, scratch, head, rest, 0)
                 }) {
-                    Ok(Some(Outcome::Delivered)) => {}
+                    Ok(Some(Outcome::Delivered)) => {
+                        if let Some(rates) = rates {
+                            rates.charge(self.now, std::iter::once(Cost::of(head)));
+                        }
+                    }
                     Ok(Some(Outcome::Dropped(loss))) => counters.drops.count(loss),
                     Ok(Some(Outcome::NoRoom(_))) => counters.drops.receiver_full += 1,
                     Ok(None) => counters.drops.receiver_down += 1,

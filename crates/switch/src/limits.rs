@@ -36,6 +36,12 @@ pub const MAX_LEARNT_PER_PORT: u32 = 1024;
 /// Seconds after which an address that was not heard of is forgotten (IEEE 802.1Q, 8.8.3).
 pub const AGEING: u32 = 300;
 
+/// Seconds on end for which a port is over a limit on its floods before that counts as a storm.
+pub const STORM: u32 = 5;
+
+/// Seconds without any excess that end a storm. The supervisor looks every 15, so it misses none.
+pub const CALM: u32 = 20;
+
 /// Messages handled for one front-end before the others have their turn.
 pub const MESSAGES_PER_TURN: usize = 16;
 

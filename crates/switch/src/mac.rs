@@ -16,6 +16,9 @@ pub struct Mac(u64);
 pub struct MacError;
 
 impl Mac {
+    /// Everybody's.
+    pub const BROADCAST: Self = Self(0xffff_ffff_ffff);
+
     /// The address as a number below 2^48.
     #[must_use]
     pub const fn bits(self) -> u64 {

@@ -135,6 +135,7 @@ impl Worker {
                 Kind::Uplink(_) => (true, false, 0, 0),
             };
             let residents = self.switch.table.count(number);
+            let storm = port.limits.floods.storm(self.switch.seconds);
             let counters = port.counters;
             self.outbox.send(&Event::Report(Box::new(PortReport {
                 port: number,
@@ -143,6 +144,7 @@ impl Worker {
                 features,
                 mtu,
                 residents,
+                storm,
                 counters,
             })));
         }

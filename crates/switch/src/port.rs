@@ -9,7 +9,7 @@ use vhost::ring::Ring;
 use vhost::vring::{Notifier, Vring};
 
 use crate::control::Counters;
-use crate::guard::Guard;
+use crate::guard::{Guard, Limiter};
 use crate::hold::Held;
 use crate::limits::{HOLD, MAX_QUEUE_PAIRS};
 use crate::residency::{Learnt, Residency, Resident};
@@ -37,6 +37,8 @@ pub struct Port {
     pub teacher: Teacher,
     /// Its rules at work, if it has any.
     pub guard: Option<Box<Guard>>,
+    /// How much it may send and receive.
+    pub limits: Limiter,
 }
 
 impl Port {

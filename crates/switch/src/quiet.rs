@@ -5,6 +5,9 @@
 //! [`Contention`](crate::contention::Contention) says so, the frames of a stream gather for
 //! [`GATHER`] and no kick is asked for. A guest that sends now and then is not made to wait, nor
 //! is any guest where there are CPUs enough.
+//!
+//! Nor is a kick asked for of a port that has sent what it may for now: the worker comes back by
+//! itself when it may send again.
 
 use std::time::Duration;
 
@@ -41,12 +44,15 @@ impl Worker {
 
     /// How long the worker may sleep for this port's sake if nobody kicks it.
     pub(crate) fn patience(&self, port: u16) -> Option<Duration> {
-        match self.switch.port(port).map(|port| &port.kind) {
-            Some(Kind::Guest(guest)) if guest.gathers => Some(GATHER),
-            Some(Kind::Guest(guest)) if guest.is_polled() => Some(POLL),
-            Some(Kind::Guest(guest)) if guest.waited_for().next().is_some() => Some(HOLD),
+        let port = self.switch.port(port)?;
+        let held_back = port.limits.held_back(self.switch.now);
+        let other = match &port.kind {
+            Kind::Guest(guest) if guest.gathers => Some(GATHER),
+            Kind::Guest(guest) if guest.is_polled() => Some(POLL),
+            Kind::Guest(guest) if guest.waited_for().next().is_some() => Some(HOLD),
             _ => None,
-        }
+        };
+        held_back.into_iter().chain(other).min()
     }
 
     /// Ask a port's transmit rings for a kick, and the receivers it waits for too. True when none
@@ -57,13 +63,17 @@ impl Worker {
         let mut receivers = std::mem::take(&mut self.receivers);
         receivers.clear();
         let mut result = Ok(true);
-        if let Some(Kind::Guest(guest)) = self.switch.port_mut(number).map(|port| &mut port.kind) {
-            guest.gathers = short && is_stream(guest);
-            guest.sent = 0;
-            if !guest.gathers {
-                result = ask_transmit(guest);
+        let now = self.switch.now;
+        if let Some(port) = self.switch.port_mut(number) {
+            let held_back = port.limits.held_back(now).is_some();
+            if let Kind::Guest(guest) = &mut port.kind {
+                guest.gathers = short && is_stream(guest);
+                guest.sent = 0;
+                if !guest.gathers && !held_back {
+                    result = ask_transmit(guest);
+                }
+                receivers.extend(guest.waited_for());
             }
-            receivers.extend(guest.waited_for());
         }
         receivers.sort_unstable();
         receivers.dedup();
@@ -146,6 +156,7 @@ mod tests {
     use super::*;
     use crate::contention::Contention;
     use crate::control::{ControlSocket, Order, PortId};
+    use crate::guard::Rules;
 
     /// A worker with one running guest at port 1, and the supervisor's end of its control socket.
     fn worker(contention: Contention) -> (Worker, Nic, ControlSocket) {
@@ -202,6 +213,37 @@ mod tests {
         let most = u32::from(nic.options.size) / GATHER_SHARE;
         assert_eq!(after(&mut worker, &mut nic, most), Some(GATHER));
         assert_eq!(after(&mut worker, &mut nic, most + 1), None);
+    }
+
+    #[test]
+    fn a_port_that_may_not_send_now_is_left_alone_for_the_time() {
+        let (mut worker, mut nic, _supervisor) = worker(Contention::of_this_thread());
+        let mut rules = Rules::default();
+        rules.limits.send.frames = Some(100);
+        rules.limits.send.burst_ms = 10;
+        worker.switch.set_rules(1, rules);
+        worker.switch.now = std::time::Instant::now();
+        // The burst, and the frame that ends it.
+        let wait = after(&mut worker, &mut nic, 5).unwrap();
+        assert!(wait <= Duration::from_millis(10), "{wait:?}");
+        assert_eq!((worker.active.as_slice(), nic.in_flight()), (&[1][..], 3));
+        // Nobody kicks for what comes now.
+        assert!(!nic.tx.publish());
+        worker.switch.now += wait;
+        assert_eq!(
+            after(&mut worker, &mut nic, 0),
+            Some(Duration::from_millis(10))
+        );
+        assert_eq!(nic.in_flight(), 2);
+        // Once it may send again and has nothing to send, it is kicked for.
+        worker.switch.now += Duration::from_millis(20);
+        assert_eq!(
+            after(&mut worker, &mut nic, 0),
+            Some(Duration::from_millis(10))
+        );
+        worker.switch.now += Duration::from_millis(10);
+        assert_eq!(after(&mut worker, &mut nic, 0), None);
+        assert!(worker.active.is_empty() && nic.in_flight() == 0);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use vhost::fault::Fault;
 use vhost::net_header::NetHeader;
 
 use crate::frame::{Head, Rest};
-use crate::guard::{Checked, Guard, Rules, Snapshot};
+use crate::guard::{Checked, Guard, Limiter, Rules, Snapshot};
 use crate::limits::{BURST, MAX_PORTS};
 use crate::mac::Mac;
 use crate::port::{Kind, Port};
@@ -97,7 +97,10 @@ impl Switch {
 
     /// Add a port; `false` when the number is taken or past the last one.
     pub fn add(&mut self, number: u16, mut port: Port) -> bool {
-        port.guard = self.rules.get(&number).and_then(Guard::new);
+        if let Some(rules) = self.rules.get(&number) {
+            port.guard = Guard::new(rules);
+            port.limits = Limiter::new(&rules.limits);
+        }
         let index = usize::from(number);
         if index < MAX_PORTS && index >= self.ports.len() {
             self.ports.resize_with(index + 1, || None);
@@ -129,6 +132,7 @@ impl Switch {
     pub fn set_rules(&mut self, number: u16, rules: Rules) {
         if let Some(port) = self.port_mut(number) {
             port.guard = Guard::new(&rules);
+            port.limits = Limiter::new(&rules.limits);
             port.teacher.forget_last();
         }
         // What was learnt here may be of a VLAN that the port has left.
@@ -162,6 +166,7 @@ impl Switch {
                 &mut port.counters,
                 &mut port.teacher,
                 port.guard.as_deref_mut(),
+                &port.limits,
             ),
             Kind::Uplink(uplink) => self.serve_uplink(
                 number,
@@ -169,6 +174,7 @@ impl Switch {
                 &mut port.counters,
                 &mut port.teacher,
                 port.guard.as_deref_mut(),
+                &port.limits,
             ),
         };
         if let Some(place) = self.ports.get_mut(usize::from(number)) {
@@ -197,7 +203,11 @@ impl Switch {
         self.note_source(resident, number, &mut port.teacher);
         let frame = crate::rarp::frame(mac);
         if let Some((head, rest)) = Head::of_private(NetHeader::default(), &frame) {
-            self.flood(0, &head, &Rest::Private(rest), checked);
+            // A front-end may ask for this as often as it likes.
+            match port.limits.floods.admit(&head, self.now, self.seconds) {
+                Ok(()) => self.flood(0, &head, &Rest::Private(rest), checked),
+                Err(loss) => port.counters.drops.count(loss),
+            }
         }
         if let Some(place) = self.ports.get_mut(usize::from(number)) {
             *place = Some(port);

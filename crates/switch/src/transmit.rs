@@ -15,7 +15,7 @@ use vhost::ring::Ring;
 use crate::control::{Counters, Loss};
 use crate::deliver::{End, count_sent, to_guest};
 use crate::frame::{Head, Rest, Simple};
-use crate::guard::{Checked, Guard, Outgoing, Snapshot, Way, passage};
+use crate::guard::{Checked, Cost, Guard, Limiter, Outgoing, Snapshot, Way, passage};
 use crate::hold::{Full, Held, InRing};
 use crate::limits::BURST;
 use crate::port::{Guest, Kind, Teacher, publish, transmit_ring};
@@ -110,6 +110,7 @@ pub(crate) struct Sender<'p> {
     pub(crate) held: &'p mut Held,
     pub(crate) counters: &'p mut Counters,
     pub(crate) guard: Option<&'p mut Guard>,
+    pub(crate) limits: &'p Limiter,
 }
 
 impl Sender<'_> {
@@ -209,7 +210,12 @@ impl Switch {
         counters: &mut Counters,
         teacher: &mut Teacher,
         mut guard: Option<&mut Guard>,
+        limits: &Limiter,
     ) -> Result<Visit, Fault> {
+        let must_wait = limits
+            .send
+            .as_ref()
+            .is_some_and(|rates| rates.wait(self.now).is_some());
         let memory = Arc::clone(guest.backend.memory());
         let features = guest.backend.features();
         let mut visit = Visit::default();
@@ -227,6 +233,9 @@ impl Switch {
             let Some(ring) = vring.active_mut() else {
                 continue;
             };
+            if must_wait {
+                continue;
+            }
             if delivered == 0
                 && self
                     .is_blocked(pair, held, ring)
@@ -241,6 +250,7 @@ impl Switch {
                 held,
                 counters,
                 guard: guard.as_deref_mut(),
+                limits,
             };
             let mut room = std::mem::take(&mut self.snapshots);
             let served = self.serve_ring(&mut sender, &memory, features, teacher, &mut room);
@@ -312,7 +322,16 @@ impl Switch {
                 self.resolve_job(job, sender.port, teacher, &mut last);
             }
         }
+        let rates = sender.limits.send.as_deref();
+        if let Some(rates) = rates {
+            let within = rates.within(self.now, costs(&jobs));
+            sender.counters.limited += u64::from(within < jobs.len());
+            jobs.truncate(within);
+        }
         let taken = self.forward(sender, &mut jobs);
+        if let Some(rates) = rates {
+            rates.charge(self.now, costs(&jobs).take(taken.into()));
+        }
         sender.ring.consume(taken);
         Ok(Visit {
             moved: u32::from(taken),
@@ -451,8 +470,17 @@ impl Switch {
             Kind::Guest(guest) => guest,
             Kind::Uplink(uplink) => return send_out(sender, run, way, uplink, counters),
         };
+        let rates = port.limits.receive.as_deref();
+        let within = rates.map_or(run.len(), |rates| rates.within(self.now, costs(run)));
+        let (run, beyond) = run.split_at_mut(within.min(run.len()));
+        if run.is_empty() {
+            return drop_beyond(sender, beyond, counters);
+        }
         let scratch = &mut self.scratch;
         let (done, end) = to_guest(guest, counters, scratch, sender, run, way, self.now);
+        if let Some(rates) = rates {
+            rates.charge(self.now, costs(run).take(done));
+        }
         let left = run.get(done..).unwrap_or_default();
         match end {
             Ok(End::Done) => {}
@@ -467,15 +495,24 @@ impl Switch {
                 drop_run(sender, left, Loss::ReceiverDown);
             }
         }
-        run.len()
+        run.len() + drop_beyond(sender, beyond, counters)
     }
 
     /// Deliver frames to every port but the one they came from. Nobody is waited for.
     fn flood_run(&mut self, sender: &mut Sender<'_>, run: &mut [Job<'_, '_>]) -> usize {
         for job in run.iter() {
             let (aside, rest) = (&sender.held.aside, job.rest());
-            self.flood_behind(sender.pair, aside, &job.head, &rest, job.checked());
-            sender.finish(job.chain, job.head.length);
+            match sender
+                .limits
+                .floods
+                .admit(&job.head, self.now, self.seconds)
+            {
+                Ok(()) => {
+                    self.flood_behind(sender.pair, aside, &job.head, &rest, job.checked());
+                    sender.finish(job.chain, job.head.length);
+                }
+                Err(loss) => sender.lose(job.chain, job.head.length, loss),
+            }
         }
         run.len()
     }
@@ -493,6 +530,21 @@ fn drop_run(sender: &mut Sender<'_>, run: &[Job<'_, '_>], loss: Loss) -> usize {
         sender.lose(job.chain, job.head.length, loss);
     }
     run.len()
+}
+
+/// Frames that are over what the receiver with these counters may receive.
+#[cold]
+fn drop_beyond(sender: &mut Sender<'_>, run: &[Job<'_, '_>], counters: &mut Counters) -> usize {
+    for job in run {
+        sender.finish(job.chain, job.head.length);
+        counters.drops.count(Loss::ReceiveLimit);
+    }
+    run.len()
+}
+
+/// What each frame counts for.
+fn costs(run: &[Job<'_, '_>]) -> impl Iterator<Item = Cost> {
+    run.iter().map(|job| Cost::of(&job.head))
 }
 
 fn send_out(

@@ -9,7 +9,7 @@ use vhost::net_header::{GSO_NONE, NEEDS_CSUM, NetHeader};
 
 use crate::control::{Counters, Loss};
 use crate::frame::{Head, Rest};
-use crate::guard::{Checked, Guard};
+use crate::guard::{Checked, Guard, Limiter};
 use crate::limits::BURST;
 use crate::port::Teacher;
 use crate::residency::Resident;
@@ -96,6 +96,7 @@ impl Switch {
         counters: &mut Counters,
         teacher: &mut Teacher,
         mut guard: Option<&mut Guard>,
+        limits: &Limiter,
     ) -> Result<Visit, Fault> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut visit = Visit {
@@ -105,12 +106,12 @@ impl Switch {
         let mut last = None;
         while visit.moved < u32::from(BURST) {
             match uplink.receive(&mut buffer) {
-                Ok(Some((header, frame))) => {
+                Ok(Some(received)) => {
                     visit.moved += 1;
                     counters.tx_frames += 1;
-                    counters.tx_bytes += frame.len() as u64;
+                    counters.tx_bytes += received.1.len() as u64;
                     let guard = guard.as_deref_mut();
-                    let taken = self.take_in(number, header, frame, teacher, guard, &mut last);
+                    let taken = self.take_in(number, received, teacher, guard, limits, &mut last);
                     if let Err(loss) = taken {
                         counters.drops.count(loss);
                     }
@@ -132,10 +133,10 @@ impl Switch {
     fn take_in(
         &mut self,
         number: u16,
-        header: NetHeader,
-        frame: &[u8],
+        (header, frame): (NetHeader, &[u8]),
         teacher: &mut Teacher,
         guard: Option<&mut Guard>,
+        limits: &Limiter,
         last: &mut Option<(Resident, Target)>,
     ) -> Result<(), Loss> {
         let (mut head, rest) = Head::of_private(header, frame).ok_or(Loss::BadLength)?;
@@ -156,7 +157,10 @@ impl Switch {
         };
         match self.resolve(&head, checked.tci.vlan(), number, teacher, last) {
             Target::Port(to) => self.deliver_one(to, UPLINK_PAIR, &head, &rest, checked)?,
-            Target::Flood => self.flood(UPLINK_PAIR, &head, &rest, checked),
+            Target::Flood => {
+                limits.floods.admit(&head, self.now, self.seconds)?;
+                self.flood(UPLINK_PAIR, &head, &rest, checked);
+            }
             Target::Nowhere(loss) => return Err(loss),
         }
         Ok(())

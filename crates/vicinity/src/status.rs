@@ -122,6 +122,7 @@ pub(crate) fn sum(a: &Counters, b: &Counters) -> Counters {
         kicks: a.kicks.saturating_add(b.kicks),
         calls: a.calls.saturating_add(b.calls),
         held: a.held.saturating_add(b.held),
+        limited: a.limited.saturating_add(b.limited),
         segmented: a.segmented.saturating_add(b.segmented),
         checksummed: a.checksummed.saturating_add(b.checksummed),
         drops: a.drops.plus(&b.drops),

@@ -12,13 +12,20 @@
 //! 2. **Before it is delivered** ([`passage`]). The receiver must be one that the sender may talk
 //!    to ([`Role`]), and a member of the frame's VLAN; a trunk gets the tag put on again.
 //!
+//! How much it sends is measured beside that ([`Limiter`]), by every port that has limits, guard or
+//! no guard: its rates once a burst ([`Rates`]), its floods once a flooded frame ([`Floods`]).
+//!
 //! Residency is per VLAN ([`Resident`](crate::residency::Resident)), so a station may have the
 //! same address in two VLANs, and a lookup never crosses from one to the other.
 //!
 //! Every check is made on private memory, and those bytes are what is delivered: a guest that
 //! changes a frame meanwhile changes nothing that was looked at.
 
+mod floods;
 pub mod headers;
+mod limiter;
+mod meter;
+mod rates;
 mod rules;
 mod source;
 #[cfg(test)]
@@ -28,7 +35,12 @@ mod vlan;
 use crate::control::Loss;
 use crate::frame::{ETHERNET, Head, Rest};
 
-pub use rules::{MAX_VLAN, Prefix, Role, Rules, SourceRules, VlanRules};
+pub use floods::Floods;
+pub use limiter::Limiter;
+pub use rates::{Cost, Rates};
+pub use rules::{
+    FloodRules, LimitRules, MAX_VLAN, Prefix, RateRules, Role, Rules, SourceRules, VlanRules,
+};
 use source::Sources;
 pub use vlan::Tci;
 use vlan::{Vlans, push};
@@ -125,14 +137,17 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// For a port with these rules; `None` when they ask for nothing.
+    /// For a port with these rules; `None` when they ask for nothing that a guard looks at.
     #[must_use]
     pub fn new(rules: &Rules) -> Option<Box<Self>> {
-        (*rules != Rules::default()).then(|| {
+        let vlans = rules.vlan.as_ref().map(Vlans::new);
+        let (sources, role) = (Sources::new(&rules.source), rules.role);
+        let asked = vlans.is_some() || sources.is_some() || role != Role::default();
+        asked.then(|| {
             Box::new(Self {
-                vlans: rules.vlan.as_ref().map(Vlans::new),
-                sources: Sources::new(&rules.source),
-                role: rules.role,
+                vlans,
+                sources,
+                role,
             })
         })
     }

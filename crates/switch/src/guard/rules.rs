@@ -19,6 +19,55 @@ pub struct Rules {
     pub source: SourceRules,
     /// Whom it may talk to.
     pub role: Role,
+    /// How much it may send and receive.
+    pub limits: LimitRules,
+}
+
+/// How much a port may send and receive. The default asks for nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitRules {
+    /// What it sends.
+    pub send: RateRules,
+    /// What it receives.
+    pub receive: RateRules,
+    /// What of it goes to everybody.
+    pub floods: FloodRules,
+}
+
+/// How much a port may send or receive in a second. The default asks for nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RateRules {
+    /// Bytes of frames, from the Ethernet header on, without tags.
+    pub bytes: Option<u64>,
+    /// Frames; one to be cut counts as what it is cut into.
+    pub frames: Option<u64>,
+    /// What the rates allow in so many milliseconds may pass at once.
+    pub burst_ms: u32,
+}
+
+impl Default for RateRules {
+    fn default() -> Self {
+        Self {
+            bytes: None,
+            frames: None,
+            burst_ms: 100,
+        }
+    }
+}
+
+/// How many frames a second a port may have delivered to everybody, by what makes them so. As many
+/// may come at once. The default asks for nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FloodRules {
+    /// To the broadcast address.
+    pub broadcast: Option<u64>,
+    /// To a group address, unless it is delivered to the group's members alone.
+    pub multicast: Option<u64>,
+    /// To an address that nobody has been heard with.
+    pub unknown: Option<u64>,
 }
 
 /// Whom a port may speak as. The default is anybody.

@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use switch::control::Counters;
+use switch::guard::Limiter;
 use switch::port::{Guest, Kind, Port, Teacher};
 use switch::switch::Switch;
 use vhost::backend::Backend;
@@ -16,6 +17,7 @@ pub fn attach(switch: &mut Switch, number: u16, theirs: OwnedFd) {
         kind: Kind::Guest(Box::new(Guest::new(backend))),
         teacher: Teacher::new(1024),
         guard: None,
+        limits: Limiter::default(),
     };
     assert!(switch.add(number, port));
 }

@@ -11,6 +11,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod limits;
 mod source;
 mod vlan;
 

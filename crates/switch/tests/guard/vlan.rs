@@ -1,5 +1,6 @@
 //! VLANs: access ports, trunks, the uplink.
 
+use front_end::wire::request;
 use front_end::{Layout, Nic, Options, frame};
 use switch::guard::{Rules, VlanRules};
 
@@ -266,6 +267,58 @@ fn a_held_frame_keeps_its_vlan() {
     for number in 0..10 {
         let bytes = frame::numbered(frame::mac(2), frame::mac(1), number, 100);
         assert_eq!(b.wait_to_receive().frame, plainly_tagged(&bytes, 10));
+    }
+}
+
+#[test]
+fn a_vm_is_announced_in_the_vlan_of_its_untagged_frames() {
+    let announce = |nic: &Nic, station| {
+        let said = [&frame::mac(station)[..], &[0, 0]].concat();
+        assert!(nic.wire.send(request::SEND_RARP, &said, &[]));
+        nic.sync();
+    };
+    let rarp = |station| {
+        let fixed = [0x80, 0x35, 0, 1, 8, 0, 6, 4, 0, 3];
+        let mac = frame::mac(station);
+        let mut bytes = [&frame::BROADCAST[..], &mac, &fixed, &mac, &[0; 4], &mac].concat();
+        bytes.resize(60, 0);
+        bytes
+    };
+    let mut plane = Plane::new();
+    let rules = [
+        access(10),
+        access(10),
+        access(20),
+        trunk(Some(20), &[(10, 10)]),
+        trunk(None, &[(10, 20)]),
+    ];
+    let [mut a, mut b, mut c, mut native, mut tagging] = nics(&mut plane, rules);
+    announce(&a, 1);
+    assert_eq!(b.wait_to_receive().frame, rarp(1));
+    assert_eq!(native.wait_to_receive().frame, plainly_tagged(&rarp(1), 10));
+    assert_eq!(
+        tagging.wait_to_receive().frame,
+        plainly_tagged(&rarp(1), 10)
+    );
+    assert_nothing(&mut c);
+    // It is known there from now on, and nowhere else.
+    send(&mut b, &to(1, 2));
+    assert_eq!(a.wait_to_receive().frame, to(1, 2));
+    assert_nothing(&mut native);
+    send(&mut c, &to(1, 3));
+    assert_eq!(native.wait_to_receive().frame, to(1, 3));
+    assert_nothing(&mut a);
+    drop(tagging.receive());
+    announce(&native, 4);
+    assert_eq!(c.wait_to_receive().frame, rarp(4));
+    assert_eq!(
+        tagging.wait_to_receive().frame,
+        plainly_tagged(&rarp(4), 20)
+    );
+    // A trunk without untagged frames: its VM announces itself.
+    announce(&tagging, 5);
+    for nic in [&mut a, &mut b, &mut c, &mut native] {
+        assert_nothing(nic);
     }
 }
 

@@ -74,12 +74,11 @@ impl<'t> Seen<'t> {
         named(&network.name)?;
         self.networks
             .take(network.name.get_ref().clone(), network.name.span())?;
-        let vlans = rules::has_vlans(&network);
-        let uplink_rules = rules::of_uplink(&network, vlans)?;
-        let uplink = network
-            .uplink
-            .map(|uplink| self.uplink(&uplink))
-            .transpose()?;
+        let common = rules::Network::new(&network);
+        let uplink_rules = rules::of_uplink(&network)?;
+        let unlisted_rules = rules::unlisted(common)?;
+        let uplink = network.uplink.as_ref();
+        let uplink = uplink.map(|uplink| self.uplink(uplink)).transpose()?;
         if let Some(extra) = network.port.get(MAX_PORTS - usize::from(uplink.is_some())) {
             let message = format!("a network has at most {MAX_PORTS} ports, its uplink included");
             return Err(Mistake::new(extra.span(), message, "use another network"));
@@ -93,16 +92,16 @@ impl<'t> Seen<'t> {
                 help,
             ));
         }
-        let name = network.name.into_inner();
+        let name = network.name.get_ref().clone();
         let folder = runtime_dir.join(&name);
-        let ports = self.ports(&folder, network.port, vlans)?;
+        let ports = self.ports(&folder, &network.port, common)?;
         Ok(Network {
             name,
             folder,
             accept: network.accept,
             uplink,
             uplink_rules,
-            unlisted_rules: rules::unlisted(vlans),
+            unlisted_rules,
             ports,
         })
     }
@@ -124,16 +123,16 @@ impl<'t> Seen<'t> {
     fn ports(
         &mut self,
         folder: &Path,
-        ports: Vec<Spanned<file::Port>>,
-        vlans: bool,
+        ports: &[Spanned<file::Port>],
+        network: rules::Network<'_>,
     ) -> Result<Vec<Port>, Mistake> {
         let mut vms = Unique::new(self.sockets.text, "VM");
         let mut macs = Unique::new(self.sockets.text, "MAC address");
         ports
-            .into_iter()
+            .iter()
             .map(|port| {
                 let place = port.span();
-                let port = port.into_inner();
+                let port = port.get_ref();
                 named(&port.vm)?;
                 vms.take(port.vm.get_ref().clone(), port.vm.span())?;
                 let mac = port.mac.as_ref().map(individual).transpose()?;
@@ -150,9 +149,9 @@ impl<'t> Seen<'t> {
                     return Err(Mistake::new(place, message, help));
                 }
                 self.sockets.take(socket.clone(), place)?;
-                let rules = rules::of_port(&port, vlans)?;
+                let rules = rules::of_port(port, network)?;
                 Ok(Port {
-                    vm: port.vm.into_inner(),
+                    vm: port.vm.get_ref().clone(),
                     mac,
                     socket,
                     mode: port.mode,

@@ -28,6 +28,7 @@ pub(super) struct Network {
     #[serde(default)]
     pub(super) accept: bool,
     pub(super) uplink: Option<Uplink>,
+    pub(super) limits: Option<Limits>,
     #[serde(default)]
     pub(super) port: Vec<Spanned<Port>>,
 }
@@ -52,6 +53,34 @@ pub(super) enum Vlans {
     Range(String),
 }
 
+/// A `limits = { … }`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct Limits {
+    pub(super) send: Option<Rates>,
+    pub(super) receive: Option<Rates>,
+    pub(super) broadcast: Option<Spanned<Frames>>,
+    pub(super) multicast: Option<Spanned<Frames>>,
+    pub(super) unknown_unicast: Option<Spanned<Frames>>,
+}
+
+/// A `send = { … }` or `receive = { … }`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct Rates {
+    pub(super) rate: Option<Spanned<String>>,
+    pub(super) frames: Option<Spanned<i64>>,
+    pub(super) burst: Option<Spanned<String>>,
+}
+
+/// Frames a second.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "frames a second, like 1000, or \"unlimited\"")]
+pub(super) enum Frames {
+    Number(i64),
+    Word(String),
+}
+
 /// A `[[network.port]]`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -67,6 +96,7 @@ pub(super) struct Port {
     pub(super) dhcp_server: Option<bool>,
     #[serde(default)]
     pub(super) role: Role,
+    pub(super) limits: Option<Limits>,
     pub(super) vlan: Option<Spanned<i64>>,
     pub(super) trunk: Option<Spanned<Vec<Spanned<Vlans>>>>,
     pub(super) native_vlan: Option<Spanned<i64>>,
@@ -80,9 +110,18 @@ static NETWORK: Keys = Keys(&[
     ("name", None),
     ("accept", None),
     ("uplink", Some(&UPLINK)),
+    ("limits", Some(&LIMITS)),
     ("port", Some(&PORT)),
 ]);
 static UPLINK: Keys = Keys(&[("tap", None), ("trunk", None), ("native-vlan", None)]);
+static LIMITS: Keys = Keys(&[
+    ("send", Some(&RATES)),
+    ("receive", Some(&RATES)),
+    ("broadcast", None),
+    ("multicast", None),
+    ("unknown-unicast", None),
+]);
+static RATES: Keys = Keys(&[("rate", None), ("frames", None), ("burst", None)]);
 static PORT: Keys = Keys(&[
     ("vm", None),
     ("mac", None),
@@ -93,6 +132,7 @@ static PORT: Keys = Keys(&[
     ("router", None),
     ("dhcp-server", None),
     ("role", None),
+    ("limits", Some(&LIMITS)),
     ("vlan", None),
     ("trunk", None),
     ("native-vlan", None),

@@ -5,6 +5,7 @@
 mod check;
 mod complaint;
 mod file;
+mod limits;
 mod rules;
 
 use std::path::{Path, PathBuf};

@@ -7,7 +7,7 @@ use toml::Spanned;
 
 use super::check::individual;
 use super::complaint::Mistake;
-use super::file;
+use super::{file, limits};
 
 /// The VLAN of ports that name none, in a network where others do (IEEE 802.1Q, 9.6: the default
 /// PVID).
@@ -16,8 +16,28 @@ const DEFAULT_VLAN: u16 = 1;
 /// Most addresses of one kind that a port may be allowed: each is compared with.
 const MAX_ALLOWED: usize = 64;
 
+/// What concerns all ports of a network.
+#[derive(Clone, Copy)]
+pub(super) struct Network<'f> {
+    vlans: bool,
+    limits: Option<&'f file::Limits>,
+}
+
+impl<'f> Network<'f> {
+    pub(super) fn new(network: &'f file::Network) -> Self {
+        Self {
+            vlans: has_vlans(network),
+            limits: network.limits.as_ref(),
+        }
+    }
+
+    fn default_vlan(self) -> Option<VlanRules> {
+        self.vlans.then(|| VlanRules::access(DEFAULT_VLAN))
+    }
+}
+
 /// Whether any port of the network is in a VLAN: then all are.
-pub(super) fn has_vlans(network: &file::Network) -> bool {
+fn has_vlans(network: &file::Network) -> bool {
     let port = |port: &Spanned<file::Port>| {
         let port = port.get_ref();
         port.vlan.is_some() || port.trunk.is_some() || port.native_vlan.is_some()
@@ -27,15 +47,16 @@ pub(super) fn has_vlans(network: &file::Network) -> bool {
 }
 
 /// The rules of a port that is not listed.
-pub(super) fn unlisted(vlans: bool) -> Rules {
-    Rules {
-        vlan: vlans.then(|| VlanRules::access(DEFAULT_VLAN)),
+pub(super) fn unlisted(network: Network<'_>) -> Result<Rules, Mistake> {
+    Ok(Rules {
+        vlan: network.default_vlan(),
+        limits: limits::of(None, network.limits)?,
         ..Rules::default()
-    }
+    })
 }
 
 /// The rules of a listed port.
-pub(super) fn of_port(port: &file::Port, vlans: bool) -> Result<Rules, Mistake> {
+pub(super) fn of_port(port: &file::Port, network: Network<'_>) -> Result<Rules, Mistake> {
     if let (Some(vlan), Some(trunk)) = (&port.vlan, &port.trunk) {
         let help = "an access port has `vlan`, a trunk has `trunk` and maybe `native-vlan`";
         let place =
@@ -60,15 +81,19 @@ pub(super) fn of_port(port: &file::Port, vlans: bool) -> Result<Rules, Mistake> 
             untagged: port.native_vlan.as_ref().map(number).transpose()?,
             tagged: ranges(trunk)?,
         }),
-        (None, None) => unlisted(vlans).vlan,
+        (None, None) => network.default_vlan(),
     };
-    let (source, role) = (source(port)?, port.role);
-    Ok(Rules { vlan, source, role })
+    Ok(Rules {
+        vlan,
+        source: source(port)?,
+        role: port.role,
+        limits: limits::of(port.limits.as_ref(), network.limits)?,
+    })
 }
 
 /// The rules of an uplink, which every port may talk to: a trunk of all VLANs unless it says
 /// which.
-pub(super) fn of_uplink(network: &file::Network, vlans: bool) -> Result<Rules, Mistake> {
+pub(super) fn of_uplink(network: &file::Network) -> Result<Rules, Mistake> {
     let Some(uplink) = &network.uplink else {
         return Ok(Rules::default());
     };
@@ -77,7 +102,8 @@ pub(super) fn of_uplink(network: &file::Network, vlans: bool) -> Result<Rules, M
         true => Role::Promiscuous,
         false => Role::Open,
     };
-    let vlan = vlans.then(|| uplink_vlans(uplink)).transpose()?;
+    let vlan = has_vlans(network).then(|| uplink_vlans(uplink));
+    let vlan = vlan.transpose()?;
     Ok(Rules {
         vlan,
         role,

@@ -70,7 +70,8 @@ fn an_unknown_key_is_shown_whole() {
                     8 | macc = \"52:54:00:00:00:01\"\n   \
                       | ^^^^\n \
                     did you mean `mac`? The keys here are: vm, mac, socket, mode, \
-                    allowed-macs, allowed-ips, router, dhcp-server, role, vlan, trunk, native-vlan";
+                    allowed-macs, allowed-ips, router, dhcp-server, role, limits, vlan, trunk, \
+                    native-vlan";
     assert_eq!(error(&text), expected);
 }
 
@@ -294,6 +295,15 @@ fn trunk(untagged: Option<u16>, tagged: &[(u16, u16)]) -> VlanRules {
     VlanRules { untagged, tagged }
 }
 
+/// Of a port for which nothing is said: its floods are limited.
+fn plain_rules() -> Rules {
+    let limits = limits::of(None, None).unwrap();
+    Rules {
+        limits,
+        ..Rules::default()
+    }
+}
+
 #[test]
 fn once_one_port_has_a_vlan_all_have() {
     let [uplink, unlisted, web, router, plain] = vlan_rules(VLANS).try_into().unwrap();
@@ -306,7 +316,7 @@ fn once_one_port_has_a_vlan_all_have() {
     let narrow = VLANS.replace("\"vic0\"", "\"vic0\", trunk = [10]");
     assert_eq!(vlan_rules(&narrow)[0], trunk(None, &[(10, 10)]));
     let without = parse("test.toml", GOOD, None).unwrap();
-    assert_eq!(without.networks[0].ports[0].rules, Rules::default());
+    assert_eq!(without.networks[0].ports[0].rules, plain_rules());
     assert_eq!(without.networks[0].uplink_rules, Rules::default());
 }
 
@@ -404,7 +414,7 @@ fn addresses_that_are_given_are_tied_to_the_mac_address() {
     assert_eq!((source.router, source.dhcp_server), (false, true));
     assert_eq!(web.rules.role, Role::Private);
     assert_eq!(lan.uplink_rules.role, Role::Promiscuous);
-    assert_eq!(free.rules, Rules::default());
+    assert_eq!(free.rules, plain_rules());
 }
 
 #[test]

@@ -19,6 +19,10 @@ use super::quarantine::{CONNECTS, CONNECTS_WITHIN, Conduct};
 use crate::config::Mode;
 use crate::status::{self, Kind, PortStatus, State};
 
+/// Said of a port in a storm.
+const STORM: &str = "a storm: it goes on sending more broadcast, multicast or unknown unicast \
+                     than its limits allow";
+
 /// What a port leads to, and how.
 #[derive(Debug)]
 pub(super) enum Way {
@@ -232,6 +236,11 @@ impl Port {
     pub(super) fn reported(&mut self, report: PortReport) {
         if let Serving::Somebody { running } = &mut self.serving {
             *running = report.running || matches!(self.way, Way::Uplink);
+            match (self.report.storm, report.storm) {
+                (false, true) => tracing::warn!(port = %self.name, "{STORM}"),
+                (true, false) => tracing::info!(port = %self.name, "the storm is over"),
+                _ => {}
+            }
             self.report = report;
         }
     }
@@ -345,7 +354,10 @@ impl Port {
             connections: self.connections,
             quarantines: self.quarantines,
             quarantine_left_ms: left.map(|left| u64::try_from(left).unwrap_or(u64::MAX)),
-            reason: self.reason.clone(),
+            reason: match self.report.storm {
+                true => Some(STORM.to_owned()),
+                false => self.reason.clone(),
+            },
             counters: status::sum(&self.totals, &self.report.counters),
         }
     }

@@ -41,12 +41,15 @@ impl Counters {
             "hairpin",
             "untranslatable",
             "uplink",
+            "broadcast_limit",
+            "multicast_limit",
+            "unknown_limit",
         ])
     }
 
     /// Frames lost that were for this port.
     pub(crate) fn lost_by_receiver(&self) -> u64 {
-        self.drops(&["receiver_full", "receiver_small"])
+        self.drops(&["receiver_full", "receiver_small", "receive_limit"])
     }
 
     /// How much a counter has grown since `before`.

@@ -278,3 +278,23 @@ async fn a_quarantine_outlives_the_data_plane_and_so_do_rules_and_a_pinned_addre
     };
     assert_eq!(orders.take(), [Order::SetRules { port, rules }, pin]);
 }
+
+#[tokio::test]
+async fn a_storm_is_said_as_long_as_it_lasts() {
+    let (mut port, mut orders, now) = (client(), Orders::default(), Instant::now());
+    let (first, _a, _next) = arrival();
+    port.arrive(first, now, &mut orders);
+    port.running();
+    let report = |storm| PortReport {
+        running: true,
+        storm,
+        ..PortReport::default()
+    };
+    for storm in [true, true, false] {
+        port.reported(report(storm));
+        let status = port.status("lan", true, now);
+        assert_eq!(status.state, State::Running);
+        let said = status.reason.is_some_and(|reason| reason.contains("storm"));
+        assert_eq!(said, storm);
+    }
+}

@@ -1,0 +1,198 @@
+//! How many frames a port may have delivered to everybody: broadcast, multicast, and frames whose
+//! destination is not known.
+//!
+//! Each of them costs the worker a copy for every port, and every VM an interrupt. Past its limit
+//! such a frame is lost and counted. A port that is over a limit for [`STORM`] seconds on end is in
+//! a storm, which is reported until it has kept within its limits for [`CALM`] seconds.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::meter::Meter;
+use super::rates::segments;
+use super::rules::FloodRules;
+use crate::control::Loss;
+use crate::frame::Head;
+use crate::limits::{CALM, STORM};
+use crate::mac::Mac;
+
+/// Why a frame is delivered to everybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flooded {
+    /// It is sent to everybody.
+    Broadcast,
+    /// It is sent to a group.
+    Multicast,
+    /// Nobody knows where its destination lives.
+    Unknown,
+}
+
+impl Flooded {
+    /// Why frames for this address are, if they are.
+    pub(super) fn of(destination: Mac) -> Self {
+        match destination {
+            Mac::BROADCAST => Self::Broadcast,
+            group if group.is_group() => Self::Multicast,
+            _ => Self::Unknown,
+        }
+    }
+
+    fn loss(self) -> Loss {
+        match self {
+            Self::Broadcast => Loss::BroadcastLimit,
+            Self::Multicast => Loss::MulticastLimit,
+            Self::Unknown => Loss::UnknownLimit,
+        }
+    }
+}
+
+/// A port's limits on floods at work.
+#[derive(Debug)]
+pub struct Floods {
+    broadcast: Option<Meter>,
+    multicast: Option<Meter>,
+    unknown: Option<Meter>,
+    start: Instant,
+    /// The seconds in which the present excess began and was last seen.
+    excess: AtomicU64,
+}
+
+impl Default for Floods {
+    fn default() -> Self {
+        Self::new(&FloodRules::default())
+    }
+}
+
+impl Floods {
+    /// For a port with these rules.
+    #[must_use]
+    pub fn new(rules: &FloodRules) -> Self {
+        let second = Duration::from_secs(1);
+        let meter = |rate: Option<u64>| rate.map(|rate| Meter::new(rate, second));
+        Self {
+            broadcast: meter(rules.broadcast),
+            multicast: meter(rules.multicast),
+            unknown: meter(rules.unknown),
+            start: Instant::now(),
+            excess: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    /// Whether a frame may go to everybody now. `seconds` is the time for storms.
+    ///
+    /// # Errors
+    /// It may not: the port has sent too many.
+    pub fn admit(&self, head: &Head, now: Instant, seconds: u32) -> Result<(), Loss> {
+        let why = Flooded::of(head.destination());
+        let meter = match why {
+            Flooded::Broadcast => &self.broadcast,
+            Flooded::Multicast => &self.multicast,
+            Flooded::Unknown => &self.unknown,
+        };
+        let Some(meter) = meter else { return Ok(()) };
+        let time = now.saturating_duration_since(self.start).as_nanos();
+        let time = u64::try_from(time).unwrap_or(u64::MAX);
+        if meter.take(time, segments(head)) {
+            return Ok(());
+        }
+        self.note_excess(seconds);
+        Err(why.loss())
+    }
+
+    fn excess(&self) -> (u32, u32) {
+        let both = self.excess.load(Ordering::Relaxed);
+        // Two halves.
+        let half = |bits: u64| u32::try_from(bits & u64::from(u32::MAX)).unwrap_or(0);
+        (half(both >> 32), half(both))
+    }
+
+    fn note_excess(&self, now: u32) {
+        let (begin, last) = self.excess();
+        // A second without excess in between ends it.
+        let begin = if now.wrapping_sub(last) > 1 {
+            now
+        } else {
+            begin
+        };
+        let both = u64::from(begin) << 32 | u64::from(now);
+        self.excess.store(both, Ordering::Relaxed);
+    }
+
+    /// Whether the port is in a storm.
+    #[must_use]
+    pub fn storm(&self, now: u32) -> bool {
+        let (begin, last) = self.excess();
+        last.wrapping_sub(begin) >= STORM && now.wrapping_sub(last) <= CALM
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vhost::net_header::NetHeader;
+
+    use super::*;
+
+    fn head(destination: [u8; 6]) -> Head {
+        let bytes = [&destination[..], &[2, 0, 0, 0, 0, 1, 8, 0], &[0; 50]].concat();
+        Head::of_private(NetHeader::NONE, &bytes).unwrap().0
+    }
+
+    const TO: [[u8; 6]; 3] = [[0xff; 6], [1, 0, 0x5e, 1, 2, 3], [2, 0, 0, 0, 0, 9]];
+
+    #[test]
+    fn each_kind_has_its_own_limit() {
+        let rules = FloodRules {
+            broadcast: Some(5),
+            multicast: Some(8),
+            unknown: None,
+        };
+        let floods = Floods::new(&rules);
+        let now = floods.start;
+        for (to, most, loss) in [
+            (TO[0], 6, Some(Loss::BroadcastLimit)),
+            (TO[1], 9, Some(Loss::MulticastLimit)),
+            (TO[2], 100, None),
+        ] {
+            let outcomes: Vec<_> = (0..100).map(|_| floods.admit(&head(to), now, 0)).collect();
+            assert_eq!(outcomes.iter().filter(|done| done.is_ok()).count(), most);
+            assert_eq!(outcomes[99].err(), loss);
+        }
+        let unknown = FloodRules {
+            unknown: Some(1),
+            ..FloodRules::default()
+        };
+        let floods = Floods::new(&unknown);
+        let outcomes = [(); 3].map(|()| floods.admit(&head(TO[2]), now, 0));
+        assert_eq!(outcomes, [Ok(()), Ok(()), Err(Loss::UnknownLimit)]);
+    }
+
+    #[test]
+    fn an_excess_that_lasts_is_a_storm_until_it_has_calmed_down() {
+        let floods = Floods::default();
+        assert!(!floods.storm(0));
+        let begin = 100;
+        for second in begin..begin + STORM {
+            floods.note_excess(second);
+            assert!(!floods.storm(second), "{second}");
+        }
+        let last = begin + STORM;
+        floods.note_excess(last);
+        assert!(floods.storm(last));
+        assert!(floods.storm(last + CALM));
+        assert!(!floods.storm(last + CALM + 1));
+        // Now and then is no storm.
+        for second in 0..60 {
+            floods.note_excess(1000 + 2 * second);
+            assert!(!floods.storm(1000 + 2 * second));
+        }
+    }
+
+    #[test]
+    fn nothing_is_a_storm_at_the_start() {
+        for begin in [0, 1, 2] {
+            let floods = Floods::default();
+            floods.note_excess(begin);
+            assert!(!floods.storm(begin));
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! A port's limits at work.
+
+use std::time::{Duration, Instant};
+
+use super::floods::Floods;
+use super::rates::Rates;
+use super::rules::LimitRules;
+use crate::limits::{GATHER, HOLD};
+
+/// How much a port may send and receive.
+#[derive(Debug, Default)]
+pub struct Limiter {
+    /// What it sends, if that is limited.
+    pub send: Option<Box<Rates>>,
+    /// What it receives, if that is limited.
+    pub receive: Option<Box<Rates>>,
+    /// What of its frames goes to everybody.
+    pub floods: Floods,
+}
+
+impl Limiter {
+    /// For a port with these rules. All it may have at once is there at the start.
+    #[must_use]
+    pub fn new(rules: &LimitRules) -> Self {
+        Self {
+            send: Rates::new(&rules.send),
+            receive: Rates::new(&rules.receive),
+            floods: Floods::new(&rules.floods),
+        }
+    }
+
+    /// How long to leave what the port has to send alone; `None` when it may send.
+    ///
+    /// Long enough for some frames to come together, and no longer than anybody waits.
+    #[must_use]
+    pub fn held_back(&self, now: Instant) -> Option<Duration> {
+        let wait = self.send.as_ref()?.wait(now)?;
+        Some(wait.clamp(GATHER, HOLD))
+    }
+}

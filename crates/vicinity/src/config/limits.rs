@@ -1,0 +1,296 @@
+//! How much ports may send and receive: from keys to [`LimitRules`].
+
+use switch::guard::{FloodRules, LimitRules, RateRules};
+use toml::Spanned;
+
+use super::complaint::Mistake;
+use super::file;
+
+/// Floods a port may send in a second unless it is said otherwise. A VM that is well sends some
+/// ARP, DHCP and neighbour discovery; with hundreds of containers, some hundred frames a second.
+/// Multicast may be a video stream; and one-way streams may go to an address not yet known.
+const FLOODS: FloodRules = FloodRules {
+    broadcast: Some(1000),
+    multicast: Some(10_000),
+    unknown: Some(10_000),
+};
+
+/// Rates in bytes a second: 8 kbit/s to 1 Tbit/s.
+const RATES: std::ops::RangeInclusive<f64> = 1e3..=125e9;
+
+/// Most frames a second.
+const MAX_FRAMES: i64 = 1_000_000_000;
+
+/// Bursts in milliseconds. A shorter one than the worker's pauses would lower the rate.
+const BURSTS: std::ops::RangeInclusive<u32> = 1..=10_000;
+
+/// The limits of a port with these keys, in a network with those.
+pub(super) fn of(
+    port: Option<&file::Limits>,
+    network: Option<&file::Limits>,
+) -> Result<LimitRules, Mistake> {
+    let mut rules = LimitRules {
+        floods: FLOODS,
+        ..LimitRules::default()
+    };
+    for limits in [network, port].into_iter().flatten() {
+        let rates = [
+            (&limits.send, &mut rules.send),
+            (&limits.receive, &mut rules.receive),
+        ];
+        for (written, rate) in rates {
+            if let Some(written) = written {
+                *rate = rates_of(written)?;
+            }
+        }
+        let floods = [
+            (&limits.broadcast, &mut rules.floods.broadcast),
+            (&limits.multicast, &mut rules.floods.multicast),
+            (&limits.unknown_unicast, &mut rules.floods.unknown),
+        ];
+        for (written, frames) in floods {
+            if let Some(written) = written {
+                *frames = flood(written)?;
+            }
+        }
+    }
+    Ok(rules)
+}
+
+fn rates_of(written: &file::Rates) -> Result<RateRules, Mistake> {
+    let default = RateRules::default();
+    Ok(RateRules {
+        bytes: written.rate.as_ref().map(rate).transpose()?,
+        frames: written.frames.as_ref().map(frames).transpose()?,
+        burst_ms: match &written.burst {
+            Some(text) => burst(text)?,
+            None => default.burst_ms,
+        },
+    })
+}
+
+/// Bytes a second from a text like `100 Mbit/s`.
+fn rate(text: &Spanned<String>) -> Result<u64, Mistake> {
+    const UNITS: [(&str, f64); 8] = [
+        ("bit/s", 0.125),
+        ("kbit/s", 125.0),
+        ("Mbit/s", 125e3),
+        ("Gbit/s", 125e6),
+        ("B/s", 1.0),
+        ("kB/s", 1e3),
+        ("MB/s", 1e6),
+        ("GB/s", 1e9),
+    ];
+    let bytes = with_unit(text.get_ref(), &UNITS).filter(|bytes| RATES.contains(bytes));
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "within RATES"
+    )]
+    bytes.map(|bytes| bytes as u64).ok_or_else(|| {
+        let message = format!("`{}` is no rate", text.get_ref().escape_debug());
+        let help = "write it like \"100 Mbit/s\", \"1.5 Gbit/s\" or \"20 MB/s\"; from 8 kbit/s \
+                    to 1000 Gbit/s";
+        Mistake::new(text.span(), message, help)
+    })
+}
+
+/// Milliseconds from a text like `100 ms`.
+fn burst(text: &Spanned<String>) -> Result<u32, Mistake> {
+    let time = with_unit(text.get_ref(), &[("ms", 1.0), ("s", 1e3)]);
+    let whole = time.and_then(|time| BURSTS.into_iter().find(|ms| f64::from(*ms) == time));
+    whole.ok_or_else(|| {
+        let message = format!("`{}` is no burst", text.get_ref().escape_debug());
+        let help = "say in how much time the rate allows what may come at once: \"1 ms\" to \
+                    \"10 s\", in whole milliseconds";
+        Mistake::new(text.span(), message, help)
+    })
+}
+
+fn with_unit(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+    let number_ends = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let (number, unit) = text.split_at_checked(number_ends)?;
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit.trim_start())?;
+    Some(number.parse::<f64>().ok()? * factor)
+}
+
+fn frames(number: &Spanned<i64>) -> Result<u64, Mistake> {
+    let frames = u64::try_from(*number.get_ref()).ok();
+    let frames = frames.filter(|_| (1..=MAX_FRAMES).contains(number.get_ref()));
+    frames.ok_or_else(|| {
+        let message = format!("{} is no number of frames a second", number.get_ref());
+        Mistake::new(number.span(), message, format!("from 1 to {MAX_FRAMES}"))
+    })
+}
+
+fn flood(written: &Spanned<file::Frames>) -> Result<Option<u64>, Mistake> {
+    match written.get_ref() {
+        file::Frames::Number(number) => frames(&Spanned::new(written.span(), *number)).map(Some),
+        file::Frames::Word(word) if word == "unlimited" => Ok(None),
+        file::Frames::Word(word) => {
+            let message = format!("`{}` is no limit", word.escape_debug());
+            let help = "write frames a second, like 1000, or \"unlimited\"";
+            Err(Mistake::new(written.span(), message, help))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse;
+
+    const LIMITED: &str = r#"
+[[network]]
+name = "lan"
+accept = true
+limits = { send = { rate = "1 Gbit/s" }, broadcast = 200 }
+[[network.port]]
+vm = "web"
+[network.port.limits]
+send = { rate = "12.5 Mbit/s", frames = 2000, burst = "50 ms" }
+receive = { frames = 9 }
+multicast = "unlimited"
+[[network.port]]
+vm = "free"
+limits = { send = {} }
+"#;
+
+    fn limits(text: &str) -> Vec<LimitRules> {
+        let config = parse("test.toml", text, None).unwrap();
+        let lan = &config.networks[0];
+        let listed = lan.ports.iter().map(|port| port.rules.limits);
+        [lan.unlisted_rules.limits, lan.uplink_rules.limits]
+            .into_iter()
+            .chain(listed)
+            .collect()
+    }
+
+    #[test]
+    fn a_port_has_its_networks_limits_unless_it_has_its_own() {
+        let [unlisted, uplink, web, free] = limits(LIMITED).try_into().unwrap();
+        let floods = FloodRules {
+            broadcast: Some(200),
+            ..FLOODS
+        };
+        let send = RateRules {
+            bytes: Some(125_000_000),
+            ..RateRules::default()
+        };
+        let receive = RateRules::default();
+        assert_eq!(uplink, LimitRules::default());
+        let expected = LimitRules {
+            send,
+            receive,
+            floods,
+        };
+        assert_eq!(unlisted, expected);
+        assert_eq!(
+            free,
+            LimitRules {
+                send: receive,
+                ..expected
+            }
+        );
+        let send = RateRules {
+            bytes: Some(1_562_500),
+            frames: Some(2000),
+            burst_ms: 50,
+        };
+        let receive = RateRules {
+            frames: Some(9),
+            ..receive
+        };
+        let floods = FloodRules {
+            multicast: None,
+            ..floods
+        };
+        assert_eq!(
+            web,
+            LimitRules {
+                send,
+                receive,
+                floods
+            }
+        );
+        let plain = limits("[[network]]\nname = \"lan\"\naccept = true\n");
+        assert_eq!(plain[0].floods, FLOODS);
+    }
+
+    #[test]
+    fn rates_have_units() {
+        for (text, bytes) in [
+            ("8 kbit/s", 1000),
+            ("8kbit/s", 1000),
+            ("10 Mbit/s", 1_250_000),
+            ("2.5 Gbit/s", 312_500_000),
+            ("1000 Gbit/s", 125_000_000_000),
+            ("64000 bit/s", 8000),
+            ("20 MB/s", 20_000_000),
+            ("1.5 kB/s", 1500),
+            ("1 GB/s", 1_000_000_000),
+            ("5000 B/s", 5000),
+        ] {
+            let said = LIMITED.replace("12.5 Mbit/s", text);
+            assert_eq!(limits(&said)[2].send.bytes, Some(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn limits_are_checked_in_place() {
+        let complains = |from: &str, to: &str, place: &str, parts: [&str; 2]| {
+            let said = parse("test.toml", &LIMITED.replace(from, to), None);
+            let said = said.unwrap_err().to_string();
+            assert!(said.starts_with(&format!("test.toml:{place}: ")), "{said}");
+            for part in parts {
+                assert!(said.contains(part), "{part:?} not in {said}");
+            }
+        };
+        for text in [
+            "12.5",
+            "fast",
+            "-1 Mbit/s",
+            "7 kbit/s",
+            "1001 Gbit/s",
+            "1.2.3 MB/s",
+            "9 mb/s",
+        ] {
+            let message = format!("port.limits.send.rate: `{text}` is no rate");
+            complains("12.5 Mbit/s", text, "9:17", [&message, "100 Mbit/s"]);
+        }
+        for text in ["0 ms", "1.5 ms", "11 s", "50", "50 min"] {
+            let message = format!("burst: `{text}` is no burst");
+            complains("50 ms", text, "9:55", [&message, "10 s"]);
+        }
+        complains(
+            "2000,",
+            "0,",
+            "9:41",
+            ["send.frames: 0 is no number", "from 1"],
+        );
+        complains(
+            "200 }",
+            "-1 }",
+            "5:54",
+            ["network.limits.broadcast: -1", "from 1"],
+        );
+        complains(
+            "\"unlimited\"",
+            "\"much\"",
+            "11:13",
+            ["`much` is no limit", "unlimited"],
+        );
+        complains(
+            "multicast =",
+            "multi =",
+            "11:1",
+            ["unknown key `multi`", "multicast"],
+        );
+        complains(
+            "frames = 9",
+            "bits = 9",
+            "10:13",
+            ["unknown key `bits`", "rate, frames, burst"],
+        );
+    }
+}
