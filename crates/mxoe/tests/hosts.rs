@@ -1,0 +1,329 @@
+//! Hosts on a real network: namespaces, AF_PACKET sockets, and a wire in the middle that loses,
+//! doubles and reorders frames. The other side is this crate, or a host in Python that was written
+//! from the table of the wire by itself. Needs root, `ip` and `python3`.
+//!
+//! The tests start this program again in a namespace (`child`), told what to be by the environment.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::cast_possible_truncation,
+    reason = "tests"
+)]
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use mxoe::wire::Mac;
+use mxoe::{Address, Code, Config, Event, Node, Port};
+
+const ROLE: &str = "VICINITY_TEST_ROLE";
+const PEER: &str = "VICINITY_TEST_PEER";
+
+/// So long nothing takes; what takes longer is stuck.
+const HANG: Duration = Duration::from_secs(100);
+
+const ENDPOINT: u8 = 5;
+const KEY: u32 = 77;
+
+/// Three namespaces in a row: two hosts, and the wire between them.
+struct Hosts {
+    names: [String; 3],
+    children: Vec<Child>,
+}
+
+fn ip(words: &[&str]) {
+    let output = Command::new("ip").args(words).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {words:?}: {said}");
+}
+
+impl Hosts {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = |part| format!("mxoe-{}-{number}-{part}", std::process::id());
+        let hosts = Self {
+            names: ["here", "wire", "there"].map(name),
+            children: Vec::new(),
+        };
+        for name in &hosts.names {
+            ip(&["netns", "add", name]);
+        }
+        let [here, wire, there] = &hosts.names;
+        for (host, end) in [(here, "left"), (there, "right")] {
+            ip(&[
+                "-n", host, "link", "add", "mx", "mtu", "4200", "type", "veth", "peer", "name",
+                end, "mtu", "4200", "netns", wire,
+            ]);
+            ip(&["-n", host, "link", "set", "mx", "up"]);
+            ip(&["-n", wire, "link", "set", end, "up"]);
+        }
+        hosts
+    }
+
+    fn within(&self, place: usize, program: &Path) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.names[place]]);
+        command.arg(program);
+        command
+    }
+
+    /// Start something that says when it is ready, and goes on until the test ends.
+    fn start(&mut self, command: &mut Command) {
+        let child = command.stdout(Stdio::piped()).spawn().unwrap();
+        self.children.push(child);
+        let output = self.children.last_mut().unwrap().stdout.take().unwrap();
+        let mut lines = BufReader::new(output).lines();
+        let ready = lines.any(|line| line.unwrap() == "ready");
+        assert!(ready, "{command:?} ended");
+    }
+
+    fn python(&mut self, place: usize, script: &str, words: &[&str]) {
+        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/witness");
+        let mut command = self.within(place, Path::new("python3"));
+        command.arg(scripts.join(script)).args(words);
+        self.start(&mut command);
+    }
+
+    fn wire(&mut self, loss: &str, doubling: &str, delay: &str) {
+        let words = ["left", "right", loss, doubling, delay, "7"];
+        self.python(1, "wire.py", &words);
+    }
+
+    /// This program in a namespace, in a role.
+    fn role(&self, place: usize, role: &str) -> Command {
+        let mut command = self.within(place, &std::env::current_exe().unwrap());
+        command.args(["child", "--exact", "--ignored", "--nocapture"]);
+        command.env(ROLE, role).env(PEER, self.mac(2));
+        command
+    }
+
+    /// A host's address.
+    fn mac(&self, place: usize) -> String {
+        let mut command = self.within(place, Path::new("cat"));
+        let output = command.arg("/sys/class/net/mx/address").output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    /// Have a role done in the first namespace.
+    fn run(&mut self, role: &str) {
+        let mut command = self.role(0, role);
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{role}: {said}");
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            // It may have ended itself.
+            drop(child.kill());
+            drop(child.wait());
+        }
+        for name in &self.names {
+            drop(Command::new("ip").args(["netns", "del", name]).output());
+        }
+    }
+}
+
+#[test]
+#[ignore = "what the other tests start"]
+fn child() {
+    let Ok(role) = std::env::var(ROLE) else {
+        return;
+    };
+    let port = Port::open("mx").unwrap();
+    let mut node = Node::new(Config::new(port.mac(), &role, std::process::id()));
+    node.open(ENDPOINT, KEY, std::process::id());
+    match role.as_str() {
+        "echo" => echo(&port, &mut node),
+        "drive" => drive(&port, &mut node),
+        "find" => find(&port, &mut node),
+        other => panic!("no role {other}"),
+    }
+}
+
+fn peer() -> Address {
+    let text = std::env::var(PEER).unwrap();
+    let bytes = text
+        .split(':')
+        .map(|byte| u8::from_str_radix(byte, 16).unwrap());
+    let host = Mac(bytes.collect::<Vec<_>>().try_into().unwrap());
+    Address {
+        host,
+        endpoint: ENDPOINT,
+    }
+}
+
+/// Send back whatever comes.
+fn echo(port: &Port, node: &mut Node) {
+    node.announce(port.now());
+    println!("\nready");
+    let mut pulls = BTreeMap::new();
+    loop {
+        port.turn(node, HANG).unwrap();
+        while let Some(event) = node.event() {
+            let now = port.now();
+            match event {
+                Event::Message {
+                    from, value, data, ..
+                } => {
+                    node.send(now, ENDPOINT, from, (value, data), false, value)
+                        .unwrap();
+                }
+                Event::Offer {
+                    from,
+                    value,
+                    length,
+                    offer,
+                    ..
+                } => {
+                    pulls.insert(value, from);
+                    node.pull(now, ENDPOINT, offer, length, value).unwrap();
+                }
+                Event::Pulled { token, code, data } => {
+                    assert_eq!(code, Code::Success);
+                    let to = pulls.remove(&token).unwrap();
+                    node.send(now, ENDPOINT, to, (token, data), true, token)
+                        .unwrap();
+                }
+                Event::Sent { code, .. } => assert_eq!(code, Code::Success),
+                Event::Host { .. } | Event::Connected { .. } => {}
+            }
+        }
+    }
+}
+
+fn pattern(length: usize, seed: u64) -> Vec<u8> {
+    let byte = |at: usize| (at as u64).wrapping_mul(31).wrapping_add(seed) as u8;
+    (0..length).map(byte).collect()
+}
+
+/// Lengths on both sides of every change of class; whole and broken pages.
+const LENGTHS: [usize; 16] = [
+    1, 32, 33, 128, 129, 4095, 4096, 4097, 20_000, 32_768, 32_769, 65_436, 65_437, 65_536, 100_000,
+    300_001,
+];
+
+const ROUNDS: usize = 6;
+
+/// Send every length several times, and get everything back once, whole and in order.
+fn drive(port: &Port, node: &mut Node) {
+    let end = port.now() + HANG;
+    node.connect(port.now(), ENDPOINT, peer(), KEY, 0).unwrap();
+    let count = (LENGTHS.len() * ROUNDS) as u64;
+    let length = |value: u64| LENGTHS[value as usize % LENGTHS.len()];
+    let (mut sent, mut back) = (0, 0);
+    // Messages that are not offered come back in the order they were sent in, and so do others;
+    // the echo of a large one takes longer than that of a small one sent later.
+    let mut last = [None; 2];
+    while sent < count || back < count {
+        assert!(port.now() < end, "{sent} sent, {back} back of {count}");
+        port.turn(node, Duration::from_millis(100)).unwrap();
+        while let Some(event) = node.event() {
+            let now = port.now();
+            match event {
+                Event::Connected { code, .. } => {
+                    assert_eq!(code, Code::Success);
+                    for value in 0..count {
+                        // Some short ones are synchronous.
+                        let synchronous = value % 7 == 3;
+                        let message = (value, pattern(length(value), value));
+                        node.send(now, ENDPOINT, peer(), message, synchronous, value)
+                            .unwrap();
+                    }
+                }
+                Event::Sent { token, code, taken } => {
+                    assert_eq!((code, taken as usize), (Code::Success, length(token)));
+                    sent += 1;
+                }
+                Event::Message { value, data, .. } => {
+                    assert_eq!(data, pattern(length(value), value), "{value}");
+                    assert!(last[0] < Some(value));
+                    last[0] = Some(value);
+                    back += 1;
+                }
+                Event::Offer {
+                    value,
+                    length,
+                    offer,
+                    ..
+                } => {
+                    node.pull(now, ENDPOINT, offer, length, value).unwrap();
+                }
+                Event::Pulled { token, code, data } => {
+                    assert_eq!((code, data), (Code::Success, pattern(length(token), token)));
+                    last[1] = Some(token);
+                    back += 1;
+                }
+                Event::Host { .. } => {}
+            }
+        }
+    }
+}
+
+/// Find the other host by its announcements.
+fn find(port: &Port, node: &mut Node) {
+    let end = port.now() + HANG;
+    node.announce(port.now());
+    loop {
+        assert!(port.now() < end);
+        port.turn(node, Duration::from_millis(100)).unwrap();
+        while let Some(event) = node.event() {
+            if let Event::Host { host, name } = event {
+                assert_eq!((host, name.as_str()), (peer().host, "echo"));
+                return;
+            }
+        }
+    }
+}
+
+fn with_echo(loss: &str, doubling: &str, delay: &str) -> Hosts {
+    let mut hosts = Hosts::new();
+    hosts.wire(loss, doubling, delay);
+    let mut echo = hosts.role(2, "echo");
+    hosts.start(&mut echo);
+    hosts
+}
+
+#[test]
+fn mxoe_5_messages_of_every_class_between_two_hosts() {
+    with_echo("0", "0", "0").run("drive");
+}
+
+#[test]
+fn mxoe_4_messages_between_two_hosts_through_loss_doubling_and_reordering() {
+    with_echo("3", "5", "3").run("drive");
+}
+
+#[test]
+fn mxoe_6_two_hosts_find_each_other() {
+    with_echo("20", "0", "0").run("find");
+}
+
+fn with_witness(loss: &str, doubling: &str, delay: &str) -> Hosts {
+    let mut hosts = Hosts::new();
+    hosts.wire(loss, doubling, delay);
+    hosts.python(
+        2,
+        "mxoe.py",
+        &["mx", &ENDPOINT.to_string(), &KEY.to_string()],
+    );
+    hosts
+}
+
+#[test]
+fn mxoe_5_messages_of_every_class_with_an_independent_host() {
+    with_witness("0", "0", "0").run("drive");
+}
+
+#[test]
+fn mxoe_4_an_independent_host_through_loss_doubling_and_reordering() {
+    with_witness("3", "5", "3").run("drive");
+}

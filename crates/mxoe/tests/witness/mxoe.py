@@ -1,0 +1,326 @@
+"""A host that speaks MXoE, written from the table of the wire and from nothing else.
+
+It has one endpoint, takes messages of every kind from whoever connects, and sends each back: small
+ones as they came, large ones offered from a buffer that begins in the middle of a page. The test
+that starts it compares. Usage: mxoe.py INTERFACE ENDPOINT KEY
+"""
+
+import random
+import select
+import socket
+import struct
+import sys
+import time
+
+ETHERTYPE = 0x86DF
+NO_INDEX = 0xFFFF
+HOST_QUERY, HOST_REPLY = 3, 4
+TRUC, CONNECT, TINY, SMALL, MEDIUM, RNDV = 35, 36, 37, 38, 39, 40
+PULL, PULL_REPLY, NOTIFY, NACK_LIB = 41, 42, 43, 44
+PAGE = 4096
+BLOCK = 8 * PAGE
+OFFSET = 100  # where our buffers begin in their first page
+RESEND = 0.5
+
+
+def after(seq):
+    """The next number: 14 bits count, two on top stay."""
+    return seq & 0xC000 | (seq + 1) & 0x3FFF
+
+
+def frame_of(destination, source, index, body):
+    head = destination + source + struct.pack("!HH", ETHERTYPE, index)
+    return (head + body).ljust(60, b"\0")
+
+
+class Pulling:
+    """A large message that is fetched, a block at a time."""
+
+    def __init__(self, length, region, generation, offset, value):
+        self.length, self.value = length, value
+        self.region, self.generation, self.offset = region, generation, offset
+        self.data = bytearray(length)
+        self.missing = set()
+        self.start = 0
+        self.frame = 0
+        self.asked_at = 0.0
+
+    def block(self):
+        """first_frame_offset and block_length of the block at hand."""
+        first = self.offset % PAGE if self.frame == 0 else 0
+        return first, min(BLOCK - first, self.length - self.start)
+
+    def begin_block(self):
+        """Which frames it has: place and length of each, by frame."""
+        first, length = self.block()
+        self.missing = {}
+        at, frame = self.start, self.frame
+        while at < self.start + length:
+            piece = min(PAGE - (first if frame == self.frame else 0), self.start + length - at)
+            self.missing[frame] = (at, piece)
+            at, frame = at + piece, frame + 1
+        self.end, self.next_frame = at, frame
+
+
+class Witness:
+    def __init__(self, interface, endpoint, key):
+        self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
+        self.socket.bind((interface, ETHERTYPE))
+        self.mac = self.socket.getsockname()[4]
+        self.endpoint, self.key = endpoint, key
+        self.session = random.getrandbits(32)
+        self.peer = None  # its MAC
+        self.index = NO_INDEX  # ours in its table; its in ours is 0
+        self.partner = None  # its endpoint
+        self.their_session = None
+        self.send_seq = None
+        self.receive_seq = 1
+        self.unacknowledged = {}  # seq: [time of resend, bodies]
+        self.early = {}
+        self.fragments = {}
+        self.regions = {}
+        self.pulls = {}
+        self.queue = []
+        self.acks = 0
+
+    def put(self, body):
+        self.socket.send(frame_of(self.peer, self.mac, self.index, body))
+
+    # Sending.
+
+    def message(self, kind, length, value, extra=b""):
+        """What tiny, small, medium and rendezvous packets begin with; numbers come later."""
+        return lambda seq: struct.pack(
+            "!BBBBHHHHQI", kind, self.partner, self.endpoint, 0, length, 0, seq, self.receive_seq,
+            value, self.their_session,
+        ) + extra
+
+    def submit(self, makers):
+        self.queue.append(makers)
+        self.flush()
+
+    def flush(self):
+        while self.queue and len(self.unacknowledged) < 100:
+            makers = self.queue.pop(0)
+            seq = self.send_seq
+            self.send_seq = after(seq)
+            self.unacknowledged[seq] = [0.0, makers]
+        self.resend()
+
+    def resend(self):
+        now = time.monotonic()
+        for seq, entry in self.unacknowledged.items():
+            if entry[0] <= now:
+                entry[0] = now + RESEND
+                for make in entry[1]:
+                    self.put(make(seq))
+
+    def send_data(self, value, data):
+        if len(data) <= 128:
+            kind = TINY if len(data) <= 32 else SMALL
+            return self.submit([self.message(kind, len(data), value, data)])
+        makers = []
+        numbers = list(range(0, (len(data) + PAGE - 1) // PAGE))
+        random.shuffle(numbers)  # fragments may come in any order
+        for number in numbers:
+            piece = data[number * PAGE : (number + 1) * PAGE]
+            extra = struct.pack("!HBBHH", len(piece), number, 12, 0, 0) + piece
+            makers.append(self.message(MEDIUM, len(data), value, extra))
+        self.submit(makers)
+
+    def offer(self, value, data):
+        region = next(number for number in range(128) if number not in self.regions)
+        generation = random.randrange(256)
+        self.regions[region] = (generation, data)
+        extra = struct.pack("!IBBH", len(data), region, generation, OFFSET)
+        self.submit([self.message(RNDV, 8, value, extra)])
+
+    def notify(self, pulling):
+        def make(seq):
+            return struct.pack(
+                "!BBBBIIBBIHHH", NOTIFY, self.partner, self.endpoint, 0, self.their_session,
+                pulling.length, pulling.region, pulling.generation, 0, seq, self.receive_seq, 0,
+            )
+
+        self.submit([make])
+
+    def acknowledge(self):
+        self.acks += 1
+        self.put(struct.pack(
+            "!BBBBBBHIBBHIIHBB", TRUC, self.partner, self.endpoint, 0, 16, 0, 0, self.their_session,
+            0x55, 0, self.receive_seq, self.their_session, self.acks, self.receive_seq, 0, 0,
+        ))
+
+    def ask(self, handle, pulling):
+        pulling.asked_at = time.monotonic()
+        first, length = pulling.block()
+        self.put(struct.pack(
+            "!BBBBIIBBHIIHHI", PULL, self.partner, self.endpoint, 0, self.their_session,
+            pulling.length, pulling.region, pulling.generation, pulling.offset, handle,
+            self.endpoint ^ 0x21071980, first, length, pulling.frame,
+        ))
+
+    # Receiving.
+
+    def acknowledged(self, expected):
+        """Everything below `expected` has arrived there."""
+        for seq in list(self.unacknowledged):
+            if (expected ^ seq) & 0xC000 == 0 and 0 < (expected - seq) & 0x3FFF < 0x2000:
+                del self.unacknowledged[seq]
+        self.flush()
+
+    def arrived(self, seq, act):
+        """Something with a number: in order, once."""
+        ahead = (seq - self.receive_seq) & 0x3FFF
+        if (seq ^ self.receive_seq) & 0xC000 == 0 and ahead <= 255:
+            self.early.setdefault(seq, act)
+            while self.receive_seq in self.early:
+                act = self.early.pop(self.receive_seq)
+                self.receive_seq = after(self.receive_seq)
+                act()
+        self.acknowledge()
+
+    def hear(self, frame):
+        destination, source = frame[:6], frame[6:12]
+        ethertype, index = struct.unpack("!HH", frame[12:16])
+        body = frame[16:]
+        kind = body[0]
+        if destination != self.mac or ethertype != ETHERTYPE:
+            return
+        if kind == HOST_QUERY:
+            self.peer = source
+            self.index, = struct.unpack("!H", body[2:4])
+            name = b"witness\0"
+            self.put(struct.pack("!BBHI", HOST_REPLY, len(name), 0, 0) + body[8:12] + bytes(4) + name)
+        elif kind == CONNECT:
+            self.connected(source, body)
+        elif index == 0 and source == self.peer and self.partner is not None:
+            self.hear_partner(kind, body)
+
+    def connected(self, source, body):
+        _, to, partner = struct.unpack("!BBB", body[:3])
+        index, = struct.unpack("!H", body[10:12])
+        session, key, start, is_reply, number = struct.unpack("!IIHBB", body[16:28])
+        if is_reply or to != self.endpoint:
+            return
+        self.peer, self.index = source, index
+        status = 0 if key == self.key else 11
+        if status == 0 and session != self.their_session:
+            self.partner, self.their_session, self.send_seq = partner, session, start
+        self.put(struct.pack(
+            "!BBBBBBHHHIIIHBBBBH", CONNECT, partner, self.endpoint, 0, 16, 0, 0, 0, 0, 0, session,
+            self.session, self.receive_seq, 1, number, status, 0, 0,
+        ))
+
+    def hear_partner(self, kind, body):
+        if kind in (TINY, SMALL, MEDIUM, RNDV):
+            length, _, seq, ack, value, session = struct.unpack("!HHHHQI", body[4:24])
+            if session != self.session:
+                return
+            self.acknowledged(ack)
+            if kind in (TINY, SMALL):
+                data = bytes(body[24 : 24 + length])
+                self.arrived(seq, lambda: self.send_data(value, data))
+            elif kind == MEDIUM:
+                self.fragment(seq, length, value, body)
+            else:
+                length, region, generation, offset = struct.unpack("!IBBH", body[24:32])
+                pulling = Pulling(length, region, generation, offset, value)
+                self.arrived(seq, lambda: self.pull(pulling))
+        elif kind == NOTIFY:
+            session, total, region, generation = struct.unpack("!IIBB", body[4:14])
+            seq, ack = struct.unpack("!HH", body[18:22])
+            if session == self.session:
+                self.acknowledged(ack)
+                self.arrived(seq, lambda: self.notified(region, generation, total))
+        elif kind == TRUC:
+            session, = struct.unpack("!I", body[8:12])
+            seq, = struct.unpack("!H", body[14:16])
+            if session == self.session and body[12] == 0x55:
+                self.acknowledged(seq)
+        elif kind == PULL:
+            self.answer(body)
+        elif kind == PULL_REPLY:
+            self.piece(body)
+        elif kind == NACK_LIB:
+            sys.exit(f"refused: code {body[3]}")
+
+    def fragment(self, seq, total, value, body):
+        length, number, pipeline = struct.unpack("!HBB", body[24:28])
+        parts = self.fragments.setdefault(seq, {})
+        parts[number << pipeline] = bytes(body[32 : 32 + length])
+        if sum(len(part) for part in parts.values()) < total:
+            return
+        data = b"".join(parts[at] for at in sorted(parts))
+        del self.fragments[seq]
+        self.arrived(seq, lambda: self.send_data(value, data))
+
+    def pull(self, pulling):
+        if pulling.length == 0:
+            self.notify(pulling)
+            return self.offer(pulling.value, b"")
+        handle = random.getrandbits(32)
+        self.pulls[handle] = pulling
+        pulling.begin_block()
+        self.ask(handle, pulling)
+
+    def piece(self, body):
+        seqnum, length, offset, handle, magic = struct.unpack("!BHIII", body[1:16])
+        pulling = self.pulls.get(handle)
+        if pulling is None or magic != self.endpoint ^ 0x21071980:
+            return
+        for frame, place in pulling.missing.items():
+            if place == (offset, length):
+                assert frame % 256 == seqnum, "a frame's number"
+                pulling.data[offset : offset + length] = body[16 : 16 + length]
+                del pulling.missing[frame]
+                break
+        if pulling.missing:
+            return
+        pulling.start, pulling.frame = pulling.end, pulling.next_frame
+        if pulling.start < pulling.length:
+            pulling.begin_block()
+            return self.ask(handle, pulling)
+        del self.pulls[handle]
+        self.notify(pulling)
+        self.offer(pulling.value, bytes(pulling.data))
+
+    def answer(self, body):
+        session, total, region, generation, offset = struct.unpack("!IIBBH", body[4:16])
+        tail = body[16:24]  # handle and magic, sent back
+        first, length, frame = struct.unpack("!HHI", body[24:32])
+        known = self.regions.get(region)
+        if session != self.session or known is None or known[0] != generation:
+            return
+        data = known[1]
+        assert offset == OFFSET and total <= len(data), "what was offered"
+        start = frame * PAGE - OFFSET % PAGE + first
+        end = start + length
+        assert start >= 0 and end <= len(data) and first + length <= BLOCK, "a block of it"
+        room = PAGE - first
+        while start < end:
+            piece = data[start : min(start + room, end)]
+            head = struct.pack("!BBHI", PULL_REPLY, frame % 256, len(piece), start)
+            self.put(head + tail + piece)
+            start, frame, room = start + len(piece), frame + 1, PAGE
+
+    def notified(self, region, generation, total):
+        if region in self.regions and self.regions[region][0] == generation:
+            assert total == len(self.regions[region][1]), "all of it"
+            del self.regions[region]
+
+    def run(self):
+        print("ready", flush=True)
+        while True:
+            if select.select([self.socket], [], [], 0.1)[0]:
+                frame, sender = self.socket.recvfrom(65536)
+                if sender[2] != socket.PACKET_OUTGOING:
+                    self.hear(frame)
+            self.resend()
+            for handle, pulling in list(self.pulls.items()):
+                if time.monotonic() - pulling.asked_at > 1:
+                    self.ask(handle, pulling)
+
+
+if __name__ == "__main__":
+    Witness(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])).run()
