@@ -24,11 +24,12 @@ test:
 	scripts/setup test
 	$(MAKE) lint deny unit loom fuzz
 
-## make soak        the long tests, about half an hour: hostile front-ends, fuzzing
+## make soak        the long tests, about 50 minutes: hostile front-ends, VMs killed, fuzzing
 soak:
 	scripts/setup test
 	VICINITY_FUZZ_SECONDS=600 $(CARGO) test --release --locked --package vicinity-switch --test vhost_fuzz -- --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms -- --ignored --nocapture study
+	VICINITY_KILLS=1000 $(CARGO) test --release --locked --package vicinity --test vms a_thousand_resets -- --nocapture
 	scripts/fuzz 600
 
 ## make lab         the papers' experiments on VMs, small: about a quarter of an hour, a report

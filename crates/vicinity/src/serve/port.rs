@@ -227,7 +227,10 @@ impl Port {
     /// The guest's driver has started.
     pub(super) fn running(&mut self) {
         if self.attached() {
-            tracing::info!(port = %self.name, "guest's driver is running");
+            // Once a connection: a guest may start its driver hundreds of times a second.
+            if self.serving == (Serving::Somebody { running: false }) {
+                tracing::info!(port = %self.name, "guest's driver is running");
+            }
             self.serving = Serving::Somebody { running: true };
         }
     }

@@ -1,6 +1,8 @@
 //! The real program, started and stopped.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod holdings;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -59,12 +61,16 @@ impl Daemon {
         command.arg(&self.run).output().unwrap()
     }
 
-    /// What `vicinity port list --json` says about a VM; null when there is no such port.
-    pub(crate) fn port(&self, vm: &str) -> Value {
+    /// What `vicinity port list --json` says.
+    pub(crate) fn ports(&self) -> Vec<Value> {
         let output = self.ask("port");
         assert!(output.status.success(), "{output:?}");
-        let ports: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
-        ports
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// What it says about a VM; null when there is no such port.
+    pub(crate) fn port(&self, vm: &str) -> Value {
+        self.ports()
             .into_iter()
             .find(|port| port["vm"] == vm)
             .unwrap_or_default()

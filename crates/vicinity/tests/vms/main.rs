@@ -29,5 +29,6 @@ mod restart;
 mod rig;
 mod study;
 mod talk;
+mod tiny;
 mod top;
 mod uplink;

@@ -1,0 +1,250 @@
+//! Front-ends that come and go a thousand times in every way, two by two and talking to each other,
+//! while two neighbours exchange frames: nothing of them stays in the daemon, and the neighbours
+//! lose nothing.
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::fmt::Write;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::holdings::{Holdings, Memory};
+use common::{Daemon, until};
+use front_end::frame::{mac, number, numbered};
+use front_end::wire::request;
+use front_end::{Layout, Nic, Options, Wire, features};
+
+/// Pairs of front-ends: one connects to the daemon, the other is connected to. More than 20
+/// connections in 10 seconds to one port would be too many.
+const PAIRS: u16 = 64;
+
+/// Lives of each pair: a thousand connections each way, a thousand reboots of the guest, resets of
+/// the device, and deaths with rings that run.
+const LIVES: u16 = 16;
+
+/// Frames a neighbour sends before it listens: fewer than the other has buffers.
+const BURST: u64 = 32;
+
+/// The stations: two neighbours, then a pair's two front-ends.
+const NEIGHBOURS: [u16; 2] = [1, 2];
+
+fn stations(pair: u16) -> [u16; 2] {
+    [100 + pair, 300 + pair]
+}
+
+/// Every address is pinned, so that no frame goes to all: the neighbours get each other's only.
+fn config() -> String {
+    let mut text = "[[network]]\nname = \"lan\"\n".to_owned();
+    let mut port = |station: u16, mode: &str| {
+        let mac = mac(station).map(|octet| format!("{octet:02x}")).join(":");
+        writeln!(
+            text,
+            "[[network.port]]\nvm = \"vm{station}\"\nmac = \"{mac}\"\nmode = \"{mode}\""
+        )
+        .unwrap();
+    };
+    for station in NEIGHBOURS {
+        port(station, "server");
+    }
+    for [server, client] in (0..PAIRS).map(stations) {
+        port(server, "server");
+        port(client, "client");
+    }
+    text
+}
+
+fn socket(daemon: &Daemon, station: u16) -> std::path::PathBuf {
+    daemon.path(&format!("lan/vm{station}.sock"))
+}
+
+fn connect(daemon: &Daemon, station: u16) -> Wire {
+    Wire::new(UnixStream::connect(socket(daemon, station)).unwrap().into())
+}
+
+/// Start a device whose rings run when this returns.
+fn started(wire: Wire, options: Options) -> Nic {
+    let mut nic = Nic::new(wire, options);
+    nic.start(|| {});
+    nic.sync();
+    nic
+}
+
+/// Exchange frames until `over`; how many each neighbour has sent. None may be missing.
+fn exchange([first, second]: &mut [Nic; 2], over: &AtomicBool) -> u64 {
+    let [a, b] = NEIGHBOURS.map(mac);
+    let mut next = 0;
+    while !over.load(Ordering::Relaxed) {
+        burst(first, second, [b, a], next);
+        burst(second, first, [a, b], next);
+        next += BURST;
+    }
+    next
+}
+
+/// Send so many frames, and see them arrive.
+fn burst(from: &mut Nic, to: &mut Nic, addresses: [[u8; 6]; 2], next: u64) {
+    for number in next..next + BURST {
+        let frame = numbered(addresses[0], addresses[1], number, 200);
+        from.wait_to_send(&frame, Layout::One);
+    }
+    for expected in next..next + BURST {
+        let frame = to.wait_to_receive().frame;
+        assert_eq!(
+            frame[..12],
+            addresses.concat(),
+            "a frame of somebody else's"
+        );
+        assert_eq!(number(&frame), expected);
+    }
+}
+
+/// One pair's front-ends, from their connections to their deaths.
+struct Life {
+    random: fastrand::Rng,
+    macs: [[u8; 6]; 2],
+    sent: u64,
+}
+
+impl Life {
+    fn run(mut self, wires: [Wire; 2]) {
+        let mut nics = wires.map(|wire| started(wire, self.options()));
+        for one in 0..2 {
+            nics = self.again(nics, one, |nic| {
+                // The guest's driver goes, and one with other features comes.
+                let _bases = [nic.stop_ring(0), nic.stop_ring(1)];
+            });
+            let reset = self
+                .random
+                .choice([request::RESET_DEVICE, request::RESET_OWNER]);
+            nics = self.again(nics, one, |nic| {
+                assert!(nic.wire.send(reset.unwrap(), &[], &[]));
+            });
+        }
+        self.talk(&mut nics);
+        // They die one after the other, with frames to them under way.
+        let [first, mut second] = nics;
+        drop(first);
+        let to = self.macs;
+        self.send(&mut second, [to[0], to[1]]);
+    }
+
+    fn options(&mut self) -> Options {
+        let size = *[16, 64, 256].get(self.random.usize(0..3)).unwrap();
+        let linux = self.random.bool();
+        Options {
+            size,
+            features: [features::PLAIN, features::LINUX][usize::from(linux)],
+            ..Options::default()
+        }
+    }
+
+    /// Have one of them stop in a way, at some moment of the talk, and start as another device.
+    fn again(&mut self, mut nics: [Nic; 2], one: usize, stop: impl FnOnce(&Nic)) -> [Nic; 2] {
+        self.talk(&mut nics);
+        stop(&nics[one]);
+        let mut place = 0..2;
+        nics.map(|nic| match place.next() == Some(one) {
+            true => started(nic.wire, self.options()),
+            false => nic,
+        })
+    }
+
+    /// Both send some frames to each other and do not wait for what becomes of them.
+    fn talk(&mut self, nics: &mut [Nic; 2]) {
+        let [a, b] = self.macs;
+        for (nic, addresses) in nics.iter_mut().zip([[b, a], [a, b]]) {
+            self.send(nic, addresses);
+        }
+        for nic in nics {
+            while nic.receive().is_some() {}
+        }
+    }
+
+    fn send(&mut self, nic: &mut Nic, [to, from]: [[u8; 6]; 2]) {
+        for _ in 0..self.random.u16(0..=48) {
+            nic.send(&numbered(to, from, self.sent, 200), Layout::One);
+            self.sent += 1;
+        }
+    }
+}
+
+#[test]
+fn a_thousand_lives_leave_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(folder.path(), Some(&config()));
+    let listeners: Vec<_> = (0..PAIRS)
+        .map(|pair| UnixListener::bind(socket(&daemon, stations(pair)[1])).unwrap())
+        .collect();
+    let mut neighbours =
+        NEIGHBOURS.map(|station| started(connect(&daemon, station), Options::default()));
+    let over = AtomicBool::new(false);
+    let mut before = None;
+    let exchanged = std::thread::scope(|scope| {
+        let traffic = scope.spawn(|| exchange(&mut neighbours, &over));
+        let lives = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for life in 0..LIVES {
+                for (pair, listener) in (0..PAIRS).zip(&listeners) {
+                    let stations = stations(pair);
+                    let (stream, _) = listener.accept().unwrap();
+                    let wires = [connect(&daemon, stations[0]), Wire::new(stream.into())];
+                    let life = Life {
+                        random: fastrand::Rng::with_seed(u64::from(life * PAIRS + pair)),
+                        macs: stations.map(mac),
+                        sent: 0,
+                    };
+                    life.run(wires);
+                }
+                // What is allocated once is there after the first lives.
+                if life == 1 {
+                    before = Some(holds(&daemon));
+                }
+            }
+        }));
+        over.store(true, Ordering::Relaxed);
+        let exchanged = traffic.join().unwrap();
+        lives.map(|()| exchanged)
+    });
+    let exchanged = exchanged.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    let (held, memory) = before.unwrap();
+    held.again(&daemon, "lan", "after a thousand lives");
+    let now = Memory::now(&daemon, "lan");
+    println!("{exchanged} frames each way; {held:?}; KiB {memory:?} before, {now:?} after");
+    memory.assert_holds(&now);
+    assert!(exchanged > 0);
+    for station in NEIGHBOURS {
+        let counters = &daemon.port(&format!("vm{station}"))["counters"];
+        assert_eq!(counters["tx_frames"], exchanged);
+        assert_eq!(counters["rx_frames"], exchanged);
+        let drops = counters["drops"].as_object().unwrap();
+        assert!(drops.values().all(|count| *count == 0), "{counters}");
+    }
+    for station in (0..PAIRS).flat_map(stations) {
+        let port = daemon.port(&format!("vm{station}"));
+        assert!(
+            port["connections"].as_u64().unwrap() >= u64::from(LIVES),
+            "{port}"
+        );
+        assert_eq!(port["quarantines"], 0, "{port}");
+    }
+    assert_eq!(daemon.network("lan")["restarts"], 0);
+}
+
+/// What the daemon holds when all who died are cleared away: the neighbours, and a connection to
+/// each front-end that is about to be connected to.
+fn holds(daemon: &Daemon) -> (Holdings, Memory) {
+    until("everybody's end", || {
+        let ports = daemon.ports();
+        let state = |port: &serde_json::Value| port["state"].clone();
+        let waiting = ports.iter().filter(|port| state(port) == "waiting");
+        let connected = ports.iter().filter(|port| state(port) == "connected");
+        [waiting.count(), connected.count()] == [usize::from(PAIRS); 2]
+    });
+    (Holdings::settled(daemon, "lan"), Memory::now(daemon, "lan"))
+}
