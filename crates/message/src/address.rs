@@ -50,6 +50,42 @@ impl Board {
         self.nic
     }
 
+    /// The board in `folder`, with this NIC id: a gateway's.
+    ///
+    /// # Errors
+    /// The folder cannot be written, or endpoints are open there under another NIC id.
+    pub fn claim(folder: &Path, nic: u64) -> io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        let file = folder.join("nic");
+        if read(&file).ok() != Some(nic) {
+            if let Some(open) = sockets(folder)?.next() {
+                let text = format!(
+                    "{} is open under another NIC id: end what uses it",
+                    open.display()
+                );
+                return Err(io::Error::new(ErrorKind::ResourceBusy, text));
+            }
+            fs::write(&file, format!("{nic:012x}\n"))?;
+        }
+        Ok(Self {
+            folder: folder.to_owned(),
+            nic,
+        })
+    }
+
+    /// The NIC id of a member of the message plane: everybody can tell it from the name.
+    #[must_use]
+    pub fn nic_of(name: &str) -> u64 {
+        // FNV-1a: any function that spreads will do; the host refuses two names with one id.
+        let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+        local(name.bytes().fold(0xcbf2_9ce4_8422_2325, step))
+    }
+
+    /// Where the gateway to other NICs listens.
+    pub(crate) fn gateway(&self) -> PathBuf {
+        self.folder.join("gateway.sock")
+    }
+
     /// Where an endpoint listens.
     #[must_use]
     pub(crate) fn socket(&self, endpoint: u32) -> PathBuf {
@@ -74,7 +110,7 @@ fn read(file: &Path) -> io::Result<u64> {
 /// Make the file with a random id, whole or not at all, unless somebody else was faster.
 fn create(folder: &Path, file: &Path) -> io::Result<()> {
     let own = folder.join(format!(".nic-{}", std::process::id()));
-    let nic = random()? & 0xfcff_ffff_ffff | 0x0200_0000_0000;
+    let nic = local(random()?);
     fs::File::create(&own)?.write_all(format!("{nic:012x}\n").as_bytes())?;
     let linked = fs::hard_link(&own, file);
     fs::remove_file(&own)?;
@@ -82,6 +118,19 @@ fn create(folder: &Path, file: &Path) -> io::Result<()> {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         other => other,
     }
+}
+
+/// A locally administered address, no group's, out of any number.
+fn local(number: u64) -> u64 {
+    number & 0xfcff_ffff_ffff | 0x0200_0000_0000
+}
+
+fn sockets(folder: &Path) -> io::Result<impl Iterator<Item = PathBuf>> {
+    let entries = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
+    Ok(entries.filter(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "sock")
+    }))
 }
 
 /// A random number from the kernel.

@@ -4,20 +4,23 @@
 //! The link is the same for both afterwards, so a second connect, from either side, finds it. Two
 //! that connect to each other at the same time make two windows; the one with the lower address
 //! keeps its own and refuses the other's, and the other one waits for that.
+//!
+//! An endpoint of another NIC is reached through the board's gateway ([`crate::far`]): what is said
+//! is the same, but the window comes from the gateway, to both.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::Errno;
-use window::attach::{Channel, Message};
+use window::attach::{Channel, Message, Place};
 use window::doorbell;
 use window::layout::Layout;
 use window::{Side, Window, WindowError};
 
 use crate::address::Address;
 use crate::endpoint::Endpoint;
-use crate::greeting::{ACCEPTED, BAD_KEY, CROSSED, FULL, Hello, Welcome};
-use crate::limits::{CONTROL, INCOMING, MESSAGES};
+use crate::greeting::{ACCEPTED, BAD_KEY, CLOSED, CROSSED, FULL, Hello, Welcome};
+use crate::limits::{CONTROL, FAR_SPIN, INCOMING, MESSAGES};
 use crate::peer::{Link, Peer};
 use crate::request::{Request, State};
 use crate::status::{Code, Error};
@@ -36,8 +39,8 @@ pub(crate) struct Handshakes {
 struct Outgoing {
     address: Address,
     key: u32,
-    /// None while the other side's offer is waited for.
-    offer: Option<(Channel, Window)>,
+    /// None while the other side's offer is waited for. Without a window, the answer brings it.
+    offer: Option<(Channel, Option<Window>)>,
     /// Who waits for it, and with which key: only one of them can be right.
     requests: Vec<(Request, u32)>,
 }
@@ -56,8 +59,9 @@ impl Handshakes {
     }
 }
 
-fn layout() -> Result<Layout, Error> {
-    Layout::new([MESSAGES, CONTROL]).map_err(|error| WindowError::Layout(error).into())
+/// The layout of every link.
+pub(crate) fn layout() -> Result<Layout, WindowError> {
+    Ok(Layout::new([MESSAGES, CONTROL])?)
 }
 
 impl Endpoint {
@@ -74,8 +78,16 @@ impl Endpoint {
             }
             return Ok(());
         }
-        let channel = match Channel::connect(&self.board.socket(address.endpoint)) {
+        let far = address.nic != self.address.nic;
+        let path = match far {
+            true => self.board.gateway(),
+            false => self.board.socket(address.endpoint),
+        };
+        let channel = match Channel::connect(&path) {
             Ok(channel) => channel,
+            Err(Errno::NOENT | Errno::CONNREFUSED) if far => {
+                return Err(Error::UnknownNic(address.nic));
+            }
             Err(Errno::NOENT | Errno::CONNREFUSED) => {
                 self.engine.requests.end(request, Code::Closed, 0);
                 return Ok(());
@@ -86,19 +98,21 @@ impl Endpoint {
             }
             Err(error) => return Err(error.into()),
         };
-        let window = Window::create(layout()?)?;
+        let window = match far {
+            true => None,
+            false => Some(Window::create(layout()?)?),
+        };
         let hello = Hello {
             from: self.address,
+            to: address,
             session: self.session,
             own_key: self.key,
             key,
             fences: doorbell::fences_all(),
         };
-        let heap = Some(self.engine.heap.as_fd());
-        if channel
-            .offer(window.as_fd(), heap, &hello.encode())
-            .is_err()
-        {
+        let heap = (!far).then(|| self.engine.heap.as_fd());
+        let hello = hello.encode();
+        if channel.offer(window.as_ref(), heap, &hello).is_err() {
             self.engine.requests.end(request, Code::Closed, 0);
             return Ok(());
         }
@@ -144,7 +158,7 @@ impl Endpoint {
         };
         self.waiter.remove(&channel);
         let Some(Message::Offer {
-            window,
+            window: Some(window),
             heap,
             greeting,
         }) = message
@@ -158,13 +172,14 @@ impl Endpoint {
         let link = match verdict {
             ACCEPTED => open(window, channel, heap, hello.fences),
             _ => {
-                self.answer(&channel, verdict);
+                self.answer(&channel, verdict, false);
                 return;
             }
         };
         // A window that makes no sense gets no answer: its maker speaks something else.
         if let Ok(link) = link {
-            if self.answer(&link.channel, ACCEPTED) {
+            let far = hello.from.nic != self.address.nic;
+            if self.answer(&link.channel, ACCEPTED, !far) {
                 self.join(hello.from, hello.session, hello.own_key, link);
             }
         }
@@ -172,7 +187,7 @@ impl Endpoint {
 
     fn judge(&mut self, hello: &Hello) -> u32 {
         let from = hello.from;
-        if from.nic != self.address.nic || from == self.address {
+        if from == self.address {
             return FULL;
         }
         if hello.key != self.key {
@@ -193,15 +208,16 @@ impl Endpoint {
         ACCEPTED
     }
 
-    fn answer(&self, channel: &Channel, verdict: u32) -> bool {
+    fn answer(&self, channel: &Channel, verdict: u32, with_heap: bool) -> bool {
         let welcome = Welcome {
             verdict,
             session: self.session,
             fences: doorbell::fences_all(),
         };
         let accepted = verdict == ACCEPTED;
-        let heap = accepted.then(|| self.engine.heap.as_fd());
-        channel.answer(accepted, heap, &welcome.encode()).is_ok()
+        let heap = with_heap.then(|| self.engine.heap.as_fd());
+        let welcome = welcome.encode();
+        channel.answer(accepted, None, heap, &welcome).is_ok()
     }
 
     /// An offer of this side is answered, or its socket ended.
@@ -222,6 +238,7 @@ impl Endpoint {
         self.waiter.remove(&channel);
         let Ok(Some(Message::Answer {
             accepted,
+            window: place,
             heap,
             greeting,
         })) = message
@@ -232,7 +249,12 @@ impl Endpoint {
         match (accepted, Welcome::decode(&greeting)) {
             (true, Some(welcome)) => {
                 let (address, key) = (outgoing.address, outgoing.key);
-                match window.ends(Side::Creator) {
+                let window = match (window, place) {
+                    (Some(window), None) => Ok(window),
+                    (None, Some(place)) => attach(place),
+                    _ => Err(WindowError::Unsealed),
+                };
+                match window.and_then(|window| window.ends(Side::Creator)) {
                     Ok(ends) => {
                         let link = Link::new(ends, channel, heap, welcome.fences);
                         self.join(address, welcome.session, key, link);
@@ -253,6 +275,12 @@ impl Endpoint {
                     verdict: BAD_KEY, ..
                 }),
             ) => self.refuse(id),
+            (
+                false,
+                Some(Welcome {
+                    verdict: CLOSED, ..
+                }),
+            ) => self.fail(id, Code::Closed),
             (false, Some(_)) => self.fail(id, Code::NoResources),
             (_, None) => self.fail(id, Code::Unreachable),
         }
@@ -288,7 +316,11 @@ impl Endpoint {
     }
 
     /// A link is there: whoever waits for it, with the peer's key, has it.
-    fn join(&mut self, address: Address, session: u64, key: u32, link: Link) {
+    fn join(&mut self, address: Address, session: u64, key: u32, mut link: Link) {
+        if address.nic != self.address.nic {
+            link.far = true;
+            self.patience = FAR_SPIN;
+        }
         let peer = self.peers.add(address, session, key, link);
         let token = Token::Peer(peer.index()).encode();
         let watched = match self.peers.link(peer) {
@@ -323,19 +355,24 @@ impl Endpoint {
 
 /// A link from what a peer offered.
 fn open(
-    window: OwnedFd,
+    window: Place,
     channel: Channel,
     heap: Option<OwnedFd>,
     fences: bool,
 ) -> Result<Link, WindowError> {
-    let window = Window::attach(window)?;
-    let expected = Layout::new([MESSAGES, CONTROL])?;
+    let ends = attach(window)?.ends(Side::Guest)?;
+    Ok(Link::new(ends, channel, heap, fences))
+}
+
+/// The window of a link that somebody else made.
+fn attach(place: Place) -> Result<Window, WindowError> {
+    let window = Window::attach(place.file, place.offset)?;
+    let expected = layout()?;
     if window.layout() != expected {
         return Err(WindowError::Length {
             got: window.layout().length(),
             expected: expected.length(),
         });
     }
-    let ends = window.ends(Side::Guest)?;
-    Ok(Link::new(ends, channel, heap, fences))
+    Ok(window)
 }

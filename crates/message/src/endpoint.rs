@@ -10,7 +10,7 @@ use window::waiter::{Waiter, Waker};
 use crate::address::{Address, Board, random};
 use crate::connect::Handshakes;
 use crate::engine::{Arrival, Body, Engine, Posted};
-use crate::limits::{ENDPOINTS, HEAP};
+use crate::limits::{ENDPOINTS, HEAP, SPIN};
 use crate::matching::{Contexts, Pattern};
 use crate::memory::Memory;
 use crate::peer::{Fault, Peer, Peers, SELF};
@@ -62,6 +62,8 @@ pub struct Endpoint {
     pub(crate) woken: bool,
     pub(crate) looks: u32,
     pub(crate) lost: VecDeque<Peer>,
+    /// How long a waiter looks before it sleeps.
+    pub(crate) patience: Duration,
 }
 
 impl Endpoint {
@@ -93,6 +95,7 @@ impl Endpoint {
             woken: false,
             looks: 0,
             lost: VecDeque::new(),
+            patience: SPIN,
         })
     }
 
@@ -151,9 +154,6 @@ impl Endpoint {
     /// # Errors
     /// The address is not of this host, or this host lacks memory or descriptors.
     pub fn iconnect(&mut self, address: Address, key: u32, value: u64) -> Result<Request, Error> {
-        if address.nic != self.address.nic {
-            return Err(Error::UnknownNic(address.nic));
-        }
         let requests = &mut self.engine.requests;
         let request = requests.add(State::Connecting, Memory::Empty, None, value);
         let known = match address == self.address {

@@ -260,7 +260,7 @@ impl Engine {
                 return Ok(false);
             }
             let place = match memory {
-                Memory::Window(buffer) if heap.owns(buffer) => Some(buffer.offset()),
+                Memory::Window(buffer) if heap.owns(buffer) && !link.far => Some(buffer.offset()),
                 _ => None,
             };
             record = wire::offer(value, length, request.handle(), place);

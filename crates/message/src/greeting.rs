@@ -8,6 +8,7 @@ use crate::address::Address;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) from: Address,
+    pub(crate) to: Address,
     pub(crate) session: u64,
     /// What its own endpoint was opened with.
     pub(crate) own_key: u32,
@@ -34,6 +35,8 @@ pub(crate) const BAD_KEY: u32 = 1;
 pub(crate) const CROSSED: u32 = 2;
 /// It cannot be taken: no room, or there is a link already.
 pub(crate) const FULL: u32 = 3;
+/// The endpoint is not open. Said by gateways: on its own board a connection finds out itself.
+pub(crate) const CLOSED: u32 = 4;
 
 impl Hello {
     pub(crate) fn encode(&self) -> Greeting {
@@ -43,6 +46,8 @@ impl Hello {
         bytes.extend(self.from.endpoint.to_le_bytes());
         bytes.extend(self.own_key.to_le_bytes());
         bytes.extend(self.key.to_le_bytes());
+        bytes.extend(self.to.nic.to_le_bytes());
+        bytes.extend(self.to.endpoint.to_le_bytes());
         bytes.push(self.fences.into());
         bytes
     }
@@ -53,13 +58,20 @@ impl Hello {
         let (endpoint, bytes) = bytes.split_first_chunk()?;
         let (own_key, bytes) = bytes.split_first_chunk()?;
         let (key, bytes) = bytes.split_first_chunk()?;
+        let (to_nic, bytes) = bytes.split_first_chunk()?;
+        let (to_endpoint, bytes) = bytes.split_first_chunk()?;
         let ([fences], bytes) = bytes.split_first_chunk()?;
         let from = Address {
             nic: u64::from_le_bytes(*nic),
             endpoint: u32::from_le_bytes(*endpoint),
         };
+        let to = Address {
+            nic: u64::from_le_bytes(*to_nic),
+            endpoint: u32::from_le_bytes(*to_endpoint),
+        };
         bytes.is_empty().then_some(Self {
             from,
+            to,
             session: u64::from_le_bytes(*session),
             own_key: u32::from_le_bytes(*own_key),
             key: u32::from_le_bytes(*key),
@@ -99,6 +111,10 @@ mod tests {
             from: Address {
                 nic: 0x0200_0000_0001,
                 endpoint: 7,
+            },
+            to: Address {
+                nic: 5,
+                endpoint: 6,
             },
             session: u64::MAX - 1,
             own_key: 3,

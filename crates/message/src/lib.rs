@@ -62,6 +62,7 @@ mod address;
 mod connect;
 mod endpoint;
 mod engine;
+pub mod far;
 mod greeting;
 pub mod limits;
 mod loss;

@@ -59,5 +59,8 @@ pub const HEAP: u64 = 1 << 30;
 /// How long a waiter looks before it sleeps: about what falling asleep and waking up costs.
 pub const SPIN: Duration = Duration::from_micros(20);
 
+/// The same of an endpoint with a peer that is far: there, waking up takes a gateway on each side.
+pub const FAR_SPIN: Duration = Duration::from_millis(1);
+
 /// Calls that look only at memory between two that ask the kernel for connections and deaths.
 pub const LOOKS: u32 = 1024;

@@ -30,7 +30,10 @@ impl Endpoint {
         let Some(known) = self.peers.get(peer) else {
             return Code::Closed;
         };
+        let far = known.address.nic != self.address.nic;
         let again = match self.peers.linked(known.address) {
+            // Only its own board can tell.
+            None if far => false,
             Some(now) => self.session_of(now) != Some(known.session),
             None => Channel::connect(&self.board.socket(known.address.endpoint)).is_ok(),
         };

@@ -41,6 +41,8 @@ pub(crate) struct Link {
     pub(crate) sleeper: Sleeper,
     pub(crate) ringer: Ringer,
     pub(crate) channel: Channel,
+    /// Whether it is behind a gateway: then neither side can read the other's heap.
+    pub(crate) far: bool,
     /// Its heap, once it was needed; before, the file.
     heap: Option<Foreign>,
     heap_file: Option<OwnedFd>,
@@ -78,6 +80,7 @@ impl Link {
             sleeper: ends.sleeper,
             ringer,
             channel,
+            far: false,
             heap: None,
             heap_file,
             expects: 0,

@@ -27,11 +27,9 @@ const ORDER: u64 = 1 << 56;
 const DATA: u64 = 2 << 56;
 const END: u64 = 3 << 56;
 
-/// What is measured next.
+/// The messages of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Order {
-    /// Whether messages come back one by one, or only go there.
-    pub stream: bool,
+pub struct Load {
     /// Whether they lie on the heaps of both sides.
     pub heap: bool,
     /// Bytes of a message.
@@ -40,10 +38,21 @@ pub struct Order {
     pub count: u32,
 }
 
+/// What is measured next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Order {
+    /// Whether messages come back one by one, or only go there.
+    stream: bool,
+    load: Load,
+}
+
 impl Order {
     fn encode(self) -> Vec<u8> {
-        let flags = [u8::from(self.stream), u8::from(self.heap)];
-        let numbers = [self.length.to_le_bytes(), self.count.to_le_bytes()];
+        let flags = [u8::from(self.stream), u8::from(self.load.heap)];
+        let numbers = [
+            self.load.length.to_le_bytes(),
+            self.load.count.to_le_bytes(),
+        ];
         [&flags[..], numbers.as_flattened()].concat()
     }
 
@@ -53,9 +62,11 @@ impl Order {
         let (count, bytes) = bytes.split_first_chunk()?;
         bytes.is_empty().then_some(Self {
             stream: *stream == 1,
-            heap: *heap == 1,
-            length: u32::from_le_bytes(*length),
-            count: u32::from_le_bytes(*count),
+            load: Load {
+                heap: *heap == 1,
+                length: u32::from_le_bytes(*length),
+                count: u32::from_le_bytes(*count),
+            },
         })
     }
 }
@@ -65,7 +76,7 @@ impl Order {
 ///
 /// # Errors
 /// This host cannot wait or has no memory.
-pub fn answer(endpoint: &mut Endpoint, go_on: impl Fn() -> bool) -> Result<(), Error> {
+pub fn answer(endpoint: &mut Endpoint, go_on: &impl Fn() -> bool) -> Result<(), Error> {
     loop {
         let request = endpoint.irecv(Pattern::exactly(ORDER), vec![0; 10])?;
         let got = loop {
@@ -82,8 +93,8 @@ pub fn answer(endpoint: &mut Endpoint, go_on: impl Fn() -> bool) -> Result<(), E
             continue;
         };
         let done = match order.stream {
-            true => take(endpoint, peer, order),
-            false => echo(endpoint, peer, order),
+            true => take(endpoint, peer, order, go_on),
+            false => echo(endpoint, peer, order, go_on),
         };
         match done {
             Err(Error::Connection(_)) => return Ok(()),
@@ -93,9 +104,9 @@ pub fn answer(endpoint: &mut Endpoint, go_on: impl Fn() -> bool) -> Result<(), E
 }
 
 /// Memory for one message.
-fn memory(endpoint: &Endpoint, order: Order) -> Result<Memory, Error> {
-    let length = order.length as usize;
-    if !order.heap {
+fn memory(endpoint: &Endpoint, Order { load, .. }: Order) -> Result<Memory, Error> {
+    let length = load.length as usize;
+    if !load.heap {
         return Ok(Memory::Bytes(vec![0; length]));
     }
     let buffer = endpoint.allocate(length);
@@ -104,11 +115,15 @@ fn memory(endpoint: &Endpoint, order: Order) -> Result<Memory, Error> {
         .ok_or(Error::Connection(Code::NoResources))
 }
 
-/// Wait for a request that nothing may cut short.
+/// Wait for a request, as long as the peer is there and `go_on` says so.
 #[inline]
-fn finish(endpoint: &mut Endpoint, request: Request) -> Result<Completion, Error> {
+fn finish(
+    endpoint: &mut Endpoint,
+    request: Request,
+    go_on: &impl Fn() -> bool,
+) -> Result<Completion, Error> {
     loop {
-        if let Some(done) = endpoint.wait(request, Some(Duration::from_secs(10)))? {
+        if let Some(done) = endpoint.wait(request, Some(Duration::from_secs(1)))? {
             return match done.status.code {
                 Code::Success => Ok(done),
                 code => Err(Error::Connection(code)),
@@ -117,82 +132,109 @@ fn finish(endpoint: &mut Endpoint, request: Request) -> Result<Completion, Error
         if endpoint.lost().is_some() {
             return Err(Error::Connection(Code::Closed));
         }
+        if !go_on() {
+            return Err(Error::Connection(Code::Cancelled));
+        }
     }
 }
 
-fn echo(endpoint: &mut Endpoint, peer: Peer, order: Order) -> Result<(), Error> {
+fn echo(
+    endpoint: &mut Endpoint,
+    peer: Peer,
+    order: Order,
+    go_on: &impl Fn() -> bool,
+) -> Result<(), Error> {
     let mut room = memory(endpoint, order)?;
-    for _ in 0..order.count {
+    for _ in 0..order.load.count {
         let request = endpoint.irecv(Pattern::exactly(DATA), room)?;
-        let got = finish(endpoint, request)?;
+        let got = finish(endpoint, request, go_on)?;
         let request = endpoint.isend(peer, DATA, got.memory)?;
-        room = finish(endpoint, request)?.memory;
+        room = finish(endpoint, request, go_on)?.memory;
     }
     Ok(())
 }
 
-fn take(endpoint: &mut Endpoint, peer: Peer, order: Order) -> Result<(), Error> {
-    let mut requests = std::collections::VecDeque::with_capacity(window(order.length));
-    let mut left = order.count;
+fn take(
+    endpoint: &mut Endpoint,
+    peer: Peer,
+    order: Order,
+    go_on: &impl Fn() -> bool,
+) -> Result<(), Error> {
+    let mut requests = std::collections::VecDeque::with_capacity(window(order.load.length));
+    let mut left = order.load.count;
     while let Some(more) = left
         .checked_sub(1)
-        .filter(|_| requests.len() < window(order.length))
+        .filter(|_| requests.len() < window(order.load.length))
     {
         left = more;
         let room = memory(endpoint, order)?;
         requests.push_back(endpoint.irecv(Pattern::exactly(DATA), room)?);
     }
     while let Some(request) = requests.pop_front() {
-        let got = finish(endpoint, request)?;
+        let got = finish(endpoint, request, go_on)?;
         if let Some(more) = left.checked_sub(1) {
             left = more;
             requests.push_back(endpoint.irecv(Pattern::exactly(DATA), got.memory)?);
         }
     }
     let request = endpoint.isend(peer, END, Memory::Empty)?;
-    finish(endpoint, request).map(|_| ())
+    finish(endpoint, request, go_on).map(|_| ())
 }
 
-fn begin(endpoint: &mut Endpoint, peer: Peer, order: Order) -> Result<(), Error> {
+fn begin(
+    endpoint: &mut Endpoint,
+    peer: Peer,
+    order: Order,
+    go_on: &impl Fn() -> bool,
+) -> Result<(), Error> {
     let request = endpoint.isend(peer, ORDER, order.encode())?;
-    finish(endpoint, request).map(|_| ())
+    finish(endpoint, request, go_on).map(|_| ())
 }
 
-/// Time `count` round trips, one by one, each from the end of the one before.
+/// Time round trips, one by one, each from the end of the one before.
 ///
 /// # Errors
-/// The peer went, or this host has no memory.
+/// The peer went, the last message did not come back as it was sent, or this host has no memory.
 pub fn round_trips(
     endpoint: &mut Endpoint,
     peer: Peer,
-    length: u32,
-    count: u32,
-    heap: bool,
+    load: Load,
+    go_on: &impl Fn() -> bool,
 ) -> Result<Vec<Duration>, Error> {
     let order = Order {
         stream: false,
-        heap,
-        length,
-        count,
+        load,
     };
-    begin(endpoint, peer, order)?;
+    let count = load.count;
+    begin(endpoint, peer, order, go_on)?;
     let mut there = memory(endpoint, order)?;
     let mut back = memory(endpoint, order)?;
+    let mut number = 0u8;
+    let _all = there.fill(0, load.length.into(), |piece| {
+        piece.fill_with(|| {
+            number = number.wrapping_add(101);
+            number
+        });
+        Some(())
+    });
     let mut times = Vec::with_capacity(count as usize);
     let mut before = Instant::now();
     for _ in 0..count {
         let request = endpoint.irecv(Pattern::exactly(DATA), back)?;
         let sent = endpoint.isend(peer, DATA, there)?;
-        back = finish(endpoint, request)?.memory;
+        back = finish(endpoint, request, go_on)?.memory;
         let now = Instant::now();
         times.push(now - before);
         before = now;
-        there = finish(endpoint, sent)?.memory;
+        there = finish(endpoint, sent, go_on)?.memory;
     }
-    Ok(times)
+    match back.bytes() == there.bytes() {
+        true => Ok(times),
+        false => Err(Error::Garbled),
+    }
 }
 
-/// Time `count` messages in one direction, [`window`] of them under way at a time, until the peer
+/// Time messages in one direction, [`window()`] of them under way at a time, until the peer
 /// has received the last one.
 ///
 /// # Errors
@@ -200,18 +242,13 @@ pub fn round_trips(
 pub fn stream(
     endpoint: &mut Endpoint,
     peer: Peer,
-    length: u32,
-    count: u32,
-    heap: bool,
+    load: Load,
+    go_on: &impl Fn() -> bool,
 ) -> Result<Duration, Error> {
-    let order = Order {
-        stream: true,
-        heap,
-        length,
-        count,
-    };
+    let order = Order { stream: true, load };
+    let Load { length, count, .. } = load;
     let end = endpoint.irecv(Pattern::exactly(END), Memory::Empty)?;
-    begin(endpoint, peer, order)?;
+    begin(endpoint, peer, order, go_on)?;
     let mut requests = std::collections::VecDeque::with_capacity(window(length));
     let mut spare = Vec::new();
     for _ in 0..window(length) {
@@ -221,16 +258,16 @@ pub fn stream(
     for _ in 0..count {
         if spare.is_empty() {
             if let Some(oldest) = requests.pop_front() {
-                spare.push(finish(endpoint, oldest)?.memory);
+                spare.push(finish(endpoint, oldest, go_on)?.memory);
             }
         }
         let memory = spare.pop().unwrap_or_default();
         requests.push_back(endpoint.isend(peer, DATA, memory)?);
     }
     for request in requests {
-        finish(endpoint, request)?;
+        finish(endpoint, request, go_on)?;
     }
-    finish(endpoint, end)?;
+    finish(endpoint, end, go_on)?;
     Ok(start.elapsed())
 }
 
@@ -243,9 +280,11 @@ mod tests {
     fn an_order_is_read_as_it_was_written() {
         let order = Order {
             stream: true,
-            heap: false,
-            length: 70_000,
-            count: 9,
+            load: Load {
+                heap: false,
+                length: 70_000,
+                count: 9,
+            },
         };
         assert_eq!(Order::decode(&order.encode()), Some(order));
         assert_eq!(Order::decode(&[0; 11]), None);
@@ -260,15 +299,20 @@ mod tests {
         let address = there.address();
         std::thread::scope(|scope| {
             let answerer = scope.spawn(move || {
-                answer(&mut there, || true).unwrap();
-                answer(&mut there, || true).unwrap();
+                answer(&mut there, &|| true).unwrap();
+                answer(&mut there, &|| true).unwrap();
             });
             let peer = here.connect(address, 0, None).unwrap();
             for length in [8, 5000, 100_000] {
                 for heap in [true, false] {
-                    let times = round_trips(&mut here, peer, length, 10, heap).unwrap();
+                    let load = |count| Load {
+                        heap,
+                        length,
+                        count,
+                    };
+                    let times = round_trips(&mut here, peer, load(10), &|| true).unwrap();
                     assert_eq!(times.len(), 10);
-                    stream(&mut here, peer, length, 100, heap).unwrap();
+                    stream(&mut here, peer, load(100), &|| true).unwrap();
                 }
             }
             drop(here);
@@ -276,7 +320,12 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1500));
             let mut here = open();
             let peer = here.connect(address, 0, None).unwrap();
-            let times = round_trips(&mut here, peer, 8, 10, false).unwrap();
+            let load = Load {
+                heap: false,
+                length: 8,
+                count: 10,
+            };
+            let times = round_trips(&mut here, peer, load, &|| true).unwrap();
             assert_eq!(times.len(), 10);
             drop(here);
             answerer.join().unwrap();

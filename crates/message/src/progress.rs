@@ -7,7 +7,7 @@ use window::doorbell;
 use window::waiter::Woken;
 
 use crate::endpoint::Endpoint;
-use crate::limits::{LOOKS, SPIN};
+use crate::limits::LOOKS;
 use crate::matching::Pattern;
 use crate::request::Request;
 use crate::status::{Code, Completion, Error, Status};
@@ -134,7 +134,7 @@ impl Endpoint {
                 }
             }
             let now = Instant::now();
-            if now - start >= SPIN || end.is_some_and(|end| now >= end) {
+            if now - start >= self.patience || end.is_some_and(|end| now >= end) {
                 return None;
             }
         }

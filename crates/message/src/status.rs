@@ -82,12 +82,18 @@ pub enum MessageError {
     /// Another process or endpoint has this endpoint id.
     #[error("the endpoint id is in use")]
     Busy,
-    /// The NIC id is not of this host, and other hosts cannot be reached yet.
-    #[error("NIC {0:012x} is not of this host")]
+    /// The NIC id is not of this board, and the board has no gateway to others.
+    #[error("NIC {0:012x} is not of this board, and there is no gateway to others")]
     UnknownNic(u64),
+    /// This member cannot take part; the text says why.
+    #[error("cannot join the message plane: {0}")]
+    Join(String),
     /// The connection failed.
     #[error("the connection failed: {}", reason(*.0))]
     Connection(Code),
+    /// A message came back other than it was sent.
+    #[error("a message came back other than it was sent")]
+    Garbled,
     /// The time was over.
     #[error("the peer did not answer in time")]
     Timeout,

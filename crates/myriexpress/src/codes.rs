@@ -148,6 +148,8 @@ impl From<MessageError> for Return {
                 .unwrap_or(Self::FAILURE),
             MessageError::Timeout => Self::TIMEOUT,
             MessageError::Kernel(_) | MessageError::Window(_) => Self::NO_RESOURCES,
+            // No call of MX can be answered so: they are for gateways and measurements.
+            MessageError::Join(_) | MessageError::Garbled => Self::FAILURE,
         }
     }
 }

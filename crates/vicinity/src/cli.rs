@@ -8,7 +8,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::failure::Failure;
 use crate::logging::{self, Format, Level};
 use crate::{
-    bench, config, data_plane, demo, doctor, list, messages, qemu, qemu_args, serve, study, top,
+    bench, config, data_plane, demo, doctor, list, messages, plane, qemu, qemu_args, serve, study,
+    top,
 };
 
 /// Name of the subcommand that is a data plane.
@@ -112,7 +113,7 @@ enum Command {
     /// Run the measurement studies of the papers again, on VMs of this host
     #[command(subcommand)]
     Lab(Lab),
-    /// Send messages between processes of this host
+    /// Send messages between processes of this host and of its VMs
     #[command(subcommand)]
     Message(Message),
     /// Print the completions for a shell
@@ -260,10 +261,24 @@ enum Message {
         #[arg(long, value_name = "NUMBER")]
         endpoint: Option<u32>,
     },
+    /// Join VMs, and this host, until SIGINT or SIGTERM
+    Serve {
+        /// A VM, or `host`; with a trust group, whose members share memory, as NAME=GROUP
+        #[arg(required = true, value_parser = plane::member, value_name = "NAME")]
+        members: Vec<message::far::Member>,
+    },
+    /// Join this VM, from the inside, until SIGINT or SIGTERM; needs root
+    Join,
+    /// Print QEMU's options for a VM that is to be joined
+    QemuArgs {
+        /// Name of the VM
+        vm: String,
+    },
     /// Time round trips to an endpoint that answers
     Ping {
-        /// Number of the endpoint
-        peer: u32,
+        /// The endpoint: 7, or in a VM or on the host, web:7
+        #[arg(value_name = "ENDPOINT")]
+        peer: messages::To,
         /// Bytes of a message
         #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(..=1 << 28))]
         length: u32,
@@ -273,8 +288,9 @@ enum Message {
     },
     /// Measure latency, message rate and bandwidth to an endpoint that answers
     Perf {
-        /// Number of the endpoint
-        peer: u32,
+        /// The endpoint: 7, or in a VM or on the host, web:7
+        #[arg(value_name = "ENDPOINT")]
+        peer: messages::To,
         /// Bytes of a message
         #[arg(long, value_delimiter = ',', default_values_t = messages::LENGTHS, value_parser = clap::value_parser!(u32).range(..=1 << 28))]
         lengths: Vec<u32>,
@@ -343,7 +359,7 @@ impl Cli {
                 output,
             }) => print(&bench::message(rounds, &lengths, &output)?),
             Command::Lab(lab) => lab.run(),
-            Command::Message(command) => exchange(&runtime_dir.join("message"), &command),
+            Command::Message(command) => exchange(runtime_dir, &command),
             Command::Completions { shell } => {
                 let mut script = Vec::new();
                 clap_complete::generate(shell, &mut Self::command(), "vicinity", &mut script);
@@ -391,19 +407,23 @@ impl Lab {
     }
 }
 
-fn exchange(board: &Path, command: &Message) -> Result<(), Failure> {
+fn exchange(runtime_dir: &Path, command: &Message) -> Result<(), Failure> {
+    let board = &runtime_dir.join(plane::BOARD);
     match command {
         Message::Answer { endpoint } => messages::answer(board, *endpoint),
+        Message::Serve { members } => plane::serve(runtime_dir, members),
+        Message::Join => plane::join(runtime_dir),
+        Message::QemuArgs { vm } => print(&plane::qemu_args(runtime_dir, vm)),
         Message::Ping {
             peer,
             length,
             count,
-        } => print(&messages::ping(board, *peer, *length, *count)?),
+        } => print(&messages::ping(board, peer, *length, *count)?),
         Message::Perf {
             peer,
             lengths,
             json,
-        } => print(&messages::measure(board, *peer, lengths, *json)?),
+        } => print(&messages::measure(board, peer, lengths, *json)?),
     }
 }
 

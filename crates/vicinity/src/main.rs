@@ -30,6 +30,7 @@ mod list;
 mod logging;
 mod messages;
 mod name;
+mod plane;
 mod qemu;
 mod qemu_args;
 mod serve;

@@ -1,15 +1,20 @@
 //! `vicinity message`: endpoints of this host's processes, from the command line.
 
 use std::path::Path;
+use std::str::FromStr;
 use std::time::Duration;
 
 use lab::bench::message::{Figures, Row};
 use lab::interrupt;
 use lab::stats::quantile;
-use message::{Address, Board, Endpoint, MessageError, Options, Peer, limits, perf};
+use message::{
+    Address, Board, Endpoint, MessageError, Options, Peer, limits,
+    perf::{self, Load},
+};
 
 use crate::failure::Failure;
 use crate::list;
+use crate::plane::go_on;
 
 /// Lengths that `perf` measures, in bytes: each protocol, and where the targets are.
 pub(crate) const LENGTHS: [u32; 6] = [8, 64, 4096, 32_768, 65_536, 4 << 20];
@@ -35,21 +40,21 @@ pub(crate) fn answer(board: &Path, endpoint: Option<u32>) -> Result<(), Failure>
     let Address { nic, endpoint: id } = endpoint.address();
     eprintln!("endpoint {id} on NIC {nic:012x} answers");
     while interrupt::check().is_ok() {
-        perf::answer(&mut endpoint, || interrupt::check().is_ok())?;
+        perf::answer(&mut endpoint, &go_on)?;
     }
     Ok(())
 }
 
 /// Time `count` round trips to `peer` with messages of `length` bytes.
-pub(crate) fn ping(board: &Path, peer: u32, length: u32, count: u32) -> Result<String, Failure> {
+pub(crate) fn ping(board: &Path, peer: &To, length: u32, count: u32) -> Result<String, Failure> {
     let (mut endpoint, peer) = connect(board, peer)?;
-    let times = perf::round_trips(
-        &mut endpoint,
-        peer,
+    let heap = length as usize > limits::EAGER;
+    let load = Load {
+        heap,
         length,
         count,
-        length as usize > limits::EAGER,
-    )?;
+    };
+    let times = perf::round_trips(&mut endpoint, peer, load, &go_on)?;
     let micros: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e6).collect();
     let [least, middle, high] = [0.0, 0.5, 0.99].map(|q| quantile(&micros, q));
     Ok(format!(
@@ -61,7 +66,7 @@ pub(crate) fn ping(board: &Path, peer: u32, length: u32, count: u32) -> Result<S
 /// Measure latency, message rate and bandwidth to `peer` with messages of these `lengths`.
 pub(crate) fn measure(
     board: &Path,
-    peer: u32,
+    peer: &To,
     lengths: &[u32],
     json: bool,
 ) -> Result<String, Failure> {
@@ -90,12 +95,17 @@ fn figures(
     length: u32,
     heap: bool,
 ) -> Result<Figures, Failure> {
-    let mut trips = |count| perf::round_trips(endpoint, peer, length, count, heap);
+    let load = |count| Load {
+        heap,
+        length,
+        count,
+    };
+    let mut trips = |count| perf::round_trips(endpoint, peer, load(count), &go_on);
     let count = enough(trips(PROBE)?.iter().sum());
     let times = trips(count)?;
     let halves = times.iter().map(|time| time.as_secs_f64() * 1e6 / 2.0);
     let halves: Vec<f64> = halves.collect();
-    let mut stream = |count| perf::stream(endpoint, peer, length, count, heap);
+    let mut stream = |count| perf::stream(endpoint, peer, load(count), &go_on);
     let count = enough(stream(PROBE)?);
     let time = stream(count)?;
     Ok(Figures {
@@ -145,13 +155,53 @@ fn open(board: &Path, options: &Options) -> Result<Endpoint, Failure> {
     Ok(Endpoint::open(&board, options)?)
 }
 
-fn connect(board: &Path, peer: u32) -> Result<(Endpoint, Peer), Failure> {
+fn connect(board: &Path, to: &To) -> Result<(Endpoint, Peer), Failure> {
     interrupt::install()?;
     let mut endpoint = open(board, &Options::default())?;
     let address = Address {
-        endpoint: peer,
-        ..endpoint.address()
+        nic: to
+            .member
+            .as_deref()
+            .map_or(endpoint.address().nic, Board::nic_of),
+        endpoint: to.endpoint,
     };
     let peer = endpoint.connect(address, 0, Some(LIMIT))?;
     Ok((endpoint, peer))
+}
+
+/// Whom to send to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct To {
+    /// None on this board.
+    member: Option<String>,
+    endpoint: u32,
+}
+
+impl FromStr for To {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (member, number) = match text.rsplit_once(':') {
+            Some((member, number)) => (Some(member.to_owned()), number),
+            None => (None, text),
+        };
+        let endpoint = number.parse().map_err(|_| {
+            "an endpoint is a number, or a member of the message plane and a number: 7, web:7"
+                .to_owned()
+        })?;
+        Ok(Self { member, endpoint })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_here_or_of_a_member() {
+        let to = |text: &str| text.parse::<To>().map(|to| (to.member, to.endpoint));
+        assert_eq!(to("7"), Ok((None, 7)));
+        assert_eq!(to("web:7"), Ok((Some("web".to_owned()), 7)));
+        assert!(to("web").is_err() && to("web:").is_err() && to("").is_err());
+    }
 }

@@ -7,10 +7,12 @@
 //! or not there; never blocking, so no peer can make this side wait.
 //!
 //! ```text
-//! offer:  magic "vicattch", 1, first version, last version, 0, greeting   + window, [heap]
-//! answer: magic "vicattch", 2, version,       accepted,     0, greeting   + [heap]
+//! offer:  magic "vicattch", 1, first version, last version, parts, place, greeting
+//! answer: magic "vicattch", 2, version,       accepted,     parts, place, greeting
 //! wake:   one byte
 //! ```
+//! *Parts* says which descriptors come along: 1 the window's, 2 the heap's. *Place* is where the
+//! window begins in its file. Who connects to a gateway offers no window: the answer brings it.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -26,12 +28,15 @@ use rustix::net::{
 };
 
 use crate::limits::GREETING;
+use crate::window::Window;
 
 /// Versions of this protocol that are spoken here.
 pub const VERSIONS: std::ops::RangeInclusive<u8> = 1..=1;
 
 const MAGIC: [u8; 8] = *b"vicattch";
-const HEADER: usize = 12;
+const HEADER: usize = 20;
+const WINDOW: u8 = 1;
+const HEAP: u8 = 2;
 const OFFER: u8 = 1;
 const ANSWER: u8 = 2;
 const WAKE: &[u8] = b"w";
@@ -70,10 +75,10 @@ pub enum AttachError {
 /// A message, checked.
 #[derive(Debug)]
 pub enum Message {
-    /// The peer offers a window.
+    /// The peer offers a window, or wants one.
     Offer {
-        /// The window's file, not yet checked.
-        window: OwnedFd,
+        /// Its window, not yet checked.
+        window: Option<Place>,
         /// Its heap, not yet checked.
         heap: Option<OwnedFd>,
         /// What its user says.
@@ -81,8 +86,10 @@ pub enum Message {
     },
     /// The peer answers an offer.
     Answer {
-        /// Whether it took the window.
+        /// Whether it agreed.
         accepted: bool,
+        /// Its window, if it was to bring one; not yet checked.
+        window: Option<Place>,
         /// Its heap, not yet checked.
         heap: Option<OwnedFd>,
         /// What its user says.
@@ -90,6 +97,15 @@ pub enum Message {
     },
     /// The peer has something for this side.
     Wake,
+}
+
+/// Where a window is.
+#[derive(Debug)]
+pub struct Place {
+    /// The file it is in.
+    pub file: OwnedFd,
+    /// Where it begins in there, in bytes.
+    pub offset: u64,
 }
 
 /// What users of a window say to each other while attaching.
@@ -124,34 +140,39 @@ impl Channel {
         Ok((Self { socket: one }, Self { socket: other }))
     }
 
-    /// Offer a window.
+    /// Offer a window, or ask for one.
     ///
     /// # Errors
     /// See [`AttachError`].
     pub fn offer(
         &self,
-        window: BorrowedFd<'_>,
+        window: Option<&Window>,
         heap: Option<BorrowedFd<'_>>,
         greeting: &Greeting,
     ) -> Result<(), AttachError> {
-        let head = header(OFFER, *VERSIONS.start(), *VERSIONS.end());
-        let fds: ArrayVec<_, FDS> = std::iter::once(window).chain(heap).collect();
-        self.send(&head, greeting, &fds)
+        let fields = [OFFER, *VERSIONS.start(), *VERSIONS.end()];
+        self.send(fields, window, heap, greeting)
     }
 
-    /// Answer an offer.
+    /// Answer an offer, with a window if it had none.
     ///
     /// # Errors
     /// See [`AttachError`].
     pub fn answer(
         &self,
         accepted: bool,
+        window: Option<&Window>,
         heap: Option<BorrowedFd<'_>>,
         greeting: &Greeting,
     ) -> Result<(), AttachError> {
-        let head = header(ANSWER, *VERSIONS.end(), u8::from(accepted));
-        let fds: ArrayVec<_, FDS> = heap.into_iter().collect();
-        self.send(&head, greeting, &fds)
+        let fields = [ANSWER, *VERSIONS.end(), u8::from(accepted)];
+        self.send(fields, window, heap, greeting)
+    }
+
+    /// Tell the peer that this is the end, and go on listening for its own.
+    pub fn finish(&self) {
+        // Gone is finished.
+        let _ = net::shutdown(&self.socket, net::Shutdown::Write);
     }
 
     /// Wake the peer. One that has wake-ups it did not read needs no more.
@@ -196,16 +217,21 @@ impl Channel {
 
     fn send(
         &self,
-        head: &[u8],
+        fields: [u8; 3],
+        window: Option<&Window>,
+        heap: Option<BorrowedFd<'_>>,
         greeting: &[u8],
-        fds: &[BorrowedFd<'_>],
     ) -> Result<(), AttachError> {
+        let fds: ArrayVec<_, FDS> = window.map(AsFd::as_fd).into_iter().chain(heap).collect();
+        let offset = window.map_or(0, Window::offset);
+        let parts = window.map_or(0, |_| WINDOW) | heap.map_or(0, |_| HEAP);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         if !fds.is_empty() {
-            ancillary.push(SendAncillaryMessage::ScmRights(fds));
+            ancillary.push(SendAncillaryMessage::ScmRights(&fds));
         }
-        let parts = [IoSlice::new(head), IoSlice::new(greeting)];
+        let head = header(fields, parts, offset);
+        let parts = [IoSlice::new(&head), IoSlice::new(greeting)];
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         match net::sendmsg(&self.socket, &parts, &mut ancillary, flags) {
             Ok(_) => Ok(()),
@@ -222,9 +248,10 @@ impl AsFd for Channel {
     }
 }
 
-fn header(kind: u8, second: u8, third: u8) -> [u8; HEADER] {
+fn header([kind, second, third]: [u8; 3], parts: u8, offset: u64) -> [u8; HEADER] {
     let mut bytes = [0; HEADER];
-    let fields = MAGIC.into_iter().chain([kind, second, third, 0]);
+    let fields = MAGIC.into_iter().chain([kind, second, third, parts]);
+    let fields = fields.chain(offset.to_le_bytes());
     for (place, byte) in bytes.iter_mut().zip(fields) {
         *place = byte;
     }
@@ -239,36 +266,49 @@ fn decode(bytes: &[u8], fds: ArrayVec<OwnedFd, FDS>) -> Result<Message, AttachEr
         .split_first_chunk::<8>()
         .ok_or(AttachError::Nonsense)?;
     let (fields, rest) = rest.split_first_chunk::<4>().ok_or(AttachError::Nonsense)?;
-    if *magic != MAGIC {
+    let (offset, rest) = rest.split_first_chunk().ok_or(AttachError::Nonsense)?;
+    let [kind, second, third, parts] = *fields;
+    let sent = match parts {
+        0 => 0,
+        WINDOW | HEAP => 1,
+        3 => 2,
+        _ => return Err(AttachError::Nonsense),
+    };
+    if *magic != MAGIC || fds.len() != sent {
         return Err(AttachError::Nonsense);
     }
     let greeting = Greeting::try_from(rest).map_err(|_| AttachError::Nonsense)?;
     let mut fds = fds.into_iter();
-    match *fields {
-        [OFFER, first, last, 0] => {
+    let window = match parts & WINDOW {
+        0 => None,
+        _ => fds.next().map(|file| Place {
+            file,
+            offset: u64::from_le_bytes(*offset),
+        }),
+    };
+    let heap = fds.next();
+    match (kind, second, third) {
+        (OFFER, first, last) => {
             if first > *VERSIONS.end() || last < *VERSIONS.start() {
                 return Err(AttachError::Version { first, last });
             }
             Ok(Message::Offer {
-                window: fds.next().ok_or(AttachError::Nonsense)?,
-                heap: fds.next(),
+                window,
+                heap,
                 greeting,
             })
         }
-        [ANSWER, version, accepted @ (0 | 1), 0] => {
+        (ANSWER, version, accepted @ (0 | 1)) => {
             if !VERSIONS.contains(&version) {
                 let (first, last) = (version, version);
                 return Err(AttachError::Version { first, last });
             }
-            let heap = fds.next();
-            match fds.next() {
-                None => Ok(Message::Answer {
-                    accepted: accepted == 1,
-                    heap,
-                    greeting,
-                }),
-                Some(_) => Err(AttachError::Nonsense),
-            }
+            Ok(Message::Answer {
+                accepted: accepted == 1,
+                window,
+                heap,
+                greeting,
+            })
         }
         _ => Err(AttachError::Nonsense),
     }

@@ -89,7 +89,7 @@ pub fn view(file: BorrowedFd<'_>) -> Result<Foreign, WindowError> {
             expected: limits::HEAP,
         });
     }
-    let mapping = Mapping::new(file, length, Access::Read).map_err(WindowError::Kernel)?;
+    let mapping = Mapping::new(file, 0, length, Access::Read).map_err(WindowError::Kernel)?;
     Foreign::new(&Arc::new(mapping), 0, length, Access::Read)
         .ok_or(WindowError::Kernel(Errno::INVAL))
 }
@@ -110,7 +110,7 @@ mod tests {
         assert!(peer.write(0, &[1]).is_none());
         assert!(peer.read((1 << 20) - 1, &mut [0; 2]).is_none());
         assert!(peer.read(u64::MAX, &mut [0; 2]).is_none());
-        let writable = Mapping::new(heap.as_fd(), 4096, Access::ReadWrite);
+        let writable = Mapping::new(heap.as_fd(), 0, 4096, Access::ReadWrite);
         assert_eq!(writable.unwrap_err(), Errno::PERM);
         assert!(rustix::fs::ftruncate(&heap, 0).is_err());
     }

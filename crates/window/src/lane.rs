@@ -183,6 +183,15 @@ impl Producer {
         self.push(record);
     }
 
+    /// Write data of another lane's last record, unseen; `at` counts as for [`write`](Self::write),
+    /// `offset` as for [`Consumer::read`].
+    #[inline]
+    #[must_use]
+    pub fn carry(&self, at: u64, from: &mut Consumer, offset: u64, length: u32) -> Option<()> {
+        from.data_taken = true;
+        from.data.carry(offset, &self.data, at, length as usize)
+    }
+
     /// Bytes the data area has. More than half of it may not fit in one piece.
     #[must_use]
     pub fn capacity(&self) -> u64 {

@@ -61,6 +61,12 @@ pub enum LayoutError {
     /// A data area's size is out of bounds.
     #[error("a data area of {0} bytes: the size must be a power of two from 4 KiB to 16 MiB")]
     Data(u32),
+    /// A region's number of seats is out of bounds.
+    #[error("a region of {0} seats: it may have 1 to 64")]
+    Seats(u32),
+    /// A region's number of links is out of bounds.
+    #[error("a region of {0} links: it may have 1 to 4096")]
+    Links(u32),
 }
 
 impl Layout {
@@ -136,6 +142,13 @@ impl Layout {
     #[must_use]
     pub fn length(&self) -> u64 {
         PAGE + 2 * self.direction_length()
+    }
+
+    /// The parts of a direction that say what is new: control and rings, without data.
+    pub(crate) fn marks(&self, direction: u64) -> std::ops::Range<u64> {
+        let start = self.doorbell(direction);
+        let [first, second] = self.lanes;
+        start..start + PAGE + ring_bytes(first) + ring_bytes(second)
     }
 
     fn direction_length(&self) -> u64 {

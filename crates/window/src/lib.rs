@@ -1,5 +1,5 @@
-//! Memory shared across a boundary: between two processes today, between a VM and its host later.
-//! Knows nothing of what is sent.
+//! Memory shared across a boundary: between two processes, or between a VM and its host. Knows
+//! nothing of what is sent.
 //!
 //! # Theory of operation
 //!
@@ -20,6 +20,9 @@
 //! carried the window's descriptor ([`attach`]), and its end tells that the peer is gone, however
 //! it died. A [`waiter::Waiter`] sleeps on all of a process's sockets at once.
 //!
+//! A VM has no memfds and no sockets. It is given one [`region`] with many windows in it, by QEMU's
+//! [`ivshmem`] device, and finds it as a [`pci`] device, without a driver.
+//!
 //! A [`heap`] is memory that only its owner can write, and that peers may read: large payloads lie
 //! there so that they are copied once.
 //!
@@ -30,12 +33,15 @@
 pub mod attach;
 pub mod doorbell;
 pub mod heap;
+pub mod ivshmem;
 pub mod lane;
 pub mod layout;
 pub mod limits;
 mod memfd;
+pub mod pci;
 mod ranges;
 mod raw;
+pub mod region;
 pub mod waiter;
 mod window;
 

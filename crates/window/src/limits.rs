@@ -6,6 +6,12 @@ pub const SLOTS: std::ops::RangeInclusive<u32> = 8..=4096;
 /// Bytes a lane's data area may have; a power of two.
 pub const DATA: std::ops::RangeInclusive<u32> = 4096..=(16 << 20);
 
+/// Members a region has room for.
+pub const SEATS: std::ops::RangeInclusive<u32> = 1..=64;
+
+/// Links a region has room for.
+pub const LINKS: std::ops::RangeInclusive<u32> = 1..=4096;
+
 /// Bytes of a greeting in either direction.
 pub const GREETING: usize = 256;
 

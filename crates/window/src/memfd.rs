@@ -1,10 +1,13 @@
-//! Files without a name, sealed so that no mapping of them can lose its pages.
+//! Files that are shared: without a name, and sealed so that no mapping of them can lose its pages.
 
 use std::ffi::CStr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::fs::{self, MemfdFlags, SealFlags};
 use rustix::io::Errno;
+
+/// What statfs(2) calls sysfs.
+const SYSFS: fs::FsWord = 0x6265_6572;
 
 /// Without these a peer could truncate the file, and the next access would be a `SIGBUS`.
 fn fixed() -> SealFlags {
@@ -30,10 +33,13 @@ pub(crate) fn seal_owned(file: BorrowedFd<'_>) -> Result<(), Errno> {
     fs::fcntl_add_seals(file, SealFlags::FUTURE_WRITE | SealFlags::SEAL)
 }
 
-/// The length of a peer's file, if that is final; `None` when it is not, or it is no memfd.
+/// The length of a peer's file, if that is final: a sealed memfd's, or a device's. `None` when it
+/// is anything else.
 pub(crate) fn final_length(file: BorrowedFd<'_>) -> Option<u64> {
-    let seals = fs::fcntl_get_seals(file).ok()?;
-    if !seals.contains(fixed()) {
+    let sealed = fs::fcntl_get_seals(file).is_ok_and(|seals| seals.contains(fixed()));
+    // Files of sysfs are as long as the kernel says; a BAR is mapped through one.
+    let of_a_device = || fs::fstatfs(file).is_ok_and(|of| of.f_type == SYSFS);
+    if !sealed && !of_a_device() {
         return None;
     }
     u64::try_from(fs::fstat(file).ok()?.st_size).ok()

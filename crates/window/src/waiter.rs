@@ -60,6 +60,17 @@ impl Waiter {
         epoll::add(&self.epoll, fd, data, epoll::EventFlags::IN)
     }
 
+    /// Wait for an eventfd that others can write *and read*: what is in it is never read here, so
+    /// that nobody can make that block. Each write is told once.
+    ///
+    /// # Errors
+    /// As for [`add`](Self::add).
+    pub fn add_shared(&self, fd: impl AsFd, token: Token) -> Result<(), Errno> {
+        let data = epoll::EventData::new_u64(token);
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(&self.epoll, fd, data, flags)
+    }
+
     /// Forget a descriptor. Closing it does the same, unless it was duplicated.
     pub fn remove(&self, fd: impl AsFd) {
         // One that was never added is gone as well.

@@ -46,6 +46,8 @@ pub enum Side {
 #[derive(Debug)]
 pub struct Window {
     file: OwnedFd,
+    /// Where it begins in the file.
+    offset: u64,
     layout: Layout,
 }
 
@@ -76,26 +78,50 @@ impl Window {
             return Err(kernel(Errno::IO));
         }
         memfd::seal_shared(file.as_fd()).map_err(kernel)?;
-        Ok(Self { file, layout })
+        Ok(Self::at(file, 0, layout))
     }
 
-    /// Use one that a peer made, after checking its seals, its header and its length.
+    /// One in a file that is known to have room for it there.
+    pub(crate) fn at(file: OwnedFd, offset: u64, layout: Layout) -> Self {
+        Self {
+            file,
+            offset,
+            layout,
+        }
+    }
+
+    /// Use one that a peer made, after checking its file, its header and its length. `offset` is
+    /// where it begins.
     ///
     /// # Errors
     /// See [`WindowError`].
-    pub fn attach(file: OwnedFd) -> Result<Self, WindowError> {
-        let got = memfd::final_length(file.as_fd()).ok_or(WindowError::Unsealed)?;
-        let mut header = [0; HEADER];
-        let read = rustix::io::pread(&file, &mut header, 0).map_err(WindowError::Kernel)?;
-        if read != header.len() {
-            return Err(LayoutError::Magic.into());
-        }
-        let layout = Layout::from_header(&header)?;
+    pub fn attach(file: OwnedFd, offset: u64) -> Result<Self, WindowError> {
+        let length = memfd::final_length(file.as_fd()).ok_or(WindowError::Unsealed)?;
+        let got = length.saturating_sub(offset);
+        let layout = Layout::from_header(&head(file.as_fd(), offset, got)?)?;
         let expected = layout.length();
         if got < expected {
             return Err(WindowError::Length { got, expected });
         }
-        Ok(Self { file, layout })
+        Ok(Self::at(file, offset, layout))
+    }
+
+    /// Make it as if nobody had used it: its header, and no record anywhere. Whoever used it must
+    /// be gone.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn renew(&self) -> Result<(), WindowError> {
+        let memory = self.scribble()?;
+        let wrong = WindowError::Kernel(Errno::INVAL);
+        memory.write(0, &self.layout.header()).ok_or(wrong)?;
+        for direction in 0..2 {
+            let marks = self.layout.marks(direction);
+            for at in marks.step_by(ZEROES.len()) {
+                memory.write(at, &ZEROES).ok_or(wrong)?;
+            }
+        }
+        Ok(())
     }
 
     /// Its sizes.
@@ -114,7 +140,13 @@ impl Window {
             .ok_or(WindowError::Kernel(Errno::INVAL))
     }
 
-    /// All of its bytes, for a test that plays the hostile peer.
+    /// Where it begins in its file.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// All of its bytes.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -125,7 +157,12 @@ impl Window {
     }
 
     fn map(&self) -> Result<Arc<Mapping>, WindowError> {
-        let mapping = Mapping::new(self.file.as_fd(), self.layout.length(), Access::ReadWrite);
+        let mapping = Mapping::new(
+            self.file.as_fd(),
+            self.offset,
+            self.layout.length(),
+            Access::ReadWrite,
+        );
         Ok(Arc::new(mapping.map_err(WindowError::Kernel)?))
     }
 
@@ -149,6 +186,23 @@ impl Window {
             ringer: Ringer::new(Word::new(mapping, theirs)?),
         })
     }
+}
+
+/// Control pages and rings are multiples of this.
+const ZEROES: [u8; 512] = [0; 512];
+
+/// The header of a window of at most `length` bytes.
+fn head(file: BorrowedFd<'_>, offset: u64, length: u64) -> Result<[u8; HEADER], WindowError> {
+    let mut header = [0; HEADER];
+    let page = length.min(4096);
+    if page < HEADER as u64 {
+        return Err(LayoutError::Magic.into());
+    }
+    let mapping = Mapping::new(file, offset, page, Access::Read).map_err(WindowError::Kernel)?;
+    Foreign::new(&Arc::new(mapping), 0, page, Access::Read)
+        .and_then(|page| page.read(0, &mut header))
+        .ok_or(WindowError::Kernel(Errno::INVAL))?;
+    Ok(header)
 }
 
 impl AsFd for Window {

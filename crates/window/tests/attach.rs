@@ -1,7 +1,7 @@
 //! Attaching over a socket: descriptors, versions, and peers that send nonsense.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
@@ -27,10 +27,10 @@ fn a_window_is_offered_and_answered_and_carries_records() {
     let (creator, guest) = Channel::pair().unwrap();
     let window = Window::create(layout()).unwrap();
     creator
-        .offer(window.as_fd(), None, &greeting("hello"))
+        .offer(Some(&window), None, &greeting("hello"))
         .unwrap();
     let Some(Message::Offer {
-        window: file,
+        window: Some(place),
         heap,
         greeting: said,
     }) = guest.receive().unwrap()
@@ -39,12 +39,14 @@ fn a_window_is_offered_and_answered_and_carries_records() {
     };
     assert!(heap.is_none());
     assert_eq!(&said[..], b"hello");
-    let theirs = Window::attach(file).unwrap();
+    let theirs = Window::attach(place.file, place.offset).unwrap();
     assert_eq!(theirs.layout(), layout());
-    guest.answer(true, None, &greeting("welcome")).unwrap();
+    guest
+        .answer(true, None, None, &greeting("welcome"))
+        .unwrap();
     assert!(matches!(
         creator.receive().unwrap(),
-        Some(Message::Answer { accepted: true, heap: None, greeting }) if &greeting[..] == b"welcome"
+        Some(Message::Answer { accepted: true, window: None, heap: None, greeting }) if &greeting[..] == b"welcome"
     ));
 
     let mut here = window.ends(Side::Creator).unwrap();
@@ -78,14 +80,22 @@ fn wake_ups_never_block_and_the_end_is_seen() {
 
 #[test]
 fn nonsense_is_refused() {
-    let cases: [(&[u8], AttachError); 5] = [
+    let cases: [(&[u8], AttachError); 6] = [
         (b"x", AttachError::Nonsense),
         (b"vicattch\x01\x01\x01\x00", AttachError::Nonsense),
         (
-            b"vicattch\x01\x02\x09\x00",
+            b"vicattch\x01\x02\x09\x00\0\0\0\0\0\0\0\0",
             AttachError::Version { first: 2, last: 9 },
         ),
-        (b"vicattch\x02\x01\x02\x00", AttachError::Nonsense),
+        (
+            b"vicattch\x02\x01\x02\x00\0\0\0\0\0\0\0\0",
+            AttachError::Nonsense,
+        ),
+        // It says that a window comes along.
+        (
+            b"vicattch\x01\x01\x01\x01\0\0\0\0\0\0\0\0",
+            AttachError::Nonsense,
+        ),
         (&[0; 400], AttachError::Nonsense),
     ];
     for (bytes, expected) in cases {
@@ -117,7 +127,7 @@ fn memory_that_could_shrink_or_is_too_short_or_no_window_is_refused() {
         rustix::fs::ftruncate(&file, length).unwrap();
         rustix::io::pwrite(&file, header, 0).unwrap();
         rustix::fs::fcntl_add_seals(&file, seals).unwrap();
-        Window::attach(file).map(|_| ()).unwrap_err()
+        Window::attach(file, 0).map(|_| ()).unwrap_err()
     };
     let fixed = SealFlags::SHRINK | SealFlags::GROW;
     let header = layout().header();
@@ -139,7 +149,7 @@ fn memory_that_could_shrink_or_is_too_short_or_no_window_is_refused() {
     assert_eq!(make(5, b"", fixed), none);
     let (pipe, _other) = rustix::pipe::pipe().unwrap();
     assert_eq!(
-        Window::attach(pipe).map(|_| ()).unwrap_err(),
+        Window::attach(pipe, 0).map(|_| ()).unwrap_err(),
         WindowError::Unsealed
     );
 }

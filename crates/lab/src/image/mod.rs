@@ -11,6 +11,7 @@
 
 mod cpio;
 mod inputs;
+mod overlay;
 mod sources;
 mod tree;
 

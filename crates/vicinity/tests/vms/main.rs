@@ -23,6 +23,7 @@ mod counters;
 mod guest;
 mod kinds;
 mod many;
+mod message;
 mod migration;
 mod queues;
 mod restart;

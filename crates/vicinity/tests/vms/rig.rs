@@ -47,6 +47,14 @@ impl Rig {
         Self::start(Some(config), true, None)
     }
 
+    /// Put the program under test into the guests that are booted from now on.
+    pub(crate) fn with_program(mut self) -> Self {
+        let program = Path::new(env!("CARGO_BIN_EXE_vicinity"));
+        let folder = home().join("with-program");
+        self.image = self.image.with_program(program, &folder).unwrap();
+        self
+    }
+
     fn start(
         config: Option<&str>,
         isolated: bool,

@@ -60,6 +60,20 @@ impl Foreign {
         Some(())
     }
 
+    /// Copy `count` bytes to another place of shared memory; `None`, and nothing is copied, when
+    /// either is not all inside, or this side may only read there.
+    #[inline]
+    #[must_use]
+    pub(crate) fn carry(&self, offset: u64, to: &Self, at: u64, count: usize) -> Option<()> {
+        if to.access != Access::ReadWrite {
+            return None;
+        }
+        let (from, to) = (self.place(offset, count)?, to.place(at, count)?);
+        // SAFETY: both are inside their mappings, the target's is writable; they may overlap.
+        unsafe { ptr::copy(from.as_ptr(), to.as_ptr(), count) };
+        Some(())
+    }
+
     /// Copy bytes in; `None`, and nothing is copied, when there is no room at `offset`, or this
     /// side may only read.
     #[inline]

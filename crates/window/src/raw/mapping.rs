@@ -15,7 +15,7 @@ pub(crate) enum Access {
     ReadWrite,
 }
 
-/// A shared mapping of the first bytes of a file.
+/// A shared mapping of a part of a file.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,
@@ -30,8 +30,14 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Map the first `length` bytes of a file that cannot become shorter.
-    pub(crate) fn new(fd: BorrowedFd<'_>, length: u64, access: Access) -> Result<Self, Errno> {
+    /// Map `length` bytes from `offset`, a multiple of the page size, of a file that cannot become
+    /// shorter.
+    pub(crate) fn new(
+        fd: BorrowedFd<'_>,
+        offset: u64,
+        length: u64,
+        access: Access,
+    ) -> Result<Self, Errno> {
         let length = usize::try_from(length).map_err(|_| Errno::OVERFLOW)?;
         let protection = match access {
             Access::Read => ProtFlags::READ,
@@ -39,7 +45,8 @@ impl Mapping {
         };
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
         // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
-        let base = unsafe { rustix::mm::mmap(ptr::null_mut(), length, protection, flags, fd, 0)? };
+        let base =
+            unsafe { rustix::mm::mmap(ptr::null_mut(), length, protection, flags, fd, offset)? };
         let base = NonNull::new(base.cast::<u8>()).ok_or(Errno::NOMEM)?;
         Ok(Self {
             base,

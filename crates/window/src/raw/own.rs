@@ -23,7 +23,7 @@ impl Arena {
     /// A heap of `length` bytes. Memory is taken only where it is written.
     pub(crate) fn new(length: u64) -> Result<Self, Errno> {
         let file = memfd::create(c"vicinity-heap", length)?;
-        let mapping = Mapping::new(file.as_fd(), length, Access::ReadWrite)?;
+        let mapping = Mapping::new(file.as_fd(), 0, length, Access::ReadWrite)?;
         // From here on the mapping above is the only one that can write.
         memfd::seal_owned(file.as_fd())?;
         Ok(Self {

@@ -1,0 +1,51 @@
+//! An image with one more program.
+
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::Path;
+
+use super::{Image, cpio};
+use crate::error::{Context, Error, Result};
+use crate::host;
+
+impl Image {
+    /// The same image with a program of this host in `/usr/local/bin`, without what is there for
+    /// debugging. Guests are of the host's own release, so its libraries are there. The files are
+    /// made in `folder`.
+    ///
+    /// # Errors
+    /// `strip` is missing, or the files cannot be written.
+    pub fn with_program(&self, program: &Path, folder: &Path) -> Result<Self> {
+        let name = program.file_name();
+        let name = name.ok_or_else(|| Error::Host(format!("{} is no file", program.display())))?;
+        fs::create_dir_all(folder).context(|| format!("make {}", folder.display()))?;
+        let bare = folder.join(name);
+        let mut strip = host::command("strip");
+        strip.arg("-o").arg(&bare).arg(program);
+        host::run(strip)?;
+        let initrd = folder.join("initrd.cpio");
+        let inside = Path::new("usr/local/bin").join(name);
+        append(&self.initrd, &bare, &inside, &initrd)
+            .context(|| format!("write {}", initrd.display()))?;
+        Ok(Self {
+            initrd,
+            ..self.clone()
+        })
+    }
+}
+
+/// The kernel takes several archives, one after the other.
+fn append(base: &Path, file: &Path, inside: &Path, to: &Path) -> std::io::Result<()> {
+    let mut out = File::create(to)?;
+    std::io::copy(&mut File::open(base)?, &mut out)?;
+    let mut writer = cpio::Writer::new(BufWriter::new(out));
+    let mut above: Vec<_> = inside.ancestors().skip(1).collect();
+    above.reverse();
+    for folder in above.iter().filter(|path| !path.as_os_str().is_empty()) {
+        let name = folder.as_os_str().as_encoded_bytes();
+        writer.entry(name, cpio::folder(0o755), b"")?;
+    }
+    let name = inside.as_os_str().as_encoded_bytes();
+    writer.copy(name, file)?;
+    writer.finish().map(drop)
+}

@@ -1,0 +1,80 @@
+//! Peers that no memfd and no socket leads to: in VMs of this host.
+//!
+//! # Theory of operation
+//!
+//! A *member* is a VM, or the host's own processes together; each has a name, a board, and so a
+//! NIC id ([`Board::nic_of`](crate::Board::nic_of)). On each member's board a [`Gateway`] runs.
+//! It is the way out for endpoints that connect to another NIC, and to the endpoints of its board
+//! it speaks for those that connect from there. On the host the [`Switchboard`] joins the gateways:
+//! with each it shares a region (`window::region`), and in it a *trunk*: a window that carries
+//! [`note`](note::Note)s. Messages never go through trunks. For each pair of endpoints the
+//! switchboard picks a link, a window of a region:
+//!
+//! - *direct*: both members are of one trust group and share a region. Both endpoints have the same
+//!   window, and nobody is between them.
+//! - *mediated*: each member has a region of its own. Each endpoint has a window with the host, and
+//!   the switchboard copies from one to the other ([`relay`]).
+//!
+//! An endpoint that sleeps is woken by its socket, by its gateway. Gateways on the host are woken
+//! by theirs. A gateway in a VM has nothing that could wake it: it looks at its trunk, less and
+//! less often, so that looking takes less than a hundredth of a processor.
+//!
+//! Who owns what: the switchboard alone decides which link is whose, and what a link's source
+//! address is. What may fail: a member, in every way. It is believed nothing; a note that makes no
+//! sense ends its trunk, and with it all of its links, and nobody else's. The end of a VM is the
+//! end of the socket that QEMU got the region by; the end of a gateway shows in its beat.
+
+mod gateway;
+mod note;
+mod relay;
+mod seat;
+mod switchboard;
+mod trunk;
+
+pub use gateway::{Gateway, Way};
+pub use switchboard::{Member, Switchboard};
+
+use std::time::Duration;
+
+use window::WindowError;
+use window::layout::{LaneSize, Layout};
+use window::region::RegionLayout;
+
+use crate::connect;
+
+/// The trunk's lanes. Only the first is used.
+const TRUNK: [LaneSize; 2] = [
+    LaneSize {
+        slots: 64,
+        data: 4096,
+    },
+    LaneSize {
+        slots: 8,
+        data: 4096,
+    },
+];
+
+/// Links of a region. It is 64 MiB long then, with up to 16 seats.
+const LINKS: u32 = 48;
+
+/// Links of one member at a time.
+const LEGS: usize = LINKS as usize;
+
+/// Notes taken from one trunk before the next has its turn.
+const BURST: usize = 64;
+
+/// A gateway whose beat has not changed for so long is no more.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// Longest pause of a gateway between two looks at its trunk.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The region of a member, or of a group of so many.
+fn region_layout(seats: u32) -> Result<RegionLayout, WindowError> {
+    Ok(RegionLayout {
+        seats,
+        links: LINKS,
+        trunk: Layout::new(TRUNK)?,
+        link: connect::layout()?,
+    })
+}

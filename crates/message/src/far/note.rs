@@ -1,0 +1,182 @@
+//! What gateways and the switchboard say to each other.
+//!
+//! The kind is in the tag; each note begins with the link it is about, in the low half of its first
+//! word. A link's number means something to one gateway and the host only: gateways number those
+//! that begin with them, with the highest bit set, the host the others.
+
+use window::lane::Record;
+
+use crate::address::Address;
+use crate::greeting::Hello;
+
+/// The link's number.
+pub(super) type LinkId = u32;
+
+/// Set in the numbers that gateways give.
+pub(super) const FROM_MEMBER: LinkId = 1 << 31;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Note {
+    /// An endpoint wants to connect. From the host: and here is its window.
+    Connect {
+        link: LinkId,
+        window: u32,
+        hello: Hello,
+    },
+    /// What became of it. From the host: and here is the window, if it was accepted.
+    Answer {
+        link: LinkId,
+        window: u32,
+        verdict: u32,
+        session: u64,
+    },
+    /// The endpoint at the other end sleeps, and there is something for it.
+    Ring { link: LinkId },
+    /// This end of the link is closed. It is over when both ends are.
+    Close { link: LinkId },
+}
+
+const CONNECT: u32 = 1;
+const ANSWER: u32 = 2;
+const RING: u32 = 3;
+const CLOSE: u32 = 4;
+
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "picking the halves of a word"
+)]
+fn halves(word: u64) -> (u32, u32) {
+    (word as u32, (word >> 32) as u32)
+}
+
+impl Note {
+    pub(super) fn encode(&self) -> Record {
+        let (tag, body) = match *self {
+            Self::Connect {
+                link,
+                window,
+                hello,
+            } => {
+                let body = [
+                    pair(link, window),
+                    hello.from.nic,
+                    hello.to.nic,
+                    pair(hello.from.endpoint, hello.to.endpoint),
+                    hello.session,
+                    pair(hello.own_key, hello.key),
+                    0,
+                ];
+                (CONNECT, body)
+            }
+            Self::Answer {
+                link,
+                window,
+                verdict,
+                session,
+            } => {
+                let verdict = u64::from(verdict);
+                (ANSWER, [pair(link, window), verdict, session, 0, 0, 0, 0])
+            }
+            Self::Ring { link } => (RING, [link.into(), 0, 0, 0, 0, 0, 0]),
+            Self::Close { link } => (CLOSE, [link.into(), 0, 0, 0, 0, 0, 0]),
+        };
+        Record { tag, body }
+    }
+
+    /// `None` for what is no note.
+    pub(super) fn decode(record: &Record) -> Option<Self> {
+        let [first, words @ ..] = record.body;
+        let (link, window) = halves(first);
+        Some(match record.tag {
+            CONNECT => {
+                let [from, to, endpoints, session, keys, _] = words;
+                let (from_endpoint, to_endpoint) = halves(endpoints);
+                let (own_key, key) = halves(keys);
+                let address = |nic, endpoint| Address { nic, endpoint };
+                Self::Connect {
+                    link,
+                    window,
+                    hello: Hello {
+                        from: address(from, from_endpoint),
+                        to: address(to, to_endpoint),
+                        session,
+                        own_key,
+                        key,
+                        fences: false,
+                    },
+                }
+            }
+            ANSWER => {
+                let [verdict, session, ..] = words;
+                Self::Answer {
+                    link,
+                    window,
+                    verdict: u32::try_from(verdict).ok()?,
+                    session,
+                }
+            }
+            RING => Self::Ring { link },
+            CLOSE => Self::Close { link },
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn address() -> impl Strategy<Value = Address> {
+        any::<(u64, u32)>().prop_map(|(nic, endpoint)| Address { nic, endpoint })
+    }
+
+    fn note() -> impl Strategy<Value = Note> {
+        let keys = any::<(u32, u32, u64)>();
+        prop_oneof![
+            (any::<(u32, u32)>(), address(), address(), keys).prop_map(
+                |((link, window), from, to, (own_key, key, session))| {
+                    let hello = Hello {
+                        from,
+                        to,
+                        session,
+                        own_key,
+                        key,
+                        fences: false,
+                    };
+                    Note::Connect {
+                        link,
+                        window,
+                        hello,
+                    }
+                }
+            ),
+            any::<(u32, u32, u32, u64)>().prop_map(|(link, window, verdict, session)| {
+                Note::Answer {
+                    link,
+                    window,
+                    verdict,
+                    session,
+                }
+            }),
+            any::<u32>().prop_map(|link| Note::Ring { link }),
+            any::<u32>().prop_map(|link| Note::Close { link }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn notes_are_read_as_they_were_written(note in note()) {
+            prop_assert_eq!(Note::decode(&note.encode()), Some(note));
+        }
+
+        #[test]
+        fn any_record_is_answered(tag: u32, body: [u64; 7]) {
+            let _ = Note::decode(&Record { tag, body });
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! A member, as the switchboard sees it.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use window::ivshmem::{Member, Server};
+use window::region;
+
+use super::note::{FROM_MEMBER, LinkId};
+use super::trunk::Trunk;
+
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) nic: u64,
+    /// Which region, and which seat of it.
+    pub(super) hall: usize,
+    pub(super) place: u32,
+    pub(super) words: region::Seat,
+    pub(super) server: Server,
+    /// The VM, while it runs.
+    pub(super) member: Option<Member>,
+    /// The gateway, while there is one.
+    pub(super) trunk: Option<Trunk>,
+    /// What it began with last.
+    pub(super) opened: u32,
+    /// Its beat, and when that changed.
+    beat: u32,
+    beaten: Instant,
+    /// Its links, with the side it is on.
+    pub(super) legs: HashMap<LinkId, (u64, usize)>,
+    next: LinkId,
+    /// Windows that somebody in it may still use.
+    pub(super) parked: Vec<u32>,
+}
+
+impl Seat {
+    pub(super) fn new(
+        nic: u64,
+        hall: usize,
+        place: u32,
+        words: region::Seat,
+        server: Server,
+    ) -> Self {
+        Self {
+            nic,
+            hall,
+            place,
+            words,
+            server,
+            member: None,
+            trunk: None,
+            opened: 0,
+            beat: 0,
+            beaten: Instant::now(),
+            legs: HashMap::new(),
+            next: 0,
+            parked: Vec::new(),
+        }
+    }
+
+    /// Its gateway has begun, with this number.
+    pub(super) fn begin(&mut self, trunk: Trunk, number: u32) {
+        self.trunk = Some(trunk);
+        self.beaten = Instant::now();
+        self.words.hear(number);
+        if let Some(member) = &self.member {
+            member.wake();
+        }
+    }
+
+    /// Its gateway is no more.
+    pub(super) fn end(&mut self) {
+        self.trunk = None;
+        self.words.hear(0);
+    }
+
+    /// Whether its gateway has not moved for so long.
+    pub(super) fn is_silent(&mut self, now: Instant, limit: Duration) -> bool {
+        let beat = self.words.beaten();
+        if beat != self.beat {
+            self.beat = beat;
+            self.beaten = now;
+        }
+        self.trunk.is_some() && now.saturating_duration_since(self.beaten) >= limit
+    }
+
+    /// A number that none of its links has.
+    pub(super) fn number(&mut self) -> LinkId {
+        loop {
+            self.next = self.next.wrapping_add(1) & !FROM_MEMBER;
+            if !self.legs.contains_key(&self.next) {
+                return self.next;
+            }
+        }
+    }
+
+    /// Say what had no room, and wake the gateway if there is something for it.
+    pub(super) fn wake(&mut self) {
+        let Some(trunk) = &mut self.trunk else {
+            return;
+        };
+        // A fault shows when it is heard next.
+        let _fault = trunk.flush();
+        if std::mem::take(&mut trunk.told) {
+            if let Some(member) = &self.member {
+                member.wake();
+            }
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! Endpoints of different members, joined by gateways and the switchboard, without any VM: the
+//! members are processes of the host as far as the switchboard can tell.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "tests"
+)]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use common::{both, pattern};
+use message::far::{Gateway, Member, Switchboard, Way};
+use message::{Address, Board, Code, Endpoint, MessageError, Options, Pattern, Peer};
+
+/// So long nothing takes; a wait that long is a hang.
+const HANG: Option<Duration> = Some(Duration::from_secs(60));
+
+/// Lengths on both sides of every change of protocol.
+const LENGTHS: [usize; 9] = [0, 8, 48, 49, 4096, 32_768, 32_769, 100_000, 1_000_003];
+
+/// Something that runs in a thread until it is dropped.
+struct Running {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    fn start(work: impl FnOnce(&dyn Fn() -> bool) + Send + 'static) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&stop);
+        let go_on = move || !seen.load(Ordering::Relaxed);
+        Self {
+            stop,
+            thread: Some(std::thread::spawn(move || work(&go_on))),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().unwrap().join();
+        if !std::thread::panicking() {
+            ended.unwrap();
+        }
+    }
+}
+
+/// A host with members. Dropped in this order.
+struct Plane {
+    gateways: Vec<Running>,
+    switchboard: Option<Running>,
+    folder: tempfile::TempDir,
+}
+
+impl Plane {
+    /// With a gateway for each member, on the board of its name.
+    fn new(members: &[(&str, Option<&str>)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let list: Vec<_> = members
+            .iter()
+            .map(|(name, group)| Member {
+                name: (*name).to_owned(),
+                group: group.map(str::to_owned),
+            })
+            .collect();
+        let mut switchboard = Switchboard::new(&folder.path().join("host"), &list).unwrap();
+        let serve = Running::start(move |go_on| switchboard.serve(go_on).unwrap());
+        let mut plane = Self {
+            gateways: Vec::new(),
+            switchboard: Some(serve),
+            folder,
+        };
+        for (name, _) in members {
+            let gateway = plane.gateway(name);
+            plane.gateways.push(gateway);
+        }
+        plane
+    }
+
+    fn stop(&self) {
+        let all = self.gateways.iter().chain(&self.switchboard);
+        all.for_each(|one| one.stop.store(true, Ordering::Relaxed));
+    }
+
+    fn gateway(&self, name: &str) -> Running {
+        let socket = self.folder.path().join("host").join(format!("{name}.sock"));
+        let mut gateway = Gateway::join(&self.board(name), &Way::Socket(socket)).unwrap();
+        assert_eq!(gateway.nic(), Board::nic_of(name));
+        Running::start(move |go_on| {
+            // The host may end before it.
+            drop(gateway.run(go_on));
+        })
+    }
+
+    fn board(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn open(&self, name: &str) -> Endpoint {
+        open(&self.board(name))
+    }
+}
+
+impl Drop for Plane {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn open(board: &Path) -> Endpoint {
+    let board = Board::open(board).unwrap();
+    Endpoint::open(&board, &Options::default()).unwrap()
+}
+
+/// Two endpoints, connected, and what each is to the other.
+fn connect(a: &mut Endpoint, b: &mut Endpoint) -> (Peer, Peer) {
+    let request = a.iconnect(b.address(), 0, 0).unwrap();
+    let to_b = both(a, b, request).status.peer.unwrap();
+    let to_a = b.connect(a.address(), 0, HANG).unwrap();
+    assert_eq!(a.address_of(to_b), Some(b.address()));
+    assert_eq!(b.address_of(to_a), Some(a.address()));
+    (to_b, to_a)
+}
+
+const DIRECT: [(&str, Option<&str>); 2] = [("a", Some("group")), ("b", Some("group"))];
+const MEDIATED: [(&str, Option<&str>); 2] = [("a", None), ("b", None)];
+
+#[test]
+fn every_length_arrives_whole_direct_and_mediated() {
+    for members in [DIRECT, MEDIATED] {
+        let plane = Plane::new(&members);
+        let (mut a, mut b) = (plane.open("a"), plane.open("b"));
+        assert_eq!(a.address().nic, Board::nic_of("a"));
+        let (to_b, to_a) = connect(&mut a, &mut b);
+        for (seed, length) in LENGTHS.into_iter().enumerate() {
+            for (synchronous, early, heap) in [
+                (false, true, false),
+                (true, false, false),
+                (false, false, true),
+            ] {
+                let bytes = pattern(length, seed as u64);
+                let early = early.then(|| b.irecv(Pattern::ANY, vec![0; length]).unwrap());
+                let mut buffer = a.allocate(length).unwrap();
+                buffer.copy_from_slice(&bytes);
+                let sent = match (synchronous, heap) {
+                    (true, _) => a.issend(to_b, 7, bytes.clone()).unwrap(),
+                    (false, true) => a.isend(to_b, 7, buffer).unwrap(),
+                    (false, false) => a.isend(to_b, 7, bytes.clone()).unwrap(),
+                };
+                let request =
+                    early.unwrap_or_else(|| b.irecv(Pattern::ANY, vec![0; length]).unwrap());
+                let got = both(&mut b, &mut a, request);
+                assert_eq!(got.status.code, Code::Success);
+                assert_eq!(got.status.peer, Some(to_a));
+                assert_eq!(got.memory.bytes(), bytes, "{length} bytes, {members:?}");
+                assert_eq!(both(&mut a, &mut b, sent).status.taken, length as u64);
+            }
+        }
+    }
+}
+
+/// Threads, so that both sides sleep, and every way of waking up is used.
+#[test]
+fn sleepers_are_woken_through_gateways() {
+    for members in [DIRECT, MEDIATED] {
+        let plane = Plane::new(&members);
+        let (mut a, mut b) = (plane.open("a"), plane.open("b"));
+        let (to_b, to_a) = connect(&mut a, &mut b);
+        let echo = std::thread::spawn(move || {
+            for _ in 0..200 {
+                let request = b.irecv(Pattern::ANY, vec![0; 100_000]).unwrap();
+                let got = b.wait(request, HANG).unwrap().unwrap();
+                let length = got.status.taken as usize;
+                let back = got.memory.bytes()[..length].to_vec();
+                let sent = b.isend(to_a, 1, back).unwrap();
+                assert!(b.wait(sent, HANG).unwrap().is_some());
+            }
+            b
+        });
+        for round in 0..200 {
+            // Longer than anybody looks, now and then.
+            if round % 20 == 0 {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            let bytes = pattern([8, 5000, 100_000][round % 3], round as u64);
+            let request = a.irecv(Pattern::ANY, vec![0; bytes.len()]).unwrap();
+            let sent = a.isend(to_b, 1, bytes.clone()).unwrap();
+            let got = a.wait(request, HANG).unwrap().unwrap();
+            assert_eq!(got.memory.bytes(), bytes);
+            assert!(a.wait(sent, HANG).unwrap().is_some());
+        }
+        drop(echo.join().unwrap());
+    }
+}
+
+#[test]
+fn what_cannot_be_connected_to_is_told() {
+    let plane = Plane::new(&MEDIATED);
+    let mut a = plane.open("a");
+    let refused = |a: &mut Endpoint, nic, key| {
+        let address = Address { nic, endpoint: 9 };
+        match a.connect(address, key, HANG) {
+            Err(MessageError::Connection(code)) => code,
+            other => panic!("{other:?}"),
+        }
+    };
+    let b = Board::nic_of("b");
+    assert_eq!(refused(&mut a, b, 0), Code::Closed, "no such endpoint");
+    assert_eq!(refused(&mut a, 5, 0), Code::Closed, "no such member");
+    let board = Board::open(&plane.board("b")).unwrap();
+    let options = Options {
+        endpoint: Some(9),
+        key: 1,
+        ..Options::default()
+    };
+    let mut other = Endpoint::open(&board, &options).unwrap();
+    let request = a.iconnect(other.address(), 0, 0).unwrap();
+    let code = both(&mut a, &mut other, request).status.code;
+    assert_eq!(code, Code::BadKey);
+    // Without a gateway, nobody is far.
+    let folder = tempfile::tempdir().unwrap();
+    let mut alone = open(folder.path());
+    let address = Address {
+        nic: b,
+        endpoint: 9,
+    };
+    assert!(matches!(
+        alone.connect(address, 1, HANG),
+        Err(MessageError::UnknownNic(_))
+    ));
+}
+
+#[test]
+fn an_endpoint_that_closes_is_missed_after_what_it_sent_and_its_window_is_used_again() {
+    for members in [DIRECT, MEDIATED] {
+        let plane = Plane::new(&members);
+        let mut a = plane.open("a");
+        // More often than there are windows.
+        for round in 0..60u64 {
+            let mut b = plane.open("b");
+            let (to_b, to_a) = connect(&mut a, &mut b);
+            let sent = b.isend(to_a, round, pattern(3000, round)).unwrap();
+            assert!(b.test(sent).unwrap().is_some());
+            drop(b);
+            let request = a.irecv(Pattern::exactly(round), vec![0; 3000]).unwrap();
+            let got = a.wait(request, HANG).unwrap().unwrap();
+            assert_eq!(got.memory.bytes(), pattern(3000, round), "{members:?}");
+            let late = a.issend(to_b, 0, vec![1; 8]).unwrap();
+            let ended = a.wait(late, HANG).unwrap().unwrap();
+            assert_eq!(ended.status.code, Code::Closed);
+        }
+    }
+}
+
+#[test]
+fn a_member_that_dies_is_missed_and_can_come_again() {
+    for members in [DIRECT, MEDIATED] {
+        let mut plane = Plane::new(&members);
+        let (mut a, mut b) = (plane.open("a"), plane.open("b"));
+        let (to_b, _) = connect(&mut a, &mut b);
+        let pending = a.issend(to_b, 1, vec![1; 100_000]).unwrap();
+        let waiting = a.irecv(Pattern::exactly(3), vec![0; 8]).unwrap();
+        // Its gateway goes, and with it the socket, as when QEMU dies.
+        plane.gateways.remove(1);
+        let ended = a.wait(pending, HANG).unwrap().unwrap();
+        assert_eq!(ended.status.code, Code::Closed, "{members:?}");
+        assert!(a.test(waiting).unwrap().is_none());
+        drop(b);
+        plane.gateways.push(plane.gateway("b"));
+        let mut b = plane.open("b");
+        let (_, to_a) = connect(&mut a, &mut b);
+        let sent = b.isend(to_a, 3, vec![3; 8]).unwrap();
+        assert_eq!(both(&mut a, &mut b, waiting).memory.bytes(), [3; 8]);
+        assert!(b.test(sent).unwrap().is_some());
+    }
+}
+
+#[test]
+fn the_host_that_ends_is_missed() {
+    let mut plane = Plane::new(&DIRECT);
+    let (mut a, mut b) = (plane.open("a"), plane.open("b"));
+    let (to_b, _) = connect(&mut a, &mut b);
+    let pending = a.issend(to_b, 1, vec![1; 8]).unwrap();
+    plane.switchboard = None;
+    let ended = a.wait(pending, HANG).unwrap().unwrap();
+    assert_eq!(ended.status.code, Code::Closed);
+}

@@ -1,0 +1,102 @@
+//! The message plane between members: VMs of this host, and the host itself.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use lab::interrupt;
+use message::far::{Gateway, Member, Switchboard, Way};
+
+use crate::failure::Failure;
+use crate::name;
+
+/// Where members' sockets are, below the runtime directory.
+const FOLDER: &str = "message-plane";
+
+/// The board of a VM or of the host, below the runtime directory.
+pub(crate) const BOARD: &str = "message";
+
+/// The member that is the host.
+const HOST: &str = "host";
+
+fn socket(runtime_dir: &Path, member: &str) -> PathBuf {
+    runtime_dir.join(FOLDER).join(format!("{member}.sock"))
+}
+
+/// A member as it is written: `NAME`, or `NAME=GROUP`.
+pub(crate) fn member(text: &str) -> Result<Member, String> {
+    let (name, group) = match text.split_once('=') {
+        Some((name, group)) => (name, Some(group)),
+        None => (text, None),
+    };
+    for word in [Some(name), group].into_iter().flatten() {
+        name::check(word).map_err(|error| error.to_string())?;
+    }
+    Ok(Member {
+        name: name.to_owned(),
+        group: group.map(str::to_owned),
+    })
+}
+
+/// Join these members until SIGINT or SIGTERM. If the host is one of them, be its gateway too.
+pub(crate) fn serve(runtime_dir: &Path, members: &[Member]) -> Result<(), Failure> {
+    interrupt::install()?;
+    let mut switchboard = Switchboard::new(&runtime_dir.join(FOLDER), members)?;
+    let host = members.iter().any(|member| member.name == HOST);
+    thread::scope(|scope| {
+        let gateway = host.then(|| {
+            scope.spawn(|| {
+                let way = Way::Socket(socket(runtime_dir, HOST));
+                Gateway::join(&runtime_dir.join(BOARD), &way)?.run(go_on)
+            })
+        });
+        eprintln!("serving {} members", members.len());
+        // Without its gateway the host would be missing, and nobody would know.
+        let ended = || {
+            gateway
+                .as_ref()
+                .is_some_and(thread::ScopedJoinHandle::is_finished)
+        };
+        switchboard.serve(|| go_on() && !ended())?;
+        drop(switchboard);
+        match gateway.map(thread::ScopedJoinHandle::join) {
+            Some(Ok(Err(error))) if go_on() => Err(error.into()),
+            _ => Ok(()),
+        }
+    })
+}
+
+/// Be the gateway of this VM until SIGINT or SIGTERM.
+pub(crate) fn join(runtime_dir: &Path) -> Result<(), Failure> {
+    interrupt::install()?;
+    let mut gateway = Gateway::join(&runtime_dir.join(BOARD), &Way::Device)?;
+    eprintln!("joined as NIC {:012x}", gateway.nic());
+    Ok(gateway.run(go_on)?)
+}
+
+/// QEMU's options that make a VM a member.
+pub(crate) fn qemu_args(runtime_dir: &Path, member: &str) -> String {
+    let socket = socket(runtime_dir, member);
+    format!(
+        "-chardev socket,id=message,path={}\n-device ivshmem-doorbell,chardev=message,vectors=1\n",
+        socket.display()
+    )
+}
+
+/// Whether no signal came.
+pub(crate) fn go_on() -> bool {
+    interrupt::check().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_may_have_a_group() {
+        let parts = |text| member(text).map(|member| (member.name, member.group)).ok();
+        assert_eq!(parts("web"), Some(("web".to_owned(), None)));
+        let grouped = Some(("web".to_owned(), Some("hpc".to_owned())));
+        assert_eq!(parts("web=hpc"), grouped);
+        assert!(parts("").is_none() && parts("a/b").is_none() && parts("a=").is_none());
+    }
+}

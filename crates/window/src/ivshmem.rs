@@ -1,0 +1,305 @@
+//! QEMU's `ivshmem-doorbell`: how a region gets into a VM, and how the VM wakes the host.
+//!
+//! The host listens on a socket for each member. QEMU connects to it and is sent, as numbers of 8
+//! bytes with or without a descriptor (QEMU's `docs/specs/ivshmem-spec.rst`, "The ivshmem
+//! Client-Server Protocol"): the protocol's version, the member's id, -1 with the region, and id 0
+//! with an eventfd: the host's doorbell. The guest rings it by a write to the device's registers.
+//! The end of the socket is the VM's end.
+//!
+//! A process of the host takes part in the same way ([`Client`]). It sends one byte, which QEMU
+//! never does, and is woken through the socket from then on. A guest is not: `ivshmem-doorbell`
+//! only has MSI-X interrupts, and no driver that Debian ships hands those to a program. Guests
+//! look now and then.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs;
+use rustix::io::Errno;
+use rustix::net::{
+    self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+};
+
+/// The version of the protocol.
+const VERSION: i64 = 0;
+
+/// What the region is sent with.
+const MEMORY: i64 = -1;
+
+/// The host's id.
+const HOST: i64 = 0;
+
+/// What a process of the host is woken with: nobody's id.
+const WAKE: i64 = -2;
+
+/// Listens for one member.
+#[derive(Debug)]
+pub struct Server {
+    listener: OwnedFd,
+    path: PathBuf,
+    id: u16,
+}
+
+/// A member that is there.
+#[derive(Debug)]
+pub struct Member {
+    socket: OwnedFd,
+    wakes: bool,
+}
+
+/// The doorbell that members ring.
+#[derive(Debug)]
+pub struct Doorbell(OwnedFd);
+
+/// This process as a member.
+#[derive(Debug)]
+pub struct Client {
+    socket: OwnedFd,
+    doorbell: OwnedFd,
+    id: u16,
+}
+
+impl Doorbell {
+    /// A new one.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub fn new() -> Result<Self, Errno> {
+        Ok(Self(eventfd(
+            0,
+            EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK,
+        )?))
+    }
+}
+
+impl AsFd for Doorbell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Server {
+    /// Listen at `path` for the member with this id, from 1. A file there is replaced.
+    ///
+    /// # Errors
+    /// Whatever the kernel says.
+    pub fn bind(path: &Path, id: u16) -> Result<Self, Errno> {
+        match fs::unlink(path) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(error),
+        }
+        let listener = stream()?;
+        net::bind(&listener, &SocketAddrUnix::new(path)?)?;
+        net::listen(&listener, 1)?;
+        Ok(Self {
+            listener,
+            path: path.to_owned(),
+            id,
+        })
+    }
+
+    /// The next that connects, if somebody does; it is given region and doorbell.
+    ///
+    /// # Errors
+    /// No descriptors left, or it went again at once.
+    pub fn accept(
+        &self,
+        region: BorrowedFd<'_>,
+        doorbell: &Doorbell,
+    ) -> Result<Option<Member>, Errno> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = match net::accept_with(&self.listener, flags) {
+            Ok(socket) => socket,
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        send(&socket, VERSION, None)?;
+        send(&socket, self.id.into(), None)?;
+        send(&socket, MEMORY, Some(region))?;
+        send(&socket, HOST, Some(doorbell.as_fd()))?;
+        Ok(Some(Member {
+            socket,
+            wakes: false,
+        }))
+    }
+}
+
+impl AsFd for Server {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Somebody may have removed it already.
+        let _ = fs::unlink(&self.path);
+    }
+}
+
+impl Member {
+    /// Look at its socket; false when it is gone.
+    pub fn hear(&mut self) -> bool {
+        match net::recv(&self.socket, &mut [0; 16][..], RecvFlags::DONTWAIT) {
+            Ok((0, _)) => false,
+            Ok(_) => {
+                self.wakes = true;
+                true
+            }
+            Err(error) => matches!(error, Errno::AGAIN | Errno::INTR),
+        }
+    }
+
+    /// Wake it, if it can be woken.
+    pub fn wake(&self) {
+        if self.wakes {
+            // Full: it has enough to read. Gone: that will be heard.
+            let _ = send(&self.socket, WAKE, None);
+        }
+    }
+}
+
+impl AsFd for Member {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Client {
+    /// Take part in the region that is served at `path`.
+    ///
+    /// # Errors
+    /// Nobody serves there, or it sends something else.
+    pub fn connect(path: &Path) -> Result<(Self, OwnedFd), Errno> {
+        let socket = net::socket_with(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+        let expect = |wanted: i64| match receive(&socket)? {
+            (number, fd) if number == wanted => Ok(fd),
+            _ => Err(Errno::PROTO),
+        };
+        expect(VERSION)?;
+        let (id, _) = receive(&socket)?;
+        let id = u16::try_from(id).map_err(|_| Errno::PROTO)?;
+        let region = expect(MEMORY)?.ok_or(Errno::PROTO)?;
+        let doorbell = expect(HOST)?.ok_or(Errno::PROTO)?;
+        net::send(&socket, b"w", SendFlags::NOSIGNAL)?;
+        let client = Self {
+            socket,
+            doorbell,
+            id,
+        };
+        Ok((client, region))
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> u16 {
+        self.id
+    }
+
+    /// Wake the host.
+    pub fn ring(&self) {
+        // Full: it has been rung often enough.
+        let _ = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());
+    }
+
+    /// Take wake-ups; false when the host is gone.
+    #[must_use]
+    pub fn hear(&self) -> bool {
+        match net::recv(&self.socket, &mut [0; 256][..], RecvFlags::DONTWAIT) {
+            Ok((count, _)) => count > 0,
+            Err(error) => matches!(error, Errno::AGAIN | Errno::INTR),
+        }
+    }
+}
+
+impl AsFd for Client {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn stream() -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+}
+
+/// Send a number, perhaps with a descriptor. A socket's buffer has room for what is sent here.
+fn send(socket: &OwnedFd, number: i64, fd: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
+    let bytes = number.to_le_bytes();
+    let fds: arrayvec::ArrayVec<_, 1> = fd.into_iter().collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() {
+        ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+    }
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let sent = net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut ancillary, flags)?;
+    match sent == bytes.len() {
+        true => Ok(()),
+        false => Err(Errno::AGAIN),
+    }
+}
+
+/// The next number, with the descriptor that came with it.
+fn receive(socket: &OwnedFd) -> Result<(i64, Option<OwnedFd>), Errno> {
+    let mut bytes = [0; 8];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let parts = &mut [IoSliceMut::new(&mut bytes)];
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
+    let got = net::recvmsg(socket, parts, &mut ancillary, flags)?;
+    let mut fd = None;
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(fds) = message {
+            fd = fds.last();
+        }
+    }
+    match got.bytes == bytes.len() {
+        true => Ok((i64::from_le_bytes(bytes), fd)),
+        false => Err(Errno::PROTO),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_is_given_region_and_doorbell_and_its_end_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.sock");
+        let server = Server::bind(&path, 3).unwrap();
+        let doorbell = Doorbell::new().unwrap();
+        let region = crate::memfd::create(c"x", 4096).unwrap();
+        assert!(server.accept(region.as_fd(), &doorbell).unwrap().is_none());
+        let client = std::thread::spawn(move || Client::connect(&path).unwrap());
+        let mut member = loop {
+            if let Some(member) = server.accept(region.as_fd(), &doorbell).unwrap() {
+                break member;
+            }
+        };
+        let (client, memory) = client.join().unwrap();
+        assert_eq!(client.id(), 3);
+        assert_eq!(crate::memfd::final_length(memory.as_fd()), Some(4096));
+        client.ring();
+        let rung = rustix::io::read(&doorbell, &mut [0; 8]);
+        assert_eq!(rung, Ok(8));
+        assert!(member.hear() && client.hear());
+        member.wake();
+        let mut woken = [0; 8];
+        let (count, _) = net::recv(&client.socket, &mut woken[..], RecvFlags::empty()).unwrap();
+        assert_eq!((count, i64::from_le_bytes(woken)), (8, WAKE));
+        drop(client);
+        assert!(!member.hear());
+    }
+}
