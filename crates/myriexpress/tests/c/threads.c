@@ -91,9 +91,53 @@ static double now(void) {
   return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
+/* Takes whatever ends: nothing that the program started does. */
+static int over;
+
+static void *taker(void *unused) {
+  mx_status_t status;
+  mx_request_t request;
+  uint32_t result;
+  while (!__atomic_load_n(&over, __ATOMIC_SEQ_CST)) {
+    OK(mx_wait_any(endpoint, 1, 0, 0, &status, &result));
+    CHECK(result == 0);
+    OK(mx_ipeek(endpoint, &request, &result));
+    CHECK(result == 0);
+  }
+  return unused;
+}
+
+/* Makes an endpoint answer. */
+static void *answerer(void *argument) {
+  while (!__atomic_load_n(&over, __ATOMIC_SEQ_CST))
+    OK(mx_progress(*(mx_endpoint_t *)argument));
+  return NULL;
+}
+
+static void connects(void) {
+  mx_endpoint_addr_t addr;
+  pthread_t threads[2];
+  mx_endpoint_t other = open_at(6);
+  CHECK(!pthread_create(&threads[0], NULL, taker, NULL));
+  CHECK(!pthread_create(&threads[1], NULL, answerer, &other));
+  for (int i = 0; i < 50; i++) {
+    mx_return_t code;
+    /* The other side may not have noticed yet that the last connection is gone. */
+    do
+      code = mx_connect(endpoint, own_nic(), 6, KEY, MX_INFINITE, &addr);
+    while (code == MX_NO_RESOURCES);
+    OK(code);
+    OK(mx_disconnect(endpoint, addr));
+  }
+  __atomic_store_n(&over, 1, __ATOMIC_SEQ_CST);
+  CHECK(!pthread_join(threads[0], NULL) && !pthread_join(threads[1], NULL));
+  OK(mx_close_endpoint(other));
+}
+
 static void alone(void) {
   begin();
   endpoint = open_at(4);
+  connects();
   mx_endpoint_t silent = open_at(5);
   pthread_t list[SLEEPERS];
   for (uintptr_t i = 0; i < SLEEPERS; i++)

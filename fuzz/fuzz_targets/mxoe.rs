@@ -1,0 +1,124 @@
+//! A host that sends anything to a node it is connected to: packets with a right header and any
+//! body, and frames that are any bytes.
+//!
+//! The input is a list of packets: two bytes of length, of which the highest bit says that it is
+//! a whole frame, then the bytes. What comes is answered as a program would: offers are pulled,
+//! messages sent back.
+#![no_main]
+
+use std::time::Duration;
+
+use libfuzzer_sys::fuzz_target;
+use mxoe::wire::{Connect, Ends, Frame, Mac, Packet};
+use mxoe::{Address, Config, Event, Node};
+
+const HERE: Mac = Mac([2, 0, 0, 0, 0, 1]);
+const PEER: Address = Address {
+    host: Mac([2, 0, 0, 0, 0, 2]),
+    endpoint: 4,
+};
+const ENDPOINT: u8 = 3;
+const SESSION: u32 = 0x0a0b_0c0d;
+const KEY: u32 = 7;
+
+/// So much may wait at a peer's word.
+const PULLED: u32 = 1 << 20;
+
+fuzz_target!(|data: &[u8]| {
+    let mut config = Config::new(HERE, "here", 1);
+    config.tries = 3;
+    let mut node = Node::new(config);
+    assert!(node.open(ENDPOINT, KEY, SESSION));
+    let mut now = Duration::ZERO;
+    node.receive(now, &hello());
+    for value in 0..4u64 {
+        let length = [5, 200, 5000, 40_000][value as usize];
+        let message = (value, vec![7; length]);
+        node.send(now, ENDPOINT, PEER, message, false, value)
+            .expect("it connected");
+    }
+    let mut rest = data;
+    while let Some((length, after)) = rest.split_first_chunk::<2>() {
+        let length = u16::from_le_bytes(*length);
+        let (whole, length) = (length >> 15 == 1, usize::from(length & 0x7fff));
+        let (bytes, after) = after.split_at(length.min(after.len()));
+        rest = after;
+        let frame = if whole {
+            bytes.to_vec()
+        } else {
+            with_header(bytes)
+        };
+        if let Some(decoded) = Frame::decode(&frame) {
+            assert_eq!(Frame::decode(&decoded.encode()), Some(decoded));
+        }
+        node.receive(now, &frame);
+        answer(&mut node, now);
+        now += Duration::from_millis(100);
+        node.tick(now);
+        drain(&mut node);
+    }
+});
+
+/// The peer's connect.
+fn hello() -> Vec<u8> {
+    let connect = Connect {
+        ends: Ends {
+            to: ENDPOINT,
+            from: PEER.endpoint,
+        },
+        index: 0,
+        session: 1,
+        word: KEY,
+        start: 1,
+        number: 1,
+        status: None,
+    };
+    let frame = Frame {
+        destination: HERE,
+        source: PEER.host,
+        index: 0xffff,
+        packet: Packet::Connect(connect),
+    };
+    frame.encode()
+}
+
+fn with_header(body: &[u8]) -> Vec<u8> {
+    let mut frame = [HERE.0, PEER.host.0].concat();
+    frame.extend([0x86, 0xdf, 0, 0]);
+    frame.extend(body);
+    frame
+}
+
+fn answer(node: &mut Node, now: Duration) {
+    for _ in 0..1000 {
+        // What is refused is refused.
+        let _refused = match node.event() {
+            None => return,
+            Some(Event::Message {
+                from, value, data, ..
+            }) => {
+                assert!(data.len() <= 32_768);
+                node.send(now, ENDPOINT, from, (value, data), value % 2 == 0, value)
+            }
+            Some(Event::Offer {
+                length,
+                offer,
+                value,
+                ..
+            }) => node.pull(now, ENDPOINT, offer, length.min(PULLED), value),
+            Some(_) => Ok(()),
+        };
+    }
+    panic!("no end of events");
+}
+
+/// One packet makes a limited number of frames, each with the node's own address.
+fn drain(node: &mut Node) {
+    let mut count = 0;
+    while let Some(frame) = node.transmit() {
+        assert!((60..=4144).contains(&frame.len()));
+        assert_eq!(frame[6..12], HERE.0);
+        count += 1;
+    }
+    assert!(count < 10_000, "{count} frames for one");
+}
