@@ -81,6 +81,12 @@ impl Board {
         local(name.bytes().fold(0xcbf2_9ce4_8422_2325, step))
     }
 
+    /// Whether there is a way to other NICs.
+    #[must_use]
+    pub fn has_gateway(&self) -> bool {
+        self.gateway().exists()
+    }
+
     /// Where the gateway to other NICs listens.
     pub(crate) fn gateway(&self) -> PathBuf {
         self.folder.join("gateway.sock")

@@ -1,8 +1,19 @@
-//! Boards and hosts. There is one board, 0, and the endpoints on it are those of this host.
+//! Boards and hosts. There is one board, 0. Endpoints on it are those of this host or VM; those of
+//! others are reached through its gateway, if there is one, by the names of the message plane's
+//! members.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use message::Board;
 
 use crate::abi::MapperState;
 use crate::codes::{Result, Return};
 use crate::library::{self, Library};
+use crate::limits::HOSTNAME;
+
+/// The members whose names were asked for.
+static MEMBERS: Mutex<BTreeMap<u64, String>> = Mutex::new(BTreeMap::new());
 
 /// A NIC id from a board's number.
 pub(crate) fn nic_of_board(board: u32) -> Result<u64> {
@@ -22,22 +33,33 @@ pub(crate) fn board_of_nic(nic: u64) -> Result<u32> {
 }
 
 /// A NIC id from the name of a host or of a board: programs say `host`, `host:0` and `localhost`.
+/// With a gateway, any other name is that of a member, whether there is one or not.
 pub(crate) fn nic_of_host(name: &[u8]) -> Result<u64> {
     let library = library::get()?;
     let host = name.strip_suffix(b":0").unwrap_or(name);
-    match host == library.host.as_bytes() || host == b"localhost" {
-        true => Ok(library.board.nic()),
-        false => Err(Return::HOST_NOT_FOUND),
+    if host == library.host.as_bytes() || host == b"localhost" {
+        return Ok(library.board.nic());
     }
+    let member = std::str::from_utf8(host).ok();
+    let member = member.filter(|name| {
+        let sane = !name.is_empty() && name.len() < HOSTNAME && !name.contains(':');
+        sane && library.board.has_gateway()
+    });
+    let member = member.ok_or(Return::HOST_NOT_FOUND)?;
+    let nic = Board::nic_of(member);
+    let mut members = MEMBERS.lock().unwrap_or_else(PoisonError::into_inner);
+    members.insert(nic, member.to_owned());
+    Ok(nic)
 }
 
-/// The name of the board of a NIC id.
+/// The name of the board of a NIC id: of the own one, or of one that was asked for by its name.
 pub(crate) fn host_of_nic(nic: u64) -> Result<String> {
     let Library { board, host } = library::get()?;
-    match board.nic() == nic {
-        true => Ok(format!("{host}:0")),
-        false => Err(Return::NIC_NOT_FOUND),
+    if board.nic() == nic {
+        return Ok(format!("{host}:0"));
     }
+    let members = MEMBERS.lock().unwrap_or_else(PoisonError::into_inner);
+    members.get(&nic).cloned().ok_or(Return::NIC_NOT_FOUND)
 }
 
 /// What Open MPI takes its network's id from.

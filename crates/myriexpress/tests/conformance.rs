@@ -1,13 +1,16 @@
 //! Programs in C against the libraries, as somebody with an MX program would build and run them:
 //! one for each rule of the interface (section 6 of its facts), for what known programs rely on
 //! (section 7), and for what is in the headers. Most of them are two processes.
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{panic, panic::AssertUnwindSafe, thread};
 
+use message::far::{Gateway, Member, Switchboard, Way};
 use tempfile::TempDir;
 
 /// The libraries and headers, made once.
@@ -177,4 +180,60 @@ fn mx_2_errors_are_fatal_unless_told_otherwise() {
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(255));
     assert_eq!(output.stderr, b"libmyriexpress: call mx_init first\n");
+}
+
+/// A host with two members, joined as `vicinity message serve` and `join` join them.
+fn plane(folder: &Path, members: [&str; 2], group: Option<&str>, work: impl FnOnce()) {
+    let member = |name: &str| Member {
+        name: name.to_owned(),
+        group: group.map(str::to_owned),
+    };
+    let host = folder.join("host");
+    let mut switchboard = Switchboard::new(&host, &members.map(member)).unwrap();
+    let go_on = AtomicBool::new(true);
+    let stays = || go_on.load(Ordering::Relaxed);
+    thread::scope(|scope| {
+        scope.spawn(|| switchboard.serve(stays).unwrap());
+        for name in members {
+            let board = folder.join(name).join("message");
+            let way = Way::Socket(host.join(format!("{name}.sock")));
+            let mut gateway = Gateway::join(&board, &way).unwrap();
+            let stays = &stays;
+            // The host may end before it.
+            scope.spawn(move || drop(gateway.run(stays)));
+        }
+        // Whatever happens: the threads end.
+        let worked = panic::catch_unwind(AssertUnwindSafe(work));
+        go_on.store(false, Ordering::Relaxed);
+        worked.unwrap();
+    });
+}
+
+fn between_members(group: Option<&str>) {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("program");
+    succeed(compiler("members.c", &program).arg("-lmyriexpress"));
+    let run = |words: [&str; 4]| {
+        let mut command = Command::new(&program);
+        command.args(words);
+        command.env("LD_LIBRARY_PATH", INSTALLED.path().join("lib64"));
+        command.env("VICINITY_RUNTIME_DIR", folder.path().join(words[0]));
+        succeed(&mut command);
+    };
+    plane(folder.path(), ["web", "db"], group, || {
+        thread::scope(|scope| {
+            scope.spawn(|| run(["web", "db", "1", "2"]));
+            run(["db", "web", "2", "1"]);
+        });
+    });
+}
+
+#[test]
+fn members_of_the_message_plane_talk_through_the_host() {
+    between_members(None);
+}
+
+#[test]
+fn members_of_a_trust_group_talk_directly() {
+    between_members(Some("group"));
 }

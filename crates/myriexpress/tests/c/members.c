@@ -1,0 +1,52 @@
+/* Two members of the message plane, a process each: members OWN OTHER ENDPOINT OTHERS-ENDPOINT. */
+#include "check.h"
+
+static unsigned char out[300000], in[300000];
+
+static const uint32_t lengths[] = {0, 8, 48, 49, 4096, 32768, 32769, 300000};
+
+int main(int count, char **words) {
+  CHECK(count == 5);
+  alarm(HANG);
+  uint32_t own = (uint32_t)atoi(words[3]), other = (uint32_t)atoi(words[4]), id;
+  uint64_t nic, found;
+  char name[MX_MAX_HOSTNAME_LEN];
+  mx_endpoint_addr_t peer;
+  mx_status_t status;
+  mx_return_t code;
+  side_t side;
+  begin();
+  /* By its name in the plane a member is the same as by its host's. */
+  OK(mx_hostname_to_nic_id(words[1], &found));
+  CHECK(found == own_nic());
+  RETURNS(MX_HOST_NOT_FOUND, mx_hostname_to_nic_id("", &nic));
+  OK(mx_hostname_to_nic_id(words[2], &nic));
+  CHECK(nic != found);
+  OK(mx_nic_id_to_hostname(nic, name));
+  CHECK(!strcmp(name, words[2]));
+  RETURNS(MX_NIC_NOT_FOUND, mx_nic_id_to_board_number(nic, &id));
+  side.endpoint = open_at(own);
+  do {
+    code = mx_connect(side.endpoint, nic, other, KEY, MX_INFINITE, &peer);
+    if (code == MX_CONNECTION_FAILED)
+      usleep(1000);
+  } while (code == MX_CONNECTION_FAILED);
+  OK(code);
+  OK(mx_decompose_endpoint_addr(peer, &found, &id));
+  CHECK(found == nic && id == other);
+  side.peer = peer;
+  meet(side.endpoint, peer);
+  for (unsigned i = 0; i < sizeof lengths / sizeof *lengths; i++)
+    for (int synchronous = 0; synchronous < 2; synchronous++) {
+      fill(out, lengths[i], i);
+      memset(in, 0, sizeof in);
+      mx_request_t sent = synchronous ? start_sync(side.endpoint, peer, out, lengths[i], i)
+                                      : start(side.endpoint, peer, out, lengths[i], i);
+      status = receive(side.endpoint, in, sizeof in, i, MX_MATCH_MASK_NONE);
+      CHECK(status.code == MX_STATUS_SUCCESS && status.xfer_length == lengths[i]);
+      CHECK(!memcmp(&status.source, &peer, sizeof peer) && is_filled(in, lengths[i], i));
+      CHECK(finish(side.endpoint, &sent).code == MX_STATUS_SUCCESS);
+    }
+  leave(side);
+  return 0;
+}
