@@ -16,7 +16,7 @@ static const uint32_t lengths[] = {0, 8, 48, 49, 128, 4096, 4097, 32768, 32769, 
 static void sender(void) {
   side_t s = join(1, 2);
   fill(out, sizeof out, 5);
-  for (unsigned i = 0; i < LENGTHS; i++)
+  for (unsigned i = 0; i < LENGTHS; i++) {
     for (uint64_t what = KEEP; what <= SYNC; what += 0x10000) {
       mx_request_t request =
           what == SYNC ? start_sync(s.endpoint, s.peer, out, lengths[i], what | i)
@@ -26,6 +26,9 @@ static void sender(void) {
       int told = what == SYNC || (what == DROP && lengths[i] > 32768);
       CHECK(status.xfer_length == (told ? 0 : lengths[i]));
     }
+    /* The receiver's handler posts one receive at a time. */
+    meet(s.endpoint, s.peer);
+  }
   leave(s);
 }
 
@@ -90,6 +93,7 @@ static void receiver(void) {
       OK(mx_iprobe(r.endpoint, gone | i, MX_MATCH_MASK_NONE, &status, &result));
       CHECK(result == 0);
     }
+    meet(r.endpoint, r.peer);
   }
   /* A receive that waits leaves nothing to the handler. */
   OK(mx_register_unexp_handler(r.endpoint, NULL, NULL));
