@@ -28,6 +28,7 @@
 pub mod features;
 pub mod frame;
 pub mod log;
+pub mod membership;
 pub mod nic;
 pub mod pair;
 pub mod queue;

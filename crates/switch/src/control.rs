@@ -83,6 +83,12 @@ pub enum Order {
         #[serde(default)]
         vlan: u16,
     },
+    /// Whether frames of multicast groups go to those alone who asked for them; they do not unless
+    /// it is said.
+    SetSnooping {
+        /// They do.
+        on: bool,
+    },
     /// Ask for one [`Event::Report`] per attached port, then [`Event::ReportEnd`].
     Report,
     /// Detach everything and return.

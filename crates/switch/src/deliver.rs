@@ -8,7 +8,6 @@ use vhost::backend::at;
 use vhost::chain::Batch;
 use vhost::fault::{Fault, RingFault};
 
-use crate::aside::Aside;
 use crate::control::{Counters, Loss};
 use crate::frame::{Head, Rest};
 use crate::guard::{Checked, Cost, Outgoing, Way, passage};
@@ -42,39 +41,6 @@ pub(crate) enum End {
 }
 
 impl Switch {
-    /// Deliver one frame, which came by this pair, to every port in the table that may have it.
-    pub(crate) fn flood(
-        &mut self,
-        pair: usize,
-        head: &Head,
-        rest: &Rest<'_, '_>,
-        checked: Checked,
-    ) {
-        self.flood_behind(pair, &Aside::default(), head, rest, checked);
-    }
-
-    /// The same, but not to ports for which older frames are set aside: they have no room.
-    pub(crate) fn flood_behind(
-        &mut self,
-        pair: usize,
-        aside: &Aside,
-        head: &Head,
-        rest: &Rest<'_, '_>,
-        checked: Checked,
-    ) {
-        for number in (0..).take(self.ports.len()) {
-            if !aside.waits_for(number) {
-                // That one of many may not have it is no loss.
-                let _ = self.deliver_one(number, pair, head, rest, checked);
-            } else if let Some(port) = self.port_mut(number) {
-                if passage(port.guard.as_deref(), checked).is_err() {
-                    continue;
-                }
-                port.counters.drops.receiver_full += 1;
-            }
-        }
-    }
-
     /// Deliver one frame, which came by this pair, that is dropped where there is no room for it.
     ///
     /// # Errors

@@ -79,6 +79,7 @@ impl Worker {
         guest.announced = running;
         guest.rings_changed();
         if news {
+            self.switch.greet(number);
             self.outbox.send(&Event::Running {
                 port: PortId(number),
             });

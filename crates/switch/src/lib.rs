@@ -41,6 +41,7 @@ pub mod guard;
 pub mod hold;
 pub mod limits;
 pub mod mac;
+mod multicast;
 pub mod offload;
 mod orders;
 mod outbox;

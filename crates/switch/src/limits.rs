@@ -42,6 +42,24 @@ pub const STORM: u32 = 5;
 /// Seconds without any excess that end a storm. The supervisor looks every 15, so it misses none.
 pub const CALM: u32 = 20;
 
+/// Multicast groups one port may be in before it gets the frames of all.
+pub const MAX_GROUPS_PER_PORT: usize = 256;
+
+/// Memberships of all ports of a network that are remembered.
+pub const MAX_MEMBERSHIPS: usize = 16_384;
+
+/// Seconds for which a report of a group counts (RFC 3376, 8.4).
+pub const MEMBERSHIP: u32 = 260;
+
+/// Seconds for which a question of a router counts (RFC 3376, 8.5).
+pub const QUERIER: u32 = 255;
+
+/// Seconds that hosts have left to say that they are in a group which one has left (RFC 3376, 8.8).
+pub const LEAVE: u32 = 2;
+
+/// Seconds between two looks for what is over.
+pub const SWEEP: u32 = 16;
+
 /// Messages handled for one front-end before the others have their turn.
 pub const MESSAGES_PER_TURN: usize = 16;
 

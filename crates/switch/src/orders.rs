@@ -40,6 +40,7 @@ impl Worker {
             }
             Order::Detach { port } => self.detach(port.0, Reason::Asked),
             Order::SetRules { port, rules } => self.switch.set_rules(port.0, *rules),
+            Order::SetSnooping { on } => self.switch.snooping = on,
             Order::SetResidency { mac, vlan, port } => {
                 let resident = Resident::new(mac, vlan);
                 if !self.switch.table.pin(resident, port.0) {

@@ -11,15 +11,19 @@
 //! to it. A fault of the sender ends the sender, a fault of a receiver the receiver.
 
 use std::collections::BTreeMap;
+use std::sync::RwLock;
 use std::time::Instant;
 
 use vhost::fault::Fault;
 use vhost::net_header::NetHeader;
 
+use crate::aside::Aside;
 use crate::frame::{Head, Rest};
+use crate::guard::groups::Groups;
 use crate::guard::{Checked, Guard, Limiter, Rules, Snapshot};
-use crate::limits::{BURST, MAX_PORTS};
+use crate::limits::{BURST, MAX_PORTS, SWEEP};
 use crate::mac::Mac;
+use crate::multicast::Origin;
 use crate::port::{Kind, Port};
 use crate::residency::{Residency, Resident};
 use crate::translate::Scratch;
@@ -48,6 +52,9 @@ pub struct Switch {
     pub(crate) faults: Vec<(u16, Fault)>,
     /// Rules by port number, of ports to come too.
     pub(crate) rules: BTreeMap<u16, Rules>,
+    /// Frames of multicast groups go to those who asked for them.
+    pub snooping: bool,
+    pub(crate) groups: RwLock<Groups>,
     /// What guards have seen of the frames of a burst.
     pub(crate) snapshots: Box<[Snapshot]>,
     pub(crate) scratch: Scratch,
@@ -71,6 +78,8 @@ impl Switch {
             now: Instant::now(),
             faults: Vec::with_capacity(MAX_PORTS),
             rules: BTreeMap::new(),
+            snooping: false,
+            groups: RwLock::default(),
             snapshots: vec![Snapshot::default(); usize::from(BURST)].into_boxed_slice(),
             scratch: Scratch::default(),
             buffer: vec![0; BUFFER].into_boxed_slice(),
@@ -107,7 +116,12 @@ impl Switch {
         }
         match self.ports.get_mut(index) {
             Some(place @ None) => {
+                let uplink = matches!(port.kind, Kind::Uplink(_));
                 *place = Some(Box::new(port));
+                let rules = self.rules.get(&number);
+                let router = uplink || rules.is_some_and(|rules| rules.multicast_router);
+                self.groups_mut().set_router(number, router);
+                self.greet(number);
                 true
             }
             _ => false,
@@ -120,6 +134,7 @@ impl Switch {
     pub fn remove(&mut self, number: u16) -> Option<Box<Port>> {
         let mut port = self.ports.get_mut(usize::from(number))?.take()?;
         self.table.forget_port(number);
+        self.groups_mut().forget(number);
         self.faults.retain(|(at, _)| *at != number);
         for other in self.ports.iter_mut().flatten() {
             other.counters.drops.receiver_down += other.forget_aside(number);
@@ -137,6 +152,13 @@ impl Switch {
         }
         // What was learnt here may be of a VLAN that the port has left.
         self.table.forget_port(number);
+        let uplink = self
+            .port(number)
+            .map(|port| matches!(port.kind, Kind::Uplink(_)));
+        let router = uplink == Some(true) || rules.multicast_router;
+        let groups = self.groups_mut();
+        groups.forget(number);
+        groups.set_router(number, router);
         self.rules.insert(number, rules);
     }
 
@@ -148,6 +170,10 @@ impl Switch {
     /// Forget addresses not heard of for long, a few at a time.
     pub fn age(&mut self) {
         self.table.age(self.seconds);
+        if self.seconds % SWEEP == 0 {
+            let now = self.seconds;
+            self.groups_mut().sweep(now);
+        }
     }
 
     /// Move what a port has to send, up to one burst a ring.
@@ -186,6 +212,12 @@ impl Switch {
         })
     }
 
+    /// A VM has come to a port: it may be in multicast groups that nobody here has heard of.
+    pub(crate) fn greet(&mut self, number: u16) {
+        let now = self.seconds;
+        self.groups_mut().greet(number, now);
+    }
+
     /// Announce a VM on its behalf, after a migration (vhost-user, `SEND_RARP`).
     pub fn announce(&mut self, number: u16, mac: Mac) {
         let Some(mut port) = self
@@ -201,12 +233,19 @@ impl Switch {
             .map_or_else(Checked::default, |guard| guard.own());
         let resident = Resident::new(mac, checked.tci.vlan());
         self.note_source(resident, number, &mut port.teacher);
+        self.greet(number);
         let frame = crate::rarp::frame(mac);
         if let Some((head, rest)) = Head::of_private(NetHeader::default(), &frame) {
-            // A front-end may ask for this as often as it likes.
-            match port.limits.floods.admit(&head, self.now, self.seconds) {
-                Ok(()) => self.flood(0, &head, &Rest::Private(rest), checked),
-                Err(loss) => port.counters.drops.count(loss),
+            let origin = Origin {
+                port: number,
+                pair: 0,
+                aside: &Aside::default(),
+                limits: &port.limits,
+                checked,
+            };
+            // Its limits count: a front-end may ask for this as often as it likes.
+            if let Err(loss) = self.spread(origin, &head, &Rest::Private(rest)) {
+                port.counters.drops.count(loss);
             }
         }
         if let Some(place) = self.ports.get_mut(usize::from(number)) {

@@ -18,6 +18,7 @@ use crate::frame::{Head, Rest, Simple};
 use crate::guard::{Checked, Cost, Guard, Limiter, Outgoing, Snapshot, Way, passage};
 use crate::hold::{Full, Held, InRing};
 use crate::limits::BURST;
+use crate::multicast::Origin;
 use crate::port::{Guest, Kind, Teacher, publish, transmit_ring};
 use crate::residency::Resident;
 use crate::switch::{Switch, Visit};
@@ -498,19 +499,18 @@ impl Switch {
         run.len() + drop_beyond(sender, beyond, counters)
     }
 
-    /// Deliver frames to every port but the one they came from. Nobody is waited for.
+    /// Deliver frames that are not for one port. Nobody is waited for.
     fn flood_run(&mut self, sender: &mut Sender<'_>, run: &mut [Job<'_, '_>]) -> usize {
         for job in run.iter() {
-            let (aside, rest) = (&sender.held.aside, job.rest());
-            match sender
-                .limits
-                .floods
-                .admit(&job.head, self.now, self.seconds)
-            {
-                Ok(()) => {
-                    self.flood_behind(sender.pair, aside, &job.head, &rest, job.checked());
-                    sender.finish(job.chain, job.head.length);
-                }
+            let origin = Origin {
+                port: sender.port,
+                pair: sender.pair,
+                aside: &sender.held.aside,
+                limits: sender.limits,
+                checked: job.checked(),
+            };
+            match self.spread(origin, &job.head, &job.rest()) {
+                Ok(()) => sender.finish(job.chain, job.head.length),
                 Err(loss) => sender.lose(job.chain, job.head.length, loss),
             }
         }

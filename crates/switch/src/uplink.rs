@@ -7,10 +7,12 @@ use vhost::fault::Fault;
 use vhost::limits::MAX_FRAME;
 use vhost::net_header::{GSO_NONE, NEEDS_CSUM, NetHeader};
 
+use crate::aside::Aside;
 use crate::control::{Counters, Loss};
 use crate::frame::{Head, Rest};
 use crate::guard::{Checked, Guard, Limiter};
 use crate::limits::BURST;
+use crate::multicast::Origin;
 use crate::port::Teacher;
 use crate::residency::Resident;
 use crate::switch::{Switch, Visit};
@@ -158,8 +160,14 @@ impl Switch {
         match self.resolve(&head, checked.tci.vlan(), number, teacher, last) {
             Target::Port(to) => self.deliver_one(to, UPLINK_PAIR, &head, &rest, checked)?,
             Target::Flood => {
-                limits.floods.admit(&head, self.now, self.seconds)?;
-                self.flood(UPLINK_PAIR, &head, &rest, checked);
+                let origin = Origin {
+                    port: number,
+                    pair: UPLINK_PAIR,
+                    aside: &Aside::default(),
+                    limits,
+                    checked,
+                };
+                self.spread(origin, &head, &rest)?;
             }
             Target::Nowhere(loss) => return Err(loss),
         }

@@ -219,6 +219,7 @@ mod tests {
             uplink: None,
             uplink_rules: Rules::default(),
             unlisted_rules: Rules::default(),
+            snooping: false,
             ports,
         };
         let web = port("web", Some("52:54:00:00:00:01"), Mode::Server);

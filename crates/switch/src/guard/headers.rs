@@ -77,7 +77,7 @@ pub struct Ip {
 /// Services that only some ports may offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
-    /// Router advertisements and redirects.
+    /// Router advertisements, redirects, and questions about multicast groups.
     Router,
     /// Answers of a DHCP server.
     Dhcp,
@@ -105,11 +105,11 @@ pub fn read(kind: u16, bytes: &[u8]) -> Option<Payload> {
     }
 }
 
-fn u8_at(bytes: &[u8], at: usize) -> Option<u8> {
+pub(super) fn u8_at(bytes: &[u8], at: usize) -> Option<u8> {
     bytes.get(at).copied()
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
@@ -117,7 +117,12 @@ fn mac_at(bytes: &[u8], at: usize) -> Option<Mac> {
     Some(Mac::from_octets(*bytes.get(at..)?.first_chunk()?))
 }
 
-fn v6_at(bytes: &[u8], at: usize) -> Option<Ipv6Addr> {
+pub(super) fn v4_at(bytes: &[u8], at: usize) -> Option<Ipv4Addr> {
+    let octets: [u8; 4] = *bytes.get(at..)?.first_chunk()?;
+    Some(Ipv4Addr::from(octets))
+}
+
+pub(super) fn v6_at(bytes: &[u8], at: usize) -> Option<Ipv6Addr> {
     let octets: [u8; 16] = *bytes.get(at..)?.first_chunk()?;
     Some(Ipv6Addr::from(octets))
 }
@@ -125,12 +130,12 @@ fn v6_at(bytes: &[u8], at: usize) -> Option<Ipv6Addr> {
 /// RFC 826; Ethernet and IPv4, or not understood.
 fn arp(bytes: &[u8]) -> Option<Arp> {
     let fixed: [u8; 6] = *bytes.first_chunk()?;
-    let address: [u8; 4] = *bytes.get(14..)?.first_chunk()?;
+    let address = v4_at(bytes, 14)?;
     // The target's addresses must be there too, though nothing is asked of them.
     bytes.get(..28)?;
     (fixed == [0, 1, 8, 0, 6, 4]).then_some(Arp {
         sender: mac_at(bytes, 8)?,
-        address: Ipv4Addr::from(address),
+        address,
         request: u16_at(bytes, 6)? == 1,
     })
 }
@@ -139,7 +144,7 @@ fn arp(bytes: &[u8]) -> Option<Arp> {
 fn ipv4(bytes: &[u8]) -> Option<Ip> {
     let first = u8_at(bytes, 0)?;
     let header = usize::from(first & 0xf) * 4;
-    let address: [u8; 4] = *bytes.get(12..)?.first_chunk()?;
+    let source = v4_at(bytes, 12)?;
     if first >> 4 != 4 || header < 20 || bytes.len() < header {
         return None;
     }
@@ -149,7 +154,11 @@ fn ipv4(bytes: &[u8]) -> Option<Ip> {
         UDP if !later_fragment => Some((u16_at(bytes, header)?, u16_at(bytes, header + 2)?)),
         _ => None,
     };
-    let source = Ipv4Addr::from(address);
+    let service = match protocol {
+        UDP => ports.filter(|(from, _)| *from == 67).map(|_| Service::Dhcp),
+        IGMP if !later_fragment => (u8_at(bytes, header)? == 0x11).then_some(Service::Router),
+        _ => None,
+    };
     // RFC 2131, 4.1: a client without an address asks from 0.0.0.0; hosts that join groups before
     // they have one do likewise.
     let may_lack_one = ports == Some((68, 67)) || protocol == IGMP;
@@ -158,7 +167,7 @@ fn ipv4(bytes: &[u8]) -> Option<Ip> {
         without_address: source == Ipv4Addr::UNSPECIFIED && may_lack_one,
         protocol,
         transport: (!later_fragment).then_some(header),
-        service: ports.filter(|(from, _)| *from == 67).map(|_| Service::Dhcp),
+        service,
         neighbour: None,
     })
 }
@@ -210,7 +219,7 @@ fn ipv6(bytes: &[u8]) -> Option<Ip> {
                 return None;
             }
             let end = 40 + usize::from(u16_at(bytes, 4)?);
-            ip.service = matches!(kind, 134 | 137).then_some(Service::Router);
+            ip.service = matches!(kind, 130 | 134 | 137).then_some(Service::Router);
             if let 133 | 135 | 136 = kind {
                 let neighbour = neighbour(kind, bytes.get(at..end)?)?;
                 // RFC 4861, 4.1 and 4.3: from :: only without a link-layer address.

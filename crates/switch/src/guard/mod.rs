@@ -22,8 +22,10 @@
 //! changes a frame meanwhile changes nothing that was looked at.
 
 mod floods;
+pub mod groups;
 pub mod headers;
 mod limiter;
+pub mod membership;
 mod meter;
 mod rates;
 mod rules;

@@ -21,6 +21,8 @@ pub struct Rules {
     pub role: Role,
     /// How much it may send and receive.
     pub limits: LimitRules,
+    /// A multicast router is behind it, even if none is heard.
+    pub multicast_router: bool,
 }
 
 /// How much a port may send and receive. The default asks for nothing.
@@ -79,7 +81,7 @@ pub struct SourceRules {
     /// Addresses it may speak as in ARP, IP and neighbour discovery, beside the link-local ones
     /// made from its MAC address. Without it, any.
     pub ips: Option<Vec<Prefix>>,
-    /// It may send router advertisements and redirects.
+    /// It may send router advertisements, redirects, and questions about multicast groups.
     pub router: bool,
     /// It may answer as a DHCP server.
     pub dhcp_server: bool,

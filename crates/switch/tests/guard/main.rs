@@ -12,6 +12,7 @@
 mod common;
 
 mod limits;
+mod multicast;
 mod source;
 mod vlan;
 

@@ -284,6 +284,9 @@ fn services_are_offered_by_those_who_may() {
         ipv6(LINK_LOCAL, 58, &router),
         ipv6(LINK_LOCAL, 58, &[&[137, 0, 0, 0][..], &[0; 36]].concat()),
         ipv4([10, 0, 0, 1], 17, 0, 0, &udp(67, 68)),
+        // Whoever asks about groups gets their frames.
+        ipv4([10, 0, 0, 1], 2, 0, 4, &[0x11, 10, 0, 0, 0, 0, 0, 0]),
+        ipv6(LINK_LOCAL, 58, &[&[130, 0, 0, 0][..], &[0; 20]].concat()),
         ipv6(LINK_LOCAL, 17, &udp(547, 546)),
         ipv6(
             LINK_LOCAL,

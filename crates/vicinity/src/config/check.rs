@@ -102,6 +102,7 @@ impl<'t> Seen<'t> {
             uplink,
             uplink_rules,
             unlisted_rules,
+            snooping: network.multicast_snooping.unwrap_or(true),
             ports,
         })
     }

@@ -29,6 +29,7 @@ pub(super) struct Network {
     pub(super) accept: bool,
     pub(super) uplink: Option<Uplink>,
     pub(super) limits: Option<Limits>,
+    pub(super) multicast_snooping: Option<bool>,
     #[serde(default)]
     pub(super) port: Vec<Spanned<Port>>,
 }
@@ -97,6 +98,8 @@ pub(super) struct Port {
     #[serde(default)]
     pub(super) role: Role,
     pub(super) limits: Option<Limits>,
+    #[serde(default)]
+    pub(super) multicast_router: bool,
     pub(super) vlan: Option<Spanned<i64>>,
     pub(super) trunk: Option<Spanned<Vec<Spanned<Vlans>>>>,
     pub(super) native_vlan: Option<Spanned<i64>>,
@@ -111,6 +114,7 @@ static NETWORK: Keys = Keys(&[
     ("accept", None),
     ("uplink", Some(&UPLINK)),
     ("limits", Some(&LIMITS)),
+    ("multicast-snooping", None),
     ("port", Some(&PORT)),
 ]);
 static UPLINK: Keys = Keys(&[("tap", None), ("trunk", None), ("native-vlan", None)]);
@@ -133,6 +137,7 @@ static PORT: Keys = Keys(&[
     ("dhcp-server", None),
     ("role", None),
     ("limits", Some(&LIMITS)),
+    ("multicast-router", None),
     ("vlan", None),
     ("trunk", None),
     ("native-vlan", None),

@@ -53,6 +53,8 @@ pub(crate) struct Network {
     pub(crate) uplink_rules: Rules,
     /// What ports that are not listed may.
     pub(crate) unlisted_rules: Rules,
+    /// Frames of multicast groups go to those who asked for them.
+    pub(crate) snooping: bool,
     /// Listed ports, with different VM names, MAC addresses and sockets.
     pub(crate) ports: Vec<Port>,
 }

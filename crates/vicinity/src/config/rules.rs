@@ -88,6 +88,7 @@ pub(super) fn of_port(port: &file::Port, network: Network<'_>) -> Result<Rules, 
         source: source(port)?,
         role: port.role,
         limits: limits::of(port.limits.as_ref(), network.limits)?,
+        multicast_router: port.multicast_router,
     })
 }
 

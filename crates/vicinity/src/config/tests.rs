@@ -70,8 +70,8 @@ fn an_unknown_key_is_shown_whole() {
                     8 | macc = \"52:54:00:00:00:01\"\n   \
                       | ^^^^\n \
                     did you mean `mac`? The keys here are: vm, mac, socket, mode, \
-                    allowed-macs, allowed-ips, router, dhcp-server, role, limits, vlan, trunk, \
-                    native-vlan";
+                    allowed-macs, allowed-ips, router, dhcp-server, role, limits, \
+                    multicast-router, vlan, trunk, native-vlan";
     assert_eq!(error(&text), expected);
 }
 
@@ -415,6 +415,20 @@ fn addresses_that_are_given_are_tied_to_the_mac_address() {
     assert_eq!(web.rules.role, Role::Private);
     assert_eq!(lan.uplink_rules.role, Role::Promiscuous);
     assert_eq!(free.rules, plain_rules());
+}
+
+#[test]
+fn groups_are_snooped_unless_it_is_said() {
+    let lan = |text: &str| {
+        let config = parse("test.toml", text, None).unwrap();
+        let lan = &config.networks[0];
+        (lan.snooping, lan.ports[0].rules.multicast_router)
+    };
+    assert_eq!(lan(GUARDED), (true, false));
+    let off = GUARDED.replace("uplink =", "multicast-snooping = false\nuplink =");
+    assert_eq!(lan(&off), (false, false));
+    let router = GUARDED.replace("dhcp-server =", "multicast-router = true\ndhcp-server =");
+    assert_eq!(lan(&router), (true, true));
 }
 
 #[test]

@@ -136,6 +136,7 @@ impl Network {
         self.life.restarts += 1;
         self.trouble = None;
         tracing::info!(network = %self.config.name, "data plane started again");
+        self.set_up();
         for port in self.ports.values_mut() {
             port.reopen(&mut self.plane.orders);
         }

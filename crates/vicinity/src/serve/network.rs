@@ -101,6 +101,7 @@ impl Network {
             trouble: None,
             _folder: parts.folder,
         };
+        network.set_up();
         if let Some((name, tap)) = parts.uplink {
             let rules = network.config.uplink_rules.clone();
             if let Some(port) = network.new_port(&name, Way::Uplink, None, rules) {
@@ -116,6 +117,14 @@ impl Network {
             network.appeared(&folder::entries(&network.config.folder.clone()));
         }
         Ok(network)
+    }
+
+    /// Tell the data plane all that holds for the network whoever is connected.
+    pub(super) fn set_up(&mut self) {
+        if self.config.snooping {
+            let order = Order::SetSnooping { on: true };
+            self.plane.orders.give(order, None);
+        }
     }
 
     /// Give the uplink to the data plane, which gets a descriptor of its own.

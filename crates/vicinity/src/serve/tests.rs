@@ -46,7 +46,7 @@ fn obedient(control: ControlSocket) -> io::Result<()> {
                 ports.insert(port.0, (stream, Counters::default()));
                 control.send(&Event::Running { port }, None)?;
             }
-            Ok(Some((Order::SetRules { .. }, _))) => {}
+            Ok(Some((Order::SetRules { .. } | Order::SetSnooping { .. }, _))) => {}
             Ok(Some((Order::SetResidency { .. }, _))) => residents += 1,
             Ok(Some((Order::Report, _))) => report(&control, &ports, residents)?,
             Ok(Some((order, _))) => panic!("unexpected {order:?}"),

@@ -52,6 +52,12 @@ impl Counters {
         self.drops(&["receiver_full", "receiver_small", "receive_limit"])
     }
 
+    /// Frames lost for any reason.
+    pub(crate) fn lost(&self) -> u64 {
+        let drops = self.0["drops"].as_object().unwrap();
+        drops.values().filter_map(Value::as_u64).sum()
+    }
+
     /// How much a counter has grown since `before`.
     pub(crate) fn grown(&self, before: &Self, name: &str) -> u64 {
         self.get(name) - before.get(name)

@@ -20,6 +20,7 @@ mod arp;
 mod bad;
 mod churn;
 mod counters;
+mod guard;
 mod guest;
 mod kinds;
 mod many;

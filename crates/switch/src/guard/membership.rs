@@ -1,0 +1,516 @@
+//! Reading what hosts and routers say about multicast groups: IGMP (RFC 1112, 2236, 3376) and MLD
+//! (RFC 2710, 3810).
+//!
+//! The bytes are a whole packet in private memory, without its Ethernet header. A message is
+//! believed only if every host that gets it believes it too (RFC 4541, 2.1.1 and 3): its lengths
+//! and checksums are right, and it was sent the way such messages are. Otherwise somebody could
+//! have the switch wait for answers to a question that no host has heard.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::headers::{u8_at, u16_at, v4_at, v6_at};
+
+/// Bytes of a packet that are looked at, at most: the largest reports of hosts whose links have
+/// the usual MTU.
+pub const MAX_PACKET: usize = 2048;
+
+/// Longest time for answers that is believed, in seconds: RFC 3376, 8.3, has 10.
+const MAX_RESPONSE: u32 = 60;
+
+/// Whose groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Family {
+    /// IPv4's: IGMP.
+    V4,
+    /// IPv6's: MLD.
+    V6,
+}
+
+/// A message about groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message<'p> {
+    /// A router asks what groups there are.
+    Query(Query),
+    /// A host says what groups it is in.
+    Report(Report<'p>),
+    /// Something else, or nothing that can be believed.
+    Other,
+}
+
+/// A question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Query {
+    /// It is about all groups and to all hosts.
+    pub general: bool,
+    /// It is a router that asks, not a switch in its place (RFC 4541, 2.1.1).
+    pub from_router: bool,
+    /// Hosts answer within so many seconds.
+    pub response: u32,
+}
+
+/// The changes that one message of a host tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report<'p> {
+    family: Family,
+    records: Records<'p>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Records<'p> {
+    One(Option<Change>),
+    /// So many, in these bytes.
+    Many(u16, &'p [u8]),
+}
+
+/// A host is in a group, or leaves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is a member.
+    Join(IpAddr),
+    /// It is none any more.
+    Leave(IpAddr),
+}
+
+/// Whether a packet of a family is one about groups. `bytes` are its first, [`FIRST`] if there are.
+#[must_use]
+pub fn concerns_groups(family: Family, bytes: &[u8]) -> bool {
+    match family {
+        Family::V4 => u8_at(bytes, 9) == Some(IGMP),
+        // RFC 2710, 3: always behind a hop-by-hop header, which is eight bytes long.
+        Family::V6 => {
+            let kind = u8_at(bytes, MLD_AT);
+            let types = [
+                LISTENER_QUERY,
+                LISTENER_REPORT,
+                LISTENER_DONE,
+                LISTENER_REPORT_2,
+            ];
+            (u8_at(bytes, 6), u8_at(bytes, 40)) == (Some(0), Some(ICMPV6))
+                && kind.is_some_and(|kind| types.contains(&kind))
+        }
+    }
+}
+
+/// Bytes that [`concerns_groups`] looks at.
+pub const FIRST: usize = MLD_AT + 1;
+
+/// Read a packet about groups.
+#[must_use]
+pub fn read(family: Family, packet: &[u8]) -> Message<'_> {
+    let message = match family {
+        Family::V4 => igmp(packet),
+        Family::V6 => mld(packet),
+    };
+    message.unwrap_or(Message::Other)
+}
+
+const IGMP: u8 = 2;
+const ICMPV6: u8 = 58;
+/// RFC 2710, 3.1, and RFC 3810, 5.2.
+const LISTENER_QUERY: u8 = 130;
+const LISTENER_REPORT: u8 = 131;
+const LISTENER_DONE: u8 = 132;
+const LISTENER_REPORT_2: u8 = 143;
+/// Every message about IPv6 groups is behind as much: header, and router alert.
+const MLD_AT: usize = 48;
+
+/// RFC 3376, 4.
+fn igmp(packet: &[u8]) -> Option<Message<'_>> {
+    let first = u8_at(packet, 0)?;
+    let header = usize::from(first & 0xf) * 4;
+    let length = usize::from(u16_at(packet, 2)?);
+    let whole = u16_at(packet, 6)? & 0x3fff == 0;
+    let (ip, message) = packet.get(..length)?.split_at_checked(header)?;
+    let sound = first >> 4 == 4 && header >= 20 && whole && sum(0, ip) == SOUND;
+    if !sound || sum(0, message) != SOUND {
+        return None;
+    }
+    let (source, destination) = (v4_at(ip, 12)?, v4_at(ip, 16)?);
+    let group = v4_at(message, 4)?;
+    let one = |change: fn(IpAddr) -> Change| {
+        let group = IpAddr::from(group);
+        let records = Records::One(reportable(group).then(|| change(group)));
+        Some(Message::Report(Report {
+            family: Family::V4,
+            records,
+        }))
+    };
+    match u8_at(message, 0)? {
+        0x11 => {
+            let code = u8_at(message, 1)?;
+            let tenths = match (message.len() >= 12, code) {
+                // RFC 2236, 2.5: a router of the first version means ten seconds.
+                (_, 0) => 100,
+                (true, 128..) => floating(code.into(), 4),
+                (_, code) => code.into(),
+            };
+            Some(Message::Query(Query {
+                general: group.is_unspecified() && destination == Ipv4Addr::new(224, 0, 0, 1),
+                from_router: !source.is_unspecified(),
+                response: tenths.div_ceil(10).min(MAX_RESPONSE),
+            }))
+        }
+        0x12 | 0x16 => one(Change::Join),
+        0x17 => one(Change::Leave),
+        0x22 => many(Family::V4, u16_at(message, 6)?, message.get(8..)?),
+        _ => None,
+    }
+}
+
+/// RFC 3810, 5.
+fn mld(packet: &[u8]) -> Option<Message<'_>> {
+    let length = usize::from(u16_at(packet, 4)?);
+    let message = packet.get(MLD_AT..40 + length)?;
+    // Version; hop-by-hop header; hop limit 1; a router alert for this (RFC 2711, 2.1) and padding.
+    let sound = u8_at(packet, 0)? >> 4 == 6
+        && (u8_at(packet, 6)?, u8_at(packet, 7)?) == (0, 1)
+        && matches!(
+            packet.get(40..MLD_AT)?,
+            [ICMPV6, 0, 5, 2, 0, 0, 1, 0] | [ICMPV6, 0, 1, 0, 5, 2, 0, 0]
+        );
+    let length = u32::try_from(message.len()).ok()?;
+    let pseudo = sum_of(packet.get(8..40)?) + length + u32::from(ICMPV6);
+    if !sound || sum(pseudo, message) != SOUND {
+        return None;
+    }
+    let (source, destination) = (v6_at(packet, 8)?, v6_at(packet, 24)?);
+    let local = source.is_unicast_link_local();
+    let one = |change: fn(IpAddr) -> Change| {
+        let group = IpAddr::from(v6_at(message, 8)?);
+        let records = Records::One(reportable(group).then(|| change(group)));
+        Some(Message::Report(Report {
+            family: Family::V6,
+            records,
+        }))
+    };
+    match u8_at(message, 0)? {
+        // RFC 3810, 5.1.14: any other source, and hosts do not listen.
+        LISTENER_QUERY if local => {
+            let code = u16_at(message, 4)?;
+            let thousandths = match (message.len() >= 28, code) {
+                (true, 32_768..) => floating(code.into(), 12),
+                (_, code) => code.into(),
+            };
+            let group = v6_at(message, 8)?;
+            Some(Message::Query(Query {
+                general: group.is_unspecified() && destination == ALL_NODES,
+                from_router: true,
+                response: thousandths.div_ceil(1000).clamp(1, MAX_RESPONSE),
+            }))
+        }
+        LISTENER_REPORT => one(Change::Join),
+        LISTENER_DONE => one(Change::Leave),
+        LISTENER_REPORT_2 => many(Family::V6, u16_at(message, 6)?, message.get(8..)?),
+        _ => None,
+    }
+}
+
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+
+fn many(family: Family, count: u16, bytes: &[u8]) -> Option<Message<'_>> {
+    let records = Records::Many(count, bytes);
+    Some(Message::Report(Report { family, records }))
+}
+
+/// RFC 3376, 4.1.1, and RFC 3810, 5.1.3: a mantissa of so many bits, and three for an exponent.
+fn floating(code: u32, mantissa: u32) -> u32 {
+    let low = code & ((1 << mantissa) - 1);
+    (low | 1 << mantissa) << ((code >> mantissa & 7) + 3)
+}
+
+/// Whether hosts are asked for their being in a group: not in those that everybody gets (RFC 4541,
+/// 2.1.2 and 3). Nor in the groups of neighbour discovery: it must work even for a host whose
+/// report was lost.
+fn reportable(group: IpAddr) -> bool {
+    match group {
+        IpAddr::V4(group) => group.is_multicast() && !matches!(group.octets(), [224, 0, 0, _]),
+        IpAddr::V6(group) => match group.segments() {
+            [0xff02, 0, 0, 0, 0, 0, 0, 1] | [0xff02, 0, 0, 0, 0, 1, 0xff00..=0xffff, _] => false,
+            // Not past the host itself (RFC 4291, 2.7).
+            [first, ..] => group.is_multicast() && first & 0xf > 1,
+        },
+    }
+}
+
+impl<'p> Report<'p> {
+    /// What it says, record by record, as far as it can be read.
+    pub fn changes(self) -> impl Iterator<Item = Change> + 'p {
+        let Self { family, records } = self;
+        let (one, count, bytes) = match records {
+            Records::One(change) => (change, 0, &[][..]),
+            Records::Many(count, bytes) => (None, count, bytes),
+        };
+        let mut rest = bytes;
+        let many = (0..count).map_while(move |_| {
+            let (change, behind) = record(family, rest)?;
+            rest = behind;
+            Some(change)
+        });
+        one.into_iter().chain(many.flatten())
+    }
+}
+
+/// A group record (RFC 3376, 4.2.4, and RFC 3810, 5.2.4), and what is behind it.
+fn record(family: Family, bytes: &[u8]) -> Option<(Option<Change>, &[u8])> {
+    let (kind, extra) = (u8_at(bytes, 0)?, u8_at(bytes, 1)?);
+    let sources = usize::from(u16_at(bytes, 2)?);
+    let (group, address) = match family {
+        Family::V4 => (IpAddr::from(v4_at(bytes, 4)?), 4),
+        Family::V6 => (IpAddr::from(v6_at(bytes, 4)?), 16),
+    };
+    let length = 4 + address * (1 + sources) + 4 * usize::from(extra);
+    let behind = bytes.get(length..)?;
+    let change = match (kind, sources) {
+        // Is, or is from now on, interested in no source.
+        (1 | 3, 0) => Some(Change::Leave(group)),
+        (1..=5, _) => Some(Change::Join(group)),
+        // Sources it has lost interest in; others may be left.
+        _ => None,
+    };
+    Some((change.filter(|_| reportable(group)), behind))
+}
+
+/// What a sum of bytes and their checksum is (RFC 1071).
+const SOUND: u16 = 0xffff;
+
+/// The sum of these bytes and what was summed up before, not complemented.
+fn sum(before: u32, bytes: &[u8]) -> u16 {
+    let sum = u64::from(before) + u64::from(sum_of(bytes));
+    let folded = (sum & 0xffff) + (sum >> 16);
+    let folded = (folded & 0xffff) + (folded >> 16);
+    // Twice is enough for 2048 bytes.
+    u16::try_from(folded).unwrap_or(0)
+}
+
+fn sum_of(bytes: &[u8]) -> u32 {
+    let words = bytes.chunks(2).map(|word| match word {
+        [high, low] => u32::from(u16::from_be_bytes([*high, *low])),
+        [high] => u32::from(*high) << 8,
+        _ => 0,
+    });
+    words.fold(0, u32::wrapping_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use front_end::membership::{igmp, mld};
+
+    use super::*;
+
+    fn group(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    const ROUTER: [u8; 4] = [10, 0, 0, 254];
+    const HOST: [u8; 4] = [10, 0, 0, 1];
+    const ALL: [u8; 4] = [224, 0, 0, 1];
+
+    fn query(family: Family, packet: &[u8]) -> Option<Query> {
+        match read(family, packet) {
+            Message::Query(query) => Some(query),
+            _ => None,
+        }
+    }
+
+    fn changes(family: Family, packet: &[u8]) -> Vec<Change> {
+        match read(family, packet) {
+            Message::Report(report) => report.changes().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn rfc2236_and_rfc3376_queries() {
+        let asks = |general, response| {
+            Some(Query {
+                general,
+                from_router: true,
+                response,
+            })
+        };
+        let v3 = |code, group: [u8; 4]| [&[0x11, code, 0, 0][..], &group, &[2, 125, 0, 0]].concat();
+        for (message, expected) in [
+            // Version 1 has no code.
+            (vec![0x11, 0, 0, 0, 0, 0, 0, 0], asks(true, 10)),
+            (vec![0x11, 25, 0, 0, 0, 0, 0, 0], asks(true, 3)),
+            (vec![0x11, 255, 0, 0, 0, 0, 0, 0], asks(true, 26)),
+            (vec![0x11, 10, 0, 0, 239, 1, 2, 3], asks(false, 1)),
+            (v3(100, [0; 4]), asks(true, 10)),
+            // 16 << 3 tenths; and the longest.
+            (v3(128, [0; 4]), asks(true, 13)),
+            (v3(255, [0; 4]), asks(true, MAX_RESPONSE)),
+            (v3(10, [239, 1, 2, 3]), asks(false, 1)),
+        ] {
+            let packet = igmp(ROUTER, ALL, &message);
+            assert_eq!(query(Family::V4, &packet), expected, "{message:x?}");
+        }
+        // To one group's members alone, it is no question to all.
+        let elsewhere = igmp(ROUTER, [239, 0, 0, 1], &v3(100, [0; 4]));
+        assert_eq!(query(Family::V4, &elsewhere), asks(false, 10));
+        // RFC 4541, 2.1.1: a switch that stands in for a router.
+        let proxy = igmp([0; 4], ALL, &v3(100, [0; 4]));
+        assert!(query(Family::V4, &proxy).is_some_and(|query| !query.from_router));
+    }
+
+    #[test]
+    fn rfc1112_and_rfc2236_reports() {
+        let joins = vec![Change::Join(group("239.1.2.3"))];
+        let leaves = vec![Change::Leave(group("239.1.2.3"))];
+        for (kind, expected) in [(0x12, &joins), (0x16, &joins), (0x17, &leaves)] {
+            let packet = igmp(HOST, [239, 1, 2, 3], &[kind, 0, 0, 0, 239, 1, 2, 3]);
+            assert_eq!(changes(Family::V4, &packet), *expected);
+            // Ethernet pads short frames.
+            let padded = [packet, vec![0; 14]].concat();
+            assert_eq!(changes(Family::V4, &padded), *expected);
+        }
+        for other in [[224, 0, 0, 251], [10, 0, 0, 1], [0, 0, 0, 0]] {
+            let message = [&[0x16, 0, 0, 0][..], &other].concat();
+            assert_eq!(changes(Family::V4, &igmp(HOST, other, &message)), []);
+        }
+    }
+
+    #[test]
+    fn rfc3376_4_2_each_record_is_a_change() {
+        let record = |kind: u8, last: u8, sources: u8, extra: u8| {
+            let head = [kind, extra, 0, sources, 239, 0, 0, last];
+            let behind = vec![9; 4 * usize::from(sources + extra)];
+            [&head[..], &behind].concat()
+        };
+        let records = [
+            record(1, 1, 0, 0),
+            record(1, 2, 2, 0),
+            record(2, 3, 0, 1),
+            record(3, 4, 0, 0),
+            record(3, 5, 1, 2),
+            record(4, 6, 3, 0),
+            record(5, 7, 1, 0),
+            record(6, 8, 1, 0),
+            record(9, 9, 0, 0),
+            record(4, 10, 0, 0),
+        ];
+        let message =
+            |count: u8| [&[0x22, 0, 0, 0, 0, 0, 0, count][..], &records.concat()].concat();
+        let leave = |last: u8| Change::Leave(group(&format!("239.0.0.{last}")));
+        let join = |last: u8| Change::Join(group(&format!("239.0.0.{last}")));
+        let all = [
+            leave(1),
+            join(2),
+            join(3),
+            leave(4),
+            join(5),
+            join(6),
+            join(7),
+            join(10),
+        ];
+        let to = [224, 0, 0, 22];
+        assert_eq!(changes(Family::V4, &igmp(HOST, to, &message(10))), all);
+        // More records than there are: those that are there count.
+        assert_eq!(changes(Family::V4, &igmp(HOST, to, &message(11))), all);
+        assert_eq!(changes(Family::V4, &igmp(HOST, to, &message(2))), all[..2]);
+    }
+
+    #[test]
+    fn rfc2710_and_rfc3810_queries() {
+        let message = |code: u16, more: usize| {
+            let [high, low] = code.to_be_bytes();
+            [
+                &[130, 0, 0, 0, high, low, 0, 0][..],
+                &[0; 16],
+                &vec![0; more],
+            ]
+            .concat()
+        };
+        let response = |packet: &[u8]| query(Family::V6, packet).map(|query| query.response);
+        for (code, more, expected) in [
+            (10_000, 0, 10),
+            (1, 0, 1),
+            (0, 0, 1),
+            (10_000, 4, 10),
+            (0x8000, 4, 33),
+            (0xffff, 4, MAX_RESPONSE),
+        ] {
+            let packet = mld("fe80::1", "ff02::1", &message(code, more));
+            assert_eq!(response(&packet), Some(expected), "{code} {more}");
+            assert!(query(Family::V6, &packet).is_some_and(|query| query.general));
+        }
+        let elsewhere = mld("fe80::1", "ff05::7", &message(1, 4));
+        assert!(query(Family::V6, &elsewhere).is_some_and(|query| !query.general));
+        let mut of_one = message(1000, 4);
+        of_one[8] = 0xff;
+        let packet = mld("fe80::1", "ff02::1", &of_one);
+        assert!(query(Family::V6, &packet).is_some_and(|query| !query.general));
+        // RFC 3810, 5.1.14.
+        for source in ["fd00::1", "::"] {
+            assert_eq!(response(&mld(source, "ff02::1", &message(1, 4))), None);
+        }
+    }
+
+    #[test]
+    fn rfc2710_and_rfc3810_reports() {
+        let address: Ipv6Addr = "ff05::1:3".parse().unwrap();
+        let one = |kind: u8| [&[kind, 0, 0, 0, 0, 0, 0, 0][..], &address.octets()].concat();
+        let packet = |message: &[u8]| mld("fe80::1", "ff02::16", message);
+        let (join, leave) = (Change::Join(address.into()), Change::Leave(address.into()));
+        assert_eq!(changes(Family::V6, &packet(&one(131))), [join]);
+        assert_eq!(changes(Family::V6, &packet(&one(132))), [leave]);
+        let record = |kind: u8, sources: u8, text: &str| {
+            let address: Ipv6Addr = text.parse().unwrap();
+            let behind = vec![1; 16 * usize::from(sources)];
+            [&[kind, 0, 0, sources][..], &address.octets(), &behind].concat()
+        };
+        let records = [
+            record(4, 0, "ff05::1:3"),
+            record(5, 2, "ff05::1:3"),
+            record(3, 0, "ff05::1:3"),
+            // Everybody's, neighbour discovery's, and the host's own.
+            record(4, 0, "ff02::1"),
+            record(4, 0, "ff02::1:ff12:3456"),
+            record(4, 0, "ff01::5"),
+            record(4, 0, "fd00::5"),
+            record(4, 0, "ff02::fb"),
+        ];
+        let many = [&[143, 0, 0, 0, 0, 0, 0, 8][..], &records.concat()].concat();
+        let mdns = Change::Join(group("ff02::fb"));
+        assert_eq!(
+            changes(Family::V6, &packet(&many)),
+            [join, join, leave, mdns]
+        );
+    }
+
+    #[test]
+    fn what_hosts_would_not_believe_is_not_believed() {
+        let v4 = igmp(HOST, [239, 1, 2, 3], &[0x16, 0, 0, 0, 239, 1, 2, 3]);
+        let address: Ipv6Addr = "ff05::1:3".parse().unwrap();
+        let message = [&[131, 0, 0, 0, 0, 0, 0, 0][..], &address.octets()].concat();
+        let v6 = mld("fe80::1", "ff05::1:3", &message);
+        for (family, good) in [(Family::V4, v4), (Family::V6, v6)] {
+            assert_eq!(changes(family, &good).len(), 1);
+            assert!(concerns_groups(family, &good));
+            for length in 0..good.len() {
+                assert_eq!(read(family, &good[..length]), Message::Other, "{length}");
+            }
+            // What no checksum covers: version and class, flow, and the router alert's padding.
+            let free: &[usize] = match family {
+                Family::V4 => &[],
+                Family::V6 => &[0, 1, 2, 3],
+            };
+            for place in 0..good.len() {
+                let mut bad = good.clone();
+                bad[place] ^= 0x20;
+                let read = read(family, &bad);
+                let same = free.contains(&place) && place > 0;
+                assert_eq!(read != Message::Other, same, "{family:?} {place}");
+            }
+        }
+        // A fragment, and more of the header than there is.
+        for (place, value) in [(6, 0x20), (7, 1), (0, 0x4f), (0, 0x44)] {
+            let mut bad = igmp(HOST, [239, 1, 2, 3], &[0x16, 0, 0, 0, 239, 1, 2, 3]);
+            bad[place] = value;
+            bad[10..12].fill(0);
+            let header = 4 * usize::from(bad[0] & 0xf).min(6);
+            let fixed = !sum(0, &bad[..header]);
+            bad[10..12].copy_from_slice(&fixed.to_be_bytes());
+            assert_eq!(read(Family::V4, &bad), Message::Other);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Frames that are for many: to everybody, or to a multicast group's members.
+
+use std::sync::PoisonError;
+
+use crate::aside::Aside;
+use crate::control::Loss;
+use crate::frame::{ETHERNET, Head, Rest};
+use crate::guard::groups::{Audience, Groups, family};
+use crate::guard::membership::{self, FIRST, Family, MAX_PACKET, Message};
+use crate::guard::{Checked, Limiter, Role, passage};
+use crate::switch::Switch;
+
+/// Where a frame for many comes from.
+#[derive(Clone, Copy)]
+pub(crate) struct Origin<'a> {
+    pub(crate) port: u16,
+    pub(crate) pair: usize,
+    /// What of the port's frames is set aside.
+    pub(crate) aside: &'a Aside,
+    pub(crate) limits: &'a Limiter,
+    pub(crate) checked: Checked,
+}
+
+impl Switch {
+    /// Deliver a frame to all that should have it. Nobody is waited for.
+    ///
+    /// # Errors
+    /// The port has sent too many of them.
+    pub(crate) fn spread(
+        &mut self,
+        origin: Origin<'_>,
+        head: &Head,
+        rest: &Rest<'_, '_>,
+    ) -> Result<(), Loss> {
+        let family = self
+            .snooping
+            .then(|| family(head.destination(), head.ether_type()));
+        let Some(family) = family.flatten() else {
+            return self.spread_to_all(origin, head, rest);
+        };
+        let mut first = [0; FIRST];
+        let mut peek = *rest;
+        let count = peek.read(&mut first);
+        let first = first.get(..count).unwrap_or_default();
+        if membership::concerns_groups(family, first) {
+            return self.spread_membership(origin, family, head, rest);
+        }
+        let (vlan, now) = (origin.checked.tci.vlan(), self.seconds);
+        let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
+        let audience = groups.audience(family, vlan, head.destination(), now);
+        drop(groups);
+        if audience == Audience::All {
+            return self.spread_to_all(origin, head, rest);
+        }
+        self.deliver_to(audience, origin, head, rest);
+        Ok(())
+    }
+
+    fn spread_to_all(
+        &mut self,
+        origin: Origin<'_>,
+        head: &Head,
+        rest: &Rest<'_, '_>,
+    ) -> Result<(), Loss> {
+        let floods = &origin.limits.floods;
+        floods.admit(head, self.now, self.seconds)?;
+        self.deliver_to(Audience::All, origin, head, rest);
+        Ok(())
+    }
+
+    /// A host or router says something about groups: what is read is what is delivered.
+    #[cold]
+    fn spread_membership(
+        &mut self,
+        origin: Origin<'_>,
+        family: Family,
+        head: &Head,
+        rest: &Rest<'_, '_>,
+    ) -> Result<(), Loss> {
+        let floods = &origin.limits.floods;
+        floods.admit(head, self.now, self.seconds)?;
+        let mut packet = [0; MAX_PACKET];
+        let length = head.length.saturating_sub(ETHERNET) as usize;
+        let Some(packet) = packet.get_mut(..length).filter(|_| head.start.is_plain()) else {
+            // Longer than hosts make them, or unfinished: nothing is learnt from it.
+            self.deliver_to(Audience::All, origin, head, rest);
+            return Ok(());
+        };
+        let mut copy = *rest;
+        copy.read(packet);
+        let message = match membership::read(family, packet) {
+            // Other private ports do not hear it, and would not answer.
+            Message::Query(_) if origin.checked.role == Role::Private => Message::Other,
+            message => message,
+        };
+        let place = (origin.checked.tci.vlan(), head.destination());
+        let (port, now) = (origin.port, self.seconds);
+        let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
+        let audience = groups.hear(message, family, place, port, now);
+        drop(groups);
+        self.deliver_to(audience, origin, head, &Rest::Private(packet));
+        Ok(())
+    }
+
+    /// Deliver a frame to those ports of an audience that may have it, but not to ports for which
+    /// older frames are set aside: they have no room.
+    fn deliver_to(
+        &mut self,
+        audience: Audience,
+        origin: Origin<'_>,
+        head: &Head,
+        rest: &Rest<'_, '_>,
+    ) {
+        let checked = origin.checked;
+        for number in (0..).take(self.ports.len()) {
+            if !audience.has(number) {
+                continue;
+            }
+            if !origin.aside.waits_for(number) {
+                // That one of many may not have it is no loss.
+                let _ = self.deliver_one(number, origin.pair, head, rest, checked);
+            } else if let Some(port) = self.port_mut(number) {
+                if passage(port.guard.as_deref(), checked).is_err() {
+                    continue;
+                }
+                port.counters.drops.receiver_full += 1;
+            }
+        }
+    }
+
+    /// The switch's memory of groups, for a change that is no frame's.
+    pub(crate) fn groups_mut(&mut self) -> &mut Groups {
+        self.groups
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
