@@ -7,6 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::failure::Failure;
 use crate::logging::{self, Format, Level};
+use crate::spaces::Space;
 use crate::{
     bench, config, data_plane, demo, doctor, list, messages, plane, qemu, qemu_args, serve, study,
     top,
@@ -116,6 +117,9 @@ enum Command {
     /// Send messages between processes of this host and of its VMs
     #[command(subcommand)]
     Message(Message),
+    /// Try how large VMs' spaces should be
+    #[command(subcommand)]
+    Space(Space),
     /// Print the completions for a shell
     Completions {
         /// Which shell
@@ -360,6 +364,7 @@ impl Cli {
             }) => print(&bench::message(rounds, &lengths, &output)?),
             Command::Lab(lab) => lab.run(),
             Command::Message(command) => exchange(runtime_dir, &command),
+            Command::Space(space) => print(&space.run()?),
             Command::Completions { shell } => {
                 let mut script = Vec::new();
                 clap_complete::generate(shell, &mut Self::command(), "vicinity", &mut script);

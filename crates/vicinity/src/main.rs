@@ -34,6 +34,7 @@ mod plane;
 mod qemu;
 mod qemu_args;
 mod serve;
+mod spaces;
 mod status;
 mod study;
 mod table;

@@ -1,0 +1,161 @@
+//! How far the model is off, and how that goes on: one line of regression, learnt while running.
+//!
+//! The error is the logarithm of measured over predicted time, so it has no unit and a corrected
+//! prediction is never negative. It follows `e' = a e + b du + d`, with `du` the change of the
+//! logarithm of the slots; recursive least squares with forgetting finds the three. Bounds keep
+//! them sensible, and nothing is learnt where there is nothing to learn from.
+
+/// Weight that an observation keeps from one step to the next.
+const FORGETTING: f64 = 0.97;
+
+/// Largest uncertainty: without excitation it would grow for ever.
+const MOST_TRACE: f64 = 100.0;
+
+/// A change of slots, and an error in standard deviations, below which an observation is no news.
+const QUIET_CHANGE: f64 = 0.01;
+const QUIET_ERROR: f64 = 2.0;
+
+/// Weight of the newest error in the spread of errors.
+const SPREAD_GAIN: f64 = 0.1;
+
+type Vector = [f64; 3];
+
+/// The regression.
+#[derive(Clone, Debug)]
+pub struct Residual {
+    theta: Vector,
+    covariance: [Vector; 3],
+    error: f64,
+    /// Variance of what it did not foresee.
+    spread: f64,
+}
+
+impl Default for Residual {
+    fn default() -> Self {
+        Self {
+            theta: [0.7, 0.0, 0.0],
+            covariance: open(),
+            error: 0.0,
+            spread: 0.05,
+        }
+    }
+}
+
+fn open() -> [Vector; 3] {
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+}
+
+fn dot(a: Vector, b: Vector) -> f64 {
+    a.into_iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+impl Residual {
+    /// The error to expect if the slots change by `change` (difference of logarithms).
+    #[must_use]
+    pub fn expected(&self, change: f64) -> f64 {
+        dot(self.theta, [self.error, change, 1.0])
+    }
+
+    /// Standard deviation of what it does not foresee.
+    #[must_use]
+    pub fn spread(&self) -> f64 {
+        self.spread.sqrt()
+    }
+
+    /// Everything may be different now: learn fast.
+    pub fn open(&mut self) {
+        self.covariance = open();
+    }
+
+    /// The error that was measured, after a change of the slots. Returns by how much it was other
+    /// than expected. With `learn` false, only the error is noted.
+    pub fn observe(&mut self, error: f64, change: f64, learn: bool) -> f64 {
+        if !error.is_finite() || !change.is_finite() {
+            return 0.0;
+        }
+        let phi = [self.error, change, 1.0];
+        let innovation = error - dot(self.theta, phi);
+        let news = change.abs() >= QUIET_CHANGE || innovation.abs() >= QUIET_ERROR * self.spread();
+        if learn && news {
+            self.update(phi, innovation);
+        }
+        self.spread += SPREAD_GAIN * (innovation * innovation - self.spread);
+        self.error = error.clamp(-3.0, 3.0);
+        innovation
+    }
+
+    fn update(&mut self, phi: Vector, innovation: f64) {
+        let weighted = self.covariance.map(|row| dot(row, phi));
+        let scale = FORGETTING + dot(phi, weighted);
+        let gain = weighted.map(|value| value / scale);
+        let [a, b, d] = self.theta;
+        let [step_a, step_b, step_d] = gain.map(|gain| gain * innovation);
+        self.theta = [
+            (a + step_a).clamp(-0.9, 0.9),
+            (b + step_b).clamp(-1.0, 0.0),
+            (d + step_d).clamp(-1.5, 1.5),
+        ];
+        for (row, gain) in self.covariance.iter_mut().zip(gain) {
+            for (value, weighted) in row.iter_mut().zip(weighted) {
+                *value = (*value - gain * weighted) / FORGETTING;
+            }
+        }
+        let [[xx, ..], [_, yy, _], [.., zz]] = self.covariance;
+        let trace = xx + yy + zz;
+        if trace > MOST_TRACE {
+            let shrink = MOST_TRACE / trace;
+            self.covariance
+                .iter_mut()
+                .flatten()
+                .for_each(|value| *value *= shrink);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn it_learns_a_constant_error_and_what_slots_do_to_it() {
+        let mut residual = Residual::default();
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut error = 0.0;
+        for _ in 0..400 {
+            let change = random.f64() - 0.5;
+            error = 0.4 * error - 0.5 * change + 0.3 + 0.01 * (random.f64() - 0.5);
+            residual.observe(error, change, true);
+        }
+        let [a, b, d] = residual.theta;
+        assert!((a - 0.4).abs() < 0.05 && (b + 0.5).abs() < 0.05 && (d - 0.3).abs() < 0.05);
+        assert!((residual.expected(0.2) - (0.4 * error - 0.1 + 0.3)).abs() < 0.05);
+        assert!(residual.spread() < 0.1);
+    }
+
+    #[test]
+    fn nothing_is_learnt_where_it_is_told_so() {
+        let mut residual = Residual::default();
+        let before = residual.theta;
+        residual.observe(2.0, 0.5, false);
+        assert_eq!(residual.theta, before);
+    }
+
+    proptest! {
+        #[test]
+        fn it_stays_within_bounds(
+            steps in prop::collection::vec((-10.0_f64..10.0, -3.0_f64..3.0), 1..200),
+        ) {
+            let mut residual = Residual::default();
+            for (error, change) in steps {
+                residual.observe(error, change, true);
+                let [a, b, d] = residual.theta;
+                prop_assert!(a.abs() <= 0.9 && (-1.0..=0.0).contains(&b) && d.abs() <= 1.5);
+                prop_assert!(residual.expected(0.0).is_finite());
+                let trace: f64 = (0..3).map(|at| residual.covariance[at][at]).sum();
+                prop_assert!(trace.is_finite() && trace <= MOST_TRACE * 1.001 && trace > 0.0);
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The controller, and what it is compared with.
+
+use std::collections::BTreeMap;
+
+use crate::controller::{Controller, Id, LEAST};
+use crate::demand::Objective;
+use crate::estimator::Window;
+
+/// Who decides how many slots a VM has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Nobody: an equal share each.
+    Static,
+    /// A loop that grows what was full or blocked and shrinks what was neither, every 5 s.
+    Reactive5,
+    /// The same every second.
+    Reactive1,
+    /// A pool: what is about to be full grows by half, what is half empty shrinks by a fifth, every
+    /// second.
+    Pool,
+    /// The controller's slow loop alone.
+    Model,
+    /// The controller.
+    Hybrid,
+}
+
+impl Policy {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Static,
+        Self::Reactive5,
+        Self::Reactive1,
+        Self::Pool,
+        Self::Model,
+        Self::Hybrid,
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Static => "static",
+            Self::Reactive5 => "reactive 5 s",
+            Self::Reactive1 => "reactive 1 s",
+            Self::Pool => "pool 1 s",
+            Self::Model => "model 5 s",
+            Self::Hybrid => "hybrid",
+        }
+    }
+}
+
+/// A policy at work.
+#[derive(Debug)]
+pub(super) enum Deciding {
+    Static { share: u32 },
+    Reactive(Reactive),
+    Controller(Box<Controller>),
+}
+
+impl Deciding {
+    pub(super) fn new(policy: Policy, budget: u32, vms: usize) -> Self {
+        let share = budget / u32::try_from(vms).unwrap_or(1);
+        let reactive = |period, rule| Self::Reactive(Reactive::new(budget, period, rule));
+        let controller = |controller| Self::Controller(Box::new(controller));
+        match policy {
+            Policy::Static => Self::Static { share },
+            Policy::Reactive5 => reactive(5, Rule::Full),
+            Policy::Reactive1 => reactive(1, Rule::Full),
+            Policy::Pool => reactive(1, Rule::Filling),
+            Policy::Model => controller(Controller::without_help(budget)),
+            Policy::Hybrid => controller(Controller::new(budget)),
+        }
+    }
+
+    /// A VM comes; the slots of everybody that it changed.
+    pub(super) fn attach(&mut self, id: Id, objective: Objective) {
+        match self {
+            Self::Static { .. } => {}
+            Self::Reactive(reactive) => reactive.attach(id),
+            // The simulated VMs always fit.
+            Self::Controller(controller) => drop(controller.attach(id, objective)),
+        }
+    }
+
+    pub(super) fn detach(&mut self, id: Id) {
+        match self {
+            Self::Static { .. } => {}
+            Self::Reactive(reactive) => drop(reactive.spaces.remove(&id)),
+            Self::Controller(controller) => controller.detach(id),
+        }
+    }
+
+    pub(super) fn tick(&mut self, now: f64, windows: &[(Id, Window)]) {
+        match self {
+            Self::Static { .. } => {}
+            Self::Reactive(reactive) => reactive.tick(windows),
+            Self::Controller(controller) => drop(controller.tick(now, windows, false)),
+        }
+    }
+
+    pub(super) fn slots(&self, id: Id) -> u32 {
+        match self {
+            Self::Static { share } => *share,
+            Self::Reactive(reactive) => reactive.spaces.get(&id).map_or(0, |space| space.slots),
+            Self::Controller(controller) => controller.slots(id).unwrap_or(0),
+        }
+    }
+}
+
+/// When a space grows and shrinks without a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    /// It was full or blocked; it was neither.
+    Full,
+    /// It is about to be full; it was half empty.
+    Filling,
+}
+
+impl Rule {
+    fn grows(self, slots: u32, window: &Window) -> bool {
+        let inflow = window.arrived.saturating_sub(window.released);
+        let soon = u64::from(window.in_use) + 2 * inflow >= u64::from(slots);
+        match self {
+            Self::Full => window.blocked > 0.0 || window.high_water >= slots,
+            Self::Filling => 10 * window.in_use >= 9 * slots || inflow > 0 && soon,
+        }
+    }
+
+    fn shrinks(self, slots: u32, window: &Window) -> bool {
+        match self {
+            Self::Full => !self.grows(slots, window),
+            Self::Filling => 2 * window.high_water < slots,
+        }
+    }
+}
+
+/// Grows and shrinks spaces by what the last window brought.
+#[derive(Debug)]
+pub(super) struct Reactive {
+    budget: u32,
+    period: u32,
+    rule: Rule,
+    ticks: u32,
+    spaces: BTreeMap<Id, Reacting>,
+}
+
+#[derive(Debug, Default)]
+struct Reacting {
+    slots: u32,
+    window: Window,
+}
+
+impl Reactive {
+    fn new(budget: u32, period: u32, rule: Rule) -> Self {
+        Self {
+            budget,
+            period,
+            rule,
+            ticks: 0,
+            spaces: BTreeMap::new(),
+        }
+    }
+
+    fn free(&self) -> u32 {
+        let taken: u32 = self.spaces.values().map(|space| space.slots).sum();
+        self.budget.saturating_sub(taken)
+    }
+
+    fn attach(&mut self, id: Id) {
+        let count = u32::try_from(self.spaces.len()).unwrap_or(0);
+        let equal = self.budget / (count + 1);
+        for space in self.spaces.values_mut() {
+            space.slots = space.slots.min(equal.max(LEAST));
+        }
+        let space = Reacting {
+            slots: equal.min(self.free()),
+            ..Reacting::default()
+        };
+        self.spaces.insert(id, space);
+    }
+
+    fn tick(&mut self, windows: &[(Id, Window)]) {
+        for (id, window) in windows {
+            if let Some(space) = self.spaces.get_mut(id) {
+                space.window = space.window.and(window);
+            }
+        }
+        self.ticks += 1;
+        if self.ticks % self.period != 0 {
+            return;
+        }
+        let mut growing = Vec::new();
+        for (id, space) in &mut self.spaces {
+            let window = std::mem::take(&mut space.window);
+            if self.rule.grows(space.slots, &window) {
+                growing.push(*id);
+            } else if self.rule.shrinks(space.slots, &window) {
+                let less = space.slots - (space.slots / 5).max(1);
+                space.slots = less.max(window.in_use).max(LEAST).min(space.slots);
+            }
+        }
+        for id in growing {
+            let free = self.free();
+            if let Some(space) = self.spaces.get_mut(&id) {
+                space.slots += (space.slots / 2).max(1).min(free);
+            }
+        }
+    }
+}
