@@ -2,7 +2,7 @@
 CARGO ?= cargo
 RUN = target/release/vicinity
 
-.PHONY: help demo demo-shell test lab bench soak coverage check build lint deny unit loom fuzz clean
+.PHONY: help demo demo-shell demo-message test lab bench soak coverage check build lint deny unit loom fuzz clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -18,6 +18,12 @@ demo-shell:
 	scripts/setup demo
 	$(CARGO) build --release --locked --package vicinity
 	$(RUN) demo --shell
+
+## make demo-message  the same two VMs play ping-pong with messages, beside TCP
+demo-message:
+	scripts/setup demo
+	$(CARGO) build --release --locked --package vicinity
+	$(RUN) demo --messages
 
 ## make test        everything: lints, unit, property, protocol, hostile and VM tests
 test:

@@ -16,7 +16,7 @@ use crate::status::{Code, Completion, Error};
 /// sends all of them from one buffer, which stays in the caches; here each has its own.
 #[must_use]
 pub fn window(length: u32) -> usize {
-    (UNDER_WAY / (length as usize).max(1)).clamp(2, 32)
+    (UNDER_WAY / (length as usize).max(1)).clamp(1, 32)
 }
 
 /// Bytes under way in a stream.

@@ -104,6 +104,9 @@ enum Command {
         /// Keep two VMs running with a root shell in each, instead of measuring
         #[arg(long)]
         shell: bool,
+        /// Play ping-pong between the two VMs with messages, and measure those beside TCP
+        #[arg(long, conflicts_with = "shell")]
+        messages: bool,
         /// Folder for guest images, results and logs
         #[arg(long, default_value = demo::FOLDER, value_name = "DIR")]
         folder: PathBuf,
@@ -349,7 +352,13 @@ impl Cli {
             Command::Demo {
                 shell: true,
                 folder,
+                ..
             } => demo::shell(&folder),
+            Command::Demo {
+                messages: true,
+                folder,
+                ..
+            } => print(&demo::messages(&folder)?),
             Command::Demo { folder, .. } => print(&demo::run(&folder)?),
             Command::Bench(Bench::Switch {
                 rounds,

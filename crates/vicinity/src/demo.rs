@@ -27,6 +27,14 @@ pub(crate) fn run(folder: &Path) -> Result<String, Failure> {
     ))
 }
 
+/// Play ping-pong between two VMs with messages, beside TCP; returns the table.
+pub(crate) fn messages(folder: &Path) -> Result<String, Failure> {
+    let options = options(folder)?;
+    let result = demo::messages(&options, &Progress::start())?;
+    let output = options.output.display();
+    Ok(format!("{result}\nResults: {output}/message.json\n"))
+}
+
 /// Boot the demo's VMs and open a shell in each, until the session ends.
 pub(crate) fn shell(folder: &Path) -> Result<(), Failure> {
     Ok(demo::shell(&options(folder)?, &Progress::start())?)

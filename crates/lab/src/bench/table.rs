@@ -5,7 +5,6 @@ use std::fmt;
 use super::loads::{Cell, LoadSummary};
 use super::peer::Peer;
 use super::report::{Comparison, Figures, Report};
-use super::targets::Target;
 
 /// Below this busy share the switch waited for the generator.
 const LIMITED: f64 = 0.9;
@@ -63,7 +62,7 @@ impl fmt::Display for Report {
         }
         writeln!(f)?;
         for target in &self.targets {
-            verdict(f, target)?;
+            target.fmt(f)?;
         }
         for left in &self.leftovers {
             writeln!(f, "LEFT BEHIND  {left}")?;
@@ -145,21 +144,6 @@ fn loads(f: &mut fmt::Formatter<'_>, loads: &[LoadSummary]) -> fmt::Result {
         )?;
     }
     Ok(())
-}
-
-pub(super) fn verdict(f: &mut fmt::Formatter<'_>, target: &Target) -> fmt::Result {
-    let word = if target.reached {
-        "reached"
-    } else {
-        "NOT REACHED"
-    };
-    let bound = if target.at_least {
-        "at least"
-    } else {
-        "at most"
-    };
-    let (name, measured, value) = (&target.name, target.measured, target.bound);
-    writeln!(f, "{word:11}  {name}: {measured:.2} ({bound} {value:.2})")
 }
 
 #[cfg(test)]

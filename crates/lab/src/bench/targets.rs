@@ -1,5 +1,7 @@
 //! What is promised, and whether it was kept.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::stats::paired_ratio;
@@ -28,7 +30,7 @@ pub struct Target {
 const LEAD: f64 = 0.4545;
 
 impl Target {
-    pub(super) fn at_least(name: impl Into<String>, measured: f64, bound: f64) -> Self {
+    pub(crate) fn at_least(name: impl Into<String>, measured: f64, bound: f64) -> Self {
         Self {
             name: name.into(),
             bound,
@@ -38,12 +40,27 @@ impl Target {
         }
     }
 
-    pub(super) fn at_most(name: impl Into<String>, measured: f64, bound: f64) -> Self {
+    pub(crate) fn at_most(name: impl Into<String>, measured: f64, bound: f64) -> Self {
         Self {
             at_least: false,
             reached: measured <= bound,
             ..Self::at_least(name, measured, bound)
         }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = match self.reached {
+            true => "reached",
+            false => "NOT REACHED",
+        };
+        let bound = match self.at_least {
+            true => "at least",
+            false => "at most",
+        };
+        let (name, measured, value) = (&self.name, self.measured, self.bound);
+        writeln!(f, "{word:11}  {name}: {measured:.2} ({bound} {value:.2})")
     }
 }
 

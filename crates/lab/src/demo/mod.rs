@@ -5,6 +5,7 @@
 //! `result.json` and `report.html`; [`shell()`] keeps the VMs and opens a console for each.
 
 mod measure;
+mod messages;
 mod metric;
 pub(crate) mod result;
 mod shell;
@@ -23,6 +24,7 @@ use crate::vm::{Spec, Vm};
 use crate::{report, scope, workload};
 
 pub use measure::Durations;
+pub use messages::{MessageResult, MessageSample, TcpSample, messages};
 pub use metric::{METRICS, Metric};
 pub use result::{Cpu, DemoResult, Described, Ratio, Sample, Summary, Verdict};
 pub use shell::shell;

@@ -5,7 +5,6 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::bench::Target;
-use crate::bench::table::verdict;
 use crate::machine::Machine;
 use crate::stats::{median, paired_ratio};
 
@@ -197,7 +196,7 @@ impl fmt::Display for Report {
         }
         writeln!(f)?;
         for target in &self.targets {
-            verdict(f, target)?;
+            target.fmt(f)?;
         }
         Ok(())
     }
