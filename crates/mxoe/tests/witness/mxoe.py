@@ -21,6 +21,7 @@ PAGE = 4096
 BLOCK = 8 * PAGE
 OFFSET = 100  # where our buffers begin in their first page
 RESEND = 0.5
+RCVBUFFORCE = 33  # SO_RCVBUFFORCE, which Python has no name for
 
 
 def after(seq):
@@ -65,6 +66,7 @@ class Pulling:
 class Witness:
     def __init__(self, interface, endpoint, key):
         self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
+        self.socket.setsockopt(socket.SOL_SOCKET, RCVBUFFORCE, 8 << 20)
         self.socket.bind((interface, ETHERTYPE))
         self.mac = self.socket.getsockname()[4]
         self.endpoint, self.key = endpoint, key

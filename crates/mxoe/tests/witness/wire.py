@@ -10,11 +10,12 @@ import sys
 import time
 
 ETHERTYPE = 0x86DF
+RCVBUFFORCE = 33  # SO_RCVBUFFORCE, which Python has no name for
 
 
 def attach(interface):
     port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
-    port.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
+    port.setsockopt(socket.SOL_SOCKET, RCVBUFFORCE, 8 << 20)
     port.bind((interface, ETHERTYPE))
     return port
 

@@ -68,7 +68,7 @@ int main(void) {
   char memory[8] = "abc";
   param ids = {2, {.bytes = {4, 60}}};
   segment piece = {memory, 3};
-  alarm(60);
+  alarm(300);
   CHECK(mx_set_error_handler(MX_ERRORS_RETURN) == MX_ERRORS_ARE_FATAL);
   CHECK(mx__init_api(0x301) == 0);
   CHECK(mx_get_info(NULL, 13, NULL, 0, &number, 4) == 0 && number == 32768);

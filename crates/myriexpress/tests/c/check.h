@@ -19,7 +19,7 @@
 #define UNUSED __attribute__((unused))
 
 /* So long nothing takes; a process that is still there is stuck. */
-#define HANG 60
+#define HANG 300
 
 #define CHECK(condition)                                                       \
   do {                                                                         \
