@@ -42,7 +42,7 @@ soak:
 lab:
 	scripts/setup demo lab
 	$(CARGO) build --release --locked --package vicinity
-	$(RUN) lab run --all --scale ci --output target/study/ci-$$(date -u +%Y%m%dT%H%M%SZ)
+	$(RUN) lab run --all --scale ci --output $(or $(OUTPUT),target/study/ci-$$(date -u +%Y%m%dT%H%M%SZ))
 
 ## make coverage    the lines of crates/vhost that tests reach: 90 % are promised
 coverage:

@@ -58,14 +58,17 @@ impl Bridge {
         Ok(bridge)
     }
 
-    /// Add a tap for the VM `name` (at most 11 bytes) and join it to the bridge.
+    /// Add a tap for the VM `name` (at most 11 bytes) and join it to the bridge. A VM that is
+    /// booted again gets the tap it had.
     ///
     /// # Errors
-    /// The name is in use or too long.
+    /// The name is too long.
     pub fn tap(&self, name: &str) -> Result<Link> {
         let tap = format!("tap-{name}");
-        self.ip(&["tuntap", "add", &tap, "mode", "tap", "vnet_hdr"])?;
-        self.ip(&["link", "set", &tap, "master", "br0", "up"])?;
+        if self.ip(&["link", "show", &tap]).is_err() {
+            self.ip(&["tuntap", "add", &tap, "mode", "tap", "vnet_hdr"])?;
+            self.ip(&["link", "set", &tap, "master", "br0", "up"])?;
+        }
         Ok(Link::Tap {
             tap,
             namespace: self.namespace.clone(),
@@ -113,5 +116,18 @@ impl Drop for Bridge {
         if let Err(error) = scope::delete_namespace(&self.namespace) {
             tracing::warn!("cannot remove the namespace {}: {error}", self.namespace);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vm_that_is_booted_again_gets_its_tap_back() {
+        let bridge = Bridge::new(Accel::Tcg).unwrap();
+        let first = bridge.tap("victim").unwrap();
+        assert_eq!(bridge.tap("victim").unwrap(), first);
+        assert!(bridge.tap("a-name-that-is-too-long").is_err());
     }
 }

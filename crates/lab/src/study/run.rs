@@ -12,7 +12,7 @@ use super::manifest::{self, Manifest, load, samples, save};
 use super::measure::Pace;
 use super::only::{self, Only};
 use super::probe::{Ability, Probe};
-use super::sample::{Cell, Sample};
+use super::sample::{Cell, Sample, rounded};
 use super::stage::{Stage, Vms};
 use super::world::Place;
 use crate::error::{Context, Error, Result};
@@ -39,7 +39,7 @@ pub struct Options {
 /// Blocks at least and at most, and seconds for all sweeps together.
 const fn extent(scale: Scale) -> (u32, u32, f64) {
     match scale {
-        Scale::Ci => (3, 3, 600.0),
+        Scale::Ci => (3, 3, 780.0),
         Scale::Default => (5, 10, 5400.0),
         Scale::Full => (10, 30, 36000.0),
     }
@@ -248,7 +248,10 @@ impl<S: Stage> Run<S> {
             .ready()
             .and_then(|()| self.stage.measure(sweep.name, &cell));
         let (values, failed) = match measured {
-            Ok(values) => (values, None),
+            Ok(values) => {
+                let rounded = values.into_iter().map(|(key, x)| (key, rounded(x)));
+                (rounded.collect(), None)
+            }
             Err(Error::Interrupted) => return Err(Error::Interrupted),
             Err(error) => (Default::default(), Some(error.to_string())),
         };

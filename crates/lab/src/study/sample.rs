@@ -66,6 +66,12 @@ impl std::fmt::Display for Cell {
     }
 }
 
+/// A figure to six significant digits: no measurement has more, and files stay small.
+#[must_use]
+pub fn rounded(figure: f64) -> f64 {
+    format!("{figure:.5e}").parse().unwrap_or(figure)
+}
+
 /// Bytes that a level names: `64`, `4K`, `16K`.
 #[must_use]
 pub fn size(level: &str) -> Option<u32> {
@@ -94,6 +100,18 @@ mod tests {
         assert!(!line.contains('\n') && !line.contains("failed"));
         assert_eq!(serde_json::from_str::<Sample>(&line).unwrap(), sample);
         assert_eq!(sample.cell.size("size"), 4096);
+    }
+
+    #[test]
+    fn figures_have_six_digits() {
+        for (figure, want) in [
+            (1234.567_89, 1234.57),
+            (0.0, 0.0),
+            (-0.000_123_456_7, -0.000_123_457),
+        ] {
+            assert!((rounded(figure) - want).abs() < 1e-12, "{figure}");
+        }
+        assert!(rounded(f64::NAN).is_nan());
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::vm::Vm;
 pub(in crate::study) const KERNEL_ARGUMENT: &str = "profile=4";
 
 /// Ticks of the guest's timer that make a profile: at 250 a second, some seconds.
-const LEAST_SECONDS: u32 = 5;
+const LEAST_SECONDS: u32 = 4;
 
 /// Functions that are named in the samples.
 const NAMED: usize = 12;

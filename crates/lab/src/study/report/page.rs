@@ -165,6 +165,16 @@ fn experiment(report: &Report, row: &'static Experiment, ability: &Ability) -> S
     )
 }
 
+/// What stands where the paper gives no numbers.
+fn without_numbers(source: &str) -> &'static str {
+    match source.starts_with("Fig") || source.starts_with("Table") {
+        true => {
+            "The paper shows a curve and gives no numbers in its text; the claims above say which way it goes."
+        }
+        false => "The paper says it in its text, without a figure.",
+    }
+}
+
 /// The paper an experiment is from.
 fn paper(id: &str) -> &'static str {
     match id.as_bytes().first() {
@@ -194,7 +204,7 @@ fn plots(report: &Report, row: &Experiment, figure: &Figure) -> String {
     let (levels, series) = figure::theirs(figure);
     let theirs = match series.is_empty() {
         false => chart::draw(&levels, &series, figure.x, unit),
-        true => "<p class=\"none\">The paper shows a curve and gives no numbers in its text; the claims above say which way it goes.</p>".to_owned(),
+        true => format!("<p class=\"none\">{}</p>", without_numbers(figure.source)),
     };
     format!(
         "<div class=\"grid pair\"><div class=\"card\"><h3>{}</h3><p>ours, {}</p>{ours}</div><div class=\"card\"><h3>{}</h3><p>the paper's</p>{theirs}</div></div>",

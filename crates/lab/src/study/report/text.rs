@@ -3,7 +3,7 @@
 use super::Report;
 use super::chart::exact;
 use super::figure::{by_cell, summary};
-use crate::study::sample::Sample;
+use crate::study::sample::{Sample, rounded};
 use crate::study::verdict::{Finding, Verdict};
 
 /// How many claims have each verdict, in a line.
@@ -115,9 +115,9 @@ pub(super) fn csv(samples: &[Sample]) -> String {
             text += &format!(
                 "{sweep},{cell},{metric},{},{},{},{}\n",
                 figures.len(),
-                point.mean,
-                point.low,
-                point.high
+                rounded(point.mean),
+                rounded(point.low),
+                rounded(point.high)
             );
         }
     }
