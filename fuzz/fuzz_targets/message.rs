@@ -27,8 +27,8 @@ fn serve(backend: &mut Backend) -> bool {
     loop {
         match backend.receive() {
             Ok(Some(message)) => {
-                for ring in message.releases(backend.vrings().len()) {
-                    assert!(ring < backend.vrings().len());
+                for ring in message.releases(backend.vring_count()) {
+                    assert!(ring < backend.vring_count());
                 }
                 if backend.apply(message).is_err() {
                     return false;

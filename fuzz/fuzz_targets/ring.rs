@@ -15,12 +15,10 @@ use front_end::features::protocol;
 use front_end::wire::{addresses, log, logged_addresses, number, request, state};
 use front_end::{Layout, Nic, Options, Queue, Ram, Wire, features, frame};
 use libfuzzer_sys::fuzz_target;
-use switch::control::Counters;
-use switch::guard::Limiter;
+use switch::desk::Desk;
 use switch::mac::Mac;
-use switch::port::{Guest, Kind, Port, Teacher};
+use switch::port::{Backend, Guest, Kind, Port};
 use switch::switch::Switch;
-use vhost::backend::Backend;
 
 /// Size of the hostile rings, and where they are: close together, so that inputs stay short.
 const SIZE: u16 = 8;
@@ -44,18 +42,13 @@ fn logs() -> &'static Ram {
 
 struct World {
     switch: Switch,
+    desk: Desk,
     good: Nic,
 }
 
 fn port(backend: Backend) -> Port {
-    Port {
-        name: String::new(),
-        counters: Counters::default(),
-        kind: Kind::Guest(Box::new(Guest::new(backend))),
-        teacher: Teacher::new(1024),
-        guard: None,
-        limits: Limiter::default(),
-    }
+    let kind = Kind::Guest(Box::new(Guest::new(backend)));
+    Port::new(String::new(), kind)
 }
 
 fn serve_messages(backend: &mut Backend) {
@@ -67,7 +60,7 @@ fn serve_messages(backend: &mut Backend) {
 impl World {
     fn new() -> Self {
         vhost::sigbus::install().expect("a signal handler");
-        let mut switch = Switch::new();
+        let mut switch = Switch::default();
         for station in [HOSTILE, GOOD] {
             assert!(
                 switch
@@ -85,7 +78,8 @@ impl World {
         let mut good = Nic::new(wire, options);
         good.start(|| serve_messages(&mut backend));
         assert!(switch.add(GOOD, port(backend)));
-        Self { switch, good }
+        let desk = Desk::new(0);
+        Self { switch, desk, good }
     }
 
     /// Take the hostile port out. Forgetting its pinned address first spares a walk through the
@@ -99,9 +93,9 @@ impl World {
 
     /// One turn of both, and of the good one's driver.
     fn turn(&mut self) {
-        self.switch.now = Instant::now();
+        self.desk.now = Instant::now();
         for number in [HOSTILE, GOOD] {
-            let _ = self.switch.serve(number);
+            let _ = self.switch.serve(&mut self.desk, number);
         }
         while let Some((number, _)) = self.switch.take_fault() {
             assert_eq!(number, HOSTILE, "a good port was blamed");

@@ -167,7 +167,15 @@ mod tests {
     fn vicinitys_processes_are_told_apart() {
         let serve = ["./vicinity", "--log", "error", "serve"];
         assert_eq!(parse(&serve), Some(Kind::Supervisor));
-        let plane = ["vicinity", "--log", "info", "data-plane", "lan"];
+        let plane = [
+            "vicinity",
+            "--log",
+            "info",
+            "data-plane",
+            "lan",
+            "--workers",
+            "2",
+        ];
         let network = "lan".to_owned();
         assert_eq!(parse(&plane), Some(Kind::DataPlane { network }));
         assert_eq!(parse(&["vicinity", "top"]), None);

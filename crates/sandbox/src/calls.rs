@@ -23,6 +23,8 @@ include!(concat!(env!("OUT_DIR"), "/noted.rs"));
 // syscalls: rt_sigreturn rt_sigaction
 // the end, in order, by a panic (its unwinder has a lock) or by `abort`
 // syscalls: futex exit_group sigaltstack rt_sigprocmask gettid getpid tgkill
+// the end of a thread
+// syscalls: exit madvise
 // descriptors that are closed; debug builds first ask whether they are open
 // syscalls: close fcntl
 

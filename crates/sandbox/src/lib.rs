@@ -5,8 +5,9 @@
 //! A data plane maps the memory of its network's VMs and parses what they say. Should one of them
 //! find a way to run code in it, that code shall be able to do nothing but what the data plane
 //! does anyway: use the descriptors it was handed. So before the first of them arrives, the process
-//! goes through five stages ([`enter`]), each of which stands alone, so that one the kernel does
-//! not offer, or a hole in one, leaves the others:
+//! goes through five stages, each of which stands alone, so that one the kernel does not offer, or
+//! a hole in one, leaves the others. The first two are the process's ([`enter_process`]); then it
+//! starts its threads, and each of them goes through the others by itself ([`enter_thread`]):
 //!
 //! 1. *identity* ([`identity`]): root becomes nobody.
 //! 2. *namespaces* ([`namespaces`]): user, mount, network, IPC, host name and cgroup namespaces of
@@ -50,21 +51,33 @@ pub struct Gap {
 /// Enters one stage; the error says why it cannot be had.
 type Stage = fn() -> Result<(), String>;
 
-/// Go through all stages. The process must have one thread; threads it starts later are confined
-/// as it is. Descriptors that are open stay open. Returns the stages that could not be had.
+/// Go through the stages of the process, which must have one thread: identity and namespaces.
+/// Descriptors that are open stay open. Returns the stages that could not be had.
 #[must_use]
-pub fn enter() -> Vec<Gap> {
-    let stages: [(_, Stage); 5] = [
+pub fn enter_process() -> Vec<Gap> {
+    enter(&[
         ("identity", identity::enter),
         ("namespaces", namespaces::enter),
+    ])
+}
+
+/// Go through the stages of a thread: privileges, files and calls. Every thread must, and none can
+/// be started by one that has. Returns the stages that could not be had.
+#[must_use]
+pub fn enter_thread() -> Vec<Gap> {
+    enter(&[
         ("privileges", privileges::enter),
         ("files", files::enter),
         ("calls", calls::enter),
-    ];
-    let stages = stages.into_iter();
-    stages
-        .filter_map(|(stage, enter)| enter().err().map(|why| Gap { stage, why }))
-        .collect()
+    ])
+}
+
+fn enter(stages: &[(&'static str, Stage)]) -> Vec<Gap> {
+    let gap = |(stage, enter): &(&'static str, Stage)| {
+        let why = enter().err()?;
+        Some(Gap { stage, why })
+    };
+    stages.iter().filter_map(gap).collect()
 }
 
 /// The version of Landlock that the kernel offers, 0 for none.

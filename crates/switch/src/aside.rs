@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use crate::control::{Counters, Loss};
 use crate::deliver::{End, Outcome, attempt, deliver};
+use crate::desk::Desk;
 use crate::frame::{ETHERNET, Head, Rest};
 use crate::guard::{Checked, Cost, Guard, Outgoing, passage};
 use crate::hold::Held;
@@ -16,6 +17,7 @@ use crate::limits::{ASIDE_BYTES, ASIDE_FRAMES};
 use crate::port::Kind;
 use crate::receiver::Receiver;
 use crate::switch::Switch;
+use crate::translate::Scratch;
 
 /// A frame in private memory.
 #[derive(Debug)]
@@ -146,15 +148,16 @@ impl Switch {
     /// Deliver what is set aside of a pair, as far as its receivers have room; returns how many
     /// frames are done with.
     pub(crate) fn deliver_aside(
-        &mut self,
+        &self,
+        desk: &mut Desk,
         pair: usize,
         held: &mut Held,
         counters: &mut Counters,
     ) -> u32 {
         let before = held.aside.len();
         for line in &mut held.aside.lines {
-            if self.worth_a_try(line.to, pair) {
-                self.deliver_line(pair, line, counters);
+            if self.worth_a_try(desk, line.to, pair) {
+                self.deliver_line(desk, pair, line, counters);
             }
         }
         held.aside.settle();
@@ -164,25 +167,28 @@ impl Switch {
 
     /// Whether a port that had no room for a pair's frames may have some now, or is not to be
     /// waited for any more.
-    pub(crate) fn worth_a_try(&self, to: u16, pair: usize) -> bool {
+    pub(crate) fn worth_a_try(&self, desk: &Desk, to: u16, pair: usize) -> bool {
         match self.port(to).map(|port| &port.kind) {
-            Some(Kind::Guest(guest)) => guest.worth_a_try(pair, self.now),
+            Some(Kind::Guest(guest)) => guest.worth_a_try(pair, desk.now),
             _ => true,
         }
     }
 
-    fn deliver_line(&mut self, pair: usize, line: &mut Line, counters: &mut Counters) {
-        let port = self.ports.get_mut(usize::from(line.to));
-        let Some(port) = port.and_then(Option::as_deref_mut) else {
+    fn deliver_line(&self, desk: &mut Desk, pair: usize, line: &mut Line, counters: &mut Counters) {
+        let Some(port) = self.port(line.to) else {
             return lose(line, counters, Loss::ReceiverDown);
         };
-        let Kind::Guest(guest) = &mut port.kind else {
+        let Kind::Guest(guest) = &port.kind else {
             return lose(line, counters, Loss::ReceiverDown);
         };
         let guard = port.guard.as_deref();
-        let (rates, now) = (port.limits.receive.as_deref(), self.now);
-        let (scratch, frames) = (&mut self.scratch, line.frames.len());
-        let act = |receiver: &mut Receiver<'_, '_>, features, books: &mut _, done: &mut usize| {
+        let (rates, now) = (port.limits.receive.as_deref(), desk.now);
+        let frames = line.frames.len();
+        let act = |receiver: &mut Receiver<'_, '_>,
+                   features,
+                   books: &mut Counters,
+                   scratch: &mut Scratch,
+                   done: &mut usize| {
             while let Some(frame) = line.frames.front_mut() {
                 let outcome = match frame.leave(guard) {
                     Ok(out) => {
@@ -209,12 +215,12 @@ impl Switch {
             }
             Ok(true)
         };
-        match attempt(guest, pair, &mut port.counters, frames, self.now, act).1 {
+        match attempt(guest, pair, desk, frames, act).1 {
             Ok(End::Done | End::NoRoom) => {}
             Ok(End::Stuck) => lose(line, counters, Loss::ReceiverStuck),
             Ok(End::Down) => lose(line, counters, Loss::ReceiverDown),
             Err(fault) => {
-                self.faults.push((line.to, fault));
+                desk.faults.push((line.to, fault));
                 lose(line, counters, Loss::ReceiverDown);
             }
         }

@@ -4,6 +4,7 @@
 //! uplink now. Neighbours are none of its business: they do not get such frames.
 
 use crate::control::Loss;
+use crate::desk::Desk;
 use crate::port::Kind;
 use crate::switch::Switch;
 use crate::transmit::{Job, Sender};
@@ -12,15 +13,20 @@ impl Switch {
     /// Send frames out by every uplink that may have them; returns how many are done with, which
     /// is all.
     #[cold]
-    pub(crate) fn send_away(&mut self, sender: &mut Sender<'_>, run: &[Job<'_, '_>]) -> usize {
+    pub(crate) fn send_away(
+        &self,
+        desk: &mut Desk,
+        sender: &mut Sender<'_>,
+        run: &[Job<'_, '_>],
+    ) -> usize {
         for job in run {
             let mut sent = false;
             for number in (0..).take(self.ports.len()) {
                 let port = self.port(number).map(|port| &port.kind);
                 if matches!(port, Some(Kind::Uplink(_))) {
-                    let rest = job.rest();
+                    let (rest, checked) = (job.rest(), job.checked());
                     let done =
-                        self.deliver_one(number, sender.pair, &job.head, &rest, job.checked());
+                        self.deliver_one(desk, number, sender.pair, &job.head, &rest, checked);
                     sent |= done.is_ok();
                 }
             }

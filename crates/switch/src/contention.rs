@@ -6,8 +6,11 @@
 //! takes one from them.
 
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags};
 
 /// Time between two looks: long enough for the sums to mean something.
 const WINDOW: Duration = Duration::from_millis(100);
@@ -48,10 +51,14 @@ impl Share {
 }
 
 impl Contention {
-    /// Of the calling thread.
-    pub(crate) fn of_this_thread() -> Self {
+    /// Of the calling thread, whose figures are below `/proc`, which is open.
+    pub(crate) fn of_this_thread(processes: Option<OwnedFd>) -> Self {
+        let schedstat = processes.and_then(|processes| {
+            let path = "thread-self/schedstat";
+            rustix::fs::openat(processes, path, OFlags::CLOEXEC, Mode::empty()).ok()
+        });
         Self {
-            schedstat: File::open("/proc/thread-self/schedstat").ok(),
+            schedstat: schedstat.map(File::from),
             looked: Instant::now(),
             last: Share::default(),
             short: false,
@@ -111,15 +118,15 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_never_short() {
         assert_eq!(Share::parse(b""), None);
-        let mut contention = Contention::of_this_thread();
-        contention.schedstat = None;
+        let mut contention = Contention::of_this_thread(None);
         contention.judge();
         assert!(!contention.is_short());
     }
 
     #[test]
     fn the_kernel_keeps_the_figures() {
-        let mut contention = Contention::of_this_thread();
+        let processes = File::open("/proc").unwrap();
+        let mut contention = Contention::of_this_thread(Some(processes.into()));
         // They are brought up to date when a thread is switched.
         std::thread::sleep(Duration::from_millis(1));
         contention.judge();

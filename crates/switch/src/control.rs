@@ -265,6 +265,27 @@ losses! {
     unknown_limit UnknownLimit,
 }
 
+impl Counters {
+    /// The sum of two sets of counters, whatever they hold.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        // Every field is named, so that a new counter cannot be forgotten here.
+        Self {
+            tx_frames: self.tx_frames.saturating_add(other.tx_frames),
+            tx_bytes: self.tx_bytes.saturating_add(other.tx_bytes),
+            rx_frames: self.rx_frames.saturating_add(other.rx_frames),
+            rx_bytes: self.rx_bytes.saturating_add(other.rx_bytes),
+            kicks: self.kicks.saturating_add(other.kicks),
+            calls: self.calls.saturating_add(other.calls),
+            held: self.held.saturating_add(other.held),
+            limited: self.limited.saturating_add(other.limited),
+            segmented: self.segmented.saturating_add(other.segmented),
+            checksummed: self.checksummed.saturating_add(other.checksummed),
+            drops: self.drops.plus(&other.drops),
+        }
+    }
+}
+
 impl Drops {
     /// Frames lost, for any reason.
     #[must_use]

@@ -1,19 +1,19 @@
 //! Into a port: the frame as it is, or made into what the receiver has negotiated.
 
-use std::sync::Arc;
-use std::time::Instant;
-
 use rustix::io::Errno;
 use vhost::backend::at;
 use vhost::chain::Batch;
 use vhost::fault::{Fault, RingFault};
 
+use crate::books::Books;
 use crate::control::{Counters, Loss};
+use crate::desk::Desk;
 use crate::frame::{Head, Rest};
-use crate::guard::{Checked, Cost, Outgoing, Way, passage};
+use crate::guard::{Checked, Cost, Outgoing, Rates, Way, passage};
 use crate::offload::Plan;
-use crate::port::{Guest, Kind, publish, receive_ring};
+use crate::port::{Guest, Kind, Vring, publish, receive_ring};
 use crate::receiver::{Delivery, Receiver};
+use crate::spread::Askers;
 use crate::switch::Switch;
 use crate::translate::{Scratch, plan_for};
 use crate::transmit::{Job, Sender};
@@ -46,46 +46,34 @@ impl Switch {
     /// # Errors
     /// The port may not have it.
     pub(crate) fn deliver_one(
-        &mut self,
+        &self,
+        desk: &mut Desk,
         number: u16,
         pair: usize,
         head: &Head,
         rest: &Rest<'_, '_>,
         checked: Checked,
     ) -> Result<(), Loss> {
-        let Some(port) = self
-            .ports
-            .get_mut(usize::from(number))
-            .and_then(Option::as_deref_mut)
-        else {
+        let Some(port) = self.port(number) else {
             return Ok(());
         };
         let way = passage(port.guard.as_deref(), checked)?;
         let out = Outgoing::new(way, checked, head, rest).ok_or(Loss::Untranslatable)?;
         let (head, rest) = (&out.head, out.rest());
-        let counters = &mut port.counters;
         let rates = port.limits.receive.as_deref();
-        if rates.is_some_and(|rates| rates.wait(self.now).is_some()) {
-            counters.drops.count(Loss::ReceiveLimit);
+        if rates.is_some_and(|rates| rates.wait(desk.now).is_some()) {
+            port.lose(pair, Loss::ReceiveLimit, 1);
             return Ok(());
         }
-        match &mut port.kind {
-            Kind::Uplink(uplink) => count_sent(uplink.send(head, &rest), head, counters),
+        match &port.kind {
+            Kind::Uplink(uplink) => {
+                let sent = uplink.send(head, &rest);
+                count_sent(sent, head, &mut uplink.sent_out());
+            }
             Kind::Guest(guest) => {
-                let scratch = &mut self.scratch;
-                let pair = guest.receiving_pair(pair);
-                match with_receiver(guest, pair, counters, 1, |receiver, features, counters| {
-                    deliver(receiver, features, counters, scratch, head, rest, 0)
-                }) {
-                    Ok(Some(Outcome::Delivered)) => {
-                        if let Some(rates) = rates {
-                            rates.charge(self.now, std::iter::once(Cost::of(head)));
-                        }
-                    }
-                    Ok(Some(Outcome::Dropped(loss))) => counters.drops.count(loss),
-                    Ok(Some(Outcome::NoRoom(_))) => counters.drops.receiver_full += 1,
-                    Ok(None) => counters.drops.receiver_down += 1,
-                    Err(fault) => self.faults.push((number, fault)),
+                let done = deliver_if_room(guest, pair, desk, head, rest, rates);
+                if let Err(fault) = done {
+                    desk.faults.push((number, fault));
                 }
             }
         }
@@ -93,19 +81,55 @@ impl Switch {
     }
 }
 
+/// Deliver one frame of a sender's pair to a guest; count it there if it is lost.
+fn deliver_if_room(
+    guest: &Guest,
+    senders: usize,
+    desk: &mut Desk,
+    head: &Head,
+    rest: Rest<'_, '_>,
+    rates: Option<&Rates>,
+) -> Result<(), Fault> {
+    let number = receive_ring(guest.receiving_pair(senders));
+    let Some(mut vring) = guest.backend.vring(number) else {
+        return Ok(());
+    };
+    let now = desk.now;
+    let Desk { scratch, wakes, .. } = desk;
+    let act = |receiver: &mut Receiver<'_, '_>, features, books: &mut Books| {
+        let counters = &mut books.counters;
+        deliver(receiver, features, counters, scratch, head, rest, 0)
+    };
+    let outcome = with_receiver(guest, &mut vring, number, 1, wakes, act)?;
+    let drops = &mut vring.state.counters.drops;
+    match outcome {
+        Some(Outcome::Delivered) => {
+            if let Some(rates) = rates {
+                rates.charge(now, std::iter::once(Cost::of(head)));
+            }
+        }
+        Some(Outcome::Dropped(loss)) => drops.count(loss),
+        Some(Outcome::NoRoom(_)) => drops.receiver_full += 1,
+        None => drops.receiver_down += 1,
+    }
+    Ok(())
+}
+
 /// Deliver a run of frames to a guest; says how many are done with. A fault is the receiving
 /// guest's.
 pub(crate) fn to_guest(
-    guest: &mut Guest,
-    counters: &mut Counters,
-    scratch: &mut Scratch,
+    guest: &Guest,
+    desk: &mut Desk,
     sender: &mut Sender<'_>,
     run: &mut [Job<'_, '_>],
     way: Way,
-    now: Instant,
 ) -> (usize, Result<End, Fault>) {
     let (frames, pair) = (run.len(), sender.pair);
-    let act = |receiver: &mut Receiver<'_, '_>, features, counters: &mut _, done: &mut usize| {
+    let act = |receiver: &mut Receiver<'_, '_>,
+               features,
+               counters: &mut Counters,
+               scratch: &mut Scratch,
+               done: &mut usize| {
         if way == Way::Untagged {
             *done = receiver.deliver_simple(run.iter().map(Job::simple));
         }
@@ -139,42 +163,46 @@ pub(crate) fn to_guest(
         }
         Ok(true)
     };
-    attempt(guest, pair, counters, frames, now, act)
+    attempt(guest, pair, desk, frames, act)
 }
 
 /// Have `act` deliver about `frames` frames of a sender's pair to a guest. It counts those done with in its last
 /// argument and returns whether that is all of them, or the next has no room.
 pub(crate) fn attempt(
-    guest: &mut Guest,
+    guest: &Guest,
     senders: usize,
-    counters: &mut Counters,
+    desk: &mut Desk,
     frames: usize,
-    now: Instant,
-    act: impl FnOnce(&mut Receiver<'_, '_>, u64, &mut Counters, &mut usize) -> Result<bool, RingFault>,
+    act: impl FnOnce(
+        &mut Receiver<'_, '_>,
+        u64,
+        &mut Counters,
+        &mut Scratch,
+        &mut usize,
+    ) -> Result<bool, RingFault>,
 ) -> (usize, Result<End, Fault>) {
-    let pair = guest.receiving_pair(senders);
-    let mut done = 0;
-    let delivered = with_receiver(
-        guest,
-        pair,
-        counters,
-        frames,
-        |receiver, features, counters| {
-            let all = act(receiver, features, counters, &mut done)?;
-            Ok((!all).then(|| receiver.seen()))
-        },
-    );
-    let short = match delivered {
+    let number = receive_ring(guest.receiving_pair(senders));
+    let Some(mut vring) = guest.backend.vring(number) else {
+        return (0, Ok(End::Down));
+    };
+    let (now, mut done) = (desk.now, 0);
+    let Desk { scratch, wakes, .. } = desk;
+    let act = |receiver: &mut Receiver<'_, '_>, features, books: &mut Books| {
+        let all = act(receiver, features, &mut books.counters, scratch, &mut done)?;
+        Ok((!all).then(|| receiver.seen()))
+    };
+    let short = match with_receiver(guest, &mut vring, number, frames, wakes, act) {
         Ok(Some(short)) => short,
         Ok(None) => return (0, Ok(End::Down)),
         Err(fault) => return (done, Err(fault)),
     };
+    let books = &mut vring.state;
     if done > 0 || short.is_none() {
-        guest.note_room(pair);
+        books.short = None;
     }
     let end = match short {
         None => End::Done,
-        Some(seen) if guest.note_short(pair, seen, now).is_stuck(now) => End::Stuck,
+        Some(seen) if books.note_short(seen, now).is_stuck(now) => End::Stuck,
         Some(_) => End::NoRoom,
     };
     (done, Ok(end))
@@ -188,30 +216,28 @@ fn count_delivered(jobs: &[Job<'_, '_>], counters: &mut Counters) {
         .sum::<u64>();
 }
 
-/// Do something with the receive ring of a guest's pair, then publish what came of it. `Ok(None)` when the
-/// ring does not run.
+/// Take a guest's receive ring in hand and do something with it, then publish what came of it.
+/// `Ok(None)` when the ring does not run. Who has asked for its kick is to be woken.
 fn with_receiver<T>(
-    guest: &mut Guest,
-    pair: usize,
-    counters: &mut Counters,
+    guest: &Guest,
+    vring: &mut Vring,
+    number: usize,
     frames: usize,
-    act: impl FnOnce(&mut Receiver<'_, '_>, u64, &mut Counters) -> Result<T, RingFault>,
+    wakes: &mut Askers,
+    act: impl FnOnce(&mut Receiver<'_, '_>, u64, &mut Books) -> Result<T, RingFault>,
 ) -> Result<Option<T>, Fault> {
-    let ring_number = receive_ring(pair);
-    let memory = Arc::clone(guest.backend.memory());
+    let memory = guest.backend.memory();
     let features = guest.backend.features();
-    let Some(vring) = guest.backend.vring_mut(ring_number) else {
+    let (Some(ring), books) = vring.parts_mut() else {
         return Ok(None);
     };
-    let Some(ring) = vring.active_mut() else {
-        return Ok(None);
-    };
+    wakes.join(std::mem::take(&mut books.askers));
     ring.suppress_kicks();
     let mut batch = Batch::new();
-    let result = Receiver::new(ring, &memory, features, &mut batch, frames)
-        .and_then(|mut receiver| act(&mut receiver, features, counters))
-        .map_err(at(ring_number))?;
-    publish(vring, counters).map_err(at(ring_number))?;
+    let result = Receiver::new(ring, memory, features, &mut batch, frames)
+        .and_then(|mut receiver| act(&mut receiver, features, books))
+        .map_err(at(number))?;
+    publish(vring).map_err(at(number))?;
     Ok(Some(result))
 }
 

@@ -3,8 +3,8 @@
 //!
 //! # Theory of operation
 //!
-//! One [`worker`] thread serves a network. Each VM's NIC is a [`port`] with a vhost-user device
-//! behind it; an [`uplink`] is a port with a tap behind it. A frame is looked at in the sender's
+//! One or more workers, threads, serve a network ([`workers`], [`mod@worker`]). Each VM's NIC is a
+//! [`port`] with a vhost-user device behind it; an [`uplink`] is a port with a tap behind it. A frame is looked at in the sender's
 //! ring, its destination looked up in the [`residency`] table, and its bytes copied once, from the
 //! sender's RAM into buffers the receiver has posted ([`receiver`]). [`switch`] has the whole path.
 //!
@@ -23,8 +23,17 @@
 //! ring of the same number, wrapped round to those that run ([`port::Guest::receiving_pair`]): so a
 //! flow that keeps to its queue keeps its order.
 //!
-//! Who owns what: the worker owns every port, ring and table. Nothing is shared, so nothing is
-//! locked. What may fail: a VM, at any point, in any way. Its port is ended and reported with the
+//! Who owns what: the workers share the network (`shared`), and each has a [`desk`] of its own.
+//! Every transmit ring is read by one worker only ([`spread`]), so what a sender sends in order
+//! stays in order. A receive ring takes frames from any of them, in turn, behind its own lock; so
+//! does every other thing that several need ([`switch`] has the list).
+//!
+//! Ports come and go, rings start and stop, memory is mapped and unmapped with the network locked
+//! for writing, by the first worker (`manager`). The others hold it for reading while they forward,
+//! a round at a time, and not while they sleep. So memory that vanishes while somebody looks at it
+//! cannot be written down: whoever can unmap it has the only reference to the network.
+//!
+//! What may fail: a VM, at any point, in any way. Its port is ended and reported with the
 //! reason; the others never notice. Nothing is allocated for a frame, unless it is set aside; every
 //! table has a limit ([`limits`]).
 #![deny(unsafe_code)]
@@ -32,15 +41,18 @@
 mod aside;
 mod attach;
 mod away;
+pub mod books;
 mod contention;
 pub mod control;
 mod deliver;
+pub mod desk;
 pub mod frame;
 mod front_end;
 pub mod guard;
 pub mod hold;
 pub mod limits;
 pub mod mac;
+mod manager;
 mod multicast;
 pub mod offload;
 mod orders;
@@ -50,21 +62,26 @@ mod quiet;
 mod rarp;
 pub mod receiver;
 pub mod residency;
+mod shared;
 mod spin;
+pub mod spread;
 pub mod switch;
+mod sync;
 mod thin;
 mod ticks;
 mod token;
 pub mod translate;
 mod transmit;
 pub mod uplink;
-pub mod worker;
+mod worker;
+pub mod workers;
 
-/// Serve one network until told to stop. Blocks; meant for a thread or process of its own.
+/// Serve one network with so many workers until told to stop. Blocks; meant for a thread or process
+/// of its own.
 ///
 /// # Errors
 /// The data plane cannot start, or the kernel refuses to wait for events. A VM's doing is never
 /// an error here.
-pub fn run(control: control::ControlSocket) -> std::io::Result<()> {
-    worker::Worker::new(control)?.run()
+pub fn run(control: control::ControlSocket, workers: usize) -> std::io::Result<()> {
+    workers::Workers::new(control, workers)?.run(|| {})
 }

@@ -4,6 +4,7 @@ use std::sync::PoisonError;
 
 use crate::aside::Aside;
 use crate::control::Loss;
+use crate::desk::Desk;
 use crate::frame::{ETHERNET, Head, Rest};
 use crate::guard::groups::{Audience, Groups, family};
 use crate::guard::membership::{self, FIRST, Family, MAX_PACKET, Message};
@@ -27,7 +28,8 @@ impl Switch {
     /// # Errors
     /// The port has sent too many of them.
     pub(crate) fn spread(
-        &mut self,
+        &self,
+        desk: &mut Desk,
         origin: Origin<'_>,
         head: &Head,
         rest: &Rest<'_, '_>,
@@ -36,54 +38,56 @@ impl Switch {
             .snooping
             .then(|| family(head.destination(), head.ether_type()));
         let Some(family) = family.flatten() else {
-            return self.spread_to_all(origin, head, rest);
+            return self.spread_to_all(desk, origin, head, rest);
         };
         let mut first = [0; FIRST];
         let mut peek = *rest;
         let count = peek.read(&mut first);
         let first = first.get(..count).unwrap_or_default();
         if membership::concerns_groups(family, first) {
-            return self.spread_membership(origin, family, head, rest);
+            return self.spread_membership(desk, origin, family, head, rest);
         }
-        let (vlan, now) = (origin.checked.tci.vlan(), self.seconds);
+        let (vlan, now) = (origin.checked.tci.vlan(), desk.seconds);
         let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
         let audience = groups.audience(family, vlan, head.destination(), now);
         drop(groups);
         if audience == Audience::All {
-            return self.spread_to_all(origin, head, rest);
+            return self.spread_to_all(desk, origin, head, rest);
         }
-        self.deliver_to(audience, origin, head, rest);
+        self.deliver_to(desk, audience, origin, head, rest);
         Ok(())
     }
 
     fn spread_to_all(
-        &mut self,
+        &self,
+        desk: &mut Desk,
         origin: Origin<'_>,
         head: &Head,
         rest: &Rest<'_, '_>,
     ) -> Result<(), Loss> {
         let floods = &origin.limits.floods;
-        floods.admit(head, self.now, self.seconds)?;
-        self.deliver_to(Audience::All, origin, head, rest);
+        floods.admit(head, desk.now, desk.seconds)?;
+        self.deliver_to(desk, Audience::All, origin, head, rest);
         Ok(())
     }
 
     /// A host or router says something about groups: what is read is what is delivered.
     #[cold]
     fn spread_membership(
-        &mut self,
+        &self,
+        desk: &mut Desk,
         origin: Origin<'_>,
         family: Family,
         head: &Head,
         rest: &Rest<'_, '_>,
     ) -> Result<(), Loss> {
         let floods = &origin.limits.floods;
-        floods.admit(head, self.now, self.seconds)?;
+        floods.admit(head, desk.now, desk.seconds)?;
         let mut packet = [0; MAX_PACKET];
         let length = head.length.saturating_sub(ETHERNET) as usize;
         let Some(packet) = packet.get_mut(..length).filter(|_| head.start.is_plain()) else {
             // Longer than hosts make them, or unfinished: nothing is learnt from it.
-            self.deliver_to(Audience::All, origin, head, rest);
+            self.deliver_to(desk, Audience::All, origin, head, rest);
             return Ok(());
         };
         let mut copy = *rest;
@@ -94,18 +98,19 @@ impl Switch {
             message => message,
         };
         let place = (origin.checked.tci.vlan(), head.destination());
-        let (port, now) = (origin.port, self.seconds);
+        let (port, now) = (origin.port, desk.seconds);
         let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
         let audience = groups.hear(message, family, place, port, now);
         drop(groups);
-        self.deliver_to(audience, origin, head, &Rest::Private(packet));
+        self.deliver_to(desk, audience, origin, head, &Rest::Private(packet));
         Ok(())
     }
 
-    /// Deliver a frame to those ports of an audience that may have it, but not to ports for which
-    /// older frames are set aside: they have no room.
+    /// Deliver a frame to those ports of an audience that may have it, but not to its own, nor
+    /// to ports for which older frames are set aside: they have no room.
     fn deliver_to(
-        &mut self,
+        &self,
+        desk: &mut Desk,
         audience: Audience,
         origin: Origin<'_>,
         head: &Head,
@@ -113,17 +118,16 @@ impl Switch {
     ) {
         let checked = origin.checked;
         for number in (0..).take(self.ports.len()) {
-            if !audience.has(number) {
+            if number == origin.port || !audience.has(number) {
                 continue;
             }
             if !origin.aside.waits_for(number) {
                 // That one of many may not have it is no loss.
-                let _ = self.deliver_one(number, origin.pair, head, rest, checked);
-            } else if let Some(port) = self.port_mut(number) {
-                if passage(port.guard.as_deref(), checked).is_err() {
-                    continue;
+                let _ = self.deliver_one(desk, number, origin.pair, head, rest, checked);
+            } else if let Some(port) = self.port(number) {
+                if passage(port.guard.as_deref(), checked).is_ok() {
+                    port.lose(origin.pair, Loss::ReceiverFull, 1);
                 }
-                port.counters.drops.receiver_full += 1;
             }
         }
     }

@@ -1,22 +1,27 @@
 //! What the supervisor asks of a worker.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
 
 use rustix::event::epoll;
 use rustix::io::Errno;
 
 use crate::control::{Counters, Event, Order, PortId, PortReport, Reason, WorkerReport};
-use crate::port::Kind;
+use crate::front_end::guest;
+use crate::manager::Manager;
+use crate::port::{Kind, Port};
 use crate::residency::Resident;
+use crate::shared::FIRST;
+use crate::switch::Switch;
 use crate::token::Token;
-use crate::worker::Worker;
+use crate::uplink::UPLINK_PAIR;
 use crate::{attach, ticks};
 
-impl Worker {
-    pub(crate) fn take_orders(&mut self) {
+impl Manager {
+    pub(crate) fn take_orders(&mut self, switch: &mut Switch) {
         loop {
             match self.outbox.receive() {
-                Ok(Some((order, fd))) => self.carry_out(order, fd),
+                Ok(Some((order, fd))) => self.carry_out(switch, order, fd),
                 Ok(None) => {
                     self.stopping = true;
                     return;
@@ -30,33 +35,35 @@ impl Worker {
         }
     }
 
-    pub(crate) fn carry_out(&mut self, order: Order, fd: Option<OwnedFd>) {
+    fn carry_out(&mut self, switch: &mut Switch, order: Order, fd: Option<OwnedFd>) {
         match order {
             Order::Attach { port, name } => {
-                self.attach(port, name, fd.ok_or(Errno::BADF).and_then(attach::guest));
+                let kind = fd.ok_or(Errno::BADF).and_then(attach::guest);
+                self.attach(switch, port, name, kind);
             }
             Order::AttachUplink { port, name } => {
-                self.attach(port, name, fd.ok_or(Errno::BADF).and_then(attach::uplink));
+                let kind = fd.ok_or(Errno::BADF).and_then(attach::uplink);
+                self.attach(switch, port, name, kind);
             }
-            Order::Detach { port } => self.detach(port.0, Reason::Asked),
-            Order::SetRules { port, rules } => self.switch.set_rules(port.0, *rules),
-            Order::SetSnooping { on } => self.switch.snooping = on,
+            Order::Detach { port } => self.detach(switch, port.0, Reason::Asked),
+            Order::SetRules { port, rules } => switch.set_rules(port.0, *rules),
+            Order::SetSnooping { on } => switch.snooping = on,
             Order::SetResidency { mac, vlan, port } => {
                 let resident = Resident::new(mac, vlan);
-                if !self.switch.table.pin(resident, port.0) {
+                if !switch.table.pin(resident, port.0) {
                     tracing::warn!(%mac, "the residency table is full: address not pinned");
                 }
             }
             Order::ClearResidency { mac, vlan } => {
-                self.switch.table.forget(Resident::new(mac, vlan));
+                switch.table.forget(Resident::new(mac, vlan));
             }
-            Order::Report => self.report(),
+            Order::Report => self.report(switch),
             Order::Stop => self.stopping = true,
         }
     }
 
-    pub(crate) fn attach(&mut self, id: PortId, name: String, kind: Result<Kind, Errno>) {
-        if self.switch.port(id.0).is_some() {
+    fn attach(&mut self, switch: &mut Switch, id: PortId, name: String, kind: Result<Kind, Errno>) {
+        if switch.port(id.0).is_some() {
             tracing::error!(
                 port = id.0,
                 "a port was attached twice: a fault of the supervisor"
@@ -64,54 +71,66 @@ impl Worker {
             return;
         }
         let added = kind.and_then(|kind| {
-            let added = self.switch.add(id.0, attach::port(name, kind));
+            let added = switch.add(id.0, Port::new(name, kind));
             added.then_some(()).ok_or(Errno::NOSPC)
         });
-        let watched = added.and_then(|()| self.watch(id.0));
+        let watched = added.and_then(|()| self.watch(switch, id.0));
         if let Err(error) = watched {
             let why = format!("the port cannot be attached: {error}");
-            self.detach(id.0, Reason::Host(why));
+            self.detach(switch, id.0, Reason::Host(why));
         }
     }
 
     /// Have the kernel tell of what comes from a new port.
-    pub(crate) fn watch(&mut self, number: u16) -> Result<(), Errno> {
-        let Some(port) = self.switch.port(number) else {
+    fn watch(&self, switch: &Switch, number: u16) -> Result<(), Errno> {
+        let Some(port) = switch.port(number) else {
             return Err(Errno::NODEV);
         };
         let edge = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        let poll = self.poll_for(switch, port, number).ok_or(Errno::NODEV)?;
         match &port.kind {
             Kind::Guest(guest) => {
                 let data = Token::Socket(number).data();
-                epoll::add(&self.poll, &guest.backend, data, epoll::EventFlags::IN)
+                epoll::add(poll, &guest.backend, data, epoll::EventFlags::IN)
             }
             Kind::Uplink(uplink) => {
-                epoll::add(&self.poll, uplink, Token::Tap(number).data(), edge)?;
-                self.activate(number);
+                epoll::add(poll, uplink, Token::Tap(number).data(), edge)?;
+                self.activate(switch, number);
                 Ok(())
             }
         }
     }
 
-    pub(crate) fn detach(&mut self, number: u16, reason: Reason) {
-        let rings = self
-            .guest(number)
-            .map_or(0, |guest| guest.backend.vrings().len());
+    /// Where what comes from a port is heard: its socket's messages by the first worker, its
+    /// tap's frames by the one that reads them.
+    fn poll_for(&self, switch: &Switch, port: &Port, number: u16) -> Option<&OwnedFd> {
+        let worker = match port.kind {
+            Kind::Guest(_) => FIRST,
+            Kind::Uplink(_) => switch.readers.worker(number, UPLINK_PAIR),
+        };
+        self.shared.posts.get(worker).map(|post| &post.poll)
+    }
+
+    /// Remove a port, if it is there, and say so.
+    pub(crate) fn detach(&mut self, switch: &mut Switch, number: u16, reason: Reason) {
+        let rings = guest(switch, number).map_or(0, |guest| guest.backend.vring_count());
         for ring in 0..rings {
             // The port goes either way.
-            let _ = self.watch_kick(number, ring, false);
+            let _ = self.watch_kick(switch, number, ring, false);
         }
-        let port = self.switch.remove(number);
+        let port = switch.remove(number);
         if let Some(port) = &port {
-            // The front-end may hold copies of these too.
-            let _ = match &port.kind {
-                Kind::Guest(guest) => epoll::delete(&self.poll, guest.backend.as_fd()),
-                Kind::Uplink(uplink) => epoll::delete(&self.poll, uplink.as_fd()),
-            };
+            if let Some(poll) = self.poll_for(switch, port, number) {
+                // The front-end may hold copies of these too.
+                let _ = match &port.kind {
+                    Kind::Guest(guest) => epoll::delete(poll, guest.backend.as_fd()),
+                    Kind::Uplink(uplink) => epoll::delete(poll, uplink.as_fd()),
+                };
+            }
             tracing::debug!(port = port.name, ?reason, "port detached");
         }
-        self.active.retain(|active| *active != number);
-        let counters = port.map_or_else(Counters::default, |port| port.counters);
+        // Gone, with its descriptors and its memory, when the supervisor hears of it.
+        let counters = port.map_or_else(Counters::default, |mut port| port.counters());
         let id = PortId(number);
         self.outbox.send(&Event::Detached {
             port: id,
@@ -120,13 +139,17 @@ impl Worker {
         });
     }
 
-    pub(crate) fn report(&mut self) {
-        let numbers: Vec<u16> = self.switch.ports().map(|(number, _)| number).collect();
+    fn report(&mut self, switch: &mut Switch) {
+        let seconds = self.shared.seconds(Instant::now());
+        let numbers: Vec<u16> = switch.ports().map(|(number, _)| number).collect();
         for number in numbers {
-            let Some(port) = self.switch.port(number) else {
+            let residents = switch.table.count(number);
+            let Some(port) = switch.port_mut(number) else {
                 continue;
             };
-            let (running, logging, features, mtu) = match &port.kind {
+            let storm = port.limits.floods.storm(seconds);
+            let counters = port.counters();
+            let (running, logging, features, mtu) = match &mut port.kind {
                 Kind::Guest(guest) => (
                     guest.is_running(),
                     guest.backend.memory().log().is_some(),
@@ -135,9 +158,6 @@ impl Worker {
                 ),
                 Kind::Uplink(_) => (true, false, 0, 0),
             };
-            let residents = self.switch.table.count(number);
-            let storm = port.limits.floods.storm(self.switch.seconds);
-            let counters = port.counters;
             self.outbox.send(&Event::Report(Box::new(PortReport {
                 port: number,
                 running,
@@ -149,12 +169,12 @@ impl Worker {
                 counters,
             })));
         }
-        let residents = u32::try_from(self.switch.table.residents()).unwrap_or(u32::MAX);
+        let residents = switch.table.residents();
         let elapsed_ticks = ticks::now().wrapping_sub(self.started);
         self.outbox.send(&Event::ReportEnd(WorkerReport {
             elapsed_ticks,
             residents,
-            ..self.figures
+            ..self.shared.figures()
         }));
     }
 }

@@ -3,17 +3,21 @@
 use std::time::Instant;
 
 use arrayvec::ArrayVec;
-use vhost::backend::Backend;
 use vhost::fault::RingFault;
 use vhost::ring::Ring;
-use vhost::vring::{Notifier, Vring};
+use vhost::vring::Notifier;
 
-use crate::control::Counters;
+use crate::books::Books;
+use crate::control::{Counters, Loss};
 use crate::guard::{Guard, Limiter};
-use crate::hold::Held;
-use crate::limits::{HOLD, MAX_QUEUE_PAIRS};
-use crate::residency::{Learnt, Residency, Resident};
+use crate::limits::MAX_QUEUE_PAIRS;
 use crate::uplink::Uplink;
+
+/// A VM's vhost-user device, with books beside each ring.
+pub type Backend = vhost::backend::Backend<Books>;
+
+/// One of its rings.
+pub type Vring = vhost::vring::Vring<Books>;
 
 /// What is behind a port.
 #[derive(Debug)]
@@ -21,7 +25,7 @@ pub enum Kind {
     /// A VM's NIC.
     Guest(Box<Guest>),
     /// The way out.
-    Uplink(Uplink),
+    Uplink(Box<Uplink>),
 }
 
 /// A port of a network.
@@ -29,12 +33,8 @@ pub enum Kind {
 pub struct Port {
     /// For log lines.
     pub name: String,
-    /// Running totals.
-    pub counters: Counters,
     /// What is behind it.
     pub kind: Kind,
-    /// What it taught the residency table.
-    pub teacher: Teacher,
     /// Its rules at work, if it has any.
     pub guard: Option<Box<Guard>>,
     /// How much it may send and receive.
@@ -42,94 +42,95 @@ pub struct Port {
 }
 
 impl Port {
-    /// Frames it has sent that are set aside.
+    /// A port without rules.
     #[must_use]
-    pub fn set_aside(&self) -> u64 {
-        match &self.kind {
-            Kind::Guest(guest) => guest.held.iter().map(|held| held.aside.len() as u64).sum(),
-            Kind::Uplink(_) => 0,
+    pub fn new(name: String, kind: Kind) -> Self {
+        Self {
+            name,
+            kind,
+            guard: None,
+            limits: Limiter::default(),
         }
     }
 
-    /// Forget the frames set aside for a receiver; how many they were.
-    pub fn forget_aside(&mut self, receiver: u16) -> u64 {
+    /// Running totals.
+    #[must_use]
+    pub fn counters(&mut self) -> Counters {
+        match &mut self.kind {
+            Kind::Guest(guest) => guest.books_mut().fold(Counters::default(), |sum, books| {
+                // A ring that never ran has nothing.
+                sum.plus(&books.counters)
+            }),
+            Kind::Uplink(uplink) => uplink.counters(),
+        }
+    }
+
+    /// Count frames for this port, which came by a sender's pair, that are lost.
+    pub(crate) fn lose(&self, senders: usize, loss: Loss, count: usize) {
+        let each = |counters: &mut Counters| (0..count).for_each(|_| counters.drops.count(loss));
+        match &self.kind {
+            Kind::Guest(guest) => {
+                let number = receive_ring(guest.receiving_pair(senders));
+                if let Some(mut vring) = guest.backend.vring(number) {
+                    each(&mut vring.state.counters);
+                }
+            }
+            Kind::Uplink(uplink) => each(&mut uplink.sent_out()),
+        }
+    }
+
+    /// Frames it has sent that are set aside.
+    #[must_use]
+    pub fn set_aside(&mut self) -> u64 {
         match &mut self.kind {
             Kind::Guest(guest) => {
-                let held = guest.held.iter_mut();
-                held.map(|held| held.aside.forget(receiver) as u64).sum()
+                let books = guest.books_mut();
+                books.map(|books| books.held.aside.len() as u64).sum()
             }
             Kind::Uplink(_) => 0,
         }
     }
-}
 
-/// A port's dealings with the residency table.
-#[derive(Debug)]
-pub struct Teacher {
-    /// The last address noted, and when: most frames repeat it.
-    last: Option<(Resident, u32)>,
-    /// Addresses it may teach.
-    limit: u32,
-}
-
-impl Teacher {
-    /// For a port that may teach so many addresses.
-    #[must_use]
-    pub fn new(limit: u32) -> Self {
-        Self { last: None, limit }
-    }
-
-    /// Note the source of a frame. Returns the port an address has moved from.
-    #[inline]
-    pub fn note(
-        &mut self,
-        source: Resident,
-        port: u16,
-        now: u32,
-        table: &mut Residency,
-    ) -> Option<u16> {
-        if self.last == Some((source, now)) {
-            return None;
-        }
-        self.last = Some((source, now));
-        match table.learn(source, port, now, self.limit) {
-            Learnt::Moved(from) => Some(from),
-            Learnt::New | Learnt::Known | Learnt::Refused => None,
+    /// Lose the frames it has set aside: it is gone.
+    pub fn lose_aside(&mut self) {
+        if let Kind::Guest(guest) = &mut self.kind {
+            for books in guest.books_mut() {
+                books.counters.drops.sender_gone += books.held.aside.len() as u64;
+            }
         }
     }
 
-    /// An address has moved away from here: note it again should it come back.
-    pub fn forget_last(&mut self) {
-        self.last = None;
+    /// Have it teach the residency table anew what it has taught this second.
+    pub fn forget_teaching(&mut self) {
+        if let Kind::Guest(guest) = &mut self.kind {
+            guest.books_mut().for_each(|books| books.teacher.forget());
+        }
+    }
+
+    /// Lose the frames set aside for a receiver that is gone.
+    pub fn forget_aside(&mut self, receiver: u16) {
+        if let Kind::Guest(guest) = &mut self.kind {
+            for books in guest.books_mut() {
+                let lost = books.held.aside.forget(receiver);
+                books.counters.drops.receiver_down += lost as u64;
+            }
+        }
     }
 }
 
 /// A VM's NIC.
+///
+/// All but the rings changes only when the network is locked for writing.
 #[derive(Debug)]
 pub struct Guest {
     /// Its vhost-user device.
     pub backend: Backend,
-    /// What each transmit ring holds back.
-    pub held: [Held; MAX_QUEUE_PAIRS],
-    /// The receive rings, by pair, that had too few buffers when last tried.
-    short: [Option<Short>; MAX_QUEUE_PAIRS],
     /// For each pair of a sender: the pair whose receive ring its frames go to.
     steering: [usize; MAX_QUEUE_PAIRS],
+    /// A ring that runs has no kick descriptor: it must be looked at unasked.
+    polled: bool,
     /// Its rings have been reported as running.
     pub announced: bool,
-    /// Frames it has sent since the worker last slept.
-    pub sent: u32,
-    /// Its frames gather: the worker comes back by itself, without a kick.
-    pub gathers: bool,
-}
-
-/// A receive ring found too short for a frame.
-#[derive(Clone, Copy, Debug)]
-pub struct Short {
-    /// Since when it has taken nothing.
-    pub since: Instant,
-    /// How many chains it had, which were too few.
-    pub seen: u16,
 }
 
 /// The vhost-user number of a pair's receive ring.
@@ -150,45 +151,47 @@ impl Guest {
     pub fn new(backend: Backend) -> Self {
         Self {
             backend,
-            held: Default::default(),
-            short: Default::default(),
             steering: Default::default(),
+            polled: false,
             announced: false,
-            sent: 0,
-            gathers: false,
         }
+    }
+
+    /// The books of all rings.
+    fn books_mut(&mut self) -> impl Iterator<Item = &mut Books> {
+        self.backend.vrings_mut().map(|vring| &mut vring.state)
+    }
+
+    /// Whether a ring carries traffic.
+    fn is_active(&mut self, ring: usize) -> bool {
+        let vring = self.backend.vring_mut(ring);
+        vring.is_some_and(|vring| vring.active().is_some())
     }
 
     /// Whether both rings of the first pair carry traffic.
     #[must_use]
-    pub fn is_running(&self) -> bool {
-        let vrings = self.backend.vrings();
-        [receive_ring(0), transmit_ring(0)].iter().all(|ring| {
-            vrings
-                .get(*ring)
-                .is_some_and(|vring| vring.active().is_some())
-        })
+    pub fn is_running(&mut self) -> bool {
+        [receive_ring(0), transmit_ring(0)]
+            .iter()
+            .all(|ring| self.is_active(*ring))
     }
 
     /// Whether a ring that runs has no kick descriptor: it must be looked at unasked.
     #[must_use]
     pub fn is_polled(&self) -> bool {
-        let polled =
-            |vring: &Vring| vring.active().is_some() && matches!(vring.kick(), Notifier::Polling);
-        self.backend.vrings().iter().any(polled)
+        self.polled
     }
 
     /// After rings have started, stopped, or been enabled or disabled: what was known of them is
     /// no more, and senders' pairs are spread over the receive rings that run now.
     pub fn rings_changed(&mut self) {
-        self.short = Default::default();
-        self.held.iter_mut().for_each(Held::forget_ring);
-        let vrings = self.backend.vrings();
-        let runs = |pair: &usize| {
-            let vring = vrings.get(receive_ring(*pair));
-            vring.and_then(Vring::active).is_some()
-        };
-        let running: ArrayVec<usize, MAX_QUEUE_PAIRS> = (0..MAX_QUEUE_PAIRS).filter(runs).collect();
+        self.books_mut().for_each(Books::ring_changed);
+        let polled =
+            |vring: &Vring| vring.active().is_some() && matches!(vring.kick(), Notifier::Polling);
+        self.polled = self.backend.vrings_mut().any(|vring| polled(vring));
+        let running: ArrayVec<usize, MAX_QUEUE_PAIRS> = (0..MAX_QUEUE_PAIRS)
+            .filter(|pair| self.is_active(receive_ring(*pair)))
+            .collect();
         // Without any, frames find the first ring not running.
         let spread = running.iter().copied().cycle().chain(std::iter::repeat(0));
         for (place, pair) in self.steering.iter_mut().zip(spread) {
@@ -203,61 +206,21 @@ impl Guest {
         self.steering.get(senders).copied().unwrap_or(0)
     }
 
-    /// What is known of a pair's receive ring, if it was too short.
-    #[must_use]
-    pub fn short(&self, pair: usize) -> Option<Short> {
-        self.short.get(pair).copied().flatten()
-    }
-
-    /// A pair's receive ring had room.
-    #[inline]
-    pub fn note_room(&mut self, pair: usize) {
-        if let Some(short) = self.short.get_mut(pair) {
-            *short = None;
-        }
-    }
-
-    /// The receivers that frames wait for, and the pair they came by: those set aside, and those
-    /// in transmit rings that run.
-    pub fn waited_for(&self) -> impl Iterator<Item = (u16, usize)> + '_ {
-        let runs = |pair| {
-            let vring = self.backend.vrings().get(transmit_ring(pair));
-            vring.and_then(Vring::active).is_some()
-        };
-        let held = self.held.iter().enumerate();
-        held.flat_map(move |(pair, held)| held.receivers(runs(pair)).map(move |to| (to, pair)))
-    }
-
     /// Whether a frame of a sender's pair that did not fit before may fit now, or is to be given
     /// up.
     #[must_use]
     pub fn worth_a_try(&self, senders: usize, now: Instant) -> bool {
-        let pair = self.receiving_pair(senders);
-        let Some(short) = self.short(pair) else {
+        let number = receive_ring(self.receiving_pair(senders));
+        let Some(vring) = self.backend.vring(number) else {
             return true;
         };
-        let vring = self.backend.vrings().get(receive_ring(pair));
-        let ring = vring.and_then(Vring::active);
+        let Some(short) = vring.state.short else {
+            return true;
+        };
         short.is_stuck(now)
-            || ring.is_none_or(|ring| ring.available().is_ok_and(|count| count != short.seen))
-    }
-
-    /// Remember that a pair's receive ring was too short.
-    pub fn note_short(&mut self, pair: usize, seen: u16, now: Instant) -> Short {
-        let since = self.short(pair).map_or(now, |short| short.since);
-        let short = Short { since, seen };
-        if let Some(place) = self.short.get_mut(pair) {
-            *place = Some(short);
-        }
-        short
-    }
-}
-
-impl Short {
-    /// It has been short for longer than anybody waits.
-    #[must_use]
-    pub fn is_stuck(&self, now: Instant) -> bool {
-        now.duration_since(self.since) > HOLD
+            || vring
+                .active()
+                .is_none_or(|ring| ring.available().is_ok_and(|count| count != short.seen))
     }
 }
 
@@ -266,9 +229,9 @@ impl Short {
 /// # Errors
 /// The call descriptor is none.
 #[inline]
-pub fn publish(vring: &mut Vring, counters: &mut Counters) -> Result<(), RingFault> {
+pub fn publish(vring: &mut Vring) -> Result<(), RingFault> {
     if vring.running_mut().is_some_and(Ring::publish) {
-        counters.calls += 1;
+        vring.state.counters.calls += 1;
         vring.call()?;
     }
     Ok(())

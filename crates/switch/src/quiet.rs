@@ -13,169 +13,222 @@ use std::time::Duration;
 
 use vhost::backend::at;
 use vhost::fault::Fault;
-use vhost::vring::Vring;
+use vhost::ring::Ring;
 
+use crate::books::Books;
+use crate::desk::Desk;
+use crate::hold::Held;
 use crate::limits::{GATHER, GATHER_SHARE, HOLD, POLL, STREAM};
 use crate::port::{Guest, Kind, receive_ring, transmit_ring};
+use crate::shared::FIRST;
+use crate::switch::Switch;
 use crate::worker::Worker;
+
+/// How things are with a port that is about to be left alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rest {
+    /// There is nothing to do now.
+    idle: bool,
+    /// How long the worker may sleep for its sake if nobody kicks it.
+    patience: Option<Duration>,
+}
+
+impl Rest {
+    /// Nothing to do, for as long as nobody kicks.
+    const QUIET: Self = Self {
+        idle: true,
+        patience: None,
+    };
+
+    fn within(&mut self, time: Duration) {
+        self.patience = shorter(self.patience, Some(time));
+    }
+}
+
+/// The shorter of two times; none is for ever.
+fn shorter(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
+    a.into_iter().chain(b).min()
+}
 
 impl Worker {
     /// Ask all active rings for kicks and take those that have nothing off the list. False when
     /// there is work after all.
     pub(crate) fn may_sleep(&mut self) -> bool {
-        let mut quiet = true;
-        let mut kept = 0;
-        for index in 0..self.active.len() {
-            let Some(port) = self.active.get(index).copied() else {
-                break;
-            };
-            let idle = self.ask_for_kicks(port);
-            quiet &= idle;
-            if !idle || self.patience(port).is_some() {
-                if let Some(place) = self.active.get_mut(kept) {
-                    *place = port;
-                }
-                kept += 1;
-            }
+        let switch = self.shared.read();
+        let (desk, short) = (&mut self.desk, self.contention.is_short());
+        let mut all = Rest::QUIET;
+        self.active.retain(|port| {
+            let rest = switch.leave_alone(desk, *port, short);
+            all.idle &= rest.idle;
+            all.patience = shorter(all.patience, rest.patience);
+            !rest.idle || rest.patience.is_some()
+        });
+        if !desk.faults.is_empty() {
+            switch.blame(&mut desk.faults);
+            self.shared.wake(FIRST);
         }
-        self.active.truncate(kept);
-        quiet
+        self.patience = all.patience;
+        all.idle
     }
+}
 
-    /// How long the worker may sleep for this port's sake if nobody kicks it.
-    pub(crate) fn patience(&self, port: u16) -> Option<Duration> {
-        let port = self.switch.port(port)?;
-        let held_back = port.limits.held_back(self.switch.now);
-        let other = match &port.kind {
-            Kind::Guest(guest) if guest.gathers => Some(GATHER),
-            Kind::Guest(guest) if guest.is_polled() => Some(POLL),
-            Kind::Guest(guest) if guest.waited_for().next().is_some() => Some(HOLD),
-            _ => None,
+impl Switch {
+    /// Ask the transmit rings of a port that this worker reads for a kick, and the receivers they
+    /// wait for too.
+    fn leave_alone(&self, desk: &mut Desk, number: u16, short: bool) -> Rest {
+        let mut rest = Rest::QUIET;
+        let Some(port) = self.port(number) else {
+            return rest;
         };
-        held_back.into_iter().chain(other).min()
-    }
-
-    /// Ask a port's transmit rings for a kick, and the receivers it waits for too. True when none
-    /// of them has anything now. Ports at fault are left to [`Worker::drop_faulty`], so that the
-    /// list of active ports does not change under our feet.
-    fn ask_for_kicks(&mut self, number: u16) -> bool {
-        let short = self.contention.is_short();
-        let mut receivers = std::mem::take(&mut self.receivers);
+        let Kind::Guest(guest) = &port.kind else {
+            return rest;
+        };
+        let held_back = port.limits.held_back(desk.now);
+        if let Some(wait) = held_back {
+            rest.within(wait);
+        }
+        if guest.is_polled() {
+            rest.within(POLL);
+        }
+        let mut receivers = std::mem::take(&mut desk.receivers);
         receivers.clear();
-        let mut result = Ok(true);
-        let now = self.switch.now;
-        if let Some(port) = self.switch.port_mut(number) {
-            let held_back = port.limits.held_back(now).is_some();
-            if let Kind::Guest(guest) = &mut port.kind {
-                guest.gathers = short && is_stream(guest);
-                guest.sent = 0;
-                if !guest.gathers && !held_back {
-                    result = ask_transmit(guest);
-                }
-                receivers.extend(guest.waited_for());
-            }
+        for pair in self
+            .readers
+            .pairs(number, desk.worker, guest.backend.pairs())
+        {
+            let unasked = match held_back {
+                Some(_) => Unasked::Always,
+                None if short => Unasked::Streams,
+                None => Unasked::Never,
+            };
+            let result = leave_ring(guest, pair, unasked, &mut rest, &mut receivers);
+            rest.idle &= or_fault(desk, number, result);
         }
         receivers.sort_unstable();
         receivers.dedup();
-        let mut idle = self.or_fault(number, result);
         for (receiver, pair) in &receivers {
-            let result = self.ask_receiver(*receiver, *pair);
-            idle &= self.or_fault(*receiver, result);
+            rest.within(HOLD);
+            let result = self.ask_receiver(desk.worker, *receiver, *pair);
+            rest.idle &= or_fault(desk, *receiver, result);
         }
-        self.receivers = receivers;
-        idle
-    }
-
-    fn or_fault(&mut self, port: u16, result: Result<bool, Fault>) -> bool {
-        result.unwrap_or_else(|fault| {
-            self.switch.faults.push((port, fault));
-            false
-        })
+        desk.receivers = receivers;
+        rest
     }
 
     /// Ask a receiver that had too few buffers for a sender's pair for a kick. False when it has
     /// other ones now, or is not there any more.
-    fn ask_receiver(&mut self, number: u16, senders: usize) -> Result<bool, Fault> {
-        let Some(Kind::Guest(guest)) = self.switch.port_mut(number).map(|port| &mut port.kind)
-        else {
+    fn ask_receiver(&self, worker: usize, number: u16, senders: usize) -> Result<bool, Fault> {
+        let Some(Kind::Guest(guest)) = self.port(number).map(|port| &port.kind) else {
             return Ok(false);
         };
-        let pair = guest.receiving_pair(senders);
-        let Some(short) = guest.short(pair) else {
+        let number = receive_ring(guest.receiving_pair(senders));
+        let Some(mut vring) = guest.backend.vring(number) else {
             return Ok(false);
         };
-        let ring = receive_ring(pair);
-        match guest.backend.vring_mut(ring).and_then(Vring::active_mut) {
-            Some(active) => active
-                .ask_for_kick(short.seen)
-                .map(|more| !more)
-                .map_err(at(ring)),
-            None => Ok(false),
+        let (Some(ring), books) = vring.parts_mut() else {
+            return Ok(false);
+        };
+        let Some(short) = books.short else {
+            return Ok(false);
+        };
+        let more = ring.ask_for_kick(short.seen).map_err(at(number))?;
+        if !more {
+            books.askers.add(worker);
         }
+        Ok(!more)
     }
 }
 
-/// Ask a guest's transmit rings for kicks; true when they have nothing to send now but what waits
-/// for a receiver.
-fn ask_transmit(guest: &mut Guest) -> Result<bool, Fault> {
-    let mut idle = true;
-    let pairs = guest.backend.pairs();
-    for (pair, held) in guest.held.iter().enumerate().take(pairs) {
-        let number = transmit_ring(pair);
-        let Some(ring) = guest.backend.vring_mut(number).and_then(Vring::active_mut) else {
-            continue;
-        };
-        let seen = held
-            .in_ring
-            .as_ref()
-            .map_or(Some(0), |in_ring| in_ring.seen);
-        if let Some(seen) = seen {
-            idle &= !ring.ask_for_kick(seen).map_err(at(number))?;
-        }
-    }
-    Ok(idle)
+/// A fault is left to the first worker; until it has seen to it there is work.
+fn or_fault(desk: &mut Desk, port: u16, result: Result<bool, Fault>) -> bool {
+    result.unwrap_or_else(|fault| {
+        desk.faults.push((port, fault));
+        false
+    })
 }
 
-/// Whether what a guest has sent since the worker last slept is a stream whose frames may gather.
-fn is_stream(guest: &Guest) -> bool {
-    let most = guest
-        .backend
-        .vrings()
-        .get(transmit_ring(0))
-        .and_then(Vring::active)
-        .map_or(0, |ring| ring.size() / GATHER_SHARE);
-    (STREAM..=most).contains(&guest.sent)
+/// Whether a worker comes back to a ring unasked, by time.
+#[derive(Clone, Copy)]
+enum Unasked {
+    Never,
+    /// If it brings a stream.
+    Streams,
+    Always,
+}
+
+/// Ask a guest's transmit ring for a kick, unless the worker comes back anyway; true when it has
+/// nothing to send now but what waits for receivers, which are added to the list.
+fn leave_ring(
+    guest: &Guest,
+    pair: usize,
+    unasked: Unasked,
+    rest: &mut Rest,
+    receivers: &mut Vec<(u16, usize)>,
+) -> Result<bool, Fault> {
+    let number = transmit_ring(pair);
+    let Some(mut vring) = guest.backend.vring(number) else {
+        return Ok(true);
+    };
+    let (ring, books) = vring.parts_mut();
+    let Books { held, sent, .. } = books;
+    receivers.extend(held.receivers(ring.is_some()).map(|to| (to, pair)));
+    let sent = std::mem::take(sent);
+    match (ring, unasked) {
+        (Some(ring), Unasked::Streams) if is_stream(sent, ring) => {
+            rest.within(GATHER);
+            Ok(true)
+        }
+        (None, _) | (_, Unasked::Always) => Ok(true),
+        (Some(ring), _) => ask_for_kick(ring, held).map_err(at(number)),
+    }
+}
+
+fn ask_for_kick(ring: &mut Ring, held: &Held) -> Result<bool, vhost::fault::RingFault> {
+    let in_ring = held.in_ring.as_ref();
+    match in_ring.map_or(Some(0), |in_ring| in_ring.seen) {
+        Some(seen) => ring.ask_for_kick(seen).map(|more| !more),
+        None => Ok(true),
+    }
+}
+
+/// Whether what a ring has brought since the worker last slept is a stream whose frames may
+/// gather.
+fn is_stream(sent: u32, ring: &Ring) -> bool {
+    (STREAM..=ring.size() / GATHER_SHARE).contains(&sent)
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;
 
-    use front_end::{Layout, Nic, Options, frame};
+    use front_end::{Layout, Nic, Options, features, frame};
 
     use super::*;
     use crate::contention::Contention;
     use crate::control::{ControlSocket, Order, PortId};
     use crate::guard::Rules;
+    use crate::port::Port;
+    use crate::spread::{Askers, Spread};
+    use crate::workers::Workers;
 
     /// A worker with one running guest at port 1, and the supervisor's end of its control socket.
     fn worker(contention: Contention) -> (Worker, Nic, ControlSocket) {
         let (supervisor, control) = ControlSocket::pair().unwrap();
-        let mut worker = Worker::new(control).unwrap();
+        let mut worker = Workers::new(control, 1).unwrap().first;
         worker.contention = contention;
         let (wire, theirs) = front_end::Wire::pair();
         let order = Order::Attach {
             port: PortId(1),
             name: "vm1".to_owned(),
         };
-        worker.carry_out(order, Some(theirs.as_fd().try_clone_to_owned().unwrap()));
+        supervisor.send(&order, Some(theirs.as_fd())).unwrap();
+        worker.wait(Some(Duration::ZERO)).unwrap();
         let options = Options {
             size: 128,
             ..Options::default()
         };
         let mut nic = Nic::new(wire, options);
-        nic.start(|| worker.take_messages(1));
-        worker.take_messages(1);
+        nic.start(|| worker.wait(Some(Duration::ZERO)).unwrap());
         (worker, nic, supervisor)
     }
 
@@ -188,10 +241,10 @@ mod tests {
         if nic.tx.publish() {
             worker.activate(1);
         }
-        while worker.switch.serve(1).moved > 0 {}
+        while worker.round() {}
         nic.reclaim();
         assert!(worker.may_sleep());
-        worker.patience(1)
+        worker.patience
     }
 
     #[test]
@@ -217,39 +270,103 @@ mod tests {
 
     #[test]
     fn a_port_that_may_not_send_now_is_left_alone_for_the_time() {
-        let (mut worker, mut nic, _supervisor) = worker(Contention::of_this_thread());
+        let (mut worker, mut nic, _supervisor) = worker(Contention::of_this_thread(None));
         let mut rules = Rules::default();
         rules.limits.send.frames = Some(100);
         rules.limits.send.burst_ms = 10;
-        worker.switch.set_rules(1, rules);
-        worker.switch.now = std::time::Instant::now();
+        worker.shared.write().set_rules(1, rules);
+        worker.desk.now = std::time::Instant::now();
         // The burst, and the frame that ends it.
         let wait = after(&mut worker, &mut nic, 5).unwrap();
         assert!(wait <= Duration::from_millis(10), "{wait:?}");
         assert_eq!((worker.active.as_slice(), nic.in_flight()), (&[1][..], 3));
         // Nobody kicks for what comes now.
         assert!(!nic.tx.publish());
-        worker.switch.now += wait;
+        worker.desk.now += wait;
         assert_eq!(
             after(&mut worker, &mut nic, 0),
             Some(Duration::from_millis(10))
         );
         assert_eq!(nic.in_flight(), 2);
         // Once it may send again and has nothing to send, it is kicked for.
-        worker.switch.now += Duration::from_millis(20);
+        worker.desk.now += Duration::from_millis(20);
         assert_eq!(
             after(&mut worker, &mut nic, 0),
             Some(Duration::from_millis(10))
         );
-        worker.switch.now += Duration::from_millis(10);
+        worker.desk.now += Duration::from_millis(10);
         assert_eq!(after(&mut worker, &mut nic, 0), None);
         assert!(worker.active.is_empty() && nic.in_flight() == 0);
     }
 
     #[test]
     fn a_stream_is_kicked_for_where_cpus_are_enough() {
-        let (mut worker, mut nic, _supervisor) = worker(Contention::of_this_thread());
+        let (mut worker, mut nic, _supervisor) = worker(Contention::of_this_thread(None));
         assert_eq!(after(&mut worker, &mut nic, STREAM), None);
         assert!(worker.active.is_empty());
+    }
+
+    /// A NIC at a port of a switch that nobody works.
+    fn join(switch: &mut Switch, number: u16, options: Options) -> Nic {
+        let (wire, theirs) = front_end::Wire::pair();
+        let kind = crate::attach::guest(theirs).unwrap();
+        assert!(switch.add(number, Port::new(String::new(), kind)));
+        let mac = crate::mac::Mac::from_octets(frame::mac(number));
+        assert!(switch.table.pin(mac, number));
+        let mut nic = Nic::new(wire, options);
+        nic.start(|| {
+            let guest = crate::front_end::guest(switch, number).unwrap();
+            while let Some(message) = guest.backend.receive().unwrap() {
+                guest.backend.apply(message).unwrap();
+            }
+            guest.rings_changed();
+        });
+        nic
+    }
+
+    /// Two workers wait for one receive ring; whoever fills it takes the kick, and wakes the other.
+    #[test]
+    fn who_waits_for_a_receiver_is_woken_by_who_fills_it() {
+        for features in [features::PLAIN, features::PLAIN & !features::EVENT_IDX] {
+            let mut switch = Switch::new(Spread::new(2));
+            let mut desks = [0, 1].map(Desk::new);
+            let options = Options {
+                features,
+                ..Options::default()
+            };
+            let unready = Options {
+                post: false,
+                ..options
+            };
+            let mut senders = [0, 1].map(|number| join(&mut switch, number, options));
+            let mut receiver = join(&mut switch, 2, unready);
+            let mut send = |from: u16, number| {
+                let bytes = frame::numbered(frame::mac(2), frame::mac(from), number, 64);
+                assert!(senders[usize::from(from)].send(&bytes, Layout::One));
+            };
+            send(0, 0);
+            for number in 0..2 {
+                assert_eq!(switch.serve(&mut desks[0], 0).moved, 0);
+                assert!(switch.leave_alone(&mut desks[0], 0, false).idle);
+                receiver.post(1);
+                assert!(receiver.rx.publish(), "a kick was asked for");
+                desks[1].wakes = Askers::NONE;
+                send(1, number);
+                assert_eq!(switch.serve(&mut desks[1], 1).moved, 1);
+                assert!(desks[1].wakes.has(0));
+            }
+            receiver.post(2);
+            assert_eq!(
+                switch.serve(&mut desks[0], 0).moved,
+                0,
+                "nothing is published"
+            );
+            let _ = receiver.rx.publish();
+            assert_eq!(switch.serve(&mut desks[0], 0).moved, 1);
+            desks[1].wakes = Askers::NONE;
+            send(1, 2);
+            assert_eq!(switch.serve(&mut desks[1], 1).moved, 1);
+            assert_eq!(desks[1].wakes, Askers::NONE, "nobody waits");
+        }
     }
 }

@@ -4,18 +4,26 @@
 //! The hash is keyed, so a guest cannot aim at one slot. Entries are learnt from the frames a port
 //! sends and forgotten when not heard of for [`AGEING`] seconds, or pinned by the supervisor and
 //! kept.
+//!
+//! Workers look things up without a lock. Those that change the table take turns, and say by a
+//! version that residents change places (a sequence lock); who looks things up meanwhile waits for
+//! a turn too. A resident that moves to another port, or is heard of again, keeps its place: that
+//! is one word, and disturbs nobody.
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
 
 use crate::limits::{AGEING, MAX_PORTS, MAX_RESIDENTS};
 use crate::mac::Mac;
+use crate::sync::{AtomicU32, AtomicU64, Mutex, fence};
 
 /// Slots; twice the residents, rounded up to a power of two.
 const SLOTS: usize = (2 * MAX_RESIDENTS).next_power_of_two();
 const SHIFT: u32 = 64 - SLOTS.trailing_zeros();
 
 /// Residents whose entries stay in a processor's nearest caches, a line each.
-const CACHED: usize = 256;
+const CACHED: u32 = 256;
 
 /// An address in a VLAN: what the table knows. VLAN 0 is that of networks without VLANs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +55,7 @@ impl From<Mac> for Resident {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Entry {
     /// The resident, or 0 for a free slot: no station has the address zero.
     mac: u64,
@@ -57,14 +65,33 @@ struct Entry {
     pinned: bool,
 }
 
-/// The residency table of a network.
+/// An entry as it stands in the table: the resident, and the rest in one word.
+#[derive(Debug, Default)]
+struct Slot {
+    mac: AtomicU64,
+    rest: AtomicU64,
+}
+
+/// The residency table of a network. Any thread may use it; those that change it take turns.
 #[derive(Debug)]
 pub struct Residency {
-    slots: Box<[Entry]>,
-    residents: usize,
+    slots: Box<[Slot]>,
+    key: u64,
+    /// Odd while residents change places; so whoever finds it even, and the same afterwards, has
+    /// looked at a table that stood still.
+    version: AtomicU64,
+    /// How often a resident has moved from one port to another.
+    moves: AtomicU32,
+    /// How many addresses are known.
+    residents: AtomicU32,
+    books: Mutex<Books>,
+}
+
+/// What only those that change the table need.
+#[derive(Debug)]
+struct Books {
     /// Addresses of each port.
     counts: Box<[u32]>,
-    key: u64,
     /// Next slot that ageing looks at.
     sweep: usize,
 }
@@ -92,29 +119,56 @@ impl Residency {
     /// An empty table.
     #[must_use]
     pub fn new() -> Self {
-        let mut slots = vec![Entry::default(); SLOTS].into_boxed_slice();
-        vhost::prefer_huge_pages(&mut slots);
+        let mut slots = Vec::with_capacity(SLOTS);
+        // Before it is touched for the first time.
+        vhost::prefer_huge_pages(slots.spare_capacity_mut());
+        slots.resize_with(SLOTS, Slot::default);
         Self {
-            slots,
-            residents: 0,
-            counts: vec![0; MAX_PORTS].into_boxed_slice(),
+            slots: slots.into_boxed_slice(),
             // Odd, so that multiplying by it loses nothing.
             key: RandomState::new().hash_one(0x5eed_u64) | 1,
-            sweep: 0,
+            version: AtomicU64::new(0),
+            moves: AtomicU32::new(0),
+            residents: AtomicU32::new(0),
+            books: Mutex::new(Books {
+                counts: vec![0; MAX_PORTS].into_boxed_slice(),
+                sweep: 0,
+            }),
         }
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many addresses are known.
     #[must_use]
-    pub fn residents(&self) -> usize {
-        self.residents
+    pub fn residents(&self) -> u32 {
+        self.residents.load(Ordering::Relaxed)
     }
 
     /// Whether looking somebody up is likely to have to wait for memory.
     #[inline(always)]
     #[must_use]
     pub fn is_large(&self) -> bool {
-        self.residents > CACHED
+        self.residents() > CACHED
+    }
+
+    fn is_full(&self) -> bool {
+        self.residents() as usize >= MAX_RESIDENTS
+    }
+
+    /// Addresses at a port, pinned or learnt.
+    #[must_use]
+    pub fn count(&self, port: u16) -> u32 {
+        self.books().count(port)
+    }
+
+    /// How often a resident has moved: whoever remembers where one was compares.
+    #[inline]
+    #[must_use]
+    pub fn moves(&self) -> u32 {
+        self.moves.load(Ordering::Acquire)
     }
 
     #[inline]
@@ -123,17 +177,45 @@ impl Residency {
         (mac.wrapping_mul(self.key) >> SHIFT) as usize
     }
 
-    /// The slot of an address, or the free one where it would go.
+    #[inline]
+    fn entry(&self, slot: usize) -> Entry {
+        self.slots.get(slot).map_or_else(Entry::default, Slot::get)
+    }
+
+    /// The slot of an address, or the free one where it would go. While the table changes the
+    /// answer may be any: see [`read`](Self::read).
     #[inline]
     fn find(&self, mac: u64) -> Option<(usize, Entry)> {
-        let mut slot = self.home(mac);
-        loop {
-            let entry = *self.slots.get(slot)?;
+        let home = self.home(mac);
+        // There is a free slot always, but it may change its place while we look.
+        for step in 0..SLOTS {
+            let slot = (home + step) % SLOTS;
+            let entry = self.slots.get(slot)?.get();
             if entry.mac == mac || entry.mac == 0 {
                 return Some((slot, entry));
             }
-            slot = (slot + 1) % SLOTS;
         }
+        None
+    }
+
+    /// What is known of an address.
+    #[inline]
+    fn read(&self, mac: u64) -> Option<Entry> {
+        let before = self.version.load(Ordering::Acquire);
+        let found = self.find(mac);
+        // What was read is read before the version is read again.
+        fence(Ordering::Acquire);
+        if before % 2 == 0 && self.version.load(Ordering::Relaxed) == before {
+            return known(found);
+        }
+        self.read_in_turn(mac)
+    }
+
+    /// The same when somebody changes the table.
+    #[cold]
+    fn read_in_turn(&self, mac: u64) -> Option<Entry> {
+        let _turn = self.books();
+        known(self.find(mac))
     }
 
     /// Have the place fetched where an address is looked for first.
@@ -148,41 +230,51 @@ impl Residency {
     #[inline]
     #[must_use]
     pub fn lookup(&self, who: impl Into<Resident>, now: u32) -> Option<u16> {
-        let (_, entry) = self.find(who.into().bits())?;
-        (entry.mac != 0 && !entry.expired(now)).then_some(entry.port)
+        let entry = self.read(who.into().bits())?;
+        (!entry.expired(now)).then_some(entry.port)
     }
 
     /// Note that an address sent something from a port, which may have at most `limit`
     /// addresses.
     #[inline]
-    pub fn learn(&mut self, who: impl Into<Resident>, port: u16, now: u32, limit: u32) -> Learnt {
+    pub fn learn(&self, who: impl Into<Resident>, port: u16, now: u32, limit: u32) -> Learnt {
         let who = who.into();
         if who.mac().is_group() || who.mac().bits() == 0 {
             return Learnt::Refused;
         }
+        // Most are known, and need no turn.
+        match self.read(who.bits()) {
+            Some(entry) if entry.port == port && (entry.pinned || entry.seen == now) => {
+                Learnt::Known
+            }
+            Some(entry) if entry.port != port && entry.pinned => Learnt::Refused,
+            _ => self.learn_in_turn(who, port, now, limit),
+        }
+    }
+
+    fn learn_in_turn(&self, who: Resident, port: u16, now: u32, limit: u32) -> Learnt {
+        let mut books = self.books();
         let Some((slot, entry)) = self.find(who.bits()) else {
             return Learnt::Refused;
         };
         let known = entry.mac != 0;
         if known && entry.port == port {
             if !entry.pinned {
-                self.put(slot, Entry { seen: now, ..entry });
+                self.put(&mut books, slot, Entry { seen: now, ..entry });
             }
             return Learnt::Known;
         }
-        let full = !known && self.residents >= MAX_RESIDENTS;
-        if entry.pinned || full || self.count(port) >= limit {
+        let full = !known && self.is_full();
+        if entry.pinned || full || books.count(port) >= limit {
             return Learnt::Refused;
         }
-        self.put(
-            slot,
-            Entry {
-                mac: who.bits(),
-                seen: now,
-                port,
-                pinned: false,
-            },
-        );
+        let there = Entry {
+            mac: who.bits(),
+            seen: now,
+            port,
+            pinned: false,
+        };
+        self.put(&mut books, slot, there);
         if known {
             Learnt::Moved(entry.port)
         } else {
@@ -191,128 +283,191 @@ impl Residency {
     }
 
     /// Pin an address to a port; false when the table is full.
-    pub fn pin(&mut self, who: impl Into<Resident>, port: u16) -> bool {
+    pub fn pin(&self, who: impl Into<Resident>, port: u16) -> bool {
         let who = who.into();
+        let mut books = self.books();
         let Some((slot, entry)) = self.find(who.bits()) else {
             return false;
         };
-        if who.mac().bits() == 0 || (entry.mac == 0 && self.residents >= MAX_RESIDENTS) {
+        if who.mac().bits() == 0 || (entry.mac == 0 && self.is_full()) {
             return false;
         }
-        self.put(
-            slot,
-            Entry {
-                mac: who.bits(),
-                seen: 0,
-                port,
-                pinned: true,
-            },
-        );
+        let pinned = Entry {
+            mac: who.bits(),
+            seen: 0,
+            port,
+            pinned: true,
+        };
+        self.put(&mut books, slot, pinned);
         true
     }
 
     /// Forget an address, pinned or not.
-    pub fn forget(&mut self, who: impl Into<Resident>) {
+    pub fn forget(&self, who: impl Into<Resident>) {
+        let mut books = self.books();
         if let Some((slot, entry)) = self.find(who.into().bits()) {
             if entry.mac != 0 {
-                self.free(slot);
+                self.free(&mut books, slot);
             }
         }
     }
 
     /// Forget what was learnt at a port; pinned addresses stay.
-    pub fn forget_port(&mut self, port: u16) {
-        if self.count(port) == 0 {
+    pub fn forget_port(&self, port: u16) {
+        let mut books = self.books();
+        if books.count(port) == 0 {
             return;
         }
-        self.forget_where(0, SLOTS, |entry| entry.port == port && !entry.pinned);
+        self.forget_where(&mut books, 0, SLOTS, |entry| {
+            entry.port == port && !entry.pinned
+        });
     }
 
     /// Look at the next few slots and forget what is too old there. Called now and then, it keeps
     /// the table clean without ever stalling a frame.
-    pub fn age(&mut self, now: u32) {
+    pub fn age(&self, now: u32) {
         const STEP: usize = 1024;
-        let from = self.sweep;
-        self.sweep = (from + STEP) % SLOTS;
-        self.forget_where(from, STEP, |entry| entry.expired(now));
+        let mut books = self.books();
+        let from = books.sweep;
+        books.sweep = (from + STEP) % SLOTS;
+        self.forget_where(&mut books, from, STEP, |entry| entry.expired(now));
     }
 
-    /// Addresses at a port, pinned or learnt.
-    #[must_use]
-    pub fn count(&self, port: u16) -> u32 {
-        self.counts.get(usize::from(port)).copied().unwrap_or(0)
-    }
-
-    fn forget_where(&mut self, from: usize, count: usize, condition: impl Fn(&Entry) -> bool) {
+    fn forget_where(
+        &self,
+        books: &mut Books,
+        from: usize,
+        count: usize,
+        condition: impl Fn(&Entry) -> bool,
+    ) {
         let mut slot = from;
         for _ in 0..count {
             // Freeing pulls a later entry into this slot: look again before going on.
-            while let Some(entry) = self.slots.get(slot).copied() {
+            loop {
+                let entry = self.entry(slot);
                 if entry.mac == 0 || !condition(&entry) {
                     break;
                 }
-                self.free(slot);
+                self.free(books, slot);
             }
             slot = (slot + 1) % SLOTS;
         }
     }
 
     /// Put an entry into the slot that was found for it, and keep the books.
-    #[inline]
-    fn put(&mut self, slot: usize, entry: Entry) {
-        let Some(place) = self.slots.get_mut(slot) else {
+    fn put(&self, books: &mut Books, slot: usize, entry: Entry) {
+        let Some(place) = self.slots.get(slot) else {
             return;
         };
-        let before = std::mem::replace(place, entry);
-        if before.mac != entry.mac || before.port != entry.port {
-            self.book(before, false);
-            self.book(entry, true);
-        }
-    }
-
-    /// Count an entry in or out.
-    fn book(&mut self, entry: Entry, comes: bool) {
-        if entry.mac == 0 {
-            return;
-        }
-        let step = |count: u32| {
-            if comes {
-                count + 1
-            } else {
-                count.saturating_sub(1)
+        let before = place.get();
+        if before.mac == entry.mac {
+            // One word changes: whoever reads it finds the old one or the new one.
+            place.rest.store(entry.rest(), Ordering::Relaxed);
+            if before.port != entry.port {
+                // Whoever sees the count sees the move.
+                self.moves.fetch_add(1, Ordering::Release);
             }
-        };
-        self.residents = if comes {
-            self.residents + 1
         } else {
-            self.residents - 1
-        };
-        if let Some(count) = self.counts.get_mut(usize::from(entry.port)) {
-            *count = step(*count);
+            self.change(|| place.set(entry));
         }
+        self.replace(books, before, entry);
     }
 
     /// Free a slot and close the gap, so that every entry stays reachable from its home.
-    fn free(&mut self, slot: usize) {
-        let mut gap = slot;
-        let mut next = (slot + 1) % SLOTS;
-        while let Some(entry) = self.slots.get(next).copied() {
-            if entry.mac == 0 {
-                break;
+    fn free(&self, books: &mut Books, slot: usize) {
+        self.replace(books, self.entry(slot), Entry::default());
+        self.change(|| {
+            let mut gap = slot;
+            let mut next = (slot + 1) % SLOTS;
+            loop {
+                let entry = self.entry(next);
+                if entry.mac == 0 {
+                    break;
+                }
+                // The entry may move into the gap if its home is not between the two.
+                let distance = |to: usize| (to + SLOTS - self.home(entry.mac)) % SLOTS;
+                if distance(gap) <= distance(next) {
+                    self.set(gap, entry);
+                    gap = next;
+                }
+                next = (next + 1) % SLOTS;
             }
-            // The entry may move into the gap if its home is not between the two.
-            let distance = |to: usize| (to + SLOTS - self.home(entry.mac)) % SLOTS;
-            if distance(gap) <= distance(next) {
-                self.put(gap, entry);
-                gap = next;
+            self.set(gap, Entry::default());
+        });
+    }
+
+    /// Count one entry out and another in.
+    fn replace(&self, books: &mut Books, before: Entry, after: Entry) {
+        if before.mac != 0 {
+            self.residents.fetch_sub(1, Ordering::Relaxed);
+            if let Some(count) = books.counts.get_mut(usize::from(before.port)) {
+                *count = count.saturating_sub(1);
             }
-            next = (next + 1) % SLOTS;
         }
-        self.put(gap, Entry::default());
+        if after.mac != 0 {
+            self.residents.fetch_add(1, Ordering::Relaxed);
+            if let Some(count) = books.counts.get_mut(usize::from(after.port)) {
+                *count += 1;
+            }
+        }
+    }
+
+    fn set(&self, slot: usize, entry: Entry) {
+        if let Some(place) = self.slots.get(slot) {
+            place.set(entry);
+        }
+    }
+
+    /// Change who is in which slot. Only for whoever has the books.
+    fn change(&self, act: impl FnOnce()) {
+        let before = self.version.load(Ordering::Relaxed);
+        self.version
+            .store(before.wrapping_add(1), Ordering::Relaxed);
+        // Nobody sees a change and not that there is one.
+        fence(Ordering::Release);
+        act();
+        self.version
+            .store(before.wrapping_add(2), Ordering::Release);
+    }
+}
+
+/// Only what is known.
+#[inline]
+fn known(found: Option<(usize, Entry)>) -> Option<Entry> {
+    found.map(|(_, entry)| entry).filter(|entry| entry.mac != 0)
+}
+
+impl Books {
+    fn count(&self, port: u16) -> u32 {
+        self.counts.get(usize::from(port)).copied().unwrap_or(0)
+    }
+}
+
+impl Slot {
+    #[inline]
+    fn get(&self) -> Entry {
+        let rest = self.rest.load(Ordering::Relaxed);
+        let [a, b, pinned, _, c, d, e, f] = rest.to_le_bytes();
+        Entry {
+            mac: self.mac.load(Ordering::Relaxed),
+            seen: u32::from_le_bytes([c, d, e, f]),
+            port: u16::from_le_bytes([a, b]),
+            pinned: pinned != 0,
+        }
+    }
+
+    fn set(&self, entry: Entry) {
+        self.mac.store(entry.mac, Ordering::Relaxed);
+        self.rest.store(entry.rest(), Ordering::Relaxed);
     }
 }
 
 impl Entry {
+    /// All but the resident, as it stands in a slot.
+    fn rest(self) -> u64 {
+        u64::from(self.port) | u64::from(self.pinned) << 16 | u64::from(self.seen) << 32
+    }
+
     #[inline]
     fn expired(&self, now: u32) -> bool {
         !self.pinned && now.wrapping_sub(self.seen) > AGEING
@@ -334,7 +489,7 @@ mod tests {
 
     #[test]
     fn a_learnt_address_moves_and_ages() {
-        let mut table = Residency::new();
+        let table = Residency::new();
         assert_eq!(table.learn(mac(1), 3, 10, u32::MAX), Learnt::New);
         assert_eq!(table.lookup(mac(1), 10), Some(3));
         assert_eq!(table.learn(mac(1), 4, 20, u32::MAX), Learnt::Moved(3));
@@ -344,7 +499,7 @@ mod tests {
 
     #[test]
     fn a_pinned_address_neither_moves_nor_ages() {
-        let mut table = Residency::new();
+        let table = Residency::new();
         assert!(table.pin(mac(1), 3));
         assert_eq!(table.learn(mac(1), 4, 20, u32::MAX), Learnt::Refused);
         table.forget_port(3);
@@ -353,7 +508,7 @@ mod tests {
 
     #[test]
     fn group_and_zero_addresses_are_not_learnt() {
-        let mut table = Residency::new();
+        let table = Residency::new();
         let group = Mac::from_octets([1, 0, 0x5e, 0, 0, 1]);
         assert_eq!(table.learn(group, 1, 0, u32::MAX), Learnt::Refused);
         assert_eq!(
@@ -365,7 +520,7 @@ mod tests {
 
     #[test]
     fn a_port_at_its_limit_learns_no_more() {
-        let mut table = Residency::new();
+        let table = Residency::new();
         assert_eq!(table.learn(mac(1), 3, 0, 1), Learnt::New);
         assert_eq!(table.learn(mac(2), 3, 0, 1), Learnt::Refused);
         assert_eq!(table.learn(mac(1), 3, 0, 1), Learnt::Known);
@@ -377,7 +532,7 @@ mod tests {
 
     #[test]
     fn a_full_table_refuses_and_still_answers() {
-        let mut table = Residency::new();
+        let table = Residency::new();
         for number in 0..u32::try_from(MAX_RESIDENTS).unwrap() {
             assert_eq!(table.learn(mac(number), 1, 0, u32::MAX), Learnt::New);
         }
@@ -388,7 +543,7 @@ mod tests {
 
     #[test]
     fn ageing_visits_every_slot() {
-        let mut table = Residency::new();
+        let table = Residency::new();
         for number in 0..1000 {
             table.learn(mac(number), 1, 0, u32::MAX);
         }
@@ -446,7 +601,7 @@ mod tests {
                         model.retain(|_, (port, pinned)| *port != p || *pinned);
                     }
                 }
-                prop_assert_eq!(table.residents(), model.len());
+                prop_assert_eq!(table.residents() as usize, model.len());
                 for port in 0..4 {
                     let count = model.values().filter(|entry| entry.0 == port).count();
                     prop_assert_eq!(table.count(port) as usize, count);

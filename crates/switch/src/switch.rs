@@ -1,33 +1,45 @@
 //! Forwarding: from a transmit ring, through the residency table, into receive rings.
 //!
-//! A frame takes these steps, in bursts of up to [`BURST`]:
+//! A frame takes these steps, in bursts of up to [`BURST`](crate::limits::BURST):
 //! 1. look at the chains of a transmit ring ([`Ring::collect`](vhost::ring::Ring::collect));
 //! 2. read and check each one's head, note its source, look up its destination;
 //! 3. deliver runs of frames with the same destination into that port's receive ring, one copy
 //!    each; hold back what finds no room, flood what has no known destination;
 //! 4. hand the chains back, publish both rings, call whom it concerns.
 //!
-//! The sending port is taken out of the table of ports meanwhile, so a frame can never come back
-//! to it. A fault of the sender ends the sender, a fault of a receiver the receiver.
+//! A frame never comes back to the port it came from. A fault of the sender ends the sender, a
+//! fault of a receiver the receiver.
+//!
+//! Several workers forward at the same time, each with a [`Desk`] of its own, and share the switch
+//! (`&Switch`). What they change lies behind locks:
+//! - a transmit ring's, with its [books](crate::books), taken by the one worker that reads it and
+//!   by nobody else, for a burst;
+//! - a receive ring's, with its books, for a run of frames: the last lock that anybody takes, so
+//!   nobody ever waits in a circle;
+//! - the residency table's, see there.
+//!
+//! What changes a port as such (messages, orders, faults) needs the whole switch (`&mut Switch`):
+//! then nobody forwards, and no memory is unmapped that somebody looks at.
 
 use std::collections::BTreeMap;
-use std::sync::RwLock;
-use std::time::Instant;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use vhost::fault::Fault;
 use vhost::net_header::NetHeader;
 
 use crate::aside::Aside;
+use crate::desk::Desk;
 use crate::frame::{Head, Rest};
 use crate::guard::groups::Groups;
-use crate::guard::{Checked, Guard, Limiter, Rules, Snapshot};
-use crate::limits::{BURST, MAX_PORTS, SWEEP};
+use crate::guard::{Checked, Guard, Limiter, Rules};
+use crate::limits::{MAX_LEARNT_PER_PORT, MAX_PORTS, SWEEP};
 use crate::mac::Mac;
 use crate::multicast::Origin;
 use crate::port::{Kind, Port};
 use crate::residency::{Residency, Resident};
-use crate::translate::Scratch;
-use crate::uplink::BUFFER;
+use crate::spread::Spread;
+use crate::sync::{AtomicBool, Mutex, RwLock};
 
 /// What one visit to a port achieved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,45 +56,41 @@ pub struct Switch {
     pub(crate) ports: Vec<Option<Box<Port>>>,
     /// The residency table.
     pub table: Residency,
-    /// Seconds since the start, for ageing.
+    /// Who reads which ring.
+    pub(crate) readers: Spread,
+    /// Seconds since the start, when the network was last changed.
     pub seconds: u32,
-    /// The time of this round.
-    pub now: Instant,
     /// Ports to be ended, and why.
-    pub(crate) faults: Vec<(u16, Fault)>,
+    faults: Mutex<Vec<(u16, Fault)>>,
+    /// There may be some.
+    faulty: AtomicBool,
     /// Rules by port number, of ports to come too.
-    pub(crate) rules: BTreeMap<u16, Rules>,
+    rules: BTreeMap<u16, Rules>,
     /// Frames of multicast groups go to those who asked for them.
     pub snooping: bool,
     pub(crate) groups: RwLock<Groups>,
-    /// What guards have seen of the frames of a burst.
-    pub(crate) snapshots: Box<[Snapshot]>,
-    pub(crate) scratch: Scratch,
-    pub(crate) buffer: Box<[u8]>,
 }
 
 impl Default for Switch {
     fn default() -> Self {
-        Self::new()
+        Self::new(Spread::new(1))
     }
 }
 
 impl Switch {
     /// A network without ports.
     #[must_use]
-    pub fn new() -> Self {
+    pub fn new(readers: Spread) -> Self {
         Self {
             ports: Vec::with_capacity(MAX_PORTS),
             table: Residency::new(),
+            readers,
             seconds: 0,
-            now: Instant::now(),
-            faults: Vec::with_capacity(MAX_PORTS),
+            faults: Mutex::new(Vec::with_capacity(MAX_PORTS)),
+            faulty: AtomicBool::new(false),
             rules: BTreeMap::new(),
             snooping: false,
             groups: RwLock::default(),
-            snapshots: vec![Snapshot::default(); usize::from(BURST)].into_boxed_slice(),
-            scratch: Scratch::default(),
-            buffer: vec![0; BUFFER].into_boxed_slice(),
         }
     }
 
@@ -135,11 +143,11 @@ impl Switch {
         let mut port = self.ports.get_mut(usize::from(number))?.take()?;
         self.table.forget_port(number);
         self.groups_mut().forget(number);
-        self.faults.retain(|(at, _)| *at != number);
+        self.faults_mut().retain(|(at, _)| *at != number);
         for other in self.ports.iter_mut().flatten() {
-            other.counters.drops.receiver_down += other.forget_aside(number);
+            other.forget_aside(number);
         }
-        port.counters.drops.sender_gone += port.set_aside();
+        port.lose_aside();
         Some(port)
     }
 
@@ -148,7 +156,7 @@ impl Switch {
         if let Some(port) = self.port_mut(number) {
             port.guard = Guard::new(&rules);
             port.limits = Limiter::new(&rules.limits);
-            port.teacher.forget_last();
+            port.forget_teaching();
         }
         // What was learnt here may be of a VLAN that the port has left.
         self.table.forget_port(number);
@@ -162,54 +170,73 @@ impl Switch {
         self.rules.insert(number, rules);
     }
 
-    /// Ports found at fault since the last call.
+    /// Blame ports: they are to be ended.
+    #[cold]
+    pub(crate) fn blame(&self, faults: &mut Vec<(u16, Fault)>) {
+        let all = self.faults.lock();
+        all.unwrap_or_else(PoisonError::into_inner).append(faults);
+        self.faulty.store(true, Ordering::Release);
+    }
+
+    /// Whether ports were found at fault.
+    #[inline]
+    #[must_use]
+    pub fn is_faulty(&self) -> bool {
+        self.faulty.load(Ordering::Acquire)
+    }
+
+    fn faults_mut(&mut self) -> &mut Vec<(u16, Fault)> {
+        let all = self.faults.get_mut();
+        all.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A port found at fault since the last call, and why.
     pub fn take_fault(&mut self) -> Option<(u16, Fault)> {
-        self.faults.pop()
-    }
-
-    /// Forget addresses not heard of for long, a few at a time.
-    pub fn age(&mut self) {
-        self.table.age(self.seconds);
-        if self.seconds % SWEEP == 0 {
-            let now = self.seconds;
-            self.groups_mut().sweep(now);
+        let fault = self.faults_mut().pop();
+        if fault.is_none() {
+            self.faulty.store(false, Ordering::Relaxed);
         }
+        fault
     }
 
-    /// Move what a port has to send, up to one burst a ring.
-    pub fn serve(&mut self, number: u16) -> Visit {
-        let Some(mut port) = self
-            .ports
-            .get_mut(usize::from(number))
-            .and_then(Option::take)
-        else {
+    /// Move what a port has to send by the rings that this worker reads, up to one burst a ring.
+    pub fn serve(&self, desk: &mut Desk, number: u16) -> Visit {
+        let Some(port) = self.port(number) else {
             return Visit::default();
         };
-        let visit = match &mut port.kind {
-            Kind::Guest(guest) => self.serve_guest(
-                number,
-                guest,
-                &mut port.counters,
-                &mut port.teacher,
-                port.guard.as_deref_mut(),
-                &port.limits,
-            ),
-            Kind::Uplink(uplink) => self.serve_uplink(
-                number,
-                uplink,
-                &mut port.counters,
-                &mut port.teacher,
-                port.guard.as_deref_mut(),
-                &port.limits,
-            ),
+        let visit = match &port.kind {
+            Kind::Guest(guest) => self.serve_guest(desk, number, port, guest),
+            Kind::Uplink(uplink) => self.serve_uplink(desk, number, port, uplink),
         };
-        if let Some(place) = self.ports.get_mut(usize::from(number)) {
-            *place = Some(port);
-        }
-        visit.unwrap_or_else(|fault| {
-            self.faults.push((number, fault));
+        let visit = visit.unwrap_or_else(|fault| {
+            desk.faults.push((number, fault));
             Visit::default()
-        })
+        });
+        if !desk.faults.is_empty() {
+            self.blame(&mut desk.faults);
+        }
+        visit
+    }
+
+    /// Count a kick that a worker has heard, if the ring is one of its pairs.
+    pub(crate) fn count_kick(&self, worker: usize, number: u16, ring: usize) {
+        if self.readers.worker(number, ring / 2) != worker {
+            return;
+        }
+        if let Some(Kind::Guest(guest)) = self.port(number).map(|port| &port.kind) {
+            if let Some(mut vring) = guest.backend.vring(ring) {
+                vring.state.counters.kicks += 1;
+            }
+        }
+    }
+
+    /// Forget addresses and groups not heard of for long, a few at a time.
+    pub fn age(&self, now: u32) {
+        self.table.age(now);
+        if now % SWEEP == 0 {
+            let groups = self.groups.write();
+            groups.unwrap_or_else(PoisonError::into_inner).sweep(now);
+        }
     }
 
     /// A VM has come to a port: it may be in multicast groups that nobody here has heard of.
@@ -219,21 +246,16 @@ impl Switch {
     }
 
     /// Announce a VM on its behalf, after a migration (vhost-user, `SEND_RARP`).
-    pub fn announce(&mut self, number: u16, mac: Mac) {
-        let Some(mut port) = self
-            .ports
-            .get_mut(usize::from(number))
-            .and_then(Option::take)
-        else {
+    pub fn announce(&mut self, desk: &mut Desk, number: u16, mac: Mac) {
+        self.greet(number);
+        let Some(port) = self.port(number) else {
             return;
         };
-        let checked = port
-            .guard
-            .as_ref()
-            .map_or_else(Checked::default, |guard| guard.own());
+        let guard = port.guard.as_deref();
+        let checked = guard.map_or_else(Checked::default, Guard::own);
         let resident = Resident::new(mac, checked.tci.vlan());
-        self.note_source(resident, number, &mut port.teacher);
-        self.greet(number);
+        self.table
+            .learn(resident, number, desk.seconds, MAX_LEARNT_PER_PORT);
         let frame = crate::rarp::frame(mac);
         if let Some((head, rest)) = Head::of_private(NetHeader::default(), &frame) {
             let origin = Origin {
@@ -244,13 +266,11 @@ impl Switch {
                 checked,
             };
             // Its limits count: a front-end may ask for this as often as it likes.
-            if let Err(loss) = self.spread(origin, &head, &Rest::Private(rest)) {
-                port.counters.drops.count(loss);
+            if let Err(loss) = self.spread(desk, origin, &head, &Rest::Private(rest)) {
+                port.lose(0, loss, 1);
             }
         }
-        if let Some(place) = self.ports.get_mut(usize::from(number)) {
-            *place = Some(port);
-        }
+        self.blame(&mut desk.faults);
     }
 }
 
@@ -263,18 +283,19 @@ mod tests {
 
     #[test]
     fn a_new_port_is_not_blamed_for_what_the_one_before_it_did() {
-        let mut switch = Switch::new();
+        let mut switch = Switch::default();
         let add = |switch: &mut Switch| {
             let (_front_end, socket) = crate::control::ControlSocket::pair().unwrap();
             let kind = attach::guest(socket.into()).unwrap();
-            assert!(switch.add(7, attach::port("vm".to_owned(), kind)));
+            assert!(switch.add(7, Port::new("vm".to_owned(), kind)));
         };
         add(&mut switch);
-        switch.faults.push((7, Fault::Truncated));
-        switch.faults.push((8, Fault::Truncated));
+        switch.blame(&mut vec![(7, Fault::Truncated), (8, Fault::Truncated)]);
+        assert!(switch.is_faulty());
         assert!(switch.remove(7).is_some());
         add(&mut switch);
         let faults = std::iter::from_fn(|| switch.take_fault());
         assert_eq!(faults.map(|(port, _)| port).collect::<Vec<_>>(), [8]);
+        assert!(!switch.is_faulty());
     }
 }

@@ -13,6 +13,8 @@ pub(crate) enum Token {
     Kick(u16, usize),
     /// An uplink's tap.
     Tap(u16),
+    /// Another worker.
+    Wake,
 }
 
 impl Token {
@@ -24,6 +26,7 @@ impl Token {
             Self::Socket(port) => (1, 0, port),
             Self::Kick(port, ring) => (2, ring, port),
             Self::Tap(port) => (3, 0, port),
+            Self::Wake => (4, 0, 0),
         };
         EventData::new_u64(kind << 32 | (ring as u64) << 16 | u64::from(port))
     }
@@ -37,6 +40,7 @@ impl Token {
             1 => Self::Socket(port),
             2 => Self::Kick(port, usize::from(u16::from_le_bytes([c, d]))),
             3 => Self::Tap(port),
+            4 => Self::Wake,
             _ => Self::Control,
         }
     }
@@ -54,6 +58,7 @@ mod tests {
             Token::Kick(1023, 31),
             Token::Kick(0, 1),
             Token::Tap(7),
+            Token::Wake,
         ];
         for token in tokens {
             assert_eq!(Token::from_data(token.data()), token);

@@ -1,6 +1,5 @@
 //! From a transmit ring to wherever its frames go.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use arrayvec::ArrayVec;
@@ -12,14 +11,16 @@ use vhost::features::header_size;
 use vhost::memory::GuestMemory;
 use vhost::ring::Ring;
 
+use crate::books::{Books, Teacher};
 use crate::control::{Counters, Loss};
 use crate::deliver::{End, count_sent, to_guest};
+use crate::desk::Desk;
 use crate::frame::{Head, Rest, Simple};
 use crate::guard::{Checked, Cost, Guard, Limiter, Outgoing, Snapshot, Way, passage};
 use crate::hold::{Full, Held, InRing};
-use crate::limits::BURST;
+use crate::limits::{BURST, MAX_LEARNT_PER_PORT};
 use crate::multicast::Origin;
-use crate::port::{Guest, Kind, Teacher, publish, transmit_ring};
+use crate::port::{Guest, Kind, Port, publish, transmit_ring};
 use crate::residency::Resident;
 use crate::switch::{Switch, Visit};
 use crate::uplink::Uplink;
@@ -82,7 +83,7 @@ impl<'a, 'm> Job<'a, 'm> {
     }
 
     /// Have its sender's guard look at it.
-    fn admit(&mut self, guard: &mut Guard, room: Option<&'a mut Snapshot>) -> Result<(), Loss> {
+    fn admit(&mut self, guard: &Guard, room: Option<&'a mut Snapshot>) -> Result<(), Loss> {
         let Some(room) = room else {
             // A burst has no more frames than there are rooms.
             return Err(Loss::BadLength);
@@ -103,15 +104,36 @@ impl<'a, 'm> Job<'a, 'm> {
     }
 }
 
-/// A sending ring and its owner's books, while the port is out of the table.
+/// A sending ring and its books.
 pub(crate) struct Sender<'p> {
     pub(crate) port: u16,
     pub(crate) pair: usize,
     pub(crate) ring: &'p mut Ring,
     pub(crate) held: &'p mut Held,
     pub(crate) counters: &'p mut Counters,
-    pub(crate) guard: Option<&'p mut Guard>,
+    pub(crate) guard: Option<&'p Guard>,
     pub(crate) limits: &'p Limiter,
+}
+
+/// Where frames come from, as the residency table is concerned.
+pub(crate) struct Source<'p> {
+    pub(crate) port: u16,
+    /// Addresses the port may teach.
+    limit: u32,
+    teacher: &'p mut Teacher,
+    /// The last answer: the next frame mostly asks the same.
+    last: Option<(Resident, Target)>,
+}
+
+impl<'p> Source<'p> {
+    pub(crate) fn new(port: u16, limit: u32, teacher: &'p mut Teacher) -> Self {
+        Self {
+            port,
+            limit,
+            teacher,
+            last: None,
+        }
+    }
 }
 
 impl Sender<'_> {
@@ -205,33 +227,39 @@ impl Sender<'_> {
 
 impl Switch {
     pub(crate) fn serve_guest(
-        &mut self,
+        &self,
+        desk: &mut Desk,
         number: u16,
-        guest: &mut Guest,
-        counters: &mut Counters,
-        teacher: &mut Teacher,
-        mut guard: Option<&mut Guard>,
-        limits: &Limiter,
+        port: &Port,
+        guest: &Guest,
     ) -> Result<Visit, Fault> {
+        let (guard, limits) = (port.guard.as_deref(), &port.limits);
         let must_wait = limits
             .send
             .as_ref()
-            .is_some_and(|rates| rates.wait(self.now).is_some());
-        let memory = Arc::clone(guest.backend.memory());
-        let features = guest.backend.features();
+            .is_some_and(|rates| rates.wait(desk.now).is_some());
+        let (memory, features) = (guest.backend.memory(), guest.backend.features());
         let mut visit = Visit::default();
         let pairs = guest.backend.pairs();
-        for (pair, held) in guest.held.iter_mut().enumerate().take(pairs) {
-            let mut delivered = 0;
-            if !held.aside.is_empty() {
-                delivered = self.deliver_aside(pair, held, counters);
-                visit.moved += delivered;
-            }
+        for pair in self.readers.pairs(number, desk.worker, pairs) {
             let number_of_ring = transmit_ring(pair);
-            let Some(vring) = guest.backend.vring_mut(number_of_ring) else {
+            let Some(mut vring) = guest.backend.vring(number_of_ring) else {
                 continue;
             };
-            let Some(ring) = vring.active_mut() else {
+            let (ring, books) = vring.parts_mut();
+            let Books {
+                held,
+                counters,
+                teacher,
+                sent,
+                ..
+            } = books;
+            let mut delivered = 0;
+            if !held.aside.is_empty() {
+                delivered = self.deliver_aside(desk, pair, held, counters);
+                visit.moved += delivered;
+            }
+            let Some(ring) = ring else {
                 continue;
             };
             if must_wait {
@@ -239,7 +267,7 @@ impl Switch {
             }
             if delivered == 0
                 && self
-                    .is_blocked(pair, held, ring)
+                    .is_blocked(desk, pair, held, ring)
                     .map_err(at(number_of_ring))?
             {
                 continue;
@@ -250,28 +278,35 @@ impl Switch {
                 ring,
                 held,
                 counters,
-                guard: guard.as_deref_mut(),
+                guard,
                 limits,
             };
-            let mut room = std::mem::take(&mut self.snapshots);
-            let served = self.serve_ring(&mut sender, &memory, features, teacher, &mut room);
-            self.snapshots = room;
+            let mut room = std::mem::take(&mut desk.snapshots);
+            let served = self.serve_ring(desk, &mut sender, memory, features, teacher, &mut room);
+            desk.snapshots = room;
             let served = served.map_err(at(number_of_ring))?;
             visit.moved += served.moved;
             visit.more |= served.more;
-            publish(vring, counters).map_err(at(number_of_ring))?;
+            *sent = sent.saturating_add(delivered + served.moved);
+            publish(&mut vring).map_err(at(number_of_ring))?;
         }
-        guest.sent = guest.sent.saturating_add(visit.moved);
         Ok(visit)
     }
 
     /// Whether a ring's first frame still waits and nothing new is behind it.
     #[inline]
-    fn is_blocked(&self, pair: usize, held: &Held, ring: &Ring) -> Result<bool, RingFault> {
+    fn is_blocked(
+        &self,
+        desk: &Desk,
+        pair: usize,
+        held: &Held,
+        ring: &Ring,
+    ) -> Result<bool, RingFault> {
         let Some(in_ring) = &held.in_ring else {
             return Ok(false);
         };
-        if held.is_overdue(self.now) || in_ring.full.iter().any(|to| self.worth_a_try(*to, pair)) {
+        let mut full = in_ring.full.iter();
+        if held.is_overdue(desk.now) || full.any(|to| self.worth_a_try(desk, *to, pair)) {
             return Ok(false);
         }
         match in_ring.seen {
@@ -281,7 +316,8 @@ impl Switch {
     }
 
     fn serve_ring(
-        &mut self,
+        &self,
+        desk: &mut Desk,
         sender: &mut Sender<'_>,
         memory: &GuestMemory,
         features: u64,
@@ -292,10 +328,12 @@ impl Switch {
         let mut batch = Batch::new();
         sender.ring.collect(memory, BURST, &mut batch)?;
         let mut jobs: ArrayVec<Job<'_, '_>, { BURST as usize }> = ArrayVec::new();
+        let now = desk.seconds;
+        teacher.begin(now, &self.table);
+        let mut source = Source::new(sender.port, MAX_LEARNT_PER_PORT, teacher);
         let mut room = room.iter_mut();
         // Of many residents, a burst's are asked for together before the first is waited for.
         let ahead = self.table.is_large();
-        let mut last = None;
         for chain in batch.chains() {
             let mut rest = Cursor::new(batch.spans(chain));
             let head = Head::read(&mut rest, chain.bytes, header_size(features), features)?;
@@ -308,30 +346,30 @@ impl Switch {
                 snapshot: None,
                 segments: 0,
             };
-            if let (Some(guard), None) = (&mut sender.guard, job.refused) {
+            if let (Some(guard), None) = (sender.guard, job.refused) {
                 job.refused = job.admit(guard, room.next()).err();
             }
             if ahead {
                 self.table.prefetch(job.destination());
             } else {
-                self.resolve_job(&mut job, sender.port, teacher, &mut last);
+                self.resolve_job(&mut job, now, &mut source);
             }
             jobs.push(job);
         }
         if ahead {
             for job in &mut jobs {
-                self.resolve_job(job, sender.port, teacher, &mut last);
+                self.resolve_job(job, now, &mut source);
             }
         }
         let rates = sender.limits.send.as_deref();
         if let Some(rates) = rates {
-            let within = rates.within(self.now, costs(&jobs));
+            let within = rates.within(desk.now, costs(&jobs));
             sender.counters.limited += u64::from(within < jobs.len());
             jobs.truncate(within);
         }
-        let taken = self.forward(sender, &mut jobs);
+        let taken = self.forward(desk, sender, &mut jobs);
         if let Some(rates) = rates {
-            rates.charge(self.now, costs(&jobs).take(taken.into()));
+            rates.charge(desk.now, costs(&jobs).take(taken.into()));
         }
         sender.ring.consume(taken);
         Ok(Visit {
@@ -342,63 +380,45 @@ impl Switch {
 
     /// Find out where a frame goes, if it may go anywhere.
     #[inline(always)]
-    fn resolve_job(
-        &mut self,
-        job: &mut Job<'_, '_>,
-        from: u16,
-        teacher: &mut Teacher,
-        last: &mut Option<(Resident, Target)>,
-    ) {
+    fn resolve_job(&self, job: &mut Job<'_, '_>, now: u32, source: &mut Source<'_>) {
         job.target = match job.refused {
-            None => {
-                let vlan = job.checked().tci.vlan();
-                self.resolve(&job.head, vlan, from, teacher, last)
-            }
+            None => self.resolve(&job.head, job.checked().tci.vlan(), now, source),
             Some(loss) => Target::Nowhere(loss),
         };
     }
 
-    /// Note that an address lives at a port, and tell the port it has moved from.
-    #[inline]
-    pub(crate) fn note_source(&mut self, source: Resident, at: u16, teacher: &mut Teacher) {
-        if let Some(left) = teacher.note(source, at, self.seconds, &mut self.table) {
-            if let Some(port) = self.port_mut(left) {
-                port.teacher.forget_last();
-            }
-        }
-    }
-
-    /// Note a frame's source and find its destination. `last` remembers the answer for the next
-    /// frame of the burst, which mostly has the same.
+    /// Note a frame's source and find its destination.
     #[inline]
     pub(crate) fn resolve(
-        &mut self,
+        &self,
         head: &Head,
         vlan: u16,
-        from: u16,
-        teacher: &mut Teacher,
-        last: &mut Option<(Resident, Target)>,
+        now: u32,
+        source: &mut Source<'_>,
     ) -> Target {
-        self.note_source(Resident::new(head.source(), vlan), from, teacher);
+        let from = Resident::new(head.source(), vlan);
+        source
+            .teacher
+            .note(from, source.port, source.limit, &self.table);
         let destination = Resident::new(head.destination(), vlan);
-        if let Some((resident, target)) = *last {
+        if let Some((resident, target)) = source.last {
             if resident == destination {
                 return target;
             }
         }
-        let target = match self.table.lookup(destination, self.seconds) {
+        let target = match self.table.lookup(destination, now) {
             _ if destination.mac().is_group() => Target::Flood,
-            Some(port) if port == from => Target::Nowhere(Loss::Hairpin),
+            Some(port) if port == source.port => Target::Nowhere(Loss::Hairpin),
             Some(port) => Target::Port(port),
             None => Target::Flood,
         };
-        *last = Some((destination, target));
+        source.last = Some((destination, target));
         target
     }
 
     /// Forward jobs in order until all are done or one must wait in the ring; returns how many
     /// are done.
-    fn forward(&mut self, sender: &mut Sender<'_>, jobs: &mut [Job<'_, '_>]) -> u16 {
+    fn forward(&self, desk: &mut Desk, sender: &mut Sender<'_>, jobs: &mut [Job<'_, '_>]) -> u16 {
         let mut full = Full::new();
         let before = sender.held.in_ring.take();
         if let (Some(in_ring), Some(first)) = (&before, jobs.first_mut()) {
@@ -414,8 +434,8 @@ impl Switch {
             let run = run.get_mut(..length).unwrap_or_default();
             let passed = match target {
                 Target::Port(to) if sender.must_wait(to, &full) => 0,
-                Target::Port(to) => self.unicast(sender, run, to, &mut full),
-                Target::Flood => self.flood_run(sender, run),
+                Target::Port(to) => self.unicast(desk, sender, run, to, &mut full),
+                Target::Flood => self.flood_run(desk, sender, run),
                 Target::Nowhere(loss) => drop_run(sender, run, loss),
             };
             done += passed;
@@ -427,7 +447,7 @@ impl Switch {
                 .map_or(0, InRing::count)
                 .saturating_sub(done);
             let left = jobs.get(done..).unwrap_or_default();
-            let made_way = sender.make_way(left, &full, known, self.now);
+            let made_way = sender.make_way(left, &full, known, desk.now);
             if made_way == 0 {
                 break;
             }
@@ -443,20 +463,17 @@ impl Switch {
     /// room, and the port is added to `full`.
     #[inline]
     fn unicast(
-        &mut self,
+        &self,
+        desk: &mut Desk,
         sender: &mut Sender<'_>,
         run: &mut [Job<'_, '_>],
         to: u16,
         full: &mut Full,
     ) -> usize {
-        let Some(port) = self
-            .ports
-            .get_mut(usize::from(to))
-            .and_then(Option::as_deref_mut)
-        else {
-            return self.send_away(sender, run);
+        let Some(port) = self.port(to) else {
+            return self.send_away(desk, sender, run);
         };
-        let way = match (&sender.guard, &port.guard) {
+        let way = match (sender.guard, &port.guard) {
             (None, None) => Way::Untagged,
             (_, guard) => {
                 let checked = run.first().map_or_else(Checked::default, Job::checked);
@@ -466,21 +483,19 @@ impl Switch {
                 }
             }
         };
-        let counters = &mut port.counters;
-        let guest = match &mut port.kind {
+        let guest = match &port.kind {
             Kind::Guest(guest) => guest,
-            Kind::Uplink(uplink) => return send_out(sender, run, way, uplink, counters),
+            Kind::Uplink(uplink) => return send_out(sender, run, way, uplink),
         };
         let rates = port.limits.receive.as_deref();
-        let within = rates.map_or(run.len(), |rates| rates.within(self.now, costs(run)));
+        let within = rates.map_or(run.len(), |rates| rates.within(desk.now, costs(run)));
         let (run, beyond) = run.split_at_mut(within.min(run.len()));
         if run.is_empty() {
-            return drop_beyond(sender, beyond, counters);
+            return drop_beyond(sender, beyond, port);
         }
-        let scratch = &mut self.scratch;
-        let (done, end) = to_guest(guest, counters, scratch, sender, run, way, self.now);
+        let (done, end) = to_guest(guest, desk, sender, run, way);
         if let Some(rates) = rates {
-            rates.charge(self.now, costs(run).take(done));
+            rates.charge(desk.now, costs(run).take(done));
         }
         let left = run.get(done..).unwrap_or_default();
         match end {
@@ -492,15 +507,20 @@ impl Switch {
             Ok(End::Down) => _ = drop_run(sender, left, Loss::ReceiverDown),
             Ok(End::Stuck) => _ = drop_run(sender, left, Loss::ReceiverStuck),
             Err(fault) => {
-                self.faults.push((to, fault));
+                desk.faults.push((to, fault));
                 drop_run(sender, left, Loss::ReceiverDown);
             }
         }
-        run.len() + drop_beyond(sender, beyond, counters)
+        run.len() + drop_beyond(sender, beyond, port)
     }
 
     /// Deliver frames that are not for one port. Nobody is waited for.
-    fn flood_run(&mut self, sender: &mut Sender<'_>, run: &mut [Job<'_, '_>]) -> usize {
+    fn flood_run(
+        &self,
+        desk: &mut Desk,
+        sender: &mut Sender<'_>,
+        run: &mut [Job<'_, '_>],
+    ) -> usize {
         for job in run.iter() {
             let origin = Origin {
                 port: sender.port,
@@ -509,7 +529,7 @@ impl Switch {
                 limits: sender.limits,
                 checked: job.checked(),
             };
-            match self.spread(origin, &job.head, &job.rest()) {
+            match self.spread(desk, origin, &job.head, &job.rest()) {
                 Ok(()) => sender.finish(job.chain, job.head.length),
                 Err(loss) => sender.lose(job.chain, job.head.length, loss),
             }
@@ -532,12 +552,14 @@ fn drop_run(sender: &mut Sender<'_>, run: &[Job<'_, '_>], loss: Loss) -> usize {
     run.len()
 }
 
-/// Frames that are over what the receiver with these counters may receive.
-#[cold]
-fn drop_beyond(sender: &mut Sender<'_>, run: &[Job<'_, '_>], counters: &mut Counters) -> usize {
-    for job in run {
-        sender.finish(job.chain, job.head.length);
-        counters.drops.count(Loss::ReceiveLimit);
+/// Frames that are over what the receiver may receive.
+#[inline]
+fn drop_beyond(sender: &mut Sender<'_>, run: &[Job<'_, '_>], receiver: &Port) -> usize {
+    if !run.is_empty() {
+        for job in run {
+            sender.finish(job.chain, job.head.length);
+        }
+        receiver.lose(sender.pair, Loss::ReceiveLimit, run.len());
     }
     run.len()
 }
@@ -547,19 +569,20 @@ fn costs(run: &[Job<'_, '_>]) -> impl Iterator<Item = Cost> {
     run.iter().map(|job| Cost::of(&job.head))
 }
 
-fn send_out(
-    sender: &mut Sender<'_>,
-    run: &[Job<'_, '_>],
-    way: Way,
-    uplink: &Uplink,
-    counters: &mut Counters,
-) -> usize {
+fn send_out(sender: &mut Sender<'_>, run: &[Job<'_, '_>], way: Way, uplink: &Uplink) -> usize {
+    // Nobody waits for the kernel with a lock in hand.
+    let mut counters = Counters::default();
     for job in run {
         match Outgoing::new(way, job.checked(), &job.head, &job.rest()) {
-            Some(out) => count_sent(uplink.send(&out.head, &out.rest()), &out.head, counters),
+            Some(out) => {
+                let sent = uplink.send(&out.head, &out.rest());
+                count_sent(sent, &out.head, &mut counters);
+            }
             None => counters.drops.count(Loss::Untranslatable),
         }
         sender.finish(job.chain, job.head.length);
     }
+    let mut sum = uplink.sent_out();
+    *sum = sum.plus(&counters);
     run.len()
 }

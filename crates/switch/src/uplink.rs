@@ -1,6 +1,7 @@
 //! The way out of a network: a tap with a virtio-net header in front of each frame.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 use vhost::fault::Fault;
@@ -8,24 +9,30 @@ use vhost::limits::MAX_FRAME;
 use vhost::net_header::{GSO_NONE, NEEDS_CSUM, NetHeader};
 
 use crate::aside::Aside;
+use crate::books::Teacher;
 use crate::control::{Counters, Loss};
+use crate::desk::Desk;
 use crate::frame::{Head, Rest};
-use crate::guard::{Checked, Guard, Limiter};
+use crate::guard::Checked;
 use crate::limits::BURST;
 use crate::multicast::Origin;
-use crate::port::Teacher;
-use crate::residency::Resident;
+use crate::port::Port;
 use crate::switch::{Switch, Visit};
-use crate::transmit::Target;
+use crate::sync::Mutex;
+use crate::transmit::{Source, Target};
 
 /// An open tap, in non-blocking mode.
 #[derive(Debug)]
 pub struct Uplink {
     tap: OwnedFd,
+    /// Of frames sent out, by any worker.
+    sent_out: Mutex<Counters>,
+    /// Of frames taken in, by one worker.
+    taken_in: Mutex<(Counters, Teacher)>,
 }
 
 /// The pair that frames from an uplink go by: it has one queue only.
-const UPLINK_PAIR: usize = 0;
+pub const UPLINK_PAIR: usize = 0;
 
 /// Bytes to read a frame into: header, frame.
 pub const BUFFER: usize = NetHeader::SIZE + MAX_FRAME as usize;
@@ -39,7 +46,26 @@ impl Uplink {
     pub fn new(tap: OwnedFd) -> Result<Self, Errno> {
         // syscalls: ioctl
         rustix::io::ioctl_fionbio(&tap, true)?;
-        Ok(Self { tap })
+        Ok(Self {
+            tap,
+            sent_out: Mutex::default(),
+            taken_in: Mutex::default(),
+        })
+    }
+
+    /// Running totals.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.sent_out().plus(&self.taken_in().0)
+    }
+
+    /// The books of frames sent out.
+    pub(crate) fn sent_out(&self) -> MutexGuard<'_, Counters> {
+        self.sent_out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn taken_in(&self) -> MutexGuard<'_, (Counters, Teacher)> {
+        self.taken_in.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Send one frame. Segments and checksums are left to the kernel.
@@ -92,54 +118,49 @@ impl AsFd for Uplink {
 
 impl Switch {
     pub(crate) fn serve_uplink(
-        &mut self,
+        &self,
+        desk: &mut Desk,
         number: u16,
+        port: &Port,
         uplink: &Uplink,
-        counters: &mut Counters,
-        teacher: &mut Teacher,
-        mut guard: Option<&mut Guard>,
-        limits: &Limiter,
     ) -> Result<Visit, Fault> {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let mut visit = Visit {
-            moved: 0,
-            more: true,
-        };
-        let mut last = None;
-        while visit.moved < u32::from(BURST) {
+        let mut visit = Visit::default();
+        if self.readers.worker(number, UPLINK_PAIR) != desk.worker {
+            return Ok(visit);
+        }
+        let mut buffer = std::mem::take(&mut desk.buffer);
+        let (counters, teacher) = &mut *uplink.taken_in();
+        teacher.begin(desk.seconds, &self.table);
+        let mut source = Source::new(number, u32::MAX, teacher);
+        let end = loop {
+            if visit.moved == u32::from(BURST) {
+                visit.more = true;
+                break Ok(visit);
+            }
             match uplink.receive(&mut buffer) {
                 Ok(Some(received)) => {
                     visit.moved += 1;
                     counters.tx_frames += 1;
                     counters.tx_bytes += received.1.len() as u64;
-                    let guard = guard.as_deref_mut();
-                    let taken = self.take_in(number, received, teacher, guard, limits, &mut last);
+                    let taken = self.take_in(desk, &mut source, port, received);
                     if let Err(loss) = taken {
                         counters.drops.count(loss);
                     }
                 }
-                Ok(None) => {
-                    visit.more = false;
-                    break;
-                }
-                Err(error) => {
-                    self.buffer = buffer;
-                    return Err(Fault::Host(error));
-                }
+                Ok(None) => break Ok(visit),
+                Err(error) => break Err(Fault::Host(error)),
             }
-        }
-        self.buffer = buffer;
-        Ok(visit)
+        };
+        desk.buffer = buffer;
+        end
     }
 
     fn take_in(
-        &mut self,
-        number: u16,
+        &self,
+        desk: &mut Desk,
+        source: &mut Source<'_>,
+        port: &Port,
         (header, frame): (NetHeader, &[u8]),
-        teacher: &mut Teacher,
-        guard: Option<&mut Guard>,
-        limits: &Limiter,
-        last: &mut Option<(Resident, Target)>,
     ) -> Result<(), Loss> {
         let (mut head, rest) = Head::of_private(header, frame).ok_or(Loss::BadLength)?;
         // The kernel is trusted to describe its frames; the check makes its header one that may
@@ -153,21 +174,21 @@ impl Switch {
                 .with_header(checked.map_err(|_| Loss::Untranslatable)?);
         }
         let mut rest = Rest::Private(rest);
-        let checked = match guard {
+        let checked = match &port.guard {
             Some(guard) => guard.enter(&mut head, |to| rest.read(to))?,
             None => Checked::default(),
         };
-        match self.resolve(&head, checked.tci.vlan(), number, teacher, last) {
-            Target::Port(to) => self.deliver_one(to, UPLINK_PAIR, &head, &rest, checked)?,
+        match self.resolve(&head, checked.tci.vlan(), desk.seconds, source) {
+            Target::Port(to) => self.deliver_one(desk, to, UPLINK_PAIR, &head, &rest, checked)?,
             Target::Flood => {
                 let origin = Origin {
-                    port: number,
+                    port: source.port,
                     pair: UPLINK_PAIR,
                     aside: &Aside::default(),
-                    limits,
+                    limits: &port.limits,
                     checked,
                 };
-                self.spread(origin, &head, &rest)?;
+                self.spread(desk, origin, &head, &rest)?;
             }
             Target::Nowhere(loss) => return Err(loss),
         }

@@ -1,26 +1,31 @@
-//! The thread that serves a network: busy while there is work, asleep otherwise.
+//! A thread that serves a network: busy while there is work, asleep otherwise.
 //!
 //! Ports with something to do are on the list of active ports and served in turn. When a round
 //! moves nothing, the worker looks again for a short while if that has paid lately, then asks
 //! every active ring for a kick and sleeps until one comes. A ring that is not on the list has
-//! been asked for a kick, always: that is the invariant that no frame is forgotten.
+//! been asked for a kick, always: that is the invariant that no frame is forgotten. It holds for
+//! each worker and the transmit rings it reads; a ring that starts is put on its list by mail
+//! ([`Shared::tell`]).
+//!
+//! Receive rings belong to nobody. One that is too short is asked for a kick by each worker that
+//! waits for it, and the kick reaches all. Who fills a receive ring meanwhile suppresses the kick,
+//! or moves its mark, and wakes those who waited for it ([`Books`](crate::books::Books::askers)).
 
-use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use vhost::alarm::Alarm;
-use vhost::fault::Fault;
-use vhost::sigbus;
 
 use crate::contention::Contention;
-use crate::control::{ControlSocket, Reason, WorkerReport};
+use crate::desk::Desk;
 use crate::limits::{CALL, MAX_PORTS, ROUNDS_PER_POLL, SPIN, THIN};
-use crate::outbox::Outbox;
-use crate::port::{Kind, Port};
+use crate::manager::Manager;
+use crate::shared::{FIRST, Post, Shared};
 use crate::spin::Spin;
-use crate::switch::Switch;
+use crate::spread::Askers;
 use crate::thin::Thin;
 use crate::ticks;
 use crate::token::Token;
@@ -28,70 +33,65 @@ use crate::token::Token;
 /// Events taken from the kernel at once.
 const EVENTS: usize = 128;
 
-/// A network being served.
-pub struct Worker {
-    pub(crate) switch: Switch,
-    pub(crate) outbox: Outbox,
-    pub(crate) poll: std::os::fd::OwnedFd,
+/// One worker of a network, for its thread.
+pub(crate) struct Worker {
+    pub(crate) shared: Arc<Shared>,
+    /// Of the first one.
+    manager: Option<Manager>,
+    pub(crate) desk: Desk,
     events: Vec<epoll::Event>,
     /// Ports that have, or may have, something to do. No port is listed twice.
     pub(crate) active: Vec<u16>,
-    /// Receivers that a port waits for, and by which pair: scratch of [`Worker::may_sleep`].
-    pub(crate) receivers: Vec<(u16, usize)>,
+    /// How long it may sleep if nobody kicks it.
+    pub(crate) patience: Option<Duration>,
     spin: Spin,
     thin: Thin,
     /// Set while a guest may be called, which its front-end may have made a trap.
     alarm: Alarm,
     pub(crate) contention: Contention,
-    pub(crate) figures: WorkerReport,
-    pub(crate) started: u64,
-    epoch: Instant,
-    truncations: usize,
-    pub(crate) stopping: bool,
+    busy_ticks: u64,
+    busy_frames: u64,
 }
 
 impl Worker {
-    /// Serve the network whose supervisor is at the other end of `control`, on this thread.
+    /// The worker of a network that has this number and runs on this thread.
     ///
     /// # Errors
-    /// The process is out of descriptors, or signal handling cannot be set up.
-    pub fn new(control: ControlSocket) -> std::io::Result<Self> {
-        sigbus::install()?;
-        let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let interest = epoll::EventFlags::IN;
-        epoll::add(&poll, &control, Token::Control.data(), interest)?;
-        let epoch = Instant::now();
-        // The kernel adds 50 µs to every sleep otherwise. Where it will not, frames wait longer.
-        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+    /// The kernel has no timer left.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        number: usize,
+        manager: Option<Manager>,
+    ) -> std::io::Result<Self> {
+        let epoch = shared.epoch;
         Ok(Self {
-            switch: Switch::new(),
-            outbox: Outbox::new(control),
-            poll,
+            shared,
+            manager,
+            desk: Desk::new(number),
             events: Vec::with_capacity(EVENTS),
             active: Vec::with_capacity(MAX_PORTS),
-            receivers: Vec::with_capacity(MAX_PORTS),
+            patience: None,
             spin: Spin::new(SPIN),
             thin: Thin::new(epoch),
             alarm: Alarm::new(CALL)?,
-            contention: Contention::of_this_thread(),
-            figures: WorkerReport::default(),
-            started: ticks::now(),
-            epoch,
-            truncations: sigbus::hits(),
-            stopping: false,
+            contention: Contention::of_this_thread(None),
+            busy_ticks: 0,
+            busy_frames: 0,
         })
     }
 
-    /// Serve until told to stop, or until the supervisor is gone.
+    /// Serve until all is over.
     ///
     /// # Errors
-    /// The kernel refuses to wait for events.
-    pub fn run(mut self) -> std::io::Result<()> {
+    /// The kernel refuses to wait for events, or another worker has failed.
+    pub(crate) fn run(mut self) -> std::io::Result<()> {
         let mut rounds = 0;
-        while !self.stopping {
+        while !self.is_over() {
             self.tick();
             let moved = self.round();
-            self.drop_faulty();
+            if let Some(manager) = &mut self.manager {
+                manager.drop_faulty();
+            }
             if moved {
                 self.spin.reset();
                 rounds += 1;
@@ -99,10 +99,10 @@ impl Worker {
                     continue;
                 }
                 self.wait(Some(Duration::ZERO))?;
-            } else if self.thin.gathers(self.switch.now, self.figures.busy_frames) {
+            } else if self.thin.gathers(self.desk.now, self.busy_frames) {
                 // No kick is asked for: the ports stay on the list.
                 self.wait(Some(THIN))?;
-                self.figures.wakeups += 1;
+                self.count_wakeup();
             } else if self.spin.again() {
                 std::hint::spin_loop();
             } else if self.may_sleep() {
@@ -112,53 +112,68 @@ impl Worker {
                 self.wait(Some(Duration::ZERO))?;
             }
         }
-        let ports: Vec<u16> = self.switch.ports().map(|(number, _)| number).collect();
-        for port in ports {
-            self.detach(port, Reason::Asked);
+        match &mut self.manager {
+            Some(manager) if manager.stopping => manager.close(),
+            Some(_) => return Err(std::io::Error::other("a worker of the network has failed")),
+            None => {}
         }
         Ok(())
     }
 
+    fn is_over(&self) -> bool {
+        let stopping = self.manager.as_ref().is_some_and(|own| own.stopping);
+        stopping || self.shared.is_over()
+    }
+
+    fn post(&self) -> Option<&Post> {
+        self.shared.posts.get(self.desk.worker)
+    }
+
     /// Bring the clocks up to date.
     fn tick(&mut self) {
-        self.switch.now = Instant::now();
-        self.contention.look(self.switch.now);
-        let seconds = self.switch.now.duration_since(self.epoch).as_secs();
-        // Wraps after 136 years.
-        let seconds = u32::try_from(seconds & u64::from(u32::MAX)).unwrap_or(0);
-        if self.switch.seconds != seconds {
-            self.switch.seconds = seconds;
-            self.switch.age();
+        self.desk.now = Instant::now();
+        self.contention.look(self.desk.now);
+        let seconds = self.shared.seconds(self.desk.now);
+        if self.desk.seconds != seconds {
+            self.desk.seconds = seconds;
+            self.shared.read().age(seconds);
         }
     }
 
     /// Serve every active port once; true when a frame moved.
-    fn round(&mut self) -> bool {
+    pub(crate) fn round(&mut self) -> bool {
         let begin = ticks::now();
         let mut moved = 0;
         let mut more = false;
-        for index in 0..self.active.len() {
-            let Some(port) = self.active.get(index).copied() else {
-                break;
-            };
-            let visit = self.switch.serve(port);
+        let switch = self.shared.read();
+        for port in &self.active {
+            let visit = switch.serve(&mut self.desk, *port);
             moved += visit.moved;
             more |= visit.more;
         }
+        let faulty = switch.is_faulty();
+        drop(switch);
         if moved > 0 {
-            self.figures.busy_ticks += ticks::now().wrapping_sub(begin);
-            self.figures.busy_frames += u64::from(moved);
+            self.busy_ticks += ticks::now().wrapping_sub(begin);
+            self.busy_frames += u64::from(moved);
+            if let Some(post) = self.post() {
+                post.busy_ticks.store(self.busy_ticks, Ordering::Relaxed);
+                post.busy_frames.store(self.busy_frames, Ordering::Relaxed);
+            }
+        }
+        let (wakes, own) = (std::mem::take(&mut self.desk.wakes), self.desk.worker);
+        if wakes != Askers::NONE {
+            self.shared.wake_askers(wakes, own);
+        }
+        if faulty && own != FIRST {
+            self.shared.wake(FIRST);
         }
         moved > 0 || more
     }
 
     /// Wait for something to happen.
     fn sleep(&mut self) -> std::io::Result<()> {
-        let patience = self
-            .active
-            .iter()
-            .filter_map(|port| self.patience(*port))
-            .min();
+        let patience = self.patience;
         let begin = Instant::now();
         self.wait(patience)?;
         let slept = begin.elapsed();
@@ -167,22 +182,32 @@ impl Worker {
         if patience.is_none_or(|patience| slept < patience) {
             self.spin.slept(slept);
         }
-        self.figures.wakeups += 1;
+        self.count_wakeup();
         Ok(())
     }
 
+    fn count_wakeup(&self) {
+        if let Some(post) = self.post() {
+            post.wakeups.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Take events from the kernel and act on them.
-    fn wait(&mut self, timeout: Option<Duration>) -> std::io::Result<()> {
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> std::io::Result<()> {
         let timeout = timeout.map(|timeout| Timespec {
             tv_sec: 0,
             tv_nsec: timeout.subsec_nanos().into(),
         });
+        let shared = Arc::clone(&self.shared);
+        let Some(post) = shared.posts.get(self.desk.worker) else {
+            return Ok(());
+        };
         let mut events = std::mem::take(&mut self.events);
         events.clear();
         loop {
             let buffer = rustix::buffer::spare_capacity(&mut events);
             // syscalls: epoll_pwait2
-            match epoll::wait(&self.poll, buffer, timeout.as_ref()) {
+            match epoll::wait(&post.poll, buffer, timeout.as_ref()) {
                 // It sleeps longer than a moment, and whoever sleeps calls nobody.
                 Err(Errno::INTR) if timeout.is_none() => self.alarm.unset(),
                 Ok(_) | Err(Errno::INTR) => break,
@@ -190,70 +215,48 @@ impl Worker {
             }
         }
         self.alarm.set();
-        for event in &events {
-            self.act(Token::from_data(event.data), event.flags);
+        self.hear(&events);
+        if let Some(manager) = &mut self.manager {
+            manager.act(&mut self.desk, &events);
         }
         self.events = events;
+        while let Some(port) = post.next_mail() {
+            self.activate(port);
+        }
         Ok(())
     }
 
-    fn act(&mut self, token: Token, flags: epoll::EventFlags) {
-        match token {
-            Token::Control => {
-                if flags.contains(epoll::EventFlags::OUT) {
-                    self.outbox.flush();
-                }
-                self.take_orders();
-            }
-            Token::Socket(port) => self.take_messages(port),
-            Token::Kick(port, ring) => {
-                if let Some(port) = self.switch.port_mut(port) {
-                    port.counters.kicks += 1;
-                }
+    /// Put ports on the list that have something to do.
+    fn hear(&mut self, events: &[epoll::Event]) {
+        for event in events {
+            match Token::from_data(event.data) {
                 // A kick of a receive ring concerns those who wait for it, and they are active.
-                if ring % 2 == 1 {
-                    self.activate(port);
-                }
+                Token::Kick(port, ring) if ring % 2 == 1 => self.activate(port),
+                Token::Tap(port) => self.activate(port),
+                Token::Kick(..) | Token::Control | Token::Socket(_) | Token::Wake => {}
             }
-            Token::Tap(port) => self.activate(port),
+        }
+        self.count_kicks(events);
+    }
+
+    /// Each kick once: one of a receive ring reaches every worker.
+    fn count_kicks(&self, events: &[epoll::Event]) {
+        let kicks = events
+            .iter()
+            .filter_map(|event| match Token::from_data(event.data) {
+                Token::Kick(port, ring) => Some((port, ring)),
+                _ => None,
+            });
+        let mut kicks = kicks.peekable();
+        if kicks.peek().is_some() {
+            let switch = self.shared.read();
+            kicks.for_each(|(port, ring)| switch.count_kick(self.desk.worker, port, ring));
         }
     }
 
     pub(crate) fn activate(&mut self, port: u16) {
-        if !self.active.contains(&port) && self.switch.port(port).is_some() {
+        if !self.active.contains(&port) {
             self.active.push(port);
         }
-    }
-
-    /// End the ports that the data path found at fault. A truncated memory reads as zeroes, which
-    /// break other rules: it is looked for first, to be named as what it is.
-    fn drop_faulty(&mut self) {
-        let hits = sigbus::hits();
-        if hits != self.truncations {
-            self.truncations = hits;
-            let truncated = |(number, port): (u16, &Port)| match &port.kind {
-                Kind::Guest(guest) => guest.backend.memory().truncated().then_some(number),
-                Kind::Uplink(_) => None,
-            };
-            let ports: Vec<u16> = self.switch.ports().filter_map(truncated).collect();
-            for port in ports {
-                self.fail(port, &Fault::Truncated);
-            }
-        }
-        while let Some((port, fault)) = self.switch.take_fault() {
-            // A flood finds the same fault once a frame.
-            if self.switch.port(port).is_some() {
-                self.fail(port, &fault);
-            }
-        }
-    }
-
-    pub(crate) fn fail(&mut self, number: u16, fault: &Fault) {
-        let reason = match fault {
-            Fault::Gone => Reason::Gone,
-            Fault::Host(_) => Reason::Host(fault.to_string()),
-            _ => Reason::Fault(fault.to_string()),
-        };
-        self.detach(number, reason);
     }
 }

@@ -21,6 +21,7 @@ use front_end::log::PAGE;
 use front_end::queue::{INDIRECT, NEXT};
 use front_end::{Layout, Log, Nic, Options, Queue, Ram, Wire, frame};
 use proptest::prelude::*;
+use switch::desk::Desk;
 use switch::switch::Switch;
 
 /// Added to a guest-physical address, it gives the one at which a used ring is logged: nothing
@@ -163,12 +164,13 @@ impl Watched {
 
 struct World {
     switch: Switch,
+    desk: Desk,
     guests: [Watched; 2],
 }
 
 impl World {
     fn new(options: [Options; 2]) -> Self {
-        let mut switch = Switch::new();
+        let mut switch = Switch::default();
         let mut number = 0;
         let guests = options.map(|options| {
             let (wire, theirs) = Wire::pair();
@@ -178,14 +180,19 @@ impl World {
             number += 1;
             Watched::new(nic)
         });
-        Self { switch, guests }
+        Self {
+            switch,
+            desk: Desk::new(0),
+            guests,
+        }
     }
 
     /// Let the switch work, look at what it wrote, and let the guests see it.
     fn turn(&mut self) {
         self.guests.iter_mut().for_each(Watched::look);
-        self.switch.now = Instant::now();
-        while (0..2).any(|number| self.switch.serve(number).moved > 0) {}
+        self.desk.now = Instant::now();
+        let Self { switch, desk, .. } = self;
+        while (0..2).any(|number| switch.serve(desk, number).moved > 0) {}
         assert!(self.switch.take_fault().is_none());
         for guest in &mut self.guests {
             guest.check();

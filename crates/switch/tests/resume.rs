@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use common::bare::{attach, messages};
 use front_end::{Layout, Nic, Options, Wire, features, frame};
 use proptest::prelude::*;
+use switch::desk::Desk;
 use switch::limits::HOLD;
 use switch::mac::Mac;
 use switch::switch::Switch;
@@ -26,6 +27,7 @@ const PORTS: u16 = 4;
 /// One after another, on this thread: the switch, its guests, and the time.
 struct World {
     switch: Switch,
+    desk: Desk,
     now: Instant,
     nics: Vec<Nic>,
     /// Frames sent, and the numbers of those received: from one station to another.
@@ -44,7 +46,7 @@ fn join(switch: &mut Switch, number: u16, theirs: OwnedFd) {
 
 impl World {
     fn new(options: Options) -> Self {
-        let mut switch = Switch::new();
+        let mut switch = Switch::default();
         let nics = (0..PORTS).map(|number| {
             let (wire, theirs) = Wire::pair();
             join(&mut switch, number, theirs);
@@ -55,6 +57,7 @@ impl World {
         let nics = nics.collect();
         Self {
             switch,
+            desk: Desk::new(0),
             now: Instant::now(),
             nics,
             sent: Default::default(),
@@ -66,17 +69,11 @@ impl World {
     /// The switch is gone, and with it its counters and what it had set aside; another one takes
     /// its place.
     fn crash(&mut self) {
-        for (_, port) in self.switch.ports() {
-            let lost: u64 = port
-                .counters
-                .drops
-                .each()
-                .iter()
-                .map(|(_, count)| count)
-                .sum();
-            self.lost += lost + port.set_aside();
+        for number in 0..PORTS {
+            let port = self.switch.port_mut(number).unwrap();
+            self.lost += port.counters().drops.total() + port.set_aside();
         }
-        let mut switch = Switch::new();
+        let mut switch = Switch::default();
         for (number, nic) in (0..).zip(&mut self.nics) {
             let (wire, theirs) = Wire::pair();
             join(&mut switch, number, theirs);
@@ -86,8 +83,8 @@ impl World {
     }
 
     fn serve(&mut self, port: u16) -> bool {
-        self.switch.now = self.now;
-        let moved = self.switch.serve(port).moved > 0;
+        self.desk.now = self.now;
+        let moved = self.switch.serve(&mut self.desk, port).moved > 0;
         assert!(self.switch.take_fault().is_none());
         moved
     }
@@ -147,10 +144,10 @@ impl World {
         for nic in &self.nics {
             assert_eq!(nic.in_flight(), 0, "chains that did not come back");
         }
-        for (_, port) in self.switch.ports() {
+        for number in 0..PORTS {
+            let port = self.switch.port_mut(number).unwrap();
             assert_eq!(port.set_aside(), 0);
-            let drops = port.counters.drops.each();
-            self.lost += drops.iter().map(|(_, count)| count).sum::<u64>();
+            self.lost += port.counters().drops.total();
         }
         let sent: u64 = self.sent.iter().flatten().sum();
         let got: usize = self.got.iter().flatten().map(Vec::len).sum();
@@ -234,7 +231,10 @@ proptest! {
         }
         world.finish();
         // A ring too small for a frame loses it (`receiver_small`); that is all.
-        let small: u64 = world.switch.ports().map(|(_, port)| port.counters.drops.receiver_small).sum();
+        let small: u64 = (0..PORTS)
+            .map(|number| world.switch.port_mut(number).unwrap().counters())
+            .map(|counters| counters.drops.receiver_small)
+            .sum();
         prop_assert_eq!(world.lost, small);
     }
 }

@@ -58,6 +58,7 @@ fn frames_for_a_pinned_address_go_out_while_its_vm_is_not_here() {
         port: PortId(3),
     };
     plane.order(&pin, None);
+    plane.settle();
     let to_three = |number| frame::numbered(frame::mac(3), frame::mac(1), number, 60);
     for number in 0..3 {
         a.wait_to_send(&to_three(number), Layout::One);

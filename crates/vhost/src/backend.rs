@@ -10,7 +10,7 @@
 mod logging;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::channel::{Channel, Descriptors, Message};
 use crate::descriptor::{is_event, is_memory};
@@ -35,9 +35,12 @@ pub enum Change {
     Announce([u8; 6]),
 }
 
-/// The back-end of one device.
+/// The back-end of one device, whose owner keeps an `S` with each ring.
+///
+/// Messages change it through `&mut`, when nobody else has it. Between them, any thread may work
+/// on a ring that it has locked ([`vring`](Self::vring)).
 #[derive(Debug)]
-pub struct Backend {
+pub struct Backend<S = ()> {
     channel: Channel,
     max_vrings: usize,
     features: u64,
@@ -45,7 +48,7 @@ pub struct Backend {
     status: u64,
     mtu: u16,
     memory: Arc<GuestMemory>,
-    vrings: Vec<Vring>,
+    vrings: Vec<Mutex<Vring<S>>>,
     /// Queue pairs up to the last one that was ever started.
     pairs: usize,
     /// The front-end wants writes logged (`VHOST_F_LOG_ALL`).
@@ -90,7 +93,7 @@ impl Request {
     }
 }
 
-impl Backend {
+impl<S: Default> Backend<S> {
     /// Serve a device with up to `queue_pairs` pairs over a connected socket.
     ///
     /// # Errors
@@ -105,13 +108,15 @@ impl Backend {
             status: 0,
             mtu: 0,
             memory: Arc::default(),
-            vrings: (0..max_vrings).map(Vring::new).collect(),
+            vrings: (0..max_vrings).map(Vring::new).map(Mutex::new).collect(),
             pairs: 0,
             logging: false,
             log: None,
         })
     }
+}
 
+impl<S> Backend<S> {
     /// The virtio features the driver took.
     #[inline]
     #[must_use]
@@ -139,18 +144,33 @@ impl Backend {
         self.pairs
     }
 
-    /// The rings, in vhost-user's order: receive 0, transmit 0, receive 1, …
+    /// How many rings there may be. In vhost-user's order they are: receive 0, transmit 0,
+    /// receive 1, …
     #[inline]
     #[must_use]
-    pub fn vrings(&self) -> &[Vring] {
-        &self.vrings
+    pub fn vring_count(&self) -> usize {
+        self.vrings.len()
     }
 
-    /// One ring, if it exists.
+    /// One ring, if it exists, for the caller alone.
     #[inline]
     #[must_use]
-    pub fn vring_mut(&mut self, ring: usize) -> Option<&mut Vring> {
-        self.vrings.get_mut(ring)
+    pub fn vring(&self, ring: usize) -> Option<MutexGuard<'_, Vring<S>>> {
+        let vring = self.vrings.get(ring)?;
+        // A thread that panics ends the process; until then nothing is worse than it was.
+        Some(vring.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The same where nobody else can have it: no lock is taken.
+    #[inline]
+    #[must_use]
+    pub fn vring_mut(&mut self, ring: usize) -> Option<&mut Vring<S>> {
+        self.vrings.get_mut(ring).map(unlocked)
+    }
+
+    /// All rings, likewise.
+    pub fn vrings_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Vring<S>> {
+        self.vrings.iter_mut().map(unlocked)
     }
 
     /// The next message, or `None` when there is no whole one yet.
@@ -301,7 +321,7 @@ impl Backend {
         self.set_logging(acked & features::LOG_ALL != 0)?;
         // Without the protocol-feature bit there is no message to enable a ring by.
         if acked & features::PROTOCOL_FEATURES == 0 {
-            for vring in &mut self.vrings {
+            for vring in self.vrings_mut() {
                 vring.set_enabled(true);
             }
         }
@@ -337,9 +357,10 @@ impl Backend {
 
     /// Use other memory from now on; rings that run find their parts in it.
     fn replace_memory(&mut self, memory: GuestMemory) -> Result<(), Fault> {
-        self.memory = Arc::new(memory);
-        for (ring, vring) in self.vrings.iter_mut().enumerate() {
-            vring.relocate(&self.memory).map_err(at(ring))?;
+        let memory = Arc::new(memory);
+        self.memory = Arc::clone(&memory);
+        for (ring, vring) in self.vrings_mut().enumerate() {
+            vring.relocate(&memory).map_err(at(ring))?;
         }
         Ok(())
     }
@@ -355,21 +376,20 @@ impl Backend {
     }
 
     fn stop_all(&mut self) -> Result<(Change, Reply), Fault> {
-        for vring in &mut self.vrings {
+        for vring in self.vrings_mut() {
             vring.stop();
         }
         self.forget_log_when_stopped()?;
         Ok((Change::AllRings, Reply::Acknowledge(0)))
     }
 
-    fn ring(&mut self, ring: usize) -> Result<&mut Vring, ProtocolFault> {
+    fn ring(&mut self, ring: usize) -> Result<&mut Vring<S>, ProtocolFault> {
         let number = u32::try_from(ring).unwrap_or(u32::MAX);
-        self.vrings
-            .get_mut(ring)
+        self.vring_mut(ring)
             .ok_or(ProtocolFault::RingNumber(number))
     }
 
-    fn stopped_ring(&mut self, request: u32, ring: usize) -> Result<&mut Vring, ProtocolFault> {
+    fn stopped_ring(&mut self, request: u32, ring: usize) -> Result<&mut Vring<S>, ProtocolFault> {
         let vring = self.ring(ring)?;
         if vring.is_running() {
             return Err(ProtocolFault::Running { request, ring });
@@ -378,7 +398,11 @@ impl Backend {
     }
 }
 
-impl AsFd for Backend {
+fn unlocked<T>(lock: &mut Mutex<T>) -> &mut T {
+    lock.get_mut().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<S> AsFd for Backend<S> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.channel.as_fd()
     }

@@ -17,9 +17,10 @@
 //! those into buffers by whoever fills them ([`memory::GuestMemory::mark`]), those into a used
 //! ring by `raw::RingMemory`.
 //!
-//! Who owns what: a `Backend` owns its socket, descriptors and memory, and is owned by one
-//! thread. Memory is shared by reference count with the rings in it, so it is unmapped when the
-//! last user is done.
+//! Who owns what: a `Backend` owns its socket, descriptors and memory. Messages need it whole
+//! (`&mut`); in between, several threads may share it and work on the rings, each of which has a
+//! lock of its own. Memory is shared by reference count with the rings in it, so it is unmapped
+//! when the last user is done.
 //!
 //! What may fail: everything a guest or front-end writes. A [`fault::Fault`] says whose doing it
 //! was; it ends this device and nothing else. A front-end that truncates its memory in use is

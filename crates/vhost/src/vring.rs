@@ -29,9 +29,9 @@ impl Notifier {
     }
 }
 
-/// One ring of a device.
+/// One ring of a device, and what its owner keeps with it.
 #[derive(Debug)]
-pub struct Vring {
+pub struct Vring<S = ()> {
     direction: Direction,
     size: Option<u32>,
     addresses: Option<RingAddresses>,
@@ -42,9 +42,11 @@ pub struct Vring {
     kick: Notifier,
     call: Notifier,
     running: Option<Ring>,
+    /// What the owner knows of the ring: whoever works on one works on the other.
+    pub state: S,
 }
 
-impl Vring {
+impl<S: Default> Vring<S> {
     /// A ring nobody set up; even numbers receive, odd ones transmit (virtio 1.3, 5.1.2).
     #[must_use]
     pub fn new(number: usize) -> Self {
@@ -63,9 +65,12 @@ impl Vring {
             kick: Notifier::Unset,
             call: Notifier::Unset,
             running: None,
+            state: S::default(),
         }
     }
+}
 
+impl<S> Vring<S> {
     /// The running ring, if it is started and enabled and need not wait for a dirty log.
     #[inline]
     #[must_use]
@@ -79,6 +84,15 @@ impl Vring {
     pub fn active_mut(&mut self) -> Option<&mut Ring> {
         let carries = self.carries_traffic();
         self.running.as_mut().filter(|_| carries)
+    }
+
+    /// The same, and the owner's part, each to be worked on.
+    #[inline]
+    #[must_use]
+    pub fn parts_mut(&mut self) -> (Option<&mut Ring>, &mut S) {
+        let carries = self.carries_traffic();
+        let ring = self.running.as_mut().filter(|_| carries);
+        (ring, &mut self.state)
     }
 
     #[inline]

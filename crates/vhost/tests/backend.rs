@@ -36,7 +36,7 @@ fn acknowledged(nic: &Nic, backend: &mut Backend, request: u32, payload: &[u8]) 
 }
 
 fn is_active(backend: &Backend, ring: usize) -> bool {
-    backend.vrings()[ring].active().is_some()
+    backend.vring(ring).unwrap().active().is_some()
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn with_protocol_features_rings_wait_to_be_enabled() {
     let (table, fds) = nic.memory_table();
     nic.wire.send(request::SET_MEM_TABLE, &table, &fds);
     nic.start_rings([0; 2], || drop(serve(&mut backend).unwrap()));
-    assert!(backend.vrings()[0].is_running() && !is_active(&backend, 0));
+    assert!(backend.vring(0).unwrap().is_running() && !is_active(&backend, 0));
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn get_vring_base_stops_a_ring_where_it_is() {
     nic.wire.send(request::GET_VRING_BASE, &state(1, 0), &[]);
     assert_eq!(serve(&mut backend).unwrap(), [Change::Ring(1)]);
     assert_eq!(nic.wire.state(request::GET_VRING_BASE), (1, 65_532));
-    assert!(!backend.vrings()[1].is_running() && backend.vrings()[0].is_running());
+    assert!(!backend.vring(1).unwrap().is_running() && backend.vring(0).unwrap().is_running());
     // Stopped, it says the same.
     nic.wire.send(request::GET_VRING_BASE, &state(1, 0), &[]);
     serve(&mut backend).unwrap();
@@ -189,10 +189,10 @@ fn everything_that_resets_stops_all_rings() {
         let received = backend.receive().unwrap().unwrap();
         assert_eq!(received.releases(2), 0..2);
         assert_eq!(backend.apply(received).unwrap(), Change::AllRings);
-        assert!(backend.vrings().iter().all(|vring| !vring.is_running()));
+        assert!(backend.vrings_mut().all(|vring| !vring.is_running()));
         // And everything can begin again.
         nic.start_rings([0; 2], || drop(serve(&mut backend).unwrap()));
-        assert!(backend.vrings()[0].is_running() && backend.vrings()[1].is_running());
+        assert!(backend.vring(0).unwrap().is_running() && backend.vring(1).unwrap().is_running());
     }
 }
 
@@ -217,7 +217,7 @@ fn status_is_kept_and_told() {
     assert_eq!(ask(&nic, &mut backend, request::GET_STATUS), 0);
     nic.wire.send(request::SET_STATUS, &number(15), &[]);
     assert_eq!(ask(&nic, &mut backend, request::GET_STATUS), 15);
-    assert!(backend.vrings()[0].is_running());
+    assert!(backend.vring(0).unwrap().is_running());
     assert_eq!(
         ask(&nic, &mut backend, request::GET_PROTOCOL_FEATURES) & protocol::STATUS,
         protocol::STATUS
@@ -283,7 +283,7 @@ fn one_queue_pair_is_not_offered_as_many() {
     let nic = Nic::new(wire, Options::default());
     assert_eq!(ask(&nic, &mut many, request::GET_FEATURES) & MQ, MQ);
     assert_eq!(ask(&nic, &mut many, request::GET_QUEUE_NUM), 4);
-    assert_eq!(many.vrings().len(), 8);
+    assert_eq!(many.vring_count(), 8);
 }
 
 /// A second memory, where the first is not.

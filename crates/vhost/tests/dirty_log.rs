@@ -34,7 +34,7 @@ fn pages<const N: usize>(addresses: [u64; N]) -> BTreeSet<u64> {
 }
 
 fn is_active(backend: &Backend) -> [bool; 2] {
-    [0, 1].map(|ring| backend.vrings()[ring].active().is_some())
+    [0, 1].map(|ring| backend.vring(ring).unwrap().active().is_some())
 }
 
 /// A device whose used rings are logged far from where they are.
@@ -161,7 +161,7 @@ fn rings_that_are_to_be_logged_wait_for_the_log() {
     nic.log_all([nic.rx.used, nic.tx.used], || drop(serve(&mut backend)));
     nic.start_rings([0; 2], || drop(serve(&mut backend).unwrap()));
     nic.log_all([nic.rx.used, nic.tx.used], || drop(serve(&mut backend)));
-    assert!(backend.vrings()[0].is_running());
+    assert!(backend.vring(0).unwrap().is_running());
     assert_eq!(is_active(&backend), [false, false]);
     let second = nic.log();
     nic.set_log_base(&second, || {

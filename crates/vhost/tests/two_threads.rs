@@ -57,7 +57,7 @@ fn echo(backend: &mut Backend, kicks: &[OwnedFd; 2], over: &AtomicBool) {
         for number in [0, 1] {
             ring(backend, number).consume(count);
             if ring(backend, number).publish() {
-                backend.vrings()[number].call().unwrap();
+                backend.vring(number).unwrap().call().unwrap();
             }
         }
         idle = if count > 0 { 0 } else { idle + 1 };

@@ -66,6 +66,9 @@ enum Command {
     DataPlane {
         /// Name of the network
         network: String,
+        /// Threads that forward frames
+        #[arg(long, default_value_t = 1)]
+        workers: usize,
     },
     /// Print the default configuration, as a start for your own
     Config,
@@ -331,7 +334,7 @@ impl Cli {
                     logging::options(self.level, self.log_format),
                 )?)
             }
-            Command::DataPlane { network } => Ok(data_plane::run(&network)?),
+            Command::DataPlane { network, workers } => Ok(data_plane::run(&network, workers)?),
             Command::Config => print(config::DEFAULT),
             Command::QemuArgs {
                 vm,

@@ -4,11 +4,11 @@
 
 use std::ffi::CString;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use switch::control::ControlSocket;
-use switch::worker::Worker;
+use switch::workers::Workers;
 
 /// Why a data plane ended before its time.
 #[derive(Debug, thiserror::Error)]
@@ -26,19 +26,23 @@ pub(crate) enum DataPlaneError {
     Serving(io::Error),
 }
 
-/// Serve the network with this name; it is used in the log only.
-pub(crate) fn run(network: &str) -> Result<(), DataPlaneError> {
+/// Serve the network with this name, which is used in the log only, with so many workers.
+pub(crate) fn run(network: &str, workers: usize) -> Result<(), DataPlaneError> {
     sandbox::close_inherited().map_err(DataPlaneError::System)?;
     let control = take_control().map_err(DataPlaneError::Control)?;
     let _span = tracing::error_span!("network", name = network).entered();
     settle(network).map_err(DataPlaneError::System)?;
     // What it opens, and what it asks the kernel once, comes before the sandbox closes.
     rustix::param::page_size();
-    let worker = Worker::new(control).map_err(DataPlaneError::System)?;
-    for gap in sandbox::enter() {
-        tracing::warn!("the sandbox has a gap: {gap}; see `vicinity doctor`");
-    }
-    worker.run().map_err(DataPlaneError::Serving)
+    let workers = Workers::new(control, workers).map_err(DataPlaneError::System)?;
+    let gaps = Mutex::new(sandbox::enter_process());
+    let confine = || {
+        let mut told = gaps.lock().unwrap_or_else(PoisonError::into_inner);
+        for gap in told.drain(..).chain(sandbox::enter_thread()) {
+            tracing::warn!("the sandbox has a gap: {gap}; see `vicinity doctor`");
+        }
+    };
+    workers.run(confine).map_err(DataPlaneError::Serving)
 }
 
 /// The control socket, which is standard input. That and standard output lead to the log

@@ -216,6 +216,7 @@ mod tests {
             name: name.into(),
             folder: Path::new("/run/vicinity").join(name),
             accept,
+            workers: 1,
             uplink: None,
             uplink_rules: Rules::default(),
             unlisted_rules: Rules::default(),

@@ -110,21 +110,3 @@ pub(crate) struct NetworkStatus {
     /// Figures of the worker.
     pub(crate) worker: WorkerReport,
 }
-
-/// The sum of two sets of counters. A data plane's figures are not trusted to stay in range.
-pub(crate) fn sum(a: &Counters, b: &Counters) -> Counters {
-    // Every field is named, so that a new counter cannot be forgotten here.
-    Counters {
-        tx_frames: a.tx_frames.saturating_add(b.tx_frames),
-        tx_bytes: a.tx_bytes.saturating_add(b.tx_bytes),
-        rx_frames: a.rx_frames.saturating_add(b.rx_frames),
-        rx_bytes: a.rx_bytes.saturating_add(b.rx_bytes),
-        kicks: a.kicks.saturating_add(b.kicks),
-        calls: a.calls.saturating_add(b.calls),
-        held: a.held.saturating_add(b.held),
-        limited: a.limited.saturating_add(b.limited),
-        segmented: a.segmented.saturating_add(b.segmented),
-        checksummed: a.checksummed.saturating_add(b.checksummed),
-        drops: a.drops.plus(&b.drops),
-    }
-}

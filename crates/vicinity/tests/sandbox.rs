@@ -26,6 +26,7 @@ use rustix::process::Signal;
 const CONFIG: &str = "
 [[network]]
 name = \"lan\"
+workers = 2
 uplink = { tap = \"vic0\" }
 [[network.port]]
 vm = \"a\"
@@ -194,6 +195,39 @@ fn descriptors(process: u32) -> Vec<String> {
     all
 }
 
+/// A process's threads.
+fn threads(process: u32) -> Vec<String> {
+    let folder = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let names = folder.map(|task| task.unwrap().file_name().into_string().unwrap());
+    names.collect()
+}
+
+/// One thread without would do for whoever runs code in it.
+#[test]
+fn every_worker_is_confined() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = daemon(folder.path());
+    let id = daemon.data_plane("lan").unwrap();
+    // It answers once all its threads are confined.
+    assert_eq!(daemon.network("lan")["up"], true);
+    let threads = threads(id);
+    assert_eq!(threads.len(), 2);
+    for thread in threads {
+        let status = std::fs::read_to_string(format!("/proc/{id}/task/{thread}/status")).unwrap();
+        let said = |key: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(key));
+            line.unwrap().trim().to_owned()
+        };
+        assert_eq!(
+            (said("Seccomp:"), said("NoNewPrivs:")),
+            ("2".into(), "1".into())
+        );
+        for set in ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"] {
+            assert_eq!(said(set), "0000000000000000", "{set}");
+        }
+    }
+}
+
 #[test]
 fn a_data_plane_holds_what_it_was_handed_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
@@ -204,10 +238,13 @@ fn a_data_plane_holds_what_it_was_handed_and_nothing_else() {
     let mut own = vec![
         // Its supervisor.
         "socket".to_owned(),
-        "anon_inode".to_owned(),
-        format!("/proc/{id}/task/{id}/schedstat"),
         "/dev/net/tun".to_owned(),
     ];
+    // What each worker sleeps on, what wakes it, and its figures.
+    for worker in threads(id) {
+        own.extend(["anon_inode", "anon_inode"].map(str::to_owned));
+        own.push(format!("/proc/{id}/task/{worker}/schedstat"));
+    }
     own.extend([log.clone(), log.clone(), log]);
     own.sort();
     assert_eq!(descriptors(id), own);

@@ -2,24 +2,14 @@
 
 use std::os::fd::OwnedFd;
 
-use switch::control::Counters;
-use switch::guard::Limiter;
-use switch::port::{Guest, Kind, Port, Teacher};
+use switch::port::{Backend, Guest, Kind, Port};
 use switch::switch::Switch;
-use vhost::backend::Backend;
 
 /// Add a port whose front-end is at the other end of `theirs`.
 pub fn attach(switch: &mut Switch, number: u16, theirs: OwnedFd) {
     let backend = Backend::new(theirs, 1).unwrap();
-    let port = Port {
-        name: String::new(),
-        counters: Counters::default(),
-        kind: Kind::Guest(Box::new(Guest::new(backend))),
-        teacher: Teacher::new(1024),
-        guard: None,
-        limits: Limiter::default(),
-    };
-    assert!(switch.add(number, port));
+    let kind = Kind::Guest(Box::new(Guest::new(backend)));
+    assert!(switch.add(number, Port::new(String::new(), kind)));
 }
 
 /// Carry out what a front-end has said.

@@ -39,8 +39,13 @@ pub struct Plane {
 
 impl Plane {
     pub fn new() -> Self {
+        Self::with_workers(1)
+    }
+
+    /// With so many workers.
+    pub fn with_workers(workers: usize) -> Self {
         let (control, theirs) = ControlSocket::pair().unwrap();
-        let thread = std::thread::spawn(move || switch::run(theirs));
+        let thread = std::thread::spawn(move || switch::run(theirs, workers));
         Self {
             control,
             thread: Some(thread),
@@ -189,6 +194,11 @@ impl Plane {
                 other => self.early.push(other),
             }
         }
+    }
+
+    /// Wait until all orders are carried out: frames of other workers do not wait for them.
+    pub fn settle(&mut self) {
+        drop(self.report());
     }
 
     pub fn counters(&mut self, port: u16) -> Counters {

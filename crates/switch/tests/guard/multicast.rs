@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use front_end::membership::{igmp_query, igmp_report};
 use front_end::{Layout, Nic, Options, Wire, features, frame};
+use switch::desk::Desk;
 use switch::guard::{Role, Rules};
 use switch::switch::Switch;
 
@@ -17,20 +18,28 @@ const GROUP: [u8; 4] = [239, 1, 2, 3];
 
 struct World {
     switch: Switch,
+    desk: Desk,
     nics: Vec<Nic>,
 }
 
 impl World {
     fn new() -> Self {
-        let mut switch = Switch::new();
+        let mut switch = Switch::default();
         switch.snooping = true;
         let mut world = Self {
             switch,
+            desk: Desk::new(0),
             nics: Vec::new(),
         };
         (0..PORTS).for_each(|_| world.join());
-        world.switch.seconds = 10;
+        world.pass(10);
         world
+    }
+
+    /// Let so many seconds pass.
+    fn pass(&mut self, seconds: u32) {
+        self.switch.seconds += seconds;
+        self.desk.seconds += seconds;
     }
 
     fn join(&mut self) {
@@ -52,7 +61,7 @@ impl World {
         for layout in [Layout::One, Layout::Pieces(15)] {
             assert!(self.nics[usize::from(from)].send(bytes, layout));
         }
-        while self.switch.serve(from).moved > 0 {}
+        while self.switch.serve(&mut self.desk, from).moved > 0 {}
         self.nics[usize::from(from)].reclaim();
         let mut got = Vec::new();
         for (number, nic) in (0..).zip(&mut self.nics) {
@@ -88,7 +97,7 @@ fn asked(world: &mut World, member: u16) {
     assert_eq!(world.send(ROUTER, &framed(&igmp_query())), [0, 1, 2]);
     let report = world.send(member, &framed(&igmp_report(true, GROUP)));
     assert_eq!(report, [ROUTER], "only routers hear a report");
-    world.switch.seconds += 2;
+    world.pass(2);
 }
 
 #[test]
@@ -117,7 +126,7 @@ fn rfc4541_2_1_groups_go_to_their_members() {
     }
     let leave = world.send(0, &framed(&igmp_report(false, GROUP)));
     assert_eq!(leave, [ROUTER]);
-    world.switch.seconds += 3;
+    world.pass(3);
     assert_eq!(world.send(1, &datagram(GROUP)), [ROUTER]);
 }
 
@@ -129,14 +138,14 @@ fn a_port_that_joins_late_or_is_announced_gets_everything_for_a_while() {
     assert_eq!(world.send(1, &datagram(GROUP)), [0, ROUTER, 4]);
     // It moves to this host only now, and has joined its groups elsewhere.
     let mac = switch::mac::Mac::from_octets(frame::mac(2));
-    world.switch.announce(2, mac);
+    world.switch.announce(&mut world.desk, 2, mac);
     for nic in &mut world.nics {
         while nic.receive().is_some() {}
     }
     assert_eq!(world.send(1, &datagram(GROUP)), [0, 2, ROUTER, 4]);
-    world.switch.seconds += 1;
+    world.pass(1);
     world.send(ROUTER, &framed(&igmp_query()));
-    world.switch.seconds += 2;
+    world.pass(2);
     assert_eq!(world.send(1, &datagram(GROUP)), [0, ROUTER]);
 }
 
@@ -173,7 +182,7 @@ fn questions_that_hosts_do_not_hear_or_believe_count_for_nothing() {
     let mut bad = igmp_query();
     bad[30] ^= 1;
     world.send(ROUTER, &framed(&bad));
-    world.switch.seconds += 2;
+    world.pass(2);
     assert_eq!(world.send(1, &datagram(GROUP)), [0, 2, 3]);
     // Other private ports would not hear it.
     let rules = Rules {
@@ -182,12 +191,12 @@ fn questions_that_hosts_do_not_hear_or_believe_count_for_nothing() {
     };
     world.switch.set_rules(ROUTER, rules);
     assert_eq!(world.send(ROUTER, &framed(&igmp_query())), [0_u16; 0]);
-    world.switch.seconds += 2;
+    world.pass(2);
     assert_eq!(world.send(1, &datagram(GROUP)), [0, 2]);
     // What is larger than any host makes it is delivered and not read.
     let long = [igmp_query(), vec![0; 2048]].concat();
     assert_eq!(world.send(2, &framed(&long)), [0, 1]);
-    world.switch.seconds += 2;
+    world.pass(2);
     assert_eq!(world.send(1, &datagram(GROUP)), [0, 2]);
 }
 
@@ -197,7 +206,7 @@ fn without_snooping_groups_go_to_everybody() {
     world.switch.snooping = false;
     world.send(ROUTER, &framed(&igmp_query()));
     assert_eq!(world.send(0, &framed(&igmp_report(true, GROUP))), [1, 2, 3]);
-    world.switch.seconds += 2;
+    world.pass(2);
     assert_eq!(world.send(1, &datagram(GROUP)), [0, 2, 3]);
 }
 
@@ -215,8 +224,8 @@ fn a_group_that_goes_to_members_alone_is_no_flood() {
     for _ in 0..10 {
         assert!(world.nics[1].send(&framed(&igmp_report(true, GROUP)), Layout::One));
     }
-    while world.switch.serve(1).moved > 0 {}
-    let drops = world.switch.port(1).unwrap().counters.drops;
+    while world.switch.serve(&mut world.desk, 1).moved > 0 {}
+    let drops = world.switch.port_mut(1).unwrap().counters().drops;
     assert_eq!(drops.total(), drops.multicast_limit);
     assert!(drops.multicast_limit > 0);
 }

@@ -35,7 +35,8 @@ const BAD: u16 = 7;
 /// Two good neighbours and whatever `attack` does as port 7, at the same time; gives the fault
 /// the hostile port was detached for.
 fn against(attack: impl FnOnce(&mut Plane)) -> String {
-    let mut plane = Plane::new();
+    // Two workers: what one takes apart the other is using.
+    let mut plane = Plane::with_workers(2);
     let mut good = plane.pair(1, 2);
     let over = AtomicBool::new(false);
     let text = std::thread::scope(|scope| {

@@ -55,7 +55,7 @@ fn neighbours_of_malicious_front_ends_notice_nothing() {
     let seed = setting("VICINITY_FUZZ_SEED").unwrap_or_else(random::fresh);
     println!("VICINITY_FUZZ_SEED={seed} for {} s", time.as_secs());
 
-    let mut plane = Plane::new();
+    let mut plane = Plane::with_workers(2);
     let mut pairs = GOOD.map(|ports| Neighbours::new(&mut plane, ports));
     // What is allocated once is there after the first tenth.
     let warm = fuzz(&plane, &mut pairs, seed, time / 10);

@@ -10,9 +10,8 @@ use super::Backend;
 use crate::dirty_log::DirtyLog;
 use crate::fault::{Fault, ProtocolFault};
 use crate::features::protocol;
-use crate::vring::Vring;
 
-impl Backend {
+impl<S> Backend<S> {
     /// Begin or end logging. An end means the log as well: the front-end gives another one for the
     /// next migration.
     pub(super) fn set_logging(&mut self, on: bool) -> Result<(), Fault> {
@@ -42,7 +41,7 @@ impl Backend {
     /// A stopped device has nothing to log, and the front-end is free to take the log away: when
     /// rings start again in the middle of a migration, QEMU sends another one, behind their start.
     pub(super) fn forget_log_when_stopped(&mut self) -> Result<(), Fault> {
-        if self.log.is_none() || self.vrings.iter().any(Vring::is_running) {
+        if self.log.is_none() || self.vrings_mut().any(|vring| vring.is_running()) {
             return Ok(());
         }
         self.log = None;
@@ -52,8 +51,9 @@ impl Backend {
     /// Log where, and whether, the front-end wants. Until it has said where, rings wait: what they
     /// write would be lost.
     fn use_log(&mut self) -> Result<(), Fault> {
-        for vring in &mut self.vrings {
-            vring.set_waits_for_log(self.logging && self.log.is_none());
+        let waits = self.logging && self.log.is_none();
+        for vring in self.vrings_mut() {
+            vring.set_waits_for_log(waits);
         }
         let log = self.log.clone().filter(|_| self.logging);
         self.replace_memory(self.memory.logged_by(log)?)

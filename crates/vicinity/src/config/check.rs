@@ -10,7 +10,8 @@ use toml::Spanned;
 
 use super::complaint::{Mistake, line_number};
 use super::{
-    Config, MAX_NETWORKS, MAX_PORTS, MAX_SOCKET_PATH, Network, Port, RUNTIME_DIR, file, rules,
+    Config, MAX_NETWORKS, MAX_PORTS, MAX_SOCKET_PATH, MAX_WORKERS, Network, Port, RUNTIME_DIR,
+    file, rules,
 };
 use crate::name;
 
@@ -92,6 +93,7 @@ impl<'t> Seen<'t> {
                 help,
             ));
         }
+        let workers = network.workers.as_ref().map_or(Ok(1), workers)?;
         let name = network.name.get_ref().clone();
         let folder = runtime_dir.join(&name);
         let ports = self.ports(&folder, &network.port, common)?;
@@ -99,6 +101,7 @@ impl<'t> Seen<'t> {
             name,
             folder,
             accept: network.accept,
+            workers,
             uplink,
             uplink_rules,
             unlisted_rules,
@@ -167,6 +170,16 @@ fn named(name: &Spanned<String>) -> Result<(), Mistake> {
     name::check(name.get_ref()).map_err(|error| {
         let message = format!("`{}` cannot be a name", name.get_ref().escape_debug());
         Mistake::new(name.span(), message, error.to_string())
+    })
+}
+
+fn workers(count: &Spanned<i64>) -> Result<usize, Mistake> {
+    let valid = usize::try_from(*count.get_ref()).ok();
+    let valid = valid.filter(|count| (1..=MAX_WORKERS).contains(count));
+    valid.ok_or_else(|| {
+        let message = format!("a network cannot have {} workers", count.get_ref());
+        let help = format!("give it 1 to {MAX_WORKERS}, not more than there are CPUs to spare");
+        Mistake::new(count.span(), message, help)
     })
 }
 

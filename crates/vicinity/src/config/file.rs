@@ -27,6 +27,7 @@ pub(super) struct Network {
     pub(super) name: Spanned<String>,
     #[serde(default)]
     pub(super) accept: bool,
+    pub(super) workers: Option<Spanned<i64>>,
     pub(super) uplink: Option<Uplink>,
     pub(super) limits: Option<Limits>,
     pub(super) multicast_snooping: Option<bool>,
@@ -112,6 +113,7 @@ static FILE: Keys = Keys(&[("runtime-dir", None), ("network", Some(&NETWORK))]);
 static NETWORK: Keys = Keys(&[
     ("name", None),
     ("accept", None),
+    ("workers", None),
     ("uplink", Some(&UPLINK)),
     ("limits", Some(&LIMITS)),
     ("multicast-snooping", None),

@@ -16,6 +16,7 @@ use switch::mac::Mac;
 
 pub(crate) use complaint::ConfigError;
 pub(crate) use switch::limits::MAX_PORTS;
+pub(crate) use switch::spread::MAX_WORKERS;
 
 /// The configuration used when none is given, as text with comments.
 pub(crate) const DEFAULT: &str = include_str!("default.toml");
@@ -47,6 +48,8 @@ pub(crate) struct Network {
     pub(crate) folder: PathBuf,
     /// Sockets that appear in the folder become ports.
     pub(crate) accept: bool,
+    /// Threads that forward frames: at least one, at most [`MAX_WORKERS`].
+    pub(crate) workers: usize,
     /// Name of the tap that leads to other hosts.
     pub(crate) uplink: Option<String>,
     /// What the uplink may send and receive.

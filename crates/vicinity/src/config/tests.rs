@@ -32,6 +32,7 @@ fn a_configuration_is_read() {
     assert_eq!(lan.folder, Path::new("/run/v/lan"));
     assert_eq!(lan.uplink.as_deref(), Some("vic0"));
     assert!(!lan.accept);
+    assert_eq!(lan.workers, 1);
     let [web, db] = lan.ports.as_slice() else {
         panic!("two ports");
     };
@@ -83,6 +84,23 @@ fn complains(from: &str, to: &str, place: &str, parts: &[&str]) {
     assert!(said.starts_with(&format!("test.toml:{place}: ")), "{said}");
     for part in parts {
         assert!(said.contains(part), "{part:?} not in {said}");
+    }
+}
+
+#[test]
+fn a_network_has_a_few_workers() {
+    let with = |count: i64| GOOD.replace("uplink =", &format!("workers = {count}\nuplink ="));
+    for count in [1, 16] {
+        let config = parse("test.toml", &with(count), None).unwrap();
+        assert_eq!(config.networks[0].workers as i64, count);
+    }
+    for count in [0, 17, -1] {
+        let said = error(&with(count));
+        assert!(
+            said.starts_with("test.toml:5:11: network.workers: "),
+            "{said}"
+        );
+        assert!(said.contains("1 to 16"), "{said}");
     }
 }
 

@@ -11,9 +11,10 @@ use switch::control::ControlSocket;
 use tokio::process::{Child, Command};
 
 use crate::cli::DATA_PLANE;
+use crate::config::Network;
 
-/// Starts the data plane of the network with this name at the other end of a control socket.
-pub(super) type Launch = Arc<dyn Fn(&str, ControlSocket) -> io::Result<Ending> + Send + Sync>;
+/// Starts the data plane of a network at the other end of a control socket.
+pub(super) type Launch = Arc<dyn Fn(&Network, ControlSocket) -> io::Result<Ending> + Send + Sync>;
 
 /// A data plane that let go of its control socket ends within so long.
 const GRACE: Duration = Duration::from_secs(1);
@@ -37,7 +38,8 @@ pub(super) fn processes(log: Vec<String>) -> Launch {
         command
             .arg0("vicinity")
             .args(&log)
-            .args([DATA_PLANE, network])
+            .args([DATA_PLANE, &network.name])
+            .args(["--workers", &network.workers.to_string()])
             // It needs none, and none shall change what it does.
             .env_clear()
             .stdin(OwnedFd::from(control))

@@ -127,7 +127,7 @@ impl Network {
     }
 
     fn start_again(&mut self, now: Instant) {
-        match Plane::start(&self.config.name, &self.life.launch) {
+        match Plane::start(&self.config, &self.life.launch) {
             Ok(plane) => self.plane = plane,
             Err(error) => return self.down(&format!("it cannot be started: {error}"), now),
         }

@@ -87,7 +87,7 @@ impl Network {
     pub(super) fn start(parts: Parts, launch: Launch) -> std::io::Result<Self> {
         let (outlet, inbox) = mpsc::channel(INBOX);
         let mut network = Self {
-            plane: Plane::start(&parts.config.name, &launch)?,
+            plane: Plane::start(&parts.config, &launch)?,
             config: parts.config,
             life: Life::new(launch, Instant::now()),
             watch: parts.watch,

@@ -9,6 +9,7 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 
 use super::launch::{Ending, Launch};
+use crate::config;
 
 /// Orders on their way to a data plane, in order. An order stays here until the control socket
 /// took it, so none is lost when the data plane is behind. Their number is bounded by what a
@@ -52,7 +53,7 @@ pub(super) struct Plane {
 
 impl Plane {
     /// Start a data plane for `network`.
-    pub(super) fn start(network: &str, launch: &Launch) -> io::Result<Self> {
+    pub(super) fn start(network: &config::Network, launch: &Launch) -> io::Result<Self> {
         let (ours, theirs) = ControlSocket::pair()?;
         let ending = launch(network, theirs)?;
         let same = ours.as_fd().try_clone_to_owned()?;

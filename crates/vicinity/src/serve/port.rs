@@ -17,7 +17,7 @@ use super::home::SocketFile;
 use super::plane::Orders;
 use super::quarantine::{CONNECTS, CONNECTS_WITHIN, Conduct};
 use crate::config::Mode;
-use crate::status::{self, Kind, PortStatus, State};
+use crate::status::{Kind, PortStatus, State};
 
 /// Said of a port in a storm.
 const STORM: &str = "a storm: it goes on sending more broadcast, multicast or unknown unicast \
@@ -260,7 +260,7 @@ impl Port {
             tracing::error!(port = %self.name, "our bug: detached, but it was not attached");
             return;
         }
-        self.totals = status::sum(&self.totals, counters);
+        self.totals = self.totals.plus(counters);
         self.report = PortReport::default();
         self.serving = Serving::Nobody;
         match reason {
@@ -280,7 +280,7 @@ impl Port {
     /// The data plane is gone; what it last reported is all there is. A quarantine goes on, and
     /// nobody is dialed before [`Self::reopen`].
     pub(super) fn lost(&mut self) {
-        self.totals = status::sum(&self.totals, &self.report.counters);
+        self.totals = self.totals.plus(&self.report.counters);
         self.report = PortReport::default();
         if self.attached() {
             self.serving = Serving::Nobody;
@@ -361,7 +361,7 @@ impl Port {
                 true => Some(STORM.to_owned()),
                 false => self.reason.clone(),
             },
-            counters: status::sum(&self.totals, &self.report.counters),
+            counters: self.totals.plus(&self.report.counters),
         }
     }
 }

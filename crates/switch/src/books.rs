@@ -1,0 +1,96 @@
+//! What the switch knows of a ring. It lies beside the ring, behind the same lock.
+
+use std::time::Instant;
+
+use crate::control::Counters;
+use crate::hold::Held;
+use crate::limits::HOLD;
+use crate::residency::{Learnt, Residency, Resident};
+use crate::spread::Askers;
+
+/// What is known of a ring: a transmit ring uses the one half, a receive ring the other.
+#[derive(Debug, Default)]
+pub struct Books {
+    /// Running totals of the ring.
+    pub counters: Counters,
+    /// Of a transmit ring: the frames held back.
+    pub held: Held,
+    /// Of a transmit ring: what it taught the residency table.
+    pub teacher: Teacher,
+    /// Of a transmit ring: frames it has brought since its worker last slept.
+    pub sent: u32,
+    /// Of a receive ring: it had too few buffers when last tried.
+    pub short: Option<Short>,
+    /// Of a receive ring: workers that have asked for a kick. Whoever takes the ring in hand takes
+    /// the kick for itself, and wakes them instead.
+    pub askers: Askers,
+}
+
+impl Books {
+    /// The receive ring was too short; it had `seen` chains.
+    pub fn note_short(&mut self, seen: u16, now: Instant) -> Short {
+        let since = self.short.map_or(now, |short| short.since);
+        *self.short.insert(Short { since, seen })
+    }
+
+    /// Its port's rings have started, stopped, or been enabled or disabled: what waited in a
+    /// transmit ring is another's business, a receive ring may have room.
+    pub fn ring_changed(&mut self) {
+        self.short = None;
+        self.held.forget_ring();
+    }
+}
+
+/// A receive ring found too short for a frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Short {
+    /// Since when it has taken nothing.
+    pub since: Instant,
+    /// How many chains it had, which were too few.
+    pub seen: u16,
+}
+
+impl Short {
+    /// It has been short for longer than anybody waits.
+    #[must_use]
+    pub fn is_stuck(&self, now: Instant) -> bool {
+        now.duration_since(self.since) > HOLD
+    }
+}
+
+/// A sender's dealings with the residency table.
+#[derive(Debug, Default)]
+pub struct Teacher {
+    /// The last address noted: most frames repeat it.
+    last: Option<Resident>,
+    /// When: it is noted again a second later, or when some address has moved, for it may have
+    /// been this one.
+    moment: (u32, u32),
+}
+
+impl Teacher {
+    /// A burst begins, at this second.
+    #[inline]
+    pub fn begin(&mut self, now: u32, table: &Residency) {
+        let moment = (now, table.moves());
+        if self.moment != moment {
+            self.moment = moment;
+            self.last = None;
+        }
+    }
+
+    /// Note even what was just noted.
+    pub fn forget(&mut self) {
+        self.last = None;
+    }
+
+    /// Note the source of a frame of a port that may teach `limit` addresses.
+    #[inline]
+    pub fn note(&mut self, source: Resident, port: u16, limit: u32, table: &Residency) {
+        if self.last != Some(source) {
+            self.last = Some(source);
+            let (now, _) = self.moment;
+            let _: Learnt = table.learn(source, port, now, limit);
+        }
+    }
+}

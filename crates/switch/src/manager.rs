@@ -1,0 +1,136 @@
+//! The first worker's other duty: what the supervisor and the front-ends say, and whatever else
+//! changes the network. All of it has the network to itself.
+
+use std::sync::Arc;
+
+use rustix::event::epoll;
+use vhost::fault::Fault;
+use vhost::sigbus;
+
+use crate::control::{ControlSocket, Reason};
+use crate::desk::Desk;
+use crate::outbox::Outbox;
+use crate::port::Kind;
+use crate::shared::Shared;
+use crate::switch::Switch;
+use crate::ticks;
+use crate::token::Token;
+
+/// What it takes to manage a network.
+#[derive(Debug)]
+pub(crate) struct Manager {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) outbox: Outbox,
+    pub(crate) started: u64,
+    truncations: usize,
+    pub(crate) stopping: bool,
+}
+
+impl Manager {
+    /// Of the network whose supervisor is at the other end of `control`.
+    pub(crate) fn new(shared: Arc<Shared>, control: ControlSocket) -> Self {
+        Self {
+            shared,
+            outbox: Outbox::new(control),
+            started: ticks::now(),
+            truncations: sigbus::hits(),
+            stopping: false,
+        }
+    }
+
+    /// Act on events that are not about frames.
+    pub(crate) fn act(&mut self, desk: &mut Desk, events: &[epoll::Event]) {
+        let ours = |event: &&epoll::Event| {
+            let token = Token::from_data(event.data);
+            matches!(token, Token::Control | Token::Socket(_))
+        };
+        let mut ours = events.iter().filter(ours).peekable();
+        if ours.peek().is_none() {
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        let switch = &mut *shared.write();
+        for event in ours {
+            match Token::from_data(event.data) {
+                Token::Control => {
+                    let flags = event.flags;
+                    if flags.contains(epoll::EventFlags::OUT) {
+                        self.outbox.flush();
+                    }
+                    self.take_orders(switch);
+                }
+                Token::Socket(port) => self.take_messages(switch, desk, port),
+                _ => {}
+            }
+        }
+        // They may wait for what has changed.
+        shared.wake_others();
+    }
+
+    /// End the ports that the data path found at fault, if there are any.
+    pub(crate) fn drop_faulty(&mut self) {
+        let hits = sigbus::hits();
+        if hits == self.truncations && !self.shared.read().is_faulty() {
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        let switch = &mut *shared.write();
+        if hits != self.truncations {
+            self.truncations = hits;
+            self.drop_truncated(switch);
+        }
+        while let Some((port, fault)) = switch.take_fault() {
+            // A flood finds the same fault once a frame.
+            if switch.port(port).is_some() {
+                self.fail(switch, port, &fault);
+            }
+        }
+        shared.wake_others();
+    }
+
+    /// A truncated memory reads as zeroes, which break other rules: it is looked for first, to be
+    /// named as what it is.
+    fn drop_truncated(&mut self, switch: &mut Switch) {
+        let truncated = switch
+            .ports()
+            .filter_map(|(number, port)| match &port.kind {
+                Kind::Guest(guest) => guest.backend.memory().truncated().then_some(number),
+                Kind::Uplink(_) => None,
+            });
+        for port in truncated.collect::<Vec<_>>() {
+            self.fail(switch, port, &Fault::Truncated);
+        }
+    }
+
+    pub(crate) fn fail(&mut self, switch: &mut Switch, number: u16, fault: &Fault) {
+        let reason = match fault {
+            Fault::Gone => Reason::Gone,
+            Fault::Host(_) => Reason::Host(fault.to_string()),
+            _ => Reason::Fault(fault.to_string()),
+        };
+        self.detach(switch, number, reason);
+    }
+
+    /// Have all who read rings of a port look at it.
+    pub(crate) fn activate(&self, switch: &Switch, number: u16) {
+        let pairs = match switch.port(number).map(|port| &port.kind) {
+            Some(Kind::Guest(guest)) => guest.backend.pairs(),
+            Some(Kind::Uplink(_)) => 1,
+            None => 0,
+        };
+        for pair in 0..pairs.min(switch.readers.workers()) {
+            self.shared
+                .tell(switch.readers.worker(number, pair), number);
+        }
+    }
+
+    /// Detach all ports.
+    pub(crate) fn close(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let switch = &mut *shared.write();
+        let ports: Vec<u16> = switch.ports().map(|(number, _)| number).collect();
+        for port in ports {
+            self.detach(switch, port, Reason::Asked);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The workers of a network, from their start to their end.
+
+use std::num::NonZeroU64;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread;
+
+use rustix::event::epoll;
+use rustix::fs::{Mode, OFlags};
+use vhost::sigbus;
+
+use crate::contention::Contention;
+use crate::control::ControlSocket;
+use crate::manager::Manager;
+use crate::shared::{FIRST, Shared};
+use crate::token::Token;
+use crate::worker::Worker;
+
+/// Workers that are about to start.
+pub struct Workers {
+    shared: Arc<Shared>,
+    pub(crate) first: Worker,
+    /// The processes' folder, for a thread's own figures: nothing has a name any more where it
+    /// starts.
+    processes: Option<OwnedFd>,
+}
+
+impl Workers {
+    /// Workers for the network whose supervisor is at the other end of `control`: as many as
+    /// `count` says, within [`MAX_WORKERS`](crate::spread::MAX_WORKERS).
+    ///
+    /// # Errors
+    /// The process is out of descriptors, or signal handling cannot be set up.
+    pub fn new(control: ControlSocket, count: usize) -> std::io::Result<Self> {
+        sigbus::install()?;
+        let shared = Arc::new(Shared::new(count)?);
+        if let Some(post) = shared.posts.get(FIRST) {
+            let interest = epoll::EventFlags::IN;
+            epoll::add(&post.poll, &control, Token::Control.data(), interest)?;
+        }
+        let manager = Manager::new(Arc::clone(&shared), control);
+        let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self {
+            first: Worker::new(Arc::clone(&shared), FIRST, Some(manager))?,
+            processes: rustix::fs::open("/proc", path, Mode::empty()).ok(),
+            shared,
+        })
+    }
+
+    /// Serve until told to stop, or until the supervisor is gone. Every worker's thread calls
+    /// `prepare` before any of them serves.
+    ///
+    /// # Errors
+    /// A thread cannot be started, a worker has failed, or the kernel refuses to wait for events.
+    pub fn run(self, prepare: impl Fn() + Sync) -> std::io::Result<()> {
+        let Self {
+            shared,
+            mut first,
+            processes,
+        } = self;
+        let prepare = |worker: &mut Worker, processes: Option<OwnedFd>| {
+            worker.contention = Contention::of_this_thread(processes);
+            // The kernel adds 50 µs to every sleep otherwise. Where it will not, frames wait longer.
+            let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+            prepare();
+        };
+        let prepare = &prepare;
+        let copy = |fd: &Option<OwnedFd>| fd.as_ref()?.try_clone().ok();
+        thread::scope(|scope| {
+            // Whoever ends, for whatever reason, ends all: a network is served whole.
+            let end = End(&shared);
+            let (ready, prepared) = channel();
+            let others = FIRST + 1..shared.posts.len();
+            for number in others.clone() {
+                let (ready, end, processes) = (ready.clone(), End(&shared), copy(&processes));
+                thread::Builder::new().spawn_scoped(scope, move || {
+                    let mut worker = Worker::new(Arc::clone(end.0), number, None)?;
+                    let _end = end;
+                    prepare(&mut worker, processes);
+                    // The first one is gone, then: the next look finds that all is over.
+                    let _ = ready.send(());
+                    worker.run()
+                })?;
+            }
+            prepare(&mut first, processes);
+            drop(ready);
+            for () in prepared.iter().take(others.len()) {}
+            let served = first.run();
+            drop(end);
+            served
+        })
+    }
+}
+
+/// Ends all workers when it is dropped.
+struct End<'s>(&'s Arc<Shared>);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
