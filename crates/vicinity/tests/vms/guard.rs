@@ -82,6 +82,7 @@ fn no_ping(from: &Vm, more: &str) {
 }
 
 #[test]
+#[ignore = "written, and not run yet: once it has passed, this line goes"]
 fn guarded_vms() {
     let rig = Rig::new(Some(CONFIG));
     let [mut hidden, mut trunk, mut other] =
