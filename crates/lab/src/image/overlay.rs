@@ -5,27 +5,25 @@ use std::io::BufWriter;
 use std::path::Path;
 
 use super::{Image, cpio};
-use crate::error::{Context, Error, Result};
+use crate::error::{Context, Result};
 use crate::host;
 
 impl Image {
-    /// The same image with a program of this host in `/usr/local/bin`, without what is there for
-    /// debugging. Guests are of the host's own release, so its libraries are there. The files are
+    /// The same image with a program of this host as `/usr/local/bin/vicinity`, whatever it is called
+    /// here, without what is there for debugging. Guests are of the host's own release, so its libraries are there. The files are
     /// made in `folder`.
     ///
     /// # Errors
     /// `strip` is missing, or the files cannot be written.
     pub fn with_program(&self, program: &Path, folder: &Path) -> Result<Self> {
-        let name = program.file_name();
-        let name = name.ok_or_else(|| Error::Host(format!("{} is no file", program.display())))?;
         fs::create_dir_all(folder).context(|| format!("make {}", folder.display()))?;
-        let bare = folder.join(name);
+        let bare = folder.join("vicinity");
         let mut strip = host::command("strip");
         strip.arg("-o").arg(&bare).arg(program);
         host::run(strip)?;
         let initrd = folder.join("initrd.cpio");
-        let inside = Path::new("usr/local/bin").join(name);
-        append(&self.initrd, &bare, &inside, &initrd)
+        let inside = Path::new("usr/local/bin/vicinity");
+        append(&self.initrd, &bare, inside, &initrd)
             .context(|| format!("write {}", initrd.display()))?;
         Ok(Self {
             initrd,
