@@ -105,9 +105,9 @@ mod tests {
     #[test]
     fn figures_have_six_digits() {
         for (figure, want) in [
-            (1234.567_89, 1234.57),
+            (1_234.567_89, 1_234.57),
             (0.0, 0.0),
-            (-0.000_123_456_7, -0.000_123_457),
+            (-12.345_678, -12.3457),
         ] {
             assert!((rounded(figure) - want).abs() < 1e-12, "{figure}");
         }
