@@ -89,6 +89,12 @@ pub enum Order {
         /// They do.
         on: bool,
     },
+    /// How long the frames of a stream may gather, in place of
+    /// [`GATHER`](crate::limits::GATHER).
+    SetGather {
+        /// Microseconds, at most [`MAX_GATHER_US`](crate::limits::MAX_GATHER_US); 0 for never.
+        micros: u32,
+    },
     /// Ask for one [`Event::Report`] per attached port, then [`Event::ReportEnd`].
     Report,
     /// Detach everything and return.

@@ -76,8 +76,15 @@ pub const SPIN: Duration = Duration::from_micros(20);
 /// wake-ups a second, as network cards do for streams.
 pub const THIN: Duration = Duration::from_micros(125);
 
-/// How long frames of a stream gather before the worker looks, while CPUs are short.
-pub const GATHER: Duration = Duration::from_micros(200);
+/// How long frames of a stream gather before the worker looks, while CPUs are short, unless the
+/// network is told otherwise.
+pub const GATHER: Duration = Duration::from_micros(GATHER_US as u64);
+
+/// The same in microseconds.
+pub const GATHER_US: u32 = 200;
+
+/// The most it can be told. Longer than that, and TCP takes it for congestion.
+pub const MAX_GATHER_US: u32 = 10_000;
 
 /// Frames a ring must have brought since the worker last slept to count as a stream. Fewer may be
 /// requests that somebody waits for.

@@ -1,13 +1,14 @@
 //! What the supervisor asks of a worker.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
 use rustix::io::Errno;
 
 use crate::control::{Counters, Event, Order, PortId, PortReport, Reason, WorkerReport};
 use crate::front_end::guest;
+use crate::limits::MAX_GATHER_US;
 use crate::manager::Manager;
 use crate::port::{Kind, Port};
 use crate::residency::Resident;
@@ -56,6 +57,9 @@ impl Manager {
             }
             Order::ClearResidency { mac, vlan } => {
                 switch.table.forget(Resident::new(mac, vlan));
+            }
+            Order::SetGather { micros } => {
+                switch.gather = Duration::from_micros(micros.min(MAX_GATHER_US).into());
             }
             Order::Report => self.report(switch),
             Order::Stop => self.stopping = true,

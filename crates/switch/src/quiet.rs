@@ -3,7 +3,8 @@
 //! Where CPUs are short, a stream of frames is not worth a kick each: the worker takes the CPU
 //! from a guest for a frame or two, and calls both guests for them. So while
 //! [`Contention`](crate::contention::Contention) says so, the frames of a stream gather for
-//! [`GATHER`] and no kick is asked for. A guest that sends now and then is not made to wait, nor
+//! [`GATHER`](crate::limits::GATHER), or as long as the network is told
+//! ([`Order::SetGather`](crate::control::Order::SetGather)), and no kick is asked for. A guest that sends now and then is not made to wait, nor
 //! is any guest where there are CPUs enough.
 //!
 //! Nor is a kick asked for of a port that has sent what it may for now: the worker comes back by
@@ -18,7 +19,7 @@ use vhost::ring::Ring;
 use crate::books::Books;
 use crate::desk::Desk;
 use crate::hold::Held;
-use crate::limits::{GATHER, GATHER_SHARE, HOLD, POLL, STREAM};
+use crate::limits::{GATHER_SHARE, HOLD, POLL, STREAM};
 use crate::port::{Guest, Kind, receive_ring, transmit_ring};
 use crate::shared::FIRST;
 use crate::switch::Switch;
@@ -98,7 +99,7 @@ impl Switch {
         {
             let unasked = match held_back {
                 Some(_) => Unasked::Always,
-                None if short => Unasked::Streams,
+                None if short && !self.gather.is_zero() => Unasked::Streams(self.gather),
                 None => Unasked::Never,
             };
             let result = leave_ring(guest, pair, unasked, &mut rest, &mut receivers);
@@ -152,7 +153,7 @@ fn or_fault(desk: &mut Desk, port: u16, result: Result<bool, Fault>) -> bool {
 enum Unasked {
     Never,
     /// If it brings a stream.
-    Streams,
+    Streams(Duration),
     Always,
 }
 
@@ -174,8 +175,8 @@ fn leave_ring(
     receivers.extend(held.receivers(ring.is_some()).map(|to| (to, pair)));
     let sent = std::mem::take(sent);
     match (ring, unasked) {
-        (Some(ring), Unasked::Streams) if is_stream(sent, ring) => {
-            rest.within(GATHER);
+        (Some(ring), Unasked::Streams(time)) if is_stream(sent, ring) => {
+            rest.within(time);
             Ok(true)
         }
         (None, _) | (_, Unasked::Always) => Ok(true),
@@ -207,6 +208,7 @@ mod tests {
     use crate::contention::Contention;
     use crate::control::{ControlSocket, Order, PortId};
     use crate::guard::Rules;
+    use crate::limits::GATHER;
     use crate::port::Port;
     use crate::spread::{Askers, Spread};
     use crate::workers::Workers;
@@ -257,6 +259,21 @@ mod tests {
         assert!(!nic.tx.publish());
         // A sleep that brought nothing is the last one.
         assert_eq!(after(&mut worker, &mut nic, 0), None);
+        assert!(worker.active.is_empty());
+    }
+
+    #[test]
+    fn frames_gather_for_as_long_as_the_network_is_told() {
+        let (mut worker, mut nic, supervisor) = worker(Contention::always());
+        let tell = |worker: &mut Worker, micros| {
+            supervisor.send(&Order::SetGather { micros }, None).unwrap();
+            worker.wait(Some(Duration::ZERO)).unwrap();
+        };
+        tell(&mut worker, 1000);
+        let long = Some(Duration::from_millis(1));
+        assert_eq!(after(&mut worker, &mut nic, STREAM), long);
+        tell(&mut worker, 0);
+        assert_eq!(after(&mut worker, &mut nic, STREAM), None);
         assert!(worker.active.is_empty());
     }
 

@@ -24,6 +24,7 @@
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use vhost::fault::Fault;
 use vhost::net_header::NetHeader;
@@ -33,7 +34,7 @@ use crate::desk::Desk;
 use crate::frame::{Head, Rest};
 use crate::guard::groups::Groups;
 use crate::guard::{Checked, Guard, Limiter, Rules};
-use crate::limits::{MAX_LEARNT_PER_PORT, MAX_PORTS, SWEEP};
+use crate::limits::{GATHER, MAX_LEARNT_PER_PORT, MAX_PORTS, SWEEP};
 use crate::mac::Mac;
 use crate::multicast::Origin;
 use crate::port::{Kind, Port};
@@ -60,6 +61,8 @@ pub struct Switch {
     pub(crate) readers: Spread,
     /// Seconds since the start, when the network was last changed.
     pub seconds: u32,
+    /// How long the frames of a stream may gather; zero for never.
+    pub(crate) gather: Duration,
     /// Ports to be ended, and why.
     faults: Mutex<Vec<(u16, Fault)>>,
     /// There may be some.
@@ -86,6 +89,7 @@ impl Switch {
             table: Residency::new(),
             readers,
             seconds: 0,
+            gather: GATHER,
             faults: Mutex::new(Vec::with_capacity(MAX_PORTS)),
             faulty: AtomicBool::new(false),
             rules: BTreeMap::new(),

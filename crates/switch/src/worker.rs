@@ -46,6 +46,8 @@ pub(crate) struct Worker {
     pub(crate) patience: Option<Duration>,
     spin: Spin,
     thin: Thin,
+    /// Frames may gather at all.
+    may_gather: bool,
     /// Set while a guest may be called, which its front-end may have made a trap.
     alarm: Alarm,
     pub(crate) contention: Contention,
@@ -73,6 +75,7 @@ impl Worker {
             patience: None,
             spin: Spin::new(SPIN),
             thin: Thin::new(epoch),
+            may_gather: true,
             alarm: Alarm::new(CALL)?,
             contention: Contention::of_this_thread(None),
             busy_ticks: 0,
@@ -99,7 +102,7 @@ impl Worker {
                     continue;
                 }
                 self.wait(Some(Duration::ZERO))?;
-            } else if self.thin.gathers(self.desk.now, self.busy_frames) {
+            } else if self.may_gather && self.thin.gathers(self.desk.now, self.busy_frames) {
                 // No kick is asked for: the ports stay on the list.
                 self.wait(Some(THIN))?;
                 self.count_wakeup();
@@ -151,6 +154,7 @@ impl Worker {
             moved += visit.moved;
             more |= visit.more;
         }
+        self.may_gather = !switch.gather.is_zero();
         let faulty = switch.is_faulty();
         drop(switch);
         if moved > 0 {

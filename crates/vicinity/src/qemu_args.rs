@@ -217,6 +217,7 @@ mod tests {
             folder: Path::new("/run/vicinity").join(name),
             accept,
             workers: 1,
+            gather_us: crate::config::GATHER_US,
             uplink: None,
             uplink_rules: Rules::default(),
             unlisted_rules: Rules::default(),

@@ -103,6 +103,8 @@ pub(crate) struct NetworkStatus {
     pub(crate) folder: String,
     /// Sockets in the folder become ports.
     pub(crate) accept: bool,
+    /// Microseconds for which frames of a stream may gather.
+    pub(crate) gather_us: u32,
     /// Ports, the uplink included.
     pub(crate) ports: usize,
     /// Ports with a front-end.

@@ -10,8 +10,8 @@ use toml::Spanned;
 
 use super::complaint::{Mistake, line_number};
 use super::{
-    Config, MAX_NETWORKS, MAX_PORTS, MAX_SOCKET_PATH, MAX_WORKERS, Network, Port, RUNTIME_DIR,
-    file, rules,
+    Config, GATHER_US, MAX_GATHER_US, MAX_NETWORKS, MAX_PORTS, MAX_SOCKET_PATH, MAX_WORKERS,
+    Network, Port, RUNTIME_DIR, file, rules,
 };
 use crate::name;
 
@@ -94,6 +94,7 @@ impl<'t> Seen<'t> {
             ));
         }
         let workers = network.workers.as_ref().map_or(Ok(1), workers)?;
+        let gather_us = gather(network.gather_us.as_ref())?;
         let name = network.name.get_ref().clone();
         let folder = runtime_dir.join(&name);
         let ports = self.ports(&folder, &network.port, common)?;
@@ -102,6 +103,7 @@ impl<'t> Seen<'t> {
             folder,
             accept: network.accept,
             workers,
+            gather_us,
             uplink,
             uplink_rules,
             unlisted_rules,
@@ -164,6 +166,19 @@ impl<'t> Seen<'t> {
             })
             .collect()
     }
+}
+
+fn gather(micros: Option<&Spanned<i64>>) -> Result<u32, Mistake> {
+    let Some(micros) = micros else {
+        return Ok(GATHER_US);
+    };
+    let fitting = u32::try_from(*micros.get_ref()).ok();
+    let fitting = fitting.filter(|micros| *micros <= MAX_GATHER_US);
+    fitting.ok_or_else(|| {
+        let message = format!("frames cannot gather for {} µs", micros.get_ref());
+        let help = format!("0 (never) to {MAX_GATHER_US}; without it, {GATHER_US}");
+        Mistake::new(micros.span(), message, help)
+    })
 }
 
 fn named(name: &Spanned<String>) -> Result<(), Mistake> {

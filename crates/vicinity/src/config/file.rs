@@ -28,6 +28,7 @@ pub(super) struct Network {
     #[serde(default)]
     pub(super) accept: bool,
     pub(super) workers: Option<Spanned<i64>>,
+    pub(super) gather_us: Option<Spanned<i64>>,
     pub(super) uplink: Option<Uplink>,
     pub(super) limits: Option<Limits>,
     pub(super) multicast_snooping: Option<bool>,
@@ -114,6 +115,7 @@ static NETWORK: Keys = Keys(&[
     ("name", None),
     ("accept", None),
     ("workers", None),
+    ("gather-us", None),
     ("uplink", Some(&UPLINK)),
     ("limits", Some(&LIMITS)),
     ("multicast-snooping", None),

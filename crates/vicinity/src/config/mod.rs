@@ -15,7 +15,7 @@ use switch::guard::Rules;
 use switch::mac::Mac;
 
 pub(crate) use complaint::ConfigError;
-pub(crate) use switch::limits::MAX_PORTS;
+pub(crate) use switch::limits::{GATHER_US, MAX_GATHER_US, MAX_PORTS};
 pub(crate) use switch::spread::MAX_WORKERS;
 
 /// The configuration used when none is given, as text with comments.
@@ -50,6 +50,8 @@ pub(crate) struct Network {
     pub(crate) accept: bool,
     /// Threads that forward frames: at least one, at most [`MAX_WORKERS`].
     pub(crate) workers: usize,
+    /// Microseconds for which frames of a stream may gather; at most [`MAX_GATHER_US`].
+    pub(crate) gather_us: u32,
     /// Name of the tap that leads to other hosts.
     pub(crate) uplink: Option<String>,
     /// What the uplink may send and receive.

@@ -33,6 +33,7 @@ fn a_configuration_is_read() {
     assert_eq!(lan.uplink.as_deref(), Some("vic0"));
     assert!(!lan.accept);
     assert_eq!(lan.workers, 1);
+    assert_eq!(lan.gather_us, GATHER_US);
     let [web, db] = lan.ports.as_slice() else {
         panic!("two ports");
     };
@@ -220,6 +221,29 @@ fn what_must_differ_is_checked_with_both_places() {
     );
     let twice = format!("{GOOD}[[network]]\nname = \"lan\"\naccept = true\n");
     assert!(error(&twice).starts_with("test.toml:14:8: network.name: "));
+}
+
+#[test]
+fn how_long_frames_gather_is_bounded() {
+    let with = |micros: &str| {
+        let text = GOOD.replace(
+            "name = \"lan\"",
+            &format!("name = \"lan\"\ngather-us = {micros}"),
+        );
+        assert_ne!(text, GOOD);
+        text
+    };
+    for micros in [0, MAX_GATHER_US] {
+        let config = parse("test.toml", &with(&micros.to_string()), None).unwrap();
+        assert_eq!(config.networks[0].gather_us, micros);
+    }
+    for micros in ["-1", "10001", "9999999999"] {
+        let error = error(&with(micros));
+        assert!(
+            error.contains("network.gather-us: ") && error.contains("0 (never) to 10000"),
+            "{error}"
+        );
+    }
 }
 
 #[test]

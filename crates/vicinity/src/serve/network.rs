@@ -125,6 +125,11 @@ impl Network {
             let order = Order::SetSnooping { on: true };
             self.plane.orders.give(order, None);
         }
+        let micros = self.config.gather_us;
+        if micros != config::GATHER_US {
+            let order = Order::SetGather { micros };
+            self.plane.orders.give(order, None);
+        }
     }
 
     /// Give the uplink to the data plane, which gets a descriptor of its own.
@@ -360,6 +365,7 @@ impl Network {
                 uplink: self.config.uplink.clone(),
                 folder: self.config.folder.display().to_string(),
                 accept: self.config.accept,
+                gather_us: self.config.gather_us,
                 ports: self.ports.len(),
                 attached: self.ports.values().filter(|port| port.attached()).count(),
                 worker: self.worker,

@@ -194,10 +194,7 @@ pub(super) static ROWS: &[Experiment] = &[
         source: "4.3, text",
         title: "batched notifications (proposed in the paper, measured nowhere)",
         sweep: "gather",
-        needs: &[
-            Need::Cpus(2),
-            Need::Absent("the switch has no setting for how long frames gather yet"),
-        ],
+        needs: &[Need::Cpus(2)],
         figures: &[
             Figure {
                 source: "4.3, text",

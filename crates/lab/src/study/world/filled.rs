@@ -15,7 +15,7 @@ use crate::{host, interrupt};
 const FILLS: u32 = 8;
 
 /// Microseconds for which frames may gather, with a switch of their own.
-const GATHER: [&str; 0] = [];
+const GATHER: [&str; 3] = ["0", "200", "1000"];
 
 /// Numbers of residents with a switch of their own; the others have a handful.
 const RESIDENTS: [u32; 2] = [10_000, 100_000];
