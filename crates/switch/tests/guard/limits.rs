@@ -9,7 +9,7 @@ use switch::guard::{FloodRules, LimitRules, RateRules, Rules};
 use switch::mac::Mac;
 
 use crate::common::{Outside, Plane, exchange};
-use crate::{nics, send};
+use crate::{assert_nothing, nics, send};
 
 fn frames(rate: u64, burst_ms: u32) -> RateRules {
     RateRules {
@@ -191,6 +191,31 @@ fn a_port_receives_no_more_than_its_rate() {
     let got = after.rx_frames;
     assert!((11..=most).contains(&got), "{got} of {most}");
     assert_eq!(got + after.drops.receive_limit, 2000);
+}
+
+#[test]
+fn what_is_set_aside_is_paid_for_when_it_is_received() {
+    let mut plane = Plane::new();
+    let rules = receives(bytes(1, 1));
+    let mut nics = acquainted(&mut plane, [Rules::default(), rules, Rules::default()]);
+    let [a, b, c] = &mut nics;
+    b.options.post = false;
+    b.restart();
+    plane.running(2);
+    // The first one has no room, and stands in the way of the second.
+    for bytes in [to(2, 1, 0, 500), to(3, 1, 1, 500)] {
+        assert!(a.queue_up(&[0; 12], &bytes, Layout::One));
+    }
+    a.tx.publish_and_kick();
+    assert_eq!(c.wait_to_receive().frame, to(3, 1, 1, 500));
+    b.post(1);
+    b.rx.publish_and_kick();
+    assert_eq!(b.wait_to_receive().frame, to(2, 1, 0, 500));
+    b.post(u16::MAX);
+    b.rx.publish_and_kick();
+    send(a, &to(2, 1, 2, 500));
+    assert_eq!(plane.counters(2).drops.receive_limit, 1);
+    assert_nothing(b);
 }
 
 /// Frames of one kind, of which so many a second may be flooded.

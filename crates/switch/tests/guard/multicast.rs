@@ -201,6 +201,24 @@ fn questions_that_hosts_do_not_hear_or_believe_count_for_nothing() {
 }
 
 #[test]
+fn an_unfinished_message_is_delivered_and_not_read() {
+    let mut world = World::new();
+    // Its checksum is partial: who gets it would fill it in.
+    let header = [1, 0, 0, 0, 0, 0, 38, 0, 2, 0, 0, 0];
+    let query = framed(&igmp_query());
+    let router = &mut world.nics[usize::from(ROUTER)];
+    assert!(router.send_with(&header, &query, Layout::One));
+    while world.switch.serve(&mut world.desk, ROUTER).moved > 0 {}
+    for nic in &mut world.nics[..3] {
+        let got = nic.receive().unwrap();
+        assert_eq!((&got.frame, got.header[0]), (&query, 1));
+    }
+    world.nics[usize::from(ROUTER)].reclaim();
+    world.switch.seconds += 2;
+    assert_eq!(world.send(1, &datagram(GROUP)), [0, 2, 3]);
+}
+
+#[test]
 fn without_snooping_groups_go_to_everybody() {
     let mut world = World::new();
     world.switch.snooping = false;
