@@ -179,6 +179,8 @@ pub struct Counters {
     pub held: u64,
     /// Times frames were left in the port's rings because it had sent what it may for now.
     pub limited: u64,
+    /// Frames it has sent to a group without members, or to routers where there are none: no loss.
+    pub unheard: u64,
     /// Frames that were split into segments because a receiver had not negotiated them whole.
     pub segmented: u64,
     /// Frames whose checksum was filled in because a receiver had not negotiated partial ones.
@@ -285,6 +287,7 @@ impl Counters {
             calls: self.calls.saturating_add(other.calls),
             held: self.held.saturating_add(other.held),
             limited: self.limited.saturating_add(other.limited),
+            unheard: self.unheard.saturating_add(other.unheard),
             segmented: self.segmented.saturating_add(other.segmented),
             checksummed: self.checksummed.saturating_add(other.checksummed),
             drops: self.drops.plus(&other.drops),

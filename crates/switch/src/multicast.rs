@@ -23,7 +23,8 @@ pub(crate) struct Origin<'a> {
 }
 
 impl Switch {
-    /// Deliver a frame to all that should have it. Nobody is waited for.
+    /// Deliver a frame to all that should have it. Nobody is waited for. False when it is for
+    /// members or routers only, and there are none.
     ///
     /// # Errors
     /// The port has sent too many of them.
@@ -33,7 +34,7 @@ impl Switch {
         origin: Origin<'_>,
         head: &Head,
         rest: &Rest<'_, '_>,
-    ) -> Result<(), Loss> {
+    ) -> Result<bool, Loss> {
         let family = self
             .snooping
             .then(|| family(head.destination(), head.ether_type()));
@@ -54,8 +55,7 @@ impl Switch {
         if audience == Audience::All {
             return self.spread_to_all(desk, origin, head, rest);
         }
-        self.deliver_to(desk, audience, origin, head, rest);
-        Ok(())
+        Ok(self.deliver_to(desk, audience, origin, head, rest))
     }
 
     fn spread_to_all(
@@ -64,11 +64,11 @@ impl Switch {
         origin: Origin<'_>,
         head: &Head,
         rest: &Rest<'_, '_>,
-    ) -> Result<(), Loss> {
+    ) -> Result<bool, Loss> {
         let floods = &origin.limits.floods;
         floods.admit(head, desk.now, desk.seconds)?;
         self.deliver_to(desk, Audience::All, origin, head, rest);
-        Ok(())
+        Ok(true)
     }
 
     /// A host or router says something about groups: what is read is what is delivered.
@@ -80,7 +80,7 @@ impl Switch {
         family: Family,
         head: &Head,
         rest: &Rest<'_, '_>,
-    ) -> Result<(), Loss> {
+    ) -> Result<bool, Loss> {
         let floods = &origin.limits.floods;
         floods.admit(head, desk.now, desk.seconds)?;
         let mut packet = [0; MAX_PACKET];
@@ -88,7 +88,7 @@ impl Switch {
         let Some(packet) = packet.get_mut(..length).filter(|_| head.start.is_plain()) else {
             // Longer than hosts make them, or unfinished: nothing is learnt from it.
             self.deliver_to(desk, Audience::All, origin, head, rest);
-            return Ok(());
+            return Ok(true);
         };
         let mut copy = *rest;
         copy.read(packet);
@@ -102,12 +102,12 @@ impl Switch {
         let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
         let audience = groups.hear(message, family, place, port, now);
         drop(groups);
-        self.deliver_to(desk, audience, origin, head, &Rest::Private(packet));
-        Ok(())
+        Ok(self.deliver_to(desk, audience, origin, head, &Rest::Private(packet)))
     }
 
     /// Deliver a frame to those ports of an audience that may have it, but not to its own, nor
-    /// to ports for which older frames are set aside: they have no room.
+    /// to ports for which older frames are set aside: they have no room. True for an audience of
+    /// all, or when somebody is in it.
     fn deliver_to(
         &self,
         desk: &mut Desk,
@@ -115,12 +115,14 @@ impl Switch {
         origin: Origin<'_>,
         head: &Head,
         rest: &Rest<'_, '_>,
-    ) {
+    ) -> bool {
         let checked = origin.checked;
+        let mut heard = audience == Audience::All;
         for number in (0..).take(self.ports.len()) {
             if number == origin.port || !audience.has(number) {
                 continue;
             }
+            heard = true;
             if !origin.aside.waits_for(number) {
                 // That one of many may not have it is no loss.
                 let _ = self.deliver_one(desk, number, origin.pair, head, rest, checked);
@@ -130,6 +132,7 @@ impl Switch {
                 }
             }
         }
+        heard
     }
 
     /// The switch's memory of groups, for a change that is no frame's.

@@ -530,7 +530,10 @@ impl Switch {
                 checked: job.checked(),
             };
             match self.spread(desk, origin, &job.head, &job.rest()) {
-                Ok(()) => sender.finish(job.chain, job.head.length),
+                Ok(heard) => {
+                    sender.finish(job.chain, job.head.length);
+                    sender.counters.unheard += u64::from(!heard);
+                }
                 Err(loss) => sender.lose(job.chain, job.head.length, loss),
             }
         }

@@ -188,7 +188,8 @@ impl Switch {
                     limits: &port.limits,
                     checked,
                 };
-                self.spread(desk, origin, &head, &rest)?;
+                // Of what the world sends to groups, most is for nobody here.
+                let _heard = self.spread(desk, origin, &head, &rest)?;
             }
             Target::Nowhere(loss) => return Err(loss),
         }

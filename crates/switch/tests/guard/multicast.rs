@@ -249,6 +249,24 @@ fn a_group_that_goes_to_members_alone_is_no_flood() {
 }
 
 #[test]
+fn what_nobody_is_to_hear_is_counted_and_no_loss() {
+    let mut world = World::new();
+    let before = world.switch.port_mut(1).unwrap().counters();
+    // RFC 4541, 2.1.1: a report is for routers, and there are none.
+    assert_eq!(
+        world.send(1, &framed(&igmp_report(true, GROUP))),
+        [0_u16; 0]
+    );
+    // Without them a group is everybody's.
+    assert_eq!(world.send(1, &datagram(GROUP)), [0, 2, 3]);
+    let after = world.switch.port_mut(1).unwrap().counters();
+    let sent = after.tx_frames - before.tx_frames;
+    // Each was sent in two layouts.
+    assert_eq!((sent, after.unheard - before.unheard), (4, 2));
+    assert_eq!(after.drops.total(), 0);
+}
+
+#[test]
 fn an_uplink_gets_all_groups_and_reports() {
     let mut plane = Plane::new();
     plane.order(&switch::control::Order::SetSnooping { on: true }, None);

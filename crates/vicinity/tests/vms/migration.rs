@@ -90,8 +90,8 @@ fn check(moved: &Moved) {
 /// where it has not run yet, and its memory is the same in both: no write of the switch was missed.
 /// Then it goes on.
 ///
-/// Not with many short passes: under TCG, QEMU 10.0 itself then loses writes of the guest's
-/// processor.
+/// Not with many short passes: under TCG with QEMU 10.0, pages then differed that only the guest's
+/// processor writes. Why is not known; it was not seen with a VM that received nothing.
 fn arrive(from: &Vm, migration: Migration<'_>, to: &Vm) {
     let moved = migration.wait(GUARD).unwrap();
     // All of memory, then what was written meanwhile, and the rest while the guest stood still.
