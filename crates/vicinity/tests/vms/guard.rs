@@ -82,7 +82,6 @@ fn no_ping(from: &Vm, more: &str) {
 }
 
 #[test]
-#[ignore = "written, and not run yet: once it has passed, this line goes"]
 fn guarded_vms() {
     let rig = Rig::new(Some(CONFIG));
     let [mut hidden, mut trunk, mut other] =
@@ -145,7 +144,8 @@ fn guarded_vms() {
     let time = begin.elapsed().as_secs_f64();
     let sent = after[1].grown(&before[1], "tx_bytes") as f64;
     let most = RATE * time + BURST + 65_550.0;
-    assert!(sent >= f64::from(4 << 20), "{sent} bytes");
+    // iperf3 hangs up once the last of it is in a socket's buffer.
+    assert!(sent >= f64::from(3 << 20), "{sent} bytes");
     assert!(sent <= most, "{sent} bytes in {time} s");
     assert!(after[1].grown(&before[1], "limited") > 0);
     let drops = |counters: &[Counters; 2]| counters.iter().map(Counters::lost).sum::<u64>();
