@@ -76,10 +76,7 @@ pub(crate) fn test(
     let core = entered.core()?;
     let (request, _) = core.find(request)?;
     if !core.endpoint.is_ended(request)? {
-        entered = match wait {
-            Some(limit) => entered.wait(Condition::End(request), limit)?,
-            None => entered.work()?,
-        };
+        entered = entered.work_or_wait(Condition::End(request), wait)?;
     }
     Ok(take(entered.core()?, request))
 }
@@ -95,11 +92,8 @@ pub(crate) fn test_any(
     pattern: Pattern,
     wait: Option<Option<Duration>>,
 ) -> Result<Option<Status>> {
-    let entered = shared.enter()?;
-    let mut entered = match wait {
-        Some(limit) => entered.wait(Condition::AnyEnd(pattern), limit)?,
-        None => entered.work()?,
-    };
+    let condition = Condition::AnyEnd(pattern);
+    let mut entered = shared.enter()?.work_or_wait(condition, wait)?;
     let core = entered.core()?;
     let request = core.oldest(&pattern);
     Ok(request.and_then(|request| take(core, request)))
@@ -107,11 +101,8 @@ pub(crate) fn test_any(
 
 /// `mx_ipeek`, and `mx_peek` with a limit.
 pub(crate) fn peek(shared: &Shared, wait: Option<Option<Duration>>) -> Result<Option<Request>> {
-    let entered = shared.enter()?;
-    let mut entered = match wait {
-        Some(limit) => entered.wait(Condition::AnyEnd(Pattern::ANY), limit)?,
-        None => entered.work()?,
-    };
+    let condition = Condition::AnyEnd(Pattern::ANY);
+    let mut entered = shared.enter()?.work_or_wait(condition, wait)?;
     let core = entered.core()?;
     let request = core.oldest(&Pattern::ANY);
     Ok(request.map(|request| core.name(request)))
@@ -123,11 +114,8 @@ pub(crate) fn probe(
     pattern: Pattern,
     wait: Option<Option<Duration>>,
 ) -> Result<Option<Status>> {
-    let entered = shared.enter()?;
-    let mut entered = match wait {
-        Some(limit) => entered.wait(Condition::Arrival(pattern), limit)?,
-        None => entered.work()?,
-    };
+    let condition = Condition::Arrival(pattern);
+    let mut entered = shared.enter()?.work_or_wait(condition, wait)?;
     let core = entered.core()?;
     let found = core.endpoint.arrived(&pattern);
     Ok(found.map(|status| core.probed(&status)))

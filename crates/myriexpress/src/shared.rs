@@ -181,6 +181,19 @@ impl Entered<'_> {
         Ok(self)
     }
 
+    /// [`work`](Self::work) once, or [`wait`](Self::wait) for the condition when there is a limit;
+    /// the inner one is none for as long as it takes.
+    pub(crate) fn work_or_wait(
+        self,
+        condition: Condition,
+        limit: Option<Option<Duration>>,
+    ) -> Result<Self> {
+        match limit {
+            Some(limit) => self.wait(condition, limit),
+            None => self.work(),
+        }
+    }
+
     /// Wait until the condition holds, `limit` is over or `mx_wakeup` is called; the caller sees
     /// for itself which.
     pub(crate) fn wait(mut self, condition: Condition, limit: Option<Duration>) -> Result<Self> {
