@@ -73,15 +73,17 @@ pub(crate) enum Control {
     },
 }
 
-fn pair(low: u32, high: u32) -> u64 {
+/// Two halves in one word.
+pub(crate) fn pair(low: u32, high: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
+/// What [`pair`] put into a word.
 #[allow(
     clippy::cast_possible_truncation,
     reason = "picking the halves of a word"
 )]
-fn halves(word: u64) -> (u32, u32) {
+pub(crate) fn halves(word: u64) -> (u32, u32) {
     (word as u32, (word >> 32) as u32)
 }
 

@@ -185,18 +185,9 @@ impl Controller {
 
     /// Have whoever has the most above an equal share give that up, as far as it is not in use.
     fn make_room(&mut self, equal: u32) -> Option<Decision> {
-        let missing = equal.saturating_sub(self.free());
-        let spare = |space: &Space| space.slots.saturating_sub(space.latest.in_use.max(equal));
-        let most = self
-            .spaces
-            .iter()
-            .max_by_key(|(id, space)| (spare(space), Reverse(**id)));
-        let (lender, spare) = most.map(|(id, space)| (*id, spare(space)))?;
-        if spare.min(missing) == 0 {
-            return None;
-        }
-        let slots = self.slots(lender)?.saturating_sub(spare.min(missing));
-        self.set(lender, slots, Reason::ShrinkLent)
+        self.lend(None, equal, |space| {
+            space.slots.saturating_sub(space.latest.in_use.max(equal))
+        })
     }
 
     /// A space is gone, and its slots are free.
@@ -310,11 +301,22 @@ impl Controller {
 
     /// Free slots of the space that has the most to spare, for `id` to have at most `wanted` of them.
     fn borrow(&mut self, id: Id, wanted: u32) -> Option<Decision> {
+        self.lend(Some(id), wanted, Space::slack)
+    }
+
+    /// Have the space with the most to spare, but not `except`, give up what is missing of `wanted`
+    /// free slots.
+    fn lend(
+        &mut self,
+        except: Option<Id>,
+        wanted: u32,
+        spare: impl Fn(&Space) -> u32,
+    ) -> Option<Decision> {
         let missing = wanted.saturating_sub(self.free());
-        let others = self.spaces.iter().filter(|(other, _)| **other != id);
-        let most = others.max_by_key(|(other, space)| (space.slack(), Reverse(**other)));
-        let (lender, slack) = most.map(|(other, space)| (*other, space.slack()))?;
-        let lent = slack.min(missing);
+        let others = self.spaces.iter().filter(|(id, _)| Some(**id) != except);
+        let spares = others.map(|(id, space)| (spare(space), Reverse(*id)));
+        let (spare, Reverse(lender)) = spares.max()?;
+        let lent = spare.min(missing);
         if lent == 0 {
             return None;
         }

@@ -8,6 +8,7 @@ use window::lane::Record;
 
 use crate::address::Address;
 use crate::greeting::Hello;
+use crate::wire::{halves, pair};
 
 /// The link's number.
 pub(super) type LinkId = u32;
@@ -40,18 +41,6 @@ const CONNECT: u32 = 1;
 const ANSWER: u32 = 2;
 const RING: u32 = 3;
 const CLOSE: u32 = 4;
-
-fn pair(low: u32, high: u32) -> u64 {
-    u64::from(high) << 32 | u64::from(low)
-}
-
-#[allow(
-    clippy::cast_possible_truncation,
-    reason = "picking the halves of a word"
-)]
-fn halves(word: u64) -> (u32, u32) {
-    (word as u32, (word >> 32) as u32)
-}
 
 impl Note {
     pub(super) fn encode(&self) -> Record {
