@@ -2,15 +2,16 @@
 //! body, and frames that are any bytes.
 //!
 //! The input is a list of packets: two bytes of length, of which the highest bit says that it is
-//! a whole frame, then the bytes. What comes is answered as a program would: offers are pulled,
-//! messages sent back.
+//! a whole frame, then the bytes. What comes is answered as a program would: who asks is let in,
+//! offers are pulled, messages sent back, what is wanted is fed. Nothing panics, and what a node
+//! keeps and says for a frame is limited.
 #![no_main]
 
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use mxoe::wire::{Connect, Ends, Frame, Mac, Packet};
-use mxoe::{Address, Config, Event, Node};
+use mxoe::{Address, Config, Event, Message, Node};
 
 const HERE: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const PEER: Address = Address {
@@ -21,14 +22,14 @@ const ENDPOINT: u8 = 3;
 const SESSION: u32 = 0x0a0b_0c0d;
 const KEY: u32 = 7;
 
-/// So much may wait at a peer's word.
-const PULLED: u32 = 1 << 20;
+/// So many peers are listened to.
+const PEERS: usize = 8;
 
 fuzz_target!(|data: &[u8]| {
     let mut config = Config::new(HERE, "here", 1);
-    config.tries = 3;
+    config.patience = Duration::from_secs(2);
     let mut node = Node::new(config);
-    assert!(node.open(ENDPOINT, KEY, SESSION));
+    assert!(node.open(Duration::ZERO, ENDPOINT, KEY, SESSION));
     let mut now = Duration::ZERO;
     node.receive(now, &hello());
     for value in 0..4u64 {
@@ -37,6 +38,9 @@ fuzz_target!(|data: &[u8]| {
         node.send(now, ENDPOINT, PEER, message, false, value)
             .expect("it connected");
     }
+    node.offer(now, ENDPOINT, PEER, (4, 1 << 20), 4)
+        .expect("it connected");
+    let mut program = Program::default();
     let mut rest = data;
     while let Some((length, after)) = rest.split_first_chunk::<2>() {
         let length = u16::from_le_bytes(*length);
@@ -52,7 +56,7 @@ fuzz_target!(|data: &[u8]| {
             assert_eq!(Frame::decode(&decoded.encode()), Some(decoded));
         }
         node.receive(now, &frame);
-        answer(&mut node, now);
+        program.answer(&mut node, now);
         now += Duration::from_millis(100);
         node.tick(now);
         drain(&mut node);
@@ -89,27 +93,82 @@ fn with_header(body: &[u8]) -> Vec<u8> {
     frame
 }
 
-fn answer(node: &mut Node, now: Duration) {
-    for _ in 0..1000 {
-        // What is refused is refused.
-        let _refused = match node.event() {
-            None => return,
-            Some(Event::Message {
-                from, value, data, ..
-            }) => {
-                assert!(data.len() <= 32_768);
-                node.send(now, ENDPOINT, from, (value, data), value % 2 == 0, value)
+/// What a program that uses the node knows.
+#[derive(Default)]
+struct Program {
+    peers: Vec<(u8, Address)>,
+    pulls: Vec<(u8, mxoe::Pull)>,
+}
+
+impl Program {
+    fn answer(&mut self, node: &mut Node, now: Duration) {
+        for count in 0.. {
+            assert!(count < 1000, "no end of events");
+            match node.event() {
+                None => break,
+                Some(Event::Asked {
+                    endpoint,
+                    from,
+                    key,
+                    ..
+                }) if key % 2 == 0 => {
+                    node.refuse(now, endpoint, from, None);
+                }
+                Some(Event::Asked { endpoint, key, .. }) => {
+                    assert!(node.open(now, endpoint, key, SESSION + u32::from(endpoint)));
+                }
+                Some(Event::Met { endpoint, from }) => {
+                    if self.peers.len() < PEERS {
+                        self.peers.push((endpoint, from));
+                    } else {
+                        node.forget(endpoint, from);
+                    }
+                }
+                Some(Event::Lost { endpoint, from, .. }) => {
+                    self.peers.retain(|peer| *peer != (endpoint, from));
+                }
+                Some(Event::Wanted {
+                    endpoint, source, ..
+                }) => {
+                    let count = node.space(endpoint, source).len() / 2;
+                    node.fed(now, endpoint, source, count);
+                }
+                Some(_) => {}
             }
-            Some(Event::Offer {
-                length,
-                offer,
-                value,
-                ..
-            }) => node.pull(now, ENDPOINT, offer, length.min(PULLED), value),
-            Some(_) => Ok(()),
-        };
+        }
+        for &(endpoint, from) in &self.peers {
+            // Now and then nobody listens.
+            if now.as_secs() % 3 == 0 {
+                continue;
+            }
+            while let Some(message) = node.take(now, endpoint, from) {
+                match message {
+                    Message::Whole { value, data } => {
+                        assert!(data.len() <= 32_768);
+                        // What is refused is refused.
+                        let message = (value, data);
+                        let _refused =
+                            node.send(now, endpoint, from, message, value % 2 == 0, value);
+                    }
+                    Message::Offered {
+                        length,
+                        offer,
+                        value,
+                    } => {
+                        if let Ok(pull) = node.pull(now, endpoint, offer, length, value) {
+                            self.pulls.push((endpoint, pull));
+                        }
+                    }
+                }
+            }
+        }
+        for &(endpoint, pull) in &self.pulls {
+            while node.piece(now, endpoint, pull).is_some() {}
+        }
+        if self.pulls.len() > 1000 {
+            self.pulls.clear();
+        }
     }
-    panic!("no end of events");
 }
 
 /// One packet makes a limited number of frames, each with the node's own address.

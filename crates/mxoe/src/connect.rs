@@ -6,20 +6,17 @@ use crate::endpoint::{Endpoint, World};
 use crate::event::{Address, Code, Event, Partner as Who};
 use crate::limits::RESEND;
 use crate::seq::Seq;
-use crate::wire::{Connect, Ends, Packet};
-
-/// What the answer to a connect with a wrong key says.
-const BAD_KEY: u8 = 11;
+use crate::wire::{BAD_KEY, Connect, Ends, Packet};
 
 /// A connect that is not answered.
 #[derive(Debug)]
 pub(crate) struct Connecting {
-    who: Who,
+    pub(crate) who: Who,
     key: u32,
     token: u64,
     number: u8,
     pub(crate) again: Duration,
-    tries: u32,
+    since: Duration,
 }
 
 impl Endpoint {
@@ -42,7 +39,7 @@ impl Endpoint {
             token,
             number: self.connects,
             again: world.now,
-            tries: 0,
+            since: world.now,
         });
         self.tick_connects(world);
         true
@@ -61,11 +58,10 @@ impl Endpoint {
             ) else {
                 continue;
             };
-            if connecting.tries >= world.tries {
+            if world.now.saturating_sub(connecting.since) >= world.patience {
                 lost.push(connecting.number);
                 continue;
             }
-            connecting.tries += 1;
             connecting.again = world.now + RESEND;
             let request = Connect {
                 ends: partner.ends(),
@@ -87,6 +83,50 @@ impl Endpoint {
         }
     }
 
+    /// Ask a silent partner whether it is there. Any answer says so, also that the key is wrong,
+    /// which this side need not know.
+    pub(crate) fn probe(&mut self, who: Who, world: &mut World<'_>) {
+        let (Some(partner), Some(route)) = (self.partners.get_mut(&who), world.hosts.route(who.0))
+        else {
+            return;
+        };
+        self.connects = self.connects.wrapping_add(1);
+        partner.probe_number = Some(self.connects);
+        let request = Connect {
+            ends: partner.ends(),
+            index: who.0,
+            session: self.session,
+            word: partner.key,
+            start: partner.next_receive.0,
+            number: self.connects,
+            status: None,
+        };
+        world.out.send(route, Packet::Connect(request));
+    }
+
+    /// A partner that was asked is there. But it may have forgotten the connection.
+    fn hear_probed(&mut self, who: Who, reply: &Connect, world: &mut World<'_>) {
+        let Some(partner) = self.partners.get_mut(&who) else {
+            return;
+        };
+        if partner
+            .probe_number
+            .take_if(|number| *number == reply.number)
+            .is_none()
+        {
+            return;
+        }
+        partner.heard();
+        let next = partner.next_send;
+        let same = next.is_some_and(|next| next.same_connection(Seq(reply.start)));
+        if partner
+            .session
+            .is_some_and(|session| session != reply.word || !same)
+        {
+            self.fail(who, Code::BadSession, world);
+        }
+    }
+
     /// End the connects that `is` tells.
     fn connected(&mut self, is: impl Fn(&Connecting) -> bool, code: Code, world: &mut World<'_>) {
         self.connecting.retain(|connecting| {
@@ -99,9 +139,13 @@ impl Endpoint {
         });
     }
 
-    /// A partner refused a connect.
+    /// A partner refused a connect; one that was connected is no more.
     pub(crate) fn refused(&mut self, who: Who, code: Code, world: &mut World<'_>) {
         self.connected(|connecting| connecting.who == who, code, world);
+        let known = self.partners.get(&who);
+        if known.is_some_and(|partner| partner.session.is_some()) {
+            self.fail(who, code, world);
+        }
     }
 
     /// Somebody connects to this endpoint.
@@ -117,7 +161,10 @@ impl Endpoint {
             if self.partner(who, at).is_none() {
                 return;
             }
-            self.meet(who, request.session, Seq(request.start), world);
+            if self.meet(who, request.session, Seq(request.start), world) {
+                let (endpoint, from) = (self.number, at);
+                world.out.events.push_back(Event::Met { endpoint, from });
+            }
         }
         let Some(route) = world.hosts.route(who.0) else {
             return;
@@ -149,7 +196,11 @@ impl Endpoint {
     ) {
         let is =
             |connecting: &Connecting| connecting.who == who && connecting.number == reply.number;
-        if reply.session != self.session || !self.connecting.iter().any(is) {
+        if reply.session != self.session {
+            return;
+        }
+        if !self.connecting.iter().any(is) {
+            self.hear_probed(who, reply, world);
             return;
         }
         let code = match status {
@@ -158,32 +209,42 @@ impl Endpoint {
         };
         if code == Code::Success {
             self.meet(who, reply.word, Seq(reply.start), world);
+            let keys = self.connecting.iter().filter(|one| is(one));
+            if let (Some(key), Some(partner)) =
+                (keys.map(|one| one.key).next(), self.partners.get_mut(&who))
+            {
+                partner.key = key;
+            }
         }
         self.connected(is, code, world);
         self.flush(who, world);
     }
 
     /// A partner's session and where this endpoint's numbers start there. A known partner with
-    /// another session, or another connection's numbers, has forgotten what was before.
-    fn meet(&mut self, who: Who, session: u32, start: Seq, world: &mut World<'_>) {
-        let Some(partner) = self.partners.get(&who) else {
-            return;
+    /// another session, or another connection's numbers, has forgotten what was before. True when
+    /// it was not connected, or not like this.
+    fn meet(&mut self, who: Who, session: u32, start: Seq, world: &mut World<'_>) -> bool {
+        let Some(partner) = self.partners.get_mut(&who) else {
+            return false;
         };
+        partner.heard();
         let known = partner.session == Some(session);
         let goes_on = partner
             .next_send
             .is_some_and(|next| next.same_connection(start));
+        if known && goes_on {
+            return false;
+        }
         if partner.session.is_some() && !known {
             self.fail(who, Code::BadSession, world);
-        } else if known && partner.next_send.is_some() && !goes_on {
+        } else if known && partner.next_send.is_some() {
             self.restart_sends(who, world);
         }
         if let Some(partner) = self.partners.get_mut(&who) {
             partner.session = Some(session);
-            if !(known && goes_on) {
-                partner.next_send = Some(start);
-            }
+            partner.next_send = Some(start);
         }
+        true
     }
 
     /// The partner gave this endpoint up, and connects anew: what it did not acknowledge is lost,

@@ -4,26 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::connect::Connecting;
-use crate::event::{Address, Code, Event, Offer, Partner as Who};
+use crate::event::{Address, Code, Event, Message, Offer, Partner as Who};
 use crate::hosts::{Hosts, Out};
-use crate::limits::{PARTNERS, REGIONS};
-use crate::partner::{Arrived, Body, Outgoing, Partner};
+use crate::limits::{MEDIUM, PARTNERS, REGIONS};
+use crate::partner::{Arrived, Body, Content, Notified, Outgoing, Partner};
 use crate::pull::Pulls;
-
-/// A message that is offered.
-#[derive(Debug)]
-pub(crate) struct Region {
-    pub(crate) who: Who,
-    pub(crate) data: Vec<u8>,
-    pub(crate) token: u64,
-}
-
-/// A place for one, and how often it was used.
-#[derive(Debug, Default)]
-pub(crate) struct Place {
-    pub(crate) generation: u8,
-    pub(crate) region: Option<Region>,
-}
+use crate::source::{Place, Region};
 
 #[derive(Debug)]
 pub(crate) struct Endpoint {
@@ -43,7 +29,8 @@ pub(crate) struct World<'a> {
     pub(crate) now: Duration,
     pub(crate) hosts: &'a Hosts,
     pub(crate) out: &'a mut Out,
-    pub(crate) tries: u32,
+    /// How long a partner may be silent.
+    pub(crate) patience: Duration,
 }
 
 impl Endpoint {
@@ -89,27 +76,22 @@ impl Endpoint {
                 return;
             };
             let body = match place {
-                Some((number, place)) => place.offer(number, who, outgoing),
+                Some((number, place)) => {
+                    partner.owing += 1;
+                    place.offer(number, who, outgoing)
+                }
                 None => outgoing.into_message(),
             };
             partner.send(world.now, route, body, world.out);
         }
     }
 
-    /// Something of a partner's came in its order.
-    pub(crate) fn deliver(&mut self, who: Who, arrived: Arrived, world: &mut World<'_>) {
-        let Some(partner) = self.partners.get(&who) else {
-            return;
-        };
-        let (endpoint, from) = (self.number, partner.at);
-        match arrived {
+    /// The next message of a partner, in the order they were sent.
+    pub(crate) fn take(&mut self, who: Who, world: &mut World<'_>) -> Option<Message> {
+        let partner = self.partners.get_mut(&who)?;
+        Some(match partner.take(world.now)? {
             Arrived::Message { value, data } | Arrived::Partial { value, data, .. } => {
-                world.out.events.push_back(Event::Message {
-                    endpoint,
-                    from,
-                    value,
-                    data,
-                });
+                Message::Whole { value, data }
             }
             Arrived::Offer {
                 value,
@@ -117,41 +99,33 @@ impl Endpoint {
                 region,
                 generation,
                 offset,
-            } => {
-                let offer = Offer {
+            } => Message::Offered {
+                value,
+                length,
+                offer: Offer {
                     partner: who,
                     session: partner.session.unwrap_or_default(),
                     region,
                     generation,
                     offset,
                     length,
-                };
-                world.out.events.push_back(Event::Offer {
-                    endpoint,
-                    from,
-                    value,
-                    length,
-                    offer,
-                });
-            }
-            Arrived::Notify {
-                total,
-                region,
-                generation,
-            } => self.pulled_there(who, (region, generation), total, world),
-        }
+                },
+            },
+            // Passed when it came.
+            Arrived::Heeded => return None,
+        })
     }
 
     /// A partner pulled a message from here.
-    fn pulled_there(&mut self, who: Who, place: (u8, u8), total: u32, world: &mut World<'_>) {
+    pub(crate) fn notified(&mut self, who: Who, notified: Notified, world: &mut World<'_>) {
+        let place = (notified.region, notified.generation);
         let Some(region) = self.free_region(who, place) else {
             return;
         };
-        let length = u32::try_from(region.data.len()).unwrap_or(u32::MAX);
         world.out.events.push_back(Event::Sent {
             token: region.token,
             code: Code::Success,
-            taken: total.min(length),
+            taken: notified.total.min(region.length),
         });
         // Others may have waited for the place.
         let all: Vec<_> = self.partners.keys().copied().collect();
@@ -168,6 +142,9 @@ impl Endpoint {
             return None;
         }
         found.generation = found.generation.wrapping_add(1);
+        if let Some(partner) = self.partners.get_mut(&who) {
+            partner.owing = partner.owing.saturating_sub(1);
+        }
         found.region.take()
     }
 
@@ -193,6 +170,7 @@ impl Endpoint {
         let Some(partner) = self.partners.get_mut(&who) else {
             return;
         };
+        let (connected, from) = (partner.session.is_some(), partner.at);
         let (bodies, waiting) = partner.reset();
         let mut tokens: Vec<u64> = waiting.into_iter().map(|waits| waits.token).collect();
         for body in bodies {
@@ -201,9 +179,9 @@ impl Endpoint {
             }
         }
         for place in &mut self.regions {
-            if let Some(region) = place.region.take_if(|region| region.who == who) {
+            if let Some(Region { token, .. }) = place.region.take_if(|region| region.who == who) {
                 place.generation = place.generation.wrapping_add(1);
-                tokens.push(region.token);
+                tokens.push(token);
             }
         }
         for token in tokens {
@@ -214,18 +192,49 @@ impl Endpoint {
             });
         }
         self.pulls.fail(who, code, world);
+        if connected {
+            let endpoint = self.number;
+            world.out.events.push_back(Event::Lost {
+                endpoint,
+                from,
+                code,
+            });
+        }
+    }
+
+    /// Drop a partner, and say nothing of it.
+    pub(crate) fn forget(&mut self, who: Who) {
+        if let Some(partner) = self.partners.get_mut(&who) {
+            drop(partner.reset());
+        }
+        for place in &mut self.regions {
+            if place.region.take_if(|region| region.who == who).is_some() {
+                place.generation = place.generation.wrapping_add(1);
+            }
+        }
+        self.connecting.retain(|connecting| connecting.who != who);
+        self.pulls.forget(who);
     }
 
     /// Send what is due.
     pub(crate) fn tick(&mut self, world: &mut World<'_>) {
-        let mut lost = self.pulls.tick(&self.partners, world);
+        self.pulls.tick(&self.partners, world);
+        let mut lost = Vec::new();
+        let mut silent = Vec::new();
         for (who, partner) in &mut self.partners {
             let Some(route) = world.hosts.route(who.0) else {
                 continue;
             };
-            if !partner.tick(world.now, route, world.tries, world.out) {
+            partner.tick(world.now, route, world.out);
+            if partner.must_probe(world.now) {
+                silent.push(*who);
+            }
+            if partner.is_lost(world.now, world.patience) {
                 lost.push(*who);
             }
+        }
+        for who in silent {
+            self.probe(who, world);
         }
         for who in lost {
             self.fail(who, Code::Unreachable, world);
@@ -246,31 +255,32 @@ fn free(regions: &mut [Place]) -> Option<(u8, &mut Place)> {
     all.find(|(_, place)| place.region.is_none())
 }
 
-impl Place {
-    fn offer(&mut self, number: u8, who: Who, outgoing: Outgoing) -> Body {
-        let Outgoing {
-            value, data, token, ..
-        } = outgoing;
-        let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        self.region = Some(Region { who, data, token });
-        Body::Offer {
-            value,
-            length,
-            region: number,
-            generation: self.generation,
+impl Content {
+    pub(crate) fn length(&self) -> u32 {
+        match self {
+            // No longer than that, see `Node::send`.
+            Self::Here(data) => u32::try_from(data.len()).unwrap_or(u32::MAX),
+            Self::Later(length) => *length,
         }
     }
 }
 
 impl Outgoing {
     fn is_large(&self) -> bool {
-        self.synchronous || self.data.len() > crate::limits::MEDIUM
+        match &self.content {
+            Content::Here(data) => self.synchronous || data.len() > MEDIUM,
+            Content::Later(_) => true,
+        }
     }
 
     fn into_message(self) -> Body {
         Body::Message {
             value: self.value,
-            data: self.data,
+            data: match self.content {
+                Content::Here(data) => data,
+                // Never: it is large.
+                Content::Later(_) => Vec::new(),
+            },
             token: self.token,
         }
     }

@@ -11,6 +11,19 @@ pub struct Address {
     pub endpoint: u8,
 }
 
+impl Address {
+    /// Before and after all others, for ranges.
+    pub(crate) const FIRST: Self = Self {
+        host: Mac([0; 6]),
+        endpoint: 0,
+    };
+    /// See [`Self::FIRST`].
+    pub(crate) const LAST: Self = Self {
+        host: Mac([0xff; 6]),
+        endpoint: u8::MAX,
+    };
+}
+
 /// How a connect, send or pull ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
@@ -42,8 +55,40 @@ pub struct Offer {
     pub(crate) length: u32,
 }
 
+/// A pull that was begun, see [`Node::piece`](crate::Node::piece).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pull(pub(crate) u32);
+
+/// A message that is sent piece by piece, see [`Node::space`](crate::Node::space).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    pub(crate) region: u8,
+    pub(crate) generation: u8,
+}
+
 /// Who a partner is: a place in the table of hosts, and an endpoint there.
 pub(crate) type Partner = (u16, u8);
+
+/// A message, taken by [`Node::take`](crate::Node::take) in the order it was sent.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Message {
+    /// All of it.
+    Whole {
+        /// Its match value.
+        value: u64,
+        /// Its bytes.
+        data: Vec<u8>,
+    },
+    /// It is offered.
+    Offered {
+        /// Its match value.
+        value: u64,
+        /// Its bytes.
+        length: u32,
+        /// For [`Node::pull`](crate::Node::pull).
+        offer: Offer,
+    },
+}
 
 /// Something happened.
 #[derive(Debug, PartialEq, Eq)]
@@ -62,29 +107,44 @@ pub enum Event {
         /// How.
         code: Code,
     },
-    /// A message arrived, after all that its sender sent before.
-    Message {
-        /// The endpoint it is for.
+    /// Somebody connects to an endpoint that is not open. It waits for
+    /// [`Node::open`](crate::Node::open) or [`Node::refuse`](crate::Node::refuse), and asks again.
+    Asked {
+        /// The endpoint.
         endpoint: u8,
-        /// Who sent it.
+        /// Who connects.
         from: Address,
-        /// Its match value.
-        value: u64,
-        /// All of it.
-        data: Vec<u8>,
+        /// Which opening of its endpoint that is.
+        session: u32,
+        /// The key that it thinks the endpoint has.
+        key: u32,
     },
-    /// A message is offered, in its place among the sender's messages.
-    Offer {
-        /// The endpoint it is for.
+    /// Somebody connected who was not connected before.
+    Met {
+        /// To which endpoint.
         endpoint: u8,
-        /// Who offers it.
+        /// Who.
         from: Address,
-        /// Its match value.
-        value: u64,
-        /// Its bytes.
-        length: u32,
-        /// For [`Node::pull`](crate::Node::pull).
-        offer: Offer,
+    },
+    /// A partner is not connected any more: it began anew, refused what it was sent, or is silent.
+    Lost {
+        /// Of which endpoint.
+        endpoint: u8,
+        /// Who.
+        from: Address,
+        /// Why.
+        code: Code,
+    },
+    /// A message that is sent piece by piece is pulled: feed it.
+    Wanted {
+        /// The endpoint it is sent from.
+        endpoint: u8,
+        /// The send's.
+        token: u64,
+        /// For [`Node::space`](crate::Node::space).
+        source: Source,
+        /// So many bytes of it, from its first.
+        total: u32,
     },
     /// A send ended: it was acknowledged, or pulled if it is large or synchronous.
     Sent {
@@ -95,14 +155,12 @@ pub enum Event {
         /// Bytes that the receiver has.
         taken: u32,
     },
-    /// A pull ended.
+    /// A pull ended: every piece was taken, or no more will come.
     Pulled {
         /// Which.
         token: u64,
         /// How.
         code: Code,
-        /// What was asked for; less is of no use.
-        data: Vec<u8>,
     },
 }
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::event::{Address, Code, Partner as Who};
-use crate::limits::{ENDPOINTS, NACKS};
+use crate::event::{Address, Code, Event, Partner as Who};
+use crate::limits::{ASKED, ENDPOINTS, NACKS};
 use crate::node::Node;
-use crate::partner::{Arrived, Body, Partner, Piece};
+use crate::partner::{Arrived, Body, Notified, Partner, Piece};
 use crate::pull::Pulls;
 use crate::seq::Seq;
 use crate::wire::{self, Connect, Ends, Frame, Mac, Packet, Small};
@@ -84,8 +84,65 @@ impl Node {
             Some(status) => endpoint.hear_reply(who, connect, status, world),
         });
         // An answer that is too late is nobody's fault.
-        if heard.is_none() && connect.status.is_none() {
-            self.nack(now, host, connect.ends, Seq(0), None);
+        if heard.is_some() || connect.status.is_some() {
+            return;
+        }
+        match to < ENDPOINTS {
+            true => self.ask(to, at, connect),
+            false => self.nack(now, host, connect.ends, Seq(0), None),
+        }
+    }
+
+    /// Somebody connects to an endpoint that is not open: ask whether it is to be, once.
+    fn ask(&mut self, endpoint: u8, from: Address, connect: &Connect) {
+        let full = self.asked.len() >= ASKED && !self.asked.contains_key(&(endpoint, from));
+        if full {
+            return;
+        }
+        if self.asked.insert((endpoint, from), *connect).is_none() {
+            self.out.events.push_back(Event::Asked {
+                endpoint,
+                from,
+                session: connect.session,
+                key: connect.word,
+            });
+        }
+    }
+
+    /// Whoever waits for an endpoint that is open now connects.
+    pub(crate) fn admit(&mut self, now: Duration, endpoint: u8) {
+        let all = (endpoint, Address::FIRST)..=(endpoint, Address::LAST);
+        let asked: Vec<_> = self.asked.range(all).map(|(key, c)| (*key, *c)).collect();
+        for (key, connect) in asked {
+            self.asked.remove(&key);
+            if let Some(host) = self.hosts.find(key.1.host) {
+                self.hear_connect(now, host, key.1.host, &connect);
+            }
+        }
+    }
+
+    /// Refuse who waits for an endpoint to be opened; `None` forgets it, to be asked again.
+    pub fn refuse(&mut self, now: Duration, endpoint: u8, from: Address, code: Option<Code>) {
+        let asked = self.asked.remove(&(endpoint, from));
+        let (Some(connect), Some(host)) = (asked, self.hosts.find(from.host)) else {
+            return;
+        };
+        match code {
+            None => {}
+            Some(Code::BadKey) => {
+                let reply = Connect {
+                    ends: Ends {
+                        to: from.endpoint,
+                        from: endpoint,
+                    },
+                    index: host,
+                    word: 0,
+                    status: Some(wire::BAD_KEY),
+                    ..connect
+                };
+                self.refuse_with(now, host, Packet::Connect(reply));
+            }
+            Some(_) => self.nack(now, host, connect.ends, Seq(0), None),
         }
     }
 
@@ -133,7 +190,7 @@ impl Node {
                 self.hear_message(now, host, &offer.head, Piece::Whole(arrived));
             }
             Packet::Notify(notify) => {
-                let arrived = Arrived::Notify {
+                let notified = Notified {
                     total: notify.total,
                     region: notify.region,
                     generation: notify.generation,
@@ -146,7 +203,7 @@ impl Node {
                     session: notify.session,
                     data: &[],
                 };
-                self.hear_message(now, host, &head, Piece::Whole(arrived));
+                self.hear_message(now, host, &head, Piece::Notify(notified));
             }
             Packet::Ack {
                 ends,
@@ -161,6 +218,9 @@ impl Node {
                 let code = self.at(now, pull.ends.to, |endpoint, world| {
                     if endpoint.session != pull.session {
                         return Some(BAD_SESSION);
+                    }
+                    if let Some(partner) = endpoint.partners.get_mut(&who) {
+                        partner.heard();
                     }
                     (!endpoint.answer(who, &pull, world)).then_some(BAD_REGION)
                 });
@@ -205,11 +265,12 @@ impl Node {
             let Some(partner) = partner.filter(|partner| right && partner.session.is_some()) else {
                 return false;
             };
+            partner.heard();
             let acknowledged = partner.acknowledged(Seq(head.ack));
-            let ready = partner.arrived(world.now, Seq(head.seq), piece);
+            let notified = partner.arrived(world.now, Seq(head.seq), piece);
             endpoint.acknowledged(who, acknowledged, world);
-            for arrived in ready {
-                endpoint.deliver(who, arrived, world);
+            if let Some(notified) = notified {
+                endpoint.notified(who, notified, world);
             }
             true
         });
@@ -233,6 +294,7 @@ impl Node {
                 return;
             }
             if let Some(partner) = endpoint.partners.get_mut(&who) {
+                partner.heard();
                 let acknowledged = hear(partner);
                 endpoint.acknowledged(who, acknowledged, world);
             }
@@ -250,7 +312,7 @@ impl Node {
             index: host,
             seq: seq.0,
         };
-        self.refuse(now, host, nack);
+        self.refuse_with(now, host, nack);
     }
 
     fn nack_pull(&mut self, now: Duration, host: u16, pull: &wire::Pull, code: u8) {
@@ -260,11 +322,11 @@ impl Node {
             handle: pull.handle,
             magic: pull.magic,
         };
-        self.refuse(now, host, nack);
+        self.refuse_with(now, host, nack);
     }
 
     /// Send a refusal, unless there were too many in this second.
-    fn refuse(&mut self, now: Duration, host: u16, nack: Packet<'_>) {
+    fn refuse_with(&mut self, now: Duration, host: u16, nack: Packet<'_>) {
         if now >= self.nacks_again {
             self.nacks = NACKS;
             self.nacks_again = now + Duration::from_secs(1);

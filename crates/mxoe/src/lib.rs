@@ -17,14 +17,22 @@
 //! KiB a message travels in one or several packets; a larger or synchronous one is offered, and
 //! the receiver pulls it, block by block, and says when it has it.
 //!
-//! Matching is not done here: a message comes out as [`Event::Message`], or as [`Event::Offer`],
-//! to be pulled when somebody wants it.
+//! Matching is not done here: messages are taken one by one ([`Node::take`]), whole or as an
+//! [`Offer`], which is pulled ([`Node::pull`]) and taken piece by piece when somebody wants it.
+//!
+//! Whoever is slow holds back the one before: what is not taken is not acknowledged, no more
+//! blocks are asked for than pieces are taken, and a large message is fed ([`Node::space`]) only as
+//! far as it is pulled. So what a node keeps for a partner is limited, and a message that is
+//! acknowledged is in the hands of whoever took it. A notification does not wait behind messages:
+//! it ends a send that the program may be waiting for before it takes any.
 //!
 //! Who owns what: the node owns the bytes of messages until they are through. What may fail: every
 //! frame may be anything. It is decoded with every length checked, and then counts only if it is
 //! from the host whose index it has, for a session and a number that are expected; else it is
-//! dropped, or refused by a nack, of which there is a limit. A peer that does not answer for long is
-//! given up: what was for it ends with [`Code::Unreachable`].
+//! dropped, or refused by a nack, of which there is a limit. A partner that owes something (an
+//! acknowledgement, a pull, a piece) and is silent is asked again and again, and given up after
+//! [`Config::patience`]: what was for it ends with [`Code::Unreachable`], and [`Event::Lost`] says
+//! so. The question is a connect, which every dialect answers.
 #![deny(unsafe_code)]
 
 mod block;
@@ -43,6 +51,6 @@ mod seq;
 mod source;
 pub mod wire;
 
-pub use event::{Address, Code, Event, Offer, SendError};
+pub use event::{Address, Code, Event, Message, Offer, Pull, SendError, Source};
 pub use node::{Config, Node};
 pub use port::Port;

@@ -30,8 +30,8 @@ pub const BLOCK: u32 = 32 * 1024;
 /// Requests of a pull that are not answered in full yet, at most.
 pub const BLOCKS: usize = 4;
 
-/// Endpoint ids. Higher ones are refused as no endpoint's.
-pub const ENDPOINTS: u8 = 32;
+/// Endpoint ids: all that a packet can name but the last, which is refused as no endpoint's.
+pub const ENDPOINTS: u8 = 255;
 
 /// Hosts that a node keeps in its table.
 pub const HOSTS: usize = 1024;
@@ -42,9 +42,15 @@ pub const PARTNERS: usize = 4096;
 /// Messages that are taken ahead of one that is missing.
 pub const EARLY: u16 = 255;
 
-/// Messages that are sent ahead of their acknowledgement. The dialect allows 8191; more than
-/// [`EARLY`] behind a lost one would only be sent again.
-pub const WINDOW: usize = 255;
+/// Bytes of messages that are kept ahead of one that is missing or not taken yet.
+pub const EARLY_BYTES: usize = 1 << 20;
+
+/// Messages that are sent ahead of their acknowledgement. The dialect allows 8191. Half of
+/// [`EARLY`], so that notifications, which nothing holds back, are taken by the other side too.
+pub const WINDOW: usize = 128;
+
+/// Bytes of messages that are sent ahead of their acknowledgement.
+pub const WINDOW_BYTES: usize = 1 << 20;
 
 /// Large messages under way from one endpoint: half of the ids, so that pulls have the others.
 pub const REGIONS: usize = 128;
@@ -63,8 +69,26 @@ pub const RESEND: Duration = Duration::from_millis(500);
 /// When a pull asks again that makes no progress.
 pub const PULL: Duration = Duration::from_secs(1);
 
-/// How often something is sent again before the peer is given up.
-pub const TRIES: u32 = 1000;
+/// A partner that owes something and is silent for so long is asked whether it is still there.
+pub const PROBE: Duration = Duration::from_secs(1);
+
+/// How long a peer may be silent that is asked again and again, before it is given up: a thousand
+/// times [`RESEND`].
+pub const PATIENCE: Duration = Duration::from_secs(500);
+
+/// Bytes of a large message kept while it is sent: twice what is under way, for what was sent may
+/// be asked for again.
+pub const STREAM: u32 = 2 * BEHIND;
+
+/// Bytes of it that are kept behind the last block that was asked for.
+pub const BEHIND: u32 = BLOCK * 4;
+const _: () = assert!(BLOCKS == 4, "as many blocks as are under way");
+
+/// Requests of a pull that wait for bytes which are not there yet.
+pub const WANTING: usize = 2 * BLOCKS;
+
+/// Connects to endpoints of which it is not known yet whether they are open.
+pub const ASKED: usize = 256;
 
 /// When a host is asked again for its name.
 pub const QUERY: Duration = Duration::from_secs(5);

@@ -5,7 +5,6 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, bind, netdevice, recv,
@@ -14,11 +13,16 @@ use rustix::net::{
 
 use crate::limits::FRAME;
 use crate::node::Node;
-use crate::raw::LinkAddress;
+use crate::raw::{self, LinkAddress};
 use crate::wire::{ETHERTYPE, Mac};
 
-/// Bytes the kernel keeps for a node that is late.
-const BUFFER: usize = 8 << 20;
+/// Bytes of a frame before what the MTU counts.
+const ETHERNET: usize = 14;
+
+/// Bytes the kernel keeps for a node that is late, and of one that is early.
+const RECEIVED: usize = 8 << 20;
+/// See [`RECEIVED`].
+const SENT: usize = 2 << 20;
 
 /// Frames taken in one round before anything else is done.
 const BURST: usize = 256;
@@ -27,15 +31,19 @@ const BURST: usize = 256;
 #[derive(Debug)]
 pub struct Port {
     socket: OwnedFd,
+    index: i32,
     mac: Mac,
     started: Instant,
+    /// Did not go out yet.
+    held: Option<Vec<u8>>,
 }
 
 impl Port {
     /// On an interface, by its name. Needs `CAP_NET_RAW`.
     ///
     /// # Errors
-    /// There is no such interface, or no permission for raw sockets.
+    /// There is no such interface, its frames are too short, or there is no permission for raw
+    /// sockets.
     pub fn open(interface: &str) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         // The protocol comes with `bind`: before, the socket would hear every interface.
@@ -47,14 +55,20 @@ impl Port {
         )?;
         let index = netdevice::name_to_index(&socket, interface)?;
         let index = i32::try_from(index).map_err(io::Error::other)?;
+        let mac = address(interface)?;
+        check_mtu(interface)?;
         bind(&socket, &LinkAddress::new(ETHERTYPE, index))?;
         // Less is slower, not wrong.
-        let _wanted = sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER)
-            .or_else(|_| sockopt::set_socket_recv_buffer_size(&socket, BUFFER));
+        let _wanted = sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVED)
+            .or_else(|_| sockopt::set_socket_recv_buffer_size(&socket, RECEIVED));
+        let _wanted = sockopt::set_socket_send_buffer_size_force(&socket, SENT)
+            .or_else(|_| sockopt::set_socket_send_buffer_size(&socket, SENT));
         Ok(Self {
             socket,
-            mac: address(interface)?,
+            index,
+            mac,
             started: Instant::now(),
+            held: None,
         })
     }
 
@@ -64,54 +78,60 @@ impl Port {
         self.mac
     }
 
+    /// Have frames for another address come here as well.
+    ///
+    /// # Errors
+    /// The interface cannot.
+    pub fn hear(&self, mac: Mac) -> io::Result<()> {
+        raw::hear(&self.socket, self.index, mac.0)
+    }
+
     /// The time for a [`Node`] on this port.
     #[must_use]
     pub fn now(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// Send what the node wants to send, wait until a frame comes, the node has something to do,
-    /// or `limit` is over, and give it the frames.
+    /// Take frames that have come, up to a limit; how many.
     ///
     /// # Errors
     /// The interface is gone or down.
-    pub fn turn(&self, node: &mut Node, limit: Duration) -> io::Result<()> {
-        self.flush(node)?;
-        let due = node.deadline().map(|at| at.saturating_sub(self.now()));
-        let pause = due.map_or(limit, |due| due.min(limit));
-        let pause = Timespec::try_from(pause).map_err(io::Error::other)?;
-        let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
-        match poll(&mut fds, Some(&pause)) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
+    pub fn receive(&self, mut take: impl FnMut(&[u8])) -> io::Result<usize> {
         let mut frame = [0; FRAME];
-        for _ in 0..BURST {
+        for count in 0..BURST {
             match recv(&self.socket, &mut frame, RecvFlags::TRUNC) {
                 // A frame that is longer than any of MXoE is none.
                 Ok((_, length)) => {
                     if let Some(frame) = frame.get(..length) {
-                        node.receive(self.now(), frame);
+                        take(frame);
                     }
                 }
-                Err(Errno::AGAIN) => break,
+                Err(Errno::AGAIN) => return Ok(count),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        node.tick(self.now());
-        self.flush(node)
+        Ok(BURST)
     }
 
-    /// Send all there is. What finds no room is lost, and sent again when its time has come.
-    fn flush(&self, node: &mut Node) -> io::Result<()> {
-        while let Some(frame) = node.transmit() {
+    /// Send all that a node wants to send. False when the interface takes no more for now: the
+    /// rest waits.
+    ///
+    /// # Errors
+    /// The interface is gone or down.
+    pub fn send(&mut self, node: &mut Node) -> io::Result<bool> {
+        while let Some(frame) = self.held.take().or_else(|| node.transmit()) {
             match send(&self.socket, &frame, SendFlags::empty()) {
-                Ok(_) | Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR) => {}
+                // Dropped on the way out: lost, like any other frame may be.
+                Ok(_) | Err(Errno::NOBUFS) => {}
+                Err(Errno::AGAIN | Errno::INTR) => {
+                    self.held = Some(frame);
+                    return Ok(false);
+                }
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -134,4 +154,19 @@ fn address(interface: &str) -> io::Result<Mac> {
         let text = format!("{interface} has no Ethernet address: use an Ethernet interface");
         io::Error::new(ErrorKind::InvalidInput, text)
     })
+}
+
+/// Whether the longest frame fits.
+fn check_mtu(interface: &str) -> io::Result<()> {
+    let needed = FRAME - ETHERNET;
+    let text = fs::read_to_string(format!("/sys/class/net/{interface}/mtu"))?;
+    let mtu: usize = text.trim().parse().map_err(io::Error::other)?;
+    if mtu >= needed {
+        return Ok(());
+    }
+    let text = format!(
+        "{interface} has an MTU of {mtu}, and MXoE needs {needed}: ip link set {interface} mtu \
+         {needed}, on both ends and what is in between"
+    );
+    Err(io::Error::new(ErrorKind::InvalidInput, text))
 }

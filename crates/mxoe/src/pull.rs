@@ -1,11 +1,12 @@
-//! Pulling what a partner offers: a few blocks at a time, each asked for until all of it is there.
+//! Pulling what a partner offers: a few blocks at a time, each asked for until all of it is there,
+//! and taken in their order. What is not taken holds the partner back.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::block::Block;
 use crate::endpoint::{Endpoint, World};
-use crate::event::{Code, Event, Offer, Partner as Who};
+use crate::event::{Code, Event, Offer, Partner as Who, Pull};
 use crate::limits::{BLOCKS, PULL, PULLS};
 use crate::partner::{Body, Partner};
 use crate::wire::{self, Packet, Reply};
@@ -20,6 +21,7 @@ const PLACE_BITS: u32 = 10;
 #[derive(Debug)]
 struct Asked {
     block: Block,
+    data: Vec<u8>,
     /// A bit for each frame.
     missing: u8,
     /// It was asked for once more since a later one was done.
@@ -31,13 +33,13 @@ struct Pulling {
     handle: u32,
     who: Who,
     offer: Offer,
-    data: Vec<u8>,
+    /// Bytes that are wanted.
+    length: u32,
     asked: VecDeque<Asked>,
     /// Where the next block begins.
     next: u32,
     token: u64,
     again: Duration,
-    tries: u32,
 }
 
 /// All pulls of an endpoint.
@@ -99,43 +101,34 @@ impl Pulls {
         }
     }
 
-    /// Ask again where nothing comes. Returns the partners that do not answer any more.
-    pub(crate) fn tick(
-        &mut self,
-        partners: &BTreeMap<Who, Partner>,
-        world: &mut World<'_>,
-    ) -> Vec<Who> {
-        let mut lost = Vec::new();
+    /// End all from a partner, and say nothing of it.
+    pub(crate) fn forget(&mut self, who: Who) {
+        for (_, place) in &mut self.places {
+            let _ended = place.take_if(|pulling| pulling.who == who);
+        }
+    }
+
+    /// Ask again where nothing comes.
+    pub(crate) fn tick(&mut self, partners: &BTreeMap<Who, Partner>, world: &mut World<'_>) {
         let magic = self.magic;
-        for pulling in self
-            .places
-            .iter_mut()
-            .filter_map(|(_, pulling)| pulling.as_mut())
-        {
-            if pulling.again > world.now {
+        for (_, place) in &mut self.places {
+            let due = |pulling: &&mut Pulling| pulling.is_waiting() && pulling.again <= world.now;
+            let Some(pulling) = place.as_mut().filter(due) else {
                 continue;
-            }
+            };
             pulling.again = world.now + PULL;
-            pulling.tries += 1;
-            if pulling.tries >= world.tries {
-                lost.push(pulling.who);
-                continue;
-            }
             if let Some(partner) = partners.get(&pulling.who) {
-                for asked in &pulling.asked {
+                for asked in pulling.asked.iter().filter(|asked| asked.missing != 0) {
                     pulling.ask(&asked.block, magic, partner, world);
                 }
             }
         }
-        lost
     }
 
     pub(crate) fn deadline(&self) -> Option<Duration> {
-        let all = self
-            .places
-            .iter()
-            .filter_map(|(_, pulling)| pulling.as_ref());
-        all.map(|pulling| pulling.again).min()
+        let all = self.places.iter().filter_map(|(_, place)| place.as_ref());
+        let waiting = all.filter(|pulling| pulling.is_waiting());
+        waiting.map(|pulling| pulling.again).min()
     }
 }
 
@@ -144,8 +137,12 @@ impl Pulling {
         Event::Pulled {
             token: self.token,
             code,
-            data: self.data,
         }
+    }
+
+    /// Whether something that was asked for is missing.
+    fn is_waiting(&self) -> bool {
+        self.asked.iter().any(|asked| asked.missing != 0)
     }
 
     fn ask(&self, block: &Block, magic: u32, partner: &Partner, world: &mut World<'_>) {
@@ -156,7 +153,7 @@ impl Pulling {
         let pull = wire::Pull {
             ends: partner.ends(),
             session,
-            total: self.length(),
+            total: self.length,
             region: self.offer.region,
             generation: self.offer.generation,
             offset: self.offer.offset,
@@ -169,18 +166,15 @@ impl Pulling {
         world.out.send(route, Packet::Pull(pull));
     }
 
-    fn length(&self) -> u32 {
-        u32::try_from(self.data.len()).unwrap_or(u32::MAX)
-    }
-
     /// Ask for as many blocks as may be under way.
     fn go_on(&mut self, magic: u32, partner: &Partner, world: &mut World<'_>) {
-        while self.asked.len() < BLOCKS && self.next < self.length() {
-            let block = Block::at(self.next, self.length(), self.offer.offset);
+        while self.asked.len() < BLOCKS && self.next < self.length {
+            let block = Block::at(self.next, self.length, self.offer.offset);
             self.next = block.end();
             self.ask(&block, magic, partner, world);
             self.asked.push_back(Asked {
                 block,
+                data: vec![0; block.length as usize],
                 // Up to eight frames.
                 missing: u8::try_from((1u32 << block.frames()) - 1).unwrap_or(u8::MAX),
                 hurried: false,
@@ -188,21 +182,21 @@ impl Pulling {
         }
     }
 
-    /// Put a piece into its place. `None` when it has none, or is there already; else whether all
-    /// is there now.
-    fn take_piece(&mut self, reply: &Reply<'_>) -> Option<Option<usize>> {
+    /// Put a piece into its place. `None` when it has none, or is there already; else which block
+    /// is complete with it, if one is.
+    fn put(&mut self, reply: &Reply<'_>) -> Option<Option<usize>> {
         let length = u32::try_from(reply.data.len()).ok()?;
-        let found = self.asked.iter().enumerate().find_map(|(at, asked)| {
+        let found = self.asked.iter_mut().enumerate().find_map(|(at, asked)| {
             let number = asked.block.number(reply.offset, length)?;
-            Some((at, number, asked.block.frame + number))
+            Some((at, number, asked))
         });
-        let (at, number, frame) = found?;
-        let asked = self.asked.get_mut(at)?;
+        let (at, number, asked) = found?;
+        let frame = asked.block.frame + number;
         if frame & 0xff != u32::from(reply.frame) || asked.missing & 1 << number == 0 {
             return None;
         }
-        let from = reply.offset as usize;
-        let place = self.data.get_mut(from..from + reply.data.len())?;
+        let from = (reply.offset - asked.block.start) as usize;
+        let place = asked.data.get_mut(from..from + reply.data.len())?;
         place.copy_from_slice(reply.data);
         asked.missing &= !(1 << number);
         Some((asked.missing == 0).then_some(at))
@@ -210,53 +204,72 @@ impl Pulling {
 }
 
 impl Endpoint {
-    /// Begin to pull the first `wanted` bytes of what is offered.
+    /// Begin to pull the first `wanted` bytes of what is offered. `None` when there are too many
+    /// pulls.
     pub(crate) fn pull(
         &mut self,
         offer: Offer,
         wanted: u32,
         token: u64,
         world: &mut World<'_>,
-    ) -> Option<()> {
+    ) -> Option<Pull> {
         let who = offer.partner;
-        let current = self.partners.get(&who).and_then(|partner| partner.session);
-        if current != Some(offer.session) {
-            let code = Code::BadSession;
-            let data = Vec::new();
-            world
-                .out
-                .events
-                .push_back(Event::Pulled { token, code, data });
-            return Some(());
-        }
-        let wanted = wanted.min(offer.length);
         let handle = self.pulls.handle()?;
         let mut pulling = Pulling {
             handle,
             who,
             offer,
-            data: vec![0; wanted as usize],
+            length: wanted.min(offer.length),
             asked: VecDeque::new(),
             next: 0,
             token,
             again: world.now + PULL,
-            tries: 0,
         };
-        if wanted == 0 {
-            self.finish(pulling, world);
-            return Some(());
+        let partner = self.partners.get_mut(&who);
+        match partner.filter(|partner| partner.session == Some(offer.session)) {
+            // Who offered it is no more.
+            None => world.out.events.push_back(pulling.end(Code::BadSession)),
+            Some(_) if pulling.length == 0 => self.finish(pulling, world),
+            Some(partner) => {
+                partner.owing += 1;
+                pulling.go_on(self.pulls.magic, partner, world);
+                let (_, place) = self.pulls.places.get_mut(handle as usize % PULLS)?;
+                *place = Some(pulling);
+            }
         }
-        let partner = self.partners.get(&who)?;
-        pulling.go_on(self.pulls.magic, partner, world);
-        let (_, place) = self.pulls.places.get_mut(handle as usize % PULLS)?;
-        *place = Some(pulling);
-        Some(())
+        Some(Pull(handle))
     }
 
-    /// All of it is here: say so.
+    /// Whether one more pull can be begun.
+    pub(crate) fn can_pull(&self) -> bool {
+        self.pulls.places.len() < PULLS || self.pulls.places.iter().any(|(_, p)| p.is_none())
+    }
+
+    /// The next block of a pull, once all of it is here. With the last one, the partner is told.
+    pub(crate) fn piece(&mut self, pull: Pull, world: &mut World<'_>) -> Option<Vec<u8>> {
+        let magic = self.pulls.magic;
+        let pulling = self.pulls.get(pull.0)?;
+        let front = pulling.asked.front()?;
+        if front.missing != 0 {
+            return None;
+        }
+        let piece = pulling.asked.pop_front()?.data;
+        let partner = self.partners.get_mut(&pulling.who)?;
+        pulling.again = world.now + PULL;
+        pulling.go_on(magic, partner, world);
+        if pulling.asked.is_empty() {
+            partner.owing = partner.owing.saturating_sub(1);
+            if let Some(pulling) = self.pulls.take(pull.0) {
+                self.finish(pulling, world);
+            }
+        }
+        Some(piece)
+    }
+
+    /// All of it was taken: say so.
     fn finish(&mut self, pulling: Pulling, world: &mut World<'_>) {
         let notify = Body::Notify {
-            total: pulling.length(),
+            total: pulling.length,
             region: pulling.offer.region,
             generation: pulling.offer.generation,
         };
@@ -264,8 +277,8 @@ impl Endpoint {
         world.out.events.push_back(pulling.end(Code::Success));
         let route = world.hosts.route(who.0);
         if let (Some(partner), Some(route)) = (self.partners.get_mut(&who), route) {
-            // Notifications are not held back by the window: pulls are fewer than it is wide in
-            // any peer's sense, and each ends a region there.
+            // Notifications are not held back by the window: the other side takes them ahead of
+            // what it misses, see `limits::WINDOW`.
             partner.send(world.now, route, notify, world.out);
         }
     }
@@ -278,42 +291,28 @@ impl Endpoint {
         world: &mut World<'_>,
     ) {
         let magic = self.pulls.magic;
-        let Some(pulling) = self.pulls.get(reply.handle) else {
+        let pulling = self.pulls.get(reply.handle);
+        let Some(pulling) = pulling.filter(|pulling| pulling.who.0 == host) else {
             return;
         };
-        if pulling.who.0 != host {
-            return;
-        }
-        let (Some(done), Some(partner)) =
-            (pulling.take_piece(reply), self.partners.get(&pulling.who))
+        let (Some(done), Some(partner)) = (pulling.put(reply), self.partners.get_mut(&pulling.who))
         else {
             return;
         };
         pulling.again = world.now + PULL;
-        pulling.tries = 0;
+        partner.heard();
         let Some(done) = done else {
             return;
         };
-        pulling.asked.remove(done);
         // Whatever was asked for earlier was lost, or is late.
         let mut late = Vec::new();
-        for asked in pulling
-            .asked
-            .iter_mut()
-            .take(done)
-            .filter(|asked| !asked.hurried)
-        {
+        let earlier = pulling.asked.iter_mut().take(done);
+        for asked in earlier.filter(|asked| asked.missing != 0 && !asked.hurried) {
             asked.hurried = true;
             late.push(asked.block);
         }
         for block in late {
             pulling.ask(&block, magic, partner, world);
-        }
-        pulling.go_on(magic, partner, world);
-        if pulling.asked.is_empty() {
-            if let Some(pulling) = self.pulls.take(reply.handle) {
-                self.finish(pulling, world);
-            }
         }
     }
 
@@ -325,11 +324,14 @@ impl Endpoint {
         code: Code,
         world: &mut World<'_>,
     ) {
-        let ours = self
-            .pulls
-            .get(handle)
-            .is_some_and(|pulling| pulling.who == who);
-        if let Some(pulling) = ours.then(|| self.pulls.take(handle)).flatten() {
+        let ours = self.pulls.get(handle).filter(|pulling| pulling.who == who);
+        if ours.is_none() {
+            return;
+        }
+        if let Some(partner) = self.partners.get_mut(&who) {
+            partner.owing = partner.owing.saturating_sub(1);
+        }
+        if let Some(pulling) = self.pulls.take(handle) {
             world.out.events.push_back(pulling.end(code));
         }
     }

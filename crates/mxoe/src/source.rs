@@ -1,47 +1,229 @@
-//! Answering pulls of what this side offered. Nothing is remembered of a pull: each request says
-//! all that is needed.
+//! What an endpoint offers, and the answers to pulls of it. Of a pull nothing is remembered but
+//! what it asked for before that was there: each request says all that is needed.
+
+use std::collections::VecDeque;
 
 use crate::block::Block;
 use crate::endpoint::{Endpoint, World};
-use crate::event::Partner as Who;
-use crate::limits::FRAGMENT;
+use crate::event::{Event, Partner as Who, Source};
+use crate::limits::{BEHIND, FRAGMENT, PIPELINE, STREAM, WANTING};
+use crate::partner::{Body, Content, Outgoing};
 use crate::wire::{Packet, Pull, Reply};
 
 /// Where offered data begins in its page: this side has no pages to speak of.
 const OFFSET: u16 = 0;
 
+/// A message that is offered.
+#[derive(Debug)]
+pub(crate) struct Region {
+    pub(crate) who: Who,
+    pub(crate) token: u64,
+    pub(crate) length: u32,
+    bytes: Bytes,
+}
+
+/// A place for one, and how often it was used.
+#[derive(Debug, Default)]
+pub(crate) struct Place {
+    pub(crate) generation: u8,
+    pub(crate) region: Option<Region>,
+}
+
+/// Its bytes.
+#[derive(Debug)]
+enum Bytes {
+    Here(Vec<u8>),
+    Stream(Stream),
+}
+
+/// The part of a message that is here: from a while before the last block that was asked for, up
+/// to what was fed. It lies in a ring.
+#[derive(Debug, Default)]
+struct Stream {
+    /// Empty until somebody pulls.
+    ring: Vec<u8>,
+    /// How much of the message is pulled.
+    total: u32,
+    fed: u32,
+    /// Where the last block begins that was asked for.
+    asked: u32,
+    /// Requests for more than was fed.
+    wanting: VecDeque<Pull>,
+}
+
+impl Stream {
+    /// Where the part that is here begins. Whoever asks for a block has all that is so many blocks
+    /// before.
+    fn base(&self) -> u32 {
+        self.asked.saturating_sub(BEHIND)
+    }
+
+    fn space(&mut self) -> &mut [u8] {
+        let end = self.base().saturating_add(STREAM).min(self.total);
+        let from = self.fed % STREAM;
+        let length = end.saturating_sub(self.fed).min(STREAM - from);
+        let space = from as usize..(from + length) as usize;
+        self.ring.get_mut(space).unwrap_or_default()
+    }
+
+    /// Bytes of a frame, which never goes round the end of the ring: both are made of pages.
+    fn get(&self, start: u32, length: u32) -> &[u8] {
+        let from = (start % STREAM) as usize;
+        self.ring
+            .get(from..from + length as usize)
+            .unwrap_or_default()
+    }
+}
+
+impl Place {
+    /// Offer a message from here.
+    pub(crate) fn offer(&mut self, number: u8, who: Who, outgoing: Outgoing) -> Body {
+        let Outgoing {
+            value,
+            content,
+            token,
+            ..
+        } = outgoing;
+        let length = content.length();
+        self.region = Some(Region {
+            who,
+            token,
+            length,
+            bytes: match content {
+                Content::Here(data) => Bytes::Here(data),
+                Content::Later(_) => Bytes::Stream(Stream::default()),
+            },
+        });
+        Body::Offer {
+            value,
+            length,
+            region: number,
+            generation: self.generation,
+        }
+    }
+}
+
+/// What a pull asks for, if it makes sense.
+fn block_of(pull: &Pull, length: u32) -> Option<Block> {
+    let total = pull.total.min(length);
+    let block = Block::asked(pull.frame, pull.first, pull.length, total, OFFSET);
+    block.filter(|_| pull.offset == OFFSET)
+}
+
 impl Endpoint {
-    /// Send what a pull asks for. False when it is of nothing that is offered.
+    fn region(&mut self, region: u8, generation: u8) -> Option<&mut Region> {
+        let place = self.regions.get_mut(usize::from(region));
+        let place = place.filter(|place| place.generation == generation);
+        place.and_then(|place| place.region.as_mut())
+    }
+
+    /// Send what a pull asks for, now or when it is there. False when it is of nothing that is
+    /// offered.
     pub(crate) fn answer(&mut self, who: Who, pull: &Pull, world: &mut World<'_>) -> bool {
-        let place = self.regions.get(usize::from(pull.region));
-        let place = place.filter(|place| place.generation == pull.generation);
-        let region = place.and_then(|place| place.region.as_ref());
+        let endpoint = self.number;
+        let region = self.region(pull.region, pull.generation);
         let Some(region) = region.filter(|region| region.who == who) else {
             return false;
         };
-        let total = u32::try_from(region.data.len()).unwrap_or(u32::MAX);
-        let block = Block::asked(pull.frame, pull.first, pull.length, total, OFFSET);
-        let (Some(block), Some(route)) = (block, world.hosts.route(who.0)) else {
+        let Some(block) = block_of(pull, region.length) else {
             return false;
         };
-        if pull.offset != OFFSET {
-            return false;
+        if let Bytes::Stream(stream) = &mut region.bytes {
+            if stream.ring.is_empty() {
+                stream.ring = vec![0; STREAM as usize];
+                stream.total = pull.total.min(region.length);
+                let source = Source {
+                    region: pull.region,
+                    generation: pull.generation,
+                };
+                world.out.events.push_back(Event::Wanted {
+                    endpoint,
+                    token: region.token,
+                    source,
+                    total: stream.total,
+                });
+            }
+            if block.end() > stream.total {
+                return false;
+            }
+            stream.asked = stream.asked.max(block.start);
+            if block.start < stream.base() {
+                // An old request, which was answered.
+                return true;
+            }
+            if block.end() > stream.fed {
+                if stream.wanting.len() < WANTING && !stream.wanting.contains(pull) {
+                    stream.wanting.push_back(*pull);
+                }
+                return true;
+            }
         }
-        for number in 0..block.frames() {
-            let (start, length) = block.piece(number);
-            let from = start as usize;
-            let data = region.data.get(from..from + length as usize);
-            debug_assert!(length as usize <= FRAGMENT, "a frame's worth");
-            let reply = Reply {
-                // Modulo 256.
-                frame: ((block.frame + number) & 0xff) as u8,
-                offset: start,
-                handle: pull.handle,
-                magic: pull.magic,
-                data: data.unwrap_or_default(),
-            };
-            world.out.send(route, Packet::Reply(reply));
-        }
+        reply(region, pull, block, world);
         true
     }
+
+    /// Where the next bytes of a message belong that is sent piece by piece; empty when there is
+    /// no room, or the send is over.
+    pub(crate) fn space(&mut self, source: Source) -> &mut [u8] {
+        match self.region(source.region, source.generation) {
+            Some(Region {
+                bytes: Bytes::Stream(stream),
+                ..
+            }) => stream.space(),
+            _ => &mut [],
+        }
+    }
+
+    /// So many bytes were put there: answer who waits for them.
+    pub(crate) fn fed(&mut self, source: Source, count: usize, world: &mut World<'_>) {
+        let Some(region) = self.region(source.region, source.generation) else {
+            return;
+        };
+        let Bytes::Stream(stream) = &mut region.bytes else {
+            return;
+        };
+        let count = count.min(stream.space().len());
+        stream.fed += u32::try_from(count).unwrap_or_default();
+        let fed = stream.fed;
+        let all = std::mem::take(&mut stream.wanting);
+        let mut later = VecDeque::new();
+        for pull in all {
+            match block_of(&pull, region.length) {
+                Some(block) if block.end() <= fed => reply(region, &pull, block, world),
+                _ => later.push_back(pull),
+            }
+        }
+        if let Bytes::Stream(stream) = &mut region.bytes {
+            stream.wanting = later;
+        }
+    }
 }
+
+/// Send the frames of a block that is here.
+fn reply(region: &Region, pull: &Pull, block: Block, world: &mut World<'_>) {
+    let Some(route) = world.hosts.route(region.who.0) else {
+        return;
+    };
+    for number in 0..block.frames() {
+        let (start, length) = block.piece(number);
+        debug_assert!(length as usize <= FRAGMENT, "a frame's worth");
+        let data = match &region.bytes {
+            Bytes::Here(data) => {
+                let from = start as usize;
+                data.get(from..from + length as usize).unwrap_or_default()
+            }
+            Bytes::Stream(stream) => stream.get(start, length),
+        };
+        let reply = Reply {
+            // Modulo 256.
+            frame: ((block.frame + number) & 0xff) as u8,
+            offset: start,
+            handle: pull.handle,
+            magic: pull.magic,
+            data,
+        };
+        world.out.send(route, Packet::Reply(reply));
+    }
+}
+
+const _: () = assert!(STREAM % (1 << PIPELINE) == 0, "frames do not go round");

@@ -11,7 +11,6 @@
     reason = "tests"
 )]
 
-use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -19,7 +18,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use mxoe::wire::Mac;
-use mxoe::{Address, Code, Config, Event, Node, Port};
+use mxoe::{Address, Code, Config, Event, Message, Node, Port, Pull};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 const ROLE: &str = "VICINITY_TEST_ROLE";
 const PEER: &str = "VICINITY_TEST_PEER";
@@ -138,13 +138,13 @@ fn child() {
     let Ok(role) = std::env::var(ROLE) else {
         return;
     };
-    let port = Port::open("mx").unwrap();
+    let mut port = Port::open("mx").unwrap();
     let mut node = Node::new(Config::new(port.mac(), &role, std::process::id()));
-    node.open(ENDPOINT, KEY, std::process::id());
+    node.open(port.now(), ENDPOINT, KEY, std::process::id());
     match role.as_str() {
-        "echo" => echo(&port, &mut node),
-        "drive" => drive(&port, &mut node),
-        "find" => find(&port, &mut node),
+        "echo" => echo(&mut port, &mut node),
+        "drive" => drive(&mut port, &mut node),
+        "find" => find(&mut port, &mut node),
         other => panic!("no role {other}"),
     }
 }
@@ -161,40 +161,80 @@ fn peer() -> Address {
     }
 }
 
+/// Send what there is, wait until a frame comes or something is due, and take what came.
+fn turn(port: &mut Port, node: &mut Node, limit: Duration) {
+    let sent = port.send(node).unwrap();
+    let due = node.deadline().map(|at| at.saturating_sub(port.now()));
+    let pause = due.unwrap_or(limit).min(limit);
+    let pause = Timespec::try_from(pause).unwrap();
+    let wanted = match sent {
+        true => PollFlags::IN,
+        false => PollFlags::IN | PollFlags::OUT,
+    };
+    poll(&mut [PollFd::new(port, wanted)], Some(&pause)).unwrap();
+    let now = port.now();
+    port.receive(|frame| node.receive(now, frame)).unwrap();
+    node.tick(now);
+    port.send(node).unwrap();
+}
+
+/// Pulls that are going on: their match values, and what is there.
+#[derive(Default)]
+struct Pulls(Vec<(u64, Pull, Vec<u8>)>);
+
+impl Pulls {
+    fn take(&mut self, port: &Port, node: &mut Node) {
+        for (_, pull, data) in &mut self.0 {
+            while let Some(piece) = node.piece(port.now(), ENDPOINT, *pull) {
+                data.extend(piece);
+            }
+        }
+    }
+
+    fn end(&mut self, value: u64) -> Vec<u8> {
+        let place = self.0.iter().position(|pull| pull.0 == value).unwrap();
+        self.0.remove(place).2
+    }
+}
+
 /// Send back whatever comes.
-fn echo(port: &Port, node: &mut Node) {
+fn echo(port: &mut Port, node: &mut Node) {
     node.announce(port.now());
     println!("\nready");
-    let mut pulls = BTreeMap::new();
+    let mut pulls = Pulls::default();
+    let mut peer = None;
     loop {
-        port.turn(node, HANG).unwrap();
-        while let Some(event) = node.event() {
-            let now = port.now();
-            match event {
-                Event::Message {
-                    from, value, data, ..
-                } => {
-                    node.send(now, ENDPOINT, from, (value, data), false, value)
+        turn(port, node, HANG);
+        let now = port.now();
+        while let Some(message) = peer.and_then(|peer| node.take(now, ENDPOINT, peer)) {
+            match message {
+                Message::Whole { value, data } => {
+                    let to = peer.unwrap();
+                    node.send(now, ENDPOINT, to, (value, data), false, value)
                         .unwrap();
                 }
-                Event::Offer {
-                    from,
+                Message::Offered {
                     value,
                     length,
                     offer,
-                    ..
                 } => {
-                    pulls.insert(value, from);
-                    node.pull(now, ENDPOINT, offer, length, value).unwrap();
+                    let pull = node.pull(now, ENDPOINT, offer, length, value).unwrap();
+                    pulls.0.push((value, pull, Vec::new()));
                 }
-                Event::Pulled { token, code, data } => {
+            }
+        }
+        pulls.take(port, node);
+        while let Some(event) = node.event() {
+            match event {
+                Event::Met { from, .. } => peer = Some(from),
+                Event::Pulled { token, code } => {
                     assert_eq!(code, Code::Success);
-                    let to = pulls.remove(&token).unwrap();
-                    node.send(now, ENDPOINT, to, (token, data), true, token)
+                    let message = (token, pulls.end(token));
+                    node.send(now, ENDPOINT, peer.unwrap(), message, true, token)
                         .unwrap();
                 }
                 Event::Sent { code, .. } => assert_eq!(code, Code::Success),
-                Event::Host { .. } | Event::Connected { .. } => {}
+                _ => {}
             }
         }
     }
@@ -214,7 +254,7 @@ const LENGTHS: [usize; 16] = [
 const ROUNDS: usize = 3;
 
 /// Send every length several times, and get everything back once, whole and in order.
-fn drive(port: &Port, node: &mut Node) {
+fn drive(port: &mut Port, node: &mut Node) {
     let end = port.now() + HANG;
     node.connect(port.now(), ENDPOINT, peer(), KEY, 0).unwrap();
     let count = (LENGTHS.len() * ROUNDS) as u64;
@@ -223,11 +263,31 @@ fn drive(port: &Port, node: &mut Node) {
     // Messages that are not offered come back in the order they were sent in, and so do others;
     // the echo of a large one takes longer than that of a small one sent later.
     let mut last = [None; 2];
+    let mut pulls = Pulls::default();
     while sent < count || back < count {
         assert!(port.now() < end, "{sent} sent, {back} back of {count}");
-        port.turn(node, Duration::from_millis(100)).unwrap();
+        turn(port, node, Duration::from_millis(100));
+        let now = port.now();
+        while let Some(message) = node.take(now, ENDPOINT, peer()) {
+            match message {
+                Message::Whole { value, data } => {
+                    assert_eq!(data, pattern(length(value), value), "{value}");
+                    assert!(last[0] < Some(value));
+                    last[0] = Some(value);
+                    back += 1;
+                }
+                Message::Offered {
+                    value,
+                    length,
+                    offer,
+                } => {
+                    let pull = node.pull(now, ENDPOINT, offer, length, value).unwrap();
+                    pulls.0.push((value, pull, Vec::new()));
+                }
+            }
+        }
+        pulls.take(port, node);
         while let Some(event) = node.event() {
-            let now = port.now();
             match event {
                 Event::Connected { code, .. } => {
                     assert_eq!(code, Code::Success);
@@ -243,38 +303,25 @@ fn drive(port: &Port, node: &mut Node) {
                     assert_eq!((code, taken as usize), (Code::Success, length(token)));
                     sent += 1;
                 }
-                Event::Message { value, data, .. } => {
-                    assert_eq!(data, pattern(length(value), value), "{value}");
-                    assert!(last[0] < Some(value));
-                    last[0] = Some(value);
-                    back += 1;
-                }
-                Event::Offer {
-                    value,
-                    length,
-                    offer,
-                    ..
-                } => {
-                    node.pull(now, ENDPOINT, offer, length, value).unwrap();
-                }
-                Event::Pulled { token, code, data } => {
+                Event::Pulled { token, code } => {
+                    let data = pulls.end(token);
                     assert_eq!((code, data), (Code::Success, pattern(length(token), token)));
                     last[1] = Some(token);
                     back += 1;
                 }
-                Event::Host { .. } => {}
+                _ => {}
             }
         }
     }
 }
 
 /// Find the other host by its announcements.
-fn find(port: &Port, node: &mut Node) {
+fn find(port: &mut Port, node: &mut Node) {
     let end = port.now() + HANG;
     node.announce(port.now());
     loop {
         assert!(port.now() < end);
-        port.turn(node, Duration::from_millis(100)).unwrap();
+        turn(port, node, Duration::from_millis(100));
         while let Some(event) = node.event() {
             if let Event::Host { host, name } = event {
                 assert_eq!((host, name.as_str()), (peer().host, "echo"));

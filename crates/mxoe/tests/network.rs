@@ -9,11 +9,11 @@
     reason = "tests"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use mxoe::wire::{Ends, Frame, Mac, Packet, Small};
-use mxoe::{Address, Code, Config, Event, Node, SendError};
+use mxoe::{Address, Code, Config, Event, Message, Node, Offer, SendError, Source};
 use proptest::prelude::*;
 
 /// What the network does to frames, in percent; and how late they may be.
@@ -34,6 +34,8 @@ struct Network {
     count: u64,
     /// Every frame that was sent, before the weather.
     sent: Vec<Vec<u8>>,
+    /// What nodes said.
+    said: Vec<VecDeque<Event>>,
 }
 
 fn mac(node: usize) -> Mac {
@@ -56,12 +58,12 @@ const KEY: u32 = 77;
 
 impl Network {
     /// Nodes, each with endpoint 3 open.
-    fn new(count: usize, tries: u32) -> Self {
+    fn new(count: usize, patience: u64) -> Self {
         let node = |number| {
             let mut config = Config::new(mac(number), &format!("host{number}"), 9);
-            config.tries = tries;
+            config.patience = Duration::from_secs(patience);
             let mut node = Node::new(config);
-            assert!(node.open(3, KEY, session(number, 0)));
+            assert!(node.open(Duration::ZERO, 3, KEY, session(number, 0)));
             node
         };
         Self {
@@ -72,6 +74,7 @@ impl Network {
             flight: BTreeMap::new(),
             count: 0,
             sent: Vec::new(),
+            said: (0..count).map(|_| VecDeque::new()).collect(),
         }
     }
 
@@ -122,31 +125,84 @@ impl Network {
             node.tick(self.now);
         }
         self.collect();
+        self.listen();
         true
     }
 
-    /// Go on until a node says something.
-    fn event(&mut self, node: usize) -> Event {
+    /// Hear what all nodes say. Nobody opens what is asked for.
+    fn listen(&mut self) {
+        for (node, said) in self.nodes.iter_mut().zip(&mut self.said) {
+            while let Some(event) = node.event() {
+                match event {
+                    Event::Asked { endpoint, from, .. } => {
+                        node.refuse(self.now, endpoint, from, Some(Code::Closed));
+                    }
+                    event => said.push_back(event),
+                }
+            }
+        }
+    }
+
+    /// What a node said, if it said anything that matters to most tests.
+    fn said(&mut self, node: usize) -> Option<Event> {
+        self.listen();
+        let quiet = |event: &Event| {
+            matches!(
+                event,
+                Event::Host { .. } | Event::Met { .. } | Event::Lost { .. }
+            )
+        };
+        loop {
+            match self.said[node].pop_front()? {
+                event if quiet(&event) => {}
+                event => return Some(event),
+            }
+        }
+    }
+
+    /// What a node has for endpoint 3.
+    fn taken(&mut self, node: usize) -> Option<(Address, Message)> {
+        (0..9).find_map(|other| {
+            let message = self.nodes[node].take(self.now, 3, at(other, 3))?;
+            Some((at(other, 3), message))
+        })
+    }
+
+    /// Go on until there is something.
+    fn until<T>(&mut self, mut look: impl FnMut(&mut Self) -> Option<T>) -> T {
         let end = self.now + Duration::from_secs(10_000);
         loop {
-            if let Some(event) = self.nodes[node].event() {
-                if !matches!(event, Event::Host { .. }) {
-                    return event;
-                }
-                continue;
+            if let Some(found) = look(self) {
+                return found;
             }
+            self.listen();
             assert!(self.step(end), "nothing happens any more");
         }
     }
 
+    /// Go on until a node says something.
+    fn event(&mut self, node: usize) -> Event {
+        self.until(|network| network.said(node))
+    }
+
+    /// Go on until a message comes.
+    fn message(&mut self, node: usize) -> Message {
+        self.until(|network| network.taken(node)).1
+    }
+
     /// Go on until a message comes; its match value.
     fn value(&mut self, node: usize) -> u64 {
-        loop {
-            match self.event(node) {
-                Event::Message { value, .. } => return value,
-                Event::Sent { code, .. } => assert_eq!(code, Code::Success),
-                other => panic!("{other:?}"),
-            }
+        match self.message(node) {
+            Message::Whole { value, .. } => value,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Go on until a message is offered.
+    fn offered(&mut self, node: usize) -> Offer {
+        match self.message(node) {
+            Message::Offered { offer, .. } => offer,
+            other => panic!("{other:?}"),
         }
     }
 
@@ -199,13 +255,14 @@ fn weather() -> impl Strategy<Value = Weather> {
 }
 
 fn exchange(plans: &[Vec<Planned>; 2], weather: Weather, seed: u64) {
-    let mut network = Network::new(2, 1000);
+    let mut network = Network::new(2, 500);
     network.weather = weather;
     network.dice = fastrand::Rng::with_seed(seed);
     assert_eq!(network.connect(0, 1), Code::Success);
     // The other side may send as well: it was connected to.
     let mut expected = [0; 2];
-    let mut pulled = [BTreeMap::new(), BTreeMap::new()];
+    let mut pulls = [Vec::new(), Vec::new()];
+    let mut fed: [Vec<(Source, Vec<u8>)>; 2] = [Vec::new(), Vec::new()];
     let mut left = 0;
     for from in 0..2 {
         for (value, (length, synchronous, _)) in (0..).zip(&plans[from]) {
@@ -213,9 +270,15 @@ fn exchange(plans: &[Vec<Planned>; 2], weather: Weather, seed: u64) {
             let message = (value, data);
             let to = at(1 - from, 3);
             let now = network.now;
-            network.nodes[from]
-                .send(now, 3, to, message, *synchronous, value)
-                .unwrap();
+            let node = &mut network.nodes[from];
+            // Every other large message is fed while it is sent.
+            match length {
+                32_769.. if value % 2 == 0 => {
+                    let length = *length as u32;
+                    node.offer(now, 3, to, (value, length), value).unwrap();
+                }
+                _ => node.send(now, 3, to, message, *synchronous, value).unwrap(),
+            }
             left += 2;
         }
     }
@@ -223,48 +286,53 @@ fn exchange(plans: &[Vec<Planned>; 2], weather: Weather, seed: u64) {
     while left > 0 {
         assert!(network.step(end), "{left} things do not happen");
         for node in 0..2 {
-            while let Some(event) = network.nodes[node].event() {
-                let from = at(1 - node, 3);
-                match event {
-                    Event::Message {
-                        from: source,
-                        value,
-                        data,
-                        ..
-                    } => {
-                        let (length, synchronous, _) = plans[1 - node][value as usize];
-                        assert!(!synchronous && source == from);
-                        assert_eq!(value, expected[node], "in order, once");
-                        assert_eq!(data, pattern(length, value));
-                        expected[node] += 1;
+            while let Some((from, message)) = network.taken(node) {
+                assert_eq!(from, at(1 - node, 3));
+                let (Message::Whole { value, .. } | Message::Offered { value, .. }) = &message;
+                assert_eq!(*value, expected[node], "in order, once");
+                expected[node] += 1;
+                let (planned, synchronous, quarters) = plans[1 - node][*value as usize];
+                match message {
+                    Message::Whole { value, data } => {
+                        assert!(!synchronous);
+                        assert_eq!(data, pattern(planned, value));
                         left -= 1;
                     }
-                    Event::Offer {
-                        from: source,
+                    Message::Offered {
                         value,
                         length,
                         offer,
+                    } => {
+                        assert_eq!(length as usize, planned);
+                        let (now, wanted) = (network.now, length / 4 * quarters);
+                        let pull = network.nodes[node].pull(now, 3, offer, wanted, value);
+                        pulls[node].push((value, pull.unwrap(), Vec::new(), wanted));
+                    }
+                }
+            }
+            for (_, pull, data, _) in &mut pulls[node] {
+                while let Some(piece) = network.nodes[node].piece(network.now, 3, *pull) {
+                    data.extend(piece);
+                }
+            }
+            while let Some(event) = network.said(node) {
+                match event {
+                    Event::Pulled { token, code } => {
+                        assert_eq!(code, Code::Success);
+                        let is = |pull: &(u64, _, _, _)| pull.0 == token;
+                        let place = pulls[node].iter().position(is).unwrap();
+                        let (_, _, data, wanted) = pulls[node].remove(place);
+                        let length = plans[1 - node][token as usize].0;
+                        assert_eq!(data, &pattern(length, token)[..wanted as usize]);
+                        left -= 1;
+                    }
+                    Event::Wanted {
+                        token,
+                        source,
+                        total,
                         ..
                     } => {
-                        let (planned, _, quarters) = plans[1 - node][value as usize];
-                        assert_eq!((source, length as usize), (from, planned));
-                        assert_eq!(value, expected[node], "in order, once");
-                        expected[node] += 1;
-                        let wanted = length / 4 * quarters;
-                        let now = network.now;
-                        network.nodes[node]
-                            .pull(now, 3, offer, wanted, value)
-                            .unwrap();
-                        pulled[node].insert(value, wanted);
-                    }
-                    Event::Pulled { token, code, data } => {
-                        assert_eq!(code, Code::Success);
-                        let wanted = pulled[node][&token] as usize;
-                        assert_eq!(
-                            data,
-                            &pattern(plans[1 - node][token as usize].0, token)[..wanted]
-                        );
-                        left -= 1;
+                        fed[node].push((source, pattern(total as usize, token)));
                     }
                     Event::Sent { token, code, taken } => {
                         assert_eq!(code, Code::Success);
@@ -278,20 +346,28 @@ fn exchange(plans: &[Vec<Planned>; 2], weather: Weather, seed: u64) {
                         assert_eq!(taken, expected);
                         left -= 1;
                     }
-                    Event::Host { .. } => {}
                     other => panic!("{other:?}"),
                 }
+            }
+            let now = network.now;
+            for (source, data) in &mut fed[node] {
+                // Any number of bytes at a time.
+                let most = network.dice.usize(0..50_000);
+                let space = network.nodes[node].space(3, *source);
+                let count = space.len().min(data.len()).min(most);
+                space[..count].copy_from_slice(&data[..count]);
+                network.nodes[node].fed(now, 3, *source, count);
+                data.drain(..count);
             }
         }
     }
     // Nothing comes twice, and everything comes to rest.
     network.weather = Weather::default();
     network.pass(Duration::from_secs(20));
-    for node in &mut network.nodes {
-        while let Some(event) = node.event() {
-            assert!(matches!(event, Event::Host { .. }), "{event:?}");
-        }
-        assert_eq!(node.deadline(), None);
+    for node in 0..2 {
+        assert_eq!(network.said(node), None);
+        assert_eq!(network.taken(node), None);
+        assert_eq!(network.nodes[node].deadline(), None);
     }
 }
 
@@ -307,26 +383,23 @@ proptest! {
 
 #[test]
 fn mxoe_4_numbers_go_round() {
-    let mut network = Network::new(2, 1000);
+    let mut network = Network::new(2, 500);
     assert_eq!(network.connect(0, 1), Code::Success);
     for value in 0..20_000 {
         network.send(0, 1, value, vec![1]).unwrap();
     }
     for value in 0..20_000 {
-        match network.event(1) {
-            Event::Message { value: got, .. } => assert_eq!(got, value),
-            other => panic!("{other:?}"),
-        }
+        assert_eq!(network.value(1), value);
     }
 }
 
 #[test]
 fn mxoe_5_1_connects_are_refused_with_the_reason() {
-    let mut network = Network::new(2, 5);
+    let mut network = Network::new(2, 3);
     let cases = [
         (at(1, 3), KEY + 1, Code::BadKey),
         (at(1, 4), KEY, Code::Closed),
-        (at(1, 200), KEY, Code::BadEndpoint),
+        (at(1, 255), KEY, Code::BadEndpoint),
         (at(9, 3), KEY, Code::Unreachable),
     ];
     for (to, key, expected) in cases {
@@ -364,25 +437,25 @@ fn one_of_each(network: &mut Network) -> Vec<Code> {
 
 #[test]
 fn mxoe_5_4_what_is_for_an_endpoint_that_closed_or_opened_again_is_refused() {
-    let mut network = Network::new(2, 5);
+    let mut network = Network::new(2, 3);
     assert_eq!(network.connect(0, 1), Code::Success);
     network.nodes[1].close(3);
     assert_eq!(one_of_each(&mut network), [Code::Closed; 3]);
     assert_eq!(network.send(0, 1, 1, vec![]), Err(SendError::NotConnected));
-    network.nodes[1].open(3, KEY, session(1, 1));
+    network.nodes[1].open(network.now, 3, KEY, session(1, 1));
     assert_eq!(network.connect(0, 1), Code::Success);
     network.nodes[1].close(3);
-    network.nodes[1].open(3, KEY, session(1, 2));
+    network.nodes[1].open(network.now, 3, KEY, session(1, 2));
     assert_eq!(one_of_each(&mut network), [Code::BadSession; 3]);
     // And then it works again.
     assert_eq!(network.connect(0, 1), Code::Success);
     network.send(0, 1, 7, vec![7]).unwrap();
-    assert!(matches!(network.event(1), Event::Message { value: 7, .. }));
+    assert_eq!(network.value(1), 7);
 }
 
 #[test]
 fn mxoe_4_a_peer_that_does_not_answer_is_given_up_and_found_again() {
-    let mut network = Network::new(2, 5);
+    let mut network = Network::new(2, 3);
     assert_eq!(network.connect(0, 1), Code::Success);
     network.weather.loss = 100;
     assert_eq!(one_of_each(&mut network), [Code::Unreachable; 3]);
@@ -398,14 +471,14 @@ fn mxoe_4_a_peer_that_does_not_answer_is_given_up_and_found_again() {
 
 #[test]
 fn mxoe_5_1_a_peer_that_starts_again_ends_what_was_before() {
-    let mut network = Network::new(2, 1000);
+    let mut network = Network::new(2, 500);
     assert_eq!(network.connect(0, 1), Code::Success);
     network.weather.loss = 100;
     network.send(0, 1, 8, vec![8]).unwrap();
     network.pass(Duration::from_millis(10));
     network.weather.loss = 0;
     network.nodes[1].close(3);
-    network.nodes[1].open(3, KEY, session(1, 5));
+    network.nodes[1].open(network.now, 3, KEY, session(1, 5));
     assert_eq!(network.connect(1, 0), Code::Success);
     let code = Code::BadSession;
     assert_eq!(
@@ -425,43 +498,32 @@ fn mxoe_5_1_a_peer_that_starts_again_ends_what_was_before() {
 
 #[test]
 fn mxoe_5_4_a_pull_of_what_is_gone_is_refused() {
-    let mut network = Network::new(2, 1000);
+    let mut network = Network::new(2, 500);
     assert_eq!(network.connect(0, 1), Code::Success);
     network.send(0, 1, 7, pattern(50_000, 7)).unwrap();
-    let Event::Offer { offer, .. } = network.event(1) else {
-        panic!("no offer");
-    };
+    let offer = network.offered(1);
     // Pulled twice: the second time it is gone.
-    network.nodes[1].pull(network.now, 3, offer, 10, 1).unwrap();
-    assert!(matches!(
-        network.event(1),
-        Event::Pulled {
-            code: Code::Success,
-            ..
-        }
-    ));
+    let pull = network.nodes[1].pull(network.now, 3, offer, 10, 1).unwrap();
+    let piece = network.until(|network| network.nodes[1].piece(network.now, 3, pull));
+    assert_eq!(piece, &pattern(50_000, 7)[..10]);
+    let code = Code::Success;
+    assert_eq!(network.event(1), Event::Pulled { token: 1, code });
     network.pass(Duration::from_secs(1));
     network.nodes[1].pull(network.now, 3, offer, 10, 2).unwrap();
-    assert!(matches!(
-        network.event(1),
-        Event::Pulled {
-            token: 2,
-            code: Code::BadRegion,
-            ..
-        }
-    ));
+    let code = Code::BadRegion;
+    assert_eq!(network.event(1), Event::Pulled { token: 2, code });
 }
 
 #[test]
 fn mxoe_6_hosts_find_each_other_and_notice_a_restart() {
-    let mut network = Network::new(3, 1000);
+    let mut network = Network::new(3, 500);
     for node in &mut network.nodes {
         node.announce(Duration::ZERO);
     }
     network.pass(Duration::from_secs(3));
     for number in 0..3 {
         let mut found = Vec::new();
-        while let Some(Event::Host { host, name }) = network.nodes[number].event() {
+        while let Some(Event::Host { host, name }) = network.said[number].pop_front() {
             found.push((host, name));
         }
         found.sort();
@@ -481,21 +543,21 @@ fn mxoe_6_hosts_find_each_other_and_notice_a_restart() {
     again.announce(network.now);
     network.nodes[1] = again;
     network.pass(Duration::from_secs(3));
-    let event = network.nodes[0].event();
+    let event = network.said[0].pop_front();
     let name = "again".to_owned();
     assert_eq!(event, Some(Event::Host { host: mac(1), name }));
 }
 
 #[test]
 fn mxoe_1_1_frames_of_others_are_not_taken() {
-    let mut network = Network::new(3, 1000);
+    let mut network = Network::new(3, 500);
     assert_eq!(network.connect(0, 1), Code::Success);
     assert_eq!(network.connect(2, 1), Code::Success);
     network.send(0, 1, 7, vec![7]).unwrap();
     network.collect();
     let frame = network.sent.last().unwrap().clone();
     network.pass(Duration::from_secs(1));
-    assert!(matches!(network.event(1), Event::Message { .. }));
+    assert_eq!(network.value(1), 7);
     let decoded = Frame::decode(&frame).unwrap();
     let Packet::Small(head) = decoded.packet else {
         panic!("no message");
@@ -527,22 +589,20 @@ fn mxoe_1_1_frames_of_others_are_not_taken() {
     ];
     for forgery in forgeries {
         network.nodes[1].receive(network.now, &forgery.encode());
-        assert_eq!(network.nodes[1].event(), None, "{forgery:?}");
+        assert_eq!(network.taken(1), None, "{forgery:?}");
+        assert_eq!(network.said(1), None, "{forgery:?}");
     }
     network.nodes[1].receive(network.now, &forge(0, decoded.index, head.session).encode());
-    assert!(matches!(
-        network.nodes[1].event(),
-        Some(Event::Message { .. })
-    ));
+    assert!(network.taken(1).is_some());
 }
 
 #[test]
 fn mxoe_5_4_refusals_are_limited() {
-    let mut network = Network::new(2, 1000);
+    let mut network = Network::new(2, 500);
     assert_eq!(network.connect(0, 1), Code::Success);
     network.sent.clear();
     let connect = |number| {
-        let ends = Ends { to: 9, from: 3 };
+        let ends = Ends { to: 255, from: 3 };
         let packet = mxoe::wire::Connect {
             ends,
             index: 0,
@@ -568,4 +628,107 @@ fn mxoe_5_4_refusals_are_limited() {
     }
     network.collect();
     assert_eq!(network.sent.len(), 100);
+}
+
+#[test]
+fn mxoe_4_what_is_not_taken_holds_its_sender_back_and_no_longer() {
+    let mut network = Network::new(2, 5);
+    assert_eq!(network.connect(0, 1), Code::Success);
+    for value in 0..300 {
+        network.send(0, 1, value, pattern(30_000, value)).unwrap();
+    }
+    // Longer than a silent peer is waited for: this one only does not take.
+    network.pass(Duration::from_secs(15));
+    assert_eq!(network.said(0), None, "nothing is acknowledged");
+    assert!(!network.nodes[0].has_room(3, at(1, 3)));
+    for value in 0..300 {
+        let data = pattern(30_000, value);
+        assert_eq!(network.message(1), Message::Whole { value, data });
+    }
+    assert_eq!(network.taken(1), None);
+}
+
+#[test]
+fn mxoe_5_3_a_send_ends_although_messages_before_the_notification_are_not_taken() {
+    let mut network = Network::new(2, 500);
+    assert_eq!(network.connect(0, 1), Code::Success);
+    for value in 0..200 {
+        network.send(1, 0, value, vec![7; 30_000]).unwrap();
+    }
+    network.send(0, 1, 9, pattern(100_000, 9)).unwrap();
+    let offer = network.offered(1);
+    let now = network.now;
+    let pull = network.nodes[1].pull(now, 3, offer, 100_000, 1).unwrap();
+    let mut data = Vec::new();
+    while data.len() < 100_000 {
+        data.extend(network.until(|network| network.nodes[1].piece(network.now, 3, pull)));
+    }
+    assert_eq!(data, pattern(100_000, 9));
+    let sent = Event::Sent {
+        token: 9,
+        code: Code::Success,
+        taken: 100_000,
+    };
+    assert_eq!(network.event(0), sent);
+}
+
+#[test]
+fn mxoe_5_3_a_peer_that_is_gone_before_it_pulls_is_missed() {
+    type End = fn(&mut Network);
+    let ends: [(End, Code); 4] = [
+        (|network| network.nodes[1].close(3), Code::Closed),
+        (
+            |network| network.nodes[1].forget(3, at(0, 3)),
+            Code::BadSession,
+        ),
+        (
+            |network| {
+                network.nodes[1].close(3);
+                let now = network.now;
+                network.nodes[1].open(now, 3, KEY, session(1, 7));
+            },
+            Code::BadSession,
+        ),
+        (|network| network.weather.loss = 100, Code::Unreachable),
+    ];
+    for (end, code) in ends {
+        let mut network = Network::new(2, 30);
+        assert_eq!(network.connect(0, 1), Code::Success);
+        network.send(0, 1, 9, pattern(100_000, 9)).unwrap();
+        network.offered(1);
+        // It may take as long as it likes.
+        network.pass(Duration::from_secs(600));
+        assert_eq!(network.said(0), None);
+        end(&mut network);
+        let (token, taken) = (9, 0);
+        assert_eq!(network.event(0), Event::Sent { token, code, taken });
+    }
+}
+
+#[test]
+fn mxoe_5_1_who_connects_to_an_endpoint_that_is_not_open_waits_for_it() {
+    let mut network = Network::new(2, 500);
+    let to = at(1, 8);
+    network.nodes[0]
+        .connect(network.now, 3, to, KEY, 1)
+        .unwrap();
+    network.collect();
+    for (_, frame) in std::mem::take(&mut network.flight) {
+        network.nodes[1].receive(network.now, &frame);
+    }
+    let asked = std::iter::from_fn(|| network.nodes[1].event());
+    let asked: Vec<_> = asked
+        .filter(|event| matches!(event, Event::Asked { .. }))
+        .collect();
+    let expected = Event::Asked {
+        endpoint: 8,
+        from: at(0, 3),
+        session: session(0, 0),
+        key: KEY,
+    };
+    assert_eq!(asked, [expected], "once");
+    assert!(network.nodes[1].open(network.now, 8, KEY, session(1, 8)));
+    let code = Code::Success;
+    assert_eq!(network.event(0), Event::Connected { token: 1, code });
+    assert_eq!(network.nodes[0].session(3, to), Some(session(1, 8)));
 }

@@ -1,7 +1,10 @@
-//! The crate's only `unsafe` code: the address of a packet socket, which rustix has no type for.
+//! The crate's only `unsafe` code: what rustix has no types for of packet sockets, their address and
+//! the addresses they hear.
 #![allow(unsafe_code)]
 
+use std::io;
 use std::mem::size_of;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
 
 use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
@@ -44,5 +47,35 @@ unsafe impl SocketAddrArg for LinkAddress {
     ) -> R {
         let length = SocketAddrLen::try_from(size_of::<Self>()).unwrap_or_default();
         f(ptr::from_ref(self).cast(), length)
+    }
+}
+
+/// Have a packet socket hear frames for another address of its interface (packet(7)).
+// syscalls: setsockopt
+pub(crate) fn hear(socket: &OwnedFd, interface: i32, address: [u8; 6]) -> io::Result<()> {
+    let [a, b, c, d, e, f] = address;
+    let kind = libc::c_ushort::try_from(libc::PACKET_MR_UNICAST).map_err(io::Error::other)?;
+    let length = size_of::<libc::packet_mreq>();
+    let length = libc::socklen_t::try_from(length).map_err(io::Error::other)?;
+    let request = libc::packet_mreq {
+        mr_ifindex: interface,
+        mr_type: kind,
+        mr_alen: 6,
+        mr_address: [a, b, c, d, e, f, 0, 0],
+    };
+    // SAFETY: the pointer leads to a whole `packet_mreq`, with its length, which the kernel only
+    // reads, and only during the call.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_ADD_MEMBERSHIP,
+            ptr::from_ref(&request).cast(),
+            length,
+        )
+    };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }

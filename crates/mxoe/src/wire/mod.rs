@@ -24,6 +24,9 @@ pub const HEADER: usize = 16;
 /// In place of an index that is not known yet.
 pub const NO_INDEX: u16 = 0xffff;
 
+/// What the answer to a connect with a wrong key says.
+pub const BAD_KEY: u8 = 11;
+
 /// An Ethernet address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mac(pub [u8; 6]);
