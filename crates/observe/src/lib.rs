@@ -38,6 +38,7 @@ mod finder;
 pub mod host;
 pub mod kvm;
 mod limits;
+mod pairs;
 pub mod proc;
 pub mod prometheus;
 pub mod rates;

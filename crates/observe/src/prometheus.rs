@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use crate::counters::Totals;
-use crate::reading::{Reading, Vm};
+use crate::reading::{Reading, Sent, Vm};
 
 /// The text. `vicinity_worker_cpu_seconds_total` and `vicinity_port_frames_total` allow the
 /// sharing out that `vicinity top` does.
@@ -26,6 +26,7 @@ pub fn render(reading: &Reading) -> String {
     memory(&mut text, reading);
     workers(&mut text, reading);
     ports(&mut text, reading);
+    pairs(&mut text, reading);
     text.0
 }
 
@@ -119,6 +120,31 @@ fn ports(text: &mut Text, reading: &Reading) {
     }
 }
 
+fn pairs(text: &mut Text, reading: &Reading) {
+    for (name, help, figure) in [
+        (
+            "vicinity_pair_frames_total",
+            "Frames from one port of a network to another",
+            (|sent| sent.frames) as fn(&Sent) -> u64,
+        ),
+        (
+            "vicinity_pair_bytes_total",
+            "Bytes from one port of a network to another",
+            |sent| sent.bytes,
+        ),
+    ] {
+        text.head(name, "counter", help);
+        for sent in &reading.sent {
+            let labels = [
+                ("network", sent.network.as_str()),
+                ("from", sent.from.as_str()),
+                ("to", sent.to.as_str()),
+            ];
+            text.line(name, &labels, figure(sent) as f64);
+        }
+    }
+}
+
 #[derive(Default)]
 struct Text(String);
 
@@ -167,6 +193,6 @@ mod tests {
             let (_, value) = line.rsplit_once(' ').unwrap();
             value.parse::<f64>().unwrap();
         }
-        assert_eq!(text.matches("# TYPE").count(), 8);
+        assert_eq!(text.matches("# TYPE").count(), 10);
     }
 }

@@ -10,7 +10,7 @@ use crate::report::{Group, Host, Network, Report, Thread, Traffic, Vicinity, Vm}
 use crate::role::{Role, is_worker_of, vcpu_accelerator};
 use crate::traffic;
 use crate::work::Work;
-use crate::{limits, share};
+use crate::{limits, pairs, share};
 
 /// A page, as XenMon exchanged them.
 const PAGE: f64 = 4096.0;
@@ -44,6 +44,7 @@ pub fn report(earlier: &Reading, later: &Reading, meter: &Meter, watts_per_cpu: 
         cannot_read: limits::of_host(later, meter, &vms),
         host,
         vicinity: vicinity(earlier, later, networks),
+        pairs: pairs::rates(earlier, later, interval),
         vms,
     }
 }

@@ -11,7 +11,7 @@ use crate::energy::{Meter, POWERCAP};
 use crate::finder::Finder;
 use crate::host::{self, CpuTime};
 use crate::kvm;
-use crate::reading::{Host, Id, Memory, MemoryKind, Plane, Port, Reading, Thread, Vm};
+use crate::reading::{Host, Id, Memory, MemoryKind, Plane, Port, Reading, Sent, Thread, Vm};
 use crate::role::{self, Role};
 use crate::traffic;
 
@@ -39,6 +39,8 @@ pub struct Daemon {
     pub pid: u32,
     /// Its networks' ports that lead to VMs.
     pub ports: Vec<Port>,
+    /// Who sent to whom on them.
+    pub sent: Vec<Sent>,
 }
 
 impl Default for Reader {
@@ -98,12 +100,15 @@ impl Reader {
             }
         }
         self.refresh_memory(&mut vms);
+        let pid = daemon.as_ref().map(|daemon| daemon.pid);
+        let daemon = daemon.unwrap_or_default();
         Reading {
             at,
             vms,
             planes,
-            daemon: daemon.as_ref().map(|daemon| daemon.pid),
-            ports: daemon.map(|daemon| daemon.ports).unwrap_or_default(),
+            daemon: pid,
+            ports: daemon.ports,
+            sent: daemon.sent,
             host: self.host(),
         }
     }

@@ -32,6 +32,8 @@ pub struct Reading {
     pub planes: BTreeMap<Id, Plane>,
     /// The ports of that daemon's networks that lead to VMs.
     pub ports: Vec<Port>,
+    /// Who sent to whom on them.
+    pub sent: Vec<Sent>,
     /// Whether there is such a daemon.
     pub daemon: Option<u32>,
     /// The host.
@@ -92,6 +94,21 @@ pub struct Port {
     pub socket: Option<String>,
     /// Its totals.
     pub traffic: Traffic,
+}
+
+/// What one port sent to another; frames for everybody are in none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// The network.
+    pub network: String,
+    /// The VM that sent, or the uplink's tap.
+    pub from: String,
+    /// The VM it was for, or the uplink's tap.
+    pub to: String,
+    /// Frames.
+    pub frames: u64,
+    /// Bytes.
+    pub bytes: u64,
 }
 
 /// How a VM's host memory was counted.

@@ -17,6 +17,8 @@ pub struct Report {
     pub vicinity: Option<Vicinity>,
     /// The VMs that were there all the time, by name.
     pub vms: Vec<Vm>,
+    /// Who sent to whom over Vicinity's networks, the busiest first.
+    pub pairs: Vec<Pair>,
     /// What cannot be known here, and what would help.
     pub cannot_read: Vec<String>,
 }
@@ -66,6 +68,21 @@ pub struct Network {
     pub workers: Activity,
     /// CPUs of them that no VM is charged for.
     pub uncharged: f64,
+}
+
+/// What one port sent to another, each second.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Pair {
+    /// The network.
+    pub network: String,
+    /// The VM that sent.
+    pub from: String,
+    /// The VM it was for, or the uplink's tap.
+    pub to: String,
+    /// Frames.
+    pub frames: f64,
+    /// Bytes.
+    pub bytes: f64,
 }
 
 /// A VM.

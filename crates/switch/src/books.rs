@@ -5,6 +5,7 @@ use std::time::Instant;
 use crate::control::Counters;
 use crate::hold::Held;
 use crate::limits::HOLD;
+use crate::peers::Peers;
 use crate::residency::{Learnt, Residency, Resident};
 use crate::spread::Askers;
 
@@ -15,6 +16,8 @@ pub struct Books {
     pub counters: Counters,
     /// Of a transmit ring: the frames held back.
     pub held: Held,
+    /// Of a transmit ring: whom its frames went to.
+    pub(crate) peers: Peers,
     /// Of a transmit ring: what it taught the residency table.
     pub teacher: Teacher,
     /// Of a transmit ring: frames it has brought since its worker last slept.

@@ -157,6 +157,20 @@ pub struct PortReport {
     pub storm: bool,
     /// Running totals since the port was attached.
     pub counters: Counters,
+    /// Whom it sent to, at most [`MAX_PEERS`](crate::limits::MAX_PEERS) ports.
+    #[serde(default)]
+    pub peers: Vec<Peer>,
+}
+
+/// What a port sent to another since it was attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peer {
+    /// Number of the other port.
+    pub port: u16,
+    /// Frames.
+    pub frames: u64,
+    /// Their bytes, without the virtio-net header.
+    pub bytes: u64,
 }
 
 /// Running totals of one port. "Received" and "sent" are seen from the guest: a frame the guest

@@ -57,6 +57,7 @@ mod multicast;
 pub mod offload;
 mod orders;
 mod outbox;
+mod peers;
 pub mod port;
 mod quiet;
 mod rarp;

@@ -27,6 +27,9 @@ pub const ASIDE_BYTES: usize = 1 << 20;
 /// because of it.
 pub const CALL: Duration = Duration::from_millis(20);
 
+/// Ports to which what one sends is counted apart: fields of its row in the traffic matrix.
+pub const MAX_PEERS: usize = 64;
+
 /// Addresses a network can know.
 pub const MAX_RESIDENTS: usize = 100_000;
 

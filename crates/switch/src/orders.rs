@@ -152,7 +152,7 @@ impl Manager {
                 continue;
             };
             let storm = port.limits.floods.storm(seconds);
-            let counters = port.counters();
+            let (counters, peers) = (port.counters(), port.peers());
             let (running, logging, features, mtu) = match &mut port.kind {
                 Kind::Guest(guest) => (
                     guest.is_running(),
@@ -171,6 +171,7 @@ impl Manager {
                 residents,
                 storm,
                 counters,
+                peers,
             })));
         }
         let residents = switch.table.residents();

@@ -8,9 +8,10 @@ use vhost::ring::Ring;
 use vhost::vring::Notifier;
 
 use crate::books::Books;
-use crate::control::{Counters, Loss};
+use crate::control::{Counters, Loss, Peer};
 use crate::guard::{Guard, Limiter};
 use crate::limits::MAX_QUEUE_PAIRS;
+use crate::peers;
 use crate::uplink::Uplink;
 
 /// A VM's vhost-user device, with books beside each ring.
@@ -65,6 +66,15 @@ impl Port {
         }
     }
 
+    /// What it sent to each other port; of many, to the ones that got most.
+    #[must_use]
+    pub fn peers(&mut self) -> Vec<Peer> {
+        match &mut self.kind {
+            Kind::Guest(guest) => peers::sum(guest.books_mut().map(|books| &books.peers)),
+            Kind::Uplink(uplink) => uplink.peers(),
+        }
+    }
+
     /// Count frames for this port, which came by a sender's pair, that are lost.
     pub(crate) fn lose(&self, senders: usize, loss: Loss, count: usize) {
         let each = |counters: &mut Counters| (0..count).for_each(|_| counters.drops.count(loss));
@@ -107,13 +117,17 @@ impl Port {
         }
     }
 
-    /// Lose the frames set aside for a receiver that is gone.
-    pub fn forget_aside(&mut self, receiver: u16) {
-        if let Kind::Guest(guest) = &mut self.kind {
-            for books in guest.books_mut() {
-                let lost = books.held.aside.forget(receiver);
-                books.counters.drops.receiver_down += lost as u64;
+    /// A receiver is gone: lose the frames set aside for it, and what was counted for it.
+    pub fn forget(&mut self, receiver: u16) {
+        match &mut self.kind {
+            Kind::Guest(guest) => {
+                for books in guest.books_mut() {
+                    books.peers.forget(receiver);
+                    let lost = books.held.aside.forget(receiver);
+                    books.counters.drops.receiver_down += lost as u64;
+                }
             }
+            Kind::Uplink(uplink) => uplink.forget(receiver),
         }
     }
 }

@@ -149,7 +149,7 @@ impl Switch {
         self.groups_mut().forget(number);
         self.faults_mut().retain(|(at, _)| *at != number);
         for other in self.ports.iter_mut().flatten() {
-            other.forget_aside(number);
+            other.forget(number);
         }
         port.lose_aside();
         Some(port)

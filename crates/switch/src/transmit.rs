@@ -20,6 +20,7 @@ use crate::guard::{Checked, Cost, Guard, Limiter, Outgoing, Snapshot, Way, passa
 use crate::hold::{Full, Held, InRing};
 use crate::limits::{BURST, MAX_LEARNT_PER_PORT};
 use crate::multicast::Origin;
+use crate::peers::Peers;
 use crate::port::{Guest, Kind, Port, publish, transmit_ring};
 use crate::residency::Resident;
 use crate::switch::{Switch, Visit};
@@ -110,6 +111,7 @@ pub(crate) struct Sender<'p> {
     pub(crate) pair: usize,
     pub(crate) ring: &'p mut Ring,
     pub(crate) held: &'p mut Held,
+    pub(crate) peers: &'p mut Peers,
     pub(crate) counters: &'p mut Counters,
     pub(crate) guard: Option<&'p Guard>,
     pub(crate) limits: &'p Limiter,
@@ -187,6 +189,7 @@ impl Sender<'_> {
             let aside = &mut self.held.aside;
             if aside.push(to, &job.head, rest, checked, job.segments) {
                 self.finish(job.chain, job.head.length);
+                self.peers.add(to, 1, job.head.length.into());
                 self.counters.held += u64::from(index >= known);
             } else if self.held.stall(now) {
                 self.lose(job.chain, job.head.length, Loss::ReceiverStuck);
@@ -249,6 +252,7 @@ impl Switch {
             let (ring, books) = vring.parts_mut();
             let Books {
                 held,
+                peers,
                 counters,
                 teacher,
                 sent,
@@ -277,6 +281,7 @@ impl Switch {
                 pair,
                 ring,
                 held,
+                peers,
                 counters,
                 guard,
                 limits,
@@ -434,7 +439,14 @@ impl Switch {
             let run = run.get_mut(..length).unwrap_or_default();
             let passed = match target {
                 Target::Port(to) if sender.must_wait(to, &full) => 0,
-                Target::Port(to) => self.unicast(desk, sender, run, to, &mut full),
+                Target::Port(to) => {
+                    let (frames, bytes) = (sender.counters.tx_frames, sender.counters.tx_bytes);
+                    let passed = self.unicast(desk, sender, run, to, &mut full);
+                    let frames = sender.counters.tx_frames.wrapping_sub(frames);
+                    let bytes = sender.counters.tx_bytes.wrapping_sub(bytes);
+                    sender.peers.add(to, frames, bytes);
+                    passed
+                }
                 Target::Flood => self.flood_run(desk, sender, run),
                 Target::Nowhere(loss) => drop_run(sender, run, loss),
             };

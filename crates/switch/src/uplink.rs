@@ -10,12 +10,13 @@ use vhost::net_header::{GSO_NONE, NEEDS_CSUM, NetHeader};
 
 use crate::aside::Aside;
 use crate::books::Teacher;
-use crate::control::{Counters, Loss};
+use crate::control::{Counters, Loss, Peer};
 use crate::desk::Desk;
 use crate::frame::{Head, Rest};
 use crate::guard::Checked;
 use crate::limits::BURST;
 use crate::multicast::Origin;
+use crate::peers::{self, Peers};
 use crate::port::Port;
 use crate::switch::{Switch, Visit};
 use crate::sync::Mutex;
@@ -28,7 +29,15 @@ pub struct Uplink {
     /// Of frames sent out, by any worker.
     sent_out: Mutex<Counters>,
     /// Of frames taken in, by one worker.
-    taken_in: Mutex<(Counters, Teacher)>,
+    taken_in: Mutex<TakenIn>,
+}
+
+/// Books of frames taken in.
+#[derive(Debug, Default)]
+struct TakenIn {
+    counters: Counters,
+    teacher: Teacher,
+    peers: Peers,
 }
 
 /// The pair that frames from an uplink go by: it has one queue only.
@@ -56,7 +65,13 @@ impl Uplink {
     /// Running totals.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.sent_out().plus(&self.taken_in().0)
+        self.sent_out().plus(&self.taken_in().counters)
+    }
+
+    /// What came in for each port.
+    #[must_use]
+    pub fn peers(&self) -> Vec<Peer> {
+        peers::sum(std::iter::once(&self.taken_in().peers))
     }
 
     /// The books of frames sent out.
@@ -64,7 +79,12 @@ impl Uplink {
         self.sent_out.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn taken_in(&self) -> MutexGuard<'_, (Counters, Teacher)> {
+    /// A port is gone; its number may be another's one day.
+    pub(crate) fn forget(&self, port: u16) {
+        self.taken_in().peers.forget(port);
+    }
+
+    fn taken_in(&self) -> MutexGuard<'_, TakenIn> {
         self.taken_in.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -129,7 +149,11 @@ impl Switch {
             return Ok(visit);
         }
         let mut buffer = std::mem::take(&mut desk.buffer);
-        let (counters, teacher) = &mut *uplink.taken_in();
+        let TakenIn {
+            counters,
+            teacher,
+            peers,
+        } = &mut *uplink.taken_in();
         teacher.begin(desk.seconds, &self.table);
         let mut source = Source::new(number, u32::MAX, teacher);
         let end = loop {
@@ -141,10 +165,12 @@ impl Switch {
                 Ok(Some(received)) => {
                     visit.moved += 1;
                     counters.tx_frames += 1;
-                    counters.tx_bytes += received.1.len() as u64;
-                    let taken = self.take_in(desk, &mut source, port, received);
-                    if let Err(loss) = taken {
-                        counters.drops.count(loss);
+                    let bytes = received.1.len() as u64;
+                    counters.tx_bytes += bytes;
+                    match self.take_in(desk, &mut source, port, received) {
+                        Ok(Target::Port(to)) => peers.add(to, 1, bytes),
+                        Ok(_) => {}
+                        Err(loss) => counters.drops.count(loss),
                     }
                 }
                 Ok(None) => break Ok(visit),
@@ -155,13 +181,14 @@ impl Switch {
         end
     }
 
+    /// Pass a frame on; returns whom it was for.
     fn take_in(
         &self,
         desk: &mut Desk,
         source: &mut Source<'_>,
         port: &Port,
         (header, frame): (NetHeader, &[u8]),
-    ) -> Result<(), Loss> {
+    ) -> Result<Target, Loss> {
         let (mut head, rest) = Head::of_private(header, frame).ok_or(Loss::BadLength)?;
         // The kernel is trusted to describe its frames; the check makes its header one that may
         // be passed on. Frames merged by a network card, to be cut but with full checksums, are
@@ -178,7 +205,8 @@ impl Switch {
             Some(guard) => guard.enter(&mut head, |to| rest.read(to))?,
             None => Checked::default(),
         };
-        match self.resolve(&head, checked.tci.vlan(), desk.seconds, source) {
+        let target = self.resolve(&head, checked.tci.vlan(), desk.seconds, source);
+        match target {
             Target::Port(to) => self.deliver_one(desk, to, UPLINK_PAIR, &head, &rest, checked)?,
             Target::Flood => {
                 let origin = Origin {
@@ -193,6 +221,6 @@ impl Switch {
             }
             Target::Nowhere(loss) => return Err(loss),
         }
-        Ok(())
+        Ok(target)
     }
 }

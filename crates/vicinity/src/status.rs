@@ -42,6 +42,21 @@ pub(crate) struct PortStatus {
     pub(crate) reason: Option<String>,
     /// Totals since the daemon started.
     pub(crate) counters: Counters,
+    /// What it sent to each other port since its front-end was connected; for at most
+    /// [`MAX_PEERS`](switch::limits::MAX_PEERS) of them.
+    #[serde(default)]
+    pub(crate) sent_to: Vec<SentTo>,
+}
+
+/// What a port sent to another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SentTo {
+    /// The other port's VM; the tap of an uplink.
+    pub(crate) vm: String,
+    /// Frames.
+    pub(crate) frames: u64,
+    /// Bytes.
+    pub(crate) bytes: u64,
 }
 
 /// What a port leads to.

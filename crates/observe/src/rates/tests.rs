@@ -12,6 +12,7 @@ pub(crate) fn reading(seconds: u64) -> Reading {
         vms: BTreeMap::new(),
         planes: BTreeMap::new(),
         ports: Vec::new(),
+        sent: Vec::new(),
         daemon: Some(1),
         host: reading::Host {
             cpus: 2,

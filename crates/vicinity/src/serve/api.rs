@@ -9,7 +9,8 @@ use axum::{Json, Router};
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
 
-use super::network::{Answer, Message};
+use super::answer::Answer;
+use super::network::Message;
 use crate::status::{NetworkStatus, PortStatus};
 
 type Networks = Vec<mpsc::Sender<Message>>;

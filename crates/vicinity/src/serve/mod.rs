@@ -5,6 +5,7 @@
 //! that speaks with it ([`plane`]) and starts it again should it end ([`life`]), answers the
 //! control API ([`api`]), and gives everything back at the end.
 
+mod answer;
 mod api;
 mod arrivals;
 mod backoff;

@@ -17,6 +17,7 @@ use tokio::net::UnixListener;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 
+use super::answer::Answer;
 use super::arrivals::{self, Arrival};
 use super::folder;
 use super::home::{Folder, SocketFile};
@@ -27,7 +28,6 @@ use super::plane::Plane;
 use super::port::{Port, Way};
 use crate::config::{self, MAX_PORTS};
 use crate::name;
-use crate::status::{NetworkStatus, PortStatus};
 
 /// A data plane answers a question, and ends when told to, within so long.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -53,13 +53,6 @@ pub(super) enum Message {
     Stop,
 }
 
-/// A network's state.
-#[derive(Clone, Debug)]
-pub(super) struct Answer {
-    pub(super) network: NetworkStatus,
-    pub(super) ports: Vec<PortStatus>,
-}
-
 /// A network at work.
 #[derive(Debug)]
 pub(super) struct Network {
@@ -74,9 +67,9 @@ pub(super) struct Network {
     /// For the tasks that bring connections.
     outlet: mpsc::Sender<Message>,
     /// Who wants to know the state, and until when the data plane may take to tell it.
-    asked: Vec<oneshot::Sender<Answer>>,
+    pub(super) asked: Vec<oneshot::Sender<Answer>>,
     pub(super) answer_by: Option<Instant>,
-    worker: WorkerReport,
+    pub(super) worker: WorkerReport,
     /// Why the data plane is gone.
     pub(super) trouble: Option<String>,
     _folder: Folder,
@@ -339,42 +332,6 @@ impl Network {
             port.tick(now, &mut self.plane.orders);
         }
         self.live(now);
-    }
-
-    /// Ask the data plane how it is, unless it has been asked already.
-    pub(super) fn ask(&mut self, now: Instant) {
-        if self.answer_by.is_none() {
-            self.answer_by = Some(now + PATIENCE);
-            self.plane.orders.give(Order::Report, None);
-        }
-    }
-
-    pub(super) fn answer(&mut self) {
-        self.answer_by = None;
-        let now = Instant::now();
-        let name = &self.config.name;
-        let up = self.life.is_up();
-        let ports = self.ports.values();
-        let answer = Answer {
-            ports: ports.map(|port| port.status(name, up, now)).collect(),
-            network: NetworkStatus {
-                name: name.clone(),
-                up,
-                restarts: self.life.restarts(),
-                reason: self.trouble.clone(),
-                uplink: self.config.uplink.clone(),
-                folder: self.config.folder.display().to_string(),
-                accept: self.config.accept,
-                gather_us: self.config.gather_us,
-                ports: self.ports.len(),
-                attached: self.ports.values().filter(|port| port.attached()).count(),
-                worker: self.worker,
-            },
-        };
-        for asker in self.asked.drain(..) {
-            // An asker that is gone needs no answer.
-            drop(asker.send(answer.clone()));
-        }
     }
 
     async fn stop(mut self) {

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use switch::control::{Counters, Order, PortId, PortReport, Reason};
+use switch::control::{Counters, Order, Peer, PortId, PortReport, Reason};
 use switch::guard::Rules;
 use switch::mac::Mac;
 use tokio::sync::{Notify, oneshot};
@@ -362,7 +362,13 @@ impl Port {
                 false => self.reason.clone(),
             },
             counters: self.totals.plus(&self.report.counters),
+            sent_to: Vec::new(),
         }
+    }
+
+    /// What the present connection sent to each port, by its number.
+    pub(super) fn peers(&self) -> &[Peer] {
+        &self.report.peers
     }
 }
 

@@ -8,8 +8,8 @@ use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table, TableState, Wrap};
 
 use super::column::{COLUMNS, Column, DISPENSABLE, percent};
-use super::plain;
 use super::state::State;
+use super::{matrix, plain};
 
 /// The history needs so many columns to say anything.
 const HISTORY_MINIMUM: u16 = 8;
@@ -20,17 +20,19 @@ const HISTORY: u16 = 16;
 /// Lines of the selected VM's threads and notes, the frame included.
 const DETAILS: u16 = 12;
 
-const HELP: [(&str, &str); 5] = [
+const HELP: [(&str, &str); 6] = [
     ("←→", "sort by"),
     ("r", "reverse"),
     ("↑↓", "select"),
     ("Enter", "threads"),
+    ("m", "who to whom"),
     ("q", "quit"),
 ];
 
 /// Draw everything.
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
-    let details = state.details && !state.vms().is_empty() && frame.area().height > 2 * DETAILS;
+    let room = frame.area().height > 2 * DETAILS;
+    let details = (state.details || state.matrix) && !state.vms().is_empty() && room;
     let heights = [
         Constraint::Length(2),
         Constraint::Min(3),
@@ -40,7 +42,13 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
     let [head, table, below, help] = Layout::vertical(heights).areas(frame.area());
     draw_head(frame, head, state);
     draw_table(frame, table, state);
-    if let Some(vm) = state.vms().get(state.selected()).filter(|_| details) {
+    let pairs = state
+        .report
+        .as_ref()
+        .map_or(&[][..], |report| &report.pairs);
+    if details && state.matrix {
+        frame.render_widget(matrix::draw(pairs, below.width, below.height), below);
+    } else if let Some(vm) = state.vms().get(state.selected()).filter(|_| details) {
         draw_details(frame, below, vm, state);
     }
     frame.render_widget(help_line(), help);
@@ -287,6 +295,27 @@ mod tests {
         ] {
             assert!(screen.contains(text), "{text}\n{screen}");
         }
+    }
+
+    #[test]
+    fn the_matrix_has_senders_and_receivers() {
+        let mut state = State::default();
+        let mut report = report(&[("web", 0.5), ("db", 0.1)]);
+        let pair = |from: &str, to: &str, bytes| observe::report::Pair {
+            network: "lan".into(),
+            from: from.into(),
+            to: to.into(),
+            frames: 10.0,
+            bytes,
+        };
+        report.pairs = vec![pair("web", "db", 2_500_000.0), pair("db", "vic0", 700.0)];
+        state.update(report);
+        state.press(ratatui::crossterm::event::KeyCode::Char('m').into());
+        let shown = screen(120, 40, &state);
+        for text in ["FROM", "2.5 MB", "700 B", "vic0", "who to whom"] {
+            assert!(shown.contains(text), "{text}\n{shown}");
+        }
+        assert!(!shown.contains("THREAD"), "{shown}");
     }
 
     #[test]

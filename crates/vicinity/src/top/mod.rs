@@ -5,6 +5,7 @@
 
 mod column;
 mod draw;
+mod matrix;
 mod plain;
 mod screen;
 mod state;
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use observe::reader::{Daemon, Reader};
-use observe::reading::{Port, Reading};
+use observe::reading::{Port, Reading, Sent};
 use observe::report::Report;
 use observe::{prometheus, rates, traffic};
 
@@ -153,10 +154,12 @@ impl Source {
 /// The daemon and its VMs' counters. Without one, VMs are watched all the same.
 fn daemon(runtime_dir: &Path) -> Option<Daemon> {
     let (pid, ports): (u32, Vec<PortStatus>) = client::ask(runtime_dir, "/v1/ports").ok()?;
+    let sent = ports.iter().flat_map(sent).collect();
     let vms = ports.into_iter().filter(|port| port.kind == Kind::Vm);
     Some(Daemon {
         pid,
         ports: vms.map(port).collect(),
+        sent,
     })
 }
 
@@ -173,4 +176,14 @@ fn port(status: PortStatus) -> Port {
         vm: status.vm,
         socket: status.socket,
     }
+}
+
+fn sent(status: &PortStatus) -> impl Iterator<Item = Sent> + '_ {
+    status.sent_to.iter().map(|to| Sent {
+        network: status.network.clone(),
+        from: status.vm.clone(),
+        to: to.vm.clone(),
+        frames: to.frames,
+        bytes: to.bytes,
+    })
 }

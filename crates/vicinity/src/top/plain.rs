@@ -3,6 +3,7 @@
 use observe::report::{Host, Report, Vicinity};
 
 use super::column::{COLUMNS, percent};
+use super::matrix;
 use crate::table::{self, Align};
 
 /// The table, with a line about the host above and what cannot be known below.
@@ -37,6 +38,7 @@ pub(super) fn table(report: &Report) -> String {
         rows => text.push_str(&table::format(&head, rows)),
     }
     text.push('\n');
+    text.push_str(&matrix::plain(&report.pairs));
     for vm in &report.vms {
         for note in &vm.notes {
             text.push_str(&format!("* {}: {note}\n", vm.name));

@@ -20,6 +20,7 @@ pub(super) struct State {
     pub(super) sort: Column,
     pub(super) reverse: bool,
     pub(super) details: bool,
+    pub(super) matrix: bool,
     selected: Option<Key>,
     past: HashMap<Key, VecDeque<f64>>,
 }
@@ -31,6 +32,7 @@ impl Default for State {
             sort: Column::Use,
             reverse: false,
             details: true,
+            matrix: false,
             selected: None,
             past: HashMap::new(),
         }
@@ -101,6 +103,7 @@ impl State {
             KeyCode::Up => self.select(self.selected().saturating_sub(1)),
             KeyCode::Down => self.select(self.selected() + 1),
             KeyCode::Enter => self.details = !self.details,
+            KeyCode::Char('m') => self.matrix = !self.matrix,
             _ => {}
         }
         self.sort();
@@ -166,6 +169,7 @@ pub(super) mod tests {
             },
             vicinity: None,
             vms: (1..).zip(vms).map(vm).collect(),
+            pairs: Vec::new(),
             cannot_read: Vec::new(),
         }
     }

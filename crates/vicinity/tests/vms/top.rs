@@ -120,13 +120,38 @@ fn top_agrees_with_proc_and_with_the_daemon() {
         );
     }
 
+    step("who sends to whom");
+    let pairs = report["pairs"].as_array().unwrap();
+    let bytes = |from: &str, to: &str| {
+        let pair = |pair: &&Value| pair["from"] == from && pair["to"] == to;
+        let pair = pairs.iter().find(pair);
+        number(&pair.unwrap_or_else(|| panic!("{from} to {to}: {pairs:?}"))["bytes"])
+    };
+    assert!(bytes("red", "blue") > 10.0 * bytes("blue", "red"));
+    let sent = number(&vm("red")["traffic"]["tx_bytes"]);
+    // The counters of both are of one answer.
+    assert!((bytes("red", "blue") / sent - 1.0).abs() < 0.05, "{report}");
+    let mut command = vicinity();
+    command.args(["top", "--prometheus", "--runtime-dir"]);
+    let output = command.arg(rig.daemon().path("")).output().unwrap();
+    let series = String::from_utf8(output.stdout).unwrap();
+    let labels = r#"vicinity_pair_bytes_total{network="default",from="red",to="blue"}"#;
+    assert!(series.contains(labels), "{series}");
+
     step("as a table");
     let mut command = vicinity();
     command.args(["top", "--once", "--runtime-dir"]);
     let output = command.arg(rig.daemon().path("")).output().unwrap();
     let table = String::from_utf8(output.stdout).unwrap();
     println!("{table}");
-    for text in ["red", "blue", "└ backend", "supervisor", "this program"] {
+    for text in [
+        "red",
+        "blue",
+        "└ backend",
+        "supervisor",
+        "this program",
+        "FROM",
+    ] {
         assert!(table.contains(text), "{text}");
     }
     drop((red, blue));

@@ -1,0 +1,137 @@
+//! Whom a transmit ring's frames went to: a row of the traffic matrix.
+//!
+//! Counted once a run of frames with the same destination, from what the ring's totals grew by: a
+//! frame of a run costs nothing. Bounded in memory and in time: a port has its place by its number,
+//! or one of the next few. Who finds none is missing in the matrix and nowhere else.
+
+use crate::control::Peer;
+use crate::limits::MAX_PEERS;
+
+/// Places that are looked at.
+const REACH: usize = 8;
+
+/// Frames and bytes by the port they went to.
+#[derive(Debug, Default)]
+pub(crate) struct Peers {
+    /// None before the first frame: most rings never carry one.
+    places: Vec<Option<Peer>>,
+}
+
+impl Peers {
+    /// Frames went to port `to`.
+    #[inline]
+    pub(crate) fn add(&mut self, to: u16, frames: u64, bytes: u64) {
+        let place = usize::from(to) % MAX_PEERS;
+        match self.places.get_mut(place) {
+            Some(Some(peer)) if peer.port == to => peer.grow(frames, bytes),
+            _ => self.find(to, frames, bytes),
+        }
+    }
+
+    #[cold]
+    fn find(&mut self, port: u16, frames: u64, bytes: u64) {
+        if frames == 0 {
+            return;
+        }
+        self.places.resize(MAX_PEERS, None);
+        let near = || (0..REACH).map(|step| (usize::from(port) + step) % MAX_PEERS);
+        let at = |place: &usize| self.places.get(*place).copied().flatten();
+        let own = near().find(|place| at(place).is_some_and(|peer| peer.port == port));
+        let place = own.or_else(|| near().find(|place| at(place).is_none()));
+        if let Some(place) = place.and_then(|place| self.places.get_mut(place)) {
+            place.get_or_insert(Peer::new(port)).grow(frames, bytes);
+        }
+    }
+
+    /// A port is gone; its number may be another's one day.
+    pub(crate) fn forget(&mut self, port: u16) {
+        for place in &mut self.places {
+            *place = place.filter(|peer| peer.port != port);
+        }
+    }
+}
+
+impl Peer {
+    const fn new(port: u16) -> Self {
+        Self {
+            port,
+            frames: 0,
+            bytes: 0,
+        }
+    }
+
+    #[inline]
+    fn grow(&mut self, frames: u64, bytes: u64) {
+        self.frames = self.frames.saturating_add(frames);
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+}
+
+/// Those of several rings together; of many, the ones that got most.
+pub(crate) fn sum<'p>(all: impl Iterator<Item = &'p Peers>) -> Vec<Peer> {
+    let mut sum: Vec<Peer> = Vec::new();
+    for peer in all.flat_map(|peers| peers.places.iter().flatten()) {
+        match sum.iter_mut().find(|known| known.port == peer.port) {
+            Some(known) => known.grow(peer.frames, peer.bytes),
+            None => sum.push(*peer),
+        }
+    }
+    sum.sort_by_key(|peer| std::cmp::Reverse(peer.bytes));
+    sum.truncate(MAX_PEERS);
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(port: u16, frames: u64, bytes: u64) -> Peer {
+        Peer {
+            port,
+            frames,
+            bytes,
+        }
+    }
+
+    #[test]
+    fn runs_are_added_up_by_their_destination() {
+        let [mut one, mut other] = [Peers::default(), Peers::default()];
+        one.add(7, 2, 128);
+        one.add(9, 1, 1500);
+        one.add(7, 1, 64);
+        one.add(8, 0, 0);
+        other.add(9, 1, 1);
+        assert_eq!(
+            sum([&one, &other].into_iter()),
+            [peer(9, 2, 1501), peer(7, 3, 192)]
+        );
+        one.forget(9);
+        one.add(9, 1, 100);
+        assert_eq!(sum([&one].into_iter()), [peer(7, 3, 192), peer(9, 1, 100)]);
+    }
+
+    #[test]
+    fn ports_that_want_the_same_place_have_one_each_as_far_as_it_goes() {
+        let mut peers = Peers::default();
+        let rivals = (0..=REACH).map(|n| u16::try_from(3 + n * MAX_PEERS).unwrap());
+        for port in rivals.clone().chain(rivals) {
+            peers.add(port, 1, port.into());
+        }
+        let all = sum([&peers].into_iter());
+        assert_eq!(all.len(), REACH, "the last finds none");
+        assert!(all.iter().all(|peer| peer.frames == 2));
+        // One goes; the others are found where they are.
+        peers.forget(3);
+        peers.add(u16::try_from(3 + MAX_PEERS).unwrap(), 1, 1);
+        let all = sum([&peers].into_iter());
+        assert_eq!(all.iter().map(|peer| peer.frames).max(), Some(3));
+        assert_eq!(all.len(), REACH - 1);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut peers = Peers::default();
+        (0..1000).for_each(|port| peers.add(port, 1, 64));
+        assert_eq!(peers.places.len(), MAX_PEERS);
+    }
+}

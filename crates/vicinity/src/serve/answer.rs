@@ -1,0 +1,69 @@
+//! What a network says of itself when it is asked.
+
+use switch::control::{Order, Peer, PortId};
+use tokio::time::Instant;
+
+use super::network::{Network, PATIENCE};
+use super::port::Port;
+use crate::status::{NetworkStatus, PortStatus, SentTo};
+
+/// A network's state and that of its ports.
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    pub(super) network: NetworkStatus,
+    pub(super) ports: Vec<PortStatus>,
+}
+
+impl Network {
+    /// Ask the data plane how it is, unless it has been asked already.
+    pub(super) fn ask(&mut self, now: Instant) {
+        if self.answer_by.is_none() {
+            self.answer_by = Some(now + PATIENCE);
+            self.plane.orders.give(Order::Report, None);
+        }
+    }
+
+    /// The data plane has answered, or never will.
+    pub(super) fn answer(&mut self) {
+        self.answer_by = None;
+        let now = Instant::now();
+        let name = &self.config.name;
+        let up = self.life.is_up();
+        let status = |port: &Port| PortStatus {
+            sent_to: self.sent_to(port),
+            ..port.status(name, up, now)
+        };
+        let answer = Answer {
+            ports: self.ports.values().map(status).collect(),
+            network: NetworkStatus {
+                name: name.clone(),
+                up,
+                restarts: self.life.restarts(),
+                reason: self.trouble.clone(),
+                uplink: self.config.uplink.clone(),
+                folder: self.config.folder.display().to_string(),
+                accept: self.config.accept,
+                gather_us: self.config.gather_us,
+                ports: self.ports.len(),
+                attached: self.ports.values().filter(|port| port.attached()).count(),
+                worker: self.worker,
+            },
+        };
+        for asker in self.asked.drain(..) {
+            // An asker that is gone needs no answer.
+            drop(asker.send(answer.clone()));
+        }
+    }
+
+    /// What a port sent to each other one that is still there.
+    fn sent_to(&self, port: &Port) -> Vec<SentTo> {
+        let named = |peer: &Peer| {
+            Some(SentTo {
+                vm: self.ports.get(&PortId(peer.port))?.name.clone(),
+                frames: peer.frames,
+                bytes: peer.bytes,
+            })
+        };
+        port.peers().iter().filter_map(named).collect()
+    }
+}
