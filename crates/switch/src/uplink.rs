@@ -14,13 +14,14 @@ use crate::control::{Counters, Loss, Peer};
 use crate::desk::Desk;
 use crate::frame::{Head, Rest};
 use crate::guard::Checked;
+use crate::job::Target;
 use crate::limits::BURST;
 use crate::multicast::Origin;
 use crate::peers::{self, Peers};
 use crate::port::Port;
+use crate::resolve::Source;
 use crate::switch::{Switch, Visit};
 use crate::sync::Mutex;
-use crate::transmit::{Source, Target};
 
 /// An open tap, in non-blocking mode.
 #[derive(Debug)]
