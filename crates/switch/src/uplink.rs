@@ -1,7 +1,7 @@
 //! The way out of a network: a tap with a virtio-net header in front of each frame.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use rustix::io::Errno;
 use vhost::fault::Fault;
@@ -21,7 +21,7 @@ use crate::peers::{self, Peers};
 use crate::port::Port;
 use crate::resolve::Source;
 use crate::switch::{Switch, Visit};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 
 /// An open tap, in non-blocking mode.
 #[derive(Debug)]
