@@ -31,7 +31,7 @@ const VERSION: i64 = 0;
 const MEMORY: i64 = -1;
 
 /// The host's id.
-const HOST: i64 = 0;
+const HOST: u16 = 0;
 
 /// What a process of the host is woken with: nobody's id.
 const WAKE: i64 = -2;
@@ -40,8 +40,8 @@ const WAKE: i64 = -2;
 #[derive(Debug)]
 pub struct Server {
     listener: OwnedFd,
-    /// Where it listens, if its file is this side's to remove.
-    path: Option<PathBuf>,
+    path: PathBuf,
+    id: u16,
 }
 
 /// A member that is there.
@@ -74,6 +74,12 @@ impl Doorbell {
             EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK,
         )?))
     }
+
+    /// Ring it.
+    pub fn ring(&self) {
+        // Full: it has been rung often enough.
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
 }
 
 impl AsFd for Doorbell {
@@ -83,11 +89,11 @@ impl AsFd for Doorbell {
 }
 
 impl Server {
-    /// Listen at `path` for a member. A file there is replaced.
+    /// Listen at `path` for the member with this id, from 1. A file there is replaced.
     ///
     /// # Errors
     /// Whatever the kernel says.
-    pub fn bind(path: &Path) -> Result<Self, Errno> {
+    pub fn bind(path: &Path, id: u16) -> Result<Self, Errno> {
         match fs::unlink(path) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(error) => return Err(error),
@@ -97,40 +103,42 @@ impl Server {
         net::listen(&listener, 1)?;
         Ok(Self {
             listener,
-            path: Some(path.to_owned()),
+            path: path.to_owned(),
+            id,
         })
     }
 
-    /// Listen on a socket that somebody else bound, who removes its file. It must not block.
-    #[must_use]
-    pub fn adopt(listener: OwnedFd) -> Self {
-        Self {
-            listener,
-            path: None,
-        }
-    }
-
-    /// The next that connects, if somebody does; it is given its id, from 1, region and doorbell.
+    /// The next that connects, if somebody does; it is given region and doorbell.
     ///
     /// # Errors
     /// No descriptors left, or it went again at once.
     pub fn accept(
         &self,
-        id: u16,
         region: BorrowedFd<'_>,
         doorbell: &Doorbell,
     ) -> Result<Option<Member>, Errno> {
+        let Some(member) = self.accept_alone(region)? else {
+            return Ok(None);
+        };
+        member.introduce(HOST, doorbell)?;
+        Ok(Some(member))
+    }
+
+    /// The same, for members that ring each other's doorbells and not the host's: see
+    /// [`Member::introduce`].
+    ///
+    /// # Errors
+    /// No descriptors left, or it went again at once.
+    pub fn accept_alone(&self, region: BorrowedFd<'_>) -> Result<Option<Member>, Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        // syscalls: accept4
         let socket = match net::accept_with(&self.listener, flags) {
             Ok(socket) => socket,
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return Ok(None),
             Err(error) => return Err(error),
         };
         send(&socket, VERSION, None)?;
-        send(&socket, id.into(), None)?;
+        send(&socket, self.id.into(), None)?;
         send(&socket, MEMORY, Some(region))?;
-        send(&socket, HOST, Some(doorbell.as_fd()))?;
         Ok(Some(Member {
             socket,
             wakes: false,
@@ -146,17 +154,14 @@ impl AsFd for Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if let Some(path) = &self.path {
-            // Somebody may have removed it already.
-            let _ = fs::unlink(path);
-        }
+        // Somebody may have removed it already.
+        let _ = fs::unlink(&self.path);
     }
 }
 
 impl Member {
     /// Look at its socket; false when it is gone.
     pub fn hear(&mut self) -> bool {
-        // syscalls: recvfrom
         match net::recv(&self.socket, &mut [0; 16][..], RecvFlags::DONTWAIT) {
             Ok((0, _)) => false,
             Ok(_) => {
@@ -165,6 +170,15 @@ impl Member {
             }
             Err(error) => matches!(error, Errno::AGAIN | Errno::INTR),
         }
+    }
+
+    /// Tell it of a member's doorbell, once for each id: of another's to ring it, of its own to
+    /// hear it.
+    ///
+    /// # Errors
+    /// It is gone, or does not read.
+    pub fn introduce(&self, id: u16, doorbell: &Doorbell) -> Result<(), Errno> {
+        send(&self.socket, id.into(), Some(doorbell.as_fd()))
     }
 
     /// Wake it, if it can be woken.
@@ -203,7 +217,7 @@ impl Client {
         let (id, _) = receive(&socket)?;
         let id = u16::try_from(id).map_err(|_| Errno::PROTO)?;
         let region = expect(MEMORY)?.ok_or(Errno::PROTO)?;
-        let doorbell = expect(HOST)?.ok_or(Errno::PROTO)?;
+        let doorbell = expect(HOST.into())?.ok_or(Errno::PROTO)?;
         net::send(&socket, b"w", SendFlags::NOSIGNAL)?;
         let client = Self {
             socket,
@@ -256,7 +270,6 @@ fn send(socket: &OwnedFd, number: i64, fd: Option<BorrowedFd<'_>>) -> Result<(),
         ancillary.push(SendAncillaryMessage::ScmRights(&fds));
     }
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    // syscalls: sendmsg
     let sent = net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut ancillary, flags)?;
     match sent == bytes.len() {
         true => Ok(()),
@@ -292,14 +305,13 @@ mod tests {
     fn a_member_is_given_region_and_doorbell_and_its_end_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.sock");
-        let server = Server::bind(&path).unwrap();
+        let server = Server::bind(&path, 3).unwrap();
         let doorbell = Doorbell::new().unwrap();
         let region = crate::memfd::create(c"x", 4096).unwrap();
-        let accept = || server.accept(3, region.as_fd(), &doorbell).unwrap();
-        assert!(accept().is_none());
+        assert!(server.accept(region.as_fd(), &doorbell).unwrap().is_none());
         let client = std::thread::spawn(move || Client::connect(&path).unwrap());
         let mut member = loop {
-            if let Some(member) = accept() {
+            if let Some(member) = server.accept(region.as_fd(), &doorbell).unwrap() {
                 break member;
             }
         };
