@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * An Ethernet device whose packets are read from the peer VM's memory.
+ *
+ * A group's members share a control window (ivshmem-doorbell), and each has a read-only view of
+ * every other's RAM (ivshmem-plain). A packet is sent by naming the pages it is in; it is held
+ * until the receiver has copied it out of its view. Files:
+ *
+ *	window.c	the control window: probe, network device, doorbells
+ *	view.c		views, and which peer's each is
+ *	session.c	who may send to whom: sessions begin, end, time out
+ *	transmit.c	packets into rings, and their release
+ *	receive.c	packets out of rings: every field is read once, checked, then used
+ *	ram.c		guest-physical addresses to offsets in a view
+ *	ethtool.c	counters
+ *
+ * Locks, outermost first: direct_lock (windows, views, sessions), direct_tx.lock (one ring that
+ * we send on). What receives belongs to NAPI, and to direct_lock while NAPI is disabled.
+ */
+#ifndef VICINITY_DIRECT_H
+#define VICINITY_DIRECT_H
+
+#include <linux/if_ether.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/netdevice.h>
+#include <linux/pci.h>
+#include <linux/skbuff.h>
+#include <linux/spinlock.h>
+#include <linux/workqueue.h>
+
+#include "layout.h"
+
+#define DIRECT_NAME		"vicinity_direct"
+#define DIRECT_VERSION_TEXT	"0.1.0"
+
+/* A packet's linear part and its fragments. */
+#define DIRECT_SEGMENTS		(MAX_SKB_FRAGS + 1)
+/* The longest packet: 64 KiB for IP, and an Ethernet header with a VLAN tag. */
+#define DIRECT_LENGTH		(65535 + VLAN_ETH_HLEN)
+/* A peer that takes nothing for so long is not waited for. */
+#define DIRECT_PATIENCE		HZ
+/* How often unfinished business is looked at. */
+#define DIRECT_TICK		(HZ / 20)
+
+/* RAM of a member, checked. */
+struct direct_ram {
+	u32 count;
+	struct {
+		u64 start;
+		u64 length;
+		u64 offset;
+	} range[DIRECT_RANGES];
+};
+
+/* A peer's RAM, read-only. */
+struct direct_view {
+	struct list_head list;
+	struct pci_dev *pdev;
+	const u8 *memory;
+	u64 size;
+};
+
+struct direct_held {
+	struct sk_buff *skb;
+	u32 end;
+};
+
+/* The ring to a peer. */
+struct direct_tx {
+	spinlock_t lock;	/* all of this */
+	struct direct_ring *ring;
+	struct direct_held *held;
+	u32 first;		/* held packets: [first, next) */
+	u32 next;
+	u32 produced;
+	u32 consumed;		/* as far as we believe it */
+	u32 session;
+	bool up;
+	unsigned long progress;
+	u64 notified;
+	u64 copied;
+	u64 withdrawn;
+	u64 refused;
+	u64 stopped;
+	u64 nonsense;
+};
+
+/* The ring from a peer. */
+struct direct_rx {
+	struct direct_ring *ring;
+	struct direct_view *view;	/* set while we take part in a session */
+	struct direct_ram ram;
+	u32 session;
+	u32 consumed;
+	u32 broken;		/* a session that went wrong */
+	u64 wakes;
+	u64 nonsense;
+	u64 late;
+	u64 no_memory;
+};
+
+struct direct_peer {
+	struct direct_tx tx;
+	struct direct_rx rx;
+	struct direct_member *member;
+	u8 mac[ETH_ALEN];
+};
+
+/* A control window, and its network device. */
+struct direct {
+	struct list_head list;
+	struct pci_dev *pdev;
+	struct net_device *dev;
+	u8 __iomem *registers;
+	struct direct_window *window;
+	u32 id;
+	struct direct_member *self;
+	struct direct_ram ram;
+	__le64 *beacon;
+	struct napi_struct napi;
+	struct delayed_work settle;
+	u64 interrupts;
+	u32 turn;
+	bool open;		/* under direct_lock */
+	struct direct_peer peer[DIRECT_MEMBERS];
+};
+
+extern struct mutex direct_lock;
+extern struct list_head direct_windows;
+extern struct list_head direct_views;
+
+/* window.c */
+void direct_ring_doorbell(struct direct *direct, u32 peer);
+
+/* view.c */
+int direct_view_probe(struct pci_dev *pdev);
+void direct_view_remove(struct direct_view *view);
+struct direct_view *direct_view_of(struct direct_member *member, struct direct_ram *ram);
+
+/* session.c */
+void direct_settle(struct work_struct *work);
+void direct_settle_soon(struct direct *direct);
+void direct_open_sessions(struct direct *direct);
+void direct_close_sessions(struct direct *direct);
+void direct_forget_view(struct direct_view *view);
+
+/* transmit.c */
+netdev_tx_t direct_start_xmit(struct sk_buff *skb, struct net_device *dev);
+u16 direct_select_queue(struct net_device *dev, struct sk_buff *skb, struct net_device *sb_dev);
+void direct_reap(struct direct *direct, u32 peer);
+void direct_release_held(struct direct_tx *tx);
+
+/* receive.c */
+int direct_poll(struct napi_struct *napi, int budget);
+
+/* ram.c */
+bool direct_ram_read(struct direct_ram *ram, const struct direct_member *member);
+bool direct_ram_offset(const struct direct_ram *ram, u64 start, u32 length, u64 *offset);
+
+/* ethtool.c */
+extern const struct ethtool_ops direct_ethtool_ops;
+
+static inline union direct_entry *direct_entry(struct direct_ring *ring, u32 number)
+{
+	return &ring->entry[number & (DIRECT_ENTRIES - 1)];
+}
+
+static inline u32 direct_read32(const __le32 *word)
+{
+	return le32_to_cpu(READ_ONCE(*word));
+}
+
+static inline void direct_write32(__le32 *word, u32 value)
+{
+	WRITE_ONCE(*word, cpu_to_le32(value));
+}
+
+#endif

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Packets out of rings. A ring may hold anything: every field is read once, checked, then used.
+ *
+ * A packet is copied once, out of the view. Lending the view's pages to the stack would save that
+ * copy, but the stack has no way to take a page back from a socket that is not read, and a view
+ * must be able to go at any time. (For the same reason the kernel itself copies pages that a
+ * hypervisor or a guest lends it before a socket gets them: skb_orphan_frags_rx().)
+ */
+#include <linux/etherdevice.h>
+
+#include "direct.h"
+
+/* A packet up to this length, and the headers of a longer one, are in the linear part. */
+#define LINEAR 256
+
+struct piece {
+	const u8 *from;
+	u32 length;
+};
+
+struct parsed {
+	struct virtio_net_hdr offload;
+	u32 length;
+	u32 count;
+	struct piece piece[DIRECT_SEGMENTS];
+};
+
+/* Read an entry once. */
+static union direct_entry read_entry(struct direct_ring *ring, u32 number)
+{
+	const u64 *from = (const u64 *)direct_entry(ring, number);
+	union direct_entry entry;
+	u64 *to = (u64 *)&entry;
+
+	to[0] = READ_ONCE(from[0]);
+	to[1] = READ_ONCE(from[1]);
+	return entry;
+}
+
+static bool parse_segment(const struct direct_rx *rx, u32 number, struct piece *piece)
+{
+	union direct_entry entry = read_entry(rx->ring, number);
+	u32 length = le32_to_cpu(entry.segment.length);
+	u64 offset;
+
+	if (!length || !direct_ram_offset(&rx->ram, le64_to_cpu(entry.segment.start), length,
+					  &offset))
+		return false;
+	if (offset > rx->view->size || length > rx->view->size - offset)
+		return false;
+	piece->from = rx->view->memory + offset;
+	piece->length = length;
+	return true;
+}
+
+/* False when it makes no sense. */
+static bool parse(const struct direct_rx *rx, u32 available, struct parsed *parsed)
+{
+	union direct_entry entry = read_entry(rx->ring, rx->consumed);
+	u32 left = le32_to_cpu(entry.packet.length);
+	u32 i;
+
+	parsed->offload = entry.packet.offload;
+	parsed->length = left;
+	parsed->count = le16_to_cpu(entry.packet.segments);
+	if (left < ETH_HLEN || left > DIRECT_LENGTH)
+		return false;
+	if (!parsed->count || parsed->count > DIRECT_SEGMENTS || parsed->count >= available)
+		return false;
+	for (i = 0; i < parsed->count; i++) {
+		struct piece *piece = &parsed->piece[i];
+
+		if (!parse_segment(rx, rx->consumed + 1 + i, piece) || piece->length > left)
+			return false;
+		left -= piece->length;
+	}
+	return !left;
+}
+
+static struct sk_buff *allocate(struct direct *direct, u32 length)
+{
+	u32 head = min_t(u32, length, LINEAR);
+	struct sk_buff *skb;
+	int error;
+
+	if (head == length) {
+		skb = napi_alloc_skb(&direct->napi, length);
+		if (skb)
+			skb_put(skb, length);
+		return skb;
+	}
+	skb = alloc_skb_with_frags(NET_SKB_PAD + NET_IP_ALIGN + head, length - head,
+				   PAGE_ALLOC_COSTLY_ORDER, &error, GFP_ATOMIC | __GFP_NOWARN);
+	if (!skb)
+		return NULL;
+	skb_reserve(skb, NET_SKB_PAD + NET_IP_ALIGN);
+	skb_put(skb, head);
+	skb->data_len = length - head;
+	skb->len = length;
+	return skb;
+}
+
+static struct sk_buff *copy_out(struct direct *direct, struct direct_rx *rx,
+				const struct parsed *parsed)
+{
+	struct sk_buff *skb = allocate(direct, parsed->length);
+	u32 at = 0;
+	u32 i;
+
+	if (!skb) {
+		rx->no_memory++;
+		return NULL;
+	}
+	for (i = 0; i < parsed->count; i++) {
+		skb_store_bits(skb, at, parsed->piece[i].from, parsed->piece[i].length);
+		at += parsed->piece[i].length;
+	}
+	/* Did the sender take its pages back meanwhile? Pairs with end_session(). */
+	smp_rmb();
+	if (direct_read32(&rx->ring->session) == rx->session)
+		return skb;
+	rx->late++;
+	kfree_skb(skb);
+	return NULL;
+}
+
+static void hand_up(struct direct *direct, struct direct_rx *rx, struct sk_buff *skb,
+		    const struct parsed *parsed)
+{
+	skb->dev = direct->dev;
+	skb_reset_mac_header(skb);
+	if (virtio_net_hdr_to_skb(skb, &parsed->offload, true)) {
+		rx->nonsense++;
+		kfree_skb(skb);
+		return;
+	}
+	dev_sw_netstats_rx_add(direct->dev, skb->len);
+	skb->protocol = eth_type_trans(skb, direct->dev);
+	napi_gro_receive(&direct->napi, skb);
+}
+
+/* The sender has to begin a new session. */
+static void refuse(struct direct *direct, struct direct_rx *rx)
+{
+	rx->nonsense++;
+	rx->broken = rx->session;
+	rx->session = 0;
+	rx->view = NULL;
+	direct_write32(&rx->ring->accepted, 0);
+}
+
+/* Take one packet; false when there is none. */
+static bool take(struct direct *direct, struct direct_rx *rx)
+{
+	/* Pairs with the release in post(). */
+	u32 available = le32_to_cpu(smp_load_acquire(&rx->ring->produced)) - rx->consumed;
+	struct parsed parsed;
+	struct sk_buff *skb;
+
+	if (!available)
+		return false;
+	if (available > DIRECT_ENTRIES || !parse(rx, available, &parsed)) {
+		refuse(direct, rx);
+		return false;
+	}
+	skb = copy_out(direct, rx, &parsed);
+	rx->consumed += parsed.count + 1;
+	/* The sender may have its pages back. */
+	smp_store_release(&rx->ring->consumed, cpu_to_le32(rx->consumed));
+	if (skb)
+		hand_up(direct, rx, skb, &parsed);
+	return true;
+}
+
+static void wake_sender(struct direct *direct, u32 peer)
+{
+	struct direct_rx *rx = &direct->peer[peer].rx;
+
+	/* Either it sees what we consumed, or we see that it waits. */
+	smp_mb();
+	if (READ_ONCE(rx->ring->waiting) && xchg(&rx->ring->waiting, 0)) {
+		rx->wakes++;
+		direct_ring_doorbell(direct, peer);
+	}
+}
+
+static int receive_from(struct direct *direct, u32 peer, int budget)
+{
+	struct direct_rx *rx = &direct->peer[peer].rx;
+	u32 session = rx->session;
+	int taken = 0;
+
+	while (taken < budget && rx->session && take(direct, rx))
+		taken++;
+	if (taken)
+		wake_sender(direct, peer);
+	if (session && !rx->session)
+		direct_ring_doorbell(direct, peer);
+	return taken;
+}
+
+/* Whether a session begins or ends. */
+static bool is_unsettled(const struct direct_peer *peer)
+{
+	u32 session = direct_read32(&peer->rx.ring->session);
+	u32 accepted = direct_read32(&peer->tx.ring->accepted);
+
+	return (session != peer->rx.session && session != peer->rx.broken) ||
+	       (accepted == peer->tx.session) != peer->tx.up;
+}
+
+static bool has_packets(const struct direct_rx *rx)
+{
+	return rx->session && direct_read32(&rx->ring->produced) != rx->consumed;
+}
+
+/* Ask for a doorbell, and look once more. */
+static void fall_asleep(struct direct *direct)
+{
+	u32 peer;
+
+	WRITE_ONCE(direct->self->asleep, 1);
+	/* Either we see a packet, or its sender sees that we sleep. */
+	smp_mb();
+	for (peer = 0; peer < DIRECT_MEMBERS; peer++)
+		if (peer != direct->id && has_packets(&direct->peer[peer].rx))
+			break;
+	if (peer < DIRECT_MEMBERS)
+		napi_schedule(&direct->napi);
+}
+
+int direct_poll(struct napi_struct *napi, int budget)
+{
+	struct direct *direct = container_of(napi, struct direct, napi);
+	bool unsettled = false;
+	int done = 0;
+	u32 i;
+
+	if (READ_ONCE(direct->self->asleep))
+		WRITE_ONCE(direct->self->asleep, 0);
+	/* Another one first each time: a busy one must not keep the budget from the others. */
+	direct->turn++;
+	for (i = 0; i < DIRECT_MEMBERS; i++) {
+		u32 peer = (direct->turn + i) % DIRECT_MEMBERS;
+
+		if (peer == direct->id)
+			continue;
+		direct_reap(direct, peer);
+		done += receive_from(direct, peer, budget - done);
+		unsettled |= is_unsettled(&direct->peer[peer]);
+	}
+	if (unsettled)
+		direct_settle_soon(direct);
+	if (done < budget && napi_complete_done(napi, done))
+		fall_asleep(direct);
+	return done;
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Packets into rings. Each peer has a transmit queue of its own, so that one that is slow holds
+ * up no other. The queue with our own number has what goes to all of them; it never stops.
+ */
+#include <linux/etherdevice.h>
+#include <linux/io.h>
+
+#include "direct.h"
+
+static u32 room(const struct direct_tx *tx)
+{
+	return DIRECT_ENTRIES - (tx->produced - tx->consumed);
+}
+
+static bool has_room(const struct direct_tx *tx)
+{
+	return room(tx) > DIRECT_SEGMENTS;
+}
+
+/* Forget every packet; the caller has tx->lock, and has ended the session. */
+void direct_release_held(struct direct_tx *tx)
+{
+	while (tx->first != tx->next)
+		consume_skb(tx->held[tx->first++ & (DIRECT_ENTRIES - 1)].skb);
+	tx->consumed = tx->produced;
+}
+
+/* Release what the peer is done with; the caller has tx->lock. */
+static void reap(struct direct_tx *tx)
+{
+	/* Pairs with the release in receive.c: it has copied what it says it consumed. */
+	u32 consumed = le32_to_cpu(smp_load_acquire(&tx->ring->consumed));
+	struct direct_held *held;
+
+	if (consumed == tx->consumed)
+		return;
+	if (consumed - tx->consumed > tx->produced - tx->consumed) {
+		/* Nonsense. There will be no progress, and so the session ends. */
+		tx->nonsense++;
+		return;
+	}
+	tx->consumed = consumed;
+	tx->progress = jiffies;
+	while (tx->first != tx->next) {
+		held = &tx->held[tx->first & (DIRECT_ENTRIES - 1)];
+		if ((s32)(consumed - held->end) < 0)
+			break;
+		consume_skb(held->skb);
+		tx->first++;
+	}
+}
+
+/* Reap, and ask to be told of more; true when there is room. The caller has tx->lock. */
+static bool wait_for_room(struct direct_tx *tx)
+{
+	WRITE_ONCE(tx->ring->waiting, 1);
+	/* Either we see what it consumed, or it sees that we wait. */
+	smp_mb();
+	reap(tx);
+	return has_room(tx);
+}
+
+void direct_reap(struct direct *direct, u32 peer)
+{
+	struct netdev_queue *queue = netdev_get_tx_queue(direct->dev, peer);
+	struct direct_tx *tx = &direct->peer[peer].tx;
+
+	if (!READ_ONCE(tx->up))
+		return;
+	spin_lock_bh(&tx->lock);
+	if (tx->up) {
+		reap(tx);
+		if (netif_tx_queue_stopped(queue) && (has_room(tx) || wait_for_room(tx)))
+			netif_tx_wake_queue(queue);
+	}
+	spin_unlock_bh(&tx->lock);
+}
+
+static bool put_segment(const struct direct *direct, union direct_entry *entry, phys_addr_t start,
+			u32 length)
+{
+	u64 offset;
+
+	/* A page of another device: peers cannot see it. */
+	if (!direct_ram_offset(&direct->ram, start, length, &offset))
+		return false;
+	entry->segment = (struct direct_segment) {
+		.start = cpu_to_le64(start),
+		.length = cpu_to_le32(length),
+	};
+	return true;
+}
+
+/* Write a packet's segments; how many, or 0 when one is not in our RAM. */
+static u32 put_segments(const struct direct *direct, struct direct_tx *tx,
+			const struct sk_buff *skb)
+{
+	u32 at = tx->produced + 1;
+	int i;
+
+	if (skb_headlen(skb) && !put_segment(direct, direct_entry(tx->ring, at++),
+					     virt_to_phys(skb->data), skb_headlen(skb)))
+		return 0;
+	for (i = 0; i < skb_shinfo(skb)->nr_frags; i++) {
+		const skb_frag_t *frag = &skb_shinfo(skb)->frags[i];
+		phys_addr_t start = page_to_phys(skb_frag_page(frag)) + skb_frag_off(frag);
+
+		if (!put_segment(direct, direct_entry(tx->ring, at++), start,
+				 skb_frag_size(frag)))
+			return 0;
+	}
+	return at - tx->produced - 1;
+}
+
+static bool put_packet(struct direct *direct, struct direct_tx *tx, struct sk_buff *skb)
+{
+	union direct_entry *entry = direct_entry(tx->ring, tx->produced);
+	u32 segments = put_segments(direct, tx, skb);
+	struct direct_packet packet = {};
+
+	if (!segments || virtio_net_hdr_from_skb(skb, &packet.offload, true, false, 0))
+		return false;
+	packet.segments = cpu_to_le16(segments);
+	packet.length = cpu_to_le32(skb->len);
+	entry->packet = packet;
+	tx->held[tx->next++ & (DIRECT_ENTRIES - 1)] = (struct direct_held) {
+		.skb = skb,
+		.end = tx->produced + segments + 1,
+	};
+	tx->produced += segments + 1;
+	return true;
+}
+
+/* Put a packet into a ring with room, and own it; the caller has tx->lock. */
+static void post(struct direct *direct, struct direct_tx *tx, struct sk_buff *skb)
+{
+	u32 length = skb->len;
+	struct sk_buff *copy;
+
+	if (tx->first == tx->next)
+		tx->progress = jiffies;
+	/* It may be held for long, so it must not hold up its socket. */
+	skb_orphan(skb);
+	nf_reset_ct(skb);
+	if (!put_packet(direct, tx, skb)) {
+		copy = skb_copy(skb, GFP_ATOMIC);
+		kfree_skb(skb);
+		if (!copy || !put_packet(direct, tx, copy)) {
+			kfree_skb(copy);
+			tx->refused++;
+			return;
+		}
+		tx->copied++;
+	}
+	/* The receiver reads the entries after this. */
+	smp_store_release(&tx->ring->produced, cpu_to_le32(tx->produced));
+	dev_sw_netstats_tx_add(direct->dev, 1, length);
+	if (!delayed_work_pending(&direct->settle))
+		schedule_delayed_work(&direct->settle, DIRECT_TICK);
+}
+
+static void notify(struct direct *direct, u32 peer)
+{
+	struct direct_member *member = direct->peer[peer].member;
+
+	/* Either it sees what we produced, or we see that it sleeps. */
+	smp_mb();
+	if (READ_ONCE(member->asleep) && xchg(&member->asleep, 0)) {
+		direct->peer[peer].tx.notified++;
+		direct_ring_doorbell(direct, peer);
+	}
+}
+
+static void drop(struct direct *direct, struct sk_buff *skb)
+{
+	dev_core_stats_tx_dropped_inc(direct->dev);
+	kfree_skb(skb);
+}
+
+static netdev_tx_t send_to(struct direct *direct, u32 peer, struct sk_buff *skb)
+{
+	struct netdev_queue *queue = netdev_get_tx_queue(direct->dev, peer);
+	struct direct_tx *tx = &direct->peer[peer].tx;
+	netdev_tx_t result = NETDEV_TX_OK;
+
+	spin_lock(&tx->lock);
+	if (!tx->up) {
+		drop(direct, skb);
+		goto out;
+	}
+	if (!has_room(tx) && !wait_for_room(tx)) {
+		netif_tx_stop_queue(queue);
+		result = NETDEV_TX_BUSY;
+	} else {
+		post(direct, tx, skb);
+		if (!has_room(tx) && !wait_for_room(tx)) {
+			tx->stopped++;
+			netif_tx_stop_queue(queue);
+		}
+	}
+	if (!netdev_xmit_more() || netif_tx_queue_stopped(queue))
+		notify(direct, peer);
+out:
+	spin_unlock(&tx->lock);
+	return result;
+}
+
+static void send_to_all(struct direct *direct, struct sk_buff *skb)
+{
+	struct sk_buff *clone;
+	u32 peer;
+
+	for (peer = 0; peer < DIRECT_MEMBERS; peer++) {
+		struct direct_tx *tx = &direct->peer[peer].tx;
+
+		if (!READ_ONCE(tx->up))
+			continue;
+		spin_lock(&tx->lock);
+		reap(tx);
+		clone = tx->up && has_room(tx) ? skb_clone(skb, GFP_ATOMIC) : NULL;
+		if (clone) {
+			post(direct, tx, clone);
+			notify(direct, peer);
+		} else {
+			tx->refused++;
+		}
+		spin_unlock(&tx->lock);
+	}
+	consume_skb(skb);
+}
+
+netdev_tx_t direct_start_xmit(struct sk_buff *skb, struct net_device *dev)
+{
+	struct direct *direct = netdev_priv(dev);
+	u32 peer = skb_get_queue_mapping(skb);
+
+	skb_tx_timestamp(skb);
+	if (peer != direct->id)
+		return send_to(direct, peer, skb);
+	if (is_multicast_ether_addr(skb->data))
+		send_to_all(direct, skb);
+	else
+		drop(direct, skb);
+	return NETDEV_TX_OK;
+}
+
+u16 direct_select_queue(struct net_device *dev, struct sk_buff *skb, struct net_device *sb_dev)
+{
+	const struct direct *direct = netdev_priv(dev);
+	u16 peer;
+
+	for (peer = 0; peer < DIRECT_MEMBERS; peer++)
+		if (READ_ONCE(direct->peer[peer].tx.up) &&
+		    ether_addr_equal(direct->peer[peer].mac, skb->data))
+			return peer;
+	return direct->id;
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Views: ivshmem-plain devices. Nothing in such a device tells whose RAM it is; the beacon does,
+ * a page of the peer's RAM whose address and nonce the peer has written into the window. Finding
+ * it where the peer's ranges say it is also proves that the ranges are right.
+ */
+#include <linux/io.h>
+
+#include "direct.h"
+
+#define VIEW_BAR 2
+
+LIST_HEAD(direct_views);
+
+static bool has_beacon(const struct direct_view *view, u64 offset, __le64 nonce)
+{
+	__le64 found[2];
+
+	if (offset > view->size || sizeof(found) > view->size - offset)
+		return false;
+	memcpy(found, view->memory + offset, sizeof(found));
+	return le64_to_cpu(found[0]) == DIRECT_BEACON && found[1] == nonce;
+}
+
+/* The view of a member's RAM, if it is there. */
+struct direct_view *direct_view_of(struct direct_member *member, struct direct_ram *ram)
+{
+	u64 beacon = le64_to_cpu(READ_ONCE(member->beacon));
+	__le64 nonce = READ_ONCE(member->nonce);
+	struct direct_view *view;
+	u64 offset;
+
+	if (!nonce || !direct_ram_read(ram, member) ||
+	    !direct_ram_offset(ram, beacon, sizeof(__le64[2]), &offset))
+		return NULL;
+	list_for_each_entry(view, &direct_views, list)
+		if (has_beacon(view, offset, nonce))
+			return view;
+	return NULL;
+}
+
+int direct_view_probe(struct pci_dev *pdev)
+{
+	struct direct_view *view;
+	struct direct *direct;
+	int error;
+
+	view = devm_kzalloc(&pdev->dev, sizeof(*view), GFP_KERNEL);
+	if (!view)
+		return -ENOMEM;
+	error = pcim_enable_device(pdev);
+	if (error)
+		return error;
+	view->pdev = pdev;
+	view->size = pci_resource_len(pdev, VIEW_BAR);
+	view->memory = devm_memremap(&pdev->dev, pci_resource_start(pdev, VIEW_BAR), view->size,
+				     MEMREMAP_WB);
+	if (IS_ERR(view->memory))
+		return PTR_ERR(view->memory);
+	pci_set_drvdata(pdev, view);
+
+	mutex_lock(&direct_lock);
+	list_add(&view->list, &direct_views);
+	list_for_each_entry(direct, &direct_windows, list)
+		direct_settle_soon(direct);
+	mutex_unlock(&direct_lock);
+	return 0;
+}
+
+/* Nobody reads from it once this returns. */
+void direct_view_remove(struct direct_view *view)
+{
+	mutex_lock(&direct_lock);
+	list_del(&view->list);
+	direct_forget_view(view);
+	mutex_unlock(&direct_lock);
+}
