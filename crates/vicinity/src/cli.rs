@@ -9,16 +9,12 @@ use crate::failure::Failure;
 use crate::logging::{self, Format, Level};
 use crate::spaces::Space;
 use crate::{
-    bench, config, data_plane, demo, doctor, list, message_info, message_plane, messages, plane,
-    qemu, qemu_args, serve, study, top,
+    bench, config, data_plane, demo, direct, doctor, list, messages, plane, qemu, qemu_args, serve,
+    study, top,
 };
 
 /// Name of the subcommand that is a data plane.
 pub(crate) const DATA_PLANE: &str = "data-plane";
-
-/// Names of the subcommands that are the message plane's processes.
-pub(crate) const MESSAGE_PLANE: &str = "message-plane";
-pub(crate) const MESSAGE_GATEWAY: &str = "message-gateway";
 
 /// VMs on one host talk at memory speed.
 #[derive(Debug, Parser)]
@@ -74,13 +70,6 @@ enum Command {
         #[arg(long, default_value_t = 1)]
         workers: usize,
     },
-    /// The data plane of the message plane; started by `serve`, with its control socket as standard
-    /// input
-    #[command(name = MESSAGE_PLANE, hide = true)]
-    MessagePlane,
-    /// The message plane's gateway for this host's programs; started by `serve` likewise
-    #[command(name = MESSAGE_GATEWAY, hide = true)]
-    MessageGateway,
     /// Print the default configuration, as a start for your own
     Config,
     /// Print QEMU's options for a VM's port
@@ -134,6 +123,9 @@ enum Command {
     /// Send messages between processes of this host and of its VMs
     #[command(subcommand)]
     Message(Message),
+    /// Let VMs of one owner see each other's memory, for an Ethernet device without a switch
+    #[command(subcommand)]
+    Direct(Direct),
     /// Try how large VMs' spaces should be
     #[command(subcommand)]
     Space(Space),
@@ -282,18 +274,6 @@ enum Message {
         #[arg(long, value_name = "NUMBER")]
         endpoint: Option<u32>,
     },
-    /// Tell what is on this board, and which members the daemon joins
-    Info {
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Tell what the members that the daemon joins have done
-    Counters {
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
     /// Join VMs, and this host, until SIGINT or SIGTERM
     Serve {
         /// A VM, or `host`; with a trust group, whose members share memory, as NAME=GROUP
@@ -334,6 +314,22 @@ enum Message {
 }
 
 #[derive(Debug, Subcommand)]
+enum Direct {
+    /// Join VMs until SIGINT or SIGTERM; each can read all memory of the others
+    Serve {
+        /// Names of the VMs
+        #[arg(required = true, value_parser = direct::vm, value_name = "NAME")]
+        vms: Vec<String>,
+    },
+    /// Print QEMU's option for a VM that is to be joined, beside those of its port
+    QemuArgs {
+        /// Name of the VM
+        #[arg(value_parser = direct::vm)]
+        vm: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
 enum List {
     /// List them, with their state and figures
     List {
@@ -358,8 +354,6 @@ impl Cli {
                 )?)
             }
             Command::DataPlane { network, workers } => Ok(data_plane::run(&network, workers)?),
-            Command::MessagePlane => Ok(message_plane::run()?),
-            Command::MessageGateway => Ok(message_plane::host(runtime_dir)?),
             Command::Config => print(config::DEFAULT),
             Command::QemuArgs {
                 vm,
@@ -401,6 +395,8 @@ impl Cli {
             }) => print(&bench::message(rounds, &lengths, &output)?),
             Command::Lab(lab) => lab.run(),
             Command::Message(command) => exchange(runtime_dir, &command),
+            Command::Direct(Direct::Serve { vms }) => direct::serve(runtime_dir, &vms),
+            Command::Direct(Direct::QemuArgs { vm }) => print(&direct::qemu_args(runtime_dir, &vm)),
             Command::Space(space) => print(&space.run()?),
             Command::Completions { shell } => {
                 let mut script = Vec::new();
@@ -453,8 +449,6 @@ fn exchange(runtime_dir: &Path, command: &Message) -> Result<(), Failure> {
     let board = &runtime_dir.join(plane::BOARD);
     match command {
         Message::Answer { endpoint } => messages::answer(board, *endpoint),
-        Message::Info { json } => print(&message_info::info(runtime_dir, *json)?),
-        Message::Counters { json } => print(&message_info::counters(runtime_dir, *json)?),
         Message::Serve { members } => plane::serve(runtime_dir, members),
         Message::Join => plane::join(runtime_dir),
         Message::QemuArgs { vm } => print(&plane::qemu_args(runtime_dir, vm)),

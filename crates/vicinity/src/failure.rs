@@ -28,6 +28,9 @@ pub(crate) enum Failure {
     /// A message could not be sent or received.
     #[error(transparent)]
     Message(#[from] message::MessageError),
+    /// VMs could not be joined directly.
+    #[error(transparent)]
+    Direct(#[from] direct::DirectError),
     /// Our own program file.
     #[error("cannot tell which file this program is: {0}")]
     Program(std::io::Error),

@@ -232,7 +232,6 @@ mod tests {
                 network("blue", false, vec![web.clone(), db]),
                 network("green", true, vec![web]),
             ],
-            members: Vec::new(),
         }
     }
 

@@ -11,7 +11,7 @@ use toml::Spanned;
 use super::complaint::{Mistake, line_number};
 use super::{
     Config, GATHER_US, MAX_GATHER_US, MAX_NETWORKS, MAX_PORTS, MAX_SOCKET_PATH, MAX_WORKERS,
-    Network, Port, RUNTIME_DIR, file, members, rules,
+    Network, Port, RUNTIME_DIR, file, rules,
 };
 use crate::name;
 
@@ -29,9 +29,7 @@ pub(super) fn check(
         (None, Some(path)) => absolute(&path)?,
         (None, None) => PathBuf::from(RUNTIME_DIR),
     };
-    let members = file.message.as_ref();
-    let members = members.map_or(Ok(Vec::new()), |plane| members::check(text, plane))?;
-    if file.network.is_empty() && members.is_empty() {
+    if file.network.is_empty() {
         let help = "add a [[network]] table with a `name`";
         return Err(Mistake::new(0..0, "there is no network", help));
     }
@@ -48,7 +46,6 @@ pub(super) fn check(
     Ok(Config {
         runtime_dir,
         networks,
-        members,
     })
 }
 
@@ -76,7 +73,6 @@ impl<'t> Seen<'t> {
         let place = network.span();
         let network = network.into_inner();
         named(&network.name)?;
-        members::leaves_room(&network.name)?;
         self.networks
             .take(network.name.get_ref().clone(), network.name.span())?;
         let common = rules::Network::new(&network);
@@ -185,7 +181,7 @@ fn gather(micros: Option<&Spanned<i64>>) -> Result<u32, Mistake> {
     })
 }
 
-pub(super) fn named(name: &Spanned<String>) -> Result<(), Mistake> {
+fn named(name: &Spanned<String>) -> Result<(), Mistake> {
     name::check(name.get_ref()).map_err(|error| {
         let message = format!("`{}` cannot be a name", name.get_ref().escape_debug());
         Mistake::new(name.span(), message, error.to_string())
@@ -228,14 +224,14 @@ pub(super) fn individual(text: &Spanned<String>) -> Result<Mac, Mistake> {
 }
 
 /// Values that may occur once, and where each one did.
-pub(super) struct Unique<'t, T> {
+struct Unique<'t, T> {
     text: &'t str,
     what: &'static str,
     places: HashMap<T, Range<usize>>,
 }
 
 impl<'t, T: Eq + Hash + Clone + std::fmt::Debug> Unique<'t, T> {
-    pub(super) fn new(text: &'t str, what: &'static str) -> Self {
+    fn new(text: &'t str, what: &'static str) -> Self {
         Self {
             text,
             what,
@@ -243,7 +239,7 @@ impl<'t, T: Eq + Hash + Clone + std::fmt::Debug> Unique<'t, T> {
         }
     }
 
-    pub(super) fn take(&mut self, value: T, place: Range<usize>) -> Result<(), Mistake> {
+    fn take(&mut self, value: T, place: Range<usize>) -> Result<(), Mistake> {
         let shown = format!("{value:?}");
         let Some(first) = self.places.insert(value, place.clone()) else {
             return Ok(());

@@ -4,28 +4,21 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use switch::control::{ControlSocket, Order};
+use switch::control::{ControlSocket, Event, Order};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-use super::launch::{Duty, Ending, Launch};
+use super::launch::{Ending, Launch};
+use crate::config;
 
 /// Orders on their way to a data plane, in order. An order stays here until the control socket
 /// took it, so none is lost when the data plane is behind. Their number is bounded by what a
 /// network can ask for: one attachment for each port, and one report.
-#[derive(Debug)]
-pub(super) struct Orders<O = Order>(VecDeque<(O, Option<OwnedFd>)>);
+#[derive(Debug, Default)]
+pub(super) struct Orders(VecDeque<(Order, Option<OwnedFd>)>);
 
-impl<O> Default for Orders<O> {
-    fn default() -> Self {
-        Self(VecDeque::new())
-    }
-}
-
-impl<O: Serialize> Orders<O> {
-    pub(super) fn give(&mut self, order: O, fd: Option<OwnedFd>) {
+impl Orders {
+    pub(super) fn give(&mut self, order: Order, fd: Option<OwnedFd>) {
         self.0.push_back((order, fd));
     }
 
@@ -42,27 +35,27 @@ impl<O: Serialize> Orders<O> {
     }
 
     #[cfg(test)]
-    pub(super) fn take(&mut self) -> Vec<O> {
+    pub(super) fn take(&mut self) -> Vec<Order> {
         self.0.drain(..).map(|(order, _)| order).collect()
     }
 }
 
-/// A running data plane, which takes orders `O`.
+/// A running data plane.
 #[derive(Debug)]
-pub(super) struct Plane<O = Order> {
+pub(super) struct Plane {
     socket: ControlSocket,
     /// The same socket once more: tells when it can be used.
     ready: UnixStream,
-    pub(super) orders: Orders<O>,
+    pub(super) orders: Orders,
     /// None once it has ended and said why.
     ending: Option<Ending>,
 }
 
-impl<O: Serialize> Plane<O> {
-    /// Start a process for a duty.
-    pub(super) fn start(duty: Duty<'_>, launch: &Launch) -> io::Result<Self> {
+impl Plane {
+    /// Start a data plane for `network`.
+    pub(super) fn start(network: &config::Network, launch: &Launch) -> io::Result<Self> {
         let (ours, theirs) = ControlSocket::pair()?;
-        let ending = launch.start(duty, theirs)?;
+        let ending = launch(network, theirs)?;
         let same = ours.as_fd().try_clone_to_owned()?;
         Ok(Self {
             socket: ours,
@@ -74,7 +67,7 @@ impl<O: Serialize> Plane<O> {
 
     /// The next event; `None` once the data plane is gone, and never anything again after
     /// that. Sends waiting orders meanwhile. Cancel safe.
-    pub(super) async fn next_event<E: DeserializeOwned>(&mut self) -> Option<E> {
+    pub(super) async fn next_event(&mut self) -> Option<Event> {
         if self.ending.is_none() {
             return std::future::pending().await;
         }
@@ -97,7 +90,7 @@ impl<O: Serialize> Plane<O> {
             }
             match self
                 .ready
-                .try_io(Interest::READABLE, || socket.receive::<E>())
+                .try_io(Interest::READABLE, || socket.receive::<Event>())
             {
                 Ok(Some((event, _))) => return Some(event),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

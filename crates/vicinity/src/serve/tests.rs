@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -104,7 +105,7 @@ fn report(
 
 /// Data planes as threads.
 fn threads() -> launch::Launch {
-    launch::Launch::by(|_, control| {
+    Arc::new(|_, control| {
         let (ended, end) = oneshot::channel();
         std::thread::spawn(move || drop(ended.send(obedient(control))));
         Ok(launch::Ending::Thread(end))

@@ -1,0 +1,65 @@
+//! The control window's memory. The host writes it by the file, and maps nothing.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::io::{Errno, pwrite};
+
+use crate::layout::{self, MEMBERS};
+use crate::ram::Range;
+use crate::{DirectError, io};
+
+#[derive(Debug)]
+pub(crate) struct Control(OwnedFd);
+
+impl Control {
+    pub(crate) fn new() -> Result<Self, DirectError> {
+        let make = || -> Result<OwnedFd, Errno> {
+            let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+            let file = memfd_create("vicinity-direct", flags)?;
+            ftruncate(&file, layout::LENGTH)?;
+            // Guests' QEMUs get this descriptor: none must be able to shrink it.
+            fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+            Ok(file)
+        };
+        let control = Self(io(make(), || "make the control window".to_owned())?);
+        control.write(0, &layout::header())?;
+        Ok(control)
+    }
+
+    /// A VM comes: nothing is left of whoever had this id before.
+    pub(crate) fn enter(&self, id: u32, mac: [u8; 6], ranges: &[Range]) -> Result<(), DirectError> {
+        self.silence(id)?;
+        let part = layout::host_part(mac, ranges).ok_or_else(|| {
+            DirectError::Memory(format!("the VM's memory is in {} pieces", ranges.len()))
+        })?;
+        self.write(layout::member(id), &part)
+    }
+
+    /// A VM goes.
+    pub(crate) fn leave(&self, id: u32) -> Result<(), DirectError> {
+        self.silence(id)?;
+        self.write(layout::member(id), &[0; layout::HOST_PART])
+    }
+
+    /// End all sessions of a VM that cannot do it itself: it is gone, or starts again.
+    pub(crate) fn silence(&self, id: u32) -> Result<(), DirectError> {
+        self.write(layout::nonce(id), &[0; 8])?;
+        for peer in 0..MEMBERS {
+            self.write(layout::session(id, peer), &[0; 4])?;
+            self.write(layout::accepted(peer, id), &[0; 4])?;
+        }
+        Ok(())
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DirectError> {
+        let written = pwrite(&self.0, bytes, at);
+        io(written, || "write the control window".to_owned()).map(drop)
+    }
+}
+
+impl AsFd for Control {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

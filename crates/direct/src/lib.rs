@@ -1,0 +1,72 @@
+//! The direct channel's host side: who shares memory with whom. No packet passes through here.
+//!
+//! # Theory of operation
+//!
+//! A *group* is a trust group: VMs of one owner. Each member's RAM is a sealed memfd of its QEMU
+//! ([`ram`]). By QEMU's monitor ([`qmp`]) every other member gets it as a read-only `ivshmem-plain`
+//! device, a *view*, and each member gets the group's *control window* as an `ivshmem-doorbell`
+//! device: rings in which members name pages of their own RAM to each other ([`layout`]). The
+//! guests' module (`guest/direct`) makes an Ethernet device of that. Doorbells go from VM to VM:
+//! every QEMU is given every member's event descriptor, so this process is in no data path, and
+//! when it ends, packets go on.
+//!
+//! A view does not tell whose it is, and does not need to: each guest has a beacon in its RAM, and
+//! its peers look for it. What guests cannot know is which part of a VM's RAM file is where in its
+//! guest-physical memory; the host asks QEMU and writes it into the window.
+//!
+//! [`Group`] owns all of it. It looks for members that are not there, lets them join, and notices
+//! their end by the end of their monitor. Then it ends their sessions in the window itself, so no
+//! member waits for a VM that is gone, and takes their views away. What may fail: a QEMU, a guest
+//! that does not let go of a view (it stays until it does), a VM whose memory cannot be shared
+//! (it is left out, with the reason).
+#![forbid(unsafe_code)]
+
+mod control;
+mod group;
+pub mod layout;
+mod member;
+mod qmp;
+pub mod ram;
+
+pub use group::{Group, monitor};
+
+/// Why a VM cannot be a member, or the group cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum DirectError {
+    /// The kernel refuses.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// What the kernel says.
+        source: std::io::Error,
+    },
+    /// QEMU's monitor refuses a command.
+    #[error("QEMU refused {command}: {reason}")]
+    Refused {
+        /// The command.
+        command: String,
+        /// QEMU's own words.
+        reason: String,
+    },
+    /// QEMU's monitor says something that cannot be understood, or nothing.
+    #[error("QEMU's monitor gave no usable answer to {0}")]
+    Monitor(String),
+    /// The VM's memory cannot be shared as it is.
+    #[error("{0}")]
+    Memory(String),
+    /// More members than a window has room for.
+    #[error("a group has at most {} members", layout::MEMBERS)]
+    TooMany,
+}
+
+/// Name what was tried.
+fn io<T, E: Into<std::io::Error>>(
+    result: Result<T, E>,
+    what: impl FnOnce() -> String,
+) -> Result<T, DirectError> {
+    result.map_err(|source| DirectError::Io {
+        what: what(),
+        source: source.into(),
+    })
+}

@@ -1,0 +1,214 @@
+//! QEMU's monitor: one command, one answer, and events in between.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::{DirectError, io};
+
+/// QEMU answers within this, also on a busy machine.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Longest line accepted, in bytes.
+const LINE: usize = 16 << 20;
+
+/// A connection to a VM's monitor.
+#[derive(Debug)]
+pub(crate) struct Qmp {
+    socket: UnixStream,
+    pending: Vec<u8>,
+    events: VecDeque<Event>,
+}
+
+/// What QEMU reports by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// The guest let go of a device.
+    Deleted(String),
+    /// The guest starts again.
+    Reset,
+}
+
+impl Qmp {
+    /// Connect; `None` when nobody listens there.
+    pub(crate) fn connect(path: &Path) -> Result<Option<Self>, DirectError> {
+        let Ok(socket) = UnixStream::connect(path) else {
+            return Ok(None);
+        };
+        let mut qmp = Self {
+            socket,
+            pending: Vec::new(),
+            events: VecDeque::new(),
+        };
+        qmp.execute("qmp_capabilities", &json!({}))?;
+        Ok(Some(qmp))
+    }
+
+    /// The process at the other end.
+    pub(crate) fn process(&self) -> Result<i32, DirectError> {
+        let of = rustix::net::sockopt::socket_peercred(&self.socket);
+        let of = io(of, || "ask who QEMU is".to_owned())?;
+        Ok(of.pid.as_raw_nonzero().get())
+    }
+
+    /// Run a command and return its answer.
+    pub(crate) fn execute(
+        &mut self,
+        command: &str,
+        arguments: &Value,
+    ) -> Result<Value, DirectError> {
+        let line = format!("{}\n", json!({"execute": command, "arguments": arguments}));
+        let sent = self.socket.write_all(line.as_bytes());
+        io(sent, || format!("send {command} to QEMU"))?;
+        let end = Instant::now() + LIMIT;
+        let silent = || DirectError::Monitor(command.to_owned());
+        loop {
+            let mut message = self.receive(end)?.ok_or_else(silent)?;
+            if let Some(error) = message.get("error") {
+                let reason = error.get("desc").and_then(Value::as_str);
+                return Err(DirectError::Refused {
+                    command: command.to_owned(),
+                    reason: reason.unwrap_or("without a reason").to_owned(),
+                });
+            }
+            if let Some(answer) = message.get_mut("return") {
+                return Ok(answer.take());
+            }
+        }
+    }
+
+    /// The same, for a command that answers with a text.
+    pub(crate) fn text(
+        &mut self,
+        command: &str,
+        arguments: &[(&str, &str)],
+    ) -> Result<String, DirectError> {
+        let arguments = arguments
+            .iter()
+            .map(|(key, value)| (*key, *value))
+            .collect();
+        let answer = self.execute(command, &arguments)?;
+        let text = answer.as_str().map(str::to_owned);
+        text.ok_or_else(|| DirectError::Monitor(command.to_owned()))
+    }
+
+    /// Bytes of a memory backend, which must be shared.
+    pub(crate) fn size_of_shared_memory(&mut self, id: &str) -> Result<u64, DirectError> {
+        let answer = self.execute("query-memdev", &json!({}))?;
+        let is_it = |memory: &&Value| memory.get("id").and_then(Value::as_str) == Some(id);
+        let memory = answer.as_array().and_then(|all| all.iter().find(is_it));
+        let memory = memory.ok_or_else(|| DirectError::Monitor("query-memdev".to_owned()))?;
+        if memory.get("share") != Some(&Value::Bool(true)) {
+            let text = format!("the VM's memory `{id}` is private: give it `share=on`");
+            return Err(DirectError::Memory(text));
+        }
+        let size = memory.get("size").and_then(Value::as_u64);
+        size.ok_or_else(|| DirectError::Monitor("query-memdev".to_owned()))
+    }
+
+    /// What has happened; an error when QEMU is gone.
+    pub(crate) fn events(&mut self) -> Result<Vec<Event>, DirectError> {
+        while self.receive(Instant::now())?.is_some() {}
+        Ok(self.events.drain(..).collect())
+    }
+
+    /// The next message that is no event, if it comes in time.
+    fn receive(&mut self, end: Instant) -> Result<Option<Value>, DirectError> {
+        loop {
+            while let Some(message) = self.line()? {
+                match message.get("event").and_then(Value::as_str) {
+                    Some(name) => self.events.extend(event(name, &message)),
+                    None => return Ok(Some(message)),
+                }
+            }
+            if !self.fill(end)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn line(&mut self) -> Result<Option<Value>, DirectError> {
+        let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') else {
+            return Ok(None);
+        };
+        let line: Vec<u8> = self.pending.drain(..=end).collect();
+        let value = serde_json::from_slice(&line);
+        value
+            .map(Some)
+            .map_err(|_| DirectError::Monitor("what it was asked".to_owned()))
+    }
+
+    /// Read what is there, waiting until `end`; false when nothing came.
+    fn fill(&mut self, end: Instant) -> Result<bool, DirectError> {
+        let what = || "listen to QEMU's monitor".to_owned();
+        // Zero would mean for ever.
+        let left = end.saturating_duration_since(Instant::now());
+        let left = left.max(Duration::from_millis(1));
+        io(self.socket.set_read_timeout(Some(left)), what)?;
+        let mut chunk = [0; 16384];
+        match self.socket.read(&mut chunk) {
+            Ok(0) => io(Err(std::io::Error::from(ErrorKind::UnexpectedEof)), what),
+            Ok(_) if self.pending.len() > LINE => Err(DirectError::Monitor("anything".to_owned())),
+            Ok(got) => {
+                self.pending.extend(chunk.iter().take(got));
+                Ok(true)
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(true),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+            Err(error) => io(Err(error), what),
+        }
+    }
+}
+
+impl AsFd for Qmp {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn event(name: &str, message: &Value) -> Option<Event> {
+    match name {
+        // A device without an id is not ours.
+        "DEVICE_DELETED" => {
+            let device = message.pointer("/data/device")?.as_str()?;
+            Some(Event::Deleted(device.to_owned()))
+        }
+        "RESET" => Some(Event::Reset),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_and_events_are_told_apart() {
+        let (socket, mut qemu) = UnixStream::pair().unwrap();
+        let mut qmp = Qmp {
+            socket,
+            pending: Vec::new(),
+            events: VecDeque::new(),
+        };
+        qemu.write_all(b"{\"QMP\": {}}\n{\"event\": \"RESET\"}\n{\"return\": \"x\"}\n")
+            .unwrap();
+        assert_eq!(qmp.text("a", &[]).unwrap(), "x");
+        qemu.write_all(b"{\"event\": \"DEVICE_DELETED\", \"data\": {\"device\": \"d\"}}\n")
+            .unwrap();
+        qemu.write_all(b"{\"event\": \"DEVICE_DELETED\", \"data\": {}}\n")
+            .unwrap();
+        let want = [Event::Reset, Event::Deleted("d".to_owned())];
+        assert_eq!(qmp.events().unwrap(), want);
+        qemu.write_all(b"{\"error\": {\"desc\": \"no\"}}\n")
+            .unwrap();
+        let refused = qmp.execute("b", &json!({})).unwrap_err();
+        assert_eq!(refused.to_string(), "QEMU refused b: no");
+        drop(qemu);
+        assert!(qmp.events().is_err());
+    }
+}
