@@ -92,7 +92,9 @@ impl Worker {
         while !self.is_over() {
             self.tick();
             let moved = self.round();
-            self.drop_faulty();
+            if let Some(manager) = &mut self.manager {
+                manager.drop_faulty();
+            }
             if moved {
                 self.spin.reset();
                 rounds += 1;
@@ -119,13 +121,6 @@ impl Worker {
             None => {}
         }
         Ok(())
-    }
-
-    /// End the ports found at fault: the first worker's duty.
-    pub(crate) fn drop_faulty(&mut self) {
-        if let Some(manager) = &mut self.manager {
-            manager.drop_faulty();
-        }
     }
 
     fn is_over(&self) -> bool {

@@ -1,4 +1,4 @@
-//! An image with one more program.
+//! An image with one more file.
 
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -21,9 +21,18 @@ impl Image {
         let mut strip = host::command("strip");
         strip.arg("-o").arg(&bare).arg(program);
         host::run(strip)?;
+        self.with_file(&bare, Path::new("usr/local/bin/vicinity"), folder)
+    }
+
+    /// The same image with a file of this host, at this path below the guest's root. The new
+    /// initramfs is made in `folder`.
+    ///
+    /// # Errors
+    /// The files cannot be read or written.
+    pub fn with_file(&self, file: &Path, inside: &Path, folder: &Path) -> Result<Self> {
+        fs::create_dir_all(folder).context(|| format!("make {}", folder.display()))?;
         let initrd = folder.join("initrd.cpio");
-        let inside = Path::new("usr/local/bin/vicinity");
-        append(&self.initrd, &bare, inside, &initrd)
+        append(&self.initrd, file, inside, &initrd)
             .context(|| format!("write {}", initrd.display()))?;
         Ok(Self {
             initrd,

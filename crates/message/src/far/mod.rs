@@ -25,20 +25,14 @@
 //! end of the socket that QEMU got the region by; the end of a gateway shows in its beat.
 
 mod gateway;
-mod links;
 mod note;
-mod pauses;
 mod relay;
-mod report;
 mod seat;
 mod switchboard;
 mod trunk;
-mod way;
 
-pub use gateway::Gateway;
-pub use report::{Counters, MemberReport};
+pub use gateway::{Gateway, Way};
 pub use switchboard::{Member, Switchboard};
-pub use way::Way;
 
 use std::time::Duration;
 

@@ -31,21 +31,10 @@ pub(super) struct Relay {
 /// What the ends of a relay are due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Turn {
-    /// What was taken from each end.
-    pub(super) taken: [Taken; 2],
+    /// Something moved.
+    pub(super) moved: bool,
     /// These ends sleep and must be woken.
     pub(super) rings: [bool; 2],
-}
-
-/// What was taken from an end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Taken {
-    /// Records of any kind.
-    pub(super) records: u64,
-    /// Those that begin a message.
-    pub(super) messages: u64,
-    /// Bytes of messages.
-    pub(super) bytes: u64,
 }
 
 /// The end that broke the protocol.
@@ -64,10 +53,8 @@ impl Relay {
     pub(super) fn turn(&mut self) -> Result<Turn, Guilty> {
         let mut turn = Turn::default();
         let [one, other] = &mut self.halves;
-        turn.taken = [
-            forward(one, other).map_err(|blame| blame.of(0, 1))?,
-            forward(other, one).map_err(|blame| blame.of(1, 0))?,
-        ];
+        turn.moved |= forward(one, other).map_err(|blame| blame.of(0, 1))?;
+        turn.moved |= forward(other, one).map_err(|blame| blame.of(1, 0))?;
         for (half, ring) in self.halves.iter_mut().zip(&mut turn.rings) {
             *ring = std::mem::take(&mut half.told) && half.ends.ringer.must_ring();
         }
@@ -129,37 +116,28 @@ fn could_forward(from: &Half, to: &mut Half) -> bool {
     })
 }
 
-fn forward(from: &mut Half, to: &mut Half) -> Result<Taken, Blame> {
+fn forward(from: &mut Half, to: &mut Half) -> Result<bool, Blame> {
     let lanes = from.ends.consumers.iter_mut().zip(&mut to.ends.producers);
     let lanes = lanes.zip(LARGEST).zip([message, control]);
-    let mut taken = Taken::default();
-    for (lane, (((consumer, producer), largest), carry)) in lanes.enumerate() {
+    let mut moved = false;
+    for (((consumer, producer), largest), carry) in lanes {
         for _ in 0..BURST {
-            // Room is asked for only when there is something to go there.
-            if !consumer.has_record() {
-                break;
-            }
             let room = producer.room(largest).map_err(|_| Blame::To)?;
             let Some(record) = room.and_then(|_| consumer.pop()) else {
                 break;
             };
-            taken.bytes += carry(&record, consumer, producer)?;
-            taken.records += 1;
-            taken.messages += u64::from(lane == 0);
+            carry(&record, consumer, producer)?;
             to.told = true;
+            moved = true;
         }
         from.told |= consumer.release();
     }
-    Ok(taken)
+    Ok(moved)
 }
 
-/// Pass a message on; returns how many bytes of it there were.
-fn message(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u64, Blame> {
+fn message(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<(), Blame> {
     match Envelope::decode(record).ok_or(Blame::From)? {
-        Envelope::Eager { length, .. } => {
-            to.push(record);
-            Ok(length as u64)
-        }
+        Envelope::Eager { .. } => to.push(record),
         Envelope::Medium {
             value,
             offset,
@@ -167,7 +145,7 @@ fn message(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u6
             sender,
         } => {
             let place = |at, length| wire::medium(value, at, length, sender);
-            data((offset, length), MEDIUM, place, from, to)
+            data((offset, length), MEDIUM, place, from, to)?;
         }
         // The other end cannot read this one's heap.
         Envelope::Offer {
@@ -175,15 +153,12 @@ fn message(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u6
             length,
             sender,
             ..
-        } => {
-            to.push(&wire::offer(value, length, sender, None));
-            Ok(0)
-        }
+        } => to.push(&wire::offer(value, length, sender, None)),
     }
+    Ok(())
 }
 
-/// Pass control on; returns how many bytes of a message went with it.
-fn control(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u64, Blame> {
+fn control(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<(), Blame> {
     match Control::decode(record).ok_or(Blame::From)? {
         Control::Chunk {
             receiver,
@@ -202,7 +177,7 @@ fn control(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u6
         }
         same => {
             to.push(&same.encode());
-            Ok(0)
+            Ok(())
         }
     }
 }
@@ -214,7 +189,7 @@ fn data(
     record: impl Fn(u32, u32) -> Record,
     from: &mut Consumer,
     to: &mut Producer,
-) -> Result<u64, Blame> {
+) -> Result<(), Blame> {
     if u64::from(length) > most {
         return Err(Blame::From);
     }
@@ -224,5 +199,5 @@ fn data(
     to.carry(room.offset.into(), from, offset.into(), length)
         .ok_or(Blame::From)?;
     to.push_with(&record(room.offset, length), room);
-    Ok(length.into())
+    Ok(())
 }

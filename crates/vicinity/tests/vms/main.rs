@@ -20,6 +20,7 @@ mod arp;
 mod bad;
 mod churn;
 mod counters;
+mod direct;
 mod guard;
 mod guest;
 mod kinds;

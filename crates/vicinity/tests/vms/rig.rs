@@ -55,6 +55,21 @@ impl Rig {
         self
     }
 
+    /// Put a file of this host into the guests that are booted from now on.
+    pub(crate) fn with_file(mut self, file: &Path, inside: &str, folder: &str) -> Self {
+        let folder = home().join(folder);
+        self.image = self
+            .image
+            .with_file(file, Path::new(inside), &folder)
+            .unwrap();
+        self
+    }
+
+    /// Release of the guests' kernel.
+    pub(crate) fn kernel(&self) -> &str {
+        &self.image.manifest.kernel_release
+    }
+
     fn start(
         config: Option<&str>,
         isolated: bool,
@@ -181,22 +196,7 @@ impl Rig {
     /// Boot a VM with the options of `vicinity qemu-args` for each name. VM number N of them,
     /// from 1, has the address [`ip`]`(N)`; the ports are running when this returns.
     pub(crate) fn boot_named<const N: usize>(&self, names: [&str; N]) -> [Vm; N] {
-        self.boot_running(names.map(|name| self.spec(name)))
-    }
-
-    /// The same VMs, with as many CPUs and queue pairs each.
-    pub(crate) fn boot_with_pairs<const N: usize>(&self, names: [&str; N], pairs: u32) -> [Vm; N] {
-        let options = ["--queues", &pairs.to_string()];
-        self.boot_running(names.map(|name| {
-            let mut spec = self.spec(name);
-            spec.vcpus = pairs;
-            spec.qemu_args = self.qemu_args_with(name, &options);
-            spec
-        }))
-    }
-
-    fn boot_running<const N: usize>(&self, specs: [Spec; N]) -> [Vm; N] {
-        let vms = self.boot(specs);
+        let vms = self.boot(names.map(|name| self.spec(name)));
         for (number, vm) in (1..).zip(&vms) {
             crate::guest::give_address(vm, number);
             self.until_state(vm.name(), "running");
@@ -211,23 +211,6 @@ pub(crate) fn take_machine() -> MutexGuard<'static, ()> {
     let machine = MACHINE.lock().unwrap_or_else(|failed| failed.into_inner());
     scope::sweep().unwrap();
     machine
-}
-
-/// A network `lan` of two VMs with so many workers: QEMU listens for `blue`, Vicinity for `red`.
-pub(crate) fn shared_by_workers(workers: u32) -> String {
-    format!(
-        "
-[[network]]
-name = \"lan\"
-workers = {workers}
-[[network.port]]
-vm = \"red\"
-mode = \"server\"
-[[network.port]]
-vm = \"blue\"
-mode = \"client\"
-"
-    )
 }
 
 /// Address of a VM.
