@@ -33,16 +33,18 @@ pub struct Load {
     pub workers: usize,
 }
 
-/// What came of it. Requests due during the warm-up are not in it.
+/// What came of it. What was answered in the measurement's time counts as served, whenever it was
+/// due: a server that is late serves all the same. Times are those of the requests that were due
+/// in it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Answers a second.
     pub req_s: f64,
     /// Bytes of bodies received, kB a second.
     pub kb_s: f64,
-    /// Answers in all, those that came too late to count in `req_s` included.
+    /// Answers to requests due in this time, late ones included.
     pub answers: u64,
-    /// Requests that failed or timed out.
+    /// Requests due in this time that failed or timed out, or were not sent within 5 s.
     pub errors: u64,
     /// Why the first of them failed.
     pub error: Option<String>,
@@ -64,10 +66,12 @@ pub struct Report {
 const LIMIT: Duration = Duration::from_secs(5);
 
 struct Answer {
+    /// When it was due, and when it was there, in seconds from the start.
+    due: f64,
+    done: f64,
     reply: f64,
     transfer: f64,
     bytes: usize,
-    done: f64,
 }
 
 /// Run it. Blocks for `warm_up` and `seconds`, and at most 5 s more for late answers.
@@ -116,10 +120,14 @@ fn worker(load: &Load, next: &AtomicU64, start: Instant) -> (Vec<Answer>, Vec<St
         if early > 0.0 {
             std::thread::sleep(Duration::from_secs_f64(early));
         }
-        match ask(load, start, due) {
-            Ok(answer) if due >= load.warm_up => answers.push(answer),
+        let answer = match start.elapsed().as_secs_f64() > total + LIMIT.as_secs_f64() {
+            true => Err(std::io::ErrorKind::WouldBlock.into()),
+            false => ask(load, start, due),
+        };
+        match answer {
+            Ok(answer) => answers.push(answer),
             Err(error) if due >= load.warm_up => errors.push(reason(&error)),
-            _ => {}
+            Err(_) => {}
         }
     }
 }
@@ -157,20 +165,24 @@ fn ask(load: &Load, start: Instant, due: f64) -> std::io::Result<Answer> {
     }
     let (first, done) = (first.unwrap_or(due), start.elapsed().as_secs_f64());
     Ok(Answer {
+        due,
+        done,
         reply: first - due,
         transfer: done - first,
         bytes,
-        done,
     })
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of some seconds")]
 fn report(load: &Load, answers: &[Answer], errors: &[String], client_cpu: f64) -> Report {
-    let replies: Vec<f64> = answers.iter().map(|answer| answer.reply * 1e3).collect();
-    let transfers: Vec<f64> = answers.iter().map(|answer| answer.transfer * 1e3).collect();
-    let end = load.warm_up + load.seconds;
-    // Late answers are answers, but not of this time.
-    let timely: Vec<&Answer> = answers.iter().filter(|answer| answer.done <= end).collect();
+    let within = load.warm_up..load.warm_up + load.seconds;
+    let due = || answers.iter().filter(|answer| within.contains(&answer.due));
+    let replies: Vec<f64> = due().map(|answer| answer.reply * 1e3).collect();
+    let transfers: Vec<f64> = due().map(|answer| answer.transfer * 1e3).collect();
+    let served = answers
+        .iter()
+        .filter(|answer| within.contains(&answer.done));
+    let served: Vec<&Answer> = served.collect();
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -178,7 +190,7 @@ fn report(load: &Load, answers: &[Answer], errors: &[String], client_cpu: f64) -
     )]
     let slots = (load.seconds * 10.0).ceil().max(0.0) as usize;
     let mut timeline = vec![0; slots];
-    for answer in &timely {
+    for answer in &served {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -191,9 +203,9 @@ fn report(load: &Load, answers: &[Answer], errors: &[String], client_cpu: f64) -
     }
     let known = |x: f64| if x.is_finite() { x } else { 0.0 };
     Report {
-        req_s: timely.len() as f64 / load.seconds,
-        kb_s: timely.iter().map(|answer| answer.bytes as f64).sum::<f64>() / 1e3 / load.seconds,
-        answers: answers.len() as u64,
+        req_s: served.len() as f64 / load.seconds,
+        kb_s: served.iter().map(|answer| answer.bytes as f64).sum::<f64>() / 1e3 / load.seconds,
+        answers: replies.len() as u64,
         errors: errors.len() as u64,
         error: errors.first().cloned(),
         reply_ms: known(mean(&replies)),
@@ -243,6 +255,29 @@ mod tests {
         let report = run(&load(server(Duration::from_millis(50), 100), Some(40.0)));
         assert!(report.reply_p99_ms > 300.0, "{report:?}");
         assert!(report.req_s < 30.0 && report.errors == 0);
+    }
+
+    #[test]
+    fn a_server_that_is_late_serves_all_the_same() {
+        let load = Load {
+            warm_up: 1.0,
+            seconds: 1.0,
+            ..load("127.0.0.1:80".parse().unwrap(), Some(100.0))
+        };
+        // Two a second of the three that are asked for: each is later than the one before.
+        let answer = |number: u32| Answer {
+            due: f64::from(number) / 3.0,
+            done: f64::from(number + 1) / 2.0,
+            reply: f64::from(number + 1) / 2.0 - f64::from(number) / 3.0,
+            transfer: 0.0,
+            bytes: 1000,
+        };
+        let answers: Vec<Answer> = (0..6).map(answer).collect();
+        let report = report(&load, &answers, &[], 0.0);
+        assert!((report.req_s - 2.0).abs() < 1e-9 && (report.kb_s - 2.0).abs() < 1e-9);
+        // Those due in the second second are the fourth to the sixth.
+        assert_eq!((report.answers, report.timeline.iter().sum()), (3, 2));
+        assert!((report.reply_p50_ms - answers[4].reply * 1e3).abs() < 1e-6);
     }
 
     #[test]
