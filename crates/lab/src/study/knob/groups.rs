@@ -2,15 +2,17 @@
 //! (`cpu.weight`, `cpu.max`).
 //!
 //! Weights act among siblings only, so every thread set gets a group below one parent of ours.
-//! In version 2 the parent is threaded, so that threads of one process may be in several groups.
+//! In version 2 the sets' groups are threaded, so that threads of one process may be in several;
+//! such a group takes threads of processes only that are in its parent (cgroups v2, "Threads").
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::journal::{Journal, Undo, put};
 use crate::error::{Context, Error, Result};
-use crate::scope;
 use crate::study::probe::writable;
+use crate::{host, scope};
 
 /// A hierarchy of control groups that has the cpu controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -191,6 +193,12 @@ impl Groups {
         };
         let (file, value) = self.hierarchy.share(set.share);
         journal.write(&path.join(file), &value)?;
+        if self.hierarchy.version == Version::Two {
+            // The parent takes processes once it has a threaded child.
+            for process in processes(set.threads) {
+                self.take_in(journal, process)?;
+            }
+        }
         if let Some(cap) = set.cap {
             let (file, value) = self.hierarchy.cap(cap);
             journal.write(&path.join(file), &value)?;
@@ -200,6 +208,35 @@ impl Groups {
         }
         Ok(())
     }
+}
+
+impl Groups {
+    /// Have a process in the parent. Undone with the journal, before the groups are removed.
+    fn take_in(&self, journal: &mut Journal, process: u32) -> Result<()> {
+        let path = format!("/proc/{process}/cgroup");
+        let text = fs::read_to_string(&path).context(|| format!("read {path}"))?;
+        let now = text.lines().find_map(|line| line.strip_prefix("0::/"));
+        let now = self.hierarchy.root.join(now.unwrap_or_default());
+        if now.starts_with(&self.parent) {
+            return Ok(());
+        }
+        journal.note(Undo::Return {
+            process,
+            started: host::start_time(process).unwrap_or_default(),
+            group: now,
+        })?;
+        put(&self.parent.join("cgroup.procs"), &process.to_string())
+    }
+}
+
+/// The processes that threads belong to.
+fn processes(threads: &[u32]) -> BTreeSet<u32> {
+    let of = |thread: &u32| {
+        let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
+        line.trim().parse().ok()
+    };
+    threads.iter().filter_map(of).collect()
 }
 
 /// Let the root's children have the cpu controller, if they do not yet.
@@ -240,7 +277,6 @@ pub(super) fn remove(path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host;
 
     #[test]
     fn the_hierarchy_with_the_cpu_controller_is_found() {
@@ -267,6 +303,9 @@ mod tests {
         sleep.arg("60");
         let child = host::Tied::spawn(sleep).unwrap();
         let threads = [child.id()];
+        let groups_of_child =
+            || fs::read_to_string(format!("/proc/{}/cgroup", child.id())).unwrap();
+        let before = groups_of_child();
         let mut journal = Journal::begin().unwrap();
         let group = |name, share, cap| Group {
             name,
@@ -284,10 +323,11 @@ mod tests {
             let kept = fs::read_to_string(groups.parent.join("vm1").join(file)).unwrap();
             assert_eq!(kept.trim(), value);
         }
-        let of = fs::read_to_string(format!("/proc/{}/cgroup", child.id())).unwrap();
+        let of = groups_of_child();
         assert!(of.contains("/backend\n"), "{of}");
         drop(journal);
         assert!(!groups.parent.exists());
+        assert_eq!(groups_of_child(), before);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Context, Error, Result};
-use crate::scope;
+use crate::{host, scope};
 
 use super::affinity;
 
@@ -19,6 +19,12 @@ pub(super) enum Undo {
     Write { path: PathBuf, value: String },
     /// Move a group's threads to its parent and remove it.
     RemoveGroup { path: PathBuf },
+    /// Put a process back into the group it was in, if it is still the one that was started then.
+    Return {
+        process: u32,
+        started: u64,
+        group: PathBuf,
+    },
     /// Let a thread run on these CPUs, if it is still the thread that was started then.
     Affinity {
         thread: u32,
@@ -144,7 +150,14 @@ impl Undo {
         match self {
             Self::Write { path, value } if path.exists() => put(path, value),
             Self::RemoveGroup { path } if path.exists() => super::groups::remove(path),
-            Self::Write { .. } | Self::RemoveGroup { .. } => Ok(()),
+            Self::Return {
+                process,
+                started,
+                group,
+            } if host::start_time(*process) == Some(*started) => {
+                put(&group.join("cgroup.procs"), &process.to_string())
+            }
+            Self::Write { .. } | Self::RemoveGroup { .. } | Self::Return { .. } => Ok(()),
             Self::Affinity {
                 thread,
                 started,
