@@ -118,7 +118,7 @@ impl Spec {
         .arg(&image.kernel)
         .arg("-initrd")
         .arg(&image.initrd)
-        .args(["-append", &self.kernel_line()])
+        .args(["-append", &self.kernel_line(accel)])
         .arg("-qmp")
         .arg(format!(
             "unix:{},server=on,wait=off",
@@ -162,12 +162,16 @@ impl Spec {
 
     /// The kernel's test of its timer counts ticks of an emulated clock against the processor's
     /// own. On a busy host an emulated guest may fail it and panic; under KVM the kernel leaves it
-    /// out by itself.
-    fn kernel_line(&self) -> String {
+    /// out by itself. For the same reason an emulated guest may stop trusting its time-stamp counter,
+    /// which is the host's, and read an emulated timer instead, for most of its time.
+    fn kernel_line(&self, accel: Accel) -> String {
         let mut line = format!(
             "console=ttyS0 quiet panic=-1 no_timer_check lab.host={}",
             self.name
         );
+        if accel == Accel::Tcg {
+            line.push_str(" tsc=reliable");
+        }
         for argument in &self.kernel_args {
             line.push(' ');
             line.push_str(argument);
