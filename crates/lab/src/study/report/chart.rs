@@ -1,5 +1,7 @@
 //! A plot as inline SVG: curves over named levels, with 95 % intervals.
 
+use super::axis::Axis;
+
 /// A curve: for each level, if there is a figure, its mean and its interval.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Series {
@@ -27,10 +29,14 @@ pub(super) const COLOURS: usize = 8;
 
 /// Draw curves over `levels`.
 pub(super) fn draw(levels: &[String], series: &[Series], x_title: &str, unit: &str) -> String {
-    let scale = Scale::of(levels.len(), series);
+    let sheet = Sheet {
+        levels: levels.len(),
+        joined: have_order(x_title, levels),
+        axis: Axis::of(series),
+    };
     let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">");
-    for step in scale.ticks() {
-        let y = scale.y(step);
+    for step in sheet.axis.ticks() {
+        let y = sheet.y(step);
         svg += &format!(
             "<line class=\"axis\" x1=\"{LEFT}\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/><text class=\"tick\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             WIDTH - RIGHT,
@@ -42,7 +48,7 @@ pub(super) fn draw(levels: &[String], series: &[Series], x_title: &str, unit: &s
     for (place, level) in levels.iter().enumerate() {
         svg += &format!(
             "<text class=\"tick\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-            scale.x(place),
+            sheet.x(place),
             HEIGHT - BOTTOM + 17.0,
             escape(level)
         );
@@ -55,12 +61,18 @@ pub(super) fn draw(levels: &[String], series: &[Series], x_title: &str, unit: &s
         escape(unit)
     );
     for (number, one) in series.iter().enumerate() {
-        svg += &curve(&scale, number, series.len(), one);
+        svg += &curve(&sheet, number, series.len(), one);
     }
     svg + "</svg>" + &legend(series)
 }
 
-fn curve(scale: &Scale, number: usize, count: usize, series: &Series) -> String {
+/// Whether there is something in between two levels: channels and the like are but names.
+fn have_order(factor: &str, levels: &[String]) -> bool {
+    let names = ["channel", "traffic", "job", "pair"];
+    !names.contains(&factor) && !levels.iter().any(|level| level.contains(['@', '_']))
+}
+
+fn curve(sheet: &Sheet, number: usize, count: usize, series: &Series) -> String {
     let colour = number % COLOURS;
     // Curves are set apart a little, so that intervals do not hide each other.
     #[expect(clippy::cast_precision_loss, reason = "a few curves")]
@@ -70,21 +82,24 @@ fn curve(scale: &Scale, number: usize, count: usize, series: &Series) -> String 
         .points
         .iter()
         .enumerate()
-        .filter_map(|(place, point)| Some((scale.x(place) + apart, point.as_ref()?)))
+        .filter_map(|(place, point)| Some((sheet.x(place) + apart, point.as_ref()?)))
         .collect();
     let path: Vec<String> = known
         .iter()
-        .map(|(x, point)| format!("{x:.1},{:.1}", scale.y(point.mean)))
+        .map(|(x, point)| format!("{x:.1},{:.1}", sheet.y(point.mean)))
         .collect();
     let dashed = if number >= COLOURS {
         " stroke-dasharray=\"5 4\""
     } else {
         ""
     };
-    let mut svg = format!(
-        "<polyline class=\"curve s{colour}\"{dashed} points=\"{}\"/>",
-        path.join(" ")
-    );
+    let mut svg = match sheet.joined {
+        true => format!(
+            "<polyline class=\"curve s{colour}\"{dashed} points=\"{}\"/>",
+            path.join(" ")
+        ),
+        false => String::new(),
+    };
     for (x, point) in known {
         let title = format!(
             "{}: {} ({} to {})",
@@ -95,9 +110,9 @@ fn curve(scale: &Scale, number: usize, count: usize, series: &Series) -> String 
         );
         svg += &format!(
             "<line class=\"error s{colour}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.1}\" y2=\"{:.1}\"/><circle class=\"mark s{colour}\" cx=\"{x:.1}\" cy=\"{:.1}\" r=\"3.5\"><title>{title}</title></circle>",
-            scale.y(point.low),
-            scale.y(point.high),
-            scale.y(point.mean)
+            sheet.y(point.low),
+            sheet.y(point.high),
+            sheet.y(point.mean)
         );
     }
     svg
@@ -114,34 +129,15 @@ fn legend(series: &[Series]) -> String {
     format!("<p class=\"legend\">{}</p>", names.collect::<String>())
 }
 
-struct Scale {
+/// Where things are on the sheet.
+struct Sheet {
     levels: usize,
-    low: f64,
-    high: f64,
-    step: f64,
+    /// Levels have an order: their points are joined.
+    joined: bool,
+    axis: Axis,
 }
 
-impl Scale {
-    fn of(levels: usize, series: &[Series]) -> Self {
-        let values = series
-            .iter()
-            .flat_map(|one| one.points.iter().flatten())
-            .flat_map(|point| [point.low, point.high, point.mean]);
-        let (low, high) = values
-            .filter(|value| value.is_finite())
-            .fold((0.0_f64, 0.0_f64), |(a, b), value| {
-                (a.min(value), b.max(value))
-            });
-        let span = if high > low { high - low } else { 1.0 };
-        let step = nice(span / 4.0);
-        Self {
-            levels,
-            low: (low / step).floor() * step,
-            high: ((low + span) / step).ceil() * step,
-            step,
-        }
-    }
-
+impl Sheet {
     #[expect(clippy::cast_precision_loss, reason = "a few levels")]
     fn x(&self, place: usize) -> f64 {
         let width = (WIDTH - LEFT - RIGHT) / self.levels.max(1) as f64;
@@ -149,34 +145,22 @@ impl Scale {
     }
 
     fn y(&self, value: f64) -> f64 {
-        let share = (value - self.low) / (self.high - self.low);
-        HEIGHT - BOTTOM - share.clamp(0.0, 1.0) * (HEIGHT - TOP - BOTTOM)
+        HEIGHT - BOTTOM - self.axis.place(value) * (HEIGHT - TOP - BOTTOM)
     }
-
-    fn ticks(&self) -> Vec<f64> {
-        (0..=12)
-            .map(|n| self.low + f64::from(n) * self.step)
-            .take_while(|tick| *tick <= self.high + self.step / 2.0)
-            .collect()
-    }
-}
-
-/// The next of 1, 2, 5 times a power of ten.
-fn nice(step: f64) -> f64 {
-    let power = 10_f64.powf(step.log10().floor());
-    let times = [1.0, 2.0, 5.0, 10.0]
-        .into_iter()
-        .find(|times| step <= times * power);
-    times.unwrap_or(10.0) * power
 }
 
 /// A number on an axis.
 fn number(value: f64) -> String {
-    match value.abs() {
-        x if x >= 1e6 => format!("{:.1}M", value / 1e6),
-        x if x >= 1e4 => format!("{:.0}k", value / 1e3),
-        _ => exact(value),
-    }
+    let (digits, unit) = match value.abs() {
+        x if x >= 1e6 => (format!("{:.1}", value / 1e6), "M"),
+        x if x >= 1e4 => (format!("{:.1}", value / 1e3), "k"),
+        _ => (format!("{value:.3}"), ""),
+    };
+    digits
+        .trim_end_matches('0')
+        .trim_end_matches('.')
+        .to_owned()
+        + unit
 }
 
 /// A number with three significant digits or so.
@@ -244,11 +228,33 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_round() {
-        assert!((nice(0.23) - 0.5).abs() < 1e-12 && (nice(130.0) - 200.0).abs() < 1e-12);
-        assert_eq!(
-            (number(25_000.0), exact(0.1234)),
-            ("25k".into(), "0.123".into())
-        );
+    fn only_levels_with_an_order_are_joined() {
+        let series = [Series {
+            name: String::new(),
+            points: vec![point(1.0), point(2.0)],
+        }];
+        let lines = |factor: &str, levels: [&str; 2]| {
+            let svg = draw(&levels.map(str::to_owned), &series, factor, "");
+            svg.matches("<polyline").count()
+        };
+        assert_eq!(lines("size", ["64", "1K"]), 1);
+        assert_eq!(lines("channel", ["bridge", "switch"]), 0);
+        assert_eq!(lines("load", ["1@90", "200@90"]), 0);
+    }
+
+    #[test]
+    fn numbers_on_an_axis_are_short() {
+        for (value, text) in [
+            (25_000.0, "25k"),
+            (2_000_000.0, "2M"),
+            (1_500_000.0, "1.5M"),
+            (80.0, "80"),
+            (0.4, "0.4"),
+            (0.0, "0"),
+            (0.001, "0.001"),
+        ] {
+            assert_eq!(number(value), text);
+        }
+        assert_eq!(exact(0.1234), "0.123");
     }
 }

@@ -14,27 +14,35 @@ pub(super) fn ours(
     samples: &[Sample],
     scale: Scale,
 ) -> (Vec<String>, Vec<Series>) {
-    let levels: Vec<String> = sweep
-        .factor(figure.x)
-        .map_or(&[][..], |factor| factor.levels(scale))
-        .iter()
-        .map(|level| (*level).to_owned())
-        .collect();
+    let factor = sweep.factor(figure.x);
+    let levels: Vec<String> = match factor {
+        Some(factor) => factor
+            .levels(scale)
+            .iter()
+            .map(|level| (*level).to_owned())
+            .collect(),
+        None => runs(figure, sweep, samples),
+    };
     let mut series = Vec::new();
     for metric in figure.metrics {
         for combination in combinations(figure, sweep, scale) {
             let points = levels.iter().map(|level| {
                 let mut at: Vec<(&str, &str)> = combination.clone();
                 at.extend(figure.of.iter().copied());
-                at.push((figure.x, level));
-                point(metric, &at, sweep.name, samples)
+                match factor {
+                    Some(_) => {
+                        at.push((figure.x, level));
+                        point(metric, &at, sweep.name, samples)
+                    }
+                    None => point(&of_run(metric, level), &at, sweep.name, samples),
+                }
             });
             let mut name: Vec<String> = combination
                 .iter()
                 .map(|(factor, level)| label(factor, level))
                 .collect();
             if figure.metrics.len() > 1 {
-                name.insert(0, catalogue::metric(metric).0);
+                name.insert(0, short(metric, figure.metrics));
             }
             series.push(Series {
                 name: name.join(", "),
@@ -48,6 +56,39 @@ pub(super) fn ours(
         }
     }
     (levels, series)
+}
+
+/// What tells a metric from the others of a figure: the thread set, where that is all.
+fn short(metric: &str, all: &[&str]) -> String {
+    let parts = |key: &str| {
+        let (set, rest) = key.split_once('_')?;
+        Some((set.to_owned(), rest.to_owned()))
+    };
+    let rest = |key: &str| parts(key).map(|(_, rest)| rest);
+    let same = all.iter().all(|other| rest(other) == rest(metric));
+    match parts(metric).filter(|_| same) {
+        Some((set, _)) => set,
+        None => catalogue::metric(metric).0,
+    }
+}
+
+/// The runs that the samples have figures of, where a cell is several runs.
+fn runs(figure: &Figure, sweep: &Sweep, samples: &[Sample]) -> Vec<String> {
+    let known = |run: &String| {
+        let key = |metric: &&str| of_run(metric, run);
+        let keys: Vec<String> = figure.metrics.iter().map(key).collect();
+        let mut of_sweep = samples.iter().filter(|sample| sample.sweep == sweep.name);
+        of_sweep.any(|sample| keys.iter().any(|key| sample.values.contains_key(key)))
+    };
+    (1_u32..)
+        .map(|run| run.to_string())
+        .take_while(known)
+        .collect()
+}
+
+/// The key of a metric of one run.
+fn of_run(metric: &str, run: &str) -> String {
+    format!("run{run}_{metric}")
 }
 
 /// The paper's.
@@ -115,9 +156,11 @@ fn label(factor: &str, level: &str) -> String {
     match factor {
         "idle" => format!("{level} idle"),
         "file" => format!("{level} kB"),
+        "residents" if level == "1" => "a few residents".to_owned(),
         "residents" if level != "native" => format!("{level} residents"),
         "pair" => format!("{level} kB"),
         "cpus" => format!("{level} vCPU"),
+        "gather" if level != "native" => format!("{level} µs"),
         _ => level.to_owned(),
     }
 }

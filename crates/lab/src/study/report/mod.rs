@@ -1,5 +1,6 @@
 //! A run's report: `report.html`, `report.md`, `cells.csv`, beside the raw samples.
 
+mod axis;
 mod chart;
 mod figure;
 mod page;

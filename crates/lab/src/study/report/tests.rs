@@ -33,6 +33,7 @@ fn example() -> Report {
             .iter()
             .map(|key| (*key).to_owned())
             .chain(sets)
+            .chain(sweep.metrics.iter().map(|key| format!("run1_{key}")))
             .collect();
         for (place, cell) in (1..).zip(run::cells(sweep, Scale::Ci)) {
             let values = keys

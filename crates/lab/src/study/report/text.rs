@@ -37,6 +37,14 @@ pub(super) fn figure(finding: &Finding) -> String {
     )
 }
 
+/// A p-value; none is zero.
+pub(super) fn p(p: f64) -> String {
+    match p {
+        ..0.001 => "<0.001".to_owned(),
+        _ => format!("{p:.3}"),
+    }
+}
+
 pub(super) fn markdown(report: &Report) -> String {
     let manifest = &report.manifest;
     let machine = &manifest.machine;
@@ -64,14 +72,14 @@ pub(super) fn markdown(report: &Report) -> String {
             format!(": {}", finding.reason.replace('|', "/"))
         };
         text += &format!(
-            "| {} | {} | {} | {} | {} | {} | {:.3} | **{}**{reason} |\n",
+            "| {} | {} | {} | {} | {} | {} | {} | **{}**{reason} |\n",
             finding.id,
             finding.text,
             finding.paper,
             figure(finding),
             finding.kind,
             finding.blocks,
-            finding.p,
+            p(finding.p),
             finding.verdict.word(),
         );
     }
