@@ -45,6 +45,9 @@ pub struct RoundTrip {
     pub p50_us: f64,
     /// 99th percentile, microseconds.
     pub p99_us: f64,
+    /// 99.9th percentile, microseconds.
+    #[serde(default)]
+    pub p999_us: f64,
     /// Exchanges counted.
     pub exchanges: u64,
     /// Mean of the full round trip, microseconds.
@@ -157,6 +160,7 @@ fn parse_sockperf(text: &str) -> Result<RoundTrip> {
         Some(RoundTrip {
             p50_us: percentile(" 50.000")?,
             p99_us: percentile(" 99.000")?,
+            p999_us: percentile(" 99.900")?,
             exchanges: count.trim().parse().ok()?,
             mean_us: mean.split(' ').next()?.parse().ok()?,
         })

@@ -198,6 +198,9 @@ enum Lab {
         /// How much is measured: a quarter of an hour, about two hours, a night
         #[arg(long, value_enum, default_value = "default")]
         scale: Scale,
+        /// Minutes for measuring, in place of the scale's; more blocks are measured in more time
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+        minutes: Option<u32>,
         /// Seed of the order in which cells are measured [default: drawn, and noted]
         #[arg(long)]
         seed: Option<u64>,
@@ -245,6 +248,12 @@ enum Lab {
     Residents {
         #[arg(long)]
         count: u32,
+    },
+    /// Time look-ups among so many residents, in nanoseconds; the lab runs it
+    #[command(hide = true)]
+    Lookups {
+        #[arg(long)]
+        residents: u32,
     },
 }
 
@@ -418,10 +427,14 @@ impl Lab {
                 ids,
                 only,
                 scale,
+                minutes,
                 seed,
                 output,
                 ..
-            } => print(&study::start(&ids, &only, scale.into(), seed, &output)?),
+            } => {
+                let scale = scale.into();
+                print(&study::start(&ids, &only, scale, minutes, seed, &output)?)
+            }
             Self::Resume { output } => print(&study::resume(&output)?),
             Self::Report { output } => print(&study::report(&output)?),
             Self::Compare { a, b } => print(&study::compare(&a, &b)?),
@@ -441,6 +454,7 @@ impl Lab {
                 workers,
             })),
             Self::Residents { count } => study::fill(count),
+            Self::Lookups { residents } => print(&study::time_lookups(residents).to_string()),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `vicinity lab`: the measurement studies of the papers, run again here.
 
+mod lookups;
 mod residents;
 
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use lab::study::world::Place;
 use crate::demo;
 use crate::failure::Failure;
 
+pub(crate) use lookups::time as time_lookups;
 pub(crate) use residents::fill;
 
 /// Where a run's results are put, unless it is told.
@@ -44,6 +46,7 @@ pub(crate) fn start(
     ids: &[String],
     only: &[String],
     scale: Scale,
+    minutes: Option<u32>,
     seed: Option<u64>,
     output: &Path,
 ) -> Result<String, Failure> {
@@ -55,6 +58,7 @@ pub(crate) fn start(
         ids: ids.to_vec(),
         only: only.to_vec(),
         scale,
+        minutes,
         seed,
     };
     run::begin(&options, &Progress::start())?;

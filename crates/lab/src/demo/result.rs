@@ -254,6 +254,7 @@ pub(crate) mod tests {
             round_trip: RoundTrip {
                 p50_us: 800.0 / scale,
                 p99_us: 1600.0 / scale,
+                p999_us: 3200.0 / scale,
                 exchanges: 99,
                 mean_us: 0.0,
             },

@@ -52,6 +52,12 @@ pub enum Statistic {
         of: Selector,
         along: &'static str,
     },
+    /// The smallest quotient of two neighbouring levels' values along a factor.
+    LeastStep {
+        metric: &'static str,
+        of: Selector,
+        along: &'static str,
+    },
     /// The metric at the last level along a factor divided by its greatest value.
     Decline {
         metric: &'static str,
@@ -64,10 +70,25 @@ pub enum Statistic {
         y: &'static str,
         of: Selector,
     },
+    /// The quotient of a metric in two sets of cells, divided by that of another metric there.
+    Relative {
+        metric: &'static str,
+        than: &'static str,
+        of: Selector,
+        to: Selector,
+    },
     /// The size from which the cells `of` are better than the cells `to`.
     Crossover {
         metric: &'static str,
         of: Selector,
+        to: Selector,
+        along: &'static str,
+    },
+    /// That size for the cells `of`, divided by that for the cells `from`.
+    Shift {
+        metric: &'static str,
+        of: Selector,
+        from: Selector,
         to: Selector,
         along: &'static str,
     },
@@ -99,8 +120,8 @@ pub struct Evidence {
     pub blocks: usize,
 }
 
-/// Blocks from which a crossover, whose interval is bootstrapped, is judged at all.
-const CROSSOVER_BLOCKS: usize = 5;
+/// Blocks from which what is only bootstrapped is judged at all.
+const RESAMPLED_BLOCKS: usize = 5;
 
 impl Claim {
     /// Weigh the samples of the claim's sweep. `levels` gives a factor's levels in their order.
@@ -115,6 +136,13 @@ impl Claim {
                 samples: samples.iter().filter(|s| s.block == block).collect(),
             })
             .collect();
+        let curves = |metric, of, to, along| -> Vec<Curve> {
+            let levels = levels(along);
+            let curves = blocks
+                .iter()
+                .map(|block| block.gains(metric, of, to, &levels, along));
+            curves.collect()
+        };
         match self.statistic {
             Statistic::Crossover {
                 metric,
@@ -122,14 +150,54 @@ impl Claim {
                 to,
                 along,
             } => {
-                let curves: Vec<Vec<(f64, f64)>> = blocks
-                    .iter()
-                    .map(|block| block.gains(metric, of, to, &levels(along), along))
-                    .filter(|curve| curve.len() > 1)
-                    .collect();
-                crossing(&curves, self.expects)
+                let mut curves = curves(metric, of, to, along);
+                curves.retain(|curve| curve.len() > 1);
+                let crossover = |chosen: &[usize]| inference::crossover(&together(&curves, chosen));
+                self.resampled(curves.len(), crossover)
+            }
+            Statistic::Shift {
+                metric,
+                of,
+                from,
+                to,
+                along,
+            } => {
+                let both = curves(metric, of, to, along).into_iter();
+                let (moved, still): (Vec<Curve>, Vec<Curve>) = both
+                    .zip(curves(metric, from, to, along))
+                    .filter(|(moved, still)| moved.len() > 1 && still.len() > 1)
+                    .unzip();
+                let shift = |chosen: &[usize]| {
+                    let at = |curves| inference::crossover(&together(curves, chosen));
+                    shift(at(&moved), at(&still))
+                };
+                self.resampled(moved.len(), shift)
             }
             other => self.average(other, &blocks, levels),
+        }
+    }
+
+    /// A statistic of all blocks together, bootstrapped over blocks.
+    fn resampled(&self, blocks: usize, of: impl Fn(&[usize]) -> f64) -> Evidence {
+        let all: Vec<usize> = (0..blocks).collect();
+        let found = inference::resample(blocks, &of);
+        #[expect(clippy::cast_precision_loss, reason = "some thousand resamples")]
+        let share = |inside: bool| {
+            let those = found
+                .iter()
+                .filter(|x| self.expects.contains(**x) == inside)
+                .count();
+            (those + 1) as f64 / (found.len() + 1) as f64
+        };
+        let judged = blocks >= RESAMPLED_BLOCKS;
+        Evidence {
+            estimate: of(&all),
+            interval: inference::bootstrap(blocks, of),
+            sureness: Sureness {
+                inside: if judged { share(false) } else { 0.5 },
+                outside: if judged { share(true) } else { 0.5 },
+            },
+            blocks,
         }
     }
 
@@ -155,7 +223,10 @@ impl Claim {
         let all: Vec<usize> = (0..figures.len()).collect();
         let logarithmic = matches!(
             statistic,
-            Statistic::Ratio { .. } | Statistic::Metrics { .. }
+            Statistic::Ratio { .. }
+                | Statistic::Metrics { .. }
+                | Statistic::Relative { .. }
+                | Statistic::LeastStep { .. }
         );
         let back = |x: f64| if logarithmic { x.exp() } else { x };
         let region = if logarithmic {
@@ -176,43 +247,26 @@ impl Claim {
     }
 }
 
-/// The crossover of the mean curve, bootstrapped over blocks.
-fn crossing(curves: &[Vec<(f64, f64)>], expects: Region) -> Evidence {
-    let of = |chosen: &[usize]| {
-        let picked: Vec<&Vec<(f64, f64)>> =
-            chosen.iter().filter_map(|at| curves.get(*at)).collect();
-        let sizes = picked.first().map_or(&[][..], |curve| curve.as_slice());
-        let points: Vec<(f64, f64)> = sizes
-            .iter()
-            .map(|(size, _)| {
-                let at: Vec<f64> = picked
-                    .iter()
-                    .flat_map(|c| c.iter().filter(|p| p.0 == *size).map(|p| p.1))
-                    .collect();
-                (*size, inference::mean(&at))
-            })
-            .collect();
-        inference::crossover(&points)
+/// Sizes, and log ratios there.
+type Curve = Vec<(f64, f64)>;
+
+/// The mean of the chosen curves.
+fn together(curves: &[Curve], chosen: &[usize]) -> Curve {
+    let picked: Vec<&Curve> = chosen.iter().filter_map(|at| curves.get(*at)).collect();
+    let sizes = picked.first().map_or(&[][..], |curve| curve.as_slice());
+    let at = |size: f64| {
+        let curves = picked.iter();
+        let ratios = curves.flat_map(|curve| curve.iter().filter(|p| p.0 == size).map(|p| p.1));
+        inference::mean(&ratios.collect::<Vec<f64>>())
     };
-    let all: Vec<usize> = (0..curves.len()).collect();
-    let found = inference::resample(curves.len(), of);
-    #[expect(clippy::cast_precision_loss, reason = "some thousand resamples")]
-    let share = |inside: bool| {
-        let those = found
-            .iter()
-            .filter(|x| expects.contains(**x) == inside)
-            .count();
-        (those + 1) as f64 / (found.len() + 1) as f64
-    };
-    let judged = curves.len() >= CROSSOVER_BLOCKS;
-    Evidence {
-        estimate: of(&all),
-        interval: inference::bootstrap(curves.len(), of),
-        sureness: Sureness {
-            inside: if judged { share(false) } else { 0.5 },
-            outside: if judged { share(true) } else { 0.5 },
-        },
-        blocks: curves.len(),
+    sizes.iter().map(|(size, _)| (*size, at(*size))).collect()
+}
+
+/// How many times a size is another one, where none and infinitely many bytes are sizes too.
+fn shift(size: f64, other: f64) -> f64 {
+    match size.total_cmp(&other) {
+        std::cmp::Ordering::Equal => 1.0,
+        _ => size / other,
     }
 }
 
@@ -265,6 +319,13 @@ impl Block<'_> {
                 (!others.is_empty())
                     .then(|| first - others.iter().copied().fold(f64::MIN, f64::max))
             }
+            Statistic::LeastStep { metric, of, along } => {
+                let values = steps(metric, of, along);
+                let quotients = values
+                    .windows(2)
+                    .filter_map(|w| Some((w.last()?.1 / w.first()?.1).ln()));
+                quotients.reduce(f64::min)
+            }
             Statistic::Decline { metric, of, along } => {
                 let values: Vec<f64> = steps(metric, of, along)
                     .into_iter()
@@ -278,7 +339,17 @@ impl Block<'_> {
                 let (xs, ys): (Vec<f64>, Vec<f64>) = pairs.unzip();
                 Some(inference::rank_correlation(&xs, &ys))
             }
-            Statistic::Crossover { .. } => None,
+            Statistic::Relative {
+                metric,
+                than,
+                of,
+                to,
+            } => {
+                let quotient =
+                    |metric| Some((self.value(metric, of)? / self.value(metric, to)?).ln());
+                Some(quotient(metric)? - quotient(than)?)
+            }
+            Statistic::Crossover { .. } | Statistic::Shift { .. } => None,
         }
     }
 
@@ -300,7 +371,7 @@ impl Block<'_> {
         to: Selector,
         levels: &[String],
         along: &str,
-    ) -> Vec<(f64, f64)> {
+    ) -> Curve {
         let gain = |level: &String| {
             let side = |cells: Selector| {
                 let mut at: Vec<(&str, &str)> = cells.to_vec();

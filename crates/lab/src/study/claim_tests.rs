@@ -147,3 +147,73 @@ fn trends_follow_the_order_of_levels_not_of_their_names() {
             < 1e-9
     );
 }
+
+/// As [`curves`], with a third channel that is better than `a` from 1 KB on.
+fn two_curves() -> Vec<Sample> {
+    let better = |sample: &Sample| {
+        let size = sample.cell.level("size").to_owned();
+        let value = if size == "1K" { 6.0 } else { 8.0 };
+        self::sample(sample.block, &[("c", "z"), ("size", &size)], value)
+    };
+    let mut all = curves(6);
+    let third: Vec<Sample> = all
+        .iter()
+        .filter(|sample| sample.cell.level("c") == "a")
+        .map(better)
+        .collect();
+    all.extend(third);
+    all
+}
+
+#[test]
+fn a_shift_compares_two_crossovers() {
+    let shift = |of, from| Statistic::Shift {
+        metric: "m",
+        of,
+        from,
+        to: &[("c", "a")],
+        along: "size",
+    };
+    let down = claim(shift(&[("c", "z")], &[("c", "b")]), Region::Below(1.0));
+    let found = down.weigh(&two_curves(), &levels);
+    assert!(found.estimate < 0.4, "{found:?}");
+    assert!(found.sureness.speaks_for() && found.sureness.p() < 0.01);
+    // What has not moved has not moved down, be it nowhere or everywhere better.
+    for same in [&[("c", "b")] as Selector, &[("c", "a")]] {
+        let found = claim(shift(same, same), Region::Below(1.0)).weigh(&two_curves(), &levels);
+        assert!((found.estimate - 1.0).abs() < 1e-9, "{found:?}");
+        assert!(!found.sureness.speaks_for());
+    }
+}
+
+#[test]
+fn one_metric_may_lose_more_than_another() {
+    let relative = Statistic::Relative {
+        metric: "n",
+        than: "m",
+        of: &[("c", "b")],
+        to: &[("c", "a")],
+    };
+    // `n` is one over `m`: it loses where `m` gains a tenth.
+    let found = claim(relative, Region::Below(1.0)).weigh(&pairs(1.1), &levels);
+    assert!((found.estimate - 1.0 / 1.1027_f64.powi(2)).abs() < 0.001);
+    assert!(found.sureness.speaks_for() && found.sureness.p() < 0.01);
+}
+
+#[test]
+fn every_step_counts_where_every_step_is_claimed() {
+    let least = Statistic::LeastStep {
+        metric: "m",
+        of: &[("c", "b")],
+        along: "size",
+    };
+    let found = claim(least, Region::Above(1.0)).weigh(&curves(6), &levels);
+    assert!((found.estimate - 1.0 / 0.81).abs() < 0.01, "{found:?}");
+    let falling = Statistic::LeastStep {
+        metric: "n",
+        of: &[("c", "b")],
+        along: "size",
+    };
+    let found = claim(falling, Region::Above(1.0)).weigh(&curves(6), &levels);
+    assert!(found.estimate < 0.6 && !found.sureness.speaks_for());
+}

@@ -135,9 +135,12 @@ pub fn p_mean_above(figures: &[f64], bound: f64) -> f64 {
         return 0.5;
     }
     if error == 0.0 {
+        // Figures that are all alike, as ranks often are, have no spread to judge by: how likely is
+        // it that all are on one side (sign test)?
+        let chance = 0.5_f64.powf(n);
         return match centre.total_cmp(&bound) {
-            std::cmp::Ordering::Greater => 0.0,
-            std::cmp::Ordering::Less => 1.0,
+            std::cmp::Ordering::Greater => chance,
+            std::cmp::Ordering::Less => 1.0 - chance,
             std::cmp::Ordering::Equal => 0.5,
         };
     }

@@ -126,3 +126,13 @@ proptest! {
         prop_assert!(interval.low >= least - 1e-9 && interval.high <= most + 1e-9);
     }
 }
+
+#[test]
+fn figures_that_are_all_alike_say_no_more_than_on_which_side_they_are() {
+    for (count, p) in [(3, 0.125), (10, 1.0 / 1024.0)] {
+        let figures = vec![1.0; count];
+        assert!(near(p_mean_above(&figures, 0.0), p, 1e-12));
+        assert!(near(p_mean_above(&figures, 2.0), 1.0 - p, 1e-12));
+        assert!(near(p_mean_above(&figures, 1.0), 0.5, 1e-12));
+    }
+}

@@ -14,6 +14,7 @@ use super::only::{self, Only};
 use super::probe::{Ability, Probe};
 use super::sample::{Cell, Sample, rounded};
 use super::stage::{Stage, Vms};
+use super::verdict::NOISE;
 use super::world::Place;
 use crate::error::{Context, Error, Result};
 use crate::machine::Machine;
@@ -32,17 +33,34 @@ pub struct Options {
     pub only: Vec<String>,
     /// How much.
     pub scale: Scale,
+    /// Minutes for all sweeps together; the scale says how many when they are not given.
+    pub minutes: Option<u32>,
     /// Seed; drawn when none is given.
     pub seed: Option<u64>,
 }
 
-/// Blocks at least and at most, and seconds for all sweeps together.
-const fn extent(scale: Scale) -> (u32, u32, f64) {
+/// Seconds for all sweeps together.
+const fn budget(scale: Scale) -> f64 {
     match scale {
-        Scale::Ci => (3, 3, 780.0),
-        Scale::Default => (5, 10, 5400.0),
-        Scale::Full => (10, 30, 36000.0),
+        Scale::Ci => 780.0,
+        Scale::Default => 5400.0,
+        Scale::Full => 36000.0,
     }
+}
+
+/// Blocks of a sweep, at least and at most.
+fn blocks(sweep: &Sweep, scale: Scale) -> (u32, u32) {
+    let (least, most) = match scale {
+        Scale::Ci => (3, 3),
+        Scale::Default => (6, 20),
+        Scale::Full => (10, 30),
+    };
+    (least * times(sweep), most * times(sweep))
+}
+
+/// The A/A run, which every ratio is held against, has so many times the blocks of others.
+fn times(sweep: &Sweep) -> u32 {
+    if sweep.name == NOISE { 2 } else { 1 }
 }
 
 /// How often what is measured on may be lost in one sweep before that is given up.
@@ -72,7 +90,9 @@ pub fn begin(options: &Options, progress: &Progress) -> Result<Manifest> {
         only: wanted(&options.ids, &options.only, options.scale)?,
         scale: options.scale,
         seed: options.seed.unwrap_or_else(|| fastrand::u64(..1 << 48)),
-        budget_s: extent(options.scale).2,
+        budget_s: options
+            .minutes
+            .map_or(budget(options.scale), |minutes| f64::from(minutes) * 60.0),
         accelerator: String::new(),
         channels: Vec::new(),
         control_groups: Probe::look().versions,
@@ -159,9 +179,9 @@ impl<S: Stage> Run<S> {
         // Setting up is not measuring.
         self.end = Instant::now() + Duration::from_secs_f64(self.manifest.budget_s);
         while !left.is_empty() {
-            let cells: usize = left.iter().map(|sweep| self.cells_of(sweep)).sum();
+            let cost: f64 = left.iter().map(|sweep| self.cost_of(sweep)).sum();
             let sweep = left.remove(0);
-            let share = ratio(self.cells_of(sweep), cells);
+            let share = self.cost_of(sweep) / cost;
             let time = self
                 .end
                 .saturating_duration_since(Instant::now())
@@ -171,8 +191,12 @@ impl<S: Stage> Run<S> {
         Ok(())
     }
 
-    fn cells_of(&self, sweep: &Sweep) -> usize {
-        self.wanted(cells(sweep, self.manifest.scale)).len()
+    /// What a sweep's blocks take, as long as all sweeps have as many.
+    #[expect(clippy::cast_precision_loss, reason = "cells are few")]
+    fn cost_of(&self, sweep: &Sweep) -> f64 {
+        let cells = self.wanted(cells(sweep, self.manifest.scale)).len();
+        // So that nothing is divided by nothing.
+        cells.max(1) as f64 * sweep.cost * f64::from(times(sweep))
     }
 
     fn wanted(&self, mut cells: Vec<Cell>) -> Vec<Cell> {
@@ -182,7 +206,7 @@ impl<S: Stage> Run<S> {
 
     /// Every block that the scale asks for at least has every cell.
     fn is_complete(&self, sweep: &Sweep) -> bool {
-        let (least, _, _) = extent(self.manifest.scale);
+        let (least, _) = blocks(sweep, self.manifest.scale);
         (1..=least).all(|block| self.missing(sweep, block).is_empty())
     }
 
@@ -203,7 +227,7 @@ impl<S: Stage> Run<S> {
     }
 
     fn sweep(&mut self, sweep: &'static Sweep, until: Instant) -> Result<()> {
-        let (least, most, _) = extent(self.manifest.scale);
+        let (least, most) = blocks(sweep, self.manifest.scale);
         self.progress
             .step(&format!("{}: {}", sweep.name, sweep.title));
         let mut losses = 0;
@@ -217,7 +241,7 @@ impl<S: Stage> Run<S> {
             for (place, cell) in missing.into_iter().enumerate() {
                 // The first block is always completed: an experiment that was begun has figures. So
                 // are all of the A/A run, which every ratio is held against.
-                let needed = block == 1 || (block <= least && sweep.name == "noise");
+                let needed = block == 1 || (block <= least && sweep.name == NOISE);
                 if !needed && Instant::now() > until {
                     self.progress.step(&format!(
                         "{}: its time is used up in block {block}",
@@ -313,9 +337,7 @@ fn sweeps(manifest: &Manifest, probe: &Probe) -> Vec<&'static Sweep> {
     let runs = |row: &&&Experiment| !matches!(probe.judge(row), Ability::NotRunnable(_));
     let needed: BTreeSet<&str> = rows.iter().filter(runs).map(|row| row.sweep).collect();
     catalogue::sweeps()
-        .filter(|sweep| {
-            needed.contains(sweep.name) || (sweep.name == "noise" && !needed.is_empty())
-        })
+        .filter(|sweep| needed.contains(sweep.name) || (sweep.name == NOISE && !needed.is_empty()))
         .collect()
 }
 
@@ -340,11 +362,6 @@ pub fn cells(sweep: &Sweep, scale: Scale) -> Vec<Cell> {
             .collect()
     };
     sweep.factors.iter().fold(vec![Cell::default()], extend)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "cells are few")]
-fn ratio(part: usize, whole: usize) -> f64 {
-    part as f64 / whole.max(1) as f64
 }
 
 /// The cells of a block in random order: always the same for a seed, a sweep and a block.

@@ -205,8 +205,8 @@ fn only_the_cells_that_are_wanted_are_measured() {
     run.manifest.only = wanted(&ids, &["size=64".to_owned()], Scale::Ci).unwrap();
     let noise = catalogue::sweep("noise").unwrap();
     run.measure(&[noise, tcp()[0]]).unwrap();
-    // Two arms, and two channels at one size, in three blocks.
-    assert_eq!(run.stage.measured, 6 + 6);
+    // Two arms in six blocks, and two channels at one size in three.
+    assert_eq!(run.stage.measured, 12 + 6);
     let error = wanted(&ids, &["sise=64".to_owned()], Scale::Ci).unwrap_err();
     assert!(error.to_string().contains("nearest is size"), "{error}");
 }

@@ -47,6 +47,9 @@ pub struct Finding {
     pub kind: &'static str,
 }
 
+/// The sweep that is the A/A run.
+pub const NOISE: &str = "noise";
+
 /// All claims together may be wrong this often.
 const LEVEL: f64 = 0.05;
 
@@ -77,7 +80,7 @@ pub fn noise(samples: &[Sample], scale: Scale) -> Evidence {
         statistic,
         expects: Region::Within(0.9, 1.1),
     };
-    weigh("noise", &claim, samples, scale)
+    weigh(NOISE, &claim, samples, scale)
 }
 
 /// How far from one, as a logarithm, a ratio may be for no reason: as far as the interval of the
@@ -156,7 +159,7 @@ fn decide(
                 "its cells failed: {}",
                 why.lines().next().unwrap_or_default()
             ),
-            _ => "it was not run, or has no figure".to_owned(),
+            _ => "not measured: not part of the run, or its time was used up".to_owned(),
         };
         return (Verdict::NotRunnable, reason);
     }
@@ -190,12 +193,15 @@ fn decide(
 const fn kind(statistic: Statistic) -> &'static str {
     match statistic {
         Statistic::Ratio { .. } | Statistic::Metrics { .. } => "ratio",
+        Statistic::Relative { .. } => "ratio of ratios",
         Statistic::Difference { .. } | Statistic::Gap { .. } => "difference",
         Statistic::Value { .. } => "value",
         Statistic::Trend { .. } | Statistic::Correlation { .. } => "rank correlation",
         Statistic::FirstStep { .. } => "first step minus the next largest",
+        Statistic::LeastStep { .. } => "least step, as a ratio",
         Statistic::Decline { .. } => "last over largest",
         Statistic::Crossover { .. } => "size in bytes",
+        Statistic::Shift { .. } => "ratio of sizes",
     }
 }
 

@@ -169,10 +169,64 @@ pub(super) static ROWS: &[Experiment] = &[
         figures: &[
             Figure {
                 source: "Table 3",
-                title: "Reply time, mean, from the intended send time (file kB @ % of the most)",
+                title: "Requests served (file kB @ % of the most)",
+                x: "load",
+                series: BY_IDLE,
+                metrics: &["req_s"],
+                paper: &[
+                    Curve {
+                        name: "0 idle",
+                        points: &[
+                            ("1@200/s", 200.0),
+                            ("1@500/s", 500.0),
+                            ("1@900/s", 897.0),
+                            ("1@980/s", 958.0),
+                            ("200@200/s", 200.0),
+                        ],
+                    },
+                    Curve {
+                        name: "3 idle",
+                        points: &[
+                            ("1@200/s", 200.0),
+                            ("1@500/s", 500.0),
+                            ("1@900/s", 887.0),
+                            ("1@980/s", 927.0),
+                            ("200@200/s", 200.0),
+                        ],
+                    },
+                ],
+                ..EMPTY
+            },
+            Figure {
+                source: "Table 3",
+                title: "Reply time, mean, from the intended send time",
                 x: "load",
                 series: BY_IDLE,
                 metrics: &["reply_ms"],
+                paper: &[
+                    Curve {
+                        name: "0 idle",
+                        points: &[
+                            ("1@200/s", 0.9),
+                            ("1@500/s", 0.9),
+                            ("1@900/s", 28.0),
+                            ("1@980/s", 53.0),
+                            ("100@200/s", 2.0),
+                            ("200@200/s", 3.6),
+                        ],
+                    },
+                    Curve {
+                        name: "3 idle",
+                        points: &[
+                            ("1@200/s", 0.9),
+                            ("1@500/s", 0.91),
+                            ("1@900/s", 51.0),
+                            ("1@980/s", 77.0),
+                            ("100@200/s", 4.5),
+                            ("200@200/s", 10.9),
+                        ],
+                    },
+                ],
                 ..EMPTY
             },
             Figure {
@@ -181,6 +235,28 @@ pub(super) static ROWS: &[Experiment] = &[
                 x: "load",
                 series: BY_IDLE,
                 metrics: &["transfer_ms"],
+                paper: &[
+                    Curve {
+                        name: "0 idle",
+                        points: &[
+                            ("50@200/s", 2.2),
+                            ("200@50/s", 4.9),
+                            ("200@100/s", 5.1),
+                            ("100@200/s", 5.8),
+                            ("200@200/s", 9.4),
+                        ],
+                    },
+                    Curve {
+                        name: "3 idle",
+                        points: &[
+                            ("50@200/s", 2.2),
+                            ("200@50/s", 5.1),
+                            ("200@100/s", 5.2),
+                            ("100@200/s", 11.9),
+                            ("200@200/s", 30.0),
+                        ],
+                    },
+                ],
                 ..EMPTY
             },
         ],

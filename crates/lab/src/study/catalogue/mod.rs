@@ -8,6 +8,7 @@ mod beyond;
 mod channels;
 mod domains;
 mod idle;
+mod interception;
 mod neighbours;
 mod placement;
 mod stream_sweeps;
@@ -88,12 +89,15 @@ pub struct Curve {
 }
 
 /// What a metric's key stands for: `KEY`, `vm1_KEY`, `backend_KEY`.
-const METRICS: [(&str, &str, &str); 32] = [
+const METRICS: [(&str, &str, &str); 36] = [
     ("mbit_s", "throughput received", "Mbit/s"),
     ("loss_pct", "lost", "%"),
     ("trans_s", "transactions", "1/s"),
     ("p50_us", "round trip, median", "µs"),
     ("p99_us", "round trip, p99", "µs"),
+    ("p999_us", "round trip, p99.9", "µs"),
+    ("lookup_ns", "a look-up", "ns"),
+    ("lookup_pct", "look-ups, of the time between messages", "%"),
     ("use_pct", "on a CPU", "%"),
     ("wait_pct", "waiting for a CPU", "%"),
     ("block_pct", "blocked", "%"),
@@ -106,6 +110,7 @@ const METRICS: [(&str, &str, &str); 32] = [
     ("recovery_ms", "time to recover", "ms"),
     ("slow_fast", "switches per MB, slowest over fastest run", ""),
     ("req_s", "requests served", "1/s"),
+    ("kb_s", "served", "kB/s"),
     ("ratio", "aggregated throughput ratio", ""),
     ("reply_ms", "reply time, mean", "ms"),
     ("reply_p50_ms", "reply time, median", "ms"),
@@ -150,6 +155,7 @@ pub fn metric(key: &str) -> (String, &'static str) {
 pub fn all() -> impl Iterator<Item = &'static Experiment> {
     channels::ROWS
         .iter()
+        .chain(interception::ROWS)
         .chain(placement::ROWS)
         .chain(streams::ROWS)
         .chain(beyond::ROWS)

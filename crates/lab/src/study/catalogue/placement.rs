@@ -1,12 +1,22 @@
 //! Paper 000, section 4.3: UDP between neighbours on shared and separate cores.
 
 use super::{Experiment, Figure, Need, claim, difference, ratio, value};
-use crate::study::claim::Statistic::{Correlation, Crossover};
+use crate::study::claim::Statistic::{Correlation, Crossover, Shift};
 use crate::study::inference::Region::{Above, Below, Within};
 use crate::study::sample::Selector;
 
 const SHARED_BRIDGE: Selector = &[("channel", "bridge"), ("placement", "shared")];
 const SHARED_SWITCH: Selector = &[("channel", "switch"), ("placement", "shared")];
+const SHARED_KB: Selector = &[
+    ("channel", "bridge"),
+    ("placement", "shared"),
+    ("size", "1K"),
+];
+const SHARED_LARGE: Selector = &[
+    ("channel", "bridge"),
+    ("placement", "shared"),
+    ("size", "32K"),
+];
 const APART_BRIDGE: Selector = &[("channel", "bridge"), ("placement", "separate")];
 const APART_SWITCH: Selector = &[("channel", "switch"), ("placement", "separate")];
 const EMPTY: Figure = Figure {
@@ -27,14 +37,26 @@ pub(super) static ROWS: &[Experiment] = &[
         title: "UDP between neighbours on shared and separate cores",
         sweep: "udp",
         needs: &[Need::Cpus(2)],
-        figures: &[Figure {
-            source: "Fig. 4",
-            title: "UDP throughput by message size",
-            x: "size",
-            series: PLACED,
-            metrics: &["mbit_s"],
-            ..EMPTY
-        }],
+        figures: &[
+            Figure {
+                source: "Fig. 4",
+                title: "(a) UDP throughput by message size, shared core",
+                x: "size",
+                series: &["channel"],
+                of: &[("placement", "shared")],
+                metrics: &["mbit_s"],
+                ..EMPTY
+            },
+            Figure {
+                source: "Fig. 4",
+                title: "(b) UDP throughput by message size, separate cores",
+                x: "size",
+                series: &["channel"],
+                of: &[("placement", "separate")],
+                metrics: &["mbit_s"],
+                ..EMPTY
+            },
+        ],
         claims: &[
             claim(
                 "on a shared core the switch wins from a size S* on",
@@ -128,6 +150,24 @@ pub(super) static ROWS: &[Experiment] = &[
                 "- (high)",
                 difference("vm1_wait_pct", SHARED_BRIDGE, APART_BRIDGE),
                 Above(0.0),
+            ),
+            claim(
+                "native, shared core: above 1 KB the sender waits less",
+                "- (falls)",
+                difference("vm1_wait_pct", SHARED_LARGE, SHARED_KB),
+                Below(0.0),
+            ),
+            claim(
+                "native, shared core: above 1 KB the sender blocks more",
+                "- (rises)",
+                difference("vm1_block_pct", SHARED_LARGE, SHARED_KB),
+                Above(0.0),
+            ),
+            claim(
+                "native, shared core: above 1 KB the sender uses less",
+                "- (falls)",
+                difference("vm1_use_pct", SHARED_LARGE, SHARED_KB),
+                Below(0.0),
             ),
         ],
     },
@@ -259,6 +299,18 @@ pub(super) static ROWS: &[Experiment] = &[
                     along: "size",
                 },
                 Within(1024.0, 16384.0),
+            ),
+            claim(
+                "ours: gathering moves S* down",
+                "- (proposed)",
+                Shift {
+                    metric: "mbit_s",
+                    of: &[("gather", "200")],
+                    from: &[("gather", "0")],
+                    to: &[("gather", "native")],
+                    along: "size",
+                },
+                Below(1.0),
             ),
             claim(
                 "ours: requests and responses do not wait for it (p99)",

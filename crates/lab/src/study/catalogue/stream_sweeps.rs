@@ -25,6 +25,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
         factors: &[fixed("arm", &["a", "b"])],
         metrics: &["mbit_s"],
         sets: &PAIR,
+        cost: 1.0,
     },
     Sweep {
         name: "mix",
@@ -40,20 +41,25 @@ pub(super) static SWEEPS: &[Sweep] = &[
         ],
         metrics: &["mbit_s", "remote_mbit_s", "local_mbit_s", "switches_s"],
         sets: &PAIR,
+        cost: 1.0,
     },
     Sweep {
         name: "lookup",
-        title: "a UDP stream to the second host, frames looked up among so many residents",
+        title: "a UDP stream to the second host, then requests, frames looked up among so many residents",
         factors: &[RESIDENTS, LOOKUP_SIZES],
-        metrics: &["mbit_s", "loss_pct", "switches_s"],
+        metrics: &[
+            "mbit_s",
+            "loss_pct",
+            "trans_s",
+            "p50_us",
+            "p99_us",
+            "p999_us",
+            "lookup_ns",
+            "lookup_pct",
+            "switches_s",
+        ],
         sets: &PAIR,
-    },
-    Sweep {
-        name: "lookup-rr",
-        title: "request and response with the second host, frames looked up among so many residents",
-        factors: &[RESIDENTS, LOOKUP_SIZES],
-        metrics: &["trans_s", "p50_us", "p99_us", "switches_s"],
-        sets: &PAIR,
+        cost: 2.5,
     },
     Sweep {
         name: "udp",
@@ -70,6 +76,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
         ],
         metrics: &["mbit_s", "loss_pct", "switches_s"],
         sets: &PAIR,
+        cost: 1.0,
     },
     Sweep {
         name: "gather",
@@ -88,8 +95,16 @@ pub(super) static SWEEPS: &[Sweep] = &[
                 full: &POWERS,
             },
         ],
-        metrics: &["mbit_s", "loss_pct", "switches_s", "p50_us", "p99_us"],
+        metrics: &[
+            "mbit_s",
+            "loss_pct",
+            "switches_s",
+            "p50_us",
+            "p99_us",
+            "p999_us",
+        ],
         sets: &PAIR,
+        cost: 2.5,
     },
     Sweep {
         name: "tcp-runs",
@@ -97,6 +112,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
         factors: &[CHANNEL],
         metrics: &["mbit_s", "cov", "slow_fast"],
         sets: &[],
+        cost: 3.0,
     },
     Sweep {
         name: "tcp",
@@ -112,6 +128,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
         ],
         metrics: &["mbit_s", "switches_s"],
         sets: &PAIR,
+        cost: 1.0,
     },
     Sweep {
         name: "two-cpus",
@@ -127,6 +144,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
         ],
         metrics: &["mbit_s", "loss_pct", "switches_s"],
         sets: &PAIR,
+        cost: 1.3,
     },
     Sweep {
         name: "profile",
@@ -134,6 +152,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
         factors: &[fixed("size", &["1K", "32K"])],
         metrics: &["mbit_s", "copy_pct", "message_pct", "driver_pct", "hits"],
         sets: &[],
+        cost: 2.7,
     },
     Sweep {
         name: "burner",
@@ -150,6 +169,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
         ],
         metrics: &["mbit_s", "loss_pct", "switches_s"],
         sets: &PAIR,
+        cost: 1.0,
     },
     Sweep {
         name: "caps",
@@ -165,6 +185,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
         ],
         metrics: &["mbit_s", "cov", "throttled_pct", "switches_s"],
         sets: &PAIR,
+        cost: 1.0,
     },
     Sweep {
         name: "boundary",
@@ -180,6 +201,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
         ],
         metrics: &["mbit_s", "cov", "worst", "recovery_ms"],
         sets: &[],
+        cost: 1.2,
     },
 ];
 
@@ -195,6 +217,6 @@ const RESIDENTS: Factor = Factor {
 const LOOKUP_SIZES: Factor = Factor {
     name: "size",
     ci: &["16", "1K"],
-    default: &["16", "64", "1K", "16K"],
+    default: &["16", "1K", "16K"],
     full: &["16", "32", "64", "1K", "16K"],
 };

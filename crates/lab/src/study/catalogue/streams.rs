@@ -33,13 +33,23 @@ pub(super) static ROWS: &[Experiment] = &[
         title: "TCP of 1 KB messages on a shared core, run by run",
         sweep: "tcp-runs",
         needs: &[Need::Cpus(2)],
-        figures: &[Figure {
-            source: "Fig. 8",
-            title: "Variation of TCP throughput from run to run",
-            x: "channel",
-            metrics: &["cov"],
-            ..EMPTY
-        }],
+        figures: &[
+            Figure {
+                source: "Fig. 8",
+                title: "TCP throughput run by run",
+                x: "run",
+                series: &["channel"],
+                metrics: &["mbit_s"],
+                ..EMPTY
+            },
+            Figure {
+                source: "Fig. 8",
+                title: "Variation of TCP throughput from run to run",
+                x: "channel",
+                metrics: &["cov"],
+                ..EMPTY
+            },
+        ],
         claims: &[
             claim(
                 "the switch varies more than native",
@@ -92,6 +102,14 @@ pub(super) static ROWS: &[Experiment] = &[
             title: "Switches per MB, slowest over fastest run (in place of guest functions, which a host cannot see)",
             x: "channel",
             metrics: &["slow_fast"],
+            paper: &[Curve {
+                name: "time in a function, LOW over HIGH",
+                points: &[
+                    ("tcp_ack", 8.7),
+                    ("csched_schedule", 13.0),
+                    ("do_event_channel_op", 8.3),
+                ],
+            }],
             ..EMPTY
         }],
         claims: &[claim(
@@ -161,6 +179,12 @@ pub(super) static ROWS: &[Experiment] = &[
                 Below(0.0),
             ),
             claim(
+                "switch: the sender uses most of its CPU at every size",
+                "- (high at all sizes)",
+                value("vm1_use_pct", SWITCH),
+                Above(90.0),
+            ),
+            claim(
                 "switch: the receiver's use rises with the size",
                 "- (rising)",
                 trend("vm2_use_pct", SWITCH, "size"),
@@ -213,9 +237,9 @@ pub(super) static ROWS: &[Experiment] = &[
             },
             Figure {
                 source: "3.1",
-                title: "Recovery after a pause or a neighbour's death",
-                x: "traffic",
-                series: &["channel"],
+                title: "Longest standstill of a stream when a neighbour dies",
+                x: "channel",
+                of: &[("traffic", "a VM dies")],
                 metrics: &["recovery_ms"],
                 ..EMPTY
             },

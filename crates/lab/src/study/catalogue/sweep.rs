@@ -40,6 +40,8 @@ pub struct Sweep {
     pub metrics: &'static [&'static str],
     /// The thread sets whose scheduler statistics it gives.
     pub sets: &'static [&'static str],
+    /// How long a cell takes, a stream's being one: time is shared out by it.
+    pub cost: f64,
 }
 
 /// Metrics of each thread set.

@@ -24,6 +24,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
         ],
         metrics: &["req_s", "switches_s"],
         sets: &["vm1", "backend", "idle"],
+        cost: 1.0,
     },
     Sweep {
         name: "idle-rate",
@@ -52,6 +53,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
             "vm1_block_cov",
         ],
         sets: &["vm1", "backend", "idle"],
+        cost: 1.2,
     },
     Sweep {
         name: "start",
@@ -73,6 +75,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
         ],
         metrics: &["req_s", "start_s", "lost", "ratio"],
         sets: &["vm1", "backend"],
+        cost: 3.7,
     },
     Sweep {
         name: "create",
@@ -80,6 +83,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
         factors: &[fixed("disk", &["1x", "2x", "4x"])],
         metrics: &["create_s", "start_s"],
         sets: &[],
+        cost: 1.5,
     },
     Sweep {
         name: "neighbours",
@@ -112,6 +116,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
             "pages_s",
         ],
         sets: &["vm1", "vm2", "guests", "backend"],
+        cost: 1.2,
     },
     Sweep {
         name: "count",
@@ -134,6 +139,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
         ],
         metrics: &["req_s", "switches_s"],
         sets: &["vm1", "guests", "backend"],
+        cost: 1.1,
     },
     Sweep {
         name: "weights",
@@ -158,6 +164,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
             "pages_exec",
         ],
         sets: &["vm1", "vm2", "backend"],
+        cost: 1.2,
     },
 ];
 

@@ -43,7 +43,7 @@ impl Pace {
                 vms: 4,
             },
             Scale::Default => Self {
-                seconds: 5,
+                seconds: 2,
                 runs: 5,
                 disk: 256,
                 vms: 4,
@@ -73,7 +73,6 @@ pub fn measure(world: &mut World, sweep: &str, cell: &Cell, pace: Pace) -> Resul
         "noise" => streams::noise(world, pace),
         "mix" => streams::mix(world, cell, pace),
         "lookup" => streams::lookup(world, cell, pace),
-        "lookup-rr" => streams::lookup_rr(world, cell, pace),
         "udp" | "tcp" => streams::neighbours(world, sweep, cell, pace),
         "gather" => streams::gather(world, cell, pace),
         "tcp-runs" => streams::runs(world, cell, pace),

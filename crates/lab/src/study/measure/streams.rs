@@ -4,12 +4,14 @@ use super::flow::{self, Flow};
 use super::{Pace, values};
 use crate::channel;
 use crate::error::{Error, Result};
+use crate::host;
 use crate::study::inference::{mean, variation};
 use crate::study::remote;
 use crate::study::sample::{Cell, Values};
 use crate::study::watch::{Set, watch};
 use crate::study::world::World;
 use crate::vm::Vm;
+use crate::workload::RoundTrip;
 
 /// Bytes of a message where the experiment does not vary it.
 const MESSAGE: u32 = 1024;
@@ -99,7 +101,7 @@ fn among(world: &World, cell: &Cell) -> Result<u8> {
     }
 }
 
-/// A UDP stream to the second host.
+/// A UDP stream to the second host, then requests to it; and what a look-up takes.
 pub(super) fn lookup(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
     world.only(2)?;
     let target = remote::address(among(world, cell)?);
@@ -110,25 +112,30 @@ pub(super) fn lookup(world: &mut World, cell: &Cell, pace: Pace) -> Result<Value
         parallel: 1,
         seconds: pace.seconds,
     };
-    watched(&world.sets(2, 2), world.vm(1)?, &flow, pace)
+    let mut metrics = watched(&world.sets(2, 2), world.vm(1)?, &flow, pace)?;
+    let trip = flow::requests(world.vm(1)?, &target, pace.seconds, flow.size)?;
+    metrics.extend(times(&trip));
+    metrics.extend(values(&[("trans_s", 1e6 / trip.mean_us)]));
+    if let Ok(residents) = cell.level("residents").parse() {
+        let nanoseconds = time_lookups(world, residents)?;
+        let rate = metrics.get("mbit_s").copied().unwrap_or(f64::NAN) * 1e6 / 8.0;
+        let messages = rate / f64::from(flow.size);
+        metrics.extend(values(&[
+            ("lookup_ns", nanoseconds),
+            ("lookup_pct", nanoseconds * 1e-9 * messages * 100.0),
+        ]));
+    }
+    Ok(metrics)
 }
 
-/// Requests to the second host.
-pub(super) fn lookup_rr(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
-    world.only(2)?;
-    let target = remote::address(among(world, cell)?);
-    let sets = world.sets(2, 2);
-    // sockperf warms up by itself, for 0.4 s.
-    let seconds = pace.seconds + super::WARM_UP;
-    let (trip, mut metrics) = watch(&sets, pace.watched(), || {
-        flow::requests(world.vm(1)?, &target, seconds, cell.size("size"))
-    })?;
-    metrics.extend(values(&[
-        ("p50_us", trip.p50_us),
-        ("p99_us", trip.p99_us),
-        ("trans_s", 1e6 / trip.mean_us),
-    ]));
-    Ok(metrics)
+/// Nanoseconds that a look-up among so many residents takes: the table alone, measured beside
+/// the stream, which a look-up's share of is too small to be seen in.
+fn time_lookups(world: &World, residents: u32) -> Result<f64> {
+    let mut command = host::command(&world.place.vicinity);
+    command.args(["lab", "lookups", &format!("--residents={residents}")]);
+    let text = host::run(command)?;
+    let time = text.trim().parse();
+    time.map_err(|_| Error::unreadable("the time of a look-up", &text))
 }
 
 /// A stream between neighbours, TCP or UDP as the sweep's name says.
@@ -175,8 +182,17 @@ pub(super) fn gather(world: &mut World, cell: &Cell, pace: Pace) -> Result<Value
     };
     let mut metrics = watched(&world.sets(2, 2), world.vm(1)?, &flow, pace)?;
     let trip = flow::requests(world.vm(1)?, &target, pace.seconds, flow.size)?;
-    metrics.extend(values(&[("p50_us", trip.p50_us), ("p99_us", trip.p99_us)]));
+    metrics.extend(times(&trip));
     Ok(metrics)
+}
+
+/// Percentiles of round trips.
+fn times(trip: &RoundTrip) -> Values {
+    values(&[
+        ("p50_us", trip.p50_us),
+        ("p99_us", trip.p99_us),
+        ("p999_us", trip.p999_us),
+    ])
 }
 
 /// TCP runs one after the other on a shared core: how much they differ.
@@ -191,10 +207,11 @@ pub(super) fn runs(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values>
         parallel: 1,
         seconds: pace.seconds,
     };
-    let mut found = Vec::new();
-    for _run in 0..pace.runs {
+    let (mut found, mut each) = (Vec::new(), Values::new());
+    for run in 1..=pace.runs {
         let metrics = watched(&world.sets(2, 2), world.vm(1)?, &flow, pace)?;
         let of = |key: &str| metrics.get(key).copied().unwrap_or(f64::NAN);
+        each.insert(format!("run{run}_mbit_s"), of("mbit_s"));
         found.push((of("mbit_s"), of("switches_s") / (of("mbit_s") / 8.0)));
     }
     found.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -203,9 +220,10 @@ pub(super) fn runs(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values>
         .first()
         .zip(costs.last())
         .map_or(f64::NAN, |(slow, fast)| slow / fast);
-    Ok(values(&[
+    each.extend(values(&[
         ("mbit_s", mean(&rates)),
         ("cov", variation(&rates)),
         ("slow_fast", ends),
-    ]))
+    ]));
+    Ok(each)
 }

@@ -1,0 +1,245 @@
+//! Paper 000, section 4.2: what it costs remote traffic that each frame's receiver is looked up.
+
+use super::{Curve, Experiment, Figure, Need, claim, ratio, value};
+use crate::study::claim::Claim;
+use crate::study::claim::Statistic::Relative;
+use crate::study::inference::Region::{Above, Below};
+use crate::study::sample::Selector;
+
+const NATIVE: Selector = &[("residents", "native")];
+const ONE: Selector = &[("residents", "1")];
+const MOST: Selector = &[("residents", "100000")];
+const SHORT_NATIVE: Selector = &[("residents", "native"), ("size", "16")];
+const SHORT_ONE: Selector = &[("residents", "1"), ("size", "16")];
+const SHORT_MANY: Selector = &[("residents", "10000"), ("size", "16")];
+const SHORT_MOST: Selector = &[("residents", "100000"), ("size", "16")];
+const KB_NATIVE: Selector = &[("residents", "native"), ("size", "1K")];
+const KB_ONE: Selector = &[("residents", "1"), ("size", "1K")];
+const KB_MANY: Selector = &[("residents", "10000"), ("size", "1K")];
+const KB_MOST: Selector = &[("residents", "100000"), ("size", "1K")];
+const LONG_NATIVE: Selector = &[("residents", "native"), ("size", "16K")];
+const LONG_ONE: Selector = &[("residents", "1"), ("size", "16K")];
+const EMPTY: Figure = Figure {
+    source: "",
+    title: "",
+    x: "size",
+    series: &["residents"],
+    of: &[],
+    metrics: &[],
+    paper: &[],
+};
+
+/// A stream loses less than one percent.
+const fn keeps(text: &'static str, paper: &'static str, of: Selector, to: Selector) -> Claim {
+    claim(text, paper, ratio("mbit_s", of, to), Above(0.99))
+}
+
+/// Look-ups take less than one percent of the time.
+const fn is_cheap(text: &'static str, paper: &'static str, of: Selector) -> Claim {
+    claim(text, paper, value("lookup_pct", of), Below(1.0))
+}
+
+pub(super) static ROWS: &[Experiment] = &[
+    Experiment {
+        id: "X2",
+        source: "Table 2",
+        title: "cost of the look-up, streams",
+        sweep: "lookup",
+        needs: &[Need::SecondHost],
+        figures: &[
+            Figure {
+                source: "Table 2",
+                title: "Remote UDP throughput by message size and residents",
+                metrics: &["mbit_s"],
+                paper: &[
+                    Curve {
+                        name: "native",
+                        points: &[
+                            ("4", 5.58),
+                            ("16", 21.7),
+                            ("32", 44.0),
+                            ("64", 84.3),
+                            ("1K", 934.1),
+                            ("16K", 953.0),
+                        ],
+                    },
+                    Curve {
+                        name: "1 look-up",
+                        points: &[
+                            ("4", 5.42),
+                            ("16", 18.7),
+                            ("32", 37.4),
+                            ("64", 74.9),
+                            ("1K", 933.9),
+                            ("16K", 951.1),
+                        ],
+                    },
+                    Curve {
+                        name: "10 look-ups",
+                        points: &[
+                            ("4", 5.04),
+                            ("16", 16.4),
+                            ("32", 29.6),
+                            ("64", 58.3),
+                            ("1K", 929.4),
+                            ("16K", 951.1),
+                        ],
+                    },
+                ],
+                ..EMPTY
+            },
+            Figure {
+                source: "Table 2",
+                title: "Part of the time between two messages that a look-up takes",
+                metrics: &["lookup_pct"],
+                paper: &[
+                    Curve {
+                        name: "1 look-up (lost throughput)",
+                        points: &[
+                            ("4", 3.0),
+                            ("16", 13.8),
+                            ("32", 15.0),
+                            ("64", 11.1),
+                            ("1K", 0.2),
+                            ("16K", 0.2),
+                        ],
+                    },
+                    Curve {
+                        name: "10 look-ups (lost throughput)",
+                        points: &[
+                            ("4", 9.7),
+                            ("16", 24.4),
+                            ("32", 32.7),
+                            ("64", 30.8),
+                            ("1K", 0.5),
+                            ("16K", 0.0),
+                        ],
+                    },
+                ],
+                ..EMPTY
+            },
+        ],
+        claims: &[
+            claim(
+                "the smallest messages pay for the look-up",
+                "-13.8 % at 16 B",
+                ratio("mbit_s", SHORT_ONE, SHORT_NATIVE),
+                Below(1.0),
+            ),
+            keeps(
+                "at 1 KB the look-up costs less than 1 %",
+                "-0.2 %",
+                KB_ONE,
+                KB_NATIVE,
+            ),
+            keeps(
+                "at 16 KB the look-up costs less than 1 %",
+                "-0.2 %",
+                LONG_ONE,
+                LONG_NATIVE,
+            ),
+            claim(
+                "a longer chain (here: 100,000 residents) costs more than a short one at 16 B",
+                "-24.4 % against -13.8 %",
+                ratio("mbit_s", SHORT_MOST, SHORT_ONE),
+                Below(1.0),
+            ),
+            keeps(
+                "ours: at 16 B 10,000 residents cost less than 1 % over a handful",
+                "-",
+                SHORT_MANY,
+                SHORT_ONE,
+            ),
+            keeps(
+                "ours: at 16 B 100,000 residents cost less than 1 % over a handful",
+                "-10.6 % with 10 look-ups over one",
+                SHORT_MOST,
+                SHORT_ONE,
+            ),
+            keeps(
+                "ours: at 1 KB 10,000 residents cost less than 1 % over a handful",
+                "-",
+                KB_MANY,
+                KB_ONE,
+            ),
+            keeps(
+                "at 1 KB 100,000 residents cost less than 1 % over a handful",
+                "-0.5 % with 10 look-ups",
+                KB_MOST,
+                KB_ONE,
+            ),
+            is_cheap(
+                "ours: look-ups among a handful take less than 1 % of the time of 16 B messages",
+                "-13.8 % with one look-up",
+                SHORT_ONE,
+            ),
+            is_cheap(
+                "ours: look-ups among 10,000 take less than 1 % of the time of 16 B messages",
+                "-",
+                SHORT_MANY,
+            ),
+            is_cheap(
+                "ours: look-ups among 100,000 take less than 1 % of the time of 16 B messages",
+                "-24.4 % with ten look-ups",
+                SHORT_MOST,
+            ),
+        ],
+    },
+    Experiment {
+        id: "X3",
+        source: "Fig. 3",
+        title: "cost of the look-up, request and response",
+        sweep: "lookup",
+        needs: &[Need::SecondHost],
+        figures: &[
+            Figure {
+                source: "Fig. 3",
+                title: "Remote transactions by message size and residents",
+                metrics: &["trans_s"],
+                ..EMPTY
+            },
+            Figure {
+                source: "Fig. 3",
+                title: "Round trip, p99",
+                metrics: &["p99_us"],
+                ..EMPTY
+            },
+        ],
+        claims: &[
+            claim(
+                "native has the most transactions",
+                "- (best at every size)",
+                ratio("trans_s", ONE, NATIVE),
+                Below(1.0),
+            ),
+            claim(
+                "the longest chain has the fewest",
+                "- (10 look-ups worst)",
+                ratio("trans_s", MOST, ONE),
+                Below(1.0),
+            ),
+            claim(
+                "at 1 KB requests lose more by the look-up than the stream does",
+                "- (visible at all sizes, unlike the stream's)",
+                Relative {
+                    metric: "trans_s",
+                    than: "mbit_s",
+                    of: KB_ONE,
+                    to: KB_NATIVE,
+                },
+                Below(1.0),
+            ),
+            claim(
+                "at 16 KB requests lose more by the look-up than the stream does",
+                "- (visible at all sizes, unlike the stream's)",
+                Relative {
+                    metric: "trans_s",
+                    than: "mbit_s",
+                    of: LONG_ONE,
+                    to: LONG_NATIVE,
+                },
+                Below(1.0),
+            ),
+        ],
+    },
+];

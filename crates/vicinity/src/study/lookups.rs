@@ -1,0 +1,40 @@
+//! What a look-up in the residency table takes: the switch's own table, on this machine, now.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use switch::mac::Mac;
+use switch::residency::Residency;
+
+/// Look-ups that are timed.
+const COUNT: u32 = 1 << 20;
+
+/// Nanoseconds of CPU time that a look-up takes among so many residents. Whom to look for next depends on
+/// the last answer, so that nothing is looked up ahead, and any resident may be next: no guest's
+/// frames have it worse.
+pub(crate) fn time(residents: u32) -> f64 {
+    let table = Residency::new();
+    let residents = residents.max(1);
+    for number in 0..residents {
+        let _: switch::residency::Learnt = table.learn(address(number), 1, 0, u32::MAX);
+    }
+    let mut who = 0;
+    let began = used();
+    for step in 0..COUNT {
+        let port = table.lookup(address(who), 0).map_or(0, u32::from);
+        who = step.wrapping_mul(2_654_435_761).wrapping_add(port) % residents;
+    }
+    black_box(who);
+    used().saturating_sub(began).as_secs_f64() * 1e9 / f64::from(COUNT)
+}
+
+/// CPU time of this thread: others on the machine do not count.
+fn used() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}
+
+fn address(number: u32) -> Mac {
+    let [a, b, c, d] = number.to_be_bytes();
+    Mac::from_octets([2, 0x76, a, b, c, d])
+}
