@@ -75,6 +75,8 @@ loom:
 		--package vicinity-vhost --lib handshake
 	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --target-dir target/loom \
 		--package vicinity-window --lib doorbell
+	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --target-dir target/loom \
+		--package vicinity-switch --lib model
 
 fuzz:
 	scripts/fuzz 20

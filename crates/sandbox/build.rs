@@ -1,36 +1,48 @@
-//! Collects the notes `// syscalls: …` from the crates that make up a data plane.
+//! Collects the notes `// syscalls: …` from the code that makes up each kind of data plane.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-/// Where the data plane's code is, seen from this crate.
-const CODE: [&str; 4] = [
+/// Where the code of a network's data plane is, seen from this crate.
+const NETWORK: [&str; 4] = [
     "src",
     "../switch/src",
     "../vhost/src",
     "../vicinity/src/data_plane.rs",
 ];
 
+/// Where the code of the message plane's is.
+const MESSAGES: [&str; 5] = [
+    "src",
+    "../window/src",
+    "../message/src/far",
+    "../switch/src/control.rs",
+    "../vicinity/src/message_plane.rs",
+];
+
 const MARK: &str = "// syscalls: ";
 
 fn main() -> io::Result<()> {
-    let mut names = BTreeSet::new();
-    for code in CODE {
-        println!("cargo::rerun-if-changed={code}");
-        collect(Path::new(code), &mut names)?;
-    }
-    let mut table = "/// Allowed system calls: name and number.\n\
-                     const NOTED: &[(&str, i64)] = &[\n"
-        .to_owned();
-    for name in names {
-        table += &format!("    (\"{name}\", libc::SYS_{name}),\n");
-    }
-    table += "];\n";
+    let tables = table("NETWORK", &NETWORK)? + &table("MESSAGES", &MESSAGES)?;
     let folder = env::var_os("OUT_DIR")
         .map(PathBuf::from)
         .unwrap_or_default();
-    fs::write(folder.join("noted.rs"), table)
+    fs::write(folder.join("noted.rs"), tables)
+}
+
+fn table(name: &str, code: &[&str]) -> io::Result<String> {
+    let mut names = BTreeSet::new();
+    for code in code {
+        println!("cargo::rerun-if-changed={code}");
+        collect(Path::new(code), &mut names)?;
+    }
+    let mut table =
+        format!("/// Allowed system calls: name and number.\nconst {name}: &[(&str, i64)] = &[\n");
+    for name in names {
+        table += &format!("    (\"{name}\", libc::SYS_{name}),\n");
+    }
+    Ok(table + "];\n")
 }
 
 fn collect(path: &Path, names: &mut BTreeSet<String>) -> io::Result<()> {

@@ -66,7 +66,7 @@ enum State {
 impl Member {
     pub(crate) fn new(folder: &Path, name: &str, id: u16) -> Result<Self, DirectError> {
         let socket = folder.join(format!("{name}.sock"));
-        let server = Server::bind(&socket, id);
+        let server = Server::bind(&socket);
         Ok(Self {
             name: name.to_owned(),
             id,
@@ -124,7 +124,7 @@ impl Member {
         let address = json!({"type": "unix", "data": {"path": self.socket}});
         let backend = json!({"type": "socket", "data": {"addr": address, "server": false}});
         qmp.execute("chardev-add", &json!({"id": WINDOW, "backend": backend}))?;
-        let accepted = self.server.accept_alone(control.as_fd());
+        let accepted = self.server.accept_alone(self.id, control.as_fd());
         let window = io(accepted, || "accept QEMU".to_owned())?;
         let window = window.ok_or_else(|| DirectError::Monitor("chardev-add".to_owned()))?;
         let device = json!({

@@ -4,6 +4,8 @@ use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use window::attach::Channel;
+
 /// An endpoint's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
@@ -85,6 +87,19 @@ impl Board {
     #[must_use]
     pub fn has_gateway(&self) -> bool {
         self.gateway().exists()
+    }
+
+    /// The endpoints that are open on it, in order.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn endpoints(&self) -> io::Result<Vec<u32>> {
+        let number = |path: PathBuf| path.file_stem()?.to_str()?.parse().ok();
+        let mut open: Vec<u32> = sockets(&self.folder)?.filter_map(number).collect();
+        // A process that was killed leaves its socket.
+        open.retain(|endpoint| Channel::connect(&self.socket(*endpoint)).is_ok());
+        open.sort_unstable();
+        Ok(open)
     }
 
     /// Where the gateway to other NICs listens.

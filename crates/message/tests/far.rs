@@ -73,7 +73,7 @@ impl Plane {
             })
             .collect();
         let mut switchboard = Switchboard::new(&folder.path().join("host"), &list).unwrap();
-        let serve = Running::start(move |go_on| switchboard.serve(go_on).unwrap());
+        let serve = Running::start(move |go_on| switchboard.serve(|_| go_on()).unwrap());
         let mut plane = Self {
             gateways: Vec::new(),
             switchboard: Some(serve),

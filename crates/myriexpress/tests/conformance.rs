@@ -193,7 +193,7 @@ fn plane(folder: &Path, members: [&str; 2], group: Option<&str>, work: impl FnOn
     let go_on = AtomicBool::new(true);
     let stays = || go_on.load(Ordering::Relaxed);
     thread::scope(|scope| {
-        scope.spawn(|| switchboard.serve(stays).unwrap());
+        scope.spawn(|| switchboard.serve(|_| stays()).unwrap());
         for name in members {
             let board = folder.join(name).join("message");
             let way = Way::Socket(host.join(format!("{name}.sock")));

@@ -28,22 +28,40 @@ include!(concat!(env!("OUT_DIR"), "/noted.rs"));
 // descriptors that are closed; debug builds first ask whether they are open
 // syscalls: close fcntl
 
+/// What a data plane serves: each kind has a list of calls of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Duty {
+    /// A network.
+    Network,
+    /// The message plane.
+    Messages,
+}
+
+impl Duty {
+    fn calls(self) -> &'static [(&'static str, i64)] {
+        match self {
+            Self::Network => NETWORK,
+            Self::Messages => MESSAGES,
+        }
+    }
+}
+
 /// The name of every system call that is allowed, in alphabetical order.
 #[must_use]
-pub fn noted() -> Vec<&'static str> {
-    NOTED.iter().map(|(name, _)| *name).collect()
+pub fn noted(duty: Duty) -> Vec<&'static str> {
+    duty.calls().iter().map(|(name, _)| *name).collect()
 }
 
 /// Allow the noted calls; any other kills the process.
-pub(crate) fn enter() -> Result<(), String> {
-    let filter = filter().map_err(|error| error.to_string())?;
+pub(crate) fn enter(duty: Duty) -> Result<(), String> {
+    let filter = filter(duty).map_err(|error| error.to_string())?;
     seccompiler::apply_filter(&filter)
         .map_err(|error| format!("the kernel has no seccomp: {error}"))
 }
 
-fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
+fn filter(duty: Duty) -> Result<BpfProgram, seccompiler::BackendError> {
     let mut rules = BTreeMap::new();
-    for (name, number) in NOTED {
+    for (name, number) in duty.calls() {
         rules.insert(*number, conditions(name)?);
     }
     SeccompFilter::new(
@@ -103,10 +121,14 @@ fn masked(argument: u8, mask: i32, value: u64) -> Condition {
 mod tests {
     use super::*;
 
+    const ALL: [Duty; 2] = [Duty::Network, Duty::Messages];
+
     #[test]
     fn the_notes_make_a_filter() {
-        assert!(!filter().unwrap().is_empty());
-        assert!(noted().is_sorted());
+        for duty in ALL {
+            assert!(!filter(duty).unwrap().is_empty());
+            assert!(noted(duty).is_sorted());
+        }
     }
 
     #[test]
@@ -114,7 +136,9 @@ mod tests {
         for call in [
             "open", "openat", "socket", "connect", "execve", "clone", "ptrace", "kill",
         ] {
-            assert!(!noted().contains(&call), "{call}");
+            for duty in ALL {
+                assert!(!noted(duty).contains(&call), "{call}");
+            }
         }
     }
 }

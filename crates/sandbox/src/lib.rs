@@ -24,8 +24,8 @@
 //! Before all that, it closes the descriptors it has inherited unasked ([`close_inherited`]).
 //!
 //! Where a call is made, a comment says so: `// syscalls: recvmsg sendmsg`. The build script
-//! collects these notes from the crates of the data plane; the list of allowed calls is made of
-//! them and of nothing else.
+//! collects these notes from the code of each kind of data plane ([`Duty`]); its list of allowed
+//! calls is made of them and of nothing else.
 #![deny(unsafe_code)]
 
 mod calls;
@@ -35,7 +35,7 @@ mod inherited;
 mod namespaces;
 mod privileges;
 
-pub use calls::noted;
+pub use calls::{Duty, noted};
 pub use inherited::close_inherited;
 
 /// A stage the process has to do without.
@@ -49,31 +49,31 @@ pub struct Gap {
 }
 
 /// Enters one stage; the error says why it cannot be had.
-type Stage = fn() -> Result<(), String>;
+type Stage<'a> = &'a dyn Fn() -> Result<(), String>;
 
 /// Go through the stages of the process, which must have one thread: identity and namespaces.
 /// Descriptors that are open stay open. Returns the stages that could not be had.
 #[must_use]
 pub fn enter_process() -> Vec<Gap> {
     enter(&[
-        ("identity", identity::enter),
-        ("namespaces", namespaces::enter),
+        ("identity", &identity::enter),
+        ("namespaces", &namespaces::enter),
     ])
 }
 
-/// Go through the stages of a thread: privileges, files and calls. Every thread must, and none can
-/// be started by one that has. Returns the stages that could not be had.
+/// Go through the stages of a thread with this duty: privileges, files and calls. Every thread
+/// must, and none can be started by one that has. Returns the stages that could not be had.
 #[must_use]
-pub fn enter_thread() -> Vec<Gap> {
+pub fn enter_thread(duty: Duty) -> Vec<Gap> {
     enter(&[
-        ("privileges", privileges::enter),
-        ("files", files::enter),
-        ("calls", calls::enter),
+        ("privileges", &privileges::enter),
+        ("files", &files::enter),
+        ("calls", &|| calls::enter(duty)),
     ])
 }
 
-fn enter(stages: &[(&'static str, Stage)]) -> Vec<Gap> {
-    let gap = |(stage, enter): &(&'static str, Stage)| {
+fn enter(stages: &[(&'static str, Stage<'_>)]) -> Vec<Gap> {
+    let gap = |(stage, enter): &(&'static str, Stage<'_>)| {
         let why = enter().err()?;
         Some(Gap { stage, why })
     };

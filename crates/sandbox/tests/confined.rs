@@ -89,7 +89,7 @@ fn calls_of_the_runtime() {
 /// What the child does.
 fn confined(case: &str) {
     let mut gaps = sandbox::enter_process();
-    gaps.extend(sandbox::enter_thread());
+    gaps.extend(sandbox::enter_thread(sandbox::Duty::Network));
     assert_eq!(gaps, [], "this test wants all that a kernel can offer");
     match case {
         "wait" => {

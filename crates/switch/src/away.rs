@@ -5,9 +5,10 @@
 
 use crate::control::Loss;
 use crate::desk::Desk;
+use crate::job::Job;
 use crate::port::Kind;
+use crate::sender::Sender;
 use crate::switch::Switch;
-use crate::transmit::{Job, Sender};
 
 impl Switch {
     /// Send frames out by every uplink that may have them; returns how many are done with, which

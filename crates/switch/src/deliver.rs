@@ -10,13 +10,14 @@ use crate::control::{Counters, Loss};
 use crate::desk::Desk;
 use crate::frame::{Head, Rest};
 use crate::guard::{Checked, Cost, Outgoing, Rates, Way, passage};
+use crate::job::Job;
 use crate::offload::Plan;
 use crate::port::{Guest, Kind, Vring, publish, receive_ring};
 use crate::receiver::{Delivery, Receiver};
+use crate::sender::Sender;
 use crate::spread::Askers;
 use crate::switch::Switch;
 use crate::translate::{Scratch, plan_for};
-use crate::transmit::{Job, Sender};
 
 /// What became of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

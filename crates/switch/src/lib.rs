@@ -29,7 +29,7 @@
 //! does every other thing that several need ([`switch`] has the list).
 //!
 //! Ports come and go, rings start and stop, memory is mapped and unmapped with the network locked
-//! for writing, by the first worker (`manager`). The others hold it for reading while they forward,
+//! for writing, by the first worker (`manager`; `model` has loom check it). The others hold it for reading while they forward,
 //! a round at a time, and not while they sleep. So memory that vanishes while somebody looks at it
 //! cannot be written down: whoever can unmap it has the only reference to the network.
 //!
@@ -50,9 +50,12 @@ pub mod frame;
 mod front_end;
 pub mod guard;
 pub mod hold;
+mod job;
 pub mod limits;
 pub mod mac;
 mod manager;
+#[cfg(all(loom, test))]
+mod model;
 mod multicast;
 pub mod offload;
 mod orders;
@@ -63,6 +66,8 @@ mod quiet;
 mod rarp;
 pub mod receiver;
 pub mod residency;
+mod resolve;
+mod sender;
 mod shared;
 mod spin;
 pub mod spread;

@@ -11,7 +11,7 @@ use crate::control::{ControlSocket, Reason};
 use crate::desk::Desk;
 use crate::outbox::Outbox;
 use crate::port::Kind;
-use crate::shared::Shared;
+use crate::shared::{FIRST, Shared};
 use crate::switch::Switch;
 use crate::ticks;
 use crate::token::Token;
@@ -63,8 +63,15 @@ impl Manager {
                 _ => {}
             }
         }
+        self.watch_outbox();
         // They may wait for what has changed.
         shared.wake_others();
+    }
+
+    fn watch_outbox(&mut self) {
+        if let Some(post) = self.shared.posts.get(FIRST) {
+            self.outbox.watch(&post.poll);
+        }
     }
 
     /// End the ports that the data path found at fault, if there are any.
@@ -85,6 +92,7 @@ impl Manager {
                 self.fail(switch, port, &fault);
             }
         }
+        self.watch_outbox();
         shared.wake_others();
     }
 

@@ -4,13 +4,18 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 
+use rustix::event::epoll;
+
 use crate::control::{ControlSocket, Event, Order};
+use crate::token::Token;
 
 /// The data plane's end of the conversation.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     control: ControlSocket,
     waiting: VecDeque<Event>,
+    /// The kernel is to tell when the socket takes more.
+    watched: bool,
 }
 
 impl Outbox {
@@ -20,6 +25,7 @@ impl Outbox {
         Self {
             control,
             waiting: VecDeque::new(),
+            watched: false,
         }
     }
 
@@ -37,6 +43,21 @@ impl Outbox {
                 // A supervisor that is gone is noticed when orders are read.
                 _ => drop(self.waiting.pop_front()),
             }
+        }
+    }
+
+    /// Have the kernel tell by `poll` when the socket takes more, for as long as something waits.
+    pub(crate) fn watch(&mut self, poll: &OwnedFd) {
+        let waits = !self.waiting.is_empty();
+        if waits == self.watched {
+            return;
+        }
+        let mut interest = epoll::EventFlags::IN;
+        interest.set(epoll::EventFlags::OUT, waits);
+        // syscalls: epoll_ctl
+        match epoll::modify(poll, &self.control, Token::Control.data(), interest) {
+            Ok(()) => self.watched = waits,
+            Err(error) => tracing::error!(%error, "events may reach the supervisor late"),
         }
     }
 

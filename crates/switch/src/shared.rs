@@ -1,8 +1,8 @@
 //! What the workers of a network share: the network, and how they tell each other of work.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use rustix::event::{EventfdFlags, epoll, eventfd};
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::control::WorkerReport;
 use crate::spread::{Askers, Spread};
 use crate::switch::Switch;
-use crate::sync::{AtomicBool, AtomicU64, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::sync::{AtomicBool, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::token::Token;
 
 /// The number of the worker that also hears the supervisor and the front-ends.
@@ -37,6 +37,9 @@ pub(crate) struct Post {
     pub(crate) poll: OwnedFd,
     /// Ends its sleep.
     wake: OwnedFd,
+    /// What it sleeps on where there is no kernel to wake it.
+    #[cfg(loom)]
+    pub(crate) bell: loom::sync::Notify,
     /// Ports it should look at.
     mail: Mutex<Vec<u16>>,
     pub(crate) wakeups: AtomicU64,
@@ -54,6 +57,8 @@ impl Post {
         Ok(Self {
             poll,
             wake,
+            #[cfg(loom)]
+            bell: loom::sync::Notify::new(),
             mail: Mutex::default(),
             wakeups: AtomicU64::new(0),
             busy_ticks: AtomicU64::new(0),
@@ -117,6 +122,8 @@ impl Shared {
             // syscalls: write
             // A counter that is full wakes it as well.
             let _ = rustix::io::write(&post.wake, &1_u64.to_ne_bytes());
+            #[cfg(loom)]
+            post.bell.notify();
         }
     }
 

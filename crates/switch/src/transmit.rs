@@ -1,7 +1,5 @@
 //! From a transmit ring to wherever its frames go.
 
-use std::time::Instant;
-
 use arrayvec::ArrayVec;
 use vhost::backend::at;
 use vhost::chain::Batch;
@@ -15,218 +13,17 @@ use crate::books::{Books, Teacher};
 use crate::control::{Counters, Loss};
 use crate::deliver::{End, count_sent, to_guest};
 use crate::desk::Desk;
-use crate::frame::{Head, Rest, Simple};
-use crate::guard::{Checked, Cost, Guard, Limiter, Outgoing, Snapshot, Way, passage};
+use crate::frame::Head;
+use crate::guard::{Checked, Cost, Outgoing, Snapshot, Way, passage};
 use crate::hold::{Full, Held, InRing};
+use crate::job::{Job, Target};
 use crate::limits::{BURST, MAX_LEARNT_PER_PORT};
 use crate::multicast::Origin;
-use crate::peers::Peers;
 use crate::port::{Guest, Kind, Port, publish, transmit_ring};
-use crate::residency::Resident;
+use crate::resolve::Source;
+use crate::sender::Sender;
 use crate::switch::{Switch, Visit};
 use crate::uplink::Uplink;
-
-/// Where a frame goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
-    Port(u16),
-    Flood,
-    /// It is lost.
-    Nowhere(Loss),
-}
-
-/// One frame of a burst.
-#[derive(Debug)]
-pub(crate) struct Job<'a, 'm> {
-    pub(crate) chain: u16,
-    pub(crate) head: Head,
-    pub(crate) rest: Cursor<'a, 'm>,
-    pub(crate) target: Target,
-    /// Why it goes nowhere, if that is known before its destination is looked up.
-    refused: Option<Loss>,
-    /// What the sender's guard has seen of it, if the sender has one.
-    pub(crate) snapshot: Option<&'a Snapshot>,
-    /// Segments delivered already, if it is being cut.
-    pub(crate) segments: u16,
-}
-
-impl<'a, 'm> Job<'a, 'm> {
-    /// The frame as a simple one, if it is.
-    #[inline(always)]
-    pub(crate) fn simple(&self) -> Option<Simple<'m>> {
-        match self.snapshot {
-            Some(snapshot) if !snapshot.bytes().is_empty() => None,
-            _ => Simple::new(&self.head, &self.rest),
-        }
-    }
-
-    /// The bytes behind the head.
-    #[inline(always)]
-    pub(crate) fn rest(&self) -> Rest<'a, 'm> {
-        match self.snapshot {
-            None => Rest::Guest(self.rest),
-            Some(snapshot) => Rest::Guest(self.rest).behind(snapshot.bytes()),
-        }
-    }
-
-    /// What guards know of it.
-    #[inline(always)]
-    pub(crate) fn checked(&self) -> Checked {
-        self.snapshot
-            .map(|snapshot| snapshot.checked)
-            .unwrap_or_default()
-    }
-
-    /// Whom it is for.
-    #[inline(always)]
-    fn destination(&self) -> Resident {
-        Resident::new(self.head.destination(), self.checked().tci.vlan())
-    }
-
-    /// Have its sender's guard look at it.
-    fn admit(&mut self, guard: &Guard, room: Option<&'a mut Snapshot>) -> Result<(), Loss> {
-        let Some(room) = room else {
-            // A burst has no more frames than there are rooms.
-            return Err(Loss::BadLength);
-        };
-        let rest = &mut self.rest;
-        guard.admit(&mut self.head, room, |to| rest.read(to))?;
-        self.snapshot = Some(room);
-        Ok(())
-    }
-
-    /// Go on cutting where an earlier attempt ended, if the receiver is still the same.
-    #[cold]
-    fn go_on(&mut self, in_ring: &InRing) {
-        match in_ring.cut {
-            Some((to, segments)) if self.target == Target::Port(to) => self.segments = segments,
-            _ => {}
-        }
-    }
-}
-
-/// A sending ring and its books.
-pub(crate) struct Sender<'p> {
-    pub(crate) port: u16,
-    pub(crate) pair: usize,
-    pub(crate) ring: &'p mut Ring,
-    pub(crate) held: &'p mut Held,
-    pub(crate) peers: &'p mut Peers,
-    pub(crate) counters: &'p mut Counters,
-    pub(crate) guard: Option<&'p Guard>,
-    pub(crate) limits: &'p Limiter,
-}
-
-/// Where frames come from, as the residency table is concerned.
-pub(crate) struct Source<'p> {
-    pub(crate) port: u16,
-    /// Addresses the port may teach.
-    limit: u32,
-    teacher: &'p mut Teacher,
-    /// The last answer: the next frame mostly asks the same.
-    last: Option<(Resident, Target)>,
-}
-
-impl<'p> Source<'p> {
-    pub(crate) fn new(port: u16, limit: u32, teacher: &'p mut Teacher) -> Self {
-        Self {
-            port,
-            limit,
-            teacher,
-            last: None,
-        }
-    }
-}
-
-impl Sender<'_> {
-    /// The frames are done with: hand their chains back.
-    #[inline]
-    pub(crate) fn finish_run(&mut self, jobs: &[Job<'_, '_>]) {
-        self.ring.put_used_run(jobs.iter().map(|job| job.chain));
-        let bytes = jobs.iter().map(|job| u64::from(job.head.length));
-        self.counters.tx_frames += jobs.len() as u64;
-        self.counters.tx_bytes += bytes.sum::<u64>();
-    }
-
-    /// The frame is done with: hand its chain back.
-    #[inline]
-    pub(crate) fn finish(&mut self, chain: u16, length: u32) {
-        self.ring.put_used(chain, 0);
-        self.counters.tx_frames += 1;
-        self.counters.tx_bytes += u64::from(length);
-    }
-
-    /// The frame is lost: hand its chain back.
-    #[inline]
-    pub(crate) fn lose(&mut self, chain: u16, length: u32, loss: Loss) {
-        self.finish(chain, length);
-        self.counters.drops.count(loss);
-    }
-
-    /// Whether a frame to this port must wait behind older ones.
-    #[inline]
-    fn must_wait(&self, to: u16, full: &Full) -> bool {
-        full.contains(&to) || self.held.aside.waits_for(to)
-    }
-
-    /// Make way for the first frame that need not wait: set aside those before it, or drop them
-    /// where that has been impossible for too long. Returns how many are done with; none if all
-    /// must wait. The first `known` have waited, and counted, before.
-    #[cold]
-    fn make_way(&mut self, jobs: &[Job<'_, '_>], full: &Full, known: usize, now: Instant) -> usize {
-        let waits = |job: &Job<'_, '_>| match job.target {
-            Target::Port(to) => self.must_wait(to, full),
-            _ => false,
-        };
-        let Some(count) = jobs.iter().position(|job| !waits(job)) else {
-            return 0;
-        };
-        for (index, job) in jobs.iter().take(count).enumerate() {
-            let Target::Port(to) = job.target else {
-                return index;
-            };
-            let (rest, checked) = (job.rest(), job.checked());
-            let aside = &mut self.held.aside;
-            if aside.push(to, &job.head, rest, checked, job.segments) {
-                self.finish(job.chain, job.head.length);
-                self.peers.add(to, 1, job.head.length.into());
-                self.counters.held += u64::from(index >= known);
-            } else if self.held.stall(now) {
-                self.lose(job.chain, job.head.length, Loss::ReceiverStuck);
-            } else {
-                return index;
-            }
-        }
-        count
-    }
-
-    /// Note what waits in the ring: the jobs from `done` on. `before` is what waited until now.
-    #[cold]
-    fn wait_in_ring(
-        &mut self,
-        jobs: &[Job<'_, '_>],
-        done: usize,
-        before: Option<&InRing>,
-        full: Full,
-    ) {
-        let waited = before.map_or(0, InRing::count);
-        self.counters.held += jobs.len().saturating_sub(waited.max(done)) as u64;
-        let Some(first) = jobs.get(done) else { return };
-        let left = u16::try_from(jobs.len() - done).unwrap_or(BURST);
-        let at_hand = u16::try_from(jobs.len()).unwrap_or(BURST);
-        // A frame further behind is out of sight until some of these are gone.
-        let in_sight = at_hand < BURST && self.ring.seen() <= at_hand && !self.held.is_stalled();
-        self.held.in_ring = Some(InRing {
-            frames: left,
-            full,
-            seen: in_sight.then_some(left),
-            cut: match first.target {
-                Target::Port(to) if first.segments > 0 => Some((to, first.segments)),
-                _ => None,
-            },
-        });
-    }
-}
 
 impl Switch {
     pub(crate) fn serve_guest(
@@ -390,35 +187,6 @@ impl Switch {
             None => self.resolve(&job.head, job.checked().tci.vlan(), now, source),
             Some(loss) => Target::Nowhere(loss),
         };
-    }
-
-    /// Note a frame's source and find its destination.
-    #[inline]
-    pub(crate) fn resolve(
-        &self,
-        head: &Head,
-        vlan: u16,
-        now: u32,
-        source: &mut Source<'_>,
-    ) -> Target {
-        let from = Resident::new(head.source(), vlan);
-        source
-            .teacher
-            .note(from, source.port, source.limit, &self.table);
-        let destination = Resident::new(head.destination(), vlan);
-        if let Some((resident, target)) = source.last {
-            if resident == destination {
-                return target;
-            }
-        }
-        let target = match self.table.lookup(destination, now) {
-            _ if destination.mac().is_group() => Target::Flood,
-            Some(port) if port == source.port => Target::Nowhere(Loss::Hairpin),
-            Some(port) => Target::Port(port),
-            None => Target::Flood,
-        };
-        source.last = Some((destination, target));
-        target
     }
 
     /// Forward jobs in order until all are done or one must wait in the ring; returns how many

@@ -1,7 +1,7 @@
 //! The way out of a network: a tap with a virtio-net header in front of each frame.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use rustix::io::Errno;
 use vhost::fault::Fault;
@@ -14,13 +14,14 @@ use crate::control::{Counters, Loss, Peer};
 use crate::desk::Desk;
 use crate::frame::{Head, Rest};
 use crate::guard::Checked;
+use crate::job::Target;
 use crate::limits::BURST;
 use crate::multicast::Origin;
 use crate::peers::{self, Peers};
 use crate::port::Port;
+use crate::resolve::Source;
 use crate::switch::{Switch, Visit};
-use crate::sync::Mutex;
-use crate::transmit::{Source, Target};
+use crate::sync::{Mutex, MutexGuard};
 
 /// An open tap, in non-blocking mode.
 #[derive(Debug)]

@@ -92,9 +92,7 @@ impl Worker {
         while !self.is_over() {
             self.tick();
             let moved = self.round();
-            if let Some(manager) = &mut self.manager {
-                manager.drop_faulty();
-            }
+            self.drop_faulty();
             if moved {
                 self.spin.reset();
                 rounds += 1;
@@ -121,6 +119,13 @@ impl Worker {
             None => {}
         }
         Ok(())
+    }
+
+    /// End the ports found at fault: the first worker's duty.
+    pub(crate) fn drop_faulty(&mut self) {
+        if let Some(manager) = &mut self.manager {
+            manager.drop_faulty();
+        }
     }
 
     fn is_over(&self) -> bool {

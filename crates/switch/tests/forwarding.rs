@@ -11,7 +11,7 @@ mod common;
 
 use common::{Plane, exchange, introduce, lost};
 use front_end::{Layout, Nic, Options, features, frame};
-use switch::control::{Order, PortId, Reason};
+use switch::control::{Event, Order, PortId, Reason};
 use switch::mac::Mac;
 
 #[test]
@@ -330,4 +330,21 @@ fn an_attach_that_cannot_be_is_answered() {
     plane.order(&order, None);
     assert!(matches!(plane.detached(4).0, Reason::Host(_)));
     exchange((&mut a, 1), (&mut b, 2), 10, 100);
+}
+
+/// A socket holds some hundred messages; what does not fit waits, and comes without another order.
+#[test]
+fn a_supervisor_that_reads_late_misses_nothing() {
+    const TIMES: usize = 2000;
+    let mut plane = Plane::new();
+    let [mut a, mut b] = plane.pair(1, 2);
+    for _ in 0..TIMES {
+        plane.order(&Order::Report, None);
+    }
+    // Meanwhile frames are forwarded.
+    exchange((&mut a, 1), (&mut b, 2), 100, 60);
+    let mut ends = 0;
+    while ends < TIMES {
+        ends += usize::from(matches!(plane.next(), Event::ReportEnd(_)));
+    }
 }

@@ -10,7 +10,7 @@
 mod logging;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use crate::channel::{Channel, Descriptors, Message};
 use crate::descriptor::{is_event, is_memory};
@@ -20,6 +20,7 @@ use crate::features::{self, protocol};
 use crate::limits::{MAX_MEMORY_SLOTS, MAX_RING_SIZE, MAX_VRINGS};
 use crate::memory::{GuestMemory, RegionInfo};
 use crate::message::Request;
+use crate::sync::{Mutex, MutexGuard};
 use crate::vring::Vring;
 
 /// What changed for the owner of the device.

@@ -44,6 +44,7 @@ pub mod message;
 pub mod net_header;
 pub mod raw;
 pub mod ring;
+mod sync;
 pub mod vring;
 
 pub use raw::{Span, alarm, prefer_huge_pages, prefetch, sigbus};

@@ -9,12 +9,16 @@ use crate::failure::Failure;
 use crate::logging::{self, Format, Level};
 use crate::spaces::Space;
 use crate::{
-    bench, config, data_plane, demo, direct, doctor, list, messages, plane, qemu, qemu_args, serve,
-    study, top,
+    bench, config, data_plane, demo, direct, doctor, list, message_info, message_plane, messages,
+    plane, qemu, qemu_args, serve, study, top,
 };
 
 /// Name of the subcommand that is a data plane.
 pub(crate) const DATA_PLANE: &str = "data-plane";
+
+/// Names of the subcommands that are the message plane's processes.
+pub(crate) const MESSAGE_PLANE: &str = "message-plane";
+pub(crate) const MESSAGE_GATEWAY: &str = "message-gateway";
 
 /// VMs on one host talk at memory speed.
 #[derive(Debug, Parser)]
@@ -70,6 +74,13 @@ enum Command {
         #[arg(long, default_value_t = 1)]
         workers: usize,
     },
+    /// The data plane of the message plane; started by `serve`, with its control socket as standard
+    /// input
+    #[command(name = MESSAGE_PLANE, hide = true)]
+    MessagePlane,
+    /// The message plane's gateway for this host's programs; started by `serve` likewise
+    #[command(name = MESSAGE_GATEWAY, hide = true)]
+    MessageGateway,
     /// Print the default configuration, as a start for your own
     Config,
     /// Print QEMU's options for a VM's port
@@ -283,6 +294,18 @@ enum Message {
         #[arg(long, value_name = "NUMBER")]
         endpoint: Option<u32>,
     },
+    /// Tell what is on this board, and which members the daemon joins
+    Info {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Tell what the members that the daemon joins have done
+    Counters {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Join VMs, and this host, until SIGINT or SIGTERM
     Serve {
         /// A VM, or `host`; with a trust group, whose members share memory, as NAME=GROUP
@@ -363,6 +386,8 @@ impl Cli {
                 )?)
             }
             Command::DataPlane { network, workers } => Ok(data_plane::run(&network, workers)?),
+            Command::MessagePlane => Ok(message_plane::run()?),
+            Command::MessageGateway => Ok(message_plane::host(runtime_dir)?),
             Command::Config => print(config::DEFAULT),
             Command::QemuArgs {
                 vm,
@@ -463,6 +488,8 @@ fn exchange(runtime_dir: &Path, command: &Message) -> Result<(), Failure> {
     let board = &runtime_dir.join(plane::BOARD);
     match command {
         Message::Answer { endpoint } => messages::answer(board, *endpoint),
+        Message::Info { json } => print(&message_info::info(runtime_dir, *json)?),
+        Message::Counters { json } => print(&message_info::counters(runtime_dir, *json)?),
         Message::Serve { members } => plane::serve(runtime_dir, members),
         Message::Join => plane::join(runtime_dir),
         Message::QemuArgs { vm } => print(&plane::qemu_args(runtime_dir, vm)),

@@ -6,6 +6,7 @@ use std::ffi::CString;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use sandbox::Duty;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use switch::control::ControlSocket;
 use switch::workers::Workers;
@@ -24,6 +25,9 @@ pub(crate) enum DataPlaneError {
     /// Serving.
     #[error("the data plane cannot go on: {0}")]
     Serving(io::Error),
+    /// The message plane.
+    #[error("the message plane cannot go on: {0}")]
+    Messages(message::MessageError),
 }
 
 /// Serve the network with this name, which is used in the log only, with so many workers.
@@ -31,14 +35,14 @@ pub(crate) fn run(network: &str, workers: usize) -> Result<(), DataPlaneError> {
     sandbox::close_inherited().map_err(DataPlaneError::System)?;
     let control = take_control().map_err(DataPlaneError::Control)?;
     let _span = tracing::error_span!("network", name = network).entered();
-    settle(network).map_err(DataPlaneError::System)?;
+    settle(&format!("net-{network}")).map_err(DataPlaneError::System)?;
     // What it opens, and what it asks the kernel once, comes before the sandbox closes.
     rustix::param::page_size();
     let workers = Workers::new(control, workers).map_err(DataPlaneError::System)?;
     let gaps = Mutex::new(sandbox::enter_process());
     let confine = || {
         let mut told = gaps.lock().unwrap_or_else(PoisonError::into_inner);
-        for gap in told.drain(..).chain(sandbox::enter_thread()) {
+        for gap in told.drain(..).chain(sandbox::enter_thread(Duty::Network)) {
             tracing::warn!("the sandbox has a gap: {gap}; see `vicinity doctor`");
         }
     };
@@ -47,7 +51,7 @@ pub(crate) fn run(network: &str, workers: usize) -> Result<(), DataPlaneError> {
 
 /// The control socket, which is standard input. That and standard output lead to the log
 /// afterwards, so that the process holds nothing it does not use.
-fn take_control() -> io::Result<ControlSocket> {
+pub(crate) fn take_control() -> io::Result<ControlSocket> {
     let socket = rustix::stdio::stdin().try_clone_to_owned()?;
     let control = ControlSocket::try_from(socket)?;
     rustix::stdio::dup2_stdin(rustix::stdio::stderr())?;
@@ -56,14 +60,14 @@ fn take_control() -> io::Result<ControlSocket> {
 }
 
 /// Make ourselves known, and let nothing but the supervisor end us.
-fn settle(network: &str) -> io::Result<()> {
+pub(crate) fn settle(name: &str) -> io::Result<()> {
     // A service manager ends all processes of a service at once; ours ends with its supervisor,
     // which tells it to.
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::default())?;
     }
     // For `ps` and `top`; the kernel keeps 15 bytes.
-    rustix::thread::set_name(&CString::new(format!("net-{network}"))?)?;
+    rustix::thread::set_name(&CString::new(name)?)?;
     std::panic::set_hook(Box::new(|panic| tracing::error!("our bug: {panic}")));
     Ok(())
 }

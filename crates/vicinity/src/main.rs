@@ -29,6 +29,8 @@ mod doctor;
 mod failure;
 mod list;
 mod logging;
+mod message_info;
+mod message_plane;
 mod messages;
 mod name;
 mod plane;

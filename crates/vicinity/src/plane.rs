@@ -10,15 +10,15 @@ use crate::failure::Failure;
 use crate::name;
 
 /// Where members' sockets are, below the runtime directory.
-const FOLDER: &str = "message-plane";
+pub(crate) const FOLDER: &str = "message-plane";
 
 /// The board of a VM or of the host, below the runtime directory.
 pub(crate) const BOARD: &str = "message";
 
 /// The member that is the host.
-const HOST: &str = "host";
+pub(crate) const HOST: &str = "host";
 
-fn socket(runtime_dir: &Path, member: &str) -> PathBuf {
+pub(crate) fn socket(runtime_dir: &Path, member: &str) -> PathBuf {
     runtime_dir.join(FOLDER).join(format!("{member}.sock"))
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn serve(runtime_dir: &Path, members: &[Member]) -> Result<(), Failur
                 .as_ref()
                 .is_some_and(thread::ScopedJoinHandle::is_finished)
         };
-        switchboard.serve(|| go_on() && !ended())?;
+        switchboard.serve(|_| go_on() && !ended())?;
         drop(switchboard);
         match gateway.map(thread::ScopedJoinHandle::join) {
             Some(Ok(Err(error))) if go_on() => Err(error.into()),

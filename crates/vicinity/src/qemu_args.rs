@@ -232,6 +232,7 @@ mod tests {
                 network("blue", false, vec![web.clone(), db]),
                 network("green", true, vec![web]),
             ],
+            members: Vec::new(),
         }
     }
 

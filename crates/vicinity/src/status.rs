@@ -1,5 +1,6 @@
 //! What the control API says: written by the daemon, read by the commands.
 
+use message::far::MemberReport;
 use serde::{Deserialize, Serialize};
 use switch::control::{Counters, WorkerReport};
 use switch::guard::Rules;
@@ -126,4 +127,66 @@ pub(crate) struct NetworkStatus {
     pub(crate) attached: usize,
     /// Figures of the worker.
     pub(crate) worker: WorkerReport,
+}
+
+/// The message plane, as `GET /v1/messages` tells of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct MessageStatus {
+    /// Its data plane runs.
+    pub(crate) up: bool,
+    /// Times its data plane ended and was started again.
+    pub(crate) restarts: u64,
+    /// Why it does not run.
+    pub(crate) reason: Option<String>,
+    /// The same of the gateway of this host's programs; absent when the host is no member.
+    pub(crate) gateway_restarts: Option<u64>,
+    /// Why that does not run.
+    pub(crate) gateway_reason: Option<String>,
+    /// Its members.
+    pub(crate) members: Vec<MemberStatus>,
+}
+
+/// A member of the message plane.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MemberStatus {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its trust group.
+    pub(crate) group: Option<String>,
+    /// The NIC id of its board, as twelve hexadecimal digits.
+    pub(crate) nic: String,
+    /// Its VM runs.
+    pub(crate) connected: bool,
+    /// Its gateway has joined.
+    pub(crate) joined: bool,
+    /// Links it has now.
+    pub(crate) links: u32,
+    /// Times its gateway joined.
+    pub(crate) joins: u64,
+    /// Links it had or has.
+    pub(crate) linked: u64,
+    /// Messages taken from it and passed on. Those that go directly are not seen by the host.
+    pub(crate) messages: u64,
+    /// Bytes of these.
+    pub(crate) bytes: u64,
+    /// Times it was cut off, or a link of its was, because it made no sense.
+    pub(crate) faults: u64,
+}
+
+impl From<MemberReport> for MemberStatus {
+    fn from(member: MemberReport) -> Self {
+        Self {
+            name: member.name,
+            group: member.group,
+            nic: format!("{:012x}", member.nic),
+            connected: member.connected,
+            joined: member.joined,
+            links: member.links,
+            joins: member.counters.joins,
+            linked: member.counters.links,
+            messages: member.counters.messages,
+            bytes: member.counters.bytes,
+            faults: member.counters.faults,
+        }
+    }
 }

@@ -12,12 +12,12 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
+use common::trace::{Trace, calls, descriptors};
 use common::{Daemon, until};
 use front_end::frame::{BROADCAST, mac, numbered};
 use front_end::{Layout, Nic, Options, Wire};
@@ -113,52 +113,6 @@ fn from_uplink(daemon: &Daemon) {
     assert!(done.unwrap().success());
 }
 
-/// strace on a process that runs already.
-struct Trace(Child);
-
-impl Trace {
-    fn attach(process: u32, log: &Path) -> Self {
-        let mut child = Command::new("strace")
-            .args(["--follow-forks", "--output"])
-            .arg(log)
-            .args(["--attach", &process.to_string()])
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap());
-        let mut line = String::new();
-        said.read_line(&mut line).unwrap();
-        assert!(line.contains("attached"), "{line}");
-        // What it says later has a reader too.
-        std::thread::spawn(move || said.lines().count());
-        Self(child)
-    }
-
-    /// It ends with the process.
-    fn ended(mut self) {
-        self.0.wait().unwrap();
-    }
-}
-
-impl Drop for Trace {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
-
-/// The names of the calls in strace's log.
-fn calls(log: &Path) -> BTreeSet<String> {
-    let log = std::fs::read_to_string(log).unwrap();
-    let name = |line: &str| {
-        let call = line.split_once(' ')?.1.trim_start();
-        let call = call.strip_prefix("<... ").unwrap_or(call);
-        let end = call.find(|c: char| !c.is_ascii_alphanumeric() && c != '_')?;
-        (end > 0).then(|| call[..end].to_owned())
-    };
-    log.lines().filter_map(name).collect()
-}
-
 #[test]
 fn every_call_is_allowed_and_every_allowed_call_is_made() {
     let folder = tempfile::tempdir().unwrap();
@@ -170,7 +124,10 @@ fn every_call_is_allowed_and_every_allowed_call_is_made() {
     assert_eq!(daemon.stop(), Some(0));
     trace.ended();
     let made = calls(&log);
-    let allowed: BTreeSet<String> = sandbox::noted().into_iter().map(str::to_owned).collect();
+    let allowed: BTreeSet<String> = sandbox::noted(sandbox::Duty::Network)
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
     let unused: Vec<&str> = allowed
         .difference(&made)
         .map(String::as_str)
@@ -179,20 +136,6 @@ fn every_call_is_allowed_and_every_allowed_call_is_made() {
     assert!(unused.is_empty(), "allowed and never made: {unused:?}");
     let denied: Vec<&String> = made.difference(&allowed).collect();
     assert!(denied.is_empty(), "made and not allowed: {denied:?}");
-}
-
-/// What a descriptor leads to.
-fn descriptors(process: u32) -> Vec<String> {
-    let mut all: Vec<String> = std::fs::read_dir(format!("/proc/{process}/fd"))
-        .unwrap()
-        .filter_map(|fd| std::fs::read_link(fd.unwrap().path()).ok())
-        .map(|path| {
-            let path = path.to_string_lossy().into_owned();
-            path.split(':').next().unwrap_or_default().to_owned()
-        })
-        .collect();
-    all.sort();
-    all
 }
 
 /// A process's threads.

@@ -79,6 +79,7 @@ impl Sleeper {
 pub fn settle() -> bool {
     tell_then_look();
     // It fails only when a filter of system calls came later than the registration.
+    // syscalls: membarrier
     !fences_all() || membarrier(MembarrierCommand::GlobalExpedited).is_ok()
 }
 

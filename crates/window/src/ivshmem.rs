@@ -40,8 +40,8 @@ const WAKE: i64 = -2;
 #[derive(Debug)]
 pub struct Server {
     listener: OwnedFd,
-    path: PathBuf,
-    id: u16,
+    /// Where it listens, if its file is this side's to remove.
+    path: Option<PathBuf>,
 }
 
 /// A member that is there.
@@ -89,11 +89,11 @@ impl AsFd for Doorbell {
 }
 
 impl Server {
-    /// Listen at `path` for the member with this id, from 1. A file there is replaced.
+    /// Listen at `path` for a member. A file there is replaced.
     ///
     /// # Errors
     /// Whatever the kernel says.
-    pub fn bind(path: &Path, id: u16) -> Result<Self, Errno> {
+    pub fn bind(path: &Path) -> Result<Self, Errno> {
         match fs::unlink(path) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(error) => return Err(error),
@@ -103,21 +103,30 @@ impl Server {
         net::listen(&listener, 1)?;
         Ok(Self {
             listener,
-            path: path.to_owned(),
-            id,
+            path: Some(path.to_owned()),
         })
     }
 
-    /// The next that connects, if somebody does; it is given region and doorbell.
+    /// Listen on a socket that somebody else bound, who removes its file. It must not block.
+    #[must_use]
+    pub fn adopt(listener: OwnedFd) -> Self {
+        Self {
+            listener,
+            path: None,
+        }
+    }
+
+    /// The next that connects, if somebody does; it is given its id, from 1, region and doorbell.
     ///
     /// # Errors
     /// No descriptors left, or it went again at once.
     pub fn accept(
         &self,
+        id: u16,
         region: BorrowedFd<'_>,
         doorbell: &Doorbell,
     ) -> Result<Option<Member>, Errno> {
-        let Some(member) = self.accept_alone(region)? else {
+        let Some(member) = self.accept_alone(id, region)? else {
             return Ok(None);
         };
         member.introduce(HOST, doorbell)?;
@@ -129,15 +138,16 @@ impl Server {
     ///
     /// # Errors
     /// No descriptors left, or it went again at once.
-    pub fn accept_alone(&self, region: BorrowedFd<'_>) -> Result<Option<Member>, Errno> {
+    pub fn accept_alone(&self, id: u16, region: BorrowedFd<'_>) -> Result<Option<Member>, Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        // syscalls: accept4
         let socket = match net::accept_with(&self.listener, flags) {
             Ok(socket) => socket,
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return Ok(None),
             Err(error) => return Err(error),
         };
         send(&socket, VERSION, None)?;
-        send(&socket, self.id.into(), None)?;
+        send(&socket, id.into(), None)?;
         send(&socket, MEMORY, Some(region))?;
         Ok(Some(Member {
             socket,
@@ -154,14 +164,17 @@ impl AsFd for Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Somebody may have removed it already.
-        let _ = fs::unlink(&self.path);
+        if let Some(path) = &self.path {
+            // Somebody may have removed it already.
+            let _ = fs::unlink(path);
+        }
     }
 }
 
 impl Member {
     /// Look at its socket; false when it is gone.
     pub fn hear(&mut self) -> bool {
+        // syscalls: recvfrom
         match net::recv(&self.socket, &mut [0; 16][..], RecvFlags::DONTWAIT) {
             Ok((0, _)) => false,
             Ok(_) => {
@@ -270,6 +283,7 @@ fn send(socket: &OwnedFd, number: i64, fd: Option<BorrowedFd<'_>>) -> Result<(),
         ancillary.push(SendAncillaryMessage::ScmRights(&fds));
     }
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    // syscalls: sendmsg
     let sent = net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut ancillary, flags)?;
     match sent == bytes.len() {
         true => Ok(()),
@@ -305,13 +319,14 @@ mod tests {
     fn a_member_is_given_region_and_doorbell_and_its_end_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.sock");
-        let server = Server::bind(&path, 3).unwrap();
+        let server = Server::bind(&path).unwrap();
         let doorbell = Doorbell::new().unwrap();
         let region = crate::memfd::create(c"x", 4096).unwrap();
-        assert!(server.accept(region.as_fd(), &doorbell).unwrap().is_none());
+        let accept = || server.accept(3, region.as_fd(), &doorbell).unwrap();
+        assert!(accept().is_none());
         let client = std::thread::spawn(move || Client::connect(&path).unwrap());
         let mut member = loop {
-            if let Some(member) = server.accept(region.as_fd(), &doorbell).unwrap() {
+            if let Some(member) = accept() {
                 break member;
             }
         };

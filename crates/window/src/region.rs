@@ -50,7 +50,7 @@ pub struct RegionLayout {
 /// Shared memory with many windows.
 #[derive(Debug)]
 pub struct Region {
-    file: OwnedFd,
+    file: Arc<OwnedFd>,
     layout: RegionLayout,
     /// The seats' pages.
     head: Arc<Mapping>,
@@ -186,6 +186,7 @@ impl Region {
     fn map(file: OwnedFd, layout: RegionLayout) -> Result<Self, WindowError> {
         let head = Mapping::new(file.as_fd(), 0, layout.link_at(0), Access::ReadWrite);
         let head = Arc::new(head.map_err(WindowError::Kernel)?);
+        let file = Arc::new(file);
         Ok(Self { file, layout, head })
     }
 
@@ -209,26 +210,22 @@ impl Region {
         })
     }
 
-    /// The trunk of a seat.
-    ///
-    /// # Errors
-    /// No descriptors left.
-    pub fn trunk(&self, seat: u32) -> Result<Window, WindowError> {
-        self.window(self.layout.trunk_at(seat), self.layout.trunk)
+    /// The trunk of a seat; `None` when there is no such seat.
+    #[must_use]
+    pub fn trunk(&self, seat: u32) -> Option<Window> {
+        let at = self.layout.trunk_at(seat);
+        (seat < self.layout.seats).then(|| self.window(at, self.layout.trunk))
     }
 
-    /// A link.
-    ///
-    /// # Errors
-    /// No descriptors left.
-    pub fn link(&self, link: u32) -> Result<Window, WindowError> {
-        self.window(self.layout.link_at(link), self.layout.link)
+    /// A link; `None` when there is no such link.
+    #[must_use]
+    pub fn link(&self, link: u32) -> Option<Window> {
+        let at = self.layout.link_at(link);
+        (link < self.layout.links).then(|| self.window(at, self.layout.link))
     }
 
-    fn window(&self, at: u64, layout: Layout) -> Result<Window, WindowError> {
-        let file = self.file.try_clone();
-        let file = file.map_err(|_| WindowError::Kernel(Errno::MFILE))?;
-        Ok(Window::at(file, at, layout))
+    fn window(&self, at: u64, layout: Layout) -> Window {
+        Window::at(Arc::clone(&self.file), at, layout)
     }
 }
 
@@ -353,7 +350,8 @@ mod tests {
         assert_eq!(seat.opened(), 9);
         seat.hear(9);
         assert_eq!(member.seat(2).unwrap().heard(), 9);
-        assert!(region.seat(3).is_none());
+        assert!(region.seat(3).is_none() && region.trunk(3).is_none());
+        assert!(region.link(5).is_none());
     }
 
     #[test]

@@ -57,6 +57,7 @@ impl Waiter {
     /// The kernel refuses: too many, or no descriptor one can wait for.
     pub fn add(&self, fd: impl AsFd, token: Token) -> Result<(), Errno> {
         let data = epoll::EventData::new_u64(token);
+        // syscalls: epoll_ctl
         epoll::add(&self.epoll, fd, data, epoll::EventFlags::IN)
     }
 
@@ -93,6 +94,7 @@ impl Waiter {
             flags: epoll::EventFlags::empty(),
             data: epoll::EventData::new_u64(0),
         }; EVENTS];
+        // syscalls: epoll_pwait2
         let count = match epoll::wait(&self.epoll, &mut events, limit.as_ref()) {
             Ok(count) => count,
             Err(Errno::INTR) => 0,

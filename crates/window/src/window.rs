@@ -45,7 +45,7 @@ pub enum Side {
 /// Shared memory with two directions. Each side takes its [`Ends`] once.
 #[derive(Debug)]
 pub struct Window {
-    file: OwnedFd,
+    file: Arc<OwnedFd>,
     /// Where it begins in the file.
     offset: u64,
     layout: Layout,
@@ -78,11 +78,11 @@ impl Window {
             return Err(kernel(Errno::IO));
         }
         memfd::seal_shared(file.as_fd()).map_err(kernel)?;
-        Ok(Self::at(file, 0, layout))
+        Ok(Self::at(Arc::new(file), 0, layout))
     }
 
     /// One in a file that is known to have room for it there.
-    pub(crate) fn at(file: OwnedFd, offset: u64, layout: Layout) -> Self {
+    pub(crate) fn at(file: Arc<OwnedFd>, offset: u64, layout: Layout) -> Self {
         Self {
             file,
             offset,
@@ -103,7 +103,7 @@ impl Window {
         if got < expected {
             return Err(WindowError::Length { got, expected });
         }
-        Ok(Self::at(file, offset, layout))
+        Ok(Self::at(Arc::new(file), offset, layout))
     }
 
     /// Make it as if nobody had used it: its header, and no record anywhere. Whoever used it must

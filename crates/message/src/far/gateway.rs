@@ -1,42 +1,26 @@
 //! The way out of a board to the boards of other members, and in from there.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
 use window::attach::{Channel, Listener, Message};
-use window::ivshmem::Client;
-use window::pci::Device;
 use window::region::{Region, Seat};
 use window::waiter::{Token, Waiter, Woken};
 use window::{Side, Window};
 
+use super::BURST;
 use super::note::{FROM_MEMBER, LinkId, Note};
+use super::pauses::Pauses;
 use super::trunk::Trunk;
-use super::{BURST, PAUSE};
-use crate::address::{Board, random};
+use super::way::{Bell, Way, begin, reach};
+use crate::address::Board;
 use crate::greeting::{ACCEPTED, CLOSED, FULL, Hello, Welcome};
 use crate::limits::INCOMING;
 use crate::peer::Fault;
 use crate::status::Error;
-
-/// How a member reaches the host.
-#[derive(Clone, Debug)]
-pub enum Way {
-    /// It is a VM: by its `ivshmem` device.
-    Device,
-    /// It is the host itself: by the switchboard's socket for it.
-    Socket(PathBuf),
-}
-
-/// What wakes the host.
-#[derive(Debug)]
-enum Bell {
-    Device(Device),
-    Client(Client),
-}
 
 /// A board's way out and in.
 #[derive(Debug)]
@@ -78,11 +62,9 @@ enum State {
 
 const LISTENER: Token = 0;
 const HOST: Token = 1;
+const OTHER: Token = 2;
 const CONNECTING: Token = 1 << 32;
 const LOCAL: Token = 2 << 32;
-
-/// The host takes no longer than this to make a trunk.
-const HEARD: Duration = Duration::from_secs(5);
 
 impl Gateway {
     /// Join the message plane, as who the host says this is, on the board in `folder`.
@@ -97,7 +79,8 @@ impl Gateway {
         }
         let place = u32::from(id).saturating_sub(1);
         let seat = region.seat(place);
-        let seat = seat.ok_or_else(|| Error::Join("the host gave no seat".to_owned()))?;
+        let seatless = || Error::Join("the host gave no seat".to_owned());
+        let seat = seat.ok_or_else(seatless)?;
         let number = begin(&seat, &bell)?;
         let board = Board::claim(folder, seat.nic())?;
         let listener = match Listener::bind(&board.gateway()) {
@@ -108,7 +91,8 @@ impl Gateway {
             other => other?,
         };
         waiter.add(&listener, LISTENER)?;
-        let trunk = Trunk::new(region.trunk(place)?.ends(Side::Guest)?);
+        let trunk = region.trunk(place).ok_or_else(seatless)?;
+        let trunk = Trunk::new(trunk.ends(Side::Guest)?);
         let pauses = Pauses::new(matches!(bell, Bell::Device(_)));
         Ok(Self {
             board,
@@ -130,6 +114,14 @@ impl Gateway {
     #[must_use]
     pub fn nic(&self) -> u64 {
         self.board.nic()
+    }
+
+    /// Have `go_on` of [`run`](Self::run) asked also when there is something to read here.
+    ///
+    /// # Errors
+    /// No memory, or no descriptor one can wait for.
+    pub fn watch(&self, fd: impl AsFd) -> Result<(), Error> {
+        Ok(self.waiter.add(fd, OTHER)?)
     }
 
     /// Work until `go_on`, asked at least once a second, says no.
@@ -166,6 +158,7 @@ impl Gateway {
                     self.accept();
                     Ok(())
                 }
+                OTHER => Ok(()),
                 HOST => match &self.bell {
                     Bell::Client(client) if !client.hear() => {
                         return Err(Error::Join("the host is gone".to_owned()));
@@ -220,7 +213,7 @@ impl Gateway {
             return Ok(());
         };
         let link = self.number();
-        if self.watch(link, channel, State::Asked) {
+        if self.keep(link, channel, State::Asked) {
             self.trunk.say(Note::Connect {
                 link,
                 window: 0,
@@ -241,7 +234,7 @@ impl Gateway {
         }
     }
 
-    fn watch(&mut self, link: LinkId, channel: Channel, state: State) -> bool {
+    fn keep(&mut self, link: LinkId, channel: Channel, state: State) -> bool {
         let token = LOCAL | u64::from(link);
         let watched = self.waiter.add(&channel, token).is_ok();
         if watched {
@@ -331,10 +324,10 @@ impl Gateway {
             Err(Errno::NOENT | Errno::CONNREFUSED) => return Err(CLOSED),
             Err(_) => return Err(FULL),
         };
-        let window = self.region.link(window).map_err(|_| FULL)?;
+        let window = self.region.link(window).ok_or(FULL)?;
         let offered = channel.offer(Some(&window), None, &hello.encode());
         offered.map_err(|_| CLOSED)?;
-        match self.watch(link, channel, State::Offered) {
+        match self.keep(link, channel, State::Offered) {
             true => Ok(()),
             false => Err(FULL),
         }
@@ -354,7 +347,7 @@ impl Gateway {
         };
         let accepted = verdict == ACCEPTED;
         let window: Option<Window> = match accepted {
-            true => self.region.link(window).ok(),
+            true => self.region.link(window),
             false => None,
         };
         let welcome = Welcome {
@@ -406,98 +399,5 @@ fn answer(link: LinkId, verdict: u32, session: u64) -> Note {
         window: 0,
         verdict,
         session,
-    }
-}
-
-/// The region, what wakes the host, and the id that the host gave.
-fn reach(way: &Way) -> Result<(Bell, Region, u16), Error> {
-    match way {
-        Way::Socket(path) => {
-            let (client, memory) = Client::connect(path)?;
-            let id = client.id();
-            Ok((Bell::Client(client), Region::attach(memory)?, id))
-        }
-        Way::Device => {
-            let mut devices = Device::all()?.into_iter();
-            let device = devices.find(|device| device.id() > 0);
-            let device = device.ok_or_else(|| {
-                let text = "this VM has no `ivshmem-doorbell` device: start QEMU with the \
-                            options that `vicinity message qemu-args` prints";
-                Error::Join(text.to_owned())
-            })?;
-            let region = Region::attach(device.memory()?)?;
-            let id = device.id();
-            Ok((Bell::Device(device), region, id))
-        }
-    }
-}
-
-/// Begin with a new number, and wait until the host made the trunk for it.
-fn begin(seat: &Seat, bell: &Bell) -> Result<u32, Error> {
-    let number = low(random()?) | 1;
-    seat.open(number);
-    bell.ring();
-    let end = Instant::now() + HEARD;
-    while seat.heard() != number {
-        if Instant::now() >= end {
-            return Err(Error::Join("the host does not answer".to_owned()));
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    Ok(number)
-}
-
-impl Bell {
-    fn ring(&self) {
-        match self {
-            Self::Device(device) => device.ring(),
-            Self::Client(client) => client.ring(),
-        }
-    }
-}
-
-/// How long to sleep between two looks at the trunk.
-#[derive(Debug)]
-struct Pauses {
-    /// Nothing wakes this gateway.
-    blind: bool,
-    now: Duration,
-    looks: u32,
-    disturbed: bool,
-}
-
-/// The first pause after something happened.
-const SHORT: Duration = Duration::from_micros(50);
-
-/// Pauses are so many times longer than looks.
-const SHARE: u32 = 150;
-
-impl Pauses {
-    fn new(blind: bool) -> Self {
-        Self {
-            blind,
-            now: SHORT,
-            looks: 0,
-            disturbed: false,
-        }
-    }
-
-    fn next(&mut self, moved: bool) -> Duration {
-        if !self.blind {
-            return Duration::from_secs(1);
-        }
-        self.looks = self.looks.saturating_add(1);
-        self.now = match moved || std::mem::take(&mut self.disturbed) {
-            true => SHORT,
-            false => (self.now * 2).min(self.longest()),
-        };
-        self.now
-    }
-
-    /// So long that looks take less than a hundredth of a processor, whatever a look takes here.
-    fn longest(&self) -> Duration {
-        let spent = clock_gettime(ClockId::ThreadCPUTime);
-        let spent = Duration::try_from(spent).unwrap_or_default();
-        (spent / self.looks.max(1) * SHARE).clamp(SHORT, PAUSE)
     }
 }

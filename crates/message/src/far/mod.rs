@@ -25,14 +25,20 @@
 //! end of the socket that QEMU got the region by; the end of a gateway shows in its beat.
 
 mod gateway;
+mod links;
 mod note;
+mod pauses;
 mod relay;
+mod report;
 mod seat;
 mod switchboard;
 mod trunk;
+mod way;
 
-pub use gateway::{Gateway, Way};
+pub use gateway::Gateway;
+pub use report::{Counters, MemberReport};
 pub use switchboard::{Member, Switchboard};
+pub use way::Way;
 
 use std::time::Duration;
 

@@ -31,10 +31,21 @@ pub(super) struct Relay {
 /// What the ends of a relay are due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Turn {
-    /// Something moved.
-    pub(super) moved: bool,
+    /// What was taken from each end.
+    pub(super) taken: [Taken; 2],
     /// These ends sleep and must be woken.
     pub(super) rings: [bool; 2],
+}
+
+/// What was taken from an end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Taken {
+    /// Records of any kind.
+    pub(super) records: u64,
+    /// Those that begin a message.
+    pub(super) messages: u64,
+    /// Bytes of messages.
+    pub(super) bytes: u64,
 }
 
 /// The end that broke the protocol.
@@ -53,8 +64,10 @@ impl Relay {
     pub(super) fn turn(&mut self) -> Result<Turn, Guilty> {
         let mut turn = Turn::default();
         let [one, other] = &mut self.halves;
-        turn.moved |= forward(one, other).map_err(|blame| blame.of(0, 1))?;
-        turn.moved |= forward(other, one).map_err(|blame| blame.of(1, 0))?;
+        turn.taken = [
+            forward(one, other).map_err(|blame| blame.of(0, 1))?,
+            forward(other, one).map_err(|blame| blame.of(1, 0))?,
+        ];
         for (half, ring) in self.halves.iter_mut().zip(&mut turn.rings) {
             *ring = std::mem::take(&mut half.told) && half.ends.ringer.must_ring();
         }
@@ -116,28 +129,37 @@ fn could_forward(from: &Half, to: &mut Half) -> bool {
     })
 }
 
-fn forward(from: &mut Half, to: &mut Half) -> Result<bool, Blame> {
+fn forward(from: &mut Half, to: &mut Half) -> Result<Taken, Blame> {
     let lanes = from.ends.consumers.iter_mut().zip(&mut to.ends.producers);
     let lanes = lanes.zip(LARGEST).zip([message, control]);
-    let mut moved = false;
-    for (((consumer, producer), largest), carry) in lanes {
+    let mut taken = Taken::default();
+    for (lane, (((consumer, producer), largest), carry)) in lanes.enumerate() {
         for _ in 0..BURST {
+            // Room is asked for only when there is something to go there.
+            if !consumer.has_record() {
+                break;
+            }
             let room = producer.room(largest).map_err(|_| Blame::To)?;
             let Some(record) = room.and_then(|_| consumer.pop()) else {
                 break;
             };
-            carry(&record, consumer, producer)?;
+            taken.bytes += carry(&record, consumer, producer)?;
+            taken.records += 1;
+            taken.messages += u64::from(lane == 0);
             to.told = true;
-            moved = true;
         }
         from.told |= consumer.release();
     }
-    Ok(moved)
+    Ok(taken)
 }
 
-fn message(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<(), Blame> {
+/// Pass a message on; returns how many bytes of it there were.
+fn message(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u64, Blame> {
     match Envelope::decode(record).ok_or(Blame::From)? {
-        Envelope::Eager { .. } => to.push(record),
+        Envelope::Eager { length, .. } => {
+            to.push(record);
+            Ok(length as u64)
+        }
         Envelope::Medium {
             value,
             offset,
@@ -145,7 +167,7 @@ fn message(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<()
             sender,
         } => {
             let place = |at, length| wire::medium(value, at, length, sender);
-            data((offset, length), MEDIUM, place, from, to)?;
+            data((offset, length), MEDIUM, place, from, to)
         }
         // The other end cannot read this one's heap.
         Envelope::Offer {
@@ -153,12 +175,15 @@ fn message(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<()
             length,
             sender,
             ..
-        } => to.push(&wire::offer(value, length, sender, None)),
+        } => {
+            to.push(&wire::offer(value, length, sender, None));
+            Ok(0)
+        }
     }
-    Ok(())
 }
 
-fn control(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<(), Blame> {
+/// Pass control on; returns how many bytes of a message went with it.
+fn control(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u64, Blame> {
     match Control::decode(record).ok_or(Blame::From)? {
         Control::Chunk {
             receiver,
@@ -177,7 +202,7 @@ fn control(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<()
         }
         same => {
             to.push(&same.encode());
-            Ok(())
+            Ok(0)
         }
     }
 }
@@ -189,7 +214,7 @@ fn data(
     record: impl Fn(u32, u32) -> Record,
     from: &mut Consumer,
     to: &mut Producer,
-) -> Result<(), Blame> {
+) -> Result<u64, Blame> {
     if u64::from(length) > most {
         return Err(Blame::From);
     }
@@ -199,5 +224,5 @@ fn data(
     to.carry(room.offset.into(), from, offset.into(), length)
         .ok_or(Blame::From)?;
     to.push_with(&record(room.offset, length), room);
-    Ok(())
+    Ok(length.into())
 }

@@ -3,14 +3,17 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use window::ivshmem::{Member, Server};
+use window::ivshmem::{Member as Vm, Server};
 use window::region;
 
 use super::note::{FROM_MEMBER, LinkId};
+use super::report::Counters;
+use super::switchboard::Member;
 use super::trunk::Trunk;
 
 #[derive(Debug)]
 pub(super) struct Seat {
+    pub(super) member: Member,
     pub(super) nic: u64,
     /// Which region, and which seat of it.
     pub(super) hall: usize,
@@ -18,7 +21,7 @@ pub(super) struct Seat {
     pub(super) words: region::Seat,
     pub(super) server: Server,
     /// The VM, while it runs.
-    pub(super) member: Option<Member>,
+    pub(super) vm: Option<Vm>,
     /// The gateway, while there is one.
     pub(super) trunk: Option<Trunk>,
     /// What it began with last.
@@ -31,23 +34,25 @@ pub(super) struct Seat {
     next: LinkId,
     /// Windows that somebody in it may still use.
     pub(super) parked: Vec<u32>,
+    pub(super) counters: Counters,
 }
 
 impl Seat {
     pub(super) fn new(
+        member: Member,
         nic: u64,
-        hall: usize,
-        place: u32,
+        (hall, place): (usize, u32),
         words: region::Seat,
         server: Server,
     ) -> Self {
         Self {
+            member,
             nic,
             hall,
             place,
             words,
             server,
-            member: None,
+            vm: None,
             trunk: None,
             opened: 0,
             beat: 0,
@@ -55,16 +60,24 @@ impl Seat {
             legs: HashMap::new(),
             next: 0,
             parked: Vec::new(),
+            counters: Counters::default(),
         }
+    }
+
+    /// Its id in its region's protocol.
+    pub(super) fn id(&self) -> u16 {
+        // Regions have fewer seats.
+        u16::try_from(self.place + 1).unwrap_or(u16::MAX)
     }
 
     /// Its gateway has begun, with this number.
     pub(super) fn begin(&mut self, trunk: Trunk, number: u32) {
         self.trunk = Some(trunk);
+        self.counters.joins += 1;
         self.beaten = Instant::now();
         self.words.hear(number);
-        if let Some(member) = &self.member {
-            member.wake();
+        if let Some(vm) = &self.vm {
+            vm.wake();
         }
     }
 
@@ -102,8 +115,8 @@ impl Seat {
         // A fault shows when it is heard next.
         let _fault = trunk.flush();
         if std::mem::take(&mut trunk.told) {
-            if let Some(member) = &self.member {
-                member.wake();
+            if let Some(vm) = &self.vm {
+                vm.wake();
             }
         }
     }

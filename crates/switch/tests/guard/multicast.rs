@@ -214,7 +214,7 @@ fn an_unfinished_message_is_delivered_and_not_read() {
         assert_eq!((&got.frame, got.header[0]), (&query, 1));
     }
     world.nics[usize::from(ROUTER)].reclaim();
-    world.switch.seconds += 2;
+    world.pass(2);
     assert_eq!(world.send(1, &datagram(GROUP)), [0, 2, 3]);
 }
 
@@ -294,4 +294,30 @@ fn an_uplink_gets_all_groups_and_reports() {
         assert!(Instant::now() < end, "everybody still gets them");
     }
     assert_eq!(a.receive(), None);
+}
+
+/// It is a VM that asks: nothing else says that a router may be behind the uplink.
+#[test]
+fn an_uplink_counts_as_a_router() {
+    let mut plane = Plane::new();
+    plane.order(&switch::control::Order::SetSnooping { on: true }, None);
+    let outside = Outside::attach(&plane);
+    let [mut asking, mut other] = nics(&mut plane, [(); 2].map(|()| Rules::default()));
+    let report = framed(&igmp_report(true, GROUP));
+    let mut both = |rules: Option<Rules>| {
+        if let Some(rules) = rules {
+            plane.rules(9, rules);
+            plane.settle();
+        }
+        let query = framed(&igmp_query());
+        asking.wait_to_send(&query, Layout::One);
+        assert_eq!(outside.receive().1, query);
+        assert_eq!(other.wait_to_receive().frame, query);
+        other.wait_to_send(&report, Layout::One);
+        assert_eq!(asking.wait_to_receive().frame, report);
+        assert_eq!(outside.receive().1, report);
+    };
+    both(None);
+    // Rules that do not mention it change nothing.
+    both(Some(Rules::default()));
 }

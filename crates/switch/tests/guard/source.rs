@@ -258,8 +258,13 @@ fn rfc4861_neighbour_discovery_claims_own_addresses() {
         icmp("fd00::1", neighbour(136, "fd00::2", me)),
     ];
     is_lost(&own(), |drops| drops.nd_spoofed, &bad);
-    let with_link = icmp("::", neighbour(135, "fd00::1", me));
-    is_lost(&own(), |drops| drops.ip_spoofed, &[with_link]);
+    // From nobody comes no address of a link, and no advertisement, whatever it claims.
+    let nobodys = [
+        icmp("::", neighbour(135, "fd00::1", me)),
+        icmp("::", neighbour(136, "fd00::1", None)),
+        icmp("::", neighbour(136, "fd00::1", me)),
+    ];
+    is_lost(&own(), |drops| drops.ip_spoofed, &nobodys);
     let mut endless = neighbour(136, "fd00::1", me);
     endless[25] = 0;
     let mut two = neighbour(136, "fd00::1", me);

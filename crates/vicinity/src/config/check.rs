@@ -11,7 +11,7 @@ use toml::Spanned;
 use super::complaint::{Mistake, line_number};
 use super::{
     Config, GATHER_US, MAX_GATHER_US, MAX_NETWORKS, MAX_PORTS, MAX_SOCKET_PATH, MAX_WORKERS,
-    Network, Port, RUNTIME_DIR, file, rules,
+    Network, Port, RUNTIME_DIR, file, members, rules,
 };
 use crate::name;
 
@@ -29,7 +29,9 @@ pub(super) fn check(
         (None, Some(path)) => absolute(&path)?,
         (None, None) => PathBuf::from(RUNTIME_DIR),
     };
-    if file.network.is_empty() {
+    let members = file.message.as_ref();
+    let members = members.map_or(Ok(Vec::new()), |plane| members::check(text, plane))?;
+    if file.network.is_empty() && members.is_empty() {
         let help = "add a [[network]] table with a `name`";
         return Err(Mistake::new(0..0, "there is no network", help));
     }
@@ -46,6 +48,7 @@ pub(super) fn check(
     Ok(Config {
         runtime_dir,
         networks,
+        members,
     })
 }
 
@@ -73,6 +76,7 @@ impl<'t> Seen<'t> {
         let place = network.span();
         let network = network.into_inner();
         named(&network.name)?;
+        members::leaves_room(&network.name)?;
         self.networks
             .take(network.name.get_ref().clone(), network.name.span())?;
         let common = rules::Network::new(&network);
@@ -181,7 +185,7 @@ fn gather(micros: Option<&Spanned<i64>>) -> Result<u32, Mistake> {
     })
 }
 
-fn named(name: &Spanned<String>) -> Result<(), Mistake> {
+pub(super) fn named(name: &Spanned<String>) -> Result<(), Mistake> {
     name::check(name.get_ref()).map_err(|error| {
         let message = format!("`{}` cannot be a name", name.get_ref().escape_debug());
         Mistake::new(name.span(), message, error.to_string())
@@ -224,14 +228,14 @@ pub(super) fn individual(text: &Spanned<String>) -> Result<Mac, Mistake> {
 }
 
 /// Values that may occur once, and where each one did.
-struct Unique<'t, T> {
+pub(super) struct Unique<'t, T> {
     text: &'t str,
     what: &'static str,
     places: HashMap<T, Range<usize>>,
 }
 
 impl<'t, T: Eq + Hash + Clone + std::fmt::Debug> Unique<'t, T> {
-    fn new(text: &'t str, what: &'static str) -> Self {
+    pub(super) fn new(text: &'t str, what: &'static str) -> Self {
         Self {
             text,
             what,
@@ -239,7 +243,7 @@ impl<'t, T: Eq + Hash + Clone + std::fmt::Debug> Unique<'t, T> {
         }
     }
 
-    fn take(&mut self, value: T, place: Range<usize>) -> Result<(), Mistake> {
+    pub(super) fn take(&mut self, value: T, place: Range<usize>) -> Result<(), Mistake> {
         let shown = format!("{value:?}");
         let Some(first) = self.places.insert(value, place.clone()) else {
             return Ok(());

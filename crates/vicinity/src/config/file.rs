@@ -18,6 +18,23 @@ pub(super) struct File {
     pub(super) runtime_dir: Option<Spanned<PathBuf>>,
     #[serde(default)]
     pub(super) network: Vec<Spanned<Network>>,
+    pub(super) message: Option<Spanned<Message>>,
+}
+
+/// The `[message]` plane.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct Message {
+    #[serde(default)]
+    pub(super) member: Vec<Spanned<Member>>,
+}
+
+/// A `[[message.member]]`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct Member {
+    pub(super) name: Spanned<String>,
+    pub(super) group: Option<Spanned<String>>,
 }
 
 /// A `[[network]]`.
@@ -110,7 +127,13 @@ pub(super) struct Port {
 /// The keys of one kind of table, and the tables below it.
 struct Keys(&'static [(&'static str, Option<&'static Keys>)]);
 
-static FILE: Keys = Keys(&[("runtime-dir", None), ("network", Some(&NETWORK))]);
+static FILE: Keys = Keys(&[
+    ("runtime-dir", None),
+    ("network", Some(&NETWORK)),
+    ("message", Some(&MESSAGE)),
+]);
+static MESSAGE: Keys = Keys(&[("member", Some(&MEMBER))]);
+static MEMBER: Keys = Keys(&[("name", None), ("group", None)]);
 static NETWORK: Keys = Keys(&[
     ("name", None),
     ("accept", None),

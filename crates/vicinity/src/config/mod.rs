@@ -6,10 +6,12 @@ mod check;
 mod complaint;
 mod file;
 mod limits;
+mod members;
 mod rules;
 
 use std::path::{Path, PathBuf};
 
+use message::far::Member;
 use serde::{Deserialize, Serialize};
 use switch::guard::Rules;
 use switch::mac::Mac;
@@ -27,6 +29,9 @@ pub(crate) const RUNTIME_DIR: &str = "/run/vicinity";
 /// Most networks of one daemon: each has a data plane of its own.
 pub(crate) const MAX_NETWORKS: usize = 64;
 
+/// Most members of the message plane.
+pub(crate) const MAX_MEMBERS: usize = 64;
+
 /// Longest path of a Unix socket, in bytes (`sun_path` without its closing zero).
 pub(crate) const MAX_SOCKET_PATH: usize = 107;
 
@@ -35,8 +40,12 @@ pub(crate) const MAX_SOCKET_PATH: usize = 107;
 pub(crate) struct Config {
     /// Folder of the control socket and the networks' folders.
     pub(crate) runtime_dir: PathBuf,
-    /// At least one, at most [`MAX_NETWORKS`], with different names.
+    /// At most [`MAX_NETWORKS`], with different names; at least one, unless there is a message
+    /// plane.
     pub(crate) networks: Vec<Network>,
+    /// The message plane's members; none without it, at most [`MAX_MEMBERS`], with different names
+    /// and NIC ids.
+    pub(crate) members: Vec<Member>,
 }
 
 /// One layer-2 domain.

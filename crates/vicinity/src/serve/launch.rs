@@ -1,7 +1,10 @@
 //! How a data plane is started, and how it ended.
 
+use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +13,31 @@ use signal_hook::consts::{SIGKILL, SIGSYS};
 use switch::control::ControlSocket;
 use tokio::process::{Child, Command};
 
-use crate::cli::DATA_PLANE;
+use crate::cli::{DATA_PLANE, MESSAGE_GATEWAY, MESSAGE_PLANE};
 use crate::config::Network;
 
-/// Starts the data plane of a network at the other end of a control socket.
-pub(super) type Launch = Arc<dyn Fn(&Network, ControlSocket) -> io::Result<Ending> + Send + Sync>;
+/// What a process that is started serves.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Duty<'a> {
+    /// A network.
+    Network(&'a Network),
+    /// The message plane.
+    Messages,
+    /// This host's programs in the message plane; with the runtime folder.
+    Gateway(&'a Path),
+}
+
+/// Starts a process for a duty at the other end of a control socket.
+#[derive(Clone)]
+pub(super) struct Launch(Arc<Start>);
+
+type Start = dyn Fn(Duty<'_>, ControlSocket) -> io::Result<Ending> + Send + Sync;
+
+impl fmt::Debug for Launch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Launch")
+    }
+}
 
 /// A data plane that let go of its control socket ends within so long.
 const GRACE: Duration = Duration::from_secs(1);
@@ -32,14 +55,13 @@ pub(super) enum Ending {
 /// Data planes as processes of their own: this program once more, with the control socket as
 /// standard input. They log on our standard error, as `log` (options of the command line) says.
 pub(super) fn processes(log: Vec<String>) -> Launch {
-    Arc::new(move |network, control| {
+    Launch::by(move |duty, control| {
         // Not the path we were started by: another version may be there by now.
         let mut command = Command::new("/proc/self/exe");
         command
             .arg0("vicinity")
             .args(&log)
-            .args([DATA_PLANE, &network.name])
-            .args(["--workers", &network.workers.to_string()])
+            .args(duty.arguments())
             // It needs none, and none shall change what it does.
             .env_clear()
             .stdin(OwnedFd::from(control))
@@ -49,6 +71,40 @@ pub(super) fn processes(log: Vec<String>) -> Launch {
             .kill_on_drop(true);
         Ok(Ending::Process(command.spawn()?))
     })
+}
+
+impl Launch {
+    /// By a function.
+    pub(super) fn by(
+        start: impl Fn(Duty<'_>, ControlSocket) -> io::Result<Ending> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(start))
+    }
+
+    /// Start one.
+    ///
+    /// # Errors
+    /// The system cannot.
+    pub(super) fn start(&self, duty: Duty<'_>, control: ControlSocket) -> io::Result<Ending> {
+        (self.0)(duty, control)
+    }
+}
+
+impl Duty<'_> {
+    fn arguments(self) -> Vec<OsString> {
+        match self {
+            Self::Network(network) => {
+                let workers = network.workers.to_string();
+                let words = [DATA_PLANE, &network.name, "--workers", &workers];
+                words.map(OsString::from).into()
+            }
+            Self::Messages => vec![MESSAGE_PLANE.into()],
+            Self::Gateway(runtime_dir) => {
+                let folder = runtime_dir.as_os_str().to_owned();
+                vec!["--runtime-dir".into(), folder, MESSAGE_GATEWAY.into()]
+            }
+        }
+    }
 }
 
 impl Ending {

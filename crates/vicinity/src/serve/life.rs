@@ -1,4 +1,4 @@
-//! The life of a network's data plane: it is looked after, and when it ends, started again.
+//! The life of a data plane: it is looked after, and when it ends, started again.
 //!
 //! Nothing of a network is lost with its data plane. What VMs keep is in their memory; sockets,
 //! taps and totals are the supervisor's. The front-ends connect again by themselves or are dialed
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
-use super::launch::Launch;
+use super::launch::Duty;
 use super::network::{Network, PATIENCE};
 use super::plane::Plane;
 
@@ -17,9 +17,9 @@ use super::plane::Plane;
 /// plane dies, and how long one that hangs is left alone.
 const LOOK: Duration = Duration::from_secs(15);
 
-/// What a network knows of its data planes.
+/// What is known of a data plane's lives.
+#[derive(Debug)]
 pub(super) struct Life {
-    launch: Launch,
     backoff: Backoff,
     state: State,
     restarts: u64,
@@ -35,11 +35,21 @@ enum State {
     Down { start: Instant },
 }
 
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// Nothing.
+    Nothing,
+    /// Ask it how it is.
+    Look,
+    /// Start it again.
+    Start,
+}
+
 impl Life {
-    /// The first data plane was started with `launch` now.
-    pub(super) fn new(launch: Launch, now: Instant) -> Self {
+    /// The first data plane was started now.
+    pub(super) fn new(now: Instant) -> Self {
         Self {
-            launch,
             backoff: Backoff::new(now),
             state: State::Up { look: now + LOOK },
             restarts: 0,
@@ -56,20 +66,53 @@ impl Life {
         self.restarts
     }
 
-    /// When [`Network::live`] is wanted.
+    /// When [`due`](Self::due) is wanted.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self.state {
             State::Up { look: at } | State::Down { start: at } => Some(at),
         }
     }
-}
 
-impl std::fmt::Debug for Life {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Life")
-            .field("state", &self.state)
-            .field("restarts", &self.restarts)
-            .finish_non_exhaustive()
+    /// Time has passed.
+    pub(super) fn due(&mut self, now: Instant) -> Due {
+        match self.state {
+            State::Up { look } if look <= now => {
+                self.state = State::Up { look: now + LOOK };
+                Due::Look
+            }
+            State::Down { start } if start <= now => Due::Start,
+            _ => Due::Nothing,
+        }
+    }
+
+    /// The data plane did not answer and is killed for it.
+    pub(super) fn silenced(&mut self) {
+        self.silent = true;
+    }
+
+    /// The data plane ended, or could not be started, so; returns what to tell of it.
+    pub(super) fn ended(&mut self, verdict: &str, now: Instant) -> String {
+        let silent = match std::mem::take(&mut self.silent) {
+            true => format!("it did not answer for {} s; ", PATIENCE.as_secs()),
+            false => String::new(),
+        };
+        let pause = self.backoff.ended(now);
+        self.state = State::Down { start: now + pause };
+        let again = match self.backoff.has_failed() {
+            true => format!(
+                "it ends again and again, next start in {:.1} s",
+                pause.as_secs_f64()
+            ),
+            false => "it is started again".to_owned(),
+        };
+        format!("the data plane ended: {silent}{verdict}; {again}")
+    }
+
+    /// It was started again.
+    pub(super) fn started(&mut self, now: Instant) {
+        self.backoff.started(now);
+        self.state = State::Up { look: now + LOOK };
+        self.restarts += 1;
     }
 }
 
@@ -79,29 +122,23 @@ impl Network {
         if self.answer_by.is_some_and(|by| by <= now) {
             self.silence();
         }
-        match self.life.state {
-            State::Up { look } if look <= now => {
-                self.life.state = State::Up { look: now + LOOK };
-                self.ask(now);
-            }
-            State::Down { start } if start <= now => self.start_again(now),
-            _ => {}
+        match self.life.due(now) {
+            Due::Nothing => {}
+            Due::Look => self.ask(now),
+            Due::Start => self.start_again(now),
         }
     }
 
     /// The data plane does not answer: end it, which will be noticed like any other end.
     fn silence(&mut self) {
         self.answer_by = None;
-        self.life.silent = true;
+        self.life.silenced();
         self.plane.kill();
     }
 
     /// The data plane ended, whyever.
     pub(super) async fn data_plane_ended(&mut self) {
-        let mut verdict = self.plane.verdict().await;
-        if std::mem::take(&mut self.life.silent) {
-            verdict = format!("it did not answer for {} s; {verdict}", PATIENCE.as_secs());
-        }
+        let verdict = self.plane.verdict().await;
         for port in self.ports.values_mut() {
             port.lost();
         }
@@ -110,30 +147,17 @@ impl Network {
     }
 
     fn down(&mut self, verdict: &str, now: Instant) {
-        let pause = self.life.backoff.ended(now);
-        self.life.state = State::Down { start: now + pause };
-        let again = match self.life.backoff.has_failed() {
-            true => format!(
-                "it ends again and again, next start in {:.1} s",
-                pause.as_secs_f64()
-            ),
-            false => "it is started again".to_owned(),
-        };
-        tracing::error!(
-            network = %self.config.name,
-            "the data plane ended: {verdict}; {again}"
-        );
-        self.trouble = Some(format!("the data plane ended: {verdict}; {again}"));
+        let trouble = self.life.ended(verdict, now);
+        tracing::error!(network = %self.config.name, "{trouble}");
+        self.trouble = Some(trouble);
     }
 
     fn start_again(&mut self, now: Instant) {
-        match Plane::start(&self.config, &self.life.launch) {
+        match Plane::start(Duty::Network(&self.config), &self.launch) {
             Ok(plane) => self.plane = plane,
             Err(error) => return self.down(&format!("it cannot be started: {error}"), now),
         }
-        self.life.backoff.started(now);
-        self.life.state = State::Up { look: now + LOOK };
-        self.life.restarts += 1;
+        self.life.started(now);
         self.trouble = None;
         tracing::info!(network = %self.config.name, "data plane started again");
         self.set_up();

@@ -13,6 +13,7 @@ mod folder;
 mod home;
 mod launch;
 mod life;
+mod messages;
 mod network;
 mod parts;
 mod plane;
@@ -29,6 +30,7 @@ use tokio::task::JoinSet;
 
 use crate::config::Config;
 use home::{Home, HomeError};
+use messages::{Doors, Messages};
 use network::{Message, Network};
 use parts::{Parts, PartsError};
 
@@ -97,21 +99,34 @@ async fn serve(
             source,
         })?);
     }
+    let doors = match config.members.is_empty() {
+        true => None,
+        false => Some(Doors::take(&config.runtime_dir, config.members)?),
+    };
     let mut networks = JoinSet::new();
     let mut addresses = Vec::new();
+    let mut plane = None;
+    if let Some(doors) = doors {
+        let messages = Messages::start(doors, launch.clone())?;
+        plane = Some(messages.address());
+        networks.spawn(messages.run());
+    }
     for parts in parts {
         let network = Network::start(parts, launch.clone())?;
         addresses.push(network.address());
         networks.spawn(network.run());
     }
     let mut api = JoinSet::new();
-    api.spawn(api::serve(control, addresses.clone()));
+    api.spawn(api::serve(control, addresses.clone(), plane.clone()));
     tracing::info!(runtime_dir = %config.runtime_dir.display(), "serving");
     stop.await;
     tracing::info!("stopping");
     for address in addresses {
         // A network that ended by itself has nothing left to stop.
         drop(address.send(Message::Stop).await);
+    }
+    if let Some(plane) = plane {
+        drop(plane.send(messages::Message::Stop).await);
     }
     networks.join_all().await;
     api.shutdown().await;

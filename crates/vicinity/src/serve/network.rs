@@ -21,7 +21,7 @@ use super::answer::Answer;
 use super::arrivals::{self, Arrival};
 use super::folder;
 use super::home::{Folder, SocketFile};
-use super::launch::Launch;
+use super::launch::{Duty, Launch};
 use super::life::Life;
 use super::parts::Parts;
 use super::plane::Plane;
@@ -57,6 +57,7 @@ pub(super) enum Message {
 #[derive(Debug)]
 pub(super) struct Network {
     pub(super) config: config::Network,
+    pub(super) launch: Launch,
     pub(super) plane: Plane,
     pub(super) life: Life,
     watch: folder::Watch,
@@ -80,9 +81,10 @@ impl Network {
     pub(super) fn start(parts: Parts, launch: Launch) -> std::io::Result<Self> {
         let (outlet, inbox) = mpsc::channel(INBOX);
         let mut network = Self {
-            plane: Plane::start(&parts.config, &launch)?,
+            plane: Plane::start(Duty::Network(&parts.config), &launch)?,
             config: parts.config,
-            life: Life::new(launch, Instant::now()),
+            launch,
+            life: Life::new(Instant::now()),
             watch: parts.watch,
             ports: BTreeMap::new(),
             uplink: None,
@@ -340,7 +342,7 @@ impl Network {
         }
         self.plane.orders.give(Order::Stop, None);
         let ended = async {
-            while self.plane.next_event().await.is_some() {}
+            while self.plane.next_event::<Event>().await.is_some() {}
             self.plane.verdict().await
         };
         if tokio::time::timeout(PATIENCE, ended).await.is_err() {
@@ -349,7 +351,7 @@ impl Network {
     }
 }
 
-async fn sleep_until(deadline: Option<Instant>) {
+pub(super) async fn sleep_until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,

@@ -4,21 +4,28 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use switch::control::{ControlSocket, Event, Order};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use switch::control::{ControlSocket, Order};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-use super::launch::{Ending, Launch};
-use crate::config;
+use super::launch::{Duty, Ending, Launch};
 
 /// Orders on their way to a data plane, in order. An order stays here until the control socket
 /// took it, so none is lost when the data plane is behind. Their number is bounded by what a
 /// network can ask for: one attachment for each port, and one report.
-#[derive(Debug, Default)]
-pub(super) struct Orders(VecDeque<(Order, Option<OwnedFd>)>);
+#[derive(Debug)]
+pub(super) struct Orders<O = Order>(VecDeque<(O, Option<OwnedFd>)>);
 
-impl Orders {
-    pub(super) fn give(&mut self, order: Order, fd: Option<OwnedFd>) {
+impl<O> Default for Orders<O> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+impl<O: Serialize> Orders<O> {
+    pub(super) fn give(&mut self, order: O, fd: Option<OwnedFd>) {
         self.0.push_back((order, fd));
     }
 
@@ -35,27 +42,27 @@ impl Orders {
     }
 
     #[cfg(test)]
-    pub(super) fn take(&mut self) -> Vec<Order> {
+    pub(super) fn take(&mut self) -> Vec<O> {
         self.0.drain(..).map(|(order, _)| order).collect()
     }
 }
 
-/// A running data plane.
+/// A running data plane, which takes orders `O`.
 #[derive(Debug)]
-pub(super) struct Plane {
+pub(super) struct Plane<O = Order> {
     socket: ControlSocket,
     /// The same socket once more: tells when it can be used.
     ready: UnixStream,
-    pub(super) orders: Orders,
+    pub(super) orders: Orders<O>,
     /// None once it has ended and said why.
     ending: Option<Ending>,
 }
 
-impl Plane {
-    /// Start a data plane for `network`.
-    pub(super) fn start(network: &config::Network, launch: &Launch) -> io::Result<Self> {
+impl<O: Serialize> Plane<O> {
+    /// Start a process for a duty.
+    pub(super) fn start(duty: Duty<'_>, launch: &Launch) -> io::Result<Self> {
         let (ours, theirs) = ControlSocket::pair()?;
-        let ending = launch(network, theirs)?;
+        let ending = launch.start(duty, theirs)?;
         let same = ours.as_fd().try_clone_to_owned()?;
         Ok(Self {
             socket: ours,
@@ -67,7 +74,7 @@ impl Plane {
 
     /// The next event; `None` once the data plane is gone, and never anything again after
     /// that. Sends waiting orders meanwhile. Cancel safe.
-    pub(super) async fn next_event(&mut self) -> Option<Event> {
+    pub(super) async fn next_event<E: DeserializeOwned>(&mut self) -> Option<E> {
         if self.ending.is_none() {
             return std::future::pending().await;
         }
@@ -90,7 +97,7 @@ impl Plane {
             }
             match self
                 .ready
-                .try_io(Interest::READABLE, || socket.receive::<Event>())
+                .try_io(Interest::READABLE, || socket.receive::<E>())
             {
                 Ok(Some((event, _))) => return Some(event),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -105,7 +104,7 @@ fn report(
 
 /// Data planes as threads.
 fn threads() -> launch::Launch {
-    Arc::new(|_, control| {
+    launch::Launch::by(|_, control| {
         let (ended, end) = oneshot::channel();
         std::thread::spawn(move || drop(ended.send(obedient(control))));
         Ok(launch::Ending::Thread(end))

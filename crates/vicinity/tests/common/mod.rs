@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub(crate) mod holdings;
+pub(crate) mod trace;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -87,21 +88,30 @@ impl Daemon {
 
     /// The process id of a network's data plane; none while there is none.
     pub(crate) fn data_plane(&self, network: &str) -> Option<u32> {
+        self.process(&format!("net-{network}"))
+    }
+
+    /// The process that the daemon keeps under this name; none while there is none.
+    pub(crate) fn process(&self, name: &str) -> Option<u32> {
         let id = self.child.id();
         let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
         let mut children = children.split_whitespace();
         let named = |id: &&str| {
-            std::fs::read_to_string(format!("/proc/{id}/comm"))
-                .is_ok_and(|name| name.trim() == format!("net-{network}"))
+            std::fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|it| it.trim() == name)
         };
         children.find(named)?.parse().ok()
     }
 
     /// Send a network's data plane a signal; returns its process id.
     pub(crate) fn signal_data_plane(&self, network: &str, signal: Signal) -> u32 {
+        self.signal_process(&format!("net-{network}"), signal)
+    }
+
+    /// Send the process of this name a signal; returns its process id.
+    pub(crate) fn signal_process(&self, name: &str, signal: Signal) -> u32 {
         let mut id = None;
-        until("the data plane", || {
-            id = self.data_plane(network);
+        until(name, || {
+            id = self.process(name);
             id.is_some()
         });
         let id = id.unwrap();

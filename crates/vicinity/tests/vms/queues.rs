@@ -5,7 +5,7 @@ use lab::vm::Vm;
 use crate::common::vicinity;
 use crate::counters::{Counters, assert_nothing_vanished};
 use crate::guest::{give_address, ping, serve_iperf, sh, tcp_both_ways};
-use crate::rig::{Rig, ip, step};
+use crate::rig::{Rig, ip, shared_by_workers, step};
 
 /// Packets each transmit queue of the guest has sent.
 fn sent_by_queue(vm: &Vm) -> Vec<u64> {
@@ -26,29 +26,19 @@ fn use_pairs(vm: &Vm, pairs: usize) {
     );
 }
 
-#[test]
-fn vms_with_four_queue_pairs_talk() {
-    let rig = Rig::new(None);
+/// Several streams by each of these numbers of queue pairs: none of the frames vanishes.
+fn talk_by_pairs(rig: &Rig, of_both: &[[usize; 2]]) {
     let names = ["red", "blue"];
-    let vms = rig.boot(names.map(|vm| {
-        let mut spec = rig.spec(vm);
-        spec.vcpus = 4;
-        spec.qemu_args = rig.qemu_args_with(vm, &["--queues", "4"]);
-        spec
-    }));
-    for (number, vm) in (1..).zip(&vms) {
-        give_address(vm, number);
-        rig.until_state(vm.name(), "running");
-    }
+    let vms = rig.boot_with_pairs(names, 4);
     let [red, blue] = &vms;
     ping(red, &ip(2));
     ping(blue, &ip(1));
     serve_iperf(blue);
     let before = Counters::of(rig.daemon(), names);
-    for pairs in [[4, 4], [2, 3], [4, 1], [1, 4]] {
+    for pairs in of_both {
         step(&format!("{pairs:?} pairs in use"));
         for (vm, pairs) in vms.iter().zip(pairs) {
-            use_pairs(vm, pairs);
+            use_pairs(vm, *pairs);
         }
         let before = sent_by_queue(red);
         // Linux picks the queue by the sender's CPU; the first and the last have different ones.
@@ -65,6 +55,33 @@ fn vms_with_four_queue_pairs_talk() {
         tcp_both_ways(red, &ip(2), 4);
     }
     assert_nothing_vanished(&before, &Counters::of(rig.daemon(), names));
+}
+
+#[test]
+fn vms_with_four_queue_pairs_talk() {
+    talk_by_pairs(&Rig::new(None), &[[4, 4], [2, 3], [4, 1], [1, 4]]);
+}
+
+/// The first and the last queue pair of a VM are different workers' to read.
+#[test]
+fn two_workers_share_four_queue_pairs() {
+    let rig = Rig::new(Some(&shared_by_workers(2)));
+    talk_by_pairs(&rig, &[[4, 4], [4, 1]]);
+    let plane = rig.daemon().data_plane("lan").unwrap();
+    let ran = worker_times(plane);
+    assert_eq!(ran.len(), 2, "{ran:?}");
+    // Megabytes were copied by each: a worker that only hears of changes needs microseconds.
+    assert!(ran.iter().all(|nanos| *nanos > 5_000_000), "{ran:?}");
+}
+
+/// How long each thread of a data plane has run, in nanoseconds.
+fn worker_times(plane: u32) -> Vec<u64> {
+    let tasks = std::fs::read_dir(format!("/proc/{plane}/task")).unwrap();
+    let times = tasks.map(|task| {
+        let text = std::fs::read_to_string(task.unwrap().path().join("schedstat")).unwrap();
+        text.split(' ').next().unwrap().parse().unwrap()
+    });
+    times.collect()
 }
 
 #[test]

@@ -11,18 +11,7 @@ use serde_json::Value;
 
 use crate::common::until;
 use crate::guest::{Pinging, serve_iperf, sh, tcp_both_ways, wait_for_port};
-use crate::rig::{Rig, ip, step};
-
-const CONFIG: &str = "
-[[network]]
-name = \"lan\"
-[[network.port]]
-vm = \"red\"
-mode = \"server\"
-[[network.port]]
-vm = \"blue\"
-mode = \"client\"
-";
+use crate::rig::{Rig, ip, shared_by_workers, step};
 
 fn boot_id(vm: &Vm) -> String {
     sh(vm, "cat /proc/sys/kernel/random/boot_id")
@@ -30,7 +19,7 @@ fn boot_id(vm: &Vm) -> String {
 
 #[test]
 fn server_and_client_mode() {
-    let mut rig = Rig::new(Some(CONFIG));
+    let mut rig = Rig::new(Some(&shared_by_workers(1)));
     assert!(rig.qemu_args("red").join(" ").contains(",reconnect"));
     assert!(rig.qemu_args("blue").join(" ").contains(",server=on"));
     let [red, blue] = rig.boot_named(["red", "blue"]);
@@ -63,12 +52,25 @@ fn server_and_client_mode() {
 /// The data plane alone is killed, with TCP under way: the stream goes on by itself.
 #[test]
 fn data_plane_killed_under_load() {
-    let rig = Rig::new(Some(CONFIG));
-    let [red, blue] = rig.boot_named(["red", "blue"]);
+    let rig = Rig::new(Some(&shared_by_workers(1)));
+    let vms = rig.boot_named(["red", "blue"]);
+    killed_under_load(&rig, vms, 1);
+}
+
+/// The same with two workers, who share the rings of four queue pairs.
+#[test]
+fn data_plane_with_two_workers_killed_under_load() {
+    let rig = Rig::new(Some(&shared_by_workers(2)));
+    let vms = rig.boot_with_pairs(["red", "blue"], 4);
+    killed_under_load(&rig, vms, 4);
+}
+
+fn killed_under_load(rig: &Rig, [red, blue]: [Vm; 2], streams: u32) {
     let boots = [&red, &blue].map(boot_id);
     serve_iperf(&blue);
     let load = format!(
-        "iperf3 --client {} --time 30 --json >/tmp/load; echo $? >/tmp/load.rc",
+        "iperf3 --client {} --parallel {streams} --time 30 --json >/tmp/load; \
+         echo $? >/tmp/load.rc",
         ip(2)
     );
     sh(
@@ -77,8 +79,8 @@ fn data_plane_killed_under_load() {
     );
     for number in 1..=5 {
         step(&format!("kill {number} of 5"));
-        let before = received(&rig, "blue");
-        until("traffic", || received(&rig, "blue") > before + 1000);
+        let before = received(rig, "blue");
+        until("traffic", || received(rig, "blue") > before + 1000);
         rig.daemon().signal_data_plane("lan", Signal::KILL);
         until("the restart", || {
             rig.daemon().network("lan")["restarts"] == number

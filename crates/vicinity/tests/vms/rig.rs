@@ -196,7 +196,22 @@ impl Rig {
     /// Boot a VM with the options of `vicinity qemu-args` for each name. VM number N of them,
     /// from 1, has the address [`ip`]`(N)`; the ports are running when this returns.
     pub(crate) fn boot_named<const N: usize>(&self, names: [&str; N]) -> [Vm; N] {
-        let vms = self.boot(names.map(|name| self.spec(name)));
+        self.boot_running(names.map(|name| self.spec(name)))
+    }
+
+    /// The same VMs, with as many CPUs and queue pairs each.
+    pub(crate) fn boot_with_pairs<const N: usize>(&self, names: [&str; N], pairs: u32) -> [Vm; N] {
+        let options = ["--queues", &pairs.to_string()];
+        self.boot_running(names.map(|name| {
+            let mut spec = self.spec(name);
+            spec.vcpus = pairs;
+            spec.qemu_args = self.qemu_args_with(name, &options);
+            spec
+        }))
+    }
+
+    fn boot_running<const N: usize>(&self, specs: [Spec; N]) -> [Vm; N] {
+        let vms = self.boot(specs);
         for (number, vm) in (1..).zip(&vms) {
             crate::guest::give_address(vm, number);
             self.until_state(vm.name(), "running");
@@ -211,6 +226,23 @@ pub(crate) fn take_machine() -> MutexGuard<'static, ()> {
     let machine = MACHINE.lock().unwrap_or_else(|failed| failed.into_inner());
     scope::sweep().unwrap();
     machine
+}
+
+/// A network `lan` of two VMs with so many workers: QEMU listens for `blue`, Vicinity for `red`.
+pub(crate) fn shared_by_workers(workers: u32) -> String {
+    format!(
+        "
+[[network]]
+name = \"lan\"
+workers = {workers}
+[[network.port]]
+vm = \"red\"
+mode = \"server\"
+[[network.port]]
+vm = \"blue\"
+mode = \"client\"
+"
+    )
 }
 
 /// Address of a VM.

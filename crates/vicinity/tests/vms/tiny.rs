@@ -48,6 +48,22 @@ pub(crate) struct Tiny {
 impl Tiny {
     /// Start one; its NIC runs, and frames come back, when this returns.
     pub(crate) fn start(rig: &Rig, firmware: &Firmware, vm: &str) -> Self {
+        let tiny = Self::power_on(rig, firmware, vm);
+        tiny.until_started(1, 1);
+        tiny
+    }
+
+    /// The same for several, side by side.
+    pub(crate) fn start_all(rig: &Rig, firmware: &Firmware, vms: &[String]) -> Vec<Self> {
+        let all: Vec<Self> = vms
+            .iter()
+            .map(|vm| Self::power_on(rig, firmware, vm))
+            .collect();
+        all.iter().for_each(|tiny| tiny.until_started(1, 1));
+        all
+    }
+
+    fn power_on(rig: &Rig, firmware: &Firmware, vm: &str) -> Self {
         let (commands, monitor) = rustix::pipe::pipe().unwrap();
         let mut qemu = command("qemu-system-x86_64");
         qemu.args(["-accel", "tcg", "-display", "none", "-nodefaults"]);
@@ -61,13 +77,11 @@ impl Tiny {
             memory = find_memory(qemu.id());
             memory.is_some()
         });
-        let tiny = Self {
+        Self {
             _qemu: qemu,
             memory: memory.unwrap(),
             monitor: OwnedFd::into(monitor),
-        };
-        tiny.until_started(1, 1);
-        tiny
+        }
     }
 
     /// Reset it with frames under way, and wait until `frames` more have come back.

@@ -44,6 +44,7 @@ impl Mapping {
             Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
         };
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+        // syscalls: mmap munmap
         // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
         let base =
             unsafe { rustix::mm::mmap(ptr::null_mut(), length, protection, flags, fd, offset)? };

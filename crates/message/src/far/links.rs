@@ -1,0 +1,309 @@
+//! Links between members: how they begin, what goes over them, how they end.
+
+use window::Side;
+
+use super::LEGS;
+use super::note::{FROM_MEMBER, LinkId, Note};
+use super::relay::{Guilty, Relay};
+use super::seat::Seat;
+use super::switchboard::Switchboard;
+use crate::greeting::{ACCEPTED, CLOSED, FULL, Hello};
+
+/// What joins two endpoints.
+#[derive(Debug)]
+pub(super) struct Link {
+    ends: [End; 2],
+    /// None when both have the same window.
+    pub(super) relay: Option<Relay>,
+    up: bool,
+    /// This end is closed, and the other is told when it has been sent the rest.
+    draining: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct End {
+    seat: usize,
+    id: LinkId,
+    window: u32,
+    closed: bool,
+    /// Its gateway ended before it, so somebody may still use the window.
+    stale: bool,
+}
+
+impl Switchboard {
+    pub(super) fn hear(&mut self, number: usize, note: Note) {
+        let done = match note {
+            Note::Connect { link, hello, .. } => self.connect(number, link, hello),
+            Note::Answer {
+                link,
+                verdict,
+                session,
+                ..
+            } => self.answer(number, link, verdict, session),
+            Note::Ring { link } => {
+                if let Some((other, id)) = self.direct(number, link) {
+                    self.say(other, Note::Ring { link: id });
+                }
+                Some(())
+            }
+            Note::Close { link } => {
+                let leg = self.seats.get(number).and_then(|seat| seat.legs.get(&link));
+                // Both ends may close at the same time.
+                if let Some(&(link, side)) = leg {
+                    self.close(link, side, false);
+                }
+                Some(())
+            }
+        };
+        if done.is_none() {
+            self.faulty.push(number);
+        }
+    }
+
+    /// The other end of a direct link.
+    fn direct(&self, number: usize, link: LinkId) -> Option<(usize, LinkId)> {
+        let &(link, side) = self.seats.get(number)?.legs.get(&link)?;
+        let link = self.links.get(&link).filter(|link| link.relay.is_none())?;
+        let end = link.ends.get(1 - side)?;
+        Some((end.seat, end.id))
+    }
+
+    /// An endpoint wants to connect; `None` when its gateway makes no sense.
+    fn connect(&mut self, number: usize, id: LinkId, hello: Hello) -> Option<()> {
+        let seat = self.seats.get(number)?;
+        if id & FROM_MEMBER == 0 || seat.legs.contains_key(&id) {
+            return None;
+        }
+        let full = seat.legs.len() >= LEGS;
+        let is = |seat: &Seat| seat.nic == hello.to.nic && seat.trunk.is_some();
+        let target = self
+            .seats
+            .iter()
+            .position(is)
+            .filter(|target| *target != number);
+        let made = match target {
+            None => Err(CLOSED),
+            Some(_) if full => Err(FULL),
+            Some(target) => self.join(number, id, target, hello).ok_or(FULL),
+        };
+        if let Err(verdict) = made {
+            let note = Note::Answer {
+                link: id,
+                window: 0,
+                verdict,
+                session: 0,
+            };
+            self.say(number, note);
+        }
+        Some(())
+    }
+
+    /// Give two members a link; `None` when there is no room.
+    fn join(&mut self, from: usize, id: LinkId, to: usize, mut hello: Hello) -> Option<()> {
+        let halls = [self.seats.get(from)?.hall, self.seats.get(to)?.hall];
+        let [near, far] = halls;
+        let first = self.halls.get_mut(near)?.free.pop()?;
+        let second = match near == far {
+            true => Some(first),
+            false => self.halls.get_mut(far)?.free.pop(),
+        };
+        let Some(second) = second else {
+            self.halls.get_mut(near)?.free.push(first);
+            return None;
+        };
+        let ready = [(near, first), (far, second)].iter().all(|(hall, window)| {
+            let hall = self.halls.get(*hall);
+            let window = hall.and_then(|hall| hall.region.link(*window));
+            window.is_some_and(|window| window.renew().is_ok())
+        });
+        self.next += 1;
+        let number = self.next;
+        let origin = self.seats.get_mut(from)?;
+        origin.legs.insert(id, (number, 0));
+        origin.counters.links += 1;
+        // A guest never chooses what it is called.
+        hello.from.nic = origin.nic;
+        let target = self.seats.get_mut(to)?;
+        let other = target.number();
+        target.legs.insert(other, (number, 1));
+        target.counters.links += 1;
+        let end = |seat, id, window| End {
+            seat,
+            id,
+            window,
+            closed: false,
+            stale: false,
+        };
+        let link = Link {
+            ends: [end(from, id, first), end(to, other, second)],
+            relay: None,
+            up: false,
+            draining: false,
+        };
+        self.links.insert(number, link);
+        if !ready {
+            self.discard(number);
+            return None;
+        }
+        let note = Note::Connect {
+            link: other,
+            window: second,
+            hello,
+        };
+        self.say(to, note);
+        Some(())
+    }
+
+    /// An endpoint agreed to a link, or not; `None` when its gateway makes no sense.
+    fn answer(&mut self, number: usize, id: LinkId, verdict: u32, session: u64) -> Option<()> {
+        let Some(&(key, side)) = self.seats.get(number)?.legs.get(&id) else {
+            // The other end is gone since.
+            return Some(());
+        };
+        let link = self.links.get_mut(&key)?;
+        if side != 1 || link.up {
+            return None;
+        }
+        let [origin, target] = link.ends;
+        if verdict == ACCEPTED && !origin.closed {
+            let halls = [
+                self.seats.get(origin.seat)?.hall,
+                self.seats.get(number)?.hall,
+            ];
+            if halls[0] != halls[1] {
+                let window = |hall: usize, window| self.halls.get(hall)?.region.link(window);
+                let near = window(halls[0], origin.window)?.ends(Side::Guest).ok()?;
+                let far = window(halls[1], target.window)?.ends(Side::Creator).ok()?;
+                link.relay = Some(Relay::new([near, far]));
+            }
+            link.up = true;
+        }
+        let up = link.up;
+        if !origin.closed {
+            let note = Note::Answer {
+                link: origin.id,
+                window: origin.window,
+                verdict,
+                session,
+            };
+            self.say(origin.seat, note);
+        }
+        if !up && verdict != ACCEPTED {
+            self.discard(key);
+        }
+        Some(())
+    }
+
+    /// Move what is in mediated links; whether there was something.
+    pub(super) fn relay(&mut self) -> bool {
+        let mut moved = false;
+        let mut rings = Vec::new();
+        let mut broken = Vec::new();
+        let mut drained = Vec::new();
+        for (&key, link) in &mut self.links {
+            let Some(relay) = &mut link.relay else {
+                continue;
+            };
+            match relay.turn() {
+                Ok(turn) => {
+                    for (end, taken) in link.ends.iter().zip(turn.taken) {
+                        moved |= taken.records > 0;
+                        if let Some(seat) = self.seats.get_mut(end.seat) {
+                            seat.counters.messages += taken.messages;
+                            seat.counters.bytes += taken.bytes;
+                        }
+                    }
+                    let due = link.ends.iter().zip(turn.rings).filter(|(_, ring)| *ring);
+                    rings.extend(due.map(|(end, _)| (end.seat, end.id)));
+                    let closed = link.ends.iter().position(|end| end.closed);
+                    if closed.is_some_and(|side| link.draining && relay.is_drained(side)) {
+                        drained.push(key);
+                    }
+                }
+                Err(Guilty(side)) => {
+                    let seat = link.ends.get(side).map(|end| end.seat);
+                    if let Some(seat) = seat.and_then(|seat| self.seats.get_mut(seat)) {
+                        seat.counters.faults += 1;
+                    }
+                    broken.push(key);
+                }
+            }
+        }
+        for (seat, link) in rings {
+            self.say(seat, Note::Ring { link });
+        }
+        // Only the link ends: it was one endpoint, not all of its member's.
+        for key in broken.into_iter().chain(drained) {
+            self.finish(key);
+        }
+        moved
+    }
+
+    /// Nothing more goes over a link: tell both ends.
+    fn finish(&mut self, key: u64) {
+        let Some(link) = self.links.get_mut(&key) else {
+            return;
+        };
+        link.relay = None;
+        link.draining = false;
+        for end in link.ends {
+            if !end.closed {
+                self.say(end.seat, Note::Close { link: end.id });
+            }
+        }
+    }
+
+    /// An end of a link is closed.
+    pub(super) fn close(&mut self, key: u64, side: usize, stale: bool) {
+        let Some(link) = self.links.get_mut(&key) else {
+            return;
+        };
+        let Some(end) = link.ends.get_mut(side) else {
+            return;
+        };
+        end.closed = true;
+        end.stale = stale;
+        let id = end.id;
+        if let Some(seat) = self.seats.get_mut(end.seat) {
+            seat.legs.remove(&id);
+        }
+        if link.ends.iter().all(|end| end.closed) {
+            self.discard(key);
+        } else if link.relay.is_some() {
+            link.draining = true;
+        } else {
+            self.finish(key);
+        }
+    }
+
+    /// A link is no more.
+    fn discard(&mut self, key: u64) {
+        let Some(link) = self.links.remove(&key) else {
+            return;
+        };
+        let mut given = None;
+        for end in link.ends {
+            let Some(seat) = self.seats.get_mut(end.seat) else {
+                continue;
+            };
+            seat.legs.remove(&end.id);
+            let stale = link.ends.iter().find(|end| end.stale);
+            // A window that both have goes back once.
+            let window = (seat.hall, end.window);
+            if given == Some(window) {
+                continue;
+            }
+            given = Some(window);
+            let (hall, keeper) = (seat.hall, stale.map(|end| end.seat));
+            let keeper = keeper.and_then(|keeper| self.seats.get_mut(keeper));
+            match keeper.filter(|keeper| keeper.hall == hall) {
+                Some(keeper) => keeper.parked.push(end.window),
+                None => {
+                    if let Some(hall) = self.halls.get_mut(hall) {
+                        hall.free.push(end.window);
+                    }
+                }
+            }
+        }
+    }
+}

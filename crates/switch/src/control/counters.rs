@@ -1,0 +1,165 @@
+//! What is counted of a port, and why frames are lost.
+
+use serde::{Deserialize, Serialize};
+
+/// Running totals of one port. "Received" and "sent" are seen from the guest: a frame the guest
+/// transmitted counts as `tx`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Frames taken from the guest, the lost ones included.
+    pub tx_frames: u64,
+    /// Their bytes, without the virtio-net header.
+    pub tx_bytes: u64,
+    /// Frames delivered to the guest.
+    pub rx_frames: u64,
+    /// Their bytes, without the virtio-net header.
+    pub rx_bytes: u64,
+    /// Notifications received from the guest (kicks).
+    pub kicks: u64,
+    /// Notifications sent to the guest (calls).
+    pub calls: u64,
+    /// Frames that waited because a receiver had no room.
+    pub held: u64,
+    /// Times frames were left in the port's rings because it had sent what it may for now.
+    pub limited: u64,
+    /// Frames it has sent to a group without members, or to routers where there are none: no loss.
+    pub unheard: u64,
+    /// Frames that were split into segments because a receiver had not negotiated them whole.
+    pub segmented: u64,
+    /// Frames whose checksum was filled in because a receiver had not negotiated partial ones.
+    pub checksummed: u64,
+    /// Frames lost, by reason.
+    pub drops: Drops,
+}
+
+/// Define [`Drops`] and [`Loss`] from one list, so that a new reason is written down once.
+macro_rules! losses {
+    ($($(#[$doc:meta])* $field:ident $loss:ident,)*) => {
+        /// Frames lost, by reason; counted at the port that sent them unless said otherwise.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct Drops {
+            $($(#[$doc])* pub $field: u64,)*
+        }
+
+        /// Why a frame was lost; each has its counter in [`Drops`].
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Loss {
+            $($(#[$doc])* $loss,)*
+        }
+
+        impl Drops {
+            /// Count one lost frame.
+            pub fn count(&mut self, loss: Loss) {
+                let counter = match loss {
+                    $(Loss::$loss => &mut self.$field,)*
+                };
+                *counter += 1;
+            }
+
+            /// Every counter and its name.
+            #[must_use]
+            pub fn each(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($field), self.$field)),*]
+            }
+
+            /// The sum of two sets of counters, whatever they hold.
+            #[must_use]
+            pub fn plus(&self, other: &Self) -> Self {
+                Self { $($field: self.$field.saturating_add(other.$field),)* }
+            }
+        }
+    };
+}
+
+losses! {
+    /// Sent to a neighbour that took no buffers for longer than the hold limit.
+    receiver_stuck ReceiverStuck,
+    /// Flooded or uplink frames the receiver had no room for; counted at the receiver.
+    receiver_full ReceiverFull,
+    /// The receiver's buffers are too small for the frame; counted at the receiver.
+    receiver_small ReceiverSmall,
+    /// The receiver is not running.
+    receiver_down ReceiverDown,
+    /// Set aside for a receiver without room when the sender left.
+    sender_gone SenderGone,
+    /// Shorter than an Ethernet header or longer than a frame can be.
+    bad_length BadLength,
+    /// The destination is the port the frame came from.
+    hairpin Hairpin,
+    /// The receiver cannot take such a frame and it cannot be translated.
+    untranslatable Untranslatable,
+    /// The uplink's kernel queue was full or refused the frame.
+    uplink Uplink,
+    /// Of a VLAN that the port, or the receiver, is not in; or with tags it may not send.
+    vlan Vlan,
+    /// Its source address is none of the port's.
+    mac_spoofed MacSpoofed,
+    /// ARP that claims an address which is none of the port's.
+    arp_spoofed ArpSpoofed,
+    /// An IP source address which is none of the port's.
+    ip_spoofed IpSpoofed,
+    /// Neighbour discovery that claims an address which is none of the port's.
+    nd_spoofed NdSpoofed,
+    /// A router advertisement or a DHCP server's answer from a port that may not give it.
+    rogue_service RogueService,
+    /// Nobody can tell whom it speaks as, and the port may not speak as everybody.
+    not_understood NotUnderstood,
+    /// Between ports that may not talk to each other.
+    private Private,
+    /// Over what the receiver may receive; counted at the receiver.
+    receive_limit ReceiveLimit,
+    /// Broadcast, over what the port may send of it.
+    broadcast_limit BroadcastLimit,
+    /// Multicast to everybody, over what the port may send of it.
+    multicast_limit MulticastLimit,
+    /// To an address that is not known, over what the port may send of it.
+    unknown_limit UnknownLimit,
+}
+
+impl Counters {
+    /// The sum of two sets of counters, whatever they hold.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        // Every field is named, so that a new counter cannot be forgotten here.
+        Self {
+            tx_frames: self.tx_frames.saturating_add(other.tx_frames),
+            tx_bytes: self.tx_bytes.saturating_add(other.tx_bytes),
+            rx_frames: self.rx_frames.saturating_add(other.rx_frames),
+            rx_bytes: self.rx_bytes.saturating_add(other.rx_bytes),
+            kicks: self.kicks.saturating_add(other.kicks),
+            calls: self.calls.saturating_add(other.calls),
+            held: self.held.saturating_add(other.held),
+            limited: self.limited.saturating_add(other.limited),
+            unheard: self.unheard.saturating_add(other.unheard),
+            segmented: self.segmented.saturating_add(other.segmented),
+            checksummed: self.checksummed.saturating_add(other.checksummed),
+            drops: self.drops.plus(&other.drops),
+        }
+    }
+}
+
+impl Drops {
+    /// Frames lost, for any reason.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        let counts = self.each().into_iter().map(|(_, count)| count);
+        counts.fold(0, u64::saturating_add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_its_counter() {
+        let mut drops = Drops::default();
+        drops.count(Loss::Hairpin);
+        drops.count(Loss::Uplink);
+        let once = drops.each().into_iter().filter(|(_, count)| *count == 1);
+        assert_eq!(once.count(), 2);
+        assert_eq!(drops.plus(&drops).total(), 4);
+        drops.uplink = u64::MAX;
+        assert_eq!(drops.plus(&drops).total(), u64::MAX);
+    }
+}

@@ -1,0 +1,85 @@
+//! One entry of the table, and how it stands there.
+
+use std::sync::atomic::Ordering;
+
+use crate::limits::AGEING;
+use crate::mac::Mac;
+use crate::sync::AtomicU64;
+
+/// An address in a VLAN: what the table knows. VLAN 0 is that of networks without VLANs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resident(u64);
+
+impl Resident {
+    /// An address in a VLAN.
+    #[inline]
+    #[must_use]
+    pub fn new(mac: Mac, vlan: u16) -> Self {
+        Self(u64::from(vlan) << 48 | mac.bits())
+    }
+
+    /// The address.
+    #[inline]
+    #[must_use]
+    pub fn mac(self) -> Mac {
+        Mac::from_bits(self.0)
+    }
+
+    pub(super) fn bits(self) -> u64 {
+        self.0
+    }
+}
+
+impl From<Mac> for Resident {
+    fn from(mac: Mac) -> Self {
+        Self::new(mac, 0)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// The resident, or 0 for a free slot: no station has the address zero.
+    pub(super) mac: u64,
+    /// When it was last heard of, in seconds.
+    pub(super) seen: u32,
+    pub(super) port: u16,
+    pub(super) pinned: bool,
+}
+
+/// An entry as it stands in the table: the resident, and the rest in one word.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    mac: AtomicU64,
+    pub(super) rest: AtomicU64,
+}
+
+impl Slot {
+    #[inline]
+    pub(super) fn get(&self) -> Entry {
+        let rest = self.rest.load(Ordering::Relaxed);
+        let [a, b, pinned, _, c, d, e, f] = rest.to_le_bytes();
+        Entry {
+            mac: self.mac.load(Ordering::Relaxed),
+            seen: u32::from_le_bytes([c, d, e, f]),
+            port: u16::from_le_bytes([a, b]),
+            pinned: pinned != 0,
+        }
+    }
+
+    pub(super) fn set(&self, entry: Entry) {
+        self.mac.store(entry.mac, Ordering::Relaxed);
+        self.rest.store(entry.rest(), Ordering::Relaxed);
+    }
+}
+
+impl Entry {
+    /// All but the resident, as it stands in a slot.
+    pub(super) fn rest(self) -> u64 {
+        u64::from(self.port) | u64::from(self.pinned) << 16 | u64::from(self.seen) << 32
+    }
+
+    #[inline]
+    pub(super) fn expired(&self, now: u32) -> bool {
+        !self.pinned && now.wrapping_sub(self.seen) > AGEING
+    }
+}

@@ -1,0 +1,60 @@
+//! Where a frame goes, as the residency table has it, and what the frame teaches the table.
+
+use crate::books::Teacher;
+use crate::control::Loss;
+use crate::frame::Head;
+use crate::job::Target;
+use crate::residency::Resident;
+use crate::switch::Switch;
+
+/// Where frames come from, as the residency table is concerned.
+pub(crate) struct Source<'p> {
+    pub(crate) port: u16,
+    /// Addresses the port may teach.
+    limit: u32,
+    teacher: &'p mut Teacher,
+    /// The last answer: the next frame mostly asks the same.
+    last: Option<(Resident, Target)>,
+}
+
+impl<'p> Source<'p> {
+    pub(crate) fn new(port: u16, limit: u32, teacher: &'p mut Teacher) -> Self {
+        Self {
+            port,
+            limit,
+            teacher,
+            last: None,
+        }
+    }
+}
+
+impl Switch {
+    /// Note a frame's source and find its destination.
+    #[inline]
+    pub(crate) fn resolve(
+        &self,
+        head: &Head,
+        vlan: u16,
+        now: u32,
+        source: &mut Source<'_>,
+    ) -> Target {
+        let from = Resident::new(head.source(), vlan);
+        source
+            .teacher
+            .note(from, source.port, source.limit, &self.table);
+        let destination = Resident::new(head.destination(), vlan);
+        if let Some((resident, target)) = source.last {
+            if resident == destination {
+                return target;
+            }
+        }
+        let target = match self.table.lookup(destination, now) {
+            _ if destination.mac().is_group() => Target::Flood,
+            Some(port) if port == source.port => Target::Nowhere(Loss::Hairpin),
+            Some(port) => Target::Port(port),
+            None => Target::Flood,
+        };
+        source.last = Some((destination, target));
+        target
+    }
+}

@@ -1,0 +1,120 @@
+//! A transmit ring while its frames are forwarded: chains handed back, frames that wait.
+
+use std::time::Instant;
+
+use vhost::ring::Ring;
+
+use crate::control::{Counters, Loss};
+use crate::guard::{Guard, Limiter};
+use crate::hold::{Full, Held, InRing};
+use crate::job::{Job, Target};
+use crate::limits::BURST;
+use crate::peers::Peers;
+
+/// A sending ring and its books.
+pub(crate) struct Sender<'p> {
+    pub(crate) port: u16,
+    pub(crate) pair: usize,
+    pub(crate) ring: &'p mut Ring,
+    pub(crate) held: &'p mut Held,
+    pub(crate) peers: &'p mut Peers,
+    pub(crate) counters: &'p mut Counters,
+    pub(crate) guard: Option<&'p Guard>,
+    pub(crate) limits: &'p Limiter,
+}
+
+impl Sender<'_> {
+    /// The frames are done with: hand their chains back.
+    #[inline]
+    pub(crate) fn finish_run(&mut self, jobs: &[Job<'_, '_>]) {
+        self.ring.put_used_run(jobs.iter().map(|job| job.chain));
+        let bytes = jobs.iter().map(|job| u64::from(job.head.length));
+        self.counters.tx_frames += jobs.len() as u64;
+        self.counters.tx_bytes += bytes.sum::<u64>();
+    }
+
+    /// The frame is done with: hand its chain back.
+    #[inline]
+    pub(crate) fn finish(&mut self, chain: u16, length: u32) {
+        self.ring.put_used(chain, 0);
+        self.counters.tx_frames += 1;
+        self.counters.tx_bytes += u64::from(length);
+    }
+
+    /// The frame is lost: hand its chain back.
+    #[inline]
+    pub(crate) fn lose(&mut self, chain: u16, length: u32, loss: Loss) {
+        self.finish(chain, length);
+        self.counters.drops.count(loss);
+    }
+
+    /// Whether a frame to this port must wait behind older ones.
+    #[inline]
+    pub(crate) fn must_wait(&self, to: u16, full: &Full) -> bool {
+        full.contains(&to) || self.held.aside.waits_for(to)
+    }
+
+    /// Make way for the first frame that need not wait: set aside those before it, or drop them
+    /// where that has been impossible for too long. Returns how many are done with; none if all
+    /// must wait. The first `known` have waited, and counted, before.
+    #[cold]
+    pub(crate) fn make_way(
+        &mut self,
+        jobs: &[Job<'_, '_>],
+        full: &Full,
+        known: usize,
+        now: Instant,
+    ) -> usize {
+        let waits = |job: &Job<'_, '_>| match job.target {
+            Target::Port(to) => self.must_wait(to, full),
+            _ => false,
+        };
+        let Some(count) = jobs.iter().position(|job| !waits(job)) else {
+            return 0;
+        };
+        for (index, job) in jobs.iter().take(count).enumerate() {
+            let Target::Port(to) = job.target else {
+                return index;
+            };
+            let (rest, checked) = (job.rest(), job.checked());
+            let aside = &mut self.held.aside;
+            if aside.push(to, &job.head, rest, checked, job.segments) {
+                self.finish(job.chain, job.head.length);
+                self.peers.add(to, 1, job.head.length.into());
+                self.counters.held += u64::from(index >= known);
+            } else if self.held.stall(now) {
+                self.lose(job.chain, job.head.length, Loss::ReceiverStuck);
+            } else {
+                return index;
+            }
+        }
+        count
+    }
+
+    /// Note what waits in the ring: the jobs from `done` on. `before` is what waited until now.
+    #[cold]
+    pub(crate) fn wait_in_ring(
+        &mut self,
+        jobs: &[Job<'_, '_>],
+        done: usize,
+        before: Option<&InRing>,
+        full: Full,
+    ) {
+        let waited = before.map_or(0, InRing::count);
+        self.counters.held += jobs.len().saturating_sub(waited.max(done)) as u64;
+        let Some(first) = jobs.get(done) else { return };
+        let left = u16::try_from(jobs.len() - done).unwrap_or(BURST);
+        let at_hand = u16::try_from(jobs.len()).unwrap_or(BURST);
+        // A frame further behind is out of sight until some of these are gone.
+        let in_sight = at_hand < BURST && self.ring.seen() <= at_hand && !self.held.is_stalled();
+        self.held.in_ring = Some(InRing {
+            frames: left,
+            full,
+            seen: in_sight.then_some(left),
+            cut: match first.target {
+                Target::Port(to) if first.segments > 0 => Some((to, first.segments)),
+                _ => None,
+            },
+        });
+    }
+}

@@ -1,0 +1,325 @@
+//! The message plane as a part of `vicinity serve`: its members are gateways in this process, as
+//! far as it can tell, and the host itself.
+//!
+//! Needs root and strace.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use common::trace::{Trace, calls, descriptors};
+use common::{Daemon, until, vicinity};
+use message::far::{Gateway, Way};
+use message::{Board, Code, Endpoint, MessageError, Options, Pattern, Peer};
+use rustix::process::Signal;
+use serde_json::Value;
+
+const CONFIG: &str = "
+[[message.member]]
+name = \"a\"
+group = \"g\"
+[[message.member]]
+name = \"b\"
+group = \"g\"
+[[message.member]]
+name = \"c\"
+[[message.member]]
+name = \"host\"
+";
+
+/// So long nothing takes; a wait that long is a hang.
+const HANG: Option<Duration> = Some(Duration::from_secs(60));
+
+/// A member's gateway, until it is dropped.
+struct Member {
+    board: PathBuf,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Member {
+    /// Join, however long the daemon takes to expect it.
+    fn join(daemon: &Daemon, folder: &Path, name: &str) -> Self {
+        let board = folder.join(name);
+        let way = Way::Socket(daemon.path(&format!("message-plane/{name}.sock")));
+        let mut joined = None;
+        until("a gateway", || {
+            joined = Gateway::join(&board, &way).ok();
+            joined.is_some()
+        });
+        let mut gateway = joined.unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&stop);
+        // The host may end before it.
+        let run = move || drop(gateway.run(|| !seen.load(Ordering::Relaxed)));
+        let thread = Some(std::thread::spawn(run));
+        Self {
+            board,
+            stop,
+            thread,
+        }
+    }
+
+    fn open(&self) -> Endpoint {
+        let board = Board::open(&self.board).unwrap();
+        Endpoint::open(&board, &Options::default()).unwrap()
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+/// Work on both until the first's request ends.
+fn both(one: &mut Endpoint, other: &mut Endpoint, request: message::Request) -> Code {
+    let mut code = None;
+    until("a request", || {
+        for _ in 0..10_000 {
+            code = one.test(request).unwrap().map(|got| got.status.code);
+            other.progress();
+            if code.is_some() {
+                return true;
+            }
+        }
+        false
+    });
+    code.unwrap()
+}
+
+fn connect(one: &mut Endpoint, other: &mut Endpoint) -> Peer {
+    let request = one.iconnect(other.address(), 0, 0).unwrap();
+    assert_eq!(both(one, other, request), Code::Success);
+    one.connect(other.address(), 0, HANG).unwrap()
+}
+
+/// A message of every protocol from one to the other.
+fn exchange(one: &mut Endpoint, other: &mut Endpoint) {
+    let peer = connect(one, other);
+    for length in [8, 5_000, 300_000] {
+        let wanted = other.irecv(Pattern::ANY, vec![0; length]).unwrap();
+        let sent = one.isend(peer, 1, vec![7; length]).unwrap();
+        assert_eq!(both(other, one, wanted), Code::Success, "{length}");
+        assert_eq!(both(one, other, sent), Code::Success, "{length}");
+    }
+}
+
+fn counters(daemon: &Daemon) -> Value {
+    let mut command = vicinity();
+    command.args(["message", "counters", "--json", "--runtime-dir"]);
+    let output = command.arg(daemon.path("")).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn member(counters: &Value, name: &str) -> Value {
+    let all = counters["members"].as_array().unwrap();
+    let mine = all.iter().find(|member| member["name"] == name);
+    mine.cloned().unwrap()
+}
+
+/// The host's programs have a way out.
+fn wait_for_host(daemon: &Daemon) {
+    until("this host's gateway", || {
+        let counters = counters(daemon);
+        counters["up"] == true && member(&counters, "host")["joined"] == true
+    });
+}
+
+#[test]
+fn members_exchange_messages_and_go_on_after_the_data_plane_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(folder.path(), Some(CONFIG));
+    let join = |name| Member::join(&daemon, folder.path(), name);
+    let members = ["a", "b", "c"].map(join);
+    let [mut a, mut b, mut c] = members.each_ref().map(Member::open);
+    exchange(&mut a, &mut b);
+    exchange(&mut a, &mut c);
+    wait_for_host(&daemon);
+    let host = || {
+        let board = Board::open(&daemon.path("message")).unwrap();
+        Endpoint::open(&board, &Options::default()).unwrap()
+    };
+    exchange(&mut host(), &mut c);
+    let before = counters(&daemon);
+    // The host sees what it passes on, and nothing else.
+    assert_eq!(member(&before, "a")["messages"], 3);
+    assert_eq!(member(&before, "a")["bytes"], 305_008);
+    assert_eq!(member(&before, "b")["messages"], 0);
+    assert_eq!(member(&before, "host")["messages"], 3);
+    assert_eq!(member(&before, "c")["linked"], 2);
+    let faults = |name| member(&before, name)["faults"].as_u64();
+    assert!(
+        ["a", "b", "c", "host"]
+            .iter()
+            .all(|name| faults(name) == Some(0))
+    );
+
+    let peer = a.connect(b.address(), 0, HANG).unwrap();
+    let pending = a.issend(peer, 2, vec![1; 8]).unwrap();
+    daemon.signal_process("messages", Signal::KILL);
+    assert_eq!(both(&mut a, &mut c, pending), Code::Closed);
+    drop((a, b, c));
+    drop(members);
+    until("the next data plane", || counters(&daemon)["restarts"] == 1);
+    let members = ["a", "b", "c"].map(join);
+    let [mut a, mut b, mut c] = members.each_ref().map(Member::open);
+    exchange(&mut a, &mut b);
+    exchange(&mut c, &mut a);
+    wait_for_host(&daemon);
+    exchange(&mut host(), &mut a);
+    drop((a, b, c));
+    drop(members);
+    assert_eq!(daemon.stop(), Some(0));
+    let left: Vec<_> = std::fs::read_dir(folder.path().join("run/message"))
+        .unwrap()
+        .collect();
+    assert_eq!(left.len(), 1, "only the board's NIC id stays: {left:?}");
+    assert!(!folder.path().join("run/message-plane").exists());
+}
+
+#[test]
+fn a_data_plane_that_hangs_is_killed_and_the_hosts_gateway_is_started_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(folder.path(), Some(CONFIG));
+    wait_for_host(&daemon);
+    daemon.signal_process("message-host", Signal::KILL);
+    until("the next gateway", || {
+        counters(&daemon)["gateway_restarts"] == 1
+    });
+    wait_for_host(&daemon);
+    daemon.signal_process("messages", Signal::STOP);
+    until("the next data plane", || counters(&daemon)["restarts"] == 1);
+    wait_for_host(&daemon);
+    assert_eq!(daemon.stop(), Some(0));
+}
+
+#[test]
+fn a_board_is_described_with_a_daemon_and_without() {
+    let folder = tempfile::tempdir().unwrap();
+    let info = |runtime_dir: &Path| {
+        let mut command = vicinity();
+        command.args(["message", "info", "--json", "--runtime-dir"]);
+        let output = command.arg(runtime_dir).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let nothing = info(folder.path());
+    assert_eq!(
+        (&nothing["nic"], &nothing["plane"]),
+        (&Value::Null, &Value::Null)
+    );
+    assert!(
+        !folder.path().join("message").exists(),
+        "looking makes nothing"
+    );
+    let daemon = Daemon::start(folder.path(), Some(CONFIG));
+    wait_for_host(&daemon);
+    let board = Board::open(&daemon.path("message")).unwrap();
+    let options = Options {
+        endpoint: Some(7),
+        ..Options::default()
+    };
+    let _endpoint = Endpoint::open(&board, &options).unwrap();
+    let all = info(&daemon.path(""));
+    let nic = format!("{:012x}", Board::nic_of("host"));
+    assert_eq!(all["nic"], nic.as_str());
+    assert_eq!(all["endpoints"], serde_json::json!([7]));
+    assert_eq!(all["gateway"], true);
+    assert_eq!(member(&all["plane"], "host")["nic"], nic.as_str());
+    assert_eq!(member(&all["plane"], "c")["connected"], false);
+}
+
+/// Calls that need not be seen below: those of `sandbox.rs`, and, of a process that has one thread
+/// and is not ill, those of a thread's end, of signal handlers and of the log.
+const SELDOM: [&str; 15] = [
+    "futex",
+    "brk",
+    "mremap",
+    "rt_sigprocmask",
+    "gettid",
+    "getpid",
+    "tgkill",
+    "clock_gettime",
+    "exit",
+    "madvise",
+    "rt_sigreturn",
+    "rt_sigaction",
+    "sigaltstack",
+    "fcntl",
+    "write",
+];
+
+#[test]
+fn every_call_is_allowed_and_every_allowed_call_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(folder.path(), Some(CONFIG));
+    wait_for_host(&daemon);
+    let log = folder.path().join("calls");
+    let trace = Trace::attach(daemon.process("messages").unwrap(), &log);
+    {
+        let members = ["a", "b", "c"].map(|name| Member::join(&daemon, folder.path(), name));
+        let [mut a, mut b, mut c] = members.each_ref().map(Member::open);
+        exchange(&mut a, &mut b);
+        exchange(&mut a, &mut c);
+    }
+    assert_eq!(counters(&daemon)["restarts"], 0, "a call was denied");
+    assert_eq!(daemon.stop(), Some(0));
+    trace.ended();
+    let made = calls(&log);
+    let allowed = sandbox::noted(sandbox::Duty::Messages);
+    let allowed: BTreeSet<String> = allowed.into_iter().map(str::to_owned).collect();
+    let unused: Vec<&String> = allowed
+        .difference(&made)
+        .filter(|call| !SELDOM.contains(&call.as_str()))
+        .collect();
+    assert!(unused.is_empty(), "allowed and never made: {unused:?}");
+    let denied: Vec<&String> = made.difference(&allowed).collect();
+    assert!(denied.is_empty(), "made and not allowed: {denied:?}");
+}
+
+#[test]
+fn the_data_plane_holds_what_it_was_handed_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let without = CONFIG.replace("[[message.member]]\nname = \"host\"\n", "");
+    let daemon = Daemon::start(folder.path(), Some(&without));
+    // It answers once it is confined.
+    assert_eq!(counters(&daemon)["up"], true);
+    let id = daemon.process("messages").unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+    for line in ["Seccomp:\t2", "NoNewPrivs:\t1", "CapEff:\t0000000000000000"] {
+        assert!(status.contains(line), "{line}: {status}");
+    }
+    let own = descriptors(id);
+    let count = |what: &str| own.iter().filter(|held| held.contains(what)).count();
+    // Three members' sockets and its supervisor's; a region for the group and one for `c`.
+    assert_eq!((count("socket"), count("memfd")), (4, 2), "{own:?}");
+    // What it sleeps on, what would wake it, and what members wake it with.
+    assert_eq!(count("anon_inode"), 3, "{own:?}");
+    // Input and output lead to the log.
+    assert_eq!(own.len(), 4 + 2 + 3 + 3, "{own:?}");
+    let joined = Member::join(&daemon, folder.path(), "a");
+    assert_eq!(descriptors(id).len(), own.len() + 1);
+    drop(joined);
+    until("its end", || descriptors(id) == own);
+    let refused = Gateway::join(
+        &folder.path().join("x"),
+        &Way::Socket(daemon.path("message-plane/x.sock")),
+    );
+    assert!(matches!(refused, Err(MessageError::Kernel(_))));
+}
