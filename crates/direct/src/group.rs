@@ -51,8 +51,8 @@ impl Group {
         })
     }
 
-    /// Work until `go_on`, asked about four times a second, says no; then take everything away
-    /// from the VMs again.
+    /// Work until `go_on`, asked about four times a second, says no; then take all views away
+    /// again. The windows stay, and are dead.
     ///
     /// # Errors
     /// The kernel refuses, or a VM does not let go.
@@ -155,6 +155,10 @@ impl Group {
     }
 
     fn close(&mut self) -> Result<(), DirectError> {
+        for member in &self.members {
+            self.control.leave(member.id.into())?;
+        }
+        self.ring();
         for member in &mut self.members {
             let stripped = member.vm.as_mut().map(|vm| vm.strip());
             if let Some(Err(error)) = stripped {

@@ -101,6 +101,7 @@ impl Member {
         let Some(mut qmp) = Qmp::connect(&self.monitor)? else {
             return Ok(None);
         };
+        check_window(&mut qmp)?;
         if !sweep(&mut qmp)? {
             return Ok(None);
         }
@@ -221,18 +222,13 @@ impl Vm {
             .map(drop)
     }
 
-    /// Take everything away; the guest has to agree, see [`Vm::is_bare`].
+    /// Take all views away; the guest has to agree, see [`Vm::is_bare`].
     pub(crate) fn strip(&mut self) -> Result<(), DirectError> {
         let ids: Vec<_> = self.views.keys().copied().collect();
-        for id in ids {
-            self.see(id, None)?;
-        }
-        self.qmp
-            .execute("device_del", &json!({"id": WINDOW}))
-            .map(drop)
+        ids.into_iter().try_for_each(|id| self.see(id, None))
     }
 
-    /// Whether nothing of ours is left in the VM. Or an error: it is gone itself.
+    /// Whether no view is left in the VM. Or an error: it is gone itself.
     pub(crate) fn is_bare(&mut self) -> Result<bool, DirectError> {
         self.hear()?;
         sweep(&mut self.qmp)
@@ -245,16 +241,10 @@ impl AsFd for Vm {
     }
 }
 
-/// Remove what is ours from a VM, also what another process left; false while the guest has to
-/// let go of something.
+/// Remove views from a VM, also those that another process left; false while the guest has to let
+/// go of one.
 fn sweep(qmp: &mut Qmp) -> Result<bool, DirectError> {
-    let is_ours = |name: &String| {
-        [WINDOW, VIEW, MEMORY]
-            .iter()
-            .any(|ours| name.starts_with(ours))
-    };
-    let devices = names(qmp, "/machine/peripheral")?;
-    let devices: Vec<_> = devices.into_iter().filter(is_ours).collect();
+    let devices = names(qmp, "/machine/peripheral", VIEW)?;
     for device in &devices {
         // Refused when it has been asked already.
         let _asked = qmp.execute("device_del", &json!({"id": device}));
@@ -262,25 +252,31 @@ fn sweep(qmp: &mut Qmp) -> Result<bool, DirectError> {
     if !devices.is_empty() {
         return Ok(false);
     }
-    for memory in names(qmp, "/objects")?.into_iter().filter(is_ours) {
+    for memory in names(qmp, "/objects", MEMORY)? {
         qmp.execute("object-del", &json!({"id": memory}))?;
-    }
-    let is_window = |one: &Value| one.get("label").and_then(Value::as_str) == Some(WINDOW);
-    let sockets = qmp.execute("query-chardev", &json!({}))?;
-    if sockets
-        .as_array()
-        .is_some_and(|all| all.iter().any(is_window))
-    {
-        qmp.execute("chardev-remove", &json!({"id": WINDOW}))?;
     }
     Ok(true)
 }
 
-fn names(qmp: &mut Qmp, path: &str) -> Result<Vec<String>, DirectError> {
+/// QEMU (10.0) goes on listening to the doorbell of a window that is unplugged, in memory that it
+/// has freed. So a VM keeps its window as long as it lives, and gets no other.
+fn check_window(qmp: &mut Qmp) -> Result<(), DirectError> {
+    match names(qmp, "/machine/peripheral", WINDOW)?.is_empty() {
+        true => Ok(()),
+        false => Err(DirectError::Memory(
+            "it has the window of a `vicinity direct serve` that has ended, and QEMU cannot \
+             replace it: restart the VM"
+                .to_owned(),
+        )),
+    }
+}
+
+fn names(qmp: &mut Qmp, path: &str, prefix: &str) -> Result<Vec<String>, DirectError> {
     let answer = qmp.execute("qom-list", &json!({"path": path}))?;
     let all = answer.as_array().into_iter().flatten();
     let names = all.filter_map(|one| one.get("name").and_then(Value::as_str));
-    Ok(names.map(str::to_owned).collect())
+    let ours = names.filter(|name| name.starts_with(prefix));
+    Ok(ours.map(str::to_owned).collect())
 }
 
 /// A locally administered address that depends on the name alone: FNV-1a, folded.

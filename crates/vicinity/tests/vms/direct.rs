@@ -1,6 +1,7 @@
 //! The direct channel: the guests' module, built here for their kernel, in real VMs.
 
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -282,14 +283,28 @@ fn two_vms_see_each_others_memory() {
     }
     guest::ping(&b, &ip(1));
 
-    step("at the end everything is taken away, under load");
+    step("at the end the views are taken away, under load");
     guest::serve_iperf(&b);
     let sending = flood(&a, &b);
     serving.stop();
     for vm in [&a, &b] {
-        assert_eq!(devices(vm), "0");
+        assert_eq!(devices(vm), "1");
+        until_peers(vm, 0);
         sh(vm, "rmmod vicinity_direct");
         is_well(vm);
     }
     sending.kill().unwrap();
+
+    step("QEMU lives on, and says what it needs to be joined again");
+    let mut serving = crate::common::vicinity();
+    serving
+        .arg("--runtime-dir")
+        .arg(&folder)
+        .args(["direct", "serve", "a"]);
+    let mut serving = serving.stderr(Stdio::piped()).spawn().unwrap();
+    let said = BufReader::new(serving.stderr.take().unwrap()).lines();
+    let mut said = said.map(Result::unwrap);
+    assert!(said.any(|line| line.contains("restart the VM")));
+    serving.kill().unwrap();
+    serving.wait().unwrap();
 }
