@@ -286,6 +286,26 @@ mod tests {
     use crate::attach;
 
     #[test]
+    fn groups_that_nobody_reports_any_more_are_forgotten_in_time() {
+        use front_end::membership::igmp_report;
+
+        use crate::guard::membership::{Family, read};
+        use crate::limits::MEMBERSHIP;
+
+        let mut switch = Switch::default();
+        let to = Mac::from_octets([1, 0, 0x5e, 1, 2, 3]);
+        let report = igmp_report(true, [239, 1, 2, 3]);
+        let message = read(Family::V4, &report);
+        switch.groups_mut().hear(message, Family::V4, (0, to), 1, 0);
+        let mut after = |seconds| {
+            (0..=seconds).for_each(|now| switch.age(now));
+            switch.groups_mut().memberships()
+        };
+        assert_eq!(after(MEMBERSHIP), 1);
+        assert_eq!(after(MEMBERSHIP + SWEEP), 0);
+    }
+
+    #[test]
     fn a_new_port_is_not_blamed_for_what_the_one_before_it_did() {
         let mut switch = Switch::default();
         let add = |switch: &mut Switch| {

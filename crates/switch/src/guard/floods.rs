@@ -128,7 +128,7 @@ impl Floods {
 
 #[cfg(test)]
 mod tests {
-    use vhost::net_header::NetHeader;
+    use vhost::net_header::{GSO_TCPV4, NEEDS_CSUM, NetHeader};
 
     use super::*;
 
@@ -164,6 +164,26 @@ mod tests {
         let floods = Floods::new(&unknown);
         let outcomes = [(); 3].map(|()| floods.admit(&head(TO[2]), now, 0));
         assert_eq!(outcomes, [Ok(()), Ok(()), Err(Loss::UnknownLimit)]);
+    }
+
+    #[test]
+    fn a_frame_to_be_cut_counts_as_its_parts() {
+        let header = NetHeader {
+            flags: NEEDS_CSUM,
+            gso_type: GSO_TCPV4,
+            gso_size: 1000,
+            ..NetHeader::NONE
+        };
+        let mut bytes = vec![0; 10_000];
+        bytes[..6].fill(0xff);
+        let (head, _) = Head::of_private(header, &bytes).unwrap();
+        let floods = Floods::new(&FloodRules {
+            broadcast: Some(20),
+            ..FloodRules::default()
+        });
+        let now = floods.start;
+        let passed = (0..10).filter(|_| floods.admit(&head, now, 0).is_ok());
+        assert_eq!(passed.count(), 3);
     }
 
     #[test]

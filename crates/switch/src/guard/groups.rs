@@ -281,6 +281,12 @@ impl Groups {
         self.queriers.retain(|_, querier| now <= querier.until);
     }
 
+    /// How many ports are in how many groups.
+    #[cfg(test)]
+    pub(crate) fn memberships(&self) -> usize {
+        self.count
+    }
+
     fn keep(&mut self, condition: impl Fn(&Member) -> bool) {
         let Self { members, ports, .. } = self;
         ports.iter_mut().for_each(|port| port.memberships = 0);

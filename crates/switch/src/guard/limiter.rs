@@ -38,3 +38,35 @@ impl Limiter {
         Some(wait.clamp(GATHER, HOLD))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guard::RateRules;
+
+    #[test]
+    fn a_port_is_left_alone_for_long_enough_and_not_too_long() {
+        // One frame is paid for in a second, and in 10 µs.
+        for (rate, expected) in [(1, HOLD), (100_000, GATHER)] {
+            let send = RateRules {
+                frames: Some(rate),
+                burst_ms: 0,
+                ..RateRules::default()
+            };
+            let limiter = Limiter::new(&LimitRules {
+                send,
+                ..LimitRules::default()
+            });
+            let now = Instant::now();
+            assert_eq!(limiter.held_back(now), None);
+            let rates = limiter.send.as_ref().unwrap();
+            rates.charge(now, std::iter::once(crate::guard::Cost::of(&frame())));
+            assert_eq!(limiter.held_back(now), Some(expected));
+        }
+    }
+
+    fn frame() -> crate::frame::Head {
+        let header = vhost::net_header::NetHeader::NONE;
+        crate::frame::Head::of_private(header, &[0; 60]).unwrap().0
+    }
+}

@@ -62,6 +62,21 @@ fn ieee_802_1q_an_access_port_sends_untagged_frames_alone() {
 }
 
 #[test]
+fn ieee_802_1q_a_priority_outlives_its_tag() {
+    let bytes = frame(&[0x81, 0, 0xa0, 0, 8, 0], &[7; 50]);
+    let (inside, tci, header) = admit(&vlans(Some(10), &[]), NetHeader::NONE, &bytes).unwrap();
+    let (head, rest) = Head::of_private(header, &inside).unwrap();
+    let checked = Checked {
+        tci,
+        ..Checked::default()
+    };
+    let out = Outgoing::new(Way::Tagged, checked, &head, &Rest::Private(rest)).unwrap();
+    let mut tag = [0; 4];
+    assert_eq!(out.rest().read(&mut tag), 4);
+    assert_eq!(tag, [0xa0, 10, 8, 0]);
+}
+
+#[test]
 fn ieee_802_1q_a_trunk_sends_what_it_is_in() {
     let trunk = vlans(None, &[(10, 12), (4094, 4094)]);
     let plain = frame(&IPV4, &[7; 50]);
@@ -145,9 +160,9 @@ proptest! {
         let bytes = frame(&[0x81, 0, high, low, 8, 0], &body);
         let header = NetHeader {
             flags: if sum { NEEDS_CSUM } else { 0 },
-            gso_type: if sum && cut { GSO_TCPV4 } else { 0 },
-            hdr_len: if sum { 58 } else { 0 },
-            gso_size: if sum && cut { 1000 } else { 0 },
+            gso_type: if cut { GSO_TCPV4 } else { 0 },
+            hdr_len: if sum || cut { 58 } else { 0 },
+            gso_size: if cut { 1000 } else { 0 },
             csum_start: if sum { 38 } else { 0 },
             csum_offset: if sum { 16 } else { 0 },
             num_buffers: 0,
@@ -156,7 +171,7 @@ proptest! {
         let (inside, tci, moved) = admit(&rules, header, &bytes).unwrap();
         prop_assert_eq!(tci.vlan(), vlan);
         prop_assert_eq!(moved.csum_start, if sum { 34 } else { 0 });
-        prop_assert_eq!(moved.hdr_len, if sum { 54 } else { 0 });
+        prop_assert_eq!(moved.hdr_len, if sum || cut { 54 } else { 0 });
 
         let (head, rest) = Head::of_private(moved, &inside).unwrap();
         let (checked, rest) = (Checked { tci, ..Checked::default() }, Rest::Private(rest));

@@ -44,6 +44,11 @@ impl World {
 
     fn join(&mut self) {
         let number = u16::try_from(self.nics.len()).unwrap();
+        let nic = self.join_at(number);
+        self.nics.push(nic);
+    }
+
+    fn join_at(&mut self, number: u16) -> Nic {
         let (wire, theirs) = Wire::pair();
         attach(&mut self.switch, number, theirs);
         let options = Options {
@@ -53,7 +58,7 @@ impl World {
         };
         let mut nic = Nic::new(wire, options);
         nic.start(|| messages(&mut self.switch, number));
-        self.nics.push(nic);
+        nic
     }
 
     /// Who gets a frame that a port sends, as it was sent.
@@ -156,6 +161,12 @@ fn ports_that_go_are_forgotten() {
     drop(world.switch.remove(0));
     assert_eq!(world.send(1, &datagram(GROUP)), [ROUTER]);
     assert_eq!(world.send(2, &framed(&igmp_report(true, GROUP))), [ROUTER]);
+    assert_eq!(world.send(1, &datagram(GROUP)), [2, ROUTER]);
+    // Whoever comes to its place is in no group once it could have said so.
+    world.nics[0] = world.join_at(0);
+    world.pass(1);
+    world.send(ROUTER, &framed(&igmp_query()));
+    world.pass(2);
     assert_eq!(world.send(1, &datagram(GROUP)), [2, ROUTER]);
     // Its VLANs may be others now.
     world.switch.set_rules(2, Rules::default());
@@ -264,6 +275,42 @@ fn what_nobody_is_to_hear_is_counted_and_no_loss() {
     // Each was sent in two layouts.
     assert_eq!((sent, after.unheard - before.unheard), (4, 2));
     assert_eq!(after.drops.total(), 0);
+    // What somebody heard is none of it.
+    asked(&mut world, 0);
+    assert_eq!(world.send(1, &datagram(GROUP)), [0, ROUTER]);
+    let last = world.switch.port_mut(1).unwrap().counters();
+    assert_eq!(last.unheard, after.unheard);
+}
+
+#[test]
+fn a_group_that_goes_to_everybody_is_a_flood() {
+    let mut world = World::new();
+    let mut rules = Rules::default();
+    rules.limits.floods.multicast = Some(1);
+    world.switch.set_rules(1, rules);
+    for _ in 0..10 {
+        assert!(world.nics[1].send(&datagram(GROUP), Layout::One));
+    }
+    while world.switch.serve(&mut world.desk, 1).moved > 0 {}
+    let drops = world.switch.port_mut(1).unwrap().counters().drops;
+    assert_eq!(drops.total(), drops.multicast_limit);
+    assert!(drops.multicast_limit > 0);
+}
+
+/// New rules forget where addresses live, for they may be of other VLANs; what is sent then tells it.
+#[test]
+fn a_port_with_new_rules_is_heard_anew() {
+    let mut world = World::new();
+    let lives_at = |world: &World| {
+        let mac = switch::mac::Mac::from_octets(frame::mac(7));
+        world.switch.table.lookup(mac, world.desk.seconds)
+    };
+    world.send(1, &datagram(GROUP));
+    assert_eq!(lives_at(&world), Some(1));
+    world.switch.set_rules(1, Rules::default());
+    assert_eq!(lives_at(&world), None);
+    world.send(1, &datagram(GROUP));
+    assert_eq!(lives_at(&world), Some(1));
 }
 
 #[test]

@@ -156,6 +156,10 @@ fn rfc826_arp_claims_own_addresses() {
         arp(1, me, [10, 0, 0, 2]),
         arp(2, frame::mac(2), ip),
         arp(2, me, [0; 4]),
+        mine(
+            0x8035,
+            &[&rarp[..8], &frame::mac(2), &[0; 4], &me, &[0; 4]].concat(),
+        ),
     ];
     is_lost(&own(), |drops| drops.arp_spoofed, &spoofed);
     let mut odd = arp(1, me, ip);
@@ -175,6 +179,10 @@ fn rfc791_ipv4_has_an_own_source() {
             ipv4(me, 17, 0x2000, 0, &udp(1000, 53)),
             ipv4(me, 17, 0x00b9, 0, &[9; 40]),
             ipv4([0; 4], 17, 0, 0, &udp(68, 67)),
+            ipv4([0; 4], 2, 0, 4, &[0x16, 0, 0, 0, 239, 1, 2, 3]),
+            // What looks like a service's header is the middle of a packet.
+            ipv4(me, 17, 0x00b9, 0, &udp(67, 68)),
+            ipv4(me, 2, 0x00b9, 0, &[0x11, 10, 0, 0, 0, 0, 0, 0]),
         ],
     );
     is_lost(
@@ -186,6 +194,9 @@ fn rfc791_ipv4_has_an_own_source() {
             ipv4([10, 0, 0, 2], 17, 0x00b9, 0, &[9; 40]),
             ipv4([0; 4], 17, 0, 0, &udp(1000, 53)),
             ipv4([0; 4], 6, 0, 0, &[0; 20]),
+            // Only a host without an address may leave its own out.
+            ipv4([10, 0, 0, 2], 17, 0, 0, &udp(68, 67)),
+            ipv4([10, 0, 0, 2], 2, 0, 4, &[0x16, 0, 0, 0, 239, 1, 2, 3]),
         ],
     );
     let whole = ipv4(me, 6, 0, 40, &[]);
@@ -195,10 +206,13 @@ fn rfc791_ipv4_has_an_own_source() {
         0x8100,
         &[&[0, 5][..], &ipv4(me, 6, 0, 0, &[0; 20])[12..]].concat(),
     );
+    let mut other_version = ipv4(me, 6, 0, 0, &[0; 20]);
+    other_version[14] = 0x65;
     let odd = [
         whole[..70].to_vec(),
         whole[..30].to_vec(),
         no_length,
+        other_version,
         tagged,
         mine(0x88b5, &[0; 50]),
         mine(0x0022, &[0; 50]),
@@ -216,6 +230,13 @@ fn rfc8200_ipv6_has_an_own_source() {
         ipv6("fd00::1", 0, &hop_by_hop),
         ipv6("fd00::1", 44, &fragment),
         ipv6("::", 58, &[143, 0, 0, 0, 0, 0, 0, 0]),
+        ipv6("::", 58, &[131, 0, 0, 0, 0, 0, 0, 0]),
+        ipv6("::", 58, &[132, 0, 0, 0, 0, 0, 0, 0]),
+        ipv6(
+            "fd00::1",
+            44,
+            &[&[17, 0, 1, 0, 0, 0, 0, 9][..], &udp(547, 546)].concat(),
+        ),
     ];
     passes(&own(), &good);
     let foreign = [
@@ -224,14 +245,18 @@ fn rfc8200_ipv6_has_an_own_source() {
         ipv6("fd00::2", 0, &hop_by_hop),
         ipv6("::", 17, &udp(1, 2)),
         ipv6("fd00::2", 58, &[128, 0, 0, 0, 0, 0, 0, 0]),
+        ipv6("fd00::2", 58, &[143, 0, 0, 0, 0, 0, 0, 0]),
     ];
     is_lost(&own(), |drops| drops.ip_spoofed, &foreign);
     // Extension headers past what is looked at, and a header that ends too early.
     let long = [&[17, 20][..], &[0; 166], &udp(1, 2)].concat();
+    let mut other_version = ipv6("fd00::1", 17, &udp(1, 2));
+    other_version[14] = 0x40;
     let odd = [
         ipv6("fd00::1", 60, &long),
         ipv6("fd00::1", 60, &[17]),
         ipv6("fd00::1", 17, &udp(1, 2))[..40].to_vec(),
+        other_version,
     ];
     is_lost(&own(), |drops| drops.not_understood, &odd);
 }
@@ -244,6 +269,8 @@ fn rfc4861_neighbour_discovery_claims_own_addresses() {
         icmp("fd00::1", neighbour(135, "fd00::2", me)),
         icmp("fd00::1", neighbour(136, "fd00::1", me)),
         icmp("fd00::1", neighbour(136, LINK_LOCAL, None)),
+        // Padding of the frame is no option.
+        [icmp("fd00::1", neighbour(136, "fd00::1", me)), vec![0; 10]].concat(),
         // Is the address free?
         icmp("::", neighbour(135, "fd00::1", None)),
         icmp(
@@ -256,6 +283,10 @@ fn rfc4861_neighbour_discovery_claims_own_addresses() {
         icmp("fd00::1", neighbour(135, "fd00::2", other)),
         icmp("fd00::1", neighbour(136, "fd00::1", other)),
         icmp("fd00::1", neighbour(136, "fd00::2", me)),
+        icmp(
+            "fd00::1",
+            [&[133, 0, 0, 0, 0, 0, 0, 0, 1, 1][..], &frame::mac(2)].concat(),
+        ),
     ];
     is_lost(&own(), |drops| drops.nd_spoofed, &bad);
     // From nobody comes no address of a link, and no advertisement, whatever it claims.
@@ -269,22 +300,24 @@ fn rfc4861_neighbour_discovery_claims_own_addresses() {
     endless[25] = 0;
     let mut two = neighbour(136, "fd00::1", me);
     two.extend(neighbour(136, "fd00::1", other).split_off(24));
-    let fragment = [
-        &[58, 0, 0, 0, 0, 0, 0, 9][..],
-        &neighbour(136, "fd00::1", me),
-    ]
-    .concat();
-    let odd = [
-        icmp("fd00::1", endless),
-        icmp("fd00::1", two),
-        ipv6("fd00::1", 44, &fragment),
-    ];
+    let mut past_its_end = neighbour(136, "fd00::1", me);
+    past_its_end[25] = 2;
+    let without_target = neighbour(135, "fd00::2", None)[..16].to_vec();
+    let odd = [endless, two, past_its_end, without_target];
+    let mut odd = odd.map(|message| icmp("fd00::1", message)).to_vec();
+    // RFC 6980, 5: such messages are never fragments.
+    for kind in 133..=137 {
+        let message = neighbour(kind, "fd00::1", me);
+        let fragment = [&[58, 0, 0, 0, 0, 0, 0, 9][..], &message].concat();
+        odd.push(ipv6("fd00::1", 44, &fragment));
+    }
     is_lost(&own(), |drops| drops.not_understood, &odd);
 }
 
 #[test]
 fn services_are_offered_by_those_who_may() {
     let router = [&[134, 0, 0, 0][..], &[0; 12]].concat();
+    let behind = |header: &[u8; 4]| [&header[..], &[0; 4], &router].concat();
     let offers = [
         ipv6(LINK_LOCAL, 58, &router),
         ipv6(LINK_LOCAL, 58, &[&[137, 0, 0, 0][..], &[0; 36]].concat()),
@@ -293,11 +326,11 @@ fn services_are_offered_by_those_who_may() {
         ipv4([10, 0, 0, 1], 2, 0, 4, &[0x11, 10, 0, 0, 0, 0, 0, 0]),
         ipv6(LINK_LOCAL, 58, &[&[130, 0, 0, 0][..], &[0; 20]].concat()),
         ipv6(LINK_LOCAL, 17, &udp(547, 546)),
-        ipv6(
-            LINK_LOCAL,
-            0,
-            &[&[58, 0, 1, 4, 0, 0, 0, 0][..], &router].concat(),
-        ),
+        // Behind options, a routing header, and an authentication header.
+        ipv6(LINK_LOCAL, 0, &behind(&[58, 0, 1, 4])),
+        ipv6(LINK_LOCAL, 60, &behind(&[58, 0, 1, 4])),
+        ipv6(LINK_LOCAL, 43, &behind(&[58, 0, 0, 0])),
+        ipv6(LINK_LOCAL, 51, &[&[58, 4][..], &[0; 22], &router].concat()),
     ];
     is_lost(&own(), |drops| drops.rogue_service, &offers);
     let mut may = own();
@@ -320,6 +353,69 @@ fn services_are_offered_by_those_who_may() {
             mine(0x88b5, &[0; 50]),
         ],
     );
+}
+
+/// A rule that is the only one of a port is in force.
+#[test]
+fn each_rule_stands_alone() {
+    let source = own().source;
+    let alone = |source| Rules {
+        source,
+        ..Rules::default()
+    };
+    let ips = alone(SourceRules {
+        ips: source.ips,
+        ..SourceRules::default()
+    });
+    let foreign = ipv4([10, 0, 0, 2], 17, 0, 0, &udp(9, 9));
+    is_lost(&ips, |drops| drops.ip_spoofed, &[foreign]);
+    let no_router = alone(SourceRules {
+        router: false,
+        ..SourceRules::default()
+    });
+    let advertisement = ipv6(LINK_LOCAL, 58, &[&[134, 0, 0, 0][..], &[0; 12]].concat());
+    is_lost(&no_router, |drops| drops.rogue_service, &[advertisement]);
+    let no_server = alone(SourceRules {
+        dhcp_server: false,
+        ..SourceRules::default()
+    });
+    let answer = ipv4([10, 0, 0, 9], 17, 0, 0, &udp(67, 68));
+    is_lost(&no_server, |drops| drops.rogue_service, &[answer]);
+}
+
+#[test]
+fn a_checksum_is_the_transports_own() {
+    let mut plane = Plane::new();
+    let [mut a, mut b] = nics(&mut plane, [own(), Rules::default()]);
+    let me = [10, 0, 0, 1];
+    let header = |start: u8, offset: u8| [1, 0, 0, 0, 0, 0, start, 0, offset, 0, 0, 0];
+    let four = |protocol| ipv4(me, protocol, 0, 0, &[0; 40]);
+    let echo = [&[128, 0, 0, 0][..], &[0; 36]].concat();
+    let six = ipv6("fd00::1", 58, &echo);
+    for (bytes, start, offset) in [
+        (four(6), 34, 16),
+        (ipv4(me, 17, 0, 0, &udp(1000, 53)), 34, 6),
+        (four(132), 34, 8),
+        (six, 54, 2),
+    ] {
+        assert!(a.send_with(&header(start, offset), &bytes, Layout::One));
+        let got = b.wait_to_receive();
+        assert_eq!((got.frame, got.header[0]), (bytes, 1), "{start} {offset}");
+    }
+    a.wait_until_sent();
+    // One that begins elsewhere, one of a protocol without any, and those of the middles of packets.
+    let fragment = [&[17, 0, 1, 0, 0, 0, 0, 9][..], &udp(1, 2)].concat();
+    for (bytes, start, offset) in [
+        (ipv4(me, 17, 0, 0, &udp(1000, 53)), 20, 6),
+        (four(47), 34, 0),
+        (ipv4(me, 17, 0x00b9, 0, &udp(1000, 53)), 34, 6),
+        (ipv6("fd00::1", 44, &fragment), 62, 6),
+    ] {
+        assert!(a.send_with(&header(start, offset), &bytes, Layout::One));
+    }
+    a.wait_until_sent();
+    assert_lost(&mut plane, 1, |drops| drops.not_understood, 4);
+    assert_nothing(&mut b);
 }
 
 #[test]

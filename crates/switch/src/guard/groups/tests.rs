@@ -113,6 +113,8 @@ fn rfc3376_8_8_others_have_time_to_say_that_they_stay() {
     hear(&mut groups, &igmp_report(false, GROUP), 1, 20);
     hear(&mut groups, &igmp_report(false, GROUP), 2, 20);
     assert_eq!(who(&groups, GROUP, 20 + LEAVE), [1, 2, ROUTER]);
+    // Said twice, the time is not longer.
+    hear(&mut groups, &igmp_report(false, GROUP), 1, 21);
     hear(&mut groups, &igmp_report(true, GROUP), 2, 20 + LEAVE);
     assert_eq!(who(&groups, GROUP, 21 + LEAVE), [2, ROUTER]);
 }
@@ -162,6 +164,7 @@ fn rfc4541_2_1_1_what_makes_no_router() {
     for packet in [
         igmp([10, 0, 0, 9], GROUP, &specific),
         igmp([10, 0, 0, 9], GROUP, &general),
+        igmp([10, 0, 0, 9], [224, 0, 0, 1], &specific),
     ] {
         let mut groups = Groups::default();
         assert_eq!(hear(&mut groups, &packet, 1, 10), Audience::All);
@@ -213,6 +216,11 @@ fn a_port_in_too_many_groups_gets_everything_and_others_do_not_notice() {
     assert_eq!(who(&groups, GROUP, 13), [1, ROUTER]);
     hear(&mut groups, &igmp_report(true, GROUP), 2, 13);
     assert_eq!(who(&groups, GROUP, 13), [1, 2, ROUTER]);
+    // Whoever comes to its place gets only what it asks for.
+    let mut again = asked();
+    many(&mut again, 1, MAX_GROUPS_PER_PORT + 1, 12);
+    again.forget(1);
+    assert_eq!(who(&again, GROUP, 13), [ROUTER]);
     // What is over makes room again.
     hear(&mut groups, &igmp_query(), ROUTER, 200);
     let later = 14 + MEMBERSHIP;
@@ -275,6 +283,17 @@ fn rfc4541_3_the_same_for_ipv6() {
     assert_eq!(who("ff05::1:4"), [ROUTER]);
     for local in ["ff02::1", "ff02::1:ff00:1"] {
         assert_eq!(who(local), ALL, "{local}");
+    }
+}
+
+#[test]
+fn a_group_address_is_one_of_the_family_its_frames_are_of() {
+    let four = mac(GROUP);
+    let six = address("ff05::1:3".parse().unwrap());
+    assert_eq!(family(four, 0x0800), Some(Family::V4));
+    assert_eq!(family(six, 0x86dd), Some(Family::V6));
+    for (to, kind) in [(four, 0x86dd), (six, 0x0800), (four, 0x88b5)] {
+        assert_eq!(family(to, kind), None);
     }
 }
 

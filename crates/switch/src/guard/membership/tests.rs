@@ -133,6 +133,7 @@ fn rfc2710_and_rfc3810_queries() {
         (0, 0, 1),
         (10_000, 4, 10),
         (0x8000, 4, 33),
+        (0x8100, 4, 35),
         (0xffff, 4, MAX_RESPONSE),
     ] {
         let packet = mld("fe80::1", "ff02::1", &message(code, more));
@@ -172,7 +173,7 @@ fn rfc2710_and_rfc3810_reports() {
         record(4, 0, "ff02::1"),
         record(4, 0, "ff02::1:ff12:3456"),
         record(4, 0, "ff01::5"),
-        record(4, 0, "fd00::5"),
+        record(4, 0, "fd0f::5"),
         record(4, 0, "ff02::fb"),
     ];
     let many = [&[143, 0, 0, 0, 0, 0, 0, 8][..], &records.concat()].concat();
@@ -209,7 +210,7 @@ fn what_hosts_would_not_believe_is_not_believed() {
         }
     }
     // A fragment, and more of the header than there is.
-    for (place, value) in [(6, 0x20), (7, 1), (0, 0x4f), (0, 0x44)] {
+    for (place, value) in [(6, 0x20), (7, 1), (0, 0x56), (0, 0x4f), (0, 0x44)] {
         let mut bad = igmp(HOST, [239, 1, 2, 3], &[0x16, 0, 0, 0, 239, 1, 2, 3]);
         bad[place] = value;
         bad[10..12].fill(0);
