@@ -17,7 +17,7 @@ const MESSAGES: [&str; 5] = [
     "src",
     "../window/src",
     "../message/src/far",
-    "../switch/src/control.rs",
+    "../switch/src/control",
     "../vicinity/src/message_plane.rs",
 ];
 
