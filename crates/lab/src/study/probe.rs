@@ -178,7 +178,8 @@ mod tests {
     #[test]
     fn what_is_missing_is_named() {
         let judge = |probe: &Probe, id: &str| probe.judge(catalogue::find(id).unwrap());
-        assert_eq!(judge(&host(), "X4"), Ability::Runnable);
+        assert_eq!(judge(&host(), "X14"), Ability::Runnable);
+        assert!(judge(&host(), "X4").reason().contains("share 2 CPUs"));
         assert_eq!(judge(&host(), "W1").word(), "EMULATED");
         let one = Probe { cpus: 1, ..host() };
         assert!(judge(&one, "X4").reason().contains("needs 2 CPUs"));

@@ -5,7 +5,7 @@ use super::manifest::Manifest;
 use super::measure::{self, Pace};
 use super::sample::{Cell, Values};
 use super::world::{self, Place, World};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::progress::Progress;
 
@@ -63,8 +63,19 @@ impl Stage for Vms {
 
     fn measure(&mut self, sweep: &str, cell: &Cell) -> Result<Values> {
         let world = self.world.as_mut();
-        let world = world.ok_or_else(|| crate::error::Error::Host("no VMs were booted".into()))?;
-        measure::measure(world, sweep, cell, self.pace)
+        let world = world.ok_or_else(|| Error::Host("no VMs were booted".into()))?;
+        let measured = measure::measure(world, sweep, cell, self.pace);
+        let Err(error) = measured else {
+            return measured;
+        };
+        match world.silent() {
+            Some(name) if !matches!(error, Error::Interrupted) => {
+                let gone = format!("{name} is gone: {error}");
+                self.world = None;
+                Err(Error::Host(gone))
+            }
+            _ => Err(error),
+        }
     }
 
     fn is_lost(&mut self) -> bool {

@@ -194,6 +194,9 @@ pub fn sweep(name: &str) -> Option<&'static Sweep> {
     sweeps().find(|sweep| sweep.name == name)
 }
 
+/// Two VMs on CPUs of their own, and others for the backend, as in the paper.
+const APART: &[Need] = &[Need::Cpus(2), Need::Spread(3)];
+
 const fn claim(
     text: &'static str,
     paper: &'static str,

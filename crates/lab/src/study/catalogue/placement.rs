@@ -1,6 +1,6 @@
 //! Paper 000, section 4.3: UDP between neighbours on shared and separate cores.
 
-use super::{Experiment, Figure, Need, claim, difference, ratio, value};
+use super::{APART, Experiment, Figure, Need, claim, difference, ratio, value};
 use crate::study::claim::Statistic::{Correlation, Crossover, Shift};
 use crate::study::inference::Region::{Above, Below, Within};
 use crate::study::sample::Selector;
@@ -36,7 +36,7 @@ pub(super) static ROWS: &[Experiment] = &[
         source: "Fig. 4",
         title: "UDP between neighbours on shared and separate cores",
         sweep: "udp",
-        needs: &[Need::Cpus(2)],
+        needs: APART,
         figures: &[
             Figure {
                 source: "Fig. 4",
@@ -99,7 +99,7 @@ pub(super) static ROWS: &[Experiment] = &[
         source: "Fig. 5",
         title: "use, wait and block of the sender",
         sweep: "udp",
-        needs: &[Need::Cpus(2)],
+        needs: APART,
         figures: &[
             Figure {
                 source: "Fig. 5",
@@ -176,7 +176,7 @@ pub(super) static ROWS: &[Experiment] = &[
         source: "Fig. 6",
         title: "switches between VMs",
         sweep: "udp",
-        needs: &[Need::Cpus(2)],
+        needs: APART,
         figures: &[Figure {
             source: "Fig. 6",
             title: "Context switches",
@@ -209,7 +209,7 @@ pub(super) static ROWS: &[Experiment] = &[
         source: "Fig. 7",
         title: "CPU time per execution",
         sweep: "udp",
-        needs: &[Need::Cpus(2)],
+        needs: APART,
         figures: &[Figure {
             source: "Fig. 7",
             title: "CPU time per execution of the sender",

@@ -1,6 +1,6 @@
 //! Paper 000, section 4.4 and what follows from it: TCP, and stability.
 
-use super::{Curve, Experiment, Figure, Need, claim, difference, ratio, trend, value};
+use super::{APART, Curve, Experiment, Figure, Need, claim, difference, ratio, trend, value};
 use crate::study::claim::Statistic::Crossover;
 use crate::study::inference::Region::{Above, Below, Within};
 use crate::study::sample::Selector;
@@ -70,7 +70,7 @@ pub(super) static ROWS: &[Experiment] = &[
         source: "Fig. 9",
         title: "TCP between neighbours on separate cores",
         sweep: "tcp",
-        needs: &[Need::Cpus(2)],
+        needs: APART,
         figures: &[Figure {
             source: "Fig. 9",
             title: "TCP throughput by message size",
@@ -162,7 +162,7 @@ pub(super) static ROWS: &[Experiment] = &[
         source: "Fig. 10",
         title: "use of sender and receiver, TCP",
         sweep: "tcp",
-        needs: &[Need::Cpus(2)],
+        needs: APART,
         figures: &[Figure {
             source: "Fig. 10",
             title: "CPU use of sender (vm1) and receiver (vm2)",

@@ -267,6 +267,20 @@ impl World {
         all.all(|vm| vm.is_running().unwrap_or(false))
     }
 
+    /// A VM that does not answer. One that was killed may take a moment to be gone: nobody is to be
+    /// measured with it meanwhile.
+    #[must_use]
+    pub fn silent(&self) -> Option<&str> {
+        let answers = |vm: &Vm| {
+            let asked = vm.qmp()?.execute("query-status", &json!({}));
+            asked.and_then(|_status| vm.is_running())
+        };
+        let wide = self.wide.iter().map(|(vm, _)| vm);
+        let mut all = self.vms.iter().chain(wide);
+        let silent = all.find(|vm| !answers(vm).unwrap_or(false));
+        silent.map(Vm::name)
+    }
+
     /// The threads of a VM's virtual CPUs.
     #[must_use]
     pub fn guest(&self, number: usize) -> &[u32] {
