@@ -88,6 +88,9 @@ pub struct Curve {
     pub points: &'static [(&'static str, f64)],
 }
 
+/// Thread sets, the beginnings of their metrics' keys.
+pub const SETS: [&str; 5] = ["vm1", "vm2", "idle", "guests", "backend"];
+
 /// What a metric's key stands for: `KEY`, `vm1_KEY`, `backend_KEY`.
 const METRICS: [(&str, &str, &str); 36] = [
     ("mbit_s", "throughput received", "Mbit/s"),
@@ -131,9 +134,8 @@ const METRICS: [(&str, &str, &str); 36] = [
 /// Title and unit of a metric.
 #[must_use]
 pub fn metric(key: &str) -> (String, &'static str) {
-    let parts = ["vm1", "vm2", "idle", "guests", "backend"];
     let (part, rest) = key.split_once('_').unwrap_or_default();
-    let (part, rest) = if parts.contains(&part) {
+    let (part, rest) = if SETS.contains(&part) {
         (part, rest)
     } else {
         ("", key)

@@ -99,7 +99,7 @@ pub(super) static ROWS: &[Experiment] = &[
         needs: &[Need::Cpus(2)],
         figures: &[Figure {
             source: "Table 3",
-            title: "Switches per MB, slowest over fastest run (in place of guest functions, which a host cannot see)",
+            title: "Switches per MB, slowest over fastest run (for time in functions)",
             x: "channel",
             metrics: &["slow_fast"],
             paper: &[Curve {

@@ -62,7 +62,8 @@ pub(super) fn ours(
 fn short(metric: &str, all: &[&str]) -> String {
     let parts = |key: &str| {
         let (set, rest) = key.split_once('_')?;
-        Some((set.to_owned(), rest.to_owned()))
+        let known = catalogue::SETS.contains(&set);
+        known.then(|| (set.to_owned(), rest.to_owned()))
     };
     let rest = |key: &str| parts(key).map(|(_, rest)| rest);
     let same = all.iter().all(|other| rest(other) == rest(metric));

@@ -211,9 +211,12 @@ fn plots(report: &Report, row: &Experiment, figure: &Figure) -> String {
         true => chart::draw(&levels, &series, figure.x, unit),
         false => "<p class=\"none\">not measured in this run</p>".to_owned(),
     };
-    let (levels, series) = figure::theirs(figure);
+    let (their_levels, series) = figure::theirs(figure);
+    // Some of theirs are over something else.
+    let same = their_levels.iter().any(|level| levels.contains(level));
+    let x = if same { figure.x } else { "" };
     let theirs = match series.is_empty() {
-        false => chart::draw(&levels, &series, figure.x, unit),
+        false => chart::draw(&their_levels, &series, x, unit),
         true => format!("<p class=\"none\">{}</p>", without_numbers(figure.source)),
     };
     format!(
