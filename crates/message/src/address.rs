@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use window::attach::Channel;
 
+use crate::far::directory;
+
 /// An endpoint's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
@@ -81,6 +83,20 @@ impl Board {
         // FNV-1a: any function that spreads will do; the host refuses two names with one id.
         let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
         local(name.bytes().fold(0xcbf2_9ce4_8422_2325, step))
+    }
+
+    /// The NIC id of a member or host of this name: as the uplink says, if there is one, else
+    /// [`nic_of`](Self::nic_of).
+    #[must_use]
+    pub fn find(&self, name: &str) -> u64 {
+        let found = self.hosts().find(|(_, known)| known == name);
+        found.map_or_else(|| Self::nic_of(name), |(nic, _)| nic)
+    }
+
+    /// Members and other hosts that are known by name: NIC ids and names.
+    pub fn hosts(&self) -> impl Iterator<Item = (u64, String)> + use<> {
+        let faces = directory::read(&self.folder).into_iter();
+        faces.map(|face| (face.nic, face.name))
     }
 
     /// Whether there is a way to other NICs.

@@ -19,7 +19,7 @@ use window::{Side, Window, WindowError};
 
 use crate::address::Address;
 use crate::endpoint::Endpoint;
-use crate::greeting::{ACCEPTED, BAD_KEY, CLOSED, CROSSED, FULL, Hello, Welcome};
+use crate::greeting::{ACCEPTED, BAD_KEY, CLOSED, CROSSED, FULL, Hello, UNREACHABLE, Welcome};
 use crate::limits::{CONTROL, FAR_SPIN, INCOMING, MESSAGES};
 use crate::peer::{Link, Peer};
 use crate::request::{Request, State};
@@ -281,6 +281,13 @@ impl Endpoint {
                     verdict: CLOSED, ..
                 }),
             ) => self.fail(id, Code::Closed),
+            (
+                false,
+                Some(Welcome {
+                    verdict: UNREACHABLE,
+                    ..
+                }),
+            ) => self.fail(id, Code::Unreachable),
             (false, Some(_)) => self.fail(id, Code::NoResources),
             (_, None) => self.fail(id, Code::Unreachable),
         }

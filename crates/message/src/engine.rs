@@ -150,11 +150,17 @@ impl Engine {
                 sent,
                 wanted,
                 receiver,
+                confirmed,
             } = entry.state
             else {
                 return Ok(true);
             };
             let left = wanted - sent;
+            if left == 0 && confirmed {
+                // On its way to another host.
+                entry.state = State::Offered;
+                return Ok(true);
+            }
             if left == 0 {
                 link.expects = link.expects.saturating_sub(1);
                 self.requests.end_with(request, wanted);
@@ -176,6 +182,7 @@ impl Engine {
                 sent: sent + u64::from(length),
                 wanted,
                 receiver,
+                confirmed,
             };
             let chunk = Control::Chunk {
                 receiver,

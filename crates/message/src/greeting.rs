@@ -37,6 +37,8 @@ pub(crate) const CROSSED: u32 = 2;
 pub(crate) const FULL: u32 = 3;
 /// The endpoint is not open. Said by gateways: on its own board a connection finds out itself.
 pub(crate) const CLOSED: u32 = 4;
+/// The other host does not answer. Said by uplinks.
+pub(crate) const UNREACHABLE: u32 = 5;
 
 impl Hello {
     pub(crate) fn encode(&self) -> Greeting {

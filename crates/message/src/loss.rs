@@ -43,6 +43,15 @@ impl Endpoint {
         }
     }
 
+    /// A peer on another host does not answer any more. What arrived before is received.
+    #[cold]
+    pub(crate) fn abandon(&mut self, peer: Peer) {
+        if let Some(link) = self.peers.link(peer) {
+            let _end = self.engine.drain(link, peer);
+        }
+        self.lose(peer, Code::Unreachable);
+    }
+
     /// A peer is gone or has to go: everything that waits for it ends.
     #[cold]
     pub(crate) fn lose(&mut self, peer: Peer, code: Code) {

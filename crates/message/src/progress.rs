@@ -76,6 +76,9 @@ impl Endpoint {
             match link.channel.receive() {
                 Ok(None) => return,
                 Ok(Some(Message::Wake)) => {}
+                Ok(Some(Message::Answer {
+                    accepted: false, ..
+                })) if link.far => return self.abandon(peer),
                 Ok(Some(_)) => return self.lose(peer, Code::Unreachable),
                 Err(window::attach::AttachError::Gone) => return self.lose(peer, Code::Closed),
                 Err(_) => return self.lose(peer, Code::Unreachable),

@@ -235,6 +235,7 @@ impl Engine {
                     sender,
                     receiver,
                     wanted,
+                    confirmed: false,
                 });
             }
         }
@@ -289,6 +290,7 @@ impl Engine {
                 sender,
                 receiver,
                 wanted,
+                confirmed,
             } => {
                 let found = self.requests.of_peer(sender, peer);
                 let (request, entry) = found.ok_or(Fault::Nonsense)?;
@@ -300,6 +302,7 @@ impl Engine {
                     sent: 0,
                     wanted,
                     receiver,
+                    confirmed,
                 };
                 link.streams.push_back(request);
             }

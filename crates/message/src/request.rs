@@ -31,6 +31,8 @@ pub(crate) enum State {
         sent: u64,
         wanted: u64,
         receiver: Handle,
+        /// It ends when the receiver says so.
+        confirmed: bool,
     },
     /// A connect.
     Connecting,

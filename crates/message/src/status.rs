@@ -21,7 +21,7 @@ pub enum Code {
     Closed,
     /// The peer's endpoint was closed and opened again since: connect again.
     BadSession,
-    /// The peer broke the protocol and was cut off.
+    /// The peer broke the protocol and was cut off; or its host does not answer any more.
     Unreachable,
     /// The connection key is not the one the endpoint was opened with.
     BadKey,
@@ -117,7 +117,7 @@ fn reason(code: Code) -> &'static str {
         Code::BadSession => "the endpoint was opened again since",
         Code::BadKey => "the key is not the endpoint's",
         Code::NoResources => "the endpoint or this host has too many connections",
-        Code::Unreachable => "the endpoint does not speak this protocol",
+        Code::Unreachable => "its host does not answer, or does not speak this protocol",
         Code::Cancelled => "it was cancelled",
         Code::Success | Code::Truncated => "it did not",
     }

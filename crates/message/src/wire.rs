@@ -9,7 +9,7 @@
 //! | messages | medium | match value, place and length of the message in the data area, the sender's request or none |
 //! | messages | offer | match value, length, the sender's request, place in the sender's heap or none |
 //! | control | done | the sender's request, bytes taken |
-//! | control | pull | the sender's request, the receiver's request, bytes wanted |
+//! | control | pull | the sender's request, the receiver's request, bytes wanted, whether the sender's request ends by *done* |
 //! | control | chunk | the receiver's request, place and length in the data area |
 
 use window::lane::Record;
@@ -59,11 +59,13 @@ pub(crate) enum Envelope {
 pub(crate) enum Control {
     /// The message is received, as far as there was room for it.
     Done { sender: Handle, taken: u64 },
-    /// Stream it.
+    /// Stream it. If it is confirmed, the send ends when the other side says that it is received,
+    /// not when all of it was streamed.
     Pull {
         sender: Handle,
         receiver: Handle,
         wanted: u64,
+        confirmed: bool,
     },
     /// A piece of it.
     Chunk {
@@ -99,6 +101,16 @@ pub(crate) fn eager(value: u64, length: u8, words: [u64; 6]) -> Record {
         tag: EAGER_KIND | u32::from(length) << 8,
         body: [value, a, b, c, d, e, f],
     }
+}
+
+/// An eager record of these bytes; no more of them than fit.
+pub(crate) fn eager_bytes(value: u64, bytes: &[u8]) -> Record {
+    let mut words = [[0; 8]; 6];
+    for (place, byte) in words.as_flattened_mut().iter_mut().zip(bytes) {
+        *place = *byte;
+    }
+    let length = u8::try_from(bytes.len().min(EAGER)).unwrap_or_default();
+    eager(value, length, words.map(u64::from_ne_bytes))
 }
 
 impl Envelope {
@@ -182,7 +194,14 @@ impl Control {
                 sender,
                 receiver,
                 wanted,
-            } => (PULL_KIND, sender, receiver, wanted),
+                confirmed,
+            } => {
+                let body = [sender, receiver, wanted, confirmed.into(), 0, 0, 0];
+                return Record {
+                    tag: PULL_KIND,
+                    body,
+                };
+            }
             Self::Chunk {
                 receiver,
                 offset,
@@ -197,7 +216,7 @@ impl Control {
 
     /// `None` for what is no control record.
     pub(crate) fn decode(record: &Record) -> Option<Self> {
-        let [first, second, third, ..] = record.body;
+        let [first, second, third, fourth, ..] = record.body;
         Some(match record.tag {
             DONE_KIND => Self::Done {
                 sender: first,
@@ -207,6 +226,7 @@ impl Control {
                 sender: first,
                 receiver: second,
                 wanted: third,
+                confirmed: fourth == 1,
             },
             CHUNK_KIND => {
                 let (offset, length) = halves(second);
@@ -269,13 +289,14 @@ mod tests {
     fn control() -> impl Strategy<Value = Control> {
         prop_oneof![
             (handle(), any::<u64>()).prop_map(|(sender, taken)| Control::Done { sender, taken }),
-            (handle(), handle(), any::<u64>()).prop_map(|(sender, receiver, wanted)| {
-                Control::Pull {
+            (handle(), handle(), any::<u64>(), any::<bool>()).prop_map(
+                |(sender, receiver, wanted, confirmed)| Control::Pull {
                     sender,
                     receiver,
                     wanted,
+                    confirmed,
                 }
-            }),
+            ),
             (handle(), any::<u32>(), any::<u32>()).prop_map(|(receiver, offset, length)| {
                 Control::Chunk {
                     receiver,

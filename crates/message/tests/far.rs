@@ -70,6 +70,7 @@ impl Plane {
             .map(|(name, group)| Member {
                 name: (*name).to_owned(),
                 group: group.map(str::to_owned),
+                ..Member::default()
             })
             .collect();
         let mut switchboard = Switchboard::new(&folder.path().join("host"), &list).unwrap();

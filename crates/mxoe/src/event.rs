@@ -3,7 +3,7 @@
 use crate::wire::Mac;
 
 /// An endpoint on a host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
     /// The host.
     pub host: Mac,

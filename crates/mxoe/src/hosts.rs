@@ -82,6 +82,11 @@ impl Hosts {
         self.announce = Some(now);
     }
 
+    /// Announce this node no more.
+    pub(crate) fn silence(&mut self) {
+        self.announce = None;
+    }
+
     pub(crate) fn find(&self, mac: Mac) -> Option<u16> {
         self.by_mac.get(&mac).copied()
     }

@@ -72,6 +72,12 @@ impl Node {
         self.tick(now);
     }
 
+    /// Announce it no more, and close all endpoints. It still answers.
+    pub fn silence(&mut self) {
+        self.hosts.silence();
+        self.endpoints.clear();
+    }
+
     /// Open an endpoint, for all who have its key. `session` is another, random number for each
     /// opening. False when it is open already, or there is no such number.
     pub fn open(&mut self, now: Duration, endpoint: u8, key: u32, session: u32) -> bool {

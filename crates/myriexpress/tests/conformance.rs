@@ -187,6 +187,7 @@ fn plane(folder: &Path, members: [&str; 2], group: Option<&str>, work: impl FnOn
     let member = |name: &str| Member {
         name: name.to_owned(),
         group: group.map(str::to_owned),
+        ..Member::default()
     };
     let host = folder.join("host");
     let mut switchboard = Switchboard::new(&host, &members.map(member)).unwrap();

@@ -311,6 +311,8 @@ enum Message {
         /// A VM, or `host`; with a trust group, whose members share memory, as NAME=GROUP
         #[arg(required = true, value_parser = plane::member, value_name = "NAME")]
         members: Vec<message::far::Member>,
+        #[command(flatten)]
+        way: crate::uplink::Way,
     },
     /// Join this VM, from the inside, until SIGINT or SIGTERM; needs root
     Join,
@@ -321,7 +323,7 @@ enum Message {
     },
     /// Time round trips to an endpoint that answers
     Ping {
-        /// The endpoint: 7, or in a VM or on the host, web:7
+        /// The endpoint: 7, or of a VM or a host, web:7
         #[arg(value_name = "ENDPOINT")]
         peer: messages::To,
         /// Bytes of a message
@@ -333,7 +335,7 @@ enum Message {
     },
     /// Measure latency, message rate and bandwidth to an endpoint that answers
     Perf {
-        /// The endpoint: 7, or in a VM or on the host, web:7
+        /// The endpoint: 7, or of a VM or a host, web:7
         #[arg(value_name = "ENDPOINT")]
         peer: messages::To,
         /// Bytes of a message
@@ -490,7 +492,7 @@ fn exchange(runtime_dir: &Path, command: &Message) -> Result<(), Failure> {
         Message::Answer { endpoint } => messages::answer(board, *endpoint),
         Message::Info { json } => print(&message_info::info(runtime_dir, *json)?),
         Message::Counters { json } => print(&message_info::counters(runtime_dir, *json)?),
-        Message::Serve { members } => plane::serve(runtime_dir, members),
+        Message::Serve { members, way } => plane::serve(runtime_dir, members, way),
         Message::Join => plane::join(runtime_dir),
         Message::QemuArgs { vm } => print(&plane::qemu_args(runtime_dir, vm)),
         Message::Ping {

@@ -42,6 +42,7 @@ mod status;
 mod study;
 mod table;
 mod top;
+mod uplink;
 
 use std::process::ExitCode;
 

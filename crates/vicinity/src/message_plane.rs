@@ -80,7 +80,12 @@ fn members(control: &ControlSocket) -> io::Result<Vec<(Member, Server)>> {
         poll(&mut [PollFd::new(control, PollFlags::IN)], None)?;
         match control.receive::<Order>() {
             Ok(Some((Order::Member { name, group }, Some(listener)))) => {
-                members.push((Member { name, group }, Server::adopt(listener)));
+                let member = Member {
+                    name,
+                    group,
+                    ..Member::default()
+                };
+                members.push((member, Server::adopt(listener)));
             }
             Ok(Some((Order::Begin, _))) => return Ok(members),
             Ok(_) => return Err(io::ErrorKind::InvalidData.into()),

@@ -158,11 +158,10 @@ fn open(board: &Path, options: &Options) -> Result<Endpoint, Failure> {
 fn connect(board: &Path, to: &To) -> Result<(Endpoint, Peer), Failure> {
     interrupt::install()?;
     let mut endpoint = open(board, &Options::default())?;
+    let board = Board::open(board).map_err(MessageError::from)?;
+    let member = to.member.as_deref();
     let address = Address {
-        nic: to
-            .member
-            .as_deref()
-            .map_or(endpoint.address().nic, Board::nic_of),
+        nic: member.map_or(board.nic(), |name| board.find(name)),
         endpoint: to.endpoint,
     };
     let peer = endpoint.connect(address, 0, Some(LIMIT))?;

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use lab::interrupt;
-use message::far::{Gateway, Member, Switchboard, Way};
+use message::far::{self, Gateway, Member, Switchboard};
 
 use crate::failure::Failure;
 use crate::name;
+use crate::uplink::Way;
 
 /// Where members' sockets are, below the runtime directory.
 pub(crate) const FOLDER: &str = "message-plane";
@@ -34,41 +35,46 @@ pub(crate) fn member(text: &str) -> Result<Member, String> {
     Ok(Member {
         name: name.to_owned(),
         group: group.map(str::to_owned),
+        ..Member::default()
     })
 }
 
-/// Join these members until SIGINT or SIGTERM. If the host is one of them, be its gateway too.
-pub(crate) fn serve(runtime_dir: &Path, members: &[Member]) -> Result<(), Failure> {
+/// Join these members until SIGINT or SIGTERM. If the host is one of them, be its gateway too; and
+/// the way to other hosts, if there is one.
+pub(crate) fn serve(runtime_dir: &Path, members: &[Member], way: &Way) -> Result<(), Failure> {
     interrupt::install()?;
-    let mut switchboard = Switchboard::new(&runtime_dir.join(FOLDER), members)?;
+    let mut members = members.to_vec();
+    let uplink = way.plan(&mut members)?;
     let host = members.iter().any(|member| member.name == HOST);
+    let mut switchboard = Switchboard::new(&runtime_dir.join(FOLDER), &members)?;
     thread::scope(|scope| {
-        let gateway = host.then(|| {
-            scope.spawn(|| {
-                let way = Way::Socket(socket(runtime_dir, HOST));
-                Gateway::join(&runtime_dir.join(BOARD), &way)?.run(go_on)
-            })
-        });
-        eprintln!("serving {} members", members.len());
-        // Without its gateway the host would be missing, and nobody would know.
-        let ended = || {
-            gateway
-                .as_ref()
-                .is_some_and(thread::ScopedJoinHandle::is_finished)
+        let gateway = || {
+            let way = far::Way::Socket(socket(runtime_dir, HOST));
+            Gateway::join(&runtime_dir.join(BOARD), &way)?.run(go_on)
         };
+        let gateway = host.then(|| scope.spawn(gateway));
+        let uplink = uplink.map(|uplink| scope.spawn(|| uplink.run(runtime_dir)));
+        let parts: Vec<_> = gateway.into_iter().chain(uplink).collect();
+        eprintln!("serving {} members", members.len());
+        // Without one of its parts somebody would be missing, and nobody would know.
+        let ended = || parts.iter().any(thread::ScopedJoinHandle::is_finished);
         switchboard.serve(|_| go_on() && !ended())?;
         drop(switchboard);
-        match gateway.map(thread::ScopedJoinHandle::join) {
-            Some(Ok(Err(error))) if go_on() => Err(error.into()),
-            _ => Ok(()),
+        let cut_short = go_on();
+        for part in parts {
+            match part.join() {
+                Ok(Err(error)) if cut_short => return Err(error.into()),
+                _ => {}
+            }
         }
+        Ok(())
     })
 }
 
 /// Be the gateway of this VM until SIGINT or SIGTERM.
 pub(crate) fn join(runtime_dir: &Path) -> Result<(), Failure> {
     interrupt::install()?;
-    let mut gateway = Gateway::join(&runtime_dir.join(BOARD), &Way::Device)?;
+    let mut gateway = Gateway::join(&runtime_dir.join(BOARD), &far::Way::Device)?;
     eprintln!("joined as NIC {:012x}", gateway.nic());
     Ok(gateway.run(go_on)?)
 }

@@ -17,7 +17,7 @@ use super::pauses::Pauses;
 use super::trunk::Trunk;
 use super::way::{Bell, Way, begin, reach};
 use crate::address::Board;
-use crate::greeting::{ACCEPTED, CLOSED, FULL, Hello, Welcome};
+use crate::greeting::{ACCEPTED, CLOSED, FULL, Hello, UNREACHABLE, Welcome};
 use crate::limits::INCOMING;
 use crate::peer::Fault;
 use crate::status::Error;
@@ -312,6 +312,20 @@ impl Gateway {
                     }
                 }
                 Note::Close { link } => self.close(link)?,
+                Note::Lost { link } => {
+                    if let Some(local) = self.locals.get(&link) {
+                        let welcome = Welcome {
+                            verdict: UNREACHABLE,
+                            session: 0,
+                            fences: false,
+                        };
+                        // Gone: it needs not know.
+                        let channel = &local.channel;
+                        let _told = channel.answer(false, None, None, &welcome.encode());
+                    }
+                }
+                // For uplinks.
+                Note::Member { .. } => {}
             }
         }
         Ok(moved)

@@ -18,6 +18,8 @@ pub(super) struct Link {
     up: bool,
     /// This end is closed, and the other is told when it has been sent the rest.
     draining: bool,
+    /// One end does not answer any more.
+    lost: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +48,16 @@ impl Switchboard {
                 }
                 Some(())
             }
+            Note::Lost { link } => {
+                let leg = self.seats.get(number).and_then(|seat| seat.legs.get(&link));
+                let link = leg.and_then(|(link, _)| self.links.get_mut(link));
+                if let Some(link) = link {
+                    link.lost = true;
+                }
+                Some(())
+            }
+            // Only the host says who is here.
+            Note::Member { .. } => None,
             Note::Close { link } => {
                 let leg = self.seats.get(number).and_then(|seat| seat.legs.get(&link));
                 // Both ends may close at the same time.
@@ -75,14 +87,12 @@ impl Switchboard {
             return None;
         }
         let full = seat.legs.len() >= LEGS;
-        let is = |seat: &Seat| seat.nic == hello.to.nic && seat.trunk.is_some();
-        let target = self
-            .seats
-            .iter()
-            .position(is)
-            .filter(|target| *target != number);
+        let target = self.whose(hello.to.nic).filter(|target| *target != number);
+        // Whoever is from elsewhere cannot be called as somebody here.
+        let forged = seat.member.uplink && self.whose(hello.from.nic) != Some(number);
         let made = match target {
             None => Err(CLOSED),
+            Some(_) if forged => Err(FULL),
             Some(_) if full => Err(FULL),
             Some(target) => self.join(number, id, target, hello).ok_or(FULL),
         };
@@ -96,6 +106,15 @@ impl Switchboard {
             self.say(number, note);
         }
         Some(())
+    }
+
+    /// The seat of a NIC: a member's that is here, or else the uplink.
+    fn whose(&self, nic: u64) -> Option<usize> {
+        let here = |seat: &Seat| seat.trunk.is_some();
+        let is = |seat: &Seat| here(seat) && (seat.nic == nic || seat.alias == nic);
+        let uplink = |seat: &Seat| here(seat) && seat.member.uplink;
+        let found = self.seats.iter().position(is);
+        found.or_else(|| self.seats.iter().position(uplink))
     }
 
     /// Give two members a link; `None` when there is no room.
@@ -121,9 +140,15 @@ impl Switchboard {
         let origin = self.seats.get_mut(from)?;
         origin.legs.insert(id, (number, 0));
         origin.counters.links += 1;
-        // A guest never chooses what it is called.
-        hello.from.nic = origin.nic;
+        // A guest never chooses what it is called. Only an uplink speaks for others, see `connect`.
+        if !origin.member.uplink {
+            hello.from.nic = origin.nic;
+        }
         let target = self.seats.get_mut(to)?;
+        // It may have been called by its other name.
+        if !target.member.uplink {
+            hello.to.nic = target.nic;
+        }
         let other = target.number();
         target.legs.insert(other, (number, 1));
         target.counters.links += 1;
@@ -139,6 +164,7 @@ impl Switchboard {
             relay: None,
             up: false,
             draining: false,
+            lost: false,
         };
         self.links.insert(number, link);
         if !ready {
@@ -246,10 +272,12 @@ impl Switchboard {
         };
         link.relay = None;
         link.draining = false;
-        for end in link.ends {
-            if !end.closed {
-                self.say(end.seat, Note::Close { link: end.id });
+        let (ends, lost) = (link.ends, link.lost);
+        for end in ends.iter().filter(|end| !end.closed) {
+            if lost {
+                self.say(end.seat, Note::Lost { link: end.id });
             }
+            self.say(end.seat, Note::Close { link: end.id });
         }
     }
 

@@ -24,6 +24,7 @@
 //! sense ends its trunk, and with it all of its links, and nobody else's. The end of a VM is the
 //! end of the socket that QEMU got the region by; the end of a gateway shows in its beat.
 
+pub(crate) mod directory;
 mod gateway;
 mod links;
 mod note;
@@ -33,6 +34,7 @@ mod report;
 mod seat;
 mod switchboard;
 mod trunk;
+pub mod uplink;
 mod way;
 
 pub use gateway::Gateway;

@@ -1,6 +1,6 @@
 //! What gateways and the switchboard say to each other.
 //!
-//! The kind is in the tag; each note begins with the link it is about, in the low half of its first
+//! The kind is in the tag; each note begins with the link it is about, if it is about one, in the low half of its first
 //! word. A link's number means something to one gateway and the host only: gateways number those
 //! that begin with them, with the highest bit set, the host the others.
 
@@ -35,12 +35,18 @@ pub(super) enum Note {
     Ring { link: LinkId },
     /// This end of the link is closed. It is over when both ends are.
     Close { link: LinkId },
+    /// The other end does not answer any more. It is closed with the next note.
+    Lost { link: LinkId },
+    /// From the host, to an uplink: a member has come, or is gone.
+    Member { nic: u64, here: bool },
 }
 
 const CONNECT: u32 = 1;
 const ANSWER: u32 = 2;
 const RING: u32 = 3;
 const CLOSE: u32 = 4;
+const MEMBER: u32 = 5;
+const LOST: u32 = 6;
 
 impl Note {
     pub(super) fn encode(&self) -> Record {
@@ -72,6 +78,8 @@ impl Note {
             }
             Self::Ring { link } => (RING, [link.into(), 0, 0, 0, 0, 0, 0]),
             Self::Close { link } => (CLOSE, [link.into(), 0, 0, 0, 0, 0, 0]),
+            Self::Lost { link } => (LOST, [link.into(), 0, 0, 0, 0, 0, 0]),
+            Self::Member { nic, here } => (MEMBER, [0, nic, here.into(), 0, 0, 0, 0]),
         };
         Record { tag, body }
     }
@@ -110,6 +118,12 @@ impl Note {
             }
             RING => Self::Ring { link },
             CLOSE => Self::Close { link },
+            LOST => Self::Lost { link },
+            MEMBER => {
+                let [nic, here, ..] = words;
+                let here = here == 1;
+                Self::Member { nic, here }
+            }
             _ => return None,
         })
     }
@@ -154,6 +168,8 @@ mod tests {
             }),
             any::<u32>().prop_map(|link| Note::Ring { link }),
             any::<u32>().prop_map(|link| Note::Close { link }),
+            any::<u32>().prop_map(|link| Note::Lost { link }),
+            any::<(u64, bool)>().prop_map(|(nic, here)| Note::Member { nic, here }),
         ]
     }
 

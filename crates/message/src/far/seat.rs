@@ -10,11 +10,14 @@ use super::note::{FROM_MEMBER, LinkId};
 use super::report::Counters;
 use super::switchboard::Member;
 use super::trunk::Trunk;
+use crate::address::Board;
 
 #[derive(Debug)]
 pub(super) struct Seat {
     pub(super) member: Member,
     pub(super) nic: u64,
+    /// The NIC id that its name gives it: it answers to that too.
+    pub(super) alias: u64,
     /// Which region, and which seat of it.
     pub(super) hall: usize,
     pub(super) place: u32,
@@ -46,6 +49,7 @@ impl Seat {
         server: Server,
     ) -> Self {
         Self {
+            alias: Board::nic_of(&member.name),
             member,
             nic,
             hall,

@@ -20,12 +20,24 @@ use crate::address::Board;
 use crate::status::Error;
 
 /// Who may take part.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {
     /// Its name: the VM's.
     pub name: String,
     /// Its trust group, if it has one. Members of a group share memory.
     pub group: Option<String>,
+    /// Its NIC id, if that is not the name's ([`Board::nic_of`]); it has that as well.
+    pub nic: Option<u64>,
+    /// It is the way to other hosts: it may speak for NICs that are not of this one.
+    pub uplink: bool,
+}
+
+impl Member {
+    /// Its NIC id.
+    #[must_use]
+    pub fn nic(&self) -> u64 {
+        self.nic.unwrap_or_else(|| Board::nic_of(&self.name))
+    }
 }
 
 /// Joins the gateways of a host.
@@ -116,7 +128,7 @@ impl Switchboard {
         server: Server,
         groups: &[Option<String>],
     ) -> Result<(), Error> {
-        let nic = Board::nic_of(&member.name);
+        let nic = member.nic();
         if self.seats.iter().any(|seat| seat.nic == nic) {
             let text = format!("`{}` has the same NIC id as another member", member.name);
             return Err(Error::Join(text));
@@ -344,6 +356,24 @@ impl Switchboard {
         });
         if let Some(ends) = ends {
             seat.begin(Trunk::new(ends), opened);
+            self.introduce(number, true);
+        }
+    }
+
+    /// Tell uplinks that a member has come, or is gone; and an uplink that has come of all.
+    fn introduce(&mut self, number: usize, here: bool) {
+        let face = |seat: &Seat| (seat.member.uplink, seat.nic, seat.trunk.is_some());
+        let all: Vec<_> = self.seats.iter().map(face).collect();
+        let Some(&(uplink, nic, _)) = all.get(number) else {
+            return;
+        };
+        for (other, &(other_uplink, other_nic, other_here)) in all.iter().enumerate() {
+            if uplink && here && other_here && !other_uplink {
+                let nic = other_nic;
+                self.say(number, Note::Member { nic, here });
+            } else if other_uplink && !uplink {
+                self.say(other, Note::Member { nic, here });
+            }
         }
     }
 
@@ -352,10 +382,14 @@ impl Switchboard {
         let Some(seat) = self.seats.get_mut(number) else {
             return;
         };
+        let known = seat.trunk.is_some();
         seat.end();
         let legs: Vec<_> = seat.legs.values().copied().collect();
         for (link, side) in legs {
             self.close(link, side, stale);
+        }
+        if known {
+            self.introduce(number, false);
         }
     }
 

@@ -311,14 +311,25 @@ class Witness:
             assert total == len(self.regions[region][1]), "all of it"
             del self.regions[region]
 
+    def announce(self):
+        """Who is here, and another number each time it starts."""
+        nic = int.from_bytes(self.mac, "big")
+        body = struct.pack("!B15xIII", 1, nic >> 32, nic & 0xFFFFFFFF, random.getrandbits(32))
+        everybody = b"\xff" * 6
+        self.socket.send(frame_of(everybody, self.mac, NO_INDEX, body).ljust(64, b"\0"))
+
     def run(self):
         print("ready", flush=True)
+        announced = 0.0
         while True:
             if select.select([self.socket], [], [], 0.1)[0]:
                 frame, sender = self.socket.recvfrom(65536)
                 if sender[2] != socket.PACKET_OUTGOING:
                     self.hear(frame)
             self.resend()
+            if time.monotonic() - announced > 1:
+                announced = time.monotonic()
+                self.announce()
             for handle, pulling in list(self.pulls.items()):
                 if time.monotonic() - pulling.asked_at > 1:
                     self.ask(handle, pulling)

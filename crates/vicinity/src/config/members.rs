@@ -32,6 +32,7 @@ pub(super) fn check(text: &str, plane: &Spanned<file::Message>) -> Result<Vec<Me
         Ok(Member {
             name: name.get_ref().clone(),
             group: group.as_ref().map(|group| group.get_ref().clone()),
+            ..Member::default()
         })
     };
     members.iter().map(check).collect()

@@ -1,0 +1,407 @@
+//! What the host says, what the nodes say, and what follows for links.
+
+use mxoe::wire::Mac;
+use mxoe::{Address, Code, Event, Node};
+use window::Side;
+
+use super::link::{Far, Link, Pair};
+use super::resident::Resident;
+use super::{BURST, State, Uplink};
+use crate::address::{self, random};
+use crate::far::directory;
+use crate::far::note::{LinkId, Note};
+use crate::greeting::{ACCEPTED, BAD_KEY, CLOSED, CROSSED, FULL, Hello, UNREACHABLE};
+use crate::peer::Fault;
+use crate::status::Error;
+use crate::wire::halves;
+
+impl Uplink {
+    /// Do what the host says; whether it said anything.
+    pub(super) fn hear_host(&mut self) -> Result<bool, Fault> {
+        for count in 0..BURST {
+            let Some(note) = self.trunk.hear()? else {
+                return Ok(count > 0);
+            };
+            match note {
+                Note::Connect {
+                    link,
+                    window,
+                    hello,
+                } => {
+                    if let Err(verdict) = self.dial(link, window, &hello) {
+                        self.trunk.say(answer(link, verdict, 0))?;
+                    }
+                }
+                Note::Answer {
+                    link,
+                    window,
+                    verdict,
+                    ..
+                } => self.answered(link, window, verdict)?,
+                // Its window is looked at anyway.
+                Note::Ring { .. } => {}
+                Note::Close { link } => self.closed(link)?,
+                Note::Member { nic, here } => self.member(nic, here),
+                // The end says the same.
+                Note::Lost { .. } => {}
+            }
+        }
+        Ok(true)
+    }
+
+    /// A member has come, or is gone.
+    fn member(&mut self, nic: u64, here: bool) {
+        let now = self.port.now();
+        if !here {
+            if let Some(resident) = self.residents.get_mut(&nic) {
+                resident.leave(now);
+            }
+            return;
+        }
+        let Some(face) = self.members.iter().find(|face| face.nic == nic) else {
+            return;
+        };
+        let (serial, _) = halves(random().unwrap_or_default());
+        if let Some(resident) = Resident::new(now, face, serial, self.patience) {
+            if resident.mac() != self.port.mac() {
+                // An interface that cannot filter hears everything.
+                let _heard = self.port.hear(resident.mac());
+            }
+            self.residents.insert(nic, resident);
+        }
+    }
+
+    fn node(&mut self, nic: u64) -> Option<&mut Node> {
+        Some(&mut self.residents.get_mut(&nic)?.node)
+    }
+
+    /// An endpoint here connects to one on another host; the verdict when that cannot be.
+    fn dial(&mut self, id: LinkId, window: u32, hello: &Hello) -> Result<(), u32> {
+        let host = Mac::from_nic(hello.to.nic).ok_or(CLOSED)?;
+        let peer = u8::try_from(hello.to.endpoint).map_err(|_| CLOSED)?;
+        let pair = Pair {
+            nic: hello.from.nic,
+            endpoint: u8::try_from(hello.from.endpoint).map_err(|_| FULL)?,
+            peer: Address {
+                host,
+                endpoint: peer,
+            },
+        };
+        let now = self.port.now();
+        let crossing = self.pairs.get(&pair).copied();
+        if crossing.is_some_and(|id| matches!(self.links.get(&id), Some(State::Up(_)))) {
+            return Err(FULL);
+        }
+        // The endpoint judges what was offered to it by the same rule.
+        if crossing.is_some() && hello.to < hello.from {
+            return Err(CROSSED);
+        }
+        let resident = self.residents.get_mut(&pair.nic);
+        let resident = resident.filter(|resident| resident.is_here());
+        let node = &mut resident.ok_or(FULL)?.node;
+        if !node.knows(host) {
+            return Err(CLOSED);
+        }
+        let (session, _) = halves(random().map_err(|_| FULL)?);
+        if node.key(pair.endpoint).is_none() {
+            node.open(now, pair.endpoint, hello.own_key, session);
+        }
+        let (key, token) = (hello.key, u64::from(id));
+        let begun = node.connect(now, pair.endpoint, pair.peer, key, token);
+        begun.map_err(|_| FULL)?;
+        self.leaving.retain(|leaving| *leaving != pair);
+        self.links.insert(id, State::Dialing { pair, window });
+        self.pairs.insert(pair, id);
+        Ok(())
+    }
+
+    /// A connect of this host is answered.
+    fn connected(&mut self, id: LinkId, code: Code) -> Result<(), Fault> {
+        let Some(State::Dialing { pair, window }) = self.links.get(&id) else {
+            return Ok(());
+        };
+        let (pair, window) = (*pair, *window);
+        let node = self.node(pair.nic);
+        let session = node.and_then(|node| node.session(pair.endpoint, pair.peer));
+        let ends = self
+            .region
+            .link(window)
+            .and_then(|window| window.ends(Side::Guest).ok());
+        let verdict = match (code, session, ends) {
+            (Code::Success, Some(session), Some(ends)) => {
+                let link = Box::new(Link::new(id, pair, ends));
+                self.links.insert(id, State::Up(link));
+                return self.trunk.say(answer(id, ACCEPTED, session.into()));
+            }
+            (Code::BadKey, ..) => BAD_KEY,
+            (Code::Closed | Code::BadEndpoint, ..) => CLOSED,
+            (Code::Unreachable, ..) => UNREACHABLE,
+            _ => FULL,
+        };
+        self.drop_link(id);
+        self.trunk.say(answer(id, verdict, 0))
+    }
+
+    /// Pass on that somebody there connects to an endpoint here. With a key, the endpoint is not
+    /// open on the wire.
+    fn offer(
+        &mut self,
+        nic: u64,
+        endpoint: u8,
+        peer: Address,
+        asked: Option<(u32, u32)>,
+    ) -> Result<(), Fault> {
+        let pair = Pair {
+            nic,
+            endpoint,
+            peer,
+        };
+        if self.pairs.contains_key(&pair) {
+            return Ok(());
+        }
+        self.leaving.retain(|leaving| *leaving != pair);
+        let Some(node) = self.node(nic) else {
+            return Ok(());
+        };
+        let met = asked.is_none();
+        let (key, session) = match asked {
+            Some(asked) => asked,
+            None => (
+                node.key(endpoint).unwrap_or_default(),
+                node.session(endpoint, peer).unwrap_or_default(),
+            ),
+        };
+        let link = self.number();
+        self.links.insert(link, State::Offered { pair, met, key });
+        self.pairs.insert(pair, link);
+        let address = |nic, endpoint: u8| address::Address {
+            nic,
+            endpoint: endpoint.into(),
+        };
+        let hello = Hello {
+            from: address(peer.host.nic(), peer.endpoint),
+            to: address(nic, endpoint),
+            session: session.into(),
+            // What it was opened with is not said; most programs have one key.
+            own_key: key,
+            key,
+            fences: false,
+        };
+        let window = 0;
+        self.trunk.say(Note::Connect {
+            link,
+            window,
+            hello,
+        })
+    }
+
+    /// An endpoint here lets somebody in, or does not.
+    fn answered(&mut self, id: LinkId, window: u32, verdict: u32) -> Result<(), Fault> {
+        let Some(State::Offered { pair, met, key }) = self.links.get(&id) else {
+            // It is gone since, and the host was told.
+            return Ok(());
+        };
+        let (pair, met, key) = (*pair, *met, *key);
+        let now = self.port.now();
+        let window = self.region.link(window);
+        let ends = window.and_then(|window| window.ends(Side::Creator).ok());
+        let Some(resident) = self.residents.get_mut(&pair.nic) else {
+            return Ok(());
+        };
+        let node = &mut resident.node;
+        if let (ACCEPTED, Some(ends)) = (verdict, ends) {
+            if !met && node.key(pair.endpoint).is_none() {
+                let (session, _) = halves(random().unwrap_or_default());
+                node.open(now, pair.endpoint, key, session);
+            }
+            let link = Box::new(Link::new(id, pair, ends));
+            self.links.insert(id, State::Up(link));
+            return Ok(());
+        }
+        self.links.remove(&id);
+        if verdict == CROSSED {
+            // The endpoint's own connect is on its way, or here.
+            self.pairs.retain(|_, current| *current != id);
+            return Ok(());
+        }
+        if self.pairs.get(&pair) == Some(&id) {
+            self.pairs.remove(&pair);
+            let code = match verdict {
+                BAD_KEY => Some(Code::BadKey),
+                CLOSED => Some(Code::Closed),
+                // There may be room later.
+                _ => None,
+            };
+            node.refuse(now, pair.endpoint, pair.peer, code);
+            if met {
+                node.forget(pair.endpoint, pair.peer);
+            }
+        }
+        Ok(())
+    }
+
+    /// An endpoint here is closed, or its link.
+    fn closed(&mut self, id: LinkId) -> Result<(), Fault> {
+        let now = self.port.now();
+        if let Some(State::Up(link)) = self.links.get_mut(&id) {
+            if let Some(resident) = self.residents.get_mut(&link.pair.nic) {
+                let node = &mut resident.node;
+                // Nonsense at the end of a lane ends it.
+                let _end = link.drain(&mut Far { node, now });
+            }
+        }
+        self.drop_link(id);
+        // The window is not touched any more.
+        self.trunk.say(Note::Close { link: id })
+    }
+
+    /// End a link because of the endpoint or the peer.
+    pub(super) fn cut(&mut self, id: LinkId) -> Result<(), Fault> {
+        if let Some(pair) = self.links.get(&id).map(State::pair) {
+            if let Some(node) = self.node(pair.nic) {
+                node.forget(pair.endpoint, pair.peer);
+            }
+            self.drop_link(id);
+            self.trunk.say(Note::Close { link: id })?;
+        }
+        Ok(())
+    }
+
+    fn drop_link(&mut self, id: LinkId) {
+        let Some(pair) = self.links.remove(&id).map(|state| state.pair()) else {
+            return;
+        };
+        if self.pairs.get(&pair) == Some(&id) {
+            self.pairs.remove(&pair);
+            self.leaving.push(pair);
+        }
+    }
+
+    /// Let go of partners whose link is over, once they have all that was sent, and of endpoints
+    /// without any.
+    pub(super) fn see_off(&mut self) {
+        for at in (0..self.leaving.len()).rev() {
+            let Some(&pair) = self.leaving.get(at) else {
+                continue;
+            };
+            let Some(resident) = self.residents.get_mut(&pair.nic) else {
+                self.leaving.swap_remove(at);
+                continue;
+            };
+            if !resident.node.is_idle(pair.endpoint, pair.peer) {
+                continue;
+            }
+            resident.node.forget(pair.endpoint, pair.peer);
+            self.leaving.swap_remove(at);
+            let mut others = self.leaving.iter().chain(self.pairs.keys());
+            let same = |other: &Pair| (other.nic, other.endpoint) == (pair.nic, pair.endpoint);
+            if !others.any(same) {
+                resident.node.close(pair.endpoint);
+            }
+        }
+    }
+
+    /// Do what the nodes say; whether they said anything.
+    pub(super) fn hear_nodes(&mut self) -> Result<bool, Error> {
+        let mut events = Vec::new();
+        for (&nic, resident) in &mut self.residents {
+            while let Some(event) = resident.node.event() {
+                events.push((nic, event));
+            }
+        }
+        let some = !events.is_empty();
+        for (nic, event) in events {
+            self.hear_node(nic, event).map_err(super::broken)?;
+        }
+        Ok(some)
+    }
+
+    fn hear_node(&mut self, nic: u64, event: Event) -> Result<(), Fault> {
+        match event {
+            Event::Host { host, name } => {
+                let nic = host.nic();
+                self.hosts.retain(|face| face.nic != nic);
+                let name = name.strip_suffix(":0").unwrap_or(&name).to_owned();
+                self.hosts.push(super::Face { nic, name });
+                // Names are missed, not messages.
+                let _told = directory::write(&self.board, &self.members, &self.hosts);
+                Ok(())
+            }
+            Event::Connected { token, code } => self.connected(halves(token).0, code),
+            Event::Asked {
+                endpoint,
+                from,
+                session,
+                key,
+            } => self.offer(nic, endpoint, from, Some((key, session))),
+            Event::Met { endpoint, from } => self.offer(nic, endpoint, from, None),
+            Event::Lost {
+                endpoint,
+                from: peer,
+                code,
+            } => {
+                let pair = Pair {
+                    nic,
+                    endpoint,
+                    peer,
+                };
+                let up = |id: &LinkId| !matches!(self.links.get(id), Some(State::Dialing { .. }));
+                if let Some(id) = self.pairs.get(&pair).copied().filter(up) {
+                    // The node has let go of it, and may have met it again since.
+                    self.drop_link(id);
+                    if code == Code::Unreachable {
+                        self.trunk.say(Note::Lost { link: id })?;
+                    }
+                    self.trunk.say(Note::Close { link: id })?;
+                }
+                Ok(())
+            }
+            Event::Wanted {
+                token,
+                source,
+                total,
+                ..
+            } => {
+                if let Some(link) = self.link(halves(token).1) {
+                    link.wanted(token, source, total);
+                }
+                Ok(())
+            }
+            Event::Sent {
+                token,
+                code: Code::Success,
+                taken,
+            } => {
+                if let Some(link) = self.link(halves(token).1) {
+                    link.sent(token, taken);
+                }
+                Ok(())
+            }
+            // Its end was told with its last piece.
+            Event::Pulled {
+                code: Code::Success,
+                ..
+            } => Ok(()),
+            // Without what it waits for, the endpoint cannot go on with this peer.
+            Event::Pulled { token, .. } => self.cut(halves(token).1),
+            // The peer is lost: that is told on its own.
+            Event::Sent { .. } => Ok(()),
+        }
+    }
+
+    fn link(&mut self, id: LinkId) -> Option<&mut Link> {
+        match self.links.get_mut(&id)? {
+            State::Up(link) => Some(link),
+            _ => None,
+        }
+    }
+}
+
+fn answer(link: LinkId, verdict: u32, session: u64) -> Note {
+    Note::Answer {
+        link,
+        window: 0,
+        verdict,
+        session,
+    }
+}
