@@ -39,7 +39,9 @@
 /* The longest packet: 64 KiB for IP, and an Ethernet header with a VLAN tag. */
 #define DIRECT_LENGTH		(65535 + VLAN_ETH_HLEN)
 /* A peer that takes nothing for so long is not waited for. */
-#define DIRECT_PATIENCE		HZ
+#define DIRECT_PATIENCE		(5 * HZ)
+/* How often a member that is there is asked again to take part. */
+#define DIRECT_RETRY		HZ
 /* How often unfinished business is looked at. */
 #define DIRECT_TICK		(HZ / 20)
 

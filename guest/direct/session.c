@@ -54,12 +54,12 @@ static void begin_sending(struct direct *direct, u32 peer)
 static bool is_over(const struct direct *direct, u32 peer, u32 accepted)
 {
 	const struct direct_tx *tx = &direct->peer[peer].tx;
-	bool late = time_after(jiffies, tx->progress + DIRECT_PATIENCE);
-
 	if (!tx->up)
-		return late && accepted != tx->session &&
+		return accepted != tx->session &&
+		       time_after(jiffies, tx->progress + DIRECT_RETRY) &&
 		       direct_read32(&direct->peer[peer].member->present);
-	return accepted != tx->session || (late && tx->first != tx->next);
+	return accepted != tx->session ||
+	       (tx->first != tx->next && time_after(jiffies, tx->progress + DIRECT_PATIENCE));
 }
 
 /* Returns whether the peer has packets of ours. */
@@ -180,7 +180,7 @@ void direct_settle(struct work_struct *work)
 	if (held)
 		schedule_delayed_work(&direct->settle, DIRECT_TICK);
 	else if (missed)
-		schedule_delayed_work(&direct->settle, DIRECT_PATIENCE + 1);
+		schedule_delayed_work(&direct->settle, DIRECT_RETRY + 1);
 out:
 	mutex_unlock(&direct_lock);
 }
