@@ -97,6 +97,10 @@ impl Endpoint {
         limit: Option<Duration>,
         mut ready: impl FnMut(&mut Self) -> Option<T>,
     ) -> Result<Option<T>, Error> {
+        // What is there already, or comes within a few looks, costs no look at the clock.
+        if let Some(found) = self.look(&mut ready) {
+            return Ok(Some(found));
+        }
         // Without an end, or one so far away that no clock has it.
         let end = limit.and_then(|limit| Instant::now().checked_add(limit));
         loop {
@@ -114,6 +118,18 @@ impl Endpoint {
         }
     }
 
+    /// Look a few times.
+    #[inline]
+    fn look<T>(&mut self, ready: &mut impl FnMut(&mut Self) -> Option<T>) -> Option<T> {
+        for _ in 0..CLOCK {
+            self.progress();
+            if let Some(found) = ready(self) {
+                return Some(found);
+            }
+        }
+        None
+    }
+
     /// Look for a while.
     #[inline]
     fn spin<T>(
@@ -121,20 +137,10 @@ impl Endpoint {
         end: Option<Instant>,
         ready: &mut impl FnMut(&mut Self) -> Option<T>,
     ) -> Option<T> {
-        // What is there already costs no look at the clock.
-        for _ in 0..CLOCK {
-            self.progress();
-            if let Some(found) = ready(self) {
-                return Some(found);
-            }
-        }
         let start = Instant::now();
         loop {
-            for _ in 0..CLOCK {
-                self.progress();
-                if let Some(found) = ready(self) {
-                    return Some(found);
-                }
+            if let Some(found) = self.look(ready) {
+                return Some(found);
             }
             let now = Instant::now();
             if now - start >= self.patience || end.is_some_and(|end| now >= end) {
@@ -181,9 +187,10 @@ impl Endpoint {
         request: Request,
         limit: Option<Duration>,
     ) -> Result<Option<Completion>, Error> {
-        if self.engine.requests.ended(request)? {
-            return Ok(self.engine.requests.take(request));
+        if let Some(completion) = self.engine.requests.take(request) {
+            return Ok(Some(completion));
         }
+        self.engine.requests.ended(request)?;
         self.until(limit, |endpoint| endpoint.engine.requests.take(request))
     }
 
