@@ -153,11 +153,19 @@ impl Region {
         let file = memfd::create(c"vicinity-region", length).map_err(kernel)?;
         memfd::seal_shared(file.as_fd()).map_err(kernel)?;
         let region = Self::map(file, layout)?;
-        let header = Foreign::new(&region.head, 0, PAGE, Access::ReadWrite);
-        header
-            .and_then(|page| page.write(0, &layout.header()))
-            .ok_or(kernel(Errno::INVAL))?;
+        region.renew()?;
         Ok(region)
+    }
+
+    /// Write its header, which members may have overwritten.
+    ///
+    /// # Errors
+    /// None, where the region was [created](Self::create).
+    pub fn renew(&self) -> Result<(), WindowError> {
+        let header = Foreign::new(&self.head, 0, PAGE, Access::ReadWrite);
+        header
+            .and_then(|page| page.write(0, &self.layout.header()))
+            .ok_or(WindowError::Kernel(Errno::INVAL))
     }
 
     /// Use one that the host made: a sealed memfd, or a BAR. Checks length and header.

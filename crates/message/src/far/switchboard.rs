@@ -250,6 +250,11 @@ impl Switchboard {
         let Some(hall) = self.halls.get(seat.hall) else {
             return;
         };
+        // The last one may have left anything there.
+        if hall.region.renew().is_err() {
+            return;
+        }
+        seat.words.set_nic(seat.nic);
         let region = hall.region.as_fd();
         let accepted = seat.server.accept(seat.id(), region, &self.doorbell);
         let Ok(Some(vm)) = accepted else {

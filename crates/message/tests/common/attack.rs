@@ -1,0 +1,251 @@
+//! A member that does to the host whatever its input says: it writes anything anywhere into its
+//! region, says any note, sends any record, and comes and goes. For tests and for fuzzing.
+//!
+//! An input is a list of steps of [`STEP`] bytes: what to do, and with which numbers.
+
+use std::path::{Path, PathBuf};
+
+use message::Board;
+use rustix::fd::AsFd;
+use window::ivshmem::Client;
+use window::lane::Record;
+use window::region::Region;
+use window::{Ends, Side};
+
+/// Bytes of a step.
+pub const STEP: usize = 12;
+
+/// Kinds of notes.
+const CONNECT: u32 = 1;
+const ANSWER: u32 = 2;
+
+/// Set in the numbers of links that a member begins.
+const FROM_MEMBER: u32 = 1 << 31;
+
+/// The endpoint that it connects to.
+pub const ENDPOINT: u32 = 7;
+
+#[derive(Debug)]
+pub struct Attack {
+    socket: PathBuf,
+    /// Whom it connects to.
+    target: u64,
+    there: Option<There>,
+    /// How often it came.
+    times: u32,
+}
+
+#[derive(Debug)]
+struct There {
+    client: Client,
+    region: Region,
+    trunk: Option<Ends>,
+    /// What it began with, and what it has a link by, if the host gave it one.
+    number: u32,
+    window: Option<u32>,
+    /// How often it asked for that.
+    asked: u32,
+    /// Its view of that.
+    link: Option<Ends>,
+}
+
+impl There {
+    fn come(socket: &Path, number: u32) -> Option<Self> {
+        let (client, memory) = Client::connect(socket).ok()?;
+        // Sealed: nobody makes it shorter under the host's hands.
+        assert!(rustix::fs::ftruncate(&memory, 4096).is_err());
+        let region = Region::attach(memory).ok()?;
+        let mut there = Self {
+            client,
+            region,
+            trunk: None,
+            number: 0,
+            window: None,
+            asked: 100,
+            link: None,
+        };
+        there.begin(number);
+        Some(there)
+    }
+
+    fn begin(&mut self, number: u32) {
+        if let Some(seat) = self.region.seat(0) {
+            seat.open(number);
+        }
+        self.client.ring();
+        self.trunk = None;
+        self.number = number;
+        self.window = None;
+        self.link = None;
+    }
+
+    /// Whether the host made the trunk for it.
+    fn is_heard(&self) -> bool {
+        let seat = self.region.seat(0);
+        seat.is_some_and(|seat| seat.heard() == self.number)
+    }
+}
+
+/// Where something is: the seat's page, the trunk, and the control page and rings of its link.
+fn place(region: &Region, link: u32, step: &[u8; STEP]) -> u64 {
+    let [_, area, low, high, ..] = *step;
+    let offset = u64::from(low) | u64::from(high) << 8;
+    let layout = region.layout();
+    match area % 8 {
+        0 => offset % 0x2000,
+        1 => 0x1000 + offset % 512,
+        2 | 3 => layout.trunk_at(0) + offset % layout.trunk.length(),
+        _ => layout.link_at(link) + offset,
+    }
+}
+
+impl Attack {
+    /// One that will come to `socket`, and connect to the member with this name.
+    pub fn new(socket: &Path, target: &str) -> Self {
+        Self {
+            socket: socket.to_owned(),
+            target: Board::nic_of(target),
+            there: None,
+            times: 0,
+        }
+    }
+
+    /// Come, if it is not there. The host must be at work meanwhile.
+    pub fn come(&mut self) {
+        // One that comes before the host knows that the last one is gone is turned away.
+        if !self.there.as_ref().is_some_and(|there| there.client.hear()) {
+            self.times += 1;
+            self.there = There::come(&self.socket, self.times << 8);
+        }
+    }
+
+    /// Go, as a VM that is killed.
+    pub fn go(&mut self) {
+        self.there = None;
+    }
+
+    /// Have the host look.
+    pub fn ring(&self) {
+        if let Some(there) = &self.there {
+            there.client.ring();
+        }
+    }
+
+    /// Ask for a link, once the host hears; true when it has one. To be called until then, with
+    /// the others at work.
+    pub fn connect(&mut self) -> bool {
+        self.come();
+        let target = self.target;
+        let Some(there) = self.there.as_mut().filter(|there| there.is_heard()) else {
+            return false;
+        };
+        let is_refused = there.hear();
+        if there.trunk.is_none() || is_refused {
+            // Refused: its last link is not quite forgotten.
+            there.asked += 1;
+            let link = u64::from(FROM_MEMBER | there.asked);
+            let endpoints = u64::from(ENDPOINT) << 32;
+            // As a new opening of its endpoint, each time.
+            let session = u64::from(there.number | there.asked);
+            let body = [link, 0, target, endpoints, session, 0, 0];
+            there.say(&Record { tag: CONNECT, body });
+            there.client.ring();
+        }
+        there.window.is_some()
+    }
+
+    /// Do one thing.
+    pub fn step(&mut self, step: &[u8; STEP]) {
+        let target = self.target;
+        let Some(there) = &mut self.there else {
+            return;
+        };
+        let [what, a, b, c, words @ ..] = *step;
+        let number = u32::from_le_bytes([a, b, c, 0]);
+        let word = u64::from_le_bytes(words);
+        match what % 8 {
+            0 | 1 => {
+                let at = place(&there.region, there.window.unwrap_or(0), step);
+                let written = rustix::io::pwrite(there.region.as_fd(), &words, at);
+                assert!(written.is_ok());
+            }
+            2 | 3 => {
+                // A link of its own, or one that the host may have begun.
+                let link = match a % 2 {
+                    0 => FROM_MEMBER | u32::from(b % 8),
+                    _ => u32::from(b % 8),
+                };
+                let first = u64::from(u32::from(c)) << 32 | u64::from(link);
+                let endpoints = u64::from(ENDPOINT) << 32;
+                let (tag, body) = match what % 8 {
+                    2 => (CONNECT, [first, word, target, endpoints, 1, 0, 0]),
+                    _ => (
+                        ANSWER + u32::from(c % 4),
+                        [first, word % 6, word, 0, 0, 0, 0],
+                    ),
+                };
+                there.say(&Record { tag, body });
+            }
+            4 => there.say(&Record {
+                tag: number % 6,
+                body: [word; 7],
+            }),
+            5 | 6 => {
+                let lane = usize::from(a % 2);
+                // A length in the high half, a place in the low one, or a handle.
+                let tag = u32::from(b % 8) | u32::from(c) << 8;
+                let body = [word, word.rotate_left(16), word >> 32, u64::MAX, 0, 0, 0];
+                there.send(lane, &Record { tag, body });
+            }
+            _ => there.begin(number),
+        }
+    }
+}
+
+impl There {
+    fn say(&mut self, record: &Record) {
+        if self.trunk.is_none() {
+            let trunk = self.region.trunk(0);
+            self.trunk = trunk.and_then(|trunk| trunk.ends(Side::Guest).ok());
+        }
+        let Some(trunk) = &mut self.trunk else {
+            return;
+        };
+        let [lane, _] = &mut trunk.producers;
+        if lane.has_room().unwrap_or(false) {
+            lane.push(record);
+        }
+    }
+
+    /// Take the answer to its connect; true when it is refused.
+    fn hear(&mut self) -> bool {
+        let Some(trunk) = &mut self.trunk else {
+            return false;
+        };
+        let mut is_refused = false;
+        let [lane, _] = &mut trunk.consumers;
+        while let Some(Record { tag, body }) = lane.pop() {
+            match (tag, body[1]) {
+                (ANSWER, 0) => self.window = u32::try_from(body[0] >> 32).ok(),
+                (ANSWER, _) => is_refused = true,
+                _ => {}
+            }
+        }
+        lane.release();
+        is_refused
+    }
+
+    fn send(&mut self, lane: usize, record: &Record) {
+        if self.link.is_none() {
+            // Whoever connects is its creator.
+            let window = self.window.and_then(|window| self.region.link(window));
+            self.link = window.and_then(|window| window.ends(Side::Creator).ok());
+        }
+        let link = self.link.as_mut();
+        if let Some(lane) = link.and_then(|ends| ends.producers.get_mut(lane)) {
+            if lane.has_room().unwrap_or(false) {
+                lane.push(record);
+            }
+        }
+    }
+}
