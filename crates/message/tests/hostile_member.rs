@@ -60,7 +60,7 @@ impl Honest {
         let folder = tempfile::tempdir().unwrap();
         let members = ["a", "b", "c"].map(|name| Member {
             name: name.to_owned(),
-            group: None,
+            ..Member::default()
         });
         let mut switchboard = Switchboard::new(&folder.path().join("host"), &members).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
