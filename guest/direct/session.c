@@ -54,6 +54,7 @@ static void begin_sending(struct direct *direct, u32 peer)
 static bool is_over(const struct direct *direct, u32 peer, u32 accepted)
 {
 	const struct direct_tx *tx = &direct->peer[peer].tx;
+
 	if (!tx->up)
 		return accepted != tx->session &&
 		       time_after(jiffies, tx->progress + DIRECT_RETRY) &&
