@@ -110,38 +110,48 @@ impl Spec {
         .arg(format!("{},debug-threads=on", self.name))
         .args(accel.qemu_args())
         .args(["-smp", &self.vcpus.to_string(), "-m", &format!("{memory}M")])
-        .args(["-machine", "pc,memory-backend=ram", "-object"])
-        .arg(format!(
-            "memory-backend-memfd,id=ram,size={memory}M,share=on"
-        ))
-        .arg("-kernel")
-        .arg(&image.kernel)
-        .arg("-initrd")
-        .arg(&image.initrd)
-        .args(["-append", &self.kernel_line(accel)])
-        .arg("-qmp")
-        .arg(format!(
-            "unix:{},server=on,wait=off",
-            run.join("qmp").display()
-        ))
-        .arg("-chardev")
-        .arg(format!(
-            "socket,id=console,path={},server=on,wait=off,logfile={}",
-            run.join("console").display(),
-            self.console_log().display()
-        ))
-        .args(["-serial", "chardev:console", "-chardev"])
-        .arg(format!(
-            "socket,id=agent,path={},server=on,wait=off",
-            run.join("agent").display()
-        ))
-        .args(["-device", "virtio-serial-pci", "-device"])
-        .arg("virtserialport,chardev=agent,name=org.qemu.guest_agent.0");
+        .args(["-machine", "pc"]);
+        if !self.brings_memory() {
+            qemu.args(["-machine", "memory-backend=ram", "-object"]);
+            qemu.arg(format!(
+                "memory-backend-memfd,id=ram,size={memory}M,share=on"
+            ));
+        }
+        qemu.arg("-kernel")
+            .arg(&image.kernel)
+            .arg("-initrd")
+            .arg(&image.initrd)
+            .args(["-append", &self.kernel_line(accel)])
+            .arg("-qmp")
+            .arg(format!(
+                "unix:{},server=on,wait=off",
+                run.join("qmp").display()
+            ))
+            .arg("-chardev")
+            .arg(format!(
+                "socket,id=console,path={},server=on,wait=off,logfile={}",
+                run.join("console").display(),
+                self.console_log().display()
+            ))
+            .args(["-serial", "chardev:console", "-chardev"])
+            .arg(format!(
+                "socket,id=agent,path={},server=on,wait=off",
+                run.join("agent").display()
+            ))
+            .args(["-device", "virtio-serial-pci", "-device"])
+            .arg("virtserialport,chardev=agent,name=org.qemu.guest_agent.0");
         for (number, nic) in self.nics.iter().enumerate() {
             qemu.args(nic.qemu_args(number));
         }
         qemu.args(&self.qemu_args);
         qemu
+    }
+
+    /// Whether further options bring the VM's memory. A second one beside it would not only be in
+    /// vain: QEMU under TCG loses writes when it migrates any but its first (docs/migration.md).
+    fn brings_memory(&self) -> bool {
+        let mut arguments = self.qemu_args.iter();
+        arguments.any(|argument| argument.starts_with("memory-backend-"))
     }
 
     /// QEMU itself, started inside the taps' namespace when there is one.
