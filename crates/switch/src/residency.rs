@@ -385,9 +385,9 @@ impl Residency {
 
     /// Change who is in which slot. Only for whoever has the books.
     fn change(&self, act: impl FnOnce()) {
-        let before = self.version.load(Ordering::Relaxed);
-        self.version
-            .store(before.wrapping_add(1), Ordering::Relaxed);
+        // Nobody else writes it. In one step because loom does not try what happens before a write
+        // that follows a read of one's own.
+        let before = self.version.fetch_add(1, Ordering::Relaxed);
         // Nobody sees a change and not that there is one.
         fence(Ordering::Release);
         act();

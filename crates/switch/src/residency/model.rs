@@ -7,6 +7,12 @@ use loom::thread;
 use super::*;
 use crate::mac::Mac;
 
+fn check(model: fn()) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
 fn mac(number: u8) -> Mac {
     Mac::from_octets([0x52, 0x54, 0, 0, 0, number])
 }
@@ -14,7 +20,7 @@ fn mac(number: u8) -> Mac {
 /// All addresses have the same home here, so one that is forgotten makes others move.
 #[test]
 fn who_moves_up_is_found_all_the_time() {
-    loom::model(|| {
+    check(|| {
         let table = Arc::new(Residency::new());
         assert!(table.pin(mac(1), 1));
         assert!(table.pin(mac(2), 2));
@@ -30,7 +36,7 @@ fn who_moves_up_is_found_all_the_time() {
 /// A place that is taken over by another address is never found with the old one's port.
 #[test]
 fn nobody_is_found_at_anothers_port() {
-    loom::model(|| {
+    check(|| {
         let table = Arc::new(Residency::new());
         assert!(table.pin(mac(1), 1));
         let theirs = Arc::clone(&table);
