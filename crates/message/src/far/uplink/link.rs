@@ -55,6 +55,8 @@ pub(super) struct Link {
     count: u32,
     /// Offers that the endpoint knows, by what it knows them as.
     offers: HashMap<Handle, Offer>,
+    /// What the endpoint wants of them, until a pull can be begun.
+    wanted: VecDeque<(Offer, Option<Handle>, u32)>,
     pulls: VecDeque<Pulling>,
     /// Sends whose end the endpoint waits for, by token; with their source while they are pulled.
     sends: HashMap<u64, (Handle, Option<Source>)>,
@@ -84,6 +86,7 @@ impl Link {
             number,
             count: 0,
             offers: HashMap::new(),
+            wanted: VecDeque::new(),
             pulls: VecDeque::new(),
             sends: HashMap::new(),
             waiting: VecDeque::new(),
@@ -95,6 +98,7 @@ impl Link {
     /// Move what can be moved, both ways; whether anything was.
     pub(super) fn turn(&mut self, far: &mut Far<'_>) -> Result<bool, Fault> {
         let sent = self.send_messages(far)? | self.hear_control(far)?;
+        self.begin_pulls(far);
         let taken = self.say()? | self.take_messages(far)? | self.take_pieces(far)?;
         Ok(sent | taken)
     }
@@ -222,7 +226,7 @@ impl Link {
                 break;
             };
             moved = true;
-            self.heed(&record, far)?;
+            self.heed(&record)?;
         }
         // A chunk that waits is still in there.
         if self.chunk.is_none() {
@@ -232,10 +236,10 @@ impl Link {
         Ok(moved)
     }
 
-    fn heed(&mut self, record: &Record, far: &mut Far<'_>) -> Result<(), Fault> {
+    fn heed(&mut self, record: &Record) -> Result<(), Fault> {
         match Control::decode(record).ok_or(Fault::Nonsense)? {
             // Nothing of it is wanted.
-            Control::Done { sender, .. } => self.pull(sender, None, 0, far),
+            Control::Done { sender, .. } => self.want(sender, None, 0),
             Control::Pull {
                 sender,
                 receiver,
@@ -243,7 +247,7 @@ impl Link {
                 ..
             } => {
                 let wanted = u32::try_from(wanted).map_err(|_| Fault::Nonsense)?;
-                self.pull(sender, Some(receiver), wanted, far)
+                self.want(sender, Some(receiver), wanted)
             }
             Control::Chunk {
                 receiver,
@@ -261,29 +265,32 @@ impl Link {
     }
 
     /// The endpoint wants what was offered.
-    fn pull(
-        &mut self,
-        sender: Handle,
-        receiver: Option<Handle>,
-        wanted: u32,
-        far: &mut Far<'_>,
-    ) -> Result<(), Fault> {
+    fn want(&mut self, sender: Handle, receiver: Option<Handle>, wanted: u32) -> Result<(), Fault> {
         let offer = self.offers.remove(&sender).ok_or(Fault::Nonsense)?;
-        let token = self.token();
-        let endpoint = self.pair.endpoint;
-        let begun = far.node.pull(far.now, endpoint, offer, wanted, token);
-        // There are more places than an endpoint can have offers, see `take_messages`; else the
-        // peer is lost, and the link's end on its way.
-        if let (Ok(pull), Some(receiver)) = (begun, receiver) {
-            self.pulls.push_back(Pulling {
-                pull,
-                receiver,
-                left: wanted,
-                piece: Vec::new(),
-                at: 0,
-            });
-        }
+        self.wanted.push_back((offer, receiver, wanted));
         Ok(())
+    }
+
+    /// Begin as many pulls as the node can have.
+    fn begin_pulls(&mut self, far: &mut Far<'_>) {
+        let endpoint = self.pair.endpoint;
+        while far.node.can_pull(endpoint) {
+            let Some((offer, receiver, wanted)) = self.wanted.pop_front() else {
+                return;
+            };
+            let token = self.token();
+            let begun = far.node.pull(far.now, endpoint, offer, wanted, token);
+            // Refused: the peer is lost, and the link's end on its way.
+            if let (Ok(pull), Some(receiver)) = (begun, receiver) {
+                self.pulls.push_back(Pulling {
+                    pull,
+                    receiver,
+                    left: wanted,
+                    piece: Vec::new(),
+                    at: 0,
+                });
+            }
+        }
     }
 
     /// Move the chunk at hand; false when it has to wait.
