@@ -30,13 +30,13 @@ test:
 	scripts/setup test
 	$(MAKE) lint deny unit loom fuzz
 
-## make soak        the long tests, about 50 minutes: hostile front-ends, VMs killed, fuzzing
+## make soak        the long tests, about an hour and a half: hostile front-ends, a study's VM, kills, fuzzing
 soak:
 	scripts/setup test
 	VICINITY_FUZZ_SECONDS=600 $(CARGO) test --release --locked --package vicinity-switch --test vhost_fuzz -- --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms -- --ignored --nocapture study
 	VICINITY_KILLS=1000 $(CARGO) test --release --locked --package vicinity --test vms a_thousand_resets -- --nocapture
-	scripts/fuzz 600
+	scripts/fuzz 420
 
 ## make lab         the papers' experiments on VMs, small: about a quarter of an hour, a report
 lab:
