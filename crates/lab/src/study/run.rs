@@ -12,7 +12,7 @@ use super::manifest::{self, Manifest, load, samples, save};
 use super::measure::Pace;
 use super::only::{self, Only};
 use super::probe::{Ability, Probe};
-use super::sample::{Cell, Sample, rounded};
+use super::sample::{Cell, Sample, kept};
 use super::stage::{Stage, Vms};
 use super::verdict::NOISE;
 use super::world::Place;
@@ -274,10 +274,7 @@ impl<S: Stage> Run<S> {
             .ready()
             .and_then(|()| self.stage.measure(sweep.name, &cell));
         let (values, failed) = match measured {
-            Ok(values) => {
-                let rounded = values.into_iter().map(|(key, x)| (key, rounded(x)));
-                (rounded.collect(), None)
-            }
+            Ok(values) => (kept(values), None),
             Err(Error::Interrupted) => return Err(Error::Interrupted),
             Err(error) => (Default::default(), Some(error.to_string())),
         };

@@ -66,6 +66,14 @@ impl std::fmt::Display for Cell {
     }
 }
 
+/// The figures that are kept: rounded, and those only that are numbers. JSON has no others, and a
+/// sample with one could not be read again.
+#[must_use]
+pub fn kept(values: Values) -> Values {
+    let finite = values.into_iter().filter(|(_, figure)| figure.is_finite());
+    finite.map(|(key, figure)| (key, rounded(figure))).collect()
+}
+
 /// A figure to six significant digits: no measurement has more, and files stay small.
 #[must_use]
 pub fn rounded(figure: f64) -> f64 {
@@ -100,6 +108,23 @@ mod tests {
         assert!(!line.contains('\n') && !line.contains("failed"));
         assert_eq!(serde_json::from_str::<Sample>(&line).unwrap(), sample);
         assert_eq!(sample.cell.size("size"), 4096);
+    }
+
+    #[test]
+    fn what_is_no_number_costs_no_sample() {
+        let measured = [("req_s", 0.0), ("fair", f64::INFINITY), ("cov", f64::NAN)];
+        let values = kept(measured.map(|(key, x)| (key.to_owned(), x)).into());
+        let sample = Sample {
+            sweep: "weights".into(),
+            block: 1,
+            cell: Cell::default(),
+            values,
+            failed: None,
+            at: 0.0,
+        };
+        let line = serde_json::to_string(&sample).unwrap();
+        let read: Sample = serde_json::from_str(&line).unwrap();
+        assert_eq!(read.values, [("req_s".to_owned(), 0.0)].into());
     }
 
     #[test]

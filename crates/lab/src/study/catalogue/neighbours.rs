@@ -171,12 +171,12 @@ pub(super) static ROWS: &[Experiment] = &[
                 metrics: &["vm1_req_s"],
                 paper: &[
                     Curve {
-                        name: "beside 70 kB",
-                        points: &[("70", 661.0)],
-                    },
-                    Curve {
                         name: "beside 1 kB",
                         points: &[("50", 494.0)],
+                    },
+                    Curve {
+                        name: "beside 70 kB",
+                        points: &[("70", 661.0)],
                     },
                 ],
                 ..EMPTY
@@ -214,12 +214,12 @@ pub(super) static ROWS: &[Experiment] = &[
             metrics: &["ratio"],
             paper: &[
                 Curve {
-                    name: "1+70",
-                    points: &[("70", 1.30)],
-                },
-                Curve {
                     name: "1+1",
                     points: &[("50", 0.92)],
+                },
+                Curve {
+                    name: "1+70",
+                    points: &[("70", 1.30)],
                 },
             ],
             ..EMPTY
