@@ -7,8 +7,9 @@
 //!
 //! A round measures a length with one after the other, and the next round in the reverse order.
 //! The ratio of a pair counts, and the median over the rounds is reported (`report`), beside what
-//! is promised.
+//! is promised. Before all that, endpoints that nobody talks to are watched (`idle`).
 
+mod idle;
 mod ours;
 mod report;
 mod tcp;
@@ -25,6 +26,7 @@ use crate::scope::{self, RunFolder};
 use super::line;
 use super::priority::Priority;
 
+pub use self::idle::Idle;
 pub use self::ours::Row;
 pub use self::report::{Against, Cell, Figures, Report, Sample, Way};
 
@@ -64,6 +66,7 @@ pub fn message(options: &Options, progress: &Progress) -> Result<Report> {
         vicinity: env!("CARGO_PKG_VERSION").to_owned(),
         ucx: ucx::version()?,
         rounds: options.rounds,
+        idle: idle::measure(&options.vicinity, folder.path())?,
         samples: Vec::new(),
         cells: Vec::new(),
         targets: Vec::new(),
@@ -73,6 +76,7 @@ pub fn message(options: &Options, progress: &Progress) -> Result<Report> {
     drop(first);
     report.cells = report::cells(&report.samples);
     report.targets = report::targets(&report.samples);
+    report.targets.extend(report.idle.targets());
     super::write(&report, &options.output)?;
     Ok(report)
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::Idle;
 use crate::bench::Target;
 use crate::machine::Machine;
 use crate::stats::{median, paired_ratio};
@@ -96,6 +97,8 @@ pub struct Report {
     pub ucx: String,
     /// How often each measurement was repeated.
     pub rounds: u32,
+    /// What endpoints cost that nobody talks to.
+    pub idle: Idle,
     /// Every measurement.
     pub samples: Vec<Sample>,
     /// One entry for each length.
