@@ -145,16 +145,19 @@ fn pairs(text: &mut Text, reading: &Reading) {
     }
 }
 
-#[derive(Default)]
-struct Text(String);
+/// A text in Prometheus' format, series by series.
+#[derive(Debug, Default)]
+pub struct Text(String);
 
 impl Text {
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
+    /// Begin a series.
+    pub fn head(&mut self, name: &str, kind: &str, help: &str) {
         self.0
             .push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
     }
 
-    fn line(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+    /// One value of a series.
+    pub fn line(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
         self.0.push_str(name);
         for (index, (label, text)) in labels.iter().enumerate() {
             let mark = if index == 0 { '{' } else { ',' };
@@ -162,6 +165,12 @@ impl Text {
             let _ = write!(self.0, "{mark}{label}=\"{}\"", escape(text));
         }
         let _ = writeln!(self.0, "}} {value}");
+    }
+
+    /// The text so far.
+    #[must_use]
+    pub fn finish(self) -> String {
+        self.0
     }
 }
 

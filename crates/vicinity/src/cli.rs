@@ -7,10 +7,11 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::failure::Failure;
 use crate::logging::{self, Format, Level};
+use crate::operate::{Pair, Target};
 use crate::spaces::Space;
 use crate::{
     bench, config, data_plane, demo, direct, doctor, list, message_info, message_plane, messages,
-    plane, qemu, qemu_args, serve, study, top,
+    operate, plane, qemu, qemu_args, serve, study, top,
 };
 
 /// Name of the subcommand that is a data plane.
@@ -81,8 +82,16 @@ enum Command {
     /// The message plane's gateway for this host's programs; started by `serve` likewise
     #[command(name = MESSAGE_GATEWAY, hide = true)]
     MessageGateway,
-    /// Print the default configuration, as a start for your own
-    Config,
+    /// Print the default configuration, as a start for your own; or that of a daemon at work
+    Config {
+        /// Print what the daemon has in force
+        #[arg(long)]
+        running: bool,
+    },
+    /// Have the daemon read its configuration file again: what did not change is not disturbed
+    Reload,
+    /// Print the daemon's figures in Prometheus' text format
+    Metrics,
     /// Print QEMU's options for a VM's port
     QemuArgs {
         /// Name of the VM
@@ -150,12 +159,12 @@ enum Command {
         /// The folder
         folder: PathBuf,
     },
-    /// Look at ports
+    /// Look at ports, and change them
     #[command(subcommand)]
-    Port(List),
-    /// Look at networks
+    Port(Port),
+    /// Look at networks, and change them
     #[command(subcommand)]
-    Network(List),
+    Network(Network),
 }
 
 #[derive(Debug, Subcommand)]
@@ -364,12 +373,82 @@ enum Direct {
 }
 
 #[derive(Debug, Subcommand)]
-enum List {
+enum Port {
     /// List them, with their state and figures
     List {
         /// As JSON, with every figure
         #[arg(long)]
         json: bool,
+    },
+    /// Show one, with every figure
+    Show {
+        /// The network's name
+        network: String,
+        /// The VM's name
+        vm: String,
+    },
+    /// Add one to a network, as a [[network.port]] would
+    Add {
+        /// The network's name
+        network: String,
+        /// The VM's name
+        vm: String,
+        /// What it has: the configuration's keys and values, like vlan=10
+        #[arg(value_name = "KEY=VALUE")]
+        pairs: Vec<Pair>,
+    },
+    /// Change one; its VM stays connected unless `socket` or `mode` change
+    Set {
+        /// The network's name
+        network: String,
+        /// The VM's name
+        vm: String,
+        /// What is new; KEY= takes a key away
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        pairs: Vec<Pair>,
+    },
+    /// Remove one; its VM is disconnected
+    Remove {
+        /// The network's name
+        network: String,
+        /// The VM's name
+        vm: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum Network {
+    /// List them, with their state and figures
+    List {
+        /// As JSON, with every figure
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one, with every figure
+    Show {
+        /// Its name
+        network: String,
+    },
+    /// Add one, as a [[network]] would
+    Add {
+        /// Its name
+        network: String,
+        /// What it has: the configuration's keys and values, like accept=true
+        #[arg(value_name = "KEY=VALUE")]
+        pairs: Vec<Pair>,
+    },
+    /// Change one
+    Set {
+        /// Its name
+        network: String,
+        /// What is new; KEY= takes a key away
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        pairs: Vec<Pair>,
+    },
+    /// Remove one, with its ports
+    Remove {
+        /// Its name
+        network: String,
     },
 }
 
@@ -381,8 +460,9 @@ impl Cli {
         let runtime_dir = given.unwrap_or(Path::new(config::RUNTIME_DIR));
         match self.command {
             Command::Serve { config } => {
-                let config = config::load(config.as_deref(), given)?;
+                let (source, config) = config::Source::load(config.as_deref(), given)?;
                 Ok(serve::run(
+                    source,
                     config,
                     logging::options(self.level, self.log_format),
                 )?)
@@ -390,7 +470,10 @@ impl Cli {
             Command::DataPlane { network, workers } => Ok(data_plane::run(&network, workers)?),
             Command::MessagePlane => Ok(message_plane::run()?),
             Command::MessageGateway => Ok(message_plane::host(runtime_dir)?),
-            Command::Config => print(config::DEFAULT),
+            Command::Config { running: false } => print(config::DEFAULT),
+            Command::Config { running: true } => print(&operate::show(runtime_dir)?),
+            Command::Reload => print(&operate::reload(runtime_dir)?),
+            Command::Metrics => print(&list::metrics(runtime_dir)?),
             Command::QemuArgs {
                 vm,
                 config,
@@ -440,9 +523,43 @@ impl Cli {
                 print(&String::from_utf8_lossy(&script))
             }
             Command::Man { folder } => Ok(clap_mangen::generate_to(Self::command(), folder)?),
-            Command::Port(List::List { json }) => print(&list::ports(runtime_dir, json)?),
-            Command::Network(List::List { json }) => print(&list::networks(runtime_dir, json)?),
+            Command::Port(port) => print(&port.run(runtime_dir)?),
+            Command::Network(network) => print(&network.run(runtime_dir)?),
         }
+    }
+}
+
+impl Port {
+    fn run(self, runtime_dir: &Path) -> Result<String, Failure> {
+        Ok(match self {
+            Self::List { json } => list::ports(runtime_dir, json)?,
+            Self::Show { network, vm } => list::port(runtime_dir, &network, &vm)?,
+            Self::Add { network, vm, pairs } => {
+                operate::add(runtime_dir, Target::port(&network, &vm), &pairs)?
+            }
+            Self::Set { network, vm, pairs } => {
+                operate::set(runtime_dir, Target::port(&network, &vm), &pairs)?
+            }
+            Self::Remove { network, vm } => {
+                operate::remove(runtime_dir, Target::port(&network, &vm))?
+            }
+        })
+    }
+}
+
+impl Network {
+    fn run(self, runtime_dir: &Path) -> Result<String, Failure> {
+        Ok(match self {
+            Self::List { json } => list::networks(runtime_dir, json)?,
+            Self::Show { network } => list::network(runtime_dir, &network)?,
+            Self::Add { network, pairs } => {
+                operate::add(runtime_dir, Target::network(&network), &pairs)?
+            }
+            Self::Set { network, pairs } => {
+                operate::set(runtime_dir, Target::network(&network), &pairs)?
+            }
+            Self::Remove { network } => operate::remove(runtime_dir, Target::network(&network))?,
+        })
     }
 }
 

@@ -4,13 +4,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Full};
+pub(crate) use hyper::Method;
 use hyper::body::Bytes;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
+use crate::config::Keys;
 use crate::serve::CONTROL_SOCKET;
 
 /// The daemon answers within so long, or something is wrong with it.
@@ -50,35 +52,87 @@ pub(crate) enum ClientError {
     /// The daemon hangs.
     #[error("vicinity does not answer within 10 s; look at its log, then restart it")]
     Silent,
+    /// The daemon refused what was asked; nothing has changed.
+    #[error("{reason}")]
+    Refused {
+        /// The text of the refusal.
+        reason: String,
+        /// The request was wrong; otherwise it could not be carried out.
+        wrong: bool,
+    },
     /// The conversation failed.
     #[error("the conversation with vicinity failed: {0}; is it of another version?")]
     Talk(Cause),
 }
 
-/// `GET` a path of the control API of the daemon that serves `runtime_dir`.
-pub(crate) fn get<T: DeserializeOwned>(runtime_dir: &Path, path: &str) -> Result<T, ClientError> {
-    ask(runtime_dir, path).map(|(_, answer)| answer)
+/// What the daemon is asked to do.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    method: Method,
+    path: String,
+    kind: &'static str,
+    body: Bytes,
 }
 
-/// The same, with the daemon's process id; 0 when it is not visible from here.
+impl Ask {
+    /// Tell something.
+    pub(crate) fn get(path: &str) -> Self {
+        Self::new(Method::GET, path, "", Bytes::new())
+    }
+
+    /// Do something that needs no more words.
+    pub(crate) fn bare(method: Method, path: &str) -> Self {
+        Self::new(method, path, "", Bytes::new())
+    }
+
+    /// Do something with these keys.
+    pub(crate) fn json(method: Method, path: &str, keys: &Keys) -> Self {
+        // Keys come from JSON, so they go there.
+        let body = serde_json::to_vec(keys).unwrap_or_default();
+        Self::new(method, path, "application/json", body.into())
+    }
+
+    fn new(method: Method, path: &str, kind: &'static str, body: Bytes) -> Self {
+        let path = path.to_owned();
+        Self {
+            method,
+            path,
+            kind,
+            body,
+        }
+    }
+}
+
+/// `GET` a path of the control API of the daemon that serves `runtime_dir`.
+pub(crate) fn get<T: DeserializeOwned>(runtime_dir: &Path, path: &str) -> Result<T, ClientError> {
+    ask(runtime_dir, Ask::get(path)).map(|(_, answer)| answer)
+}
+
+/// Ask the daemon. The answer comes with the daemon's process id; 0 when it is not visible from
+/// here.
 pub(crate) fn ask<T: DeserializeOwned>(
     runtime_dir: &Path,
-    path: &str,
+    ask: Ask,
 ) -> Result<(u32, T), ClientError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(talk)?;
-    let (pid, body) = runtime.block_on(async {
-        tokio::time::timeout(PATIENCE, fetch(runtime_dir, path))
-            .await
-            .unwrap_or(Err(ClientError::Silent))
-    })?;
+    let (pid, body) = text(runtime_dir, ask)?;
     let answer = serde_json::from_slice(&body).map_err(talk)?;
     Ok((pid, answer))
 }
 
-async fn fetch(runtime_dir: &Path, path: &str) -> Result<(u32, Bytes), ClientError> {
+/// The same, with an answer that is no JSON.
+pub(crate) fn text(runtime_dir: &Path, ask: Ask) -> Result<(u32, Bytes), ClientError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(talk)?;
+    runtime.block_on(async {
+        tokio::time::timeout(PATIENCE, fetch(runtime_dir, ask))
+            .await
+            .unwrap_or(Err(ClientError::Silent))
+    })
+}
+
+async fn fetch(runtime_dir: &Path, ask: Ask) -> Result<(u32, Bytes), ClientError> {
     let stream = connect(runtime_dir).await?;
     let pid = stream.peer_cred().map_err(talk)?.pid();
     let pid = pid
@@ -88,18 +142,35 @@ async fn fetch(runtime_dir: &Path, path: &str) -> Result<(u32, Bytes), ClientErr
         .await
         .map_err(talk)?;
     let conversation = tokio::spawn(connection);
-    let request = Request::get(path)
+    let request = Request::builder()
+        .method(ask.method)
+        .uri(&ask.path)
         .header(hyper::header::HOST, "vicinity")
-        .body(Empty::<Bytes>::new())
+        .header(hyper::header::CONTENT_TYPE, ask.kind)
+        .body(Full::new(ask.body))
         .map_err(talk)?;
     let response = sender.send_request(request).await.map_err(talk)?;
     let status = response.status();
     let body = response.into_body().collect().await.map_err(talk)?;
     conversation.abort();
-    if status != StatusCode::OK {
-        return Err(talk(format!("{path} gives {status}")));
+    match status {
+        StatusCode::OK => Ok((pid, body.to_bytes())),
+        _ => Err(refused(status, &ask.path, &body.to_bytes())),
     }
-    Ok((pid, body.to_bytes()))
+}
+
+fn refused(status: StatusCode, path: &str, body: &[u8]) -> ClientError {
+    let words: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+    let reason = words
+        .as_ref()
+        .and_then(|words| words.get("error")?.as_str());
+    match reason {
+        Some(reason) => ClientError::Refused {
+            reason: reason.to_owned(),
+            wrong: status.is_client_error(),
+        },
+        None => talk(format!("{path} gives {status}")),
+    }
 }
 
 async fn connect(runtime_dir: &Path) -> Result<UnixStream, ClientError> {

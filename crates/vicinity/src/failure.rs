@@ -50,7 +50,9 @@ impl Failure {
     /// 1 when it could not be carried out.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Config(_) | Self::Usage(_) => ExitCode::from(2),
+            Self::Config(_)
+            | Self::Usage(_)
+            | Self::Client(ClientError::Refused { wrong: true, .. }) => ExitCode::from(2),
             Self::Lab(lab::LabError::Interrupted) => ExitCode::from(130),
             _ => ExitCode::FAILURE,
         }

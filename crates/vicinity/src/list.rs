@@ -5,8 +5,9 @@ use std::path::Path;
 use switch::control::Drops;
 use switch::guard::Rules;
 
-use crate::client;
+use crate::client::{self, Ask};
 use crate::failure::Failure;
+use crate::name;
 use crate::status::{Kind, NetworkStatus, PortStatus, State};
 use crate::table::{self, Align};
 
@@ -133,6 +134,44 @@ fn network_row(network: &NetworkStatus) -> Vec<String> {
         ticks.map_or_else(|| "-".to_owned(), |ticks| ticks.to_string()),
         network.reason.clone().unwrap_or_default(),
     ]
+}
+
+/// One port, with every figure, as JSON.
+pub(crate) fn port(runtime_dir: &Path, network: &str, vm: &str) -> Result<String, Failure> {
+    let ports: Vec<PortStatus> = client::get(runtime_dir, "/v1/ports")?;
+    let here = |port: &&PortStatus| port.network == network;
+    let found = ports.iter().filter(here).find(|port| port.vm == vm);
+    match found {
+        Some(port) => Ok(as_json(port)),
+        None => {
+            let names = ports.iter().filter(here).map(|port| port.vm.as_str());
+            Err(missing(&format!("port of network {network}"), vm, names))
+        }
+    }
+}
+
+/// One network, with every figure, as JSON.
+pub(crate) fn network(runtime_dir: &Path, name: &str) -> Result<String, Failure> {
+    let networks: Vec<NetworkStatus> = client::get(runtime_dir, "/v1/networks")?;
+    match networks.iter().find(|network| network.name == name) {
+        Some(network) => Ok(as_json(network)),
+        None => {
+            let names = networks.iter().map(|network| network.name.as_str());
+            Err(missing("network", name, names))
+        }
+    }
+}
+
+fn missing<'a>(what: &str, name: &str, names: impl Iterator<Item = &'a str>) -> Failure {
+    let hint = name::nearest(name, names);
+    let hint = hint.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+    Failure::Usage(format!("there is no {what} called {name}{hint}"))
+}
+
+/// The daemon's figures in Prometheus' text format.
+pub(crate) fn metrics(runtime_dir: &Path) -> Result<String, Failure> {
+    let (_, text) = client::text(runtime_dir, Ask::get("/metrics"))?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// A value as JSON for people and programs.

@@ -33,6 +33,7 @@ mod message_info;
 mod message_plane;
 mod messages;
 mod name;
+mod operate;
 mod plane;
 mod qemu;
 mod qemu_args;

@@ -102,6 +102,15 @@ impl State {
     }
 }
 
+/// The configuration in force, as `GET /v1/config` and every change return it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ConfigStatus {
+    /// Its file; absent for the default configuration, of which no change is kept.
+    pub(crate) file: Option<String>,
+    /// Its text.
+    pub(crate) text: String,
+}
+
 /// One network, as `GET /v1/networks` lists it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct NetworkStatus {

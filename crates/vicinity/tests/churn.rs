@@ -16,8 +16,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::holdings::{Holdings, Memory};
+use common::neighbours::{self, NEIGHBOURS, exchange, started};
 use common::{Daemon, until};
-use front_end::frame::{mac, number, numbered};
+use front_end::frame::{mac, numbered};
 use front_end::wire::request;
 use front_end::{Layout, Nic, Options, Wire, features};
 
@@ -29,12 +30,7 @@ const PAIRS: u16 = 64;
 /// the device, and deaths with rings that run.
 const LIVES: u16 = 16;
 
-/// Frames a neighbour sends before it listens: fewer than the other has buffers.
-const BURST: u64 = 32;
-
-/// The stations: two neighbours, then a pair's two front-ends.
-const NEIGHBOURS: [u16; 2] = [1, 2];
-
+/// A pair's two front-ends.
 fn stations(pair: u16) -> [u16; 2] {
     [100 + pair, 300 + pair]
 }
@@ -66,43 +62,6 @@ fn socket(daemon: &Daemon, station: u16) -> std::path::PathBuf {
 
 fn connect(daemon: &Daemon, station: u16) -> Wire {
     Wire::new(UnixStream::connect(socket(daemon, station)).unwrap().into())
-}
-
-/// Start a device whose rings run when this returns.
-fn started(wire: Wire, options: Options) -> Nic {
-    let mut nic = Nic::new(wire, options);
-    nic.start(|| {});
-    nic.sync();
-    nic
-}
-
-/// Exchange frames until `over`; how many each neighbour has sent. None may be missing.
-fn exchange([first, second]: &mut [Nic; 2], over: &AtomicBool) -> u64 {
-    let [a, b] = NEIGHBOURS.map(mac);
-    let mut next = 0;
-    while !over.load(Ordering::Relaxed) {
-        burst(first, second, [b, a], next);
-        burst(second, first, [a, b], next);
-        next += BURST;
-    }
-    next
-}
-
-/// Send so many frames, and see them arrive.
-fn burst(from: &mut Nic, to: &mut Nic, addresses: [[u8; 6]; 2], next: u64) {
-    for number in next..next + BURST {
-        let frame = numbered(addresses[0], addresses[1], number, 200);
-        from.wait_to_send(&frame, Layout::One);
-    }
-    for expected in next..next + BURST {
-        let frame = to.wait_to_receive().frame;
-        assert_eq!(
-            frame[..12],
-            addresses.concat(),
-            "a frame of somebody else's"
-        );
-        assert_eq!(number(&frame), expected);
-    }
 }
 
 /// One pair's front-ends, from their connections to their deaths.
@@ -218,13 +177,7 @@ fn a_thousand_lives_leave_nothing_behind() {
     println!("{exchanged} frames each way; {held:?}; KiB {memory:?} before, {now:?} after");
     memory.assert_holds(&now);
     assert!(exchanged > 0);
-    for station in NEIGHBOURS {
-        let counters = &daemon.port(&format!("vm{station}"))["counters"];
-        assert_eq!(counters["tx_frames"], exchanged);
-        assert_eq!(counters["rx_frames"], exchanged);
-        let drops = counters["drops"].as_object().unwrap();
-        assert!(drops.values().all(|count| *count == 0), "{counters}");
-    }
+    neighbours::assert_lossless(&daemon, exchanged);
     for station in (0..PAIRS).flat_map(stations) {
         let port = daemon.port(&format!("vm{station}"));
         assert!(

@@ -1,13 +1,16 @@
-//! The configuration: what was written ([`mod@file`]), whether it makes sense ([`check`]), and how
-//! a mistake is shown ([`complaint`]). The rest of the program sees [`Config`] only, which is
+//! The configuration: where it comes from ([`source`]), what was written ([`mod@file`]), whether it
+//! makes sense ([`check`]), how a mistake is shown ([`complaint`]), and how the text is changed by a
+//! command ([`edit`]). The rest of the program sees [`Config`] only, which is
 //! always valid.
 
 mod check;
 mod complaint;
+mod edit;
 mod file;
 mod limits;
 mod members;
 mod rules;
+mod source;
 
 use std::path::{Path, PathBuf};
 
@@ -17,6 +20,8 @@ use switch::guard::Rules;
 use switch::mac::Mac;
 
 pub(crate) use complaint::ConfigError;
+pub(crate) use edit::{Edit, EditError, Keys};
+pub(crate) use source::{SaveError, Source};
 pub(crate) use switch::limits::{GATHER_US, MAX_GATHER_US, MAX_PORTS};
 pub(crate) use switch::spread::MAX_WORKERS;
 
@@ -102,16 +107,7 @@ pub(crate) enum Mode {
 /// Load `path`, or the embedded default configuration when there is none. `runtime_dir`, from
 /// the command line, wins over the file.
 pub(crate) fn load(path: Option<&Path>, runtime_dir: Option<&Path>) -> Result<Config, ConfigError> {
-    match path {
-        None => parse("the default configuration", DEFAULT, runtime_dir),
-        Some(path) => {
-            let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
-                path: path.to_owned(),
-                source,
-            })?;
-            parse(&path.display().to_string(), &text, runtime_dir)
-        }
-    }
+    Source::load(path, runtime_dir).map(|(_, config)| config)
 }
 
 fn parse(origin: &str, text: &str, runtime_dir: Option<&Path>) -> Result<Config, ConfigError> {

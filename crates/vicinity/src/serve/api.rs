@@ -1,55 +1,85 @@
-//! The control API: HTTP and JSON on the control socket.
+//! The control API: HTTP and JSON on the control socket, as `openapi.json` describes it.
 //!
-//! `GET /v1/ports` and `GET /v1/networks` return arrays of [`PortStatus`] and
-//! [`NetworkStatus`], `GET /v1/messages` a [`MessageStatus`], or null where there is no message
-//! plane.
+//! `GET` tells, and asks the networks; everything else is a change, and the supervisor's to grant.
+//! A refused change has the text of the refusal as `error`, for the person who asked.
 
-use axum::extract::State;
-use axum::routing::get;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use tokio::net::UnixListener;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::answer::Answer;
-use super::messages;
 use super::network::Message;
+use super::supervisor::{Addresses, Request};
+use super::{messages, metrics, wishes};
 use crate::status::{MessageStatus, NetworkStatus, PortStatus};
 
-type Networks = Vec<mpsc::Sender<Message>>;
-type Plane = Option<mpsc::Sender<messages::Message>>;
+/// What the API is, for programs.
+const OPENAPI: &str = include_str!("openapi.json");
+
+/// Largest body of a request, in bytes: a configuration of 10,000 ports.
+const MAX_BODY: usize = 4 << 20;
+
+/// Where answers come from.
+#[derive(Clone, Debug)]
+pub(super) struct Daemon {
+    addresses: watch::Receiver<Addresses>,
+    pub(super) wishes: mpsc::Sender<Request>,
+}
 
 /// Answer on `socket` for ever.
-pub(super) async fn serve(socket: UnixListener, networks: Networks, plane: Plane) {
-    let message_plane = Router::new()
-        .route("/v1/messages", get(exchanges))
-        .with_state(plane);
+pub(super) async fn serve(
+    socket: UnixListener,
+    addresses: watch::Receiver<Addresses>,
+    wishes: mpsc::Sender<Request>,
+) {
+    let port = delete(wishes::remove_port).patch(wishes::set_port);
     let router = Router::new()
         .route("/v1/ports", get(ports))
-        .route("/v1/networks", get(list))
-        .with_state(networks)
-        .merge(message_plane);
+        .route("/v1/networks", get(networks_now).post(wishes::add_network))
+        .route(
+            "/v1/networks/{network}",
+            delete(wishes::remove_network).patch(wishes::set_network),
+        )
+        .route("/v1/networks/{network}/ports", post(wishes::add_port))
+        .route("/v1/networks/{network}/ports/{vm}", port)
+        .route("/v1/config", get(wishes::config).put(wishes::replace))
+        .route("/v1/reload", post(wishes::reload))
+        .route("/v1/messages", get(messages_now))
+        .route("/v1/openapi.json", get(openapi))
+        .route("/metrics", get(scrape))
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .with_state(Daemon { addresses, wishes });
     if let Err(error) = axum::serve(socket, router).await {
         tracing::error!(%error, "the control API ended");
     }
 }
 
-async fn ports(State(networks): State<Networks>) -> Json<Vec<PortStatus>> {
-    let answers = ask(&networks).await;
-    Json(
-        answers
-            .into_iter()
-            .flat_map(|answer| answer.ports)
-            .collect(),
-    )
+async fn ports(State(daemon): State<Daemon>) -> Json<Vec<PortStatus>> {
+    let answers = daemon.ask().await.into_iter();
+    Json(answers.flat_map(|answer| answer.ports).collect())
 }
 
-async fn list(State(networks): State<Networks>) -> Json<Vec<NetworkStatus>> {
-    let answers = ask(&networks).await;
-    Json(answers.into_iter().map(|answer| answer.network).collect())
+async fn networks_now(State(daemon): State<Daemon>) -> Json<Vec<NetworkStatus>> {
+    let answers = daemon.ask().await.into_iter();
+    Json(answers.map(|answer| answer.network).collect())
 }
 
-async fn exchanges(State(plane): State<Plane>) -> Json<Option<MessageStatus>> {
-    let Some(plane) = plane else {
+async fn scrape(State(daemon): State<Daemon>) -> Response {
+    let text = metrics::text(&daemon.ask().await);
+    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
+}
+
+async fn openapi() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], OPENAPI).into_response()
+}
+
+/// The message plane's state, or null where there is none.
+async fn messages_now(State(daemon): State<Daemon>) -> Json<Option<MessageStatus>> {
+    let Some(plane) = daemon.addresses.borrow().messages.clone() else {
         return Json(None);
     };
     let (question, answer) = oneshot::channel();
@@ -59,18 +89,21 @@ async fn exchanges(State(plane): State<Plane>) -> Json<Option<MessageStatus>> {
     }
 }
 
-/// The state of every network. All are asked before the first answer is waited for.
-async fn ask(networks: &Networks) -> Vec<Answer> {
-    let mut questions = Vec::new();
-    for network in networks {
-        let (question, answer) = oneshot::channel();
-        if network.send(Message::Ask(question)).await.is_ok() {
-            questions.push(answer);
+impl Daemon {
+    /// The state of every network. All are asked before the first answer is waited for.
+    async fn ask(&self) -> Vec<Answer> {
+        let networks = self.addresses.borrow().networks.clone();
+        let mut questions = Vec::new();
+        for network in networks {
+            let (question, answer) = oneshot::channel();
+            if network.send(Message::Ask(question)).await.is_ok() {
+                questions.push(answer);
+            }
         }
+        let mut answers = Vec::new();
+        for question in questions {
+            answers.extend(question.await.ok());
+        }
+        answers
     }
-    let mut answers = Vec::new();
-    for question in questions {
-        answers.extend(question.await.ok());
-    }
-    answers
 }

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use switch::control::Order;
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
@@ -25,6 +26,8 @@ pub(super) struct Life {
     restarts: u64,
     /// The data plane did not answer and was killed for it.
     silent: bool,
+    /// The data plane was told to end, so that another one takes over.
+    asked: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +57,7 @@ impl Life {
             state: State::Up { look: now + LOOK },
             restarts: 0,
             silent: false,
+            asked: false,
         }
     }
 
@@ -142,8 +146,23 @@ impl Network {
         for port in self.ports.values_mut() {
             port.lost();
         }
-        self.down(&verdict, Instant::now());
+        self.leaving.clear();
+        self.all_left();
+        match std::mem::take(&mut self.life.asked) {
+            true => self.start_again(Instant::now()),
+            false => self.down(&verdict, Instant::now()),
+        }
         self.answer();
+    }
+
+    /// Have the data plane end in order, and another one take over.
+    pub(super) fn renew(&mut self) {
+        if self.life.is_up() {
+            self.life.asked = true;
+            // What it counted is to last.
+            self.plane.orders.give(Order::Report, None);
+            self.plane.orders.give(Order::Stop, None);
+        }
     }
 
     fn down(&mut self, verdict: &str, now: Instant) {

@@ -3,23 +3,30 @@
 //! It takes from the system all that a configuration asks for ([`parts`]), starts one data
 //! plane per network, a process of its own ([`mod@launch`]), with one [`network`] task beside it
 //! that speaks with it ([`plane`]) and starts it again should it end ([`life`]), answers the
-//! control API ([`api`]), and gives everything back at the end.
+//! control API ([`api`]), carries out changes of the configuration ([`wishes`], [`supervisor`],
+//! [`change`], [`apply`]), and gives everything back at the end.
 
 mod answer;
 mod api;
+mod apply;
 mod arrivals;
 mod backoff;
+mod change;
 mod folder;
 mod home;
 mod launch;
 mod life;
 mod messages;
+mod metrics;
 mod network;
 mod parts;
 mod plane;
 mod port;
+mod ports;
 mod quarantine;
+mod supervisor;
 pub(crate) mod tap;
+mod wishes;
 
 use std::future::Future;
 use std::io;
@@ -28,11 +35,9 @@ use rustix::process::{Resource, Rlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
-use crate::config::Config;
+use crate::config::{Config, Source};
 use home::{Home, HomeError};
-use messages::{Doors, Messages};
-use network::{Message, Network};
-use parts::{Parts, PartsError};
+use supervisor::{Refusal, Supervisor};
 
 /// Name of the control socket in the runtime folder.
 pub(crate) const CONTROL_SOCKET: &str = "control.sock";
@@ -50,14 +55,9 @@ pub(crate) enum ServeError {
     /// The runtime folder or the control socket.
     #[error(transparent)]
     Home(#[from] HomeError),
-    /// A network's folder, socket or uplink.
-    #[error("network {network}: {source}")]
-    Parts {
-        /// The network.
-        network: String,
-        /// What is missing.
-        source: PartsError,
-    },
+    /// A network.
+    #[error(transparent)]
+    Network(#[from] Refusal),
     /// The system is short of something.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
@@ -65,7 +65,7 @@ pub(crate) enum ServeError {
 
 /// Serve `config` until SIGINT or SIGTERM. Data planes log as `log` says: options of the command
 /// line.
-pub(crate) fn run(config: Config, log: Vec<String>) -> Result<(), ServeError> {
+pub(crate) fn run(source: Source, config: Config, log: Vec<String>) -> Result<(), ServeError> {
     raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -79,56 +79,31 @@ pub(crate) fn run(config: Config, log: Vec<String>) -> Result<(), ServeError> {
                 _ = terminate.recv() => {}
             }
         };
-        serve(config, launch::processes(log), stop).await
+        serve(source, config, launch::processes(log), stop).await
     })
 }
 
 /// Serve `config` with data planes started by `launch` until `stop` completes.
 async fn serve(
+    source: Source,
     config: Config,
     launch: launch::Launch,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    let _home = Home::claim(&config.runtime_dir)?;
-    let (control, _file) = home::listen(&config.runtime_dir.join(CONTROL_SOCKET), CONTROL_MODE)?;
-    let mut parts = Vec::new();
-    for network in config.networks {
-        let name = network.name.clone();
-        parts.push(Parts::take(network).map_err(|source| ServeError::Parts {
-            network: name,
-            source,
-        })?);
-    }
-    let doors = match config.members.is_empty() {
-        true => None,
-        false => Some(Doors::take(&config.runtime_dir, config.members)?),
-    };
-    let mut networks = JoinSet::new();
-    let mut addresses = Vec::new();
-    let mut plane = None;
-    if let Some(doors) = doors {
-        let messages = Messages::start(doors, launch.clone())?;
-        plane = Some(messages.address());
-        networks.spawn(messages.run());
-    }
-    for parts in parts {
-        let network = Network::start(parts, launch.clone())?;
-        addresses.push(network.address());
-        networks.spawn(network.run());
-    }
+    let runtime_dir = config.runtime_dir.clone();
+    let _home = Home::claim(&runtime_dir)?;
+    let (control, _file) = home::listen(&runtime_dir.join(CONTROL_SOCKET), CONTROL_MODE)?;
+    let (mut supervisor, wishes) = Supervisor::new(source, config, launch);
+    supervisor.start()?;
     let mut api = JoinSet::new();
-    api.spawn(api::serve(control, addresses.clone(), plane.clone()));
-    tracing::info!(runtime_dir = %config.runtime_dir.display(), "serving");
-    stop.await;
+    api.spawn(api::serve(control, supervisor.addresses(), wishes));
+    tracing::info!(runtime_dir = %runtime_dir.display(), "serving");
+    tokio::select! {
+        () = stop => {}
+        () = supervisor.run() => {}
+    }
     tracing::info!("stopping");
-    for address in addresses {
-        // A network that ended by itself has nothing left to stop.
-        drop(address.send(Message::Stop).await);
-    }
-    if let Some(plane) = plane {
-        drop(plane.send(messages::Message::Stop).await);
-    }
-    networks.join_all().await;
+    supervisor.stop().await;
     api.shutdown().await;
     Ok(())
 }

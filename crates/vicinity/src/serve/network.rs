@@ -6,28 +6,23 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use switch::control::{Event, Order, PortId, WorkerReport};
-use switch::guard::Rules;
-use switch::mac::Mac;
-use tokio::net::UnixListener;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::answer::Answer;
-use super::arrivals::{self, Arrival};
+use super::arrivals::Arrival;
+use super::change::Change;
 use super::folder;
-use super::home::{Folder, SocketFile};
+use super::home::Folder;
 use super::launch::{Duty, Launch};
 use super::life::Life;
 use super::parts::Parts;
 use super::plane::Plane;
-use super::port::{Port, Way};
-use crate::config::{self, MAX_PORTS};
-use crate::name;
+use super::port::Port;
+use crate::config;
 
 /// A data plane answers a question, and ends when told to, within so long.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -49,6 +44,8 @@ pub(super) enum Message {
     },
     /// Somebody wants to know the state.
     Ask(oneshot::Sender<Answer>),
+    /// The configuration changed; told when the change is in force and those that left are gone.
+    Change(Box<Change>, oneshot::Sender<()>),
     /// Stop the data plane and end.
     Stop,
 }
@@ -60,13 +57,17 @@ pub(super) struct Network {
     pub(super) launch: Launch,
     pub(super) plane: Plane,
     pub(super) life: Life,
-    watch: folder::Watch,
+    pub(super) watch: folder::Watch,
     pub(super) ports: BTreeMap<PortId, Port>,
+    /// Ports that were removed and whose memory the data plane may still have.
+    pub(super) leaving: BTreeMap<PortId, Port>,
+    /// Who waits for them to be gone.
+    pub(super) changing: Vec<oneshot::Sender<()>>,
     /// The uplink's port and its tap, kept for the next data plane.
     pub(super) uplink: Option<(PortId, OwnedFd)>,
     inbox: mpsc::Receiver<Message>,
     /// For the tasks that bring connections.
-    outlet: mpsc::Sender<Message>,
+    pub(super) outlet: mpsc::Sender<Message>,
     /// Who wants to know the state, and until when the data plane may take to tell it.
     pub(super) asked: Vec<oneshot::Sender<Answer>>,
     pub(super) answer_by: Option<Instant>,
@@ -87,6 +88,8 @@ impl Network {
             life: Life::new(Instant::now()),
             watch: parts.watch,
             ports: BTreeMap::new(),
+            leaving: BTreeMap::new(),
+            changing: Vec::new(),
             uplink: None,
             inbox,
             outlet,
@@ -97,32 +100,21 @@ impl Network {
             _folder: parts.folder,
         };
         network.set_up();
-        if let Some((name, tap)) = parts.uplink {
-            let rules = network.config.uplink_rules.clone();
-            if let Some(port) = network.new_port(&name, Way::Uplink, None, rules) {
-                network.uplink = Some((port.id, tap));
-                network.ports.insert(port.id, port);
-                network.attach_uplink();
-            }
+        if let Some(uplink) = parts.uplink {
+            network.new_uplink(uplink);
         }
-        for (config, listening) in parts.ports {
-            network.configured(config, listening);
+        for port in parts.ports {
+            network.configured(port);
         }
-        if network.config.accept {
-            network.appeared(&folder::entries(&network.config.folder.clone()));
-        }
+        network.look();
         Ok(network)
     }
 
     /// Tell the data plane all that holds for the network whoever is connected.
     pub(super) fn set_up(&mut self) {
-        if self.config.snooping {
-            let order = Order::SetSnooping { on: true };
-            self.plane.orders.give(order, None);
-        }
+        let on = self.config.snooping;
         let micros = self.config.gather_us;
-        if micros != config::GATHER_US {
-            let order = Order::SetGather { micros };
+        for order in [Order::SetSnooping { on }, Order::SetGather { micros }] {
             self.plane.orders.give(order, None);
         }
     }
@@ -179,11 +171,10 @@ impl Network {
                 port,
                 reason,
                 counters,
-            } => {
-                if let Some(port) = self.ports.get_mut(&port) {
-                    port.detached(reason, &counters, Instant::now(), orders);
-                }
-            }
+            } => match self.ports.get_mut(&port) {
+                Some(port) => port.detached(reason, &counters, Instant::now(), orders),
+                None => self.left(port),
+            },
             Event::Report(report) => {
                 if let Some(port) = self.ports.get_mut(&PortId(report.port)) {
                     port.reported(*report);
@@ -220,105 +211,8 @@ impl Network {
                     false => self.answer(),
                 }
             }
+            Message::Change(change, done) => self.change(*change, done),
             Message::Stop => {}
-        }
-    }
-
-    /// Paths that appeared in watched folders.
-    fn appeared(&mut self, paths: &[PathBuf]) {
-        for path in paths {
-            let known = self.ports.values().find(|port| match &port.way {
-                Way::Server { socket } | Way::Client { socket, .. } => socket == path,
-                Way::Uplink => false,
-            });
-            match known.map(|port| &port.way) {
-                Some(Way::Client { wake, .. }) => wake.notify_one(),
-                Some(_) => {}
-                None => self.stranger(path),
-            }
-        }
-    }
-
-    /// A path that belongs to no port: a new port, if the network accepts it.
-    fn stranger(&mut self, path: &Path) {
-        let here = path.parent() == Some(&self.config.folder);
-        let stem = path.file_stem().and_then(|stem| stem.to_str());
-        let is_socket = path
-            .extension()
-            .is_some_and(|extension| extension == "sock");
-        let Some(vm) = stem.filter(|_| self.config.accept && here && is_socket) else {
-            return;
-        };
-        if let Err(error) = name::check(vm) {
-            tracing::warn!(socket = %path.display(), %error, "socket ignored");
-            return;
-        }
-        if self.ports.values().any(|port| port.name == vm) {
-            tracing::warn!(socket = %path.display(), "socket ignored: VM {vm} has another one");
-            return;
-        }
-        let rules = self.config.unlisted_rules.clone();
-        self.dialed(vm, path.to_owned(), None, rules);
-    }
-
-    fn configured(&mut self, config: config::Port, socket: Option<(UnixListener, SocketFile)>) {
-        let Some((listener, file)) = socket else {
-            return self.dialed(&config.vm, config.socket, config.mac, config.rules);
-        };
-        let way = Way::Server {
-            socket: config.socket,
-        };
-        if let Some(mut port) = self.new_port(&config.vm, way, config.mac, config.rules) {
-            let task = arrivals::accept(port.id, listener, self.outlet.clone());
-            port.fed_by(tokio::spawn(task).abort_handle(), Some(file));
-            self.ports.insert(port.id, port);
-        }
-    }
-
-    fn dialed(&mut self, vm: &str, socket: PathBuf, mac: Option<Mac>, rules: Rules) {
-        let wake = Arc::new(Notify::new());
-        let way = Way::Client {
-            socket: socket.clone(),
-            wake: wake.clone(),
-        };
-        if let Some(mut port) = self.new_port(vm, way, mac, rules) {
-            let task = arrivals::dial(port.id, socket, wake, self.outlet.clone());
-            port.fed_by(tokio::spawn(task).abort_handle(), None);
-            self.ports.insert(port.id, port);
-        }
-    }
-
-    fn new_port(&mut self, vm: &str, way: Way, mac: Option<Mac>, rules: Rules) -> Option<Port> {
-        if self.ports.len() >= MAX_PORTS {
-            self.forget_one();
-        }
-        // The lowest free number: the data plane may keep tables by number.
-        let free = (0..u16::MAX)
-            .map(PortId)
-            .take(MAX_PORTS)
-            .find(|id| !self.ports.contains_key(id));
-        let Some(id) = free else {
-            tracing::error!(
-                network = %self.config.name,
-                vm,
-                "no port for this VM: a network has at most {MAX_PORTS} ports"
-            );
-            return None;
-        };
-        let port = Port::new(id, vm, way, mac, rules);
-        port.set_up(&mut self.plane.orders);
-        Some(port)
-    }
-
-    /// Make room by forgetting a port that was accepted and whose socket is gone.
-    fn forget_one(&mut self) {
-        let listed = |vm: &str| self.config.ports.iter().any(|port| port.vm == vm);
-        let gone = self.ports.values().find(|port| match &port.way {
-            Way::Client { socket, .. } => port.idle() && !socket.exists() && !listed(&port.name),
-            _ => false,
-        });
-        if let Some(id) = gone.map(|port| port.id) {
-            self.ports.remove(&id);
         }
     }
 

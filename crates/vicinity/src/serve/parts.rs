@@ -5,9 +5,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use super::folder::Watch;
 use tokio::net::UnixListener;
 
+use super::change::{self, Opened};
+use super::folder::Watch;
 use super::home::{self, Folder, HomeError, SocketFile};
 use super::tap::{self, TapError};
 use crate::config::{self, Mode};
@@ -43,7 +44,7 @@ pub(super) struct Parts {
     pub(super) config: config::Network,
     pub(super) uplink: Option<(String, OwnedFd)>,
     /// Each listed port, with its socket in server mode.
-    pub(super) ports: Vec<(config::Port, Option<(UnixListener, SocketFile)>)>,
+    pub(super) ports: Vec<Opened>,
     pub(super) watch: Watch,
     /// Last, so that it is empty when it is dropped.
     pub(super) folder: Folder,
@@ -56,17 +57,8 @@ impl Parts {
             Some(name) => Some((name.clone(), tap::open(name)?)),
             None => None,
         };
-        let ports = config
-            .ports
-            .iter()
-            .map(|port| {
-                let listening = match port.mode {
-                    Mode::Server => Some(home::listen(&port.socket, SOCKET_MODE)?),
-                    Mode::Client => None,
-                };
-                Ok((port.clone(), listening))
-            })
-            .collect::<Result<_, HomeError>>()?;
+        let ports = config.ports.iter().map(change::open);
+        let ports = ports.collect::<Result<_, HomeError>>()?;
         let watch = watch(&config)?;
         Ok(Self {
             config,
@@ -76,6 +68,11 @@ impl Parts {
             folder,
         })
     }
+}
+
+/// Listen on a port's socket.
+pub(super) fn listen(socket: &Path) -> Result<(UnixListener, SocketFile), HomeError> {
+    home::listen(socket, SOCKET_MODE)
 }
 
 fn watch(config: &config::Network) -> Result<Watch, PartsError> {
@@ -93,7 +90,7 @@ fn watch(config: &config::Network) -> Result<Watch, PartsError> {
 }
 
 /// A folder that need not be there: the dialing task tries from time to time all the same.
-fn watch_other(watch: &mut Watch, folder: &Path) {
+pub(super) fn watch_other(watch: &mut Watch, folder: &Path) {
     if let Err(error) = watch.add(folder) {
         tracing::warn!(folder = %folder.display(), %error, "cannot watch this folder for sockets");
     }

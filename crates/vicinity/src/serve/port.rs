@@ -111,18 +111,57 @@ impl Port {
 
     /// Tell the data plane all that holds for this port whoever is connected.
     pub(super) fn set_up(&self, orders: &mut Orders) {
-        let port = self.id;
         if self.rules != Rules::default() {
-            let rules = Box::new(self.rules.clone());
-            orders.give(Order::SetRules { port, rules }, None);
+            self.give_rules(self.rules.clone(), orders);
         }
-        if let Some(mac) = self.mac {
-            let vlans = self.rules.vlan.as_ref();
-            let vlans = vlans.map_or_else(|| vec![0], |vlans| vlans.all().collect());
-            for vlan in vlans {
-                orders.give(Order::SetResidency { mac, vlan, port }, None);
-            }
+        self.pin(orders);
+    }
+
+    /// Another address, other rules: in force at once, with whoever is connected.
+    pub(super) fn change(&mut self, mac: Option<Mac>, rules: Rules, orders: &mut Orders) {
+        self.unpin(orders);
+        (self.mac, self.rules) = (mac, rules);
+        self.give_rules(self.rules.clone(), orders);
+        self.pin(orders);
+    }
+
+    /// The port goes: nobody is let in any more, and nothing is left of it under its number.
+    pub(super) fn leave(&mut self, orders: &mut Orders) {
+        if let Some(task) = self.task.take() {
+            task.abort();
         }
+        (self.file, self.waiting, self.redial) = (None, None, None);
+        self.unpin(orders);
+        if self.rules != Rules::default() {
+            self.give_rules(Rules::default(), orders);
+        }
+    }
+
+    fn give_rules(&self, rules: Rules, orders: &mut Orders) {
+        let rules = Box::new(rules);
+        let port = self.id;
+        orders.give(Order::SetRules { port, rules }, None);
+    }
+
+    fn pin(&self, orders: &mut Orders) {
+        let port = self.id;
+        for (mac, vlan) in self.pins() {
+            orders.give(Order::SetResidency { mac, vlan, port }, None);
+        }
+    }
+
+    fn unpin(&self, orders: &mut Orders) {
+        for (mac, vlan) in self.pins() {
+            orders.give(Order::ClearResidency { mac, vlan }, None);
+        }
+    }
+
+    /// The address in each VLAN of the port.
+    fn pins(&self) -> impl Iterator<Item = (Mac, u16)> {
+        let vlans = self.rules.vlan.as_ref();
+        let vlans = vlans.map_or_else(|| vec![0], |vlans| vlans.all().collect());
+        let mac = self.mac;
+        vlans.into_iter().filter_map(move |vlan| Some((mac?, vlan)))
     }
 
     /// Nobody is served, kept out or waiting, so the port can be forgotten.

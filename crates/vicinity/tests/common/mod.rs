@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub(crate) mod holdings;
+pub(crate) mod neighbours;
 pub(crate) mod trace;
 
 use std::path::{Path, PathBuf};
@@ -54,6 +55,27 @@ impl Daemon {
 
     pub(crate) fn path(&self, below: &str) -> PathBuf {
         self.run.join(below)
+    }
+
+    /// Run a command of the program for this daemon.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Output {
+        let mut command = vicinity();
+        command.args(arguments).arg("--runtime-dir");
+        command.arg(&self.run).output().unwrap()
+    }
+
+    /// The configuration file it was started with.
+    pub(crate) fn config(&self) -> String {
+        std::fs::read_to_string(self.file()).unwrap()
+    }
+
+    /// Change that file.
+    pub(crate) fn write(&self, text: &str) {
+        std::fs::write(self.file(), text).unwrap();
+    }
+
+    fn file(&self) -> PathBuf {
+        self.run.with_file_name("vicinity.toml")
     }
 
     fn ask(&self, what: &str) -> Output {

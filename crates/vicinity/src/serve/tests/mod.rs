@@ -17,6 +17,9 @@ use super::*;
 use crate::client;
 use crate::status::{NetworkStatus, PortStatus, State};
 
+mod change;
+mod openapi;
+
 /// A data plane that obeys its front-ends: `F` is a fault, `P` a panic, any other byte is a
 /// frame of one byte. It starts late, so that orders pile up.
 #[expect(
@@ -45,8 +48,16 @@ fn obedient(control: ControlSocket) -> io::Result<()> {
                 ports.insert(port.0, (stream, Counters::default()));
                 control.send(&Event::Running { port }, None)?;
             }
-            Ok(Some((Order::SetRules { .. } | Order::SetSnooping { .. }, _))) => {}
+            Ok(Some((Order::Detach { port }, _))) => {
+                let (_, counters) = ports.remove(&port.0).unwrap();
+                detached(&control, port, Reason::Asked, counters)?;
+            }
+            Ok(Some((
+                Order::SetRules { .. } | Order::SetSnooping { .. } | Order::SetGather { .. },
+                _,
+            ))) => {}
             Ok(Some((Order::SetResidency { .. }, _))) => residents += 1,
+            Ok(Some((Order::ClearResidency { .. }, _))) => residents -= 1,
             Ok(Some((Order::Report, _))) => report(&control, &ports, residents)?,
             Ok(Some((order, _))) => panic!("unexpected {order:?}"),
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
@@ -71,14 +82,24 @@ fn serve_front_ends(
     }
     for (id, reason) in ended {
         let (_, counters) = ports.remove(&id).unwrap();
-        let event = Event::Detached {
-            port: PortId(id),
-            reason,
-            counters: Box::new(counters),
-        };
-        control.send(&event, None)?;
+        detached(control, PortId(id), reason, counters)?;
     }
     Ok(())
+}
+
+fn detached(
+    control: &ControlSocket,
+    port: PortId,
+    reason: Reason,
+    counters: Counters,
+) -> io::Result<()> {
+    let counters = Box::new(counters);
+    let event = Event::Detached {
+        port,
+        reason,
+        counters,
+    };
+    control.send(&event, None)
 }
 
 fn report(
@@ -127,14 +148,15 @@ impl Daemon {
             networks.replace("DIR", folder.path().to_str().unwrap()),
         )
         .unwrap();
-        let config = crate::config::load(Some(&file), Some(&folder.path().join("run"))).unwrap();
+        let run = folder.path().join("run");
+        let (source, config) = Source::load(Some(&file), Some(&run)).unwrap();
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::spawn(|| {
             tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
                 .unwrap()
-                .block_on(serve(config, threads(), async {
+                .block_on(serve(source, config, threads(), async {
                     stopped.await.unwrap();
                 }))
         });

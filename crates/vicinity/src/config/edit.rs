@@ -1,0 +1,353 @@
+//! A change to the text of a configuration that leaves its comments and order as they were.
+//!
+//! Only the place of a change is looked at here. Whether the result makes sense is decided by the
+//! same check as for any other text.
+
+use serde_json::{Map, Value as Json};
+use toml_edit::{
+    Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, TomlError, Value,
+};
+
+use crate::name;
+
+/// Keys and values as they would stand in the file; null takes a key away.
+pub(crate) type Keys = Map<String, Json>;
+
+/// What is to be changed.
+#[derive(Clone, Debug)]
+pub(crate) enum Edit {
+    /// A new network.
+    AddNetwork(Keys),
+    /// Keys of a network.
+    SetNetwork {
+        /// Which.
+        network: String,
+        /// What is new.
+        keys: Keys,
+    },
+    /// A network goes, with its ports.
+    RemoveNetwork {
+        /// Which.
+        network: String,
+    },
+    /// A new port.
+    AddPort {
+        /// Of this network.
+        network: String,
+        /// What it has.
+        keys: Keys,
+    },
+    /// Keys of a port.
+    SetPort {
+        /// Of this network.
+        network: String,
+        /// Which.
+        vm: String,
+        /// What is new.
+        keys: Keys,
+    },
+    /// A port goes.
+    RemovePort {
+        /// Of this network.
+        network: String,
+        /// Which.
+        vm: String,
+    },
+}
+
+/// Why a change cannot be made.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum EditError {
+    /// Nothing has that name.
+    #[error("there is no {what} {name}{hint}")]
+    Missing {
+        /// A network, or a port.
+        what: &'static str,
+        /// What was asked for.
+        name: String,
+        /// What may have been meant.
+        hint: String,
+    },
+    /// The name is taken.
+    #[error("there is a {what} {name} already; change it with `vicinity {what} set`")]
+    Exists {
+        /// A network, or a port.
+        what: &'static str,
+        /// What was asked for.
+        name: String,
+    },
+    /// The file has a form that only a person can edit.
+    #[error(
+        "the configuration does not list its networks and ports as [[network]] and \
+         [[network.port]]: edit the file, then `vicinity reload`"
+    )]
+    Form,
+    /// A value that no configuration can have.
+    #[error("a list cannot hold null")]
+    Null,
+    /// The text is no TOML.
+    #[error("{0}")]
+    Toml(#[from] TomlError),
+}
+
+impl Edit {
+    /// The text with this change.
+    pub(crate) fn apply(&self, text: &str) -> Result<String, EditError> {
+        let mut document: DocumentMut = text.parse()?;
+        let networks = list(document.as_table_mut(), NETWORK.list)?;
+        match self {
+            Self::AddNetwork(keys) => NETWORK.add(networks, keys)?,
+            Self::SetNetwork { network, keys } => merge(NETWORK.find(networks, network)?, keys)?,
+            Self::RemoveNetwork { network } => NETWORK.remove(networks, network)?,
+            Self::AddPort { network, keys } => PORT.add(ports(networks, network)?, keys)?,
+            Self::SetPort { network, vm, keys } => {
+                merge(PORT.find(ports(networks, network)?, vm)?, keys)?;
+            }
+            Self::RemovePort { network, vm } => PORT.remove(ports(networks, network)?, vm)?,
+        }
+        Ok(document.to_string())
+    }
+}
+
+/// Tables of one kind, and what tells them apart.
+struct Kind {
+    what: &'static str,
+    list: &'static str,
+    key: &'static str,
+}
+
+const NETWORK: Kind = Kind {
+    what: "network",
+    list: "network",
+    key: "name",
+};
+
+const PORT: Kind = Kind {
+    what: "port",
+    list: "port",
+    key: "vm",
+};
+
+impl Kind {
+    fn names<'a>(&self, tables: &'a ArrayOfTables) -> impl Iterator<Item = &'a str> {
+        let key = self.key;
+        tables
+            .iter()
+            .map(move |table| table.get(key).and_then(Item::as_str).unwrap_or_default())
+    }
+
+    fn place(&self, tables: &ArrayOfTables, name: &str) -> Result<usize, EditError> {
+        let place = self.names(tables).position(|known| known == name);
+        place.ok_or_else(|| EditError::Missing {
+            what: self.what,
+            name: name.to_owned(),
+            hint: name::nearest(name, self.names(tables))
+                .map_or_else(String::new, |near| format!("; did you mean {near}?")),
+        })
+    }
+
+    fn find<'a>(
+        &self,
+        tables: &'a mut ArrayOfTables,
+        name: &str,
+    ) -> Result<&'a mut Table, EditError> {
+        let place = self.place(tables, name)?;
+        tables.get_mut(place).ok_or(EditError::Form)
+    }
+
+    fn remove(&self, tables: &mut ArrayOfTables, name: &str) -> Result<(), EditError> {
+        let place = self.place(tables, name)?;
+        tables.remove(place);
+        Ok(())
+    }
+
+    fn add(&self, tables: &mut ArrayOfTables, keys: &Keys) -> Result<(), EditError> {
+        let mut table = Table::new();
+        table.decor_mut().set_prefix("\n");
+        if let Some(name) = keys.get(self.key).and_then(Json::as_str) {
+            if self.names(tables).any(|known| known == name) {
+                return Err(EditError::Exists {
+                    what: self.what,
+                    name: name.to_owned(),
+                });
+            }
+            // People read it first.
+            drop(table.insert(self.key, Item::Value(Value::from(name))));
+        }
+        merge(&mut table, keys)?;
+        tables.push(table);
+        Ok(())
+    }
+}
+
+fn ports<'a>(
+    networks: &'a mut ArrayOfTables,
+    network: &str,
+) -> Result<&'a mut ArrayOfTables, EditError> {
+    list(NETWORK.find(networks, network)?, PORT.list)
+}
+
+fn list<'a>(table: &'a mut Table, key: &str) -> Result<&'a mut ArrayOfTables, EditError> {
+    table
+        .entry(key)
+        .or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()))
+        .as_array_of_tables_mut()
+        .ok_or(EditError::Form)
+}
+
+/// Set what is new; what is a table on both sides is merged.
+fn merge(table: &mut dyn TableLike, keys: &Keys) -> Result<(), EditError> {
+    for (key, new) in keys {
+        match new {
+            Json::Null => drop(table.remove(key)),
+            Json::Object(below) => {
+                let old = table.get_mut(key).and_then(Item::as_table_like_mut);
+                match old {
+                    Some(old) => merge(old, below)?,
+                    None => drop(table.insert(key, Item::Value(value(new)?))),
+                }
+            }
+            _ => replace(table, key, value(new)?),
+        }
+    }
+    Ok(())
+}
+
+/// Set one value, and keep the comment behind it.
+fn replace(table: &mut dyn TableLike, key: &str, mut new: Value) {
+    match table.get_mut(key).and_then(Item::as_value_mut) {
+        Some(old) => {
+            *new.decor_mut() = old.decor().clone();
+            *old = new;
+        }
+        None => drop(table.insert(key, Item::Value(new))),
+    }
+}
+
+fn value(json: &Json) -> Result<Value, EditError> {
+    Ok(match json {
+        Json::Null => return Err(EditError::Null),
+        Json::Bool(it) => Value::from(*it),
+        Json::Number(it) => match it.as_i64() {
+            Some(whole) => Value::from(whole),
+            None => Value::from(it.as_f64().unwrap_or(f64::NAN)),
+        },
+        Json::String(it) => Value::from(it.as_str()),
+        Json::Array(it) => Value::Array(it.iter().map(value).collect::<Result<Array, _>>()?),
+        Json::Object(it) => {
+            let mut table = InlineTable::new();
+            merge(&mut table, it)?;
+            Value::InlineTable(table)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const TEXT: &str = "\
+# Kept.
+[[network]]
+name = \"blue\" # the first
+limits = { broadcast = 5 }
+
+[[network.port]]
+vm = \"a\" # its comment
+vlan = 10 # ten
+
+[[network]]
+name = \"green\"
+accept = true
+";
+
+    fn keys(json: &Json) -> Keys {
+        json.as_object().unwrap().clone()
+    }
+
+    fn of(network: &str) -> String {
+        network.to_owned()
+    }
+
+    #[test]
+    fn a_port_comes_and_goes_and_nothing_else_changes() {
+        let edit = Edit::AddPort {
+            network: of("blue"),
+            keys: keys(&json!({"vm": "b", "limits": {"send": {"rate": "1 Gbit/s"}}})),
+        };
+        let with = edit.apply(TEXT).unwrap();
+        let new = "\n[[network.port]]\nvm = \"b\"\nlimits = { send = { rate = \"1 Gbit/s\" } }\n";
+        let (before, after) = with.split_once(new).expect(&with);
+        assert_eq!(format!("{before}{after}"), TEXT);
+        assert!(before.ends_with("vlan = 10 # ten\n"));
+        let vm = of("b");
+        let edit = Edit::RemovePort {
+            network: of("blue"),
+            vm,
+        };
+        assert_eq!(edit.apply(&with).unwrap(), TEXT);
+    }
+
+    #[test]
+    fn a_key_is_set_added_and_taken_away_beside_its_comments() {
+        let set = |json: &Json| {
+            let edit = Edit::SetPort {
+                network: of("blue"),
+                vm: of("a"),
+                keys: keys(json),
+            };
+            edit.apply(TEXT).unwrap()
+        };
+        let with = set(&json!({"vlan": 20}));
+        assert_eq!(with, TEXT.replace("vlan = 10 # ten", "vlan = 20 # ten"));
+        let with = set(&json!({"vlan": null, "trunk": [1, "2-3"]}));
+        let gone = TEXT.replace("vlan = 10 # ten", "trunk = [1, \"2-3\"]");
+        assert_eq!(with, gone);
+        let edit = Edit::SetNetwork {
+            network: of("blue"),
+            keys: keys(&json!({"limits": {"multicast": 6}})),
+        };
+        let merged = TEXT.replace("{ broadcast = 5 }", "{ broadcast = 5 , multicast = 6 }");
+        let squeeze = |text: String| text.replace(" ,", ",");
+        assert_eq!(squeeze(edit.apply(TEXT).unwrap()), squeeze(merged));
+    }
+
+    #[test]
+    fn a_network_comes_and_goes_with_its_ports() {
+        let edit = Edit::AddNetwork(keys(&json!({"name": "red", "port": []})));
+        assert!(edit.apply(TEXT).unwrap().starts_with(TEXT));
+        let network = of("blue");
+        let gone = Edit::RemoveNetwork { network }.apply(TEXT).unwrap();
+        assert!(!gone.contains("blue") && !gone.contains("port"), "{gone}");
+    }
+
+    #[test]
+    fn what_is_not_there_or_there_already_is_named() {
+        let vm = of("b");
+        let network = of("gren");
+        let error = Edit::RemovePort { network, vm }.apply(TEXT).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "there is no network gren; did you mean green?"
+        );
+        let error = Edit::AddNetwork(keys(&json!({"name": "blue"})));
+        assert!(matches!(
+            error.apply(TEXT),
+            Err(EditError::Exists {
+                what: "network",
+                ..
+            })
+        ));
+        let edit = Edit::AddPort {
+            network: of("blue"),
+            keys: keys(&json!({"vm": "z", "trunk": [null]})),
+        };
+        assert_eq!(edit.apply(TEXT), Err(EditError::Null));
+        let network = of("x");
+        let inline = "network = [{ name = \"x\" }]\n";
+        let edit = Edit::RemoveNetwork { network };
+        assert_eq!(edit.apply(inline), Err(EditError::Form));
+    }
+}

@@ -1,0 +1,83 @@
+//! What a new configuration changes in a network that is at work.
+
+use std::os::fd::OwnedFd;
+
+use tokio::net::UnixListener;
+
+use super::home::{HomeError, SocketFile};
+use super::parts::{self, PartsError};
+use super::tap;
+use crate::config::{self, Mode};
+
+/// A listed port, with its socket in server mode.
+pub(super) type Opened = (config::Port, Option<(UnixListener, SocketFile)>);
+
+/// The difference between two configurations of a network, and what it needs from the system.
+#[derive(Debug)]
+pub(super) struct Change {
+    /// The network as it shall be.
+    pub(super) config: config::Network,
+    /// Listed ports that go.
+    pub(super) removed: Vec<String>,
+    /// Ports of which only the address or the rules change: nobody is disconnected.
+    pub(super) changed: Vec<config::Port>,
+    /// Ports that come.
+    pub(super) added: Vec<Opened>,
+    /// The new way out, or that there is none any more.
+    pub(super) uplink: Option<Option<(String, OwnedFd)>>,
+    /// The data plane must start again: it has another number of workers.
+    pub(super) restart: bool,
+}
+
+impl Change {
+    /// Take from the system what turning `old` into `new` needs; none if nothing changes.
+    pub(super) fn prepare(
+        old: &config::Network,
+        new: &config::Network,
+    ) -> Result<Option<Self>, PartsError> {
+        if old == new {
+            return Ok(None);
+        }
+        let stays = |port: &config::Port| old.ports.iter().any(|old| same_way(old, port));
+        let removed = old.ports.iter().filter(|old| {
+            let mut new = new.ports.iter();
+            !new.any(|new| same_way(old, new))
+        });
+        let changed = new
+            .ports
+            .iter()
+            .filter(|port| stays(port) && !old.ports.contains(port));
+        let added = new.ports.iter().filter(|port| !stays(port));
+        let uplink = match old.uplink == new.uplink {
+            true => None,
+            false => Some(
+                new.uplink
+                    .as_ref()
+                    .map(|name| Ok::<_, PartsError>((name.clone(), tap::open(name)?)))
+                    .transpose()?,
+            ),
+        };
+        Ok(Some(Self {
+            removed: removed.map(|port| port.vm.clone()).collect(),
+            changed: changed.cloned().collect(),
+            added: added.map(open).collect::<Result<_, _>>()?,
+            uplink,
+            restart: old.workers != new.workers,
+            config: new.clone(),
+        }))
+    }
+}
+
+/// A front-end of the one is one of the other, too.
+fn same_way(a: &config::Port, b: &config::Port) -> bool {
+    a.vm == b.vm && a.socket == b.socket && a.mode == b.mode
+}
+
+/// Listen for a port, if it is for us to listen.
+pub(super) fn open(port: &config::Port) -> Result<Opened, HomeError> {
+    let listening = match port.mode {
+        Mode::Server => Some(parts::listen(&port.socket)?),
+        Mode::Client => None,
+    };
+    Ok((port.clone(), listening))
+}

@@ -1,0 +1,199 @@
+//! The state of all networks as Prometheus' text format: `GET /metrics`.
+
+use observe::prometheus::Text;
+
+use super::answer::Answer;
+use crate::status::{NetworkStatus, PortStatus, State};
+
+/// Of the text.
+pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4";
+
+type OfNetwork = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&NetworkStatus) -> u64,
+);
+type OfPort = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&PortStatus) -> u64,
+);
+
+const NETWORKS: [OfNetwork; 6] = [
+    (
+        "vicinity_network_up",
+        "gauge",
+        "1 while the network's data plane runs",
+        |network| u64::from(network.up),
+    ),
+    (
+        "vicinity_network_restarts_total",
+        "counter",
+        "Times the network's data plane was started again",
+        |network| network.restarts,
+    ),
+    (
+        "vicinity_network_residents",
+        "gauge",
+        "Addresses that are known",
+        |network| u64::from(network.worker.residents),
+    ),
+    (
+        "vicinity_network_wakeups_total",
+        "counter",
+        "Times a worker came back from sleep",
+        |network| network.worker.wakeups,
+    ),
+    (
+        "vicinity_network_frames_total",
+        "counter",
+        "Frames taken from senders",
+        |network| network.worker.busy_frames,
+    ),
+    (
+        "vicinity_network_busy_ticks_total",
+        "counter",
+        "Ticks of the time-stamp counter spent on them",
+        |network| network.worker.busy_ticks,
+    ),
+];
+
+const PORTS: [OfPort; 11] = [
+    (
+        "vicinity_port_running",
+        "gauge",
+        "1 while frames flow",
+        |port| u64::from(matches!(port.state, State::Running | State::Migrating)),
+    ),
+    (
+        "vicinity_port_quarantined",
+        "gauge",
+        "1 while the port is kept out",
+        |port| u64::from(port.state == State::Quarantined),
+    ),
+    (
+        "vicinity_port_quarantines_total",
+        "counter",
+        "Times the port was put into quarantine",
+        |port| port.quarantines,
+    ),
+    (
+        "vicinity_port_connections_total",
+        "counter",
+        "Front-ends served",
+        |port| port.connections,
+    ),
+    (
+        "vicinity_port_residents",
+        "gauge",
+        "Addresses that live on the port",
+        |port| u64::from(port.residents),
+    ),
+    (
+        "vicinity_port_kicks_total",
+        "counter",
+        "Notifications from the guest",
+        |port| port.counters.kicks,
+    ),
+    (
+        "vicinity_port_calls_total",
+        "counter",
+        "Notifications to the guest",
+        |port| port.counters.calls,
+    ),
+    (
+        "vicinity_port_held_total",
+        "counter",
+        "Frames that waited because a receiver had no room",
+        |port| port.counters.held,
+    ),
+    (
+        "vicinity_port_limited_total",
+        "counter",
+        "Times frames waited because the port had sent what it may",
+        |port| port.counters.limited,
+    ),
+    (
+        "vicinity_port_segmented_total",
+        "counter",
+        "Frames split for a receiver that takes no long ones",
+        |port| port.counters.segmented,
+    ),
+    (
+        "vicinity_port_checksummed_total",
+        "counter",
+        "Frames whose checksum was filled in for a receiver",
+        |port| port.counters.checksummed,
+    ),
+];
+
+/// All series.
+pub(super) fn text(answers: &[Answer]) -> String {
+    let mut text = Text::default();
+    for (name, kind, help, figure) in NETWORKS {
+        text.head(name, kind, help);
+        for Answer { network, .. } in answers {
+            let labels = [("network", network.name.as_str())];
+            text.line(name, &labels, figure(network) as f64);
+        }
+    }
+    let ports: Vec<_> = answers.iter().flat_map(|answer| &answer.ports).collect();
+    for (name, kind, help, figure) in PORTS {
+        text.head(name, kind, help);
+        for port in &ports {
+            text.line(name, &labels(port), figure(port) as f64);
+        }
+    }
+    traffic(&mut text, &ports);
+    drops(&mut text, &ports);
+    text.finish()
+}
+
+fn labels(port: &PortStatus) -> [(&str, &str); 2] {
+    [("network", &port.network), ("vm", &port.vm)]
+}
+
+/// The same series as those of `vicinity top --prometheus`.
+fn traffic(text: &mut Text, ports: &[&PortStatus]) {
+    let frames = |port: &PortStatus| (port.counters.tx_frames, port.counters.rx_frames);
+    let bytes = |port: &PortStatus| (port.counters.tx_bytes, port.counters.rx_bytes);
+    type Both = fn(&PortStatus) -> (u64, u64);
+    let series: [(&str, &str, Both); 2] = [
+        (
+            "vicinity_port_frames_total",
+            "Frames of a VM's port",
+            frames,
+        ),
+        ("vicinity_port_bytes_total", "Bytes of a VM's port", bytes),
+    ];
+    for (name, help, both) in series {
+        text.head(name, "counter", help);
+        for port in ports {
+            let (sent, received) = both(port);
+            for (direction, figure) in [("sent", sent), ("received", received)] {
+                let [network, vm] = labels(port);
+                text.line(
+                    name,
+                    &[network, vm, ("direction", direction)],
+                    figure as f64,
+                );
+            }
+        }
+    }
+}
+
+/// Reasons that never came up are left out: there are many.
+fn drops(text: &mut Text, ports: &[&PortStatus]) {
+    let name = "vicinity_port_drops_total";
+    text.head(name, "counter", "Frames lost, by reason");
+    for port in ports {
+        for (reason, count) in port.counters.drops.each() {
+            if count > 0 {
+                let [network, vm] = labels(port);
+                text.line(name, &[network, vm, ("reason", reason)], count as f64);
+            }
+        }
+    }
+}

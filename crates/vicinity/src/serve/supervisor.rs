@@ -1,0 +1,297 @@
+//! The networks of the daemon and its message plane, and how networks change while they are at work.
+//!
+//! One change at a time. The new configuration is checked as a whole, then everything it needs is
+//! taken from the system, then it is written to its file, and only then does anything change: from
+//! there on nothing can fail. So a change that is refused has changed nothing.
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+
+use super::change::Change;
+use super::home::HomeError;
+use super::launch::Launch;
+use super::messages::{self, Doors, Messages};
+use super::network::{Message, Network};
+use super::parts::{Parts, PartsError};
+use crate::config::{self, Config, ConfigError, Edit, EditError, SaveError, Source};
+
+/// Waiting requests: more clients than that wait themselves.
+const INBOX: usize = 16;
+
+/// What a client wants to be changed.
+#[derive(Debug)]
+pub(super) enum Wish {
+    /// Read the file again.
+    Reload,
+    /// Take this text.
+    Replace(String),
+    /// Change the text.
+    Edit(Edit),
+    /// Nothing: tell what is in force.
+    Tell,
+}
+
+/// A wish, and who waits for the answer.
+pub(super) type Request = (Wish, oneshot::Sender<Result<Source, Refusal>>);
+
+/// Why a change was refused. Nothing has changed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    /// The configuration, or what it would become.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// What is to be changed is not there, or is there already.
+    #[error(transparent)]
+    Edit(#[from] EditError),
+    /// Only a new daemon can have another one.
+    #[error("`{key}` cannot change while vicinity serves: restart it")]
+    Fixed {
+        /// Of the configuration.
+        key: &'static str,
+    },
+    /// Sockets of the message plane.
+    #[error("the message plane: {0}")]
+    Members(#[from] HomeError),
+    /// Something the system does not give.
+    #[error("network {network}: {source}")]
+    Parts {
+        /// The network.
+        network: String,
+        /// What is missing.
+        source: PartsError,
+    },
+    /// A data plane cannot be started.
+    #[error("{whose}: its data plane cannot be started: {source}")]
+    Start {
+        /// A network, or the message plane.
+        whose: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The new configuration cannot be written.
+    #[error(transparent)]
+    Save(#[from] SaveError),
+}
+
+/// Where the networks and the message plane can be reached.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Addresses {
+    pub(super) networks: Vec<mpsc::Sender<Message>>,
+    pub(super) messages: Option<mpsc::Sender<messages::Message>>,
+}
+
+/// All networks.
+pub(super) struct Supervisor {
+    source: Source,
+    config: Config,
+    launch: Launch,
+    /// In the order of the configuration.
+    networks: Vec<(String, mpsc::Sender<Message>)>,
+    messages: Option<mpsc::Sender<messages::Message>>,
+    tasks: JoinSet<()>,
+    inbox: mpsc::Receiver<Request>,
+    addresses: watch::Sender<Addresses>,
+}
+
+/// A checked change with all that it needs.
+struct Plan {
+    source: Source,
+    config: Config,
+    started: Vec<Network>,
+    changes: Vec<(String, Change)>,
+}
+
+impl Supervisor {
+    /// Serve no network yet. Requests go to the sender.
+    pub(super) fn new(
+        source: Source,
+        config: Config,
+        launch: Launch,
+    ) -> (Self, mpsc::Sender<Request>) {
+        let (outlet, inbox) = mpsc::channel(INBOX);
+        let supervisor = Self {
+            source,
+            config,
+            launch,
+            networks: Vec::new(),
+            messages: None,
+            tasks: JoinSet::new(),
+            inbox,
+            addresses: watch::Sender::new(Addresses::default()),
+        };
+        (supervisor, outlet)
+    }
+
+    /// Start every network of the configuration, and the message plane, or nothing.
+    pub(super) fn start(&mut self) -> Result<(), Refusal> {
+        let started = self.start_networks(self.config.networks.iter())?;
+        self.start_messages()?;
+        for network in started {
+            self.run_network(network);
+        }
+        self.publish();
+        Ok(())
+    }
+
+    fn start_messages(&mut self) -> Result<(), Refusal> {
+        let members = self.config.members.clone();
+        if members.is_empty() {
+            return Ok(());
+        }
+        let doors = Doors::take(&self.config.runtime_dir, members)?;
+        let started = Messages::start(doors, self.launch.clone());
+        let messages = started.map_err(|source| Refusal::Start {
+            whose: "the message plane".to_owned(),
+            source,
+        })?;
+        self.messages = Some(messages.address());
+        self.tasks.spawn(messages.run());
+        Ok(())
+    }
+
+    /// Where the networks can be reached, now and later.
+    pub(super) fn addresses(&self) -> watch::Receiver<Addresses> {
+        self.addresses.subscribe()
+    }
+
+    /// Carry out requests for ever. Not cancel safe, except between two requests: what is begun
+    /// is to be finished.
+    pub(super) async fn run(&mut self) {
+        while let Some((wish, answer)) = self.inbox.recv().await {
+            let result = self.grant(wish).await;
+            if let Err(refusal) = &result {
+                tracing::warn!("a change was refused: {refusal}");
+            }
+            // Who asked may be gone.
+            drop(answer.send(result));
+        }
+    }
+
+    /// Stop every network.
+    pub(super) async fn stop(mut self) {
+        for (_, address) in &self.networks {
+            // A network that ended by itself has nothing left to stop.
+            drop(address.send(Message::Stop).await);
+        }
+        if let Some(messages) = &self.messages {
+            drop(messages.send(messages::Message::Stop).await);
+        }
+        while self.tasks.join_next().await.is_some() {}
+    }
+
+    async fn grant(&mut self, wish: Wish) -> Result<Source, Refusal> {
+        let (source, written) = match wish {
+            Wish::Tell => return Ok(self.source.clone()),
+            Wish::Reload => (self.source.again()?, true),
+            Wish::Replace(text) => (self.source.with(text), false),
+            Wish::Edit(edit) => (self.source.with(edit.apply(self.source.text())?), false),
+        };
+        let plan = self.plan(source)?;
+        if !written {
+            plan.source.save(&self.source)?;
+        }
+        self.carry_out(plan).await;
+        Ok(self.source.clone())
+    }
+
+    fn plan(&self, source: Source) -> Result<Plan, Refusal> {
+        let config = source.check()?;
+        for (same, key) in [
+            (config.runtime_dir == self.config.runtime_dir, "runtime-dir"),
+            (config.members == self.config.members, "message"),
+        ] {
+            if !same {
+                return Err(Refusal::Fixed { key });
+            }
+        }
+        let old = |name: &str| self.config.networks.iter().find(|old| old.name == name);
+        let mut changes = Vec::new();
+        for new in &config.networks {
+            let change = old(&new.name).map_or(Ok(None), |old| Change::prepare(old, new));
+            let change = change.map_err(|source| Refusal::Parts {
+                network: new.name.clone(),
+                source,
+            })?;
+            changes.extend(change.map(|change| (new.name.clone(), change)));
+        }
+        let new = config.networks.iter();
+        let new = new.filter(|network| old(&network.name).is_none());
+        Ok(Plan {
+            started: self.start_networks(new)?,
+            source,
+            config,
+            changes,
+        })
+    }
+
+    /// Take what networks need, then start them. A network that is dropped ends its data plane.
+    fn start_networks<'a>(
+        &self,
+        networks: impl Iterator<Item = &'a config::Network>,
+    ) -> Result<Vec<Network>, Refusal> {
+        let take = |network: &config::Network| {
+            Parts::take(network.clone()).map_err(|source| Refusal::Parts {
+                network: network.name.clone(),
+                source,
+            })
+        };
+        let parts = networks.map(take).collect::<Result<Vec<_>, _>>()?;
+        let start = |parts: Parts| {
+            let whose = format!("network {}", parts.config.name);
+            Network::start(parts, self.launch.clone())
+                .map_err(|source| Refusal::Start { whose, source })
+        };
+        parts.into_iter().map(start).collect()
+    }
+
+    async fn carry_out(&mut self, plan: Plan) {
+        let keep = |name: &str| plan.config.networks.iter().any(|new| new.name == name);
+        let networks = std::mem::take(&mut self.networks);
+        let gone: Vec<_>;
+        (self.networks, gone) = networks.into_iter().partition(|(name, _)| keep(name));
+        for (name, address) in gone {
+            tracing::info!(network = %name, "the network is removed");
+            drop(address.send(Message::Stop).await);
+            // It drops its inbox when it has ended.
+            address.closed().await;
+        }
+        for network in plan.started {
+            self.run_network(network);
+        }
+        let mut waiting = Vec::new();
+        for (name, change) in plan.changes {
+            let address = self.networks.iter().find(|(known, _)| *known == name);
+            if let Some((_, address)) = address {
+                let (done, in_force) = oneshot::channel();
+                let change = Box::new(change);
+                drop(address.send(Message::Change(change, done)).await);
+                waiting.push(in_force);
+            }
+        }
+        for in_force in waiting {
+            // A network that ended meanwhile has nobody left.
+            drop(in_force.await);
+        }
+        let place = |name: &String| {
+            let mut networks = plan.config.networks.iter();
+            networks.position(|network| network.name == *name)
+        };
+        self.networks.sort_by_key(|(name, _)| place(name));
+        (self.source, self.config) = (plan.source, plan.config);
+        self.publish();
+    }
+
+    fn run_network(&mut self, network: Network) {
+        let name = network.config.name.clone();
+        self.networks.push((name, network.address()));
+        self.tasks.spawn(network.run());
+    }
+
+    fn publish(&self) {
+        let networks = self.networks.iter().map(|(_, address)| address.clone());
+        self.addresses.send_replace(Addresses {
+            networks: networks.collect(),
+            messages: self.messages.clone(),
+        });
+    }
+}

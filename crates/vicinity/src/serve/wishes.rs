@@ -1,0 +1,110 @@
+//! The requests of the control API that change something.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use super::api::Daemon;
+use super::supervisor::{Refusal, Wish};
+use crate::config::{Edit, EditError, Keys, SaveError, Source};
+use crate::status::ConfigStatus;
+
+pub(super) async fn config(State(daemon): State<Daemon>) -> Response {
+    daemon.wish(Wish::Tell).await
+}
+
+pub(super) async fn replace(State(daemon): State<Daemon>, text: String) -> Response {
+    daemon.wish(Wish::Replace(text)).await
+}
+
+pub(super) async fn reload(State(daemon): State<Daemon>) -> Response {
+    daemon.wish(Wish::Reload).await
+}
+
+pub(super) async fn add_network(State(daemon): State<Daemon>, Json(keys): Json<Keys>) -> Response {
+    daemon.edit(Edit::AddNetwork(keys)).await
+}
+
+pub(super) async fn set_network(
+    State(daemon): State<Daemon>,
+    Path(network): Path<String>,
+    Json(keys): Json<Keys>,
+) -> Response {
+    daemon.edit(Edit::SetNetwork { network, keys }).await
+}
+
+pub(super) async fn remove_network(
+    State(daemon): State<Daemon>,
+    Path(network): Path<String>,
+) -> Response {
+    daemon.edit(Edit::RemoveNetwork { network }).await
+}
+
+pub(super) async fn add_port(
+    State(daemon): State<Daemon>,
+    Path(network): Path<String>,
+    Json(keys): Json<Keys>,
+) -> Response {
+    daemon.edit(Edit::AddPort { network, keys }).await
+}
+
+pub(super) async fn set_port(
+    State(daemon): State<Daemon>,
+    Path((network, vm)): Path<(String, String)>,
+    Json(keys): Json<Keys>,
+) -> Response {
+    daemon.edit(Edit::SetPort { network, vm, keys }).await
+}
+
+pub(super) async fn remove_port(
+    State(daemon): State<Daemon>,
+    Path((network, vm)): Path<(String, String)>,
+) -> Response {
+    daemon.edit(Edit::RemovePort { network, vm }).await
+}
+
+impl Daemon {
+    async fn edit(&self, edit: Edit) -> Response {
+        self.wish(Wish::Edit(edit)).await
+    }
+
+    async fn wish(&self, wish: Wish) -> Response {
+        let (answer, granted) = oneshot::channel();
+        // Neither fails before the daemon ends.
+        drop(self.wishes.send((wish, answer)).await);
+        match granted.await {
+            Ok(Ok(source)) => Json(status(&source)).into_response(),
+            Ok(Err(refusal)) => {
+                let error = json!({ "error": refusal.to_string() });
+                (code(&refusal), Json(error)).into_response()
+            }
+            Err(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+        }
+    }
+}
+
+fn status(source: &Source) -> ConfigStatus {
+    ConfigStatus {
+        file: source.path().map(|path| path.display().to_string()),
+        text: source.text().to_owned(),
+    }
+}
+
+fn code(refusal: &Refusal) -> StatusCode {
+    match refusal {
+        Refusal::Edit(EditError::Missing { .. }) => StatusCode::NOT_FOUND,
+        Refusal::Edit(EditError::Exists { .. }) | Refusal::Save(SaveError::Changed { .. }) => {
+            StatusCode::CONFLICT
+        }
+        Refusal::Edit(_) | Refusal::Config(_) | Refusal::Fixed { .. } => {
+            StatusCode::UNPROCESSABLE_ENTITY
+        }
+        Refusal::Parts { .. }
+        | Refusal::Start { .. }
+        | Refusal::Members(_)
+        | Refusal::Save(SaveError::Write { .. }) => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}

@@ -1,0 +1,146 @@
+//! A daemon that is changed by commands while two of its VMs talk to each other and 62 others are
+//! there: what changes, changes, and what does not, does not notice.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::fmt::Write;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::Daemon;
+use common::holdings::Holdings;
+use common::neighbours::{self, NEIGHBOURS, exchange, started};
+use front_end::frame::mac;
+use front_end::{Nic, Options, Wire};
+
+/// Ports with a front-end.
+const PORTS: u16 = 64;
+
+/// Times each thing is done.
+const ROUNDS: usize = 10;
+
+fn address(station: u16) -> String {
+    mac(station).map(|octet| format!("{octet:02x}")).join(":")
+}
+
+/// Every address is pinned, so that the neighbours get each other's frames only.
+fn config(ports: u16) -> String {
+    let mut text = "[[network]]\nname = \"lan\"\n".to_owned();
+    for station in 1..=ports {
+        let mac = address(station);
+        writeln!(
+            text,
+            "[[network.port]]\nvm = \"vm{station}\"\nmac = \"{mac}\""
+        )
+        .unwrap();
+    }
+    text
+}
+
+fn connect(daemon: &Daemon, station: u16) -> Nic {
+    let socket = daemon.path(&format!("lan/vm{station}.sock"));
+    let stream = UnixStream::connect(socket).unwrap();
+    started(Wire::new(stream.into()), Options::default())
+}
+
+/// Run commands while the neighbours exchange frames; none of these may be missing.
+fn under_load(daemon: &Daemon, act: impl FnOnce()) {
+    let mut neighbours = NEIGHBOURS.map(|station| connect(daemon, station));
+    let over = AtomicBool::new(false);
+    let exchanged = std::thread::scope(|scope| {
+        let traffic = scope.spawn(|| exchange(&mut neighbours, &over));
+        let acted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
+        over.store(true, Ordering::Relaxed);
+        let exchanged = traffic.join().unwrap();
+        acted.map(|()| exchanged)
+    });
+    let exchanged = exchanged.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    neighbours::assert_lossless(daemon, exchanged);
+}
+
+fn succeeds(daemon: &Daemon, arguments: &[&str]) {
+    let output = daemon.command(arguments);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {told}");
+}
+
+#[test]
+fn ports_and_networks_change_under_load_and_no_frame_of_others_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = config(PORTS);
+    let daemon = Daemon::start(folder.path(), Some(&text));
+    let others: Vec<Nic> = (3..=PORTS)
+        .map(|station| connect(&daemon, station))
+        .collect();
+    under_load(&daemon, || {
+        let mut held = None;
+        for round in 0..ROUNDS {
+            succeeds(
+                &daemon,
+                &[
+                    "port",
+                    "add",
+                    "lan",
+                    "vm65",
+                    &format!("mac={}", address(65)),
+                ],
+            );
+            let nic = connect(&daemon, 65);
+            daemon.until_state("vm65", "running");
+            succeeds(
+                &daemon,
+                &["port", "set", "lan", "vm65", "role=private", "mac="],
+            );
+            assert_eq!(daemon.port("vm65")["state"], "running");
+            succeeds(&daemon, &["port", "remove", "lan", "vm65"]);
+            drop(nic);
+            succeeds(&daemon, &["network", "add", "other", "accept=true"]);
+            succeeds(&daemon, &["network", "set", "other", "workers=2"]);
+            succeeds(&daemon, &["network", "remove", "other"]);
+            succeeds(&daemon, &["reload"]);
+            // What is allocated once is there by then.
+            if round == 1 {
+                held = Some(Holdings::settled(&daemon, "lan"));
+            }
+        }
+        held.unwrap().again(&daemon, "lan", "after changes");
+    });
+    drop(others);
+    assert_eq!(daemon.config(), text, "all that was done was undone");
+    assert_eq!(daemon.network("lan")["restarts"], 0);
+}
+
+#[test]
+fn a_thousand_ports_are_reloaded_under_load() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut text = config(2);
+    text += &config(998).replace("lan", "big");
+    let daemon = Daemon::start(folder.path(), Some(&text));
+    under_load(&daemon, || {
+        for vlan in [5, 6] {
+            let text = text.replace(
+                "name = \"big\"",
+                &format!("name = \"big\"\nuplink_ = {vlan}"),
+            );
+            daemon.write(&text);
+            let output = daemon.command(&["reload"]);
+            assert_eq!(output.status.code(), Some(2));
+            assert!(String::from_utf8_lossy(&output.stderr).contains("did you mean `uplink`"));
+        }
+        let (first, rest) = text.split_once("name = \"big\"").unwrap();
+        let rest = rest.replace("vm = \"vm", "role = \"private\"\nvm = \"vm");
+        daemon.write(&format!("{first}name = \"big\"{rest}"));
+        succeeds(&daemon, &["reload"]);
+        let changed = daemon.ports();
+        let private = changed
+            .iter()
+            .filter(|port| port["rules"]["role"] == "private");
+        assert_eq!(private.count(), 998);
+    });
+}
