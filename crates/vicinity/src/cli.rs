@@ -387,7 +387,7 @@ enum Port {
         /// The VM's name
         vm: String,
     },
-    /// Add one to a network, as a [[network.port]] would
+    /// Add one to a network, as a `[[network.port]]` in the file would
     Add {
         /// The network's name
         network: String,
@@ -429,7 +429,7 @@ enum Network {
         /// Its name
         network: String,
     },
-    /// Add one, as a [[network]] would
+    /// Add one, as a `[[network]]` in the file would
     Add {
         /// Its name
         network: String,
