@@ -50,6 +50,9 @@ fn main() {
     let (status, said) = ended(start("fault", None));
     assert_eq!(status.signal(), Some(libc::SIGSEGV), "{said}");
     println!("fault: ends it as a fault");
+    let (status, said) = ended(start("worker", None));
+    assert!(status.success(), "{status}, {said}");
+    println!("worker: has memory");
     calls_of_the_runtime();
 }
 
@@ -89,6 +92,9 @@ fn calls_of_the_runtime() {
 /// What the child does.
 fn confined(case: &str) {
     let mut gaps = sandbox::enter_process();
+    if case == "worker" {
+        return worker();
+    }
     gaps.extend(sandbox::enter_thread(sandbox::Duty::Network));
     assert_eq!(gaps, [], "this test wants all that a kernel can offer");
     match case {
@@ -119,6 +125,16 @@ fn confined(case: &str) {
         }
         other => panic!("no case {other}"),
     }
+}
+
+/// A second thread takes memory, piece by piece, and gives it back.
+fn worker() {
+    let worker = std::thread::spawn(|| {
+        assert_eq!(sandbox::enter_thread(sandbox::Duty::Network), []);
+        let pieces: Vec<Vec<u8>> = (0..4096).map(|_| vec![1; 1 << 10]).collect();
+        assert!(pieces.iter().all(|piece| piece[0] == 1));
+    });
+    worker.join().unwrap();
 }
 
 #[allow(unsafe_code)]
@@ -153,6 +169,8 @@ fn start(case: &str, user: Option<u32>) -> Child {
     command
         .arg(format!("{CASE}{case}"))
         .env_clear()
+        // As data planes are started.
+        .env("MALLOC_ARENA_MAX", "1")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());

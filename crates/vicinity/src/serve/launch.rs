@@ -64,6 +64,9 @@ pub(super) fn processes(log: Vec<String>) -> Launch {
             .args(duty.arguments())
             // It needs none, and none shall change what it does.
             .env_clear()
+            // But this one: the C library would give each thread a heap of its own, and ask files
+            // about the machine when that grows or shrinks, which the sandbox does not let it.
+            .env("MALLOC_ARENA_MAX", "1")
             .stdin(OwnedFd::from(control))
             .stdout(Stdio::null())
             // Ctrl-C and the like are for us alone: we end it in order.
