@@ -79,7 +79,7 @@ loom:
 		--package vicinity-switch --lib model
 
 fuzz:
-	scripts/fuzz 20
+	scripts/fuzz 10
 
 clean:
 	$(CARGO) clean
