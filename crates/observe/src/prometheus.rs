@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use crate::counters::Totals;
-use crate::reading::{Reading, Sent, Vm};
+use crate::reading::{Port, Reading, Sent, Vm};
 
 /// The text. `vicinity_worker_cpu_seconds_total` and `vicinity_port_frames_total` allow the
 /// sharing out that `vicinity top` does.
@@ -25,7 +25,7 @@ pub fn render(reading: &Reading) -> String {
     }
     memory(&mut text, reading);
     workers(&mut text, reading);
-    ports(&mut text, reading);
+    ports(&mut text, &reading.ports);
     pairs(&mut text, reading);
     text.0
 }
@@ -91,7 +91,8 @@ fn workers(text: &mut Text, reading: &Reading) {
     }
 }
 
-fn ports(text: &mut Text, reading: &Reading) {
+/// What ports' VMs sent and received: the same series from a reading and from the daemon.
+pub fn ports(text: &mut Text, ports: &[Port]) {
     for (name, help, sent, received) in [
         (
             "vicinity_port_frames_total",
@@ -107,7 +108,7 @@ fn ports(text: &mut Text, reading: &Reading) {
         ),
     ] {
         text.head(name, "counter", help);
-        for port in &reading.ports {
+        for port in ports {
             for (direction, figure) in [("sent", sent), ("received", received)] {
                 let labels = [
                     ("network", port.network.as_str()),

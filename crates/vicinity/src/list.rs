@@ -163,8 +163,7 @@ pub(crate) fn network(runtime_dir: &Path, name: &str) -> Result<String, Failure>
 }
 
 fn missing<'a>(what: &str, name: &str, names: impl Iterator<Item = &'a str>) -> Failure {
-    let hint = name::nearest(name, names);
-    let hint = hint.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+    let hint = name::hint(name, names);
     Failure::Usage(format!("there is no {what} called {name}{hint}"))
 }
 

@@ -48,6 +48,11 @@ pub(crate) fn nearest<'a>(
         .map(|(_, candidate)| candidate)
 }
 
+/// The end of a sentence about a name that nobody has: which one may have been meant.
+pub(crate) fn hint<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(text, candidates).map_or_else(String::new, |near| format!("; did you mean {near}?"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -60,6 +60,23 @@ pub(crate) struct SentTo {
     pub(crate) bytes: u64,
 }
 
+impl From<&PortStatus> for observe::reading::Port {
+    fn from(status: &PortStatus) -> Self {
+        let counters = &status.counters;
+        Self {
+            network: status.network.clone(),
+            vm: status.vm.clone(),
+            socket: status.socket.clone(),
+            traffic: observe::traffic::Traffic {
+                tx_frames: counters.tx_frames,
+                tx_bytes: counters.tx_bytes,
+                rx_frames: counters.rx_frames,
+                rx_bytes: counters.rx_bytes,
+            },
+        }
+    }
+}
+
 /// What a port leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -141,8 +141,7 @@ impl Kind {
         place.ok_or_else(|| EditError::Missing {
             what: self.what,
             name: name.to_owned(),
-            hint: name::nearest(name, self.names(tables))
-                .map_or_else(String::new, |near| format!("; did you mean {near}?")),
+            hint: name::hint(name, self.names(tables)),
         })
     }
 

@@ -2,15 +2,9 @@
 
 use std::os::fd::OwnedFd;
 
-use tokio::net::UnixListener;
-
-use super::home::{HomeError, SocketFile};
-use super::parts::{self, PartsError};
+use super::parts::{self, Opened, PartsError};
 use super::tap;
-use crate::config::{self, Mode};
-
-/// A listed port, with its socket in server mode.
-pub(super) type Opened = (config::Port, Option<(UnixListener, SocketFile)>);
+use crate::config;
 
 /// The difference between two configurations of a network, and what it needs from the system.
 #[derive(Debug)]
@@ -60,7 +54,7 @@ impl Change {
         Ok(Some(Self {
             removed: removed.map(|port| port.vm.clone()).collect(),
             changed: changed.cloned().collect(),
-            added: added.map(open).collect::<Result<_, _>>()?,
+            added: added.map(parts::open).collect::<Result<_, _>>()?,
             uplink,
             restart: old.workers != new.workers,
             config: new.clone(),
@@ -71,13 +65,4 @@ impl Change {
 /// A front-end of the one is one of the other, too.
 fn same_way(a: &config::Port, b: &config::Port) -> bool {
     a.vm == b.vm && a.socket == b.socket && a.mode == b.mode
-}
-
-/// Listen for a port, if it is for us to listen.
-pub(super) fn open(port: &config::Port) -> Result<Opened, HomeError> {
-    let listening = match port.mode {
-        Mode::Server => Some(parts::listen(&port.socket)?),
-        Mode::Client => None,
-    };
-    Ok((port.clone(), listening))
 }

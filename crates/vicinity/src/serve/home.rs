@@ -15,6 +15,9 @@ use tokio::net::UnixListener;
 /// Permissions of folders: the owner, and readers of the owner's group.
 const FOLDER_MODE: u32 = 0o750;
 
+/// Permissions of a socket that QEMU connects to: the owner, and the owner's group.
+pub(super) const SOCKET_MODE: u32 = 0o660;
+
 /// Connections the kernel keeps until they are accepted.
 const BACKLOG: i32 = 64;
 

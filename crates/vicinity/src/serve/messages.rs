@@ -12,7 +12,7 @@ use message::far::Member;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::home::{self, Folder, HomeError, SocketFile};
+use super::home::{self, Folder, HomeError, SOCKET_MODE, SocketFile};
 use super::launch::{Duty, Launch};
 use super::life::{Due, Life};
 use super::network::{PATIENCE, sleep_until};
@@ -20,9 +20,6 @@ use super::plane::Plane;
 use crate::message_plane::{Event, Order};
 use crate::plane::{FOLDER, HOST, socket};
 use crate::status::{MemberStatus, MessageStatus};
-
-/// Permissions of a member's socket: the owner, and the owner's group.
-const SOCKET_MODE: u32 = 0o660;
 
 /// Waiting messages: more senders than that wait themselves.
 const INBOX: usize = 64;
@@ -141,12 +138,7 @@ impl Kept {
         if !self.life.is_up() {
             return;
         }
-        self.plane.orders.give(Order::Stop, None);
-        let ended = async {
-            while self.plane.next_event::<Event>().await.is_some() {}
-            self.plane.verdict().await
-        };
-        if tokio::time::timeout(PATIENCE, ended).await.is_err() {
+        if !self.plane.stop::<Event>(Order::Stop).await {
             tracing::error!("our bug: {} does not stop", self.name);
         }
     }

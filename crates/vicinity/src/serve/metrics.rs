@@ -1,6 +1,7 @@
 //! The state of all networks as Prometheus' text format: `GET /metrics`.
 
-use observe::prometheus::Text;
+use observe::prometheus::{self, Text};
+use observe::reading::Port;
 
 use super::answer::Answer;
 use crate::status::{NetworkStatus, PortStatus, State};
@@ -8,20 +9,10 @@ use crate::status::{NetworkStatus, PortStatus, State};
 /// Of the text.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4";
 
-type OfNetwork = (
-    &'static str,
-    &'static str,
-    &'static str,
-    fn(&NetworkStatus) -> u64,
-);
-type OfPort = (
-    &'static str,
-    &'static str,
-    &'static str,
-    fn(&PortStatus) -> u64,
-);
+/// Name, kind, what it says, and where it is.
+type Series<T> = (&'static str, &'static str, &'static str, fn(&T) -> u64);
 
-const NETWORKS: [OfNetwork; 6] = [
+const NETWORKS: [Series<NetworkStatus>; 6] = [
     (
         "vicinity_network_up",
         "gauge",
@@ -60,7 +51,7 @@ const NETWORKS: [OfNetwork; 6] = [
     ),
 ];
 
-const PORTS: [OfPort; 11] = [
+const PORTS: [Series<PortStatus>; 11] = [
     (
         "vicinity_port_running",
         "gauge",
@@ -132,56 +123,34 @@ const PORTS: [OfPort; 11] = [
 /// All series.
 pub(super) fn text(answers: &[Answer]) -> String {
     let mut text = Text::default();
-    for (name, kind, help, figure) in NETWORKS {
-        text.head(name, kind, help);
-        for Answer { network, .. } in answers {
-            let labels = [("network", network.name.as_str())];
-            text.line(name, &labels, figure(network) as f64);
-        }
-    }
+    let networks: Vec<_> = answers.iter().map(|answer| &answer.network).collect();
+    series(&mut text, &NETWORKS, &networks, |network| {
+        vec![("network", &network.name)]
+    });
     let ports: Vec<_> = answers.iter().flat_map(|answer| &answer.ports).collect();
-    for (name, kind, help, figure) in PORTS {
-        text.head(name, kind, help);
-        for port in &ports {
-            text.line(name, &labels(port), figure(port) as f64);
-        }
-    }
-    traffic(&mut text, &ports);
+    series(&mut text, &PORTS, &ports, |port| labels(port).into());
+    let traffic: Vec<_> = ports.iter().map(|port| Port::from(*port)).collect();
+    prometheus::ports(&mut text, &traffic);
     drops(&mut text, &ports);
     text.finish()
 }
 
-fn labels(port: &PortStatus) -> [(&str, &str); 2] {
-    [("network", &port.network), ("vm", &port.vm)]
-}
-
-/// The same series as those of `vicinity top --prometheus`.
-fn traffic(text: &mut Text, ports: &[&PortStatus]) {
-    let frames = |port: &PortStatus| (port.counters.tx_frames, port.counters.rx_frames);
-    let bytes = |port: &PortStatus| (port.counters.tx_bytes, port.counters.rx_bytes);
-    type Both = fn(&PortStatus) -> (u64, u64);
-    let series: [(&str, &str, Both); 2] = [
-        (
-            "vicinity_port_frames_total",
-            "Frames of a VM's port",
-            frames,
-        ),
-        ("vicinity_port_bytes_total", "Bytes of a VM's port", bytes),
-    ];
-    for (name, help, both) in series {
-        text.head(name, "counter", help);
-        for port in ports {
-            let (sent, received) = both(port);
-            for (direction, figure) in [("sent", sent), ("received", received)] {
-                let [network, vm] = labels(port);
-                text.line(
-                    name,
-                    &[network, vm, ("direction", direction)],
-                    figure as f64,
-                );
-            }
+fn series<T>(
+    text: &mut Text,
+    all: &[Series<T>],
+    items: &[&T],
+    labels: impl Fn(&T) -> Vec<(&str, &str)>,
+) {
+    for (name, kind, help, figure) in all {
+        text.head(name, kind, help);
+        for item in items {
+            text.line(name, &labels(item), figure(item) as f64);
         }
     }
+}
+
+fn labels(port: &PortStatus) -> [(&str, &str); 2] {
+    [("network", &port.network), ("vm", &port.vm)]
 }
 
 /// Reasons that never came up are left out: there are many.

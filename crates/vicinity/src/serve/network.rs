@@ -234,12 +234,7 @@ impl Network {
         if !self.life.is_up() {
             return;
         }
-        self.plane.orders.give(Order::Stop, None);
-        let ended = async {
-            while self.plane.next_event::<Event>().await.is_some() {}
-            self.plane.verdict().await
-        };
-        if tokio::time::timeout(PATIENCE, ended).await.is_err() {
+        if !self.plane.stop::<Event>(Order::Stop).await {
             tracing::error!(network = %self.config.name, "our bug: the data plane does not stop");
         }
     }

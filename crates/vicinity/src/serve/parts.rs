@@ -7,14 +7,10 @@ use std::path::Path;
 
 use tokio::net::UnixListener;
 
-use super::change::{self, Opened};
 use super::folder::Watch;
-use super::home::{self, Folder, HomeError, SocketFile};
+use super::home::{self, Folder, HomeError, SOCKET_MODE, SocketFile};
 use super::tap::{self, TapError};
 use crate::config::{self, Mode};
-
-/// Permissions of a port's socket: the owner, and the owner's group.
-const SOCKET_MODE: u32 = 0o660;
 
 /// Why a network cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -38,12 +34,14 @@ pub(crate) enum PartsError {
     },
 }
 
+/// A listed port, with its socket in server mode.
+pub(super) type Opened = (config::Port, Option<(UnixListener, SocketFile)>);
+
 /// A network's parts.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) config: config::Network,
     pub(super) uplink: Option<(String, OwnedFd)>,
-    /// Each listed port, with its socket in server mode.
     pub(super) ports: Vec<Opened>,
     pub(super) watch: Watch,
     /// Last, so that it is empty when it is dropped.
@@ -57,7 +55,7 @@ impl Parts {
             Some(name) => Some((name.clone(), tap::open(name)?)),
             None => None,
         };
-        let ports = config.ports.iter().map(change::open);
+        let ports = config.ports.iter().map(open);
         let ports = ports.collect::<Result<_, HomeError>>()?;
         let watch = watch(&config)?;
         Ok(Self {
@@ -70,9 +68,13 @@ impl Parts {
     }
 }
 
-/// Listen on a port's socket.
-pub(super) fn listen(socket: &Path) -> Result<(UnixListener, SocketFile), HomeError> {
-    home::listen(socket, SOCKET_MODE)
+/// Listen for a port, if it is for us to listen.
+pub(super) fn open(port: &config::Port) -> Result<Opened, HomeError> {
+    let listening = match port.mode {
+        Mode::Server => Some(home::listen(&port.socket, SOCKET_MODE)?),
+        Mode::Client => None,
+    };
+    Ok((port.clone(), listening))
 }
 
 fn watch(config: &config::Network) -> Result<Watch, PartsError> {

@@ -11,10 +11,12 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 
 use super::launch::{Duty, Ending, Launch};
+use super::network::PATIENCE;
 
 /// Orders on their way to a data plane, in order. An order stays here until the control socket
 /// took it, so none is lost when the data plane is behind. Their number is bounded by what a
-/// network can ask for: one attachment for each port, and one report.
+/// network can ask for (one attachment for each port, one report) and by the changes that are made
+/// until a data plane that does not take them is ended.
 #[derive(Debug)]
 pub(super) struct Orders<O = Order>(VecDeque<(O, Option<OwnedFd>)>);
 
@@ -117,6 +119,17 @@ impl<O: Serialize> Plane<O> {
             None => "ended".to_owned(),
             Some(ending) => ending.verdict().await,
         }
+    }
+
+    /// End it by an order; whether it ended in time. Events `E` that it still sends are of no
+    /// interest any more.
+    pub(super) async fn stop<E: DeserializeOwned>(&mut self, order: O) -> bool {
+        self.orders.give(order, None);
+        let ended = async {
+            while self.next_event::<E>().await.is_some() {}
+            self.verdict().await
+        };
+        tokio::time::timeout(PATIENCE, ended).await.is_ok()
     }
 
     /// End it by force; [`Self::next_event`] will return `None`.

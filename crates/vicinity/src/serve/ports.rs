@@ -10,9 +10,9 @@ use switch::mac::Mac;
 use tokio::sync::Notify;
 
 use super::arrivals;
-use super::change::Opened;
 use super::folder;
 use super::network::Network;
+use super::parts::Opened;
 use super::port::{Port, Way};
 use crate::config::MAX_PORTS;
 use crate::name;

@@ -17,7 +17,7 @@ use std::time::Duration;
 use observe::reader::{Daemon, Reader};
 use observe::reading::{Port, Reading, Sent};
 use observe::report::Report;
-use observe::{prometheus, rates, traffic};
+use observe::{prometheus, rates};
 
 use crate::client;
 use crate::failure::Failure;
@@ -159,24 +159,9 @@ fn daemon(runtime_dir: &Path) -> Option<Daemon> {
     let vms = ports.into_iter().filter(|port| port.kind == Kind::Vm);
     Some(Daemon {
         pid,
-        ports: vms.map(port).collect(),
+        ports: vms.map(|port| Port::from(&port)).collect(),
         sent,
     })
-}
-
-fn port(status: PortStatus) -> Port {
-    let counters = &status.counters;
-    Port {
-        traffic: traffic::Traffic {
-            tx_frames: counters.tx_frames,
-            tx_bytes: counters.tx_bytes,
-            rx_frames: counters.rx_frames,
-            rx_bytes: counters.rx_bytes,
-        },
-        network: status.network,
-        vm: status.vm,
-        socket: status.socket,
-    }
 }
 
 fn sent(status: &PortStatus) -> impl Iterator<Item = Sent> + '_ {
