@@ -192,14 +192,20 @@ impl Endpoint {
     ///
     /// # Errors
     /// It is no peer. That a peer is gone is told by the request.
-    #[inline]
+    #[inline(always)]
     pub fn isend(
         &mut self,
         peer: Peer,
         value: u64,
         memory: impl Into<Memory>,
     ) -> Result<Request, Error> {
-        self.send(peer, value, memory.into(), false)
+        let memory = memory.into();
+        if let Some(link) = self.peers.link(peer) {
+            if link.takes_now(memory.length()) {
+                return Ok(self.engine.send_now(link, peer, value, memory));
+            }
+        }
+        self.send(peer, value, memory, false)
     }
 
     /// Send, and end when it is received.
@@ -215,7 +221,7 @@ impl Endpoint {
         self.send(peer, value, memory.into(), true)
     }
 
-    #[inline]
+    #[inline(never)]
     fn send(
         &mut self,
         peer: Peer,
@@ -273,7 +279,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// The pattern does not name one context.
-    #[inline]
+    #[inline(always)]
     pub fn irecv(&mut self, pattern: Pattern, memory: impl Into<Memory>) -> Result<Request, Error> {
         if !self.contexts.covered_by(&pattern) {
             return Err(Error::ContextMask);
@@ -293,6 +299,7 @@ impl Endpoint {
     }
 
     /// Give what was put aside to a receive.
+    #[inline(never)]
     pub(crate) fn deliver(&mut self, request: Request, arrival: Arrival) {
         let peer = arrival.peer;
         let link = self.peers.link(peer);

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use window::heap::Heap;
-use window::lane::Record;
+use window::lane::Producer;
 
-use crate::limits::{BURST, CHUNK, EAGER, MEDIUM};
+use crate::limits::{BURST, CHUNK, CHUNKS, EAGER, MEDIUM};
 use crate::matching::{Contexts, Pattern, Queues};
 use crate::memory::Memory;
 use crate::peer::{Fault, Link, Peer};
@@ -33,8 +33,8 @@ pub(crate) struct Arrival {
 /// What is there of it.
 #[derive(Debug)]
 pub(crate) enum Body {
-    /// All, as words.
-    Eager([u64; 6]),
+    /// All.
+    Eager([u8; EAGER]),
     /// All. With a handle, its sender wants to know when it is received.
     Bytes(Vec<u8>, Option<Handle>),
     /// Nothing yet.
@@ -83,11 +83,7 @@ impl Engine {
     #[inline]
     fn take_records(&mut self, link: &mut Link, peer: Peer) -> Result<(), Fault> {
         let mut left = BURST;
-        while left > 0 && link.listens() {
-            let Some(record) = link.messages_in.pop() else {
-                break;
-            };
-            self.arrive(link, peer, &record)?;
+        while left > 0 && link.listens() && self.take_message(link, peer)? {
             left -= 1;
         }
         while left > 0 && link.expects > 0 {
@@ -108,9 +104,7 @@ impl Engine {
             self.control(link, peer, &record)?;
         }
         // The ring ends: its producer is no more.
-        while let Some(record) = link.messages_in.pop() {
-            self.arrive(link, peer, &record)?;
-        }
+        while self.take_message(link, peer)? {}
         Ok(())
     }
 
@@ -142,7 +136,7 @@ impl Engine {
     /// Stream chunks of a send while there is room, as many as is one peer's turn; true when all
     /// of it was.
     fn stream(&mut self, link: &mut Link, request: Request) -> Result<bool, Fault> {
-        for _ in 0..BURST {
+        for _ in 0..CHUNKS {
             let Some(entry) = self.requests.get(request) else {
                 return Ok(true);
             };
@@ -196,8 +190,21 @@ impl Engine {
         Ok(false)
     }
 
-    /// Start a send. It is over at once if the message is buffered.
-    #[inline]
+    /// A send that is over at once, because it [is taken](Link::takes_now).
+    #[inline(always)]
+    pub(crate) fn send_now(
+        &mut self,
+        link: &mut Link,
+        peer: Peer,
+        value: u64,
+        memory: Memory,
+    ) -> Request {
+        push_eager(&mut link.messages_out, value, &memory);
+        link.wake();
+        self.requests.add_sent(memory, peer, value)
+    }
+
+    /// Start a send. It is over at once if the message is buffered and has room.
     pub(crate) fn send(
         &mut self,
         link: &mut Link,
@@ -206,16 +213,6 @@ impl Engine {
         memory: Memory,
         synchronous: bool,
     ) -> Result<Request, Fault> {
-        let length = memory.length();
-        let eager = length <= EAGER as u64 && !synchronous && link.sends.is_empty();
-        if eager && link.messages_out.has_room()? {
-            link.messages_out
-                .push(&eager_record(value, length, &memory));
-            link.wake();
-            let request = self.requests.add(State::Queued, memory, Some(peer), value);
-            self.requests.end(request, Code::Success, length);
-            return Ok(request);
-        }
         let request = self.requests.add(State::Queued, memory, Some(peer), value);
         if let Some(entry) = self.requests.get(request) {
             entry.synchronous = synchronous;
@@ -238,13 +235,11 @@ impl Engine {
         let Entry { status, memory, .. } = entry;
         let (value, length) = (status.value, status.length);
         let buffered = length <= MEDIUM;
-        let record: Record;
         if length <= EAGER as u64 && !entry.synchronous {
             if !link.messages_out.has_room()? {
                 return Ok(false);
             }
-            record = eager_record(value, length, memory);
-            link.messages_out.push(&record);
+            push_eager(&mut link.messages_out, value, memory);
         } else if buffered {
             // At most 32 KiB.
             let short = u32::try_from(length).unwrap_or_default();
@@ -260,7 +255,7 @@ impl Engine {
             });
             written.ok_or(Fault::Nonsense)?;
             let sender = entry.synchronous.then(|| request.handle());
-            record = wire::medium(value, room.offset, short, sender);
+            let record = wire::medium(value, room.offset, short, sender);
             link.messages_out.push_with(&record, room);
         } else {
             if !link.messages_out.has_room()? {
@@ -270,7 +265,7 @@ impl Engine {
                 Memory::Window(buffer) if heap.owns(buffer) && !link.far => Some(buffer.offset()),
                 _ => None,
             };
-            record = wire::offer(value, length, request.handle(), place);
+            let record = wire::offer(value, length, request.handle(), place);
             link.messages_out.push(&record);
         }
         link.told = true;
@@ -298,18 +293,29 @@ impl Engine {
     }
 }
 
-/// A message of at most 48 bytes as a record.
+/// Publish a message of at most [`EAGER`] bytes. There must be room.
 #[inline(always)]
-fn eager_record(value: u64, length: u64, memory: &Memory) -> Record {
-    let mut words = [[0; 8]; 6];
-    let mut rest = words.as_flattened_mut();
-    // It refuses nothing: it has room for all of it.
-    let _all = memory.read(0, length, |piece| {
-        let (now, later) = std::mem::take(&mut rest).split_at_mut_checked(piece.len())?;
-        now.copy_from_slice(piece);
-        rest = later;
+fn push_eager(lane: &mut Producer, value: u64, memory: &Memory) {
+    let gathered;
+    let bytes = match memory.piece() {
+        Some(bytes) => bytes,
+        None => {
+            gathered = gather(memory);
+            &gathered
+        }
+    };
+    // It fits: callers look at its length.
+    let length = u8::try_from(bytes.len()).unwrap_or_default();
+    lane.push_bytes(wire::eager_tag(length), value, bytes);
+}
+
+/// The pieces of a short message, one behind the other.
+fn gather(memory: &Memory) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(EAGER);
+    // It refuses nothing.
+    let _all = memory.read(0, EAGER as u64, |piece| {
+        bytes.extend_from_slice(piece);
         Some(())
     });
-    let length = u8::try_from(length).unwrap_or_default();
-    wire::eager(value, length, words.map(u64::from_ne_bytes))
+    bytes
 }

@@ -44,8 +44,12 @@ pub const ARRIVAL: u64 = 128;
 /// Control records that wait because a peer does not take them. It is not listened to meanwhile.
 pub const CONTROL_WAITING: usize = 1024;
 
-/// Records taken from one peer, and chunks streamed to it, before the next one has its turn.
-pub const BURST: usize = 64;
+/// Records taken from one peer before the next one has its turn, and before a program that waits
+/// can post its next receives: what comes before these costs another copy.
+pub const BURST: usize = 16;
+
+/// Chunks streamed to one peer before the next one has its turn.
+pub const CHUNKS: usize = 64;
 
 /// Connections that have not said yet what they want.
 pub const INCOMING: usize = 64;

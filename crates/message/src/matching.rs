@@ -108,7 +108,7 @@ impl<T> Queues<T> {
     }
 
     /// Add at the end of a value's queue.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, value: u64, item: T) {
         if let Some(queue) = self.queues.get_mut(self.contexts.of(value)) {
             queue.push_back(item);
@@ -116,14 +116,15 @@ impl<T> Queues<T> {
     }
 
     /// Take the first of a value's queue that `fits`.
-    #[inline]
-    pub(crate) fn take(&mut self, value: u64, fits: impl FnMut(&T) -> bool) -> Option<T> {
+    #[inline(always)]
+    pub(crate) fn take(&mut self, value: u64, mut fits: impl FnMut(&T) -> bool) -> Option<T> {
         let queue = self.queues.get_mut(self.contexts.of(value))?;
-        let place = queue.iter().position(fits)?;
-        match place {
-            0 => queue.pop_front(),
-            _ => queue.remove(place),
+        // Mostly the first, if there is one.
+        if fits(queue.front()?) {
+            return queue.pop_front();
         }
+        let place = queue.iter().position(fits)?;
+        queue.remove(place)
     }
 
     /// The first that `fits`, of the pattern's context; of all when it names none.

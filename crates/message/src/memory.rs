@@ -6,6 +6,9 @@ use crate::raw::Segments;
 
 /// Bytes to send, or to receive into.
 #[derive(Debug, Default)]
+// With a tag of one byte it would be moved in pieces that begin beside its words, and a processor
+// that just wrote the words waits until they are in its cache before it can read such pieces.
+#[repr(u64)]
 pub enum Memory {
     /// None: an empty message.
     #[default]
@@ -51,6 +54,36 @@ impl Memory {
             Self::Bytes(bytes) => bytes,
             Self::Window(buffer) => buffer,
             Self::Empty | Self::Segments(_) => &[],
+        }
+    }
+
+    /// All of it, if it is in one piece.
+    #[inline(always)]
+    pub(crate) fn piece(&self) -> Option<&[u8]> {
+        match self {
+            Self::Empty => Some(&[]),
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Window(buffer) => Some(buffer),
+            Self::Segments(segments) => {
+                let mut pieces = segments.pieces();
+                let first = pieces.next().unwrap_or_default();
+                pieces.next().is_none().then_some(first)
+            }
+        }
+    }
+
+    /// All of it to be filled, if it is in one piece.
+    #[inline(always)]
+    pub(crate) fn piece_mut(&mut self) -> Option<&mut [u8]> {
+        match self {
+            Self::Empty => Some(&mut []),
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Window(buffer) => Some(buffer),
+            Self::Segments(segments) => {
+                let mut pieces = segments.pieces_mut();
+                let first = pieces.next().unwrap_or_default();
+                pieces.next().is_none().then_some(first)
+            }
         }
     }
 

@@ -104,6 +104,14 @@ impl Link {
         !(self.sends.is_empty() && self.control.is_empty() && self.streams.is_empty())
     }
 
+    /// Whether a send of so many bytes is over at once, in a slot.
+    #[inline(always)]
+    pub(crate) fn takes_now(&mut self, length: u64) -> bool {
+        length <= limits::EAGER as u64
+            && self.sends.is_empty()
+            && self.messages_out.has_room() == Ok(true)
+    }
+
     /// Whether there is a record to look at.
     #[inline(always)]
     pub(crate) fn has_record(&self) -> bool {

@@ -16,6 +16,10 @@ use crate::token::Token;
 /// Longest sleep of an endpoint that its peers may forget.
 const NAP: Duration = Duration::from_millis(1);
 
+/// A waiter that has looked for so long lets others of its processor run between its looks: as long
+/// as a few of the longest ways between two processors.
+const YIELD: Duration = Duration::from_micros(2);
+
 /// Rounds between two looks at the clock.
 const CLOCK: u32 = 32;
 
@@ -65,7 +69,7 @@ impl Endpoint {
     }
 
     /// A peer woke this side, or went.
-    fn hear_peer(&mut self, index: u32) {
+    pub(crate) fn hear_peer(&mut self, index: u32) {
         let Some(peer) = self.peers.with_index(index) else {
             return;
         };
@@ -146,6 +150,10 @@ impl Endpoint {
             if now - start >= self.patience || end.is_some_and(|end| now >= end) {
                 return None;
             }
+            if now - start >= YIELD {
+                // A relay or a gateway may wait for this processor.
+                std::thread::yield_now();
+            }
         }
     }
 
@@ -181,17 +189,26 @@ impl Endpoint {
     ///
     /// # Errors
     /// There is no such request, or the kernel refuses to wait.
-    #[inline]
+    #[inline(always)]
     pub fn wait(
         &mut self,
         request: Request,
         limit: Option<Duration>,
     ) -> Result<Option<Completion>, Error> {
-        if let Some(completion) = self.engine.requests.take(request) {
-            return Ok(Some(completion));
+        if !self.engine.requests.ended(request)? {
+            self.wait_for(request, limit)?;
         }
-        self.engine.requests.ended(request)?;
-        self.until(limit, |endpoint| endpoint.engine.requests.take(request))
+        Ok(self.engine.requests.take(request))
+    }
+
+    /// Work until a request has ended or the time is over.
+    #[inline(never)]
+    fn wait_for(&mut self, request: Request, limit: Option<Duration>) -> Result<(), Error> {
+        let found = self.until(limit, |endpoint| {
+            let ended = endpoint.engine.requests.ended(request);
+            ended.unwrap_or(true).then_some(())
+        });
+        found.map(drop)
     }
 
     /// As [`test_any`](Self::test_any), when there is one.

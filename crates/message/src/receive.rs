@@ -4,11 +4,11 @@
 use std::mem;
 
 use crate::engine::{Arrival, Body, Engine, Posted};
-use crate::limits::{ARRIVAL, MESSAGES};
+use crate::limits::{ARRIVAL, EAGER, MESSAGES};
 use crate::peer::{Fault, Link, Peer, SELF};
 use crate::request::{Request, State};
 use crate::status::Code;
-use crate::wire::{Control, Envelope, Handle};
+use crate::wire::{self, Control, Envelope, Handle};
 use window::lane::Record;
 
 /// A message that its sender keeps until it is asked for.
@@ -19,23 +19,57 @@ pub(crate) struct Offered {
 }
 
 impl Engine {
-    /// A record of the lane of messages.
+    /// The next record of the lane of messages; false when there is none.
     #[inline]
-    pub(crate) fn arrive(
-        &mut self,
-        link: &mut Link,
-        peer: Peer,
-        record: &Record,
-    ) -> Result<(), Fault> {
+    pub(crate) fn take_message(&mut self, link: &mut Link, peer: Peer) -> Result<bool, Fault> {
+        let lane = &mut link.messages_in;
+        let Some(tag) = lane.tag() else {
+            return Ok(false);
+        };
+        // Eager ones go from the slot to where they belong, without a copy in between.
+        if let Some(length) = wire::eager_length(tag) {
+            self.arrive_eager(link, peer, length);
+            link.messages_in.step();
+            return Ok(true);
+        }
+        let Some(record) = lane.pop() else {
+            return Ok(false);
+        };
+        self.arrive(link, peer, &record)?;
+        Ok(true)
+    }
+
+    /// An eager message of at most [`EAGER`] bytes, in the slot.
+    #[inline(always)]
+    fn arrive_eager(&mut self, link: &mut Link, peer: Peer, length: usize) {
+        let lane = &link.messages_in;
+        let value = lane.first();
+        let copied = || {
+            let mut copy = [0; EAGER];
+            lane.bytes(copy.get_mut(..length).unwrap_or_default());
+            copy
+        };
+        if let Some(request) = self.match_posted(value) {
+            let message = (peer, value, length as u64);
+            self.requests.end_receive(request, message, |memory| {
+                let Some(room) = memory.piece_mut() else {
+                    return memory.put(0, copied().get(..length).unwrap_or_default());
+                };
+                let taken = room.len().min(length);
+                lane.bytes(room.get_mut(..taken).unwrap_or_default());
+                taken as u64
+            });
+        } else {
+            let body = Body::Eager(copied());
+            self.keep(link, peer, value, length as u64, body);
+        }
+    }
+
+    /// Any other record of the lane of messages.
+    fn arrive(&mut self, link: &mut Link, peer: Peer, record: &Record) -> Result<(), Fault> {
         match Envelope::decode(record).ok_or(Fault::Nonsense)? {
-            Envelope::Eager {
-                value,
-                length,
-                words,
-            } => match self.match_posted(value) {
-                Some(request) => self.take_eager(request, peer, value, length, &words),
-                None => self.keep(link, peer, value, length as u64, Body::Eager(words)),
-            },
+            // It was none when its tag was looked at.
+            Envelope::Eager { .. } => return Err(Fault::Nonsense),
             Envelope::Medium {
                 value,
                 offset,
@@ -109,10 +143,8 @@ impl Engine {
         let (peer, value, length) = (arrival.peer, arrival.value, arrival.length);
         let Some(link) = link else {
             match arrival.body {
-                Body::Eager(words) => {
-                    // Below 48, see the decoder.
-                    let length = usize::try_from(length).unwrap_or_default();
-                    self.take_eager(request, peer, value, length, &words);
+                Body::Eager(bytes) => {
+                    self.take_bytes(request, peer, value, short(&bytes, length));
                 }
                 Body::Bytes(bytes, _) => {
                     self.take_bytes(request, peer, value, &bytes);
@@ -124,9 +156,8 @@ impl Engine {
         };
         link.unexpected = link.unexpected.saturating_sub(arrival.cost());
         match arrival.body {
-            Body::Eager(words) => {
-                let length = usize::try_from(length).unwrap_or_default();
-                self.take_eager(request, peer, value, length, &words);
+            Body::Eager(bytes) => {
+                self.take_bytes(request, peer, value, short(&bytes, length));
             }
             Body::Bytes(bytes, sender) => {
                 let taken = self.take_bytes(request, peer, value, &bytes);
@@ -140,32 +171,11 @@ impl Engine {
         Ok(())
     }
 
-    #[inline]
-    fn take_eager(
-        &mut self,
-        request: Request,
-        peer: Peer,
-        value: u64,
-        length: usize,
-        words: &[u64; 6],
-    ) {
-        let bytes = words.map(u64::to_ne_bytes);
-        let bytes = bytes.as_flattened().get(..length).unwrap_or_default();
-        self.take_bytes(request, peer, value, bytes);
-    }
-
     /// A whole message; returns how much of it there was room for.
-    #[inline]
     fn take_bytes(&mut self, request: Request, peer: Peer, value: u64, bytes: &[u8]) -> u64 {
-        let Some(entry) = self.requests.get(request) else {
-            return 0;
-        };
-        entry.status.peer = Some(peer);
-        entry.status.value = value;
-        entry.status.length = bytes.len() as u64;
-        let taken = entry.memory.put(0, bytes);
-        self.requests.end_with(request, taken);
-        taken
+        let message = (peer, value, bytes.len() as u64);
+        self.requests
+            .end_receive(request, message, |memory| memory.put(0, bytes))
     }
 
     /// A whole message in the data area; returns how much of it there was room for.
@@ -346,6 +356,12 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// The message among the bytes that one could have had.
+pub(crate) fn short(bytes: &[u8; EAGER], length: u64) -> &[u8] {
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    bytes.get(..length).unwrap_or_default()
 }
 
 impl Arrival {

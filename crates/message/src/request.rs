@@ -60,6 +60,9 @@ pub(crate) struct Entry {
 const NONE: u32 = u32::MAX;
 
 /// All requests of an endpoint.
+///
+/// What each message needs is always inlined: results are large, and a caller that looks at two
+/// fields of one should not have it copied.
 #[derive(Debug)]
 pub(crate) struct Requests {
     entries: Vec<Entry>,
@@ -69,6 +72,12 @@ pub(crate) struct Requests {
 }
 
 impl Request {
+    /// None that ever was.
+    const NONE: Self = Self {
+        index: NONE,
+        generation: 0,
+    };
+
     /// As a number, for a program that keeps no Rust types: its place in the low half, how often
     /// that was used in the high one.
     #[must_use]
@@ -99,6 +108,15 @@ impl Request {
     }
 }
 
+/// How a request ends of which so much arrived.
+#[inline(always)]
+fn code(taken: u64, length: u64) -> Code {
+    match taken < length {
+        true => Code::Truncated,
+        false => Code::Success,
+    }
+}
+
 impl Requests {
     pub(crate) fn new() -> Self {
         Self {
@@ -109,13 +127,13 @@ impl Requests {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn entry(&mut self, index: u32) -> Option<&mut Entry> {
         self.entries.get_mut(index as usize)
     }
 
     /// Start one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add(
         &mut self,
         state: State,
@@ -123,42 +141,82 @@ impl Requests {
         peer: Option<Peer>,
         value: u64,
     ) -> Request {
+        let length = memory.length();
         let status = Status {
             code: Code::Success,
             peer,
             value,
-            length: memory.length(),
+            length,
             taken: 0,
         };
+        let index = self.place();
+        let Some(entry) = self.entry(index) else {
+            return Request::NONE;
+        };
+        entry.state = state;
+        entry.memory = memory;
+        entry.status = status;
+        let generation = entry.generation;
+        Request { index, generation }
+    }
+
+    /// A send that is over.
+    #[inline(always)]
+    pub(crate) fn add_sent(&mut self, memory: Memory, peer: Peer, value: u64) -> Request {
+        let length = memory.length();
+        let status = Status {
+            code: Code::Success,
+            peer: Some(peer),
+            value,
+            length,
+            taken: length,
+        };
+        let index = self.place();
+        let Some(entry) = self.entry(index) else {
+            return Request::NONE;
+        };
+        entry.memory = memory;
+        entry.status = status;
+        let generation = entry.generation;
+        self.finish(index);
+        Request { index, generation }
+    }
+
+    /// A free place.
+    #[inline(always)]
+    fn place(&mut self) -> u32 {
         let index = self.free;
-        if let Some(entry) = self.entries.get_mut(index as usize) {
-            self.free = entry.next;
-            entry.state = state;
-            entry.memory = memory;
-            entry.status = status;
-            let generation = entry.generation;
-            return Request { index, generation };
+        match self.entries.get(index as usize) {
+            Some(entry) => self.free = entry.next,
+            None => return self.grow(),
         }
-        // Four billion requests at a time do not fit into memory.
-        let index = u32::try_from(self.entries.len()).unwrap_or(NONE);
+        index
+    }
+
+    #[cold]
+    fn grow(&mut self) -> u32 {
         self.entries.push(Entry {
             generation: 0,
-            state,
+            state: State::Free,
             synchronous: false,
             forgotten: false,
-            memory,
-            status,
+            memory: Memory::Empty,
+            status: Status {
+                code: Code::Success,
+                peer: None,
+                value: 0,
+                length: 0,
+                taken: 0,
+            },
             previous: NONE,
             next: NONE,
         });
-        Request {
-            index,
-            generation: 0,
-        }
+        // Four billion requests at a time do not fit into memory.
+        u32::try_from(self.entries.len() - 1).unwrap_or(NONE)
     }
 
     /// A request that has not been taken.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get(&mut self, request: Request) -> Option<&mut Entry> {
         let entry = self.entry(request.index)?;
         (entry.generation == request.generation && entry.state != State::Free).then_some(entry)
@@ -172,7 +230,7 @@ impl Requests {
     }
 
     /// Whether a request has ended.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn ended(&mut self, request: Request) -> Result<bool, Error> {
         let entry = self.get(request).ok_or(Error::BadRequest)?;
         Ok(entry.state == State::Ended)
@@ -181,20 +239,62 @@ impl Requests {
     /// End a request that has not ended.
     #[inline]
     pub(crate) fn end(&mut self, request: Request, code: Code, taken: u64) {
-        let newest = self.newest;
         let Some(entry) = self.get(request) else {
             return;
         };
-        entry.state = State::Ended;
         entry.status.code = code;
         entry.status.taken = taken;
+        self.finish(request.index);
+    }
+
+    /// End a receive with a whole message: who sent it, its match value and its length. `fill`
+    /// copies it, and returns how much of it there was room for; so does this.
+    #[inline(always)]
+    pub(crate) fn end_receive(
+        &mut self,
+        request: Request,
+        (peer, value, length): (Peer, u64, u64),
+        fill: impl FnOnce(&mut Memory) -> u64,
+    ) -> u64 {
+        let Some(entry) = self.get(request) else {
+            return 0;
+        };
+        let taken = fill(&mut entry.memory);
+        entry.status = Status {
+            code: code(taken, length),
+            peer: Some(peer),
+            value,
+            length,
+            taken,
+        };
+        self.finish(request.index);
+        taken
+    }
+
+    /// The last of the ended ones.
+    #[inline(always)]
+    fn finish(&mut self, index: u32) {
+        let newest = self.newest;
+        let Some(entry) = self.entry(index) else {
+            return;
+        };
+        entry.state = State::Ended;
         entry.previous = newest;
         entry.next = NONE;
-        let forgotten = entry.forgotten;
-        self.link(newest, request.index, NONE);
-        if forgotten {
-            drop(self.take(request));
+        let (forgotten, generation) = (entry.forgotten, entry.generation);
+        self.newest = index;
+        match self.entry(newest) {
+            Some(entry) => entry.next = index,
+            None => self.oldest = index,
         }
+        if forgotten {
+            self.discard(Request { index, generation });
+        }
+    }
+
+    #[cold]
+    fn discard(&mut self, request: Request) {
+        drop(self.take(request));
     }
 
     /// End a send or a receive of which `taken` bytes arrived.
@@ -203,27 +303,12 @@ impl Requests {
         let Some(entry) = self.get(request) else {
             return;
         };
-        let code = match taken < entry.status.length {
-            true => Code::Truncated,
-            false => Code::Success,
-        };
+        let code = code(taken, entry.status.length);
         self.end(request, code, taken);
     }
 
-    /// Make `index` the neighbour of both, in the list of ended requests.
-    fn link(&mut self, before: u32, index: u32, after: u32) {
-        match self.entry(before) {
-            Some(entry) => entry.next = index,
-            None => self.oldest = index,
-        }
-        match self.entry(after) {
-            Some(entry) => entry.previous = index,
-            None => self.newest = index,
-        }
-    }
-
     /// The result of a request that has ended. The request is gone afterwards.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(&mut self, request: Request) -> Option<Completion> {
         let free = self.free;
         let entry = self.get(request)?;

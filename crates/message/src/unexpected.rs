@@ -19,8 +19,6 @@ use crate::wire::Control;
 #[must_use]
 pub struct Unexpected {
     arrival: Arrival,
-    /// A message that was in its record.
-    words: [[u8; 8]; 6],
     /// A copy of one that this endpoint sent to itself.
     own: Vec<u8>,
 }
@@ -50,7 +48,7 @@ impl Unexpected {
     pub fn bytes(&self) -> Option<&[u8]> {
         let length = usize::try_from(self.arrival.length).ok()?;
         match &self.arrival.body {
-            Body::Eager(_) => self.words.as_flattened().get(..length),
+            Body::Eager(bytes) => bytes.get(..length),
             Body::Bytes(bytes, None) => Some(bytes),
             Body::Own(_) => (self.own.len() == length).then_some(&self.own[..]),
             Body::Bytes(_, Some(_)) | Body::Offer(_) => None,
@@ -110,16 +108,8 @@ impl Endpoint {
         loop {
             let arrival = self.engine.shown.as_mut()?.pop_front()?;
             if let Some(arrival) = self.receive(arrival) {
-                let words = match arrival.body {
-                    Body::Eager(words) => words.map(u64::to_ne_bytes),
-                    _ => [[0; 8]; 6],
-                };
                 let own = self.engine.copy_of_own(&arrival);
-                return Some(Unexpected {
-                    arrival,
-                    words,
-                    own,
-                });
+                return Some(Unexpected { arrival, own });
             }
         }
     }

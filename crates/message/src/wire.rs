@@ -93,12 +93,24 @@ fn some(word: u64) -> Option<u64> {
     (word != NONE).then_some(word)
 }
 
-/// An eager record: the hot one.
+/// The tag of an eager record of so many bytes, at most [`EAGER`]. Its body is the match value and
+/// the bytes.
 #[inline(always)]
-pub(crate) fn eager(value: u64, length: u8, words: [u64; 6]) -> Record {
+pub(crate) fn eager_tag(length: u8) -> u32 {
+    EAGER_KIND | u32::from(length) << 8
+}
+
+/// How many bytes a record has, if it is an eager one.
+#[inline(always)]
+pub(crate) fn eager_length(tag: u32) -> Option<usize> {
+    let length = (tag >> 8) as usize;
+    (tag & 0xff == EAGER_KIND && length <= EAGER).then_some(length)
+}
+
+fn eager(value: u64, length: u8, words: [u64; 6]) -> Record {
     let [a, b, c, d, e, f] = words;
     Record {
-        tag: EAGER_KIND | u32::from(length) << 8,
+        tag: eager_tag(length),
         body: [value, a, b, c, d, e, f],
     }
 }
@@ -143,14 +155,11 @@ impl Envelope {
         let [value, words @ ..] = record.body;
         let [first, second, third, ..] = words;
         match record.tag & 0xff {
-            EAGER_KIND => {
-                let length = (record.tag >> 8) as usize;
-                (length <= EAGER).then_some(Self::Eager {
-                    value,
-                    length,
-                    words,
-                })
-            }
+            EAGER_KIND => Some(Self::Eager {
+                value,
+                length: eager_length(record.tag)?,
+                words,
+            }),
             MEDIUM_KIND => {
                 let (offset, length) = halves(first);
                 Some(Self::Medium {

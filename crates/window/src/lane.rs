@@ -12,11 +12,14 @@
 
 use crate::Broken;
 use crate::layout::LanePlaces;
-use crate::raw::{Access, Body, Foreign, Mapping, Slots, Word};
+use crate::raw::{self, Access, Body, Foreign, Mapping, Slots, Word};
 use std::sync::Arc;
 
 /// Data is used in whole cache lines.
 const LINE: u64 = 64;
+
+/// Bytes that a record has room for behind the first word of its body.
+pub const BYTES: usize = raw::BYTES;
 
 /// How far ahead the producer asks for the lines it will write.
 const AHEAD: u32 = 4;
@@ -165,15 +168,36 @@ impl Producer {
     /// Publish a record. There must be room, as [`has_room`](Self::has_room) tells.
     #[inline(always)]
     pub fn push(&mut self, record: &Record) {
+        let header = self.header(record.tag);
+        self.slots.write(self.head, header, &record.body);
+        self.advance();
+    }
+
+    /// Publish a record whose body is a word and then bytes, at most [`BYTES`] of them. There must
+    /// be room, as [`has_room`](Self::has_room) tells. Words of the body that are not needed are
+    /// not written: they hold what an earlier record had there.
+    #[inline(always)]
+    pub fn push_bytes(&mut self, tag: u32, first: u64, bytes: &[u8]) {
+        let header = self.header(tag);
+        self.slots.write_bytes(self.head, header, first, bytes);
+        self.advance();
+    }
+
+    /// The header of the next record.
+    #[inline(always)]
+    fn header(&self, tag: u32) -> u64 {
+        u64::from(tag) << 32 | u64::from(self.head.wrapping_add(1))
+    }
+
+    /// The next record is published.
+    #[inline(always)]
+    fn advance(&mut self) {
         let place = (self.head & (self.slots.count() - 1)) as usize;
         if let Some(end) = self.ends.get_mut(place) {
             *end = self.data_head;
         }
-        let sequence = self.head.wrapping_add(1);
-        let header = u64::from(record.tag) << 32 | u64::from(sequence);
-        self.slots.write(self.head, header, &record.body);
-        self.head = sequence;
-        self.slots.prefetch_write(sequence.wrapping_add(AHEAD));
+        self.head = self.head.wrapping_add(1);
+        self.slots.prefetch_write(self.head.wrapping_add(AHEAD));
     }
 
     /// Publish a record that carries the data written into `room`.
@@ -218,12 +242,15 @@ impl Consumer {
         self.tag().is_some()
     }
 
+    /// The tag of the next record, if one is there. Until [`pop`](Self::pop) or
+    /// [`step`](Self::step), the record is the next one.
     #[inline(always)]
+    #[must_use]
     #[allow(
         clippy::cast_possible_truncation,
         reason = "picking the halves of a word"
     )]
-    fn tag(&self) -> Option<u32> {
+    pub fn tag(&self) -> Option<u32> {
         let header = self.slots.header(self.next);
         (header as u32 == self.next.wrapping_add(1)).then_some((header >> 32) as u32)
     }
@@ -234,9 +261,30 @@ impl Consumer {
     pub fn pop(&mut self) -> Option<Record> {
         let tag = self.tag()?;
         let body = self.slots.body(self.next);
+        self.step();
+        Some(Record { tag, body })
+    }
+
+    /// The first word of the next record's body. Another look may find another: the producer can
+    /// write there at any time.
+    #[inline(always)]
+    #[must_use]
+    pub fn first(&self) -> u64 {
+        self.slots.first(self.next)
+    }
+
+    /// Copy the bytes behind the first word of the next record's body, each read once; no more than
+    /// [`BYTES`] are filled.
+    #[inline(always)]
+    pub fn bytes(&self, to: &mut [u8]) {
+        self.slots.read_bytes(self.next, to);
+    }
+
+    /// Done with the next record: it is the one behind it now.
+    #[inline(always)]
+    pub fn step(&mut self) {
         self.next = self.next.wrapping_add(1);
         self.slots.prefetch_read(self.next);
-        Some(Record { tag, body })
     }
 
     /// Copy data of the last record out; `None` when it is not all inside the data area.

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
-use window::lane::{Consumer, Producer, Record};
+use window::lane::{BYTES, Consumer, Producer, Record};
 use window::layout::{LaneSize, Layout};
 use window::{Broken, Side, Window};
 
@@ -87,6 +87,47 @@ proptest! {
         consumer.release();
         prop_assert!(push(&mut producer, 1, DATA / 2));
     }
+}
+
+proptest! {
+    #[test]
+    fn bytes_of_a_record_arrive_as_they_were_pushed(
+        records in prop::collection::vec(
+            (any::<u64>(), prop::collection::vec(any::<u8>(), 0..=BYTES)),
+            1..40,
+        )
+    ) {
+        let window = window(SLOTS);
+        let (mut producer, mut consumer) = lane(&window);
+        for (number, (first, bytes)) in records.iter().enumerate() {
+            prop_assert!(producer.has_room().unwrap());
+            producer.push_bytes(number as u32, *first, bytes);
+            prop_assert_eq!(consumer.tag(), Some(number as u32));
+            prop_assert_eq!(consumer.first(), *first);
+            for wanted in [bytes.len(), bytes.len() / 2] {
+                let mut got = vec![0; wanted];
+                consumer.bytes(&mut got);
+                prop_assert_eq!(&got[..], &bytes[..wanted]);
+            }
+            consumer.step();
+            prop_assert_eq!(consumer.tag(), None);
+            consumer.release();
+        }
+    }
+}
+
+#[test]
+fn bytes_that_a_slot_has_no_room_for_are_neither_written_nor_read() {
+    let window = window(SLOTS);
+    let (mut producer, mut consumer) = lane(&window);
+    producer.push_bytes(1, 2, &[3; BYTES + 15]);
+    producer.push_bytes(4, 5, &[6; 1]);
+    let mut got = [0; BYTES + 15];
+    consumer.bytes(&mut got);
+    assert_eq!(got[..BYTES], [3; BYTES]);
+    assert_eq!(got[BYTES..], [0; 15]);
+    consumer.step();
+    assert_eq!((consumer.tag(), consumer.first()), (Some(4), 5));
 }
 
 #[test]

@@ -1,5 +1,8 @@
-//! The crate's only `unsafe` code: memory of the caller that Rust does not know the owner of.
+//! The crate's only `unsafe` code: memory of the caller that Rust does not know the owner of, and
+//! the processor's counter ([`ticks`]).
 #![allow(unsafe_code)]
+
+pub(crate) mod ticks;
 
 use std::ptr::NonNull;
 use std::slice;

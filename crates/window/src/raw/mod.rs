@@ -20,5 +20,5 @@ mod word;
 pub use bytes::Foreign;
 pub(crate) use mapping::{Access, Mapping};
 pub(crate) use own::{Arena, Owned};
-pub(crate) use slots::{Body, Slots};
+pub(crate) use slots::{BYTES, Body, Slots};
 pub(crate) use word::Word;

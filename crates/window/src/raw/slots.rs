@@ -26,6 +26,9 @@ unsafe impl Send for Slots {}
 /// Words of a slot.
 const WORDS: usize = SLOT as usize / 8;
 
+/// Bytes behind the first word of a body.
+pub(crate) const BYTES: usize = (WORDS - 2) * 8;
+
 impl Slots {
     /// `count` slots (a power of two) at `offset`, if they lie inside and on cache lines.
     pub(crate) fn new(mapping: &Arc<Mapping>, offset: u64, count: u32) -> Option<Self> {
@@ -79,6 +82,57 @@ impl Slots {
                 .store(*value, Ordering::Relaxed);
         }
         self.word(position, 0).store(header, Ordering::Release);
+    }
+
+    /// Write a slot: `first`, `bytes`, at most [`BYTES`] of them, and its header last. Words that
+    /// are not needed keep what they held; the other side has seen it.
+    #[inline(always)]
+    pub(crate) fn write_bytes(&self, position: u32, header: u64, first: u64, bytes: &[u8]) {
+        let store = |word, value| self.word(position, word).store(value, Ordering::Relaxed);
+        store(1, first);
+        let chunks = bytes.chunks_exact(8);
+        let rest = chunks.remainder();
+        for (word, chunk) in (2..WORDS).zip(chunks) {
+            // As long as a word.
+            store(word, chunk.try_into().map_or(0, u64::from_ne_bytes));
+        }
+        let word = 2 + bytes.len() / 8;
+        if !rest.is_empty() && word < WORDS {
+            let mut last = [0; 8];
+            for (place, byte) in last.iter_mut().zip(rest) {
+                *place = *byte;
+            }
+            store(word, u64::from_ne_bytes(last));
+        }
+        self.word(position, 0).store(header, Ordering::Release);
+    }
+
+    /// The first word of a slot's body.
+    #[inline(always)]
+    pub(crate) fn first(&self, position: u32) -> u64 {
+        self.word(position, 1).load(Ordering::Relaxed)
+    }
+
+    /// What [`write_bytes`](Self::write_bytes) put behind the first word, each word read once; no
+    /// more than [`BYTES`] are filled.
+    #[inline(always)]
+    pub(crate) fn read_bytes(&self, position: u32, to: &mut [u8]) {
+        let load = |word| {
+            self.word(position, word)
+                .load(Ordering::Relaxed)
+                .to_ne_bytes()
+        };
+        let word = 2 + to.len() / 8;
+        let mut chunks = to.chunks_exact_mut(8);
+        for (word, chunk) in (2..WORDS).zip(&mut chunks) {
+            chunk.copy_from_slice(&load(word));
+        }
+        let rest = chunks.into_remainder();
+        if !rest.is_empty() && word < WORDS {
+            for (place, byte) in rest.iter_mut().zip(load(word)) {
+                *place = byte;
+            }
+        }
     }
 
     /// Have a slot fetched for reading.
