@@ -198,6 +198,10 @@ impl Endpoint {
         if offered.is_some() && self.address < from {
             return CROSSED;
         }
+        // It may have let go of its last link, and nobody here has looked since.
+        if let Some(old) = self.peers.linked(from) {
+            self.hear_peer(old.index());
+        }
         if let Some(old) = self.peers.linked(from) {
             if self.peers.get(old).map(|known| known.session) == Some(hello.session) {
                 return FULL;

@@ -7,12 +7,15 @@ use super::note::{FROM_MEMBER, LinkId, Note};
 use super::relay::{Guilty, Relay};
 use super::seat::Seat;
 use super::switchboard::Switchboard;
+use crate::address::Address;
 use crate::greeting::{ACCEPTED, CLOSED, FULL, Hello};
 
 /// What joins two endpoints.
 #[derive(Debug)]
 pub(super) struct Link {
     ends: [End; 2],
+    /// Whom it joins: who connected, and to whom.
+    between: [Address; 2],
     /// None when both have the same window.
     pub(super) relay: Option<Relay>,
     up: bool,
@@ -159,8 +162,11 @@ impl Switchboard {
             closed: false,
             stale: false,
         };
+        let between = [hello.from, hello.to];
+        self.supersede(between);
         let link = Link {
             ends: [end(from, id, first), end(to, other, second)],
+            between,
             relay: None,
             up: false,
             draining: false,
@@ -178,6 +184,17 @@ impl Switchboard {
         };
         self.say(to, note);
         Some(())
+    }
+
+    /// Who connects again has let go of its last link. What the other end has not taken of that, and
+    /// perhaps never will, must not keep it from hearing so before it hears of the new one.
+    fn supersede(&mut self, between: [Address; 2]) {
+        let links = self.links.iter();
+        let old = links.filter(|(_, link)| link.draining && link.between == between);
+        let old: Vec<u64> = old.map(|(key, _)| *key).collect();
+        for key in old {
+            self.finish(key);
+        }
     }
 
     /// An endpoint agreed to a link, or not; `None` when its gateway makes no sense.
@@ -314,7 +331,10 @@ impl Switchboard {
             let Some(seat) = self.seats.get_mut(end.seat) else {
                 continue;
             };
-            seat.legs.remove(&end.id);
+            // Its gateway may have ended, and another one have a link of this number since.
+            if seat.legs.get(&end.id).is_some_and(|(link, _)| *link == key) {
+                seat.legs.remove(&end.id);
+            }
             let stale = link.ends.iter().find(|end| end.stale);
             // A window that both have goes back once.
             let window = (seat.hall, end.window);

@@ -33,6 +33,8 @@ pub struct Attack {
     there: Option<There>,
     /// How often it came.
     times: u32,
+    /// It connects as the same opening of its endpoint, each time.
+    pub same_session: bool,
 }
 
 #[derive(Debug)]
@@ -107,6 +109,7 @@ impl Attack {
             target: Board::nic_of(target),
             there: None,
             times: 0,
+            same_session: false,
         }
     }
 
@@ -135,7 +138,7 @@ impl Attack {
     /// the others at work.
     pub fn connect(&mut self) -> bool {
         self.come();
-        let target = self.target;
+        let (target, same_session) = (self.target, self.same_session);
         let Some(there) = self.there.as_mut().filter(|there| there.is_heard()) else {
             return false;
         };
@@ -145,8 +148,10 @@ impl Attack {
             there.asked += 1;
             let link = u64::from(FROM_MEMBER | there.asked);
             let endpoints = u64::from(ENDPOINT) << 32;
-            // As a new opening of its endpoint, each time.
-            let session = u64::from(there.number | there.asked);
+            let session = match same_session {
+                true => 1,
+                false => u64::from(there.number | there.asked),
+            };
             let body = [link, 0, target, endpoints, session, 0, 0];
             there.say(&Record { tag: CONNECT, body });
             there.client.ring();

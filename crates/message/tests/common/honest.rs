@@ -1,0 +1,112 @@
+//! A host with members that mean well, and talk to each other whatever another one does.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use message::far::{Gateway, Member, Switchboard, Way};
+use message::{Board, Code, Endpoint, Options, Pattern, Peer};
+
+use crate::attack::{Attack, ENDPOINT};
+use crate::common::{both, pattern};
+
+const HANG: Option<Duration> = Some(Duration::from_secs(10));
+
+/// A host with two honest members, of one group and of none, and what these have for each other.
+pub struct Honest {
+    pub b: Endpoint,
+    pub c: Endpoint,
+    to_b: Peer,
+    to_c: Peer,
+    pub stop: Arc<AtomicBool>,
+    pub threads: Vec<JoinHandle<()>>,
+    pub folder: tempfile::TempDir,
+}
+
+fn gateway(folder: &Path, name: &str, stop: &Arc<AtomicBool>) -> JoinHandle<()> {
+    let way = Way::Socket(folder.join("host").join(format!("{name}.sock")));
+    let mut gateway = Gateway::join(&folder.join(name), &way).unwrap();
+    let stop = Arc::clone(stop);
+    std::thread::spawn(move || drop(gateway.run(|| !stop.load(Ordering::Relaxed))))
+}
+
+pub fn open(folder: &Path, name: &str) -> Endpoint {
+    let board = Board::open(&folder.join(name)).unwrap();
+    let options = Options {
+        endpoint: Some(ENDPOINT),
+        ..Options::default()
+    };
+    Endpoint::open(&board, &options).unwrap()
+}
+
+impl Honest {
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let members = ["a", "b", "c"].map(|name| Member {
+            name: name.to_owned(),
+            ..Member::default()
+        });
+        let mut switchboard = Switchboard::new(&folder.path().join("host"), &members).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&stop);
+        let go_on = move || !seen.load(Ordering::Relaxed);
+        let serve = move || drop(switchboard.serve(|_| go_on()));
+        let mut threads = vec![std::thread::spawn(serve)];
+        threads.extend(["b", "c"].map(|name| gateway(folder.path(), name, &stop)));
+        let [mut b, mut c] = ["b", "c"].map(|name| open(folder.path(), name));
+        let request = b.iconnect(c.address(), 0, 0).unwrap();
+        let to_c = both(&mut b, &mut c, request).status.peer.unwrap();
+        let to_b = c.connect(b.address(), 0, HANG).unwrap();
+        Self {
+            b,
+            c,
+            to_b,
+            to_c,
+            stop,
+            threads,
+            folder,
+        }
+    }
+
+    /// Messages of every protocol, both ways, through the host.
+    pub fn talk(&mut self) {
+        const VALUE: u64 = 0xfeed_0000_0000;
+        for length in [8, 5000, 70_000] {
+            let bytes = pattern(length, 1);
+            let (b, c) = (&mut self.b, &mut self.c);
+            exchange(b, c, self.to_c, VALUE, &bytes);
+            exchange(c, b, self.to_b, VALUE, &bytes);
+        }
+    }
+}
+
+pub fn exchange(from: &mut Endpoint, to: &mut Endpoint, peer: Peer, value: u64, bytes: &[u8]) {
+    let sent = from.isend(peer, value, bytes.to_vec()).unwrap();
+    let request = to.irecv(Pattern::exactly(value), vec![0; bytes.len()]);
+    let got = both(to, from, request.unwrap());
+    assert_eq!(got.memory.bytes(), bytes);
+    assert_eq!(both(from, to, sent).status.code, Code::Success);
+}
+
+impl Drop for Honest {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let ended = thread.join();
+            if !std::thread::panicking() {
+                ended.unwrap();
+            }
+        }
+    }
+}
+
+/// Let the attacker come, and have a link with B.
+pub fn connect(attack: &mut Attack, honest: &mut Honest) {
+    let end = Instant::now() + HANG.unwrap();
+    while !attack.connect() {
+        honest.b.progress();
+        assert!(Instant::now() < end, "the host gave no link");
+    }
+}
