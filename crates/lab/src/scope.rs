@@ -42,21 +42,34 @@ fn leftovers(folder: &str) -> Vec<String> {
     names.filter(|name| is_leftover(name)).collect()
 }
 
-/// Remove what runs that crashed left behind. Returns the names that were removed.
+/// Remove what runs that crashed left behind. Returns the names that were removed. Another run
+/// may be doing the same: what is gone when we come to it was removed.
 ///
 /// # Errors
 /// A leftover cannot be removed.
 pub fn sweep() -> Result<Vec<String>> {
-    let mut removed = leftovers(NAMESPACES);
-    for name in &removed {
-        delete_namespace(name)?;
+    let mut removed = Vec::new();
+    for name in leftovers(NAMESPACES) {
+        let done = delete_namespace(&name);
+        unless_gone(done, &Path::new(NAMESPACES).join(&name))?;
+        removed.push(name);
     }
     for name in leftovers(RUN) {
         let folder = Path::new(RUN).join(&name);
-        fs::remove_dir_all(&folder).context(|| format!("remove {}", folder.display()))?;
+        let done = fs::remove_dir_all(&folder);
+        let done = done.context(|| format!("remove {}", folder.display()));
+        unless_gone(done, &folder)?;
         removed.push(name);
     }
     Ok(removed)
+}
+
+/// What came of removing a leftover, where another may have been quicker.
+fn unless_gone(done: Result<()>, path: &Path) -> Result<()> {
+    match done {
+        Err(_) if path.symlink_metadata().is_err() => Ok(()),
+        done => done,
+    }
 }
 
 /// Delete a network namespace and every device in it.
@@ -104,6 +117,21 @@ impl Drop for RunFolder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_runs_may_sweep_at_once() {
+        let folder = |number| Path::new(RUN).join(format!("{PREFIX}4194305-0-{number}"));
+        for number in 0..100 {
+            fs::create_dir_all(folder(number).join("deep")).unwrap();
+        }
+        std::thread::scope(|scope| {
+            let sweeps: Vec<_> = (0..4).map(|_| scope.spawn(sweep)).collect();
+            for one in sweeps {
+                one.join().unwrap().unwrap();
+            }
+        });
+        assert!((0..100).all(|number| !folder(number).exists()));
+    }
 
     #[test]
     fn only_our_names_with_a_dead_owner_are_leftovers() {

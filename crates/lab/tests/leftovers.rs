@@ -9,6 +9,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lab::LabError;
@@ -51,7 +52,6 @@ fn held() -> Held {
         .args(["--exact", "hold", "--nocapture", "--test-threads=1"])
         .env(HOLD, "1")
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let mut output = BufReader::new(child.stdout.take().unwrap());
@@ -62,6 +62,12 @@ fn held() -> Held {
         qemu: qemu.unwrap(),
         _output: output,
     }
+}
+
+/// One run at a time: each removes what the others have left as it starts.
+fn alone() -> MutexGuard<'static, ()> {
+    static RUNS: Mutex<()> = Mutex::new(());
+    RUNS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn names_of(owner: u32) -> Vec<String> {
@@ -83,6 +89,7 @@ fn signal(child: &Child, signal: Signal) {
 
 #[test]
 fn a_killed_run_takes_its_vms_along_and_the_next_removes_the_rest() {
+    let _alone = alone();
     let Held {
         mut child,
         qemu,
@@ -102,6 +109,7 @@ fn a_killed_run_takes_its_vms_along_and_the_next_removes_the_rest() {
 
 #[test]
 fn an_interrupted_run_leaves_nothing() {
+    let _alone = alone();
     for which in [Signal::INT, Signal::TERM] {
         let Held {
             mut child,
