@@ -60,6 +60,16 @@ pub(super) struct Uplink {
     pub(super) tap: Spanned<String>,
     pub(super) trunk: Option<Spanned<Vec<Spanned<Vlans>>>>,
     pub(super) native_vlan: Option<Spanned<i64>>,
+    pub(super) limits: Option<Floods>,
+}
+
+/// An uplink's `limits = { … }`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct Floods {
+    pub(super) broadcast: Option<Spanned<Frames>>,
+    pub(super) multicast: Option<Spanned<Frames>>,
+    pub(super) unknown_unicast: Option<Spanned<Frames>>,
 }
 
 /// A VLAN, or a range of them like `"20-29"`.
@@ -73,7 +83,7 @@ pub(super) enum Vlans {
     Range(String),
 }
 
-/// A `limits = { … }`.
+/// The `limits = { … }` of a port, or of all ports.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct Limits {
@@ -144,7 +154,17 @@ static NETWORK: Keys = Keys(&[
     ("multicast-snooping", None),
     ("port", Some(&PORT)),
 ]);
-static UPLINK: Keys = Keys(&[("tap", None), ("trunk", None), ("native-vlan", None)]);
+static UPLINK: Keys = Keys(&[
+    ("tap", None),
+    ("trunk", None),
+    ("native-vlan", None),
+    ("limits", Some(&FLOODS)),
+]);
+static FLOODS: Keys = Keys(&[
+    ("broadcast", None),
+    ("multicast", None),
+    ("unknown-unicast", None),
+]);
 static LIMITS: Keys = Keys(&[
     ("send", Some(&RATES)),
     ("receive", Some(&RATES)),

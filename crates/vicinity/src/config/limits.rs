@@ -1,4 +1,4 @@
-//! How much ports may send and receive: from keys to [`LimitRules`].
+//! How much ports and uplinks may send and receive: from keys to [`LimitRules`].
 
 use switch::guard::{FloodRules, LimitRules, RateRules};
 use toml::Spanned;
@@ -44,17 +44,46 @@ pub(super) fn of(
             }
         }
         let floods = [
-            (&limits.broadcast, &mut rules.floods.broadcast),
-            (&limits.multicast, &mut rules.floods.multicast),
-            (&limits.unknown_unicast, &mut rules.floods.unknown),
+            &limits.broadcast,
+            &limits.multicast,
+            &limits.unknown_unicast,
         ];
-        for (written, frames) in floods {
-            if let Some(written) = written {
-                *frames = flood(written)?;
-            }
-        }
+        set_floods(&mut rules.floods, floods)?;
     }
     Ok(rules)
+}
+
+/// The limits of an uplink with these keys: how much it may flood, which is as much as it likes
+/// unless it is said. Its rates are the interface's, and the kernel shapes those.
+pub(super) fn of_uplink(uplink: &file::Uplink) -> Result<LimitRules, Mistake> {
+    let mut rules = LimitRules::default();
+    if let Some(limits) = &uplink.limits {
+        let floods = [
+            &limits.broadcast,
+            &limits.multicast,
+            &limits.unknown_unicast,
+        ];
+        set_floods(&mut rules.floods, floods)?;
+    }
+    Ok(rules)
+}
+
+/// Change what is written: broadcasts, multicasts, frames to unknown addresses.
+fn set_floods(
+    rules: &mut FloodRules,
+    written: [&Option<Spanned<file::Frames>>; 3],
+) -> Result<(), Mistake> {
+    let rules = [
+        &mut rules.broadcast,
+        &mut rules.multicast,
+        &mut rules.unknown,
+    ];
+    for (written, frames) in written.into_iter().zip(rules) {
+        if let Some(written) = written {
+            *frames = flood(written)?;
+        }
+    }
+    Ok(())
 }
 
 fn rates_of(written: &file::Rates) -> Result<RateRules, Mistake> {
@@ -215,6 +244,26 @@ limits = { send = {} }
         );
         let plain = limits("[[network]]\nname = \"lan\"\naccept = true\n");
         assert_eq!(plain[0].floods, FLOODS);
+    }
+
+    #[test]
+    fn an_uplink_floods_as_it_likes_unless_it_is_said() {
+        let with = |limits: &str| {
+            let uplink = format!("name = \"lan\"\nuplink = {{ tap = \"vic0\"{limits} }}");
+            LIMITED.replace("name = \"lan\"", &uplink)
+        };
+        assert_eq!(limits(&with(""))[1], LimitRules::default());
+        let said = limits(&with(
+            ", limits = { broadcast = 300, multicast = \"unlimited\" }",
+        ));
+        let floods = FloodRules {
+            broadcast: Some(300),
+            ..FloodRules::default()
+        };
+        assert_eq!(said[1].floods, floods);
+        let complaint = parse("test.toml", &with(", limits = { send = {} }"), None).unwrap_err();
+        let complaint = complaint.to_string();
+        assert!(complaint.contains("the keys here are: broadcast, multicast, unknown-unicast"));
     }
 
     #[test]

@@ -108,6 +108,7 @@ pub(super) fn of_uplink(network: &file::Network) -> Result<Rules, Mistake> {
     Ok(Rules {
         vlan,
         role,
+        limits: limits::of_uplink(uplink)?,
         ..Rules::default()
     })
 }
