@@ -40,7 +40,7 @@ pub fn number(frame: &[u8]) -> u64 {
     assert!(frame.len() >= SHORTEST, "a frame of {} bytes", frame.len());
     let (body, tail) = frame.split_at(frame.len() - 8);
     let stored = u64::from_le_bytes(tail.try_into().unwrap());
-    assert_eq!(stored, sum(body), "the frame is corrupt");
+    assert_eq!(stored, sum(body), "the frame is corrupt: {frame:02x?}");
     u64::from_le_bytes(frame[14..22].try_into().unwrap())
 }
 

@@ -171,7 +171,8 @@ fn check(traffic: &Traffic, reports: &[PortReport], port: u16) {
     let report = reports.iter().find(|report| report.port == port);
     let drops = report.expect("a good port is still there").counters.drops;
     let lost = traffic.lost();
-    println!("port {port}: {} frames sent, {lost} lost", traffic.sent);
+    let (sent, forged) = (traffic.sent, traffic.forged);
+    println!("port {port}: {sent} frames sent, {lost} lost, {forged} forged");
     assert!(traffic.sent > 0);
     assert_eq!(lost, drops.receiver_stuck, "lost and not counted, or so");
     assert!(lost <= traffic.sent / LOSS_SHARE, "{lost} frames lost");
