@@ -1,5 +1,6 @@
 //! Opening endpoints, and making peers of them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use message::limits::ENDPOINTS;
@@ -11,7 +12,7 @@ use crate::core::Kind;
 use crate::library;
 use crate::limits::{ANY, HEAP};
 use crate::shared::{Condition, Shared};
-use crate::table;
+use crate::{standin, table};
 
 /// What an endpoint is opened with, beside where.
 #[derive(Debug, Default)]
@@ -42,10 +43,16 @@ pub(crate) fn open(
         contexts: parameters.contexts,
         heap: HEAP,
     };
-    table::add(|number| {
+    let endpoint = table::add(|number| {
         let endpoint = message::Endpoint::open(&library.board, &options)?;
         Ok(Shared::new(number, parameters.handler, endpoint))
-    })
+    })?;
+    let shared = table::endpoint(endpoint)?;
+    if let Err(code) = standin::begin(Arc::clone(&shared)) {
+        shared.close()?;
+        return Err(code);
+    }
+    Ok(endpoint)
 }
 
 /// The other side of a connect.

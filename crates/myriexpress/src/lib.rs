@@ -13,7 +13,9 @@
 //! is not valid any more is found out and answered with the code that MX has for it. An address is
 //! a number of its endpoint and one of the peer.
 //!
-//! Progress is made by the threads that call, by nobody else. While a handler runs, by none.
+//! Progress is made by the threads that call, and by nobody else unless the program asks for it: then
+//! by a thread for each endpoint while the program does not call ([`standin`]). While a handler
+//! runs, by none.
 //!
 //! Who owns what: the endpoint owns its requests; the program lends each its memory until it has
 //! ended. What may fail: whatever may fail in the engine, told by the code of a request or call.
@@ -35,4 +37,5 @@ mod limits;
 mod names;
 mod raw;
 mod shared;
+mod standin;
 mod table;

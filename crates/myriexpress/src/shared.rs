@@ -8,7 +8,7 @@
 //! A handler of unexpected messages is called without the lock, so it may call the library. Nobody
 //! makes progress until it returns.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     core: Mutex<Option<Core>>,
     changed: Condvar,
     waker: Waker,
+    /// Changes with each call of the program.
+    calls: AtomicU64,
 }
 
 /// What a thread waits for.
@@ -44,6 +46,8 @@ pub(crate) enum Condition {
     AnyEnd(Pattern),
     /// A message that no receive waits for.
     Arrival(Pattern),
+    /// Nothing: until somebody else calls.
+    Call,
 }
 
 /// The endpoint, locked.
@@ -59,6 +63,7 @@ impl Condition {
             Self::End(request) => endpoint.is_ended(*request).unwrap_or(true),
             Self::AnyEnd(pattern) => endpoint.oldest(pattern).is_some(),
             Self::Arrival(pattern) => endpoint.arrived(pattern).is_some(),
+            Self::Call => false,
         }
     }
 }
@@ -73,11 +78,25 @@ impl Shared {
             waker: endpoint.waker(),
             core: Mutex::new(Some(Core::new(number, endpoint))),
             changed: Condvar::new(),
+            calls: AtomicU64::new(0),
         }
     }
 
-    /// Lock it. Whoever sleeps with the lock is woken.
+    /// Something else than before, if the program has called since.
+    pub(crate) fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// Lock it for a call of the program.
     pub(crate) fn enter(&self) -> Result<Entered<'_>> {
+        // Two at the same time may count as one.
+        let calls = self.calls().wrapping_add(1);
+        self.calls.store(calls, Ordering::Relaxed);
+        self.lock()
+    }
+
+    /// Lock it. Whoever sleeps with the lock is woken.
+    pub(crate) fn lock(&self) -> Result<Entered<'_>> {
         // Whoever calls all the time would keep out those that sleep, if it did not queue too.
         let free = self.queued.load(Ordering::Relaxed) == 0;
         let guard = match free.then(|| self.core.try_lock()) {
@@ -217,6 +236,17 @@ impl Entered<'_> {
                 false => self.follow(condition, left)?,
             };
         }
+    }
+
+    /// Make progress in the program's place until it calls; false when that cannot be done now.
+    pub(crate) fn stand_in(self) -> Result<bool> {
+        let mut entered = self.work()?;
+        let core = entered.core()?;
+        let can = core.may_work() && !core.working;
+        if can {
+            entered.lead(&Condition::Call, None)?.work()?;
+        }
+        Ok(can)
     }
 
     /// Sleep inside the endpoint, for all that wait.

@@ -103,6 +103,7 @@ programs! {
     mx_6_3_lengths_and_completion: "lengths.c";
     mx_6_4_sizes_segments_and_oneself: "sizes.c";
     mx_6_5_threads_and_times: "threads.c";
+    mx_6_5_progress_while_the_program_computes: "computing.c";
     mx_6_6_unexpected_handler: "handler.c";
     mx_6_7_connections_and_sessions: "sessions.c";
     mx_7_open_mpi_matching_transport: "openmpi_mtl.c";
