@@ -1,9 +1,10 @@
-//! `vicinity lab`: a VM dies in the middle of a run.
+//! `vicinity lab`: a VM dies in the middle of a run, or the run itself.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -49,15 +50,93 @@ fn samples(output: &Path) -> Vec<Value> {
         .collect()
 }
 
+/// Where control groups with the cpu controller may be.
+const GROUPS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/cpu"];
+
 fn leftovers(owner: u32) -> Vec<String> {
+    [&["/run", "/run/netns"], &GROUPS[..]]
+        .into_iter()
+        .flat_map(|folders| of_owner(owner, folders))
+        .collect()
+}
+
+/// What a run's process has in these folders.
+fn of_owner(owner: u32, folders: &[&str]) -> Vec<String> {
     let ours = format!("vicinity-lab-{owner}-");
-    let names = ["/run", "/run/netns", "/sys/fs/cgroup", "/sys/fs/cgroup/cpu"];
-    let entries = names.iter().filter_map(|folder| fs::read_dir(folder).ok());
+    let entries = folders
+        .iter()
+        .filter_map(|folder| fs::read_dir(folder).ok());
     let names = entries.flatten().flatten();
     names
         .filter_map(|entry| entry.file_name().into_string().ok())
         .filter(|name| name.starts_with(&ours))
         .collect()
+}
+
+fn kill(pid: u32) {
+    kill_process(
+        Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(),
+        Signal::KILL,
+    )
+    .unwrap();
+}
+
+/// Wait for a line of a run's log.
+fn until_said(run: &mut Child, text: &str) {
+    let mut lines = BufReader::new(run.stderr.take().unwrap()).lines();
+    let mut said = lines.by_ref().map(Result::unwrap);
+    assert!(said.any(|line| {
+        println!("{line}");
+        line.contains(text)
+    }));
+    // It goes on, and must not be stopped by a full pipe.
+    std::thread::spawn(move || lines.for_each(drop));
+}
+
+#[test]
+#[ignore = "some minutes: `make soak` runs it"]
+fn a_run_that_is_killed_leaves_settings_that_resume_undoes_before_it_completes() {
+    let _machine = rig::take_machine();
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("run");
+    step("a run of one cell, with weights, in each block");
+    let words = [
+        "run",
+        "W23",
+        "--only",
+        "weight=2:1:1",
+        "--only",
+        "set=10+10",
+        "--scale",
+        "ci",
+        "--output",
+    ];
+    let mut run = study(&words, &output)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    until_said(&mut run, "weights block 2 cell");
+    while of_owner(run.id(), &GROUPS).is_empty() {
+        assert!(run.try_wait().unwrap().is_none());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    step("the run dies in the middle of its setting");
+    kill(run.id());
+    run.wait().unwrap();
+    assert_ne!(of_owner(run.id(), &GROUPS), Vec::<String>::new());
+    let of_weights = || {
+        let samples = samples(&output);
+        samples
+            .iter()
+            .filter(|one| one["sweep"] == "weights")
+            .count()
+    };
+    assert_eq!(of_weights(), 1);
+
+    step("resume undoes it, and measures the rest");
+    assert!(study(&["resume"], &output).status().unwrap().success());
+    assert_eq!(leftovers(run.id()), Vec::<String>::new());
+    assert_eq!(of_weights(), 3);
 }
 
 #[test]
@@ -90,12 +169,7 @@ fn a_vm_that_dies_in_the_middle_costs_its_cell_and_resume_completes_the_run() {
         println!("{line}");
         if line.contains("udp block 2 cell") && !killed {
             step("VM 1 dies");
-            let pid = qemu(run.id(), "vm1").unwrap();
-            kill_process(
-                Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(),
-                Signal::KILL,
-            )
-            .unwrap();
+            kill(qemu(run.id(), "vm1").unwrap());
             killed = true;
         }
     }
