@@ -7,11 +7,11 @@ RUN = target/release/vicinity
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
 
-## make demo        two real VMs, the switch beside tap + bridge, a table and a report
+## make demo        two real VMs, the switch (CHANNEL=direct: shared memory) beside tap + bridge: a report
 demo:
-	scripts/setup demo
+	scripts/setup $(if $(CHANNEL),lab,demo)
 	$(CARGO) build --release --locked --package vicinity
-	$(RUN) demo
+	$(RUN) demo $(if $(CHANNEL),--channel $(CHANNEL))
 
 ## make demo-shell  the same two VMs, kept, with a shell in each
 demo-shell:

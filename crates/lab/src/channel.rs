@@ -9,10 +9,11 @@ use serde::Serialize;
 
 use crate::accel::Accel;
 use crate::bridge::Bridge;
+use crate::direct::Direct;
 use crate::error::{Context, Error, Result};
 use crate::host::{self, Tied};
 use crate::scope::RunFolder;
-use crate::vm::{Link, Nic};
+use crate::vm::{Link, Nic, Vm};
 use crate::{cpu, interrupt};
 
 /// A way between VMs. It lives as long as the value; drop the VMs first.
@@ -23,11 +24,28 @@ pub trait Channel: std::fmt::Debug {
     /// One line for a report: what carries the frames.
     fn description(&self) -> String;
 
-    /// The end of the VM `vm`.
+    /// The end of the VM `vm`; none where the VM gets its device while it runs.
     ///
     /// # Errors
     /// The VM is unknown to the channel, or the host refuses.
-    fn link(&self, vm: &str) -> Result<Link>;
+    fn link(&self, vm: &str) -> Result<Option<Link>>;
+
+    /// QEMU's options for a VM, beside its NIC's.
+    ///
+    /// # Errors
+    /// They cannot be found out.
+    fn qemu_args(&self, _vm: &str) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+
+    /// What is left to do when the VMs, which are numbered from one, are up, with guests of the kernel
+    /// `release`.
+    ///
+    /// # Errors
+    /// A VM does not join.
+    fn join(&mut self, _vms: &[Vm], _network: u8, _release: &str) -> Result<()> {
+        Ok(())
+    }
 
     /// CPU time the channel's own processes have used. Zero when it has none.
     ///
@@ -50,11 +68,14 @@ pub struct Setting<'a> {
     pub accel: Accel,
     /// The `vicinity` program.
     pub vicinity: &'a Path,
+    /// Folder of what is built for guests and kept.
+    pub cache: &'a Path,
     /// Folder for logs.
     pub logs: &'a Path,
 }
 
-/// Open the channel called `bridge` (tap and Linux bridge) or `switch` (Vicinity's).
+/// Open the channel called `bridge` (tap and Linux bridge), `switch` (Vicinity's) or `direct` (VMs
+/// that see each other's memory).
 ///
 /// # Errors
 /// There is no such channel, or the host cannot open it.
@@ -62,24 +83,25 @@ pub fn open(name: &str, setting: &Setting<'_>) -> Result<Box<dyn Channel>> {
     match name {
         "bridge" => Ok(Box::new(Bridge::new(setting.accel)?)),
         "switch" => Ok(Box::new(Switch::start(setting)?)),
+        "direct" => Ok(Box::new(Direct::new(setting)?)),
         _ => Err(Error::Host(format!(
-            "no channel is called `{name}`; there are `bridge` and `switch`"
+            "no channel is called `{name}`; there are `bridge`, `switch` and `direct`"
         ))),
     }
 }
 
-/// A NIC on a channel. Its MAC address and IPv4 address follow from two numbers: that of the
+/// A NIC on a channel, where that needs one. Its MAC address and IPv4 address follow from two numbers: that of the
 /// network (1 to 254, one for each channel) and that of the VM on it.
 ///
 /// # Errors
 /// Those of [`Channel::link`].
-pub fn nic(channel: &dyn Channel, network: u8, vm: &str, number: u8) -> Result<Nic> {
-    Ok(Nic {
-        link: channel.link(vm)?,
+pub fn nic(channel: &dyn Channel, network: u8, vm: &str, number: u8) -> Result<Option<Nic>> {
+    Ok(channel.link(vm)?.map(|link| Nic {
+        link,
         mac: mac(network, number),
         address: Some(format!("{}/24", address(network, number))),
         properties: Vec::new(),
-    })
+    }))
 }
 
 /// IPv4 address of a VM on a network of the lab.
@@ -103,8 +125,8 @@ impl Channel for Bridge {
         format!("tap and Linux bridge, frames carried by {}", self.carrier())
     }
 
-    fn link(&self, vm: &str) -> Result<Link> {
-        self.tap(vm)
+    fn link(&self, vm: &str) -> Result<Option<Link>> {
+        self.tap(vm).map(Some)
     }
 
     fn cpu_time(&self) -> Result<Duration> {
@@ -261,14 +283,14 @@ impl Channel for Switch {
         "Vicinity's switch over vhost-user".to_owned()
     }
 
-    fn link(&self, vm: &str) -> Result<Link> {
+    fn link(&self, vm: &str) -> Result<Option<Link>> {
         if !self.vms.iter().any(|known| known == vm) {
             return Err(Error::Host(format!("the switch has no port for VM {vm}")));
         }
-        Ok(Link::VhostUser {
+        Ok(Some(Link::VhostUser {
             socket: socket(self.run.path(), vm),
             qemu_listens: false,
-        })
+        }))
     }
 
     fn cpu_time(&self) -> Result<Duration> {

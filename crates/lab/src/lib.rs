@@ -5,7 +5,7 @@
 //! 1. [`image`] makes a guest out of Debian packages: an unmodified kernel and an initramfs.
 //! 2. [`accel`] finds out, by booting that kernel, whether KVM works here; else QEMU emulates.
 //! 3. [`channel`] opens a way between VMs by its name ([`bridge`], the switch) and gives a NIC
-//!    for each VM.
+//!    for each VM. [`direct`] joins running VMs by a channel that needs none.
 //! 4. [`vm`] boots VMs with those NICs, runs commands in them and reads their CPU time.
 //! 5. [`workload`] runs traffic between two VMs and reads its figures; [`stats`] sums them up.
 //! 6. [`demo`] does all that for two channels, round by round in turn, and [`report`] writes it
@@ -25,6 +25,7 @@ pub mod bridge;
 pub mod channel;
 pub mod cpu;
 pub mod demo;
+pub mod direct;
 mod error;
 pub mod host;
 pub mod image;

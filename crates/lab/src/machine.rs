@@ -38,8 +38,8 @@ impl Machine {
         let qemu = qemu.lines().next().unwrap_or_default();
         Ok(Self {
             processor: field("/proc/cpuinfo", "model name", ':'),
-            cpus: std::thread::available_parallelism().map_or(1, usize::from),
-            memory_mib: memory_kib() / 1024,
+            cpus: cpus(),
+            memory_mib: memory_mib("MemTotal"),
             kernel: fs::read_to_string("/proc/sys/kernel/osrelease")
                 .unwrap_or_default()
                 .trim()
@@ -86,12 +86,20 @@ fn field(path: &str, name: &str, separator: char) -> String {
     })
 }
 
-fn memory_kib() -> u64 {
-    let text = field("/proc/meminfo", "MemTotal", ':');
-    text.split(' ')
-        .next()
-        .and_then(|kib| kib.parse().ok())
-        .unwrap_or(0)
+/// Processors that we may use.
+pub(crate) fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Memory that is free or can be freed, MiB.
+pub(crate) fn available_mib() -> u64 {
+    memory_mib("MemAvailable")
+}
+
+fn memory_mib(which: &str) -> u64 {
+    let text = field("/proc/meminfo", which, ':');
+    let kib: Option<u64> = text.split(' ').next().and_then(|kib| kib.parse().ok());
+    kib.unwrap_or(0) / 1024
 }
 
 #[cfg(test)]
@@ -102,6 +110,7 @@ mod tests {
     fn the_host_is_described() {
         let machine = Machine::look().unwrap();
         assert!(machine.cpus > 0 && machine.memory_mib > 100, "{machine:?}");
+        assert!((1..=machine.memory_mib).contains(&available_mib()));
         assert!(
             machine.date.ends_with('Z') && machine.date.len() == 20,
             "{machine:?}"

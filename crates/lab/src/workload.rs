@@ -62,12 +62,14 @@ pub struct RoundTrip {
 pub fn serve(vm: &Vm) -> Result<()> {
     let limit = Duration::from_secs(30);
     vm.check("iperf3 --server --daemon", limit)?;
-    vm.check(
-        &format!("setsid sockperf server --tcp --ip 0.0.0.0 --port {SOCKPERF_PORT} </dev/null >/run/sockperf.log 2>&1 &"),
-        limit,
-    )?;
+    for carrier in ["--tcp", ""] {
+        vm.check(
+            &format!("setsid sockperf server {carrier} --ip 0.0.0.0 --port {SOCKPERF_PORT} </dev/null >/run/sockperf{carrier}.log 2>&1 &"),
+            limit,
+        )?;
+    }
     let up = format!(
-        "for i in $(seq 100); do test $(ss -Htln '( sport = :{SOCKPERF_PORT} or sport = :5201 )' | wc -l) -ge 2 && exit; sleep 0.1; done; cat /run/sockperf.log; exit 1"
+        "for i in $(seq 100); do test $(ss -Htuln '( sport = :{SOCKPERF_PORT} or sport = :5201 )' | wc -l) -ge 3 && exit; sleep 0.1; done; cat /run/sockperf*.log; exit 1"
     );
     vm.check(&up, limit).map(drop)
 }
@@ -100,8 +102,26 @@ pub fn udp(client: &Vm, target: &str, seconds: u32, size: u32) -> Result<Udp> {
 /// # Errors
 /// The client fails or its report cannot be read.
 pub fn ping_pong(client: &Vm, target: &str, seconds: u32, size: u32) -> Result<RoundTrip> {
+    sockperf(client, target, seconds, size, "--tcp")
+}
+
+/// The same with UDP messages.
+///
+/// # Errors
+/// As for [`ping_pong`].
+pub fn ping_pong_udp(client: &Vm, target: &str, seconds: u32, size: u32) -> Result<RoundTrip> {
+    sockperf(client, target, seconds, size, "")
+}
+
+fn sockperf(
+    client: &Vm,
+    target: &str,
+    seconds: u32,
+    size: u32,
+    carrier: &str,
+) -> Result<RoundTrip> {
     let command = format!(
-        "sockperf ping-pong --tcp --ip {target} --port {SOCKPERF_PORT} --msg-size {size} --time {seconds} --full-rtt 2>&1"
+        "sockperf ping-pong {carrier} --ip {target} --port {SOCKPERF_PORT} --msg-size {size} --time {seconds} --full-rtt 2>&1"
     );
     parse_sockperf(&client.check(&command, limit(seconds))?)
 }

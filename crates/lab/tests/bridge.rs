@@ -38,7 +38,7 @@ fn two_vms_reach_each_other_and_leave_nothing_behind() {
     let bridge = Bridge::new(accel::detect(&image.kernel).unwrap()).unwrap();
     let boot = |name: &str, number: u8| {
         let spec = Spec::new(name, &target().join("bridge"));
-        let nic = channel::nic(&bridge, 1, name, number).unwrap();
+        let nic = channel::nic(&bridge, 1, name, number).unwrap().unwrap();
         Vm::boot(&image, spec.nic(nic)).unwrap()
     };
     let (one, two) = (boot("one", 1), boot("two", 2));

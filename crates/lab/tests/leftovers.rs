@@ -31,7 +31,7 @@ fn hold() {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("lab");
     let image = Recipe::default().build(&target).unwrap();
     let bridge = Bridge::new(accel::detect(&image.kernel).unwrap()).unwrap();
-    let nic = channel::nic(&bridge, 1, "held", 1).unwrap();
+    let nic = channel::nic(&bridge, 1, "held", 1).unwrap().unwrap();
     let vm = Vm::boot(&image, Spec::new("held", &target.join("held")).nic(nic)).unwrap();
     println!("\nheld {}", vm.id());
     let end = vm

@@ -130,6 +130,10 @@ enum Command {
         /// Play ping-pong between the two VMs with messages, and measure those beside TCP
         #[arg(long, conflicts_with = "shell")]
         messages: bool,
+        /// The channel that is compared with the bridge: `switch`, or `direct`, where the two VMs see
+        /// each other's memory
+        #[arg(long, value_parser = ["switch", "direct"], default_value = "switch", value_name = "NAME", conflicts_with = "messages")]
+        channel: String,
         /// Folder for guest images, results and logs
         #[arg(long, default_value = demo::FOLDER, value_name = "DIR")]
         folder: PathBuf,
@@ -492,15 +496,18 @@ impl Cli {
             Command::Top(options) => top::run(runtime_dir, &options),
             Command::Demo {
                 shell: true,
+                channel,
                 folder,
                 ..
-            } => demo::shell(&folder),
+            } => demo::shell(&channel, &folder),
             Command::Demo {
                 messages: true,
                 folder,
                 ..
             } => print(&demo::messages(&folder)?),
-            Command::Demo { folder, .. } => print(&demo::run(&folder)?),
+            Command::Demo {
+                channel, folder, ..
+            } => print(&demo::run(&channel, &folder)?),
             Command::Bench(Bench::Switch {
                 rounds,
                 sizes,

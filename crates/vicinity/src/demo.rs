@@ -10,10 +10,10 @@ use crate::failure::Failure;
 /// Where guest images, results and logs are put, unless it is told.
 pub(crate) const FOLDER: &str = "target";
 
-/// Run the demo below `folder` (guest images, results, logs); returns its table and where the
-/// results are.
-pub(crate) fn run(folder: &Path) -> Result<String, Failure> {
-    let options = options(folder)?;
+/// Run the demo below `folder` (guest images, results, logs), comparing this channel with the bridge;
+/// returns its table and where the results are.
+pub(crate) fn run(channel: &str, folder: &Path) -> Result<String, Failure> {
+    let options = options(folder)?.over(channel)?;
     let result = demo::run(&options, &Progress::start())?;
     let output = options.output.display();
     let elsewhere = match folder.to_str() {
@@ -36,8 +36,9 @@ pub(crate) fn messages(folder: &Path) -> Result<String, Failure> {
 }
 
 /// Boot the demo's VMs and open a shell in each, until the session ends.
-pub(crate) fn shell(folder: &Path) -> Result<(), Failure> {
-    Ok(demo::shell(&options(folder)?, &Progress::start())?)
+pub(crate) fn shell(channel: &str, folder: &Path) -> Result<(), Failure> {
+    let options = options(folder)?.over(channel)?;
+    Ok(demo::shell(&options, &Progress::start())?)
 }
 
 fn options(folder: &Path) -> Result<Options, Failure> {

@@ -135,6 +135,7 @@ impl Members {
             vms: &VMS,
             accel,
             vicinity: &options.vicinity,
+            cache: &options.cache,
             logs: &options.output,
         };
         let channels = options.channels.iter();
@@ -147,7 +148,7 @@ impl Members {
             let mut spec = Spec::new(name, &options.output);
             for (channel, network) in channels.iter().zip(1..) {
                 let nic = channel::nic(channel.as_ref(), network, name, number)?;
-                spec.nics.push(nic);
+                spec.nics.extend(nic);
             }
             spec.qemu_args = member_args(&options.vicinity, run.path(), name)?;
             Vm::boot(&image, spec)

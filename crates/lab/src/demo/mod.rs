@@ -21,7 +21,7 @@ use crate::image::{Image, Recipe};
 use crate::machine::Machine;
 use crate::progress::Progress;
 use crate::vm::{Spec, Vm};
-use crate::{report, scope, workload};
+use crate::{direct, report, scope, workload};
 
 pub use measure::Durations;
 pub use messages::{MessageResult, MessageSample, TcpSample, messages};
@@ -59,6 +59,18 @@ impl Options {
             durations: Durations::default(),
         }
     }
+
+    /// The same with this channel beside the bridge.
+    ///
+    /// # Errors
+    /// [`Error::Host`] when what it is built with is missing.
+    pub fn over(mut self, channel: &str) -> Result<Self> {
+        if channel == "direct" {
+            direct::missing().map_or(Ok(()), |why| Err(Error::Host(why)))?;
+            self.channels = ["bridge", "direct"];
+        }
+        Ok(self)
+    }
 }
 
 /// Longest boot: an emulated guest on a busy machine.
@@ -90,10 +102,11 @@ impl Pair {
             vms: &VMS,
             accel,
             vicinity: &options.vicinity,
+            cache: &options.cache,
             logs: &options.output,
         };
         let [base, other] = options.channels;
-        let channels = [
+        let mut channels = [
             channel::open(base, &setting)?,
             channel::open(other, &setting)?,
         ];
@@ -114,6 +127,9 @@ impl Pair {
             "both are up, kernel {}",
             image.manifest.kernel_release
         ));
+        for (channel, network) in channels.iter_mut().zip(1..) {
+            channel.join(&vms, network, &image.manifest.kernel_release)?;
+        }
         let pair = Self {
             vms,
             channels,
@@ -147,7 +163,8 @@ fn boot(image: &Image, channels: &[Box<dyn Channel>], number: u8, logs: &Path) -
     let mut spec = Spec::new(&name, logs);
     for (channel, network) in channels.iter().zip(1..) {
         spec.nics
-            .push(channel::nic(channel.as_ref(), network, &name, number)?);
+            .extend(channel::nic(channel.as_ref(), network, &name, number)?);
+        spec.qemu_args.extend(channel.qemu_args(&name)?);
     }
     Vm::boot(image, spec)
 }

@@ -77,6 +77,15 @@ pub enum Statistic {
         of: Selector,
         to: Selector,
     },
+    /// How many times a metric of the cells `of` is larger `at` some levels than `from` others, divided
+    /// by the same of the cells `to`.
+    Growth {
+        metric: &'static str,
+        of: Selector,
+        to: Selector,
+        from: Selector,
+        at: Selector,
+    },
     /// The size from which the cells `of` are better than the cells `to`.
     Crossover {
         metric: &'static str,
@@ -226,6 +235,7 @@ impl Claim {
             Statistic::Ratio { .. }
                 | Statistic::Metrics { .. }
                 | Statistic::Relative { .. }
+                | Statistic::Growth { .. }
                 | Statistic::LeastStep { .. }
         );
         let back = |x: f64| if logarithmic { x.exp() } else { x };
@@ -348,6 +358,17 @@ impl Block<'_> {
                 let quotient =
                     |metric| Some((self.value(metric, of)? / self.value(metric, to)?).ln());
                 Some(quotient(metric)? - quotient(than)?)
+            }
+            Statistic::Growth {
+                metric,
+                of,
+                to,
+                from,
+                at,
+            } => {
+                let value = |a: Selector, b: Selector| self.value(metric, &[a, b].concat());
+                let growth = |cells| Some((value(cells, at)? / value(cells, from)?).ln());
+                Some(growth(of)? - growth(to)?)
             }
             Statistic::Crossover { .. } | Statistic::Shift { .. } => None,
         }

@@ -54,13 +54,18 @@ pub struct Report {
     pub reply_p50_ms: f64,
     /// 99th percentile.
     pub reply_p99_ms: f64,
+    /// 99.9th percentile; of less than a thousand replies, about the slowest.
+    pub reply_p999_ms: f64,
     /// From the first byte of the answer to the last, mean, ms.
     pub transfer_ms: f64,
     /// CPU-seconds this client used for each second: near one, it was the bottleneck itself.
     pub client_cpu: f64,
-    /// Answers in each 100 ms.
+    /// Answers in each [`SLOT`].
     pub timeline: Vec<u32>,
 }
+
+/// A piece of the timeline: a server's dip may be short.
+pub const SLOT: Duration = Duration::from_millis(10);
 
 /// Longest wait for a server.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -186,9 +191,9 @@ fn report(load: &Load, answers: &[Answer], errors: &[String], client_cpu: f64) -
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "a few hundred slots"
+        reason = "a few thousand slots"
     )]
-    let slots = (load.seconds * 10.0).ceil().max(0.0) as usize;
+    let slots = (load.seconds / SLOT.as_secs_f64()).round().max(0.0) as usize;
     let mut timeline = vec![0; slots];
     for answer in &served {
         #[expect(
@@ -196,7 +201,7 @@ fn report(load: &Load, answers: &[Answer], errors: &[String], client_cpu: f64) -
             clippy::cast_sign_loss,
             reason = "a slot's number"
         )]
-        let slot = ((answer.done - load.warm_up) * 10.0) as usize;
+        let slot = ((answer.done - load.warm_up) / SLOT.as_secs_f64()) as usize;
         if let Some(count) = timeline.get_mut(slot) {
             *count += 1;
         }
@@ -211,6 +216,7 @@ fn report(load: &Load, answers: &[Answer], errors: &[String], client_cpu: f64) -
         reply_ms: known(mean(&replies)),
         reply_p50_ms: known(quantile(&replies, 0.5)),
         reply_p99_ms: known(quantile(&replies, 0.99)),
+        reply_p999_ms: known(quantile(&replies, 0.999)),
         transfer_ms: known(mean(&transfers)),
         client_cpu,
         timeline,

@@ -1,4 +1,4 @@
-//! The two measurement studies, run again on real VMs.
+//! The papers' measurements, run again on real VMs.
 //!
 //! # Theory of operation
 //!

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::catalogue::{Experiment, Need};
 use super::knob::{Hierarchy, Version};
+use crate::{direct, machine};
 
 /// What the host has.
 #[derive(Clone, Debug)]
@@ -14,7 +15,9 @@ pub struct Probe {
     pub no_vms: Option<String>,
     /// Which version of control groups can set CPU weights and caps, or why neither can.
     pub groups: Result<&'static str, String>,
-    /// The same of each version, in a line.
+    /// Why the direct channel's module cannot be built, if so.
+    pub no_module: Option<String>,
+    /// What each version of control groups can do, in a line.
     pub versions: String,
 }
 
@@ -34,11 +37,12 @@ impl Probe {
     #[must_use]
     pub fn look() -> Self {
         Self {
-            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            cpus: machine::cpus(),
             no_vms: no_vms(),
             groups: Hierarchy::find()
                 .map(|found| found.version().name())
                 .map_err(|error| error.to_string()),
+            no_module: direct::missing(),
             versions: versions(),
         }
     }
@@ -59,6 +63,11 @@ impl Probe {
                 Need::Groups => {
                     if let Err(why) = &self.groups {
                         return Ability::NotRunnable(format!("no CPU weights and caps: {why}"));
+                    }
+                }
+                Need::Module => {
+                    if let Some(why) = &self.no_module {
+                        return Ability::NotRunnable(why.clone());
                     }
                 }
                 Need::SecondHost => standing_in.push(
@@ -158,6 +167,7 @@ mod tests {
             cpus: 2,
             no_vms: None,
             groups: Ok("v1"),
+            no_module: None,
             versions: String::new(),
         }
     }
@@ -188,6 +198,14 @@ mod tests {
             ..host()
         };
         assert!(judge(&plain, "W23").reason().contains("no cpu controller"));
+        let bookish = Probe {
+            no_module: Some("no headers".into()),
+            ..host()
+        };
+        assert_eq!(
+            judge(&bookish, "M2"),
+            Ability::NotRunnable("no headers".into())
+        );
         let bare = Probe {
             no_vms: Some("qemu missing".into()),
             ..host()

@@ -72,7 +72,9 @@ impl Remote {
     /// # Errors
     /// One does not come up.
     pub fn serve(&mut self) -> Result<()> {
-        let mut commands = vec!["sockperf server --tcp --ip 0.0.0.0 --port 11111".to_owned()];
+        let mut commands = ["--tcp ", ""]
+            .map(|carrier| format!("sockperf server {carrier}--ip 0.0.0.0 --port 11111"))
+            .to_vec();
         commands.extend(PORTS.map(|port| format!("iperf3 --server --port {port}")));
         for words in &commands {
             let words: Vec<&str> = words.split(' ').collect();
@@ -84,9 +86,10 @@ impl Remote {
             self.servers.push(Tied::spawn(command)?);
         }
         interrupt::poll("the second host's servers", Duration::from_secs(10), || {
-            let listening = host::run(self.inside(&["ss", "-Htln"]))?;
-            let up = |port: u16| listening.contains(&format!(":{port} "));
-            Ok(PORTS.into_iter().chain([11111]).all(up).then_some(()))
+            let listening = host::run(self.inside(&["ss", "-Htuln"]))?;
+            let sockets = |port: u16| listening.matches(&format!(":{port} ")).count();
+            let up = PORTS.into_iter().all(|port| sockets(port) > 0) && sockets(11111) > 1;
+            Ok(up.then_some(()))
         })
     }
 

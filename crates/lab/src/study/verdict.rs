@@ -45,6 +45,8 @@ pub struct Finding {
     pub reason: String,
     /// What was compared, for reading the figure.
     pub kind: &'static str,
+    /// Its unit, where it is no ratio.
+    pub unit: &'static str,
 }
 
 /// The sweep that is the A/A run.
@@ -134,6 +136,7 @@ pub fn judge(
                 verdict,
                 reason,
                 kind: kind(claim.statistic),
+                unit: unit(claim.statistic),
             }
         })
         .collect()
@@ -164,12 +167,7 @@ fn decide(
         return (Verdict::NotRunnable, reason);
     }
     if p >= LEVEL {
-        let reason = if evidence.blocks < 3 {
-            format!("only {} of 3 blocks", evidence.blocks)
-        } else {
-            String::new()
-        };
-        return (Verdict::NotSignificant, reason);
+        return (Verdict::NotSignificant, leaning(claim, evidence));
     }
     // An effect no larger than that of doing the same thing twice is none.
     let about_one = matches!(claim.expects, Region::Above(x) | Region::Below(x) if x == 1.0);
@@ -190,17 +188,50 @@ fn decide(
     (verdict, String::new())
 }
 
+/// Where the interval of a figure is that is not sure enough; nothing if it is on both sides.
+fn leaning(claim: &Claim, evidence: &Evidence) -> String {
+    let blocks = evidence.blocks;
+    if blocks < 3 {
+        return format!("only {blocks} of 3 blocks");
+    }
+    let Interval { low, high } = evidence.interval;
+    let inside = claim.expects.contains(low) && claim.expects.contains(high);
+    let outside = match claim.expects {
+        Region::Above(bound) => high <= bound,
+        Region::Below(bound) => low >= bound,
+        Region::Within(from, to) => high <= from || low >= to,
+    };
+    let way = match (inside, outside) {
+        (true, _) => "for",
+        (_, true) => "against",
+        _ => return String::new(),
+    };
+    format!("the interval speaks {way} it, but {blocks} blocks do not make it sure")
+}
+
+/// The unit of a claim's figure; none of quotients and ranks.
+fn unit(statistic: Statistic) -> &'static str {
+    match statistic {
+        Statistic::Value { metric, .. }
+        | Statistic::Difference { metric, .. }
+        | Statistic::Gap { metric, .. }
+        | Statistic::FirstStep { metric, .. } => catalogue::metric(metric).1,
+        Statistic::Crossover { .. } => "B",
+        _ => "",
+    }
+}
+
 const fn kind(statistic: Statistic) -> &'static str {
     match statistic {
         Statistic::Ratio { .. } | Statistic::Metrics { .. } => "ratio",
-        Statistic::Relative { .. } => "ratio of ratios",
+        Statistic::Relative { .. } | Statistic::Growth { .. } => "ratio of ratios",
         Statistic::Difference { .. } | Statistic::Gap { .. } => "difference",
         Statistic::Value { .. } => "value",
         Statistic::Trend { .. } | Statistic::Correlation { .. } => "rank correlation",
         Statistic::FirstStep { .. } => "first step minus the next largest",
         Statistic::LeastStep { .. } => "least step, as a ratio",
         Statistic::Decline { .. } => "last over largest",
-        Statistic::Crossover { .. } => "size in bytes",
+        Statistic::Crossover { .. } => "size",
         Statistic::Shift { .. } => "ratio of sizes",
     }
 }
@@ -304,6 +335,7 @@ mod tests {
             cpus: 2,
             no_vms: None,
             groups: Ok("v1"),
+            no_module: None,
             versions: String::new(),
         };
         let rows = [
@@ -323,6 +355,25 @@ mod tests {
         assert_eq!(verdict(&made_up(8, -0.066)), [Reversed, NotRunnable]);
         assert_eq!(verdict(&made_up(2, 0.066)), [NotSignificant, NotRunnable]);
         assert_eq!(verdict(&[]), [NotRunnable, NotRunnable]);
+    }
+
+    #[test]
+    fn what_is_not_sure_says_where_its_interval_is() {
+        let claim = catalogue::find("W1").unwrap().claims.last().unwrap();
+        assert_eq!(claim.expects, Region::Within(0.98, 1.02));
+        let said = |low, high, blocks| {
+            let evidence = Evidence {
+                estimate: 1.0,
+                interval: Interval { low, high },
+                sureness: Region::Above(0.0).test(&[]),
+                blocks,
+            };
+            leaning(claim, &evidence)
+        };
+        assert!(said(0.99, 1.01, 4).contains("speaks for it"));
+        assert!(said(1.1, 1.3, 4).contains("speaks against it"));
+        assert_eq!(said(0.9, 1.1, 4), "");
+        assert_eq!(said(0.99, 1.01, 2), "only 2 of 3 blocks");
     }
 
     #[test]

@@ -231,6 +231,14 @@ pub(super) static ROWS: &[Experiment] = &[
             },
             Figure {
                 source: "Table 3",
+                title: "Reply time, p99 and p99.9",
+                x: "load",
+                series: BY_IDLE,
+                metrics: &["reply_p99_ms", "reply_p999_ms"],
+                ..EMPTY
+            },
+            Figure {
+                source: "Table 3",
                 title: "Transfer time, mean",
                 x: "load",
                 series: BY_IDLE,

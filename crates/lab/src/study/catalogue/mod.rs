@@ -1,4 +1,4 @@
-//! Every experiment of the two measurement studies, as data.
+//! Every experiment of the papers' measurements, as data.
 //!
 //! A row ([`Experiment`]) says what the paper showed ([`Figure`]), what it claims
 //! ([`Claim`]) and what is needed to see it ([`Need`]). Rows that look at the same cells share a
@@ -6,6 +6,7 @@
 
 mod beyond;
 mod channels;
+mod direct;
 mod domains;
 mod idle;
 mod interception;
@@ -27,8 +28,8 @@ pub use sweep::{Factor, Scale, Sweep};
 /// A row of the catalogue.
 #[derive(Debug)]
 pub struct Experiment {
-    /// `X1` to `X15`: channels (paper 000). `N3`: caps (paper 003). `W1` to `W27`: web
-    /// workloads (paper 001).
+    /// `X1` to `X15`: channels (paper 000). `M2` to `M6`: the direct channel (paper 002). `N3`: caps
+    /// (paper 003). `W1` to `W27`: web workloads (paper 001).
     pub id: &'static str,
     /// Figure or table of the paper.
     pub source: &'static str,
@@ -55,6 +56,8 @@ pub enum Need {
     Spread(usize),
     /// CPU weights and caps by cgroup.
     Groups,
+    /// What the direct channel's module is built with.
+    Module,
     /// Something that is not there on any host yet, and why.
     Absent(&'static str),
 }
@@ -92,10 +95,14 @@ pub struct Curve {
 pub const SETS: [&str; 5] = ["vm1", "vm2", "idle", "guests", "backend"];
 
 /// What a metric's key stands for: `KEY`, `vm1_KEY`, `backend_KEY`.
-const METRICS: [(&str, &str, &str); 36] = [
+const METRICS: [(&str, &str, &str); 47] = [
     ("mbit_s", "throughput received", "Mbit/s"),
     ("loss_pct", "lost", "%"),
     ("trans_s", "transactions", "1/s"),
+    ("udp_trans_s", "transactions over UDP", "1/s"),
+    ("udp_p50_us", "round trip over UDP, median", "µs"),
+    ("udp_p99_us", "round trip over UDP, p99", "µs"),
+    ("udp_p999_us", "round trip over UDP, p99.9", "µs"),
     ("p50_us", "round trip, median", "µs"),
     ("p99_us", "round trip, p99", "µs"),
     ("p999_us", "round trip, p99.9", "µs"),
@@ -107,9 +114,17 @@ const METRICS: [(&str, &str, &str); 36] = [
     ("exec_s", "executions", "1/s"),
     ("us_exec", "CPU time per execution", "µs"),
     ("switches_s", "context switches", "1/s"),
+    ("s_gb", "CPU time for each GB", "s/GB"),
+    (
+        "cpu_s_gb",
+        "CPU time of guests and backend for each GB",
+        "s/GB",
+    ),
+    ("bells", "doorbells for each packet", ""),
     ("switches_mb", "context switches per MB", "1/MB"),
     ("cov", "coefficient of variation", ""),
     ("worst", "worst over median", ""),
+    ("vms", "VMs at once", ""),
     ("recovery_ms", "time to recover", "ms"),
     ("slow_fast", "switches per MB, slowest over fastest run", ""),
     ("req_s", "requests served", "1/s"),
@@ -118,12 +133,15 @@ const METRICS: [(&str, &str, &str); 36] = [
     ("reply_ms", "reply time, mean", "ms"),
     ("reply_p50_ms", "reply time, median", "ms"),
     ("reply_p99_ms", "reply time, p99", "ms"),
+    ("reply_p999_ms", "reply time, p99.9", "ms"),
     ("transfer_ms", "transfer time, mean", "ms"),
     ("create_s", "creation time", "s"),
     ("start_s", "start time", "s"),
+    ("first_s", "time to its first answer", "s"),
     ("pages_s", "pages (bytes/4096)", "1/s"),
     ("pages_exec", "pages per execution", ""),
-    ("lost", "requests lost by the dip", ""),
+    ("lost", "area of the dip", "requests"),
+    ("dip_s", "area of the dip", "s"),
     ("throttled_pct", "held back by the cap", "%"),
     ("copy_pct", "copying", "%"),
     ("message_pct", "work for each message", "%"),
@@ -161,6 +179,7 @@ pub fn all() -> impl Iterator<Item = &'static Experiment> {
         .chain(placement::ROWS)
         .chain(streams::ROWS)
         .chain(beyond::ROWS)
+        .chain(direct::ROWS)
         .chain(idle::ROWS)
         .chain(domains::ROWS)
         .chain(neighbours::ROWS)

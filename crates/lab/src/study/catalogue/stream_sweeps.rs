@@ -15,6 +15,18 @@ const TRAFFIC: [&str; 7] = [
     "all pairs",
     "a VM dies",
 ];
+/// The same, with numbers of pairs between one and as many as fit.
+const CROWDS: [&str; 9] = [
+    "tcp 64",
+    "tcp 32K",
+    "udp 64",
+    "udp 32K",
+    "udp burst",
+    "2 pairs",
+    "4 pairs",
+    "all pairs",
+    "a VM dies",
+];
 const PAIR: [&str; 3] = ["vm1", "vm2", "backend"];
 
 /// In the order in which they are run; the A/A run is the first of all.
@@ -45,7 +57,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
     },
     Sweep {
         name: "lookup",
-        title: "a UDP stream to the second host, then requests, frames looked up among so many residents",
+        title: "a UDP stream to the second host, then requests over TCP and UDP, frames looked up among so many residents",
         factors: &[RESIDENTS, LOOKUP_SIZES],
         metrics: &[
             "mbit_s",
@@ -54,12 +66,16 @@ pub(super) static SWEEPS: &[Sweep] = &[
             "p50_us",
             "p99_us",
             "p999_us",
+            "udp_trans_s",
+            "udp_p50_us",
+            "udp_p99_us",
+            "udp_p999_us",
             "lookup_ns",
             "lookup_pct",
             "switches_s",
         ],
         sets: &PAIR,
-        cost: 2.5,
+        cost: 3.6,
     },
     Sweep {
         name: "udp",
@@ -196,15 +212,71 @@ pub(super) static SWEEPS: &[Sweep] = &[
                 name: "traffic",
                 ci: &["tcp 32K", "udp 64", "udp burst", "all pairs", "a VM dies"],
                 default: &TRAFFIC,
-                full: &TRAFFIC,
+                full: &CROWDS,
+            },
+        ],
+        metrics: &["mbit_s", "cov", "worst", "recovery_ms", "vms"],
+        sets: &[],
+        cost: 1.2,
+    },
+    Sweep {
+        name: "direct",
+        title: "a stream between neighbours on separate cores, over each channel",
+        factors: &[WAYS, PROTOCOL, DIRECT_SIZES],
+        metrics: &[
+            "mbit_s",
+            "loss_pct",
+            "switches_s",
+            "backend_s_gb",
+            "cpu_s_gb",
+            "bells",
+        ],
+        sets: &PAIR,
+        cost: 1.1,
+    },
+    Sweep {
+        name: "direct-requests",
+        title: "requests between neighbours on separate cores, over each channel",
+        factors: &[WAYS, PROTOCOL, DIRECT_SIZES],
+        metrics: &["trans_s", "p50_us", "p99_us", "p999_us"],
+        sets: &[],
+        cost: 1.0,
+    },
+    Sweep {
+        name: "direct-boundary",
+        title: "the direct channel at its boundaries",
+        factors: &[
+            fixed("channel", &["direct"]),
+            Factor {
+                name: "traffic",
+                ci: &["tcp 32K", "a VM dies"],
+                default: &PAIRS_TRAFFIC,
+                full: &PAIRS_TRAFFIC,
             },
         ],
         metrics: &["mbit_s", "cov", "worst", "recovery_ms"],
         sets: &[],
-        cost: 1.2,
+        cost: 1.5,
     },
 ];
 
+const WAYS: Factor = fixed("channel", &["bridge", "switch", "direct"]);
+const PROTOCOL: Factor = fixed("protocol", &["tcp", "udp"]);
+const DIRECT_SIZES: Factor = Factor {
+    name: "size",
+    ci: &["64", "16K"],
+    default: &["64", "1K", "4K", "16K", "32K"],
+    full: &POWERS,
+};
+/// What two VMs can do alone: the direct channel joins no more.
+const PAIRS_TRAFFIC: [&str; 6] = [
+    "tcp 64",
+    "tcp 32K",
+    "udp 64",
+    "udp 32K",
+    "udp burst",
+    "a VM dies",
+];
 const GATHER: [&str; 4] = ["native", "0", "200", "1000"];
 const MIXES: [&str; 6] = ["5:0", "4:1", "3:2", "2:3", "1:4", "0:5"];
 const RESIDENTS: Factor = Factor {

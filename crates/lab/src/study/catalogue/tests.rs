@@ -11,6 +11,7 @@ fn no_row_of_the_papers_is_missing() {
     want.push("X7b".to_uppercase());
     want.extend((8..=15).map(|n| format!("X{n}")));
     want.push("N3".to_owned());
+    want.extend((2..=6).map(|n| format!("M{n}")));
     want.extend((1..=27).map(|n| format!("W{n}")));
     assert_eq!(ids, want);
 }
@@ -36,6 +37,13 @@ fn names(statistic: Statistic) -> (Vec<Selector>, Vec<&'static str>, Option<&'st
             of,
             to,
         } => (vec![of, to], vec![metric, than], None),
+        Statistic::Growth {
+            metric,
+            of,
+            to,
+            from,
+            at,
+        } => (vec![of, to, from, at], vec![metric], None),
         Statistic::Crossover {
             metric,
             of,
@@ -88,8 +96,8 @@ fn every_claim_is_about_cells_and_metrics_that_exist() {
             along.iter().for_each(|factor| known(factor, None));
         }
         for figure in row.figures {
-            // A cell of several runs has the figures of each.
-            if figure.x != "run" {
+            // A cell of several runs has the figures of each, one over time those of each 100 ms.
+            if !["run", "ms"].contains(&figure.x) {
                 known(figure.x, None);
             }
             figure.series.iter().for_each(|factor| known(factor, None));
@@ -133,6 +141,12 @@ fn every_figure_of_the_papers_has_a_plot() {
         assert!(
             channels.iter().any(|s| *s == format!("Fig. {number}")),
             "paper 000, Fig. {number}"
+        );
+    }
+    for number in 2..=5 {
+        assert!(
+            sources('M').contains(&format!("Fig. {number}")),
+            "paper 002, Fig. {number}"
         );
     }
     for number in 1..=32 {

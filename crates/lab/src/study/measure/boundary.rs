@@ -14,7 +14,9 @@ use crate::study::sample::{Cell, Values};
 use crate::study::world::World;
 
 pub(super) fn measure(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
-    let network = world.network(cell.level("channel"))?;
+    let channel = cell.level("channel");
+    world.only(2)?;
+    let network = world.between(channel)?;
     let target = channel::address(network, 2);
     let flow = |udp, size| Flow {
         target: &target,
@@ -24,11 +26,16 @@ pub(super) fn measure(world: &mut World, cell: &Cell, pace: Pace) -> Result<Valu
         seconds: pace.seconds,
     };
     let traffic = cell.level("traffic");
-    world.only(if traffic == "all pairs" {
-        world.vms.len()
-    } else {
-        2
-    })?;
+    let most = world.vms.len() / 2;
+    let pairs_of = match traffic.split_once(" pairs") {
+        Some(("all", _)) => Some(most),
+        Some((count, _)) => Some(count.parse().unwrap_or(1).min(most)),
+        None => None,
+    };
+    if let Some(count) = pairs_of {
+        world.only(2 * count)?;
+        return pairs(world, network, count, pace);
+    }
     let alone = |flow: Flow<'_>| -> Result<Values> { Ok(steadiness(&flow.run(world.vm(1)?)?)) };
     match traffic {
         "tcp 64" => alone(flow(false, 64)),
@@ -36,8 +43,7 @@ pub(super) fn measure(world: &mut World, cell: &Cell, pace: Pace) -> Result<Valu
         "udp 64" => alone(flow(true, 64)),
         "udp 32K" => alone(flow(true, 32768)),
         "udp burst" => burst(world, flow(true, 1024)),
-        "all pairs" => pairs(world, network, pace),
-        "a VM dies" => death(world, flow(false, 32768)),
+        "a VM dies" => death(world, channel, flow(false, 32768)),
         other => Err(Error::Host(format!("there is no traffic called {other}"))),
     }
 }
@@ -75,11 +81,10 @@ fn burst(world: &World, flow: Flow<'_>) -> Result<Values> {
     Ok(steadiness(&stream.wait()?))
 }
 
-/// VM 1 to 2, 3 to 4, …: all at once.
-fn pairs(world: &World, network: u8, pace: Pace) -> Result<Values> {
-    let targets: Vec<String> = (1..=world.vms.len())
-        .filter(|n| n % 2 == 0)
-        .map(|n| channel::address(network, u8::try_from(n).unwrap_or(0)))
+/// VM 1 to 2, 3 to 4, …: so many pairs at once.
+fn pairs(world: &World, network: u8, count: usize, pace: Pace) -> Result<Values> {
+    let targets: Vec<String> = (1..=count)
+        .map(|pair| channel::address(network, u8::try_from(2 * pair).unwrap_or(0)))
         .collect();
     let mut started = Vec::new();
     for (place, target) in targets.iter().enumerate() {
@@ -100,13 +105,15 @@ fn pairs(world: &World, network: u8, pace: Pace) -> Result<Values> {
     let mut all: Vec<Values> = flown.iter().map(steadiness).collect();
     let total = flown.iter().map(|flown| flown.mbit_s).sum();
     let mut first = all.drain(..1).next().unwrap_or_default();
-    first.extend(values(&[("mbit_s", total)]));
+    #[expect(clippy::cast_precision_loss, reason = "some dozens of VMs")]
+    let vms = 2.0 * count as f64;
+    first.extend(values(&[("mbit_s", total), ("vms", vms)]));
     Ok(first)
 }
 
 /// A third VM is killed while the stream runs: for how long does the stream stand still?
-fn death(world: &mut World, flow: Flow<'_>) -> Result<Values> {
-    let victim = world.victim()?;
+fn death(world: &World, channel: &str, flow: Flow<'_>) -> Result<Values> {
+    let victim = world.victim(channel)?;
     let stream = flow.start(world.vm(1)?)?;
     interrupt::sleep(Duration::from_millis(1600))?;
     victim.stop();

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::WARM_UP;
 use crate::error::{Error, Result};
 use crate::vm::{Job, Vm};
-use crate::workload;
+use crate::workload::{self, RoundTrip};
 
 /// The servers' ports. A server takes one test at a time and is a moment late to know that it
 /// is over, so each test takes the next one.
@@ -115,14 +115,15 @@ fn lost(number: &dyn Fn(&str) -> Option<f64>) -> f64 {
     (100.0 * (1.0 - share)).max(0.0)
 }
 
-/// Requests and responses, one at a time.
-pub(super) fn requests(
-    client: &Vm,
-    target: &str,
-    seconds: u32,
-    size: u32,
-) -> Result<workload::RoundTrip> {
-    workload::ping_pong(client, target, seconds, size)
+impl Flow<'_> {
+    /// Requests and responses of its size, one at a time, instead of the stream.
+    pub(super) fn requests(&self, client: &Vm) -> Result<RoundTrip> {
+        let exchange = match self.udp {
+            true => workload::ping_pong_udp,
+            false => workload::ping_pong,
+        };
+        exchange(client, self.target, self.seconds, self.size)
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 mod boundary;
 mod contention;
+mod dip;
+mod direct;
 pub(super) mod flow;
 pub(super) mod profile;
 mod start;
@@ -14,6 +16,7 @@ use super::catalogue::Scale;
 use super::sample::{Cell, Values};
 use super::world::World;
 use crate::error::{Error, Result};
+use crate::machine;
 
 /// How long a cell is measured.
 #[derive(Clone, Copy, Debug)]
@@ -31,10 +34,23 @@ pub struct Pace {
 /// Seconds before those that count.
 const WARM_UP: u32 = 1;
 
+/// What a VM of the lab takes, MiB: its own memory, and QEMU.
+const VM_MIB: u64 = 512 + 256;
+
+/// Virtual CPUs for each CPU that still get somewhere when all of them are busy.
+const CROWD: usize = 8;
+
+/// VMs that fit into three quarters of so much memory and onto so many CPUs: an even number, of which
+/// some experiments need six and no channel is made for more than forty.
+fn fitting(available_mib: u64, cpus: usize) -> usize {
+    let by_memory = usize::try_from(available_mib / 4 * 3 / VM_MIB).unwrap_or(usize::MAX);
+    by_memory.min(cpus.saturating_mul(CROWD)).clamp(6, 40) / 2 * 2
+}
+
 impl Pace {
-    /// That of a scale.
+    /// That of a scale; the largest has as many VMs as fit here.
     #[must_use]
-    pub const fn of(scale: Scale) -> Self {
+    pub fn of(scale: Scale) -> Self {
         match scale {
             Scale::Ci => Self {
                 seconds: 1,
@@ -52,7 +68,7 @@ impl Pace {
                 seconds: 20,
                 runs: 10,
                 disk: 1024,
-                vms: 6,
+                vms: fitting(machine::available_mib(), machine::cpus()),
             },
         }
     }
@@ -80,7 +96,9 @@ pub fn measure(world: &mut World, sweep: &str, cell: &Cell, pace: Pace) -> Resul
         "profile" => profile::measure(world, cell, pace),
         "burner" => contention::burner(world, cell, pace),
         "caps" => contention::caps(world, cell, pace),
-        "boundary" => boundary::measure(world, cell, pace),
+        "direct" => direct::stream(world, cell, pace),
+        "direct-requests" => direct::requests(world, cell, pace),
+        "boundary" | "direct-boundary" => boundary::measure(world, cell, pace),
         "idle-max" => web::idle_max(world, cell, pace),
         "idle-rate" => web::idle_rate(world, cell, pace),
         "neighbours" => web::neighbours(world, cell, pace),
@@ -97,4 +115,21 @@ fn values(list: &[(&str, f64)]) -> Values {
     list.iter()
         .map(|(key, value)| ((*key).to_owned(), *value))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_vms_as_memory_and_cpus_allow() {
+        for (mib, cpus, vms) in [
+            (24_000, 2, 16),
+            (24_000, 64, 22),
+            (4_000, 64, 6),
+            (1_000_000, 64, 40),
+        ] {
+            assert_eq!(fitting(mib, cpus), vms, "{mib} MiB, {cpus} CPUs");
+        }
+    }
 }

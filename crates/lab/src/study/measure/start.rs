@@ -3,20 +3,25 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use super::dip::dip;
 use super::web::{self, solo};
 use super::{Pace, WARM_UP, values};
-use crate::error::{Context, Result};
+use crate::error::{Context, Error, Result};
+use crate::interrupt;
 use crate::scope::RunFolder;
 use crate::study::http::Load;
 use crate::study::remote;
 use crate::study::sample::{Cell, Values};
 use crate::study::watch::watch;
-use crate::study::world::{BOOT, World};
+use crate::study::world::{BOOT, World, serve};
 use crate::vm::{Spec, Vm};
 
-/// VM 1 near its maximum while others start.
+/// From the measurement's beginning to the start: what the server is like without one.
+const BEFORE: Duration = Duration::from_millis(500);
+
+/// VM 1 near its maximum while others start, on the same switch.
 pub(super) fn start(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
     let (server, file) = (cell.level("server"), cell.level("file"));
     let rate = 0.9 * solo(world, server, file, pace)?;
@@ -27,7 +32,7 @@ pub(super) fn start(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values
         rate: Some(rate),
         warm_up: f64::from(WARM_UP),
         // Long enough for a start to be over, or most of it.
-        seconds: f64::from(pace.seconds) + 5.0,
+        seconds: f64::from(pace.seconds) + 6.0,
         workers: 64,
     };
     let starts: usize = cell.level("starts").parse().unwrap_or(0);
@@ -36,40 +41,50 @@ pub(super) fn start(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values
     let ((report, times), mut metrics) = watch(&sets, pace.watched(), || {
         std::thread::scope(|scope| {
             let client = scope.spawn(|| remote.request(&load));
-            crate::interrupt::sleep(std::time::Duration::from_secs(WARM_UP.into()))?;
-            let times = start_all(world, starts);
+            interrupt::sleep(Duration::from_secs(WARM_UP.into()) + BEFORE)?;
+            let times = start_all(world, server, starts);
             let report = client
                 .join()
-                .map_err(|_| crate::error::Error::Host("the HTTP client failed".to_owned()))?;
+                .map_err(|_| Error::Host("the HTTP client failed".to_owned()))?;
             Ok((report?, times?))
         })
     })?;
-    let lost = (rate - report.req_s).max(0.0) * load.seconds;
+    metrics.extend(dip(&report, rate, BEFORE));
     metrics.extend(values(&[
         ("req_s", report.req_s),
         ("ratio", report.req_s / rate),
-        ("lost", lost),
     ]));
-    if let Some(slowest) = times.iter().copied().reduce(f64::max) {
-        metrics.extend(values(&[("start_s", slowest)]));
+    let slowest = |times: Vec<f64>| times.into_iter().reduce(f64::max);
+    let (up, answered): (Vec<f64>, Vec<f64>) = times.into_iter().unzip();
+    for (key, times) in [("start_s", up), ("first_s", answered)] {
+        metrics.extend(slowest(times).map(|time| (key.to_owned(), time)));
     }
     Ok(metrics)
 }
 
-/// Start so many VMs at once; seconds until each answers. They are gone when this returns.
-fn start_all(world: &World, count: usize) -> Result<Vec<f64>> {
+/// Start so many VMs at once; seconds until each answers, and until it has served a request. They are
+/// gone when this returns.
+fn start_all(world: &World, server: &str, count: usize) -> Result<Vec<(f64, f64)>> {
     let began = Instant::now();
-    let booted: Vec<Vm> = (0..count)
-        .map(|number| {
-            Vm::boot(
-                &world.image,
-                Spec::new(&format!("new{number}"), &world.place.logs),
-            )
-        })
+    let booted: Vec<(Vm, u8)> = (0..count)
+        .map(|place| world.boot_another(place))
         .collect::<Result<_>>()?;
-    let ready = |vm: &Vm| {
+    let ready = |(vm, number): &(Vm, u8)| {
         vm.wait_ready(BOOT)?;
-        Ok(began.elapsed().as_secs_f64())
+        let up = began.elapsed().as_secs_f64();
+        serve(vm)?;
+        let load = Load {
+            server: remote::server(world.network("switch")?, *number, web::port(server))?,
+            path: "/1".to_owned(),
+            rate: None,
+            warm_up: 0.0,
+            seconds: 0.01,
+            workers: 1,
+        };
+        interrupt::poll("the first answer of a VM that was started", BOOT, || {
+            Ok((world.remote.request(&load)?.answers > 0).then_some(()))
+        })?;
+        Ok((up, began.elapsed().as_secs_f64()))
     };
     booted.iter().map(ready).collect()
 }

@@ -1,6 +1,6 @@
 //! Streams and requests between VMs, and with the second host.
 
-use super::flow::{self, Flow};
+use super::flow::Flow;
 use super::{Pace, values};
 use crate::channel;
 use crate::error::{Error, Result};
@@ -101,7 +101,8 @@ fn among(world: &World, cell: &Cell) -> Result<u8> {
     }
 }
 
-/// A UDP stream to the second host, then requests to it; and what a look-up takes.
+/// A UDP stream to the second host, then requests to it over TCP and over UDP; and what a look-up
+/// takes.
 pub(super) fn lookup(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
     world.only(2)?;
     let target = remote::address(among(world, cell)?);
@@ -113,9 +114,7 @@ pub(super) fn lookup(world: &mut World, cell: &Cell, pace: Pace) -> Result<Value
         seconds: pace.seconds,
     };
     let mut metrics = watched(&world.sets(2, 2), world.vm(1)?, &flow, pace)?;
-    let trip = flow::requests(world.vm(1)?, &target, pace.seconds, flow.size)?;
-    metrics.extend(times(&trip));
-    metrics.extend(values(&[("trans_s", 1e6 / trip.mean_us)]));
+    metrics.extend(exchanges(&flow, world.vm(1)?)?);
     if let Ok(residents) = cell.level("residents").parse() {
         let nanoseconds = time_lookups(world, residents)?;
         let rate = metrics.get("mbit_s").copied().unwrap_or(f64::NAN) * 1e6 / 8.0;
@@ -181,13 +180,25 @@ pub(super) fn gather(world: &mut World, cell: &Cell, pace: Pace) -> Result<Value
         seconds: pace.seconds,
     };
     let mut metrics = watched(&world.sets(2, 2), world.vm(1)?, &flow, pace)?;
-    let trip = flow::requests(world.vm(1)?, &target, pace.seconds, flow.size)?;
-    metrics.extend(times(&trip));
+    let requests = Flow { udp: false, ..flow };
+    metrics.extend(times(&requests.requests(world.vm(1)?)?));
+    Ok(metrics)
+}
+
+/// Requests over TCP, then over UDP.
+fn exchanges(flow: &Flow<'_>, client: &Vm) -> Result<Values> {
+    let mut metrics = Values::new();
+    for (udp, prefix) in [(false, ""), (true, "udp_")] {
+        let trip = Flow { udp, ..*flow }.requests(client)?;
+        metrics.insert(format!("{prefix}trans_s"), 1e6 / trip.mean_us);
+        let times = times(&trip).into_iter();
+        metrics.extend(times.map(|(key, value)| (format!("{prefix}{key}"), value)));
+    }
     Ok(metrics)
 }
 
 /// Percentiles of round trips.
-fn times(trip: &RoundTrip) -> Values {
+pub(super) fn times(trip: &RoundTrip) -> Values {
     values(&[
         ("p50_us", trip.p50_us),
         ("p99_us", trip.p99_us),

@@ -129,6 +129,7 @@ fn figures(report: &Report) -> Values {
         ("reply_ms", report.reply_ms),
         ("reply_p50_ms", report.reply_p50_ms),
         ("reply_p99_ms", report.reply_p99_ms),
+        ("reply_p999_ms", report.reply_p999_ms),
         ("transfer_ms", report.transfer_ms),
         ("client_cpu", report.client_cpu),
     ])

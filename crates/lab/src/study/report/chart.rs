@@ -24,6 +24,12 @@ const RIGHT: f64 = 12.0;
 const TOP: f64 = 28.0;
 const BOTTOM: f64 = 40.0;
 
+/// Levels whose names have room below the axis; of more, some are named.
+const NAMED: usize = 12;
+
+/// Levels whose points can be told apart; the figures of more are a line.
+const MARKED: usize = 24;
+
 /// Colours that the style sheet has.
 pub(super) const COLOURS: usize = 8;
 
@@ -45,7 +51,8 @@ pub(super) fn draw(levels: &[String], series: &[Series], x_title: &str, unit: &s
             number(step)
         );
     }
-    for (place, level) in levels.iter().enumerate() {
+    let every = levels.len().div_ceil(NAMED).max(1);
+    for (place, level) in levels.iter().enumerate().step_by(every) {
         svg += &format!(
             "<text class=\"tick\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
             sheet.x(place),
@@ -100,7 +107,7 @@ fn curve(sheet: &Sheet, number: usize, count: usize, series: &Series) -> String 
         ),
         false => String::new(),
     };
-    for (x, point) in known {
+    for (x, point) in known.into_iter().filter(|_| sheet.levels <= MARKED) {
         let title = format!(
             "{}: {} ({} to {})",
             escape(&series.name),
@@ -240,6 +247,19 @@ mod tests {
         assert_eq!(lines("size", ["64", "1K"]), 1);
         assert_eq!(lines("channel", ["bridge", "switch"]), 0);
         assert_eq!(lines("load", ["1@90", "200@90"]), 0);
+    }
+
+    #[test]
+    fn a_course_over_time_is_a_line_with_some_names() {
+        let levels: Vec<String> = (0..70).map(|n| (n * 100).to_string()).collect();
+        let series = [Series {
+            name: String::new(),
+            points: vec![point(1.0); 70],
+        }];
+        let svg = draw(&levels, &series, "ms", "");
+        let drawn = |what: &str| svg.matches(what).count();
+        assert_eq!((drawn("<polyline"), drawn("<circle")), (1, 0));
+        assert!(svg.contains(">600<") && !svg.contains(">500<"));
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! From samples to the curves of a figure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::chart::{Point, Series};
 use crate::study::catalogue::{self, Factor, Figure, Scale, Sweep};
 use crate::study::inference;
 use crate::study::sample::{Cell, Sample};
 
-/// Ours: a curve for each combination of the figure's factors and each metric.
+/// Ours: a curve for each combination of the figure's factors and each metric. Levels and curves that
+/// the run left out are left out here.
 pub(super) fn ours(
     figure: &Figure,
     sweep: &Sweep,
@@ -21,7 +22,7 @@ pub(super) fn ours(
             .iter()
             .map(|level| (*level).to_owned())
             .collect(),
-        None => runs(figure, sweep, samples),
+        None => steps(figure, sweep, samples),
     };
     let mut series = Vec::new();
     for metric in figure.metrics {
@@ -34,7 +35,7 @@ pub(super) fn ours(
                         at.push((figure.x, level));
                         point(metric, &at, sweep.name, samples)
                     }
-                    None => point(&of_run(metric, level), &at, sweep.name, samples),
+                    None => point(&of_step(figure, metric, level), &at, sweep.name, samples),
                 }
             });
             let mut name: Vec<String> = combination
@@ -55,7 +56,27 @@ pub(super) fn ours(
             one.name = "ours".to_owned();
         }
     }
+    measured(levels, series)
+}
+
+/// The curves that have a figure, over the levels that have one.
+fn measured(mut levels: Vec<String>, mut series: Vec<Series>) -> (Vec<String>, Vec<Series>) {
+    let has = |place: usize| {
+        let mut points = series.iter().filter_map(|one| one.points.get(place));
+        points.any(Option::is_some)
+    };
+    let kept: Vec<bool> = (0..levels.len()).map(has).collect();
+    keep(&mut levels, &kept);
+    for one in &mut series {
+        keep(&mut one.points, &kept);
+    }
+    series.retain(|one| one.points.iter().any(Option::is_some));
     (levels, series)
+}
+
+fn keep<T>(list: &mut Vec<T>, kept: &[bool]) {
+    let mut kept = kept.iter();
+    list.retain(|_| kept.next().copied().unwrap_or(false));
 }
 
 /// What tells a metric from the others of a figure: the thread set, where that is all.
@@ -73,23 +94,26 @@ fn short(metric: &str, all: &[&str]) -> String {
     }
 }
 
-/// The runs that the samples have figures of, where a cell is several runs.
-fn runs(figure: &Figure, sweep: &Sweep, samples: &[Sample]) -> Vec<String> {
-    let known = |run: &String| {
-        let key = |metric: &&str| of_run(metric, run);
-        let keys: Vec<String> = figure.metrics.iter().map(key).collect();
-        let mut of_sweep = samples.iter().filter(|sample| sample.sweep == sweep.name);
-        of_sweep.any(|sample| keys.iter().any(|key| sample.values.contains_key(key)))
+/// The steps that the samples have figures of, where a cell is several runs, or a course over time.
+fn steps(figure: &Figure, sweep: &Sweep, samples: &[Sample]) -> Vec<String> {
+    let of_sweep = samples.iter().filter(|sample| sample.sweep == sweep.name);
+    let keys = of_sweep.flat_map(|sample| sample.values.keys());
+    let number = |key: &String| -> Option<u32> {
+        let (step, metric) = key.strip_prefix(figure.x)?.split_once('_')?;
+        figure
+            .metrics
+            .contains(&metric)
+            .then_some(step)?
+            .parse()
+            .ok()
     };
-    (1_u32..)
-        .map(|run| run.to_string())
-        .take_while(known)
-        .collect()
+    let numbers: BTreeSet<u32> = keys.filter_map(number).collect();
+    numbers.iter().map(u32::to_string).collect()
 }
 
-/// The key of a metric of one run.
-fn of_run(metric: &str, run: &str) -> String {
-    format!("run{run}_{metric}")
+/// The key of a metric at one step.
+fn of_step(figure: &Figure, metric: &str, step: &str) -> String {
+    format!("{}{step}_{metric}", figure.x)
 }
 
 /// The paper's.
@@ -161,6 +185,7 @@ fn label(factor: &str, level: &str) -> String {
         "residents" if level != "native" => format!("{level} residents"),
         "pair" => format!("{level} kB"),
         "cpus" => format!("{level} vCPU"),
+        "starts" => format!("{level} started"),
         "gather" if level != "native" => format!("{level} µs"),
         _ => level.to_owned(),
     }
@@ -217,4 +242,42 @@ pub(super) fn by_cell(samples: &[Sample]) -> BTreeMap<(String, Cell, String), Ve
         }
     }
     cells
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_measured_has_no_place_in_a_plot() {
+        let point = Some(Point {
+            mean: 1.0,
+            low: 1.0,
+            high: 1.0,
+        });
+        let curve = |name: &str, points: [Option<Point>; 3]| Series {
+            name: name.to_owned(),
+            points: points.to_vec(),
+        };
+        let series = vec![
+            curve("a", [point, None, point]),
+            curve("b", [None, None, None]),
+            curve("c", [None, None, point]),
+        ];
+        let (levels, series) = measured(["64", "1K", "32K"].map(str::to_owned).to_vec(), series);
+        assert_eq!(levels, ["64", "32K"]);
+        assert_eq!(
+            series,
+            [
+                Series {
+                    name: "a".to_owned(),
+                    points: vec![point, point]
+                },
+                Series {
+                    name: "c".to_owned(),
+                    points: vec![None, point]
+                }
+            ]
+        );
+    }
 }

@@ -34,6 +34,7 @@ fn example() -> Report {
             .map(|key| (*key).to_owned())
             .chain(sets)
             .chain(sweep.metrics.iter().map(|key| format!("run1_{key}")))
+            .chain(sweep.metrics.iter().map(|key| format!("ms100_{key}")))
             .collect();
         for (place, cell) in (1..).zip(run::cells(sweep, Scale::Ci)) {
             let values = keys
@@ -54,6 +55,7 @@ fn example() -> Report {
         cpus: 2,
         no_vms: None,
         groups: Ok("v1"),
+        no_module: None,
         versions: String::new(),
     };
     let rows: Vec<&'static Experiment> = catalogue::all().collect();

@@ -29,12 +29,14 @@ pub(super) fn figure(finding: &Finding) -> String {
     if finding.blocks == 0 {
         return "-".to_owned();
     }
-    format!(
-        "{} ({} to {})",
+    let figure = format!(
+        "{} ({} to {}) {}",
         exact(finding.estimate),
         exact(finding.interval.low),
-        exact(finding.interval.high)
-    )
+        exact(finding.interval.high),
+        finding.unit
+    );
+    figure.trim_end().to_owned()
 }
 
 /// A p-value; none is zero.
@@ -49,7 +51,7 @@ pub(super) fn markdown(report: &Report) -> String {
     let manifest = &report.manifest;
     let machine = &manifest.machine;
     let mut text = format!(
-        "# The two measurement studies, run again\n\n{}: {} claims: {}.\n\n\
+        "# The papers' measurements, run again\n\n{}: {} claims: {}.\n\n\
          {}, {} CPUs, Linux {}, QEMU {}, {}, revision {}, scale {:?}, seed {}.\n\n{}\n\n\
          | | claim | paper | ours (95 %) | is a | blocks | p | verdict |\n|---|---|---|---|---|---|---|---|\n",
         machine.date,

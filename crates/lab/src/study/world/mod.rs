@@ -4,6 +4,7 @@
 //! do not run and it takes no frames; only its memory is there. That is the lab's "no VM".
 
 mod filled;
+mod joined;
 mod sets;
 
 use std::collections::BTreeMap;
@@ -24,9 +25,13 @@ use crate::vm::{Spec, Vm};
 use crate::{interrupt, scope, workload};
 
 use filled::{Filled, Gathering, reachable};
+use joined::Joined;
 
 /// Longest boot: emulated guests on a busy machine.
 pub(super) const BOOT: Duration = Duration::from_secs(180);
+
+/// VMs that are booted by the experiments that need them; their numbers follow the others'.
+const LATER: [&str; 4] = ["victim", "wide", "new1", "new2"];
 
 /// Where things are.
 #[derive(Clone, Debug)]
@@ -47,6 +52,7 @@ pub struct World {
     channels: Vec<Box<dyn Channel>>,
     filled: Vec<Filled>,
     gathering: Vec<Gathering>,
+    direct: Joined,
     /// The second host.
     pub remote: Remote,
     _site: Bridge,
@@ -79,14 +85,14 @@ impl World {
         progress.step("guest image with web servers (kept for the next time)");
         let image = recipe().build(&place.cache)?;
         let accel = accel::detect(&image.kernel)?;
-        // The last ones are booted by the experiments that need them.
         let mut names: Vec<String> = (1..=count).map(|number| format!("vm{number}")).collect();
-        names.extend(["victim", "wide"].map(str::to_owned));
+        names.extend(LATER.map(str::to_owned));
         let vms: Vec<&str> = names.iter().map(String::as_str).collect();
         let setting = Setting {
             vms: &vms,
             accel,
             vicinity: &place.vicinity,
+            cache: &place.cache,
             logs: &place.logs,
         };
         let mut remote = Remote::new(&place.vicinity)?;
@@ -95,6 +101,7 @@ impl World {
         let (switch, site) = reachable(&setting, &remote, 2)?;
         let filled = filled::all(&setting, &remote, 3)?;
         let gathering = filled::gathering(&setting, 5)?;
+        let direct = Joined::new(&setting, 8)?;
         remote.serve()?;
         let channels: Vec<Box<dyn Channel>> = vec![Box::new(bridge), Box::new(switch)];
         progress.step(&format!("booting {count} VMs under {}", accel.name()));
@@ -104,6 +111,7 @@ impl World {
             remote,
             filled,
             gathering,
+            direct,
             _site: site,
             accel,
             image,
@@ -132,30 +140,46 @@ impl World {
         let mut spec = Spec::new(name, &self.place.logs);
         spec.vcpus = vcpus;
         spec.kernel_args = vec![KERNEL_ARGUMENT.to_owned()];
+        spec.qemu_args = self.direct.direct.qemu_args(name)?;
         let number = u8::try_from(number).unwrap_or(u8::MAX);
         for (channel, network) in self.channels.iter().zip(1..) {
             spec.nics
-                .push(channel::nic(channel.as_ref(), network, name, number)?);
+                .extend(channel::nic(channel.as_ref(), network, name, number)?);
         }
         for one in self.filled.iter().filter(|_| number == 1) {
             let nic = channel::nic(&one.switch, one.network, name, number)?;
-            spec.nics.push(nic);
+            spec.nics.extend(nic);
         }
         for one in self.gathering.iter().filter(|_| number <= 2) {
             let nic = channel::nic(&one.switch, one.network, name, number)?;
-            spec.nics.push(nic);
+            spec.nics.extend(nic);
         }
         Vm::boot(&self.image, spec)
     }
 
-    /// One more VM, on all channels, that may be killed.
+    /// One more VM, on all channels, that may be killed. The direct channel it joins if VM 1 and 2
+    /// are to talk over that.
     ///
     /// # Errors
     /// It does not come up.
-    pub fn victim(&self) -> Result<Vm> {
-        let vm = self.boot(self.vms.len() + 1, 1)?;
+    pub fn victim(&self, channel: &str) -> Result<Vm> {
+        let number = self.vms.len() + 1;
+        let vm = self.boot(number, 1)?;
         vm.wait_ready(BOOT)?;
+        if channel == joined::CHANNEL {
+            self.direct.add(&vm, number)?;
+        }
         Ok(vm)
+    }
+
+    /// Boot one of the VMs that are started beside others, and return at once: it, and its number.
+    ///
+    /// # Errors
+    /// QEMU refuses.
+    pub fn boot_another(&self, place: usize) -> Result<(Vm, u8)> {
+        let number = self.vms.len() + 3 + place;
+        let vm = self.boot(number, 1)?;
+        Ok((vm, u8::try_from(number).unwrap_or(u8::MAX)))
     }
 
     /// Let only VM 2 run, and a VM with two virtual CPUs, on all channels.
@@ -214,7 +238,22 @@ impl World {
         self.vms.get(number.wrapping_sub(1)).ok_or_else(missing)
     }
 
-    /// The number of the network that a channel carries.
+    /// The network between VM 1 and 2 that a channel carries. The direct channel is opened when it is
+    /// first asked for; VM 1 and 2 have to run.
+    ///
+    /// # Errors
+    /// There is no such channel, or it cannot be opened.
+    pub fn between(&mut self, channel: &str) -> Result<u8> {
+        match channel {
+            joined::CHANNEL => {
+                let pair = self.vms.get(..2).unwrap_or_default();
+                self.direct.open(pair, &self.image.manifest.kernel_release)
+            }
+            _ => self.network(channel),
+        }
+    }
+
+    /// The number of the network that the bridge or the switch carries.
     ///
     /// # Errors
     /// There is no such channel.
@@ -232,9 +271,9 @@ impl World {
     /// One line for each channel.
     #[must_use]
     pub fn channels(&self) -> Vec<String> {
-        self.channels
-            .iter()
-            .map(|channel| format!("{}: {}", channel.name(), channel.description()))
+        let direct: &dyn Channel = &self.direct.direct;
+        let all = self.channels.iter().map(AsRef::as_ref).chain([direct]);
+        all.map(|channel| format!("{}: {}", channel.name(), channel.description()))
             .collect()
     }
 
@@ -310,7 +349,7 @@ fn cpus_of(vm: &Vm) -> Result<Vec<u32>> {
 }
 
 /// Start every server in a guest: streams, requests, web.
-fn serve(vm: &Vm) -> Result<()> {
+pub(super) fn serve(vm: &Vm) -> Result<()> {
     workload::serve(vm)?;
     vm.check(include_str!("servers.sh"), Duration::from_secs(60))
         .map(drop)

@@ -3,7 +3,7 @@
 use observe::proc::Proc;
 
 use super::World;
-use crate::channel::Switch;
+use crate::channel::{Channel, Switch};
 use crate::error::{Error, Result};
 use crate::study::knob::{self, Journal};
 use crate::study::watch::Set;
@@ -27,7 +27,12 @@ impl World {
         let gathering = self.gathering.iter().map(|one| &one.switch);
         let own = filled.chain(gathering).filter_map(Switch::id);
         let channels = self.channels.iter().filter_map(|channel| channel.process());
-        threads.extend(own.chain(channels).flat_map(|id| proc.threads_below(id)));
+        let direct = self.direct.direct.process();
+        threads.extend(
+            own.chain(channels)
+                .chain(direct)
+                .flat_map(|id| proc.threads_below(id)),
+        );
         threads
     }
 

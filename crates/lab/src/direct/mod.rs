@@ -1,0 +1,198 @@
+//! The direct channel between VMs of the lab: `vicinity direct serve` on the host, which plugs the
+//! VMs' views and windows in while they run, and the module in each guest.
+//!
+//! A VM that is to join is booted with [`Channel::qemu_args`]. Nothing else is different in it until
+//! the channel is joined ([`Channel::join`]): what is measured before is not measured beside it.
+
+mod module;
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::channel::{self, Channel, Setting};
+use crate::error::{Context, Error, Result};
+use crate::host::{self, Tied};
+use crate::scope::RunFolder;
+use crate::vm::{Link, Vm};
+use crate::{cpu, interrupt};
+
+pub use module::missing;
+
+/// Where the module is in a guest.
+const MODULE: &str = "/run/vicinity_direct.ko";
+
+/// Bytes of it in one command to a guest: a word of a command line has 128 KiB at most.
+const PIECE: usize = 48 * 1024;
+
+/// How long the host may take to serve, and a guest to get a device or a peer.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A group of VMs that may see each other's memory.
+#[derive(Debug)]
+pub struct Direct {
+    // Dropped in this order: the process first, then its folder.
+    serving: Option<Tied>,
+    run: RunFolder,
+    vicinity: PathBuf,
+    cache: PathBuf,
+    logs: PathBuf,
+    vms: Vec<String>,
+    /// The module, once it is built.
+    module: Vec<u8>,
+}
+
+impl Direct {
+    /// A place for the group of these VMs; nothing runs yet.
+    ///
+    /// # Errors
+    /// We are not root.
+    pub fn new(setting: &Setting<'_>) -> Result<Self> {
+        let run = RunFolder::new()?;
+        let folder = run.path().join("direct");
+        fs::create_dir(&folder).context(|| format!("make {}", folder.display()))?;
+        Ok(Self {
+            serving: None,
+            run,
+            vicinity: setting.vicinity.to_owned(),
+            cache: setting.cache.to_owned(),
+            logs: setting.logs.to_owned(),
+            vms: setting.vms.iter().map(|vm| (*vm).to_owned()).collect(),
+            module: Vec::new(),
+        })
+    }
+
+    /// Build the module for the guests' kernel and begin to serve, unless that is done.
+    fn open(&mut self, release: &str) -> Result<()> {
+        if self.serving.is_some() {
+            return Ok(());
+        }
+        let file = module::build(release, &self.cache)?;
+        self.module = fs::read(&file).context(|| format!("read {}", file.display()))?;
+        let log = self.logs.join("direct.log");
+        let stderr = File::create(&log).context(|| format!("make {}", log.display()))?;
+        let mut command = self.vicinity();
+        command.args(["direct", "serve"]).args(&self.vms);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(stderr);
+        let mut serving = Tied::spawn(command)?;
+        let sockets: Vec<PathBuf> = self
+            .vms
+            .iter()
+            .map(|vm| self.run.path().join("direct").join(format!("{vm}.sock")))
+            .collect();
+        interrupt::poll("the start of `vicinity direct serve`", LIMIT, || {
+            if let Some(status) = serving.ended()? {
+                let text = fs::read_to_string(&log).unwrap_or_default();
+                return Err(Error::Command {
+                    command: serving.command().to_owned(),
+                    status: status.to_string(),
+                    stderr: host::tail(&text, 12),
+                });
+            }
+            Ok(sockets.iter().all(|socket| socket.exists()).then_some(()))
+        })?;
+        self.serving = Some(serving);
+        Ok(())
+    }
+
+    /// Load the module in the VM of this number and give its device an address. The channel is open.
+    ///
+    /// # Errors
+    /// The guest does not take it, or gets no device for it.
+    pub fn load(&self, vm: &Vm, network: u8, number: u8) -> Result<()> {
+        vm.check(&format!("rm -f {MODULE}"), LIMIT)?;
+        for piece in self.module.chunks(PIECE) {
+            let text = STANDARD.encode(piece);
+            vm.check(&format!("echo {text} | base64 --decode >>{MODULE}"), LIMIT)?;
+        }
+        let device = "/sys/class/net/direct0";
+        let address = channel::address(network, number);
+        vm.check(
+            &format!("insmod {MODULE} && until test -e {device}; do sleep 0.1; done; ip addr add {address}/24 dev direct0 && ip link set direct0 up"),
+            LIMIT,
+        )
+        .map(drop)
+    }
+
+    /// Wait until a guest exchanges packets with so many others.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn wait_for_peers(&self, vm: &Vm, count: usize) -> Result<()> {
+        let known = format!("ethtool -S direct0 | grep -q ' peers: {count}$'");
+        vm.check(&format!("until {known}; do sleep 0.1; done"), LIMIT)
+            .map(drop)
+    }
+
+    fn vicinity(&self) -> std::process::Command {
+        let mut command = host::command(&self.vicinity);
+        command.arg("--runtime-dir").arg(self.run.path());
+        command
+    }
+}
+
+impl Channel for Direct {
+    fn name(&self) -> &'static str {
+        "direct"
+    }
+
+    fn description(&self) -> String {
+        "VMs see each other's memory and take packets from there".to_owned()
+    }
+
+    fn link(&self, _vm: &str) -> Result<Option<Link>> {
+        Ok(None)
+    }
+
+    fn qemu_args(&self, vm: &str) -> Result<Vec<String>> {
+        if !self.vms.iter().any(|known| known == vm) {
+            return Ok(Vec::new());
+        }
+        let mut command = self.vicinity();
+        command.args(["direct", "qemu-args", vm]);
+        let text = host::run(command)?;
+        Ok(text.split_whitespace().map(str::to_owned).collect())
+    }
+
+    fn join(&mut self, vms: &[Vm], network: u8, release: &str) -> Result<()> {
+        self.open(release)?;
+        for (number, vm) in (1..).zip(vms) {
+            self.load(vm, network, number)?;
+        }
+        let others = vms.len().saturating_sub(1);
+        vms.iter()
+            .try_for_each(|vm| self.wait_for_peers(vm, others))
+    }
+
+    fn cpu_time(&self) -> Result<Duration> {
+        self.process().map_or(Ok(Duration::ZERO), cpu::of_process)
+    }
+
+    fn process(&self) -> Option<u32> {
+        self.serving.as_ref().map(Tied::id)
+    }
+}
+
+/// Packets sent, and doorbells rung, by a guest.
+///
+/// # Errors
+/// The guest has no such device.
+pub fn counters(vm: &Vm) -> Result<(f64, f64)> {
+    let text = vm.check(
+        "cat /sys/class/net/direct0/statistics/tx_packets && ethtool -S direct0 | grep ' doorbells: '",
+        LIMIT,
+    )?;
+    let words = text.lines().filter_map(|line| line.rsplit(' ').next());
+    let mut numbers = words.filter_map(|word| word.parse().ok());
+    numbers
+        .next()
+        .zip(numbers.next())
+        .ok_or_else(|| Error::unreadable("the direct device's counters", &text))
+}

@@ -1,0 +1,140 @@
+//! The guests' module of the direct channel, built for their kernel.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use crate::error::{Context, Error, Result};
+use crate::host;
+use crate::scope::RunFolder;
+
+macro_rules! source {
+    ($name:literal) => {
+        (
+            $name,
+            include_str!(concat!("../../../../guest/direct/", $name)),
+        )
+    };
+}
+
+/// Its sources, as they are in `guest/direct`.
+const SOURCES: [(&str, &str); 11] = [
+    source!("Kbuild"),
+    source!("Makefile"),
+    source!("direct.h"),
+    source!("ethtool.c"),
+    source!("layout.h"),
+    source!("ram.c"),
+    source!("receive.c"),
+    source!("session.c"),
+    source!("transmit.c"),
+    source!("view.c"),
+    source!("window.c"),
+];
+
+/// What building it needs beside the kernel's headers.
+const TOOLS: [&str; 3] = ["make", "gcc", "strip"];
+
+/// Why it cannot be built on this host for a guest of its own release, if so.
+#[must_use]
+pub fn missing() -> Option<String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let there = |tool: &str| std::env::split_paths(&path).any(|folder| folder.join(tool).is_file());
+    let mut missing: Vec<&str> = TOOLS.into_iter().filter(|tool| !there(tool)).collect();
+    if !has_headers() {
+        missing.push("linux-headers-cloud-amd64");
+    }
+    let absent = !missing.is_empty();
+    absent.then(|| {
+        format!(
+            "the direct channel's module cannot be built: {} missing; run `scripts/setup lab` as root",
+            missing.join(", ")
+        )
+    })
+}
+
+/// Headers of a kernel for guests.
+fn has_headers() -> bool {
+    let entries = fs::read_dir("/lib/modules").into_iter().flatten().flatten();
+    let mut kernels = entries.filter(|entry| entry.path().join("build").exists());
+    kernels.any(|entry| entry.file_name().to_string_lossy().contains("-cloud-"))
+}
+
+/// Build it for the kernel of this release, or take it from `cache`.
+///
+/// # Errors
+/// The kernel's headers or a compiler are missing.
+pub(super) fn build(release: &str, cache: &Path) -> Result<PathBuf> {
+    let file = cache.join(format!("vicinity_direct-{}.ko", key(release)));
+    if file.exists() {
+        return Ok(file);
+    }
+    if !Path::new("/lib/modules")
+        .join(release)
+        .join("build")
+        .exists()
+    {
+        return Err(Error::Host(format!(
+            "no headers of the guests' kernel {release}; run `scripts/setup lab` as root"
+        )));
+    }
+    let folder = RunFolder::new()?;
+    for (name, text) in SOURCES {
+        let path = folder.path().join(name);
+        fs::write(&path, text).context(|| format!("write {}", path.display()))?;
+    }
+    let mut make = host::command("make");
+    make.arg("--directory").arg(folder.path());
+    make.arg(format!("RELEASE={release}"));
+    host::run(make)?;
+    // Beside the place where it will be, under a name that nobody else uses.
+    let unique = folder.path().file_name().unwrap_or_default();
+    let part = cache.join(unique).with_extension("ko");
+    let mut strip = host::command("strip");
+    strip.arg("--strip-debug").arg("-o").arg(&part);
+    strip.arg(folder.path().join("vicinity_direct.ko"));
+    host::run(strip)?;
+    fs::rename(&part, &file).context(|| format!("write {}", file.display()))?;
+    Ok(file)
+}
+
+/// What tells one build from another.
+fn key(release: &str) -> String {
+    let mut hash = Sha256::new();
+    hash.update(release);
+    for (name, text) in SOURCES {
+        hash.update(name);
+        hash.update(text);
+    }
+    let digest = hash.finalize();
+    digest
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_source_of_the_module_is_built() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest/direct");
+        let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+        let names = names.map(|entry| entry.file_name().into_string().unwrap());
+        let mut names: Vec<String> = names
+            .filter(|name| name.ends_with(".c") || name.ends_with(".h"))
+            .collect();
+        names.sort();
+        let mut listed: Vec<&str> = SOURCES.iter().map(|source| source.0).collect();
+        listed.retain(|name| name.contains('.'));
+        assert_eq!(listed, names);
+    }
+
+    #[test]
+    fn another_kernel_is_another_build() {
+        assert_ne!(key("6.1.0"), key("6.12.0"));
+    }
+}

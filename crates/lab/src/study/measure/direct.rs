@@ -1,0 +1,65 @@
+//! Streams and requests between neighbours on separate cores, over each channel, the direct one too.
+
+use super::flow::Flow;
+use super::streams::{times, watched};
+use super::{Pace, values};
+use crate::channel;
+use crate::direct::counters;
+use crate::error::Result;
+use crate::study::sample::{Cell, Values};
+use crate::study::world::World;
+
+/// A cell's flow to VM 2, whose address on the channel is `target`.
+fn flow<'a>(target: &'a str, cell: &Cell, pace: Pace) -> Flow<'a> {
+    Flow {
+        target,
+        udp: cell.level("protocol") == "udp",
+        size: cell.size("size"),
+        parallel: 1,
+        seconds: pace.seconds,
+    }
+}
+
+/// A stream; what CPU time each of its gigabytes takes, and on the direct channel how often a guest
+/// rings another one.
+pub(super) fn stream(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
+    world.only(2)?;
+    let channel = cell.level("channel");
+    let target = channel::address(world.between(channel)?, 2);
+    let _pinned = world.pin("separate")?;
+    let flow = flow(&target, cell, pace);
+    let rung = |world: &World| -> Result<Option<(f64, f64)>> {
+        if channel != "direct" {
+            return Ok(None);
+        }
+        let (one, two) = (counters(world.vm(1)?)?, counters(world.vm(2)?)?);
+        Ok(Some((one.0 + two.0, one.1 + two.1)))
+    };
+    let before = rung(world)?;
+    let mut metrics = watched(&world.sets(2, 2), world.vm(1)?, &flow, pace)?;
+    if let (Some(before), Some(after)) = (before, rung(world)?) {
+        let bells = (after.1 - before.1) / (after.0 - before.0);
+        metrics.extend(values(&[("bells", bells)]));
+    }
+    let figure = |key: &str| metrics.get(key).copied().unwrap_or(f64::NAN);
+    // Gigabytes that arrive in each second.
+    let rate = figure("mbit_s") / 8000.0;
+    let backend = figure("backend_use_pct") / 100.0;
+    let all = backend + (figure("vm1_use_pct") + figure("vm2_use_pct")) / 100.0;
+    metrics.extend(values(&[
+        ("backend_s_gb", backend / rate),
+        ("cpu_s_gb", all / rate),
+    ]));
+    Ok(metrics)
+}
+
+/// Requests and responses.
+pub(super) fn requests(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
+    world.only(2)?;
+    let target = channel::address(world.between(cell.level("channel"))?, 2);
+    let _pinned = world.pin("separate")?;
+    let trip = flow(&target, cell, pace).requests(world.vm(1)?)?;
+    let mut metrics = times(&trip);
+    metrics.extend(values(&[("trans_s", 1e6 / trip.mean_us)]));
+    Ok(metrics)
+}
