@@ -72,6 +72,9 @@ pub const PULL: Duration = Duration::from_secs(1);
 /// A partner that owes something and is silent for so long is asked whether it is still there.
 pub const PROBE: Duration = Duration::from_secs(1);
 
+/// The same of one that owes nothing: somebody may wait for what it would send.
+pub const IDLE: Duration = Duration::from_secs(5);
+
 /// How long a peer may be silent that is asked again and again, before it is given up: a thousand
 /// times [`RESEND`].
 pub const PATIENCE: Duration = Duration::from_secs(500);

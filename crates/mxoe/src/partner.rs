@@ -6,7 +6,8 @@ use std::time::Duration;
 use crate::event::Address;
 use crate::hosts::{Out, Route};
 use crate::limits::{
-    ACK, ACK_AT, EARLY, EARLY_BYTES, FRAGMENT, PIPELINE, PROBE, RESEND, SMALL, WINDOW, WINDOW_BYTES,
+    ACK, ACK_AT, EARLY, EARLY_BYTES, FRAGMENT, IDLE, PIPELINE, PROBE, RESEND, SMALL, WINDOW,
+    WINDOW_BYTES,
 };
 use crate::seq::Seq;
 use crate::wire::{Ends, Medium, Notify, Offer, Packet, Small};
@@ -480,13 +481,19 @@ impl Partner {
         }
     }
 
-    /// Whether it is to be asked now whether it is still there: it owes something, and is silent.
+    /// Whether it is to be asked now whether it is still there: it is silent, and more so if it owes
+    /// something or has not answered.
     pub(crate) fn must_probe(&mut self, now: Duration) -> bool {
-        if self.session.is_none() || self.owing == 0 {
+        if self.session.is_none() {
             self.probe = None;
             return false;
         }
-        let due = *self.probe.get_or_insert(now + PROBE);
+        let pause = match self.owing > 0 || self.silent.is_some() {
+            true => PROBE,
+            false => IDLE,
+        };
+        let due = self.probe.map_or(now + pause, |due| due.min(now + pause));
+        self.probe = Some(due);
         if due > now {
             return false;
         }
@@ -503,7 +510,9 @@ impl Partner {
 
     pub(crate) fn deadline(&self) -> Option<Duration> {
         let again = self.sent.iter().map(|sent| sent.again).min();
-        let probe = self.probe.filter(|_| self.owing > 0);
-        [again, self.owed_at, probe].into_iter().flatten().min()
+        [again, self.owed_at, self.probe]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }
