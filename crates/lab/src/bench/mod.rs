@@ -47,6 +47,7 @@ mod table;
 mod targets;
 mod testpmd;
 mod threads;
+pub mod uplink;
 mod vicinity;
 
 use std::path::{Path, PathBuf};

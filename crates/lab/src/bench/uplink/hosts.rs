@@ -1,0 +1,200 @@
+//! Two hosts with a daemon each, and a link between them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::bench::message::Row;
+use crate::bench::process::Process;
+use crate::error::{Context, Error, Result};
+use crate::host;
+use crate::interrupt;
+use crate::scope;
+
+/// The hosts' names, and their addresses, which are nobody's (RFC 5737).
+const HOSTS: [(&str, &str); 2] = [("alpha", "192.0.2.1"), ("beta", "192.0.2.2")];
+
+/// The interface of each.
+const INTERFACE: &str = "mx";
+
+/// Its MTU: TCP's frames are as long as jumbo frames are.
+const MTU: &str = "9000";
+
+/// The endpoint that answers, on the second host.
+const ENDPOINT: &str = "7";
+
+/// What is known to somebody within this.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Seconds that TCP is measured.
+const SECONDS: &str = "1";
+
+/// A network namespace, and everything in it.
+struct Namespace(String);
+
+impl Namespace {
+    fn new() -> Result<Self> {
+        let name = scope::unique();
+        ip(&["netns", "add", &name])?;
+        Ok(Self(name))
+    }
+
+    /// A program of the host inside it.
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = host::command("ip");
+        command.args(["netns", "exec", &self.0]).args(words);
+        command
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        if let Err(error) = scope::delete_namespace(&self.0) {
+            tracing::warn!("cannot delete the namespace {}: {error}", self.0);
+        }
+    }
+}
+
+fn ip(words: &[&str]) -> Result<()> {
+    let mut command = host::command("ip");
+    command.args(words);
+    host::run(command).map(drop)
+}
+
+/// Dropped in this order.
+pub(super) struct Hosts {
+    _processes: Vec<Process>,
+    namespaces: [Namespace; 2],
+    vicinity: PathBuf,
+    folder: PathBuf,
+}
+
+impl Hosts {
+    pub(super) fn start(vicinity: &Path, folder: &Path) -> Result<Self> {
+        let namespaces = [Namespace::new()?, Namespace::new()?];
+        let [near, far] = &namespaces;
+        ip(&[
+            "-n", &near.0, "link", "add", INTERFACE, "mtu", MTU, "type", "veth", "peer", "name",
+            INTERFACE, "mtu", MTU, "netns", &far.0,
+        ])?;
+        let mut hosts = Self {
+            _processes: Vec::new(),
+            namespaces,
+            vicinity: vicinity.to_owned(),
+            folder: folder.to_owned(),
+        };
+        for (namespace, (_, address)) in hosts.namespaces.iter().zip(HOSTS) {
+            let address = format!("{address}/24");
+            ip(&[
+                "-n",
+                &namespace.0,
+                "address",
+                "add",
+                &address,
+                "dev",
+                INTERFACE,
+            ])?;
+            ip(&["-n", &namespace.0, "link", "set", INTERFACE, "up"])?;
+        }
+        let started = hosts.processes()?;
+        hosts._processes = started;
+        hosts.meet()?;
+        Ok(hosts)
+    }
+
+    fn runtime_dir(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// The daemons, and who answers messages and TCP on the second host.
+    fn processes(&self) -> Result<Vec<Process>> {
+        let mut processes = Vec::new();
+        for (namespace, (name, _)) in self.namespaces.iter().zip(HOSTS) {
+            let config = self.folder.join(format!("{name}.toml"));
+            let text = format!(
+                "[message]\nuplink = {{ interface = \"{INTERFACE}\", host-name = \"{name}\" }}\n\
+                 [[message.member]]\nname = \"host\"\n"
+            );
+            fs::write(&config, text).context(|| format!("write {}", config.display()))?;
+            let mut command = namespace.command(&[]);
+            command.arg(&self.vicinity);
+            command.arg("--runtime-dir").arg(self.runtime_dir(name));
+            command.arg("serve").arg("--config").arg(config);
+            let mut daemon = Process::start(name, &self.folder, command)?;
+            daemon.expect("serving")?;
+            processes.push(daemon);
+        }
+        let [_, (far, _)] = HOSTS;
+        let mut answer = host::command(&self.vicinity);
+        answer.arg("--runtime-dir").arg(self.runtime_dir(far));
+        answer.args(["message", "answer", "--endpoint", ENDPOINT]);
+        let mut answerer = Process::start("answerer", &self.folder, answer)?;
+        answerer.expect("answers")?;
+        let [_, namespace] = &self.namespaces;
+        let server = namespace.command(&["iperf3", "--server", "--forceflush"]);
+        let mut server = Process::start("iperf3", &self.folder, server)?;
+        server.expect("listening")?;
+        processes.extend([answerer, server]);
+        Ok(processes)
+    }
+
+    /// Wait until each has heard of the other.
+    fn meet(&self) -> Result<()> {
+        let [near, far] = HOSTS;
+        for ((here, _), (there, _)) in [(near, far), (far, near)] {
+            let directory = self.runtime_dir(here).join("message/hosts");
+            let line = format!(" {there}\n");
+            interrupt::poll(&format!("{here} to hear of {there}"), LIMIT, || {
+                // There is none before somebody is heard of.
+                let text = fs::read_to_string(&directory).unwrap_or_default();
+                Ok(text.contains(&line).then_some(()))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Hold the link to a rate in Mbit/s, both ways.
+    pub(super) fn shape(&self, rate: u32) -> Result<()> {
+        for namespace in &self.namespaces {
+            let rate = format!("{rate}mbit");
+            let words = [
+                "tc", "qdisc", "replace", "dev", INTERFACE, "root", "tbf", "rate", &rate, "burst",
+                "1mb", "limit", "16mb",
+            ];
+            host::run(namespace.command(&words))?;
+        }
+        Ok(())
+    }
+
+    /// Bytes a second of messages.
+    pub(super) fn messages(&self, length: u32) -> Result<f64> {
+        let [(near, _), (far, _)] = HOSTS;
+        let mut command = host::command(&self.vicinity);
+        command.arg("--runtime-dir").arg(self.runtime_dir(near));
+        command.args(["message", "perf", &format!("{far}:{ENDPOINT}"), "--json"]);
+        command.args(["--lengths", &length.to_string()]);
+        let text = host::run(command)?;
+        match serde_json::from_str::<Vec<Row>>(&text).as_deref() {
+            Ok([row]) => Ok(row.plain.messages_per_s * f64::from(length)),
+            _ => Err(Error::unreadable(
+                "the figures of `vicinity message`",
+                &text,
+            )),
+        }
+    }
+
+    /// Bytes a second of TCP.
+    pub(super) fn tcp(&self) -> Result<f64> {
+        let ([near, _], [_, (_, address)]) = (&self.namespaces, HOSTS);
+        let client = ["iperf3", "--client", address, "--time", SECONDS, "--json"];
+        let text = host::run(near.command(&client))?;
+        let found = serde_json::from_str(&text)
+            .ok()
+            .and_then(|found: Value| found.pointer("/end/sum_received/bits_per_second")?.as_f64());
+        let bits = found.ok_or_else(|| Error::unreadable("the figures of iperf3", &text))?;
+        Ok(bits / 8.0)
+    }
+}

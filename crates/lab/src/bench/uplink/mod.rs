@@ -1,0 +1,104 @@
+//! `vicinity bench uplink`: messages between two hosts, beside TCP through the same link.
+//!
+//! Theory of operation. The hosts are two network namespaces with a link between them (`hosts`) that
+//! a token bucket holds to a rate, each with a daemon of its own. A round sets each rate and measures
+//! messages of 512 KB in one direction, and TCP's stream; each goes first in every other round. What
+//! a rate leaves for messages is what is not spent on headers: 32 bytes of each frame of 4128.
+
+mod hosts;
+mod report;
+
+use std::path::PathBuf;
+
+use crate::error::{Error, Result};
+use crate::interrupt;
+use crate::machine::Machine;
+use crate::progress::Progress;
+use crate::scope::{self, RunFolder};
+
+use super::priority::Priority;
+use hosts::Hosts;
+
+pub use self::report::{Cell, Report, Sample};
+
+/// Bytes of a message.
+const LENGTH: u32 = 512 << 10;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How often each measurement is repeated, see [`super::ROUNDS`].
+    pub rounds: u32,
+    /// Rates of the link, in Mbit/s.
+    pub rates: Vec<u32>,
+    /// The `vicinity` program to measure.
+    pub vicinity: PathBuf,
+    /// Where the report is written as JSON; its folder is made.
+    pub output: PathBuf,
+}
+
+/// Rates in Mbit/s: the one something is promised for, and those below.
+pub const RATES: [u32; 3] = [2500, 5000, 10_000];
+
+/// Measures messages between two hosts, writes the report and returns it.
+///
+/// # Errors
+/// A program is missing or fails, or a signal came. Everything that was started has been stopped by
+/// then.
+pub fn uplink(options: &Options, progress: &Progress) -> Result<Report> {
+    interrupt::install()?;
+    check(options)?;
+    for name in scope::sweep()? {
+        progress.step(&format!(
+            "removed {name}, left behind by a run that crashed"
+        ));
+    }
+    let folder = RunFolder::new()?;
+    let machine = Machine::look()?;
+    let first = Priority::raise();
+    let samples = rounds(options, &folder, progress)?;
+    drop(first);
+    let report = Report::new(machine, options.rounds, samples);
+    super::write(&report, &options.output)?;
+    Ok(report)
+}
+
+fn check(options: &Options) -> Result<()> {
+    let complaint = if !rustix::process::geteuid().is_root() {
+        "the benchmark makes network namespaces: run it as root"
+    } else if cfg!(debug_assertions) {
+        "this is a debug build and its speed means nothing: build with `cargo build --release`"
+    } else if options.rounds == 0 || options.rates.contains(&0) || options.rates.is_empty() {
+        "nothing to measure: give at least one round and one rate"
+    } else {
+        return Ok(());
+    };
+    Err(Error::Host(complaint.to_owned()))
+}
+
+fn rounds(options: &Options, folder: &RunFolder, progress: &Progress) -> Result<Vec<Sample>> {
+    let hosts = Hosts::start(&options.vicinity, folder.path())?;
+    let mut samples = Vec::new();
+    for round in 1..=options.rounds {
+        for &rate in &options.rates {
+            interrupt::check()?;
+            hosts.shape(rate)?;
+            let (mut messages, mut tcp) = (0.0, 0.0);
+            for turn in 0..2 {
+                match (round + turn) % 2 {
+                    1 => messages = hosts.messages(LENGTH)?,
+                    _ => tcp = hosts.tcp()?,
+                }
+            }
+            let sample = Sample {
+                round,
+                rate,
+                messages,
+                tcp,
+            };
+            progress.step(&format!("round {round} of {}: {sample}", options.rounds));
+            samples.push(sample);
+        }
+    }
+    Ok(samples)
+}
