@@ -54,6 +54,7 @@ bench:
 	$(CARGO) build --release --locked --package vicinity
 	$(RUN) bench switch
 	$(RUN) bench message
+	$(RUN) bench uplink
 
 ## make build       the program, in target/release
 build:

@@ -21,10 +21,20 @@ const MESSAGES: [&str; 5] = [
     "../vicinity/src/message_plane.rs",
 ];
 
+/// Where the code of the message plane's uplink is.
+const UPLINK: [&str; 5] = [
+    "src",
+    "../window/src/doorbell.rs",
+    "../window/src/raw",
+    "../mxoe/src",
+    "../vicinity/src/uplink.rs",
+];
+
 const MARK: &str = "// syscalls: ";
 
 fn main() -> io::Result<()> {
-    let tables = table("NETWORK", &NETWORK)? + &table("MESSAGES", &MESSAGES)?;
+    let tables =
+        table("NETWORK", &NETWORK)? + &table("MESSAGES", &MESSAGES)? + &table("UPLINK", &UPLINK)?;
     let folder = env::var_os("OUT_DIR")
         .map(PathBuf::from)
         .unwrap_or_default();

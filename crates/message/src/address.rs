@@ -118,6 +118,10 @@ impl Board {
         Ok(open)
     }
 
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Where the gateway to other NICs listens.
     pub(crate) fn gateway(&self) -> PathBuf {
         self.folder.join("gateway.sock")

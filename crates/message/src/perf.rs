@@ -14,15 +14,19 @@ use crate::raw::ticks;
 use crate::request::Request;
 use crate::status::{Code, Completion, Error};
 
-/// Messages under way in a stream. As many as UCX's `ucx_perftest` has, but fewer large ones: it
+/// Messages under way in a stream, unless there is a reason for more. As many as UCX's `ucx_perftest` has, but fewer large ones: it
 /// sends all of them from one buffer, which stays in the caches; here each has its own.
 #[must_use]
-pub fn window(length: u32) -> usize {
-    (UNDER_WAY / (length as usize).max(1)).clamp(1, 32)
+pub fn window(length: u32) -> u8 {
+    let messages = UNDER_WAY / length.max(1);
+    u8::try_from(messages).unwrap_or(MOST).clamp(1, MOST)
 }
 
 /// Bytes under way in a stream.
-const UNDER_WAY: usize = 512 << 10;
+const UNDER_WAY: u32 = 512 << 10;
+
+/// Messages under way, at most.
+const MOST: u8 = 32;
 
 /// Match values: what is ordered, what is measured, and the end of a stream.
 const ORDER: u64 = 1 << 56;
@@ -38,6 +42,8 @@ pub struct Load {
     pub length: u32,
     /// Messages.
     pub count: u32,
+    /// Messages under way in a stream, see [`window()`].
+    pub window: u8,
 }
 
 /// What is measured next.
@@ -55,19 +61,23 @@ impl Order {
             self.load.length.to_le_bytes(),
             self.load.count.to_le_bytes(),
         ];
-        [&flags[..], numbers.as_flattened()].concat()
+        [&flags[..], numbers.as_flattened(), &[self.load.window]].concat()
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         let ([stream, heap], bytes) = bytes.split_first_chunk()?;
         let (length, bytes) = bytes.split_first_chunk()?;
         let (count, bytes) = bytes.split_first_chunk()?;
-        bytes.is_empty().then_some(Self {
+        let &[window] = bytes else {
+            return None;
+        };
+        (1..=MOST).contains(&window).then_some(Self {
             stream: *stream == 1,
             load: Load {
                 heap: *heap == 1,
                 length: u32::from_le_bytes(*length),
                 count: u32::from_le_bytes(*count),
+                window,
             },
         })
     }
@@ -80,7 +90,7 @@ impl Order {
 /// This host cannot wait or has no memory.
 pub fn answer(endpoint: &mut Endpoint, go_on: &impl Fn() -> bool) -> Result<(), Error> {
     loop {
-        let request = endpoint.irecv(Pattern::exactly(ORDER), vec![0; 10])?;
+        let request = endpoint.irecv(Pattern::exactly(ORDER), vec![0; 11])?;
         let got = loop {
             if let Some(got) = endpoint.wait(request, Some(Duration::from_secs(1)))? {
                 break got;
@@ -162,12 +172,10 @@ fn take(
     order: Order,
     go_on: &impl Fn() -> bool,
 ) -> Result<(), Error> {
-    let mut requests = std::collections::VecDeque::with_capacity(window(order.load.length));
+    let window = usize::from(order.load.window);
+    let mut requests = std::collections::VecDeque::with_capacity(window);
     let mut left = order.load.count;
-    while let Some(more) = left
-        .checked_sub(1)
-        .filter(|_| requests.len() < window(order.load.length))
-    {
+    while let Some(more) = left.checked_sub(1).filter(|_| requests.len() < window) {
         left = more;
         let room = memory(endpoint, order)?;
         requests.push_back(endpoint.irecv(Pattern::exactly(DATA), room)?);
@@ -243,8 +251,8 @@ pub fn round_trips(
     }
 }
 
-/// Time messages in one direction, [`window()`] of them under way at a time, until the peer
-/// has received the last one.
+/// Time messages in one direction, as many under way at a time as the load says, until the peer has
+/// received the last one.
 ///
 /// # Errors
 /// The peer went, or this host has no memory.
@@ -255,11 +263,11 @@ pub fn stream(
     go_on: &impl Fn() -> bool,
 ) -> Result<Duration, Error> {
     let order = Order { stream: true, load };
-    let Load { length, count, .. } = load;
+    let Load { count, window, .. } = load;
     let end = endpoint.irecv(Pattern::exactly(END), Memory::Empty)?;
     begin(endpoint, peer, order, go_on)?;
-    let mut requests = std::collections::VecDeque::with_capacity(window(length));
-    let spare = (0..window(length)).map(|_| memory(endpoint, order));
+    let mut requests = std::collections::VecDeque::with_capacity(window.into());
+    let spare = (0..window).map(|_| memory(endpoint, order));
     let mut spare = spare.collect::<Result<Vec<_>, _>>()?;
     let start = Instant::now();
     for _ in 0..count {
@@ -292,10 +300,12 @@ mod tests {
                 heap: false,
                 length: 70_000,
                 count: 9,
+                window: 7,
             },
         };
         assert_eq!(Order::decode(&order.encode()), Some(order));
-        assert_eq!(Order::decode(&[0; 11]), None);
+        assert_eq!(Order::decode(&[0; 11]), None, "nothing under way");
+        assert_eq!(Order::decode(&[1; 12]), None);
     }
 
     #[test]
@@ -317,6 +327,7 @@ mod tests {
                         heap,
                         length,
                         count,
+                        window: window(length),
                     };
                     let times = round_trips(&mut here, peer, load(10), &|| true).unwrap();
                     assert_eq!(times.len(), 10);
@@ -332,6 +343,7 @@ mod tests {
                 heap: false,
                 length: 8,
                 count: 10,
+                window: 1,
             };
             let times = round_trips(&mut here, peer, load, &|| true).unwrap();
             assert_eq!(times.len(), 10);

@@ -1,5 +1,5 @@
-//! A member that writes anything anywhere into what it shares with the host, says any note and
-//! sends any record: the other members do not notice.
+//! A member, or an uplink, that writes anything anywhere into what it shares with the host, says any
+//! note and sends any record: the other members do not notice.
 #![allow(
     unreachable_pub,
     clippy::unwrap_used,
@@ -18,10 +18,11 @@ mod honest;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use attack::{Attack, ENDPOINT, STEP};
 use common::{both, pattern};
-use honest::{Honest, connect, exchange, open};
+use honest::{HANG, Honest, connect, exchange, open};
 use message::far::{Gateway, Way};
 use message::{Address, Board};
 use proptest::prelude::*;
@@ -48,26 +49,53 @@ proptest! {
     fn a_member_that_writes_anything_disturbs_nobody(steps in steps()) {
         thread_local!(static HONEST: RefCell<Option<Honest>> = const { RefCell::new(None) });
         HONEST.with_borrow_mut(|honest| {
-            let honest = honest.get_or_insert_with(Honest::new);
-            let socket = honest.folder.path().join("host/a.sock");
-            let mut attack = Attack::new(&socket, "b");
-            connect(&mut attack, honest);
-            for step in &steps {
-                attack.step(step);
-                // Its connects reach somebody.
-                honest.b.progress();
-            }
-            attack.ring();
-            honest.talk();
-            attack.go();
-            honest.talk();
+            disturbs_nobody(honest.get_or_insert_with(|| Honest::new(false)), &steps);
+        });
+    }
+
+    #[test]
+    fn an_uplink_that_writes_anything_disturbs_nobody(steps in steps()) {
+        thread_local!(static HONEST: RefCell<Option<Honest>> = const { RefCell::new(None) });
+        HONEST.with_borrow_mut(|honest| {
+            disturbs_nobody(honest.get_or_insert_with(|| Honest::new(true)), &steps);
         });
     }
 }
 
+fn disturbs_nobody(honest: &mut Honest, steps: &[[u8; STEP]]) {
+    let socket = honest.folder.path().join("host/a.sock");
+    let mut attack = Attack::new(&socket, "b");
+    connect(&mut attack, honest);
+    for step in steps {
+        attack.step(step);
+        // Its connects reach somebody.
+        honest.b.progress();
+    }
+    attack.ring();
+    honest.talk();
+    attack.go();
+    honest.talk();
+}
+
+#[test]
+fn an_uplink_cannot_speak_for_a_member_that_is_here() {
+    let mut honest = Honest::new(true);
+    let mut attack = Attack::new(&honest.folder.path().join("host/a.sock"), "b");
+    attack.from = Board::nic_of("c");
+    let end = Instant::now() + HANG.unwrap();
+    while attack.refused == 0 {
+        assert!(!attack.connect(), "it has a link as `c`");
+        honest.b.progress();
+        assert!(Instant::now() < end, "the host does not answer");
+    }
+    // But for somebody elsewhere.
+    attack.from = Board::nic_of("d");
+    connect(&mut attack, &mut honest);
+}
+
 #[test]
 fn whoever_was_cut_off_may_come_again_as_a_member_that_means_well() {
-    let mut honest = Honest::new();
+    let mut honest = Honest::new(false);
     let folder = honest.folder.path().to_owned();
     let mut attack = Attack::new(&folder.join("host/a.sock"), "b");
     // More often than there are windows, each time with links begun and notes of no sense.
@@ -110,7 +138,7 @@ fn whoever_was_cut_off_may_come_again_as_a_member_that_means_well() {
 /// A program that outlives the gateway of its VM does so: its endpoint stays what it was.
 #[test]
 fn whoever_was_killed_comes_again_in_the_same_session() {
-    let mut honest = Honest::new();
+    let mut honest = Honest::new(false);
     let mut attack = Attack::new(&honest.folder.path().join("host/a.sock"), "b");
     attack.same_session = true;
     for _ in 0..4 {

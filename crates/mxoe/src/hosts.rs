@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::event::Event;
-use crate::limits::{ANNOUNCE, ANNOUNCE_SELDOM, ANNOUNCEMENTS, HOSTS, QUERY};
+use crate::limits::{ANNOUNCE, ANNOUNCE_SELDOM, ANNOUNCEMENTS, BLOCKS, HOSTS, QUERY, REPLIES};
 use crate::wire::{Frame, Mac, NO_INDEX, Packet};
 
 /// What leaves a node: frames and events.
@@ -12,8 +12,13 @@ use crate::wire::{Frame, Mac, NO_INDEX, Packet};
 pub(crate) struct Out {
     mac: Mac,
     pub(crate) frames: VecDeque<Vec<u8>>,
+    /// Memory for more frames.
+    spare: Vec<Vec<u8>>,
     pub(crate) events: VecDeque<Event>,
 }
+
+/// Frames whose memory is kept for the next: those of the blocks of a pull.
+const SPARE: usize = REPLIES as usize * BLOCKS;
 
 /// Where a host's frames go.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +33,7 @@ impl Out {
         Self {
             mac,
             frames: VecDeque::new(),
+            spare: Vec::new(),
             events: VecDeque::new(),
         }
     }
@@ -40,7 +46,16 @@ impl Out {
             index: to.index,
             packet,
         };
-        self.frames.push_back(frame.encode());
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        bytes.clear();
+        frame.encode_into(&mut bytes);
+        self.frames.push_back(bytes);
+    }
+
+    pub(crate) fn reuse(&mut self, frame: Vec<u8>) {
+        if self.spare.len() < SPARE {
+            self.spare.push(frame);
+        }
     }
 }
 

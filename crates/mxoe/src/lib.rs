@@ -53,4 +53,4 @@ pub mod wire;
 
 pub use event::{Address, Code, Event, Message, Offer, Pull, SendError, Source};
 pub use node::{Config, Node};
-pub use port::Port;
+pub use port::{Port, address};

@@ -106,6 +106,11 @@ impl Node {
         self.out.frames.pop_front()
     }
 
+    /// A frame was sent: its memory can be used for the next.
+    pub fn reuse(&mut self, frame: Vec<u8>) {
+        self.out.reuse(frame);
+    }
+
     /// The next thing that happened.
     pub fn event(&mut self) -> Option<Event> {
         self.out.events.pop_front()

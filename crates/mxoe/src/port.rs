@@ -1,5 +1,6 @@
 //! The network: a socket for the frames of MXoE on one interface.
 
+use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, bind, netdevice, recv,
-    send, socket_with, sockopt,
+    AddressFamily, Protocol, SocketFlags, SocketType, bind, netdevice, socket_with, sockopt,
 };
 
 use crate::limits::FRAME;
 use crate::node::Node;
+use crate::raw::batch::{self, BATCH, Inbox};
 use crate::raw::{self, LinkAddress};
 use crate::wire::{ETHERTYPE, Mac};
 
@@ -24,27 +25,26 @@ const RECEIVED: usize = 8 << 20;
 /// See [`RECEIVED`].
 const SENT: usize = 2 << 20;
 
-/// Frames taken in one round before anything else is done.
-const BURST: usize = 256;
+/// Calls for frames in one round before anything else is done.
+const CALLS: usize = 4;
 
 /// A socket on an interface, for the frames of MXoE and no others.
 #[derive(Debug)]
 pub struct Port {
     socket: OwnedFd,
-    index: i32,
-    mac: Mac,
     started: Instant,
-    /// Did not go out yet.
-    held: Option<Vec<u8>>,
+    inbox: Inbox,
+    /// Did not go out yet; no more than [`BATCH`].
+    held: VecDeque<Vec<u8>>,
 }
 
 impl Port {
-    /// On an interface, by its name. Needs `CAP_NET_RAW`.
+    /// On an interface, by its name, for its own address and these others. Needs `CAP_NET_RAW`.
     ///
     /// # Errors
     /// There is no such interface, its frames are too short, or there is no permission for raw
     /// sockets.
-    pub fn open(interface: &str) -> io::Result<Self> {
+    pub fn open(interface: &str, others: impl IntoIterator<Item = Mac>) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         // The protocol comes with `bind`: before, the socket would hear every interface.
         let socket = socket_with(
@@ -55,7 +55,7 @@ impl Port {
         )?;
         let index = netdevice::name_to_index(&socket, interface)?;
         let index = i32::try_from(index).map_err(io::Error::other)?;
-        let mac = address(interface)?;
+        let own = address(interface)?;
         check_mtu(interface)?;
         bind(&socket, &LinkAddress::new(ETHERTYPE, index))?;
         // Less is slower, not wrong.
@@ -63,27 +63,11 @@ impl Port {
             .or_else(|_| sockopt::set_socket_recv_buffer_size(&socket, RECEIVED));
         let _wanted = sockopt::set_socket_send_buffer_size_force(&socket, SENT)
             .or_else(|_| sockopt::set_socket_send_buffer_size(&socket, SENT));
-        Ok(Self {
-            socket,
-            index,
-            mac,
-            started: Instant::now(),
-            held: None,
-        })
-    }
-
-    /// The interface's address.
-    #[must_use]
-    pub fn mac(&self) -> Mac {
-        self.mac
-    }
-
-    /// Have frames for another address come here as well.
-    ///
-    /// # Errors
-    /// The interface cannot.
-    pub fn hear(&self, mac: Mac) -> io::Result<()> {
-        raw::hear(&self.socket, self.index, mac.0)
+        for mac in others.into_iter().filter(|mac| *mac != own) {
+            // An interface that cannot filter hears everything.
+            let _heard = raw::hear(&socket, index, mac.0);
+        }
+        Ok(Self::from(socket))
     }
 
     /// The time for a [`Node`] on this port.
@@ -96,22 +80,21 @@ impl Port {
     ///
     /// # Errors
     /// The interface is gone or down.
-    pub fn receive(&self, mut take: impl FnMut(&[u8])) -> io::Result<usize> {
-        let mut frame = [0; FRAME];
-        for count in 0..BURST {
-            match recv(&self.socket, &mut frame, RecvFlags::TRUNC) {
-                // A frame that is longer than any of MXoE is none.
-                Ok((_, length)) => {
-                    if let Some(frame) = frame.get(..length) {
-                        take(frame);
-                    }
-                }
-                Err(Errno::AGAIN) => return Ok(count),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+    pub fn receive(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<usize> {
+        let mut all = 0;
+        for _ in 0..CALLS {
+            let count = match self.inbox.receive(&self.socket) {
+                Ok(count) => count,
+                Err(error) if is_later(&error) => break,
+                Err(error) => return Err(error),
+            };
+            self.inbox.frames(count).for_each(&mut take);
+            all += count;
+            if count < BATCH {
+                break;
             }
         }
-        Ok(BURST)
+        Ok(all)
     }
 
     /// Send all that a node wants to send. False when the interface takes no more for now: the
@@ -120,18 +103,46 @@ impl Port {
     /// # Errors
     /// The interface is gone or down.
     pub fn send(&mut self, node: &mut Node) -> io::Result<bool> {
-        while let Some(frame) = self.held.take().or_else(|| node.transmit()) {
-            match send(&self.socket, &frame, SendFlags::empty()) {
-                // Dropped on the way out: lost, like any other frame may be.
-                Ok(_) | Err(Errno::NOBUFS) => {}
-                Err(Errno::AGAIN | Errno::INTR) => {
-                    self.held = Some(frame);
-                    return Ok(false);
-                }
-                Err(error) => return Err(error.into()),
+        loop {
+            let room = BATCH - self.held.len();
+            self.held
+                .extend(std::iter::from_fn(|| node.transmit()).take(room));
+            if self.held.is_empty() {
+                return Ok(true);
             }
+            let sent = match batch::send(&self.socket, self.held.iter()) {
+                Ok(count) => count,
+                // Dropped on the way out: lost, like any other frame may be.
+                Err(error) if error.raw_os_error() == Some(Errno::NOBUFS.raw_os_error()) => 1,
+                Err(error) if is_later(&error) => return Ok(false),
+                Err(error) => return Err(error),
+            };
+            let done = sent.min(self.held.len());
+            self.held.drain(..done).for_each(|frame| node.reuse(frame));
         }
-        Ok(true)
+    }
+}
+
+/// Whether there is nothing, or no room, for now.
+fn is_later(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+/// A socket that was [opened](Port::open) by somebody else.
+impl From<OwnedFd> for Port {
+    fn from(socket: OwnedFd) -> Self {
+        Self {
+            socket,
+            started: Instant::now(),
+            inbox: Inbox::new(),
+            held: VecDeque::new(),
+        }
+    }
+}
+
+impl From<Port> for OwnedFd {
+    fn from(port: Port) -> Self {
+        port.socket
     }
 }
 
@@ -141,8 +152,11 @@ impl AsFd for Port {
     }
 }
 
-/// An interface's address, from sysfs.
-fn address(interface: &str) -> io::Result<Mac> {
+/// The address of an interface, by its name.
+///
+/// # Errors
+/// There is no such interface, or it is no Ethernet interface.
+pub fn address(interface: &str) -> io::Result<Mac> {
     let text = fs::read_to_string(format!("/sys/class/net/{interface}/address"))?;
     let bytes: Vec<u8> = text
         .trim()

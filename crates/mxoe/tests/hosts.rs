@@ -138,8 +138,9 @@ fn child() {
     let Ok(role) = std::env::var(ROLE) else {
         return;
     };
-    let mut port = Port::open("mx").unwrap();
-    let mut node = Node::new(Config::new(port.mac(), &role, std::process::id()));
+    let mut port = Port::open("mx", []).unwrap();
+    let mac = mxoe::address("mx").unwrap();
+    let mut node = Node::new(Config::new(mac, &role, std::process::id()));
     node.open(port.now(), ENDPOINT, KEY, std::process::id());
     match role.as_str() {
         "echo" => echo(&mut port, &mut node),

@@ -35,6 +35,8 @@ pub enum Duty {
     Network,
     /// The message plane.
     Messages,
+    /// The message plane's uplink.
+    Uplink,
 }
 
 impl Duty {
@@ -42,6 +44,7 @@ impl Duty {
         match self {
             Self::Network => NETWORK,
             Self::Messages => MESSAGES,
+            Self::Uplink => UPLINK,
         }
     }
 }
@@ -121,7 +124,7 @@ fn masked(argument: u8, mask: i32, value: u64) -> Condition {
 mod tests {
     use super::*;
 
-    const ALL: [Duty; 2] = [Duty::Network, Duty::Messages];
+    const ALL: [Duty; 3] = [Duty::Network, Duty::Messages, Duty::Uplink];
 
     #[test]
     fn the_notes_make_a_filter() {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lab::bench::{self, Options, Part, message};
+use lab::bench::{self, Options, Part, message, uplink};
 use lab::progress::Progress;
 
 use crate::demo;
@@ -38,5 +38,18 @@ pub(crate) fn message(rounds: u32, lengths: &[u32], output: &Path) -> Result<Str
         output: output.to_owned(),
     };
     let report = message::message(&options, &Progress::start())?;
+    Ok(format!("{report}\nReport: {}\n", output.display()))
+}
+
+/// Measure messages between two hosts in `rounds` rounds, with a link of each of these `rates` in
+/// Mbit/s. Write the report to `output`, and return its table.
+pub(crate) fn uplink(rounds: u32, rates: &[u32], output: &Path) -> Result<String, Failure> {
+    let options = uplink::Options {
+        rounds,
+        rates: rates.to_vec(),
+        vicinity: std::env::current_exe().map_err(Failure::Program)?,
+        output: output.to_owned(),
+    };
+    let report = uplink::uplink(&options, &Progress::start())?;
     Ok(format!("{report}\nReport: {}\n", output.display()))
 }

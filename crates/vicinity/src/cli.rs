@@ -20,6 +20,7 @@ pub(crate) const DATA_PLANE: &str = "data-plane";
 /// Names of the subcommands that are the message plane's processes.
 pub(crate) const MESSAGE_PLANE: &str = "message-plane";
 pub(crate) const MESSAGE_GATEWAY: &str = "message-gateway";
+pub(crate) const MESSAGE_UPLINK: &str = "message-uplink";
 
 /// VMs on one host talk at memory speed.
 #[derive(Debug, Parser)]
@@ -82,6 +83,9 @@ enum Command {
     /// The message plane's gateway for this host's programs; started by `serve` likewise
     #[command(name = MESSAGE_GATEWAY, hide = true)]
     MessageGateway,
+    /// The message plane's way to other hosts; started by `serve` likewise
+    #[command(name = MESSAGE_UPLINK, hide = true)]
+    MessageUplink,
     /// Print the default configuration, as a start for your own; or that of a daemon at work
     Config {
         /// Print what the daemon has in force
@@ -199,6 +203,18 @@ enum Bench {
         lengths: Vec<u32>,
         /// Where the report is written, as JSON
         #[arg(long, default_value = "target/bench/message.json", value_name = "FILE")]
+        output: PathBuf,
+    },
+    /// Messages between two hosts, which are network namespaces, against TCP; needs root and a minute
+    Uplink {
+        /// How often each measurement is repeated
+        #[arg(long, default_value_t = lab::bench::ROUNDS)]
+        rounds: u32,
+        /// Rates of the link between them, in Mbit/s
+        #[arg(long, value_delimiter = ',', default_values_t = lab::bench::uplink::RATES)]
+        rates: Vec<u32>,
+        /// Where the report is written, as JSON
+        #[arg(long, default_value = "target/bench/uplink.json", value_name = "FILE")]
         output: PathBuf,
     },
 }
@@ -474,6 +490,7 @@ impl Cli {
             Command::DataPlane { network, workers } => Ok(data_plane::run(&network, workers)?),
             Command::MessagePlane => Ok(message_plane::run()?),
             Command::MessageGateway => Ok(message_plane::host(runtime_dir)?),
+            Command::MessageUplink => Ok(crate::uplink::process(runtime_dir)?),
             Command::Config { running: false } => print(config::DEFAULT),
             Command::Config { running: true } => print(&operate::show(runtime_dir)?),
             Command::Reload => print(&operate::reload(runtime_dir)?),
@@ -519,6 +536,11 @@ impl Cli {
                 lengths,
                 output,
             }) => print(&bench::message(rounds, &lengths, &output)?),
+            Command::Bench(Bench::Uplink {
+                rounds,
+                rates,
+                output,
+            }) => print(&bench::uplink(rounds, &rates, &output)?),
             Command::Lab(lab) => lab.run(),
             Command::Message(command) => exchange(runtime_dir, &command),
             Command::Direct(Direct::Serve { vms }) => direct::serve(runtime_dir, &vms),

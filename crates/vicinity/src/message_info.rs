@@ -84,6 +84,9 @@ fn text(info: &Info) -> String {
         if let Some(reason) = &plane.gateway_reason {
             let _ = writeln!(text, "           this host's gateway: {reason}");
         }
+        if let Some(reason) = &plane.uplink_reason {
+            let _ = writeln!(text, "           the uplink: {reason}");
+        }
         text += "\n";
         text += &members(plane);
     }

@@ -1,6 +1,7 @@
-//! The processes of the message plane: its *data plane*, which joins the members, and the
-//! *gateway* of this host's own programs. Both are started by the supervisor ([`crate::serve`])
-//! with a control socket as standard input, and serve until told to stop or until it is gone.
+//! The processes of the message plane: its *data plane*, which joins the members, the *gateway* of
+//! this host's own programs, and the *uplink* ([`crate::uplink`]). They are started by the supervisor
+//! ([`crate::serve`]) with a control socket as standard input, and serve until told to stop or until
+//! it is gone.
 //!
 //! The data plane is given all it uses, and is confined before the first VM connects. The gateway
 //! opens programs' sockets by their names, so it is not; what the data plane says to it is
@@ -9,6 +10,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
 use message::MessageError;
 use message::far::{Gateway, Member, Switchboard, Way};
@@ -24,7 +26,7 @@ use crate::data_plane::{DataPlaneError, settle, take_control};
 use crate::plane::{BOARD, HOST, socket};
 use crate::status::MemberStatus;
 
-/// Supervisor to data plane.
+/// Supervisor to data plane, and to uplink.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// Expect a member. Carries one descriptor: the socket that its VM will connect to.
@@ -33,9 +35,25 @@ pub(crate) enum Order {
         name: String,
         /// Its trust group.
         group: Option<String>,
+        /// Its NIC id, if that is not the name's.
+        nic: Option<u64>,
+        /// It is the uplink.
+        uplink: bool,
     },
     /// All members have been said.
     Begin,
+    /// To the uplink: a member, as other hosts know it.
+    Face {
+        /// Its NIC id.
+        nic: u64,
+        /// Its name.
+        name: String,
+    },
+    /// To the uplink: all of them have been said. Carries the socket on the interface.
+    Uplink {
+        /// After how long a host that does not answer is given up.
+        give_up: Duration,
+    },
     /// Say how it is: an [`Event::Member`] for each, then [`Event::End`].
     Report,
     /// End.
@@ -79,11 +97,20 @@ fn members(control: &ControlSocket) -> io::Result<Vec<(Member, Server)>> {
     loop {
         poll(&mut [PollFd::new(control, PollFlags::IN)], None)?;
         match control.receive::<Order>() {
-            Ok(Some((Order::Member { name, group }, Some(listener)))) => {
+            Ok(Some((
+                Order::Member {
+                    name,
+                    group,
+                    nic,
+                    uplink,
+                },
+                Some(listener),
+            ))) => {
                 let member = Member {
                     name,
                     group,
-                    ..Member::default()
+                    nic,
+                    uplink,
                 };
                 members.push((member, Server::adopt(listener)));
             }
@@ -129,7 +156,7 @@ pub(crate) fn host(runtime_dir: &Path) -> Result<(), DataPlaneError> {
 }
 
 /// Whether the supervisor is there and has said nothing: all it says is to end.
-fn is_quiet(control: impl AsFd) -> bool {
+pub(crate) fn is_quiet(control: impl AsFd) -> bool {
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
     matches!(
         recv(control, &mut [0; 1][..], flags),

@@ -26,6 +26,9 @@ const TIME: Duration = Duration::from_millis(300);
 const PROBE: u32 = 20;
 const MOST: f64 = 2e6;
 
+/// Messages of any length that are under way to another member or host, at least.
+const FAR: u8 = 4;
+
 /// How long the other side may take to answer a connect.
 const LIMIT: Duration = Duration::from_secs(5);
 
@@ -53,6 +56,7 @@ pub(crate) fn ping(board: &Path, peer: &To, length: u32, count: u32) -> Result<S
         heap,
         length,
         count,
+        window: 1,
     };
     let times = perf::round_trips(&mut endpoint, peer, load, &go_on)?;
     let micros: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e6).collect();
@@ -70,12 +74,24 @@ pub(crate) fn measure(
     lengths: &[u32],
     json: bool,
 ) -> Result<String, Failure> {
+    let peer_is_far = peer.member.is_some();
     let (mut endpoint, peer) = connect(board, peer)?;
     let mut rows = Vec::new();
     for &length in lengths {
         let mut figures = |heap| {
             interrupt::check()?;
-            figures(&mut endpoint, peer, length, heap)
+            let window = match peer_is_far {
+                // What one host says of a message, the other waits for: meanwhile others fill the wire.
+                true => perf::window(length).max(FAR),
+                false => perf::window(length),
+            };
+            let load = Load {
+                heap,
+                length,
+                count: 0,
+                window,
+            };
+            figures(&mut endpoint, peer, load)
         };
         rows.push(Row {
             length,
@@ -89,17 +105,8 @@ pub(crate) fn measure(
     })
 }
 
-fn figures(
-    endpoint: &mut Endpoint,
-    peer: Peer,
-    length: u32,
-    heap: bool,
-) -> Result<Figures, Failure> {
-    let load = |count| Load {
-        heap,
-        length,
-        count,
-    };
+fn figures(endpoint: &mut Endpoint, peer: Peer, load: Load) -> Result<Figures, Failure> {
+    let load = |count| Load { count, ..load };
     let mut trips = |count| perf::round_trips(endpoint, peer, load(count), &go_on);
     let count = enough(trips(PROBE)?.iter().sum());
     let times = trips(count)?;

@@ -44,7 +44,15 @@ pub(crate) fn member(text: &str) -> Result<Member, String> {
 pub(crate) fn serve(runtime_dir: &Path, members: &[Member], way: &Way) -> Result<(), Failure> {
     interrupt::install()?;
     let mut members = members.to_vec();
-    let uplink = way.plan(&mut members)?;
+    let uplink = way.uplink().map(|uplink| {
+        let plan = uplink.plan(&mut members);
+        let open = plan.and_then(|plan| plan.open().map(|port| (plan, port)));
+        open.map_err(|error| {
+            let interface = &uplink.interface;
+            Failure::Usage(format!("the uplink {interface} cannot be used: {error}"))
+        })
+    });
+    let uplink = uplink.transpose()?;
     let host = members.iter().any(|member| member.name == HOST);
     let mut switchboard = Switchboard::new(&runtime_dir.join(FOLDER), &members)?;
     thread::scope(|scope| {
@@ -53,7 +61,7 @@ pub(crate) fn serve(runtime_dir: &Path, members: &[Member], way: &Way) -> Result
             Gateway::join(&runtime_dir.join(BOARD), &way)?.run(go_on)
         };
         let gateway = host.then(|| scope.spawn(gateway));
-        let uplink = uplink.map(|uplink| scope.spawn(|| uplink.run(runtime_dir)));
+        let uplink = uplink.map(|(plan, port)| scope.spawn(|| plan.run(port, runtime_dir)));
         let parts: Vec<_> = gateway.into_iter().chain(uplink).collect();
         eprintln!("serving {} members", members.len());
         // Without one of its parts somebody would be missing, and nobody would know.

@@ -233,6 +233,7 @@ mod tests {
                 network("green", true, vec![web]),
             ],
             members: Vec::new(),
+            message_uplink: None,
         }
     }
 

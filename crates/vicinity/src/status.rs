@@ -168,6 +168,10 @@ pub(crate) struct MessageStatus {
     pub(crate) gateway_restarts: Option<u64>,
     /// Why that does not run.
     pub(crate) gateway_reason: Option<String>,
+    /// The same of the uplink; absent without one.
+    pub(crate) uplink_restarts: Option<u64>,
+    /// Why that does not run.
+    pub(crate) uplink_reason: Option<String>,
     /// Its members.
     pub(crate) members: Vec<MemberStatus>,
 }

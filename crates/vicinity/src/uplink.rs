@@ -1,25 +1,37 @@
-//! The message plane's way to other hosts, from the command line.
+//! The message plane's way to other hosts: from the command line, from the configuration, and as a
+//! process of `vicinity serve`.
+//!
+//! That process is given the socket on the interface, which it could not open itself, and is
+//! confined like a data plane before it looks at a frame.
 
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
+use message::MessageError;
 use message::far::Member;
-use message::far::uplink::{Face, Options, Uplink};
+use message::far::uplink::{self, Face, Options};
 use mxoe::Port;
+use mxoe::wire::Mac;
+use rustix::event::{PollFd, PollFlags, poll};
+use sandbox::Duty;
+use switch::control::ControlSocket;
 
-use crate::failure::Failure;
+use crate::data_plane::{DataPlaneError, settle, take_control};
+use crate::message_plane::{Order, is_quiet};
 use crate::name;
-use crate::plane::{BOARD, HOST, go_on, socket};
+use crate::plane::{HOST, go_on, socket};
 
 /// The member that is the way out.
-const UPLINK: &str = "uplink";
+pub(crate) const UPLINK: &str = "uplink";
 
 /// The trust group of the host and its uplink: programs of the host reach it directly. No VM can
 /// be in a group of this name.
 const GROUP: &str = "host+uplink";
 
-/// Where other hosts are, and how this one appears to them.
+/// Where other hosts are, and how this one appears to them, on the command line.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Way {
     /// Reach other hosts by this interface, with MX over Ethernet; its MTU must be 4130 or more
@@ -29,33 +41,59 @@ pub(crate) struct Way {
     #[arg(long, requires = "uplink", value_parser = host_name, value_name = "NAME")]
     host_name: Option<String>,
     /// After how many seconds a host that does not answer is given up
-    #[arg(long, default_value_t = mxoe::limits::PATIENCE.as_secs(), value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
+    #[arg(long, default_value_t = GIVE_UP.as_secs(), value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
     give_up: u64,
 }
+
+/// After how long a host that does not answer is given up, unless it is said.
+pub(crate) const GIVE_UP: Duration = mxoe::limits::PATIENCE;
 
 fn host_name(text: &str) -> Result<String, name::NameError> {
     name::check(text).map(|()| text.to_owned())
 }
 
-/// The uplink before the members are joined.
-pub(crate) struct Planned {
-    port: Port,
-    faces: Vec<Face>,
-    patience: Duration,
+impl Way {
+    pub(crate) fn uplink(&self) -> Option<Uplink> {
+        Some(Uplink {
+            interface: self.uplink.clone()?,
+            host_name: self.host_name.clone(),
+            give_up: Duration::from_secs(self.give_up),
+        })
+    }
 }
 
-impl Way {
-    /// Open the interface, and add the uplink to the members. `None` without one.
-    pub(crate) fn plan(&self, members: &mut Vec<Member>) -> Result<Option<Planned>, Failure> {
-        let Some(interface) = &self.uplink else {
-            return Ok(None);
-        };
-        let port = Port::open(interface)?;
+/// Where other hosts are, and how this one appears to them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Uplink {
+    /// The interface's name.
+    pub(crate) interface: String,
+    /// This host's name for others; without it, the one it has.
+    pub(crate) host_name: Option<String>,
+    /// After how long a host that does not answer is given up.
+    pub(crate) give_up: Duration,
+}
+
+/// An uplink with all it needs to know.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    interface: String,
+    /// This host's members as others know them.
+    pub(crate) faces: Vec<Face>,
+    pub(crate) give_up: Duration,
+}
+
+impl Uplink {
+    /// Add the uplink to the members.
+    ///
+    /// # Errors
+    /// There is no such interface.
+    pub(crate) fn plan(&self, members: &mut Vec<Member>) -> io::Result<Plan> {
+        let own = mxoe::address(&self.interface)?;
         let name = self.host_name.clone().unwrap_or_else(|| {
             let system = rustix::system::uname();
             system.nodename().to_string_lossy().into_owned()
         });
-        let mut group = GROUP.to_owned();
+        let mut group = None;
         let mut faces = Vec::new();
         for member in &mut *members {
             let mut face = Face {
@@ -64,42 +102,94 @@ impl Way {
             };
             if member.name == HOST {
                 // On the wire it is the interface.
-                face.nic = port.mac().nic();
+                face.nic = own.nic();
                 face.name.clone_from(&name);
                 member.nic = Some(face.nic);
                 // In a group with VMs, those could write in its name.
-                match member.group {
-                    None => member.group = Some(GROUP.to_owned()),
-                    Some(_) => group = UPLINK.to_owned(),
+                if member.group.is_none() {
+                    member.group = Some(GROUP.to_owned());
+                    group.clone_from(&member.group);
                 }
             }
             faces.push(face);
         }
         members.push(Member {
             name: UPLINK.to_owned(),
-            group: Some(group),
+            group,
             uplink: true,
             ..Member::default()
         });
-        let patience = Duration::from_secs(self.give_up);
-        Ok(Some(Planned {
-            port,
+        Ok(Plan {
+            interface: self.interface.clone(),
             faces,
-            patience,
-        }))
+            give_up: self.give_up,
+        })
     }
 }
 
-impl Planned {
+impl Plan {
+    /// Open the interface. Needs `CAP_NET_RAW`.
+    ///
+    /// # Errors
+    /// There is no such interface, its frames are too short, or this is not allowed.
+    pub(crate) fn open(&self) -> io::Result<Port> {
+        let macs = self.faces.iter().filter_map(|face| Mac::from_nic(face.nic));
+        Port::open(&self.interface, macs)
+    }
+
     /// Be the uplink until a signal comes, or it fails.
-    pub(crate) fn run(self, runtime_dir: &Path) -> Result<(), message::MessageError> {
+    pub(crate) fn run(self, port: Port, runtime_dir: &Path) -> Result<(), MessageError> {
         let options = Options {
             socket: socket(runtime_dir, UPLINK),
-            port: self.port,
+            port,
             members: self.faces,
-            board: runtime_dir.join(BOARD),
-            patience: self.patience,
+            patience: self.give_up,
         };
-        Uplink::join(options)?.run(go_on)
+        uplink::Uplink::join(options)?.run(go_on)
+    }
+}
+
+/// Be the uplink that the supervisor says.
+pub(crate) fn process(runtime_dir: &Path) -> Result<(), DataPlaneError> {
+    sandbox::close_inherited().map_err(DataPlaneError::System)?;
+    let control = take_control().map_err(DataPlaneError::Control)?;
+    settle("message-uplink").map_err(DataPlaneError::System)?;
+    rustix::param::page_size();
+    let options = options(&control, runtime_dir).map_err(DataPlaneError::System)?;
+    // Before the sandbox closes: the host is reached, and what the kernel can do is asked.
+    let mut uplink = uplink::Uplink::join(options).map_err(DataPlaneError::Messages)?;
+    uplink.watch(&control).map_err(DataPlaneError::Messages)?;
+    let control: OwnedFd = control.into();
+    let _asked = window::doorbell::fences_all();
+    let gaps = sandbox::enter_process();
+    for gap in gaps.into_iter().chain(sandbox::enter_thread(Duty::Uplink)) {
+        tracing::warn!("the sandbox has a gap: {gap}; see `vicinity doctor`");
+    }
+    // Each opening of an endpoint on the wire has a random number; sockets tell who is gone; while it
+    // looks in vain, others may have the processor; and it sleeps, but waits for nothing new.
+    // syscalls: getrandom recvfrom sched_yield epoll_pwait2
+    let served = uplink.run(|| is_quiet(&control));
+    served.map_err(DataPlaneError::Messages)
+}
+
+/// What the supervisor says first.
+fn options(control: &ControlSocket, runtime_dir: &Path) -> io::Result<Options> {
+    let mut members = Vec::new();
+    loop {
+        poll(&mut [PollFd::new(control, PollFlags::IN)], None)?;
+        match control.receive::<Order>() {
+            Ok(Some((Order::Face { nic, name }, _))) => members.push(Face { nic, name }),
+            Ok(Some((Order::Uplink { give_up }, Some(port)))) => {
+                return Ok(Options {
+                    socket: socket(runtime_dir, UPLINK),
+                    port: port.into(),
+                    members,
+                    patience: give_up,
+                });
+            }
+            Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
     }
 }

@@ -12,13 +12,11 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::path::Path;
 use std::time::Duration;
 
-use common::trace::{Trace, calls, descriptors};
+use common::member::Member;
+use common::trace::{SELDOM, Trace, calls, descriptors};
 use common::{Daemon, until, vicinity};
 use message::far::{Gateway, Way};
 use message::{Board, Code, Endpoint, MessageError, Options, Pattern, Peer};
@@ -41,49 +39,10 @@ name = \"host\"
 /// So long nothing takes; a wait that long is a hang.
 const HANG: Option<Duration> = Some(Duration::from_secs(60));
 
-/// A member's gateway, until it is dropped.
-struct Member {
-    board: PathBuf,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Member {
-    /// Join, however long the daemon takes to expect it.
-    fn join(daemon: &Daemon, folder: &Path, name: &str) -> Self {
-        let board = folder.join(name);
-        let way = Way::Socket(daemon.path(&format!("message-plane/{name}.sock")));
-        let mut joined = None;
-        until("a gateway", || {
-            joined = Gateway::join(&board, &way).ok();
-            joined.is_some()
-        });
-        let mut gateway = joined.unwrap();
-        let stop = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&stop);
-        // The host may end before it.
-        let run = move || drop(gateway.run(|| !seen.load(Ordering::Relaxed)));
-        let thread = Some(std::thread::spawn(run));
-        Self {
-            board,
-            stop,
-            thread,
-        }
-    }
-
-    fn open(&self) -> Endpoint {
-        let board = Board::open(&self.board).unwrap();
-        Endpoint::open(&board, &Options::default()).unwrap()
-    }
-}
-
-impl Drop for Member {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.join().unwrap();
-        }
-    }
+/// Join the daemon, with a board of this name.
+fn join(daemon: &Daemon, folder: &Path, name: &str) -> Member {
+    let socket = daemon.path(&format!("message-plane/{name}.sock"));
+    Member::join(&socket, &folder.join(name))
 }
 
 /// Work on both until the first's request ends.
@@ -145,7 +104,7 @@ fn wait_for_host(daemon: &Daemon) {
 fn members_exchange_messages_and_go_on_after_the_data_plane_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(folder.path(), Some(CONFIG));
-    let join = |name| Member::join(&daemon, folder.path(), name);
+    let join = |name| join(&daemon, folder.path(), name);
     let members = ["a", "b", "c"].map(join);
     let [mut a, mut b, mut c] = members.each_ref().map(Member::open);
     exchange(&mut a, &mut b);
@@ -245,26 +204,6 @@ fn a_board_is_described_with_a_daemon_and_without() {
     assert_eq!(member(&all["plane"], "c")["connected"], false);
 }
 
-/// Calls that need not be seen below: those of `sandbox.rs`, and, of a process that has one thread
-/// and is not ill, those of a thread's end, of signal handlers and of the log.
-const SELDOM: [&str; 15] = [
-    "futex",
-    "brk",
-    "mremap",
-    "rt_sigprocmask",
-    "gettid",
-    "getpid",
-    "tgkill",
-    "clock_gettime",
-    "exit",
-    "madvise",
-    "rt_sigreturn",
-    "rt_sigaction",
-    "sigaltstack",
-    "fcntl",
-    "write",
-];
-
 #[test]
 fn every_call_is_allowed_and_every_allowed_call_is_made() {
     let folder = tempfile::tempdir().unwrap();
@@ -273,7 +212,7 @@ fn every_call_is_allowed_and_every_allowed_call_is_made() {
     let log = folder.path().join("calls");
     let trace = Trace::attach(daemon.process("messages").unwrap(), &log);
     {
-        let members = ["a", "b", "c"].map(|name| Member::join(&daemon, folder.path(), name));
+        let members = ["a", "b", "c"].map(|name| join(&daemon, folder.path(), name));
         let [mut a, mut b, mut c] = members.each_ref().map(Member::open);
         exchange(&mut a, &mut b);
         exchange(&mut a, &mut c);
@@ -313,7 +252,7 @@ fn the_data_plane_holds_what_it_was_handed_and_nothing_else() {
     assert_eq!(count("anon_inode"), 3, "{own:?}");
     // Input and output lead to the log.
     assert_eq!(own.len(), 4 + 2 + 3 + 3, "{own:?}");
-    let joined = Member::join(&daemon, folder.path(), "a");
+    let joined = join(&daemon, folder.path(), "a");
     assert_eq!(descriptors(id).len(), own.len() + 1);
     drop(joined);
     until("its end", || descriptors(id) == own);

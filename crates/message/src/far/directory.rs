@@ -14,21 +14,29 @@ const FILE: &str = "hosts";
 const LONGEST: usize = 80;
 
 /// Write it anew, whole or not at all.
-pub(super) fn write(folder: &Path, members: &[Face], hosts: &[Face]) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
-    let line = |face: &Face| format!("{:012x} {}\n", face.nic, face.name);
-    // A name that cannot be in a line is none; who was there first keeps his.
-    let sane = |face: &&Face| {
+pub(super) fn write(folder: &Path, faces: impl Iterator<Item = Face>) -> io::Result<()> {
+    let line = |face: Face| format!("{:012x} {}\n", face.nic, face.name);
+    // A name that cannot be in a line is none.
+    let sane = |face: &Face| {
         let name = &face.name;
         !name.is_empty() && name.len() < LONGEST && !name.contains(char::is_control)
     };
-    let text: String = members.iter().chain(hosts).filter(sane).map(line).collect();
+    let text: String = faces.filter(sane).map(line).collect();
     let new = folder.join(".hosts");
     fs::write(&new, text)?;
     fs::rename(new, folder.join(FILE))
 }
 
-/// All lines of it, members first; none when there is none.
+/// Remove it: nobody knows anybody yet.
+pub(super) fn clear(folder: &Path) -> io::Result<()> {
+    match fs::remove_file(folder.join(FILE)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// All lines of it, members first, and whoever was found first before others; none when there is
+/// none.
 pub(crate) fn read(folder: &Path) -> Vec<Face> {
     let text = fs::read_to_string(folder.join(FILE)).unwrap_or_default();
     let face = |line: &str| {

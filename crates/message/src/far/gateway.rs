@@ -12,6 +12,8 @@ use window::waiter::{Token, Waiter, Woken};
 use window::{Side, Window};
 
 use super::BURST;
+use super::directory;
+use super::names::Names;
 use super::note::{FROM_MEMBER, LinkId, Note};
 use super::pauses::Pauses;
 use super::trunk::Trunk;
@@ -39,6 +41,9 @@ pub struct Gateway {
     locals: HashMap<LinkId, Local>,
     next: u32,
     pauses: Pauses,
+    /// As the uplink knows them; and whether the board's directory has them all.
+    names: Names,
+    noted: bool,
 }
 
 /// An endpoint of this board that has a link.
@@ -83,6 +88,7 @@ impl Gateway {
         let seat = seat.ok_or_else(seatless)?;
         let number = begin(&seat, &bell)?;
         let board = Board::claim(folder, seat.nic())?;
+        directory::clear(folder)?;
         let listener = match Listener::bind(&board.gateway()) {
             Err(Errno::ADDRINUSE) => {
                 let text = format!("{} has a gateway already", folder.display());
@@ -107,6 +113,8 @@ impl Gateway {
             locals: HashMap::new(),
             next: 0,
             pauses,
+            names: Names::default(),
+            noted: true,
         })
     }
 
@@ -136,6 +144,10 @@ impl Gateway {
             }
             let nonsense = |fault| Error::Join(format!("the host's trunk is broken: {fault}"));
             let moved = self.hear_host().map_err(nonsense)?;
+            if !std::mem::replace(&mut self.noted, true) {
+                // Names are missed, not messages.
+                let _told = directory::write(self.board.folder(), self.names.faces());
+            }
             let pause = match self.trunk.has_note() {
                 true => Duration::ZERO,
                 false => self.pauses.next(moved),
@@ -323,6 +335,9 @@ impl Gateway {
                         let channel = &local.channel;
                         let _told = channel.answer(false, None, None, &welcome.encode());
                     }
+                }
+                Note::Name { nic, part, text } => {
+                    self.noted &= !self.names.hear(nic, part, text);
                 }
                 // For uplinks.
                 Note::Member { .. } => {}

@@ -59,6 +59,11 @@ impl Switchboard {
                 }
                 Some(())
             }
+            Note::Name { .. } => {
+                let seat = self.seats.get(number);
+                let uplink = seat.is_some_and(|seat| seat.member.uplink);
+                uplink.then(|| self.name(note))
+            }
             // Only the host says who is here.
             Note::Member { .. } => None,
             Note::Close { link } => {

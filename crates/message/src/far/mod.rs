@@ -27,6 +27,7 @@
 pub(crate) mod directory;
 mod gateway;
 mod links;
+mod names;
 mod note;
 mod pauses;
 mod relay;

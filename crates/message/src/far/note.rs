@@ -39,7 +39,16 @@ pub(super) enum Note {
     Lost { link: LinkId },
     /// From the host, to an uplink: a member has come, or is gone.
     Member { nic: u64, here: bool },
+    /// A part of the name of a member or of another host, see [`names`](super::names). From an
+    /// uplink to the host, and from there to gateways.
+    Name { nic: u64, part: u32, text: Text },
 }
+
+/// Part of a name, filled up with zeros.
+pub(super) type Text = [u8; TEXT];
+
+/// Bytes of that.
+pub(super) const TEXT: usize = 40;
 
 const CONNECT: u32 = 1;
 const ANSWER: u32 = 2;
@@ -47,6 +56,7 @@ const RING: u32 = 3;
 const CLOSE: u32 = 4;
 const MEMBER: u32 = 5;
 const LOST: u32 = 6;
+const NAME: u32 = 7;
 
 impl Note {
     pub(super) fn encode(&self) -> Record {
@@ -80,8 +90,30 @@ impl Note {
             Self::Close { link } => (CLOSE, [link.into(), 0, 0, 0, 0, 0, 0]),
             Self::Lost { link } => (LOST, [link.into(), 0, 0, 0, 0, 0, 0]),
             Self::Member { nic, here } => (MEMBER, [0, nic, here.into(), 0, 0, 0, 0]),
+            Self::Name { nic, part, text } => {
+                let mut body = [part.into(), nic, 0, 0, 0, 0, 0];
+                for (place, word) in body.iter_mut().skip(2).zip(text.chunks_exact(8)) {
+                    *place = word.try_into().map_or(0, u64::from_le_bytes);
+                }
+                (NAME, body)
+            }
         };
         Record { tag, body }
+    }
+
+    /// Whether this one makes another one needless that has not been said yet.
+    pub(super) fn replaces(&self, other: &Self) -> bool {
+        match (self, other) {
+            // Ringing twice is ringing once.
+            (Self::Ring { .. }, _) => self == other,
+            (
+                Self::Name { nic, part, .. },
+                Self::Name {
+                    nic: n, part: p, ..
+                },
+            ) => (nic, part) == (n, p),
+            _ => false,
+        }
     }
 
     /// `None` for what is no note.
@@ -123,6 +155,17 @@ impl Note {
                 let [nic, here, ..] = words;
                 let here = here == 1;
                 Self::Member { nic, here }
+            }
+            NAME => {
+                let [nic, words @ ..] = words;
+                let mut text = [0; TEXT];
+                let bytes = words.map(u64::to_le_bytes);
+                text.copy_from_slice(bytes.as_flattened());
+                Self::Name {
+                    nic,
+                    part: link,
+                    text,
+                }
             }
             _ => return None,
         })
@@ -170,6 +213,11 @@ mod tests {
             any::<u32>().prop_map(|link| Note::Close { link }),
             any::<u32>().prop_map(|link| Note::Lost { link }),
             any::<(u64, bool)>().prop_map(|(nic, here)| Note::Member { nic, here }),
+            any::<(u64, u32, [u64; 5])>().prop_map(|(nic, part, words)| {
+                let mut text = [0; TEXT];
+                text.copy_from_slice(words.map(u64::to_be_bytes).as_flattened());
+                Note::Name { nic, part, text }
+            }),
         ]
     }
 

@@ -12,6 +12,7 @@ use window::region::Region;
 use window::waiter::{Token, Waiter};
 
 use super::links::Link;
+use super::names::Names;
 use super::note::Note;
 use super::seat::Seat;
 use super::trunk::Trunk;
@@ -47,6 +48,8 @@ pub struct Switchboard {
     pub(super) seats: Vec<Seat>,
     pub(super) links: HashMap<u64, Link>,
     pub(super) next: u64,
+    /// What the uplink says.
+    pub(super) names: Names,
     doorbell: Doorbell,
     waiter: Waiter,
     /// Seats whose gateway broke the protocol.
@@ -109,6 +112,7 @@ impl Switchboard {
             seats: Vec::new(),
             links: HashMap::new(),
             next: 0,
+            names: Names::default(),
             doorbell,
             waiter,
             faulty: Vec::new(),
@@ -360,8 +364,13 @@ impl Switchboard {
             window.ends(Side::Creator).ok()
         });
         if let Some(ends) = ends {
+            let uplink = seat.member.uplink;
             seat.begin(Trunk::new(ends), opened);
             self.introduce(number, true);
+            let names: Vec<_> = self.names.notes().filter(|_| !uplink).collect();
+            for note in names {
+                self.say(number, note);
+            }
         }
     }
 
@@ -395,6 +404,21 @@ impl Switchboard {
         }
         if known {
             self.introduce(number, false);
+        }
+    }
+
+    /// An uplink says part of a name: tell all others that are here.
+    pub(super) fn name(&mut self, note: Note) {
+        let Note::Name { nic, part, text } = note else {
+            return;
+        };
+        if self.names.hear(nic, part, text) {
+            for number in 0..self.seats.len() {
+                let seat = self.seats.get(number);
+                if seat.is_some_and(|seat| !seat.member.uplink) {
+                    self.say(number, note);
+                }
+            }
         }
     }
 

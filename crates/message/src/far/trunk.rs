@@ -12,7 +12,7 @@ use crate::peer::Fault;
 pub(super) struct Trunk {
     out: Producer,
     into: Consumer,
-    /// Notes without room, in order. A link has at most a few of them here.
+    /// Notes without room, in order. A link has at most a few of them here, and each name two.
     waiting: VecDeque<Note>,
     /// Something was published since the other side was woken.
     pub(super) told: bool,
@@ -32,10 +32,10 @@ impl Trunk {
 
     /// Say something, now or when there is room.
     pub(super) fn say(&mut self, note: Note) -> Result<(), Fault> {
-        // Ringing twice is ringing once.
-        let again = matches!(note, Note::Ring { .. }) && self.waiting.contains(&note);
-        if !again {
-            self.waiting.push_back(note);
+        let same = self.waiting.iter_mut().find(|other| note.replaces(other));
+        match same {
+            Some(other) => *other = note,
+            None => self.waiting.push_back(note),
         }
         self.flush()
     }

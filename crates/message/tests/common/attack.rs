@@ -30,6 +30,10 @@ pub struct Attack {
     socket: PathBuf,
     /// Whom it connects to.
     target: u64,
+    /// Who it says it is.
+    pub from: u64,
+    /// How often it was refused.
+    pub refused: u32,
     there: Option<There>,
     /// How often it came.
     times: u32,
@@ -107,6 +111,8 @@ impl Attack {
         Self {
             socket: socket.to_owned(),
             target: Board::nic_of(target),
+            from: 0,
+            refused: 0,
             there: None,
             times: 0,
             same_session: false,
@@ -138,11 +144,12 @@ impl Attack {
     /// the others at work.
     pub fn connect(&mut self) -> bool {
         self.come();
-        let (target, same_session) = (self.target, self.same_session);
+        let (from, target, same_session) = (self.from, self.target, self.same_session);
         let Some(there) = self.there.as_mut().filter(|there| there.is_heard()) else {
             return false;
         };
         let is_refused = there.hear();
+        self.refused += u32::from(is_refused);
         if there.trunk.is_none() || is_refused {
             // Refused: its last link is not quite forgotten.
             there.asked += 1;
@@ -152,7 +159,7 @@ impl Attack {
                 true => 1,
                 false => u64::from(there.number | there.asked),
             };
-            let body = [link, 0, target, endpoints, session, 0, 0];
+            let body = [link, from, target, endpoints, session, 0, 0];
             there.say(&Record { tag: CONNECT, body });
             there.client.ring();
         }
@@ -192,7 +199,7 @@ impl Attack {
                 there.say(&Record { tag, body });
             }
             4 => there.say(&Record {
-                tag: number % 6,
+                tag: number % 9,
                 body: [word; 7],
             }),
             5 | 6 => {

@@ -12,7 +12,7 @@ use message::{Board, Code, Endpoint, Options, Pattern, Peer};
 use crate::attack::{Attack, ENDPOINT};
 use crate::common::{both, pattern};
 
-const HANG: Option<Duration> = Some(Duration::from_secs(10));
+pub const HANG: Option<Duration> = Some(Duration::from_secs(10));
 
 /// A host with two honest members, of one group and of none, and what these have for each other.
 pub struct Honest {
@@ -42,10 +42,12 @@ pub fn open(folder: &Path, name: &str) -> Endpoint {
 }
 
 impl Honest {
-    pub fn new() -> Self {
+    /// With a seat `a` for the attacker, who may be the uplink.
+    pub fn new(uplink: bool) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let members = ["a", "b", "c"].map(|name| Member {
             name: name.to_owned(),
+            uplink: uplink && name == "a",
             ..Member::default()
         });
         let mut switchboard = Switchboard::new(&folder.path().join("host"), &members).unwrap();

@@ -1,6 +1,8 @@
-//! The crate's only `unsafe` code: what rustix has no types for of packet sockets, their address and
-//! the addresses they hear.
+//! The crate's only `unsafe` code: what rustix has no types for of packet sockets, their address, the
+//! addresses they hear, and many frames at once.
 #![allow(unsafe_code)]
+
+pub(crate) mod batch;
 
 use std::io;
 use std::mem::size_of;
@@ -51,7 +53,6 @@ unsafe impl SocketAddrArg for LinkAddress {
 }
 
 /// Have a packet socket hear frames for another address of its interface (packet(7)).
-// syscalls: setsockopt
 pub(crate) fn hear(socket: &OwnedFd, interface: i32, address: [u8; 6]) -> io::Result<()> {
     let [a, b, c, d, e, f] = address;
     let kind = libc::c_ushort::try_from(libc::PACKET_MR_UNICAST).map_err(io::Error::other)?;

@@ -34,6 +34,11 @@ pub(super) struct Writer<'a>(pub(super) &'a mut Vec<u8>, pub(super) usize);
 impl Writer<'_> {
     fn put(&mut self, at: usize, bytes: &[u8]) {
         let start = self.1 + at;
+        if self.0.len() <= start {
+            self.0.resize(start, 0);
+            self.0.extend_from_slice(bytes);
+            return;
+        }
         let end = start + bytes.len();
         if self.0.len() < end {
             self.0.resize(end, 0);

@@ -122,15 +122,21 @@ impl<'a> Frame<'a> {
     /// As it goes onto the wire.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut frame = Vec::with_capacity(SHORTEST + self.packet.data().len());
+        let mut frame = Vec::new();
+        self.encode_into(&mut frame);
+        frame
+    }
+
+    /// As it goes onto the wire, into memory that is empty.
+    pub(crate) fn encode_into(&self, frame: &mut Vec<u8>) {
+        frame.reserve(SHORTEST + self.packet.data().len());
         frame.extend(self.destination.0);
         frame.extend(self.source.0);
         frame.extend(ETHERTYPE.to_be_bytes());
         frame.extend(self.index.to_be_bytes());
-        self.packet.encode(&mut Writer(&mut frame, HEADER));
+        self.packet.encode(&mut Writer(frame, HEADER));
         if frame.len() < SHORTEST {
             frame.resize(SHORTEST, 0);
         }
-        frame
     }
 }

@@ -1,4 +1,5 @@
-/* Two members of the message plane, a process each: members OWN OTHER ENDPOINT OTHERS-ENDPOINT. */
+/* Two members of the message plane or two hosts, a process each:
+   members OWN OTHER ENDPOINT OTHERS-ENDPOINT. */
 #include "check.h"
 
 static unsigned char out[300000], in[300000];
@@ -23,7 +24,12 @@ int main(int count, char **words) {
   OK(mx_hostname_to_nic_id(words[2], &nic));
   CHECK(nic != found);
   OK(mx_nic_id_to_hostname(nic, name));
+  /* Of a host with the number of its board. */
+  name[strcspn(name, ":")] = 0;
   CHECK(!strcmp(name, words[2]));
+  snprintf(name, sizeof name, "%s:0", words[2]);
+  OK(mx_hostname_to_nic_id(name, &found));
+  CHECK(found == nic);
   RETURNS(MX_NIC_NOT_FOUND, mx_nic_id_to_board_number(nic, &id));
   side.endpoint = open_at(own);
   do {
@@ -36,6 +42,13 @@ int main(int count, char **words) {
   CHECK(found == nic && id == other);
   side.peer = peer;
   meet(side.endpoint, peer);
+  if (own < other) {
+    /* The other side waits meanwhile. */
+    mx_endpoint_t stranger = open_at(own + 10);
+    RETURNS(MX_BAD_CONNECTION_KEY, mx_connect(stranger, nic, other, KEY + 1, MX_INFINITE, &peer));
+    OK(mx_close_endpoint(stranger));
+    peer = side.peer;
+  }
   for (unsigned i = 0; i < sizeof lengths / sizeof *lengths; i++)
     for (int synchronous = 0; synchronous < 2; synchronous++) {
       fill(out, lengths[i], i);

@@ -29,8 +29,10 @@ pub(super) fn check(
         (None, Some(path)) => absolute(&path)?,
         (None, None) => PathBuf::from(RUNTIME_DIR),
     };
-    let members = file.message.as_ref();
-    let members = members.map_or(Ok(Vec::new()), |plane| members::check(text, plane))?;
+    let plane = file.message.as_ref();
+    let members = plane.map_or(Ok(Vec::new()), |plane| members::check(text, plane))?;
+    let uplink = plane.and_then(|plane| plane.get_ref().uplink.as_ref());
+    let message_uplink = uplink.map(members::uplink).transpose()?;
     if file.network.is_empty() && members.is_empty() {
         let help = "add a [[network]] table with a `name`";
         return Err(Mistake::new(0..0, "there is no network", help));
@@ -49,6 +51,7 @@ pub(super) fn check(
         runtime_dir,
         networks,
         members,
+        message_uplink,
     })
 }
 
@@ -117,15 +120,7 @@ impl<'t> Seen<'t> {
     }
 
     fn uplink(&mut self, uplink: &file::Uplink) -> Result<String, Mistake> {
-        let tap = uplink.tap.get_ref();
-        let fits = (1..=MAX_INTERFACE).contains(&tap.len());
-        if !fits || name::check(tap).is_err() {
-            let help = format!(
-                "an interface name has 1 to {MAX_INTERFACE} letters, digits, '.', '_' or '-'"
-            );
-            let message = format!("`{tap}` cannot name a tap");
-            return Err(Mistake::new(uplink.tap.span(), message, help));
-        }
+        let tap = interface(&uplink.tap, "a tap")?;
         self.taps.take(tap.clone(), uplink.tap.span())?;
         Ok(tap.clone())
     }
@@ -170,6 +165,19 @@ impl<'t> Seen<'t> {
             })
             .collect()
     }
+}
+
+/// The name of an interface of some kind.
+pub(super) fn interface<'t>(text: &'t Spanned<String>, kind: &str) -> Result<&'t String, Mistake> {
+    let name = text.get_ref();
+    let fits = (1..=MAX_INTERFACE).contains(&name.len());
+    if fits && name::check(name).is_ok() {
+        return Ok(name);
+    }
+    let help =
+        format!("an interface name has 1 to {MAX_INTERFACE} letters, digits, '.', '_' or '-'");
+    let message = format!("`{}` cannot name {kind}", name.escape_debug());
+    Err(Mistake::new(text.span(), message, help))
 }
 
 fn gather(micros: Option<&Spanned<i64>>) -> Result<u32, Mistake> {

@@ -25,8 +25,18 @@ pub(super) struct File {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct Message {
+    pub(super) uplink: Option<MessageUplink>,
     #[serde(default)]
     pub(super) member: Vec<Spanned<Member>>,
+}
+
+/// The message plane's `uplink = { … }`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct MessageUplink {
+    pub(super) interface: Spanned<String>,
+    pub(super) host_name: Option<Spanned<String>>,
+    pub(super) give_up: Option<Spanned<i64>>,
 }
 
 /// A `[[message.member]]`.
@@ -142,7 +152,8 @@ static FILE: Keys = Keys(&[
     ("network", Some(&NETWORK)),
     ("message", Some(&MESSAGE)),
 ]);
-static MESSAGE: Keys = Keys(&[("member", Some(&MEMBER))]);
+static MESSAGE: Keys = Keys(&[("uplink", Some(&MESSAGE_UPLINK)), ("member", Some(&MEMBER))]);
+static MESSAGE_UPLINK: Keys = Keys(&[("interface", None), ("host-name", None), ("give-up", None)]);
 static MEMBER: Keys = Keys(&[("name", None), ("group", None)]);
 static NETWORK: Keys = Keys(&[
     ("name", None),

@@ -4,10 +4,13 @@ use message::Board;
 use message::far::Member;
 use toml::Spanned;
 
-use super::check::{Unique, named};
+use std::time::Duration;
+
+use super::check::{Unique, interface, named};
 use super::complaint::Mistake;
 use super::{MAX_MEMBERS, file};
 use crate::plane::{BOARD, FOLDER};
+use crate::uplink::{GIVE_UP, UPLINK, Uplink};
 
 /// Check the `[message]` table.
 pub(super) fn check(text: &str, plane: &Spanned<file::Message>) -> Result<Vec<Member>, Mistake> {
@@ -26,6 +29,10 @@ pub(super) fn check(text: &str, plane: &Spanned<file::Message>) -> Result<Vec<Me
     let check = |member: &Spanned<file::Member>| {
         let file::Member { name, group } = member.get_ref();
         named(name)?;
+        if name.get_ref() == UPLINK && plane.get_ref().uplink.is_some() {
+            let message = format!("with an uplink, no other member can be called `{UPLINK}`");
+            return Err(Mistake::new(name.span(), message, "give it another name"));
+        }
         group.as_ref().map_or(Ok(()), named)?;
         names.take(name.get_ref().clone(), name.span())?;
         nics.take(Board::nic_of(name.get_ref()), name.span())?;
@@ -36,6 +43,29 @@ pub(super) fn check(text: &str, plane: &Spanned<file::Message>) -> Result<Vec<Me
         })
     };
     members.iter().map(check).collect()
+}
+
+/// Check the uplink of the `[message]` table.
+pub(super) fn uplink(uplink: &file::MessageUplink) -> Result<Uplink, Mistake> {
+    let host_name = uplink.host_name.as_ref();
+    host_name.map_or(Ok(()), named)?;
+    Ok(Uplink {
+        interface: interface(&uplink.interface, "an interface")?.clone(),
+        host_name: host_name.map(|name| name.get_ref().clone()),
+        give_up: uplink.give_up.as_ref().map_or(Ok(GIVE_UP), seconds)?,
+    })
+}
+
+fn seconds(text: &Spanned<i64>) -> Result<Duration, Mistake> {
+    let seconds = u32::try_from(*text.get_ref()).ok();
+    let seconds = seconds.filter(|seconds| *seconds > 0);
+    seconds
+        .map(|seconds| Duration::from_secs(seconds.into()))
+        .ok_or_else(|| {
+            let message = format!("a host cannot be given up after {} s", text.get_ref());
+            let help = format!("1 or more; without it, {}", GIVE_UP.as_secs());
+            Mistake::new(text.span(), message, help)
+        })
 }
 
 /// Networks' folders are beside the message plane's.

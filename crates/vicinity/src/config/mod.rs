@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use switch::guard::Rules;
 use switch::mac::Mac;
 
+use crate::uplink::Uplink;
 pub(crate) use complaint::ConfigError;
 pub(crate) use edit::{Edit, EditError, Keys};
 pub(crate) use source::{SaveError, Source};
@@ -51,6 +52,8 @@ pub(crate) struct Config {
     /// The message plane's members; none without it, at most [`MAX_MEMBERS`], with different names
     /// and NIC ids.
     pub(crate) members: Vec<Member>,
+    /// The message plane's way to other hosts.
+    pub(crate) message_uplink: Option<Uplink>,
 }
 
 /// One layer-2 domain.

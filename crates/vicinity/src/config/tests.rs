@@ -495,3 +495,53 @@ fn allowed_addresses_are_checked_in_place() {
     complains("allowed-ips = [", "allowed-macs = [", "8:17", "no");
     complains("\"private\"", "\"hidden\"", "10:8", "promiscuous");
 }
+
+const PLANE: &str = "[message]
+uplink = { interface = \"eth1\", host-name = \"alpha\", give-up = 30 }
+[[message.member]]
+name = \"web\"
+";
+
+#[test]
+fn the_message_planes_uplink_is_read_and_checked_in_place() {
+    let read = |text: &str| parse("f", text, None).map(|config| config.message_uplink);
+    let uplink = read(PLANE).unwrap().unwrap();
+    assert_eq!(uplink.interface, "eth1");
+    assert_eq!(uplink.host_name.as_deref(), Some("alpha"));
+    assert_eq!(uplink.give_up.as_secs(), 30);
+    let brief = PLANE.replace(", host-name = \"alpha\", give-up = 30", "");
+    let uplink = read(&brief).unwrap().unwrap();
+    assert_eq!((uplink.host_name, uplink.give_up.as_secs()), (None, 500));
+    for (from, to, parts) in [
+        (
+            "\"eth1\"",
+            "\"a-very-long-name\"",
+            ["message.uplink.interface: ", "15"],
+        ),
+        (
+            "\"alpha\"",
+            "\"a/b\"",
+            ["message.uplink.host-name: ", "letters"],
+        ),
+        (
+            "30",
+            "0",
+            ["message.uplink.give-up: ", "1 or more; without it, 500"],
+        ),
+        (
+            "host-name",
+            "hostname",
+            ["message.uplink.hostname: ", "did you mean `host-name`?"],
+        ),
+        (
+            "\"web\"",
+            "\"uplink\"",
+            ["message.member.name: ", "another name"],
+        ),
+    ] {
+        let said = error(&PLANE.replace(from, to));
+        for part in parts {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
+}

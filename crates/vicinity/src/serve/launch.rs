@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGKILL, SIGSYS};
 use switch::control::ControlSocket;
 use tokio::process::{Child, Command};
 
-use crate::cli::{DATA_PLANE, MESSAGE_GATEWAY, MESSAGE_PLANE};
+use crate::cli::{DATA_PLANE, MESSAGE_GATEWAY, MESSAGE_PLANE, MESSAGE_UPLINK};
 use crate::config::Network;
 
 /// What a process that is started serves.
@@ -25,6 +25,8 @@ pub(super) enum Duty<'a> {
     Messages,
     /// This host's programs in the message plane; with the runtime folder.
     Gateway(&'a Path),
+    /// The message plane's way to other hosts; with the runtime folder.
+    Uplink(&'a Path),
 }
 
 /// Starts a process for a duty at the other end of a control socket.
@@ -102,12 +104,15 @@ impl Duty<'_> {
                 words.map(OsString::from).into()
             }
             Self::Messages => vec![MESSAGE_PLANE.into()],
-            Self::Gateway(runtime_dir) => {
-                let folder = runtime_dir.as_os_str().to_owned();
-                vec!["--runtime-dir".into(), folder, MESSAGE_GATEWAY.into()]
-            }
+            Self::Gateway(runtime_dir) => below(runtime_dir, MESSAGE_GATEWAY),
+            Self::Uplink(runtime_dir) => below(runtime_dir, MESSAGE_UPLINK),
         }
     }
+}
+
+fn below(runtime_dir: &Path, command: &str) -> Vec<OsString> {
+    let folder = runtime_dir.as_os_str().to_owned();
+    vec!["--runtime-dir".into(), folder, command.into()]
 }
 
 impl Ending {

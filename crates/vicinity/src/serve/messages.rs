@@ -1,5 +1,5 @@
-//! The message plane: its data plane and the gateway of this host's own programs, each a process
-//! that is started again when it ends.
+//! The message plane: its data plane, the gateway of this host's own programs and the uplink, each a
+//! process that is started again when it ends.
 //!
 //! The sockets that VMs connect to are the supervisor's, so a VM that is started finds the data
 //! plane of the time. With a data plane, the memory ends that it shared: VMs that run on have
@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use message::far::Member;
+use message::far::uplink::Face;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -20,6 +21,7 @@ use super::plane::Plane;
 use crate::message_plane::{Event, Order};
 use crate::plane::{FOLDER, HOST, socket};
 use crate::status::{MemberStatus, MessageStatus};
+use crate::uplink::{Plan, Uplink};
 
 /// Waiting messages: more senders than that wait themselves.
 const INBOX: usize = 64;
@@ -41,17 +43,48 @@ struct Door {
     _file: SocketFile,
 }
 
+/// Why the message plane cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DoorsError {
+    /// A folder or socket.
+    #[error(transparent)]
+    Home(#[from] HomeError),
+    /// The uplink.
+    #[error("the uplink {interface} cannot be used: {source}")]
+    Uplink {
+        /// Its interface.
+        interface: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
 /// What the message plane needs from the system.
 #[derive(Debug)]
 pub(super) struct Doors {
     doors: Vec<Door>,
+    /// Each uplink opens it anew: an interface may go and come.
+    uplink: Option<Plan>,
     runtime_dir: PathBuf,
     /// Last, so that it is empty when it is dropped.
     _folder: Folder,
 }
 
 impl Doors {
-    pub(super) fn take(runtime_dir: &Path, members: Vec<Member>) -> Result<Self, HomeError> {
+    pub(super) fn take(
+        runtime_dir: &Path,
+        mut members: Vec<Member>,
+        uplink: Option<&Uplink>,
+    ) -> Result<Self, DoorsError> {
+        let plan = uplink.map(|uplink| {
+            let plan = uplink.plan(&mut members);
+            let open = plan.and_then(|plan| plan.open().map(|_port| plan));
+            open.map_err(|source| DoorsError::Uplink {
+                interface: uplink.interface.clone(),
+                source,
+            })
+        });
+        let plan = plan.transpose()?;
         let folder = Folder::make(&runtime_dir.join(FOLDER))?;
         let door = |member: Member| {
             let path = socket(runtime_dir, &member.name);
@@ -64,8 +97,10 @@ impl Doors {
                 _file: file,
             })
         };
+        let doors = members.into_iter().map(door);
         Ok(Self {
-            doors: members.into_iter().map(door).collect::<Result<_, _>>()?,
+            doors: doors.collect::<Result<_, HomeError>>()?,
+            uplink: plan,
             runtime_dir: runtime_dir.to_owned(),
             _folder: folder,
         })
@@ -80,6 +115,7 @@ pub(super) struct Messages {
     plane: Kept,
     /// Of this host's programs, if it is a member.
     gateway: Option<Kept>,
+    uplink: Option<Kept>,
     inbox: mpsc::Receiver<Message>,
     outlet: mpsc::Sender<Message>,
     asked: Vec<oneshot::Sender<MessageStatus>>,
@@ -153,9 +189,14 @@ impl Messages {
             let duty = Duty::Gateway(&doors.runtime_dir);
             Kept::start("the message plane's gateway for this host", duty, &launch)
         });
+        let uplink = doors.uplink.as_ref().map(|_| {
+            let duty = Duty::Uplink(&doors.runtime_dir);
+            Kept::start("the message plane's uplink", duty, &launch)
+        });
         let mut messages = Self {
             plane: Kept::start("the message plane", Duty::Messages, &launch)?,
             gateway: gateway.transpose()?,
+            uplink: uplink.transpose()?,
             doors,
             launch,
             inbox,
@@ -166,6 +207,7 @@ impl Messages {
             members: Vec::new(),
         };
         messages.set_up();
+        messages.set_up_uplink();
         Ok(messages)
     }
 
@@ -184,6 +226,8 @@ impl Messages {
             let order = Order::Member {
                 name: member.name.clone(),
                 group: member.group.clone(),
+                nic: member.nic,
+                uplink: member.uplink,
             };
             match listener.as_fd().try_clone_to_owned() {
                 Ok(listener) => orders.give(order, Some(listener)),
@@ -193,16 +237,31 @@ impl Messages {
         orders.give(Order::Begin, None);
     }
 
+    /// Give the uplink its interface.
+    fn set_up_uplink(&mut self) {
+        let (Some(plan), Some(uplink)) = (&self.doors.uplink, &mut self.uplink) else {
+            return;
+        };
+        let orders = &mut uplink.plane.orders;
+        match plan.open() {
+            Ok(port) => {
+                for Face { nic, name } in plan.faces.clone() {
+                    orders.give(Order::Face { nic, name }, None);
+                }
+                let give_up = plan.give_up;
+                orders.give(Order::Uplink { give_up }, Some(port.into()));
+            }
+            Err(error) => {
+                tracing::error!(%error, "the uplink's interface cannot be used");
+                orders.give(Order::Stop, None);
+            }
+        }
+    }
+
     /// Serve until told to stop.
     pub(super) async fn run(mut self) {
         loop {
             let deadline = self.deadline();
-            let gateway = async {
-                match &mut self.gateway {
-                    Some(gateway) => gateway.plane.next_event::<Event>().await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 event = self.plane.plane.next_event::<Event>() => match event {
                     Some(event) => self.event(event),
@@ -211,9 +270,8 @@ impl Messages {
                         self.answer();
                     }
                 },
-                said = gateway => if let (None, Some(gateway)) = (said, &mut self.gateway) {
-                    gateway.ended().await;
-                },
+                () = gone(&mut self.gateway) => ended(&mut self.gateway).await,
+                () = gone(&mut self.uplink) => ended(&mut self.uplink).await,
                 message = self.inbox.recv() => match message {
                     Some(Message::Ask(asker)) => {
                         self.asked.push(asker);
@@ -227,16 +285,16 @@ impl Messages {
                 () = sleep_until(deadline) => self.tick(),
             }
         }
-        if let Some(gateway) = &mut self.gateway {
-            gateway.stop().await;
+        for kept in [&mut self.uplink, &mut self.gateway].into_iter().flatten() {
+            kept.stop().await;
         }
         self.plane.stop().await;
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let gateway = self.gateway.as_ref();
-        let lives = self.plane.life.deadline().into_iter();
-        let lives = lives.chain(gateway.and_then(|gateway| gateway.life.deadline()));
+        let others = self.gateway.iter().chain(&self.uplink);
+        let all = others.chain([&self.plane]);
+        let lives = all.filter_map(|kept| kept.life.deadline());
         lives.chain(self.answer_by).min()
     }
 
@@ -259,6 +317,12 @@ impl Messages {
         if let Some(gateway) = &mut self.gateway {
             if gateway.life.due(now) == Due::Start {
                 gateway.start_again(Duty::Gateway(&self.doors.runtime_dir), &self.launch);
+            }
+        }
+        if let Some(uplink) = &mut self.uplink {
+            let duty = Duty::Uplink(&self.doors.runtime_dir);
+            if uplink.life.due(now) == Due::Start && uplink.start_again(duty, &self.launch) {
+                self.set_up_uplink();
             }
         }
     }
@@ -288,13 +352,15 @@ impl Messages {
     fn answer(&mut self) {
         self.answer_by = None;
         let up = self.plane.life.is_up();
-        let gateway = self.gateway.as_ref();
+        let (gateway, uplink) = (self.gateway.as_ref(), self.uplink.as_ref());
         let status = MessageStatus {
             up,
             restarts: self.plane.life.restarts(),
             reason: self.plane.trouble.clone(),
             gateway_restarts: gateway.map(|gateway| gateway.life.restarts()),
             gateway_reason: gateway.and_then(|gateway| gateway.trouble.clone()),
+            uplink_restarts: uplink.map(|uplink| uplink.life.restarts()),
+            uplink_reason: uplink.and_then(|uplink| uplink.trouble.clone()),
             members: match up {
                 true => self.members.clone(),
                 false => Vec::new(),
@@ -304,5 +370,19 @@ impl Messages {
             // An asker that is gone needs no answer.
             drop(asker.send(status.clone()));
         }
+    }
+}
+
+/// Until a process is gone that says nothing; for ever without one. Cancel safe.
+async fn gone(kept: &mut Option<Kept>) {
+    match kept {
+        Some(kept) => while kept.plane.next_event::<Event>().await.is_some() {},
+        None => std::future::pending().await,
+    }
+}
+
+async fn ended(kept: &mut Option<Kept>) {
+    if let Some(kept) = kept {
+        kept.ended().await;
     }
 }

@@ -8,9 +8,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::change::Change;
-use super::home::HomeError;
 use super::launch::Launch;
-use super::messages::{self, Doors, Messages};
+use super::messages::{self, Doors, DoorsError, Messages};
 use super::network::{Message, Network};
 use super::parts::{Parts, PartsError};
 use crate::config::{self, Config, ConfigError, Edit, EditError, SaveError, Source};
@@ -49,9 +48,9 @@ pub(crate) enum Refusal {
         /// Of the configuration.
         key: &'static str,
     },
-    /// Sockets of the message plane.
+    /// Sockets of the message plane, or its uplink.
     #[error("the message plane: {0}")]
-    Members(#[from] HomeError),
+    Members(#[from] DoorsError),
     /// Something the system does not give.
     #[error("network {network}: {source}")]
     Parts {
@@ -138,7 +137,8 @@ impl Supervisor {
         if members.is_empty() {
             return Ok(());
         }
-        let doors = Doors::take(&self.config.runtime_dir, members)?;
+        let uplink = self.config.message_uplink.as_ref();
+        let doors = Doors::take(&self.config.runtime_dir, members, uplink)?;
         let started = Messages::start(doors, self.launch.clone());
         let messages = started.map_err(|source| Refusal::Start {
             whose: "the message plane".to_owned(),
@@ -199,6 +199,10 @@ impl Supervisor {
         for (same, key) in [
             (config.runtime_dir == self.config.runtime_dir, "runtime-dir"),
             (config.members == self.config.members, "message"),
+            (
+                config.message_uplink == self.config.message_uplink,
+                "message.uplink",
+            ),
         ] {
             if !same {
                 return Err(Refusal::Fixed { key });

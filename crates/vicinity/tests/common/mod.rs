@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub(crate) mod holdings;
+pub(crate) mod member;
 pub(crate) mod neighbours;
 pub(crate) mod trace;
 
@@ -115,13 +116,7 @@ impl Daemon {
 
     /// The process that the daemon keeps under this name; none while there is none.
     pub(crate) fn process(&self, name: &str) -> Option<u32> {
-        let id = self.child.id();
-        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
-        let mut children = children.split_whitespace();
-        let named = |id: &&str| {
-            std::fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|it| it.trim() == name)
-        };
-        children.find(named)?.parse().ok()
+        child_of(self.child.id(), name)
     }
 
     /// Send a network's data plane a signal; returns its process id.
@@ -174,6 +169,16 @@ impl Drop for Daemon {
         drop(self.child.kill());
         drop(self.child.wait());
     }
+}
+
+/// The child of a process that has this name.
+pub(crate) fn child_of(id: u32, name: &str) -> Option<u32> {
+    let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
+    let mut children = children.split_whitespace();
+    let named = |id: &&str| {
+        std::fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|it| it.trim() == name)
+    };
+    children.find(named)?.parse().ok()
 }
 
 /// Wait for something that takes a moment.

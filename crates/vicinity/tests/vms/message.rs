@@ -1,10 +1,10 @@
-//! Messages between VMs, and between a VM and the host: the program itself runs in the guests.
+//! Messages between VMs of one host and of two, and between VMs and hosts: the program itself runs in
+//! the guests. The hosts are network namespaces with an Ethernet link between them.
 
-use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use lab::host::Tied;
+use lab::host::{Tied, run};
 use lab::vm::{Job, Spec, Vm};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -13,24 +13,78 @@ use crate::rig::{Rig, step};
 /// On a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// `vicinity message serve` for VMs `a` and `b` of one trust group, VM `c`, and the host.
-fn serve(folder: &Path) -> Tied {
-    let mut command = lab::host::command(env!("CARGO_BIN_EXE_vicinity"));
-    command.arg("--runtime-dir").arg(folder);
-    command.args(["message", "serve", "a=g", "b=g", "c", "host"]);
-    command.stdin(Stdio::null()).stderr(Stdio::inherit());
-    let serve = Tied::spawn(command).unwrap();
-    while !folder.join("message/gateway.sock").exists() {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    serve
+/// VMs `a` and `b` of one trust group.
+const ALPHA: &str = "
+[message]
+uplink = { interface = \"mx\", host-name = \"alpha\" }
+[[message.member]]
+name = \"a\"
+group = \"g\"
+[[message.member]]
+name = \"b\"
+group = \"g\"
+[[message.member]]
+name = \"host\"
+";
+
+const BETA: &str = "
+[message]
+uplink = { interface = \"mx\", host-name = \"beta\" }
+[[message.member]]
+name = \"c\"
+[[message.member]]
+name = \"host\"
+";
+
+/// Two network namespaces with a link between them.
+struct Link([String; 2]);
+
+fn ip(words: &[&str]) {
+    let mut command = lab::host::command("ip");
+    command.args(words);
+    run(command).unwrap();
 }
 
-fn member(rig: &Rig, folder: &Path, name: &str) -> Spec {
-    let mut command = crate::common::vicinity();
-    command.arg("--runtime-dir").arg(folder);
-    command.args(["message", "qemu-args", name]);
-    let output = command.output().unwrap();
+impl Link {
+    fn new() -> Self {
+        let link = Self(["a", "b"].map(|part| format!("vms-{}-{part}", std::process::id())));
+        for name in &link.0 {
+            ip(&["netns", "add", name]);
+        }
+        let [a, b] = &link.0;
+        ip(&[
+            "-n", a, "link", "add", "mx", "mtu", "4200", "type", "veth", "peer", "name", "mx",
+            "mtu", "4200", "netns", b,
+        ]);
+        for name in &link.0 {
+            ip(&["-n", name, "link", "set", "mx", "up"]);
+        }
+        link
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        for name in &self.0 {
+            let mut command = lab::host::command("ip");
+            // It may never have been made.
+            drop(command.args(["netns", "del", name]).output());
+        }
+    }
+}
+
+/// `vicinity message` on a host.
+fn message(rig: &Rig, words: &[&str]) -> std::process::Command {
+    let mut command = lab::host::command(env!("CARGO_BIN_EXE_vicinity"));
+    command.env_remove("VICINITY_RUNTIME_DIR");
+    command.arg("--runtime-dir").arg(rig.daemon().path(""));
+    command.arg("message").args(words);
+    command.stdin(Stdio::null());
+    command
+}
+
+fn member(rig: &Rig, name: &str) -> Spec {
+    let output = message(rig, &["qemu-args", name]).output().unwrap();
     let mut spec = rig.bare(name);
     spec.memory_mib = 512;
     spec.qemu_args = shlex::split(&String::from_utf8(output.stdout).unwrap()).unwrap();
@@ -52,54 +106,63 @@ fn join(vm: &Vm) -> [Job<'_>; 2] {
     [gateway, answerer]
 }
 
-fn ping(vm: &Vm, peer: &str, length: u32, count: u32) -> String {
+/// Answer at endpoint 7 of a host.
+fn answer(rig: &Rig) -> Tied {
+    let mut command = message(rig, &["answer", "--endpoint", "7"]);
+    command.stderr(Stdio::null());
+    let answerer = Tied::spawn(command).unwrap();
+    for file in ["7.sock", "gateway.sock"] {
+        while !rig.daemon().path("message").join(file).exists() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    answerer
+}
+
+fn ping(vm: &Vm, peer: &str, length: u32, count: u32) {
     let command = format!("vicinity message ping {peer} --length {length} --count {count}");
-    vm.check(&command, LIMIT).unwrap()
+    let said = vm.check(&command, LIMIT).unwrap();
+    println!("{} to {peer}: {}", vm.name(), said.trim());
 }
 
 #[test]
-fn vms_and_the_host_exchange_messages() {
-    let rig = Rig::new(None).with_program();
-    let folder = rig.folder().join("plane");
-    std::fs::create_dir(&folder).unwrap();
-    let _serve = serve(&folder);
-    let vms = rig.boot(["a", "b", "c"].map(|name| member(&rig, &folder, name)));
+fn vms_and_hosts_exchange_messages() {
+    let link = Link::new();
+    let [alpha, beta] = &link.0;
+    let alpha = Rig::within(alpha, ALPHA).with_program();
+    let beta = alpha.beside_within(beta, BETA);
+    let vms = [(&alpha, "a"), (&alpha, "b"), (&beta, "c")];
+    let vms = alpha.boot(vms.map(|(rig, name)| member(rig, name)));
     let [a, b, c] = &vms;
+    let _hosts = [&alpha, &beta].map(answer);
 
     step("every VM is a member");
     let [_in_a, _in_b, in_c] = vms.each_ref().map(join);
 
-    step("direct and mediated, every protocol, each message checked");
-    for peer in ["b:7", "c:7"] {
+    step("it hears who is there, on other hosts too");
+    let all = "for name in alpha beta a b c; do \
+               until grep --silent \" $name$\" /run/vicinity/message/hosts; do sleep 0.1; done; \
+               done";
+    for vm in &vms {
+        vm.check(all, LIMIT).unwrap();
+    }
+
+    step("direct, mediated and between hosts: every protocol, each message checked");
+    for peer in ["b:7", "alpha:7", "c:7"] {
         for length in [0, 8, 5000, 100_000, 1 << 20] {
-            println!("a to {peer}: {}", ping(a, peer, length, 20).trim());
+            ping(a, peer, length, 20);
         }
     }
-    println!("c to b: {}", ping(c, "b:7", 5000, 20).trim());
-
-    step("the host and a VM, both ways");
-    let mut answer = lab::host::command(env!("CARGO_BIN_EXE_vicinity"));
-    answer.arg("--runtime-dir").arg(&folder);
-    answer.args(["message", "answer", "--endpoint", "7"]);
-    answer.stdin(Stdio::null()).stderr(Stdio::null());
-    let answerer = Tied::spawn(answer).unwrap();
-    while !folder.join("message/7.sock").exists() {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    println!("a to host: {}", ping(a, "host:7", 5000, 20).trim());
-    let host = |peer: &str| {
-        let mut command = crate::common::vicinity();
-        command.arg("--runtime-dir").arg(&folder);
-        command.args([
-            "message", "ping", peer, "--length", "100000", "--count", "20",
-        ]);
-        command.output().unwrap()
+    ping(b, "beta:7", 100_000, 20);
+    ping(c, "alpha:7", 5000, 20);
+    let from_beta = |peer| {
+        let words = ["ping", peer, "--length", "100000", "--count", "20"];
+        message(&beta, &words).output().unwrap()
     };
-    let output = host("a:7");
+    let output = from_beta("a:7");
     assert!(output.status.success(), "{output:?}");
-    drop(answerer);
 
-    step("a killed process is missed; the others are not");
+    step("a killed process is missed, on the other host too; the others are not");
     let endless = |peer| format!("vicinity message ping {peer} --count 5000000");
     let pinging = a.start(&endless("c:7")).unwrap();
     let [_gateway_of_c, answerer_in_c] = in_c;
@@ -114,6 +177,6 @@ fn vms_and_the_host_exchange_messages() {
     kill_process(qemu, Signal::KILL).unwrap();
     let ended = pinging.wait(LIMIT).unwrap();
     assert!(ended.stderr.contains("not open"), "{ended:?}");
-    assert!(!host("b:7").status.success());
+    assert!(!from_beta("b:7").status.success());
     ping(c, "a:7", 8, 20);
 }

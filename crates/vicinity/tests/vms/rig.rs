@@ -25,7 +25,8 @@ pub(crate) struct Rig {
     // Dropped in this order.
     daemon: Option<Daemon>,
     config: Option<String>,
-    isolated: bool,
+    /// What the daemon is started by.
+    by: Vec<String>,
     folder: RunFolder,
     image: Image,
     _machine: Option<MutexGuard<'static, ()>>,
@@ -34,17 +35,27 @@ pub(crate) struct Rig {
 impl Rig {
     /// With this configuration; with the default one for `None`.
     pub(crate) fn new(config: Option<&str>) -> Self {
-        Self::start(config, false, Some(take_machine()))
+        Self::start(config, &[], Some(take_machine()))
     }
 
     /// The same, in a network namespace of its own, which ends with the daemon.
     pub(crate) fn isolated(config: &str) -> Self {
-        Self::start(Some(config), true, Some(take_machine()))
+        Self::start(Some(config), &UNSHARED, Some(take_machine()))
+    }
+
+    /// The same, in a network namespace that is there.
+    pub(crate) fn within(namespace: &str, config: &str) -> Self {
+        Self::start(Some(config), &inside_of(namespace), Some(take_machine()))
     }
 
     /// Another host beside this one, which must outlive it.
     pub(crate) fn beside(&self, config: &str) -> Self {
-        Self::start(Some(config), true, None)
+        Self::start(Some(config), &UNSHARED, None)
+    }
+
+    /// The same, in a network namespace that is there.
+    pub(crate) fn beside_within(&self, namespace: &str, config: &str) -> Self {
+        Self::start(Some(config), &inside_of(namespace), None)
     }
 
     /// Put the program under test into the guests that are booted from now on.
@@ -70,15 +81,11 @@ impl Rig {
         &self.image.manifest.kernel_release
     }
 
-    fn start(
-        config: Option<&str>,
-        isolated: bool,
-        machine: Option<MutexGuard<'static, ()>>,
-    ) -> Self {
+    fn start(config: Option<&str>, by: &[&str], machine: Option<MutexGuard<'static, ()>>) -> Self {
         let mut rig = Self {
             daemon: None,
             config: config.map(str::to_owned),
-            isolated,
+            by: by.iter().map(|word| (*word).to_owned()).collect(),
             folder: RunFolder::new().unwrap(),
             image: Recipe::default()
                 .package("socat")
@@ -93,12 +100,13 @@ impl Rig {
     /// Start the daemon.
     pub(crate) fn serve(&mut self) {
         let program = env!("CARGO_BIN_EXE_vicinity");
-        let mut command = if self.isolated {
-            let mut unshare = lab::host::command("unshare");
-            unshare.args(["--net", program]);
-            unshare
-        } else {
-            lab::host::command(program)
+        let mut command = match self.by.split_first() {
+            None => lab::host::command(program),
+            Some((first, rest)) => {
+                let mut by = lab::host::command(first);
+                by.args(rest).arg(program);
+                by
+            }
         };
         command.stdin(Stdio::null());
         let daemon = Daemon::start_by(command, self.folder.path(), self.config.as_deref());
@@ -218,6 +226,13 @@ impl Rig {
         }
         vms
     }
+}
+
+/// In a network namespace of its own.
+const UNSHARED: [&str; 2] = ["unshare", "--net"];
+
+fn inside_of(namespace: &str) -> [&str; 4] {
+    ["ip", "netns", "exec", namespace]
 }
 
 /// Have the machine to oneself while the value lives.

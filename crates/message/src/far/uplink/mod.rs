@@ -10,7 +10,8 @@
 //! Each member that is here is a host on the wire, with its NIC id for an address: its own node
 //! ([`resident`]). So a member is found by its NIC id wherever it lives, and none can send under
 //! another's address. The switchboard says who is here. Who is there, they find by their
-//! announcements; the names go to the board's [`directory`](super::directory).
+//! announcements. The names go through the switchboard to every gateway, which writes them into its
+//! board's [`directory`](super::directory).
 //!
 //! Who connects from there is passed on like anybody else who connects, and the endpoint itself
 //! says whether it is let in. Until then, and when it takes nothing, what comes is not
@@ -22,6 +23,7 @@ mod resident;
 mod talk;
 
 use std::collections::HashMap;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -34,6 +36,7 @@ use window::waiter::{Token, Waiter};
 use self::link::{Far, Link, Pair};
 use self::resident::Resident;
 use super::BURST;
+use super::names::Names;
 use super::note::{FROM_MEMBER, LinkId, Note};
 use super::trunk::Trunk;
 use super::way::{Bell, Way, begin, reach};
@@ -54,12 +57,10 @@ pub struct Face {
 pub struct Options {
     /// The switchboard's socket for it.
     pub socket: PathBuf,
-    /// The interface.
+    /// The interface, which hears for all members.
     pub port: Port,
     /// All members of this host.
     pub members: Vec<Face>,
-    /// The folder of the board that is told the names of hosts.
-    pub board: PathBuf,
     /// How long a host may be silent before it is given up.
     pub patience: Duration,
 }
@@ -78,9 +79,8 @@ pub struct Uplink {
     /// The interface took all there was.
     sent: bool,
     members: Vec<Face>,
-    /// Other hosts that said their name.
-    hosts: Vec<Face>,
-    board: PathBuf,
+    /// What the host was told.
+    names: Names,
     patience: Duration,
     residents: HashMap<u64, Resident>,
     links: HashMap<LinkId, State>,
@@ -116,6 +116,7 @@ impl State {
 
 const HOST: Token = 0;
 const WIRE: Token = 1;
+const OTHER: Token = 2;
 
 /// How long an uplink looks on after something moved.
 const SPIN: Duration = Duration::from_micros(50);
@@ -148,8 +149,7 @@ impl Uplink {
         let began = begin(&seat, &bell)?;
         let trunk = region.trunk(place).ok_or_else(seatless)?;
         let trunk = Trunk::new(trunk.ends(Side::Guest)?);
-        super::directory::write(&options.board, &options.members, &[])?;
-        Ok(Self {
+        let mut uplink = Self {
             waiter,
             region,
             seat,
@@ -159,8 +159,7 @@ impl Uplink {
             port: options.port,
             sent: true,
             members: options.members,
-            hosts: Vec::new(),
-            board: options.board,
+            names: Names::default(),
             patience: options.patience,
             residents: HashMap::new(),
             links: HashMap::new(),
@@ -168,7 +167,20 @@ impl Uplink {
             leaving: Vec::new(),
             next: 0,
             moved: None,
-        })
+        };
+        // Whoever is first keeps a name, so it is the members.
+        for face in uplink.members.clone() {
+            uplink.name(&face).map_err(broken)?;
+        }
+        Ok(uplink)
+    }
+
+    /// Have `go_on` of [`run`](Self::run) asked also when there is something to read here.
+    ///
+    /// # Errors
+    /// No memory, or no descriptor one can wait for.
+    pub fn watch(&self, fd: impl AsFd) -> Result<(), Error> {
+        Ok(self.waiter.add(fd, OTHER)?)
     }
 
     /// Work until `go_on`, asked at least once a second, says no.
@@ -191,8 +203,10 @@ impl Uplink {
     fn spin(&mut self) -> Result<(), Error> {
         loop {
             for _ in 0..ROUNDS {
-                if self.turn()? {
-                    self.moved = Some(Instant::now());
+                match self.turn()? {
+                    true => self.moved = Some(Instant::now()),
+                    // Whoever it waits for may need the processor.
+                    false => std::thread::yield_now(),
                 }
             }
             if self.moved.is_none_or(|moved| moved.elapsed() >= SPIN) {

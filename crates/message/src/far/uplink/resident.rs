@@ -34,10 +34,6 @@ impl Resident {
         })
     }
 
-    pub(super) fn mac(&self) -> Mac {
-        self.mac
-    }
-
     /// Whether a frame is for it, or for everybody.
     pub(super) fn is_meant(&self, frame: &[u8]) -> bool {
         let destination = frame.first_chunk().copied().map(Mac);

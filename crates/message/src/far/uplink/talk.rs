@@ -6,9 +6,9 @@ use window::Side;
 
 use super::link::{Far, Link, Pair};
 use super::resident::Resident;
-use super::{BURST, State, Uplink};
+use super::{BURST, Face, State, Uplink};
 use crate::address::{self, random};
-use crate::far::directory;
+use crate::far::names;
 use crate::far::note::{LinkId, Note};
 use crate::greeting::{ACCEPTED, BAD_KEY, CLOSED, CROSSED, FULL, Hello, UNREACHABLE};
 use crate::peer::Fault;
@@ -42,8 +42,8 @@ impl Uplink {
                 Note::Ring { .. } => {}
                 Note::Close { link } => self.closed(link)?,
                 Note::Member { nic, here } => self.member(nic, here),
-                // The end says the same.
-                Note::Lost { .. } => {}
+                // The end says the same; and names come from here.
+                Note::Lost { .. } | Note::Name { .. } => {}
             }
         }
         Ok(true)
@@ -63,10 +63,6 @@ impl Uplink {
         };
         let (serial, _) = halves(random().unwrap_or_default());
         if let Some(resident) = Resident::new(now, face, serial, self.patience) {
-            if resident.mac() != self.port.mac() {
-                // An interface that cannot filter hears everything.
-                let _heard = self.port.hear(resident.mac());
-            }
             self.residents.insert(nic, resident);
         }
     }
@@ -320,12 +316,8 @@ impl Uplink {
         match event {
             Event::Host { host, name } => {
                 let nic = host.nic();
-                self.hosts.retain(|face| face.nic != nic);
                 let name = name.strip_suffix(":0").unwrap_or(&name).to_owned();
-                self.hosts.push(super::Face { nic, name });
-                // Names are missed, not messages.
-                let _told = directory::write(&self.board, &self.members, &self.hosts);
-                Ok(())
+                self.name(&Face { nic, name })
             }
             Event::Connected { token, code } => self.connected(halves(token).0, code),
             Event::Asked {
@@ -387,6 +379,18 @@ impl Uplink {
             // The peer is lost: that is told on its own.
             Event::Sent { .. } => Ok(()),
         }
+    }
+
+    /// Tell all members a name; each member's node hears it.
+    pub(super) fn name(&mut self, face: &Face) -> Result<(), Fault> {
+        for note in names::notes(face) {
+            if let Note::Name { nic, part, text } = note {
+                if self.names.hear(nic, part, text) {
+                    self.trunk.say(note)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn link(&mut self, id: LinkId) -> Option<&mut Link> {

@@ -1,0 +1,271 @@
+//! Two hosts, and what their endpoints do with each other.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use message::{Board, Code, Completion, Endpoint, Options, Pattern, Peer, Request};
+
+use crate::common::{self, until, vicinity};
+
+/// So long nothing takes; what takes longer is stuck.
+pub(crate) const HANG: Duration = Duration::from_secs(120);
+
+/// Lengths on both sides of every change of class, on the wire and in windows.
+pub(crate) const LENGTHS: [usize; 12] = [
+    0, 8, 48, 49, 128, 129, 4096, 4097, 32_768, 32_769, 100_000, 1_000_003,
+];
+
+/// Two hosts, or what is there of them.
+pub(crate) struct Hosts {
+    names: [String; 3],
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) children: Vec<Child>,
+}
+
+fn ip(words: &[&str]) {
+    let output = Command::new("ip").args(words).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {words:?}: {said}");
+}
+
+impl Hosts {
+    /// Two namespaces and a link, or one from each to a wire in a third.
+    pub(crate) fn new(wire: bool) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = |part| format!("between-{}-{number}-{part}", std::process::id());
+        let hosts = Self {
+            names: ["a", "b", "wire"].map(name),
+            folder: tempfile::tempdir().unwrap(),
+            children: Vec::new(),
+        };
+        for name in &hosts.names {
+            ip(&["netns", "add", name]);
+        }
+        let [a, b, between] = &hosts.names;
+        let link = |(one, left), (other, right)| {
+            ip(&[
+                "-n", one, "link", "add", left, "mtu", "4200", "type", "veth", "peer", "name",
+                right, "mtu", "4200", "netns", other,
+            ]);
+            ip(&["-n", one, "link", "set", left, "up"]);
+            ip(&["-n", other, "link", "set", right, "up"]);
+        };
+        match wire {
+            false => link((a, "mx"), (b, "mx")),
+            true => {
+                link((a, "mx"), (between, "left"));
+                link((b, "mx"), (between, "right"));
+            }
+        }
+        hosts
+    }
+
+    pub(crate) fn within(&self, place: usize, program: &Path) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.names[place]]);
+        command.arg(program);
+        command
+    }
+
+    /// Start something that goes on until the test ends, and wait until it says that it is ready.
+    pub(crate) fn start(&mut self, command: &mut Command, ready: impl Fn(&str) -> bool) -> usize {
+        let child = command.stderr(Stdio::piped()).spawn().unwrap();
+        self.children.push(child);
+        let output = self.children.last_mut().unwrap().stderr.take().unwrap();
+        let mut lines = BufReader::new(output).lines();
+        assert!(lines.any(|line| ready(&line.unwrap())), "{command:?} ended");
+        // Whatever else it says has a reader.
+        std::thread::spawn(move || lines.for_each(drop));
+        self.children.len() - 1
+    }
+
+    pub(crate) fn python(&mut self, place: usize, script: &str, words: &[&str]) {
+        let scripts = "../mxoe/tests/witness";
+        let script = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join(scripts)
+            .join(script);
+        let mut command = self.within(place, Path::new("sh"));
+        // What they say is said on standard output.
+        command.args(["-c", "exec python3 \"$@\" >&2", "sh"]);
+        command.arg(script).args(words);
+        self.start(&mut command, |line| line == "ready");
+    }
+
+    pub(crate) fn wire(&mut self, loss: &str, doubling: &str, delay: &str) {
+        self.python(2, "wire.py", &["left", "right", loss, doubling, delay, "7"]);
+    }
+
+    pub(crate) fn runtime(&self, place: usize) -> PathBuf {
+        self.folder.path().join(["a", "b"][place])
+    }
+
+    /// The daemon of a host, with these members beside the host itself.
+    pub(crate) fn serve_with(&mut self, place: usize, members: &[&str]) -> usize {
+        let name = ["alpha", "beta"][place];
+        let member = |name| format!("[[message.member]]\nname = \"{name}\"\n");
+        let members: String = members.iter().chain(&["host"]).map(member).collect();
+        let config = self.folder.path().join(format!("{name}.toml"));
+        let text = format!(
+            "[message]\nuplink = {{ interface = \"mx\", host-name = \"{name}\", give-up = 5 }}\n\
+             {members}"
+        );
+        std::fs::write(&config, text).unwrap();
+        let program = vicinity().get_program().to_owned();
+        let mut command = self.within(place, Path::new(&program));
+        command.arg("--runtime-dir").arg(self.runtime(place));
+        command.arg("serve").arg("--config").arg(config);
+        self.start(&mut command, |line| line.contains("serving"))
+    }
+
+    pub(crate) fn serve(&mut self, place: usize) -> usize {
+        self.serve_with(place, &[])
+    }
+
+    /// The same without a configuration, a supervisor and a sandbox.
+    pub(crate) fn serve_plainly(&mut self, place: usize) -> usize {
+        let program = vicinity().get_program().to_owned();
+        let mut command = self.within(place, Path::new(&program));
+        command.arg("--runtime-dir").arg(self.runtime(place));
+        let name = ["alpha", "beta"][place];
+        command.args([
+            "message",
+            "serve",
+            "host",
+            "--uplink",
+            "mx",
+            "--host-name",
+            name,
+        ]);
+        command.args(["--give-up", "5"]);
+        self.start(&mut command, |line| line == "serving 2 members")
+    }
+
+    pub(crate) fn board(&self, place: usize) -> Board {
+        Board::open(&self.runtime(place).join("message")).unwrap()
+    }
+
+    /// Wait until a host knows another, and open an endpoint there.
+    pub(crate) fn open(&self, place: usize, other: &str) -> Endpoint {
+        until(other, || {
+            self.knows(&self.runtime(place).join("message"), other)
+        });
+        Endpoint::open(&self.board(place), &Options::default()).unwrap()
+    }
+
+    /// Whether a board was told a name.
+    pub(crate) fn knows(&self, board: &Path, name: &str) -> bool {
+        let text = std::fs::read_to_string(board.join("hosts")).unwrap_or_default();
+        text.lines().any(|line| line.ends_with(name))
+    }
+
+    /// What the daemon of a host says of the message plane.
+    pub(crate) fn counters(&self, place: usize) -> serde_json::Value {
+        let mut command = vicinity();
+        command.arg("--runtime-dir").arg(self.runtime(place));
+        let output = command
+            .args(["message", "counters", "--json"])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// The process that a daemon keeps under this name.
+    pub(crate) fn process(&self, daemon: usize, name: &str) -> u32 {
+        let id = self.children[daemon].id();
+        let mut found = None;
+        until(name, || {
+            found = common::child_of(id, name);
+            found.is_some()
+        });
+        found.unwrap()
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            // It may have ended itself.
+            drop(child.kill());
+            drop(child.wait());
+        }
+        for name in &self.names {
+            drop(Command::new("ip").args(["netns", "del", name]).output());
+        }
+    }
+}
+
+pub(crate) fn pattern(length: usize, seed: u64) -> Vec<u8> {
+    let byte = |at: usize| (at as u64).wrapping_mul(31).wrapping_add(seed) as u8;
+    (0..length).map(byte).collect()
+}
+
+/// Work with both until a request of one ends.
+pub(crate) fn both(one: &mut Endpoint, other: &mut Endpoint, request: Request) -> Completion {
+    let end = std::time::Instant::now() + HANG;
+    loop {
+        assert!(std::time::Instant::now() < end, "nothing happens any more");
+        if let Some(done) = one.test(request).unwrap() {
+            return done;
+        }
+        other.progress();
+        // The uplinks have as few processors.
+        std::thread::yield_now();
+    }
+}
+
+/// Connect two endpoints; what each is to the other.
+pub(crate) fn connect(a: &mut Endpoint, b: &mut Endpoint) -> (Peer, Peer) {
+    let request = a.iconnect(b.address(), 0, 0).unwrap();
+    let to_b = both(a, b, request).status.peer.unwrap();
+    let request = b.iconnect(a.address(), 0, 0).unwrap();
+    let to_a = both(b, a, request).status.peer.unwrap();
+    assert_eq!(a.address_of(to_b), Some(b.address()));
+    assert_eq!(b.address_of(to_a), Some(a.address()));
+    (to_b, to_a)
+}
+
+/// Every length, buffered and synchronous, there and back, awaited and not.
+pub(crate) fn exchange(a: &mut Endpoint, b: &mut Endpoint, peer: Peer) {
+    for (seed, length) in LENGTHS.into_iter().enumerate() {
+        for (synchronous, early) in [(false, true), (true, false)] {
+            let bytes = pattern(length, seed as u64);
+            let early = early.then(|| b.irecv(Pattern::ANY, vec![0; length]).unwrap());
+            let sent = match synchronous {
+                true => a.issend(peer, 7, bytes.clone()).unwrap(),
+                false => a.isend(peer, 7, bytes.clone()).unwrap(),
+            };
+            let receive = early.unwrap_or_else(|| b.irecv(Pattern::ANY, vec![0; length]).unwrap());
+            let got = both(b, a, receive);
+            assert_eq!(got.status.code, Code::Success);
+            assert_eq!(got.memory.bytes(), bytes, "{length} bytes");
+            let sent = both(a, b, sent).status;
+            assert_eq!((sent.code, sent.taken), (Code::Success, length as u64));
+        }
+    }
+}
+
+pub(crate) fn two_hosts(wire: Option<[&str; 3]>) -> (Hosts, Endpoint, Endpoint) {
+    let mut hosts = Hosts::new(wire.is_some());
+    if let Some([loss, doubling, delay]) = wire {
+        hosts.wire(loss, doubling, delay);
+    }
+    hosts.serve(0);
+    hosts.serve(1);
+    let (a, b) = (hosts.open(0, " beta"), hosts.open(1, " alpha"));
+    (hosts, a, b)
+}
+
+/// Connect, however long it takes until there is a way.
+pub(crate) fn connect_again(a: &mut Endpoint, b: &mut Endpoint) -> (Peer, Peer) {
+    until("a way", || {
+        // Without a gateway there is no way at all.
+        let request = a.iconnect(b.address(), 0, 0);
+        request.is_ok_and(|request| both(a, b, request).status.code == Code::Success)
+    });
+    connect(a, b)
+}

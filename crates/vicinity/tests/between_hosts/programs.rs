@@ -1,0 +1,115 @@
+//! Programs that talk between hosts: `vicinity message`, and programs in C.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::common::vicinity;
+use crate::hosts::Hosts;
+
+#[test]
+fn hosts_are_pinged_and_measured_by_name() {
+    let mut hosts = Hosts::new(false);
+    hosts.serve_plainly(0);
+    hosts.serve(1);
+    drop((hosts.open(0, " beta"), hosts.open(1, " alpha")));
+    let run = |place: usize, words: &[&str]| {
+        let mut command = vicinity();
+        command.arg("--runtime-dir").arg(hosts.runtime(place));
+        command.arg("message").args(words);
+        command
+    };
+    let answer = run(1, &["answer", "--endpoint", "7"])
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut answer = Killed(answer.unwrap());
+    let mut line = String::new();
+    let said = answer.0.stderr.as_mut().unwrap();
+    BufReader::new(said).read_line(&mut line).unwrap();
+    assert!(line.contains("answers"), "{line}");
+    for length in ["0", "8", "5000", "524288"] {
+        let words = ["ping", "beta:7", "--length", length, "--count", "10"];
+        let output = run(0, &words).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            text.contains(&format!("10 round trips of {length} B")),
+            "{output:?}"
+        );
+    }
+    let lengths = ["perf", "beta:7", "--lengths", "8,524288", "--json"];
+    let output = run(0, &lengths).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    for (row, length) in [8, 524_288].into_iter().enumerate() {
+        assert_eq!(rows[row]["length"], length);
+        for way in ["plain", "heap"] {
+            let rate = rows[row][way]["messages_per_s"].as_f64();
+            assert!(rate > Some(0.0), "{rows}");
+        }
+    }
+    let output = run(0, &["ping", "gamma:7"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("not open"), "{text}");
+}
+
+/// Run a command that is to succeed.
+fn succeed(command: &mut Command) {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {said}");
+}
+
+/// What Cargo made of libmyriexpress: beside this test, the newest.
+fn archive() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let beside = std::fs::read_dir(test.parent().unwrap()).unwrap().flatten();
+    let archives = beside.filter(|entry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        name.starts_with("libmyriexpress") && name.ends_with(".a")
+    });
+    let newest = archives.max_by_key(|entry| entry.metadata().unwrap().modified().unwrap());
+    newest.unwrap().path()
+}
+
+#[test]
+fn c_programs_of_two_hosts_talk() {
+    let mut hosts = Hosts::new(false);
+    hosts.serve(0);
+    hosts.serve(1);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let installed = hosts.folder.path().join("mx");
+    let mut install = Command::new(root.join("scripts/myriexpress"));
+    succeed(install.arg(archive()).arg(&installed));
+    let program = hosts.folder.path().join("program");
+    let mut compile = Command::new("cc");
+    compile.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]);
+    compile.arg("-I").arg(installed.join("include"));
+    compile.arg(root.join("crates/myriexpress/tests/c/members.c"));
+    compile.arg("-L").arg(installed.join("lib64"));
+    compile.args(["-lmyriexpress", "-o"]).arg(&program);
+    succeed(&mut compile);
+    drop((hosts.open(0, " beta"), hosts.open(1, " alpha")));
+    let run = |place: usize, words: [&str; 4]| {
+        let mut command = hosts.within(place, &program);
+        command.args(words);
+        command.env("LD_LIBRARY_PATH", installed.join("lib64"));
+        command.env("VICINITY_RUNTIME_DIR", hosts.runtime(place));
+        succeed(&mut command);
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| run(0, ["alpha", "beta", "1", "2"]));
+        run(1, ["beta", "alpha", "2", "1"]);
+    });
+}
+
+/// Killed when the test ends, however it ends.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // It may have ended itself.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}

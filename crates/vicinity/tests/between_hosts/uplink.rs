@@ -1,0 +1,111 @@
+//! The uplink as a process of `vicinity serve`, and the members that it is there for.
+
+use std::collections::BTreeSet;
+
+use message::{Board, Code};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::common::member::Member;
+use crate::common::trace::{SELDOM, Trace, calls, descriptors};
+use crate::common::until;
+use crate::hosts::{Hosts, both, connect, connect_again, exchange, pattern};
+
+#[test]
+fn an_uplink_that_is_killed_is_started_again() {
+    let mut hosts = Hosts::new(false);
+    let daemon = hosts.serve(0);
+    hosts.serve(1);
+    let (mut a, mut b) = (hosts.open(0, " beta"), hosts.open(1, " alpha"));
+    let (mut to_b, _) = connect(&mut a, &mut b);
+    for (name, key) in [
+        ("message-uplink", "uplink_restarts"),
+        ("messages", "restarts"),
+    ] {
+        let waits = a.issend(to_b, 1, pattern(100_000, 1)).unwrap();
+        kill(hosts.process(daemon, name));
+        let code = both(&mut a, &mut b, waits).status.code;
+        assert!(matches!(code, Code::Closed | Code::Unreachable), "{code:?}");
+        until(name, || hosts.counters(0)[key] == 1);
+        // Links are over, and so is what was connected to them.
+        (a, b) = (hosts.open(0, " beta"), hosts.open(1, " alpha"));
+        let (there, back) = connect_again(&mut a, &mut b);
+        exchange(&mut a, &mut b, there);
+        exchange(&mut b, &mut a, back);
+        to_b = there;
+    }
+}
+
+#[test]
+fn members_that_change_hosts_are_found_where_they_are() {
+    let mut hosts = Hosts::new(false);
+    for place in [0, 1] {
+        hosts.serve_with(place, &["web", "db"]);
+    }
+    let join = |place: usize, name: &str| {
+        let socket = hosts
+            .runtime(place)
+            .join(format!("message-plane/{name}.sock"));
+        let member = Member::join(
+            &socket,
+            &hosts.folder.path().join(format!("{place}-{name}")),
+        );
+        until("names", || {
+            hosts.knows(&member.board, " alpha") && hosts.knows(&member.board, " beta")
+        });
+        member
+    };
+    for (of_web, of_db) in [(0, 1), (1, 0), (1, 1)] {
+        let members = (join(of_web, "web"), join(of_db, "db"));
+        let (mut web, mut db) = (members.0.open(), members.1.open());
+        assert_eq!(web.address().nic, Board::nic_of("web"));
+        let (to_db, to_web) = connect_again(&mut web, &mut db);
+        exchange(&mut web, &mut db, to_db);
+        exchange(&mut db, &mut web, to_web);
+        drop((web, db));
+    }
+}
+
+#[test]
+fn an_uplink_makes_every_call_it_may_and_holds_what_it_was_handed() {
+    let mut hosts = Hosts::new(false);
+    let daemon = hosts.serve(0);
+    hosts.serve(1);
+    // It is confined before it hears anybody.
+    let (mut a, mut b) = (hosts.open(0, " beta"), hosts.open(1, " alpha"));
+    let uplink = hosts.process(daemon, "message-uplink");
+    let status = std::fs::read_to_string(format!("/proc/{uplink}/status")).unwrap();
+    for line in ["Seccomp:\t2", "NoNewPrivs:\t1", "CapEff:\t0000000000000000"] {
+        assert!(status.contains(line), "{line}: {status}");
+    }
+    let own = descriptors(uplink);
+    let count = |what: &str| own.iter().filter(|held| held.contains(what)).count();
+    // Its supervisor's, the host's and the one on the interface; the region that it shares.
+    assert_eq!((count("socket"), count("memfd")), (3, 1), "{own:?}");
+    // What it sleeps on, what would wake it, and what it wakes the host with.
+    assert_eq!(count("anon_inode"), 3, "{own:?}");
+    assert_eq!(own.len(), 3 + 1 + 3 + 3, "{own:?}");
+    let log = hosts.folder.path().join("calls");
+    let trace = Trace::attach(uplink, &log);
+    let (to_b, _) = connect(&mut a, &mut b);
+    exchange(&mut a, &mut b, to_b);
+    assert_eq!(hosts.counters(0)["uplink_restarts"], 0, "a call was denied");
+    let mut child = hosts.children.remove(daemon);
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    child.wait().unwrap();
+    trace.ended();
+    let made = calls(&log);
+    let allowed = sandbox::noted(sandbox::Duty::Uplink);
+    let allowed: BTreeSet<String> = allowed.into_iter().map(str::to_owned).collect();
+    let unused: Vec<&String> = allowed
+        .difference(&made)
+        .filter(|call| !SELDOM.contains(&call.as_str()))
+        .collect();
+    assert!(unused.is_empty(), "allowed and never made: {unused:?}");
+    let denied: Vec<&String> = made.difference(&allowed).collect();
+    assert!(denied.is_empty(), "made and not allowed: {denied:?}");
+}
+
+fn kill(process: u32) {
+    let process = Pid::from_raw(process.try_into().unwrap()).unwrap();
+    kill_process(process, Signal::KILL).unwrap();
+}
