@@ -24,11 +24,11 @@ const RIGHT: f64 = 12.0;
 const TOP: f64 = 28.0;
 const BOTTOM: f64 = 40.0;
 
-/// Levels whose names have room below the axis; of more, some are named.
-const NAMED: usize = 12;
-
-/// Levels whose points can be told apart; the figures of more are a line.
+/// Levels whose points and names can be told apart; the figures of more are a line.
 const MARKED: usize = 24;
+
+/// Of more, every tenth is named.
+const TENTH: usize = 10;
 
 /// Colours that the style sheet has.
 pub(super) const COLOURS: usize = 8;
@@ -51,7 +51,7 @@ pub(super) fn draw(levels: &[String], series: &[Series], x_title: &str, unit: &s
             number(step)
         );
     }
-    let every = levels.len().div_ceil(NAMED).max(1);
+    let every = if levels.len() > MARKED { TENTH } else { 1 };
     for (place, level) in levels.iter().enumerate().step_by(every) {
         svg += &format!(
             "<text class=\"tick\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
@@ -259,7 +259,7 @@ mod tests {
         let svg = draw(&levels, &series, "ms", "");
         let drawn = |what: &str| svg.matches(what).count();
         assert_eq!((drawn("<polyline"), drawn("<circle")), (1, 0));
-        assert!(svg.contains(">600<") && !svg.contains(">500<"));
+        assert!(svg.contains(">1000<") && !svg.contains(">500<"));
     }
 
     #[test]
