@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 
+use crate::capture::Direction;
 use crate::control::{Counters, Loss};
 use crate::deliver::{End, Outcome, attempt, deliver};
 use crate::desk::Desk;
@@ -183,7 +184,7 @@ impl Switch {
         };
         let guard = port.guard.as_deref();
         let (rates, now) = (port.limits.receive.as_deref(), desk.now);
-        let frames = line.frames.len();
+        let (number, frames) = (line.to, line.frames.len());
         let act = |receiver: &mut Receiver<'_, '_>,
                    features,
                    books: &mut Counters,
@@ -200,6 +201,10 @@ impl Switch {
                 match outcome {
                     // Set aside within the receiver's limit, and paid for now.
                     Outcome::Delivered => {
+                        if port.captured {
+                            let shown = (&frame.head, Rest::Private(&frame.rest), frame.checked);
+                            self.show(number, Direction::Received, std::iter::once(shown));
+                        }
                         if let Some(rates) = rates {
                             rates.charge(now, std::iter::once(Cost::of(&frame.head)));
                         }

@@ -87,6 +87,23 @@ pub enum Order {
         /// Microseconds, at most [`MAX_GATHER_US`](crate::limits::MAX_GATHER_US); 0 for never.
         micros: u32,
     },
+    /// Show a port's frames, whether it is attached or comes later, until it is ended. Carries one
+    /// descriptor: a non-blocking socket of datagrams ([`capture`](crate::capture)).
+    Capture {
+        /// Which one.
+        port: PortId,
+        /// The number the capture will be known by.
+        capture: u32,
+        /// Bytes to show of each frame, at most.
+        most: u32,
+    },
+    /// Undo [`Order::Capture`].
+    EndCapture {
+        /// Of which port.
+        port: PortId,
+        /// Which one.
+        capture: u32,
+    },
     /// Ask for one [`Event::Report`] per attached port, then [`Event::ReportEnd`].
     Report,
     /// Detach everything and return.

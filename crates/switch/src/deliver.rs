@@ -6,6 +6,7 @@ use vhost::chain::Batch;
 use vhost::fault::{Fault, RingFault};
 
 use crate::books::Books;
+use crate::capture::Direction;
 use crate::control::{Counters, Loss};
 use crate::desk::Desk;
 use crate::frame::{Head, Rest};
@@ -59,6 +60,7 @@ impl Switch {
             return Ok(());
         };
         let way = passage(port.guard.as_deref(), checked)?;
+        let shown = (head, *rest, checked);
         let out = Outgoing::new(way, checked, head, rest).ok_or(Loss::Untranslatable)?;
         let (head, rest) = (&out.head, out.rest());
         let rates = port.limits.receive.as_deref();
@@ -71,18 +73,23 @@ impl Switch {
                 let sent = uplink.send(head, &rest);
                 count_sent(sent, head, &mut uplink.sent_out());
             }
-            Kind::Guest(guest) => {
-                let done = deliver_if_room(guest, pair, desk, head, rest, rates);
-                if let Err(fault) = done {
+            Kind::Guest(guest) => match deliver_if_room(guest, pair, desk, head, rest, rates) {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(fault) => {
                     desk.faults.push((number, fault));
+                    return Ok(());
                 }
-            }
+            },
+        }
+        if port.captured {
+            self.show(number, Direction::Received, std::iter::once(shown));
         }
         Ok(())
     }
 }
 
-/// Deliver one frame of a sender's pair to a guest; count it there if it is lost.
+/// Deliver one frame of a sender's pair to a guest; count it there if it is lost. Whether it is not.
 fn deliver_if_room(
     guest: &Guest,
     senders: usize,
@@ -90,10 +97,10 @@ fn deliver_if_room(
     head: &Head,
     rest: Rest<'_, '_>,
     rates: Option<&Rates>,
-) -> Result<(), Fault> {
+) -> Result<bool, Fault> {
     let number = receive_ring(guest.receiving_pair(senders));
     let Some(mut vring) = guest.backend.vring(number) else {
-        return Ok(());
+        return Ok(false);
     };
     let now = desk.now;
     let Desk { scratch, wakes, .. } = desk;
@@ -113,7 +120,7 @@ fn deliver_if_room(
         Some(Outcome::NoRoom(_)) => drops.receiver_full += 1,
         None => drops.receiver_down += 1,
     }
-    Ok(())
+    Ok(outcome == Some(Outcome::Delivered))
 }
 
 /// Deliver a run of frames to a guest; says how many are done with. A fault is the receiving

@@ -59,6 +59,11 @@ impl<'a, 'm> Job<'a, 'm> {
             .unwrap_or_default()
     }
 
+    /// As it is shown to whoever watches.
+    pub(crate) fn shown(&self) -> (&Head, Rest<'_, 'm>, Checked) {
+        (&self.head, self.rest(), self.checked())
+    }
+
     /// Whom it is for.
     #[inline(always)]
     pub(crate) fn destination(&self) -> Resident {

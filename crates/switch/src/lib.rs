@@ -14,7 +14,8 @@
 //! room, and counted. A ring's chains are handed back in the order they came, always: that is what
 //! lets another process go on where one was killed.
 //!
-//! What a port may send and receive is up to its rules, if it has any ([`guard`]).
+//! What a port may send and receive is up to its rules, if it has any ([`guard`]). What it does send and
+//! receive can be shown to somebody who watches ([`capture`]).
 //!
 //! Frames the sender left unfinished (partial checksum, to be cut) go untouched to a receiver that
 //! negotiated such; for another one they are finished in software ([`translate`], [`offload`]).
@@ -42,6 +43,7 @@ mod aside;
 mod attach;
 mod away;
 pub mod books;
+pub mod capture;
 mod contention;
 pub mod control;
 mod deliver;

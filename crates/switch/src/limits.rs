@@ -16,6 +16,9 @@ pub const BURST: u16 = 64;
 /// Long enough for a VM that waits for a CPU, short enough that nobody notices a dead one.
 pub const HOLD: Duration = Duration::from_millis(100);
 
+/// Captures of one port at a time: each costs a copy of its frames.
+pub const MAX_CAPTURES: usize = 4;
+
 /// Frames of one transmit ring that may be set aside for slow receivers.
 pub const ASIDE_FRAMES: usize = 256;
 

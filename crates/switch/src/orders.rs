@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll;
 use rustix::io::Errno;
 
+use crate::capture::Capture;
 use crate::control::{Counters, Event, Order, PortId, PortReport, Reason, WorkerReport};
 use crate::front_end::guest;
 use crate::limits::MAX_GATHER_US;
@@ -61,6 +62,23 @@ impl Manager {
             Order::SetGather { micros } => {
                 switch.gather = Duration::from_micros(micros.min(MAX_GATHER_US).into());
             }
+            Order::Capture {
+                port,
+                capture,
+                most,
+            } => match fd {
+                Some(socket) => {
+                    let capture = Capture::new(capture, socket, most);
+                    if !switch.capture(port.0, capture) {
+                        tracing::error!(
+                            port = port.0,
+                            "captured too often: a fault of the supervisor"
+                        );
+                    }
+                }
+                None => tracing::error!(port = port.0, "a capture without a socket"),
+            },
+            Order::EndCapture { port, capture } => switch.end_capture(port.0, capture),
             Order::Report => self.report(switch),
             Order::Stop => self.stopping = true,
         }

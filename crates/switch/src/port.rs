@@ -40,6 +40,8 @@ pub struct Port {
     pub guard: Option<Box<Guard>>,
     /// How much it may send and receive.
     pub limits: Limiter,
+    /// Somebody watches it.
+    pub(crate) captured: bool,
 }
 
 impl Port {
@@ -51,6 +53,7 @@ impl Port {
             kind,
             guard: None,
             limits: Limiter::default(),
+            captured: false,
         }
     }
 

@@ -21,6 +21,8 @@ pub(crate) struct Sender<'p> {
     pub(crate) counters: &'p mut Counters,
     pub(crate) guard: Option<&'p Guard>,
     pub(crate) limits: &'p Limiter,
+    /// Somebody watches its port.
+    pub(crate) captured: bool,
 }
 
 impl Sender<'_> {

@@ -30,6 +30,7 @@ use vhost::fault::Fault;
 use vhost::net_header::NetHeader;
 
 use crate::aside::Aside;
+use crate::capture::Capture;
 use crate::desk::Desk;
 use crate::frame::{Head, Rest};
 use crate::guard::groups::Groups;
@@ -72,6 +73,8 @@ pub struct Switch {
     /// Frames of multicast groups go to those who asked for them.
     pub snooping: bool,
     pub(crate) groups: RwLock<Groups>,
+    /// Who watches a port, by its number, of ports to come too.
+    pub(crate) captures: BTreeMap<u16, Vec<Capture>>,
 }
 
 impl Default for Switch {
@@ -95,6 +98,7 @@ impl Switch {
             rules: BTreeMap::new(),
             snooping: false,
             groups: RwLock::default(),
+            captures: BTreeMap::new(),
         }
     }
 
@@ -122,6 +126,7 @@ impl Switch {
             port.guard = Guard::new(rules);
             port.limits = Limiter::new(&rules.limits);
         }
+        port.captured = self.captures.contains_key(&number);
         let index = usize::from(number);
         if index < MAX_PORTS && index >= self.ports.len() {
             self.ports.resize_with(index + 1, || None);
@@ -219,6 +224,9 @@ impl Switch {
         if !desk.faults.is_empty() {
             self.blame(&mut desk.faults);
         }
+        if !self.captures.is_empty() {
+            self.flush_captures();
+        }
         visit
     }
 
@@ -237,6 +245,10 @@ impl Switch {
     /// Forget addresses and groups not heard of for long, a few at a time.
     pub fn age(&self, now: u32) {
         self.table.age(now);
+        if !self.captures.is_empty() {
+            // What the switch sent itself is nobody's visit.
+            self.flush_captures();
+        }
         if now % SWEEP == 0 {
             let groups = self.groups.write();
             groups.unwrap_or_else(PoisonError::into_inner).sweep(now);

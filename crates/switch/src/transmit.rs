@@ -10,6 +10,7 @@ use vhost::memory::GuestMemory;
 use vhost::ring::Ring;
 
 use crate::books::{Books, Teacher};
+use crate::capture::Direction;
 use crate::control::{Counters, Loss};
 use crate::deliver::{End, count_sent, to_guest};
 use crate::desk::Desk;
@@ -82,6 +83,7 @@ impl Switch {
                 counters,
                 guard,
                 limits,
+                captured: port.captured,
             };
             let mut room = std::mem::take(&mut desk.snapshots);
             let served = self.serve_ring(desk, &mut sender, memory, features, teacher, &mut room);
@@ -172,6 +174,10 @@ impl Switch {
         let taken = self.forward(desk, sender, &mut jobs);
         if let Some(rates) = rates {
             rates.charge(desk.now, costs(&jobs).take(taken.into()));
+        }
+        if sender.captured {
+            let taken = jobs.iter().take(taken.into());
+            self.show(sender.port, Direction::Sent, taken.map(Job::shown));
         }
         sender.ring.consume(taken);
         Ok(Visit {
@@ -265,7 +271,12 @@ impl Switch {
         };
         let guest = match &port.kind {
             Kind::Guest(guest) => guest,
-            Kind::Uplink(uplink) => return send_out(sender, run, way, uplink),
+            Kind::Uplink(uplink) => {
+                if port.captured {
+                    self.show(to, Direction::Received, run.iter().map(Job::shown));
+                }
+                return send_out(sender, run, way, uplink);
+            }
         };
         let rates = port.limits.receive.as_deref();
         let within = rates.map_or(run.len(), |rates| rates.within(desk.now, costs(run)));
@@ -276,6 +287,10 @@ impl Switch {
         let (done, end) = to_guest(guest, desk, sender, run, way);
         if let Some(rates) = rates {
             rates.charge(desk.now, costs(run).take(done));
+        }
+        if port.captured {
+            let shown = run.iter().take(done).map(Job::shown);
+            self.show(to, Direction::Received, shown);
         }
         let left = run.get(done..).unwrap_or_default();
         match end {

@@ -10,6 +10,7 @@ use vhost::net_header::{GSO_NONE, NEEDS_CSUM, NetHeader};
 
 use crate::aside::Aside;
 use crate::books::Teacher;
+use crate::capture::Direction;
 use crate::control::{Counters, Loss, Peer};
 use crate::desk::Desk;
 use crate::frame::{Head, Rest};
@@ -206,6 +207,10 @@ impl Switch {
             Some(guard) => guard.enter(&mut head, |to| rest.read(to))?,
             None => Checked::default(),
         };
+        if port.captured {
+            let shown = (&head, rest, checked);
+            self.show(source.port, Direction::Sent, std::iter::once(shown));
+        }
         let target = self.resolve(&head, checked.tci.vlan(), desk.seconds, source);
         match target {
             Target::Port(to) => self.deliver_one(desk, to, UPLINK_PAIR, &head, &rest, checked)?,

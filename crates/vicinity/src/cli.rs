@@ -10,8 +10,8 @@ use crate::logging::{self, Format, Level};
 use crate::operate::{Pair, Target};
 use crate::spaces::Space;
 use crate::{
-    bench, config, data_plane, demo, direct, doctor, list, message_info, message_plane, messages,
-    operate, plane, qemu, qemu_args, serve, study, top,
+    bench, capture, config, data_plane, demo, direct, doctor, list, message_info, message_plane,
+    messages, operate, plane, qemu, qemu_args, serve, study, top,
 };
 
 /// Name of the subcommand that is a data plane.
@@ -167,6 +167,8 @@ enum Command {
         /// The folder
         folder: PathBuf,
     },
+    /// Write the frames of ports, as they pass, into a pcapng file
+    Capture(capture::Options),
     /// Look at ports, and change them
     #[command(subcommand)]
     Port(Port),
@@ -493,6 +495,7 @@ impl Cli {
             Command::MessageUplink => Ok(crate::uplink::process(runtime_dir)?),
             Command::Config { running: false } => print(config::DEFAULT),
             Command::Config { running: true } => print(&operate::show(runtime_dir)?),
+            Command::Capture(options) => capture::run(runtime_dir, &options),
             Command::Reload => print(&operate::reload(runtime_dir)?),
             Command::Metrics => print(&list::metrics(runtime_dir)?),
             Command::QemuArgs {

@@ -1,16 +1,18 @@
 //! Asking the daemon over its control socket.
 
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
 pub(crate) use hyper::Method;
-use hyper::body::Bytes;
-use hyper::{Request, StatusCode};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Keys;
 use crate::serve::CONTROL_SOCKET;
@@ -121,11 +123,7 @@ pub(crate) fn ask<T: DeserializeOwned>(
 
 /// The same, with an answer that is no JSON.
 pub(crate) fn text(runtime_dir: &Path, ask: Ask) -> Result<(u32, Bytes), ClientError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(talk)?;
-    runtime.block_on(async {
+    runtime()?.block_on(async {
         tokio::time::timeout(PATIENCE, fetch(runtime_dir, ask))
             .await
             .unwrap_or(Err(ClientError::Silent))
@@ -133,6 +131,91 @@ pub(crate) fn text(runtime_dir: &Path, ask: Ask) -> Result<(u32, Bytes), ClientE
 }
 
 async fn fetch(runtime_dir: &Path, ask: Ask) -> Result<(u32, Bytes), ClientError> {
+    let path = ask.path.clone();
+    let (pid, response) = begin(runtime_dir, ask).await?;
+    let status = response.status();
+    let body = response.into_body().collect().await.map_err(talk)?;
+    match status {
+        StatusCode::OK => Ok((pid, body.to_bytes())),
+        _ => Err(refused(status, &path, &body.to_bytes())),
+    }
+}
+
+/// How a stream ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamEnd {
+    /// By the daemon.
+    Daemon,
+    /// By SIGINT, SIGTERM or time.
+    Person,
+    /// By the one who takes it.
+    Taker,
+}
+
+/// `GET` a path whose answer goes on and on, until it ends, `take` has enough, the time is up, or
+/// the person interrupts.
+pub(crate) fn stream(
+    runtime_dir: &Path,
+    path: &str,
+    time: Option<Duration>,
+    mut take: impl FnMut(&[u8]) -> ControlFlow<()>,
+) -> Result<StreamEnd, ClientError> {
+    let runtime = runtime()?;
+    runtime.block_on(async {
+        let interrupted = interrupted().map_err(talk)?;
+        let mut interrupted = std::pin::pin!(interrupted);
+        let ask = Ask::get(path);
+        let begun = tokio::time::timeout(PATIENCE, begin(runtime_dir, ask)).await;
+        let (_, response) = begun.unwrap_or(Err(ClientError::Silent))?;
+        let status = response.status();
+        let mut body = response.into_body();
+        if status != StatusCode::OK {
+            let body = body.collect().await.map_err(talk)?;
+            return Err(refused(status, path, &body.to_bytes()));
+        }
+        let over = async {
+            match time {
+                Some(time) => tokio::time::sleep(time).await,
+                None => std::future::pending().await,
+            }
+        };
+        let mut over = std::pin::pin!(over);
+        loop {
+            let piece = tokio::select! {
+                () = &mut interrupted => return Ok(StreamEnd::Person),
+                () = &mut over => return Ok(StreamEnd::Person),
+                piece = body.frame() => piece,
+            };
+            let Some(Ok(piece)) = piece else {
+                return Ok(StreamEnd::Daemon);
+            };
+            let taken = piece.data_ref().map(|bytes| take(bytes));
+            if taken == Some(ControlFlow::Break(())) {
+                return Ok(StreamEnd::Taker);
+            }
+        }
+    })
+}
+
+/// Done at SIGINT or SIGTERM.
+fn interrupted() -> io::Result<impl Future<Output = ()>> {
+    let mut int = signal(SignalKind::interrupt())?;
+    let mut term = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = int.recv() => {}
+            _ = term.recv() => {}
+        }
+    })
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, ClientError> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build().map_err(talk)
+}
+
+/// Ask, and wait for the beginning of the answer.
+async fn begin(runtime_dir: &Path, ask: Ask) -> Result<(u32, Response<Incoming>), ClientError> {
     let stream = connect(runtime_dir).await?;
     let pid = stream.peer_cred().map_err(talk)?.pid();
     let pid = pid
@@ -141,7 +224,8 @@ async fn fetch(runtime_dir: &Path, ask: Ask) -> Result<(u32, Bytes), ClientError
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
         .map_err(talk)?;
-    let conversation = tokio::spawn(connection);
+    // Ends with the runtime, or with the answer.
+    tokio::spawn(connection);
     let request = Request::builder()
         .method(ask.method)
         .uri(&ask.path)
@@ -150,13 +234,7 @@ async fn fetch(runtime_dir: &Path, ask: Ask) -> Result<(u32, Bytes), ClientError
         .body(Full::new(ask.body))
         .map_err(talk)?;
     let response = sender.send_request(request).await.map_err(talk)?;
-    let status = response.status();
-    let body = response.into_body().collect().await.map_err(talk)?;
-    conversation.abort();
-    match status {
-        StatusCode::OK => Ok((pid, body.to_bytes())),
-        _ => Err(refused(status, &ask.path, &body.to_bytes())),
-    }
+    Ok((pid, response))
 }
 
 fn refused(status: StatusCode, path: &str, body: &[u8]) -> ClientError {

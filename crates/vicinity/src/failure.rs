@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use crate::capture::CaptureError;
 use crate::client::ClientError;
 use crate::config::ConfigError;
 use crate::data_plane::DataPlaneError;
@@ -37,6 +38,9 @@ pub(crate) enum Failure {
     /// What is missing has been printed already.
     #[error("VMs cannot be served here: see what is MISSING above")]
     Doctor,
+    /// Frames could not be captured, or only some.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
     /// Output could not be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] std::io::Error),

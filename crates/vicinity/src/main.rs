@@ -19,6 +19,7 @@
 #![deny(unsafe_code)]
 
 mod bench;
+mod capture;
 mod cli;
 mod client;
 mod config;

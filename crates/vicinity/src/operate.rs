@@ -121,7 +121,7 @@ impl<'a> Target<'a> {
 }
 
 /// A part of a path, whatever it holds (RFC 3986, 2.1).
-fn segment(text: &str) -> String {
+pub(crate) fn segment(text: &str) -> String {
     let escaped = text.bytes().map(|byte| match byte {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
             char::from(byte).to_string()

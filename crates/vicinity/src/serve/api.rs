@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::answer::Answer;
 use super::network::Message;
 use super::supervisor::{Addresses, Request};
-use super::{messages, metrics, wishes};
+use super::{capture, messages, metrics, wishes};
 use crate::status::{MessageStatus, NetworkStatus, PortStatus};
 
 /// What the API is, for programs.
@@ -26,7 +26,7 @@ const MAX_BODY: usize = 4 << 20;
 /// Where answers come from.
 #[derive(Clone, Debug)]
 pub(super) struct Daemon {
-    addresses: watch::Receiver<Addresses>,
+    pub(super) addresses: watch::Receiver<Addresses>,
     pub(super) wishes: mpsc::Sender<Request>,
 }
 
@@ -49,6 +49,7 @@ pub(super) async fn serve(
         .route("/v1/config", get(wishes::config).put(wishes::replace))
         .route("/v1/reload", post(wishes::reload))
         .route("/v1/messages", get(messages_now))
+        .route("/v1/capture", get(capture::capture))
         .route("/v1/openapi.json", get(openapi))
         .route("/metrics", get(scrape))
         .layer(DefaultBodyLimit::max(MAX_BODY))
@@ -91,10 +92,10 @@ async fn messages_now(State(daemon): State<Daemon>) -> Json<Option<MessageStatus
 
 impl Daemon {
     /// The state of every network. All are asked before the first answer is waited for.
-    async fn ask(&self) -> Vec<Answer> {
+    pub(super) async fn ask(&self) -> Vec<Answer> {
         let networks = self.addresses.borrow().networks.clone();
         let mut questions = Vec::new();
-        for network in networks {
+        for (_, network) in networks {
             let (question, answer) = oneshot::channel();
             if network.send(Message::Ask(question)).await.is_ok() {
                 questions.push(answer);

@@ -108,6 +108,7 @@ impl Network {
         let Some(mut port) = self.ports.remove(&id) else {
             return;
         };
+        self.end_watches(id);
         let served = port.attached() && self.life.is_up();
         port.leave(&mut self.plane.orders);
         if served {

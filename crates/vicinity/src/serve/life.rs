@@ -180,6 +180,8 @@ impl Network {
         self.trouble = None;
         tracing::info!(network = %self.config.name, "data plane started again");
         self.set_up();
+        // Before the first frame.
+        self.watch_again();
         for port in self.ports.values_mut() {
             port.reopen(&mut self.plane.orders);
         }

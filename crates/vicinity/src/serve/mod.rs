@@ -11,6 +11,7 @@ mod api;
 mod apply;
 mod arrivals;
 mod backoff;
+mod capture;
 mod change;
 mod folder;
 mod home;
@@ -26,6 +27,7 @@ mod ports;
 mod quarantine;
 mod supervisor;
 pub(crate) mod tap;
+mod watches;
 mod wishes;
 
 use std::future::Future;

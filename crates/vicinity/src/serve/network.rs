@@ -22,6 +22,7 @@ use super::life::Life;
 use super::parts::Parts;
 use super::plane::Plane;
 use super::port::Port;
+use super::watches::{Watch, WatchError, Watched};
 use crate::config;
 
 /// A data plane answers a question, and ends when told to, within so long.
@@ -44,6 +45,10 @@ pub(super) enum Message {
     },
     /// Somebody wants to know the state.
     Ask(oneshot::Sender<Answer>),
+    /// Somebody wants to see a port's frames, so many bytes of each.
+    Watch(String, u32, oneshot::Sender<Result<Watched, WatchError>>),
+    /// He does no more.
+    Unwatch(PortId, u32),
     /// The configuration changed; told when the change is in force and those that left are gone.
     Change(Box<Change>, oneshot::Sender<()>),
     /// Stop the data plane and end.
@@ -63,6 +68,8 @@ pub(super) struct Network {
     pub(super) leaving: BTreeMap<PortId, Port>,
     /// Who waits for them to be gone.
     pub(super) changing: Vec<oneshot::Sender<()>>,
+    /// Who sees which port's frames.
+    pub(super) watches: Vec<Watch>,
     /// The uplink's port and its tap, kept for the next data plane.
     pub(super) uplink: Option<(PortId, OwnedFd)>,
     inbox: mpsc::Receiver<Message>,
@@ -90,6 +97,7 @@ impl Network {
             ports: BTreeMap::new(),
             leaving: BTreeMap::new(),
             changing: Vec::new(),
+            watches: Vec::new(),
             uplink: None,
             inbox,
             outlet,
@@ -211,6 +219,11 @@ impl Network {
                     false => self.answer(),
                 }
             }
+            Message::Watch(vm, bytes, answer) => {
+                // Who asked may be gone: that will be noticed as soon.
+                drop(answer.send(self.watch_port(&vm, bytes)));
+            }
+            Message::Unwatch(port, number) => self.unwatch(port, number),
             Message::Change(change, done) => self.change(*change, done),
             Message::Stop => {}
         }

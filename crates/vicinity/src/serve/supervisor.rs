@@ -75,7 +75,7 @@ pub(crate) enum Refusal {
 /// Where the networks and the message plane can be reached.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Addresses {
-    pub(super) networks: Vec<mpsc::Sender<Message>>,
+    pub(super) networks: Vec<(String, mpsc::Sender<Message>)>,
     pub(super) messages: Option<mpsc::Sender<messages::Message>>,
 }
 
@@ -292,9 +292,8 @@ impl Supervisor {
     }
 
     fn publish(&self) {
-        let networks = self.networks.iter().map(|(_, address)| address.clone());
         self.addresses.send_replace(Addresses {
-            networks: networks.collect(),
+            networks: self.networks.clone(),
             messages: self.messages.clone(),
         });
     }

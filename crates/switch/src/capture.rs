@@ -1,0 +1,254 @@
+//! Frames of a port shown to somebody who watches: what it sends and what it is delivered.
+//!
+//! Who captures has one end of a socket of datagrams, and the data plane the other. What a visit to
+//! a port shows is a datagram or a few. Where the reader is slow they find no room: their frames are
+//! counted as missed, and nobody waits. A port that nobody captures costs one look a run of frames.
+//!
+//! A datagram is the number of frames missed so far (8 bytes), then frames, each behind its
+//! description: time (8), length (4), bytes that follow (4), direction (4); all little endian. The
+//! time is in nanoseconds since 1970. A frame is as the port's VM sees it, with its VLAN tag if it
+//! has one, and before it is cut or summed for the receiver.
+
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+use std::sync::PoisonError;
+use std::time::SystemTime;
+
+use rustix::net::{SendAncillaryBuffer, SendFlags};
+
+use crate::frame::{ETHERNET, Head, Rest};
+use crate::guard::{Checked, Outgoing, Way, passage};
+use crate::limits::MAX_CAPTURES;
+use crate::switch::Switch;
+use crate::sync::Mutex;
+
+/// Bytes of a description.
+const DESCRIPTION: usize = 20;
+
+/// A datagram that would grow longer is sent first; one frame always fits.
+const FULL: usize = 64 << 10;
+
+/// Longest datagram: a frame of the greatest length after others.
+pub const MAX_DATAGRAM: usize = 2 * FULL + 4096;
+
+/// Which way a frame went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// The port sent it.
+    Sent,
+    /// It was delivered to the port.
+    Received,
+}
+
+/// A frame that somebody watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Captured<'b> {
+    /// Nanoseconds since 1970.
+    pub time: u64,
+    /// Which way it went.
+    pub direction: Direction,
+    /// Its length in bytes.
+    pub length: u32,
+    /// Its first bytes.
+    pub bytes: &'b [u8],
+}
+
+/// The frames of a datagram, and how many were missed so far; frames end where nothing makes sense.
+#[must_use]
+pub fn read(datagram: &[u8]) -> Option<(u64, impl Iterator<Item = Captured<'_>>)> {
+    let (missed, mut rest) = datagram.split_first_chunk()?;
+    let frames = std::iter::from_fn(move || {
+        let (time, tail) = rest.split_first_chunk()?;
+        let (length, tail) = tail.split_first_chunk()?;
+        let (count, tail) = tail.split_first_chunk()?;
+        let (direction, tail) = tail.split_first_chunk()?;
+        let count = usize::try_from(u32::from_le_bytes(*count)).ok()?;
+        let (bytes, tail) = tail.split_at_checked(count)?;
+        rest = tail;
+        Some(Captured {
+            time: u64::from_le_bytes(*time),
+            direction: match u32::from_le_bytes(*direction) {
+                0 => Direction::Sent,
+                _ => Direction::Received,
+            },
+            length: u32::from_le_bytes(*length),
+            bytes,
+        })
+    });
+    Some((u64::from_le_bytes(*missed), frames))
+}
+
+/// One who watches a port.
+#[derive(Debug)]
+pub(crate) struct Capture {
+    number: u32,
+    socket: OwnedFd,
+    /// Bytes of a frame that are shown, at most.
+    most: u32,
+    batch: Mutex<Batch>,
+}
+
+/// Frames on their way to the reader.
+#[derive(Debug, Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    frames: u64,
+    missed: u64,
+}
+
+impl Capture {
+    /// Known by this number, to be shown so many bytes of each frame by a non-blocking socket.
+    pub(crate) fn new(number: u32, socket: OwnedFd, most: u32) -> Self {
+        Self {
+            number,
+            socket,
+            most,
+            // It never grows: not every way to get memory is open here.
+            batch: Mutex::new(Batch {
+                bytes: Vec::with_capacity(MAX_DATAGRAM),
+                ..Batch::default()
+            }),
+        }
+    }
+
+    fn note(&self, time: u64, direction: Direction, head: &Head, mut rest: Rest<'_, '_>) {
+        let count = head.length.min(self.most);
+        let room = count as usize;
+        let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
+        if batch.bytes.len() + DESCRIPTION + room > FULL {
+            self.send(&mut batch);
+        }
+        if batch.bytes.is_empty() {
+            // How many were missed is written when it is sent.
+            batch.bytes.extend([0; 8]);
+        }
+        let direction: u32 = match direction {
+            Direction::Sent => 0,
+            Direction::Received => 1,
+        };
+        batch.bytes.extend(time.to_le_bytes());
+        for word in [head.length, count, direction] {
+            batch.bytes.extend(word.to_le_bytes());
+        }
+        let begin = batch.bytes.len();
+        let ethernet = head.ethernet();
+        let ethernet = ethernet.get(..room).unwrap_or(&ethernet);
+        batch.bytes.extend(ethernet);
+        batch.bytes.resize(begin + room, 0);
+        let behind = begin + ETHERNET as usize;
+        rest.read(batch.bytes.get_mut(behind..).unwrap_or_default());
+        batch.frames += 1;
+    }
+
+    fn flush(&self) {
+        let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
+        if batch.frames > 0 {
+            self.send(&mut batch);
+        }
+    }
+
+    /// Send what there is, or miss it.
+    fn send(&self, batch: &mut Batch) {
+        let Batch {
+            bytes,
+            frames,
+            missed,
+        } = batch;
+        if let Some(place) = bytes.first_chunk_mut() {
+            *place = missed.to_le_bytes();
+        }
+        let mut none = SendAncillaryBuffer::default();
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        // syscalls: sendmsg
+        let sent = rustix::net::sendmsg(&self.socket, &[IoSlice::new(bytes)], &mut none, flags);
+        if sent.is_err() {
+            *missed += *frames;
+        }
+        *frames = 0;
+        bytes.clear();
+    }
+}
+
+impl Switch {
+    /// Show frames of a port, whether it is there or comes later; false when too many do.
+    pub(crate) fn capture(&mut self, number: u16, capture: Capture) -> bool {
+        let captures = self.captures.entry(number).or_default();
+        let room = captures.len() < MAX_CAPTURES;
+        if room {
+            captures.push(capture);
+        }
+        self.note_captured(number);
+        room
+    }
+
+    /// Show them no more.
+    pub(crate) fn end_capture(&mut self, number: u16, capture: u32) {
+        if let Some(captures) = self.captures.get_mut(&number) {
+            captures.retain(|one| one.number != capture);
+            if captures.is_empty() {
+                self.captures.remove(&number);
+            }
+        }
+        self.note_captured(number);
+    }
+
+    fn note_captured(&mut self, number: u16) {
+        let captured = self.captures.contains_key(&number);
+        if let Some(port) = self.port_mut(number) {
+            port.captured = captured;
+        }
+    }
+
+    /// Show frames to those who capture a port.
+    #[cold]
+    pub(crate) fn show<'f, 'm>(
+        &self,
+        number: u16,
+        direction: Direction,
+        frames: impl Iterator<Item = (&'f Head, Rest<'f, 'm>, Checked)>,
+    ) where
+        'm: 'f,
+    {
+        let (Some(captures), Some(port)) = (self.captures.get(&number), self.port(number)) else {
+            return;
+        };
+        let time = now();
+        for (head, rest, checked) in frames {
+            // A frame that the port may not have has no tag of its.
+            let way = passage(port.guard.as_deref(), checked).unwrap_or(Way::Untagged);
+            let Some(out) = Outgoing::new(way, checked, head, &rest) else {
+                continue;
+            };
+            for capture in captures {
+                capture.note(time, direction, &out.head, out.rest());
+            }
+        }
+    }
+
+    /// Send what was shown.
+    #[cold]
+    pub(crate) fn flush_captures(&self) {
+        self.captures.values().flatten().for_each(Capture::flush);
+    }
+}
+
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    // Until the year 2554.
+    u64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_datagram_is_read_to_its_end(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let shown = read(&bytes).map(|(_, frames)| frames.map(|frame| frame.bytes.len()).sum());
+            prop_assert!(shown.unwrap_or(0) <= bytes.len());
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! `vicinity capture`: what passes is in the file, and a capture that goes wrong harms nobody.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Output, Stdio};
+
+use common::holdings::Holdings;
+use common::neighbours::{NEIGHBOURS, started};
+use common::{Daemon, until, vicinity};
+use front_end::{Layout, Nic, Options, Wire, frame};
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
+use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
+use pcap_file::pcapng::{Block, PcapNgReader};
+use rustix::process::{Pid, Signal, kill_process};
+
+const CONFIG: &str = r#"
+[[network]]
+name = "lan"
+[[network.port]]
+vm = "vm1"
+mac = "52:54:00:00:00:01"
+[[network.port]]
+vm = "vm2"
+mac = "52:54:00:00:00:02"
+[[network]]
+name = "other"
+[[network.port]]
+vm = "vm2"
+"#;
+
+fn connect(daemon: &Daemon) -> [Nic; 2] {
+    NEIGHBOURS.map(|station| {
+        let socket = daemon.path(&format!("lan/vm{station}.sock"));
+        let stream = UnixStream::connect(socket).unwrap();
+        started(Wire::new(stream.into()), Options::default())
+    })
+}
+
+fn numbered(number: u64) -> Vec<u8> {
+    frame::numbered(frame::mac(2), frame::mac(1), number, 200)
+}
+
+fn exchange([a, b]: &mut [Nic; 2], numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        a.wait_to_send(&numbered(number), Layout::One);
+        assert_eq!(b.wait_to_receive().frame, numbered(number));
+    }
+}
+
+/// `vicinity capture` with these arguments.
+fn capture(daemon: &Daemon, arguments: &[&str]) -> Child {
+    let mut command = vicinity();
+    command.arg("capture").args(arguments).arg("--runtime-dir");
+    command.arg(daemon.path(""));
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// Wait until the file has its beginning: then frames are captured.
+fn begun(file: &Path) {
+    until("the file", || file.metadata().is_ok_and(|it| it.len() > 0));
+}
+
+/// The frames of a file, by interface and direction: 1 inbound, 2 outbound.
+fn frames(file: impl Read) -> BTreeMap<(String, u32), Vec<Vec<u8>>> {
+    let mut reader = PcapNgReader::new(file).unwrap();
+    let (mut names, mut found) = (Vec::new(), BTreeMap::<_, Vec<_>>::new());
+    while let Some(block) = reader.next_block() {
+        match block.unwrap().into_owned() {
+            Block::InterfaceDescription(interface) => {
+                names.extend(interface.options.iter().find_map(|option| match option {
+                    InterfaceDescriptionOption::IfName(name) => Some(name.to_string()),
+                    _ => None,
+                }));
+            }
+            Block::EnhancedPacket(packet) => {
+                let flags = packet.options.iter().find_map(|option| match option {
+                    EnhancedPacketOption::Flags(flags) => Some(*flags),
+                    _ => None,
+                });
+                let name = names[packet.interface_id as usize].clone();
+                let place = found.entry((name, flags.unwrap())).or_default();
+                place.push(packet.data.to_vec());
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+fn count(file: &Path) -> usize {
+    frames(File::open(file).unwrap())
+        .values()
+        .map(Vec::len)
+        .sum()
+}
+
+fn ended(mut child: Child, signal: Option<Signal>) -> Output {
+    if let Some(signal) = signal {
+        kill_process(Pid::from_child(&child), signal).unwrap();
+    }
+    drop(child.stdin.take());
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn what_passes_is_in_the_file_also_when_the_data_plane_is_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(folder.path(), Some(CONFIG));
+    let file = folder.path().join("both.pcapng");
+    let name = file.to_str().unwrap();
+    let child = capture(&daemon, &["vm1", "lan/vm2", "-w", name]);
+    begun(&file);
+    let mut nics = connect(&daemon);
+    exchange(&mut nics, 0..500);
+    // Each frame is seen twice.
+    until("frames", || count(&file) == 500 * 2);
+    let old = daemon.signal_data_plane("lan", Signal::KILL);
+    drop(nics);
+    until("another one", || {
+        daemon.data_plane("lan").is_some_and(|new| new != old)
+    });
+    let mut nics = connect(&daemon);
+    exchange(&mut nics, 500..600);
+    until("frames", || count(&file) == 600 * 2);
+    let output = ended(child, Some(Signal::INT));
+    assert!(output.status.success(), "{output:?}");
+    let all: Vec<_> = (0..600).map(numbered).collect();
+    let expected = [("lan/vm1", 2), ("lan/vm2", 1)];
+    let expected = expected.map(|(name, flags)| ((name.to_owned(), flags), all.clone()));
+    let found = frames(File::open(&file).unwrap());
+    for (place, expected) in expected {
+        let numbers = found[&place].iter().map(|bytes| frame::number(bytes));
+        assert!(
+            found[&place] == expected,
+            "{place:?}: {:?}",
+            numbers.collect::<Vec<_>>()
+        );
+    }
+    assert_eq!(found.len(), 2, "{:?}", found.keys());
+}
+
+#[test]
+fn captures_that_end_leave_nothing_and_nobody_notices_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(folder.path(), Some(CONFIG));
+    let mut nics = connect(&daemon);
+    exchange(&mut nics, 0..10);
+    let held = Holdings::settled(&daemon, "lan");
+    let mut number = 10;
+    for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
+        let file = folder.path().join("some.pcapng");
+        let child = capture(&daemon, &["vm1", "-w", file.to_str().unwrap()]);
+        begun(&file);
+        exchange(&mut nics, number..number + 50);
+        number += 50;
+        drop(ended(child, Some(signal)));
+        std::fs::remove_file(file).unwrap();
+    }
+    // The longest frames, as many as a datagram takes and more.
+    let file = folder.path().join("long.pcapng");
+    let child = capture(&daemon, &["lan/vm2", "-w", file.to_str().unwrap()]);
+    begun(&file);
+    let [a, b] = &mut nics;
+    for (number, counted) in (0..20).zip(1..) {
+        let long = frame::numbered(frame::mac(2), frame::mac(1), number, 60_000);
+        a.wait_to_send(&long, Layout::One);
+        assert_eq!(b.wait_to_receive().frame, long);
+        until("the frame", || count(&file) == counted);
+    }
+    drop(ended(child, Some(Signal::INT)));
+    std::fs::remove_file(file).unwrap();
+    // To standard output, and so many only.
+    let mut child = capture(&daemon, &["vm1", "--count", "7", "--bytes", "60"]);
+    let mut output = child.stdout.take().unwrap();
+    let mut bytes = [0; 64];
+    output.read_exact(&mut bytes).unwrap();
+    exchange(&mut nics, number..number + 50);
+    let mut rest = bytes.to_vec();
+    output.read_to_end(&mut rest).unwrap();
+    assert!(ended(child, None).status.success());
+    let sent = &frames(rest.as_slice())[&("lan/vm1".to_owned(), 2)];
+    assert_eq!(sent.len(), 7);
+    assert_eq!(sent[6], numbered(number + 6)[..60]);
+    held.again(&daemon, "lan", "after captures");
+    assert_eq!(daemon.port("vm1")["counters"]["drops"]["receiver_stuck"], 0);
+}
+
+#[test]
+fn a_capture_that_cannot_be_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(folder.path(), Some(CONFIG));
+    let kept = folder.path().join("kept.pcapng");
+    std::fs::write(&kept, "precious").unwrap();
+    let refused = |arguments: &[&str], code: i32, words: &str| {
+        let output = ended(capture(&daemon, arguments), None);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(words), "{words:?} not in {said}");
+    };
+    let file = kept.to_str().unwrap();
+    refused(
+        &["vm3", "-w", file],
+        2,
+        "no network has a port vm3; did you mean vm",
+    );
+    refused(&["lan/vm3", "-w", file], 2, "network lan has no port vm3");
+    refused(
+        &["la/vm1", "-w", file],
+        2,
+        "no network la; did you mean lan?",
+    );
+    refused(&["vm2", "-w", file], 2, "say which: lan/vm2, other/vm2");
+    refused(&["lan/vm1", "-w", file, "--bytes", "3"], 2, "bytes");
+    assert_eq!(std::fs::read(&kept).unwrap(), b"precious");
+    refused(
+        &["vm1", "-w", "/nowhere/file"],
+        1,
+        "cannot write /nowhere/file",
+    );
+    refused(
+        &["vm1", "-w", "/dev/full"],
+        1,
+        "cannot write /dev/full: No space left",
+    );
+    // Too many of one port.
+    let files: Vec<_> = (0..4)
+        .map(|n| folder.path().join(format!("{n}.pcapng")))
+        .collect();
+    let children: Vec<Child> = files
+        .iter()
+        .map(|file| capture(&daemon, &["vm1", "-w", file.to_str().unwrap()]))
+        .collect();
+    files.iter().for_each(|file| begun(file));
+    refused(&["vm1", "-w", file], 2, "vm1 is captured 4 times already");
+    // The port goes.
+    let output = daemon.command(&["port", "remove", "lan", "vm1"]);
+    assert!(output.status.success(), "{output:?}");
+    for child in children {
+        let output = ended(child, None);
+        assert_eq!(output.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            said.contains("its ports, or the daemon, are gone"),
+            "{said}"
+        );
+    }
+}
