@@ -7,7 +7,7 @@ use window::doorbell;
 use window::waiter::Woken;
 
 use crate::endpoint::Endpoint;
-use crate::limits::LOOKS;
+use crate::limits::{LOOKS, SPIN};
 use crate::matching::Pattern;
 use crate::request::Request;
 use crate::status::{Code, Completion, Error, Status};
@@ -16,8 +16,8 @@ use crate::token::Token;
 /// Longest sleep of an endpoint that its peers may forget.
 const NAP: Duration = Duration::from_millis(1);
 
-/// A waiter that has looked for so long lets others of its processor run between its looks: as long
-/// as a few of the longest ways between two processors.
+/// A waiter with peers that are far lets others of its processor run between its looks after so
+/// long: a few of the longest ways between two processors.
 const YIELD: Duration = Duration::from_micros(2);
 
 /// Rounds between two looks at the clock.
@@ -150,7 +150,7 @@ impl Endpoint {
             if now - start >= self.patience || end.is_some_and(|end| now >= end) {
                 return None;
             }
-            if now - start >= YIELD {
+            if self.patience > SPIN && now - start >= YIELD {
                 // A relay or a gateway may wait for this processor.
                 std::thread::yield_now();
             }

@@ -346,7 +346,11 @@ enum Message {
         way: crate::uplink::Way,
     },
     /// Join this VM, from the inside, until SIGINT or SIGTERM; needs root
-    Join,
+    Join {
+        /// Join processes of the host in a VM's place, by that member's socket on the host
+        #[arg(long, value_name = "FILE")]
+        socket: Option<PathBuf>,
+    },
     /// Print QEMU's options for a VM that is to be joined
     QemuArgs {
         /// Name of the VM
@@ -642,7 +646,7 @@ fn exchange(runtime_dir: &Path, command: &Message) -> Result<(), Failure> {
         Message::Info { json } => print(&message_info::info(runtime_dir, *json)?),
         Message::Counters { json } => print(&message_info::counters(runtime_dir, *json)?),
         Message::Serve { members, way } => plane::serve(runtime_dir, members, way),
-        Message::Join => plane::join(runtime_dir),
+        Message::Join { socket } => plane::join(runtime_dir, socket.as_deref()),
         Message::QemuArgs { vm } => print(&plane::qemu_args(runtime_dir, vm)),
         Message::Ping {
             peer,

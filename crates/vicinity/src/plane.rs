@@ -79,10 +79,14 @@ pub(crate) fn serve(runtime_dir: &Path, members: &[Member], way: &Way) -> Result
     })
 }
 
-/// Be the gateway of this VM until SIGINT or SIGTERM.
-pub(crate) fn join(runtime_dir: &Path) -> Result<(), Failure> {
+/// Be the gateway of this VM until SIGINT or SIGTERM; or of processes of the host, as the member
+/// with that socket.
+pub(crate) fn join(runtime_dir: &Path, socket: Option<&Path>) -> Result<(), Failure> {
     interrupt::install()?;
-    let mut gateway = Gateway::join(&runtime_dir.join(BOARD), &far::Way::Device)?;
+    let way = socket.map_or(far::Way::Device, |socket| {
+        far::Way::Socket(socket.to_owned())
+    });
+    let mut gateway = Gateway::join(&runtime_dir.join(BOARD), &way)?;
     eprintln!("joined as NIC {:012x}", gateway.nic());
     Ok(gateway.run(go_on)?)
 }

@@ -216,6 +216,11 @@ impl Switchboard {
             if !busy {
                 return;
             }
+            if !moved {
+                // Whoever has something for it may wait for this processor.
+                // syscalls: sched_yield
+                std::thread::yield_now();
+            }
         }
     }
 

@@ -1,15 +1,18 @@
 //! `vicinity bench message`: the message plane measured natively, against UCX and TCP.
 //!
 //! Theory of operation. Two processes, each alone on one CPU, send messages to each other: ours
-//! with memory of the program and with memory of the heap (`ours`), UCX's `ucx_perftest` over
-//! shared memory (`ucx`), and, as two threads, TCP on loopback (`tcp`). All measure the same two
-//! things: round trips one by one, halved, and a stream in one direction.
+//! with memory of the program and with memory of the heap (`ours`), and through the host's relay
+//! as members without a common group (`mediated`), UCX's `ucx_perftest` over shared memory (`ucx`),
+//! and, as two threads, TCP on loopback (`tcp`). All measure the same two things: round trips one
+//! by one, halved, and a stream in one direction. Beside them, what one copy takes (`copy`).
 //!
 //! A round measures a length with one after the other, and the next round in the reverse order.
 //! The ratio of a pair counts, and the median over the rounds is reported (`report`), beside what
 //! is promised. Before all that, endpoints that nobody talks to are watched (`idle`).
 
+mod copy;
 mod idle;
+mod mediated;
 mod ours;
 mod report;
 mod tcp;
@@ -47,7 +50,7 @@ pub struct Options {
 }
 
 /// Measures the message plane against UCX and TCP, writes the report and returns it. All of it
-/// takes about half a minute a round.
+/// takes about three quarters of a minute a round.
 ///
 /// # Errors
 /// A program is missing or fails, the machine is too small, or a signal came. Everything that
@@ -100,6 +103,7 @@ fn check(options: &Options) -> Result<()> {
 
 fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<Sample>> {
     let ours = ours::Ours::start(&options.vicinity, folder)?;
+    let mediated = mediated::Mediated::start(&options.vicinity, folder)?;
     let mut samples = Vec::new();
     for round in 1..=options.rounds {
         for &length in &options.lengths {
@@ -107,7 +111,7 @@ fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<S
             let line_ns = line::round_trip()?;
             let mut found = Vec::new();
             // Each goes first in every other round.
-            let order = [0, 1, 2].map(|at| if round % 2 == 0 { 2 - at } else { at });
+            let order = [0, 1, 2, 3, 4].map(|at| if round % 2 == 0 { 4 - at } else { at });
             for turn in order {
                 match turn {
                     0 => {
@@ -115,7 +119,10 @@ fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<S
                         found.push((Way::Vicinity, row.plain));
                         found.push((Way::Heap, row.heap));
                     }
-                    1 => found.push((Way::Ucx, ucx::measure(length, folder)?)),
+                    1 => found.push((Way::Mediated, mediated.measure(length)?.plain)),
+                    2 if length < copy::LEAST => {}
+                    2 => found.push((Way::Copy, copy::measure(length)?)),
+                    3 => found.push((Way::Ucx, ucx::measure(length, folder)?)),
                     // A stream of bytes has no empty messages.
                     _ if length == 0 => {}
                     _ => found.push((Way::Tcp, tcp::measure(length)?)),

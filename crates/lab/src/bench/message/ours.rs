@@ -1,6 +1,7 @@
 //! Ours: `vicinity message`, one process that answers and one that asks.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
@@ -47,12 +48,17 @@ impl Ours {
     }
 
     pub(super) fn measure(&self, length: u32) -> Result<Row> {
-        let mut command = first_on(GENERATOR_CPU, &self.folder, &self.program);
-        command.arg("--runtime-dir").arg(&self.folder);
-        command.args(["message", "perf", ENDPOINT, "--json", "--lengths"]);
-        command.arg(length.to_string());
-        read(&host::run(command)?)
+        let command = first_on(GENERATOR_CPU, &self.folder, &self.program);
+        perf(command, &self.folder, ENDPOINT, length)
     }
+}
+
+/// Have `program` measure messages of a length to `peer`, from the board in `folder`.
+pub(super) fn perf(mut program: Command, folder: &Path, peer: &str, length: u32) -> Result<Row> {
+    program.arg("--runtime-dir").arg(folder);
+    program.args(["message", "perf", peer, "--json", "--lengths"]);
+    program.arg(length.to_string());
+    read(&host::run(program)?)
 }
 
 fn read(text: &str) -> Result<Row> {

@@ -17,6 +17,10 @@ pub enum Way {
     Vicinity,
     /// Ours, with memory of the endpoint's heap.
     Heap,
+    /// Ours through the host's relay, with memory of the program.
+    Mediated,
+    /// No messages: one copy by one processor.
+    Copy,
     /// UCX over shared memory.
     Ucx,
     /// TCP on loopback.
@@ -24,7 +28,14 @@ pub enum Way {
 }
 
 impl Way {
-    const ALL: [Self; 4] = [Self::Vicinity, Self::Heap, Self::Ucx, Self::Tcp];
+    const ALL: [Self; 6] = [
+        Self::Vicinity,
+        Self::Heap,
+        Self::Mediated,
+        Self::Copy,
+        Self::Ucx,
+        Self::Tcp,
+    ];
 }
 
 impl fmt::Display for Way {
@@ -32,6 +43,8 @@ impl fmt::Display for Way {
         f.pad(match self {
             Self::Vicinity => "vicinity",
             Self::Heap => "on heap",
+            Self::Mediated => "mediated",
+            Self::Copy => "one copy",
             Self::Ucx => "ucx",
             Self::Tcp => "tcp",
         })
@@ -115,7 +128,18 @@ fn values(samples: &[Sample], length: u32, way: Way, value: fn(&Figures) -> f64)
 }
 
 fn ratio(samples: &[Sample], length: u32, way: Way, value: fn(&Figures) -> f64) -> f64 {
-    let theirs = values(samples, length, Way::Ucx, value);
+    against(samples, length, Way::Ucx, way, value)
+}
+
+/// A way's value divided by another's: the median of the rounds' ratios.
+fn against(
+    samples: &[Sample],
+    length: u32,
+    other: Way,
+    way: Way,
+    value: fn(&Figures) -> f64,
+) -> f64 {
+    let theirs = values(samples, length, other, value);
     paired_ratio(&theirs, &values(samples, length, way, value))
 }
 
@@ -162,6 +186,26 @@ pub(super) fn targets(samples: &[Sample]) -> Vec<Target> {
             let name = format!("{name} on the heap: bandwidth against UCX");
             let rate = ratio(samples, length, Way::Heap, |f| f.messages_per_s);
             targets.push(Target::at_least(name, rate, 1.3));
+        }
+    }
+    let mediated = |length, value| against(samples, length, Way::Vicinity, Way::Mediated, value);
+    let measured = |length| {
+        let mut all = samples.iter();
+        all.any(|sample| sample.length == length && sample.way == Way::Mediated)
+    };
+    if measured(8) {
+        let latency = mediated(8, |f| f.p50_us);
+        targets.push(Target::at_most(
+            "8 B: mediated against direct, one way",
+            latency,
+            2.0,
+        ));
+    }
+    for (length, name) in [(8, "8 B"), (4096, "4 KB"), (1 << 20, "1 MB")] {
+        if measured(length) {
+            let name = format!("{name}: mediated against direct, messages/s");
+            let rate = mediated(length, |f| f.messages_per_s);
+            targets.push(Target::at_least(name, rate, 0.5));
         }
     }
     targets
@@ -231,6 +275,7 @@ mod tests {
             // Everything was slower in the second round.
             sample(2, 8, Way::Ucx, 4.0, 1e6),
             sample(2, 8, Way::Vicinity, 2.0, 0.9e6),
+            sample(1, 8, Way::Mediated, 0.5, 3e6),
             sample(1, 4 << 20, Way::Heap, 300.0, 3e3),
             sample(1, 4 << 20, Way::Ucx, 600.0, 1.5e3),
         ];
@@ -239,6 +284,6 @@ mod tests {
         let ours = found[0].ways[0];
         assert!((ours.latency_ratio - 0.5).abs() < 1e-9 && (ours.rate_ratio - 0.9).abs() < 1e-9);
         let kept: Vec<_> = targets(&samples).iter().map(|t| t.reached).collect();
-        assert_eq!(kept, [true, false, true]);
+        assert_eq!(kept, [true, false, true, false, false]);
     }
 }

@@ -1,0 +1,53 @@
+//! One copy by one processor, and nothing else: what a message that is copied once cannot beat.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use crate::error::{Error, Result};
+use crate::stats::quantile;
+
+use super::{Figures, count};
+use crate::bench::line::pin;
+use crate::bench::peer::SWITCH_CPU;
+
+/// Shorter copies take no longer than it takes to look at the clock.
+pub(super) const LEAST: u32 = 32 << 10;
+
+/// A way of one copy there has no other way back: its latency is the time of the copy.
+pub(super) fn measure(length: u32) -> Result<Figures> {
+    let copier = std::thread::spawn(move || {
+        pin(SWITCH_CPU)?;
+        let from = vec![1u8; length as usize];
+        let mut to = vec![0; length as usize];
+        let copies = count(length, 2 << 30, 50_000);
+        let mut micros = Vec::new();
+        let start = Instant::now();
+        for _ in 0..copies {
+            let before = Instant::now();
+            to.copy_from_slice(black_box(&from));
+            black_box(&mut to);
+            micros.push(before.elapsed().as_secs_f64() * 1e6);
+        }
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+        let messages_per_s = copies as f64 / start.elapsed().as_secs_f64();
+        Ok(Figures {
+            p50_us: quantile(&micros, 0.5),
+            p99_us: quantile(&micros, 0.99),
+            messages_per_s,
+        })
+    });
+    let failed = |_| Error::Host("the thread that copies panicked".to_owned());
+    copier.join().map_err(failed)?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_are_measured() {
+        let figures = measure(1 << 20).unwrap();
+        assert!(figures.p50_us > 0.0 && figures.p50_us <= figures.p99_us);
+        assert!(figures.messages_per_s > 0.0);
+    }
+}
