@@ -21,7 +21,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|data: &[u8]| {
     thread_local!(static HONEST: RefCell<Option<Honest>> = const { RefCell::new(None) });
     HONEST.with_borrow_mut(|honest| {
-        let honest = honest.get_or_insert_with(Honest::new);
+        let honest = honest.get_or_insert_with(|| Honest::new(false));
         let mut attack = Attack::new(&honest.folder.path().join("host/a.sock"), "b");
         connect(&mut attack, honest);
         for step in data.chunks_exact(STEP) {
