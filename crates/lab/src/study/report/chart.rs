@@ -30,6 +30,9 @@ const MARKED: usize = 24;
 /// Of more, every tenth is named.
 const TENTH: usize = 10;
 
+/// Letters of names that have room below the axis; more are smaller.
+const LETTERS: usize = 48;
+
 /// Colours that the style sheet has.
 pub(super) const COLOURS: usize = 8;
 
@@ -52,9 +55,15 @@ pub(super) fn draw(levels: &[String], series: &[Series], x_title: &str, unit: &s
         );
     }
     let every = if levels.len() > MARKED { TENTH } else { 1 };
+    let longest = levels.iter().map(|level| level.chars().count()).max();
+    let small = if every == 1 && longest.unwrap_or(0) * levels.len() > LETTERS {
+        " font-size=\"10\""
+    } else {
+        ""
+    };
     for (place, level) in levels.iter().enumerate().step_by(every) {
         svg += &format!(
-            "<text class=\"tick\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            "<text class=\"tick\"{small} x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
             sheet.x(place),
             HEIGHT - BOTTOM + 17.0,
             escape(level)
