@@ -64,6 +64,7 @@ lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings --allow rustdoc::private_intra_doc_links" $(CARGO) doc --workspace --no-deps --locked --document-private-items
+	scripts/checkpatch
 
 deny:
 	scripts/deny

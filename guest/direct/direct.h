@@ -13,6 +13,7 @@
  *	receive.c	packets out of rings: every field is read once, checked, then used
  *	ram.c		guest-physical addresses to offsets in a view
  *	ethtool.c	counters
+ *	peers.c		which peers are to be sent to here, for programs
  *
  * Locks, outermost first: direct_lock (windows, views, sessions), direct_tx.lock (one ring that
  * we send on). What receives belongs to NAPI, and to direct_lock while NAPI is disabled.
@@ -40,6 +41,8 @@
 #define DIRECT_LENGTH		(65535 + VLAN_ETH_HLEN)
 /* A peer that takes nothing for so long is not waited for. */
 #define DIRECT_PATIENCE		(5 * HZ)
+/* Copies of what it had are kept for a session to come for so long. */
+#define DIRECT_KEEP		(30 * HZ)
 /* How often a member that is there is asked again to take part. */
 #define DIRECT_RETRY		HZ
 /* How often unfinished business is looked at. */
@@ -86,6 +89,9 @@ struct direct_tx {
 	u64 refused;
 	u64 stopped;
 	u64 nonsense;
+	struct sk_buff_head kept;	/* copies of what a peer held for too long */
+	unsigned long kept_since;
+	u64 resent;
 };
 
 /* The ring from a peer. */
@@ -125,6 +131,8 @@ struct direct {
 	u64 interrupts;
 	u32 turn;
 	bool open;		/* under direct_lock */
+	u32 shown;		/* peers that programs were told of; under direct_lock */
+	u8 routed[DIRECT_MEMBERS];	/* as settled last */
 	struct direct_peer peer[DIRECT_MEMBERS];
 };
 
@@ -147,11 +155,20 @@ void direct_open_sessions(struct direct *direct);
 void direct_close_sessions(struct direct *direct);
 void direct_forget_view(struct direct_view *view);
 
+/* peers.c */
+extern const struct attribute_group direct_peers_group;
+bool direct_peers_changed(struct direct *direct);
+bool direct_is_rerouted(const struct direct *direct);
+void direct_tell_peers(struct direct *direct);
+
 /* transmit.c */
 netdev_tx_t direct_start_xmit(struct sk_buff *skb, struct net_device *dev);
 u16 direct_select_queue(struct net_device *dev, struct sk_buff *skb, struct net_device *sb_dev);
 void direct_reap(struct direct *direct, u32 peer);
 void direct_release_held(struct direct_tx *tx);
+void direct_keep_held(struct direct_tx *tx);
+void direct_send_kept(struct direct *direct, u32 peer);
+void direct_drop_kept(struct direct_tx *tx);
 
 /* receive.c */
 int direct_poll(struct napi_struct *napi, int budget);

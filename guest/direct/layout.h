@@ -15,7 +15,7 @@
 
 #define DIRECT_MAGIC		0x7463657269646976ULL	/* "vidirect" */
 #define DIRECT_BEACON		0x6e6f636165626976ULL	/* "vibeacon" */
-#define DIRECT_VERSION		1
+#define DIRECT_VERSION		2
 #define DIRECT_PAGE		4096
 #define DIRECT_MEMBERS		16
 #define DIRECT_RANGES		8
@@ -43,6 +43,7 @@ struct direct_member {
 	u8 mac[6];
 	u8 reserved[2];
 	struct direct_range range[DIRECT_RANGES];
+	u8 routed[DIRECT_MEMBERS];	/* 1: what goes to that peer is to go here */
 	/* By the member: a page of its RAM that holds DIRECT_BEACON and this nonce. */
 	__le64 beacon __aligned(2048);
 	__le64 nonce;

@@ -233,7 +233,7 @@ static void fall_asleep(struct direct *direct)
 int direct_poll(struct napi_struct *napi, int budget)
 {
 	struct direct *direct = container_of(napi, struct direct, napi);
-	bool unsettled = false;
+	bool unsettled = direct_is_rerouted(direct);
 	int done = 0;
 	u32 i;
 

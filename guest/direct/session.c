@@ -6,7 +6,8 @@
  * sender's RAM, goes to the ring's end and repeats the number; from then on the sender may send.
  * A session ends when either word changes: by the sender, the receiver, or the host for a member
  * that is gone. A sender that ends one takes its pages back at once: the receiver looks at the
- * number again after each copy, and throws away what it copied later.
+ * number again after each copy, and throws away what it copied later. What a peer that is there has
+ * held for too long is copied, and sent again in the next session.
  *
  * So nothing has to be agreed upon with a peer that no longer answers.
  */
@@ -45,11 +46,19 @@ static void begin_sending(struct direct *direct, u32 peer)
 	direct_write32(&tx->ring->produced, tx->produced);
 	tx->progress = jiffies;
 	tx->up = true;
+	direct_send_kept(direct, peer);
+}
+
+/* Whether the peer is there and has packets that it does not take. */
+static bool is_stalled(const struct direct_tx *tx, u32 accepted)
+{
+	return tx->up && accepted == tx->session && tx->first != tx->next &&
+	       time_after(jiffies, tx->progress + DIRECT_PATIENCE);
 }
 
 /*
- * Whether it is time to end a session: the peer does not take part in it any more, keeps packets
- * for too long, or has not begun for as long. (Somebody may have overwritten the session.)
+ * Whether it is time to end a session: the peer does not take part in it any more, or has not begun
+ * for too long. (Somebody may have overwritten the session.)
  */
 static bool is_over(const struct direct *direct, u32 peer, u32 accepted)
 {
@@ -59,11 +68,10 @@ static bool is_over(const struct direct *direct, u32 peer, u32 accepted)
 		return accepted != tx->session &&
 		       time_after(jiffies, tx->progress + DIRECT_RETRY) &&
 		       direct_read32(&direct->peer[peer].member->present);
-	return accepted != tx->session ||
-	       (tx->first != tx->next && time_after(jiffies, tx->progress + DIRECT_PATIENCE));
+	return accepted != tx->session;
 }
 
-/* Returns whether the peer has packets of ours. */
+/* Returns whether the peer has packets of ours, or is to have. */
 static bool settle_tx(struct direct *direct, u32 peer)
 {
 	struct direct_tx *tx = &direct->peer[peer].tx;
@@ -75,13 +83,17 @@ static bool settle_tx(struct direct *direct, u32 peer)
 	spin_lock_bh(&tx->lock);
 	/* Pairs with the release in begin_receiving(). */
 	accepted = le32_to_cpu(smp_load_acquire(&tx->ring->accepted));
-	if (is_over(direct, peer, accepted)) {
+	if (is_stalled(tx, accepted))
+		direct_keep_held(tx);
+	if (is_stalled(tx, accepted) || is_over(direct, peer, accepted)) {
 		end_session(direct, peer, next_session(tx->session));
 		ended = true;
 	} else if (!tx->up && accepted == tx->session) {
 		begin_sending(direct, peer);
 	}
-	held = tx->first != tx->next;
+	if (!skb_queue_empty(&tx->kept) && time_after(jiffies, tx->kept_since + DIRECT_KEEP))
+		direct_drop_kept(tx);
+	held = tx->first != tx->next || !skb_queue_empty(&tx->kept);
 	spin_unlock_bh(&tx->lock);
 	if (ended)
 		direct_ring_doorbell(direct, peer);
@@ -165,6 +177,7 @@ void direct_settle(struct work_struct *work)
 	struct direct *direct = container_of(to_delayed_work(work), struct direct, settle);
 	bool missed = false;
 	bool held = false;
+	bool tell = false;
 	u32 peer;
 
 	mutex_lock(&direct_lock);
@@ -178,12 +191,15 @@ void direct_settle(struct work_struct *work)
 		missed |= is_missed(&direct->peer[peer]);
 	}
 	settle_link(direct);
+	tell = direct_peers_changed(direct);
 	if (held)
 		schedule_delayed_work(&direct->settle, DIRECT_TICK);
 	else if (missed)
 		schedule_delayed_work(&direct->settle, DIRECT_RETRY + 1);
 out:
 	mutex_unlock(&direct_lock);
+	if (tell)
+		direct_tell_peers(direct);
 }
 
 /* At most once a jiffy, whatever peers write. */
@@ -226,6 +242,7 @@ void direct_close_sessions(struct direct *direct)
 			continue;
 		spin_lock_bh(&tx->lock);
 		end_session(direct, peer, 0);
+		direct_drop_kept(tx);
 		spin_unlock_bh(&tx->lock);
 		end_receiving(&direct->peer[peer].rx);
 		direct_ring_doorbell(direct, peer);

@@ -18,6 +18,30 @@ static bool has_room(const struct direct_tx *tx)
 	return room(tx) > DIRECT_SEGMENTS;
 }
 
+/* The most that is kept for a peer: a copy is one segment, so they fit into the ring. */
+#define KEPT (DIRECT_ENTRIES / 4)
+
+/* Copy what is held, to be sent again in the next session; the caller has tx->lock. */
+void direct_keep_held(struct direct_tx *tx)
+{
+	struct sk_buff *copy;
+	u32 i;
+
+	tx->kept_since = jiffies;
+	for (i = tx->first; i != tx->next && skb_queue_len(&tx->kept) < KEPT; i++) {
+		copy = skb_copy(tx->held[i & (DIRECT_ENTRIES - 1)].skb,
+				GFP_ATOMIC | __GFP_NOWARN);
+		if (copy)
+			__skb_queue_tail(&tx->kept, copy);
+	}
+}
+
+/* The caller has tx->lock. */
+void direct_drop_kept(struct direct_tx *tx)
+{
+	__skb_queue_purge(&tx->kept);
+}
+
 /* Forget every packet; the caller has tx->lock, and has ended the session. */
 void direct_release_held(struct direct_tx *tx)
 {
@@ -170,6 +194,20 @@ static void notify(struct direct *direct, u32 peer)
 		direct->peer[peer].tx.notified++;
 		direct_ring_doorbell(direct, peer);
 	}
+}
+
+/* Send what was kept; the caller has tx->lock, and the session has begun. */
+void direct_send_kept(struct direct *direct, u32 peer)
+{
+	struct direct_tx *tx = &direct->peer[peer].tx;
+
+	if (skb_queue_empty(&tx->kept))
+		return;
+	while (has_room(tx) && !skb_queue_empty(&tx->kept)) {
+		post(direct, tx, __skb_dequeue(&tx->kept));
+		tx->resent++;
+	}
+	notify(direct, peer);
 }
 
 static void drop(struct direct *direct, struct sk_buff *skb)

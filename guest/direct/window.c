@@ -135,6 +135,7 @@ static int init_peers(struct direct *direct)
 		direct->peer[peer].rx.ring = &direct->window->ring[peer][direct->id];
 		tx->ring = &direct->window->ring[direct->id][peer];
 		spin_lock_init(&tx->lock);
+		__skb_queue_head_init(&tx->kept);
 		tx->held = devm_kcalloc(&direct->pdev->dev, DIRECT_ENTRIES, sizeof(*tx->held),
 					GFP_KERNEL);
 		if (!tx->held)
@@ -170,6 +171,7 @@ static void init_netdev(struct net_device *dev)
 		eth_hw_addr_random(dev);
 	dev->netdev_ops = &direct_netdev_ops;
 	dev->ethtool_ops = &direct_ethtool_ops;
+	dev->sysfs_groups[0] = &direct_peers_group;
 	dev->hw_features = NETIF_F_SG | NETIF_F_HW_CSUM | NETIF_F_RXCSUM | NETIF_F_TSO |
 			   NETIF_F_TSO_ECN | NETIF_F_TSO6;
 	dev->features = dev->hw_features | NETIF_F_HIGHDMA;

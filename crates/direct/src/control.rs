@@ -1,10 +1,12 @@
 //! The control window's memory. The host writes it by the file, and maps nothing.
 
+use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::{Errno, pwrite};
 
+use crate::held::FileId;
 use crate::layout::{self, MEMBERS};
 use crate::ram::Range;
 use crate::{DirectError, io};
@@ -25,6 +27,26 @@ impl Control {
         let control = Self(io(make(), || "make the control window".to_owned())?);
         control.write(0, &layout::header())?;
         Ok(control)
+    }
+
+    /// One that another process made.
+    pub(crate) fn adopt(window: OwnedFd) -> Self {
+        Self(window)
+    }
+
+    /// Which file it is, to be found in QEMUs.
+    pub(crate) fn id(&self) -> Result<FileId, DirectError> {
+        let file = io(self.0.try_clone(), || "look at the window".to_owned())?;
+        let metadata = File::from(file).metadata();
+        io(metadata, || "look at the window".to_owned()).map(|metadata| FileId::of(&metadata))
+    }
+
+    /// Say whether two members are to send to each other here.
+    pub(crate) fn route(&self, one: u32, other: u32, here: bool) -> Result<(), DirectError> {
+        for at in [layout::routed(one, other), layout::routed(other, one)] {
+            self.write(at, &[u8::from(here)])?;
+        }
+        Ok(())
     }
 
     /// A VM comes: nothing is left of whoever had this id before.

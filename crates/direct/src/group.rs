@@ -1,15 +1,17 @@
 //! A trust group: its members come and go.
 
 use std::fs;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::control::Control;
-use crate::layout::MEMBERS;
-use crate::member::Member;
+use crate::member::{Member, Stage};
+use crate::parts::{Parts, Seat};
+use crate::policy::{Policies, Policy};
+use crate::vm::Vm;
 use crate::{DirectError, io};
 
 /// How often VMs that are not there are looked for.
@@ -22,13 +24,31 @@ const FAREWELL: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Group {
     control: Control,
+    seats: Vec<Seat>,
     members: Vec<Member>,
+    policies: Policies,
+}
+
+/// How a member is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The VM.
+    pub name: String,
+    /// One word: `absent`, `joined`, `leaving`, `out`.
+    pub state: &'static str,
+    /// Why it is not where it should be.
+    pub trouble: Option<String>,
 }
 
 /// Where the monitor of a VM is expected.
 #[must_use]
 pub fn monitor(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.qmp"))
+}
+
+/// Where its QEMU connects for the window.
+pub(crate) fn socket(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}.sock"))
 }
 
 impl Group {
@@ -38,87 +58,113 @@ impl Group {
     /// # Errors
     /// Too many members, or the kernel refuses.
     pub fn new(folder: &Path, names: &[String]) -> Result<Self, DirectError> {
-        if names.len() > MEMBERS as usize {
-            return Err(DirectError::TooMany);
-        }
         let made = fs::create_dir_all(folder);
         io(made, || format!("make {}", folder.display()))?;
-        let members = (0..).zip(names);
-        let members = members.map(|(id, name)| Member::new(folder, name, id));
-        Ok(Self {
-            control: Control::new()?,
-            members: members.collect::<Result<_, _>>()?,
-        })
+        let parts = Parts::make(folder, names)?;
+        Ok(Self::with(folder, parts, Policies::default()))
     }
 
-    /// Work until `go_on`, asked about four times a second, says no; then take all views away
-    /// again. The windows stay, and are dead.
+    /// Serve a group with these parts, whatever became of who served it before.
+    #[must_use]
+    pub fn with(folder: &Path, parts: Parts, policies: Policies) -> Self {
+        let Parts { control, seats } = parts;
+        let members = (0..).zip(&seats);
+        let members = members.map(|(id, seat)| Member::new(folder, &seat.name, id));
+        Self {
+            control,
+            members: members.collect(),
+            seats,
+            policies,
+        }
+    }
+
+    /// Work until `go_on`, asked about four times a second, says no; then [`Group::close`].
     ///
     /// # Errors
     /// The kernel refuses, or a VM does not let go.
     pub fn serve(&mut self, go_on: impl Fn() -> bool) -> Result<(), DirectError> {
         while go_on() {
             self.turn()?;
-            self.wait()?;
+            self.wait(None)?;
         }
         self.close()
     }
 
-    fn turn(&mut self) -> Result<(), DirectError> {
-        for index in 0..self.members.len() {
-            let Some(member) = self.members.get_mut(index) else {
-                continue;
-            };
-            let Some(vm) = &mut member.vm else {
-                if member.join(&self.control) {
-                    self.welcome(index);
+    /// Have a VM that is there leave, or let it join again; whether this is a member's name. It stays
+    /// out until it is let in or ends.
+    pub fn keep_out(&mut self, name: &str, out: bool) -> bool {
+        let member = self.members.iter_mut().find(|member| member.name == name);
+        let Some(member) = member else {
+            return false;
+        };
+        member.away = out && member.vm.is_some();
+        true
+    }
+
+    /// How everybody is.
+    pub fn standings(&self) -> impl Iterator<Item = Standing> {
+        self.members.iter().map(|member| Standing {
+            name: member.name.clone(),
+            state: match (&member.vm, member.stage) {
+                (None, _) => "absent",
+                (_, Stage::In) => "joined",
+                (_, Stage::Leaving(_) | Stage::Stripping) => "leaving",
+                (_, Stage::Out) => "out",
+            },
+            trouble: member.trouble.clone(),
+        })
+    }
+
+    /// Do what is to be done now.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn turn(&mut self) -> Result<(), DirectError> {
+        let mut changed = false;
+        for member in &mut self.members {
+            let heard = member.vm.as_mut().map(Vm::hear);
+            match heard {
+                None | Some(Ok(false)) => {}
+                Some(Ok(true)) => {
+                    self.control.silence(member.id.into())?;
+                    changed = true;
                 }
-                continue;
-            };
-            match vm.hear() {
-                Ok(false) => {}
-                Ok(true) => {
-                    let id = member.id;
-                    self.control.silence(id.into())?;
-                    self.ring();
+                Some(Err(error)) => {
+                    tracing::info!("VM {} is gone: {error}", member.name);
+                    member.lose(&self.control)?;
+                    changed = true;
                 }
-                Err(error) => self.lose(index, &error)?,
             }
+            changed |= member.advance(&self.seats, &self.control);
+        }
+        if changed {
+            self.route()?;
+            self.ring();
         }
         self.show();
         Ok(())
     }
 
-    /// It learns of everybody's doorbell, also of those who are not there yet.
-    fn welcome(&self, index: usize) {
-        let Some(new) = self.members.get(index) else {
-            return;
-        };
-        let Some(vm) = &new.vm else {
-            return;
-        };
-        tracing::info!("VM {} joins", new.name);
-        for member in &self.members {
-            vm.introduce(member.id, &member.doorbell);
+    /// Say who is to send to whom.
+    fn route(&self) -> Result<(), DirectError> {
+        let stays = |member: &Member| member.vm.is_some() && member.stage == Stage::In;
+        for (index, one) in self.members.iter().enumerate() {
+            for other in self.members.iter().skip(index + 1) {
+                let here = stays(one) && stays(other) && self.policy(one, other) != Policy::Never;
+                self.control.route(one.id.into(), other.id.into(), here)?;
+            }
         }
+        Ok(())
     }
 
-    fn lose(&mut self, index: usize, why: &DirectError) -> Result<(), DirectError> {
-        let Some(member) = self.members.get_mut(index) else {
-            return Ok(());
-        };
-        tracing::info!("VM {} is gone: {why}", member.name);
-        member.vm = None;
-        let id = member.id;
-        self.control.leave(id.into())?;
-        self.ring();
-        Ok(())
+    fn policy(&self, one: &Member, other: &Member) -> Policy {
+        self.policies.of(&one.name, &other.name)
     }
 
     /// Have every guest look at the window.
     fn ring(&self) {
-        for member in &self.members {
-            member.doorbell.ring();
+        for seat in &self.seats {
+            seat.doorbell.ring();
         }
     }
 
@@ -129,23 +175,36 @@ impl Group {
             let Some((member, after)) = rest.split_first_mut() else {
                 continue;
             };
+            if !member.is_in() {
+                continue;
+            }
             let Some(vm) = &mut member.vm else {
                 continue;
             };
+            if let Err(error) = vm.forget() {
+                tracing::warn!("VM {}: {error}", member.name);
+            }
             for peer in before.iter().chain(after.iter()) {
-                let peers = peer.vm.as_ref().map(|vm| (peer.name.as_str(), &vm.ram));
-                if let Err(error) = vm.see(peer.id, peers) {
+                let policy = self.policies.of(&member.name, &peer.name);
+                let seen = peer.vm.as_ref().map(|vm| &vm.ram);
+                let seen = seen.filter(|_| peer.is_in() && policy != Policy::Never);
+                if let Err(error) = vm.see(&peer.name, seen) {
                     tracing::warn!("VM {} and {}: {error}", member.name, peer.name);
                 }
             }
         }
     }
 
-    /// Until a monitor says something, or it is time to look for VMs.
-    fn wait(&self) -> Result<(), DirectError> {
+    /// Until a monitor says something, or `other` has something to read, or it is time to look for
+    /// VMs.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn wait(&self, other: Option<BorrowedFd<'_>>) -> Result<(), DirectError> {
         let vms = self.members.iter().filter_map(|member| member.vm.as_ref());
+        let vms = vms.map(|vm| vm.as_fd()).chain(other);
         let mut descriptors: Vec<_> = vms
-            .map(|vm| PollFd::from_borrowed_fd(vm.as_fd(), PollFlags::IN))
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
         let limit = Timespec::try_from(LOOK).unwrap_or_default();
         match poll(&mut descriptors, Some(&limit)) {
@@ -154,38 +213,33 @@ impl Group {
         }
     }
 
-    fn close(&mut self) -> Result<(), DirectError> {
-        for member in &self.members {
-            self.control.leave(member.id.into())?;
-        }
-        self.ring();
+    /// Take everything away from the VMs.
+    ///
+    /// # Errors
+    /// The kernel refuses, or a VM does not let go.
+    pub fn close(&mut self) -> Result<(), DirectError> {
         for member in &mut self.members {
-            let stripped = member.vm.as_mut().map(|vm| vm.strip());
-            if let Some(Err(error)) = stripped {
-                tracing::warn!("VM {}: {error}", member.name);
-            }
+            member.away = true;
         }
         let end = Instant::now() + FAREWELL;
         loop {
-            for member in &mut self.members {
-                let done = member.vm.as_mut().map(|vm| vm.is_bare().unwrap_or(true));
-                if done == Some(true) {
-                    member.vm = None;
-                }
-            }
-            let left = self.members.iter().filter(|member| member.vm.is_some());
+            self.turn()?;
+            let left = self.members.iter().filter(|member| {
+                // Who is not there, or was only just found, has nothing of this process.
+                member.vm.is_some() && member.stage != Stage::Out
+            });
             let left: Vec<_> = left.map(|member| member.name.as_str()).collect();
             if left.is_empty() {
                 return Ok(());
             }
             if Instant::now() >= end {
                 let text = format!(
-                    "these VMs keep views that were taken away: {}",
+                    "these VMs keep devices that were taken away: {}",
                     left.join(", ")
                 );
                 return Err(DirectError::Memory(text));
             }
-            self.wait()?;
+            self.wait(None)?;
         }
     }
 }

@@ -13,7 +13,7 @@ pub const ENTRIES: u32 = 1024;
 pub const RANGES: usize = 8;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"vidirect");
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const PAGE: u64 = 4096;
 const ENTRY: u64 = 16;
 
@@ -27,8 +27,11 @@ const NONCE: u64 = 2056;
 const SESSION: u64 = 0;
 const ACCEPTED: u64 = 128;
 
+/// Where a member's page says to whom it is to send here.
+const ROUTED: usize = 16 + RANGES * 24;
+
 /// Bytes of a member's page that are the host's.
-pub(crate) const HOST_PART: usize = 16 + RANGES * 24;
+pub(crate) const HOST_PART: usize = ROUTED + MEMBERS as usize;
 
 /// Bytes of the window: a BAR is a power of two.
 pub(crate) const LENGTH: u64 =
@@ -51,6 +54,11 @@ pub(crate) fn member(id: u32) -> u64 {
 /// Where a member's nonce is; 0 while it has none.
 pub(crate) fn nonce(id: u32) -> u64 {
     member(id) + NONCE
+}
+
+/// Where it is said whether a member's traffic to another is to go by the direct channel: a byte.
+pub(crate) fn routed(from: u32, to: u32) -> u64 {
+    member(from) + ROUTED as u64 + u64::from(to)
 }
 
 /// Where the ring is that one member sends to another on.
@@ -116,5 +124,7 @@ mod tests {
         assert_eq!(bytes.len(), HOST_PART);
         assert_eq!(&bytes[..8], [1, 0, 0, 0, 8, 0, 0, 0]);
         assert_eq!(&bytes[16..24], (1u64 << 20).to_le_bytes());
+        assert_eq!(routed(2, 3) - member(2), 211);
+        assert_eq!(HOST_PART, 224);
     }
 }

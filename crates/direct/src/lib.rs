@@ -14,21 +14,36 @@
 //! its peers look for it. What guests cannot know is which part of a VM's RAM file is where in its
 //! guest-physical memory; the host asks QEMU and writes it into the window.
 //!
-//! [`Group`] owns all of it. It looks for members that are not there, lets them join, and notices
+//! [`Group`] serves it. It looks for members that are not there, lets them join, and notices
 //! their end by the end of their monitor. Then it ends their sessions in the window itself, so no
 //! member waits for a VM that is gone, and takes their views away. What may fail: a QEMU, a guest
 //! that does not let go of a view (it stays until it does), a VM whose memory cannot be shared
 //! (it is left out, with the reason).
+//!
+//! A member may *leave* while it runs, because it is to migrate: guests are told to send to it
+//! another way, then its sessions end, and its views and its window are unplugged. QEMU needs
+//! [`mend`] after that.
+//!
+//! The window and the doorbells ([`Parts`]) may be another process's. Then whoever serves the group
+//! may be killed: its successor is given the same parts, sees in each QEMU what is plugged in
+//! ([`held`] tells whose memory a view shows), and goes on from there, without a word to the guests.
 #![forbid(unsafe_code)]
 
 mod control;
 mod group;
+mod held;
 pub mod layout;
 mod member;
+mod mend;
+mod parts;
+mod policy;
 mod qmp;
 pub mod ram;
+mod vm;
 
-pub use group::{Group, monitor};
+pub use group::{Group, Standing, monitor};
+pub use parts::{Parts, Seat};
+pub use policy::{Policies, Policy};
 
 /// Why a VM cannot be a member, or the group cannot be opened.
 #[derive(Debug, thiserror::Error)]

@@ -1,12 +1,13 @@
 //! QEMU's monitor: one command, one answer, and events in between.
 
-use std::collections::VecDeque;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde_json::{Value, json};
 
 use crate::{DirectError, io};
@@ -22,16 +23,8 @@ const LINE: usize = 16 << 20;
 pub(crate) struct Qmp {
     socket: UnixStream,
     pending: Vec<u8>,
-    events: VecDeque<Event>,
-}
-
-/// What QEMU reports by itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
-    /// The guest let go of a device.
-    Deleted(String),
-    /// The guest starts again.
-    Reset,
+    /// The guest has started again.
+    reset: bool,
 }
 
 impl Qmp {
@@ -43,7 +36,7 @@ impl Qmp {
         let mut qmp = Self {
             socket,
             pending: Vec::new(),
-            events: VecDeque::new(),
+            reset: false,
         };
         qmp.execute("qmp_capabilities", &json!({}))?;
         Ok(Some(qmp))
@@ -62,9 +55,29 @@ impl Qmp {
         command: &str,
         arguments: &Value,
     ) -> Result<Value, DirectError> {
-        let line = format!("{}\n", json!({"execute": command, "arguments": arguments}));
+        let line = line(command, arguments);
         let sent = self.socket.write_all(line.as_bytes());
         io(sent, || format!("send {command} to QEMU"))?;
+        self.answer(command)
+    }
+
+    /// Hand a descriptor over, which QEMU keeps under this name.
+    pub(crate) fn give(&mut self, name: &str, fd: BorrowedFd<'_>) -> Result<(), DirectError> {
+        let line = line("getfd", &json!({"fdname": name}));
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let fds = [fd];
+        ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+        let parts = [IoSlice::new(line.as_bytes())];
+        let sent = sendmsg(&self.socket, &parts, &mut ancillary, SendFlags::NOSIGNAL);
+        let whole = io(sent, || "send getfd to QEMU".to_owned())? == line.len();
+        match whole {
+            true => self.answer("getfd").map(drop),
+            false => Err(DirectError::Monitor("getfd".to_owned())),
+        }
+    }
+
+    fn answer(&mut self, command: &str) -> Result<Value, DirectError> {
         let end = Instant::now() + LIMIT;
         let silent = || DirectError::Monitor(command.to_owned());
         loop {
@@ -97,6 +110,12 @@ impl Qmp {
         text.ok_or_else(|| DirectError::Monitor(command.to_owned()))
     }
 
+    /// Whether the guest runs: it is not about to arrive here, or gone elsewhere.
+    pub(crate) fn is_running(&mut self) -> Result<bool, DirectError> {
+        let status = self.execute("query-status", &json!({}))?;
+        Ok(status.get("running") == Some(&Value::Bool(true)))
+    }
+
     /// Bytes of a memory backend, which must be shared.
     pub(crate) fn size_of_shared_memory(&mut self, id: &str) -> Result<u64, DirectError> {
         let answer = self.execute("query-memdev", &json!({}))?;
@@ -111,18 +130,18 @@ impl Qmp {
         size.ok_or_else(|| DirectError::Monitor("query-memdev".to_owned()))
     }
 
-    /// What has happened; an error when QEMU is gone.
-    pub(crate) fn events(&mut self) -> Result<Vec<Event>, DirectError> {
+    /// Whether the guest has started again; an error when QEMU is gone.
+    pub(crate) fn hear(&mut self) -> Result<bool, DirectError> {
         while self.receive(Instant::now())?.is_some() {}
-        Ok(self.events.drain(..).collect())
+        Ok(std::mem::take(&mut self.reset))
     }
 
     /// The next message that is no event, if it comes in time.
     fn receive(&mut self, end: Instant) -> Result<Option<Value>, DirectError> {
         loop {
-            while let Some(message) = self.line()? {
+            while let Some(message) = self.next_line()? {
                 match message.get("event").and_then(Value::as_str) {
-                    Some(name) => self.events.extend(event(name, &message)),
+                    Some(name) => self.reset |= name == "RESET",
                     None => return Ok(Some(message)),
                 }
             }
@@ -132,7 +151,7 @@ impl Qmp {
         }
     }
 
-    fn line(&mut self) -> Result<Option<Value>, DirectError> {
+    fn next_line(&mut self) -> Result<Option<Value>, DirectError> {
         let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') else {
             return Ok(None);
         };
@@ -165,21 +184,13 @@ impl Qmp {
     }
 }
 
+fn line(command: &str, arguments: &Value) -> String {
+    format!("{}\n", json!({"execute": command, "arguments": arguments}))
+}
+
 impl AsFd for Qmp {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
-    }
-}
-
-fn event(name: &str, message: &Value) -> Option<Event> {
-    match name {
-        // A device without an id is not ours.
-        "DEVICE_DELETED" => {
-            let device = message.pointer("/data/device")?.as_str()?;
-            Some(Event::Deleted(device.to_owned()))
-        }
-        "RESET" => Some(Event::Reset),
-        _ => None,
     }
 }
 
@@ -193,22 +204,17 @@ mod tests {
         let mut qmp = Qmp {
             socket,
             pending: Vec::new(),
-            events: VecDeque::new(),
+            reset: false,
         };
         qemu.write_all(b"{\"QMP\": {}}\n{\"event\": \"RESET\"}\n{\"return\": \"x\"}\n")
             .unwrap();
         assert_eq!(qmp.text("a", &[]).unwrap(), "x");
-        qemu.write_all(b"{\"event\": \"DEVICE_DELETED\", \"data\": {\"device\": \"d\"}}\n")
-            .unwrap();
-        qemu.write_all(b"{\"event\": \"DEVICE_DELETED\", \"data\": {}}\n")
-            .unwrap();
-        let want = [Event::Reset, Event::Deleted("d".to_owned())];
-        assert_eq!(qmp.events().unwrap(), want);
+        assert!(qmp.hear().unwrap() && !qmp.hear().unwrap());
         qemu.write_all(b"{\"error\": {\"desc\": \"no\"}}\n")
             .unwrap();
         let refused = qmp.execute("b", &json!({})).unwrap_err();
         assert_eq!(refused.to_string(), "QEMU refused b: no");
         drop(qemu);
-        assert!(qmp.events().is_err());
+        assert!(qmp.hear().is_err());
     }
 }

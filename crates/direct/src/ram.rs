@@ -1,11 +1,12 @@
 //! A VM's RAM: which file it is, and where in guest-physical memory.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use rustix::fs::{SealFlags, fcntl_get_seals};
 
+use crate::held::{self, FileId};
 use crate::qmp::Qmp;
 use crate::{DirectError, io};
 
@@ -27,9 +28,11 @@ pub struct Range {
 #[derive(Debug)]
 pub(crate) struct Ram {
     /// Opened for reading only.
-    pub(crate) file: File,
+    file: File,
+    pub(crate) id: FileId,
     pub(crate) size: u64,
-    pub(crate) ranges: Vec<Range>,
+    /// QEMU's name of it.
+    backend: String,
 }
 
 impl Ram {
@@ -47,17 +50,30 @@ impl Ram {
                 size >> 20
             )));
         }
-        let tree = qmp.text(
-            "human-monitor-command",
-            &[("command-line", "info mtree -f")],
-        )?;
-        let ranges = ranges(&tree, &id);
-        if ranges.is_empty() {
-            let text = format!("QEMU does not tell where the memory `{id}` is");
-            return Err(DirectError::Memory(text));
-        }
         let file = file(qmp.process()?, size)?;
-        Ok(Self { file, size, ranges })
+        let metadata = io(file.metadata(), || "look at the VM's memory".to_owned())?;
+        Ok(Self {
+            file,
+            id: FileId::of(&metadata),
+            size,
+            backend: id,
+        })
+    }
+
+    /// Where it is in guest-physical memory. To be asked while the VM has no views: QEMU (10.0.2)
+    /// keeps all memory that there is at the time for ever when it is asked for this, so a view
+    /// would never be given back.
+    pub(crate) fn ranges(&self, qmp: &mut Qmp) -> Result<Vec<Range>, DirectError> {
+        let command = [("command-line", "info mtree -f")];
+        let tree = qmp.text("human-monitor-command", &command)?;
+        let ranges = ranges(&tree, &self.backend);
+        match ranges.is_empty() {
+            true => Err(DirectError::Memory(format!(
+                "QEMU does not tell where the memory `{}` is",
+                self.backend
+            ))),
+            false => Ok(ranges),
+        }
     }
 
     /// A path by which any QEMU of this user opens it, while this lives.
@@ -68,19 +84,15 @@ impl Ram {
     }
 }
 
-/// The memfd of this size that a QEMU holds, which must be the only one.
+/// The memfd of this size that a QEMU holds as its own, which must be the only one.
 fn file(process: i32, size: u64) -> Result<File, DirectError> {
-    let folder = format!("/proc/{process}/fd");
-    let entries = io(fs::read_dir(&folder), || format!("look into {folder}"))?;
-    let is_memfd = |path: &PathBuf| {
-        fs::read_link(path).is_ok_and(|link| link.to_string_lossy().starts_with("/memfd:"))
+    let held = held::memfds(process)?.into_iter();
+    let mut own = held.filter(|held| held.size == size && held.writable);
+    let file = match (own.next(), own.next()) {
+        (Some(own), None) => File::open(own.path).ok(),
+        _ => None,
     };
-    let paths = entries.flatten().map(|entry| entry.path());
-    let files = paths
-        .filter(is_memfd)
-        .filter_map(|path| File::open(path).ok());
-    let mut files = files.filter(|file| file.metadata().is_ok_and(|of| of.len() == size));
-    let (Some(file), None) = (files.next(), files.next()) else {
+    let Some(file) = file else {
         return Err(DirectError::Memory(
             "the VM's memory is not to be found: give it one \
              `-object memory-backend-memfd,share=on`, as `vicinity qemu-args` prints"

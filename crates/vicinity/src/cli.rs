@@ -10,8 +10,8 @@ use crate::logging::{self, Format, Level};
 use crate::operate::{Pair, Target};
 use crate::spaces::Space;
 use crate::{
-    bench, capture, config, data_plane, demo, direct, doctor, list, message_info, message_plane,
-    messages, operate, plane, qemu, qemu_args, serve, study, top,
+    bench, capture, config, data_plane, demo, direct, direct_plane, doctor, list, message_info,
+    message_plane, messages, operate, plane, qemu, qemu_args, serve, study, top,
 };
 
 /// Name of the subcommand that is a data plane.
@@ -21,6 +21,9 @@ pub(crate) const DATA_PLANE: &str = "data-plane";
 pub(crate) const MESSAGE_PLANE: &str = "message-plane";
 pub(crate) const MESSAGE_GATEWAY: &str = "message-gateway";
 pub(crate) const MESSAGE_UPLINK: &str = "message-uplink";
+
+/// Name of the subcommand that serves a trust group of the direct channel.
+pub(crate) const DIRECT_GROUP: &str = "direct-group";
 
 /// VMs on one host talk at memory speed.
 #[derive(Debug, Parser)]
@@ -86,6 +89,12 @@ enum Command {
     /// The message plane's way to other hosts; started by `serve` likewise
     #[command(name = MESSAGE_UPLINK, hide = true)]
     MessageUplink,
+    /// A trust group of the direct channel; started by `serve` likewise
+    #[command(name = DIRECT_GROUP, hide = true)]
+    DirectGroup {
+        /// Its name
+        group: String,
+    },
     /// Print the default configuration, as a start for your own; or that of a daemon at work
     Config {
         /// Print what the daemon has in force
@@ -384,11 +393,29 @@ enum Message {
 
 #[derive(Debug, Subcommand)]
 enum Direct {
-    /// Join VMs until SIGINT or SIGTERM; each can read all memory of the others
+    /// Join VMs until SIGINT or SIGTERM, without a daemon; each can read all memory of the others
     Serve {
         /// Names of the VMs
         #[arg(required = true, value_parser = direct::vm, value_name = "NAME")]
         vms: Vec<String>,
+    },
+    /// List the daemon's trust groups, and how their VMs are
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Have a VM leave its group, for as long as it runs, so that it can migrate
+    Leave {
+        /// Name of the VM
+        #[arg(value_parser = direct::vm)]
+        vm: String,
+    },
+    /// Let a VM that left join again
+    Join {
+        /// Name of the VM
+        #[arg(value_parser = direct::vm)]
+        vm: String,
     },
     /// Print QEMU's option for a VM that is to be joined, beside those of its port
     QemuArgs {
@@ -497,6 +524,7 @@ impl Cli {
             Command::MessagePlane => Ok(message_plane::run()?),
             Command::MessageGateway => Ok(message_plane::host(runtime_dir)?),
             Command::MessageUplink => Ok(crate::uplink::process(runtime_dir)?),
+            Command::DirectGroup { group } => Ok(direct_plane::run(runtime_dir, &group)?),
             Command::Config { running: false } => print(config::DEFAULT),
             Command::Config { running: true } => print(&operate::show(runtime_dir)?),
             Command::Capture(options) => capture::run(runtime_dir, &options),
@@ -550,8 +578,7 @@ impl Cli {
             }) => print(&bench::uplink(rounds, &rates, &output)?),
             Command::Lab(lab) => lab.run(),
             Command::Message(command) => exchange(runtime_dir, &command),
-            Command::Direct(Direct::Serve { vms }) => direct::serve(runtime_dir, &vms),
-            Command::Direct(Direct::QemuArgs { vm }) => print(&direct::qemu_args(runtime_dir, &vm)),
+            Command::Direct(direct) => direct.run(runtime_dir),
             Command::Space(space) => print(&space.run()?),
             Command::Completions { shell } => {
                 let mut script = Vec::new();
@@ -596,6 +623,18 @@ impl Network {
             }
             Self::Remove { network } => operate::remove(runtime_dir, Target::network(&network))?,
         })
+    }
+}
+
+impl Direct {
+    fn run(self, runtime_dir: &Path) -> Result<(), Failure> {
+        match self {
+            Self::Serve { vms } => direct::serve(runtime_dir, &vms),
+            Self::QemuArgs { vm } => print(&direct::qemu_args(runtime_dir, &vm)),
+            Self::List { json } => print(&direct::list(runtime_dir, json)?),
+            Self::Leave { vm } => direct::leave(runtime_dir, &vm),
+            Self::Join { vm } => Ok(direct::join(runtime_dir, &vm)?),
+        }
     }
 }
 

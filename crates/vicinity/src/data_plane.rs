@@ -28,6 +28,9 @@ pub(crate) enum DataPlaneError {
     /// The message plane.
     #[error("the message plane cannot go on: {0}")]
     Messages(message::MessageError),
+    /// A group of the direct channel.
+    #[error("the group cannot go on: {0}")]
+    Direct(direct::DirectError),
 }
 
 /// Serve the network with this name, which is used in the log only, with so many workers.

@@ -1,17 +1,26 @@
 //! The direct channel: VMs of a trust group that see each other's memory.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use direct::Group;
 use lab::interrupt;
 
+use crate::client::{self, Ask, ClientError, Method};
+use crate::config::DIRECT_FOLDER;
 use crate::failure::Failure;
+use crate::list::as_json;
 use crate::name;
 use crate::plane::go_on;
+use crate::status::GroupStatus;
+use crate::table::{self, Align};
+
+/// Guests let go of what is unplugged within so long.
+const LEAVING: Duration = Duration::from_secs(60);
 
 /// Where VMs' monitors and the window's sockets are, below the runtime directory.
-fn folder(runtime_dir: &Path) -> PathBuf {
-    runtime_dir.join("direct")
+pub(crate) fn folder(runtime_dir: &Path) -> PathBuf {
+    runtime_dir.join(DIRECT_FOLDER)
 }
 
 /// A VM's name.
@@ -32,4 +41,61 @@ pub(crate) fn serve(runtime_dir: &Path, vms: &[String]) -> Result<(), Failure> {
 pub(crate) fn qemu_args(runtime_dir: &Path, vm: &str) -> String {
     let monitor = direct::monitor(&folder(runtime_dir), vm);
     format!("-qmp unix:{},server=on,wait=off\n", monitor.display())
+}
+
+/// The trust groups of the daemon.
+pub(crate) fn list(runtime_dir: &Path, json: bool) -> Result<String, ClientError> {
+    let groups: Vec<GroupStatus> = client::get(runtime_dir, "/v1/direct")?;
+    if json {
+        return Ok(as_json(&groups));
+    }
+    let rows: Vec<Vec<String>> = groups.iter().flat_map(rows).collect();
+    let head = ["GROUP", "VM", "STATE", "REASON"].map(|title| (title, Align::Left));
+    Ok(table::format(&head, &rows))
+}
+
+fn rows(group: &GroupStatus) -> Vec<Vec<String>> {
+    let row = |vm: &str, state: &str, reason: Option<&String>| {
+        let reason = reason.cloned().unwrap_or_default();
+        vec![group.name.clone(), vm.to_owned(), state.to_owned(), reason]
+    };
+    if !group.up {
+        return vec![row("-", "down", group.reason.as_ref())];
+    }
+    let members = group.members.iter();
+    members
+        .map(|member| row(&member.vm, &member.state, member.reason.as_ref()))
+        .collect()
+}
+
+/// Let a VM join again.
+pub(crate) fn join(runtime_dir: &Path, vm: &str) -> Result<(), ClientError> {
+    tell(runtime_dir, vm, "join").map(drop)
+}
+
+/// Have a VM leave, and wait until it has nothing of the group any more.
+pub(crate) fn leave(runtime_dir: &Path, vm: &str) -> Result<(), Failure> {
+    let mut groups = tell(runtime_dir, vm, "leave")?;
+    let end = Instant::now() + LEAVING;
+    loop {
+        let mut members = groups.iter().flat_map(|group| &group.members);
+        let member = members.find(|member| member.vm == vm);
+        match member.map(|member| member.state.as_str()) {
+            Some("out" | "absent") => return Ok(()),
+            _ if Instant::now() >= end => {
+                let seconds = LEAVING.as_secs();
+                return Err(Failure::Usage(format!(
+                    "the guest of {vm} did not let go of its devices within {seconds} s; it still \
+                     may: see `vicinity direct list`"
+                )));
+            }
+            _ => std::thread::sleep(Duration::from_millis(100)),
+        }
+        groups = client::get(runtime_dir, "/v1/direct")?;
+    }
+}
+
+fn tell(runtime_dir: &Path, vm: &str, what: &str) -> Result<Vec<GroupStatus>, ClientError> {
+    let path = format!("/v1/direct/{vm}/{what}");
+    client::ask(runtime_dir, Ask::bare(Method::POST, &path)).map(|(_, groups)| groups)
 }

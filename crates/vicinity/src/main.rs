@@ -26,6 +26,7 @@ mod config;
 mod data_plane;
 mod demo;
 mod direct;
+mod direct_plane;
 mod doctor;
 mod failure;
 mod list;

@@ -234,6 +234,7 @@ mod tests {
             ],
             members: Vec::new(),
             message_uplink: None,
+            groups: Vec::new(),
         }
     }
 

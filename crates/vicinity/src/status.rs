@@ -220,3 +220,39 @@ impl From<MemberReport> for MemberStatus {
         }
     }
 }
+
+/// A trust group of the direct channel, as `GET /v1/direct` lists it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct GroupStatus {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its process runs. If not, its VMs go on, but nobody joins or leaves.
+    pub(crate) up: bool,
+    /// How often the process was started again.
+    pub(crate) restarts: u64,
+    /// Why it does not run, or did not the last time.
+    pub(crate) reason: Option<String>,
+    /// Its members; none while it does not run.
+    pub(crate) members: Vec<StandingStatus>,
+}
+
+/// A member of a trust group.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct StandingStatus {
+    /// The VM.
+    pub(crate) vm: String,
+    /// `absent`, `joined`, `leaving` or `out`.
+    pub(crate) state: String,
+    /// Why it is not where it should be.
+    pub(crate) reason: Option<String>,
+}
+
+impl From<direct::Standing> for StandingStatus {
+    fn from(standing: direct::Standing) -> Self {
+        Self {
+            vm: standing.name,
+            state: standing.state.to_owned(),
+            reason: standing.trouble,
+        }
+    }
+}

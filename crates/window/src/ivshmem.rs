@@ -75,6 +75,12 @@ impl Doorbell {
         )?))
     }
 
+    /// One that another process made.
+    #[must_use]
+    pub fn adopt(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+
     /// Ring it.
     pub fn ring(&self) {
         // Full: it has been rung often enough.

@@ -11,7 +11,7 @@ use toml::Spanned;
 use super::complaint::{Mistake, line_number};
 use super::{
     Config, GATHER_US, MAX_GATHER_US, MAX_NETWORKS, MAX_PORTS, MAX_SOCKET_PATH, MAX_WORKERS,
-    Network, Port, RUNTIME_DIR, file, members, rules,
+    Network, Port, RUNTIME_DIR, direct, file, members, rules,
 };
 use crate::name;
 
@@ -33,7 +33,9 @@ pub(super) fn check(
     let members = plane.map_or(Ok(Vec::new()), |plane| members::check(text, plane))?;
     let uplink = plane.and_then(|plane| plane.get_ref().uplink.as_ref());
     let message_uplink = uplink.map(members::uplink).transpose()?;
-    if file.network.is_empty() && members.is_empty() {
+    let groups = file.direct.as_ref();
+    let groups = groups.map_or(Ok(Vec::new()), |direct| direct::check(text, direct))?;
+    if file.network.is_empty() && members.is_empty() && groups.is_empty() {
         let help = "add a [[network]] table with a `name`";
         return Err(Mistake::new(0..0, "there is no network", help));
     }
@@ -52,6 +54,7 @@ pub(super) fn check(
         networks,
         members,
         message_uplink,
+        groups,
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use ::direct::Policy;
 use serde::Deserialize;
 use switch::guard::Role;
 use toml::Spanned;
@@ -19,6 +20,35 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) network: Vec<Spanned<Network>>,
     pub(super) message: Option<Spanned<Message>>,
+    pub(super) direct: Option<Direct>,
+}
+
+/// The `[direct]` channel.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct Direct {
+    #[serde(default)]
+    pub(super) group: Vec<Spanned<Group>>,
+}
+
+/// A `[[direct.group]]`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct Group {
+    pub(super) name: Spanned<String>,
+    pub(super) members: Spanned<Vec<Spanned<String>>>,
+    #[serde(default)]
+    pub(super) policy: Policy,
+    #[serde(default)]
+    pub(super) pair: Vec<Spanned<GroupPair>>,
+}
+
+/// A `[[direct.group.pair]]`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct GroupPair {
+    pub(super) vms: Spanned<(Spanned<String>, Spanned<String>)>,
+    pub(super) policy: Policy,
 }
 
 /// The `[message]` plane.
@@ -151,9 +181,18 @@ static FILE: Keys = Keys(&[
     ("runtime-dir", None),
     ("network", Some(&NETWORK)),
     ("message", Some(&MESSAGE)),
+    ("direct", Some(&DIRECT)),
 ]);
 static MESSAGE: Keys = Keys(&[("uplink", Some(&MESSAGE_UPLINK)), ("member", Some(&MEMBER))]);
 static MESSAGE_UPLINK: Keys = Keys(&[("interface", None), ("host-name", None), ("give-up", None)]);
+static DIRECT: Keys = Keys(&[("group", Some(&GROUP))]);
+static GROUP: Keys = Keys(&[
+    ("name", None),
+    ("members", None),
+    ("policy", None),
+    ("pair", Some(&GROUP_PAIR)),
+]);
+static GROUP_PAIR: Keys = Keys(&[("vms", None), ("policy", None)]);
 static MEMBER: Keys = Keys(&[("name", None), ("group", None)]);
 static NETWORK: Keys = Keys(&[
     ("name", None),

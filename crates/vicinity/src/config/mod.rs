@@ -5,6 +5,7 @@
 
 mod check;
 mod complaint;
+mod direct;
 mod edit;
 mod file;
 mod limits;
@@ -21,6 +22,7 @@ use switch::mac::Mac;
 
 use crate::uplink::Uplink;
 pub(crate) use complaint::ConfigError;
+pub(crate) use direct::{FOLDER as DIRECT_FOLDER, TrustGroup};
 pub(crate) use edit::{Edit, EditError, Keys};
 pub(crate) use source::{SaveError, Source};
 pub(crate) use switch::limits::{GATHER_US, MAX_GATHER_US, MAX_PORTS};
@@ -54,6 +56,8 @@ pub(crate) struct Config {
     pub(crate) members: Vec<Member>,
     /// The message plane's way to other hosts.
     pub(crate) message_uplink: Option<Uplink>,
+    /// The direct channel's trust groups, with different names; no VM is in two of them.
+    pub(crate) groups: Vec<TrustGroup>,
 }
 
 /// One layer-2 domain.

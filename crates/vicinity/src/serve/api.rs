@@ -14,8 +14,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::answer::Answer;
 use super::network::Message;
 use super::supervisor::{Addresses, Request};
-use super::{capture, messages, metrics, wishes};
-use crate::status::{MessageStatus, NetworkStatus, PortStatus};
+use super::{capture, groups, messages, metrics, wishes};
+use crate::status::{GroupStatus, MessageStatus, NetworkStatus, PortStatus};
 
 /// What the API is, for programs.
 const OPENAPI: &str = include_str!("openapi.json");
@@ -50,6 +50,9 @@ pub(super) async fn serve(
         .route("/v1/reload", post(wishes::reload))
         .route("/v1/messages", get(messages_now))
         .route("/v1/capture", get(capture::capture))
+        .route("/v1/direct", get(direct_now))
+        .route("/v1/direct/{vm}/leave", post(wishes::leave))
+        .route("/v1/direct/{vm}/join", post(wishes::join))
         .route("/v1/openapi.json", get(openapi))
         .route("/metrics", get(scrape))
         .layer(DefaultBodyLimit::max(MAX_BODY))
@@ -90,7 +93,27 @@ async fn messages_now(State(daemon): State<Daemon>) -> Json<Option<MessageStatus
     }
 }
 
+/// The trust groups' state.
+async fn direct_now(State(daemon): State<Daemon>) -> Json<Vec<GroupStatus>> {
+    Json(daemon.direct().await)
+}
+
 impl Daemon {
+    pub(super) fn groups(&self) -> Vec<mpsc::Sender<groups::Message>> {
+        self.addresses.borrow().groups.clone()
+    }
+
+    /// The state of every trust group.
+    pub(super) async fn direct(&self) -> Vec<GroupStatus> {
+        let mut answers = Vec::new();
+        for group in self.groups() {
+            let (question, answer) = oneshot::channel();
+            drop(group.send(groups::Message::Ask(question)).await);
+            answers.extend(answer.await.ok());
+        }
+        answers
+    }
+
     /// The state of every network. All are asked before the first answer is waited for.
     pub(super) async fn ask(&self) -> Vec<Answer> {
         let networks = self.addresses.borrow().networks.clone();

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::backoff::Backoff;
 use super::launch::Duty;
-use super::network::{Network, PATIENCE};
+use super::network::Network;
 use super::plane::Plane;
 
 /// A data plane is asked how it is at least so often. It bounds what the totals miss when a data
@@ -97,8 +97,8 @@ impl Life {
     /// The data plane ended, or could not be started, so; returns what to tell of it.
     pub(super) fn ended(&mut self, verdict: &str, now: Instant) -> String {
         let silent = match std::mem::take(&mut self.silent) {
-            true => format!("it did not answer for {} s; ", PATIENCE.as_secs()),
-            false => String::new(),
+            true => "it did not answer in time; ",
+            false => "",
         };
         let pause = self.backoff.ended(now);
         self.state = State::Down { start: now + pause };

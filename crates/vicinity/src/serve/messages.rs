@@ -14,10 +14,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::home::{self, Folder, HomeError, SOCKET_MODE, SocketFile};
+use super::kept::Kept;
 use super::launch::{Duty, Launch};
-use super::life::{Due, Life};
+use super::life::Due;
 use super::network::{PATIENCE, sleep_until};
-use super::plane::Plane;
 use crate::message_plane::{Event, Order};
 use crate::plane::{FOLDER, HOST, socket};
 use crate::status::{MemberStatus, MessageStatus};
@@ -112,10 +112,10 @@ impl Doors {
 pub(super) struct Messages {
     doors: Doors,
     launch: Launch,
-    plane: Kept,
+    plane: Kept<Order>,
     /// Of this host's programs, if it is a member.
-    gateway: Option<Kept>,
-    uplink: Option<Kept>,
+    gateway: Option<Kept<Order>>,
+    uplink: Option<Kept<Order>>,
     inbox: mpsc::Receiver<Message>,
     outlet: mpsc::Sender<Message>,
     asked: Vec<oneshot::Sender<MessageStatus>>,
@@ -123,61 +123,6 @@ pub(super) struct Messages {
     /// What it said so far of what it was asked, and the last time in full.
     hearing: Vec<MemberStatus>,
     members: Vec<MemberStatus>,
-}
-
-/// A process that is kept running.
-#[derive(Debug)]
-struct Kept {
-    name: &'static str,
-    plane: Plane<Order>,
-    life: Life,
-    trouble: Option<String>,
-}
-
-impl Kept {
-    fn start(name: &'static str, duty: Duty<'_>, launch: &Launch) -> std::io::Result<Self> {
-        Ok(Self {
-            name,
-            plane: Plane::start(duty, launch)?,
-            life: Life::new(Instant::now()),
-            trouble: None,
-        })
-    }
-
-    async fn ended(&mut self) {
-        let verdict = self.plane.verdict().await;
-        self.down(&verdict);
-    }
-
-    fn down(&mut self, verdict: &str) {
-        let trouble = self.life.ended(verdict, Instant::now());
-        tracing::error!("{}: {trouble}", self.name);
-        self.trouble = Some(trouble);
-    }
-
-    /// Whether it runs again.
-    fn start_again(&mut self, duty: Duty<'_>, launch: &Launch) -> bool {
-        match Plane::start(duty, launch) {
-            Ok(plane) => self.plane = plane,
-            Err(error) => {
-                self.down(&format!("it cannot be started: {error}"));
-                return false;
-            }
-        }
-        self.life.started(Instant::now());
-        self.trouble = None;
-        tracing::info!("{}: started again", self.name);
-        true
-    }
-
-    async fn stop(&mut self) {
-        if !self.life.is_up() {
-            return;
-        }
-        if !self.plane.stop::<Event>(Order::Stop).await {
-            tracing::error!("our bug: {} does not stop", self.name);
-        }
-    }
 }
 
 impl Messages {
@@ -286,9 +231,9 @@ impl Messages {
             }
         }
         for kept in [&mut self.uplink, &mut self.gateway].into_iter().flatten() {
-            kept.stop().await;
+            kept.stop::<Event>(Order::Stop, PATIENCE).await;
         }
-        self.plane.stop().await;
+        self.plane.stop::<Event>(Order::Stop, PATIENCE).await;
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -374,14 +319,14 @@ impl Messages {
 }
 
 /// Until a process is gone that says nothing; for ever without one. Cancel safe.
-async fn gone(kept: &mut Option<Kept>) {
+async fn gone(kept: &mut Option<Kept<Order>>) {
     match kept {
         Some(kept) => while kept.plane.next_event::<Event>().await.is_some() {},
         None => std::future::pending().await,
     }
 }
 
-async fn ended(kept: &mut Option<Kept>) {
+async fn ended(kept: &mut Option<Kept<Order>>) {
     if let Some(kept) = kept {
         kept.ended().await;
     }

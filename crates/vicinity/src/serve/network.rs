@@ -247,7 +247,7 @@ impl Network {
         if !self.life.is_up() {
             return;
         }
-        if !self.plane.stop::<Event>(Order::Stop).await {
+        if !self.plane.stop::<Event>(Order::Stop, PATIENCE).await {
             tracing::error!(network = %self.config.name, "our bug: the data plane does not stop");
         }
     }

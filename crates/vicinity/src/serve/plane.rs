@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -11,7 +12,6 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 
 use super::launch::{Duty, Ending, Launch};
-use super::network::PATIENCE;
 
 /// Orders on their way to a data plane, in order. An order stays here until the control socket
 /// took it, so none is lost when the data plane is behind. Their number is bounded by what a
@@ -121,15 +121,15 @@ impl<O: Serialize> Plane<O> {
         }
     }
 
-    /// End it by an order; whether it ended in time. Events `E` that it still sends are of no
+    /// End it by an order; whether it ended in this time. Events `E` that it still sends are of no
     /// interest any more.
-    pub(super) async fn stop<E: DeserializeOwned>(&mut self, order: O) -> bool {
+    pub(super) async fn stop<E: DeserializeOwned>(&mut self, order: O, limit: Duration) -> bool {
         self.orders.give(order, None);
         let ended = async {
             while self.next_event::<E>().await.is_some() {}
             self.verdict().await
         };
-        tokio::time::timeout(PATIENCE, ended).await.is_ok()
+        tokio::time::timeout(limit, ended).await.is_ok()
     }
 
     /// End it by force; [`Self::next_event`] will return `None`.

@@ -1,4 +1,5 @@
-//! The networks of the daemon and its message plane, and how networks change while they are at work.
+//! The networks of the daemon, its message plane and its trust groups, and how networks change while
+//! they are at work.
 //!
 //! One change at a time. The new configuration is checked as a whole, then everything it needs is
 //! taken from the system, then it is written to its file, and only then does anything change: from
@@ -8,11 +9,14 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::change::Change;
+use super::groups::{self, Group, GroupError};
+use super::home::Folder;
 use super::launch::Launch;
 use super::messages::{self, Doors, DoorsError, Messages};
 use super::network::{Message, Network};
 use super::parts::{Parts, PartsError};
 use crate::config::{self, Config, ConfigError, Edit, EditError, SaveError, Source};
+use crate::direct;
 
 /// Waiting requests: more clients than that wait themselves.
 const INBOX: usize = 16;
@@ -51,6 +55,14 @@ pub(crate) enum Refusal {
     /// Sockets of the message plane, or its uplink.
     #[error("the message plane: {0}")]
     Members(#[from] DoorsError),
+    /// A trust group of the direct channel.
+    #[error("group {name}: {source}")]
+    Group {
+        /// Its name.
+        name: String,
+        /// What is missing.
+        source: GroupError,
+    },
     /// Something the system does not give.
     #[error("network {network}: {source}")]
     Parts {
@@ -77,6 +89,7 @@ pub(crate) enum Refusal {
 pub(super) struct Addresses {
     pub(super) networks: Vec<(String, mpsc::Sender<Message>)>,
     pub(super) messages: Option<mpsc::Sender<messages::Message>>,
+    pub(super) groups: Vec<mpsc::Sender<groups::Message>>,
 }
 
 /// All networks.
@@ -87,6 +100,9 @@ pub(super) struct Supervisor {
     /// In the order of the configuration.
     networks: Vec<(String, mpsc::Sender<Message>)>,
     messages: Option<mpsc::Sender<messages::Message>>,
+    groups: Vec<mpsc::Sender<groups::Message>>,
+    /// The groups'.
+    folder: Option<Folder>,
     tasks: JoinSet<()>,
     inbox: mpsc::Receiver<Request>,
     addresses: watch::Sender<Addresses>,
@@ -114,6 +130,8 @@ impl Supervisor {
             launch,
             networks: Vec::new(),
             messages: None,
+            groups: Vec::new(),
+            folder: None,
             tasks: JoinSet::new(),
             inbox,
             addresses: watch::Sender::new(Addresses::default()),
@@ -121,10 +139,11 @@ impl Supervisor {
         (supervisor, outlet)
     }
 
-    /// Start every network of the configuration, and the message plane, or nothing.
+    /// Start every network of the configuration, the message plane and the trust groups, or nothing.
     pub(super) fn start(&mut self) -> Result<(), Refusal> {
         let started = self.start_networks(self.config.networks.iter())?;
         self.start_messages()?;
+        self.start_groups()?;
         for network in started {
             self.run_network(network);
         }
@@ -147,6 +166,25 @@ impl Supervisor {
         self.messages = Some(messages.address());
         self.tasks.spawn(messages.run());
         Ok(())
+    }
+
+    fn start_groups(&mut self) -> Result<(), Refusal> {
+        for config in self.config.groups.clone() {
+            let name = config.name.clone();
+            let refused = |source| Refusal::Group { name, source };
+            let group = self.start_group(config).map_err(refused)?;
+            self.groups.push(group.address());
+            self.tasks.spawn(group.run());
+        }
+        Ok(())
+    }
+
+    fn start_group(&mut self, config: config::TrustGroup) -> Result<Group, GroupError> {
+        let runtime_dir = &self.config.runtime_dir;
+        if self.folder.is_none() {
+            self.folder = Some(Folder::make(&direct::folder(runtime_dir))?);
+        }
+        Group::start(runtime_dir, config, self.launch.clone())
     }
 
     /// Where the networks can be reached, now and later.
@@ -176,6 +214,9 @@ impl Supervisor {
         if let Some(messages) = &self.messages {
             drop(messages.send(messages::Message::Stop).await);
         }
+        for group in &self.groups {
+            drop(group.send(groups::Message::Stop).await);
+        }
         while self.tasks.join_next().await.is_some() {}
     }
 
@@ -203,6 +244,7 @@ impl Supervisor {
                 config.message_uplink == self.config.message_uplink,
                 "message.uplink",
             ),
+            (config.groups == self.config.groups, "direct"),
         ] {
             if !same {
                 return Err(Refusal::Fixed { key });
@@ -295,6 +337,7 @@ impl Supervisor {
         self.addresses.send_replace(Addresses {
             networks: self.networks.clone(),
             messages: self.messages.clone(),
+            groups: self.groups.clone(),
         });
     }
 }

@@ -8,6 +8,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::api::Daemon;
+use super::groups;
 use super::supervisor::{Refusal, Wish};
 use crate::config::{Edit, EditError, Keys, SaveError, Source};
 use crate::status::ConfigStatus;
@@ -66,7 +67,35 @@ pub(super) async fn remove_port(
     daemon.edit(Edit::RemovePort { network, vm }).await
 }
 
+/// Have a VM leave its trust group.
+pub(super) async fn leave(State(daemon): State<Daemon>, Path(vm): Path<String>) -> Response {
+    daemon.keep_out(vm, true).await
+}
+
+/// Let it join again.
+pub(super) async fn join(State(daemon): State<Daemon>, Path(vm): Path<String>) -> Response {
+    daemon.keep_out(vm, false).await
+}
+
 impl Daemon {
+    async fn keep_out(&self, vm: String, out: bool) -> Response {
+        for group in self.groups() {
+            let (known, answer) = oneshot::channel();
+            let message = groups::Message::KeepOut {
+                vm: vm.clone(),
+                out,
+                known,
+            };
+            // Neither fails before the daemon ends.
+            drop(group.send(message).await);
+            if answer.await == Ok(true) {
+                return Json(self.direct().await).into_response();
+            }
+        }
+        let error = json!({ "error": format!("there is no VM `{vm}` in a trust group") });
+        (StatusCode::NOT_FOUND, Json(error)).into_response()
+    }
+
     async fn edit(&self, edit: Edit) -> Response {
         self.wish(Wish::Edit(edit)).await
     }
@@ -105,6 +134,7 @@ fn code(refusal: &Refusal) -> StatusCode {
         Refusal::Parts { .. }
         | Refusal::Start { .. }
         | Refusal::Members(_)
+        | Refusal::Group { .. }
         | Refusal::Save(SaveError::Write { .. }) => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

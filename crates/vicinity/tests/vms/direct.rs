@@ -1,16 +1,13 @@
 //! The direct channel: the guests' module, built here for their kernel, in real VMs.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::time::Duration;
 
-use lab::host::Tied;
 use lab::vm::{Job, Spec, Vm};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::common::until;
 use crate::guest::{self, sh};
 use crate::rig::{Rig, home, step};
 
@@ -48,36 +45,56 @@ fn module(release: &str) -> PathBuf {
     stripped
 }
 
-fn rig() -> Rig {
-    let rig = Rig::new(None);
+/// A network, and a trust group of three.
+const CONFIG: &str = "
+[[network]]
+name = \"lan\"
+accept = true
+[[direct.group]]
+name = \"g\"
+members = [\"a\", \"b\", \"c\"]
+";
+
+/// Guests of this host get the module.
+pub(crate) fn with_module(rig: Rig) -> Rig {
     let module = module(rig.kernel());
     rig.with_file(&module, &MODULE[1..], "with-module")
 }
 
-/// `vicinity direct serve`.
-fn serve(folder: &Path, vms: &[&str]) -> Tied {
-    let mut command = lab::host::command(env!("CARGO_BIN_EXE_vicinity"));
-    command
-        .arg("--runtime-dir")
-        .arg(folder)
-        .args(["direct", "serve"])
-        .args(vms);
-    command.stdin(Stdio::null()).stderr(Stdio::inherit());
-    Tied::spawn(command).unwrap()
-}
-
-/// A VM that may join.
-fn member(rig: &Rig, folder: &Path, name: &str) -> Spec {
-    let mut command = crate::common::vicinity();
-    command
-        .arg("--runtime-dir")
-        .arg(folder)
-        .args(["direct", "qemu-args", name]);
-    let output = command.output().unwrap();
+/// A VM that may join, without a NIC.
+fn member(rig: &Rig, name: &str) -> Spec {
     let mut spec = rig.bare(name);
     spec.memory_mib = 512;
-    spec.qemu_args = shlex::split(&String::from_utf8(output.stdout).unwrap()).unwrap();
+    spec.qemu_args = words(rig, &["direct", "qemu-args", name]);
     spec
+}
+
+/// What the program prints, as words.
+pub(crate) fn words(rig: &Rig, arguments: &[&str]) -> Vec<String> {
+    let output = rig.daemon().command(arguments);
+    assert!(output.status.success(), "{output:?}");
+    shlex::split(&String::from_utf8(output.stdout).unwrap()).unwrap()
+}
+
+/// Have the daemon start the group's process anew: it finds everybody as they are.
+fn kill_process_of(rig: &Rig, group: &str) {
+    let name = format!("direct-{group}");
+    let killed = rig.daemon().signal_process(&name, Signal::KILL);
+    until("another process", || {
+        rig.daemon().process(&name).is_some_and(|id| id != killed)
+    });
+}
+
+/// How the daemon says that a VM is.
+pub(crate) fn standing(rig: &Rig, vm: &str) -> String {
+    let output = rig.daemon().command(&["direct", "list", "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let groups: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut members = groups[0]["members"].as_array().unwrap().iter();
+    let member = members.find(|member| member["vm"] == vm);
+    member
+        .map_or("", |member| member["state"].as_str().unwrap())
+        .to_owned()
 }
 
 fn ip(number: u8) -> String {
@@ -86,16 +103,25 @@ fn ip(number: u8) -> String {
 
 /// Load the module and take this address.
 fn load(vm: &Vm, number: u8) {
-    // Emulated guests may complain of their clock while they boot on a busy host.
-    sh(vm, &format!("dmesg --clear; insmod {MODULE}"));
+    insert(vm);
+    address(vm, number);
+}
+
+fn address(vm: &Vm, number: u8) {
     let address = ip(number);
     sh(
         vm,
-        "until test -e /sys/class/net/direct0; do sleep 0.1; done",
+        &format!("ip addr add {address}/24 dev direct0; ip link set direct0 up"),
     );
+}
+
+/// Load the module.
+pub(crate) fn insert(vm: &Vm) {
+    // Emulated guests may complain of their clock while they boot on a busy host.
+    sh(vm, &format!("dmesg --clear; insmod {MODULE}"));
     sh(
         vm,
-        &format!("ip addr add {address}/24 dev direct0; ip link set direct0 up"),
+        "until test -e /sys/class/net/direct0; do sleep 0.1; done",
     );
 }
 
@@ -106,7 +132,7 @@ fn counter(vm: &Vm, name: &str) -> u64 {
 }
 
 /// Wait until a VM exchanges packets with so many others, and holds none of those that are gone.
-fn until_peers(vm: &Vm, count: u64) {
+pub(crate) fn until_peers(vm: &Vm, count: u64) {
     let is = |name: &str, value: u64| format!("ethtool -S direct0 | grep -q '^ *{name}: {value}$'");
     let (peers, held) = (is("peers", count), is("tx_held", 0));
     sh(vm, &format!("until {peers} && {held}; do sleep 0.1; done"));
@@ -117,7 +143,7 @@ fn devices(vm: &Vm) -> String {
     sh(vm, "grep -l 0x1110 /sys/bus/pci/devices/*/device | wc -l")
 }
 
-fn until_devices(vm: &Vm, count: usize) {
+pub(crate) fn until_devices(vm: &Vm, count: usize) {
     let count = count.to_string();
     let count_them = "grep -l 0x1110 /sys/bus/pci/devices/*/device | wc -l";
     sh(
@@ -126,38 +152,22 @@ fn until_devices(vm: &Vm, count: usize) {
     );
 }
 
-fn is_well(vm: &Vm) {
+pub(crate) fn is_well(vm: &Vm) {
     let said = sh(vm, "dmesg");
     let trouble = TROUBLE.iter().any(|word| said.contains(word));
     assert!(!trouble, "kernel of {}: {said}", vm.name());
 }
 
-/// The group's control window, as the process that serves it holds it.
-fn window(serve: &Tied) -> File {
-    let folder = family(serve.id())
-        .into_iter()
-        .map(|id| format!("/proc/{id}/fd"));
-    let entries = folder.flat_map(|folder| fs::read_dir(folder).unwrap());
-    let paths = entries.map(|entry| entry.unwrap().path());
+/// The group's control window, as the daemon holds it.
+fn window(rig: &Rig) -> File {
+    let entries = fs::read_dir(format!("/proc/{}/fd", rig.pid())).unwrap();
+    let mut paths = entries.map(|entry| entry.unwrap().path());
     let is_it = |path: &PathBuf| {
         let link = fs::read_link(path).unwrap_or_default();
         link.to_string_lossy().starts_with("/memfd:vicinity-direct")
     };
-    let path = paths.into_iter().find(is_it).unwrap();
+    let path = paths.find(is_it).unwrap();
     File::options().read(true).write(true).open(path).unwrap()
-}
-
-/// A process may have been started through a shell that stays its parent.
-fn family(id: u32) -> Vec<u32> {
-    let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
-    let children = children.unwrap_or_default();
-    let mut all = vec![id];
-    all.extend(
-        children
-            .split_whitespace()
-            .map(|id| id.parse::<u32>().unwrap()),
-    );
-    all
 }
 
 /// Have `from` send to `to`, which is number 2, for as long as the job runs.
@@ -176,18 +186,23 @@ fn received(vm: &Vm) -> u64 {
         .unwrap()
 }
 
+/// The sessions in which `a` and `b` send to each other.
+fn sessions(window: &File) -> [u32; 2] {
+    [(0, 1), (1, 0)].map(|(from, to)| {
+        let mut word = [0; 4];
+        let at = ::direct::layout::ring(from, to);
+        window.read_exact_at(&mut word, at).unwrap();
+        u32::from_le_bytes(word)
+    })
+}
+
 /// Bytes of a ring with its words: 5 pages.
 const RING: u64 = 5 * 4096;
 
 #[test]
 fn vms_of_a_group_see_each_others_memory() {
-    let rig = rig();
-    let folder = rig.folder().join("d");
-    let serving = serve(&folder, &["a", "b", "c"]);
-    while !folder.join("direct/c.sock").exists() {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let [a, b, c] = rig.boot(["a", "b", "c"].map(|name| member(&rig, &folder, name)));
+    let mut rig = with_module(Rig::new(Some(CONFIG)));
+    let [a, b, c] = rig.boot(["a", "b", "c"].map(|name| member(&rig, name)));
 
     step("the devices are plugged in while the guests run");
     for (number, vm) in (1..).zip([&a, &b, &c]) {
@@ -223,7 +238,7 @@ fn vms_of_a_group_see_each_others_memory() {
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
-    let window = window(&serving);
+    let window = window(&rig);
     let mut rounds = 0;
     let ring = ::direct::layout::ring(0, 1);
     let before = counter(&b, "rx_nonsense");
@@ -255,8 +270,17 @@ fn vms_of_a_group_see_each_others_memory() {
     }
     guest::ping(&a, &ip(2));
 
-    step("unloaded under load, and loaded again");
+    step("the process that serves the group is killed under load, which nobody notices");
     let sending = flood(&a, &b);
+    let before = sessions(&window);
+    kill_process_of(&rig, "g");
+    until("to be found again", || standing(&rig, "b") == "joined");
+    let at = received(&b);
+    while received(&b) < at + (8 << 20) {}
+    assert_eq!(sessions(&window), before);
+    assert_eq!([devices(&a), devices(&b)], ["2", "2"]);
+
+    step("unloaded under load, and loaded again");
     sh(&b, "rmmod vicinity_direct");
     until_peers(&a, 0);
     sending.kill().unwrap();
@@ -278,7 +302,7 @@ fn vms_of_a_group_see_each_others_memory() {
     is_well(&a);
 
     step("and one of its name takes its place");
-    let [b] = rig.boot([member(&rig, &folder, "b")]);
+    let [b] = rig.boot([member(&rig, "b")]);
     until_devices(&b, 2);
     load(&b, 2);
     for vm in [&a, &b] {
@@ -286,28 +310,61 @@ fn vms_of_a_group_see_each_others_memory() {
     }
     guest::ping(&b, &ip(1));
 
-    step("at the end the views are taken away, under load");
+    step("it leaves, and joins again");
     guest::serve_iperf(&b);
     let sending = flood(&a, &b);
-    serving.stop();
+    for _ in 0..3 {
+        assert!(
+            rig.daemon()
+                .command(&["direct", "leave", "b"])
+                .status
+                .success()
+        );
+        assert_eq!([devices(&a), devices(&b)], ["1", "0"]);
+        assert_eq!(standing(&rig, "b"), "out");
+        assert!(
+            rig.daemon()
+                .command(&["direct", "join", "b"])
+                .status
+                .success()
+        );
+        until_devices(&b, 2);
+        sh(
+            &b,
+            "until test -e /sys/class/net/direct0; do sleep 0.1; done",
+        );
+        address(&b, 2);
+        for vm in [&a, &b] {
+            until_peers(vm, 1);
+        }
+        guest::ping(&b, &ip(1));
+    }
+    sending.kill().unwrap();
+
+    step("at the end everything is taken away, under load");
+    let sending = flood(&a, &b);
+    rig.end(Signal::TERM);
     for vm in [&a, &b] {
-        assert_eq!(devices(vm), "1");
-        until_peers(vm, 0);
+        assert_eq!(devices(vm), "0");
         sh(vm, "rmmod vicinity_direct");
         is_well(vm);
     }
     sending.kill().unwrap();
 
-    step("QEMU lives on, and says what it needs to be joined again");
-    let mut serving = crate::common::vicinity();
-    serving
-        .arg("--runtime-dir")
-        .arg(&folder)
-        .args(["direct", "serve", "a"]);
-    let mut serving = serving.stderr(Stdio::piped()).spawn().unwrap();
-    let said = BufReader::new(serving.stderr.take().unwrap()).lines();
-    let mut said = said.map(Result::unwrap);
-    assert!(said.any(|line| line.contains("restart the VM")));
-    serving.kill().unwrap();
-    serving.wait().unwrap();
+    step("QEMUs live on, and another daemon joins them");
+    rig.serve();
+    for (number, vm) in (1..).zip([&a, &b]) {
+        until_devices(vm, 2);
+        load(vm, number);
+    }
+    guest::ping(&a, &ip(2));
+    rig.end(Signal::KILL);
+    rig.serve();
+    for vm in [&a, &b] {
+        until("to be found again", || {
+            standing(&rig, vm.name()) == "joined"
+        });
+        until_devices(vm, 2);
+        is_well(vm);
+    }
 }

@@ -24,15 +24,20 @@ vm = \"blue\"
 ";
 
 /// Two hosts; the second one is dropped first.
-struct Hosts {
-    two: Rig,
-    one: Rig,
+pub(crate) struct Hosts {
+    pub(crate) two: Rig,
+    pub(crate) one: Rig,
 }
 
 impl Hosts {
     fn joined() -> Self {
         let one = Rig::isolated(CONFIG);
         let two = one.beside(CONFIG);
+        Self::cabled(one, two)
+    }
+
+    /// Whose networks have an uplink each, `vic0`.
+    pub(crate) fn cabled(one: Rig, two: Rig) -> Self {
         let other = two.pid().to_string();
         let ip = |host: &Rig, words: &str| {
             let words: Vec<&str> = ["ip"].into_iter().chain(words.split(' ')).collect();
@@ -58,7 +63,7 @@ impl Hosts {
 
 /// QEMU's parameters for a migration that goes through all memory in some seconds, and then ends
 /// soon, however busy the guest.
-fn fast() -> Value {
+pub(crate) fn fast() -> Value {
     json!({"max-bandwidth": 100 << 20, "downtime-limit": 1000})
 }
 
@@ -68,7 +73,7 @@ fn slow() -> Value {
 }
 
 /// A QEMU at a host that waits for `spec`, whose logs are not to be mixed with others'.
-fn arriving(host: &Rig, mut spec: Spec, attempt: u32) -> Vm {
+pub(crate) fn arriving(host: &Rig, mut spec: Spec, attempt: u32) -> Vm {
     spec.logs = spec.logs.join(format!("arrival-{attempt}"));
     host.incoming(spec)
 }
@@ -80,7 +85,7 @@ fn arriving_stopped(host: &Rig, mut spec: Spec, attempt: u32) -> Vm {
 }
 
 /// What a move took is plausible.
-fn check(moved: &Moved) {
+pub(crate) fn check(moved: &Moved) {
     println!("moved: {moved:?}");
     // A pause that no connection survives: a mistake, not a figure.
     assert!(moved.downtime < Duration::from_secs(30), "{moved:?}");
@@ -151,7 +156,7 @@ fn until_state(host: &Rig, vm: &str, state: &str) {
 }
 
 /// The longest time, in seconds, in which iperf3's report shows no byte.
-fn longest_pause(report: &Value) -> f64 {
+pub(crate) fn longest_pause(report: &Value) -> f64 {
     let (mut longest, mut pause): (f64, f64) = (0.0, 0.0);
     for interval in report["intervals"].as_array().unwrap() {
         let sum = &interval["sum"];
@@ -169,12 +174,12 @@ fn longest_pause(report: &Value) -> f64 {
 ///
 /// The receiver reads slowly, so that it always holds some megabytes that arrived lately: what the
 /// switch wrote and did not log would be missing there after a move.
-struct Stream<'vm> {
+pub(crate) struct Stream<'vm> {
     from: &'vm Vm,
 }
 
 impl<'vm> Stream<'vm> {
-    fn start(from: &'vm Vm, to: &Vm, to_ip: &str) -> Self {
+    pub(crate) fn start(from: &'vm Vm, to: &Vm, to_ip: &str) -> Self {
         let slowly =
             "while head -c 1M >/tmp/part && test -s /tmp/part; do cat /tmp/part; sleep 0.2; done";
         let take = format!("socat -u TCP-LISTEN:7000,rcvbuf=8388608 - | ({slowly}) | sha256sum");
@@ -199,7 +204,7 @@ impl<'vm> Stream<'vm> {
     }
 
     /// End it; what arrived is what was sent. `to` may be where the receiver has moved.
-    fn stop(self, to: &Vm) {
+    pub(crate) fn stop(self, to: &Vm) {
         sh(
             self.from,
             "touch /tmp/stop; until test -s /tmp/sent; do sleep 0.1; done",

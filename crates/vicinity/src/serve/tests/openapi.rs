@@ -129,7 +129,13 @@ fn answers_are_as_the_document_says_and_every_path_of_it_is_there() {
     let run = daemon.run();
     let get = |path: &str| client::get::<Value>(&run, path).unwrap();
     let document = get("/v1/openapi.json");
-    for path in ["/v1/ports", "/v1/networks", "/v1/config", "/v1/messages"] {
+    for path in [
+        "/v1/ports",
+        "/v1/networks",
+        "/v1/config",
+        "/v1/messages",
+        "/v1/direct",
+    ] {
         fits(
             &document,
             &answer(&document, path, "get", "200"),

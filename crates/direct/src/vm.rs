@@ -1,0 +1,321 @@
+//! A VM, by its QEMU: the window and the views that it has.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+
+use serde_json::{Value, json};
+use window::ivshmem;
+
+use crate::control::Control;
+use crate::held::{self, FileId};
+use crate::mend::{self, Numbers, unique};
+use crate::parts::Seat;
+use crate::qmp::Qmp;
+use crate::ram::{Ram, Range};
+use crate::{DirectError, io};
+
+/// QEMU's name of the control window's device and of its socket.
+const WINDOW: &str = "vicinity-direct";
+
+/// What QEMU calls a peer's memory. What follows is used once: the memory of a device that is gone
+/// may stay for some time, and QEMU ends when another one with its name is plugged in there.
+const MEMORY: &str = "vicinity-memory";
+
+/// What it calls the device that shows it; the peer's name follows.
+const VIEW: &str = "vicinity-view-of-";
+
+/// A QEMU whose guest runs.
+#[derive(Debug)]
+pub(crate) struct Vm {
+    qmp: Qmp,
+    process: i32,
+    pub(crate) ram: Ram,
+    /// Peers that it sees, or that it is to forget.
+    views: HashMap<String, View>,
+    /// Where QEMU hears of doorbells; it may close it unread when this side does. None when it was
+    /// another process's.
+    socket: Option<ivshmem::Member>,
+    /// While the window is being taken away: descriptors that QEMU had before.
+    parting: Option<Numbers>,
+}
+
+/// What a VM was found with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Nothing of ours.
+    Bare,
+    /// This group's window.
+    Window,
+    /// What is left of another group, or of one that has ended.
+    Leftovers,
+}
+
+/// A peer's memory in a VM.
+#[derive(Debug)]
+struct View {
+    /// The peer's memory: another one is another VM of that name. None while that is to be found
+    /// out, for a view that was there before this process.
+    of: Option<FileId>,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    There,
+    /// QEMU has asked the guest to let go.
+    Going,
+    /// QEMU would not have it.
+    Refused,
+}
+
+impl Vm {
+    /// Connect to a monitor; `None` when no guest runs there.
+    pub(crate) fn connect(
+        monitor: &Path,
+        control: &Control,
+    ) -> Result<Option<(Self, Found)>, DirectError> {
+        let Some(mut qmp) = Qmp::connect(monitor)? else {
+            return Ok(None);
+        };
+        if !qmp.is_running()? {
+            return Ok(None);
+        }
+        let mut vm = Self {
+            process: qmp.process()?,
+            ram: Ram::of(&mut qmp)?,
+            qmp,
+            views: HashMap::new(),
+            socket: None,
+            parting: None,
+        };
+        let found = vm.look(control)?;
+        Ok(Some((vm, found)))
+    }
+
+    fn look(&mut self, control: &Control) -> Result<Found, DirectError> {
+        let has_window = self.has_window()?;
+        let views = self.names("/machine/peripheral", VIEW)?;
+        if !has_window {
+            let nothing = views.is_empty() && self.names("/objects", MEMORY)?.is_empty();
+            return Ok(if nothing {
+                Found::Bare
+            } else {
+                Found::Leftovers
+            });
+        }
+        let window = control.id()?;
+        let held = held::memfds(self.process)?;
+        if !held.iter().any(|held| held.id == window) {
+            return Ok(Found::Leftovers);
+        }
+        let views = views.iter().filter_map(|name| name.strip_prefix(VIEW));
+        let there = |name: &str| {
+            let (of, state) = (None, State::There);
+            (name.to_owned(), View { of, state })
+        };
+        self.views = views.map(there).collect();
+        Ok(Found::Window)
+    }
+
+    /// Where its RAM is; see [`Ram::ranges`].
+    pub(crate) fn ranges(&mut self) -> Result<Vec<Range>, DirectError> {
+        self.ram.ranges(&mut self.qmp)
+    }
+
+    /// Give it the window. QEMU waits for the server inside `device_add`, so everything must be on
+    /// its way before; and it learns of everybody's doorbell, also of those who are not there yet.
+    pub(crate) fn give_window(
+        &mut self,
+        id: u16,
+        socket: &Path,
+        seats: &[Seat],
+        control: &Control,
+    ) -> Result<(), DirectError> {
+        let Some(seat) = seats.get(usize::from(id)) else {
+            return Err(DirectError::TooMany);
+        };
+        let address = json!({"type": "unix", "data": {"path": socket}});
+        let backend = json!({"type": "socket", "data": {"addr": address, "server": false}});
+        self.drop_chardevs()?;
+        let chardev = unique(WINDOW);
+        self.qmp
+            .execute("chardev-add", &json!({"id": chardev, "backend": backend}))?;
+        let accepted = seat.server.accept_alone(id, control.as_fd());
+        let accepted = io(accepted, || "accept QEMU".to_owned())?;
+        let member = accepted.ok_or_else(|| DirectError::Monitor("chardev-add".to_owned()))?;
+        for (peer, seat) in (0..).zip(seats) {
+            let told = member.introduce(peer, &seat.doorbell);
+            io(told, || "tell QEMU of a doorbell".to_owned())?;
+        }
+        let device = json!({
+            "driver": "ivshmem-doorbell", "id": WINDOW, "chardev": chardev, "vectors": 1
+        });
+        let given = self.qmp.execute("device_add", &device);
+        if given.is_err() {
+            self.drop_chardevs()?;
+        }
+        self.socket = Some(member);
+        given.map(drop)
+    }
+
+    /// See this peer's memory, or nothing of it.
+    pub(crate) fn see(&mut self, name: &str, ram: Option<&Ram>) -> Result<(), DirectError> {
+        self.recognise(name, ram)?;
+        let wanted = ram.map(|ram| ram.id);
+        let Some(view) = self.views.get(name) else {
+            return ram.map_or(Ok(()), |ram| self.show(name, ram));
+        };
+        match view.state {
+            State::There if view.of != wanted => self.hide(name),
+            State::Refused if view.of != wanted => {
+                self.views.remove(name);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whose memory a view shows that was there before this process.
+    fn recognise(&mut self, name: &str, ram: Option<&Ram>) -> Result<(), DirectError> {
+        let (Some(view), Some(ram)) = (self.views.get_mut(name), ram) else {
+            return Ok(());
+        };
+        if view.of.is_none() {
+            let held = held::memfds(self.process)?;
+            view.of = held
+                .iter()
+                .find(|held| held.id == ram.id)
+                .map(|held| held.id);
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, name: &str, ram: &Ram) -> Result<(), DirectError> {
+        let memory = unique(MEMORY);
+        let object = json!({
+            "qom-type": "memory-backend-file", "id": memory, "size": ram.size, "share": true,
+            "readonly": true, "mem-path": ram.path(),
+        });
+        let device = json!({
+            "driver": "ivshmem-plain", "id": format!("{VIEW}{name}"), "memdev": memory
+        });
+        let shown = self.qmp.execute("object-add", &object).and_then(|_| {
+            let shown = self.qmp.execute("device_add", &device);
+            if shown.is_err() {
+                let _gone = self.qmp.execute("object-del", &json!({"id": memory}));
+            }
+            shown
+        });
+        let state = match shown {
+            Ok(_) => State::There,
+            Err(_) => State::Refused,
+        };
+        let of = Some(ram.id);
+        self.views.insert(name.to_owned(), View { of, state });
+        shown.map(drop)
+    }
+
+    fn hide(&mut self, name: &str) -> Result<(), DirectError> {
+        if let Some(view) = self.views.get_mut(name) {
+            view.state = State::Going;
+        }
+        let device = format!("{VIEW}{name}");
+        self.qmp
+            .execute("device_del", &json!({"id": device}))
+            .map(drop)
+    }
+
+    /// Whether the guest starts again. An error when the VM is gone.
+    pub(crate) fn hear(&mut self) -> Result<bool, DirectError> {
+        self.qmp.hear()
+    }
+
+    /// Forget peers' views that the guest has let go of. QEMU's list of devices is asked: it tells
+    /// of the end of a device when nothing uses the device's memory any more, which can be long after.
+    pub(crate) fn forget(&mut self) -> Result<(), DirectError> {
+        let is_going = |view: &View| view.state == State::Going;
+        if !self.views.values().any(is_going) {
+            return Ok(());
+        }
+        let there = self.names("/machine/peripheral", VIEW)?;
+        let going = self.views.iter().filter(|(_, view)| is_going(view));
+        let gone = going.map(|(name, _)| name.clone());
+        let gone: Vec<_> = gone
+            .filter(|name| !there.contains(&format!("{VIEW}{name}")))
+            .collect();
+        for name in gone {
+            self.views.remove(&name);
+        }
+        self.drop_memories()
+    }
+
+    /// Remove peers' memories that no device shows.
+    fn drop_memories(&mut self) -> Result<(), DirectError> {
+        for memory in self.names("/objects", MEMORY)? {
+            // Refused while a device shows it.
+            let _shown = self.qmp.execute("object-del", &json!({"id": memory}));
+        }
+        Ok(())
+    }
+
+    /// Take everything away, views first; whether all is gone. The guest has to let go of each, so
+    /// this is to be said again and again.
+    pub(crate) fn strip(&mut self) -> Result<bool, DirectError> {
+        let devices = self.names("/machine/peripheral", VIEW)?;
+        if !devices.is_empty() {
+            devices.iter().for_each(|device| self.ask_for(device));
+            return Ok(false);
+        }
+        self.drop_memories()?;
+        self.views.clear();
+        if self.has_window()? {
+            if self.parting.is_none() {
+                self.parting = Some(Numbers::of(self.process)?);
+            }
+            self.ask_for(WINDOW);
+            return Ok(false);
+        }
+        self.socket = None;
+        if let Some(before) = self.parting.take() {
+            mend::mend(&mut self.qmp, self.process, &before)?;
+        }
+        self.drop_chardevs()?;
+        Ok(true)
+    }
+
+    /// Remove the windows' sockets. One stays if QEMU still keeps what is left of its device.
+    fn drop_chardevs(&mut self) -> Result<(), DirectError> {
+        let answer = self.qmp.execute("query-chardev", &json!({}))?;
+        let all = answer.as_array().into_iter().flatten();
+        let labels = all.filter_map(|one| one.get("label").and_then(Value::as_str));
+        for label in labels.filter(|label| label.starts_with(WINDOW)) {
+            let _kept = self.qmp.execute("chardev-remove", &json!({"id": label}));
+        }
+        Ok(())
+    }
+
+    /// Have the guest let go of a device.
+    fn ask_for(&mut self, device: &str) {
+        // Refused when it has been asked already.
+        let _asked = self.qmp.execute("device_del", &json!({"id": device}));
+    }
+
+    fn has_window(&mut self) -> Result<bool, DirectError> {
+        Ok(!self.names("/machine/peripheral", WINDOW)?.is_empty())
+    }
+
+    fn names(&mut self, path: &str, prefix: &str) -> Result<Vec<String>, DirectError> {
+        let answer = self.qmp.execute("qom-list", &json!({"path": path}))?;
+        let all = answer.as_array().into_iter().flatten();
+        let names = all.filter_map(|one| one.get("name").and_then(Value::as_str));
+        let ours = names.filter(|name| name.starts_with(prefix));
+        Ok(ours.map(str::to_owned).collect())
+    }
+}
+
+impl AsFd for Vm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.qmp.as_fd()
+    }
+}

@@ -1,0 +1,68 @@
+//! A process beside the networks' data planes that is kept running.
+
+use std::io;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use super::launch::{Duty, Launch};
+use super::life::Life;
+use super::plane::Plane;
+
+/// It takes orders `O`.
+#[derive(Debug)]
+pub(super) struct Kept<O> {
+    name: String,
+    pub(super) plane: Plane<O>,
+    pub(super) life: Life,
+    /// Why it does not run, or did not the last time.
+    pub(super) trouble: Option<String>,
+}
+
+impl<O: Serialize> Kept<O> {
+    /// Start one, which the log knows by this name.
+    pub(super) fn start(name: &str, duty: Duty<'_>, launch: &Launch) -> io::Result<Self> {
+        Ok(Self {
+            name: name.to_owned(),
+            plane: Plane::start(duty, launch)?,
+            life: Life::new(Instant::now()),
+            trouble: None,
+        })
+    }
+
+    /// It has ended.
+    pub(super) async fn ended(&mut self) {
+        let verdict = self.plane.verdict().await;
+        self.down(&verdict);
+    }
+
+    fn down(&mut self, verdict: &str) {
+        let trouble = self.life.ended(verdict, Instant::now());
+        tracing::error!("{}: {trouble}", self.name);
+        self.trouble = Some(trouble);
+    }
+
+    /// Whether it runs again.
+    pub(super) fn start_again(&mut self, duty: Duty<'_>, launch: &Launch) -> bool {
+        match Plane::start(duty, launch) {
+            Ok(plane) => self.plane = plane,
+            Err(error) => {
+                self.down(&format!("it cannot be started: {error}"));
+                return false;
+            }
+        }
+        self.life.started(Instant::now());
+        self.trouble = None;
+        tracing::info!("{}: started again", self.name);
+        true
+    }
+
+    /// End it by this order, within this time.
+    pub(super) async fn stop<E: DeserializeOwned>(&mut self, order: O, limit: Duration) {
+        if self.life.is_up() && !self.plane.stop::<E>(order, limit).await {
+            tracing::error!("our bug: {} does not stop", self.name);
+        }
+    }
+}

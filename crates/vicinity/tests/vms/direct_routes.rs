@@ -1,0 +1,169 @@
+//! Connections of a trust group's VMs: the guests' agent sends them by the direct channel while it
+//! can, and back to the ordinary NIC, and applications do not notice.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use lab::vm::{Spec, Vm};
+use serde_json::Value;
+
+use crate::common::until;
+use crate::direct::{insert, is_well, standing, until_devices, with_module, words};
+use crate::guest::{GUARD, give_address, serve_iperf, sh};
+use crate::migration::{Hosts, Stream, arriving, check, fast, longest_pause};
+use crate::rig::{Rig, home, ip, step};
+
+/// Where the agent is in the guests.
+const AGENT: &str = "/usr/local/bin/vicinity-agent";
+
+const CONFIG: &str = "
+[[network]]
+name = \"lan\"
+uplink = { tap = \"vic0\" }
+[[network.port]]
+vm = \"red\"
+[[network.port]]
+vm = \"blue\"
+[[direct.group]]
+name = \"g\"
+members = [\"red\", \"blue\"]
+";
+
+/// Build the agent, as it is built for guests.
+fn agent() -> PathBuf {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/agent");
+    let mut command = lab::host::command(script);
+    command.args(["--profile", "dev"]);
+    command.env("CARGO_TARGET_DIR", home().join("agent"));
+    let output = command.stderr(Stdio::inherit()).output().unwrap();
+    assert!(output.status.success());
+    PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
+}
+
+fn host(rig: Rig, agent: &Path) -> Rig {
+    with_module(rig).with_file(agent, &AGENT[1..], "with-agent")
+}
+
+/// A VM with an ordinary NIC that may join.
+fn member(rig: &Rig, name: &str) -> Spec {
+    let config = rig.folder().join("vicinity.toml");
+    let config = config.to_str().unwrap();
+    let nic = [
+        "qemu-args",
+        name,
+        "--one-line",
+        "--memory",
+        "512M",
+        "--config",
+        config,
+    ];
+    let mut spec = rig.bare(name);
+    spec.memory_mib = 512;
+    spec.qemu_args = words(rig, &nic);
+    spec.qemu_args
+        .extend(words(rig, &["direct", "qemu-args", name]));
+    spec
+}
+
+/// Wait until what goes to this address goes by this device, and packets arrive.
+fn until_by(vm: &Vm, to: &str, device: &str) {
+    let by = format!("ip route get {to} | grep -q 'dev {device} '");
+    sh(vm, &format!("until {by}; do sleep 0.05; done"));
+    let rises = |what: &str| format!("cat /sys/class/net/{device}/statistics/{what}_packets");
+    for what in ["tx", "rx"] {
+        let count = rises(what);
+        sh(
+            vm,
+            &format!("n=$({count}); until [ $({count}) -gt $((n + 20)) ]; do sleep 0.05; done"),
+        );
+    }
+}
+
+fn start_agent(vm: &Vm) {
+    sh(
+        vm,
+        &format!("setsid {AGENT} </dev/null >/tmp/agent 2>&1 & echo $! >/tmp/agent.pid"),
+    );
+}
+
+fn leave(rig: &Rig, vm: &str) {
+    let output = rig.daemon().command(&["direct", "leave", vm]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(standing(rig, vm), "out");
+}
+
+#[test]
+fn connections_survive_every_change_of_channel() {
+    let agent = agent();
+    let one = host(Rig::isolated(CONFIG), &agent);
+    let two = host(one.beside(CONFIG), &agent);
+    let hosts = Hosts::cabled(one, two);
+    let (one, two) = (&hosts.one, &hosts.two);
+    let [red, blue] = one.boot(["red", "blue"].map(|name| member(one, name)));
+    for (number, vm) in (1..).zip([&red, &blue]) {
+        give_address(vm, number);
+    }
+    serve_iperf(&blue);
+
+    step("before, by the switch");
+    let client = format!("iperf3 --client {} --time 600 --interval 0.1 --json", ip(2));
+    let load = red.start(&format!("exec {client}")).unwrap();
+    let stream = Stream::start(&red, &blue, &ip(2));
+    until_by(&red, &ip(2), "eth0");
+
+    step("the module and the agent are there: by the direct device");
+    for vm in [&red, &blue] {
+        insert(vm);
+        start_agent(vm);
+    }
+    until_by(&red, &ip(2), "direct0");
+    until_by(&blue, &ip(1), "direct0");
+
+    step("the module is unloaded in one, and loaded again");
+    sh(&blue, "rmmod vicinity_direct");
+    until_by(&red, &ip(2), "eth0");
+    insert(&blue);
+    until_by(&red, &ip(2), "direct0");
+
+    step("an agent is told to end, and starts again");
+    sh(&red, "kill $(</tmp/agent.pid)");
+    until_by(&red, &ip(2), "eth0");
+    start_agent(&red);
+    until_by(&red, &ip(2), "direct0");
+
+    step("one leaves, and moves to the other host");
+    leave(one, "blue");
+    until_by(&red, &ip(2), "eth0");
+    let away = arriving(two, member(two, "blue"), 1);
+    check(&blue.migrate(&away, &fast()).unwrap().wait(GUARD).unwrap());
+    away.wait_ready(GUARD).unwrap();
+    drop(blue);
+    until_by(&red, &ip(2), "eth0");
+    until("to join there", || standing(two, "blue") == "joined");
+
+    step("and back again");
+    leave(two, "blue");
+    let back = arriving(one, member(one, "blue"), 2);
+    check(&away.migrate(&back, &fast()).unwrap().wait(GUARD).unwrap());
+    back.wait_ready(GUARD).unwrap();
+    drop(away);
+    until("to join again", || standing(one, "blue") == "joined");
+    until_devices(&back, 2);
+    until_by(&red, &ip(2), "direct0");
+    until_by(&back, &ip(1), "direct0");
+
+    step("nothing was lost, and nothing is wrong");
+    stream.stop(&back);
+    assert!(load.ended().unwrap().is_none(), "the load ended");
+    sh(
+        &red,
+        "kill -INT $(grep -lx iperf3 /proc/[0-9]*/comm | cut -d / -f 3)",
+    );
+    let report = load.wait(GUARD).unwrap();
+    let report: Value = serde_json::from_str(&report.stdout).unwrap();
+    println!("longest pause of iperf3: {:.1} s", longest_pause(&report));
+    for vm in [&red, &back] {
+        println!("{}: {}", vm.name(), sh(vm, "cat /tmp/agent"));
+        is_well(vm);
+    }
+}

@@ -1,0 +1,162 @@
+//! The agent at work: look, hear, put routes right, wait.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::device::Device;
+use crate::error::{AgentError, io};
+use crate::netlink::{Changes, Netlink};
+use crate::plan::{Mac, Route, plan};
+use crate::talk::{Said, Talk};
+
+/// How often addresses are told, and everything is looked at.
+const TICK: Duration = Duration::from_secs(1);
+
+/// An agent that says nothing for so long has ended, or its VM has no addresses any more.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// The direct device, and what peers said there.
+struct Post {
+    device: Device,
+    talk: Talk,
+    heard: BTreeMap<Mac, (Vec<IpAddr>, Instant)>,
+    /// What was said last, to whom, and when.
+    said: Option<(Vec<IpAddr>, BTreeSet<Mac>, Instant)>,
+    /// Why routes could not be put right, told once.
+    trouble: Option<String>,
+}
+
+/// Work until `stop`, asked once a second, says so; then all goes as it did before.
+pub(crate) fn run(stop: impl Fn() -> bool) -> Result<(), AgentError> {
+    let netlink = Netlink::open()?;
+    let changes = Changes::open()?;
+    let mut post: Option<Post> = None;
+    while !stop() {
+        changes.clear();
+        if post.as_ref().is_some_and(|post| !post.device.is_there()) {
+            eprintln!("the direct device is gone");
+            post = None;
+        }
+        if post.is_none() {
+            post = take_post(&netlink)?;
+        }
+        if let Some(post) = &mut post {
+            post.turn(&netlink);
+        }
+        wait(&changes, post.as_ref())?;
+    }
+    put(&netlink, None, &BTreeMap::new())?;
+    if let Some(mut post) = post {
+        post.say(Vec::new(), BTreeSet::new());
+    }
+    Ok(())
+}
+
+fn take_post(netlink: &Netlink) -> Result<Option<Post>, AgentError> {
+    let Some(device) = Device::find() else {
+        return Ok(None);
+    };
+    device.relax();
+    netlink.up(device.index)?;
+    eprintln!("the direct device is {}", device.name);
+    Ok(Some(Post {
+        talk: Talk::open(device.index)?,
+        device,
+        heard: BTreeMap::new(),
+        said: None,
+        trouble: None,
+    }))
+}
+
+impl Post {
+    /// Whatever fails is tried again: devices and addresses come and go.
+    fn turn(&mut self, netlink: &Netlink) {
+        let trouble = self.try_turn(netlink).err().map(|error| error.to_string());
+        if trouble.is_some() && trouble != self.trouble {
+            eprintln!("vicinity-agent: {}", trouble.as_deref().unwrap_or_default());
+        }
+        self.trouble = trouble;
+    }
+
+    fn try_turn(&mut self, netlink: &Netlink) -> Result<(), AgentError> {
+        let now = Instant::now();
+        while let Some(Said { mac, addresses }) = self.talk.hear() {
+            self.heard.insert(mac, (addresses, now));
+        }
+        let lately = |at: Instant| now.saturating_duration_since(at) < SILENCE;
+        self.heard.retain(|_, (_, at)| lately(*at));
+        let own = netlink.addresses(self.device.index)?;
+        let there = self.device.peers();
+        let addresses = own.iter().map(|own| own.address).collect();
+        if self.has_news(&addresses, &there) {
+            self.say(addresses, there.clone());
+        }
+        let said = self.heard.iter();
+        let said = said.map(|(mac, (addresses, _))| (*mac, addresses.clone()));
+        put(
+            netlink,
+            Some(&self.device),
+            &plan(&own, &there, &said.collect()),
+        )
+    }
+
+    /// Whether it is time to say it again, or somebody has not heard it yet.
+    fn has_news(&self, addresses: &Vec<IpAddr>, there: &BTreeSet<Mac>) -> bool {
+        let Some((said, to, at)) = &self.said else {
+            return true;
+        };
+        said != addresses || to != there || at.elapsed() >= TICK
+    }
+
+    fn say(&mut self, addresses: Vec<IpAddr>, to: BTreeSet<Mac>) {
+        self.talk.say(&Said {
+            mac: self.device.mac,
+            addresses: addresses.clone(),
+        });
+        self.said = Some((addresses, to, Instant::now()));
+    }
+}
+
+/// Have these routes and no others.
+fn put(
+    netlink: &Netlink,
+    device: Option<&Device>,
+    wanted: &BTreeMap<Route, Mac>,
+) -> Result<(), AgentError> {
+    let mut there = BTreeSet::new();
+    for (route, index) in netlink.routes()? {
+        let ours = device.is_some_and(|device| device.index == index);
+        if ours && wanted.contains_key(&route) {
+            there.insert(route);
+        } else {
+            netlink.remove(route, index)?;
+            println!("{}: as before", route.to);
+        }
+    }
+    let Some(device) = device else {
+        return Ok(());
+    };
+    for (route, mac) in wanted.iter().filter(|(route, _)| !there.contains(route)) {
+        netlink.add(*route, device.index, *mac)?;
+        println!("{}: direct", route.to);
+    }
+    Ok(())
+}
+
+/// Until something changes, or it is time.
+fn wait(changes: &Changes, post: Option<&Post>) -> Result<(), AgentError> {
+    let mut descriptors = vec![PollFd::new(changes, PollFlags::IN)];
+    if let Some(post) = post {
+        // A file of sysfs that has changed: see sysfs_notify() in the kernel.
+        descriptors.push(PollFd::new(&post.device, PollFlags::PRI));
+        descriptors.push(PollFd::new(&post.talk, PollFlags::IN));
+    }
+    let limit = Timespec::try_from(TICK).unwrap_or_default();
+    match poll(&mut descriptors, Some(&limit)) {
+        Err(rustix::io::Errno::INTR) => Ok(()),
+        result => io(result, || "wait".to_owned()).map(drop),
+    }
+}

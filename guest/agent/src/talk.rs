@@ -1,0 +1,172 @@
+//! How agents tell each other their addresses: now and then, to all on the direct device.
+//!
+//! A UDP datagram to a multicast group of the link:
+//! ```text
+//! "vicagent", version 1, Ethernet address (6), count, then for each address: 4 or 6, 16 bytes
+//! ```
+//! An IPv4 address is in the first four of its bytes. None at all is a farewell.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use crate::error::{AgentError, io};
+use crate::plan::Mac;
+
+/// A group of the link that nobody else uses.
+const GROUP: Ipv6Addr = Ipv6Addr::new(0xff12, 0, 0, 0, 0, 0, 0x7669, 0x6369);
+
+const PORT: u16 = 7669;
+
+const MAGIC: [u8; 9] = *b"vicagent\x01";
+
+/// Most addresses that a peer can have.
+const MOST: usize = 64;
+
+/// Bytes of an address.
+const ADDRESS: usize = 17;
+
+/// What a peer says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) mac: Mac,
+    pub(crate) addresses: Vec<IpAddr>,
+}
+
+/// A socket on the direct device.
+#[derive(Debug)]
+pub(crate) struct Talk {
+    socket: UdpSocket,
+    index: u32,
+}
+
+impl Talk {
+    /// On the device of this index.
+    pub(crate) fn open(index: u32) -> Result<Self, AgentError> {
+        let what = || "talk to other agents (is IPv6 switched off?)".to_owned();
+        let socket = io(UdpSocket::bind((Ipv6Addr::UNSPECIFIED, PORT)), what)?;
+        io(socket.set_nonblocking(true), what)?;
+        io(socket.set_multicast_loop_v6(false), what)?;
+        io(socket.join_multicast_v6(&GROUP, index), what)?;
+        Ok(Self { socket, index })
+    }
+
+    /// Say it to all.
+    pub(crate) fn say(&self, said: &Said) {
+        let group = SocketAddrV6::new(GROUP, PORT, 0, self.index);
+        // A device that is not ready yet: it is said again soon.
+        drop(self.socket.send_to(&encode(said), group));
+    }
+
+    /// What somebody said, until there is no more.
+    pub(crate) fn hear(&self) -> Option<Said> {
+        let mut bytes = [0; 2048];
+        loop {
+            let (count, from) = self.socket.recv_from(&mut bytes).ok()?;
+            let SocketAddr::V6(from) = from else {
+                continue;
+            };
+            // The same port is open to other NICs' networks.
+            if from.scope_id() != self.index || !from.ip().is_unicast_link_local() {
+                continue;
+            }
+            let said = bytes.get(..count).and_then(decode);
+            if said.is_some() {
+                return said;
+            }
+        }
+    }
+}
+
+impl AsFd for Talk {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn encode(said: &Said) -> Vec<u8> {
+    let addresses = said.addresses.iter().take(MOST);
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend(said.mac);
+    bytes.extend(u8::try_from(addresses.len()));
+    for address in addresses {
+        match address {
+            IpAddr::V4(address) => {
+                bytes.push(4);
+                bytes.extend(address.octets());
+                bytes.extend([0; 12]);
+            }
+            IpAddr::V6(address) => {
+                bytes.push(6);
+                bytes.extend(address.octets());
+            }
+        }
+    }
+    bytes
+}
+
+fn decode(bytes: &[u8]) -> Option<Said> {
+    let bytes = bytes.strip_prefix(&MAGIC)?;
+    let (mac, bytes) = bytes.split_first_chunk()?;
+    let (count, bytes) = bytes.split_first()?;
+    let count = usize::from(*count);
+    if count > MOST || bytes.len() != count * ADDRESS {
+        return None;
+    }
+    let addresses = bytes.chunks_exact(ADDRESS).map(address);
+    Some(Said {
+        mac: *mac,
+        addresses: addresses.collect::<Option<_>>()?,
+    })
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    let (family, bytes) = bytes.split_first()?;
+    match family {
+        4 => {
+            let octets: &[u8; 4] = bytes.first_chunk()?;
+            Some(IpAddr::V4(Ipv4Addr::from(*octets)))
+        }
+        6 => {
+            let octets: &[u8; 16] = bytes.first_chunk()?;
+            Some(IpAddr::V6(Ipv6Addr::from(*octets)))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn said() -> impl Strategy<Value = Said> {
+        let address = prop_oneof![
+            any::<u32>().prop_map(|bits| IpAddr::V4(bits.into())),
+            any::<u128>().prop_map(|bits| IpAddr::V6(bits.into())),
+        ];
+        let addresses = proptest::collection::vec(address, 0..=MOST);
+        (any::<Mac>(), addresses).prop_map(|(mac, addresses)| Said { mac, addresses })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_said_is_heard(said in said()) {
+            prop_assert_eq!(decode(&encode(&said)), Some(said));
+        }
+
+        #[test]
+        fn half_of_it_is_nothing(said in said(), cut in 1usize..64) {
+            let bytes = encode(&said);
+            let cut = bytes.len().saturating_sub(cut);
+            prop_assert_eq!(decode(&bytes[..cut]), None);
+        }
+
+        #[test]
+        fn anything_is_answered(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut whole = MAGIC.to_vec();
+            whole.extend(bytes);
+            let _said = decode(&whole);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Which peers are to be sent to here: those that packets are exchanged with, unless the host says
+ * otherwise. Programs read their addresses from the network device's attribute `peers`, a line
+ * each, and are woken by poll(2) when it changes.
+ */
+#include <linux/sysfs.h>
+
+#include "direct.h"
+
+static bool is_shown(const struct direct *direct, u32 peer)
+{
+	return direct->peer[peer].tx.up && direct->peer[peer].rx.session &&
+	       READ_ONCE(direct->self->routed[peer]);
+}
+
+static ssize_t peers_show(struct device *device, struct device_attribute *attribute, char *text)
+{
+	struct direct *direct = netdev_priv(to_net_dev(device));
+	int length = 0;
+	u32 peer;
+
+	mutex_lock(&direct_lock);
+	for (peer = 0; peer < DIRECT_MEMBERS; peer++)
+		if (is_shown(direct, peer))
+			length += sysfs_emit_at(text, length, "%pM\n", direct->peer[peer].mac);
+	mutex_unlock(&direct_lock);
+	return length;
+}
+static DEVICE_ATTR_RO(peers);
+
+static struct attribute *attributes[] = {
+	&dev_attr_peers.attr,
+	NULL
+};
+
+const struct attribute_group direct_peers_group = {
+	.attrs = attributes,
+};
+
+/* Whether there is something to tell; the caller has direct_lock. */
+bool direct_peers_changed(struct direct *direct)
+{
+	u32 before = direct->shown;
+	u32 peer;
+
+	direct->shown = 0;
+	for (peer = 0; peer < DIRECT_MEMBERS; peer++) {
+		WRITE_ONCE(direct->routed[peer], READ_ONCE(direct->self->routed[peer]));
+		if (is_shown(direct, peer))
+			direct->shown |= BIT(peer);
+	}
+	return direct->shown != before;
+}
+
+/* Whether the host has said something new since. */
+bool direct_is_rerouted(const struct direct *direct)
+{
+	u32 peer;
+
+	for (peer = 0; peer < DIRECT_MEMBERS; peer++)
+		if (READ_ONCE(direct->routed[peer]) != READ_ONCE(direct->self->routed[peer]))
+			return true;
+	return false;
+}
+
+void direct_tell_peers(struct direct *direct)
+{
+	sysfs_notify(&direct->dev->dev.kobj, NULL, "peers");
+}
