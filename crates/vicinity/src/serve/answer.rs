@@ -3,7 +3,7 @@
 use switch::control::{Order, Peer, PortId};
 use tokio::time::Instant;
 
-use super::network::{Network, PATIENCE};
+use super::network::Network;
 use super::port::Port;
 use crate::status::{NetworkStatus, PortStatus, SentTo};
 
@@ -17,15 +17,13 @@ pub(super) struct Answer {
 impl Network {
     /// Ask the data plane how it is, unless it has been asked already.
     pub(super) fn ask(&mut self, now: Instant) {
-        if self.answer_by.is_none() {
-            self.answer_by = Some(now + PATIENCE);
+        if self.asked.put(now) {
             self.plane.orders.give(Order::Report, None);
         }
     }
 
     /// The data plane has answered, or never will.
     pub(super) fn answer(&mut self) {
-        self.answer_by = None;
         let now = Instant::now();
         let name = &self.config.name;
         let up = self.life.is_up();
@@ -49,10 +47,7 @@ impl Network {
                 worker: self.worker,
             },
         };
-        for asker in self.asked.drain(..) {
-            // An asker that is gone needs no answer.
-            drop(asker.send(answer.clone()));
-        }
+        self.asked.answer(&answer);
     }
 
     /// What a port sent to each other one that is still there.

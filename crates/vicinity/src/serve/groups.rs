@@ -17,6 +17,7 @@ use super::kept::Kept;
 use super::launch::{Duty, Launch};
 use super::life::Due;
 use super::network::sleep_until;
+use super::question::Question;
 use crate::config::TrustGroup;
 use crate::direct::folder;
 use crate::direct_plane::{Event, Order};
@@ -72,8 +73,7 @@ pub(super) struct Group {
     out: BTreeSet<String>,
     inbox: mpsc::Receiver<Message>,
     outlet: mpsc::Sender<Message>,
-    asked: Vec<oneshot::Sender<GroupStatus>>,
-    answer_by: Option<Instant>,
+    asked: Question<GroupStatus>,
     /// What it said so far of what it was asked, and the last time in full.
     hearing: Vec<StandingStatus>,
     members: Vec<StandingStatus>,
@@ -99,8 +99,7 @@ impl Group {
             out: BTreeSet::new(),
             inbox,
             outlet,
-            asked: Vec::new(),
-            answer_by: None,
+            asked: Question::new(PATIENCE),
             hearing: Vec::new(),
             members: Vec::new(),
         };
@@ -142,7 +141,7 @@ impl Group {
     pub(super) async fn run(mut self) {
         loop {
             let deadline = self.process.life.deadline().into_iter();
-            let deadline = deadline.chain(self.answer_by).min();
+            let deadline = deadline.chain(self.asked.deadline()).min();
             tokio::select! {
                 event = self.process.plane.next_event::<Event>() => match event {
                     Some(event) => self.event(event),
@@ -153,7 +152,7 @@ impl Group {
                 },
                 message = self.inbox.recv() => match message {
                     Some(Message::Ask(asker)) => {
-                        self.asked.push(asker);
+                        self.asked.wait(asker);
                         match self.process.life.is_up() {
                             true => self.ask(),
                             false => self.answer(),
@@ -188,8 +187,7 @@ impl Group {
 
     fn tick(&mut self) {
         let now = Instant::now();
-        if self.answer_by.is_some_and(|by| by <= now) {
-            self.answer_by = None;
+        if self.asked.is_overdue(now) {
             self.process.life.silenced();
             self.process.plane.kill();
         }
@@ -207,8 +205,7 @@ impl Group {
 
     /// Ask the process how it is, unless it has been asked already.
     fn ask(&mut self) {
-        if self.answer_by.is_none() {
-            self.answer_by = Some(Instant::now() + PATIENCE);
+        if self.asked.put(Instant::now()) {
             self.hearing.clear();
             self.process.plane.orders.give(Order::Report, None);
         }
@@ -231,7 +228,6 @@ impl Group {
     }
 
     fn answer(&mut self) {
-        self.answer_by = None;
         let up = self.process.life.is_up();
         let status = GroupStatus {
             name: self.config.name.clone(),
@@ -243,9 +239,6 @@ impl Group {
                 false => Vec::new(),
             },
         };
-        for asker in self.asked.drain(..) {
-            // An asker that is gone needs no answer.
-            drop(asker.send(status.clone()));
-        }
+        self.asked.answer(&status);
     }
 }

@@ -123,7 +123,7 @@ impl Life {
 impl Network {
     /// Time has passed.
     pub(super) fn live(&mut self, now: Instant) {
-        if self.answer_by.is_some_and(|by| by <= now) {
+        if self.asked.is_overdue(now) {
             self.silence();
         }
         match self.life.due(now) {
@@ -135,7 +135,6 @@ impl Network {
 
     /// The data plane does not answer: end it, which will be noticed like any other end.
     fn silence(&mut self) {
-        self.answer_by = None;
         self.life.silenced();
         self.plane.kill();
     }

@@ -18,6 +18,7 @@ use super::kept::Kept;
 use super::launch::{Duty, Launch};
 use super::life::Due;
 use super::network::{PATIENCE, sleep_until};
+use super::question::Question;
 use crate::message_plane::{Event, Order};
 use crate::plane::{FOLDER, HOST, socket};
 use crate::status::{MemberStatus, MessageStatus};
@@ -118,8 +119,7 @@ pub(super) struct Messages {
     uplink: Option<Kept<Order>>,
     inbox: mpsc::Receiver<Message>,
     outlet: mpsc::Sender<Message>,
-    asked: Vec<oneshot::Sender<MessageStatus>>,
-    answer_by: Option<Instant>,
+    asked: Question<MessageStatus>,
     /// What it said so far of what it was asked, and the last time in full.
     hearing: Vec<MemberStatus>,
     members: Vec<MemberStatus>,
@@ -146,8 +146,7 @@ impl Messages {
             launch,
             inbox,
             outlet,
-            asked: Vec::new(),
-            answer_by: None,
+            asked: Question::new(PATIENCE),
             hearing: Vec::new(),
             members: Vec::new(),
         };
@@ -219,7 +218,7 @@ impl Messages {
                 () = gone(&mut self.uplink) => ended(&mut self.uplink).await,
                 message = self.inbox.recv() => match message {
                     Some(Message::Ask(asker)) => {
-                        self.asked.push(asker);
+                        self.asked.wait(asker);
                         match self.plane.life.is_up() {
                             true => self.ask(),
                             false => self.answer(),
@@ -240,13 +239,12 @@ impl Messages {
         let others = self.gateway.iter().chain(&self.uplink);
         let all = others.chain([&self.plane]);
         let lives = all.filter_map(|kept| kept.life.deadline());
-        lives.chain(self.answer_by).min()
+        lives.chain(self.asked.deadline()).min()
     }
 
     fn tick(&mut self) {
         let now = Instant::now();
-        if self.answer_by.is_some_and(|by| by <= now) {
-            self.answer_by = None;
+        if self.asked.is_overdue(now) {
             self.plane.life.silenced();
             self.plane.plane.kill();
         }
@@ -274,8 +272,7 @@ impl Messages {
 
     /// Ask the data plane how it is, unless it has been asked already.
     fn ask(&mut self) {
-        if self.answer_by.is_none() {
-            self.answer_by = Some(Instant::now() + PATIENCE);
+        if self.asked.put(Instant::now()) {
             self.hearing.clear();
             self.plane.plane.orders.give(Order::Report, None);
         }
@@ -295,7 +292,6 @@ impl Messages {
     }
 
     fn answer(&mut self) {
-        self.answer_by = None;
         let up = self.plane.life.is_up();
         let (gateway, uplink) = (self.gateway.as_ref(), self.uplink.as_ref());
         let status = MessageStatus {
@@ -311,10 +307,7 @@ impl Messages {
                 false => Vec::new(),
             },
         };
-        for asker in self.asked.drain(..) {
-            // An asker that is gone needs no answer.
-            drop(asker.send(status.clone()));
-        }
+        self.asked.answer(&status);
     }
 }
 

@@ -27,6 +27,7 @@ mod plane;
 mod port;
 mod ports;
 mod quarantine;
+mod question;
 mod supervisor;
 pub(crate) mod tap;
 mod watches;

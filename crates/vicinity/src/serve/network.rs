@@ -22,6 +22,7 @@ use super::life::Life;
 use super::parts::Parts;
 use super::plane::Plane;
 use super::port::Port;
+use super::question::Question;
 use super::watches::{Watch, WatchError, Watched};
 use crate::config;
 
@@ -76,8 +77,7 @@ pub(super) struct Network {
     /// For the tasks that bring connections.
     pub(super) outlet: mpsc::Sender<Message>,
     /// Who wants to know the state, and until when the data plane may take to tell it.
-    pub(super) asked: Vec<oneshot::Sender<Answer>>,
-    pub(super) answer_by: Option<Instant>,
+    pub(super) asked: Question<Answer>,
     pub(super) worker: WorkerReport,
     /// Why the data plane is gone.
     pub(super) trouble: Option<String>,
@@ -101,8 +101,7 @@ impl Network {
             uplink: None,
             inbox,
             outlet,
-            asked: Vec::new(),
-            answer_by: None,
+            asked: Question::new(PATIENCE),
             worker: WorkerReport::default(),
             trouble: None,
             _folder: parts.folder,
@@ -213,7 +212,7 @@ impl Network {
                 }
             }
             Message::Ask(asker) => {
-                self.asked.push(asker);
+                self.asked.wait(asker);
                 match self.life.is_up() {
                     true => self.ask(Instant::now()),
                     false => self.answer(),
@@ -232,7 +231,7 @@ impl Network {
     fn deadline(&self) -> Option<Instant> {
         let quarantines = self.ports.values().filter_map(Port::deadline);
         let life = self.life.deadline();
-        quarantines.chain(self.answer_by).chain(life).min()
+        quarantines.chain(self.asked.deadline()).chain(life).min()
     }
 
     fn tick(&mut self) {
