@@ -186,12 +186,7 @@ impl Group {
     }
 
     fn tick(&mut self) {
-        let now = Instant::now();
-        if self.asked.is_overdue(now) {
-            self.process.life.silenced();
-            self.process.plane.kill();
-        }
-        match self.process.life.due(now) {
+        match self.process.due(&mut self.asked, Instant::now()) {
             Due::Nothing => {}
             Due::Look => self.ask(),
             Due::Start => {

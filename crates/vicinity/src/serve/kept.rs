@@ -8,8 +8,9 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use super::launch::{Duty, Launch};
-use super::life::Life;
+use super::life::{Due, Life};
 use super::plane::Plane;
+use super::question::Question;
 
 /// It takes orders `O`.
 #[derive(Debug)]
@@ -30,6 +31,16 @@ impl<O: Serialize> Kept<O> {
             life: Life::new(Instant::now()),
             trouble: None,
         })
+    }
+
+    /// What is due now. One that does not answer what it was asked is ended, which will be noticed
+    /// like any other end.
+    pub(super) fn due<A: Clone>(&mut self, asked: &mut Question<A>, now: Instant) -> Due {
+        if asked.is_overdue(now) {
+            self.life.silenced();
+            self.plane.kill();
+        }
+        self.life.due(now)
     }
 
     /// It has ended.

@@ -244,11 +244,7 @@ impl Messages {
 
     fn tick(&mut self) {
         let now = Instant::now();
-        if self.asked.is_overdue(now) {
-            self.plane.life.silenced();
-            self.plane.plane.kill();
-        }
-        match self.plane.life.due(now) {
+        match self.plane.due(&mut self.asked, now) {
             Due::Nothing => {}
             Due::Look => self.ask(),
             Due::Start => {
