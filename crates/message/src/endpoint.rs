@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use window::attach::Listener;
+use window::courtesy::Courtesy;
 use window::heap::{Buffer, Heap};
 use window::waiter::{Waiter, Waker};
 
@@ -64,6 +65,7 @@ pub struct Endpoint {
     pub(crate) lost: VecDeque<Peer>,
     /// How long a waiter looks before it sleeps.
     pub(crate) patience: Duration,
+    pub(crate) courtesy: Courtesy,
 }
 
 impl Endpoint {
@@ -96,6 +98,7 @@ impl Endpoint {
             looks: 0,
             lost: VecDeque::new(),
             patience: SPIN,
+            courtesy: Courtesy::default(),
         })
     }
 

@@ -63,6 +63,11 @@ pub const HEAP: u64 = 1 << 30;
 /// How long a waiter looks before it sleeps: about what falling asleep and waking up costs.
 pub const SPIN: Duration = Duration::from_micros(20);
 
+/// The same of an endpoint that is owed an answer: for what copying some MB takes. Who sleeps
+/// meanwhile interrupts the processor that copies, and is awake again only some time after that is
+/// done.
+pub const TRANSFER_SPIN: Duration = Duration::from_micros(500);
+
 /// The same of an endpoint with a peer that is far: there, waking up takes a gateway on each side.
 pub const FAR_SPIN: Duration = Duration::from_millis(1);
 

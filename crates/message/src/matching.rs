@@ -136,6 +136,12 @@ impl<T> Queues<T> {
         self.queues.iter().flatten().find(|item| fits(item))
     }
 
+    /// Whether there is nothing, as far as that is known without looking through many queues.
+    #[inline(always)]
+    pub(crate) fn is_idle(&self) -> bool {
+        matches!(self.queues.as_slice(), [only] if only.is_empty())
+    }
+
     /// Keep only what is worth keeping.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         for queue in &mut self.queues {

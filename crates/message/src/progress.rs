@@ -7,7 +7,7 @@ use window::doorbell;
 use window::waiter::Woken;
 
 use crate::endpoint::Endpoint;
-use crate::limits::{LOOKS, SPIN};
+use crate::limits::{LOOKS, SPIN, TRANSFER_SPIN};
 use crate::matching::Pattern;
 use crate::request::Request;
 use crate::status::{Code, Completion, Error, Status};
@@ -147,14 +147,22 @@ impl Endpoint {
                 return Some(found);
             }
             let now = Instant::now();
-            if now - start >= self.patience || end.is_some_and(|end| now >= end) {
+            let looked = now - start;
+            let over = looked >= self.patience && (looked >= TRANSFER_SPIN || !self.is_owed());
+            if over || end.is_some_and(|end| now >= end) {
                 return None;
             }
-            if self.patience > SPIN && now - start >= YIELD {
+            let far = self.patience > SPIN;
+            if looked >= SPIN || far && (looked >= YIELD || self.courtesy.is_crowded()) {
                 // A relay or a gateway may wait for this processor.
-                std::thread::yield_now();
+                self.courtesy.give_way();
             }
         }
+    }
+
+    /// Whether a peer is to answer something.
+    fn is_owed(&mut self) -> bool {
+        self.peers.links().any(|link| link.expects > 0)
     }
 
     /// Tell everybody, look once more, then sleep.

@@ -495,3 +495,21 @@ fn a_closed_endpoint_ends_what_waits_for_it_and_what_it_sent_is_still_received()
     assert_eq!(a.test(late).unwrap().unwrap().status.code, Code::Closed);
     assert_eq!(a.session_of(to_b), Some(session));
 }
+
+#[test]
+fn what_comes_behind_the_last_receive_stays_in_its_slot_until_the_next_look() {
+    let mut pair = Pair::new();
+    for value in 1..=3 {
+        let sent = pair.a.isend(pair.to_b, value, vec![7; 8]).unwrap();
+        pair.finish_a(sent);
+    }
+    let first = pair.b.irecv(Pattern::exactly(1), vec![0; 8]).unwrap();
+    pair.b.progress();
+    assert!(pair.b.is_ended(first).unwrap());
+    assert!(pair.b.arrived(&Pattern::ANY).is_none());
+    let mut pair_b = |value| {
+        pair.b.progress();
+        pair.b.arrived(&Pattern::exactly(value)).is_some()
+    };
+    assert!(pair_b(2) && pair_b(3));
+}

@@ -31,6 +31,7 @@
 #![deny(unsafe_code)]
 
 pub mod attach;
+pub mod courtesy;
 pub mod doorbell;
 pub mod heap;
 pub mod ivshmem;

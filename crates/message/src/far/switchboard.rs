@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use window::Side;
+use window::courtesy::Courtesy;
 use window::doorbell;
 use window::ivshmem::{Doorbell, Server};
 use window::region::Region;
@@ -56,6 +57,7 @@ pub struct Switchboard {
     pub(super) faulty: Vec<usize>,
     /// When a relay last moved something.
     moved: Option<Instant>,
+    courtesy: Courtesy,
     /// What somebody else watches has something.
     called: bool,
 }
@@ -78,6 +80,10 @@ const SPIN: Duration = Duration::from_micros(50);
 
 /// Between two looks at the clock.
 const ROUNDS: u32 = 32;
+
+/// Rounds in which nothing moved, before others have the processor that are known to wait for it:
+/// an answer from the next one comes within them.
+const FEW: u32 = 8;
 
 /// So many of these, and sockets have their turn, however busy the relays are.
 const LOOKS: u32 = 64;
@@ -117,6 +123,7 @@ impl Switchboard {
             waiter,
             faulty: Vec::new(),
             moved: None,
+            courtesy: Courtesy::default(),
             called: false,
         };
         let groups: Vec<_> = members.iter().map(|(m, _)| m.group.clone()).collect();
@@ -203,10 +210,7 @@ impl Switchboard {
     /// at more often than trunks.
     fn spin(&mut self) {
         for _ in 0..LOOKS {
-            let mut moved = false;
-            for _ in 0..ROUNDS {
-                moved |= self.relay();
-            }
+            let (moved, idle) = self.rounds();
             self.turn();
             let now = Instant::now();
             if moved {
@@ -216,12 +220,33 @@ impl Switchboard {
             if !busy {
                 return;
             }
-            if !moved {
+            if idle {
                 // Whoever has something for it may wait for this processor.
-                // syscalls: sched_yield
-                std::thread::yield_now();
+                self.courtesy.give_way();
             }
         }
+    }
+
+    /// Look at the relays some times; whether something was moved, and whether nothing was in the
+    /// end.
+    fn rounds(&mut self) -> (bool, bool) {
+        let enough = if self.courtesy.is_crowded() {
+            FEW
+        } else {
+            ROUNDS
+        };
+        let (mut moved, mut idle) = (false, 0);
+        for _ in 0..ROUNDS {
+            if self.relay() {
+                (moved, idle) = (true, 0);
+                continue;
+            }
+            idle += 1;
+            if idle == enough {
+                break;
+            }
+        }
+        (moved, idle == enough)
     }
 
     /// Tell the relays' ends, look once more, then sleep.

@@ -2,19 +2,20 @@
 //!
 //! The members are processes of this host, each with a gateway and a board of its own, as two VMs
 //! have them. The sides have a CPU each, as in all measurements; the relay has a third one if there
-//! is one. Otherwise it shares those two: whoever finds nothing to do lets the others run.
+//! is one. Otherwise it shares those two: whoever finds nothing to do lets the others run. It is
+//! served as early as the sides are: a `sched_yield` gives way for longer to programs that have
+//! less right to the processor, and a relay with none would wait for dozens of them.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::Result;
-use crate::host;
 
 use super::ours::{Row, perf};
 use crate::bench::peer::{GENERATOR_CPU, SWITCH_CPU};
-use crate::bench::process::{Process, first_on};
+use crate::bench::process::{Process, first, first_on};
 
 /// A CPU for the relay, where there are three.
-const RELAY_CPU: usize = 2;
+const RELAY_CPU: u32 = 2;
 
 /// The member that asks, and the one that answers.
 const ASKER: &str = "asker";
@@ -35,7 +36,7 @@ impl Mediated {
         let start = |name: &str, runtime_dir: &Path, cpu, words: &[&str], marker| {
             let mut command = match cpu {
                 Some(cpu) => first_on(cpu, folder, program),
-                None => host::command(program),
+                None => first(folder, program),
             };
             command.arg("--runtime-dir").arg(runtime_dir);
             command.arg("message").args(words);
@@ -44,7 +45,7 @@ impl Mediated {
             Ok(process)
         };
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        let cpu = (cpus > RELAY_CPU).then_some(2);
+        let cpu = (cpus > RELAY_CPU as usize).then_some(RELAY_CPU);
         let relay = start("relay", &plane, cpu, &["serve", ASKER, ANSWERER], "serving")?;
         let join = |member: &str| {
             let socket = plane.join(format!("message-plane/{member}.sock"));
