@@ -23,6 +23,19 @@ pub struct Machine {
     pub sockets: Vec<String>,
     /// Names of the taps that the command line names.
     pub taps: Vec<String>,
+    /// Its vhost-user NICs.
+    pub nics: Vec<Nic>,
+    /// It has memory that other processes can map.
+    pub shared: bool,
+}
+
+/// A vhost-user NIC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nic {
+    /// Its socket.
+    pub socket: String,
+    /// Its address as it was written, if it was.
+    pub mac: Option<String>,
 }
 
 /// What the process with this command line is, if it concerns us.
@@ -56,16 +69,63 @@ fn vicinity(arguments: &[&str]) -> Option<Kind> {
 
 fn machine(arguments: &[&str]) -> Machine {
     let mut machine = Machine::default();
+    let mut wiring = Wiring::default();
     for (option, value) in arguments.iter().zip(arguments.iter().skip(1)) {
         // QEMU takes one dash or two.
         match option.strip_prefix("--").or(option.strip_prefix('-')) {
             Some("name") => machine.name = name(value),
-            Some("chardev") => machine.sockets.extend(property(value, "path")),
-            Some("netdev" | "nic") => machine.taps.extend(property(value, "ifname")),
+            Some("chardev") => {
+                machine.sockets.extend(property(value, "path"));
+                wiring.chardevs.push(value);
+            }
+            Some("netdev" | "nic") => {
+                machine.taps.extend(property(value, "ifname"));
+                wiring.netdevs.push(value);
+            }
+            Some("device") => wiring.devices.push(value),
+            Some("object") => machine.shared |= is_shared(value),
             _ => {}
         }
     }
+    machine.nics = wiring.nics();
     machine
+}
+
+/// Whether a memory object can be mapped by others.
+fn is_shared(object: &str) -> bool {
+    match object.starts_with('{') {
+        true => object.contains("\"share\":true"),
+        false => property(object, "share").is_some_and(|it| ["on", "yes", "true"].contains(&&*it)),
+    }
+}
+
+/// Options that name each other by their ids.
+#[derive(Default)]
+struct Wiring<'a> {
+    chardevs: Vec<&'a str>,
+    netdevs: Vec<&'a str>,
+    devices: Vec<&'a str>,
+}
+
+impl Wiring<'_> {
+    fn nics(&self) -> Vec<Nic> {
+        let nics = self.netdevs.iter().filter_map(|netdev| {
+            let chardev = property(netdev, "chardev")?;
+            let chardev = with(&self.chardevs, "id", &chardev)?;
+            let device = property(netdev, "id").and_then(|id| with(&self.devices, "netdev", &id));
+            Some(Nic {
+                socket: property(chardev, "path")?,
+                mac: device.and_then(|device| property(device, "mac")),
+            })
+        });
+        nics.collect()
+    }
+}
+
+/// The option whose property has this value.
+fn with<'a>(options: &[&'a str], key: &str, value: &str) -> Option<&'a str> {
+    let mut options = options.iter().copied();
+    options.find(|option| property(option, key).is_some_and(|it| it == value))
 }
 
 /// `-name web`, `-name guest=web,debug-threads=on`, `-name web,process=x`.
@@ -134,6 +194,28 @@ mod tests {
         assert_eq!(machine.name.as_deref(), Some("web"));
         assert_eq!(machine.sockets, ["/run/vicinity/lan/web.sock"]);
         assert_eq!(machine.taps, ["tap7"]);
+        assert!(machine.nics.is_empty() && !machine.shared);
+    }
+
+    #[test]
+    fn nics_are_put_together_from_options_that_name_each_other() {
+        let machine = machine_of(&[
+            "kvm",
+            "-object",
+            "memory-backend-memfd,id=m,size=1G,share=on",
+            "-chardev",
+            "socket,id=c,path=/run/a.sock,server=on",
+            "-netdev",
+            "vhost-user,id=n,chardev=c",
+            "-device",
+            "virtio-net-pci,netdev=n,mac=52:54:00:00:00:01",
+        ]);
+        let nic = Nic {
+            socket: "/run/a.sock".into(),
+            mac: Some("52:54:00:00:00:01".into()),
+        };
+        assert_eq!(machine.nics, [nic]);
+        assert!(machine.shared);
     }
 
     #[test]
@@ -148,7 +230,13 @@ mod tests {
             "{\"type\":\"vhost-user\",\"chardev\":\"charnet0\",\"id\":\"hostnet0\"}",
             "-netdev",
             "{\"type\":\"tap\",\"ifname\":\"vnet3\",\"id\":\"hostnet1\"}",
+            "-object",
+            "{\"qom-type\":\"memory-backend-memfd\",\"id\":\"pc.ram\",\"share\":true,\"size\":1}",
+            "-device",
+            "{\"driver\":\"virtio-net-pci\",\"netdev\":\"hostnet0\",\"mac\":\"52:54:00:00:00:01\"}",
         ]);
+        assert!(machine.shared);
+        assert_eq!(machine.nics[0].mac.as_deref(), Some("52:54:00:00:00:01"));
         assert_eq!(machine.name.as_deref(), Some("my,vm"));
         assert_eq!(machine.sockets, ["/run/vicinity/lan/my.sock"]);
         assert_eq!(machine.taps, ["vnet3"]);

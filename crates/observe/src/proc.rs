@@ -33,7 +33,8 @@ impl Proc {
     }
 
     /// Ids of all processes.
-    pub(crate) fn processes(&self) -> Vec<u32> {
+    #[must_use]
+    pub fn processes(&self) -> Vec<u32> {
         numbers(&self.0)
     }
 
@@ -73,7 +74,9 @@ impl Proc {
         ids
     }
 
-    pub(crate) fn command_line(&self, pid: u32) -> Option<Vec<u8>> {
+    /// A process's command line: words that end in NUL.
+    #[must_use]
+    pub fn command_line(&self, pid: u32) -> Option<Vec<u8>> {
         fs::read(self.of(pid).join("cmdline")).ok()
     }
 

@@ -1,10 +1,15 @@
 //! `vicinity doctor`: what this machine can do, what is missing, and the remedy.
 //!
 //! Every check tries the thing itself where that is possible: it boots a kernel to judge an
-//! accelerator, makes a memfd, asks QEMU for its version.
+//! accelerator, makes a memfd, asks QEMU for its version. Where a daemon serves, it looks at its VMs,
+//! too ([`running`]).
 
 mod accel;
 mod host;
+mod links;
+mod reach;
+mod running;
+mod sockets;
 mod tools;
 
 use std::path::Path;
@@ -42,6 +47,8 @@ enum Verdict {
 enum Purpose {
     /// Serving VMs.
     Serve,
+    /// The VMs that are served now.
+    Running,
     /// `vicinity demo`.
     Demo,
     /// `vicinity bench`.
@@ -84,6 +91,7 @@ impl Check {
 pub(crate) fn examine(runtime_dir: &Path) -> Vec<Check> {
     let mut checks = vec![tools::qemu(), accel::probe()];
     checks.extend(host::checks(runtime_dir));
+    checks.extend(running::checks(runtime_dir));
     checks.extend(tools::demo());
     checks.extend(tools::bench());
     checks
@@ -101,6 +109,7 @@ pub(crate) fn as_text(checks: &[Check]) -> String {
     let mut text = String::new();
     for (purpose, title) in [
         (Purpose::Serve, "To serve VMs:"),
+        (Purpose::Running, "What is served now:"),
         (Purpose::Demo, "For `vicinity demo`:"),
         (Purpose::Bench, "For `vicinity bench`:"),
     ] {

@@ -1,0 +1,113 @@
+//! `vicinity doctor` beside a daemon whose operator made every mistake at once.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::os::unix::net::UnixListener;
+use std::process::Stdio;
+
+use common::Daemon;
+use lab::host::{Tied, command};
+use serde_json::Value;
+
+/// What the doctor says of something that is served: what is wrong, and what to do.
+fn said(checks: &[Value], name: &str) -> Vec<String> {
+    let checks = checks.iter().filter(|check| check["purpose"] == "running");
+    let checks = checks.filter(|check| check["name"] == name);
+    checks
+        .map(|check| format!("{} -> {}", check["found"], check["remedy"]))
+        .collect()
+}
+
+fn examine(daemon: &Daemon) -> Vec<Value> {
+    let output = daemon.command(&["doctor", "--json"]);
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// A QEMU with the printed options, one thing of them changed.
+fn qemu(daemon: &Daemon, config: &str, vm: &str, change: [&str; 2]) -> Tied {
+    let output = daemon.command(&[
+        "qemu-args",
+        vm,
+        "--config",
+        config,
+        "--network",
+        "lan",
+        "--memory",
+        "64M",
+    ]);
+    assert!(output.status.success(), "{output:?}");
+    let options = String::from_utf8(output.stdout).unwrap();
+    assert!(options.contains(change[0]), "{options}");
+    let options = options.replace(change[0], change[1]);
+    let line = format!("exec qemu-system-x86_64 -accel tcg -display none -nodefaults {options}");
+    let mut shell = command("sh");
+    shell.args(["-c", &line]);
+    shell.stdin(Stdio::null()).stderr(Stdio::null());
+    Tied::spawn(shell).unwrap()
+}
+
+/// Needs root: there is a tap.
+#[test]
+fn mistakes_are_named_with_the_vm_and_the_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let tap = format!("doc{}", std::process::id());
+    let config = format!(
+        "[[network]]\nname = \"lan\"\nuplink = {{ tap = \"{tap}\" }}\n\
+         [[network.port]]\nvm = \"web\"\nmac = \"52:54:00:00:00:01\"\n\
+         [[network.port]]\nvm = \"db\"\nmac = \"52:54:00:00:00:02\"\n\
+         [[network]]\nname = \"open\"\naccept = true\n"
+    );
+    let daemon = Daemon::start(folder.path(), Some(&config));
+    let file = folder.path().join("vicinity.toml");
+    let file = file.to_str().unwrap();
+
+    let _web = qemu(&daemon, file, "web", ["share=on", "share=off"]);
+    let _db = qemu(
+        &daemon,
+        file,
+        "db",
+        ["52:54:00:00:00:02", "52:54:00:00:00:01"],
+    );
+    drop(UnixListener::bind(daemon.path("open/dead.sock")).unwrap());
+    daemon.until_state("web", "connected");
+    daemon.until_state("db", "running");
+
+    let checks = examine(&daemon);
+    for (name, parts) in [
+        ("shared memory", ["web's", "share=on"]),
+        (
+            "addresses",
+            ["52:54:00:00:00:01 on lan", "an address of its own"],
+        ),
+        ("sockets", ["open/dead.sock", "rm "]),
+        ("uplinks", [&tap, "master BRIDGE"]),
+    ] {
+        let found = said(&checks, name);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            parts.iter().all(|part| found[0].contains(part)),
+            "{found:?}"
+        );
+    }
+    assert!(said(&checks, "daemon")[0].contains("serves 2 network(s)"));
+}
+
+#[test]
+fn a_control_socket_left_by_a_crash_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut daemon = Daemon::start(folder.path(), None);
+    assert!(said(&examine(&daemon), "daemon")[0].contains("-> null"));
+    daemon.child.kill().unwrap();
+    daemon.child.wait().unwrap();
+    let found = said(&examine(&daemon), "daemon");
+    assert!(
+        found[0].contains("left from a daemon that died"),
+        "{found:?}"
+    );
+}
