@@ -18,7 +18,7 @@ use super::{capture, groups, messages, metrics, wishes};
 use crate::status::{GroupStatus, MessageStatus, NetworkStatus, PortStatus};
 
 /// What the API is, for programs.
-const OPENAPI: &str = include_str!("openapi.json");
+pub(crate) const OPENAPI: &str = include_str!("openapi.json");
 
 /// Largest body of a request, in bytes: a configuration of 10,000 ports.
 const MAX_BODY: usize = 4 << 20;
@@ -31,11 +31,7 @@ pub(super) struct Daemon {
 }
 
 /// Answer on `socket` for ever.
-pub(super) async fn serve(
-    socket: UnixListener,
-    addresses: watch::Receiver<Addresses>,
-    wishes: mpsc::Sender<Request>,
-) {
+pub(super) async fn serve(socket: UnixListener, daemon: Daemon) {
     let port = delete(wishes::remove_port).patch(wishes::set_port);
     let router = Router::new()
         .route("/v1/ports", get(ports))
@@ -56,7 +52,7 @@ pub(super) async fn serve(
         .route("/v1/openapi.json", get(openapi))
         .route("/metrics", get(scrape))
         .layer(DefaultBodyLimit::max(MAX_BODY))
-        .with_state(Daemon { addresses, wishes });
+        .with_state(daemon);
     if let Err(error) = axum::serve(socket, router).await {
         tracing::error!(%error, "the control API ended");
     }

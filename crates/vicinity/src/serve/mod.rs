@@ -4,7 +4,8 @@
 //! plane per network, a process of its own ([`mod@launch`]), with one [`network`] task beside it
 //! that speaks with it ([`plane`]) and starts it again should it end ([`life`]), answers the
 //! control API ([`api`]), carries out changes of the configuration ([`wishes`], [`supervisor`],
-//! [`change`], [`apply`]), and gives everything back at the end.
+//! [`change`], [`apply`]), tells a service manager how it is ([`systemd`]), and gives everything back at
+//! the end.
 
 mod answer;
 mod api;
@@ -29,20 +30,24 @@ mod ports;
 mod quarantine;
 mod question;
 mod supervisor;
+mod systemd;
 pub(crate) mod tap;
 mod watches;
 mod wishes;
 
 use std::future::Future;
 use std::io;
+use std::os::unix::net::UnixListener;
 
 use rustix::process::{Resource, Rlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 use crate::config::{Config, Source};
+pub(crate) use api::OPENAPI;
 use home::{Home, HomeError};
 use supervisor::{Refusal, Supervisor};
+use systemd::HandedError;
 
 /// Name of the control socket in the runtime folder.
 pub(crate) const CONTROL_SOCKET: &str = "control.sock";
@@ -63,6 +68,9 @@ pub(crate) enum ServeError {
     /// A network.
     #[error(transparent)]
     Network(#[from] Refusal),
+    /// The control socket of a service manager.
+    #[error(transparent)]
+    Handed(#[from] HandedError),
     /// The system is short of something.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
@@ -72,6 +80,7 @@ pub(crate) enum ServeError {
 /// line.
 pub(crate) fn run(source: Source, config: Config, log: Vec<String>) -> Result<(), ServeError> {
     raise_descriptor_limit();
+    let control = systemd::handed(&config.runtime_dir.join(CONTROL_SOCKET))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -84,33 +93,52 @@ pub(crate) fn run(source: Source, config: Config, log: Vec<String>) -> Result<()
                 _ = terminate.recv() => {}
             }
         };
-        serve(source, config, launch::processes(log), stop).await
+        serve(source, config, control, launch::processes(log), stop).await
     })
 }
 
-/// Serve `config` with data planes started by `launch` until `stop` completes.
+/// Serve `config` with data planes started by `launch` until `stop` completes. `control` is the control
+/// socket, if somebody listens on it already.
 async fn serve(
     source: Source,
     config: Config,
+    control: Option<UnixListener>,
     launch: launch::Launch,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let runtime_dir = config.runtime_dir.clone();
     let _home = Home::claim(&runtime_dir)?;
-    let (control, _file) = home::listen(&runtime_dir.join(CONTROL_SOCKET), CONTROL_MODE)?;
+    let path = runtime_dir.join(CONTROL_SOCKET);
+    let (control, _file) = match control {
+        Some(control) => (tokio::net::UnixListener::from_std(control)?, None),
+        None => {
+            let (control, file) = home::listen(&path, CONTROL_MODE)?;
+            (control, Some(file))
+        }
+    };
     let (mut supervisor, wishes) = Supervisor::new(source, config, launch);
     supervisor.start()?;
+    let addresses = supervisor.addresses();
+    let daemon = api::Daemon { addresses, wishes };
     let mut api = JoinSet::new();
-    api.spawn(api::serve(control, supervisor.addresses(), wishes));
+    api.spawn(api::serve(control, daemon.clone()));
+    api.spawn(systemd::watch(daemon));
     tracing::info!(runtime_dir = %runtime_dir.display(), "serving");
+    systemd::ready();
     tokio::select! {
         () = stop => {}
         () = supervisor.run() => {}
     }
     tracing::info!("stopping");
+    systemd::stopping();
     supervisor.stop().await;
     api.shutdown().await;
     Ok(())
+}
+
+/// The heads of all metrics: names, kinds, and what they say.
+pub(crate) fn metrics() -> String {
+    metrics::text(&[])
 }
 
 fn raise_descriptor_limit() {

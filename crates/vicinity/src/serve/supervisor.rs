@@ -15,6 +15,7 @@ use super::launch::Launch;
 use super::messages::{self, Doors, DoorsError, Messages};
 use super::network::{Message, Network};
 use super::parts::{Parts, PartsError};
+use super::systemd::Reloading;
 use crate::config::{self, Config, ConfigError, Edit, EditError, SaveError, Source};
 use crate::direct;
 
@@ -221,6 +222,7 @@ impl Supervisor {
     }
 
     async fn grant(&mut self, wish: Wish) -> Result<Source, Refusal> {
+        let _reloading = matches!(wish, Wish::Reload).then(Reloading::begin);
         let (source, written) = match wish {
             Wish::Tell => return Ok(self.source.clone()),
             Wish::Reload => (self.source.again()?, true),

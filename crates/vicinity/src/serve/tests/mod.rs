@@ -156,7 +156,7 @@ impl Daemon {
                 .enable_all()
                 .build()
                 .unwrap()
-                .block_on(serve(source, config, threads(), async {
+                .block_on(serve(source, config, None, threads(), async {
                     stopped.await.unwrap();
                 }))
         });
