@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::failure::Failure;
+use crate::failure::{EXIT_CODES, Failure};
 use crate::logging::{self, Format, Level};
+use crate::nic::Which;
 use crate::operate::{Pair, Target};
 use crate::spaces::Space;
 use crate::{
-    bench, capture, config, data_plane, demo, direct, direct_plane, doctor, list, message_info,
-    message_plane, messages, operate, plane, qemu, qemu_args, serve, study, top,
+    bench, capture, config, data_plane, demo, direct, direct_plane, doctor, libvirt, list,
+    message_info, message_plane, messages, operate, plane, qemu, qemu_args, reference, serve,
+    study, top,
 };
 
 /// Name of the subcommand that is a data plane.
@@ -27,7 +29,7 @@ pub(crate) const DIRECT_GROUP: &str = "direct-group";
 
 /// VMs on one host talk at memory speed.
 #[derive(Debug, Parser)]
-#[command(version, propagate_version = true, after_help = EXIT_CODES)]
+#[command(version, propagate_version = true, after_help = exit_codes())]
 pub(crate) struct Cli {
     /// Folder of the daemon's control socket and of the networks' sockets
     /// [default: what the configuration says, or /run/vicinity]
@@ -58,8 +60,11 @@ pub(crate) struct Cli {
     command: Command,
 }
 
-const EXIT_CODES: &str =
-    "Exit codes: 0 success, 1 failure, 2 wrong usage or configuration, 130 interrupted.";
+/// The exit codes, on one line.
+fn exit_codes() -> String {
+    let codes = EXIT_CODES.map(|(code, meaning)| format!("{code} {meaning}"));
+    format!("Exit codes: {}.", codes.join(", "))
+}
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -107,23 +112,25 @@ enum Command {
     Metrics,
     /// Print QEMU's options for a VM's port
     QemuArgs {
-        /// Name of the VM
-        vm: String,
-        /// The daemon's configuration, if it was started with one
-        #[arg(long, value_name = "FILE")]
-        config: Option<PathBuf>,
-        /// Which network, when the VM can have a port on several
-        #[arg(long, value_name = "NAME")]
-        network: Option<String>,
+        #[command(flatten)]
+        which: Which,
         /// The guest's memory
         #[arg(long, default_value = "512M", value_parser = memory, value_name = "SIZE")]
         memory: String,
-        /// Queue pairs, at most one for each of the guest's processors
-        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16), value_name = "PAIRS")]
-        queues: u16,
         /// All options on one line
         #[arg(long)]
         one_line: bool,
+    },
+    /// Print what libvirt needs for a VM's port: its interface, and shared memory
+    LibvirtXml {
+        #[command(flatten)]
+        which: Which,
+        /// The interface alone, for `virsh attach-device`
+        #[arg(long, conflicts_with = "domain")]
+        interface: bool,
+        /// Add it to this domain, as `virsh dumpxml` wrote it, and print that; - is standard input
+        #[arg(long, value_name = "FILE")]
+        domain: Option<PathBuf>,
     },
     /// Tell what this machine can do, what is missing, and the remedy; exit code 1 when VMs
     /// cannot be served
@@ -173,6 +180,12 @@ enum Command {
     },
     /// Write the manual pages into a folder
     Man {
+        /// The folder
+        folder: PathBuf,
+    },
+    /// Write the pages of docs/reference into a folder
+    #[command(hide = true)]
+    Reference {
         /// The folder
         folder: PathBuf,
     },
@@ -531,18 +544,25 @@ impl Cli {
             Command::Reload => print(&operate::reload(runtime_dir)?),
             Command::Metrics => print(&list::metrics(runtime_dir)?),
             Command::QemuArgs {
-                vm,
-                config,
-                network,
+                which,
                 memory,
-                queues,
                 one_line,
             } => {
-                let config = config::load(config.as_deref(), given)?;
-                let nic = qemu_args::find(&config, &vm, network.as_deref())?;
-                let options =
-                    qemu_args::options(&nic, &memory, queues, qemu::version(qemu::PROGRAM));
+                let nic = which.find(given)?;
+                let options = qemu_args::options(&nic, &memory, qemu::version(qemu::PROGRAM));
                 print(&qemu_args::render(&options, one_line))
+            }
+            Command::LibvirtXml {
+                which,
+                interface,
+                domain,
+            } => {
+                let nic = which.find(given)?;
+                match domain {
+                    Some(file) => print(&libvirt::domain(&nic, &file)?),
+                    None if interface => print(&libvirt::interface(&nic)),
+                    None => print(&libvirt::parts(&nic)),
+                }
             }
             Command::Doctor { json } => examine(runtime_dir, json),
             Command::Top(options) => top::run(runtime_dir, &options),
@@ -586,6 +606,7 @@ impl Cli {
                 print(&String::from_utf8_lossy(&script))
             }
             Command::Man { folder } => Ok(clap_mangen::generate_to(Self::command(), folder)?),
+            Command::Reference { folder } => reference::write(Self::command(), &folder),
             Command::Port(port) => print(&port.run(runtime_dir)?),
             Command::Network(network) => print(&network.run(runtime_dir)?),
         }

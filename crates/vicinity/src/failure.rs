@@ -8,6 +8,14 @@ use crate::config::ConfigError;
 use crate::data_plane::DataPlaneError;
 use crate::serve::ServeError;
 
+/// The exit codes, and what each means.
+pub(crate) const EXIT_CODES: [(u8, &str); 4] = [
+    (0, "success"),
+    (1, "failure"),
+    (2, "wrong usage or configuration"),
+    (130, "interrupted"),
+];
+
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {

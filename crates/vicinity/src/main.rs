@@ -12,10 +12,10 @@
 //! front-ends connect again), the start (nothing is left behind, and the message says what to do).
 //!
 //! The other commands ask the daemon over its control socket ([`client`]), or work without it:
-//! QEMU's options ([`qemu_args`]), what this machine can do ([`doctor`]), what its CPUs do for
+//! QEMU's options ([`qemu_args`]), libvirt's XML ([`libvirt`]), what this machine can do ([`doctor`]), what its CPUs do for
 //! each VM ([`top`]).
 //!
-//! Exit codes: 0 success, 1 failure, 2 wrong usage or configuration.
+//! Exit codes: [`failure::EXIT_CODES`].
 #![deny(unsafe_code)]
 
 mod bench;
@@ -29,16 +29,19 @@ mod direct;
 mod direct_plane;
 mod doctor;
 mod failure;
+mod libvirt;
 mod list;
 mod logging;
 mod message_info;
 mod message_plane;
 mod messages;
 mod name;
+mod nic;
 mod operate;
 mod plane;
 mod qemu;
 mod qemu_args;
+mod reference;
 mod serve;
 mod spaces;
 mod status;

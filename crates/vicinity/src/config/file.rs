@@ -248,6 +248,23 @@ pub(super) fn read(text: &str) -> Result<File, Mistake> {
     toml::from_str(text).map_err(|error| Mistake::from_toml(&error))
 }
 
+/// All keys, as paths of tables.
+pub(super) fn all() -> Vec<String> {
+    let mut all = Vec::new();
+    list(&FILE, "", &mut all);
+    all
+}
+
+fn list(keys: &Keys, above: &str, all: &mut Vec<String>) {
+    for (key, below) in keys.0 {
+        let path = format!("{above}{key}");
+        match below {
+            Some(below) => list(below, &format!("{path}."), all),
+            None => all.push(path),
+        }
+    }
+}
+
 /// The path of keys that leads to the value at byte `at`, like `network.port.mac`.
 pub(super) fn key_at(text: &str, at: usize) -> String {
     let mut path = Vec::new();

@@ -117,6 +117,11 @@ pub(crate) fn load(path: Option<&Path>, runtime_dir: Option<&Path>) -> Result<Co
     Source::load(path, runtime_dir).map(|(_, config)| config)
 }
 
+/// All keys that a file can have, as paths of tables.
+pub(crate) fn keys() -> Vec<String> {
+    file::all()
+}
+
 fn parse(origin: &str, text: &str, runtime_dir: Option<&Path>) -> Result<Config, ConfigError> {
     file::read(text)
         .and_then(|file| check::check(text, file, runtime_dir))

@@ -1,10 +1,10 @@
 //! Programs that talk between hosts: `vicinity message`, and programs in C.
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::common::vicinity;
+use crate::common::{archive, vicinity};
 use crate::hosts::Hosts;
 
 #[test]
@@ -57,19 +57,6 @@ fn succeed(command: &mut Command) {
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {said}");
-}
-
-/// What Cargo made of libmyriexpress: beside this test, the newest.
-fn archive() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let beside = std::fs::read_dir(test.parent().unwrap()).unwrap().flatten();
-    let archives = beside.filter(|entry| {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        name.starts_with("libmyriexpress") && name.ends_with(".a")
-    });
-    let newest = archives.max_by_key(|entry| entry.metadata().unwrap().modified().unwrap());
-    newest.unwrap().path()
 }
 
 #[test]

@@ -191,3 +191,21 @@ pub(crate) fn until(what: &str, mut good: impl FnMut() -> bool) {
     }
     panic!("{what} did not come about");
 }
+
+/// What Cargo made of libmyriexpress: beside this test, the newest.
+pub(crate) fn archive() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let beside = std::fs::read_dir(test.parent().unwrap()).unwrap().flatten();
+    let archives = beside.filter(|entry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        name.starts_with("libmyriexpress") && name.ends_with(".a")
+    });
+    let newest = archives.max_by_key(|entry| entry.metadata().unwrap().modified().unwrap());
+    newest.unwrap().path()
+}
+
+/// The tree.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}

@@ -1,0 +1,59 @@
+#!/bin/bash
+# A host of its own for libvirt: in new mount, UTS and PID namespaces, libvirtd with folders that
+# nobody else sees. It, and every VM it started, end with the first process here.
+#   host.sh NAME FOLDER IMAGE CACHE
+# FOLDER/run is /run/vicinity here, IMAGE the guests' kernel and initramfs. QEMU runs as an ordinary
+# user in the group kvm, as Debian's packages have it.
+set -euo pipefail
+readonly name=$1 folder=$2 image=$3 cache=$4 user=64055 kvm=64056
+
+mount --make-rprivate /
+# FOLDER is below /run, and stays where it is.
+mkdir "$folder/new"
+mount -t tmpfs -o mode=755 tmpfs "$folder/new"
+mkdir -p "$folder/new/vicinity" "$folder/new/${folder#/run/}"
+mount --bind "$folder/run" "$folder/new/vicinity"
+mount --bind "$folder" "$folder/new/${folder#/run/}"
+mount --no-mtab --move "$folder/new" /run
+for place in /var /etc/libvirt; do
+    mount -t tmpfs -o mode=755 tmpfs "$place"
+done
+mkdir -p /var/lib/libvirt/images /var/cache/libvirt /var/log/libvirt
+mount --bind "$image" /var/lib/libvirt/images
+mount --bind "$cache" /var/cache/libvirt
+# libvirt is to find no control groups, and to leave none behind.
+umount --recursive --lazy /sys/fs/cgroup || true
+mount -t proc proc /proc
+
+{
+    grep -v '^libvirt-qemu:' /etc/passwd
+    echo "libvirt-qemu:x:$user:$user::/nonexistent:/usr/sbin/nologin"
+} >/run/passwd
+{
+    grep -Ev '^(libvirt-qemu|kvm):' /etc/group
+    echo "libvirt-qemu:x:$user:"
+    echo "kvm:x:$kvm:libvirt-qemu"
+} >/run/group
+mount --bind /run/passwd /etc/passwd
+mount --bind /run/group /etc/group
+hostname "$name"
+
+cat >/etc/libvirt/qemu.conf <<'TEXT'
+security_driver = "none"
+cgroup_controllers = []
+namespaces = []
+# The guest's files are not of this host alone.
+dynamic_ownership = 0
+stdio_handler = "file"
+TEXT
+# libvirt migrates to another host only.
+cat >"$folder/libvirtd.conf" <<TEXT
+unix_sock_dir = "$folder"
+auth_unix_ro = "none"
+auth_unix_rw = "none"
+host_uuid = "$(cat /proc/sys/kernel/random/uuid)"
+log_outputs = "3:file:$folder/libvirtd.log"
+TEXT
+# A shell is the first process, for somebody has to bury QEMUs whose parent has gone.
+libvirtd --config "$folder/libvirtd.conf" --pid-file "$folder/libvirtd.pid" &
+wait $!

@@ -1,0 +1,213 @@
+//! A VM of libvirt's, with what `vicinity libvirt-xml` prints.
+//!
+//! Needs root, libvirt and what the lab needs. Two hosts, each a libvirtd of its own beside a `vicinity
+//! serve`: nothing of this machine's libvirt is touched.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+#[path = "../vms/arp.rs"]
+mod arp;
+#[path = "../common/mod.rs"]
+mod common;
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use common::neighbours::started;
+use common::{Daemon, until, vicinity};
+use front_end::{Layout, Options, Wire};
+use lab::host::{Tied, command};
+use lab::image::{Image, Recipe};
+use lab::scope::RunFolder;
+
+/// The group of the daemon's sockets: `host.sh` says that QEMU is in it.
+const GROUP: &str = "64056";
+
+const CONFIG: &str = "
+[[network]]
+name = \"lan\"
+[[network.port]]
+vm = \"web\"
+mac = \"52:54:00:00:00:01\"
+[[network.port]]
+vm = \"peer\"
+[[network]]
+name = \"more\"
+[[network.port]]
+vm = \"web\"
+";
+
+const MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 9];
+const IP: [u8; 4] = [10, 0, 0, 1];
+
+/// A host: dropped, its VMs end first.
+struct Host {
+    _libvirtd: Tied,
+    daemon: Daemon,
+    folder: RunFolder,
+}
+
+impl Host {
+    fn start(name: &str, image: &Image) -> Self {
+        let folder = RunFolder::new().unwrap();
+        let run = folder.path().join("run");
+        fs::create_dir(&run).unwrap();
+        std::os::unix::fs::chown(&run, None, GROUP.parse().ok()).unwrap();
+        let cache = home().join("cache");
+        fs::create_dir_all(&cache).unwrap();
+        let mut libvirtd = command("unshare");
+        libvirtd.args(["--mount", "--uts", "--pid", "--fork", "--kill-child"]);
+        libvirtd.arg(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/libvirt/host.sh"
+        ));
+        libvirtd.arg(name).arg(folder.path());
+        libvirtd.arg(image.kernel.parent().unwrap()).arg(cache);
+        libvirtd.stdin(Stdio::null());
+        let mut daemon = command("setpriv");
+        daemon.args(["--regid", GROUP, "--clear-groups"]);
+        daemon.arg(env!("CARGO_BIN_EXE_vicinity"));
+        let host = Self {
+            _libvirtd: Tied::spawn(libvirtd).unwrap(),
+            daemon: Daemon::start_by(daemon, folder.path(), Some(CONFIG)),
+            folder,
+        };
+        until("libvirtd", || host.virsh(&["version"]).is_ok());
+        host
+    }
+
+    fn uri(&self) -> String {
+        let socket = self.folder.path().join("libvirt-sock");
+        format!("qemu+unix:///system?socket={}", socket.display())
+    }
+
+    /// What virsh prints, or why it fails.
+    fn virsh(&self, arguments: &[&str]) -> Result<String, String> {
+        let mut virsh = command("virsh");
+        virsh.args(["--quiet", "--connect", &self.uri()]);
+        let output = virsh.args(arguments).output().unwrap();
+        match output.status.success() {
+            true => Ok(String::from_utf8(output.stdout).unwrap()),
+            false => Err(String::from_utf8(output.stderr).unwrap()),
+        }
+    }
+
+    /// The same, where it must not fail.
+    fn done(&self, arguments: &[&str]) -> String {
+        match self.virsh(arguments) {
+            Ok(said) => said,
+            Err(error) => {
+                let log = fs::read_to_string(self.folder.path().join("libvirtd.log"));
+                panic!("virsh {arguments:?}: {error}\n{}", log.unwrap_or_default())
+            }
+        }
+    }
+
+    /// A file for virsh with what `vicinity libvirt-xml` prints.
+    fn xml(&self, name: &str, arguments: &[&str]) -> String {
+        let output = vicinity()
+            .args(["libvirt-xml", "web", "--runtime-dir", "/run/vicinity"])
+            .arg("--config")
+            .arg(self.folder.path().join("vicinity.toml"))
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let file = self.folder.path().join(name);
+        fs::write(&file, output.stdout).unwrap();
+        file.into_os_string().into_string().unwrap()
+    }
+
+    /// The VM answers a neighbour on its network.
+    fn answers(&self) {
+        let socket = UnixStream::connect(self.daemon.path("lan/peer.sock")).unwrap();
+        let mut peer = started(Wire::new(socket.into()), Options::default());
+        // Nobody answers before the guest has booted.
+        until("an answer of the VM's", || {
+            let request = arp::request(MAC, [10, 0, 0, 9], IP);
+            peer.wait_to_send(&request, Layout::One);
+            std::iter::from_fn(|| peer.receive())
+                .any(|received| arp::is_answer(&received.frame, MAC, IP))
+        });
+    }
+}
+
+fn home() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("libvirt")
+}
+
+/// A domain as an operator has it: nothing in it is of Vicinity.
+const DOMAIN: &str = "<domain type='qemu'>
+  <name>web</name>
+  <memory unit='MiB'>320</memory>
+  <vcpu>1</vcpu>
+  <features><acpi/></features>
+  <os>
+    <type arch='x86_64' machine='pc'>hvm</type>
+    <kernel>/var/lib/libvirt/images/vmlinuz</kernel>
+    <initrd>/var/lib/libvirt/images/initrd.cpio</initrd>
+    <cmdline>console=ttyS0 panic=-1 lab.host=web lab.nic=52:54:00:00:00:01,10.0.0.1/24</cmdline>
+  </os>
+  <devices>
+    <emulator>/usr/bin/qemu-system-x86_64</emulator>
+    <controller type='usb' model='none'/>
+    <memballoon model='none'/>
+  </devices>
+</domain>
+";
+
+#[test]
+fn a_domain_starts_gets_and_loses_a_nic_and_migrates() {
+    let image = Recipe::default()
+        .package("socat")
+        .build(&home().join("../vms/images"))
+        .unwrap();
+    let [here, there] = ["here", "there"].map(|name| Host::start(name, &image));
+    let plain = here.folder.path().join("plain.xml");
+    fs::write(&plain, DOMAIN).unwrap();
+    let domain = here.xml(
+        "web.xml",
+        &["--network", "lan", "--domain", plain.to_str().unwrap()],
+    );
+    here.done(&["create", "--validate", &domain]);
+    here.answers();
+    assert_eq!(here.daemon.port("web")["state"], "running");
+
+    let state = |host: &Host, network: &str| {
+        let ports = host.daemon.ports().into_iter();
+        let mut ports = ports.filter(|port| port["vm"] == "web");
+        ports.find(|port| port["network"] == network).unwrap()["state"].clone()
+    };
+    let nic = here.xml("nic.xml", &["--network", "more", "--interface"]);
+    here.done(&["attach-device", "web", &nic, "--live"]);
+    until("the second NIC", || state(&here, "more") == "running");
+    here.done(&["detach-device", "web", &nic, "--live"]);
+    until("its end", || state(&here, "more") == "waiting");
+    assert_eq!(
+        here.done(&["domiflist", "web"])
+            .matches("vhostuser")
+            .count(),
+        1
+    );
+
+    here.done(&[
+        "migrate",
+        "--live",
+        "web",
+        &there.uri(),
+        "--migrateuri",
+        "tcp:127.0.0.1",
+    ]);
+    there.answers();
+    assert_eq!(state(&there, "lan"), "running");
+    until("the source's end", || state(&here, "lan") == "waiting");
+    for host in [&here, &there] {
+        assert_eq!(host.daemon.port("web")["quarantines"], 0);
+    }
+}
