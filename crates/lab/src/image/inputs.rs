@@ -84,27 +84,19 @@ impl Inputs {
     }
 
     fn unpack(&self, scratch: &Path, root: &Path) -> Result<()> {
-        let sources = Sources::of_host(&self.codename)?;
-        let mut command = host::command("mmdebstrap");
-        command
-            .args(["--variant=extract", "--format=directory", "--quiet"])
-            .arg("--skip=cleanup/apt/cache")
-            .arg(format!("--include={}", self.packages.join(",")));
-        for option in proxies() {
-            command.arg(format!("--aptopt={option}"));
-        }
-        command.arg(&self.codename).arg(root);
-        for (name, text) in [
-            ("lines.list", sources.lines),
-            ("debian.sources", sources.stanzas),
-        ] {
-            if !text.is_empty() {
-                let file = scratch.join(name);
-                fs::write(&file, text).context(|| format!("write {}", file.display()))?;
-                command.arg(file);
-            }
-        }
-        host::run(command).map(drop)
+        let options = [
+            "--variant=extract",
+            "--format=directory",
+            "--skip=cleanup/apt/cache",
+        ];
+        let options = options.map(str::to_owned);
+        bootstrap(
+            scratch,
+            &self.codename,
+            &options,
+            &self.packages.join(","),
+            root,
+        )
     }
 
     /// The modules' files, each after those it depends on, as paths below the root.
@@ -136,8 +128,37 @@ impl Inputs {
     }
 }
 
+/// Have `mmdebstrap` make `target` of these packages, from the archive the host's apt uses.
+pub(super) fn bootstrap(
+    scratch: &Path,
+    codename: &str,
+    options: &[String],
+    packages: &str,
+    target: &Path,
+) -> Result<()> {
+    let sources = Sources::of_host(codename)?;
+    let mut command = host::command("mmdebstrap");
+    command.arg("--quiet").args(options);
+    command.arg(format!("--include={packages}"));
+    for option in proxies() {
+        command.arg(format!("--aptopt={option}"));
+    }
+    command.arg(codename).arg(target);
+    for (name, text) in [
+        ("lines.list", sources.lines),
+        ("debian.sources", sources.stanzas),
+    ] {
+        if !text.is_empty() {
+            let file = scratch.join(name);
+            fs::write(&file, text).context(|| format!("write {}", file.display()))?;
+            command.arg(file);
+        }
+    }
+    host::run(command).map(drop)
+}
+
 /// The code name of the host's Debian release.
-fn codename() -> Result<String> {
+pub(super) fn codename() -> Result<String> {
     let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let mut lines = text.lines();
     let name = lines.find_map(|line| line.strip_prefix("VERSION_CODENAME="));

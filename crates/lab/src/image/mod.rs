@@ -12,6 +12,7 @@
 mod cpio;
 mod inputs;
 mod overlay;
+mod root;
 mod sources;
 mod tree;
 
@@ -27,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Context, Error, Result};
 use crate::interrupt;
 use inputs::Inputs;
+pub use root::clean_root;
 
 /// What every lab guest has.
 const PACKAGES: [&str; 17] = [

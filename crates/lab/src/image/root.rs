@@ -1,0 +1,28 @@
+//! A clean Debian, for trying a package in.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::inputs::{bootstrap, codename};
+use super::{Scratch, lock};
+use crate::error::{Context, Result};
+
+/// The archive of a Debian of the host's own release with these packages and what is essential,
+/// configured, from `cache` if it is there, else made (about a minute, needs the network and root).
+///
+/// # Errors
+/// `mmdebstrap` is missing or fails, or the cache cannot be written.
+pub fn clean_root(packages: &[&str], cache: &Path) -> Result<PathBuf> {
+    let codename = codename()?;
+    let archive = cache.join(format!("{codename}-{}.tar", packages.join("-")));
+    fs::create_dir_all(cache).context(|| format!("make {}", cache.display()))?;
+    let _lock = lock(cache)?;
+    if !archive.exists() {
+        let scratch = Scratch::new(cache.join("unfinished"))?;
+        let made = scratch.0.join("root.tar");
+        let options = ["--variant=minbase".to_owned()];
+        bootstrap(&scratch.0, &codename, &options, &packages.join(","), &made)?;
+        fs::rename(&made, &archive).context(|| format!("make {}", archive.display()))?;
+    }
+    Ok(archive)
+}
