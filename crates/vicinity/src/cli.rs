@@ -105,6 +105,9 @@ enum Command {
         /// Print what the daemon has in force
         #[arg(long)]
         running: bool,
+        /// As JSON, without the comments
+        #[arg(long)]
+        json: bool,
     },
     /// Have the daemon read its configuration file again: what did not change is not disturbed
     Reload,
@@ -120,6 +123,9 @@ enum Command {
         /// All options on one line
         #[arg(long)]
         one_line: bool,
+        /// As JSON: an array of words
+        #[arg(long, conflicts_with = "one_line")]
+        json: bool,
     },
     /// Print what libvirt needs for a VM's port: its interface, and shared memory
     LibvirtXml {
@@ -538,8 +544,16 @@ impl Cli {
             Command::MessageGateway => Ok(message_plane::host(runtime_dir)?),
             Command::MessageUplink => Ok(crate::uplink::process(runtime_dir)?),
             Command::DirectGroup { group } => Ok(direct_plane::run(runtime_dir, &group)?),
-            Command::Config { running: false } => print(config::DEFAULT),
-            Command::Config { running: true } => print(&operate::show(runtime_dir)?),
+            Command::Config { running, json } => {
+                let text = match running {
+                    true => operate::show(runtime_dir)?,
+                    false => config::DEFAULT.to_owned(),
+                };
+                match json {
+                    true => print(&list::as_json(&config::as_json(&text)?)),
+                    false => print(&text),
+                }
+            }
             Command::Capture(options) => capture::run(runtime_dir, &options),
             Command::Reload => print(&operate::reload(runtime_dir)?),
             Command::Metrics => print(&list::metrics(runtime_dir)?),
@@ -547,10 +561,14 @@ impl Cli {
                 which,
                 memory,
                 one_line,
+                json,
             } => {
                 let nic = which.find(given)?;
                 let options = qemu_args::options(&nic, &memory, qemu::version(qemu::PROGRAM));
-                print(&qemu_args::render(&options, one_line))
+                match json {
+                    true => print(&list::as_json(&qemu_args::words(&options))),
+                    false => print(&qemu_args::render(&options, one_line)),
+                }
             }
             Command::LibvirtXml {
                 which,

@@ -55,6 +55,14 @@ fn value(path: &Path) -> String {
     path.display().to_string().replace(',', ",,")
 }
 
+/// The options as words of a command line.
+pub(crate) fn words<'a>(options: &'a [(&'static str, String)]) -> Vec<&'a str> {
+    let words = options
+        .iter()
+        .map(|(option, value)| [*option, value.as_str()]);
+    words.flatten().collect()
+}
+
 /// The options as shell words: one option a line joined by backslashes, or all on one line.
 pub(crate) fn render(options: &[(&'static str, String)], one_line: bool) -> String {
     let separator = if one_line { " " } else { " \\\n" };

@@ -77,6 +77,27 @@ fn the_printed_configuration_is_one() {
 }
 
 #[test]
+fn configuration_and_options_are_there_for_programs() {
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        serde_json::from_slice(&run(arguments).stdout).unwrap()
+    };
+    let config = json(&["config", "--json"]);
+    assert_eq!(config["network"][0]["accept"], true, "{config}");
+    let words = json(&["qemu-args", "web", "--json"]);
+    let line = text(&run(&["qemu-args", "web", "--one-line"]).stdout);
+    let words: Vec<_> = words
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it.as_str().unwrap())
+        .collect();
+    assert_eq!(
+        Some(words.iter().map(|it| (*it).to_owned()).collect()),
+        shlex::split(&line)
+    );
+}
+
+#[test]
 fn completions_and_manual_pages_are_made() {
     assert!(text(&run(&["completions", "bash"]).stdout).contains("qemu-args"));
     let folder = tempfile::tempdir().unwrap();

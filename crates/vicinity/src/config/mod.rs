@@ -122,6 +122,18 @@ pub(crate) fn keys() -> Vec<String> {
     file::all()
 }
 
+/// What a configuration's text says, without the comments.
+pub(crate) fn as_json(text: &str) -> Result<serde_json::Value, ConfigError> {
+    toml::from_str(text).map_err(|error| {
+        let mistake = complaint::Mistake::from_toml(&error);
+        ConfigError::Invalid(Box::new(complaint::explain(
+            "the configuration",
+            text,
+            &mistake,
+        )))
+    })
+}
+
 fn parse(origin: &str, text: &str, runtime_dir: Option<&Path>) -> Result<Config, ConfigError> {
     file::read(text)
         .and_then(|file| check::check(text, file, runtime_dir))

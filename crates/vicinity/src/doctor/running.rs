@@ -40,8 +40,8 @@ pub(super) fn checks(runtime_dir: &Path) -> Vec<Check> {
     let checks = match (networks, ports) {
         (Ok(networks), Ok(ports)) => {
             let sockets = ports.iter().filter_map(|port| port.socket.as_deref());
-            let mut checks = reach::checks(sockets.map(Path::new));
-            checks.extend(Listening::now().checks(&networks, &ports));
+            let mut more = reach::checks(sockets.map(Path::new));
+            more.extend(Listening::now().checks(&networks, &ports));
             let links = links::of(networks.iter().filter_map(|it| it.uplink.as_deref()));
             let machines = machines();
             let scene = Scene {
@@ -50,7 +50,8 @@ pub(super) fn checks(runtime_dir: &Path) -> Vec<Check> {
                 machines,
                 links,
             };
-            checks.extend(scene.checks());
+            let mut checks = scene.checks();
+            checks.extend(more);
             checks
         }
         (Err(error), _) | (_, Err(error)) => vec![nobody(runtime_dir, &error)],
@@ -99,6 +100,10 @@ impl Scene {
                 self.ports.len()
             ),
         )];
+        let uplinks = match self.networks.iter().any(|it| it.uplink.is_some()) {
+            true => "each leads somewhere",
+            false => "no network has one: VMs reach each other alone",
+        };
         for (name, well, troubles) in [
             ("ports", "none is kept out", self.kept_out()),
             (
@@ -109,7 +114,7 @@ impl Scene {
             ("addresses", "no two VMs have the same", self.same_address()),
             ("offloads", "every VM takes large frames", self.offloads()),
             ("MTU", "nobody's frames are too long", self.mtu()),
-            ("uplinks", "each leads somewhere", self.uplinks()),
+            ("uplinks", uplinks, self.uplinks()),
         ] {
             match troubles.is_empty() {
                 true => checks.push(Check::ok(name, well)),

@@ -86,6 +86,11 @@ fn is_named(scene: &Scene, parts: &[&str]) {
 #[test]
 fn all_is_well() {
     assert_eq!(wrong(&scene()), "");
+    let mut scene = scene();
+    scene.networks = vec![network(None)];
+    assert_eq!(wrong(&scene), "");
+    let last = scene.checks().pop().unwrap();
+    assert!(last.found.contains("no network has one"), "{last:?}");
 }
 
 #[test]
