@@ -2,7 +2,7 @@
 CARGO ?= cargo
 RUN = target/release/vicinity
 
-.PHONY: help demo demo-shell demo-message test lab bench soak coverage check build lint deny unit loom fuzz clean
+.PHONY: help demo demo-shell demo-message test lab bench soak coverage check build deb lint deny unit loom fuzz clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -59,6 +59,11 @@ bench:
 ## make build       the program, in target/release
 build:
 	$(CARGO) build --release --locked --package vicinity
+
+## make deb         the Debian packages, in target/deb
+deb:
+	scripts/setup test
+	scripts/deb target/deb
 
 lint:
 	$(CARGO) fmt --all --check

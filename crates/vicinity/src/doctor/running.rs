@@ -239,7 +239,7 @@ impl Scene {
                 if low < high {
                     let found = format!("{small} has {low}, {large} on the same network {high}");
                     let remedy =
-                        "give all VMs of a network the same host_mtu (libvirt: <mtu size=…/>)";
+                        "give all VMs of a network the same host_mtu, or set it in the guests";
                     troubles.push((found, remedy.to_owned()));
                 }
             }
