@@ -8,6 +8,7 @@
 
 mod common;
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
 use common::vicinity;
@@ -142,6 +143,24 @@ fn the_doctor_finds_what_is_missing() {
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stdout);
     assert!(said.contains("MISSING  qemu"), "{said}");
+    assert!(said.contains("apt-get install"), "{said}");
+}
+
+#[test]
+fn the_doctor_names_a_qemu_that_is_too_old() {
+    let folder = tempfile::tempdir().unwrap();
+    let qemu = folder.path().join("qemu-system-x86_64");
+    let script = "#!/bin/sh\necho 'QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg)'\n";
+    std::fs::write(&qemu, script).unwrap();
+    std::fs::set_permissions(&qemu, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_vicinity"))
+        .arg("doctor")
+        .env("PATH", folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stdout);
+    assert!(said.contains("7.2 is too old, 8.2 is needed"), "{said}");
     assert!(said.contains("apt-get install"), "{said}");
 }
 
