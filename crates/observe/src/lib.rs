@@ -14,6 +14,8 @@
 //!    CPU and wait for each execution, for a VM's guest and for its backend. A worker of Vicinity
 //!    that serves several VMs is shared out by what their ports moved; what nobody moved is
 //!    charged to nobody, and said.
+//!    Which VM ran after which is not in `/proc`: the kernel records it for whoever asks
+//!    ([`switches`]).
 //! 4. [`prometheus`] writes one reading as a text of counters.
 //!
 //! Who watches threads of its own choice, as the lab does, reads them with [`proc`] and makes
@@ -30,6 +32,7 @@
     reason = "rates are for people: 53 bits are enough"
 )]
 
+mod between;
 pub mod cgroup;
 pub mod command_line;
 pub mod counters;
@@ -47,6 +50,7 @@ pub mod reading;
 pub mod report;
 pub mod role;
 mod share;
+pub mod switches;
 mod text;
 pub mod traffic;
 pub mod work;

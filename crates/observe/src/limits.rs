@@ -9,7 +9,9 @@ use crate::role::Role;
 pub(crate) fn of_host(reading: &Reading, meter: &Meter, vms: &[Vm]) -> Vec<String> {
     let mut all = Vec::new();
     let mut say = |what: &str| all.push(what.to_owned());
-    say("switches between two given VMs: /proc counts a thread's switches, not to whom");
+    if let Err(why) = &reading.switches {
+        say(&format!("switches between VMs: {why}"));
+    }
     if reading.daemon.is_none() {
         say("ports of Vicinity: no daemon answers; see `vicinity port list`");
     }

@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use crate::counters::Totals;
-use crate::reading::{Port, Reading, Sent, Vm};
+use crate::reading::{Id, Port, Reading, Sent, ThreadSet, Vm};
 
 /// The text. `vicinity_worker_cpu_seconds_total` and `vicinity_port_frames_total` allow the
 /// sharing out that `vicinity top` does.
@@ -27,6 +27,7 @@ pub fn render(reading: &Reading) -> String {
     workers(&mut text, reading);
     ports(&mut text, &reading.ports);
     pairs(&mut text, reading);
+    switches(&mut text, reading);
     text.0
 }
 
@@ -146,6 +147,44 @@ fn pairs(text: &mut Text, reading: &Reading) {
     }
 }
 
+/// Switches between VMs: rates, for the kernel keeps no totals of them. Nothing where they are not
+/// recorded.
+fn switches(text: &mut Text, reading: &Reading) {
+    let Ok(switches) = &reading.switches else {
+        return;
+    };
+    let name = "vicinity_switches_per_second";
+    text.head(
+        name,
+        "gauge",
+        "Switches of CPUs straight from one set of threads to another",
+    );
+    let vm = |id: &Id| reading.vms.get(id).map(|vm| vm.name.as_str());
+    let set = |set: &ThreadSet| match set {
+        ThreadSet::Guest(id) => vm(id).map(|vm| ("guest", vm.to_owned())),
+        ThreadSet::Backend(id) => vm(id).map(|vm| ("backend", vm.to_owned())),
+        ThreadSet::Network(network) => Some(("network", network.clone())),
+    };
+    for ((from, to), rate) in &switches.rates {
+        if let (Some((from_set, from)), Some((to_set, to))) = (set(from), set(to)) {
+            let labels = [
+                ("from", from.as_str()),
+                ("from_set", from_set),
+                ("to", to.as_str()),
+                ("to_set", to_set),
+            ];
+            text.line(name, &labels, *rate);
+        }
+    }
+    let name = "vicinity_switches_watched_ratio";
+    text.head(
+        name,
+        "gauge",
+        "Part of the time in which switches were seen",
+    );
+    text.line(name, &[], switches.watched);
+}
+
 /// A text in Prometheus' format, series by series.
 #[derive(Debug, Default)]
 pub struct Text(String);
@@ -165,7 +204,8 @@ impl Text {
             // Writing to a string does not fail.
             let _ = write!(self.0, "{mark}{label}=\"{}\"", escape(text));
         }
-        let _ = writeln!(self.0, "}} {value}");
+        let end = if labels.is_empty() { "" } else { "}" };
+        let _ = writeln!(self.0, "{end} {value}");
     }
 
     /// The text so far.
@@ -204,5 +244,25 @@ mod tests {
             value.parse::<f64>().unwrap();
         }
         assert_eq!(text.matches("# TYPE").count(), 10);
+    }
+
+    #[test]
+    fn switches_between_vms_are_told_by_name() {
+        let mut reading = reading(0);
+        vm(&mut reading, 10, "web", &[("CPU 0/KVM", 0, 0)]);
+        let id = *reading.vms.keys().next().unwrap();
+        let pair = (ThreadSet::Network("lan".into()), ThreadSet::Guest(id));
+        reading.switches = Ok(crate::reading::Switches {
+            rates: [(pair, 12.5)].into(),
+            watched: 0.25,
+        });
+        let text = render(&reading);
+        let line = "vicinity_switches_per_second{from=\"lan\",from_set=\"network\",\
+                    to=\"web\",to_set=\"guest\"} 12.5\n";
+        assert!(text.contains(line), "{text}");
+        assert!(
+            text.ends_with("vicinity_switches_watched_ratio 0.25\n"),
+            "{text}"
+        );
     }
 }

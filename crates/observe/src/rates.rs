@@ -10,7 +10,7 @@ use crate::report::{Group, Host, Network, Report, Thread, Traffic, Vicinity, Vm}
 use crate::role::{Role, is_worker_of, vcpu_accelerator};
 use crate::traffic;
 use crate::work::Work;
-use crate::{limits, pairs, share};
+use crate::{between, limits, pairs, share};
 
 /// A page, as XenMon exchanged them.
 const PAGE: f64 = 4096.0;
@@ -35,7 +35,9 @@ pub fn report(earlier: &Reading, later: &Reading, meter: &Meter, watts_per_cpu: 
         .iter()
         .filter_map(|(id, now)| {
             let charge = charged.remove(id).unwrap_or_default();
-            vm(id.pid, earlier.vms.get(id)?, now, &charge, watts_per_cpu)
+            let mut vm = vm(id.pid, earlier.vms.get(id)?, now, &charge, watts_per_cpu)?;
+            vm.switches_between = between::of_vm(*id, later);
+            Some(vm)
         })
         .collect();
     vms.sort_by(|a, b| (&a.name, a.pid).cmp(&(&b.name, b.pid)));
@@ -45,6 +47,7 @@ pub fn report(earlier: &Reading, later: &Reading, meter: &Meter, watts_per_cpu: 
         host,
         vicinity: vicinity(earlier, later, networks),
         pairs: pairs::rates(earlier, later, interval),
+        switches: between::named(later),
         vms,
     }
 }
@@ -215,6 +218,7 @@ fn vm(
         guest,
         backend,
         backend_in_vicinity: in_vicinity,
+        switches_between: None,
         notes: limits::of_vm(now),
         threads,
     })

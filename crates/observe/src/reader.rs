@@ -6,13 +6,17 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::between;
 use crate::command_line::{Kind, Machine};
 use crate::energy::{Meter, POWERCAP};
 use crate::finder::Finder;
 use crate::host::{self, CpuTime};
 use crate::kvm;
-use crate::reading::{Host, Id, Memory, MemoryKind, Plane, Port, Reading, Sent, Thread, Vm};
+use crate::reading::{
+    Host, Id, Memory, MemoryKind, Plane, Port, Reading, Sent, Switches, Thread, Vm,
+};
 use crate::role::{self, Role};
+use crate::switches::Recorder;
 use crate::traffic;
 
 /// A process larger than this is not asked for its PSS: the kernel walks all its pages for it.
@@ -30,6 +34,7 @@ pub struct Reader {
     /// The VM whose memory was read last.
     turn: Option<Id>,
     readings: u32,
+    recorder: Result<Recorder, String>,
 }
 
 /// The daemon whose networks' counters are known.
@@ -60,7 +65,13 @@ impl Reader {
             memory: BTreeMap::new(),
             turn: None,
             readings: 0,
+            recorder: Err("nobody asked for them".to_owned()),
         }
+    }
+
+    /// Have the kernel record switches between threads, from now on.
+    pub fn record_switches(&mut self) {
+        self.recorder = Recorder::start();
     }
 
     /// The host's energy counters.
@@ -99,6 +110,7 @@ impl Reader {
                 planes.insert(id, self.plane(pid, network));
             }
         }
+        let switches = self.switches(&vms, &planes);
         self.refresh_memory(&mut vms);
         let pid = daemon.as_ref().map(|daemon| daemon.pid);
         let daemon = daemon.unwrap_or_default();
@@ -109,6 +121,7 @@ impl Reader {
             daemon: pid,
             ports: daemon.ports,
             sent: daemon.sent,
+            switches,
             host: self.host(),
         }
     }
@@ -165,6 +178,15 @@ impl Reader {
             }
         }
         threads
+    }
+
+    fn switches(
+        &mut self,
+        vms: &BTreeMap<Id, Vm>,
+        planes: &BTreeMap<Id, Plane>,
+    ) -> Result<Switches, String> {
+        let recorder = self.recorder.as_mut().map_err(|why| why.clone())?;
+        Ok(between::sets(&recorder.look(), vms, planes))
     }
 
     /// New VMs' memory is read at once, that of the others now and then, in turn.

@@ -36,6 +36,8 @@ pub struct Reading {
     pub sent: Vec<Sent>,
     /// Whether there is such a daemon.
     pub daemon: Option<u32>,
+    /// Switches between VMs since the reading before, or why nothing is known of them.
+    pub switches: Result<Switches, String>,
     /// The host.
     pub host: Host,
 }
@@ -81,6 +83,27 @@ pub struct Plane {
     pub network: Option<String>,
     /// Its threads, by their ids.
     pub threads: BTreeMap<u32, Thread>,
+}
+
+/// A set of threads.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ThreadSet {
+    /// A VM's virtual CPUs.
+    Guest(Id),
+    /// The other threads that work for it alone.
+    Backend(Id),
+    /// The workers of a network of Vicinity, which work for many.
+    Network(String),
+}
+
+/// Switches between VMs. The kernel counts no totals of these: they are rates already.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Switches {
+    /// How often, each second, a thread of one set was followed on its CPU by one of another, with
+    /// nothing in between.
+    pub rates: BTreeMap<(ThreadSet, ThreadSet), f64>,
+    /// The part of the time that was watched ([`Seen::watched`](crate::switches::Seen::watched)).
+    pub watched: f64,
 }
 
 /// A VM's port on a network of Vicinity.

@@ -19,6 +19,8 @@ pub struct Report {
     pub vms: Vec<Vm>,
     /// Who sent to whom over Vicinity's networks, the busiest first.
     pub pairs: Vec<Pair>,
+    /// Which VM ran straight after which, where the kernel tells.
+    pub switches: Option<Switches>,
     /// What cannot be known here, and what would help.
     pub cannot_read: Vec<String>,
 }
@@ -85,6 +87,48 @@ pub struct Pair {
     pub bytes: f64,
 }
 
+/// Switches between VMs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Switches {
+    /// The part of the interval that was watched: the first, as much as there was room for. Rates
+    /// are of that part.
+    pub watched: f64,
+    /// The pairs of sets, the most frequent first.
+    pub pairs: Vec<Switched>,
+}
+
+/// How often one set of threads ran straight after another.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Switched {
+    /// Who left the CPU.
+    pub from: Party,
+    /// Who got it.
+    pub to: Party,
+    /// Times a second.
+    pub per_second: f64,
+}
+
+/// A set of threads by its name.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "set", content = "name", rename_all = "kebab-case")]
+pub enum Party {
+    /// The guest of this VM.
+    Guest(String),
+    /// The backend of this VM, without the workers it shares.
+    Backend(String),
+    /// The workers of this network.
+    Network(String),
+}
+
+/// Switches between VMs that gave each set of a VM the CPU, a second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Between {
+    /// To its guest, from another VM, from its own backend, or from a network's workers.
+    pub guest: f64,
+    /// To its backend, from another VM, from its own guest, or from a network's workers.
+    pub backend: f64,
+}
+
 /// A VM.
 #[derive(Clone, Debug, Serialize)]
 pub struct Vm {
@@ -101,6 +145,8 @@ pub struct Vm {
     pub backend: Activity,
     /// CPUs of the backend that are its share of Vicinity's workers.
     pub backend_in_vicinity: f64,
+    /// Switches between VMs; the workers' are in [`Report::switches`] only.
+    pub switches_between: Option<Between>,
     /// CPUs KVM polled in vain or with success; taken off the guest's use, added to its block.
     pub halt_poll: Option<f64>,
     /// What its NICs carried; `None` when its NICs are not known.

@@ -14,6 +14,7 @@ pub(crate) fn reading(seconds: u64) -> Reading {
         ports: Vec::new(),
         sent: Vec::new(),
         daemon: Some(1),
+        switches: Err("not recorded".to_owned()),
         host: reading::Host {
             cpus: 2,
             time: None,
@@ -59,7 +60,7 @@ pub(crate) fn vm(reading: &mut Reading, pid: u32, name: &str, with: Threads<'_>)
     reading.vms.insert(Id { pid, start: 7 }, vm);
 }
 
-fn plane(reading: &mut Reading, pid: u32, network: Option<&str>, with: Threads<'_>) {
+pub(crate) fn plane(reading: &mut Reading, pid: u32, network: Option<&str>, with: Threads<'_>) {
     let plane = Plane {
         at: reading.at,
         network: network.map(str::to_owned),

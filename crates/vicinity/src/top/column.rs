@@ -16,6 +16,7 @@ pub(super) enum Column {
     CpuPerExecution,
     WaitPerExecution,
     Switches,
+    Between,
     Descriptors,
     PerExecution,
     Bytes,
@@ -25,7 +26,7 @@ pub(super) enum Column {
 }
 
 /// The columns from left to right, each with its title and width.
-pub(super) const COLUMNS: [(Column, &str, u16); 14] = [
+pub(super) const COLUMNS: [(Column, &str, u16); 15] = [
     (Column::Name, "VM", 18),
     (Column::Use, "USE %", 7),
     (Column::Wait, "WAIT %", 7),
@@ -34,6 +35,7 @@ pub(super) const COLUMNS: [(Column, &str, u16); 14] = [
     (Column::CpuPerExecution, "µs/EXEC", 9),
     (Column::WaitPerExecution, "WAIT/EXEC", 9),
     (Column::Switches, "SWITCH/s", 8),
+    (Column::Between, "VM-SW/s", 8),
     (Column::Descriptors, "DESC/s", 8),
     (Column::PerExecution, "DESC/EXEC", 9),
     (Column::Bytes, "BYTES/s", 9),
@@ -43,9 +45,10 @@ pub(super) const COLUMNS: [(Column, &str, u16); 14] = [
 ];
 
 /// On a narrow screen these go first, in this order.
-pub(super) const DISPENSABLE: [Column; 7] = [
+pub(super) const DISPENSABLE: [Column; 8] = [
     Column::Pages,
     Column::Switches,
+    Column::Between,
     Column::PerExecution,
     Column::WaitPerExecution,
     Column::Watts,
@@ -67,6 +70,7 @@ impl Column {
             Self::CpuPerExecution => vm.guest.cpu_per_execution_us,
             Self::WaitPerExecution => vm.guest.wait_per_execution_us,
             Self::Switches => Some(both(|set| set.switches_per_second)),
+            Self::Between => vm.switches_between.map(|them| them.guest + them.backend),
             Self::Descriptors => traffic.map(|traffic| traffic.descriptors),
             Self::PerExecution => traffic.and_then(|all| all.descriptors_per_execution),
             Self::Bytes => traffic.map(|traffic| traffic.tx_bytes + traffic.rx_bytes),
@@ -93,6 +97,10 @@ impl Column {
             Self::CpuPerExecution => sets.map(|set| micros(set.cpu_per_execution_us)),
             Self::WaitPerExecution => sets.map(|set| micros(set.wait_per_execution_us)),
             Self::Switches => sets.map(|set| count(set.switches_per_second)),
+            Self::Between => match vm.switches_between {
+                Some(them) => [them.guest, them.backend].map(count),
+                None => [dash(), dash()],
+            },
             Self::Descriptors => traffic(moved.map(|moved| count(moved.descriptors))),
             Self::PerExecution => {
                 let figure = moved.and_then(|moved| moved.descriptors_per_execution);
@@ -140,7 +148,7 @@ fn micros(time: Option<f64>) -> String {
 }
 
 /// A rate, short.
-fn count(rate: f64) -> String {
+pub(super) fn count(rate: f64) -> String {
     match rate {
         ..100.0 => format!("{rate:.1}"),
         ..100_000.0 => format!("{rate:.0}"),

@@ -8,8 +8,9 @@ use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table, TableState, Wrap};
 
 use super::column::{COLUMNS, Column, DISPENSABLE, percent};
-use super::state::State;
-use super::{matrix, plain};
+use super::matrix::Matrix;
+use super::plain;
+use super::state::{Below, State};
 
 /// The history needs so many columns to say anything.
 const HISTORY_MINIMUM: u16 = 8;
@@ -32,7 +33,8 @@ const HELP: [(&str, &str); 6] = [
 /// Draw everything.
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
     let room = frame.area().height > 2 * DETAILS;
-    let details = (state.details || state.matrix) && !state.vms().is_empty() && room;
+    let wanted = state.details || state.below != Below::Threads;
+    let details = wanted && !state.vms().is_empty() && room;
     let heights = [
         Constraint::Length(2),
         Constraint::Min(3),
@@ -42,16 +44,30 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
     let [head, table, below, help] = Layout::vertical(heights).areas(frame.area());
     draw_head(frame, head, state);
     draw_table(frame, table, state);
-    let pairs = state
-        .report
-        .as_ref()
-        .map_or(&[][..], |report| &report.pairs);
-    if details && state.matrix {
-        frame.render_widget(matrix::draw(pairs, below.width, below.height), below);
-    } else if let Some(vm) = state.vms().get(state.selected()).filter(|_| details) {
-        draw_details(frame, below, vm, state);
+    if details {
+        draw_below(frame, below, state);
     }
     frame.render_widget(help_line(), help);
+}
+
+fn draw_below(frame: &mut Frame<'_>, area: Rect, state: &State) {
+    let report = state.report.as_ref();
+    let matrix = match state.below {
+        Below::Traffic => {
+            let pairs = report.map_or(&[][..], |report| &report.pairs);
+            Some(Matrix::of_traffic(pairs))
+        }
+        Below::Switches => {
+            let switches = report.and_then(|report| report.switches.as_ref());
+            Some(Matrix::of_switches(switches))
+        }
+        Below::Threads => None,
+    };
+    if let Some(matrix) = matrix {
+        frame.render_widget(matrix.draw(area.width, area.height), area);
+    } else if let Some(vm) = state.vms().get(state.selected()) {
+        draw_details(frame, area, vm, state);
+    }
 }
 
 fn draw_head(frame: &mut Frame<'_>, area: Rect, state: &State) {
@@ -265,6 +281,7 @@ fn help_line() -> Line<'static> {
 
 #[cfg(test)]
 mod tests {
+    use observe::report::Party;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
@@ -316,6 +333,25 @@ mod tests {
             assert!(shown.contains(text), "{text}\n{shown}");
         }
         assert!(!shown.contains("THREAD"), "{shown}");
+
+        let mut report = state.report.clone().unwrap();
+        report.switches = Some(observe::report::Switches {
+            watched: 0.5,
+            pairs: vec![observe::report::Switched {
+                from: Party::Backend("db".into()),
+                to: Party::Guest("web".into()),
+                per_second: 1234.0,
+            }],
+        });
+        state.update(report);
+        state.press(ratatui::crossterm::event::KeyCode::Char('m').into());
+        let shown = screen(120, 40, &state);
+        for text in ["straight after", "└ db", "1234", "50.0 %"] {
+            assert!(shown.contains(text), "{text}\n{shown}");
+        }
+        assert!(!shown.contains("2.5 MB"), "{shown}");
+        state.press(ratatui::crossterm::event::KeyCode::Char('m').into());
+        assert!(screen(120, 40, &state).contains("THREAD"));
     }
 
     #[test]

@@ -1,67 +1,122 @@
-//! The traffic matrix: who sends to whom over Vicinity's networks.
+//! Matrices: who sends to whom over Vicinity's networks, and who runs straight after whom.
 
-use observe::report::Pair;
+use observe::report::{Pair, Party, Switches};
 use ratatui::layout::{Alignment, Constraint};
 use ratatui::style::{Style, Stylize};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Block, Borders, Cell, Row, Table};
 
+use super::column::{count, percent};
 use crate::table;
 
 /// Columns of a name, and of a field.
 const NAME: u16 = 16;
 const FIELD: u16 = 12;
 
-/// The busiest senders and receivers for which there is room, and bytes a second between them.
-pub(super) fn draw(pairs: &[Pair], width: u16, height: u16) -> Table<'static> {
-    let columns = usize::from(width.saturating_sub(NAME) / (FIELD + 1));
-    // The frame and the head take a line each.
-    let rows = usize::from(height.saturating_sub(2));
-    let receivers: Vec<&str> = busiest(pairs, |pair| &pair.to).take(columns).collect();
-    let senders: Vec<&str> = busiest(pairs, |pair| &pair.from).take(rows).collect();
-    let field = |from: &str, to: &str| {
-        let those = pairs
-            .iter()
-            .filter(|pair| pair.from == from && pair.to == to);
-        let bytes: f64 = those.map(|pair| pair.bytes).sum();
-        right(if bytes > 0.0 {
-            rate(bytes)
-        } else {
-            "·".to_owned()
-        })
-    };
-    let lines = senders.iter().map(|from| {
-        let mut cells = vec![Cell::from(Line::from((*from).to_owned()).bold())];
-        cells.extend(receivers.iter().map(|to| field(from, to)));
-        Row::new(cells)
-    });
-    let mut head = vec![Cell::from("FROM \\ TO")];
-    head.extend(receivers.iter().map(|to| right((*to).to_owned())));
-    let mut widths = vec![Constraint::Length(NAME)];
-    widths.extend(receivers.iter().map(|_| Constraint::Length(FIELD)));
-    let title = match pairs.is_empty() {
-        true => " Nobody sends to anybody over Vicinity's networks ",
-        false => " Bytes a second from each VM to each other, over Vicinity's networks ",
-    };
-    Table::new(lines.collect::<Vec<_>>(), widths)
-        .header(Row::new(head).style(Style::new().dim()))
-        .column_spacing(1)
-        .block(Block::new().borders(Borders::TOP).title(title.bold()))
+/// Pairs of switches in a plain table.
+const PLAIN: usize = 16;
+
+/// A matrix, as a list of its fields that are not empty.
+pub(super) struct Matrix {
+    title: String,
+    /// From, to, figure; the largest first.
+    fields: Vec<(String, String, f64)>,
+    text: fn(f64) -> String,
 }
 
-/// Names by what they have to do with bytes, most first. The pairs are in that order.
-fn busiest<'p>(
-    pairs: &'p [Pair],
-    name: impl Fn(&'p Pair) -> &'p String,
-) -> impl Iterator<Item = &'p str> {
-    let mut names: Vec<&str> = Vec::new();
-    for pair in pairs {
-        let name = name(pair).as_str();
-        if !names.contains(&name) {
-            names.push(name);
+impl Matrix {
+    /// Bytes a second.
+    pub(super) fn of_traffic(pairs: &[Pair]) -> Self {
+        let title = match pairs.is_empty() {
+            true => " Nobody sends to anybody over Vicinity's networks ",
+            false => " Bytes a second from each VM to each other, over Vicinity's networks ",
+        };
+        let field = |pair: &Pair| (pair.from.clone(), pair.to.clone(), pair.bytes);
+        Self {
+            title: title.to_owned(),
+            fields: pairs.iter().map(field).collect(),
+            text: rate,
         }
     }
-    names.into_iter()
+
+    /// Switches a second.
+    pub(super) fn of_switches(switches: Option<&Switches>) -> Self {
+        let pairs = switches.map_or(&[][..], |switches| &switches.pairs);
+        let title = match switches {
+            None => {
+                " Who runs after whom is not known here: press m, the reason is of note ".to_owned()
+            }
+            Some(switches) => format!(
+                " Times a second that each ran straight after each other (└ backends, net- workers; {} % of the time seen) ",
+                percent(switches.watched)
+            ),
+        };
+        let field = |pair: &observe::report::Switched| {
+            (party(&pair.from), party(&pair.to), pair.per_second)
+        };
+        Self {
+            title,
+            fields: pairs.iter().map(field).collect(),
+            text: count,
+        }
+    }
+
+    /// The busiest rows and columns for which there is room.
+    pub(super) fn draw(&self, width: u16, height: u16) -> Table<'static> {
+        let columns = usize::from(width.saturating_sub(NAME) / (FIELD + 1));
+        // The frame and the head take a line each.
+        let rows = usize::from(height.saturating_sub(2));
+        let to: Vec<&str> = busiest(self.fields.iter().map(|(_, to, _)| to), columns);
+        let from: Vec<&str> = busiest(self.fields.iter().map(|(from, ..)| from), rows);
+        let field = |row: &str, column: &str| {
+            let those = self.fields.iter();
+            let those = those.filter(|(from, to, _)| from == row && to == column);
+            let sum: f64 = those.map(|(.., figure)| figure).sum();
+            right(if sum > 0.0 {
+                (self.text)(sum)
+            } else {
+                "·".to_owned()
+            })
+        };
+        let lines = from.iter().map(|row| {
+            let mut cells = vec![Cell::from(Line::from((*row).to_owned()).bold())];
+            cells.extend(to.iter().map(|column| field(row, column)));
+            Row::new(cells)
+        });
+        let mut head = vec![Cell::from("FROM \\ TO")];
+        head.extend(to.iter().map(|column| right((*column).to_owned())));
+        let mut widths = vec![Constraint::Length(NAME)];
+        widths.extend(to.iter().map(|_| Constraint::Length(FIELD)));
+        Table::new(lines.collect::<Vec<_>>(), widths)
+            .header(Row::new(head).style(Style::new().dim()))
+            .column_spacing(1)
+            .block(
+                Block::new()
+                    .borders(Borders::TOP)
+                    .title(self.title.clone().bold()),
+            )
+    }
+}
+
+/// The first names of a list that has the busiest first.
+fn busiest<'n>(names: impl Iterator<Item = &'n String>, most: usize) -> Vec<&'n str> {
+    let mut found: Vec<&str> = Vec::new();
+    for name in names {
+        if !found.contains(&name.as_str()) {
+            found.push(name);
+        }
+    }
+    found.truncate(most);
+    found
+}
+
+/// A set of threads in a few letters; a VM's backend has the mark of its line in the table.
+fn party(party: &Party) -> String {
+    match party {
+        Party::Guest(vm) => vm.clone(),
+        Party::Backend(vm) => format!("└ {vm}"),
+        Party::Network(network) => format!("net-{network}"),
+    }
 }
 
 /// The pairs as a plain table; nothing when there are none.
@@ -88,6 +143,29 @@ pub(super) fn plain(pairs: &[Pair]) -> String {
     };
     let rows: Vec<Vec<String>> = pairs.iter().map(row).collect();
     table::format(&head, &rows) + "\n"
+}
+
+/// Who ran straight after whom, as a plain table; nothing where that is not known, or nobody did.
+pub(super) fn plain_switches(switches: Option<&Switches>) -> String {
+    use table::Align::{Left, Right};
+    let Some(switches) = switches.filter(|switches| !switches.pairs.is_empty()) else {
+        return String::new();
+    };
+    let head = [("RAN", Left), ("THEN", Left), ("TIMES/s", Right)];
+    let row = |pair: &observe::report::Switched| {
+        vec![party(&pair.from), party(&pair.to), count(pair.per_second)]
+    };
+    let rows: Vec<Vec<String>> = switches.pairs.iter().take(PLAIN).map(row).collect();
+    let left_out = switches.pairs.len().saturating_sub(PLAIN);
+    let mut text = table::format(&head, &rows);
+    if left_out > 0 {
+        text += &format!("and {left_out} less frequent pairs: see --json\n");
+    }
+    if switches.watched < 0.995 {
+        let seen = percent(switches.watched);
+        text += &format!("(there was room for {seen} % of the interval; rates are of that)\n");
+    }
+    text + "\n"
 }
 
 fn rate(bytes: f64) -> String {

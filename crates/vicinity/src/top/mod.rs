@@ -60,7 +60,7 @@ pub(crate) fn run(runtime_dir: &Path, options: &Options) -> Result<(), Failure> 
     let ended = match options {
         Options {
             prometheus: true, ..
-        } => write(&prometheus::render(&source.read())),
+        } => totals(&mut source, interval),
         Options {
             once: true, json, ..
         } => once(&mut source, interval, *json),
@@ -75,6 +75,14 @@ pub(crate) fn run(runtime_dir: &Path, options: &Options) -> Result<(), Failure> 
         Err(Failure::Lab(lab::LabError::Interrupted)) if !options.once => Ok(()),
         ended => ended,
     }
+}
+
+/// Totals, and rates of the one thing of which the kernel keeps none: switches between VMs.
+fn totals(source: &mut Source, interval: Duration) -> Result<(), Failure> {
+    if source.read().switches.is_ok() {
+        lab::interrupt::sleep(interval)?;
+    }
+    write(&prometheus::render(&source.read()))
 }
 
 fn once(source: &mut Source, interval: Duration, json: bool) -> Result<(), Failure> {
@@ -124,9 +132,11 @@ struct Source {
 
 impl Source {
     fn new(runtime_dir: &Path, options: &Options) -> Self {
+        let mut reader = Reader::default();
+        reader.record_switches();
         Self {
             runtime_dir: runtime_dir.to_owned(),
-            reader: Reader::default(),
+            reader,
             watts_per_cpu: options.watts_per_cpu,
             last: None,
         }

@@ -39,6 +39,7 @@ pub(super) fn table(report: &Report) -> String {
     }
     text.push('\n');
     text.push_str(&matrix::plain(&report.pairs));
+    text.push_str(&matrix::plain_switches(report.switches.as_ref()));
     for vm in &report.vms {
         for note in &vm.notes {
             text.push_str(&format!("* {}: {note}\n", vm.name));

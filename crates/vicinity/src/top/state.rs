@@ -13,6 +13,27 @@ const PAST: usize = 240;
 /// A VM: its process and name.
 type Key = (u32, String);
 
+/// What is below the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Below {
+    /// The selected VM's threads, if they are wanted.
+    Threads,
+    /// Who sends to whom.
+    Traffic,
+    /// Who runs after whom.
+    Switches,
+}
+
+impl Below {
+    fn next(self) -> Self {
+        match self {
+            Self::Threads => Self::Traffic,
+            Self::Traffic => Self::Switches,
+            Self::Switches => Self::Threads,
+        }
+    }
+}
+
 /// What the screen shows.
 #[derive(Debug)]
 pub(super) struct State {
@@ -20,7 +41,7 @@ pub(super) struct State {
     pub(super) sort: Column,
     pub(super) reverse: bool,
     pub(super) details: bool,
-    pub(super) matrix: bool,
+    pub(super) below: Below,
     selected: Option<Key>,
     past: HashMap<Key, VecDeque<f64>>,
 }
@@ -32,7 +53,7 @@ impl Default for State {
             sort: Column::Use,
             reverse: false,
             details: true,
-            matrix: false,
+            below: Below::Threads,
             selected: None,
             past: HashMap::new(),
         }
@@ -103,7 +124,7 @@ impl State {
             KeyCode::Up => self.select(self.selected().saturating_sub(1)),
             KeyCode::Down => self.select(self.selected() + 1),
             KeyCode::Enter => self.details = !self.details,
-            KeyCode::Char('m') => self.matrix = !self.matrix,
+            KeyCode::Char('m') => self.below = self.below.next(),
             _ => {}
         }
         self.sort();
@@ -145,6 +166,7 @@ pub(super) mod tests {
             guest: activity(*used),
             backend: activity(0.0),
             backend_in_vicinity: 0.0,
+            switches_between: None,
             halt_poll: None,
             traffic: None,
             memory: None,
@@ -170,6 +192,7 @@ pub(super) mod tests {
             vicinity: None,
             vms: (1..).zip(vms).map(vm).collect(),
             pairs: Vec::new(),
+            switches: None,
             cannot_read: Vec::new(),
         }
     }
