@@ -87,6 +87,12 @@ pub enum Order {
         /// Microseconds, at most [`MAX_GATHER_US`](crate::limits::MAX_GATHER_US); 0 for never.
         micros: u32,
     },
+    /// How often each frame's destination is looked up: a measuring aid.
+    SetLookUps {
+        /// Times, at most [`MAX_LOOK_UPS`](crate::limits::MAX_LOOK_UPS); 0 for once for frames in a
+        /// row with the same destination, as it is unless it is said.
+        times: u32,
+    },
     /// Show a port's frames, whether it is attached or comes later, until it is ended. Carries one
     /// descriptor: a non-blocking socket of datagrams ([`capture`](crate::capture)).
     Capture {

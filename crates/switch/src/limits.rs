@@ -92,6 +92,9 @@ pub const GATHER_US: u32 = 200;
 /// The most it can be told. Longer than that, and TCP takes it for congestion.
 pub const MAX_GATHER_US: u32 = 10_000;
 
+/// Look-ups of each frame that a network can be told to make.
+pub const MAX_LOOK_UPS: u32 = 1000;
+
 /// Frames a ring must have brought since the worker last slept to count as a stream. Fewer may be
 /// requests that somebody waits for.
 pub const STREAM: u32 = 4;

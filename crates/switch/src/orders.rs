@@ -1,5 +1,6 @@
 //! What the supervisor asks of a worker.
 
+use std::num::NonZeroU32;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use rustix::io::Errno;
 use crate::capture::Capture;
 use crate::control::{Counters, Event, Order, PortId, PortReport, Reason, WorkerReport};
 use crate::front_end::guest;
-use crate::limits::MAX_GATHER_US;
+use crate::limits::{MAX_GATHER_US, MAX_LOOK_UPS};
 use crate::manager::Manager;
 use crate::port::{Kind, Port};
 use crate::residency::Resident;
@@ -61,6 +62,9 @@ impl Manager {
             }
             Order::SetGather { micros } => {
                 switch.gather = Duration::from_micros(micros.min(MAX_GATHER_US).into());
+            }
+            Order::SetLookUps { times } => {
+                switch.look_ups = NonZeroU32::new(times.min(MAX_LOOK_UPS));
             }
             Order::Capture {
                 port,

@@ -10,6 +10,7 @@
 //! a turn too. A resident that moves to another port, or is heard of again, keeps its place: that
 //! is one word, and disturbs nobody.
 
+mod chain;
 mod entry;
 
 use std::hash::{BuildHasher, RandomState};
@@ -195,7 +196,12 @@ impl Residency {
     #[inline]
     #[must_use]
     pub fn lookup(&self, who: impl Into<Resident>, now: u32) -> Option<u16> {
-        let entry = self.read(who.into().bits())?;
+        self.port(who.into().bits(), now)
+    }
+
+    #[inline]
+    fn port(&self, bits: u64, now: u32) -> Option<u16> {
+        let entry = self.read(bits)?;
         (!entry.expired(now)).then_some(entry.port)
     }
 

@@ -48,13 +48,27 @@ impl Switch {
                 return target;
             }
         }
-        let target = match self.table.lookup(destination, now) {
-            _ if destination.mac().is_group() => Target::Flood,
-            Some(port) if port == source.port => Target::Nowhere(Loss::Hairpin),
-            Some(port) => Target::Port(port),
-            None => Target::Flood,
-        };
+        if let Some(times) = self.look_ups {
+            let found = self.table.look_up_times(destination, now, times);
+            return target(found, destination, source.port);
+        }
+        let target = target(
+            self.table.lookup(destination, now),
+            destination,
+            source.port,
+        );
         source.last = Some((destination, target));
         target
+    }
+}
+
+/// Where a frame goes whose destination was found there, or nowhere.
+#[inline]
+fn target(found: Option<u16>, destination: Resident, source: u16) -> Target {
+    match found {
+        _ if destination.mac().is_group() => Target::Flood,
+        Some(port) if port == source => Target::Nowhere(Loss::Hairpin),
+        Some(port) => Target::Port(port),
+        None => Target::Flood,
     }
 }

@@ -22,6 +22,7 @@
 //! then nobody forwards, and no memory is unmapped that somebody looks at.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -64,6 +65,9 @@ pub struct Switch {
     pub seconds: u32,
     /// How long the frames of a stream may gather; zero for never.
     pub(crate) gather: Duration,
+    /// Each frame's destination is looked up so many times; else once for frames in a row with the
+    /// same one.
+    pub(crate) look_ups: Option<NonZeroU32>,
     /// Ports to be ended, and why.
     faults: Mutex<Vec<(u16, Fault)>>,
     /// There may be some.
@@ -93,6 +97,7 @@ impl Switch {
             readers,
             seconds: 0,
             gather: GATHER,
+            look_ups: None,
             faults: Mutex::new(Vec::with_capacity(MAX_PORTS)),
             faulty: AtomicBool::new(false),
             rules: BTreeMap::new(),

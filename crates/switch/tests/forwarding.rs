@@ -37,6 +37,29 @@ fn an_unknown_destination_is_flooded_and_a_known_one_is_not() {
 }
 
 #[test]
+fn a_frame_that_is_looked_up_often_goes_where_it_would_go_anyway() {
+    let mut plane = Plane::new();
+    let mut nics: Vec<Nic> = (1..=3)
+        .map(|port| plane.nic(port, Options::default()))
+        .collect();
+    introduce(&mut nics, &[1, 2, 3]);
+    for times in [1, 10, 1000, 0] {
+        plane.order(&Order::SetLookUps { times }, None);
+        let known = frame::numbered(frame::mac(2), frame::mac(1), times.into(), 60);
+        let unknown = frame::numbered(frame::mac(9), frame::mac(1), times.into(), 60);
+        let own = frame::numbered(frame::mac(1), frame::mac(1), times.into(), 60);
+        for sent in [&known, &own, &unknown, &known] {
+            nics[0].wait_to_send(sent, Layout::One);
+        }
+        for expected in [&known, &unknown, &known] {
+            assert_eq!(&nics[1].wait_to_receive().frame, expected, "{times}");
+        }
+        assert_eq!(nics[2].wait_to_receive().frame, unknown, "{times}");
+    }
+    assert_eq!(plane.counters(1).drops.hairpin, 4);
+}
+
+#[test]
 fn a_station_that_moves_is_found_at_its_new_port() {
     let mut plane = Plane::new();
     let mut nics: Vec<Nic> = (1..=3)

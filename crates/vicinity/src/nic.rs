@@ -187,6 +187,7 @@ pub(crate) mod tests {
             accept,
             workers: 1,
             gather_us: GATHER_US,
+            look_ups: None,
             uplink: None,
             uplink_rules: Rules::default(),
             unlisted_rules: Rules::default(),

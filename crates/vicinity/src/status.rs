@@ -147,6 +147,8 @@ pub(crate) struct NetworkStatus {
     pub(crate) accept: bool,
     /// Microseconds for which frames of a stream may gather.
     pub(crate) gather_us: u32,
+    /// Look-ups of each frame, where it was told to make so many.
+    pub(crate) look_ups: Option<u32>,
     /// Ports, the uplink included.
     pub(crate) ports: usize,
     /// Ports with a front-end.

@@ -18,6 +18,7 @@ use common::holdings::Holdings;
 use common::neighbours::{self, NEIGHBOURS, exchange, started};
 use front_end::frame::mac;
 use front_end::{Nic, Options, Wire};
+use serde_json::{Value, json};
 
 /// Ports with a front-end.
 const PORTS: u16 = 64;
@@ -100,6 +101,10 @@ fn ports_and_networks_change_under_load_and_no_frame_of_others_is_lost() {
             assert_eq!(daemon.port("vm65")["state"], "running");
             succeeds(&daemon, &["port", "remove", "lan", "vm65"]);
             drop(nic);
+            for (told, kept) in [("look-ups=10", json!(10)), ("look-ups=", Value::Null)] {
+                succeeds(&daemon, &["network", "set", "lan", told]);
+                assert_eq!(daemon.network("lan")["look_ups"], kept);
+            }
             succeeds(&daemon, &["network", "add", "other", "accept=true"]);
             succeeds(&daemon, &["network", "set", "other", "workers=2"]);
             succeeds(&daemon, &["network", "remove", "other"]);

@@ -10,8 +10,8 @@ use toml::Spanned;
 
 use super::complaint::{Mistake, line_number};
 use super::{
-    Config, GATHER_US, MAX_GATHER_US, MAX_NETWORKS, MAX_PORTS, MAX_SOCKET_PATH, MAX_WORKERS,
-    Network, Port, RUNTIME_DIR, direct, file, members, rules,
+    Config, GATHER_US, MAX_GATHER_US, MAX_LOOK_UPS, MAX_NETWORKS, MAX_PORTS, MAX_SOCKET_PATH,
+    MAX_WORKERS, Network, Port, RUNTIME_DIR, direct, file, members, rules,
 };
 use crate::name;
 
@@ -105,6 +105,7 @@ impl<'t> Seen<'t> {
         }
         let workers = network.workers.as_ref().map_or(Ok(1), workers)?;
         let gather_us = gather(network.gather_us.as_ref())?;
+        let look_ups = network.look_ups.as_ref().map(look_ups).transpose()?;
         let name = network.name.get_ref().clone();
         let folder = runtime_dir.join(&name);
         let ports = self.ports(&folder, &network.port, common)?;
@@ -114,6 +115,7 @@ impl<'t> Seen<'t> {
             accept: network.accept,
             workers,
             gather_us,
+            look_ups,
             uplink,
             uplink_rules,
             unlisted_rules,
@@ -193,6 +195,16 @@ fn gather(micros: Option<&Spanned<i64>>) -> Result<u32, Mistake> {
         let message = format!("frames cannot gather for {} µs", micros.get_ref());
         let help = format!("0 (never) to {MAX_GATHER_US}; without it, {GATHER_US}");
         Mistake::new(micros.span(), message, help)
+    })
+}
+
+fn look_ups(times: &Spanned<i64>) -> Result<u32, Mistake> {
+    let fitting = u32::try_from(*times.get_ref()).ok();
+    let fitting = fitting.filter(|times| (1..=MAX_LOOK_UPS).contains(times));
+    fitting.ok_or_else(|| {
+        let message = format!("a frame cannot be looked up {} times", times.get_ref());
+        let help = format!("1 to {MAX_LOOK_UPS}; without it, no more often than is needed");
+        Mistake::new(times.span(), message, help)
     })
 }
 

@@ -25,7 +25,7 @@ pub(crate) use complaint::ConfigError;
 pub(crate) use direct::{FOLDER as DIRECT_FOLDER, TrustGroup};
 pub(crate) use edit::{Edit, EditError, Keys};
 pub(crate) use source::{SaveError, Source};
-pub(crate) use switch::limits::{GATHER_US, MAX_GATHER_US, MAX_PORTS};
+pub(crate) use switch::limits::{GATHER_US, MAX_GATHER_US, MAX_LOOK_UPS, MAX_PORTS};
 pub(crate) use switch::spread::MAX_WORKERS;
 
 /// The configuration used when none is given, as text with comments.
@@ -73,6 +73,8 @@ pub(crate) struct Network {
     pub(crate) workers: usize,
     /// Microseconds for which frames of a stream may gather; at most [`MAX_GATHER_US`].
     pub(crate) gather_us: u32,
+    /// Look-ups of each frame, at most [`MAX_LOOK_UPS`]; `None` for no more than are needed.
+    pub(crate) look_ups: Option<u32>,
     /// Name of the tap that leads to other hosts.
     pub(crate) uplink: Option<String>,
     /// What the uplink may send and receive.

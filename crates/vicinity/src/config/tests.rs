@@ -247,6 +247,26 @@ fn how_long_frames_gather_is_bounded() {
 }
 
 #[test]
+fn how_often_a_frame_is_looked_up_is_bounded() {
+    let with = |times: &str| {
+        let text = format!("name = \"lan\"\nlook-ups = {times}");
+        GOOD.replace("name = \"lan\"", &text)
+    };
+    let look_ups = |text: &str| parse("test.toml", text, None).unwrap().networks[0].look_ups;
+    assert_eq!(look_ups(GOOD), None);
+    for times in [1, MAX_LOOK_UPS] {
+        assert_eq!(look_ups(&with(&times.to_string())), Some(times));
+    }
+    for times in ["-1", "0", "1001", "9999999999"] {
+        let error = error(&with(times));
+        assert!(
+            error.contains("network.look-ups: ") && error.contains("1 to 1000"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn paths_are_checked_in_place() {
     complains(
         "\"/srv/db.sock\"",

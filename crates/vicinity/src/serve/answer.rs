@@ -42,6 +42,7 @@ impl Network {
                 folder: self.config.folder.display().to_string(),
                 accept: self.config.accept,
                 gather_us: self.config.gather_us,
+                look_ups: self.config.look_ups,
                 ports: self.ports.len(),
                 attached: self.ports.values().filter(|port| port.attached()).count(),
                 worker: self.worker,

@@ -121,7 +121,12 @@ impl Network {
     pub(super) fn set_up(&mut self) {
         let on = self.config.snooping;
         let micros = self.config.gather_us;
-        for order in [Order::SetSnooping { on }, Order::SetGather { micros }] {
+        let times = self.config.look_ups.unwrap_or(0);
+        for order in [
+            Order::SetSnooping { on },
+            Order::SetGather { micros },
+            Order::SetLookUps { times },
+        ] {
             self.plane.orders.give(order, None);
         }
     }

@@ -53,7 +53,10 @@ fn obedient(control: ControlSocket) -> io::Result<()> {
                 detached(&control, port, Reason::Asked, counters)?;
             }
             Ok(Some((
-                Order::SetRules { .. } | Order::SetSnooping { .. } | Order::SetGather { .. },
+                Order::SetRules { .. }
+                | Order::SetSnooping { .. }
+                | Order::SetGather { .. }
+                | Order::SetLookUps { .. },
                 _,
             ))) => {}
             Ok(Some((Order::SetResidency { .. }, _))) => residents += 1,
