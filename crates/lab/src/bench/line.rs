@@ -14,28 +14,28 @@ use super::peer::{GENERATOR_CPU, SWITCH_CPU};
 const TRIPS: u32 = 200;
 
 /// Tries, of which the fastest counts: the others were interrupted.
-const TRIES: u32 = 50;
+pub(crate) const TRIES: u32 = 50;
 
 /// A counter alone in its cache lines.
 #[repr(align(128))]
 struct Line(AtomicU32);
 
 /// Nanoseconds for one line to the other CPU and back.
-pub(super) fn round_trip() -> Result<f64> {
+pub(crate) fn round_trip(tries: u32) -> Result<f64> {
     let line = Line(AtomicU32::new(0));
     std::thread::scope(|scope| {
-        scope.spawn(|| echo(&line.0));
-        ask(&line.0)
+        scope.spawn(|| echo(&line.0, tries));
+        ask(&line.0, tries)
     })
 }
 
 /// Counts from even to odd, on the generator's CPU.
-fn ask(line: &AtomicU32) -> Result<f64> {
+fn ask(line: &AtomicU32, tries: u32) -> Result<f64> {
     let before = rustix::thread::sched_getaffinity(None);
     let before = before.context(|| "read this thread's CPUs".to_owned())?;
     let pinned = pin(GENERATOR_CPU);
     let mut best = f64::INFINITY;
-    for try_number in 0..TRIES {
+    for try_number in 0..tries {
         let start = Instant::now();
         for trip in 0..TRIPS {
             let at = 2 * (try_number * TRIPS + trip);
@@ -49,10 +49,10 @@ fn ask(line: &AtomicU32) -> Result<f64> {
 }
 
 /// Counts from odd to even, on the switch's CPU.
-fn echo(line: &AtomicU32) {
+fn echo(line: &AtomicU32, tries: u32) {
     // Where pinning fails, it fails for the asker too, who tells.
     let _told_by_the_asker = pin(SWITCH_CPU);
-    for trip in 0..TRIES * TRIPS {
+    for trip in 0..tries * TRIPS {
         wait_for(line, 2 * trip + 1);
         line.store(2 * trip + 2, Ordering::Release);
     }
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn a_trip_takes_time_and_this_thread_is_free_again() {
         let before = rustix::thread::sched_getaffinity(None).unwrap();
-        let time = round_trip().unwrap();
+        let time = round_trip(TRIES).unwrap();
         assert!(time > 0.0 && time.is_finite());
         assert_eq!(rustix::thread::sched_getaffinity(None).unwrap(), before);
     }

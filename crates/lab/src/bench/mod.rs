@@ -27,7 +27,7 @@ mod driver;
 mod hugepages;
 mod idle;
 mod leftovers;
-mod line;
+pub(crate) mod line;
 mod load;
 mod loads;
 mod memory;
@@ -239,7 +239,7 @@ fn rounds(
     let mut samples = Vec::new();
     for round in 1..=options.rounds {
         for &size in sizes {
-            let line_ns = line::round_trip()?;
+            let line_ns = line::round_trip(line::TRIES)?;
             let mut text = format!(
                 "round {round} of {}, {size:4} B, CPUs {line_ns:.0} ns apart:",
                 options.rounds

@@ -100,6 +100,7 @@ mod tests {
             cell: Cell::default(),
             values: Default::default(),
             failed: None,
+            line_ns: None,
             at: 0.0,
         }
     }

@@ -17,6 +17,7 @@ fn sample(block: u32, levels: &[(&str, &str)], value: f64) -> Sample {
         cell,
         values,
         failed: None,
+        line_ns: None,
         at: 0.0,
     }
 }

@@ -34,6 +34,9 @@ pub struct Manifest {
     /// What each version of control groups can do there.
     #[serde(default)]
     pub control_groups: String,
+    /// How switches between VMs are counted there, or why they are not.
+    #[serde(default)]
+    pub switches: String,
     /// Kernel of the guests.
     pub guest_kernel: String,
     /// Key of the guest image: its packages and their versions.
@@ -124,6 +127,7 @@ mod tests {
             cell: Cell::default(),
             values: Default::default(),
             failed: Some("x".into()),
+            line_ns: None,
             at: 0.0,
         };
         let line = serde_json::to_string(&sample).unwrap();

@@ -29,6 +29,8 @@ pub mod report;
 pub mod run;
 pub mod sample;
 mod stage;
+mod statistic;
+mod steady;
 pub mod verdict;
 pub mod watch;
 pub mod world;

@@ -12,9 +12,10 @@ use super::manifest::{self, Manifest, load, samples, save};
 use super::measure::Pace;
 use super::only::{self, Only};
 use super::probe::{Ability, Probe};
-use super::sample::{Cell, Sample, kept};
+use super::sample::{Cell, Sample, kept, rounded};
 use super::stage::{Stage, Vms};
 use super::verdict::NOISE;
+use super::watch;
 use super::world::Place;
 use crate::error::{Context, Error, Result};
 use crate::machine::Machine;
@@ -96,6 +97,7 @@ pub fn begin(options: &Options, progress: &Progress) -> Result<Manifest> {
         accelerator: String::new(),
         channels: Vec::new(),
         control_groups: Probe::look().versions,
+        switches: watch::records_switches(),
         guest_kernel: String::new(),
         image: String::new(),
         cpu_flags: manifest::line_of("/proc/cpuinfo", "flags"),
@@ -270,9 +272,9 @@ impl<S: Stage> Run<S> {
 
     /// Measure a cell and write its sample. Returns whether the stage was lost.
     fn cell(&mut self, sweep: &'static Sweep, block: u32, cell: Cell) -> Result<bool> {
-        let measured = self
-            .ready()
-            .and_then(|()| self.stage.measure(sweep.name, &cell));
+        let ready = self.ready();
+        let line_ns = self.stage.distance().map(rounded);
+        let measured = ready.and_then(|()| self.stage.measure(sweep.name, &cell));
         let (values, failed) = match measured {
             Ok(values) => (kept(values), None),
             Err(Error::Interrupted) => return Err(Error::Interrupted),
@@ -291,6 +293,7 @@ impl<S: Stage> Run<S> {
             cell,
             values,
             failed,
+            line_ns,
             at: self.progress.seconds(),
         };
         if let Err(error) = self.book.add(&sample) {

@@ -50,6 +50,10 @@ impl Stage for Play {
         Ok(())
     }
 
+    fn distance(&self) -> Option<f64> {
+        None
+    }
+
     fn measure(&mut self, _sweep: &str, _cell: &Cell) -> Result<Values> {
         self.measured += 1;
         let fate = self.fates.get(&self.measured).copied().or(self.always);
@@ -79,6 +83,7 @@ fn manifest() -> Manifest {
         accelerator: String::new(),
         channels: Vec::new(),
         control_groups: String::new(),
+        switches: String::new(),
         guest_kernel: String::new(),
         image: String::new(),
         cpu_flags: String::new(),

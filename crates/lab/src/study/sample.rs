@@ -29,6 +29,9 @@ pub struct Sample {
     /// Why there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
+    /// Nanoseconds of a cache line from CPU 0 to CPU 1 and back, just before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line_ns: Option<f64>,
     /// Seconds since the run began, at its end.
     pub at: f64,
 }
@@ -102,6 +105,7 @@ mod tests {
             cell,
             values: [("mbit_s".to_owned(), 1.5)].into(),
             failed: None,
+            line_ns: Some(44.5),
             at: 3.0,
         };
         let line = serde_json::to_string(&sample).unwrap();
@@ -120,6 +124,7 @@ mod tests {
             cell: Cell::default(),
             values,
             failed: None,
+            line_ns: None,
             at: 0.0,
         };
         let line = serde_json::to_string(&sample).unwrap();

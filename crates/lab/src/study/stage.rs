@@ -5,9 +5,15 @@ use super::manifest::Manifest;
 use super::measure::{self, Pace};
 use super::sample::{Cell, Values};
 use super::world::{self, Place, World};
+use crate::bench::line;
 use crate::error::{Error, Result};
 use crate::interrupt;
+use crate::machine;
 use crate::progress::Progress;
+
+/// Tries to measure how far apart the CPUs are, of which the fastest counts. Few: where others want
+/// the CPUs too, it takes long until both ends run at once.
+const LINE_TRIES: u32 = 8;
 
 /// Somewhere to measure.
 pub(super) trait Stage {
@@ -16,6 +22,9 @@ pub(super) trait Stage {
     /// # Errors
     /// It cannot be set up now.
     fn ready(&mut self, manifest: &mut Manifest) -> Result<()>;
+
+    /// Nanoseconds of a cache line from one of the CPUs to the other and back, now.
+    fn distance(&self) -> Option<f64>;
 
     /// Measure a cell of a sweep. Settings made for it are undone, whatever happens.
     ///
@@ -59,6 +68,11 @@ impl Stage for Vms {
             self.world = Some(world);
         }
         interrupt::check()
+    }
+
+    fn distance(&self) -> Option<f64> {
+        let measured = (machine::cpus() > 1).then(|| line::round_trip(LINE_TRIES))?;
+        measured.ok()
     }
 
     fn measure(&mut self, sweep: &str, cell: &Cell) -> Result<Values> {

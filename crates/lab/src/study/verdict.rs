@@ -7,6 +7,7 @@ use super::claim::{Claim, Evidence, Statistic};
 use super::inference::{self, Interval, Region};
 use super::probe::{Ability, Probe};
 use super::sample::Sample;
+use super::steady::steady;
 
 /// What came of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -243,6 +244,8 @@ fn weigh(sweep: &str, claim: &Claim, samples: &[Sample], scale: Scale) -> Eviden
         .filter(|sample| is_papers(sample))
         .cloned()
         .collect();
+    let (used, ..) = claim.statistic.names();
+    let of_sweep = steady(of_sweep, &used);
     claim.weigh(&of_sweep, &|factor| levels(sweep, factor, scale))
 }
 
@@ -323,6 +326,7 @@ mod tests {
                     cell: cell(&levels),
                     values: [(key.to_owned(), value)].into(),
                     failed: None,
+                    line_ns: None,
                     at: 0.0,
                 });
             }

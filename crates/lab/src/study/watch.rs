@@ -4,15 +4,16 @@
 //! VMs: QEMU's own, Vicinity's, the kernel's vhost workers. The three figures of XenMon: on a
 //! CPU, waiting for one, blocked. They are read and made into rates by the observer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use observe::counters::Totals;
 use observe::proc::Proc;
 use observe::report::Activity;
+use observe::switches::{Recorder, Seen};
 use observe::work::Work;
 
-use super::inference::variation;
+use super::inference::{mean, variation};
 use super::sample::Values;
 use crate::error::{Error, Result};
 use crate::interrupt;
@@ -67,13 +68,54 @@ fn look(sets: &[Set], warm_up: Duration, window: Duration) -> Result<Values> {
         (Instant::now(), sets.iter().map(of).collect())
     };
     interrupt::sleep(warm_up)?;
+    let mut recorder = Recorder::start().ok();
+    let parties = parties(sets);
+    let mut switches = Vec::new();
     let mut seen = vec![snapshot()];
     let end = Instant::now() + window;
     while Instant::now() < end {
         interrupt::sleep(PIECE)?;
         seen.push(snapshot());
+        let looked = recorder.as_mut().map(Recorder::look);
+        switches.extend(looked.map(|seen| between(&parties, &seen)));
     }
-    Ok(metrics(sets, &seen))
+    let mut values = metrics(sets, &seen);
+    if !switches.is_empty() {
+        values.insert("vm_switches_s".to_owned(), mean(&switches));
+    }
+    Ok(values)
+}
+
+/// Whether switches between VMs can be seen here; else why not.
+#[must_use]
+pub fn records_switches() -> String {
+    match Recorder::start() {
+        Ok(_) => "recorded by the kernel (perf events)".to_owned(),
+        Err(why) => format!("UNAVAILABLE: {why}; all switches are counted instead"),
+    }
+}
+
+/// The VM that a thread is of, as a number; the backend is one more, as the papers' Dom0. Of a set of
+/// several VMs each thread is one, for they have a virtual CPU each.
+fn parties(sets: &[Set]) -> HashMap<u32, u32> {
+    let mut parties = HashMap::new();
+    for set in sets {
+        let one = set.members == 1 && set.name != "guests";
+        for thread in &set.threads {
+            let party = set.threads.first().filter(|_| one).unwrap_or(thread);
+            parties.entry(*thread).or_insert(*party);
+        }
+    }
+    parties
+}
+
+/// Switches a second straight from a VM, or the backend, to another.
+fn between(parties: &HashMap<u32, u32>, seen: &Seen) -> f64 {
+    let those = seen.rates.iter().filter(|((from, to), _)| {
+        let both = parties.get(from).zip(parties.get(to));
+        both.is_some_and(|(from, to)| from != to)
+    });
+    those.map(|(_, rate)| rate).sum()
 }
 
 /// Metrics of the whole, and the variation of its pieces.
@@ -201,6 +243,31 @@ mod tests {
             );
         }
         assert!(values["vm1_use_cov"] > 0.0 && values["switches_s"] > 49.0);
+    }
+
+    #[test]
+    fn switches_between_vms_are_those_to_another_vm_or_the_backend() {
+        let set = |name, threads: &[u32], members| Set {
+            name,
+            threads: threads.to_vec(),
+            members,
+        };
+        let sets = [
+            set("vm1", &[1, 2], 1),
+            set("guests", &[1, 2, 3], 1),
+            set("idle", &[4, 5], 2),
+            set("backend", &[8, 9], 1),
+        ];
+        let parties = parties(&sets);
+        let rate = |pairs: &[((u32, u32), f64)]| {
+            let seen = Seen {
+                rates: pairs.iter().copied().collect(),
+                watched: 1.0,
+            };
+            between(&parties, &seen)
+        };
+        assert_eq!(rate(&[((1, 2), 5.0), ((8, 9), 5.0), ((1, 77), 5.0)]), 0.0);
+        assert_eq!(rate(&[((2, 3), 1.0), ((4, 5), 2.0), ((5, 9), 4.0)]), 7.0);
     }
 
     #[test]

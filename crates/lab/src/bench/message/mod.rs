@@ -108,7 +108,7 @@ fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<S
     for round in 1..=options.rounds {
         for &length in &options.lengths {
             interrupt::check()?;
-            let line_ns = line::round_trip()?;
+            let line_ns = line::round_trip(line::TRIES)?;
             let mut found = Vec::new();
             // Each goes first in every other round.
             let order = [0, 1, 2, 3, 4].map(|at| if round % 2 == 0 { 4 - at } else { at });

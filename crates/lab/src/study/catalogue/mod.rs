@@ -95,7 +95,7 @@ pub struct Curve {
 pub const SETS: [&str; 5] = ["vm1", "vm2", "idle", "guests", "backend"];
 
 /// What a metric's key stands for: `KEY`, `vm1_KEY`, `backend_KEY`.
-const METRICS: [(&str, &str, &str); 47] = [
+const METRICS: [(&str, &str, &str); 48] = [
     ("mbit_s", "throughput received", "Mbit/s"),
     ("loss_pct", "lost", "%"),
     ("trans_s", "transactions", "1/s"),
@@ -114,6 +114,7 @@ const METRICS: [(&str, &str, &str); 47] = [
     ("exec_s", "executions", "1/s"),
     ("us_exec", "CPU time per execution", "µs"),
     ("switches_s", "context switches", "1/s"),
+    ("vm_switches_s", "switches between VMs", "1/s"),
     ("s_gb", "CPU time for each GB", "s/GB"),
     (
         "cpu_s_gb",

@@ -51,14 +51,20 @@ pub(super) static SWEEPS: &[Sweep] = &[
                 full: &MIXES,
             },
         ],
-        metrics: &["mbit_s", "remote_mbit_s", "local_mbit_s", "switches_s"],
+        metrics: &[
+            "mbit_s",
+            "remote_mbit_s",
+            "local_mbit_s",
+            "switches_s",
+            "vm_switches_s",
+        ],
         sets: &PAIR,
         cost: 1.0,
     },
     Sweep {
         name: "lookup",
-        title: "a UDP stream to the second host, then requests over TCP and UDP, frames looked up among so many residents",
-        factors: &[RESIDENTS, LOOKUP_SIZES],
+        title: "a UDP stream to the second host, then requests over TCP and UDP, each frame looked up so many times",
+        factors: &[LOOK_UPS, LOOKUP_SIZES],
         metrics: &[
             "mbit_s",
             "loss_pct",
@@ -73,6 +79,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
             "lookup_ns",
             "lookup_pct",
             "switches_s",
+            "vm_switches_s",
         ],
         sets: &PAIR,
         cost: 3.6,
@@ -90,7 +97,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
                 full: &POWERS,
             },
         ],
-        metrics: &["mbit_s", "loss_pct", "switches_s"],
+        metrics: &["mbit_s", "loss_pct", "switches_s", "vm_switches_s"],
         sets: &PAIR,
         cost: 1.0,
     },
@@ -115,6 +122,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
             "mbit_s",
             "loss_pct",
             "switches_s",
+            "vm_switches_s",
             "p50_us",
             "p99_us",
             "p999_us",
@@ -142,7 +150,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
                 full: &POWERS,
             },
         ],
-        metrics: &["mbit_s", "switches_s"],
+        metrics: &["mbit_s", "switches_s", "vm_switches_s"],
         sets: &PAIR,
         cost: 1.0,
     },
@@ -158,7 +166,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
                 full: &POWERS,
             },
         ],
-        metrics: &["mbit_s", "loss_pct", "switches_s"],
+        metrics: &["mbit_s", "loss_pct", "switches_s", "vm_switches_s"],
         sets: &PAIR,
         cost: 1.3,
     },
@@ -183,7 +191,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
                 full: &["udp 1K", "tcp 1K", "udp 32K", "tcp 32K"],
             },
         ],
-        metrics: &["mbit_s", "loss_pct", "switches_s"],
+        metrics: &["mbit_s", "loss_pct", "switches_s", "vm_switches_s"],
         sets: &PAIR,
         cost: 1.0,
     },
@@ -199,7 +207,13 @@ pub(super) static SWEEPS: &[Sweep] = &[
                 full: &["25", "50", "75", "100"],
             },
         ],
-        metrics: &["mbit_s", "cov", "throttled_pct", "switches_s"],
+        metrics: &[
+            "mbit_s",
+            "cov",
+            "throttled_pct",
+            "switches_s",
+            "vm_switches_s",
+        ],
         sets: &PAIR,
         cost: 1.0,
     },
@@ -227,6 +241,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
             "mbit_s",
             "loss_pct",
             "switches_s",
+            "vm_switches_s",
             "backend_s_gb",
             "cpu_s_gb",
             "bells",
@@ -279,12 +294,14 @@ const PAIRS_TRAFFIC: [&str; 6] = [
 ];
 const GATHER: [&str; 4] = ["native", "0", "200", "1000"];
 const MIXES: [&str; 6] = ["5:0", "4:1", "3:2", "2:3", "1:4", "0:5"];
-const RESIDENTS: Factor = Factor {
-    name: "residents",
-    ci: &["native", "1", "100000"],
-    default: &["native", "1", "10000", "100000"],
-    full: &["native", "1", "10000", "100000"],
+/// Look-ups of each frame, among a handful of residents or so many.
+const LOOK_UPS: Factor = Factor {
+    name: "look-ups",
+    ci: &["native", "1", "10", "100", "1@100000"],
+    default: &CHAINS,
+    full: &CHAINS,
 };
+const CHAINS: [&str; 6] = ["native", "1", "10", "100", "1@10000", "1@100000"];
 /// iperf3 and sockperf send no less than 16 bytes. A message of 4 makes the same frame: 60 bytes.
 const LOOKUP_SIZES: Factor = Factor {
     name: "size",

@@ -16,50 +16,6 @@ fn no_row_of_the_papers_is_missing() {
     assert_eq!(ids, want);
 }
 
-/// Factors and metrics that a statistic names.
-fn names(statistic: Statistic) -> (Vec<Selector>, Vec<&'static str>, Option<&'static str>) {
-    match statistic {
-        Statistic::Value { metric, of } => (vec![of], vec![metric], None),
-        Statistic::Ratio { metric, of, to } | Statistic::Difference { metric, of, to } => {
-            (vec![of, to], vec![metric], None)
-        }
-        Statistic::Metrics { metric, to, of } | Statistic::Gap { metric, to, of } => {
-            (vec![of], vec![metric, to], None)
-        }
-        Statistic::Trend { metric, of, along }
-        | Statistic::FirstStep { metric, of, along }
-        | Statistic::LeastStep { metric, of, along }
-        | Statistic::Decline { metric, of, along } => (vec![of], vec![metric], Some(along)),
-        Statistic::Correlation { x, y, of } => (vec![of], vec![x, y], None),
-        Statistic::Relative {
-            metric,
-            than,
-            of,
-            to,
-        } => (vec![of, to], vec![metric, than], None),
-        Statistic::Growth {
-            metric,
-            of,
-            to,
-            from,
-            at,
-        } => (vec![of, to, from, at], vec![metric], None),
-        Statistic::Crossover {
-            metric,
-            of,
-            to,
-            along,
-        } => (vec![of, to], vec![metric], Some(along)),
-        Statistic::Shift {
-            metric,
-            of,
-            from,
-            to,
-            along,
-        } => (vec![of, from, to], vec![metric], Some(along)),
-    }
-}
-
 #[test]
 fn every_claim_is_about_cells_and_metrics_that_exist() {
     for row in all().filter(|row| !row.sweep.is_empty()) {
@@ -81,7 +37,7 @@ fn every_claim_is_about_cells_and_metrics_that_exist() {
             }
         };
         for claim in row.claims {
-            let (selectors, metrics, along) = names(claim.statistic);
+            let (selectors, metrics, along) = claim.statistic.names();
             for (factor, level) in selectors.into_iter().flatten() {
                 known(factor, Some(level));
             }

@@ -112,6 +112,13 @@ pub(super) static ROWS: &[Experiment] = &[
                 metrics: &["backend_block_pct", "vm1_block_pct", "vm2_block_pct"],
                 ..EMPTY
             },
+            Figure {
+                source: "Figs. 25-27",
+                title: "Switches straight from a VM, or the backend, to another",
+                of: MIXED,
+                metrics: &["vm_switches_s"],
+                ..EMPTY
+            },
         ],
         claims: &[
             claim(
@@ -247,12 +254,8 @@ pub(super) static ROWS: &[Experiment] = &[
                 of: SAME,
                 metrics: &["backend_us_exec"],
                 paper: &[Curve {
-                    name: "Dom0 (ns, as it must be)",
-                    points: &[
-                        ("0.5:1:1", 308_672.0),
-                        ("1:1:1", 211_771.0),
-                        ("2:1:1", 184_084.0),
-                    ],
+                    name: "Dom0 (its figures are of ns, not of µs)",
+                    points: &[("0.5:1:1", 308.672), ("1:1:1", 211.771), ("2:1:1", 184.084)],
                 }],
                 ..EMPTY
             },

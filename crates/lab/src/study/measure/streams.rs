@@ -6,6 +6,7 @@ use crate::channel;
 use crate::error::{Error, Result};
 use crate::host;
 use crate::study::inference::{mean, variation};
+use crate::study::knob::LookUps;
 use crate::study::remote;
 use crate::study::sample::{Cell, Values};
 use crate::study::watch::{Set, watch};
@@ -88,24 +89,32 @@ pub(super) fn mix(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> 
     Ok(metrics)
 }
 
-/// The network that a number of residents means; one is a handful: the VMs and the second host.
-fn among(world: &World, cell: &Cell) -> Result<u8> {
-    match cell.level("residents") {
-        "native" => world.network("bridge"),
-        "1" => world.network("switch"),
-        other => {
-            let number = other.parse();
-            let number = number.map_err(|_| Error::Host(format!("{other} is no number")))?;
-            world.among(number)
-        }
+/// What a level of the look-ups means: how many, one after the other, among how many residents;
+/// nothing for the bridge.
+fn chain(level: &str) -> Result<Option<(u32, u32)>> {
+    if level == "native" {
+        return Ok(None);
     }
+    let (times, residents) = level.split_once('@').unwrap_or((level, "1"));
+    let numbers = times.parse().ok().zip(residents.parse().ok());
+    let missing = || Error::Host(format!("{level} is no number of look-ups"));
+    numbers.map(Some).ok_or_else(missing)
 }
 
-/// A UDP stream to the second host, then requests to it over TCP and over UDP; and what a look-up
-/// takes.
+/// A UDP stream to the second host, then requests to it over TCP and over UDP, each frame looked up so
+/// many times; and what a look-up takes.
 pub(super) fn lookup(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
     world.only(2)?;
-    let target = remote::address(among(world, cell)?);
+    let chain = chain(cell.level("look-ups"))?;
+    let (network, _told) = match chain {
+        None => (world.network("bridge")?, None),
+        Some((times, residents)) => {
+            let (network, folder) = world.among(residents)?;
+            let told = LookUps::set(&world.place.vicinity, folder, times)?;
+            (network, Some(told))
+        }
+    };
+    let target = remote::address(network);
     let flow = Flow {
         target: &target,
         udp: true,
@@ -115,8 +124,8 @@ pub(super) fn lookup(world: &mut World, cell: &Cell, pace: Pace) -> Result<Value
     };
     let mut metrics = watched(&world.sets(2, 2), world.vm(1)?, &flow, pace)?;
     metrics.extend(exchanges(&flow, world.vm(1)?)?);
-    if let Ok(residents) = cell.level("residents").parse() {
-        let nanoseconds = time_lookups(world, residents)?;
+    if let Some((times, residents)) = chain {
+        let nanoseconds = time_lookups(world, residents)? * f64::from(times);
         let rate = metrics.get("mbit_s").copied().unwrap_or(f64::NAN) * 1e6 / 8.0;
         let messages = rate / f64::from(flow.size);
         metrics.extend(values(&[

@@ -30,17 +30,24 @@ const MARKED: usize = 24;
 /// Of more, every tenth is named.
 const TENTH: usize = 10;
 
-/// Letters of names that have room below the axis; more are smaller.
+/// Letters of names that have room below the axis; more are smaller, and every other one lower.
 const LETTERS: usize = 48;
 
 /// Colours that the style sheet has.
 pub(super) const COLOURS: usize = 8;
 
-/// Draw curves over `levels`.
-pub(super) fn draw(levels: &[String], series: &[Series], x_title: &str, unit: &str) -> String {
+/// Draw curves over a factor's `levels`. Curves have colours by their numbers unless `colours` says
+/// others.
+pub(super) fn draw(
+    levels: &[String],
+    series: &[Series],
+    colours: &[usize],
+    factor: &str,
+    unit: &str,
+) -> String {
     let sheet = Sheet {
         levels: levels.len(),
-        joined: have_order(x_title, levels),
+        joined: have_order(factor, levels),
         axis: Axis::of(series),
     };
     let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">");
@@ -56,30 +63,52 @@ pub(super) fn draw(levels: &[String], series: &[Series], x_title: &str, unit: &s
     }
     let every = if levels.len() > MARKED { TENTH } else { 1 };
     let longest = levels.iter().map(|level| level.chars().count()).max();
-    let small = if every == 1 && longest.unwrap_or(0) * levels.len() > LETTERS {
-        " font-size=\"10\""
-    } else {
-        ""
+    let crowded = every == 1 && longest.unwrap_or(0) * levels.len() > LETTERS;
+    let (small, second) = match crowded {
+        true => (" font-size=\"10\"", 11.0),
+        false => ("", 0.0),
     };
     for (place, level) in levels.iter().enumerate().step_by(every) {
+        let lower = if place % 2 == 1 { second } else { 0.0 };
         svg += &format!(
             "<text class=\"tick\"{small} x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
             sheet.x(place),
-            HEIGHT - BOTTOM + 17.0,
+            HEIGHT - BOTTOM + 15.0 + lower,
             escape(level)
         );
     }
     svg += &format!(
         "<text class=\"tick\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text><text class=\"tick\" x=\"4\" y=\"10\">{}</text>",
         LEFT + (WIDTH - LEFT - RIGHT) / 2.0,
-        HEIGHT - 6.0,
-        escape(x_title),
+        HEIGHT - 4.0,
+        escape(title(factor, levels)),
         escape(unit)
     );
+    let colour = |number: usize| colours.get(number).copied().unwrap_or(number);
     for (number, one) in series.iter().enumerate() {
-        svg += &curve(&sheet, number, series.len(), one);
+        svg += &curve(&sheet, (number, colour(number)), series.len(), one);
     }
-    svg + "</svg>" + &legend(series)
+    svg + "</svg>" + &legend(series, colour)
+}
+
+/// What a factor's levels are, with their unit.
+fn title<'f>(factor: &'f str, levels: &[String]) -> &'f str {
+    let of_files = levels.iter().any(|level| level.contains('@'));
+    match factor {
+        "size" => "bytes of a message",
+        "file" => "file, kB",
+        "load" if of_files => "file in kB @ % of the server's most",
+        "load" => "load, % of each server's most",
+        "idle" => "idle VMs",
+        "cap" => "cap, % of a CPU",
+        "vms" => "VMs",
+        "starts" => "VMs started",
+        "mix" => "streams, remote:local",
+        "weight" => "weights, backend:VM1:VM2",
+        "disk" => "size of the disk",
+        "switches_s" => "context switches, 1/s",
+        other => other,
+    }
 }
 
 /// Whether there is something in between two levels: channels and the like are but names.
@@ -88,8 +117,9 @@ fn have_order(factor: &str, levels: &[String]) -> bool {
     !names.contains(&factor) && !levels.iter().any(|level| level.contains(['@', '_']))
 }
 
-fn curve(sheet: &Sheet, number: usize, count: usize, series: &Series) -> String {
-    let colour = number % COLOURS;
+fn curve(sheet: &Sheet, (number, colour): (usize, usize), count: usize, series: &Series) -> String {
+    let dashes = colour >= COLOURS;
+    let colour = colour % COLOURS;
     // Curves are set apart a little, so that intervals do not hide each other.
     #[expect(clippy::cast_precision_loss, reason = "a few curves")]
     let apart =
@@ -104,7 +134,7 @@ fn curve(sheet: &Sheet, number: usize, count: usize, series: &Series) -> String 
         .iter()
         .map(|(x, point)| format!("{x:.1},{:.1}", sheet.y(point.mean)))
         .collect();
-    let dashed = if number >= COLOURS {
+    let dashed = if dashes {
         " stroke-dasharray=\"5 4\""
     } else {
         ""
@@ -134,11 +164,11 @@ fn curve(sheet: &Sheet, number: usize, count: usize, series: &Series) -> String 
     svg
 }
 
-fn legend(series: &[Series]) -> String {
+fn legend(series: &[Series], colour: impl Fn(usize) -> usize) -> String {
     let names = series.iter().enumerate().map(|(number, one)| {
         format!(
             "<span><i class=\"s{}\"></i>{}</span>",
-            number % COLOURS,
+            colour(number) % COLOURS,
             escape(&one.name)
         )
     });
@@ -225,6 +255,7 @@ mod tests {
         let svg = draw(
             &["64".into(), "1K".into(), "32K".into()],
             &series,
+            &[],
             "size",
             "Mbit/s",
         );
@@ -239,8 +270,27 @@ mod tests {
     }
 
     #[test]
+    fn many_long_names_are_on_two_lines() {
+        let names = |text: &str| {
+            let levels = [text, text, text, text].map(str::to_owned);
+            let series = [Series {
+                name: String::new(),
+                points: vec![point(1.0); 4],
+            }];
+            let svg = draw(&levels, &series, &[], "", "");
+            let heights = svg.split("</text>").filter(|one| one.ends_with(text));
+            let heights: std::collections::BTreeSet<String> = heights
+                .filter_map(|one| Some(one.rsplit_once(" y=\"")?.1.split_once('"')?.0.to_owned()))
+                .collect();
+            heights.len()
+        };
+        assert_eq!(names("100@200"), 1);
+        assert_eq!(names("100@200/s and more"), 2);
+    }
+
+    #[test]
     fn nothing_to_draw_is_an_empty_frame() {
-        assert!(!draw(&[], &[], "", "").contains("NaN"));
+        assert!(!draw(&[], &[], &[], "", "").contains("NaN"));
     }
 
     #[test]
@@ -250,7 +300,7 @@ mod tests {
             points: vec![point(1.0), point(2.0)],
         }];
         let lines = |factor: &str, levels: [&str; 2]| {
-            let svg = draw(&levels.map(str::to_owned), &series, factor, "");
+            let svg = draw(&levels.map(str::to_owned), &series, &[], factor, "");
             svg.matches("<polyline").count()
         };
         assert_eq!(lines("size", ["64", "1K"]), 1);
@@ -265,7 +315,7 @@ mod tests {
             name: String::new(),
             points: vec![point(1.0); 70],
         }];
-        let svg = draw(&levels, &series, "ms", "");
+        let svg = draw(&levels, &series, &[], "ms", "");
         let drawn = |what: &str| svg.matches(what).count();
         assert_eq!((drawn("<polyline"), drawn("<circle")), (1, 0));
         assert!(svg.contains(">1000<") && !svg.contains(">500<"));

@@ -145,6 +145,20 @@ pub(super) fn theirs(figure: &Figure) -> (Vec<String>, Vec<Series>) {
     (levels, series)
 }
 
+/// Colours for the paper's curves: those of ours with the same names.
+pub(super) fn colours(theirs: &[Series], ours: &[Series]) -> Vec<usize> {
+    // What is in brackets is a remark.
+    let plain = |name: &str| name.split(" (").next().unwrap_or(name).to_lowercase();
+    let same = |one: &Series| {
+        let mut names = ours.iter().map(|other| plain(&other.name));
+        names.position(|name| name == plain(&one.name))
+    };
+    let known: Vec<Option<usize>> = theirs.iter().map(same).collect();
+    let mut free = (0..).filter(|number| !known.contains(&Some(*number)));
+    let colours = known.iter().map(|known| known.or_else(|| free.next()));
+    colours.map(|colour| colour.unwrap_or(0)).collect()
+}
+
 /// Every combination of the levels of the factors that make a curve.
 fn combinations(
     figure: &Figure,
@@ -181,13 +195,22 @@ fn label(factor: &str, level: &str) -> String {
     match factor {
         "idle" => format!("{level} idle"),
         "file" => format!("{level} kB"),
-        "residents" if level == "1" => "a few residents".to_owned(),
-        "residents" if level != "native" => format!("{level} residents"),
+        "look-ups" => look_ups(level),
         "pair" => format!("{level} kB"),
         "cpus" => format!("{level} vCPU"),
         "starts" => format!("{level} started"),
         "gather" if level != "native" => format!("{level} µs"),
         _ => level.to_owned(),
+    }
+}
+
+fn look_ups(level: &str) -> String {
+    let (times, residents) = level.split_once('@').unwrap_or((level, ""));
+    match (times, residents) {
+        ("native", _) => times.to_owned(),
+        ("1", "") => "1 look-up".to_owned(),
+        (_, "") => format!("{times} look-ups"),
+        _ => format!("{times} among {residents}"),
     }
 }
 
@@ -247,6 +270,20 @@ pub(super) fn by_cell(samples: &[Sample]) -> BTreeMap<(String, Cell, String), Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_papers_curves_have_the_colours_of_ours() {
+        let series = |names: &[&str]| -> Vec<Series> {
+            let one = |name: &&str| Series {
+                name: (*name).to_owned(),
+                points: Vec::new(),
+            };
+            names.iter().map(one).collect()
+        };
+        let ours = series(&["backend", "vm1", "vm2"]);
+        assert_eq!(colours(&series(&["VM1", "VM2 (a run's)"]), &ours), [1, 2]);
+        assert_eq!(colours(&series(&["vm1", "Dom0", "x"]), &ours), [1, 0, 2]);
+    }
 
     #[test]
     fn what_was_not_measured_has_no_place_in_a_plot() {

@@ -13,6 +13,7 @@ use super::catalogue::{self, Experiment};
 use super::manifest::{self, Manifest};
 use super::probe::{Ability, Probe};
 use super::sample::Sample;
+use super::steady;
 use super::verdict::{self, Finding};
 use crate::error::{Context, Result};
 
@@ -52,12 +53,14 @@ impl Report {
             return "no A/A run: nothing says what doing the same twice looks like here".to_owned();
         }
         let percent = |log: f64| (log.abs().exp() - 1.0) * 100.0;
-        format!(
+        let distance = steady::summary(&self.samples).unwrap_or_default();
+        let text = format!(
             "A/A: the same stream, measured twice in each of {} blocks under two names, differed by {:.1} % on average; the 95 % interval reaches to {:.1} %. A ratio no further from one than that is NOT SIGNIFICANT.",
             found.blocks,
             percent(found.estimate.ln()),
             percent(verdict::gate(&found)),
-        )
+        );
+        format!("{text} {distance}").trim_end().to_owned()
     }
 }
 

@@ -52,6 +52,7 @@ fn head(report: &Report) -> String {
         ),
         ("Channels", manifest.channels.join("; ")),
         ("Weights and caps", manifest.control_groups.clone()),
+        ("Switches between VMs", manifest.switches.clone()),
         ("Revision", machine.revision.clone()),
         (
             "Scale and seed",
@@ -211,12 +212,12 @@ fn plots(report: &Report, row: &Experiment, figure: &Figure) -> String {
         .metrics
         .first()
         .map_or("", |metric| catalogue::metric(metric).1);
-    let (levels, series) = figure::ours(figure, sweep, &report.samples, report.manifest.scale);
-    let measured = series
+    let (levels, curves) = figure::ours(figure, sweep, &report.samples, report.manifest.scale);
+    let measured = curves
         .iter()
         .any(|one| one.points.iter().any(Option::is_some));
     let ours = match measured {
-        true => chart::draw(&levels, &series, figure.x, unit),
+        true => chart::draw(&levels, &curves, &[], figure.x, unit),
         false => "<p class=\"none\">not measured in this run</p>".to_owned(),
     };
     let (their_levels, series) = figure::theirs(figure);
@@ -224,7 +225,10 @@ fn plots(report: &Report, row: &Experiment, figure: &Figure) -> String {
     let same = their_levels.iter().any(|level| levels.contains(level));
     let x = if same { figure.x } else { "" };
     let theirs = match series.is_empty() {
-        false => chart::draw(&their_levels, &series, x, unit),
+        false => {
+            let colours = figure::colours(&series, &curves);
+            chart::draw(&their_levels, &series, &colours, x, unit)
+        }
         true => format!("<p class=\"none\">{}</p>", without_numbers(figure.source)),
     };
     format!(

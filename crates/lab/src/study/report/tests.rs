@@ -17,6 +17,7 @@ fn example() -> Report {
         accelerator: "TCG <b>".into(),
         channels: vec!["bridge".into()],
         control_groups: String::new(),
+        switches: String::new(),
         guest_kernel: "6.1".into(),
         image: "x".into(),
         cpu_flags: String::new(),
@@ -47,6 +48,7 @@ fn example() -> Report {
                 cell,
                 values,
                 failed: None,
+                line_ns: None,
                 at: 0.0,
             });
         }

@@ -50,6 +50,8 @@ pub struct World {
     /// The VMs; the first two talk, serve and are watched.
     pub vms: Vec<Vm>,
     channels: Vec<Box<dyn Channel>>,
+    /// The folder of the switch that all are joined by.
+    switch: PathBuf,
     filled: Vec<Filled>,
     gathering: Vec<Gathering>,
     direct: Joined,
@@ -103,12 +105,14 @@ impl World {
         let gathering = filled::gathering(&setting, 5)?;
         let direct = Joined::new(&setting, 8)?;
         remote.serve()?;
+        let folder = switch.folder().to_owned();
         let channels: Vec<Box<dyn Channel>> = vec![Box::new(bridge), Box::new(switch)];
         progress.step(&format!("booting {count} VMs under {}", accel.name()));
         let mut world = Self {
             vms: Vec::new(),
             channels,
             remote,
+            switch: folder,
             filled,
             gathering,
             direct,
@@ -206,17 +210,21 @@ impl World {
         self.wide.as_ref().map(|(vm, _)| vm).ok_or_else(missing)
     }
 
-    /// The network whose switch has so many residents, all but a few behind its uplink: frames
-    /// from as many addresses are sent to it if they have not been, or were forgotten.
+    /// The network whose switch has so many residents (one is a handful: the VMs and the second
+    /// host), and its folder. Of the others all but a few are behind its uplink: frames from as many
+    /// addresses are sent to it if they have not been, or were forgotten.
     ///
     /// # Errors
     /// There is no such switch, or it does not learn them.
-    pub fn among(&self, residents: u32) -> Result<u8> {
+    pub fn among(&self, residents: u32) -> Result<(u8, &Path)> {
+        if residents == 1 {
+            return Ok((self.network("switch")?, &self.switch));
+        }
         let found = self.filled.iter().find(|one| one.residents == residents);
         let none = || Error::Host(format!("no switch is made for {residents} residents"));
         let one = found.ok_or_else(none)?;
         one.fill(&self.place.vicinity)?;
-        Ok(one.network)
+        Ok((one.network, one.switch.folder()))
     }
 
     /// The network whose switch lets frames gather for so many microseconds.

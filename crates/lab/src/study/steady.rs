@@ -1,0 +1,103 @@
+//! Blocks in which the machine stayed the same.
+//!
+//! The CPUs of a virtual machine move between cores of the host below it, and with them how far apart
+//! they are: a cache line may take 40 ns from one to the other and back, or 400. Everything that two
+//! CPUs do together changes with it, so cells are compared only where it stayed alike.
+
+use std::collections::BTreeMap;
+
+use super::sample::{Sample, Selector};
+
+/// Cells are alike whose CPUs were at most so many times as far apart as another's.
+const ALIKE: f64 = 2.0;
+
+/// The samples of those blocks whose cells among `used` are alike; all of them when no block is.
+#[must_use]
+pub(super) fn steady(mut samples: Vec<Sample>, used: &[Selector]) -> Vec<Sample> {
+    let is_used = |sample: &Sample| used.iter().any(|cells| sample.cell.matches(cells));
+    let mut blocks: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for sample in samples.iter().filter(|sample| is_used(sample)) {
+        let block = blocks.entry(sample.block).or_default();
+        block.extend(sample.line_ns);
+    }
+    blocks.retain(|_, distances| are_alike(distances));
+    if !blocks.is_empty() {
+        samples.retain(|sample| blocks.contains_key(&sample.block));
+    }
+    samples
+}
+
+/// How far apart the CPUs were, and in how many blocks that changed; nothing if it is not known.
+#[must_use]
+pub(super) fn summary(samples: &[Sample]) -> Option<String> {
+    let mut blocks: BTreeMap<(&str, u32), Vec<f64>> = BTreeMap::new();
+    for sample in samples {
+        let block = blocks.entry((&sample.sweep, sample.block)).or_default();
+        block.extend(sample.line_ns);
+    }
+    let mut all: Vec<f64> = blocks.values().flatten().copied().collect();
+    all.sort_by(f64::total_cmp);
+    let median = all.get(all.len() / 2)?;
+    let (nearest, farthest) = (all.first()?, all.last()?);
+    let changed = blocks.values().filter(|one| !are_alike(one)).count();
+    Some(format!(
+        "A cache line took {nearest:.0} to {farthest:.0} ns (median {median:.0}) from CPU 0 to CPU 1 \
+         and back; in {changed} of {} blocks it changed more than twofold. Cells of such a block are \
+         compared only if theirs is alike, or if no block of the sweep is better.",
+        blocks.len()
+    ))
+}
+
+fn are_alike(distances: &[f64]) -> bool {
+    let nearest = distances.iter().copied().fold(f64::INFINITY, f64::min);
+    distances
+        .iter()
+        .all(|distance| *distance <= nearest * ALIKE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::sample::Cell;
+
+    fn sample(block: u32, arm: &str, line_ns: Option<f64>) -> Sample {
+        Sample {
+            sweep: "noise".into(),
+            block,
+            cell: Cell([("arm".to_owned(), arm.to_owned())].into()),
+            values: Default::default(),
+            failed: None,
+            line_ns,
+            at: 0.0,
+        }
+    }
+
+    fn blocks(samples: &[Sample]) -> Vec<u32> {
+        samples.iter().map(|sample| sample.block).collect()
+    }
+
+    #[test]
+    fn a_block_in_which_the_cpus_moved_apart_is_left_out() {
+        let samples = vec![
+            sample(1, "a", Some(44.0)),
+            sample(1, "b", Some(370.0)),
+            sample(2, "a", Some(370.0)),
+            sample(2, "b", Some(300.0)),
+            sample(3, "a", None),
+        ];
+        assert_eq!(blocks(&steady(samples.clone(), &[&[]])), [2, 2, 3]);
+        // Of the first block only one cell is asked for.
+        let one: Selector = &[("arm", "a")];
+        assert_eq!(blocks(&steady(samples.clone(), &[one])), [1, 1, 2, 2, 3]);
+        let told = summary(&samples).unwrap();
+        assert!(told.contains("44 to 370 ns"), "{told}");
+        assert!(told.contains("in 1 of 3 blocks"), "{told}");
+    }
+
+    #[test]
+    fn where_no_block_is_better_all_count() {
+        let samples = vec![sample(1, "a", Some(44.0)), sample(1, "b", Some(370.0))];
+        assert_eq!(blocks(&steady(samples, &[&[]])), [1, 1]);
+        assert_eq!(summary(&[sample(1, "a", None)]), None);
+    }
+}
