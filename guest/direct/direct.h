@@ -11,6 +11,7 @@
  *	session.c	who may send to whom: sessions begin, end, time out
  *	transmit.c	packets into rings, and their release
  *	receive.c	packets out of rings: every field is read once, checked, then used
+ *	idle.c		when the CPU has nothing else to do: what a poll left, and looks for more
  *	ram.c		guest-physical addresses to offsets in a view
  *	ethtool.c	counters
  *	peers.c		which peers are to be sent to here, for programs
@@ -28,6 +29,7 @@
 #include <linux/pci.h>
 #include <linux/skbuff.h>
 #include <linux/spinlock.h>
+#include <linux/timer.h>
 #include <linux/workqueue.h>
 
 #include "layout.h"
@@ -45,6 +47,11 @@
 #define DIRECT_KEEP		(30 * HZ)
 /* How often a member that is there is asked again to take part. */
 #define DIRECT_RETRY		HZ
+/*
+ * Memory of packets that one poll takes, but for those that TCP paces: half of what a socket takes
+ * by default (net.core.rmem_default).
+ */
+#define DIRECT_QUOTA		(104 * 1024)
 /* How often unfinished business is looked at. */
 #define DIRECT_TICK		(HZ / 20)
 
@@ -83,6 +90,8 @@ struct direct_tx {
 	u32 session;
 	bool up;
 	unsigned long progress;
+	u32 streak;		/* long packets since the last one that may be an answer */
+	u32 unrung;		/* packets whose doorbell was put off */
 	u64 notified;
 	u64 copied;
 	u64 withdrawn;
@@ -130,6 +139,15 @@ struct direct {
 	struct delayed_work settle;
 	u64 interrupts;
 	u32 turn;
+	u32 taken;		/* of DIRECT_QUOTA, by this poll */
+	struct task_struct *idler;
+	struct timer_list impatience;
+	u32 idle_work;		/* the idler has something to do */
+	bool yielded;		/* that is to poll on */
+	bool attending;		/* it, or the timer, looks at the rings: nobody need ring */
+	u32 in_vain;		/* occasions to be let pass after a look in vain */
+	u32 let_pass;		/* how many of them are left */
+	u64 found;		/* packets that were looked out for */
 	bool open;		/* under direct_lock */
 	u32 shown;		/* peers that programs were told of; under direct_lock */
 	u8 routed[DIRECT_MEMBERS];	/* as settled last */
@@ -169,9 +187,19 @@ void direct_release_held(struct direct_tx *tx);
 void direct_keep_held(struct direct_tx *tx);
 void direct_send_kept(struct direct *direct, u32 peer);
 void direct_drop_kept(struct direct_tx *tx);
+void direct_catch_up(struct direct *direct);
 
 /* receive.c */
+bool direct_has_packets(const struct direct *direct);
 int direct_poll(struct napi_struct *napi, int budget);
+
+/* idle.c */
+int direct_start_idler(struct direct *direct);
+void direct_stop_idler(struct direct *direct);
+void direct_yield(struct direct *direct);
+void direct_resume(struct direct *direct);
+void direct_look_out(struct direct *direct);
+void direct_attend(struct direct *direct);
 
 /* ram.c */
 bool direct_ram_read(struct direct_ram *ram, const struct direct_member *member);

@@ -6,6 +6,7 @@
 
 static const char names[][ETH_GSTRING_LEN] = {
 	"interrupts",
+	"found_awake",
 	"doorbells",
 	"tx_copied",
 	"tx_withdrawn",
@@ -51,7 +52,7 @@ static void add_peer(const struct direct_peer *peer, u64 *data)
 	};
 	u32 i;
 
-	static_assert(ARRAY_SIZE(values) + 1 == ARRAY_SIZE(names));
+	static_assert(ARRAY_SIZE(values) + 2 == ARRAY_SIZE(names));
 	for (i = 0; i < ARRAY_SIZE(values); i++)
 		data[i] += values[i];
 }
@@ -63,11 +64,12 @@ static void get_stats(struct net_device *dev, struct ethtool_stats *stats, u64 *
 
 	memset(data, 0, ARRAY_SIZE(names) * sizeof(*data));
 	data[0] = direct->interrupts;
+	data[1] = direct->found;
 	for (peer = 0; peer < DIRECT_MEMBERS; peer++) {
 		struct direct_tx *tx = &direct->peer[peer].tx;
 
 		spin_lock_bh(&tx->lock);
-		add_peer(&direct->peer[peer], &data[1]);
+		add_peer(&direct->peer[peer], &data[2]);
 		spin_unlock_bh(&tx->lock);
 	}
 }

@@ -8,11 +8,15 @@
  * hypervisor or a guest lends it before a socket gets them: skb_orphan_frags_rx().)
  */
 #include <linux/etherdevice.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
 
 #include "direct.h"
 
 /* A packet up to this length, and the headers of a longer one, are in the linear part. */
 #define LINEAR 256
+/* A longer packet is more than an ACK with all that it may carry. */
+#define ANSWER 128
 
 struct piece {
 	const u8 *from;
@@ -125,6 +129,22 @@ static struct sk_buff *copy_out(struct direct *direct, struct direct_rx *rx,
 	return NULL;
 }
 
+/* What TCP sends, its socket has room for. */
+static bool is_tcp(const struct sk_buff *skb)
+{
+	const struct ipv6hdr *ipv6 = (const struct ipv6hdr *)skb->data;
+	const struct iphdr *ip = (const struct iphdr *)skb->data;
+
+	switch (skb->protocol) {
+	case htons(ETH_P_IP):
+		return skb_headlen(skb) >= sizeof(*ip) && ip->protocol == IPPROTO_TCP;
+	case htons(ETH_P_IPV6):
+		return skb_headlen(skb) >= sizeof(*ipv6) && ipv6->nexthdr == IPPROTO_TCP;
+	default:
+		return false;
+	}
+}
+
 static void hand_up(struct direct *direct, struct direct_rx *rx, struct sk_buff *skb,
 		    const struct parsed *parsed)
 {
@@ -137,6 +157,8 @@ static void hand_up(struct direct *direct, struct direct_rx *rx, struct sk_buff 
 	}
 	dev_sw_netstats_rx_add(direct->dev, skb->len);
 	skb->protocol = eth_type_trans(skb, direct->dev);
+	if (!is_tcp(skb))
+		direct->taken += skb->truesize;
 	napi_gro_receive(&direct->napi, skb);
 }
 
@@ -151,8 +173,9 @@ static void refuse(struct direct *direct, struct direct_rx *rx)
 }
 
 /* Take one packet; false when there is none. */
-static bool take(struct direct *direct, struct direct_rx *rx)
+static bool take(struct direct *direct, u32 peer)
 {
+	struct direct_rx *rx = &direct->peer[peer].rx;
 	/* Pairs with the release in post(). */
 	u32 available = le32_to_cpu(smp_load_acquire(&rx->ring->produced)) - rx->consumed;
 	struct parsed parsed;
@@ -165,6 +188,9 @@ static bool take(struct direct *direct, struct direct_rx *rx)
 		return false;
 	}
 	skb = copy_out(direct, rx, &parsed);
+	/* Longer than an ACK: it may be an answer to what was sent. */
+	if (parsed.length > ANSWER)
+		WRITE_ONCE(direct->peer[peer].tx.streak, 0);
 	rx->consumed += parsed.count + 1;
 	/* The sender may have its pages back. */
 	smp_store_release(&rx->ring->consumed, cpu_to_le32(rx->consumed));
@@ -191,7 +217,7 @@ static int receive_from(struct direct *direct, u32 peer, int budget)
 	u32 session = rx->session;
 	int taken = 0;
 
-	while (taken < budget && rx->session && take(direct, rx))
+	while (taken < budget && direct->taken < DIRECT_QUOTA && rx->session && take(direct, peer))
 		taken++;
 	if (taken)
 		wake_sender(direct, peer);
@@ -210,24 +236,30 @@ static bool is_unsettled(const struct direct_peer *peer)
 	       (accepted == peer->tx.session) != peer->tx.up;
 }
 
-static bool has_packets(const struct direct_rx *rx)
+bool direct_has_packets(const struct direct *direct)
 {
-	return rx->session && direct_read32(&rx->ring->produced) != rx->consumed;
+	u32 peer;
+
+	for (peer = 0; peer < DIRECT_MEMBERS; peer++) {
+		const struct direct_rx *rx = &direct->peer[peer].rx;
+
+		if (READ_ONCE(rx->session) &&
+		    direct_read32(&rx->ring->produced) != READ_ONCE(rx->consumed))
+			return true;
+	}
+	return false;
 }
 
 /* Ask for a doorbell, and look once more. */
 static void fall_asleep(struct direct *direct)
 {
-	u32 peer;
-
 	WRITE_ONCE(direct->self->asleep, 1);
 	/* Either we see a packet, or its sender sees that we sleep. */
 	smp_mb();
-	for (peer = 0; peer < DIRECT_MEMBERS; peer++)
-		if (peer != direct->id && has_packets(&direct->peer[peer].rx))
-			break;
-	if (peer < DIRECT_MEMBERS)
+	if (direct_has_packets(direct))
 		napi_schedule(&direct->napi);
+	else
+		direct_look_out(direct);
 }
 
 int direct_poll(struct napi_struct *napi, int budget)
@@ -237,8 +269,10 @@ int direct_poll(struct napi_struct *napi, int budget)
 	int done = 0;
 	u32 i;
 
+	direct_resume(direct);
 	if (READ_ONCE(direct->self->asleep))
 		WRITE_ONCE(direct->self->asleep, 0);
+	direct->taken = 0;
 	/* Another one first each time: a busy one must not keep the budget from the others. */
 	direct->turn++;
 	for (i = 0; i < DIRECT_MEMBERS; i++) {
@@ -252,7 +286,12 @@ int direct_poll(struct napi_struct *napi, int budget)
 	}
 	if (unsettled)
 		direct_settle_soon(direct);
-	if (done < budget && napi_complete_done(napi, done))
-		fall_asleep(direct);
-	return done;
+	if (napi_complete_done(napi, done)) {
+		if (done >= budget || direct->taken >= DIRECT_QUOTA)
+			direct_yield(direct);
+		else if (!READ_ONCE(direct->attending))
+			fall_asleep(direct);
+	}
+	/* All of it would mean that this is not complete. */
+	return min(done, budget - 1);
 }

@@ -25,6 +25,8 @@ static void end_session(struct direct *direct, u32 peer, u32 next)
 	if (tx->first != tx->next)
 		tx->withdrawn += tx->next - tx->first;
 	direct_release_held(tx);
+	tx->unrung = 0;
+	WRITE_ONCE(tx->streak, 0);
 	tx->up = false;
 	tx->progress = jiffies;
 	/* What the stack has for this peer is dropped rather than kept. */

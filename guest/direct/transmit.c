@@ -21,6 +21,12 @@ static bool has_room(const struct direct_tx *tx)
 /* The most that is kept for a peer: a copy is one segment, so they fit into the ring. */
 #define KEPT (DIRECT_ENTRIES / 4)
 
+/* Packets of this length are a stream when so many follow each other, and no answer comes. */
+#define STREAM_LENGTH (16 * 1024)
+#define STREAM_COUNT 8
+/* So many packets of a stream share a doorbell. */
+#define BATCH 16
+
 /* Copy what is held, to be sent again in the next session; the caller has tx->lock. */
 void direct_keep_held(struct direct_tx *tx)
 {
@@ -196,6 +202,44 @@ static void notify(struct direct *direct, u32 peer)
 	}
 }
 
+/* Ring for what was put off; the caller has tx->lock. */
+static void catch_up(struct direct *direct, u32 peer)
+{
+	struct direct_tx *tx = &direct->peer[peer].tx;
+
+	if (tx->unrung) {
+		tx->unrung = 0;
+		notify(direct, peer);
+	}
+}
+
+/* Ring for what was put off, to all. */
+void direct_catch_up(struct direct *direct)
+{
+	u32 peer;
+
+	for (peer = 0; peer < DIRECT_MEMBERS; peer++) {
+		struct direct_tx *tx = &direct->peer[peer].tx;
+
+		if (!READ_ONCE(tx->unrung))
+			continue;
+		spin_lock_bh(&tx->lock);
+		catch_up(direct, peer);
+		spin_unlock_bh(&tx->lock);
+	}
+}
+
+/*
+ * Whether this packet's doorbell may wait: a stream's next packet may ring for both, and if none
+ * comes the idler does. The caller has tx->lock.
+ */
+static bool is_put_off(struct direct_tx *tx, u32 length)
+{
+	if (length < STREAM_LENGTH || READ_ONCE(tx->streak) < STREAM_COUNT)
+		return false;
+	return ++tx->unrung < BATCH;
+}
+
 /* Send what was kept; the caller has tx->lock, and the session has begun. */
 void direct_send_kept(struct direct *direct, u32 peer)
 {
@@ -221,6 +265,8 @@ static netdev_tx_t send_to(struct direct *direct, u32 peer, struct sk_buff *skb)
 	struct netdev_queue *queue = netdev_get_tx_queue(direct->dev, peer);
 	struct direct_tx *tx = &direct->peer[peer].tx;
 	netdev_tx_t result = NETDEV_TX_OK;
+	bool put_off = false;
+	u32 length = skb->len;
 
 	spin_lock(&tx->lock);
 	if (!tx->up) {
@@ -232,15 +278,22 @@ static netdev_tx_t send_to(struct direct *direct, u32 peer, struct sk_buff *skb)
 		result = NETDEV_TX_BUSY;
 	} else {
 		post(direct, tx, skb);
+		if (length >= STREAM_LENGTH)
+			WRITE_ONCE(tx->streak, tx->streak + 1);
+		put_off = is_put_off(tx, length);
 		if (!has_room(tx) && !wait_for_room(tx)) {
 			tx->stopped++;
 			netif_tx_stop_queue(queue);
 		}
 	}
-	if (!netdev_xmit_more() || netif_tx_queue_stopped(queue))
+	if (netif_tx_queue_stopped(queue) || (!put_off && !netdev_xmit_more())) {
+		tx->unrung = 0;
 		notify(direct, peer);
+	}
 out:
 	spin_unlock(&tx->lock);
+	if (put_off)
+		direct_attend(direct);
 	return result;
 }
 

@@ -39,20 +39,25 @@ static int direct_open(struct net_device *dev)
 	int error;
 
 	netif_carrier_off(dev);
+	error = direct_start_idler(direct);
+	if (error)
+		return error;
 	mutex_lock(&direct_lock);
 	direct_open_sessions(direct);
 	mutex_unlock(&direct_lock);
 	error = request_irq(pci_irq_vector(direct->pdev, 0), interrupt, 0, dev->name, direct);
-	if (error) {
-		mutex_lock(&direct_lock);
-		direct_close_sessions(direct);
-		mutex_unlock(&direct_lock);
-		return error;
-	}
+	if (error)
+		goto close;
 	netif_tx_start_all_queues(dev);
 	/* A doorbell may have been rung before. */
 	direct_settle_soon(direct);
 	return 0;
+close:
+	mutex_lock(&direct_lock);
+	direct_close_sessions(direct);
+	mutex_unlock(&direct_lock);
+	direct_stop_idler(direct);
+	return error;
 }
 
 static int direct_stop(struct net_device *dev)
@@ -63,6 +68,7 @@ static int direct_stop(struct net_device *dev)
 	mutex_lock(&direct_lock);
 	direct_close_sessions(direct);
 	mutex_unlock(&direct_lock);
+	direct_stop_idler(direct);
 	cancel_delayed_work_sync(&direct->settle);
 	netif_carrier_off(dev);
 	return 0;
@@ -178,6 +184,8 @@ static void init_netdev(struct net_device *dev)
 	dev->vlan_features = dev->features;
 	dev->min_mtu = ETH_MIN_MTU;
 	dev->max_mtu = ETH_MAX_MTU;
+	/* No wire limits it: what a program sends at once is one packet. */
+	dev->mtu = ETH_MAX_MTU;
 	netif_napi_add(dev, &direct->napi, direct_poll);
 }
 

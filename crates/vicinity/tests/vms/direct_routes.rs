@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::common::until;
 use crate::direct::{insert, is_well, standing, until_devices, with_module, words};
-use crate::guest::{GUARD, give_address, serve_iperf, sh};
+use crate::guest::{GUARD, give_address, serve_iperf, sh, wait_for_port};
 use crate::migration::{Hosts, Stream, arriving, check, fast, longest_pause};
 use crate::rig::{Rig, home, ip, step};
 
@@ -79,6 +79,18 @@ fn until_by(vm: &Vm, to: &str, device: &str) {
     }
 }
 
+/// What the younger connection's sender says ten times a second.
+const YOUNG: &str = "/tmp/young";
+
+/// Wait until it says that bytes were sent, for more than what buffers take.
+fn until_young_goes_on(vm: &Vm) {
+    let lines = format!("grep -c '[KMG]Bytes' {YOUNG}");
+    sh(
+        vm,
+        &format!("n=$({lines}); until [ $({lines}) -gt $((n + 20)) ]; do sleep 0.05; done"),
+    );
+}
+
 fn start_agent(vm: &Vm) {
     sh(
         vm,
@@ -104,6 +116,8 @@ fn connections_survive_every_change_of_channel() {
         give_address(vm, number);
     }
     serve_iperf(&blue);
+    sh(&blue, "iperf3 --server --daemon --port 5202");
+    wait_for_port(&blue, 5202);
 
     step("before, by the switch");
     let client = format!("iperf3 --client {} --time 600 --interval 0.1 --json", ip(2));
@@ -119,9 +133,16 @@ fn connections_survive_every_change_of_channel() {
     until_by(&red, &ip(2), "direct0");
     until_by(&blue, &ip(1), "direct0");
 
+    // It begins with the direct device's long packets.
+    let young = format!("iperf3 --client {} --port 5202 --time 600", ip(2));
+    let young = format!("exec {young} --interval 0.1 --forceflush >{YOUNG}");
+    let young = red.start(&young).unwrap();
+    until_young_goes_on(&red);
+
     step("the module is unloaded in one, and loaded again");
     sh(&blue, "rmmod vicinity_direct");
     until_by(&red, &ip(2), "eth0");
+    until_young_goes_on(&red);
     insert(&blue);
     until_by(&red, &ip(2), "direct0");
 
@@ -134,6 +155,7 @@ fn connections_survive_every_change_of_channel() {
     step("one leaves, and moves to the other host");
     leave(one, "blue");
     until_by(&red, &ip(2), "eth0");
+    until_young_goes_on(&red);
     let away = arriving(two, member(two, "blue"), 1);
     check(&blue.migrate(&away, &fast()).unwrap().wait(GUARD).unwrap());
     away.wait_ready(GUARD).unwrap();
@@ -151,10 +173,13 @@ fn connections_survive_every_change_of_channel() {
     until_devices(&back, 2);
     until_by(&red, &ip(2), "direct0");
     until_by(&back, &ip(1), "direct0");
+    until_young_goes_on(&red);
 
     step("nothing was lost, and nothing is wrong");
     stream.stop(&back);
-    assert!(load.ended().unwrap().is_none(), "the load ended");
+    for load in [&load, &young] {
+        assert!(load.ended().unwrap().is_none(), "the load ended");
+    }
     sh(
         &red,
         "kill -INT $(grep -lx iperf3 /proc/[0-9]*/comm | cut -d / -f 3)",
