@@ -37,6 +37,7 @@ mod member;
 mod mend;
 mod parts;
 mod policy;
+mod ports;
 mod qmp;
 pub mod ram;
 mod vm;
@@ -44,6 +45,7 @@ mod vm;
 pub use group::{Group, Standing, monitor};
 pub use parts::{Parts, Seat};
 pub use policy::{Policies, Policy};
+pub use ports::root_ports;
 
 /// Why a VM cannot be a member, or the group cannot be opened.
 #[derive(Debug, thiserror::Error)]

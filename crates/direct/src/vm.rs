@@ -11,6 +11,7 @@ use crate::control::Control;
 use crate::held::{self, FileId};
 use crate::mend::{self, Numbers, unique};
 use crate::parts::Seat;
+use crate::ports;
 use crate::qmp::Qmp;
 use crate::ram::{Ram, Range};
 use crate::{DirectError, io};
@@ -151,7 +152,7 @@ impl Vm {
         let device = json!({
             "driver": "ivshmem-doorbell", "id": WINDOW, "chardev": chardev, "vectors": 1
         });
-        let given = self.qmp.execute("device_add", &device);
+        let given = self.plug(device, ports::WINDOW);
         if given.is_err() {
             self.drop_chardevs()?;
         }
@@ -201,7 +202,7 @@ impl Vm {
             "driver": "ivshmem-plain", "id": format!("{VIEW}{name}"), "memdev": memory
         });
         let shown = self.qmp.execute("object-add", &object).and_then(|_| {
-            let shown = self.qmp.execute("device_add", &device);
+            let shown = self.plug(device, ports::VIEW);
             if shown.is_err() {
                 let _gone = self.qmp.execute("object-del", &json!({"id": memory}));
             }
@@ -214,6 +215,33 @@ impl Vm {
         let of = Some(ram.id);
         self.views.insert(name.to_owned(), View { of, state });
         shown.map(drop)
+    }
+
+    /// Plug a device in: into a free one of these ports, if the VM has any.
+    fn plug(&mut self, mut device: Value, ports: &str) -> Result<Value, DirectError> {
+        let ports = self.names("/machine/peripheral", ports)?;
+        if !ports.is_empty() {
+            let free = self.free_of(&ports)?.ok_or_else(|| {
+                let text = "the VM has no root port left: start it with more, as \
+                            `vicinity direct qemu-args --ports` prints them";
+                DirectError::Memory(text.to_owned())
+            })?;
+            if let Some(fields) = device.as_object_mut() {
+                fields.insert("bus".to_owned(), json!(free));
+            }
+        }
+        self.qmp.execute("device_add", &device)
+    }
+
+    fn free_of(&mut self, ports: &[String]) -> Result<Option<String>, DirectError> {
+        for port in ports {
+            // A port's bus has its name.
+            let bus = format!("/machine/peripheral/{port}/{port}");
+            if self.names(&bus, "child[")?.is_empty() {
+                return Ok(Some(port.clone()));
+            }
+        }
+        Ok(None)
     }
 
     fn hide(&mut self, name: &str) -> Result<(), DirectError> {

@@ -436,11 +436,17 @@ enum Direct {
         #[arg(value_parser = direct::vm)]
         vm: String,
     },
-    /// Print QEMU's option for a VM that is to be joined, beside those of its port
+    /// Print QEMU's options for a VM that is to be joined, beside those of its port
     QemuArgs {
         /// Name of the VM
         #[arg(value_parser = direct::vm)]
         vm: String,
+        /// Root ports for so many other members, which a `q35` machine needs
+        #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(..i64::from(::direct::layout::MEMBERS)), value_name = "MEMBERS")]
+        ports: u16,
+        /// Memory of the largest of them
+        #[arg(long, default_value = "512M", value_parser = direct::bytes, value_name = "SIZE", requires = "ports")]
+        memory: u64,
     },
 }
 
@@ -669,7 +675,9 @@ impl Direct {
     fn run(self, runtime_dir: &Path) -> Result<(), Failure> {
         match self {
             Self::Serve { vms } => direct::serve(runtime_dir, &vms),
-            Self::QemuArgs { vm } => print(&direct::qemu_args(runtime_dir, &vm)),
+            Self::QemuArgs { vm, ports, memory } => {
+                print(&direct::qemu_args(runtime_dir, &vm, ports, memory))
+            }
             Self::List { json } => print(&direct::list(runtime_dir, json)?),
             Self::Leave { vm } => direct::leave(runtime_dir, &vm),
             Self::Join { vm } => Ok(direct::join(runtime_dir, &vm)?),
@@ -755,12 +763,7 @@ fn examine(runtime_dir: &Path, json: bool) -> Result<(), Failure> {
 
 /// A size as QEMU takes it.
 fn memory(text: &str) -> Result<String, String> {
-    let number = text.trim_end_matches(['M', 'G', 'T']);
-    let unit = text.len() - number.len() == 1;
-    match number.parse::<u32>() {
-        Ok(size) if size > 0 && unit => Ok(text.to_owned()),
-        _ => Err("a size is a number and a unit: 512M, 4G".to_owned()),
-    }
+    direct::bytes(text).map(|_| text.to_owned())
 }
 
 /// Write to standard output. A reader that went away is no failure.

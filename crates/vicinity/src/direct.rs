@@ -37,10 +37,31 @@ pub(crate) fn serve(runtime_dir: &Path, vms: &[String]) -> Result<(), Failure> {
     Ok(group.serve(go_on)?)
 }
 
-/// QEMU's option that lets a VM join; its memory has to be as `vicinity qemu-args` prints it.
-pub(crate) fn qemu_args(runtime_dir: &Path, vm: &str) -> String {
+/// QEMU's options that let a VM join, a line each; its memory has to be as `vicinity qemu-args`
+/// prints it. With root ports for so many views of `memory` bytes, if any.
+pub(crate) fn qemu_args(runtime_dir: &Path, vm: &str, ports: u16, memory: u64) -> String {
     let monitor = direct::monitor(&folder(runtime_dir), vm);
-    format!("-qmp unix:{},server=on,wait=off\n", monitor.display())
+    let mut text = format!("-qmp unix:{},server=on,wait=off\n", monitor.display());
+    if ports > 0 {
+        for port in direct::root_ports(ports, memory) {
+            text.push_str(&format!("-device {port}\n"));
+        }
+    }
+    text
+}
+
+/// Bytes of a size as QEMU takes it.
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+    let (number, shift) = match text.split_at_checked(text.len().saturating_sub(1)) {
+        Some((number, "M")) => (number, 20),
+        Some((number, "G")) => (number, 30),
+        Some((number, "T")) => (number, 40),
+        _ => ("", 0),
+    };
+    match number.parse::<u32>() {
+        Ok(size) if size > 0 => Ok(u64::from(size) << shift),
+        _ => Err("a size is a number and a unit: 512M, 4G".to_owned()),
+    }
 }
 
 /// The trust groups of the daemon.

@@ -74,11 +74,13 @@ impl Vm {
         })
     }
 
-    /// Wait until commands can be run in the guest.
+    /// Wait until commands can be run in the guest, also after it has started again.
     ///
     /// # Errors
     /// [`Error::Vm`] with the console's last lines when QEMU ends or `limit` passes.
     pub fn wait_ready(&self, limit: Duration) -> Result<()> {
+        // QEMU serves one connection at a time.
+        *lock(&self.agent) = None;
         let end = Instant::now() + limit;
         let path = self.run.path().join("agent");
         let mut connected = None;

@@ -1,0 +1,42 @@
+//! Root ports of a machine whose PCI Express bus takes nothing else while the guest runs (`q35`).
+
+/// What QEMU calls the one that is for the control window.
+pub(crate) const WINDOW: &str = "vicinity-window-port";
+
+/// What it calls those that are for views; a number follows.
+pub(crate) const VIEW: &str = "vicinity-view-port-";
+
+/// Chassis of the first, clear of those that others are likely to number theirs by.
+const CHASSIS: u16 = 200;
+
+/// QEMU's devices: a port for the window, and one for each of so many views, of memory of at most
+/// `size` bytes.
+#[must_use]
+pub fn root_ports(views: u16, size: u64) -> Vec<String> {
+    let port = |name: String, chassis: u16, size: u64| {
+        // A view lies at a multiple of its size; in twice as much there is one, wherever it begins.
+        let room = size.saturating_mul(2);
+        format!("pcie-root-port,id={name},chassis={chassis},pref64-reserve={room}")
+    };
+    let window = port(WINDOW.to_owned(), CHASSIS, crate::layout::LENGTH);
+    let views = (1..=views).map(|number| port(format!("{VIEW}{number}"), CHASSIS + number, size));
+    std::iter::once(window).chain(views).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_view_has_a_port_with_room_for_it() {
+        let ports = root_ports(2, 1 << 30);
+        assert_eq!(
+            ports,
+            [
+                "pcie-root-port,id=vicinity-window-port,chassis=200,pref64-reserve=16777216",
+                "pcie-root-port,id=vicinity-view-port-1,chassis=201,pref64-reserve=2147483648",
+                "pcie-root-port,id=vicinity-view-port-2,chassis=202,pref64-reserve=2147483648",
+            ]
+        );
+    }
+}
