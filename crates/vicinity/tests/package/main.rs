@@ -1,4 +1,5 @@
-//! The Debian packages, made of what was built for the tests, and installed in a clean root.
+//! The Debian packages, made of what was built for the tests, and installed in a clean Debian that
+//! systemd has booted.
 //!
 //! Needs root and what the lab needs. The clean root is made once and kept below the target folder.
 #![allow(
@@ -8,6 +9,7 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use std::path::{Path, PathBuf};
@@ -32,29 +34,42 @@ fn agent() -> PathBuf {
 /// What a person does after the installation; each line must succeed.
 const TRY: &str = r#"
 set -eux
-mount -t proc proc /proc
+export HOME=/root DEBIAN_FRONTEND=noninteractive
 dpkg --install /packages/*.deb
 dpkg --audit
 vicinity --version
 # What is missing is QEMU.
 vicinity doctor >/doctor || true
 grep 'MISSING  qemu' /doctor
-grep 'To serve VMs' /doctor
+grep 'serves 1 network' /doctor
 MANPAGER=cat man vicinity-port-add | grep 'Add one to a network'
 bash -n /usr/share/bash-completion/completions/vicinity
 grep -x 'PACKAGE_VERSION="0.1.0"' /usr/src/vicinity-direct-0.1.0/dkms.conf
 vicinity-agent --help 2>&1 | grep usage
 test -e /usr/include/myriexpress.h
-getent group kvm
-vicinity serve --config /etc/vicinity/vicinity.toml --log error &
-until vicinity network list; do sleep 0.1; done
+
+systemctl is-active vicinity.socket vicinity.service
+test "$(stat --format %G:%a /run/vicinity/default)" = kvm:750
+test "$(stat --format %U:%a /run/vicinity/control.sock)" = root:600
 vicinity port add default shop
 vicinity port list | grep shop
-kill $!
-wait $!
-grep 'vm = "shop"' /etc/vicinity/vicinity.toml
+systemctl reload vicinity
+# Who asks starts it.
+systemctl stop vicinity.service
+! systemctl is-active vicinity.service
+vicinity port list | grep shop
+systemctl is-active vicinity.service
+# It is started again when it is killed.
+restarted() {
+    until test "$(systemctl show --property NRestarts --value vicinity)" = "$1"; do sleep 0.1; done
+}
+kill -KILL "$(systemctl show --property MainPID --value vicinity)"
+restarted 1
+vicinity port list | grep shop
+
 # What the operator wrote outlives an upgrade and a removal, not a purge.
 dpkg --install /packages/*.deb
+systemctl is-active vicinity.service
 grep 'vm = "shop"' /etc/vicinity/vicinity.toml
 dpkg --remove vicinity
 grep 'vm = "shop"' /etc/vicinity/vicinity.toml
@@ -62,14 +77,14 @@ dpkg --purge vicinity vicinity-guest libmyriexpress
 test ! -e /etc/vicinity
 test ! -e /run/vicinity
 # The reader of manual pages keeps its own.
-find / -xdev -path /packages -prune -o -path /proc -prune -o -name '*vicinity*' -print >/left
+find / -xdev -path /packages -prune -o -name '*vicinity*' -print >/left
 ! grep -v '^/var/cache/man' /left || exit 1
 "#;
 
 #[test]
 fn the_packages_install_in_a_clean_root_and_leave_nothing() {
     let home = home().join("package");
-    let clean = clean_root(&["man-db"], &home).unwrap();
+    let clean = clean_root(&["man-db", "systemd", "systemd-sysv"], &home).unwrap();
     let folder = tempfile::tempdir_in(&home).unwrap();
     let place = folder.path().join("root");
     std::fs::create_dir(&place).unwrap();
@@ -84,27 +99,12 @@ fn the_packages_install_in_a_clean_root_and_leave_nothing() {
     make.env("DPKG_DEB_COMPRESSOR_TYPE", "none");
     let made = run(make).unwrap();
     assert_eq!(made.lines().count(), 3, "{made}");
-    // A namespace of its own: nothing that is mounted or started there outlives it.
-    let mut inside = command("unshare");
-    inside.args([
-        "--mount",
-        "--pid",
-        "--net",
-        "--fork",
-        "--kill-child",
-        "chroot",
-    ]);
-    inside.arg(&place).args(["/bin/bash", "-c", TRY]);
-    inside.env_clear();
-    inside.env(
-        "PATH",
-        "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-    );
-    inside
-        .env("HOME", "/root")
-        .env("DEBIAN_FRONTEND", "noninteractive");
-    inside.stdin(Stdio::null());
-    let output = inside.output().unwrap();
-    let [said, errors] = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
-    assert!(output.status.success(), "{said}\n{errors}");
+    std::fs::write(place.join("try"), TRY).unwrap();
+    let mut boot = command("unshare");
+    boot.arg("--mount");
+    boot.arg(root().join("crates/vicinity/tests/package/boot.sh"));
+    boot.arg(&place).stdin(Stdio::null());
+    let output = boot.output().unwrap();
+    let said = std::fs::read_to_string(place.join("said")).unwrap_or_default();
+    assert!(output.status.success(), "{said}\n{output:?}");
 }
