@@ -30,11 +30,12 @@ test:
 	scripts/setup test
 	$(MAKE) lint deny unit loom fuzz
 
-## make soak        the long tests, about an hour and a half: hostile front-ends, a study's VM, kills, fuzzing
+## make soak        the long tests, an hour and three quarters: hostile front-ends, a study's VM, kills, fuzzing
 soak:
 	scripts/setup test
 	VICINITY_FUZZ_SECONDS=600 $(CARGO) test --release --locked --package vicinity-switch --test vhost_fuzz -- --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms -- --ignored --nocapture study
+	$(CARGO) test --release --locked --package vicinity --test vms direct_churn -- --ignored --nocapture
 	VICINITY_KILLS=1000 $(CARGO) test --release --locked --package vicinity --test vms a_thousand_resets -- --nocapture
 	scripts/fuzz 420
 

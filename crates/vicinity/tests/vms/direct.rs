@@ -70,7 +70,7 @@ pub(crate) fn member(rig: &Rig, name: &str) -> Spec {
 }
 
 /// The same on a `q35` machine.
-pub(crate) fn member_on_q35(rig: &Rig, name: &str) -> Spec {
+fn member_on_q35(rig: &Rig, name: &str) -> Spec {
     let mut spec = member(rig, name);
     spec.qemu_args = words(rig, &["direct", "qemu-args", name, "--ports", "7"]);
     // The firmware puts ports' memory at the end of what can be addressed. An AMD processor's last

@@ -21,6 +21,7 @@ mod bad;
 mod churn;
 mod counters;
 mod direct;
+mod direct_churn;
 mod direct_routes;
 mod guard;
 mod guest;
