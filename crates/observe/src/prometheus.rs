@@ -26,7 +26,7 @@ pub fn render(reading: &Reading) -> String {
     memory(&mut text, reading);
     workers(&mut text, reading);
     ports(&mut text, &reading.ports);
-    pairs(&mut text, reading);
+    pairs(&mut text, &reading.sent);
     switches(&mut text, reading);
     text.0
 }
@@ -122,7 +122,8 @@ pub fn ports(text: &mut Text, ports: &[Port]) {
     }
 }
 
-fn pairs(text: &mut Text, reading: &Reading) {
+/// What ports' VMs sent to each other: the same series from a reading and from the daemon.
+pub fn pairs(text: &mut Text, all: &[Sent]) {
     for (name, help, figure) in [
         (
             "vicinity_pair_frames_total",
@@ -136,7 +137,7 @@ fn pairs(text: &mut Text, reading: &Reading) {
         ),
     ] {
         text.head(name, "counter", help);
-        for sent in &reading.sent {
+        for sent in all {
             let labels = [
                 ("network", sent.network.as_str()),
                 ("from", sent.from.as_str()),
@@ -206,6 +207,25 @@ impl Text {
         }
         let end = if labels.is_empty() { "" } else { "}" };
         let _ = writeln!(self.0, "{end} {value}");
+    }
+
+    /// One histogram of a series: each bound with how many values are not above it, how many there
+    /// are, and their sum.
+    pub fn histogram(
+        &mut self,
+        name: &str,
+        labels: &[(&str, &str)],
+        bounds: impl Iterator<Item = (f64, u64)>,
+        (count, sum): (u64, f64),
+    ) {
+        let bucket = format!("{name}_bucket");
+        let bounds = bounds.map(|(bound, below)| (bound.to_string(), below));
+        for (bound, below) in bounds.chain([("+Inf".to_owned(), count)]) {
+            let labels = [labels, &[("le", bound.as_str())]].concat();
+            self.line(&bucket, &labels, below as f64);
+        }
+        self.line(&format!("{name}_sum"), labels, sum);
+        self.line(&format!("{name}_count"), labels, count as f64);
     }
 
     /// The text so far.

@@ -6,7 +6,9 @@
 //! and given back with it.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
+use crate::books::Sampler;
 use crate::capture::Direction;
 use crate::control::{Counters, Loss};
 use crate::deliver::{End, Outcome, attempt, deliver};
@@ -30,9 +32,16 @@ struct Frame {
     checked: Checked,
     /// Segments delivered already, if it is being cut.
     segments: u16,
+    /// When it was set aside.
+    since: Instant,
 }
 
 impl Frame {
+    /// As it is shown to whoever watches.
+    fn shown(&self) -> (&Head, Rest<'_, 'static>, Checked) {
+        (&self.head, Rest::Private(&self.rest), self.checked)
+    }
+
     /// As it leaves the port with this guard.
     fn leave(&self, guard: Option<&Guard>) -> Result<Outgoing<'_, 'static>, Loss> {
         let way = passage(guard, self.checked)?;
@@ -97,6 +106,7 @@ impl Aside {
         mut rest: Rest<'_, '_>,
         checked: Checked,
         segments: u16,
+        now: Instant,
     ) -> bool {
         let length = head.length.saturating_sub(ETHERNET) as usize;
         if self.frames >= ASIDE_FRAMES || self.bytes + length > ASIDE_BYTES {
@@ -115,6 +125,7 @@ impl Aside {
             rest: bytes,
             checked,
             segments,
+            since: now,
         };
         match self.lines.iter_mut().find(|line| line.to == to) {
             Some(line) => line.frames.push_back(frame),
@@ -124,6 +135,12 @@ impl Aside {
             }),
         }
         true
+    }
+
+    /// When the first of its frames was set aside.
+    fn oldest(&self) -> Option<Instant> {
+        let firsts = self.lines.iter().filter_map(|line| line.frames.front());
+        firsts.map(|frame| frame.since).min()
     }
 
     /// Forget the frames for a receiver that is gone; how many they were.
@@ -154,8 +171,10 @@ impl Switch {
         pair: usize,
         held: &mut Held,
         counters: &mut Counters,
+        sampler: &mut Sampler,
     ) -> u32 {
         let before = held.aside.len();
+        let oldest = held.aside.oldest();
         for line in &mut held.aside.lines {
             if self.worth_a_try(desk, line.to, pair) {
                 self.deliver_line(desk, pair, line, counters);
@@ -163,7 +182,11 @@ impl Switch {
         }
         held.aside.settle();
         held.settle();
-        u32::try_from(before - held.aside.len()).unwrap_or(u32::MAX)
+        let gone = u32::try_from(before - held.aside.len()).unwrap_or(u32::MAX);
+        if gone > 0 {
+            counters.count_latency(oldest.filter(|_| sampler.next()));
+        }
+        gone
     }
 
     /// Whether a port that had no room for a pair's frames may have some now, or is not to be
@@ -185,6 +208,7 @@ impl Switch {
         let guard = port.guard.as_deref();
         let (rates, now) = (port.limits.receive.as_deref(), desk.now);
         let (number, frames) = (line.to, line.frames.len());
+        let mut shown = Vec::new();
         let act = |receiver: &mut Receiver<'_, '_>,
                    features,
                    books: &mut Counters,
@@ -201,13 +225,13 @@ impl Switch {
                 match outcome {
                     // Set aside within the receiver's limit, and paid for now.
                     Outcome::Delivered => {
-                        if port.captured {
-                            let shown = (&frame.head, Rest::Private(&frame.rest), frame.checked);
-                            self.show(number, Direction::Received, std::iter::once(shown));
-                        }
                         if let Some(rates) = rates {
                             rates.charge(now, std::iter::once(Cost::of(&frame.head)));
                         }
+                        let frame = line.frames.pop_front();
+                        shown.extend(frame.filter(|_| port.watched));
+                        *done += 1;
+                        continue;
                     }
                     Outcome::Dropped(loss) => counters.drops.count(loss),
                     Outcome::NoRoom(segments) => {
@@ -220,7 +244,12 @@ impl Switch {
             }
             Ok(true)
         };
-        match attempt(guest, pair, desk, frames, act).1 {
+        let end = attempt(guest, pair, desk, frames, act).1;
+        if !shown.is_empty() {
+            let shown = shown.iter().map(Frame::shown);
+            self.show(desk, (number, pair), Direction::Received, shown);
+        }
+        match end {
             Ok(End::Done | End::NoRoom) => {}
             Ok(End::Stuck) => lose(line, counters, Loss::ReceiverStuck),
             Ok(End::Down) => lose(line, counters, Loss::ReceiverDown),
@@ -247,7 +276,14 @@ mod tests {
     fn push(aside: &mut Aside, to: u16, length: usize) -> bool {
         let bytes = vec![7; length];
         let (head, rest) = Head::of_private(NetHeader::default(), &bytes).unwrap();
-        aside.push(to, &head, Rest::Private(rest), Checked::default(), 0)
+        aside.push(
+            to,
+            &head,
+            Rest::Private(rest),
+            Checked::default(),
+            0,
+            Instant::now(),
+        )
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::control::Counters;
 use crate::hold::Held;
-use crate::limits::HOLD;
+use crate::limits::{HOLD, LATENCY_SAMPLE};
 use crate::peers::Peers;
 use crate::residency::{Learnt, Residency, Resident};
 use crate::spread::Askers;
@@ -20,6 +20,8 @@ pub struct Books {
     pub(crate) peers: Peers,
     /// Of a transmit ring: what it taught the residency table.
     pub teacher: Teacher,
+    /// Of a transmit ring: which of its bursts are measured.
+    pub(crate) sampler: Sampler,
     /// Of a transmit ring: frames it has brought since its worker last slept.
     pub sent: u32,
     /// Of a receive ring: it had too few buffers when last tried.
@@ -41,6 +43,20 @@ impl Books {
     pub fn ring_changed(&mut self) {
         self.short = None;
         self.held.forget_ring();
+    }
+}
+
+/// Chooses the bursts of which the latency is measured.
+#[derive(Debug, Default)]
+pub(crate) struct Sampler(u32);
+
+impl Sampler {
+    /// Whether the next burst is one: the first is, so that little traffic is seen too.
+    #[inline]
+    pub(crate) fn next(&mut self) -> bool {
+        let turn = self.0;
+        self.0 = turn.wrapping_add(1);
+        turn % LATENCY_SAMPLE == 0
     }
 }
 

@@ -16,6 +16,7 @@ use std::time::SystemTime;
 
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 
+use crate::desk::Desk;
 use crate::frame::{ETHERNET, Head, Rest};
 use crate::guard::{Checked, Outgoing, Way, passage};
 use crate::limits::MAX_CAPTURES;
@@ -177,7 +178,7 @@ impl Switch {
         if room {
             captures.push(capture);
         }
-        self.note_captured(number);
+        self.note_watched(number);
         room
     }
 
@@ -189,29 +190,37 @@ impl Switch {
                 self.captures.remove(&number);
             }
         }
-        self.note_captured(number);
+        self.note_watched(number);
     }
 
-    fn note_captured(&mut self, number: u16) {
-        let captured = self.captures.contains_key(&number);
+    /// Whether somebody is to see a port's frames.
+    pub(crate) fn is_watched(&self, number: u16) -> bool {
+        self.captures.contains_key(&number) || self.mirrors.contains_key(&number)
+    }
+
+    pub(crate) fn note_watched(&mut self, number: u16) {
+        let watched = self.is_watched(number);
         if let Some(port) = self.port_mut(number) {
-            port.captured = captured;
+            port.watched = watched;
         }
     }
 
-    /// Show frames to those who capture a port.
+    /// Show frames, which a sender's pair brought, to those who capture or mirror a port. The
+    /// caller has no receive ring in hand.
     #[cold]
     pub(crate) fn show<'f, 'm>(
         &self,
-        number: u16,
+        desk: &mut Desk,
+        (number, pair): (u16, usize),
         direction: Direction,
         frames: impl Iterator<Item = (&'f Head, Rest<'f, 'm>, Checked)>,
     ) where
         'm: 'f,
     {
-        let (Some(captures), Some(port)) = (self.captures.get(&number), self.port(number)) else {
+        let Some(port) = self.port(number) else {
             return;
         };
+        let mirrors = self.mirrors.get(&number);
         let time = now();
         for (head, rest, checked) in frames {
             // A frame that the port may not have has no tag of its.
@@ -219,9 +228,19 @@ impl Switch {
             let Some(out) = Outgoing::new(way, checked, head, &rest) else {
                 continue;
             };
-            for capture in captures {
-                capture.note(time, direction, &out.head, out.rest());
+            self.note(number, time, direction, &out);
+            for to in mirrors.into_iter().flatten() {
+                if self.mirror(desk, (*to, pair), &out) {
+                    self.note(*to, time, Direction::Received, &out);
+                }
             }
+        }
+    }
+
+    /// Note a frame for those who capture a port.
+    fn note(&self, number: u16, time: u64, direction: Direction, out: &Outgoing<'_, '_>) {
+        for capture in self.captures.get(&number).into_iter().flatten() {
+            capture.note(time, direction, &out.head, out.rest());
         }
     }
 

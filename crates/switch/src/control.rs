@@ -110,6 +110,15 @@ pub enum Order {
         /// Which one.
         capture: u32,
     },
+    /// Copy a port's frames to these ports, and to no others; kept for the number, whether it is
+    /// attached or not.
+    Mirror {
+        /// Whose frames.
+        port: PortId,
+        /// The mirror ports, at most [`MAX_MIRRORS`](crate::limits::MAX_MIRRORS). None of them is
+        /// mirrored itself.
+        to: Vec<PortId>,
+    },
     /// Ask for one [`Event::Report`] per attached port, then [`Event::ReportEnd`].
     Report,
     /// Detach everything and return.
@@ -172,9 +181,25 @@ pub struct PortReport {
     pub storm: bool,
     /// Running totals since the port was attached.
     pub counters: Counters,
+    /// Addresses that it uses and another port does, too.
+    #[serde(default)]
+    pub duplicates: Vec<DuplicateMac>,
     /// Whom it sent to, at most [`MAX_PEERS`](crate::limits::MAX_PEERS) ports.
     #[serde(default)]
     pub peers: Vec<Peer>,
+}
+
+/// An address that a port uses and another one, too: each loses the other's frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DuplicateMac {
+    /// The address.
+    pub mac: Mac,
+    /// In which VLAN; 0 where there are none.
+    pub vlan: u16,
+    /// Number of the other port.
+    pub port: u16,
+    /// Times it has moved from one to the other.
+    pub moves: u64,
 }
 
 /// What a port sent to another since it was attached.

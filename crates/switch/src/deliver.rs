@@ -13,7 +13,7 @@ use crate::frame::{Head, Rest};
 use crate::guard::{Checked, Cost, Outgoing, Rates, Way, passage};
 use crate::job::Job;
 use crate::offload::Plan;
-use crate::port::{Guest, Kind, Vring, publish, receive_ring};
+use crate::port::{Guest, Kind, Port, Vring, publish, receive_ring};
 use crate::receiver::{Delivery, Receiver};
 use crate::sender::Sender;
 use crate::spread::Askers;
@@ -62,30 +62,46 @@ impl Switch {
         let way = passage(port.guard.as_deref(), checked)?;
         let shown = (head, *rest, checked);
         let out = Outgoing::new(way, checked, head, rest).ok_or(Loss::Untranslatable)?;
-        let (head, rest) = (&out.head, out.rest());
+        let delivered = self.hand_out(desk, (number, pair), port, &out.head, &out.rest());
+        if delivered && port.watched {
+            self.show(
+                desk,
+                (number, pair),
+                Direction::Received,
+                std::iter::once(shown),
+            );
+        }
+        Ok(())
+    }
+
+    /// Deliver one frame as it leaves the switch; where it is lost, it is counted. Whether it is not.
+    pub(crate) fn hand_out(
+        &self,
+        desk: &mut Desk,
+        (number, pair): (u16, usize),
+        port: &Port,
+        head: &Head,
+        rest: &Rest<'_, '_>,
+    ) -> bool {
         let rates = port.limits.receive.as_deref();
         if rates.is_some_and(|rates| rates.wait(desk.now).is_some()) {
             port.lose(pair, Loss::ReceiveLimit, 1);
-            return Ok(());
+            return false;
         }
         match &port.kind {
             Kind::Uplink(uplink) => {
-                let sent = uplink.send(head, &rest);
+                let sent = uplink.send(head, rest);
                 count_sent(sent, head, &mut uplink.sent_out());
+                true
             }
-            Kind::Guest(guest) => match deliver_if_room(guest, pair, desk, head, rest, rates) {
-                Ok(true) => {}
-                Ok(false) => return Ok(()),
-                Err(fault) => {
+            Kind::Guest(guest) => {
+                let delivered = deliver_if_room(guest, pair, desk, head, *rest, rates);
+                delivered.unwrap_or_else(|fault| {
                     desk.faults.push((number, fault));
-                    return Ok(());
-                }
-            },
+                    false
+                })
+            }
         }
-        if port.captured {
-            self.show(number, Direction::Received, std::iter::once(shown));
-        }
-        Ok(())
     }
 }
 

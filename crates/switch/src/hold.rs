@@ -29,6 +29,8 @@ pub type Full = ArrayVec<u16, { BURST as usize }>;
 pub struct InRing {
     /// How many were looked at.
     pub frames: u16,
+    /// Since when the first one waits.
+    pub since: Instant,
     /// Receivers that had no room.
     pub full: Full,
     /// Chains seen, if a frame behind them could go elsewhere; else none is worth a look.
@@ -107,8 +109,14 @@ mod tests {
 
     fn push(held: &mut Held, to: u16) -> bool {
         let (head, rest) = Head::of_private(NetHeader::default(), &[0; 60]).unwrap();
-        held.aside
-            .push(to, &head, Rest::Private(rest), Checked::default(), 0)
+        held.aside.push(
+            to,
+            &head,
+            Rest::Private(rest),
+            Checked::default(),
+            0,
+            Instant::now(),
+        )
     }
 
     #[test]

@@ -15,7 +15,7 @@
 //! lets another process go on where one was killed.
 //!
 //! What a port may send and receive is up to its rules, if it has any ([`guard`]). What it does send and
-//! receive can be shown to somebody who watches ([`capture`]).
+//! receive can be shown to somebody who watches ([`capture`]), and copied to another port (`mirror`).
 //!
 //! Frames the sender left unfinished (partial checksum, to be cut) go untouched to a receiver that
 //! negotiated such; for another one they are finished in software ([`translate`], [`offload`]).
@@ -48,14 +48,17 @@ mod contention;
 pub mod control;
 mod deliver;
 pub mod desk;
+mod duplicates;
 pub mod frame;
 mod front_end;
 pub mod guard;
+pub mod histogram;
 pub mod hold;
 mod job;
 pub mod limits;
 pub mod mac;
 mod manager;
+mod mirror;
 #[cfg(all(loom, test))]
 mod model;
 mod multicast;

@@ -19,6 +19,9 @@ pub const HOLD: Duration = Duration::from_millis(100);
 /// Captures of one port at a time: each costs a copy of its frames.
 pub const MAX_CAPTURES: usize = 4;
 
+/// Ports that one port's frames are mirrored to.
+pub const MAX_MIRRORS: usize = 4;
+
 /// Frames of one transmit ring that may be set aside for slow receivers.
 pub const ASIDE_FRAMES: usize = 256;
 
@@ -29,6 +32,10 @@ pub const ASIDE_BYTES: usize = 1 << 20;
 /// block, and is at fault then. Much shorter than [`HOLD`]: nobody else may be taken for stuck
 /// because of it.
 pub const CALL: Duration = Duration::from_millis(20);
+
+/// Of so many bursts of a ring, the latency of one is measured: reading the clock costs as much as a
+/// small frame.
+pub const LATENCY_SAMPLE: u32 = 8;
 
 /// Ports to which what one sends is counted apart: fields of its row in the traffic matrix.
 pub const MAX_PEERS: usize = 64;
@@ -41,6 +48,15 @@ pub const MAX_LEARNT_PER_PORT: u32 = 1024;
 
 /// Seconds after which an address that was not heard of is forgotten (IEEE 802.1Q, 8.8.3).
 pub const AGEING: u32 = 300;
+
+/// An address that moves so often within [`DUPLICATE_SECONDS`] is used by two ports (RFC 7432, 15.1).
+pub const DUPLICATE_MOVES: u32 = 5;
+
+/// Seconds within which moves count, and after which an address that no longer moves has one owner.
+pub const DUPLICATE_SECONDS: u32 = 180;
+
+/// Addresses of a network that are watched as they move.
+pub const MAX_DUPLICATES: usize = 64;
 
 /// Seconds on end for which a port is over a limit on its floods before that counts as a storm.
 pub const STORM: u32 = 5;

@@ -83,6 +83,7 @@ impl Manager {
                 None => tracing::error!(port = port.0, "a capture without a socket"),
             },
             Order::EndCapture { port, capture } => switch.end_capture(port.0, capture),
+            Order::Mirror { port, to } => switch.set_mirrors(port.0, &to),
             Order::Report => self.report(switch),
             Order::Stop => self.stopping = true,
         }
@@ -170,6 +171,7 @@ impl Manager {
         let numbers: Vec<u16> = switch.ports().map(|(number, _)| number).collect();
         for number in numbers {
             let residents = switch.table.count(number);
+            let duplicates = switch.duplicates_of(number);
             let Some(port) = switch.port_mut(number) else {
                 continue;
             };
@@ -193,6 +195,7 @@ impl Manager {
                 residents,
                 storm,
                 counters,
+                duplicates,
                 peers,
             })));
         }

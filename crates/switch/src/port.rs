@@ -40,8 +40,8 @@ pub struct Port {
     pub guard: Option<Box<Guard>>,
     /// How much it may send and receive.
     pub limits: Limiter,
-    /// Somebody watches it.
-    pub(crate) captured: bool,
+    /// Its frames are shown to somebody, or mirrored.
+    pub(crate) watched: bool,
 }
 
 impl Port {
@@ -53,7 +53,7 @@ impl Port {
             kind,
             guard: None,
             limits: Limiter::default(),
-            captured: false,
+            watched: false,
         }
     }
 

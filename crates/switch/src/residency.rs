@@ -11,6 +11,7 @@
 //! is one word, and disturbs nobody.
 
 mod chain;
+mod duplicates;
 mod entry;
 
 use std::hash::{BuildHasher, RandomState};
@@ -20,6 +21,8 @@ use std::sync::atomic::Ordering;
 use crate::limits::{MAX_PORTS, MAX_RESIDENTS};
 use crate::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, fence};
 
+pub use duplicates::Duplicate;
+use duplicates::Duplicates;
 pub use entry::Resident;
 use entry::{Entry, Slot};
 
@@ -56,6 +59,7 @@ struct Books {
     counts: Box<[u32]>,
     /// Next slot that ageing looks at.
     sweep: usize,
+    duplicates: Duplicates,
 }
 
 /// What came of [`Residency::learn`].
@@ -99,6 +103,7 @@ impl Residency {
             books: Mutex::new(Books {
                 counts: vec![0; MAX_PORTS].into_boxed_slice(),
                 sweep: 0,
+                duplicates: Duplicates::default(),
             }),
         }
     }
@@ -218,7 +223,10 @@ impl Residency {
             Some(entry) if entry.port == port && (entry.pinned || entry.seen == now) => {
                 Learnt::Known
             }
-            Some(entry) if entry.port != port && entry.pinned => Learnt::Refused,
+            Some(entry) if entry.port != port && entry.pinned => {
+                self.books().duplicates.note(who, entry.port, port, now);
+                Learnt::Refused
+            }
             _ => self.learn_in_turn(who, port, now, limit),
         }
     }
@@ -247,6 +255,7 @@ impl Residency {
         };
         self.put(&mut books, slot, there);
         if known {
+            books.duplicates.note(who, entry.port, port, now);
             Learnt::Moved(entry.port)
         } else {
             Learnt::New
@@ -286,12 +295,24 @@ impl Residency {
     /// Forget what was learnt at a port; pinned addresses stay.
     pub fn forget_port(&self, port: u16) {
         let mut books = self.books();
+        books.duplicates.forget_port(port);
         if books.count(port) == 0 {
             return;
         }
         self.forget_where(&mut books, 0, SLOTS, |entry| {
             entry.port == port && !entry.pinned
         });
+    }
+
+    /// The addresses that two ports use at the same time.
+    #[must_use]
+    pub fn duplicates(&self, now: u32) -> Vec<Duplicate> {
+        self.books().duplicates.all(now).collect()
+    }
+
+    /// One of them that this has not returned before.
+    pub fn new_duplicate(&self) -> Option<Duplicate> {
+        self.books().duplicates.news()
     }
 
     /// Look at the next few slots and forget what is too old there. Called now and then, it keeps

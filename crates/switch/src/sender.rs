@@ -22,7 +22,7 @@ pub(crate) struct Sender<'p> {
     pub(crate) guard: Option<&'p Guard>,
     pub(crate) limits: &'p Limiter,
     /// Somebody watches its port.
-    pub(crate) captured: bool,
+    pub(crate) watched: bool,
 }
 
 impl Sender<'_> {
@@ -80,7 +80,7 @@ impl Sender<'_> {
             };
             let (rest, checked) = (job.rest(), job.checked());
             let aside = &mut self.held.aside;
-            if aside.push(to, &job.head, rest, checked, job.segments) {
+            if aside.push(to, &job.head, rest, checked, job.segments, now) {
                 self.finish(job.chain, job.head.length);
                 self.peers.add(to, 1, job.head.length.into());
                 self.counters.held += u64::from(index >= known);
@@ -101,6 +101,7 @@ impl Sender<'_> {
         done: usize,
         before: Option<&InRing>,
         full: Full,
+        now: Instant,
     ) {
         let waited = before.map_or(0, InRing::count);
         self.counters.held += jobs.len().saturating_sub(waited.max(done)) as u64;
@@ -109,8 +110,10 @@ impl Sender<'_> {
         let at_hand = u16::try_from(jobs.len()).unwrap_or(BURST);
         // A frame further behind is out of sight until some of these are gone.
         let in_sight = at_hand < BURST && self.ring.seen() <= at_hand && !self.held.is_stalled();
+        let still = before.filter(|_| done == 0);
         self.held.in_ring = Some(InRing {
             frames: left,
+            since: still.map_or(now, |before| before.since),
             full,
             seen: in_sight.then_some(left),
             cut: match first.target {

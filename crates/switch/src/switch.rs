@@ -79,6 +79,8 @@ pub struct Switch {
     pub(crate) groups: RwLock<Groups>,
     /// Who watches a port, by its number, of ports to come too.
     pub(crate) captures: BTreeMap<u16, Vec<Capture>>,
+    /// The ports that a port's frames are copied to, by its number, of ports to come too.
+    pub(crate) mirrors: BTreeMap<u16, Vec<u16>>,
 }
 
 impl Default for Switch {
@@ -104,6 +106,7 @@ impl Switch {
             snooping: false,
             groups: RwLock::default(),
             captures: BTreeMap::new(),
+            mirrors: BTreeMap::new(),
         }
     }
 
@@ -131,7 +134,7 @@ impl Switch {
             port.guard = Guard::new(rules);
             port.limits = Limiter::new(&rules.limits);
         }
-        port.captured = self.captures.contains_key(&number);
+        port.watched = self.is_watched(number);
         let index = usize::from(number);
         if index < MAX_PORTS && index >= self.ports.len() {
             self.ports.resize_with(index + 1, || None);
@@ -250,6 +253,7 @@ impl Switch {
     /// Forget addresses and groups not heard of for long, a few at a time.
     pub fn age(&self, now: u32) {
         self.table.age(now);
+        self.tell_duplicates();
         if !self.captures.is_empty() {
             // What the switch sent itself is nobody's visit.
             self.flush_captures();

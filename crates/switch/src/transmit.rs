@@ -53,12 +53,13 @@ impl Switch {
                 peers,
                 counters,
                 teacher,
+                sampler,
                 sent,
                 ..
             } = books;
             let mut delivered = 0;
             if !held.aside.is_empty() {
-                delivered = self.deliver_aside(desk, pair, held, counters);
+                delivered = self.deliver_aside(desk, pair, held, counters, sampler);
                 visit.moved += delivered;
             }
             let Some(ring) = ring else {
@@ -74,6 +75,7 @@ impl Switch {
             {
                 continue;
             }
+            let waits_since = held.in_ring.as_ref().map(|in_ring| in_ring.since);
             let mut sender = Sender {
                 port: number,
                 pair,
@@ -83,7 +85,7 @@ impl Switch {
                 counters,
                 guard,
                 limits,
-                captured: port.captured,
+                watched: port.watched,
             };
             let mut room = std::mem::take(&mut desk.snapshots);
             let served = self.serve_ring(desk, &mut sender, memory, features, teacher, &mut room);
@@ -92,7 +94,14 @@ impl Switch {
             visit.moved += served.moved;
             visit.more |= served.more;
             *sent = sent.saturating_add(delivered + served.moved);
+            let measured = served.moved > 0 && sampler.next();
             publish(&mut vring).map_err(at(number_of_ring))?;
+            if served.moved > 0 {
+                let since = measured.then_some(waits_since.unwrap_or(desk.now));
+                let counters = &mut vring.state.counters;
+                counters.bursts.note(served.moved.into());
+                counters.count_latency(since);
+            }
         }
         Ok(visit)
     }
@@ -175,9 +184,9 @@ impl Switch {
         if let Some(rates) = rates {
             rates.charge(desk.now, costs(&jobs).take(taken.into()));
         }
-        if sender.captured {
-            let taken = jobs.iter().take(taken.into());
-            self.show(sender.port, Direction::Sent, taken.map(Job::shown));
+        if sender.watched {
+            let taken = jobs.iter().take(taken.into()).map(Job::shown);
+            self.show(desk, (sender.port, sender.pair), Direction::Sent, taken);
         }
         sender.ring.consume(taken);
         Ok(Visit {
@@ -240,7 +249,7 @@ impl Switch {
             done += made_way;
         }
         if done < jobs.len() || before.is_some() {
-            sender.wait_in_ring(jobs, done, before.as_ref(), full);
+            sender.wait_in_ring(jobs, done, before.as_ref(), full, desk.now);
         }
         u16::try_from(done).unwrap_or(BURST)
     }
@@ -272,8 +281,9 @@ impl Switch {
         let guest = match &port.kind {
             Kind::Guest(guest) => guest,
             Kind::Uplink(uplink) => {
-                if port.captured {
-                    self.show(to, Direction::Received, run.iter().map(Job::shown));
+                if port.watched {
+                    let shown = run.iter().map(Job::shown);
+                    self.show(desk, (to, sender.pair), Direction::Received, shown);
                 }
                 return send_out(sender, run, way, uplink);
             }
@@ -288,9 +298,9 @@ impl Switch {
         if let Some(rates) = rates {
             rates.charge(desk.now, costs(run).take(done));
         }
-        if port.captured {
+        if port.watched {
             let shown = run.iter().take(done).map(Job::shown);
-            self.show(to, Direction::Received, shown);
+            self.show(desk, (to, sender.pair), Direction::Received, shown);
         }
         let left = run.get(done..).unwrap_or_default();
         match end {

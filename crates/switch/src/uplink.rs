@@ -9,7 +9,7 @@ use vhost::limits::MAX_FRAME;
 use vhost::net_header::{GSO_NONE, NEEDS_CSUM, NetHeader};
 
 use crate::aside::Aside;
-use crate::books::Teacher;
+use crate::books::{Sampler, Teacher};
 use crate::capture::Direction;
 use crate::control::{Counters, Loss, Peer};
 use crate::desk::Desk;
@@ -39,6 +39,7 @@ pub struct Uplink {
 struct TakenIn {
     counters: Counters,
     teacher: Teacher,
+    sampler: Sampler,
     peers: Peers,
 }
 
@@ -154,6 +155,7 @@ impl Switch {
         let TakenIn {
             counters,
             teacher,
+            sampler,
             peers,
         } = &mut *uplink.taken_in();
         teacher.begin(desk.seconds, &self.table);
@@ -180,6 +182,10 @@ impl Switch {
             }
         };
         desk.buffer = buffer;
+        if visit.moved > 0 {
+            counters.bursts.note(visit.moved.into());
+            counters.count_latency(sampler.next().then_some(desk.now));
+        }
         end
     }
 
@@ -207,9 +213,9 @@ impl Switch {
             Some(guard) => guard.enter(&mut head, |to| rest.read(to))?,
             None => Checked::default(),
         };
-        if port.captured {
-            let shown = (&head, rest, checked);
-            self.show(source.port, Direction::Sent, std::iter::once(shown));
+        if port.watched {
+            let shown = std::iter::once((&head, rest, checked));
+            self.show(desk, (source.port, UPLINK_PAIR), Direction::Sent, shown);
         }
         let target = self.resolve(&head, checked.tci.vlan(), desk.seconds, source);
         match target {

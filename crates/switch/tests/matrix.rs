@@ -1,11 +1,18 @@
-//! Who sent to whom: each frame for one port is counted once, whatever way it took.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+//! What is counted: who sent to whom, in which bursts, how long that took, and who uses whose
+//! address.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "tests"
+)]
 
 mod common;
 
 use common::{Outside, Plane, exchange, introduce};
 use front_end::{Layout, Options, frame};
 use switch::control::{Order, Peer, PortId};
+use switch::limits::{DUPLICATE_MOVES, LATENCY_SAMPLE};
 
 /// What a port sent: to which, frames, bytes; by the number of the port.
 fn sent(plane: &mut Plane, port: u16) -> Vec<(u16, u64, u64)> {
@@ -65,4 +72,88 @@ fn a_frame_that_was_set_aside_is_counted_once() {
     a.wait_until_sent();
     assert!(plane.counters(1).held > 0, "nothing had to wait");
     assert_eq!(sent(&mut plane, 1), [(2, 2, 200), (3, 1, 100)]);
+}
+
+#[test]
+fn bursts_and_what_they_took_are_counted() {
+    let mut plane = Plane::new();
+    let [mut a, mut b] = plane.pair(1, 2);
+    for number in 0..100 {
+        let frame = frame::numbered(frame::mac(2), frame::mac(1), number, 100);
+        a.wait_to_send(&frame, Layout::One);
+        b.wait_to_receive();
+    }
+    exchange((&mut a, 1), (&mut b, 2), 2000, 100);
+    let counters = plane.counters(1);
+    assert_eq!(
+        counters.bursts.sum, counters.tx_frames,
+        "each is of one burst"
+    );
+    // One at a time, and then many.
+    assert!(counters.bursts.counts[0] >= 100);
+    assert!(counters.bursts.count() < counters.tx_frames);
+    let sampled = counters.bursts.count().div_ceil(LATENCY_SAMPLE.into());
+    assert_eq!(counters.latency.count(), sampled);
+    assert!(counters.latency.sum > 0);
+}
+
+#[test]
+fn the_wait_for_a_receiver_is_latency() {
+    let mut plane = Plane::new();
+    let [mut a, mut b] = plane.pair(1, 2);
+    b.options.post = false;
+    b.restart();
+    plane.running(2);
+    // Measured are the first burst, which was a broadcast, and the ninth.
+    let send = |a: &mut front_end::Nic, number| {
+        let frame = frame::numbered(frame::mac(2), frame::mac(1), number, 100);
+        a.wait_to_send(&frame, Layout::One);
+    };
+    b.post(7);
+    b.rx.publish_and_kick();
+    for number in 0..7 {
+        send(&mut a, number);
+        b.wait_to_receive();
+    }
+    assert_eq!(plane.counters(1).latency.count(), 1);
+    send(&mut a, 7);
+    plane.until(1, |counters| counters.held == 1);
+    let waited = std::time::Instant::now();
+    plane.settle();
+    let least = waited.elapsed();
+    b.post(1);
+    b.rx.publish_and_kick();
+    b.wait_to_receive();
+    a.wait_until_sent();
+    let latency = plane.counters(1).latency;
+    assert_eq!(latency.count(), 2);
+    assert!(u128::from(latency.sum) >= least.as_nanos(), "{latency:?}");
+}
+
+#[test]
+fn two_ports_with_one_address_are_named() {
+    let mut plane = Plane::new();
+    let mut nics = [1, 2, 3].map(|port| plane.nic(port, Options::default()));
+    introduce(&mut nics, &[1, 2, 3]);
+    let [mut a, mut b, mut c] = nics;
+    assert_eq!(plane.port(1).duplicates, []);
+    // Both speak as station 1.
+    for number in 0..u64::from(DUPLICATE_MOVES) {
+        let frame = frame::numbered(frame::mac(3), frame::mac(1), number, 100);
+        let nic = if number % 2 == 0 { &mut b } else { &mut a };
+        nic.wait_to_send(&frame, Layout::One);
+        c.wait_to_receive();
+    }
+    let mac = switch::mac::Mac::from_octets(frame::mac(1));
+    for (port, other) in [(1, 2), (2, 1)] {
+        let [found] = plane.port(port).duplicates[..] else {
+            panic!("{:?}", plane.port(port));
+        };
+        assert_eq!((found.mac, found.vlan, found.port), (mac, 0, other));
+        assert_eq!(found.moves, u64::from(DUPLICATE_MOVES));
+    }
+    assert_eq!(plane.port(3).duplicates, []);
+    drop(b);
+    plane.detached(2);
+    assert_eq!(plane.port(1).duplicates, [], "one is gone");
 }

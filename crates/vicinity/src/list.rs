@@ -8,7 +8,7 @@ use switch::guard::Rules;
 use crate::client::{self, Ask};
 use crate::failure::Failure;
 use crate::name;
-use crate::status::{Kind, NetworkStatus, PortStatus, State};
+use crate::status::{Duplicate, Kind, NetworkStatus, PortStatus, State};
 use crate::table::{self, Align};
 
 /// The ports of the daemon that serves `runtime_dir`, as a table or as JSON.
@@ -61,8 +61,19 @@ fn port_row(port: &PortStatus) -> Vec<String> {
         table::bytes(counters.rx_bytes),
         counters.drops.total().to_string(),
         reasons(&counters.drops),
-        port.reason.clone().unwrap_or_default(),
+        reason(port),
     ]
+}
+
+/// What is wrong with a port.
+fn reason(port: &PortStatus) -> String {
+    let duplicate = |duplicate: &Duplicate| {
+        let Duplicate { mac, vm, .. } = duplicate;
+        format!("{vm} uses {mac} too: give each VM an address of its own")
+    };
+    let duplicates = port.duplicates.iter().map(duplicate);
+    let reasons: Vec<_> = port.reason.clone().into_iter().chain(duplicates).collect();
+    reasons.join("; ")
 }
 
 /// The VLANs of a port: the untagged one, then the tagged ones.

@@ -176,6 +176,7 @@ pub(crate) mod tests {
             mac: mac.map(|mac| mac.parse().unwrap()),
             socket: format!("/srv/my vms/{vm},1.sock").into(),
             mode,
+            mirror: Vec::new(),
             rules: Rules::default(),
         }
     }

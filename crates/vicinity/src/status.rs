@@ -47,6 +47,25 @@ pub(crate) struct PortStatus {
     /// [`MAX_PEERS`](switch::limits::MAX_PEERS) of them.
     #[serde(default)]
     pub(crate) sent_to: Vec<SentTo>,
+    /// The ports whose frames are copied to it; none for a port that is no mirror port.
+    #[serde(default)]
+    pub(crate) mirrors: Vec<String>,
+    /// MAC addresses that it uses and another port does, too: each loses the other's frames.
+    #[serde(default)]
+    pub(crate) duplicates: Vec<Duplicate>,
+}
+
+/// A MAC address that two ports use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Duplicate {
+    /// The address.
+    pub(crate) mac: Mac,
+    /// In which VLAN; 0 where there are none.
+    pub(crate) vlan: u16,
+    /// The other port's VM; the tap of an uplink.
+    pub(crate) vm: String,
+    /// Times it has moved from one to the other.
+    pub(crate) moves: u64,
 }
 
 /// What a port sent to another.

@@ -1,6 +1,10 @@
 //! What is counted of a port, and why frames are lost.
 
+use std::time::Instant;
+
 use serde::{Deserialize, Serialize};
+
+use crate::histogram::{Bursts, Delays};
 
 /// Running totals of one port. "Received" and "sent" are seen from the guest: a frame the guest
 /// transmitted counts as `tx`.
@@ -28,6 +32,11 @@ pub struct Counters {
     pub segmented: u64,
     /// Frames whose checksum was filled in because a receiver had not negotiated partial ones.
     pub checksummed: u64,
+    /// Frames taken from it at a time.
+    pub bursts: Bursts,
+    /// How long frames took, from when the switch turned to them to when they were handed on, in
+    /// nanoseconds: of one burst in [`LATENCY_SAMPLE`](crate::limits::LATENCY_SAMPLE).
+    pub latency: Delays,
     /// Frames lost, by reason.
     pub drops: Drops,
 }
@@ -74,7 +83,7 @@ macro_rules! losses {
 losses! {
     /// Sent to a neighbour that took no buffers for longer than the hold limit.
     receiver_stuck ReceiverStuck,
-    /// Flooded or uplink frames the receiver had no room for; counted at the receiver.
+    /// Flooded, mirrored or uplink frames the receiver had no room for; counted at the receiver.
     receiver_full ReceiverFull,
     /// The receiver's buffers are too small for the frame; counted at the receiver.
     receiver_small ReceiverSmall,
@@ -133,7 +142,20 @@ impl Counters {
             unheard: self.unheard.saturating_add(other.unheard),
             segmented: self.segmented.saturating_add(other.segmented),
             checksummed: self.checksummed.saturating_add(other.checksummed),
+            bursts: self.bursts.plus(&other.bursts),
+            latency: self.latency.plus(&other.latency),
             drops: self.drops.plus(&other.drops),
+        }
+    }
+
+    /// Frames were handed on; `since` says when the switch turned to them, if they are among those
+    /// of which that is measured.
+    #[inline]
+    pub(crate) fn count_latency(&mut self, since: Option<Instant>) {
+        if let Some(since) = since {
+            let nanoseconds = since.elapsed().as_nanos();
+            self.latency
+                .note(u64::try_from(nanoseconds).unwrap_or(u64::MAX));
         }
     }
 }

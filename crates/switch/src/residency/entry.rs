@@ -18,6 +18,13 @@ impl Resident {
         Self(u64::from(vlan) << 48 | mac.bits())
     }
 
+    /// The VLAN.
+    #[must_use]
+    pub fn vlan(self) -> u16 {
+        let [_, _, _, _, _, _, low, high] = self.0.to_le_bytes();
+        u16::from_le_bytes([low, high])
+    }
+
     /// The address.
     #[inline]
     #[must_use]

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::limits::AGEING;
+use crate::limits::{AGEING, DUPLICATE_MOVES, DUPLICATE_SECONDS, MAX_DUPLICATES};
 use crate::mac::Mac;
 
 fn mac(number: u32) -> Mac {
@@ -137,4 +137,70 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn an_address_that_goes_to_and_fro_has_two_owners() {
+    let table = Residency::new();
+    table.learn(mac(1), 3, 0, u32::MAX);
+    for step in 0..DUPLICATE_MOVES {
+        assert_eq!(table.duplicates(step), [], "after {step} moves");
+        let to = if step % 2 == 0 { 4 } else { 3 };
+        table.learn(mac(1), to, step, u32::MAX);
+    }
+    let last = DUPLICATE_MOVES - 1;
+    let [found] = table.duplicates(last)[..] else {
+        panic!("not one");
+    };
+    assert_eq!((found.who.mac(), found.who.vlan()), (mac(1), 0));
+    assert_eq!((found.other(3), found.other(4)), (Some(4), Some(3)));
+    assert_eq!(found.moves, u64::from(DUPLICATE_MOVES));
+    assert_eq!(table.new_duplicate(), Some(found));
+    assert_eq!(table.new_duplicate(), None, "it is told once");
+    // It stays at one port: in the end it has one owner.
+    assert_eq!(table.duplicates(last + DUPLICATE_SECONDS).len(), 1);
+    assert_eq!(table.duplicates(last + DUPLICATE_SECONDS + 1), []);
+}
+
+#[test]
+fn an_address_that_moves_now_and_then_has_one_owner() {
+    let table = Residency::new();
+    table.learn(mac(1), 3, 0, u32::MAX);
+    let pause = DUPLICATE_SECONDS / 3;
+    for step in 1..20 {
+        let to = if step % 2 == 0 { 4 } else { 3 };
+        table.learn(mac(1), to, step * pause, u32::MAX);
+        assert_eq!(table.duplicates(step * pause), []);
+    }
+}
+
+#[test]
+fn who_uses_a_pinned_address_is_found_out() {
+    let table = Residency::new();
+    let who = Resident::new(mac(1), 7);
+    table.pin(who, 3);
+    for second in 0..DUPLICATE_MOVES {
+        table.learn(who, 4, second, u32::MAX);
+    }
+    let [found] = table.duplicates(DUPLICATE_MOVES)[..] else {
+        panic!("not one");
+    };
+    assert_eq!((found.ports, found.who.vlan()), ([4, 3], 7));
+    table.forget_port(4);
+    assert_eq!(table.duplicates(DUPLICATE_MOVES), [], "its port is gone");
+}
+
+#[test]
+fn many_that_move_once_do_not_hide_one_that_fights() {
+    let table = Residency::new();
+    let fight = |step: u32| {
+        table.learn(mac(1), 3 + u16::try_from(step % 2).unwrap(), 0, u32::MAX);
+    };
+    (0..3).for_each(fight);
+    for number in 0..=u32::try_from(MAX_DUPLICATES).unwrap() {
+        table.learn(mac(1000 + number), 5, 0, u32::MAX);
+        table.learn(mac(1000 + number), 6, 0, u32::MAX);
+    }
+    (3..=DUPLICATE_MOVES).for_each(fight);
+    assert_eq!(table.duplicates(0).len(), 1);
 }

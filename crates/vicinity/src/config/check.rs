@@ -11,7 +11,7 @@ use toml::Spanned;
 use super::complaint::{Mistake, line_number};
 use super::{
     Config, GATHER_US, MAX_GATHER_US, MAX_LOOK_UPS, MAX_NETWORKS, MAX_PORTS, MAX_SOCKET_PATH,
-    MAX_WORKERS, Network, Port, RUNTIME_DIR, direct, file, members, rules,
+    MAX_WORKERS, Network, Port, RUNTIME_DIR, direct, file, members, mirrors, rules,
 };
 use crate::name;
 
@@ -109,6 +109,7 @@ impl<'t> Seen<'t> {
         let name = network.name.get_ref().clone();
         let folder = runtime_dir.join(&name);
         let ports = self.ports(&folder, &network.port, common)?;
+        mirrors::check(&network, &ports)?;
         Ok(Network {
             name,
             folder,
@@ -161,6 +162,7 @@ impl<'t> Seen<'t> {
                 self.sockets.take(socket.clone(), place)?;
                 let rules = rules::of_port(port, network)?;
                 Ok(Port {
+                    mirror: mirrors::of_port(port)?,
                     vm: port.vm.get_ref().clone(),
                     mac,
                     socket,

@@ -170,6 +170,7 @@ pub(super) struct Port {
     pub(super) limits: Option<Limits>,
     #[serde(default)]
     pub(super) multicast_router: bool,
+    pub(super) mirror: Option<Spanned<Vec<Spanned<String>>>>,
     pub(super) vlan: Option<Spanned<i64>>,
     pub(super) trunk: Option<Spanned<Vec<Spanned<Vlans>>>>,
     pub(super) native_vlan: Option<Spanned<i64>>,
@@ -237,6 +238,7 @@ static PORT: Keys = Keys(&[
     ("role", None),
     ("limits", Some(&LIMITS)),
     ("multicast-router", None),
+    ("mirror", None),
     ("vlan", None),
     ("trunk", None),
     ("native-vlan", None),

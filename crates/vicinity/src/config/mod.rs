@@ -10,6 +10,7 @@ mod edit;
 mod file;
 mod limits;
 mod members;
+mod mirrors;
 mod rules;
 mod source;
 
@@ -100,6 +101,17 @@ pub(crate) struct Port {
     pub(crate) mode: Mode,
     /// What it may send and receive.
     pub(crate) rules: Rules,
+    /// The ports whose frames are copied to it; none for a port that is no mirror port.
+    pub(crate) mirror: Vec<Mirrored>,
+}
+
+/// Whose frames are copied to a mirror port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Mirrored {
+    /// A port's: a VM's, or the uplink's.
+    Port(String),
+    /// Those of all ports of the network that are no mirror ports.
+    All,
 }
 
 /// Who listens on a port's socket.

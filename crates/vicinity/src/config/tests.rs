@@ -565,3 +565,36 @@ fn the_message_planes_uplink_is_read_and_checked_in_place() {
         }
     }
 }
+
+#[test]
+fn mirror_ports_are_read_and_checked() {
+    let with = |more: &str| GOOD.replacen("vm = \"web\"", &format!("vm = \"web\"\n{more}"), 1);
+    let config = parse(
+        "test.toml",
+        &with("mirror = [\"db\", \"vic0\", \"*\"]"),
+        None,
+    )
+    .unwrap();
+    let port = |name: &str| Mirrored::Port(name.to_owned());
+    let mirror = &config.networks[0].ports[0].mirror;
+    assert_eq!(*mirror, [port("db"), port("vic0"), Mirrored::All]);
+    for (more, said) in [
+        ("mirror = []", "it mirrors nobody"),
+        ("mirror = [\"bd\"]", "did you mean db?"),
+        ("mirror = [\"a b\"]", "cannot be a name"),
+        ("mirror = [\"web\"]", "`web` is a mirror port, or this one"),
+    ] {
+        let error = error(&with(more));
+        assert!(error.contains(said), "{error}");
+    }
+    let both = with("mirror = [\"*\"]").replace("vm = \"db\"", "vm = \"db\"\nmirror = [\"web\"]");
+    assert!(error(&both).contains("is a mirror port"), "{both}");
+    let mut many = GOOD.to_owned();
+    for number in 0..5 {
+        many += &format!("[[network.port]]\nvm = \"m{number}\"\nmirror = [\"web\"]\n");
+    }
+    assert!(error(&many).contains("mirrored too often"));
+    // Who comes unlisted may be mirrored.
+    let open = with("mirror = [\"bd\"]").replace("name = \"lan\"", "name = \"lan\"\naccept = true");
+    assert!(parse("test.toml", &open, None).is_ok());
+}

@@ -1,11 +1,11 @@
 //! What a network says of itself when it is asked.
 
-use switch::control::{Order, Peer, PortId};
+use switch::control::{DuplicateMac, Order, Peer, PortId};
 use tokio::time::Instant;
 
 use super::network::Network;
 use super::port::Port;
-use crate::status::{NetworkStatus, PortStatus, SentTo};
+use crate::status::{Duplicate, NetworkStatus, PortStatus, SentTo};
 
 /// A network's state and that of its ports.
 #[derive(Clone, Debug)]
@@ -29,6 +29,8 @@ impl Network {
         let up = self.life.is_up();
         let status = |port: &Port| PortStatus {
             sent_to: self.sent_to(port),
+            mirrors: self.mirrored_by(port),
+            duplicates: self.duplicates(port),
             ..port.status(name, up, now)
         };
         let answer = Answer {
@@ -49,6 +51,19 @@ impl Network {
             },
         };
         self.asked.answer(&answer);
+    }
+
+    /// The addresses that a port uses and another one, too.
+    fn duplicates(&self, port: &Port) -> Vec<Duplicate> {
+        let named = |duplicate: &DuplicateMac| {
+            Some(Duplicate {
+                mac: duplicate.mac,
+                vlan: duplicate.vlan,
+                vm: self.ports.get(&PortId(duplicate.port))?.name.clone(),
+                moves: duplicate.moves,
+            })
+        };
+        port.duplicates().iter().filter_map(named).collect()
     }
 
     /// What a port sent to each other one that is still there.

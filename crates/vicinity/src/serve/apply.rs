@@ -32,6 +32,7 @@ impl Network {
         }
         self.change_unlisted(&before);
         self.look();
+        self.order_mirrors();
         tracing::info!(network = %self.config.name, "the configuration changed");
         self.changing.push(done);
         self.all_left();

@@ -181,6 +181,7 @@ impl Network {
         self.set_up();
         // Before the first frame.
         self.watch_again();
+        self.mirror_again();
         for port in self.ports.values_mut() {
             port.reopen(&mut self.plane.orders);
         }

@@ -1,7 +1,8 @@
 //! The state of all networks as Prometheus' text format: `GET /metrics`.
 
 use observe::prometheus::{self, Text};
-use observe::reading::Port;
+use observe::reading::{Port, Sent};
+use switch::histogram::Histogram;
 
 use super::answer::Answer;
 use crate::status::{NetworkStatus, PortStatus, State};
@@ -51,7 +52,7 @@ const NETWORKS: [Series<NetworkStatus>; 6] = [
     ),
 ];
 
-const PORTS: [Series<PortStatus>; 11] = [
+const PORTS: [Series<PortStatus>; 12] = [
     (
         "vicinity_port_running",
         "gauge",
@@ -81,6 +82,12 @@ const PORTS: [Series<PortStatus>; 11] = [
         "gauge",
         "Addresses that live on the port",
         |port| u64::from(port.residents),
+    ),
+    (
+        "vicinity_port_duplicate_addresses",
+        "gauge",
+        "MAC addresses that another port uses too",
+        |port| port.duplicates.len() as u64,
     ),
     (
         "vicinity_port_kicks_total",
@@ -131,7 +138,28 @@ pub(super) fn text(answers: &[Answer]) -> String {
     series(&mut text, &PORTS, &ports, |port| labels(port).into());
     let traffic: Vec<_> = ports.iter().map(|port| Port::from(*port)).collect();
     prometheus::ports(&mut text, &traffic);
+    let sent: Vec<_> = ports.iter().flat_map(|port| sent(port)).collect();
+    prometheus::pairs(&mut text, &sent);
     drops(&mut text, &ports);
+    histograms(
+        &mut text,
+        (
+            "vicinity_port_burst_frames",
+            "Frames taken from a port at a time",
+        ),
+        &ports,
+        (|port| &port.counters.bursts, 1.0),
+    );
+    histograms(
+        &mut text,
+        (
+            "vicinity_port_latency_seconds",
+            "Time from when the switch turned to a port's frames to when they were handed on, of one \
+             burst in 8",
+        ),
+        &ports,
+        (|port| &port.counters.latency, 1e-9),
+    );
     text.finish()
 }
 
@@ -151,6 +179,38 @@ fn series<T>(
 
 fn labels(port: &PortStatus) -> [(&str, &str); 2] {
     [("network", &port.network), ("vm", &port.vm)]
+}
+
+/// What a port sent to each other one.
+fn sent(port: &PortStatus) -> impl Iterator<Item = Sent> + '_ {
+    port.sent_to.iter().map(|to| Sent {
+        network: port.network.clone(),
+        from: port.vm.clone(),
+        to: to.vm.clone(),
+        frames: to.frames,
+        bytes: to.bytes,
+    })
+}
+
+/// Of the ports that have any: a histogram has many lines.
+fn histograms<const FIRST: u32, const N: usize>(
+    text: &mut Text,
+    (name, help): (&str, &str),
+    ports: &[&PortStatus],
+    (of, unit): (fn(&PortStatus) -> &Histogram<FIRST, N>, f64),
+) {
+    text.head(name, "histogram", help);
+    for port in ports {
+        let histogram = of(port);
+        let count = histogram.count();
+        if count > 0 {
+            // The last place has what is above its bound, too.
+            let bounds = histogram.cumulative().take(N - 1);
+            let bounds = bounds.map(|(bound, below)| (bound as f64 * unit, below));
+            let sum = histogram.sum as f64 * unit;
+            text.histogram(name, &labels(port), bounds, (count, sum));
+        }
+    }
 }
 
 /// Reasons that never came up are left out: there are many.

@@ -22,6 +22,7 @@ mod launch;
 mod life;
 mod messages;
 mod metrics;
+mod mirrors;
 mod network;
 mod parts;
 mod plane;

@@ -19,6 +19,7 @@ use super::folder;
 use super::home::Folder;
 use super::launch::{Duty, Launch};
 use super::life::Life;
+use super::mirrors::Mirrors;
 use super::parts::Parts;
 use super::plane::Plane;
 use super::port::Port;
@@ -71,6 +72,8 @@ pub(super) struct Network {
     pub(super) changing: Vec<oneshot::Sender<()>>,
     /// Who sees which port's frames.
     pub(super) watches: Vec<Watch>,
+    /// Whose frames are copied to whom.
+    pub(super) mirrors: Mirrors,
     /// The uplink's port and its tap, kept for the next data plane.
     pub(super) uplink: Option<(PortId, OwnedFd)>,
     inbox: mpsc::Receiver<Message>,
@@ -98,6 +101,7 @@ impl Network {
             leaving: BTreeMap::new(),
             changing: Vec::new(),
             watches: Vec::new(),
+            mirrors: Mirrors::new(),
             uplink: None,
             inbox,
             outlet,
@@ -114,6 +118,7 @@ impl Network {
             network.configured(port);
         }
         network.look();
+        network.order_mirrors();
         Ok(network)
     }
 
@@ -160,7 +165,10 @@ impl Network {
                     Some(message) => self.message(message),
                 },
                 paths = self.watch.appeared() => match paths {
-                    Ok(paths) => self.appeared(&paths),
+                    Ok(paths) => {
+                        self.appeared(&paths);
+                        self.order_mirrors();
+                    }
                     Err(error) => {
                         tracing::error!(%error, network = %self.config.name, "cannot watch");
                     }

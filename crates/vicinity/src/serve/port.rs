@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use switch::control::{Counters, Order, Peer, PortId, PortReport, Reason};
+use switch::control::{Counters, DuplicateMac, Order, Peer, PortId, PortReport, Reason};
 use switch::guard::Rules;
 use switch::mac::Mac;
 use tokio::sync::{Notify, oneshot};
@@ -402,7 +402,14 @@ impl Port {
             },
             counters: self.totals.plus(&self.report.counters),
             sent_to: Vec::new(),
+            mirrors: Vec::new(),
+            duplicates: Vec::new(),
         }
+    }
+
+    /// The addresses that another port uses, too.
+    pub(super) fn duplicates(&self) -> &[DuplicateMac] {
+        &self.report.duplicates
     }
 
     /// What the present connection sent to each port, by its number.

@@ -35,10 +35,20 @@ impl Daemon {
     }
 
     /// The same, by a command that leads to the program.
-    pub(crate) fn start_by(mut command: Command, folder: &Path, config: Option<&str>) -> Self {
+    pub(crate) fn start_by(command: Command, folder: &Path, config: Option<&str>) -> Self {
+        Self::start_logging(command, folder, config, "error")
+    }
+
+    /// The same, with another log.
+    pub(crate) fn start_logging(
+        mut command: Command,
+        folder: &Path,
+        config: Option<&str>,
+        log: &str,
+    ) -> Self {
         let run = folder.join("run");
         command
-            .args(["serve", "--log", "error", "--runtime-dir"])
+            .args(["serve", "--log", log, "--runtime-dir"])
             .arg(&run);
         if let Some(text) = config {
             let file = folder.join("vicinity.toml");

@@ -1,0 +1,135 @@
+//! A mirror port gets what the mirrored ones send and are sent, and nobody waits for it.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+mod common;
+
+use common::{Outside, Plane, exchange, introduce, lost};
+use front_end::{Layout, Nic, Options, frame};
+use switch::control::{Order, PortId};
+use switch::guard::{Rules, VlanRules};
+
+/// Copy a port's frames to another one's, if to any.
+fn mirror(plane: &mut Plane, port: u16, to: &[u16]) {
+    let (port, to) = (PortId(port), to.iter().copied().map(PortId).collect());
+    plane.order(&Order::Mirror { port, to }, None);
+    plane.settle();
+}
+
+fn to(station: u16, from: u16, number: u64) -> Vec<u8> {
+    frame::numbered(frame::mac(station), frame::mac(from), number, 200)
+}
+
+/// Two neighbours, and one who listens.
+fn three(plane: &mut Plane) -> [Nic; 3] {
+    let mut nics = [1, 2, 3].map(|port| plane.nic(port, Options::default()));
+    introduce(&mut nics, &[1, 2, 3]);
+    nics
+}
+
+#[test]
+fn both_directions_are_copied_until_it_is_told_to_end() {
+    let mut plane = Plane::new();
+    let [mut a, mut b, mut mirror_port] = three(&mut plane);
+    mirror(&mut plane, 1, &[3]);
+    for number in 0..300 {
+        a.wait_to_send(&to(2, 1, number), Layout::Pieces(50));
+        assert_eq!(b.wait_to_receive().frame, to(2, 1, number));
+        assert_eq!(mirror_port.wait_to_receive().frame, to(2, 1, number));
+        b.wait_to_send(&to(1, 2, number), Layout::One);
+        assert_eq!(a.wait_to_receive().frame, to(1, 2, number));
+        assert_eq!(mirror_port.wait_to_receive().frame, to(1, 2, number));
+    }
+    // It outlives the mirrored VM.
+    drop(a);
+    plane.detached(1);
+    let mut a = plane.nic(1, Options::default());
+    a.wait_to_send(&to(2, 1, 7), Layout::One);
+    assert_eq!(mirror_port.wait_to_receive().frame, to(2, 1, 7));
+    b.wait_to_receive();
+    mirror(&mut plane, 1, &[]);
+    a.wait_to_send(&to(2, 1, 8), Layout::One);
+    b.wait_to_receive();
+    plane.settle();
+    assert_eq!(mirror_port.receive(), None);
+}
+
+#[test]
+fn nobody_waits_for_a_mirror_port_and_what_it_misses_is_counted() {
+    const COUNT: u64 = 1000;
+    let mut plane = Plane::new();
+    let [mut a, mut b, mut mirror_port] = three(&mut plane);
+    mirror_port.options.post = false;
+    mirror_port.restart();
+    plane.running(3);
+    mirror(&mut plane, 1, &[3]);
+    exchange((&mut a, 1), (&mut b, 2), COUNT, 100);
+    assert_eq!(plane.counters(3).drops.receiver_full, COUNT);
+    assert_eq!(lost(&plane.counters(1).drops), 0);
+    assert_eq!(plane.counters(1).held, 0);
+    drop(mirror_port);
+    plane.detached(3);
+    exchange((&mut a, 1), (&mut b, 2), COUNT, 100);
+}
+
+#[test]
+fn frames_set_aside_are_copied_when_they_are_delivered() {
+    let mut plane = Plane::new();
+    let [mut a, mut b, mut mirror_port] = three(&mut plane);
+    b.options.post = false;
+    b.restart();
+    plane.running(2);
+    mirror(&mut plane, 2, &[3]);
+    // The third one lets the second be seen, and the first one is set aside.
+    for (number, station) in [(0, 2), (1, 3), (2, 2)] {
+        a.wait_to_send(&to(station, 1, number), Layout::One);
+    }
+    assert_eq!(frame::number(&mirror_port.wait_to_receive().frame), 1);
+    b.post(10);
+    b.rx.publish_and_kick();
+    for number in [0, 2] {
+        assert_eq!(frame::number(&b.wait_to_receive().frame), number);
+        let copy = mirror_port.wait_to_receive().frame;
+        assert_eq!(copy, to(2, 1, number));
+    }
+    assert!(plane.counters(1).held > 0, "nothing had to wait");
+}
+
+#[test]
+fn a_trunks_frames_are_copied_with_their_tags_whatever_the_mirror_ports_vlan() {
+    let mut plane = Plane::new();
+    let vlans = |untagged, tagged: &[(u16, u16)]| Rules {
+        vlan: Some(VlanRules {
+            untagged,
+            tagged: tagged.to_vec(),
+        }),
+        ..Rules::default()
+    };
+    plane.rules(1, vlans(None, &[(10, 20)]));
+    plane.rules(2, vlans(Some(10), &[]));
+    plane.rules(3, vlans(Some(99), &[]));
+    let [mut a, mut b, mut c] = [1, 2, 3].map(|port| plane.nic(port, Options::default()));
+    mirror(&mut plane, 1, &[3]);
+    let bare = to(2, 1, 3);
+    let tagged = [&bare[..12], &[0x81, 0, 0, 10], &bare[12..]].concat();
+    a.wait_to_send(&tagged, Layout::One);
+    assert_eq!(b.wait_to_receive().frame, bare);
+    assert_eq!(c.wait_to_receive().frame, tagged);
+}
+
+#[test]
+fn an_uplink_is_mirrored_as_ports_are() {
+    let mut plane = Plane::new();
+    let outside = Outside::attach(&plane);
+    let mut nics = [1, 3].map(|port| plane.nic(port, Options::default()));
+    mirror(&mut plane, 9, &[3]);
+    let [a, c] = &mut nics;
+    outside.send(&[0; 12], &to(1, 90, 1));
+    assert_eq!(a.wait_to_receive().frame, to(1, 90, 1));
+    // Once as a flood, of an address that nobody knew, and once as a copy.
+    for _ in 0..2 {
+        assert_eq!(c.wait_to_receive().frame, to(1, 90, 1));
+    }
+    a.wait_to_send(&to(90, 1, 2), Layout::One);
+    assert_eq!(outside.receive().1, to(90, 1, 2));
+    assert_eq!(c.wait_to_receive().frame, to(90, 1, 2));
+}

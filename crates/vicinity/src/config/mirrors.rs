@@ -1,0 +1,70 @@
+//! Mirror ports: whose frames are copied to whom.
+
+use switch::limits::MAX_MIRRORS;
+use toml::Spanned;
+
+use super::check::named;
+use super::complaint::Mistake;
+use super::{Mirrored, Port, file};
+use crate::name;
+
+/// What stands for all ports; no name has such a character.
+const ALL: &str = "*";
+
+/// Whose frames a port gets copies of.
+pub(super) fn of_port(port: &file::Port) -> Result<Vec<Mirrored>, Mistake> {
+    let Some(list) = &port.mirror else {
+        return Ok(Vec::new());
+    };
+    if list.get_ref().is_empty() {
+        let help = "name the ports whose frames it shall get, or leave the key out";
+        return Err(Mistake::new(list.span(), "it mirrors nobody", help));
+    }
+    let mirrored = |name: &Spanned<String>| {
+        if name.get_ref() == ALL {
+            return Ok(Mirrored::All);
+        }
+        named(name).map(|()| Mirrored::Port(name.get_ref().clone()))
+    };
+    list.get_ref().iter().map(mirrored).collect()
+}
+
+/// Check that those who are mirrored can be.
+pub(super) fn check(network: &file::Network, ports: &[Port]) -> Result<(), Mistake> {
+    let mut counts = std::collections::HashMap::<&str, usize>::new();
+    for port in &network.port {
+        let names = port.get_ref().mirror.iter().flat_map(Spanned::get_ref);
+        for name in names.filter(|name| name.get_ref() != ALL) {
+            exists(name, network)?;
+            let mirrors = |port: &&Port| port.vm == *name.get_ref() && !port.mirror.is_empty();
+            if ports.iter().any(|port| mirrors(&port)) {
+                let message = format!("`{}` is a mirror port, or this one", name.get_ref());
+                let help = "copies are not copied again: mirror a port that has no `mirror`";
+                return Err(Mistake::new(name.span(), message, help));
+            }
+            let count = counts.entry(name.get_ref()).or_default();
+            *count += 1;
+            if *count > MAX_MIRRORS {
+                let message = format!("`{}` is mirrored too often", name.get_ref());
+                let help =
+                    format!("at most {MAX_MIRRORS} ports get its frames; capture it instead");
+                return Err(Mistake::new(name.span(), message, help));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn exists(name: &Spanned<String>, network: &file::Network) -> Result<(), Mistake> {
+    let listed = network.port.iter().map(|port| port.get_ref().vm.get_ref());
+    let uplink = network.uplink.iter().map(|uplink| uplink.tap.get_ref());
+    let known = || listed.clone().chain(uplink.clone()).map(String::as_str);
+    // Who comes unlisted may have any name.
+    if network.accept || known().any(|known| known == name.get_ref()) {
+        return Ok(());
+    }
+    let message = format!("the network has no port `{}`", name.get_ref());
+    let hint = name::hint(name.get_ref(), known());
+    let help = format!("name its VMs, its uplink, or \"{ALL}\" for all{hint}");
+    Err(Mistake::new(name.span(), message, help))
+}
