@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lab::bench::{self, Options, Part, message, uplink};
+use lab::bench::{self, Options, Part, message, operate, uplink};
 use lab::progress::Progress;
 
 use crate::demo;
@@ -25,6 +25,18 @@ pub(crate) fn switch(
         ..Options::new(&program, Path::new(demo::FOLDER))
     };
     let report = bench::switch(&options, &Progress::start())?;
+    Ok(format!("{report}\nReport: {}\n", output.display()))
+}
+
+/// Measure in `rounds` rounds what it costs to change, read and watch a switch. Write the report to
+/// `output`, and return its table.
+pub(crate) fn operate(rounds: u32, output: &Path) -> Result<String, Failure> {
+    let options = operate::Options {
+        rounds,
+        vicinity: std::env::current_exe().map_err(Failure::Program)?,
+        output: output.to_owned(),
+    };
+    let report = operate::operate(&options, &Progress::start())?;
     Ok(format!("{report}\nReport: {}\n", output.display()))
 }
 

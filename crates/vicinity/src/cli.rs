@@ -235,6 +235,16 @@ enum Bench {
         #[arg(long, default_value = "target/bench/message.json", value_name = "FILE")]
         output: PathBuf,
     },
+    /// What it costs to change, read and watch a switch with 64 ports under load; needs root, two CPUs
+    /// and a minute
+    Operate {
+        /// How often each measurement is repeated
+        #[arg(long, default_value_t = lab::bench::ROUNDS)]
+        rounds: u32,
+        /// Where the report is written, as JSON
+        #[arg(long, default_value = "target/bench/operate.json", value_name = "FILE")]
+        output: PathBuf,
+    },
     /// Messages between two hosts, which are network namespaces, against TCP; needs root and a minute
     Uplink {
         /// How often each measurement is repeated
@@ -610,6 +620,9 @@ impl Cli {
                 parts,
                 output,
             }) => print(&bench::switch(rounds, &sizes, &parts, &output)?),
+            Command::Bench(Bench::Operate { rounds, output }) => {
+                print(&bench::operate(rounds, &output)?)
+            }
             Command::Bench(Bench::Message {
                 rounds,
                 lengths,

@@ -32,6 +32,7 @@ mod load;
 mod loads;
 mod memory;
 pub mod message;
+pub mod operate;
 mod ovs;
 mod parse;
 mod part;

@@ -1,0 +1,241 @@
+//! `vicinity bench operate`: what it costs to change, read and watch a switch that works.
+//!
+//! Theory of operation. The benchmark's own generator ([`super::load`]) drives 64 NICs of our own in
+//! pairs, while this thread is the operator and asks the daemon over its control socket (`client`). A
+//! round adds, changes and removes a port a few times under load, and counts the frames that others
+//! lost meanwhile; reads all metrics a hundred times and takes the CPU time of it; compares the load
+//! with and without a capture of one port, each first in every other round; and has a configuration of
+//! 1,000 ports read again in which every port has changed.
+
+mod client;
+mod report;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::error::{Context, Error, Result};
+use crate::interrupt;
+use crate::machine::Machine;
+use crate::progress::Progress;
+use crate::scope::{self, RunFolder};
+
+use super::load::{Flow, Pace};
+use super::loads::SHORT;
+use super::peer::{Peer, Shape, Switch};
+use super::priority::Priority;
+use super::stage::{Run, Stage, mac};
+use super::threads::Totals;
+use super::vicinity::Vicinity;
+use client::{ask, discard};
+
+pub use self::report::{Kind, Report, Sample};
+
+/// Ports under load.
+const PORTS: u16 = 64;
+
+/// Ports of the configuration that is read again.
+const MANY: u16 = 1000;
+
+/// Times a port comes, changes and goes in a round.
+const CHANGES: usize = 5;
+
+/// Times the metrics are read in a round.
+const SCRAPES: u32 = 100;
+
+/// Until the load is at its height.
+const RISE: Duration = Duration::from_millis(300);
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How often each measurement is repeated, see [`super::ROUNDS`].
+    pub rounds: u32,
+    /// The `vicinity` program to measure.
+    pub vicinity: PathBuf,
+    /// Where the report is written as JSON; its folder is made.
+    pub output: PathBuf,
+}
+
+/// Measures, writes the report and returns it.
+///
+/// # Errors
+/// A program fails, the machine is too small, or a signal came. Everything that was started has been
+/// stopped by then.
+pub fn operate(options: &Options, progress: &Progress) -> Result<Report> {
+    interrupt::install()?;
+    check(options)?;
+    for name in scope::sweep()? {
+        progress.step(&format!(
+            "removed {name}, left behind by a run that crashed"
+        ));
+    }
+    let folder = RunFolder::new()?;
+    let machine = Machine::look()?;
+    let first = Priority::raise();
+    let samples = rounds(options, folder.path(), progress)?;
+    drop(first);
+    let report = Report::new(machine, options.rounds, samples);
+    super::write(&report, &options.output)?;
+    Ok(report)
+}
+
+fn check(options: &Options) -> Result<()> {
+    let complaint = if !rustix::process::geteuid().is_root() {
+        "the benchmark pins threads and raises priorities: run it as root"
+    } else if cfg!(debug_assertions) {
+        "this is a debug build and its speed means nothing: build with `cargo build --release`"
+    } else if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        "the benchmark needs a CPU for the generator and one for the switch: this host has one"
+    } else if options.rounds == 0 {
+        "nothing to measure: give at least one round"
+    } else {
+        return Ok(());
+    };
+    Err(Error::Host(complaint.to_owned()))
+}
+
+fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<Sample>> {
+    let shape = Shape {
+        ports: PORTS,
+        gso: false,
+    };
+    let peer = Peer::Vicinity;
+    let mut busy = Stage::start(peer, shape, SHORT, &options.vicinity, folder, "busy")?;
+    let socket = folder.join("busy/control.sock");
+    let many = folder.join("many");
+    fs::create_dir(&many).context(|| format!("make {}", many.display()))?;
+    let _many = Vicinity::start(&many, &options.vicinity, MANY)?;
+    let mut samples = Vec::new();
+    for round in 1..=options.rounds {
+        interrupt::check()?;
+        let mut found = changes(&mut busy, &socket)?;
+        found.push((Kind::Scrape, scrapes(busy.running.as_ref(), &socket)?));
+        found.extend(captures(&mut busy, &socket, round)?);
+        found.push((Kind::Reload, reload(&many)?));
+        for (kind, value) in found {
+            let sample = Sample { round, kind, value };
+            progress.step(&format!("round {round} of {}: {sample}", options.rounds));
+            samples.push(sample);
+        }
+    }
+    Ok(samples)
+}
+
+/// Each NIC sends to the other one of its pair.
+fn flows() -> Vec<Flow> {
+    let flow = |from: usize| Flow {
+        from,
+        to: vec![mac(from ^ 1)],
+    };
+    (0..usize::from(PORTS)).map(flow).collect()
+}
+
+/// Have a port come, change and go under load.
+fn changes(busy: &mut Stage, socket: &Path) -> Result<Vec<(Kind, f64)>> {
+    let extra = socket.with_file_name("extra.sock");
+    let extra = format!("{{\"vm\": \"extra\", \"socket\": \"{}\"}}", extra.display());
+    let path = "/v1/networks/default/ports";
+    let port = format!("{path}/extra");
+    let asks = [
+        (Kind::Add, "POST", path, extra.as_str()),
+        (Kind::Set, "PATCH", &port, "{\"role\": \"private\"}"),
+        (Kind::Remove, "DELETE", &port, ""),
+    ];
+    let operate = || {
+        interrupt::sleep(RISE)?;
+        let before = lost(socket)?;
+        let mut found = Vec::new();
+        for _ in 0..CHANGES {
+            for (kind, method, path, body) in asks {
+                let begin = Instant::now();
+                ask(socket, method, path, body)?;
+                found.push((kind, milliseconds(begin.elapsed())));
+            }
+        }
+        found.push((Kind::Lost, lost(socket)? - before));
+        Ok(found)
+    };
+    std::thread::scope(|scope| {
+        let operator = scope.spawn(operate);
+        let run = busy.run(&flows(), Pace::Saturate);
+        let failed = |_| Error::Host("the operator failed".to_owned());
+        let found = operator.join().map_err(failed)?;
+        run.and(found)
+    })
+}
+
+/// Frames that all ports have lost so far.
+fn lost(socket: &Path) -> Result<f64> {
+    let text = ask(socket, "GET", "/v1/ports", "")?;
+    let ports: Vec<Value> = serde_json::from_str(&text)
+        .map_err(|_| Error::unreadable("the answer of the control API", &text))?;
+    let drops = ports
+        .iter()
+        .filter_map(|port| port.pointer("/counters/drops")?.as_object());
+    let counts = drops.flat_map(|drops| drops.values().filter_map(Value::as_f64));
+    Ok(counts.sum())
+}
+
+/// Milliseconds of CPU time that reading all metrics once takes, in all processes of the daemon.
+fn scrapes(running: &dyn Switch, socket: &Path) -> Result<f64> {
+    // What the load left behind is over.
+    interrupt::sleep(RISE)?;
+    let before = Totals::of(running.id())?;
+    for _ in 0..SCRAPES {
+        ask(socket, "GET", "/metrics", "")?;
+    }
+    let spent = Totals::of(running.id())?.since(&before);
+    Ok(milliseconds(spent.ran) / f64::from(SCRAPES))
+}
+
+/// The load with a capture against that without: frames a second, and cycles a frame.
+fn captures(busy: &mut Stage, socket: &Path, round: u32) -> Result<[(Kind, f64); 2]> {
+    let (mut without, mut with) = (None, None);
+    for turn in 0..2 {
+        let captured = (round + turn) % 2 == 1;
+        let mut run = || busy.run(&flows(), Pace::Saturate);
+        if captured {
+            let capture = discard(socket, "/v1/capture?ports=vm0")?;
+            with = Some(run()?);
+            capture.end()?;
+        } else {
+            without = Some(run()?);
+        }
+    }
+    let (Some(without), Some(with)) = (without, with) else {
+        return Err(Error::Host("a run is missing".to_owned()));
+    };
+    let cycles = |run: &Run| run.cycles_per_frame.unwrap_or(f64::NAN);
+    Ok([
+        (
+            Kind::CaptureFrames,
+            with.seen.frames_per_s() / without.seen.frames_per_s(),
+        ),
+        (Kind::CaptureCycles, cycles(&with) / cycles(&without)),
+    ])
+}
+
+/// Have a configuration read again in which every port has changed; milliseconds.
+fn reload(folder: &Path) -> Result<f64> {
+    let file = folder.join("vicinity.toml");
+    let text = fs::read_to_string(&file).context(|| format!("read {}", file.display()))?;
+    let (one, other) = (
+        "mode = \"server\"\n",
+        "mode = \"server\"\nrole = \"private\"\n",
+    );
+    let changed = match text.contains(other) {
+        true => text.replace(other, one),
+        false => text.replace(one, other),
+    };
+    fs::write(&file, changed).context(|| format!("write {}", file.display()))?;
+    let begin = Instant::now();
+    ask(&folder.join("control.sock"), "POST", "/v1/reload", "")?;
+    Ok(milliseconds(begin.elapsed()))
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
