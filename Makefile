@@ -54,7 +54,6 @@ bench:
 	scripts/setup demo bench
 	$(CARGO) build --release --locked --package vicinity
 	$(RUN) bench switch
-	$(RUN) bench operate
 	$(RUN) bench message
 	$(RUN) bench uplink
 

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use vhost::fault::Fault;
 
+use crate::control::UplinkWay;
 use crate::limits::MAX_QUEUE_PAIRS;
 use crate::port::{Backend, Guest, Kind};
 use crate::uplink::Uplink;
@@ -21,10 +22,10 @@ pub(crate) fn guest(socket: OwnedFd) -> Result<Kind, Errno> {
     Ok(Kind::Guest(Box::new(Guest::new(backend))))
 }
 
-/// An uplink on a tap.
+/// An uplink on a tap or another interface.
 ///
 /// # Errors
-/// The descriptor is no tap.
-pub(crate) fn uplink(tap: OwnedFd) -> Result<Kind, Errno> {
-    Ok(Kind::Uplink(Box::new(Uplink::new(tap)?)))
+/// The descriptor is none that frames could be read from.
+pub(crate) fn uplink(out: OwnedFd, way: UplinkWay) -> Result<Kind, Errno> {
+    Ok(Kind::Uplink(Box::new(Uplink::new(out, way)?)))
 }

@@ -36,12 +36,14 @@ pub enum Order {
         /// Name for log lines, at most [`MAX_NAME`] bytes.
         name: String,
     },
-    /// Start serving an uplink. Carries one descriptor: a tap opened with `IFF_VNET_HDR`.
+    /// Start serving an uplink. Carries one descriptor: where its frames go out and come in.
     AttachUplink {
         /// The number the uplink will be known by.
         port: PortId,
         /// Name for log lines, at most [`MAX_NAME`] bytes.
         name: String,
+        /// What the descriptor is.
+        way: UplinkWay,
     },
     /// Stop serving a port or uplink; answered by [`Event::Detached`].
     Detach {
@@ -123,6 +125,15 @@ pub enum Order {
     Report,
     /// Detach everything and return.
     Stop,
+}
+
+/// What an uplink's frames go out by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum UplinkWay {
+    /// A tap opened with `IFF_VNET_HDR`.
+    Tap,
+    /// A packet socket with `PACKET_VNET_HDR` and `PACKET_AUXDATA`, bound to an interface.
+    Packet,
 }
 
 /// Why a port is no longer served.

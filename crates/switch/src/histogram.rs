@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Frames of a burst: up to 1, 2, 4, … 64, which no burst exceeds.
-pub type Bursts = Histogram<0, 7>;
+/// Frames of a burst: up to 1, 2, 4, … 64, and more.
+pub type Bursts = Histogram<0, 8>;
 
 /// Nanoseconds: up to 2^8 (256 ns), 2^9, … 2^27 (134 ms), and longer.
 pub type Delays = Histogram<8, 21>;
@@ -48,14 +48,15 @@ impl<const FIRST: u32, const N: usize> Histogram<FIRST, N> {
             .fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// Each bound, and how many values are not above it. The last bound is none: all values are.
+    /// Each bound, and how many values are not above it.
     pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let bounds = (FIRST..).map(|power| 1_u64.checked_shl(power).unwrap_or(u64::MAX));
         let sums = self.counts.iter().scan(0_u64, |sum, count| {
             *sum = sum.saturating_add(*count);
             Some(*sum)
         });
-        bounds.zip(sums)
+        // What is in the last place is above all bounds.
+        bounds.zip(sums).take(N - 1)
     }
 
     /// The counts of both together.

@@ -4,7 +4,7 @@
 //! # Theory of operation
 //!
 //! One or more workers, threads, serve a network ([`workers`], [`mod@worker`]). Each VM's NIC is a
-//! [`port`] with a vhost-user device behind it; an [`uplink`] is a port with a tap behind it. A frame is looked at in the sender's
+//! [`port`] with a vhost-user device behind it; an [`uplink`] is a port with a tap, or another interface of the host, behind it. A frame is looked at in the sender's
 //! ring, its destination looked up in the [`residency`] table, and its bytes copied once, from the
 //! sender's RAM into buffers the receiver has posted ([`receiver`]). [`switch`] has the whole path.
 //!
@@ -65,10 +65,12 @@ mod multicast;
 pub mod offload;
 mod orders;
 mod outbox;
+mod packet;
 mod peers;
 pub mod port;
 mod quiet;
 mod rarp;
+mod raw;
 pub mod receiver;
 pub mod residency;
 mod resolve;
@@ -79,7 +81,6 @@ pub mod spread;
 pub mod switch;
 mod sync;
 mod thin;
-mod ticks;
 mod token;
 pub mod translate;
 mod transmit;

@@ -11,9 +11,9 @@ use crate::control::{ControlSocket, Reason};
 use crate::desk::Desk;
 use crate::outbox::Outbox;
 use crate::port::Kind;
+use crate::raw::ticks;
 use crate::shared::{FIRST, Shared};
 use crate::switch::Switch;
-use crate::ticks;
 use crate::token::Token;
 
 /// What it takes to manage a network.

@@ -7,18 +7,19 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll;
 use rustix::io::Errno;
 
+use crate::attach;
 use crate::capture::Capture;
 use crate::control::{Counters, Event, Order, PortId, PortReport, Reason, WorkerReport};
 use crate::front_end::guest;
 use crate::limits::{MAX_GATHER_US, MAX_LOOK_UPS};
 use crate::manager::Manager;
 use crate::port::{Kind, Port};
+use crate::raw::ticks;
 use crate::residency::Resident;
 use crate::shared::FIRST;
 use crate::switch::Switch;
 use crate::token::Token;
 use crate::uplink::UPLINK_PAIR;
-use crate::{attach, ticks};
 
 impl Manager {
     pub(crate) fn take_orders(&mut self, switch: &mut Switch) {
@@ -44,8 +45,9 @@ impl Manager {
                 let kind = fd.ok_or(Errno::BADF).and_then(attach::guest);
                 self.attach(switch, port, name, kind);
             }
-            Order::AttachUplink { port, name } => {
-                let kind = fd.ok_or(Errno::BADF).and_then(attach::uplink);
+            Order::AttachUplink { port, name, way } => {
+                let kind = fd.ok_or(Errno::BADF);
+                let kind = kind.and_then(|fd| attach::uplink(fd, way));
                 self.attach(switch, port, name, kind);
             }
             Order::Detach { port } => self.detach(switch, port.0, Reason::Asked),

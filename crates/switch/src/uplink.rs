@@ -1,4 +1,5 @@
-//! The way out of a network: a tap with a virtio-net header in front of each frame.
+//! The way out of a network: a tap, or a packet socket on another interface of the host, with a
+//! virtio-net header in front of each frame.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::PoisonError;
@@ -11,23 +12,25 @@ use vhost::net_header::{GSO_NONE, NEEDS_CSUM, NetHeader};
 use crate::aside::Aside;
 use crate::books::{Sampler, Teacher};
 use crate::capture::Direction;
-use crate::control::{Counters, Loss, Peer};
+use crate::control::{Counters, Loss, Peer, UplinkWay};
 use crate::desk::Desk;
 use crate::frame::{Head, Rest};
 use crate::guard::Checked;
 use crate::job::Target;
 use crate::limits::BURST;
 use crate::multicast::Origin;
+use crate::packet;
 use crate::peers::{self, Peers};
 use crate::port::Port;
 use crate::resolve::Source;
 use crate::switch::{Switch, Visit};
 use crate::sync::{Mutex, MutexGuard};
 
-/// An open tap, in non-blocking mode.
+/// An open tap or packet socket, in non-blocking mode.
 #[derive(Debug)]
 pub struct Uplink {
-    tap: OwnedFd,
+    out: OwnedFd,
+    way: UplinkWay,
     /// Of frames sent out, by any worker.
     sent_out: Mutex<Counters>,
     /// Of frames taken in, by one worker.
@@ -51,15 +54,16 @@ pub const BUFFER: usize = NetHeader::SIZE + MAX_FRAME as usize;
 
 impl Uplink {
     /// Use a tap opened with `IFF_TAP | IFF_NO_PI | IFF_VNET_HDR`, a header of 12 bytes in
-    /// little-endian order.
+    /// little-endian order; or a packet socket.
     ///
     /// # Errors
     /// The descriptor cannot be made non-blocking.
-    pub fn new(tap: OwnedFd) -> Result<Self, Errno> {
+    pub fn new(out: OwnedFd, way: UplinkWay) -> Result<Self, Errno> {
         // syscalls: ioctl
-        rustix::io::ioctl_fionbio(&tap, true)?;
+        rustix::io::ioctl_fionbio(&out, true)?;
         Ok(Self {
-            tap,
+            out,
+            way,
             sent_out: Mutex::default(),
             taken_in: Mutex::default(),
         })
@@ -96,16 +100,21 @@ impl Uplink {
     /// # Errors
     /// The kernel's queue is full, the interface is down, or the frame is refused.
     pub fn send(&self, head: &Head, rest: &Rest<'_, '_>) -> Result<(), Errno> {
-        let prefix = head.start.to_bytes();
+        let start = head.start.to_bytes();
+        let (header, ethernet) = start.split_at(NetHeader::SIZE);
+        let header = match self.way {
+            UplinkWay::Tap => header,
+            UplinkWay::Packet => header.get(..packet::HEADER).unwrap_or(header),
+        };
         match rest {
-            Rest::Guest(cursor) => cursor.write_to(self.tap.as_fd(), &[&prefix])?,
+            Rest::Guest(cursor) => cursor.write_to(self.out.as_fd(), &[header, ethernet])?,
             Rest::Parts([first, second], cursor) => {
-                cursor.write_to(self.tap.as_fd(), &[&prefix, first, second])?
+                cursor.write_to(self.out.as_fd(), &[header, ethernet, first, second])?
             }
             Rest::Private(bytes) => {
-                let pieces = [std::io::IoSlice::new(&prefix), std::io::IoSlice::new(bytes)];
+                let pieces = [header, ethernet, bytes].map(std::io::IoSlice::new);
                 // syscalls: writev
-                rustix::io::writev(&self.tap, &pieces)?
+                rustix::io::writev(&self.out, &pieces)?
             }
         };
         Ok(())
@@ -119,8 +128,11 @@ impl Uplink {
         &self,
         buffer: &'b mut [u8],
     ) -> Result<Option<(NetHeader, &'b [u8])>, Errno> {
+        if self.way == UplinkWay::Packet {
+            return packet::receive(self.out.as_fd(), buffer);
+        }
         // syscalls: read
-        let got = match rustix::io::read(&self.tap, &mut *buffer) {
+        let got = match rustix::io::read(&self.out, &mut *buffer) {
             Ok(got) => got,
             Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
             Err(error) => return Err(error),
@@ -135,7 +147,7 @@ impl Uplink {
 
 impl AsFd for Uplink {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.tap.as_fd()
+        self.out.as_fd()
     }
 }
 

@@ -23,11 +23,11 @@ use crate::contention::Contention;
 use crate::desk::Desk;
 use crate::limits::{CALL, MAX_PORTS, ROUNDS_PER_POLL, SPIN, THIN};
 use crate::manager::Manager;
+use crate::raw::ticks;
 use crate::shared::{FIRST, Post, Shared};
 use crate::spin::Spin;
 use crate::spread::Askers;
 use crate::thin::Thin;
-use crate::ticks;
 use crate::token::Token;
 
 /// Events taken from the kernel at once.

@@ -158,7 +158,7 @@ pub(crate) struct NetworkStatus {
     pub(crate) restarts: u64,
     /// Why it does not run.
     pub(crate) reason: Option<String>,
-    /// The tap that leads to other hosts.
+    /// The tap or interface that leads to other hosts.
     pub(crate) uplink: Option<String>,
     /// Folder of its sockets.
     pub(crate) folder: String,

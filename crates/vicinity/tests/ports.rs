@@ -180,6 +180,8 @@ fn a_mirror_port_is_told_whom_to_mirror_while_all_run() {
     let [mut c, mut b, mut a] = [3, 2, 1].map(|station| connect(&daemon, station));
     pass(&mut b, &mut a, &to(1, 2, 3));
     while c.wait_to_receive().frame != to(1, 2, 3) {}
+    // Both are known again.
+    pass(&mut a, &mut b, &to(2, 1, 9));
     said(&daemon, &["port", "set", "lan", "vm3", "mirror="]);
     assert_eq!(daemon.port("vm3")["mirrors"], serde_json::json!([]));
     while c.receive().is_some() {}

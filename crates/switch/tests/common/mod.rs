@@ -25,7 +25,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use switch::control::{
-    ControlSocket, Counters, Drops, Event, Order, PortId, PortReport, Reason, WorkerReport,
+    ControlSocket, Counters, Drops, Event, Order, PortId, PortReport, Reason, UplinkWay,
+    WorkerReport,
 };
 use switch::guard::Rules;
 
@@ -302,6 +303,7 @@ impl Outside {
         let order = Order::AttachUplink {
             port: PortId(9),
             name: "up".into(),
+            way: UplinkWay::Tap,
         };
         plane.order(&order, Some(theirs.as_fd()));
         Self(ours)

@@ -11,7 +11,7 @@ use toml::Spanned;
 use super::complaint::{Mistake, line_number};
 use super::{
     Config, GATHER_US, MAX_GATHER_US, MAX_LOOK_UPS, MAX_NETWORKS, MAX_PORTS, MAX_SOCKET_PATH,
-    MAX_WORKERS, Network, Port, RUNTIME_DIR, direct, file, members, mirrors, rules,
+    MAX_WORKERS, Network, Out, Port, RUNTIME_DIR, direct, file, members, mirrors, rules,
 };
 use crate::name;
 
@@ -62,7 +62,7 @@ pub(super) fn check(
 struct Seen<'t> {
     networks: Unique<'t, String>,
     sockets: Unique<'t, PathBuf>,
-    taps: Unique<'t, String>,
+    interfaces: Unique<'t, String>,
 }
 
 impl<'t> Seen<'t> {
@@ -70,7 +70,7 @@ impl<'t> Seen<'t> {
         Self {
             networks: Unique::new(text, "network"),
             sockets: Unique::new(text, "socket"),
-            taps: Unique::new(text, "tap"),
+            interfaces: Unique::new(text, "interface"),
         }
     }
 
@@ -125,10 +125,22 @@ impl<'t> Seen<'t> {
         })
     }
 
-    fn uplink(&mut self, uplink: &file::Uplink) -> Result<String, Mistake> {
-        let tap = interface(&uplink.tap, "a tap")?;
-        self.taps.take(tap.clone(), uplink.tap.span())?;
-        Ok(tap.clone())
+    fn uplink(&mut self, place: &Spanned<file::Uplink>) -> Result<Out, Mistake> {
+        let uplink = place.get_ref();
+        let (out, name) = match (&uplink.tap, &uplink.interface) {
+            (Some(name), None) => (Out::Tap(interface(name, "a tap")?.clone()), name),
+            (None, Some(name)) => (
+                Out::Interface(interface(name, "an interface")?.clone()),
+                name,
+            ),
+            _ => {
+                let message = "an uplink is either a `tap` or an `interface`";
+                let help = "`tap` is made if it is not there; `interface` is there, like \"eth1\"";
+                return Err(Mistake::new(place.span(), message, help));
+            }
+        };
+        self.interfaces.take(out.name().to_owned(), name.span())?;
+        Ok(out)
     }
 
     fn ports(

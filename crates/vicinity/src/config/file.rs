@@ -87,7 +87,7 @@ pub(super) struct Network {
     pub(super) workers: Option<Spanned<i64>>,
     pub(super) gather_us: Option<Spanned<i64>>,
     pub(super) look_ups: Option<Spanned<i64>>,
-    pub(super) uplink: Option<Uplink>,
+    pub(super) uplink: Option<Spanned<Uplink>>,
     pub(super) limits: Option<Limits>,
     pub(super) multicast_snooping: Option<bool>,
     #[serde(default)]
@@ -98,7 +98,8 @@ pub(super) struct Network {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct Uplink {
-    pub(super) tap: Spanned<String>,
+    pub(super) tap: Option<Spanned<String>>,
+    pub(super) interface: Option<Spanned<String>>,
     pub(super) trunk: Option<Spanned<Vec<Spanned<Vlans>>>>,
     pub(super) native_vlan: Option<Spanned<i64>>,
     pub(super) limits: Option<Floods>,
@@ -176,6 +177,13 @@ pub(super) struct Port {
     pub(super) native_vlan: Option<Spanned<i64>>,
 }
 
+impl Uplink {
+    /// The name it is known by.
+    pub(super) fn name(&self) -> Option<&Spanned<String>> {
+        self.tap.as_ref().or(self.interface.as_ref())
+    }
+}
+
 /// The keys of one kind of table, and the tables below it.
 struct Keys(&'static [(&'static str, Option<&'static Keys>)]);
 
@@ -209,6 +217,7 @@ static NETWORK: Keys = Keys(&[
 ]);
 static UPLINK: Keys = Keys(&[
     ("tap", None),
+    ("interface", None),
     ("trunk", None),
     ("native-vlan", None),
     ("limits", Some(&FLOODS)),

@@ -57,7 +57,11 @@ pub(super) fn check(network: &file::Network, ports: &[Port]) -> Result<(), Mista
 
 fn exists(name: &Spanned<String>, network: &file::Network) -> Result<(), Mistake> {
     let listed = network.port.iter().map(|port| port.get_ref().vm.get_ref());
-    let uplink = network.uplink.iter().map(|uplink| uplink.tap.get_ref());
+    let uplink = network
+        .uplink
+        .iter()
+        .filter_map(|uplink| uplink.get_ref().name());
+    let uplink = uplink.map(Spanned::get_ref);
     let known = || listed.clone().chain(uplink.clone()).map(String::as_str);
     // Who comes unlisted may have any name.
     if network.accept || known().any(|known| known == name.get_ref()) {

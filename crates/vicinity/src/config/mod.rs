@@ -76,8 +76,8 @@ pub(crate) struct Network {
     pub(crate) gather_us: u32,
     /// Look-ups of each frame, at most [`MAX_LOOK_UPS`]; `None` for no more than are needed.
     pub(crate) look_ups: Option<u32>,
-    /// Name of the tap that leads to other hosts.
-    pub(crate) uplink: Option<String>,
+    /// What leads to other hosts.
+    pub(crate) uplink: Option<Out>,
     /// What the uplink may send and receive.
     pub(crate) uplink_rules: Rules,
     /// What ports that are not listed may.
@@ -86,6 +86,24 @@ pub(crate) struct Network {
     pub(crate) snooping: bool,
     /// Listed ports, with different VM names, MAC addresses and sockets.
     pub(crate) ports: Vec<Port>,
+}
+
+/// A network's way out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Out {
+    /// A tap of this name, which is made if it is not there.
+    Tap(String),
+    /// An interface of this name, which is there.
+    Interface(String),
+}
+
+impl Out {
+    /// The interface's name.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Tap(name) | Self::Interface(name) => name,
+        }
+    }
 }
 
 /// One VM's NIC.

@@ -42,7 +42,10 @@ fn has_vlans(network: &file::Network) -> bool {
         let port = port.get_ref();
         port.vlan.is_some() || port.trunk.is_some() || port.native_vlan.is_some()
     };
-    let uplink = |uplink: &file::Uplink| uplink.trunk.is_some() || uplink.native_vlan.is_some();
+    let uplink = |uplink: &Spanned<file::Uplink>| {
+        let uplink = uplink.get_ref();
+        uplink.trunk.is_some() || uplink.native_vlan.is_some()
+    };
     network.port.iter().any(port) || network.uplink.as_ref().is_some_and(uplink)
 }
 
@@ -95,7 +98,7 @@ pub(super) fn of_port(port: &file::Port, network: Network<'_>) -> Result<Rules, 
 /// The rules of an uplink, which every port may talk to: a trunk of all VLANs unless it says
 /// which.
 pub(super) fn of_uplink(network: &file::Network) -> Result<Rules, Mistake> {
-    let Some(uplink) = &network.uplink else {
+    let Some(uplink) = network.uplink.as_ref().map(Spanned::get_ref) else {
         return Ok(Rules::default());
     };
     let private = |port: &Spanned<file::Port>| port.get_ref().role == Role::Private;

@@ -30,7 +30,17 @@ fn a_configuration_is_read() {
         panic!("one network");
     };
     assert_eq!(lan.folder, Path::new("/run/v/lan"));
-    assert_eq!(lan.uplink.as_deref(), Some("vic0"));
+    assert_eq!(lan.uplink, Some(Out::Tap("vic0".to_owned())));
+    let other = GOOD.replace("tap =", "interface =");
+    let other = parse("test.toml", &other, None).unwrap();
+    assert_eq!(
+        other.networks[0].uplink,
+        Some(Out::Interface("vic0".to_owned()))
+    );
+    for uplink in ["{}", "{ tap = \"a\", interface = \"b\" }"] {
+        let text = GOOD.replace("{ tap = \"vic0\" }", uplink);
+        assert!(error(&text).contains("either a `tap` or an `interface`"));
+    }
     assert!(!lan.accept);
     assert_eq!(lan.workers, 1);
     assert_eq!(lan.gather_us, GATHER_US);
@@ -73,7 +83,7 @@ fn an_unknown_key_is_shown_whole() {
                       | ^^^^\n \
                     did you mean `mac`? The keys here are: vm, mac, socket, mode, \
                     allowed-macs, allowed-ips, router, dhcp-server, role, limits, \
-                    multicast-router, vlan, trunk, native-vlan";
+                    multicast-router, mirror, vlan, trunk, native-vlan";
     assert_eq!(error(&text), expected);
 }
 

@@ -40,7 +40,7 @@ impl Network {
                 up,
                 restarts: self.life.restarts(),
                 reason: self.trouble.clone(),
-                uplink: self.config.uplink.clone(),
+                uplink: self.config.uplink.as_ref().map(|out| out.name().to_owned()),
                 folder: self.config.folder.display().to_string(),
                 accept: self.config.accept,
                 gather_us: self.config.gather_us,

@@ -41,7 +41,7 @@ impl Network {
     fn change_uplink(
         &mut self,
         before: &config::Network,
-        uplink: Option<Option<(String, std::os::fd::OwnedFd)>>,
+        uplink: Option<Option<std::os::fd::OwnedFd>>,
     ) {
         if let Some(new) = uplink {
             if let Some((id, _)) = self.uplink.take() {
@@ -72,7 +72,7 @@ impl Network {
     fn change_unlisted(&mut self, before: &config::Network) {
         let listed = |vm: &str| self.config.ports.iter().any(|port| port.vm == vm);
         let unlisted = self.ports.values().filter(|port| !listed(&port.name));
-        let unlisted = unlisted.filter(|port| !matches!(port.way, Way::Uplink));
+        let unlisted = unlisted.filter(|port| !matches!(port.way, Way::Uplink(_)));
         let unlisted: Vec<PortId> = unlisted.map(|port| port.id).collect();
         for id in unlisted {
             if !self.config.accept {
@@ -98,7 +98,7 @@ impl Network {
         let found = self
             .ports
             .values()
-            .find(|port| port.name == vm && !matches!(port.way, Way::Uplink));
+            .find(|port| port.name == vm && !matches!(port.way, Way::Uplink(_)));
         if let Some(id) = found.map(|port| port.id) {
             self.remove(id);
         }

@@ -2,8 +2,8 @@
 
 use std::os::fd::OwnedFd;
 
+use super::interface;
 use super::parts::{self, Opened, PartsError};
-use super::tap;
 use crate::config;
 
 /// The difference between two configurations of a network, and what it needs from the system.
@@ -18,7 +18,7 @@ pub(super) struct Change {
     /// Ports that come.
     pub(super) added: Vec<Opened>,
     /// The new way out, or that there is none any more.
-    pub(super) uplink: Option<Option<(String, OwnedFd)>>,
+    pub(super) uplink: Option<Option<OwnedFd>>,
     /// The data plane must start again: it has another number of workers.
     pub(super) restart: bool,
 }
@@ -44,12 +44,7 @@ impl Change {
         let added = new.ports.iter().filter(|port| !stays(port));
         let uplink = match old.uplink == new.uplink {
             true => None,
-            false => Some(
-                new.uplink
-                    .as_ref()
-                    .map(|name| Ok::<_, PartsError>((name.clone(), tap::open(name)?)))
-                    .transpose()?,
-            ),
+            false => Some(new.uplink.as_ref().map(interface::open).transpose()?),
         };
         Ok(Some(Self {
             removed: removed.map(|port| port.vm.clone()).collect(),

@@ -204,8 +204,7 @@ fn histograms<const FIRST: u32, const N: usize>(
         let histogram = of(port);
         let count = histogram.count();
         if count > 0 {
-            // The last place has what is above its bound, too.
-            let bounds = histogram.cumulative().take(N - 1);
+            let bounds = histogram.cumulative();
             let bounds = bounds.map(|(bound, below)| (bound as f64 * unit, below));
             let sum = histogram.sum as f64 * unit;
             text.histogram(name, &labels(port), bounds, (count, sum));

@@ -17,6 +17,7 @@ mod change;
 mod folder;
 mod groups;
 mod home;
+pub(crate) mod interface;
 mod kept;
 mod launch;
 mod life;
@@ -32,7 +33,6 @@ mod quarantine;
 mod question;
 mod supervisor;
 mod systemd;
-pub(crate) mod tap;
 mod watches;
 mod wishes;
 

@@ -9,7 +9,7 @@ use tokio::net::UnixListener;
 
 use super::folder::Watch;
 use super::home::{self, Folder, HomeError, SOCKET_MODE, SocketFile};
-use super::tap::{self, TapError};
+use super::interface::{self, UplinkError};
 use crate::config::{self, Mode};
 
 /// Why a network cannot be served.
@@ -20,7 +20,7 @@ pub(crate) enum PartsError {
     Home(#[from] HomeError),
     /// The uplink.
     #[error(transparent)]
-    Tap(#[from] TapError),
+    Uplink(#[from] UplinkError),
     /// The watch.
     #[error(
         "cannot watch {folder}: {source}; if the limit is reached, raise \
@@ -41,7 +41,7 @@ pub(super) type Opened = (config::Port, Option<(UnixListener, SocketFile)>);
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) config: config::Network,
-    pub(super) uplink: Option<(String, OwnedFd)>,
+    pub(super) uplink: Option<OwnedFd>,
     pub(super) ports: Vec<Opened>,
     pub(super) watch: Watch,
     /// Last, so that it is empty when it is dropped.
@@ -51,10 +51,7 @@ pub(super) struct Parts {
 impl Parts {
     pub(super) fn take(config: config::Network) -> Result<Self, PartsError> {
         let folder = Folder::make(&config.folder)?;
-        let uplink = match &config.uplink {
-            Some(name) => Some((name.clone(), tap::open(name)?)),
-            None => None,
-        };
+        let uplink = config.uplink.as_ref().map(interface::open).transpose()?;
         let ports = config.ports.iter().map(open);
         let ports = ports.collect::<Result<_, HomeError>>()?;
         let watch = watch(&config)?;

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use switch::control::{Counters, DuplicateMac, Order, Peer, PortId, PortReport, Reason};
+use switch::control::{Counters, DuplicateMac, Order, Peer, PortId, PortReport, Reason, UplinkWay};
 use switch::guard::Rules;
 use switch::mac::Mac;
 use tokio::sync::{Notify, oneshot};
@@ -39,7 +39,7 @@ pub(super) enum Way {
         wake: Arc<Notify>,
     },
     /// Other hosts.
-    Uplink,
+    Uplink(UplinkWay),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -254,9 +254,13 @@ impl Port {
                 return;
             }
         };
+        let Way::Uplink(way) = self.way else {
+            return;
+        };
         let order = Order::AttachUplink {
             port: self.id,
             name: self.name.clone(),
+            way,
         };
         orders.give(order, Some(tap));
         self.serving = Serving::Somebody { running: true };
@@ -277,7 +281,7 @@ impl Port {
     /// The data plane's figures.
     pub(super) fn reported(&mut self, report: PortReport) {
         if let Serving::Somebody { running } = &mut self.serving {
-            *running = report.running || matches!(self.way, Way::Uplink);
+            *running = report.running || matches!(self.way, Way::Uplink(_));
             match (self.report.storm, report.storm) {
                 (false, true) => tracing::warn!(port = %self.name, "{STORM}"),
                 (true, false) => tracing::info!(port = %self.name, "the storm is over"),
@@ -363,7 +367,7 @@ impl Port {
     }
 
     pub(super) fn status(&self, network: &str, up: bool, now: Instant) -> PortStatus {
-        let uplink = matches!(self.way, Way::Uplink);
+        let uplink = matches!(self.way, Way::Uplink(_));
         let state = match self.serving {
             _ if !up => State::Down,
             Serving::Nobody if uplink => State::Down,
@@ -376,7 +380,7 @@ impl Port {
         let (mode, socket) = match &self.way {
             Way::Server { socket } => (Some(Mode::Server), Some(socket)),
             Way::Client { socket, .. } => (Some(Mode::Client), Some(socket)),
-            Way::Uplink => (None, None),
+            Way::Uplink(_) => (None, None),
         };
         let left = self
             .deadline()

@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 
 use super::arrivals;
 use super::folder;
+use super::interface;
 use super::network::Network;
 use super::parts::Opened;
 use super::port::{Port, Way};
@@ -23,7 +24,7 @@ impl Network {
         for path in paths {
             let known = self.ports.values().find(|port| match &port.way {
                 Way::Server { socket } | Way::Client { socket, .. } => socket == path,
-                Way::Uplink => false,
+                Way::Uplink(_) => false,
             });
             match known.map(|port| &port.way) {
                 Some(Way::Client { wake, .. }) => wake.notify_one(),
@@ -113,10 +114,14 @@ impl Network {
     }
 
     /// The way out.
-    pub(super) fn new_uplink(&mut self, (name, tap): (String, OwnedFd)) {
+    pub(super) fn new_uplink(&mut self, out: OwnedFd) {
+        let Some(config) = &self.config.uplink else {
+            return;
+        };
+        let (name, way) = (config.name().to_owned(), interface::way(config));
         let rules = self.config.uplink_rules.clone();
-        if let Some(port) = self.new_port(&name, Way::Uplink, None, rules) {
-            self.uplink = Some((port.id, tap));
+        if let Some(port) = self.new_port(&name, Way::Uplink(way), None, rules) {
+            self.uplink = Some((port.id, out));
             self.ports.insert(port.id, port);
             self.attach_uplink();
         }

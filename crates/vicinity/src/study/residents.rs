@@ -6,7 +6,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use crate::failure::Failure;
-use crate::serve::tap;
+use crate::serve::interface::tap;
 
 /// The tap they are sent through; it goes with this process.
 const TAP: &str = "fill0";

@@ -1,7 +1,4 @@
 //! The uplink's tap: opened so that a frame carries the same virtio-net header as a guest's.
-//!
-//! This is the crate's only module with `unsafe`: the kernel's tap interface is made of ioctls.
-#![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, OwnedFd};
 

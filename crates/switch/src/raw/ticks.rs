@@ -1,5 +1,4 @@
 //! The processor's time-stamp counter: what "cycles per frame" is counted in.
-#![allow(unsafe_code)]
 
 /// The counter now; 0 on machines without one.
 #[inline]

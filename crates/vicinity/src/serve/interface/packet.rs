@@ -1,0 +1,105 @@
+//! An interface that is there already, with a network header before each frame (packet(7)).
+//!
+//! The host's own frames on it are neither seen nor shown: as with macvtap, host and VMs do not reach
+//! each other by it. It hears frames for VMs' addresses while it is open (promiscuous mode), and is
+//! otherwise left as it is.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr;
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, Protocol, SocketFlags, SocketType, netdevice, socket_with, sockopt,
+};
+
+use super::UplinkError;
+
+/// Bytes that may wait to come in or go out, where the system allows as much.
+const WAITING: usize = 4 << 20;
+
+/// Open the interface `name`.
+pub(super) fn open(name: &str) -> Result<OwnedFd, UplinkError> {
+    let whose = || name.to_owned();
+    let refused = |step| {
+        move |source| match source {
+            Errno::PERM | Errno::ACCESS => UplinkError::Forbidden { name: whose() },
+            source => UplinkError::Refused {
+                name: whose(),
+                step,
+                source,
+            },
+        }
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    // The protocol comes when it is bound: before, it would hear every interface.
+    let none = None::<Protocol>;
+    let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, none);
+    let socket = socket.map_err(refused("open a packet socket"))?;
+    let index = netdevice::name_to_index(&socket, name);
+    let index = index.map_err(|_| UplinkError::Missing { name: whose() })?;
+    let index = i32::try_from(index).map_err(|_| UplinkError::Missing { name: whose() })?;
+    let on = 1_i32;
+    for (option, step) in [
+        (libc::PACKET_VNET_HDR, "add network headers"),
+        (libc::PACKET_AUXDATA, "tell VLAN tags"),
+        (
+            libc::PACKET_IGNORE_OUTGOING,
+            "leave the host's own frames out",
+        ),
+    ] {
+        set(&socket, option, &on).map_err(refused(step))?;
+    }
+    let membership = libc::packet_mreq {
+        mr_ifindex: index,
+        // The constant is small.
+        mr_type: u16::try_from(libc::PACKET_MR_PROMISC).unwrap_or_default(),
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    set(&socket, libc::PACKET_ADD_MEMBERSHIP, &membership)
+        .map_err(refused("hear frames for VMs"))?;
+    // Less is slower, not wrong.
+    let _wanted = sockopt::set_socket_recv_buffer_size_force(&socket, WAITING);
+    let _wanted = sockopt::set_socket_send_buffer_size_force(&socket, WAITING);
+    bind(&socket, index).map_err(refused("bind to it"))?;
+    Ok(socket)
+}
+
+/// Set an option of packet sockets.
+fn set<T>(socket: &OwnedFd, option: i32, value: &T) -> Result<(), Errno> {
+    let length = libc::socklen_t::try_from(size_of::<T>()).map_err(|_| Errno::INVAL)?;
+    // SAFETY: the pointer leads to a whole value of that length, which the kernel only reads, and
+    // only during the call.
+    let done = unsafe {
+        let value = ptr::from_ref(value).cast();
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, option, value, length)
+    };
+    said(done)
+}
+
+/// Hear all frames of an interface.
+fn bind(socket: &OwnedFd, index: i32) -> Result<(), Errno> {
+    let family = u16::try_from(libc::AF_PACKET).map_err(|_| Errno::INVAL)?;
+    let all = u16::try_from(libc::ETH_P_ALL).map_err(|_| Errno::INVAL)?;
+    let address = libc::sockaddr_ll {
+        sll_family: family,
+        sll_protocol: all.to_be(),
+        sll_ifindex: index,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    let length = libc::socklen_t::try_from(size_of_val(&address)).map_err(|_| Errno::INVAL)?;
+    // SAFETY: the pointer leads to a whole address of that length, which the kernel only reads.
+    let done = unsafe { libc::bind(socket.as_raw_fd(), ptr::from_ref(&address).cast(), length) };
+    said(done)
+}
+
+fn said(done: i32) -> Result<(), Errno> {
+    if done == 0 {
+        return Ok(());
+    }
+    let error = std::io::Error::last_os_error();
+    Err(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}

@@ -1,0 +1,149 @@
+//! Ways out of a network: interfaces of the host. Needs root, for network namespaces.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
+
+use common::neighbours::started;
+use common::{Daemon, vicinity};
+use front_end::{Layout, Nic, Options, Wire, features, frame};
+
+/// Two networks, and a cable between their uplinks.
+const CONFIG: &str = r#"
+[[network]]
+name = "one"
+uplink = { interface = "veth1" }
+[[network.port]]
+vm = "vm1"
+[[network]]
+name = "two"
+uplink = { interface = "veth2" }
+[[network.port]]
+vm = "vm2"
+"#;
+
+const CABLE: &str = "ip link add veth1 type veth peer name veth2 && ip link set veth1 up && \
+                     ip link set veth2 up";
+
+/// A daemon in a network namespace of its own that has the cable.
+fn start(folder: &Path, config: &str) -> Daemon {
+    let mut command = Command::new("unshare");
+    let script = format!("{CABLE} && exec \"$0\" \"$@\"");
+    command.args(["--net", "sh", "-c", &script, env!("CARGO_BIN_EXE_vicinity")]);
+    Daemon::start_by(command, folder, Some(config))
+}
+
+fn connect(daemon: &Daemon, network: &str, vm: &str) -> Nic {
+    let socket = daemon.path(&format!("{network}/{vm}.sock"));
+    let stream = UnixStream::connect(socket).unwrap();
+    let options = Options {
+        features: features::LINUX,
+        ..Options::default()
+    };
+    let nic = started(Wire::new(stream.into()), options);
+    daemon.until_state(vm, "running");
+    nic
+}
+
+/// Wait for these bytes: others use the cable, too.
+fn comes(nic: &mut Nic, bytes: &[u8]) -> front_end::Received {
+    loop {
+        let received = nic.wait_to_receive();
+        if received.frame == bytes {
+            return received;
+        }
+    }
+}
+
+#[test]
+fn vms_of_two_networks_talk_over_interfaces_of_the_host() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = start(folder.path(), CONFIG);
+    let mut a = connect(&daemon, "one", "vm1");
+    let mut b = connect(&daemon, "two", "vm2");
+    for number in 0..100 {
+        let length = 60 + 14 * usize::try_from(number).unwrap();
+        let there = frame::numbered(frame::mac(2), frame::mac(1), number, length);
+        a.wait_to_send(&there, Layout::Pieces(100));
+        comes(&mut b, &there);
+        let back = frame::numbered(frame::mac(1), frame::mac(2), number, length);
+        b.wait_to_send(&back, Layout::One);
+        comes(&mut a, &back);
+    }
+    // A frame to be cut goes whole, for both ends can take it: partial checksum, 54 bytes of headers.
+    let header = [1, 1, 54, 0, 0xe8, 3, 34, 0, 16, 0, 0, 0];
+    let long = frame::tcp(frame::mac(2), frame::mac(1), 1, &[5; 30_000]);
+    assert!(a.send_with(&header, &long, Layout::One));
+    let received = comes(&mut b, &long);
+    // All but how long the headers are, which is a hint.
+    assert_eq!(received.header[..2], header[..2]);
+    assert_eq!(received.header[4..10], header[4..10]);
+    let [one, two] = ["veth1", "veth2"].map(|uplink| daemon.port(uplink));
+    assert_eq!(
+        (&one["kind"], &one["state"]),
+        (&"uplink".into(), &"running".into())
+    );
+    assert!(one["counters"]["rx_frames"].as_u64() >= Some(101));
+    assert!(two["counters"]["tx_frames"].as_u64() >= Some(101));
+    // Another data plane has the uplink again.
+    daemon.signal_data_plane("one", rustix::process::Signal::KILL);
+    drop(a);
+    common::until("the network", || daemon.network("one")["restarts"] == 1);
+    let mut a = connect(&daemon, "one", "vm1");
+    let again = frame::numbered(frame::mac(2), frame::mac(1), 7, 60);
+    a.wait_to_send(&again, Layout::One);
+    comes(&mut b, &again);
+}
+
+#[test]
+fn vlan_tags_go_over_the_interface_and_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = CONFIG
+        .replace("vm = \"vm1\"", "vm = \"vm1\"\ntrunk = [10]")
+        .replace("vm = \"vm2\"", "vm = \"vm2\"\ntrunk = [10]");
+    let daemon = start(folder.path(), &config);
+    let mut a = connect(&daemon, "one", "vm1");
+    let mut b = connect(&daemon, "two", "vm2");
+    for number in 0..20 {
+        let bare = frame::numbered(frame::mac(2), frame::mac(1), number, 200);
+        let tagged = [&bare[..12], &[0x81, 0, 0x60, 10], &bare[12..]].concat();
+        a.wait_to_send(&tagged, Layout::One);
+        comes(&mut b, &tagged);
+    }
+    // The partial checksum is where it was.
+    let bare = frame::tcp(frame::mac(2), frame::mac(1), 1, &[5; 1000]);
+    let tagged = [&bare[..12], &[0x81, 0, 0, 10], &bare[12..]].concat();
+    let header = [1, 0, 58, 0, 0, 0, 38, 0, 16, 0, 0, 0];
+    assert!(a.send_with(&header, &tagged, Layout::One));
+    let received = comes(&mut b, &tagged);
+    assert_eq!(received.header[6..8], [38, 0]);
+}
+
+#[test]
+fn an_interface_that_is_not_there_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("vicinity.toml");
+    std::fs::write(&file, CONFIG.replace("veth2", "nowhere0")).unwrap();
+    let mut command = vicinity();
+    command
+        .args(["serve", "--runtime-dir"])
+        .arg(folder.path().join("run"));
+    command.arg("--config").arg(&file);
+    // The other one has to be there.
+    let text = std::fs::read_to_string(&file)
+        .unwrap()
+        .replace("veth1", "lo");
+    std::fs::write(&file, text).unwrap();
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("there is no interface nowhere0"), "{said}");
+}
