@@ -211,7 +211,7 @@ impl Node {
                 seq,
                 number,
             } => self.hear_ack(now, (host, ends.from), ends.to, session, |partner| {
-                partner.heard_ack(Seq(seq), number)
+                partner.heard_ack(now, Seq(seq), number)
             }),
             Packet::Pull(pull) => {
                 let who = (host, pull.ends.from);
@@ -266,7 +266,7 @@ impl Node {
                 return false;
             };
             partner.heard();
-            let acknowledged = partner.acknowledged(Seq(head.ack));
+            let acknowledged = partner.acknowledged(world.now, Seq(head.ack));
             let notified = partner.arrived(world.now, Seq(head.seq), piece);
             endpoint.acknowledged(who, acknowledged, world);
             if let Some(notified) = notified {

@@ -63,11 +63,18 @@ pub const ACK_AT: u32 = 4;
 /// See [`ACK_AT`].
 pub const ACK: Duration = Duration::from_micros(15_625);
 
-/// When a packet is sent again that nobody acknowledged, and a connect that nobody answered.
+/// When a connect is sent again that nobody answered; and, at the latest, a packet that nobody
+/// acknowledged.
 pub const RESEND: Duration = Duration::from_millis(500);
 
-/// When a pull asks again that makes no progress.
+/// When a packet is sent again at the earliest. Ours: some times [`ACK`].
+pub const RESEND_FIRST: Duration = Duration::from_millis(50);
+
+/// When a pull asks again that makes no progress, at the latest.
 pub const PULL: Duration = Duration::from_secs(1);
+
+/// The same at the earliest. Ours: longer than a host that is busy lets a program wait.
+pub const PULL_FIRST: Duration = Duration::from_millis(20);
 
 /// A partner that owes something and is silent for so long is asked whether it is still there.
 pub const PROBE: Duration = Duration::from_secs(1);

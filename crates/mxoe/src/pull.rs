@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::block::Block;
 use crate::endpoint::{Endpoint, World};
 use crate::event::{Code, Event, Offer, Partner as Who, Pull};
-use crate::limits::{BLOCKS, PULL, PULLS};
+use crate::limits::{BLOCKS, PULL, PULL_FIRST, PULLS};
 use crate::partner::{Body, Partner};
 use crate::wire::{self, Packet, Reply};
 
@@ -26,6 +26,8 @@ struct Asked {
     missing: u8,
     /// It was asked for once more since a later one was done.
     hurried: bool,
+    /// When it was asked for first.
+    since: Duration,
 }
 
 #[derive(Debug)]
@@ -39,7 +41,9 @@ struct Pulling {
     /// Where the next block begins.
     next: u32,
     token: u64,
+    /// When to ask again, and how often that was done in vain.
     again: Duration,
+    tries: u32,
 }
 
 /// All pulls of an endpoint.
@@ -116,8 +120,9 @@ impl Pulls {
             let Some(pulling) = place.as_mut().filter(due) else {
                 continue;
             };
-            pulling.again = world.now + PULL;
             if let Some(partner) = partners.get(&pulling.who) {
+                pulling.tries = pulling.tries.saturating_add(1);
+                pulling.rest(partner, world.now);
                 for asked in pulling.asked.iter().filter(|asked| asked.missing != 0) {
                     pulling.ask(&asked.block, magic, partner, world);
                 }
@@ -138,6 +143,11 @@ impl Pulling {
             token: self.token,
             code,
         }
+    }
+
+    /// Wait for what was asked for.
+    fn rest(&mut self, partner: &Partner, now: Duration) {
+        self.again = now + partner.pulls.wait(self.tries, (PULL_FIRST, PULL));
     }
 
     /// Whether something that was asked for is missing.
@@ -178,6 +188,7 @@ impl Pulling {
                 // Up to eight frames.
                 missing: u8::try_from((1u32 << block.frames()) - 1).unwrap_or(u8::MAX),
                 hurried: false,
+                since: world.now,
             });
         }
     }
@@ -224,6 +235,7 @@ impl Endpoint {
             next: 0,
             token,
             again: world.now + PULL,
+            tries: 0,
         };
         let partner = self.partners.get_mut(&who);
         match partner.filter(|partner| partner.session == Some(offer.session)) {
@@ -233,6 +245,7 @@ impl Endpoint {
             Some(partner) => {
                 partner.owing += 1;
                 pulling.go_on(self.pulls.magic, partner, world);
+                pulling.rest(partner, world.now);
                 let (_, place) = self.pulls.places.get_mut(handle as usize % PULLS)?;
                 *place = Some(pulling);
             }
@@ -255,8 +268,8 @@ impl Endpoint {
         }
         let piece = pulling.asked.pop_front()?.data;
         let partner = self.partners.get_mut(&pulling.who)?;
-        pulling.again = world.now + PULL;
         pulling.go_on(magic, partner, world);
+        pulling.rest(partner, world.now);
         if pulling.asked.is_empty() {
             partner.owing = partner.owing.saturating_sub(1);
             if let Some(pulling) = self.pulls.take(pull.0) {
@@ -299,8 +312,14 @@ impl Endpoint {
         else {
             return;
         };
-        pulling.again = world.now + PULL;
         partner.heard();
+        pulling.tries = 0;
+        if let Some(asked) = done.and_then(|done| pulling.asked.get(done)) {
+            partner
+                .pulls
+                .answered(world.now.saturating_sub(asked.since));
+        }
+        pulling.rest(partner, world.now);
         let Some(done) = done else {
             return;
         };

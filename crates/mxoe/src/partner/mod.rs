@@ -1,16 +1,20 @@
 //! A partner: an endpoint elsewhere, and the numbered messages in both directions.
 
+mod arrival;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::event::Address;
 use crate::hosts::{Out, Route};
 use crate::limits::{
-    ACK, ACK_AT, EARLY, EARLY_BYTES, FRAGMENT, IDLE, PIPELINE, PROBE, RESEND, SMALL, WINDOW,
-    WINDOW_BYTES,
+    FRAGMENT, IDLE, PIPELINE, PROBE, RESEND, RESEND_FIRST, SMALL, WINDOW, WINDOW_BYTES,
 };
+use crate::pace::Pace;
 use crate::seq::Seq;
 use crate::wire::{Ends, Medium, Notify, Offer, Packet, Small};
+
+pub(crate) use arrival::{Arrived, Notified, Piece};
 
 /// A message that is to be sent.
 #[derive(Debug)]
@@ -66,63 +70,15 @@ impl Body {
 struct Sent {
     seq: Seq,
     body: Body,
+    /// When it was sent, and when it is again.
+    at: Duration,
     again: Duration,
+    /// How often it was.
+    tries: u32,
 }
 
-/// What came with a number.
-#[derive(Debug)]
-pub(crate) enum Arrived {
-    Message {
-        value: u64,
-        data: Vec<u8>,
-    },
-    /// A message of which fragments are missing: a bit for each.
-    Partial {
-        value: u64,
-        data: Vec<u8>,
-        missing: u8,
-    },
-    Offer {
-        value: u64,
-        length: u32,
-        region: u8,
-        generation: u8,
-        offset: u16,
-    },
-    /// A notification, which was heeded when it came.
-    Heeded,
-}
-
-/// A notification: the partner pulled so much of a region.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Notified {
-    pub(crate) total: u32,
-    pub(crate) region: u8,
-    pub(crate) generation: u8,
-}
-
-/// What a packet with a number brings.
-#[derive(Debug)]
-pub(crate) enum Piece<'a> {
-    Whole(Arrived),
-    Notify(Notified),
-    Fragment {
-        value: u64,
-        total: u16,
-        offset: u16,
-        bytes: &'a [u8],
-    },
-}
-
-impl Arrived {
-    /// Bytes that are kept of it.
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Message { data, .. } | Self::Partial { data, .. } => data.len(),
-            Self::Offer { .. } | Self::Heeded => 0,
-        }
-    }
-}
+/// How soon a packet is sent again.
+const RESENDS: (Duration, Duration) = (RESEND_FIRST, RESEND);
 
 #[derive(Debug)]
 pub(crate) struct Partner {
@@ -140,6 +96,9 @@ pub(crate) struct Partner {
     /// What came and is not taken yet, or not its turn.
     early: BTreeMap<Seq, Arrived>,
     early_bytes: usize,
+    /// How long it takes to acknowledge, and to send a block that is pulled.
+    acknowledges: Pace,
+    pub(crate) pulls: Pace,
     /// Regions it may pull, and pulls from it.
     pub(crate) owing: u32,
     /// Since when it is asked in vain.
@@ -168,6 +127,8 @@ impl Partner {
             waiting: VecDeque::new(),
             early: BTreeMap::new(),
             early_bytes: 0,
+            acknowledges: Pace::default(),
+            pulls: Pace::default(),
             owing: 0,
             silent: None,
             probe: None,
@@ -227,7 +188,9 @@ impl Partner {
         self.sent.push_back(Sent {
             seq,
             body,
-            again: now + RESEND,
+            at: now,
+            again: now + self.acknowledges.wait(0, RESENDS),
+            tries: 0,
         });
         true
     }
@@ -296,11 +259,16 @@ impl Partner {
     }
 
     /// Everything below a number has arrived there. Returns what was waiting for that.
-    pub(crate) fn acknowledged(&mut self, seq: Seq) -> Vec<Body> {
+    pub(crate) fn acknowledged(&mut self, now: Duration, seq: Seq) -> Vec<Body> {
         let first = self.sent.front().map(|sent| sent.seq);
         let count = first.and_then(|first| seq.after(first)).map(usize::from);
         match count {
             Some(count) if count <= self.sent.len() => {
+                let newest = count.checked_sub(1).and_then(|at| self.sent.get(at));
+                // Since it was sent first: too long rather than too short, if it was sent again.
+                if let Some(sent) = newest {
+                    self.acknowledges.answered(now.saturating_sub(sent.at));
+                }
                 let bodies: Vec<_> = self.sent.drain(..count).map(|sent| sent.body).collect();
                 self.sent_bytes -= bodies.iter().map(Body::bytes).sum::<usize>();
                 bodies
@@ -310,149 +278,19 @@ impl Partner {
     }
 
     /// An acknowledgement of its own; older ones than the last say nothing.
-    pub(crate) fn heard_ack(&mut self, seq: Seq, number: u32) -> Vec<Body> {
+    pub(crate) fn heard_ack(&mut self, now: Duration, seq: Seq, number: u32) -> Vec<Body> {
         // Within half of the numbers that there are.
         let newer = |last: u32| (1..1 << 31).contains(&number.wrapping_sub(last));
         if !self.heard_ack.is_none_or(newer) {
             return Vec::new();
         }
         self.heard_ack = Some(number);
-        self.acknowledged(seq)
+        self.acknowledged(now, seq)
     }
 
     /// Whether something of this number was sent and is not acknowledged.
     pub(crate) fn awaits(&self, seq: Seq) -> bool {
         self.sent.iter().any(|sent| sent.seq == seq)
-    }
-
-    /// Something with a number arrived. Returns a notification that is new: it ends what waits for
-    /// it at once, even if messages before it are not taken yet.
-    pub(crate) fn arrived(
-        &mut self,
-        now: Duration,
-        seq: Seq,
-        piece: Piece<'_>,
-    ) -> Option<Notified> {
-        let ahead = seq.after(self.next_receive)?;
-        if ahead > 1 << 13 {
-            // Here already: the acknowledgement was lost.
-            self.owed_at = Some(now);
-            return None;
-        }
-        if ahead > EARLY {
-            return None;
-        }
-        let notified = self.put(now, seq, piece);
-        self.pass_heeded(now);
-        notified
-    }
-
-    /// Keep a piece until it is taken.
-    fn put(&mut self, now: Duration, seq: Seq, piece: Piece<'_>) -> Option<Notified> {
-        let next = seq == self.next_receive;
-        let known = self.early.contains_key(&seq);
-        let bytes = match &piece {
-            Piece::Whole(arrived) => arrived.bytes(),
-            Piece::Fragment { total, .. } => usize::from(*total),
-            Piece::Notify(_) => 0,
-        };
-        if !known && !next && self.early_bytes + bytes > EARLY_BYTES {
-            return None;
-        }
-        if !known {
-            self.early_bytes += bytes;
-        }
-        match piece {
-            Piece::Fragment {
-                value,
-                total,
-                offset,
-                bytes,
-            } => {
-                let place = (usize::from(total), usize::from(offset));
-                if !self.put_fragment(seq, value, place, bytes) {
-                    self.owed_at = Some(now);
-                }
-            }
-            // It came again: what is kept here is not acknowledged, but its sender shall know that
-            // somebody is here.
-            Piece::Whole(_) | Piece::Notify(_) if known => self.owed_at = Some(now),
-            Piece::Whole(arrived) => {
-                self.early.insert(seq, arrived);
-            }
-            Piece::Notify(notified) => {
-                self.early.insert(seq, Arrived::Heeded);
-                return Some(notified);
-            }
-        }
-        None
-    }
-
-    /// False when it is here already.
-    fn put_fragment(&mut self, seq: Seq, value: u64, place: (usize, usize), bytes: &[u8]) -> bool {
-        let (total, offset) = place;
-        let bit = 1 << (offset / FRAGMENT);
-        let count = total.div_ceil(FRAGMENT);
-        let all = u8::try_from((1u32 << count) - 1).unwrap_or(u8::MAX);
-        let known = self.early.entry(seq).or_insert_with(|| Arrived::Partial {
-            value,
-            data: vec![0; total],
-            missing: all,
-        });
-        // Fragments of one message say the same of it; others are nonsense.
-        if let Arrived::Partial {
-            value: its_value,
-            data,
-            missing,
-        } = known
-        {
-            let same = *its_value == value && data.len() == total;
-            let place = data.get_mut(offset..offset + bytes.len());
-            if let (true, true, Some(place)) = (same, *missing & bit != 0, place) {
-                place.copy_from_slice(bytes);
-                *missing &= !bit;
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Take the next message in order, if all of it is here. It is acknowledged from then on.
-    pub(crate) fn take(&mut self, now: Duration) -> Option<Arrived> {
-        let next = self.early.get(&self.next_receive)?;
-        if matches!(next, Arrived::Partial { missing: 1.., .. }) {
-            return None;
-        }
-        let taken = self.early.remove(&self.next_receive)?;
-        self.early_bytes -= taken.bytes();
-        self.advance(now, 1);
-        self.pass_heeded(now);
-        Some(taken)
-    }
-
-    /// Whether there is something to take.
-    pub(crate) fn has_message(&self) -> bool {
-        let next = self.early.get(&self.next_receive);
-        next.is_some_and(|next| !matches!(next, Arrived::Partial { missing: 1.., .. }))
-    }
-
-    fn pass_heeded(&mut self, now: Duration) {
-        while let Some(Arrived::Heeded) = self.early.get(&self.next_receive) {
-            self.early.remove(&self.next_receive);
-            // MX before 1.2.5 needs it at once.
-            self.advance(now, ACK_AT);
-        }
-    }
-
-    /// One more is taken, and an acknowledgement due.
-    fn advance(&mut self, now: Duration, owed: u32) {
-        self.next_receive = self.next_receive.next();
-        self.owed += owed;
-        if self.owed >= ACK_AT {
-            self.owed_at = Some(now);
-        } else if self.owed_at.is_none() {
-            self.owed_at = Some(now + ACK);
-        }
     }
 
     /// Send what is due again, and acknowledge.
@@ -462,7 +300,8 @@ impl Partner {
         };
         let mut sent = std::mem::take(&mut self.sent);
         for sent in sent.iter_mut().filter(|sent| sent.again <= now) {
-            sent.again = now + RESEND;
+            sent.tries = sent.tries.saturating_add(1);
+            sent.again = now + self.acknowledges.wait(sent.tries, RESENDS);
             self.transmit(route, session, sent.seq, &sent.body, out);
             self.silent.get_or_insert(now);
         }
