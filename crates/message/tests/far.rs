@@ -10,14 +10,15 @@
 
 mod common;
 
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use common::{both, pattern};
-use message::far::{Gateway, Member, Switchboard, Way};
+use message::far::{Gateway, Member, Parts, Place, Switchboard, Way};
 use message::{Address, Board, Code, Endpoint, MessageError, Options, Pattern, Peer};
 
 /// So long nothing takes; a wait that long is a hang.
@@ -294,4 +295,72 @@ fn the_host_that_ends_is_missed() {
     plane.switchboard = None;
     let ended = a.wait(pending, HANG).unwrap().unwrap();
     assert_eq!(ended.status.code, Code::Closed);
+}
+
+/// The same parts once more, for another switchboard.
+fn again(parts: &Parts, guests: &mut [Option<OwnedFd>]) -> Parts {
+    let same = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().unwrap();
+    let places = parts.places().iter().zip(guests);
+    let places = places.map(|(place, guest)| {
+        let (listener, bell) = (same(place.listener()), same(place.bell()));
+        Place::adopt(place.member().clone(), listener, bell, guest.take())
+    });
+    let regions = parts.regions().map(same).collect();
+    Parts::adopt(same(parts.doorbell()), regions, places.collect()).unwrap()
+}
+
+#[test]
+fn another_switchboard_takes_over_and_whoever_was_there_joins_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let members = MEDIATED.map(|(name, _)| Member {
+        name: name.to_owned(),
+        ..Member::default()
+    });
+    let parts = Parts::make_in(&at("host"), &members).unwrap();
+    let (tell, told) = mpsc::channel();
+    let serve = |parts: Parts| {
+        let mut switchboard = Switchboard::with(parts).unwrap();
+        let tell = tell.clone();
+        Running::start(move |go_on| {
+            let served = switchboard.serve(|switchboard| {
+                switchboard.tell_accepted(|member, socket| {
+                    tell.send((member, socket.try_clone_to_owned().unwrap()))
+                        .unwrap();
+                    true
+                });
+                go_on()
+            });
+            served.unwrap();
+        })
+    };
+    let join = |name: &str| {
+        let way = Way::Socket(at("host").join(format!("{name}.sock")));
+        Gateway::join(&at(name), &way).unwrap()
+    };
+    let mut guests = [None, None];
+    let first = serve(again(&parts, &mut guests));
+    let mut gateways = ["a", "b"].map(join);
+    for _ in 0..2 {
+        let (member, socket) = told.recv().unwrap();
+        guests[member] = Some(socket);
+    }
+    drop(first);
+    let second = serve(again(&parts, &mut guests));
+    for gateway in &mut gateways {
+        let ended = gateway.run(|| true).unwrap_err();
+        assert!(ended.to_string().contains("ended this gateway"), "{ended}");
+    }
+    drop(gateways);
+    let gateways = ["a", "b"]
+        .map(join)
+        .map(|mut gateway| Running::start(move |go_on| drop(gateway.run(go_on))));
+    let [mut a, mut b] = ["a", "b"].map(|name| open(&at(name)));
+    let (to_b, _) = connect(&mut a, &mut b);
+    let sent = a.isend(to_b, 1, pattern(100_000, 1)).unwrap();
+    let wanted = b.irecv(Pattern::ANY, vec![0; 100_000]).unwrap();
+    let got = both(&mut b, &mut a, wanted);
+    assert_eq!(got.memory.bytes(), pattern(100_000, 1));
+    assert_eq!(both(&mut a, &mut b, sent).status.code, Code::Success);
+    drop((gateways, second));
 }

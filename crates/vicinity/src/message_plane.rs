@@ -7,20 +7,20 @@
 //! opens programs' sockets by their names, so it is not; what the data plane says to it is
 //! checked as what a VM says is.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
 use message::MessageError;
-use message::far::{Gateway, Member, Switchboard, Way};
+use message::far::{Gateway, Member, Parts, Place, Switchboard, Way};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use sandbox::Duty;
 use serde::{Deserialize, Serialize};
 use switch::control::ControlSocket;
-use window::ivshmem::Server;
 
 use crate::data_plane::{DataPlaneError, settle, take_control};
 use crate::plane::{BOARD, HOST, socket};
@@ -29,7 +29,8 @@ use crate::status::MemberStatus;
 /// Supervisor to data plane, and to uplink.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// Expect a member. Carries one descriptor: the socket that its VM will connect to.
+    /// Expect a member. Carries one descriptor: the socket that its VM will connect to. Its
+    /// [`Order::Bell`] comes next, and its [`Order::Guest`] if it runs.
     Member {
         /// Its name.
         name: String,
@@ -40,7 +41,13 @@ pub(crate) enum Order {
         /// It is the uplink.
         uplink: bool,
     },
-    /// All members have been said.
+    /// What interrupts the member's VM. Carries one descriptor: an eventfd.
+    Bell,
+    /// The member's VM runs. Carries one descriptor: the socket that another data plane accepted.
+    Guest,
+    /// The next of the regions. Carries one descriptor.
+    Region,
+    /// All has been said. Carries one descriptor: the doorbell that members ring.
     Begin,
     /// To the uplink: a member, as other hosts know it.
     Face {
@@ -67,6 +74,9 @@ pub(crate) enum Event {
     Member(Box<MemberStatus>),
     /// There is no other.
     End,
+    /// A VM, or a process of the host, was accepted as the member of this number. Carries one
+    /// descriptor: its socket, for the next data plane.
+    Accepted(usize),
 }
 
 /// Join the members that the supervisor says.
@@ -75,9 +85,10 @@ pub(crate) fn run() -> Result<(), DataPlaneError> {
     let control = take_control().map_err(DataPlaneError::Control)?;
     settle("messages").map_err(DataPlaneError::System)?;
     rustix::param::page_size();
-    // Before the sandbox closes: memory is made, and what the kernel can do is asked.
-    let members = members(&control).map_err(DataPlaneError::System)?;
-    let mut board = Switchboard::with(members).map_err(DataPlaneError::Messages)?;
+    // Before the sandbox closes: memory is mapped, and what the kernel can do is asked.
+    let parts = parts(&control).map_err(DataPlaneError::System)?;
+    let board = parts.adopt().and_then(Switchboard::with);
+    let mut board = board.map_err(DataPlaneError::Messages)?;
     board.watch(&control).map_err(DataPlaneError::Messages)?;
     let _asked = window::doorbell::fences_all();
     let gaps = sandbox::enter_process();
@@ -87,37 +98,84 @@ pub(crate) fn run() -> Result<(), DataPlaneError> {
     {
         tracing::warn!("the sandbox has a gap: {gap}; see `vicinity doctor`");
     }
-    let served = board.serve(|board| !board.is_called() || obey(&control, board));
+    let served = board.serve(|board| {
+        board.tell_accepted(|member, socket| {
+            let told = control.send(&Event::Accepted(member), Some(socket));
+            // Later, when there is room; never, when the supervisor is gone.
+            !told.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+        });
+        !board.is_called() || obey(&control, board)
+    });
     served.map_err(DataPlaneError::Messages)
 }
 
-/// The members, with their sockets.
-fn members(control: &ControlSocket) -> io::Result<Vec<(Member, Server)>> {
-    let mut members = Vec::new();
+/// What the supervisor hands over.
+#[derive(Default)]
+struct Handed {
+    members: Vec<(Member, OwnedFd)>,
+    bells: Vec<OwnedFd>,
+    /// By the number of the member.
+    guests: BTreeMap<usize, OwnedFd>,
+    regions: Vec<OwnedFd>,
+    doorbell: Option<OwnedFd>,
+}
+
+impl Handed {
+    fn adopt(mut self) -> Result<Parts, MessageError> {
+        let members = self.members.into_iter().zip(self.bells).enumerate();
+        let places = members.map(|(number, ((member, listener), bell))| {
+            let guest = self.guests.remove(&number);
+            Place::adopt(member, listener, bell, guest)
+        });
+        let missing = || MessageError::from(Errno::BADF);
+        Parts::adopt(
+            self.doorbell.ok_or_else(missing)?,
+            self.regions,
+            places.collect(),
+        )
+    }
+}
+
+/// What is served, and with what.
+fn parts(control: &ControlSocket) -> io::Result<Handed> {
+    let mut parts = Handed::default();
     loop {
         poll(&mut [PollFd::new(control, PollFlags::IN)], None)?;
-        match control.receive::<Order>() {
-            Ok(Some((
+        let order = match control.receive::<Order>() {
+            Ok(Some((order, Some(fd)))) => (order, fd),
+            Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            Err(error) => return Err(error),
+        };
+        match order {
+            (
                 Order::Member {
                     name,
                     group,
                     nic,
                     uplink,
                 },
-                Some(listener),
-            ))) => {
+                listener,
+            ) => {
                 let member = Member {
                     name,
                     group,
                     nic,
                     uplink,
                 };
-                members.push((member, Server::adopt(listener)));
+                parts.members.push((member, listener));
             }
-            Ok(Some((Order::Begin, _))) => return Ok(members),
-            Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
+            (Order::Bell, bell) => parts.bells.push(bell),
+            (Order::Guest, socket) => {
+                let number = parts.members.len().saturating_sub(1);
+                parts.guests.insert(number, socket);
+            }
+            (Order::Region, region) => parts.regions.push(region),
+            (Order::Begin, doorbell) => {
+                parts.doorbell = Some(doorbell);
+                return Ok(parts);
+            }
+            _ => return Err(io::ErrorKind::InvalidData.into()),
         }
     }
 }

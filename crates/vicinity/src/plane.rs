@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::thread;
+use std::time::Duration;
 
 use lab::interrupt;
 use message::far::{self, Gateway, Member, Switchboard};
@@ -22,6 +23,9 @@ pub(crate) const HOST: &str = "host";
 pub(crate) fn socket(runtime_dir: &Path, member: &str) -> PathBuf {
     runtime_dir.join(FOLDER).join(format!("{member}.sock"))
 }
+
+/// Between two attempts to join again.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// A member as it is written: `NAME`, or `NAME=GROUP`.
 pub(crate) fn member(text: &str) -> Result<Member, String> {
@@ -86,9 +90,28 @@ pub(crate) fn join(runtime_dir: &Path, socket: Option<&Path>) -> Result<(), Fail
     let way = socket.map_or(far::Way::Device, |socket| {
         far::Way::Socket(socket.to_owned())
     });
-    let mut gateway = Gateway::join(&runtime_dir.join(BOARD), &way)?;
-    eprintln!("joined as NIC {:012x}", gateway.nic());
-    Ok(gateway.run(go_on)?)
+    let board = runtime_dir.join(BOARD);
+    let mut gateway = Gateway::join(&board, &way)?;
+    loop {
+        let woken = match gateway.is_woken() {
+            true => "",
+            false => ", without interrupts",
+        };
+        eprintln!("joined as NIC {:012x}{woken}", gateway.nic());
+        match gateway.run(go_on) {
+            // In a VM the device stays, and the host's next process has it.
+            Err(error) if socket.is_none() => eprintln!("{error}: joining again"),
+            ended => return Ok(ended?),
+        }
+        drop(gateway);
+        gateway = loop {
+            match Gateway::join(&board, &way) {
+                Ok(gateway) => break gateway,
+                Err(_) if go_on() => thread::sleep(AGAIN),
+                Err(_) => return Ok(()),
+            }
+        };
+    }
 }
 
 /// QEMU's options that make a VM a member.

@@ -248,10 +248,10 @@ fn the_data_plane_holds_what_it_was_handed_and_nothing_else() {
     let count = |what: &str| own.iter().filter(|held| held.contains(what)).count();
     // Three members' sockets and its supervisor's; a region for the group and one for `c`.
     assert_eq!((count("socket"), count("memfd")), (4, 2), "{own:?}");
-    // What it sleeps on, what would wake it, and what members wake it with.
-    assert_eq!(count("anon_inode"), 3, "{own:?}");
+    // What it sleeps on, what would wake it, what members wake it with, and what it wakes each with.
+    assert_eq!(count("anon_inode"), 3 + 3, "{own:?}");
     // Input and output lead to the log.
-    assert_eq!(own.len(), 4 + 2 + 3 + 3, "{own:?}");
+    assert_eq!(own.len(), 4 + 2 + 6 + 3, "{own:?}");
     let joined = join(&daemon, folder.path(), "a");
     assert_eq!(descriptors(id).len(), own.len() + 1);
     drop(joined);

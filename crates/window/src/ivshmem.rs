@@ -7,9 +7,13 @@
 //! The end of the socket is the VM's end.
 //!
 //! A process of the host takes part in the same way ([`Client`]). It sends one byte, which QEMU
-//! never does, and is woken through the socket from then on. A guest is not: `ivshmem-doorbell`
-//! only has MSI-X interrupts, and no driver that Debian ships hands those to a program. Guests
-//! look now and then.
+//! never does, and is woken through the socket from then on. A guest is woken by an interrupt: the
+//! eventfd that comes with its own id ([`Member::introduce`]). `ivshmem-doorbell` only has MSI-X
+//! interrupts, and no driver that Debian ships hands those to a program; ours does ([`crate::pci`]).
+//! Without it guests look now and then.
+//!
+//! A member's socket is all that a host needs of it, beside the region and the doorbells: another
+//! process can take over ([`Member::adopt`]). QEMU does not notice.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -178,6 +182,16 @@ impl Drop for Server {
 }
 
 impl Member {
+    /// One that another process accepted: a VM, or a process of the host that will be gone soon, for
+    /// it does not connect again while it has its socket.
+    #[must_use]
+    pub fn adopt(socket: OwnedFd) -> Self {
+        Self {
+            socket,
+            wakes: false,
+        }
+    }
+
     /// Look at its socket; false when it is gone.
     pub fn hear(&mut self) -> bool {
         // syscalls: recvfrom

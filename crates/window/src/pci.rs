@@ -1,13 +1,16 @@
 //! The inside of a VM: its `ivshmem` device, without a driver.
 //!
 //! The kernel shows a PCI device's BARs as files: `resource0` has the registers, `resource2` the
-//! memory. Both can be mapped by who may write them.
+//! memory. Both can be mapped by who may write them. Interrupts alone need a driver: ours
+//! (`guest/wake`), which shows them as a UIO device.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
 
 use crate::raw::{Access, Mapping, Word};
 
@@ -22,12 +25,37 @@ const POSITION: u64 = 8;
 const DOORBELL: u64 = 12;
 const REGISTERS: u64 = 256;
 
+/// The driver that takes interrupts, and its folder while it is loaded.
+const DRIVER: &str = "vicinity_wake";
+const DRIVER_FOLDER: &str = "/sys/bus/pci/drivers/vicinity_wake";
+
+/// Where devices are offered to drivers.
+const PROBE: &str = "/sys/bus/pci/drivers_probe";
+
 /// An `ivshmem` device of this VM.
 #[derive(Debug)]
 pub struct Device {
     folder: PathBuf,
     position: Word,
     doorbell: Word,
+}
+
+/// The interrupts of a device.
+#[derive(Debug)]
+pub struct Interrupts(OwnedFd);
+
+impl Interrupts {
+    /// Those that came are heard.
+    pub fn take(&self) {
+        // There may be none.
+        let _count = rustix::io::read(&self.0, &mut [0; 4]);
+    }
+}
+
+impl AsFd for Interrupts {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
 }
 
 impl Device {
@@ -57,7 +85,9 @@ impl Device {
 
     fn open(folder: PathBuf) -> io::Result<Self> {
         // A device without a driver may be off.
-        fs::write(folder.join("enable"), "1")?;
+        if !folder.join("driver").exists() {
+            fs::write(folder.join("enable"), "1")?;
+        }
         let file = read_write(&folder.join("resource0"))?;
         let mapping = Mapping::new(file.as_fd(), 0, REGISTERS, Access::ReadWrite)?;
         let mapping = Arc::new(mapping);
@@ -80,6 +110,27 @@ impl Device {
         self.doorbell.store(0);
     }
 
+    /// What tells that the host rang; `None` in a kernel without the driver for it.
+    ///
+    /// # Errors
+    /// The driver does not take the device.
+    pub fn interrupts(&self) -> io::Result<Option<Interrupts>> {
+        if !Path::new(DRIVER_FOLDER).exists() {
+            return Ok(None);
+        }
+        if !self.folder.join("driver").exists() {
+            fs::write(self.folder.join("driver_override"), DRIVER)?;
+            let name = self.folder.file_name().unwrap_or_default();
+            fs::write(PROBE, name.as_encoded_bytes())?;
+        }
+        let mut found = fs::read_dir(self.folder.join("uio"))?.flatten();
+        let name = found.next().ok_or(io::ErrorKind::NotFound)?.file_name();
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let path = Path::new("/dev").join(name);
+        let file = rustix::fs::open(path, flags, Mode::empty())?;
+        Ok(Some(Interrupts(file)))
+    }
+
     /// The memory.
     ///
     /// # Errors
@@ -90,6 +141,6 @@ impl Device {
 }
 
 fn read_write(path: &Path) -> io::Result<OwnedFd> {
-    let file = fs::File::options().read(true).write(true).open(path)?;
+    let file = File::options().read(true).write(true).open(path)?;
     Ok(file.into())
 }

@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! 0      header (one page): magic, version, sizes; written once, before the region is shared
+//!          @1024 a bit for each link that is in use, for a host that takes over
 //! 4096   seats, one for each member:
-//!          one page: opened @0 and beat @128, written by the member; heard @256 and the NIC id
-//!          @260, by the host
+//!          one page: opened @0, beat @128 and listens @132, written by the member; heard @256 and
+//!          the NIC id @260, by the host
 //!          its trunk: a window between the member and the host
 //! ...    links: windows between two members, or a member and the host
 //! ```
@@ -34,6 +35,13 @@ const PAGE: u64 = 4096;
 /// Bytes of the header that mean something.
 const HEADER: usize = 52;
 
+/// Where the bits of links in use are.
+const MARKS: u64 = 1024;
+const _: () = assert!(
+    MARKS + *limits::LINKS.end() as u64 / 8 <= PAGE,
+    "in the header's page"
+);
+
 /// The sizes of a region, checked. Everything else follows from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionLayout {
@@ -61,6 +69,7 @@ pub struct Region {
 pub struct Seat {
     opened: Word,
     beat: Word,
+    listens: Word,
     heard: Word,
     nic: [Word; 2],
 }
@@ -157,6 +166,45 @@ impl Region {
         Ok(region)
     }
 
+    /// Take over one that this host made before, whatever its members wrote into it since.
+    ///
+    /// # Errors
+    /// It is not one of this layout, or the kernel refuses.
+    pub fn adopt(file: OwnedFd, layout: RegionLayout) -> Result<Self, WindowError> {
+        let layout = layout.check()?;
+        let got = memfd::final_length(file.as_fd()).ok_or(WindowError::Unsealed)?;
+        let expected = layout.length().next_power_of_two();
+        if got != expected {
+            return Err(WindowError::Length { got, expected });
+        }
+        let region = Self::map(file, layout)?;
+        region.renew()?;
+        Ok(region)
+    }
+
+    /// The host: note whether a link is in use. Members can write there too, and so deceive a host
+    /// that takes over, about their own links.
+    pub fn mark(&self, link: u32, used: bool) {
+        if let Some((word, bit)) = self.marks(link) {
+            let others = word.load() & !bit;
+            word.store(if used { others | bit } else { others });
+        }
+    }
+
+    /// Whether a link is noted as in use.
+    #[must_use]
+    pub fn is_marked(&self, link: u32) -> bool {
+        self.marks(link)
+            .is_some_and(|(word, bit)| word.load() & bit != 0)
+    }
+
+    /// The word with a link's bit, and the bit.
+    fn marks(&self, link: u32) -> Option<(Word, u32)> {
+        (link < self.layout.links).then_some(())?;
+        let word = Word::new(&self.head, MARKS + u64::from(link / 32) * 4)?;
+        Some((word, 1 << (link % 32)))
+    }
+
     /// Write its header, which members may have overwritten.
     ///
     /// # Errors
@@ -213,6 +261,7 @@ impl Region {
         Some(Seat {
             opened: word(0)?,
             beat: word(128)?,
+            listens: word(132)?,
             heard: word(256)?,
             nic: [word(260)?, word(264)?],
         })
@@ -253,6 +302,17 @@ impl Seat {
     #[must_use]
     pub fn opened(&self) -> u32 {
         self.opened.load()
+    }
+
+    /// The member: say whether a doorbell wakes it.
+    pub fn listen(&self, listens: bool) {
+        self.listens.store(listens.into());
+    }
+
+    /// The host: whether a doorbell wakes the member.
+    #[must_use]
+    pub fn listens(&self) -> bool {
+        self.listens.load() != 0
     }
 
     /// The host: the trunk is new, for the member that began with this number.
@@ -372,6 +432,27 @@ mod tests {
         window.renew().unwrap();
         let mut ends = window.ends(Side::Guest).unwrap();
         assert!(ends.consumers[0].pop().is_none());
+    }
+
+    #[test]
+    fn whoever_takes_over_finds_the_marks_and_trusts_nothing_else() {
+        let region = Region::create(layout()).unwrap();
+        region.mark(1, true);
+        region.mark(4, true);
+        region.mark(1, false);
+        // Nothing behind the last one.
+        region.mark(5, true);
+        let file = || region.as_fd().try_clone_to_owned().unwrap();
+        let page = Foreign::new(&region.head, 0, PAGE, Access::ReadWrite).unwrap();
+        page.write(0, &[0xff; HEADER]).unwrap();
+        let next = Region::adopt(file(), layout()).unwrap();
+        let marked: Vec<_> = (0..6).filter(|link| next.is_marked(*link)).collect();
+        assert_eq!(marked, [4]);
+        assert_eq!(Region::attach(file()).unwrap().layout(), layout());
+        let mut larger = layout();
+        larger.links = 4096;
+        let refused = Region::adopt(file(), larger).unwrap_err();
+        assert!(matches!(refused, WindowError::Length { .. }));
     }
 
     #[test]

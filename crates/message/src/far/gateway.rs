@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use window::attach::{Channel, Listener, Message};
+use window::pci::Interrupts;
 use window::region::{Region, Seat};
 use window::waiter::{Token, Waiter, Woken};
 use window::{Side, Window};
@@ -40,6 +41,8 @@ pub struct Gateway {
     incoming: HashMap<u32, Channel>,
     locals: HashMap<LinkId, Local>,
     next: u32,
+    /// What wakes it in a VM.
+    interrupts: Option<Interrupts>,
     pauses: Pauses,
     /// As the uplink knows them; and whether the board's directory has them all.
     names: Names,
@@ -68,6 +71,7 @@ enum State {
 const LISTENER: Token = 0;
 const HOST: Token = 1;
 const OTHER: Token = 2;
+const INTERRUPT: Token = 3;
 const CONNECTING: Token = 1 << 32;
 const LOCAL: Token = 2 << 32;
 
@@ -99,7 +103,12 @@ impl Gateway {
         waiter.add(&listener, LISTENER)?;
         let trunk = region.trunk(place).ok_or_else(seatless)?;
         let trunk = Trunk::new(trunk.ends(Side::Guest)?);
-        let pauses = Pauses::new(matches!(bell, Bell::Device(_)));
+        let interrupts = bell.interrupts()?;
+        if let Some(interrupts) = &interrupts {
+            waiter.add(interrupts, INTERRUPT)?;
+        }
+        seat.listen(interrupts.is_some());
+        let blind = matches!(bell, Bell::Device(_)) && interrupts.is_none();
         Ok(Self {
             board,
             listener,
@@ -112,7 +121,8 @@ impl Gateway {
             incoming: HashMap::new(),
             locals: HashMap::new(),
             next: 0,
-            pauses,
+            interrupts,
+            pauses: Pauses::new(blind),
             names: Names::default(),
             noted: true,
         })
@@ -122,6 +132,12 @@ impl Gateway {
     #[must_use]
     pub fn nic(&self) -> u64 {
         self.board.nic()
+    }
+
+    /// Whether the host can wake it at any time. Otherwise it looks now and then.
+    #[must_use]
+    pub fn is_woken(&self) -> bool {
+        !self.pauses.blind
     }
 
     /// Have `go_on` of [`run`](Self::run) asked also when there is something to read here.
@@ -171,6 +187,10 @@ impl Gateway {
                     Ok(())
                 }
                 OTHER => Ok(()),
+                INTERRUPT => {
+                    self.interrupts.iter().for_each(Interrupts::take);
+                    Ok(())
+                }
                 HOST => match &self.bell {
                     Bell::Client(client) if !client.hear() => {
                         return Err(Error::Join("the host is gone".to_owned()));

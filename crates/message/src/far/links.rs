@@ -129,13 +129,13 @@ impl Switchboard {
     fn join(&mut self, from: usize, id: LinkId, to: usize, mut hello: Hello) -> Option<()> {
         let halls = [self.seats.get(from)?.hall, self.seats.get(to)?.hall];
         let [near, far] = halls;
-        let first = self.halls.get_mut(near)?.free.pop()?;
+        let first = self.halls.get_mut(near)?.take()?;
         let second = match near == far {
             true => Some(first),
-            false => self.halls.get_mut(far)?.free.pop(),
+            false => self.halls.get_mut(far)?.take(),
         };
         let Some(second) = second else {
-            self.halls.get_mut(near)?.free.push(first);
+            self.halls.get_mut(near)?.give(first);
             return None;
         };
         let ready = [(near, first), (far, second)].iter().all(|(hall, window)| {
@@ -353,7 +353,7 @@ impl Switchboard {
                 Some(keeper) => keeper.parked.push(end.window),
                 None => {
                     if let Some(hall) = self.halls.get_mut(hall) {
-                        hall.free.push(end.window);
+                        hall.give(end.window);
                     }
                 }
             }

@@ -16,8 +16,13 @@
 //!   the switchboard copies from one to the other ([`relay`]).
 //!
 //! An endpoint that sleeps is woken by its socket, by its gateway. Gateways on the host are woken
-//! by theirs. A gateway in a VM has nothing that could wake it: it looks at its trunk, less and
-//! less often, so that looking takes less than a hundredth of a processor.
+//! by theirs. A gateway in a VM is woken by an interrupt, if a driver is there that takes it
+//! ([`window::pci`]); otherwise it looks at its trunk, less and less often, so that looking takes
+//! less than a hundredth of a processor.
+//!
+//! What a switchboard needs of the system ([`Parts`]) can outlive its process. The next one does not
+//! know the links, so all gateways have to join anew. Windows that were in use may still be written
+//! by endpoints that have not noticed: they rest until no VM of their region runs.
 //!
 //! Who owns what: the switchboard alone decides which link is whose, and what a link's source
 //! address is. What may fail: a member, in every way. It is believed nothing; a note that makes no
@@ -26,9 +31,11 @@
 
 pub(crate) mod directory;
 mod gateway;
+mod hall;
 mod links;
 mod names;
 mod note;
+mod parts;
 mod pauses;
 mod relay;
 mod report;
@@ -39,6 +46,7 @@ pub mod uplink;
 mod way;
 
 pub use gateway::Gateway;
+pub use parts::{Parts, Place};
 pub use report::{Counters, MemberReport};
 pub use switchboard::{Member, Switchboard};
 pub use way::Way;

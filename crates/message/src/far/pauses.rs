@@ -10,7 +10,7 @@ use super::PAUSE;
 #[derive(Debug)]
 pub(super) struct Pauses {
     /// Nothing wakes this gateway.
-    blind: bool,
+    pub(super) blind: bool,
     now: Duration,
     looks: u32,
     pub(super) disturbed: bool,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use window::ivshmem::{Member as Vm, Server};
+use window::ivshmem::{Doorbell, Member as Vm, Server};
 use window::region;
 
 use super::note::{FROM_MEMBER, LinkId};
@@ -23,6 +23,8 @@ pub(super) struct Seat {
     pub(super) place: u32,
     pub(super) words: region::Seat,
     pub(super) server: Server,
+    /// Interrupts the VM.
+    pub(super) bell: Doorbell,
     /// The VM, while it runs.
     pub(super) vm: Option<Vm>,
     /// The gateway, while there is one.
@@ -47,6 +49,7 @@ impl Seat {
         (hall, place): (usize, u32),
         words: region::Seat,
         server: Server,
+        bell: Doorbell,
     ) -> Self {
         Self {
             alias: Board::nic_of(&member.name),
@@ -56,6 +59,7 @@ impl Seat {
             place,
             words,
             server,
+            bell,
             vm: None,
             trunk: None,
             opened: 0,
@@ -74,15 +78,38 @@ impl Seat {
         u16::try_from(self.place + 1).unwrap_or(u16::MAX)
     }
 
+    /// Its VM runs, and was another process's until now. A gateway of that time has to begin anew; one
+    /// that did so meanwhile has done enough.
+    pub(super) fn resume(&mut self, vm: Vm) {
+        self.opened = self.words.heard();
+        self.words.hear(0);
+        self.vm = Some(vm);
+        self.ring();
+    }
+
+    /// Its VM is no more, nor what it said.
+    pub(super) fn forget(&mut self) {
+        self.words.open(0);
+        self.words.listen(false);
+        self.opened = 0;
+    }
+
+    fn ring(&self) {
+        if let Some(vm) = &self.vm {
+            vm.wake();
+            if self.words.listens() {
+                self.bell.ring();
+            }
+        }
+    }
+
     /// Its gateway has begun, with this number.
     pub(super) fn begin(&mut self, trunk: Trunk, number: u32) {
         self.trunk = Some(trunk);
         self.counters.joins += 1;
         self.beaten = Instant::now();
         self.words.hear(number);
-        if let Some(vm) = &self.vm {
-            vm.wake();
-        }
+        self.ring();
     }
 
     /// Its gateway is no more.
@@ -119,9 +146,7 @@ impl Seat {
         // A fault shows when it is heard next.
         let _fault = trunk.flush();
         if std::mem::take(&mut trunk.told) {
-            if let Some(vm) = &self.vm {
-                vm.wake();
-            }
+            self.ring();
         }
     }
 }

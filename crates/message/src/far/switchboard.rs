@@ -1,23 +1,24 @@
 //! The host: who is there, and which link is whose.
 
 use std::collections::HashMap;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use window::Side;
 use window::courtesy::Courtesy;
 use window::doorbell;
-use window::ivshmem::{Doorbell, Server};
-use window::region::Region;
+use window::ivshmem::{Doorbell, Member as Guest};
 use window::waiter::{Token, Waiter};
 
+use super::hall::Hall;
 use super::links::Link;
 use super::names::Names;
 use super::note::Note;
+use super::parts::{Parts, Place, hall_of_each};
 use super::seat::Seat;
 use super::trunk::Trunk;
-use super::{BURST, LINKS, SILENCE, region_layout};
+use super::{BURST, SILENCE};
 use crate::address::Board;
 use crate::status::Error;
 
@@ -60,14 +61,8 @@ pub struct Switchboard {
     courtesy: Courtesy,
     /// What somebody else watches has something.
     called: bool,
-}
-
-/// A region, and which of its links are free.
-#[derive(Debug)]
-pub(super) struct Hall {
-    group: Option<String>,
-    pub(super) region: Region,
-    pub(super) free: Vec<u32>,
+    /// Seats whose VM was accepted, and told to nobody yet.
+    accepted: Vec<usize>,
 }
 
 const DOORBELL: Token = 0;
@@ -95,81 +90,58 @@ impl Switchboard {
     /// Open one for these members. Each has a socket `NAME.sock` in `folder`, which is made.
     ///
     /// # Errors
-    /// As for [`with`](Self::with).
+    /// As for [`with`](Self::with) and [`Parts::make`].
     pub fn new(folder: &Path, members: &[Member]) -> Result<Self, Error> {
-        std::fs::create_dir_all(folder)?;
-        let serve = |member: &Member| {
-            let server = Server::bind(&folder.join(format!("{}.sock", member.name)));
-            Ok((member.clone(), server?))
-        };
-        Self::with(members.iter().map(serve).collect::<Result<_, Error>>()?)
+        Self::with(Parts::make_in(folder, members)?)
     }
 
-    /// Open one for these members, each expected at its socket.
+    /// Open one with these parts, new or [adopted](Parts::adopt). VMs that run have to join anew: of
+    /// their links nothing is known.
     ///
     /// # Errors
-    /// Two names give one NIC id, a group is too large, or the kernel refuses.
-    pub fn with(members: Vec<(Member, Server)>) -> Result<Self, Error> {
-        let doorbell = Doorbell::new()?;
+    /// Two names give one NIC id, or the kernel refuses.
+    pub fn with(parts: Parts) -> Result<Self, Error> {
         let waiter = Waiter::new()?;
-        waiter.add_shared(&doorbell, DOORBELL)?;
+        waiter.add_shared(&parts.doorbell, DOORBELL)?;
+        let members: Vec<_> = parts.places.iter().map(|place| &place.member).collect();
+        let numbers = hall_of_each(&members);
         let mut board = Self {
-            halls: Vec::new(),
+            halls: parts.regions.into_iter().map(Hall::new).collect(),
             seats: Vec::new(),
             links: HashMap::new(),
             next: 0,
             names: Names::default(),
-            doorbell,
+            doorbell: parts.doorbell,
             waiter,
             faulty: Vec::new(),
             moved: None,
             courtesy: Courtesy::default(),
             called: false,
+            accepted: Vec::new(),
         };
-        let groups: Vec<_> = members.iter().map(|(m, _)| m.group.clone()).collect();
-        for (member, server) in members {
-            board.add(member, server, &groups)?;
-        }
+        let mut places = parts.places.into_iter().zip(numbers);
+        places.try_for_each(|(place, hall)| board.add(place, hall))?;
         Ok(board)
     }
 
-    fn add(
-        &mut self,
-        member: Member,
-        server: Server,
-        groups: &[Option<String>],
-    ) -> Result<(), Error> {
+    fn add(&mut self, place: Place, hall: usize) -> Result<(), Error> {
+        let (member, number) = (place.member, self.seats.len());
         let nic = member.nic();
         if self.seats.iter().any(|seat| seat.nic == nic) {
             let text = format!("`{}` has the same NIC id as another member", member.name);
             return Err(Error::Join(text));
         }
-        let same = |hall: &Hall| hall.group.is_some() && hall.group == member.group;
-        let hall = match self.halls.iter().position(same) {
-            Some(hall) => hall,
-            None => {
-                let group = &member.group;
-                let of_group = groups.iter().filter(|other| *other == group).count();
-                let seats = if group.is_some() { of_group } else { 1 };
-                let layout = region_layout(u32::try_from(seats).unwrap_or(u32::MAX))?;
-                self.halls.push(Hall {
-                    group: group.clone(),
-                    region: Region::create(layout)?,
-                    free: (0..LINKS).rev().collect(),
-                });
-                self.halls.len() - 1
-            }
-        };
-        let place = self.seats.iter().filter(|seat| seat.hall == hall).count();
-        let place = u32::try_from(place).unwrap_or(u32::MAX);
-        let words = self
-            .halls
-            .get(hall)
-            .and_then(|hall| hall.region.seat(place));
+        let seat = self.seats.iter().filter(|seat| seat.hall == hall).count();
+        let seat = u32::try_from(seat).unwrap_or(u32::MAX);
+        let words = self.halls.get(hall).and_then(|hall| hall.region.seat(seat));
         let words = words.ok_or_else(|| Error::Join("a group is too large".to_owned()))?;
-        words.set_nic(nic);
-        self.waiter.add(&server, SERVER | self.seats.len() as u64)?;
-        let seat = Seat::new(member, nic, (hall, place), words, server);
+        self.waiter.add(&place.server, SERVER | number as u64)?;
+        let mut seat = Seat::new(member, nic, (hall, seat), words, place.server, place.bell);
+        seat.words.set_nic(nic);
+        if let Some(guest) = place.guest.map(Guest::adopt) {
+            self.waiter.add(&guest, VM | number as u64)?;
+            seat.resume(guest);
+        }
         self.seats.push(seat);
         Ok(())
     }
@@ -193,7 +165,7 @@ impl Switchboard {
     ///
     /// # Errors
     /// The kernel refuses to wait.
-    pub fn serve(&mut self, mut go_on: impl FnMut(&Self) -> bool) -> Result<(), Error> {
+    pub fn serve(&mut self, mut go_on: impl FnMut(&mut Self) -> bool) -> Result<(), Error> {
         let mut looked = Instant::now();
         while go_on(self) {
             self.spin();
@@ -276,8 +248,23 @@ impl Switchboard {
         Ok(())
     }
 
+    /// Tell of each VM, or process of the host, that was accepted since the last time: the place of
+    /// its member, and its socket, by which another switchboard [takes over](Parts::adopt). What
+    /// `tell` returns false for is told again.
+    pub fn tell_accepted(&mut self, mut tell: impl FnMut(usize, BorrowedFd<'_>) -> bool) {
+        let seats = &self.seats;
+        self.accepted.retain(|&number| {
+            let vm = seats.get(number).and_then(|seat| seat.vm.as_ref());
+            vm.is_some_and(|vm| !tell(number, vm.as_fd()))
+        });
+    }
+
     /// A VM starts, or a process of the host.
     fn accept(&mut self, number: usize) {
+        // The last one's end may not have been heard yet.
+        if self.seats.get(number).is_some_and(|seat| seat.vm.is_some()) {
+            self.hear_vm(number);
+        }
         let Some(seat) = self.seats.get_mut(number) else {
             return;
         };
@@ -298,7 +285,10 @@ impl Switchboard {
         if seat.vm.is_some() || self.waiter.add(&vm, VM | number as u64).is_err() {
             return;
         }
+        // Gone: that will be heard.
+        let _gone = vm.introduce(seat.id(), &seat.bell);
         seat.vm = Some(vm);
+        self.accepted.push(number);
     }
 
     fn hear_vm(&mut self, number: usize) {
@@ -317,11 +307,18 @@ impl Switchboard {
         // With the VM, everything is gone that could use its windows.
         if let Some(seat) = self.seats.get_mut(number) {
             let parked = std::mem::take(&mut seat.parked);
-            if let Some(hall) = self.halls.get_mut(seat.hall) {
-                hall.free.extend(parked);
+            let number = seat.hall;
+            seat.forget();
+            let empty = !self
+                .seats
+                .iter()
+                .any(|seat| seat.hall == number && seat.vm.is_some());
+            if let Some(hall) = self.halls.get_mut(number) {
+                parked.into_iter().for_each(|link| hall.give(link));
+                if empty {
+                    hall.empty();
+                }
             }
-            seat.words.open(0);
-            seat.opened = 0;
         }
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use window::ivshmem::Client;
-use window::pci::Device;
+use window::pci::{Device, Interrupts};
 use window::region::{Region, Seat};
 
 use crate::address::random;
@@ -68,6 +68,14 @@ pub(super) fn begin(seat: &Seat, bell: &Bell) -> Result<u32, Error> {
 }
 
 impl Bell {
+    /// What the host can wake this VM with.
+    pub(super) fn interrupts(&self) -> Result<Option<Interrupts>, Error> {
+        match self {
+            Self::Device(device) => Ok(device.interrupts()?),
+            Self::Client(_) => Ok(None),
+        }
+    }
+
     pub(super) fn ring(&self) {
         match self {
             Self::Device(device) => device.ring(),

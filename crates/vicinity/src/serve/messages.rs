@@ -1,17 +1,20 @@
 //! The message plane: its data plane, the gateway of this host's own programs and the uplink, each a
 //! process that is started again when it ends.
 //!
-//! The sockets that VMs connect to are the supervisor's, so a VM that is started finds the data
-//! plane of the time. With a data plane, the memory ends that it shared: VMs that run on have
-//! theirs, which nobody serves any more.
+//! The sockets that VMs connect to are the supervisor's, and so are the memory that they share, the
+//! doorbells, and the connections of those that run. So a VM that is started finds the data plane of
+//! the time, and a data plane that is started finds the VMs. Their links end with a data plane.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use message::far::Member;
+use message::MessageError;
 use message::far::uplink::Face;
+use message::far::{Member, Parts, Place};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
+use window::ivshmem::Server;
 
 use super::home::{self, Folder, HomeError, SOCKET_MODE, SocketFile};
 use super::kept::Kept;
@@ -36,20 +39,15 @@ pub(super) enum Message {
     Stop,
 }
 
-/// A member, and where its VM connects.
-#[derive(Debug)]
-struct Door {
-    member: Member,
-    listener: OwnedFd,
-    _file: SocketFile,
-}
-
 /// Why the message plane cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DoorsError {
     /// A folder or socket.
     #[error(transparent)]
     Home(#[from] HomeError),
+    /// Memory or doorbells.
+    #[error("the message plane's memory cannot be made: {0}")]
+    Parts(#[from] MessageError),
     /// The uplink.
     #[error("the uplink {interface} cannot be used: {source}")]
     Uplink {
@@ -63,7 +61,11 @@ pub(crate) enum DoorsError {
 /// What the message plane needs from the system.
 #[derive(Debug)]
 pub(super) struct Doors {
-    doors: Vec<Door>,
+    parts: Parts,
+    _files: Vec<SocketFile>,
+    /// The connections of VMs that run, by the number of the member. That of one that ended stays
+    /// until the next one connects; it tells its end itself.
+    guests: BTreeMap<usize, OwnedFd>,
     /// Each uplink opens it anew: an interface may go and come.
     uplink: Option<Plan>,
     runtime_dir: PathBuf,
@@ -92,15 +94,15 @@ impl Doors {
             let (listener, file) = home::listen(&path, SOCKET_MODE)?;
             let listener = listener.into_std().map(OwnedFd::from);
             let listener = listener.map_err(|source| HomeError::Socket { path, source })?;
-            Ok(Door {
-                member,
-                listener,
-                _file: file,
-            })
+            Ok(((member, Server::adopt(listener)), file))
         };
         let doors = members.into_iter().map(door);
+        let doors = doors.collect::<Result<Vec<_>, HomeError>>()?;
+        let (members, files) = doors.into_iter().unzip();
         Ok(Self {
-            doors: doors.collect::<Result<_, HomeError>>()?,
+            parts: Parts::make(members)?,
+            _files: files,
+            guests: BTreeMap::new(),
             uplink: plan,
             runtime_dir: runtime_dir.to_owned(),
             _folder: folder,
@@ -129,8 +131,8 @@ impl Messages {
     /// Start the processes.
     pub(super) fn start(doors: Doors, launch: Launch) -> std::io::Result<Self> {
         let (outlet, inbox) = mpsc::channel(INBOX);
-        let is_host = |door: &Door| door.member.name == HOST;
-        let gateway = doors.doors.iter().any(is_host).then(|| {
+        let is_host = |place: &Place| place.member().name == HOST;
+        let gateway = doors.parts.places().iter().any(is_host).then(|| {
             let duty = Duty::Gateway(&doors.runtime_dir);
             Kept::start("the message plane's gateway for this host", duty, &launch)
         });
@@ -163,22 +165,32 @@ impl Messages {
     /// Tell the data plane who its members are.
     fn set_up(&mut self) {
         let orders = &mut self.plane.plane.orders;
-        for Door {
-            member, listener, ..
-        } in &self.doors.doors
-        {
+        let mut give = |order, fd: BorrowedFd<'_>| match fd.try_clone_to_owned() {
+            Ok(fd) => orders.give(order, Some(fd)),
+            // The process will find the order without a descriptor, end, and be started again.
+            Err(error) => {
+                tracing::error!(%error, "the message plane");
+                orders.give(order, None);
+            }
+        };
+        for (number, place) in self.doors.parts.places().iter().enumerate() {
+            let member = place.member();
             let order = Order::Member {
                 name: member.name.clone(),
                 group: member.group.clone(),
                 nic: member.nic,
                 uplink: member.uplink,
             };
-            match listener.as_fd().try_clone_to_owned() {
-                Ok(listener) => orders.give(order, Some(listener)),
-                Err(error) => tracing::error!(%error, "member {} is left out", member.name),
+            give(order, place.listener());
+            give(Order::Bell, place.bell());
+            if let Some(guest) = self.doors.guests.get(&number) {
+                give(Order::Guest, guest.as_fd());
             }
         }
-        orders.give(Order::Begin, None);
+        for region in self.doors.parts.regions() {
+            give(Order::Region, region);
+        }
+        give(Order::Begin, self.doors.parts.doorbell());
     }
 
     /// Give the uplink its interface.
@@ -207,8 +219,8 @@ impl Messages {
         loop {
             let deadline = self.deadline();
             tokio::select! {
-                event = self.plane.plane.next_event::<Event>() => match event {
-                    Some(event) => self.event(event),
+                event = self.plane.plane.next_with_descriptor::<Event>() => match event {
+                    Some((event, fd)) => self.event(event, fd),
                     None => {
                         self.plane.ended().await;
                         self.answer();
@@ -249,6 +261,14 @@ impl Messages {
             Due::Look => self.ask(),
             Due::Start => {
                 if self.plane.start_again(Duty::Messages, &self.launch) {
+                    let guests = &self.doors.guests;
+                    let renewed = self
+                        .doors
+                        .parts
+                        .renew(|member| guests.contains_key(&member));
+                    if let Err(error) = renewed {
+                        tracing::error!(%error, "the message plane goes on with the old memory");
+                    }
                     self.set_up();
                 }
             }
@@ -274,15 +294,24 @@ impl Messages {
         }
     }
 
-    fn event(&mut self, event: Event) {
+    fn event(&mut self, event: Event, fd: Option<OwnedFd>) {
         match event {
-            Event::Member(member) if self.hearing.len() < self.doors.doors.len() => {
+            Event::Member(member) if self.hearing.len() < self.doors.parts.places().len() => {
                 self.hearing.push(*member);
             }
             Event::Member(_) => tracing::error!("our bug: the message plane has unknown members"),
             Event::End => {
                 self.members = std::mem::take(&mut self.hearing);
                 self.answer();
+            }
+            Event::Accepted(number) => {
+                let place = self.doors.parts.places().get(number);
+                // Processes of the host connect again by themselves.
+                let vm = place.map(Place::member);
+                let vm = vm.filter(|member| member.name != HOST && !member.uplink);
+                if let (Some(fd), Some(_)) = (fd, vm) {
+                    self.doors.guests.insert(number, fd);
+                }
             }
         }
     }

@@ -77,6 +77,13 @@ impl<O: Serialize> Plane<O> {
     /// The next event; `None` once the data plane is gone, and never anything again after
     /// that. Sends waiting orders meanwhile. Cancel safe.
     pub(super) async fn next_event<E: DeserializeOwned>(&mut self) -> Option<E> {
+        Some(self.next_with_descriptor().await?.0)
+    }
+
+    /// The same, with the descriptor that came along, if one did. Cancel safe.
+    pub(super) async fn next_with_descriptor<E: DeserializeOwned>(
+        &mut self,
+    ) -> Option<(E, Option<OwnedFd>)> {
         if self.ending.is_none() {
             return std::future::pending().await;
         }
@@ -101,7 +108,7 @@ impl<O: Serialize> Plane<O> {
                 .ready
                 .try_io(Interest::READABLE, || socket.receive::<E>())
             {
-                Ok(Some((event, _))) => return Some(event),
+                Ok(Some(both)) => return Some(both),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                     tracing::error!(%error, "our bug: the data plane said something unreadable");

@@ -2,14 +2,14 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use lab::vm::{Job, Spec, Vm};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::until;
 use crate::guest::{self, GUARD, sh};
-use crate::rig::{Rig, home, step};
+use crate::rig::{Rig, step};
 
 /// Where the module is in the guests.
 const MODULE: &str = "/lib/modules/vicinity_direct.ko";
@@ -24,27 +24,6 @@ const TROUBLE: [&str; 6] = [
     "stall",
 ];
 
-/// Build the module for this kernel.
-fn module(release: &str) -> PathBuf {
-    let folder = home().join("direct");
-    fs::create_dir_all(&folder).unwrap();
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest/direct");
-    for entry in fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        fs::copy(&path, folder.join(path.file_name().unwrap())).unwrap();
-    }
-    let mut make = lab::host::command("make");
-    make.arg("--directory").arg(&folder);
-    make.args([format!("RELEASE={release}"), "KCFLAGS=-Werror".to_owned()]);
-    lab::host::run(make).unwrap_or_else(|error| panic!("{error}: scripts/setup test"));
-    let stripped = folder.join("stripped.ko");
-    let mut strip = lab::host::command("strip");
-    strip.arg("--strip-debug").arg("-o").arg(&stripped);
-    strip.arg(folder.join("vicinity_direct.ko"));
-    lab::host::run(strip).unwrap();
-    stripped
-}
-
 /// A network, and a trust group of three.
 const CONFIG: &str = "
 [[network]]
@@ -57,7 +36,7 @@ members = [\"a\", \"b\", \"c\"]
 
 /// Guests of this host get the module.
 pub(crate) fn with_module(rig: Rig) -> Rig {
-    let module = module(rig.kernel());
+    let module = guest::module("direct", rig.kernel());
     rig.with_file(&module, &MODULE[1..], "with-module")
 }
 

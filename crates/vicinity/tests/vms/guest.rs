@@ -1,11 +1,13 @@
 //! Things done inside a guest.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lab::vm::Vm;
 use serde_json::Value;
 
-use crate::rig::ip;
+use crate::rig::{home, ip};
 
 /// Ends a test that hangs.
 pub(crate) const GUARD: Duration = Duration::from_secs(120);
@@ -126,4 +128,27 @@ impl<'vm> Pinging<'vm> {
         let mut number = |skip| words.nth(skip).unwrap().parse().unwrap();
         [number(0), number(2)]
     }
+}
+
+/// Build the guests' module `vicinity_NAME` for a kernel, from `guest/NAME`.
+pub(crate) fn module(name: &str, release: &str) -> PathBuf {
+    let folder = home().join(name);
+    fs::create_dir_all(&folder).unwrap();
+    let from = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../guest")
+        .join(name);
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, folder.join(path.file_name().unwrap())).unwrap();
+    }
+    let mut make = lab::host::command("make");
+    make.arg("--directory").arg(&folder);
+    make.args([format!("RELEASE={release}"), "KCFLAGS=-Werror".to_owned()]);
+    lab::host::run(make).unwrap_or_else(|error| panic!("{error}: scripts/setup test"));
+    let stripped = folder.join("stripped.ko");
+    let mut strip = lab::host::command("strip");
+    strip.arg("--strip-debug").arg("-o").arg(&stripped);
+    strip.arg(folder.join(format!("vicinity_{name}.ko")));
+    lab::host::run(strip).unwrap();
+    stripped
 }

@@ -8,6 +8,8 @@ use lab::host::{Tied, run};
 use lab::vm::{Job, Spec, Vm};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::common::until;
+use crate::guest;
 use crate::rig::{Rig, step};
 
 /// On a busy machine.
@@ -35,6 +37,15 @@ name = \"c\"
 [[message.member]]
 name = \"host\"
 ";
+
+/// Where the module is in the guests that hands interrupts to programs.
+const MODULE: &str = "/lib/modules/vicinity_wake.ko";
+
+/// Guests get that module.
+fn with_wake(rig: Rig) -> Rig {
+    let module = guest::module("wake", rig.kernel());
+    rig.with_file(&module, &MODULE[1..], "with-wake")
+}
 
 /// Two network namespaces with a link between them.
 struct Link([String; 2]);
@@ -125,18 +136,30 @@ fn ping(vm: &Vm, peer: &str, length: u32, count: u32) {
     println!("{} to {peer}: {}", vm.name(), said.trim());
 }
 
+/// Links that a member has now.
+fn links(rig: &Rig, name: &str) -> u64 {
+    let output = message(rig, &["counters", "--json"]).output().unwrap();
+    let counters: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut members = counters["members"].as_array().unwrap().iter();
+    let member = members.find(|member| member["name"] == name).unwrap();
+    member["links"].as_u64().unwrap()
+}
+
 #[test]
 fn vms_and_hosts_exchange_messages() {
     let link = Link::new();
     let [alpha, beta] = &link.0;
-    let alpha = Rig::within(alpha, ALPHA).with_program();
+    let alpha = with_wake(Rig::within(alpha, ALPHA).with_program());
     let beta = alpha.beside_within(beta, BETA);
     let vms = [(&alpha, "a"), (&alpha, "b"), (&beta, "c")];
     let vms = alpha.boot(vms.map(|(rig, name)| member(rig, name)));
     let [a, b, c] = &vms;
     let _hosts = [&alpha, &beta].map(answer);
 
-    step("every VM is a member");
+    step("every VM is a member, two with interrupts");
+    for vm in [a, b] {
+        vm.check(&format!("insmod {MODULE}"), LIMIT).unwrap();
+    }
     let [_in_a, _in_b, in_c] = vms.each_ref().map(join);
 
     step("it hears who is there, on other hosts too");
@@ -162,6 +185,36 @@ fn vms_and_hosts_exchange_messages() {
     let output = from_beta("a:7");
     assert!(output.status.success(), "{output:?}");
 
+    step("a program that sleeps in a VM is woken by an interrupt");
+    let interrupts = || {
+        let line = b
+            .check("grep vicinity_wake /proc/interrupts", LIMIT)
+            .unwrap();
+        let count = line.split_whitespace().nth(1).unwrap();
+        count.parse::<u64>().unwrap()
+    };
+    let awake = "grep --no-filename --silent '(vicinity) R' /proc/[0-9]*/stat";
+    b.check(&format!("while {awake}; do :; done"), LIMIT)
+        .unwrap();
+    let before = interrupts();
+    ping(a, "b:7", 8, 20);
+    assert!(interrupts() > before, "{before}");
+
+    step("the data plane is killed: VMs that run find the next one");
+    let killed = alpha.daemon().signal_process("messages", Signal::KILL);
+    until("another process", || {
+        let now = alpha.daemon().process("messages");
+        now.is_some_and(|id| id != killed)
+    });
+    let answers = |peer: &str| {
+        let ping = format!("until vicinity message ping {peer} --count 5; do sleep 0.2; done");
+        a.check(&ping, LIMIT).unwrap();
+    };
+    for peer in ["b:7", "alpha:7", "c:7"] {
+        answers(peer);
+        ping(a, peer, 100_000, 20);
+    }
+
     step("a killed process is missed, on the other host too; the others are not");
     let endless = |peer| format!("vicinity message ping {peer} --count 5000000");
     let pinging = a.start(&endless("c:7")).unwrap();
@@ -172,7 +225,9 @@ fn vms_and_hosts_exchange_messages() {
     ping(a, "b:7", 8, 20);
 
     step("so is a VM");
+    until("the end of the last link", || links(&alpha, "b") == 0);
     let pinging = a.start(&endless("b:7")).unwrap();
+    until("a link", || links(&alpha, "b") == 1);
     let qemu = Pid::from_raw(i32::try_from(b.id()).unwrap()).unwrap();
     kill_process(qemu, Signal::KILL).unwrap();
     let ended = pinging.wait(LIMIT).unwrap();

@@ -89,6 +89,7 @@ impl Rig {
             folder: RunFolder::new().unwrap(),
             image: Recipe::default()
                 .package("socat")
+                .module("uio")
                 .build(&home().join("images"))
                 .unwrap(),
             _machine: machine,

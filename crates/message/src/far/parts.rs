@@ -1,0 +1,196 @@
+//! What the host needs of the system to serve its members. It can outlive the process that serves
+//! them: the next one adopts it, and finds the VMs as they are.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use window::ivshmem::{Doorbell, Server};
+use window::region::Region;
+
+use super::region_layout;
+use super::switchboard::Member;
+use crate::status::Error;
+
+/// Regions, doorbells and sockets of a host.
+#[derive(Debug)]
+pub struct Parts {
+    pub(super) doorbell: Doorbell,
+    pub(super) regions: Vec<Region>,
+    pub(super) places: Vec<Place>,
+}
+
+/// What there is of one member.
+#[derive(Debug)]
+pub struct Place {
+    pub(super) member: Member,
+    pub(super) server: Server,
+    pub(super) bell: Doorbell,
+    /// The socket of the VM that runs, if another process accepted it.
+    pub(super) guest: Option<OwnedFd>,
+}
+
+impl Parts {
+    /// Make them for these members, each expected at its socket.
+    ///
+    /// # Errors
+    /// A group is too large, or the kernel refuses.
+    pub fn make(members: Vec<(Member, Server)>) -> Result<Self, Error> {
+        let names: Vec<_> = members.iter().map(|(member, _)| member).collect();
+        let regions = halls(&names).into_iter().map(|(_, seats)| {
+            let region = Region::create(region_layout(seats)?)?;
+            Ok(region)
+        });
+        let regions = regions.collect::<Result<_, Error>>()?;
+        let place = |(member, server)| {
+            Ok(Place {
+                member,
+                server,
+                bell: Doorbell::new()?,
+                guest: None,
+            })
+        };
+        Ok(Self {
+            doorbell: Doorbell::new()?,
+            regions,
+            places: members
+                .into_iter()
+                .map(place)
+                .collect::<Result<_, Error>>()?,
+        })
+    }
+
+    /// The same, with a socket `NAME.sock` for each in `folder`, which is made.
+    ///
+    /// # Errors
+    /// As for [`make`](Self::make).
+    pub fn make_in(folder: &Path, members: &[Member]) -> Result<Self, Error> {
+        std::fs::create_dir_all(folder)?;
+        let serve = |member: &Member| {
+            let server = Server::bind(&folder.join(format!("{}.sock", member.name)));
+            Ok((member.clone(), server?))
+        };
+        Self::make(members.iter().map(serve).collect::<Result<_, Error>>()?)
+    }
+
+    /// Take over what another process made: the host's doorbell, the regions and the places, each in
+    /// their order there.
+    ///
+    /// # Errors
+    /// These are not their regions.
+    pub fn adopt(
+        doorbell: OwnedFd,
+        regions: Vec<OwnedFd>,
+        places: Vec<Place>,
+    ) -> Result<Self, Error> {
+        let members: Vec<_> = places.iter().map(|place| &place.member).collect();
+        let halls = halls(&members);
+        if halls.len() != regions.len() {
+            let text = "there are more groups or fewer than regions".to_owned();
+            return Err(Error::Join(text));
+        }
+        let regions = regions.into_iter().zip(halls).map(|(file, (_, seats))| {
+            let region = Region::adopt(file, region_layout(seats)?)?;
+            Ok(region)
+        });
+        Ok(Self {
+            doorbell: Doorbell::adopt(doorbell),
+            regions: regions.collect::<Result<_, Error>>()?,
+            places,
+        })
+    }
+
+    /// Make the regions anew that no VM has: `stays` says whether a place's VM runs. Processes of the
+    /// host connect again and get the new ones; what they still write into the old ones, nobody reads.
+    ///
+    /// # Errors
+    /// The kernel refuses; then they are as they were.
+    pub fn renew(&mut self, stays: impl Fn(usize) -> bool) -> Result<(), Error> {
+        let members: Vec<_> = self.places.iter().map(|place| &place.member).collect();
+        let numbers = hall_of_each(&members);
+        for (hall, region) in self.regions.iter_mut().enumerate() {
+            let mut places = numbers.iter().enumerate().filter(|(_, of)| **of == hall);
+            if !places.any(|(place, _)| stays(place)) {
+                *region = Region::create(region.layout())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The host's doorbell.
+    #[must_use]
+    pub fn doorbell(&self) -> BorrowedFd<'_> {
+        self.doorbell.as_fd()
+    }
+
+    /// The regions.
+    pub fn regions(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.regions.iter().map(AsFd::as_fd)
+    }
+
+    /// The members' places.
+    #[must_use]
+    pub fn places(&self) -> &[Place] {
+        &self.places
+    }
+}
+
+impl Place {
+    /// Take over one that another process made; with the socket of the member's VM, if it accepted
+    /// that.
+    #[must_use]
+    pub fn adopt(member: Member, listener: OwnedFd, bell: OwnedFd, guest: Option<OwnedFd>) -> Self {
+        Self {
+            member,
+            server: Server::adopt(listener),
+            bell: Doorbell::adopt(bell),
+            guest,
+        }
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn member(&self) -> &Member {
+        &self.member
+    }
+
+    /// The socket that its VM connects to.
+    #[must_use]
+    pub fn listener(&self) -> BorrowedFd<'_> {
+        self.server.as_fd()
+    }
+
+    /// The doorbell that interrupts its VM.
+    #[must_use]
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+/// Who shares a region: the group, if it is one, and how many they are. In the order of the first of
+/// each.
+pub(super) fn halls(members: &[&Member]) -> Vec<(Option<String>, u32)> {
+    let numbers = hall_of_each(members);
+    let mut halls: Vec<(Option<String>, u32)> = Vec::new();
+    for (member, number) in members.iter().zip(numbers) {
+        match halls.get_mut(number) {
+            Some((_, seats)) => *seats = seats.saturating_add(1),
+            None => halls.push((member.group.clone(), 1)),
+        }
+    }
+    halls
+}
+
+/// The number of each member's region.
+pub(super) fn hall_of_each(members: &[&Member]) -> Vec<usize> {
+    let mut firsts: Vec<&Member> = Vec::new();
+    let mut numbers = Vec::new();
+    for &member in members {
+        let same = |first: &&Member| first.group.is_some() && first.group == member.group;
+        let number = firsts.iter().position(same).unwrap_or(firsts.len());
+        if number == firsts.len() {
+            firsts.push(member);
+        }
+        numbers.push(number);
+    }
+    numbers
+}
