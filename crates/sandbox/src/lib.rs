@@ -61,6 +61,14 @@ pub fn enter_process() -> Vec<Gap> {
     ])
 }
 
+/// Go through privileges and files at once for all threads that are started later. For a process
+/// most of whose threads a library starts, and whose calls nobody has noted: it goes without the
+/// last stage. Returns the stages that could not be had.
+#[must_use]
+pub fn enter_for_later_threads() -> Vec<Gap> {
+    enter(&[("privileges", &privileges::enter), ("files", &files::enter)])
+}
+
 /// Go through the stages of a thread with this duty: privileges, files and calls. Every thread
 /// must, and none can be started by one that has. Returns the stages that could not be had.
 #[must_use]

@@ -1,4 +1,4 @@
-//! The memory plane's control: how many slots of host memory each VM's space has.
+//! The memory plane: what is in a space ([`store`]), and how many slots of host memory each VM's has.
 //!
 //! # Theory of operation
 //!
@@ -29,3 +29,4 @@ pub mod pace;
 pub mod queueing;
 pub mod residual;
 pub mod simulate;
+pub mod store;

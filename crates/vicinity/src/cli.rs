@@ -13,7 +13,7 @@ use crate::spaces::Space;
 use crate::{
     bench, capture, config, data_plane, demo, direct, direct_plane, doctor, libvirt, list,
     message_info, message_plane, messages, operate, plane, qemu, qemu_args, reference, serve,
-    study, top,
+    space_process, study, top,
 };
 
 /// Name of the subcommand that is a data plane.
@@ -26,6 +26,9 @@ pub(crate) const MESSAGE_UPLINK: &str = "message-uplink";
 
 /// Name of the subcommand that serves a trust group of the direct channel.
 pub(crate) const DIRECT_GROUP: &str = "direct-group";
+
+/// Name of the subcommand that has a VM's space.
+pub(crate) const SPACE: &str = "space-process";
 
 /// VMs on one host talk at memory speed.
 #[derive(Debug, Parser)]
@@ -99,6 +102,12 @@ enum Command {
     DirectGroup {
         /// Its name
         group: String,
+    },
+    /// The space of a VM; started by `serve` likewise
+    #[command(name = SPACE, hide = true)]
+    SpaceProcess {
+        /// Name of the VM
+        vm: String,
     },
     /// Print the default configuration, as a start for your own; or that of a daemon at work
     Config {
@@ -176,7 +185,7 @@ enum Command {
     /// Let VMs of one owner see each other's memory, for an Ethernet device without a switch
     #[command(subcommand)]
     Direct(Direct),
-    /// Try how large VMs' spaces should be
+    /// VMs' spaces: what the host sends for them
     #[command(subcommand)]
     Space(Space),
     /// Print the completions for a shell
@@ -560,6 +569,7 @@ impl Cli {
             Command::MessageGateway => Ok(message_plane::host(runtime_dir)?),
             Command::MessageUplink => Ok(crate::uplink::process(runtime_dir)?),
             Command::DirectGroup { group } => Ok(direct_plane::run(runtime_dir, &group)?),
+            Command::SpaceProcess { vm } => Ok(space_process::run(&vm)?),
             Command::Config { running, json } => {
                 let text = match running {
                     true => operate::show(runtime_dir)?,
@@ -636,7 +646,7 @@ impl Cli {
             Command::Lab(lab) => lab.run(),
             Command::Message(command) => exchange(runtime_dir, &command),
             Command::Direct(direct) => direct.run(runtime_dir),
-            Command::Space(space) => print(&space.run()?),
+            Command::Space(space) => print(&space.run(runtime_dir)?),
             Command::Completions { shell } => {
                 let mut script = Vec::new();
                 clap_complete::generate(shell, &mut Self::command(), "vicinity", &mut script);

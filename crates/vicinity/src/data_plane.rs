@@ -31,6 +31,17 @@ pub(crate) enum DataPlaneError {
     /// A group of the direct channel.
     #[error("the group cannot go on: {0}")]
     Direct(direct::DirectError),
+    /// A space's certificate or key.
+    #[error(transparent)]
+    Tls(memory_plane::tls::TlsError),
+    /// A space's token.
+    #[error("no token in {file}: {why}")]
+    Token {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        why: String,
+    },
 }
 
 /// Serve the network with this name, which is used in the log only, with so many workers.

@@ -68,7 +68,7 @@ fn configuration() -> String {
 
 fn metrics() -> String {
     let mut text = "# Metrics\n\nWhat `vicinity metrics` and `GET /metrics` print, in Prometheus' text \
-                    format. A port has the labels `network` and `vm`.\n\n| name | kind | what |\n|---|---|---|\n"
+                    format. A port has the labels `network` and `vm`, a space has `vm`.\n\n| name | kind | what |\n|---|---|---|\n"
         .to_owned();
     let series = serve::metrics();
     let kinds: Vec<_> = series

@@ -1,19 +1,36 @@
 //! `vicinity space`: the memory plane.
 
+use std::path::{Path, PathBuf};
+
 use clap::Subcommand;
 use lab::study::inference;
 use serde::Serialize;
 use space::simulate::{self, Outcome, Policy, Trace};
 
+use crate::client::{self, ClientError};
+use crate::config::SPACE_FOLDER;
 use crate::failure::Failure;
-use crate::list;
+use crate::status::SpaceStatus;
 use crate::table::{self, Align};
+use crate::{list, name};
 
 /// What the controller is compared with, in the last columns.
 const RIVALS: [Policy; 3] = [Policy::Static, Policy::Reactive1, Policy::Pool];
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Space {
+    /// List the daemon's spaces, and how they are
+    List {
+        /// As JSON, with every figure
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print QEMU's options for a VM with a space, beside those of its port
+    QemuArgs {
+        /// Name of the VM
+        #[arg(value_parser = vm)]
+        vm: String,
+    },
     /// Try the controller on simulated VMs, beside simpler ones, on loads of ten minutes each
     Simulate {
         /// Runs of each load, each with other jobs
@@ -39,32 +56,109 @@ struct Runs {
 
 impl Space {
     /// The text to print.
-    pub(crate) fn run(&self) -> Result<String, Failure> {
-        let Self::Simulate {
-            seeds,
-            budgets,
-            json,
-        } = self;
-        let mut runs = Vec::new();
-        for budget in budgets {
-            for load in Trace::ALL {
-                runs.extend(Policy::ALL.map(|policy| {
-                    Runs {
-                        load: load.name(),
-                        budget: *budget,
-                        policy: policy.name(),
-                        outcomes: (0..*seeds)
-                            .map(|seed| simulate::run(load, policy, *budget, seed))
-                            .collect(),
-                    }
-                }));
+    pub(crate) fn run(&self, runtime_dir: &Path) -> Result<String, Failure> {
+        match self {
+            Self::List { json } => Ok(list(runtime_dir, *json)?),
+            Self::QemuArgs { vm } => Ok(qemu_args(runtime_dir, vm)),
+            Self::Simulate {
+                seeds,
+                budgets,
+                json,
+            } => {
+                let runs = simulate(*seeds, budgets);
+                match json {
+                    true => Ok(list::as_json(&runs)),
+                    false => Ok(as_text(&runs, *seeds)),
+                }
             }
         }
-        match json {
-            true => Ok(list::as_json(&runs)),
-            false => Ok(as_text(&runs, *seeds)),
+    }
+}
+
+/// A name of a VM as it is written.
+fn vm(text: &str) -> Result<String, String> {
+    name::check(text).map_err(|error| error.to_string())?;
+    Ok(text.to_owned())
+}
+
+/// Where the VM's QEMU finds its space.
+pub(crate) fn socket(runtime_dir: &Path, vm: &str) -> PathBuf {
+    runtime_dir.join(SPACE_FOLDER).join(format!("{vm}.sock"))
+}
+
+/// QEMU's options; the VM's memory has to be as `vicinity qemu-args` prints it.
+fn qemu_args(runtime_dir: &Path, vm: &str) -> String {
+    let socket = socket(runtime_dir, vm);
+    format!(
+        "-chardev socket,id=space,path={}\n-device vhost-user-fs-pci,chardev=space,tag=space\n",
+        socket.display()
+    )
+}
+
+/// The daemon's spaces.
+fn list(runtime_dir: &Path, json: bool) -> Result<String, ClientError> {
+    let spaces: Vec<SpaceStatus> = client::get(runtime_dir, "/v1/spaces")?;
+    if json {
+        return Ok(list::as_json(&spaces));
+    }
+    let (left, right) = (Align::Left, Align::Right);
+    let head = [
+        ("VM", left),
+        ("STATE", left),
+        ("SLOTS", right),
+        ("USED", right),
+        ("FILES", right),
+        ("WAITING", right),
+        ("CLIENTS", right),
+        ("SENT", right),
+        ("AT", left),
+        ("REASON", left),
+    ];
+    let rows: Vec<_> = spaces.iter().map(space_row).collect();
+    Ok(table::format(&head, &rows))
+}
+
+fn space_row(space: &SpaceStatus) -> Vec<String> {
+    let figures = &space.figures;
+    let scheme = if space.tls { "https" } else { "http" };
+    let state = match (space.up, figures.waiting) {
+        (false, _) => "down",
+        (true, 0) => "up",
+        (true, _) => "full",
+    };
+    vec![
+        space.vm.clone(),
+        state.to_owned(),
+        figures.slots.to_string(),
+        figures.used.to_string(),
+        figures.published.to_string(),
+        figures.waiting.to_string(),
+        figures.clients.to_string(),
+        figures.sent.to_string(),
+        space
+            .listen
+            .map_or("-".to_owned(), |at| format!("{scheme}://{at}/")),
+        space.reason.clone().unwrap_or_default(),
+    ]
+}
+
+fn simulate(seeds: u64, budgets: &[u32]) -> Vec<Runs> {
+    let mut runs = Vec::new();
+    for budget in budgets {
+        for load in Trace::ALL {
+            runs.extend(Policy::ALL.map(|policy| {
+                Runs {
+                    load: load.name(),
+                    budget: *budget,
+                    policy: policy.name(),
+                    outcomes: (0..seeds)
+                        .map(|seed| simulate::run(load, policy, *budget, seed))
+                        .collect(),
+                }
+            }));
         }
     }
+    runs
 }
 
 fn as_text(runs: &[Runs], seeds: u64) -> String {

@@ -7,6 +7,7 @@ use switch::guard::Rules;
 use switch::mac::Mac;
 
 use crate::config::Mode;
+use crate::space_process::Figures;
 
 /// One port, as `GET /v1/ports` lists it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -255,6 +256,26 @@ pub(crate) struct GroupStatus {
     pub(crate) reason: Option<String>,
     /// Its members; none while it does not run.
     pub(crate) members: Vec<StandingStatus>,
+}
+
+/// A VM's space, as `GET /v1/spaces` lists it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct SpaceStatus {
+    /// The VM.
+    pub(crate) vm: String,
+    /// Its process runs.
+    pub(crate) up: bool,
+    /// How often the process was started again. What was in the space went with it each time.
+    pub(crate) restarts: u64,
+    /// Why it does not run, or did not the last time.
+    pub(crate) reason: Option<String>,
+    /// Where clients fetch.
+    pub(crate) listen: Option<std::net::SocketAddr>,
+    /// With TLS.
+    pub(crate) tls: bool,
+    /// What there is; all 0 while it does not run.
+    #[serde(flatten)]
+    pub(crate) figures: Figures,
 }
 
 /// A member of a trust group.

@@ -1,5 +1,5 @@
-//! `vicinity-agent` runs in a VM of a trust group, and has its traffic to the others go by the
-//! direct channel while it can.
+//! `vicinity-agent` runs in VMs. In one of a trust group it has the traffic to the others go by the
+//! direct channel while it can; and it puts files into a VM's space ([`publish`]).
 //!
 //! # Theory of operation
 //!
@@ -25,19 +25,39 @@ mod device;
 mod error;
 mod netlink;
 mod plan;
+mod publish;
 mod talk;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+/// How it is used.
+const USAGE: &str = "\
+usage: vicinity-agent                         have peers' traffic go by the direct channel; as root
+       vicinity-agent publish FILE... FOLDER  put files into a space, each whole or not at all";
+
 fn main() -> ExitCode {
-    if std::env::args().len() > 1 {
-        eprintln!("usage: vicinity-agent\nNothing is to be said to it. It needs root.");
-        return ExitCode::from(2);
-    }
+    let mut words: Vec<_> = std::env::args_os().skip(1).map(PathBuf::from).collect();
+    let done = match words.first() {
+        None => return route(),
+        Some(word) if word.as_os_str() == "publish" && words.len() > 2 => {
+            let folder = words.pop().unwrap_or_default();
+            publish::run(words.get(1..).unwrap_or_default(), &folder)
+        }
+        Some(_) => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    told(done)
+}
+
+/// Have peers' traffic go by the direct channel until a signal comes.
+fn route() -> ExitCode {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         if let Err(error) = signal_hook::flag::register(signal, Arc::clone(&stop)) {
@@ -45,7 +65,11 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
-    match agent::run(|| stop.load(Ordering::Relaxed)) {
+    told(agent::run(|| stop.load(Ordering::Relaxed)))
+}
+
+fn told(done: Result<(), error::AgentError>) -> ExitCode {
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("vicinity-agent: {error}");

@@ -11,7 +11,7 @@ use toml::Spanned;
 use super::complaint::{Mistake, line_number};
 use super::{
     Config, GATHER_US, MAX_GATHER_US, MAX_LOOK_UPS, MAX_NETWORKS, MAX_PORTS, MAX_SOCKET_PATH,
-    MAX_WORKERS, Network, Out, Port, RUNTIME_DIR, direct, file, members, mirrors, rules,
+    MAX_WORKERS, Network, Out, Port, RUNTIME_DIR, direct, file, members, mirrors, rules, spaces,
 };
 use crate::name;
 
@@ -35,7 +35,9 @@ pub(super) fn check(
     let message_uplink = uplink.map(members::uplink).transpose()?;
     let groups = file.direct.as_ref();
     let groups = groups.map_or(Ok(Vec::new()), |direct| direct::check(text, direct))?;
-    if file.network.is_empty() && members.is_empty() && groups.is_empty() {
+    let spaces = spaces::check(text, &file.space)?;
+    let others = members.is_empty() && groups.is_empty() && spaces.is_empty();
+    if file.network.is_empty() && others {
         let help = "add a [[network]] table with a `name`";
         return Err(Mistake::new(0..0, "there is no network", help));
     }
@@ -55,6 +57,7 @@ pub(super) fn check(
         members,
         message_uplink,
         groups,
+        spaces,
     })
 }
 
@@ -239,7 +242,7 @@ fn workers(count: &Spanned<i64>) -> Result<usize, Mistake> {
     })
 }
 
-fn absolute(path: &Spanned<PathBuf>) -> Result<PathBuf, Mistake> {
+pub(super) fn absolute(path: &Spanned<PathBuf>) -> Result<PathBuf, Mistake> {
     if path.get_ref().is_absolute() {
         return Ok(path.get_ref().clone());
     }

@@ -1,5 +1,6 @@
 //! The configuration file as it is written: its keys and their places in the text.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use ::direct::Policy;
@@ -21,6 +22,21 @@ pub(super) struct File {
     pub(super) network: Vec<Spanned<Network>>,
     pub(super) message: Option<Spanned<Message>>,
     pub(super) direct: Option<Direct>,
+    #[serde(default)]
+    pub(super) space: Vec<Spanned<Space>>,
+}
+
+/// A `[[space]]`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct Space {
+    pub(super) vm: Spanned<String>,
+    pub(super) slots: Option<Spanned<i64>>,
+    pub(super) listen: Option<Spanned<SocketAddr>>,
+    pub(super) allow: Option<Vec<Spanned<String>>>,
+    pub(super) token_file: Option<Spanned<PathBuf>>,
+    pub(super) certificate: Option<Spanned<PathBuf>>,
+    pub(super) key: Option<Spanned<PathBuf>>,
 }
 
 /// The `[direct]` channel.
@@ -192,6 +208,16 @@ static FILE: Keys = Keys(&[
     ("network", Some(&NETWORK)),
     ("message", Some(&MESSAGE)),
     ("direct", Some(&DIRECT)),
+    ("space", Some(&SPACE)),
+]);
+static SPACE: Keys = Keys(&[
+    ("vm", None),
+    ("slots", None),
+    ("listen", None),
+    ("allow", None),
+    ("token-file", None),
+    ("certificate", None),
+    ("key", None),
 ]);
 static MESSAGE: Keys = Keys(&[("uplink", Some(&MESSAGE_UPLINK)), ("member", Some(&MEMBER))]);
 static MESSAGE_UPLINK: Keys = Keys(&[("interface", None), ("host-name", None), ("give-up", None)]);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::check::{Unique, interface, named};
 use super::complaint::Mistake;
-use super::{MAX_MEMBERS, direct, file};
+use super::{MAX_MEMBERS, direct, file, spaces};
 use crate::plane::{BOARD, FOLDER};
 use crate::uplink::{GIVE_UP, UPLINK, Uplink};
 
@@ -71,7 +71,7 @@ fn seconds(text: &Spanned<i64>) -> Result<Duration, Mistake> {
 /// Networks' folders are beside those of the message plane and the direct channel.
 pub(super) fn leaves_room(network: &Spanned<String>) -> Result<(), Mistake> {
     let name = network.get_ref().as_str();
-    if ![BOARD, FOLDER, direct::FOLDER].contains(&name) {
+    if ![BOARD, FOLDER, direct::FOLDER, spaces::FOLDER].contains(&name) {
         return Ok(());
     }
     let message = format!("the folder `{name}` is not for a network");

@@ -13,6 +13,7 @@ mod members;
 mod mirrors;
 mod rules;
 mod source;
+mod spaces;
 
 use std::path::{Path, PathBuf};
 
@@ -26,6 +27,7 @@ pub(crate) use complaint::ConfigError;
 pub(crate) use direct::{FOLDER as DIRECT_FOLDER, TrustGroup};
 pub(crate) use edit::{Edit, EditError, Keys};
 pub(crate) use source::{SaveError, Source};
+pub(crate) use spaces::{FOLDER as SPACE_FOLDER, SLOT_BYTES, Space};
 pub(crate) use switch::limits::{GATHER_US, MAX_GATHER_US, MAX_LOOK_UPS, MAX_PORTS};
 pub(crate) use switch::spread::MAX_WORKERS;
 
@@ -59,6 +61,8 @@ pub(crate) struct Config {
     pub(crate) message_uplink: Option<Uplink>,
     /// The direct channel's trust groups, with different names; no VM is in two of them.
     pub(crate) groups: Vec<TrustGroup>,
+    /// The memory plane's spaces, of different VMs.
+    pub(crate) spaces: Vec<Space>,
 }
 
 /// One layer-2 domain.

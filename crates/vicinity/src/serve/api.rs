@@ -14,8 +14,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::answer::Answer;
 use super::network::Message;
 use super::supervisor::{Addresses, Request};
-use super::{capture, groups, messages, metrics, wishes};
-use crate::status::{GroupStatus, MessageStatus, NetworkStatus, PortStatus};
+use super::{capture, groups, messages, metrics, spaces, wishes};
+use crate::status::{GroupStatus, MessageStatus, NetworkStatus, PortStatus, SpaceStatus};
 
 /// What the API is, for programs.
 pub(crate) const OPENAPI: &str = include_str!("openapi.json");
@@ -47,6 +47,7 @@ pub(super) async fn serve(socket: UnixListener, daemon: Daemon) {
         .route("/v1/messages", get(messages_now))
         .route("/v1/capture", get(capture::capture))
         .route("/v1/direct", get(direct_now))
+        .route("/v1/spaces", get(spaces_now))
         .route("/v1/direct/{vm}/leave", post(wishes::leave))
         .route("/v1/direct/{vm}/join", post(wishes::join))
         .route("/v1/openapi.json", get(openapi))
@@ -69,7 +70,7 @@ async fn networks_now(State(daemon): State<Daemon>) -> Json<Vec<NetworkStatus>> 
 }
 
 async fn scrape(State(daemon): State<Daemon>) -> Response {
-    let text = metrics::text(&daemon.ask().await);
+    let text = metrics::text(&daemon.ask().await, &daemon.spaces().await);
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
 }
 
@@ -94,7 +95,24 @@ async fn direct_now(State(daemon): State<Daemon>) -> Json<Vec<GroupStatus>> {
     Json(daemon.direct().await)
 }
 
+/// The spaces' state.
+async fn spaces_now(State(daemon): State<Daemon>) -> Json<Vec<SpaceStatus>> {
+    Json(daemon.spaces().await)
+}
+
 impl Daemon {
+    /// The state of every space.
+    async fn spaces(&self) -> Vec<SpaceStatus> {
+        let spaces = self.addresses.borrow().spaces.clone();
+        let mut answers = Vec::new();
+        for space in spaces {
+            let (question, answer) = oneshot::channel();
+            drop(space.send(spaces::Message::Ask(question)).await);
+            answers.extend(answer.await.ok());
+        }
+        answers
+    }
+
     pub(super) fn groups(&self) -> Vec<mpsc::Sender<groups::Message>> {
         self.addresses.borrow().groups.clone()
     }

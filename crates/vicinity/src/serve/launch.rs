@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGKILL, SIGSYS};
 use switch::control::ControlSocket;
 use tokio::process::{Child, Command};
 
-use crate::cli::{DATA_PLANE, DIRECT_GROUP, MESSAGE_GATEWAY, MESSAGE_PLANE, MESSAGE_UPLINK};
+use crate::cli::{DATA_PLANE, DIRECT_GROUP, MESSAGE_GATEWAY, MESSAGE_PLANE, MESSAGE_UPLINK, SPACE};
 use crate::config::Network;
 
 /// What a process that is started serves.
@@ -29,6 +29,8 @@ pub(super) enum Duty<'a> {
     Uplink(&'a Path),
     /// A trust group of the direct channel: the runtime folder, and its name.
     Group(&'a Path, &'a str),
+    /// The space of the VM of this name.
+    Space(&'a str),
 }
 
 /// Starts a process for a duty at the other end of a control socket.
@@ -108,6 +110,7 @@ impl Duty<'_> {
             Self::Messages => vec![MESSAGE_PLANE.into()],
             Self::Gateway(runtime_dir) => below(runtime_dir, MESSAGE_GATEWAY),
             Self::Uplink(runtime_dir) => below(runtime_dir, MESSAGE_UPLINK),
+            Self::Space(vm) => [SPACE, vm].map(OsString::from).into(),
             Self::Group(runtime_dir, name) => {
                 let mut words = below(runtime_dir, DIRECT_GROUP);
                 words.push(name.into());

@@ -1,11 +1,11 @@
-//! The state of all networks as Prometheus' text format: `GET /metrics`.
+//! The state of all networks and spaces as Prometheus' text format: `GET /metrics`.
 
 use observe::prometheus::{self, Text};
 use observe::reading::{Port, Sent};
 use switch::histogram::Histogram;
 
 use super::answer::Answer;
-use crate::status::{NetworkStatus, PortStatus, State};
+use crate::status::{NetworkStatus, PortStatus, SpaceStatus, State};
 
 /// Of the text.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4";
@@ -127,9 +127,93 @@ const PORTS: [Series<PortStatus>; 12] = [
     ),
 ];
 
+const SPACES: [Series<SpaceStatus>; 13] = [
+    (
+        "vicinity_space_up",
+        "gauge",
+        "1 while the space's process runs",
+        |space| u64::from(space.up),
+    ),
+    (
+        "vicinity_space_restarts_total",
+        "counter",
+        "Times the space's process was started again",
+        |space| space.restarts,
+    ),
+    (
+        "vicinity_space_slots",
+        "gauge",
+        "Slots that may be in use",
+        |space| u64::from(space.figures.slots),
+    ),
+    (
+        "vicinity_space_used_slots",
+        "gauge",
+        "Slots in use",
+        |space| u64::from(space.figures.used),
+    ),
+    (
+        "vicinity_space_memory_bytes",
+        "gauge",
+        "Bytes of the host's memory that slots have",
+        |space| space.figures.memory,
+    ),
+    (
+        "vicinity_space_published_files",
+        "gauge",
+        "Files that clients can get",
+        |space| space.figures.published as u64,
+    ),
+    (
+        "vicinity_space_waiting_writes",
+        "gauge",
+        "Writes of the VM that wait for slots",
+        |space| space.figures.waiting,
+    ),
+    (
+        "vicinity_space_waited_writes_total",
+        "counter",
+        "Writes of the VM that had to wait for slots",
+        |space| space.figures.waited,
+    ),
+    (
+        "vicinity_space_nonsense_requests_total",
+        "counter",
+        "Requests of the VM that made no sense",
+        |space| space.figures.nonsense,
+    ),
+    (
+        "vicinity_space_clients",
+        "gauge",
+        "Clients connected",
+        |space| space.figures.clients,
+    ),
+    (
+        "vicinity_space_requests_total",
+        "counter",
+        "Requests of clients",
+        |space| space.figures.requests,
+    ),
+    (
+        "vicinity_space_refused_requests_total",
+        "counter",
+        "Requests of clients that may not fetch",
+        |space| space.figures.refused,
+    ),
+    (
+        "vicinity_space_sent_bytes_total",
+        "counter",
+        "Bytes of files sent to clients",
+        |space| space.figures.sent,
+    ),
+];
+
 /// All series.
-pub(super) fn text(answers: &[Answer]) -> String {
+pub(super) fn text(answers: &[Answer], spaces: &[SpaceStatus]) -> String {
     let mut text = Text::default();
+    let spaces: Vec<_> = spaces.iter().collect();
+    series(&mut text, &SPACES, &spaces, |space| vec![("vm", &space.vm)]);
+    cut_off(&mut text, &spaces);
     let networks: Vec<_> = answers.iter().map(|answer| &answer.network).collect();
     series(&mut text, &NETWORKS, &networks, |network| {
         vec![("network", &network.name)]
@@ -173,6 +257,22 @@ fn series<T>(
         text.head(name, kind, help);
         for item in items {
             text.line(name, &labels(item), figure(item) as f64);
+        }
+    }
+}
+
+/// Clients of spaces that were not served to the end.
+fn cut_off(text: &mut Text, spaces: &[&SpaceStatus]) {
+    let name = "vicinity_space_lost_clients_total";
+    text.head(name, "counter", "Clients cut off or not taken, by reason");
+    for space in spaces {
+        let figures = &space.figures;
+        for (reason, count) in [
+            ("stalled", figures.stalled),
+            ("too-many", figures.turned_away),
+        ] {
+            let labels = [("vm", space.vm.as_str()), ("reason", reason)];
+            text.line(name, &labels, count as f64);
         }
     }
 }

@@ -31,6 +31,7 @@ mod port;
 mod ports;
 mod quarantine;
 mod question;
+mod spaces;
 mod supervisor;
 mod systemd;
 mod watches;
@@ -139,7 +140,7 @@ async fn serve(
 
 /// The heads of all metrics: names, kinds, and what they say.
 pub(crate) fn metrics() -> String {
-    metrics::text(&[])
+    metrics::text(&[], &[])
 }
 
 fn raise_descriptor_limit() {

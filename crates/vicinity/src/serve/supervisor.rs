@@ -1,5 +1,5 @@
-//! The networks of the daemon, its message plane and its trust groups, and how networks change while
-//! they are at work.
+//! The networks of the daemon, its message plane, trust groups and spaces, and how networks change
+//! while they are at work.
 //!
 //! One change at a time. The new configuration is checked as a whole, then everything it needs is
 //! taken from the system, then it is written to its file, and only then does anything change: from
@@ -15,6 +15,7 @@ use super::launch::Launch;
 use super::messages::{self, Doors, DoorsError, Messages};
 use super::network::{Message, Network};
 use super::parts::{Parts, PartsError};
+use super::spaces::{self, SpaceError, SpaceTask};
 use super::systemd::Reloading;
 use crate::config::{self, Config, ConfigError, Edit, EditError, SaveError, Source};
 use crate::direct;
@@ -64,6 +65,14 @@ pub(crate) enum Refusal {
         /// What is missing.
         source: GroupError,
     },
+    /// A space of the memory plane.
+    #[error("space of {vm}: {source}")]
+    Space {
+        /// Whose it is.
+        vm: String,
+        /// What is missing.
+        source: SpaceError,
+    },
     /// Something the system does not give.
     #[error("network {network}: {source}")]
     Parts {
@@ -91,6 +100,7 @@ pub(super) struct Addresses {
     pub(super) networks: Vec<(String, mpsc::Sender<Message>)>,
     pub(super) messages: Option<mpsc::Sender<messages::Message>>,
     pub(super) groups: Vec<mpsc::Sender<groups::Message>>,
+    pub(super) spaces: Vec<mpsc::Sender<spaces::Message>>,
 }
 
 /// All networks.
@@ -102,8 +112,10 @@ pub(super) struct Supervisor {
     networks: Vec<(String, mpsc::Sender<Message>)>,
     messages: Option<mpsc::Sender<messages::Message>>,
     groups: Vec<mpsc::Sender<groups::Message>>,
-    /// The groups'.
+    spaces: Vec<mpsc::Sender<spaces::Message>>,
+    /// The groups', and the spaces'.
     folder: Option<Folder>,
+    space_folder: Option<Folder>,
     tasks: JoinSet<()>,
     inbox: mpsc::Receiver<Request>,
     addresses: watch::Sender<Addresses>,
@@ -132,7 +144,9 @@ impl Supervisor {
             networks: Vec::new(),
             messages: None,
             groups: Vec::new(),
+            spaces: Vec::new(),
             folder: None,
+            space_folder: None,
             tasks: JoinSet::new(),
             inbox,
             addresses: watch::Sender::new(Addresses::default()),
@@ -140,11 +154,13 @@ impl Supervisor {
         (supervisor, outlet)
     }
 
-    /// Start every network of the configuration, the message plane and the trust groups, or nothing.
+    /// Start every network of the configuration, the message plane, the trust groups and the spaces,
+    /// or nothing.
     pub(super) fn start(&mut self) -> Result<(), Refusal> {
         let started = self.start_networks(self.config.networks.iter())?;
         self.start_messages()?;
         self.start_groups()?;
+        self.start_spaces()?;
         for network in started {
             self.run_network(network);
         }
@@ -188,6 +204,26 @@ impl Supervisor {
         Group::start(runtime_dir, config, self.launch.clone())
     }
 
+    fn start_spaces(&mut self) -> Result<(), Refusal> {
+        for config in self.config.spaces.clone() {
+            let vm = config.vm.clone();
+            let refused = |source| Refusal::Space { vm, source };
+            let space = self.start_space(config).map_err(refused)?;
+            self.spaces.push(space.address());
+            self.tasks.spawn(space.run());
+        }
+        Ok(())
+    }
+
+    fn start_space(&mut self, config: config::Space) -> Result<SpaceTask, SpaceError> {
+        let runtime_dir = &self.config.runtime_dir;
+        if self.space_folder.is_none() {
+            let folder = runtime_dir.join(config::SPACE_FOLDER);
+            self.space_folder = Some(Folder::make(&folder)?);
+        }
+        SpaceTask::start(runtime_dir, config, self.launch.clone())
+    }
+
     /// Where the networks can be reached, now and later.
     pub(super) fn addresses(&self) -> watch::Receiver<Addresses> {
         self.addresses.subscribe()
@@ -218,6 +254,9 @@ impl Supervisor {
         for group in &self.groups {
             drop(group.send(groups::Message::Stop).await);
         }
+        for space in &self.spaces {
+            drop(space.send(spaces::Message::Stop).await);
+        }
         while self.tasks.join_next().await.is_some() {}
     }
 
@@ -247,6 +286,7 @@ impl Supervisor {
                 "message.uplink",
             ),
             (config.groups == self.config.groups, "direct"),
+            (config.spaces == self.config.spaces, "space"),
         ] {
             if !same {
                 return Err(Refusal::Fixed { key });
@@ -340,6 +380,7 @@ impl Supervisor {
             networks: self.networks.clone(),
             messages: self.messages.clone(),
             groups: self.groups.clone(),
+            spaces: self.spaces.clone(),
         });
     }
 }

@@ -135,6 +135,7 @@ fn code(refusal: &Refusal) -> StatusCode {
         | Refusal::Start { .. }
         | Refusal::Members(_)
         | Refusal::Group { .. }
+        | Refusal::Space { .. }
         | Refusal::Save(SaveError::Write { .. }) => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

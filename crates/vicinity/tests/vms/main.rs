@@ -32,6 +32,7 @@ mod migration;
 mod queues;
 mod restart;
 mod rig;
+mod space;
 mod study;
 mod talk;
 mod tiny;

@@ -90,6 +90,7 @@ impl Rig {
             image: Recipe::default()
                 .package("socat")
                 .module("uio")
+                .module("virtiofs")
                 .build(&home().join("images"))
                 .unwrap(),
             _machine: machine,

@@ -1,0 +1,474 @@
+//! The guest's file system requests, carried out on the store.
+
+use std::ffi::CStr;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fuse_backend_rs::abi::fuse_abi::{CreateIn, stat64, statvfs64};
+use fuse_backend_rs::api::filesystem::{
+    Context, DirEntry, Entry, FileSystem, FsOptions, OpenOptions, SetattrValid, ZeroCopyReader,
+    ZeroCopyWriter,
+};
+use space::store::{Attributes, Extent, MAX_NAME, MAX_NODES, Node, Store, StoreError};
+
+use crate::shared::{Shared, now};
+
+/// Only the guest changes what is in its folder, so its kernel may remember what it was told.
+const REMEMBER: Duration = Duration::from_secs(3600);
+
+/// Zeros are written to the guest in steps of so many.
+const ZEROS: [u8; 4096] = [0; 4096];
+
+/// `RENAME_NOREPLACE`; the other flags of `renameat2` are not served.
+const KEEP: u32 = 1;
+
+/// The folder that the VM mounts.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    shared: Arc<Shared>,
+    /// The last write found no slots: it is to be tried again, and nobody has seen its answer.
+    full: AtomicBool,
+}
+
+impl Folder {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            full: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether the request before found the space full. Forgets it.
+    pub(crate) fn take_full(&self) -> bool {
+        self.full.swap(false, Ordering::Relaxed)
+    }
+
+    fn entry(&self, store: &Store, number: u64) -> Result<Entry, StoreError> {
+        Ok(Entry {
+            inode: number,
+            generation: 0,
+            attr: status(store, number, store.node(number)?),
+            attr_flags: 0,
+            attr_timeout: REMEMBER,
+            entry_timeout: REMEMBER,
+        })
+    }
+
+    fn make(
+        &self,
+        store: &mut Store,
+        context: &Context,
+        parent: u64,
+        name: &CStr,
+        (is_folder, mode): (bool, u32),
+    ) -> Result<u64, StoreError> {
+        let attributes = Attributes {
+            mode: mode & 0o7777,
+            user: context.uid,
+            group: context.gid,
+            modified: now(),
+        };
+        store.make(parent, name.to_bytes(), is_folder, attributes)
+    }
+
+    fn remove(&self, parent: u64, name: &CStr, is_folder: bool) -> io::Result<()> {
+        let mut store = self.shared.store();
+        store
+            .remove(parent, name.to_bytes(), is_folder)
+            .map_err(told)
+    }
+}
+
+impl FileSystem for Folder {
+    type Inode = u64;
+    type Handle = u64;
+
+    /// A new session: whatever the guest had open is not open any more.
+    fn init(&self, _capable: FsOptions) -> io::Result<FsOptions> {
+        self.shared.store().abandon();
+        // Not `WRITEBACK_CACHE`: a write is answered when it lies in slots, not in the guest.
+        // `ATOMIC_O_TRUNC`: cut by itself, before it is open, a file would be published empty.
+        let wanted = FsOptions::BIG_WRITES | FsOptions::MAX_PAGES | FsOptions::PARALLEL_DIROPS;
+        Ok(wanted | FsOptions::ATOMIC_O_TRUNC)
+    }
+
+    fn destroy(&self) {
+        self.shared.store().abandon();
+    }
+
+    fn lookup(&self, _: &Context, parent: u64, name: &CStr) -> io::Result<Entry> {
+        let store = self.shared.store();
+        let found = store.look_up(parent, name.to_bytes());
+        found
+            .and_then(|number| self.entry(&store, number))
+            .map_err(told)
+    }
+
+    fn getattr(&self, _: &Context, number: u64, _: Option<u64>) -> io::Result<(stat64, Duration)> {
+        let store = self.shared.store();
+        let node = store.node(number).map_err(told)?;
+        Ok((status(&store, number, node), REMEMBER))
+    }
+
+    fn setattr(
+        &self,
+        _: &Context,
+        number: u64,
+        wanted: stat64,
+        _: Option<u64>,
+        valid: SetattrValid,
+    ) -> io::Result<(stat64, Duration)> {
+        let mut store = self.shared.store();
+        if valid.contains(SetattrValid::SIZE) {
+            let size = u64::try_from(wanted.st_size).map_err(|_| told(StoreError::TooLarge))?;
+            store.truncate(number, size, now()).map_err(told)?;
+        }
+        let attributes = store.attributes_mut(number).map_err(told)?;
+        if valid.contains(SetattrValid::MODE) {
+            attributes.mode = wanted.st_mode & 0o7777;
+        }
+        if valid.contains(SetattrValid::UID) {
+            attributes.user = wanted.st_uid;
+        }
+        if valid.contains(SetattrValid::GID) {
+            attributes.group = wanted.st_gid;
+        }
+        if valid.contains(SetattrValid::MTIME_NOW) {
+            attributes.modified = now();
+        } else if valid.contains(SetattrValid::MTIME) {
+            let seconds = u64::try_from(wanted.st_mtime).unwrap_or(0);
+            let parts = u32::try_from(wanted.st_mtime_nsec).unwrap_or(0);
+            attributes.modified =
+                Duration::from_secs(seconds).saturating_add(Duration::from_nanos(u64::from(parts)));
+        }
+        let node = store.node(number).map_err(told)?;
+        Ok((status(&store, number, node), REMEMBER))
+    }
+
+    fn mknod(
+        &self,
+        context: &Context,
+        parent: u64,
+        name: &CStr,
+        mode: u32,
+        _: u32,
+        umask: u32,
+    ) -> io::Result<Entry> {
+        if mode & libc::S_IFMT != libc::S_IFREG {
+            return Err(io::Error::from_raw_os_error(libc::EPERM));
+        }
+        let mut store = self.shared.store();
+        let made = self.make(&mut store, context, parent, name, (false, mode & !umask));
+        made.and_then(|number| self.entry(&store, number))
+            .map_err(told)
+    }
+
+    fn mkdir(
+        &self,
+        context: &Context,
+        parent: u64,
+        name: &CStr,
+        mode: u32,
+        umask: u32,
+    ) -> io::Result<Entry> {
+        let mut store = self.shared.store();
+        let made = self.make(&mut store, context, parent, name, (true, mode & !umask));
+        made.and_then(|number| self.entry(&store, number))
+            .map_err(told)
+    }
+
+    fn symlink(&self, _: &Context, _: &CStr, _: u64, _: &CStr) -> io::Result<Entry> {
+        Err(io::Error::from_raw_os_error(libc::EPERM))
+    }
+
+    fn link(&self, _: &Context, _: u64, _: u64, _: &CStr) -> io::Result<Entry> {
+        Err(io::Error::from_raw_os_error(libc::EPERM))
+    }
+
+    fn unlink(&self, _: &Context, parent: u64, name: &CStr) -> io::Result<()> {
+        self.remove(parent, name, false)
+    }
+
+    fn rmdir(&self, _: &Context, parent: u64, name: &CStr) -> io::Result<()> {
+        self.remove(parent, name, true)
+    }
+
+    fn rename(
+        &self,
+        _: &Context,
+        from: u64,
+        name: &CStr,
+        to: u64,
+        new_name: &CStr,
+        flags: u32,
+    ) -> io::Result<()> {
+        if flags & !KEEP != 0 {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        let mut store = self.shared.store();
+        let (old, new) = ((from, name.to_bytes()), (to, new_name.to_bytes()));
+        store.rename(old, new, flags & KEEP != 0).map_err(told)
+    }
+
+    fn open(
+        &self,
+        _: &Context,
+        number: u64,
+        flags: u32,
+        _: u32,
+    ) -> io::Result<(Option<u64>, OpenOptions, Option<u32>)> {
+        let writes = writes(flags);
+        open(&mut self.shared.store(), number, flags).map_err(told)?;
+        Ok((Some(u64::from(writes)), OpenOptions::DIRECT_IO, None))
+    }
+
+    fn create(
+        &self,
+        context: &Context,
+        parent: u64,
+        name: &CStr,
+        args: CreateIn,
+    ) -> io::Result<(Entry, Option<u64>, OpenOptions, Option<u32>)> {
+        let writes = writes(args.flags);
+        let mut store = self.shared.store();
+        let mode = args.mode & !args.umask;
+        let number = match store.look_up(parent, name.to_bytes()) {
+            Ok(number) if args.flags & libc::O_EXCL.unsigned_abs() == 0 => Ok(number),
+            Ok(_) => Err(StoreError::Exists),
+            Err(_) => self.make(&mut store, context, parent, name, (false, mode)),
+        };
+        let number = number.map_err(told)?;
+        open(&mut store, number, args.flags).map_err(told)?;
+        let entry = self.entry(&store, number).map_err(told)?;
+        let handle = Some(u64::from(writes));
+        Ok((entry, handle, OpenOptions::DIRECT_IO, None))
+    }
+
+    fn read(
+        &self,
+        _: &Context,
+        number: u64,
+        _: u64,
+        to: &mut dyn ZeroCopyWriter,
+        size: u32,
+        offset: u64,
+        _: Option<u64>,
+        _: u32,
+    ) -> io::Result<usize> {
+        let store = self.shared.store();
+        let node = store.node(number).map_err(told)?;
+        let content = node.content().ok_or(StoreError::AFolder).map_err(told)?;
+        let extents = content.read(store.slots().slot_bytes(), offset, u64::from(size));
+        let mut file = self.shared.ram().file().try_clone()?;
+        let mut done = 0;
+        for extent in extents {
+            done += match extent {
+                Extent::Bytes { at, length } => {
+                    let length = in_memory(length);
+                    to.write_all_from(&mut file, length, at)?;
+                    length
+                }
+                Extent::Zeros { length } => zeros(to, in_memory(length))?,
+            };
+        }
+        Ok(done)
+    }
+
+    fn write(
+        &self,
+        _: &Context,
+        number: u64,
+        _: u64,
+        from: &mut dyn ZeroCopyReader,
+        size: u32,
+        offset: u64,
+        _: Option<u64>,
+        _: bool,
+        _: u32,
+        _: u32,
+    ) -> io::Result<usize> {
+        let mut store = self.shared.store();
+        let places = store.write(number, offset, u64::from(size), now());
+        let places = places.map_err(|error| {
+            let full = matches!(error, StoreError::Full);
+            self.full.store(full, Ordering::Relaxed);
+            told(error)
+        })?;
+        let mut file = self.shared.ram().file().try_clone()?;
+        for (at, length) in places {
+            from.read_exact_to(&mut file, in_memory(length), at)?;
+        }
+        Ok(size as usize)
+    }
+
+    fn flush(&self, _: &Context, _: u64, _: u64, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// What was written lies in slots, and there is no better place.
+    fn fsync(&self, _: &Context, _: u64, _: bool, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn fsyncdir(&self, _: &Context, _: u64, _: bool, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn release(
+        &self,
+        _: &Context,
+        number: u64,
+        _: u32,
+        handle: u64,
+        _: bool,
+        _: bool,
+        _: Option<u64>,
+    ) -> io::Result<()> {
+        self.shared.store().close(number, handle != 0);
+        Ok(())
+    }
+
+    fn statfs(&self, context: &Context, number: u64) -> io::Result<statvfs64> {
+        let store = self.shared.store();
+        let slots = store.slots();
+        let (credit, used) = (u64::from(slots.credit()), u64::from(slots.used()));
+        let nodes = store.fill().nodes;
+        // Zeros, and the fields that this leaves out.
+        let mut answer = Defaults.statfs(context, number)?;
+        answer.f_bsize = slots.slot_bytes();
+        answer.f_frsize = slots.slot_bytes();
+        answer.f_blocks = credit;
+        answer.f_bfree = credit.saturating_sub(used);
+        answer.f_bavail = answer.f_bfree;
+        answer.f_files = MAX_NODES as u64;
+        answer.f_ffree = (MAX_NODES - nodes.min(MAX_NODES)) as u64;
+        answer.f_favail = answer.f_ffree;
+        answer.f_namemax = MAX_NAME as u64;
+        Ok(answer)
+    }
+
+    fn opendir(&self, _: &Context, number: u64, _: u32) -> io::Result<(Option<u64>, OpenOptions)> {
+        self.shared.store().open(number, false).map_err(told)?;
+        Ok((Some(0), OpenOptions::empty()))
+    }
+
+    fn readdir(
+        &self,
+        _: &Context,
+        number: u64,
+        _: u64,
+        _: u32,
+        offset: u64,
+        add: &mut dyn FnMut(DirEntry<'_>) -> io::Result<usize>,
+    ) -> io::Result<()> {
+        let store = self.shared.store();
+        for (inner, name) in store.list(number, offset).map_err(told)? {
+            let is_folder = store.node(inner).map_err(told)?.is_folder();
+            let entry = DirEntry {
+                ino: inner,
+                offset: inner,
+                type_: u32::from(if is_folder {
+                    libc::DT_DIR
+                } else {
+                    libc::DT_REG
+                }),
+                name,
+            };
+            if add(entry)? == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn releasedir(&self, _: &Context, number: u64, _: u32, _: u64) -> io::Result<()> {
+        self.shared.store().close(number, false);
+        Ok(())
+    }
+}
+
+/// A file system that answers what the library has as defaults.
+struct Defaults;
+
+impl FileSystem for Defaults {
+    type Inode = u64;
+    type Handle = u64;
+}
+
+/// What the guest is told.
+fn told(error: StoreError) -> io::Error {
+    let number = match error {
+        StoreError::Full => libc::ENOSPC,
+        StoreError::TooLarge => libc::EFBIG,
+        StoreError::TooMany => libc::EDQUOT,
+        StoreError::Missing => libc::ENOENT,
+        StoreError::Exists => libc::EEXIST,
+        StoreError::NotAFolder => libc::ENOTDIR,
+        StoreError::AFolder => libc::EISDIR,
+        StoreError::NotEmpty => libc::ENOTEMPTY,
+        StoreError::Name => libc::EINVAL,
+        StoreError::Host(error) => {
+            tracing::error!("the space's memory: {error}");
+            libc::EIO
+        }
+    };
+    io::Error::from_raw_os_error(number)
+}
+
+/// Open a file as these flags of `open` say.
+fn open(store: &mut Store, number: u64, flags: u32) -> Result<(), StoreError> {
+    let writes = writes(flags);
+    store.open(number, writes)?;
+    if writes && flags & libc::O_TRUNC.unsigned_abs() != 0 {
+        store.truncate(number, 0, now())?;
+    }
+    Ok(())
+}
+
+fn writes(flags: u32) -> bool {
+    flags & libc::O_ACCMODE.unsigned_abs() != libc::O_RDONLY.unsigned_abs()
+}
+
+/// A length of no more than a request's.
+fn in_memory(length: u64) -> usize {
+    usize::try_from(length).unwrap_or(usize::MAX)
+}
+
+fn zeros(to: &mut dyn ZeroCopyWriter, length: usize) -> io::Result<usize> {
+    let mut left = length;
+    while left > 0 {
+        let step = ZEROS.get(..left).unwrap_or(&ZEROS);
+        Write::write_all(to, step)?;
+        left -= step.len();
+    }
+    Ok(length)
+}
+
+fn status(store: &Store, number: u64, node: &Node) -> stat64 {
+    let attributes = &node.attributes;
+    let (kind, links) = match (node.is_folder(), node.is_linked()) {
+        (true, _) => (libc::S_IFDIR, 2),
+        (false, linked) => (libc::S_IFREG, u64::from(linked)),
+    };
+    let (size, slots) = node
+        .content()
+        .map_or((0, 0), |content| (content.size(), content.slots() as u64));
+    let slot_bytes = store.slots().slot_bytes();
+    let mut answer = Entry::default().attr;
+    answer.st_ino = number;
+    answer.st_mode = kind | attributes.mode;
+    answer.st_nlink = links;
+    answer.st_uid = attributes.user;
+    answer.st_gid = attributes.group;
+    answer.st_size = i64::try_from(size).unwrap_or(i64::MAX);
+    answer.st_blksize = i64::try_from(slot_bytes).unwrap_or(4096);
+    answer.st_blocks = i64::try_from(slots * (slot_bytes / 512)).unwrap_or(i64::MAX);
+    let seconds = i64::try_from(attributes.modified.as_secs()).unwrap_or(i64::MAX);
+    let parts = i64::from(attributes.modified.subsec_nanos());
+    (answer.st_mtime, answer.st_mtime_nsec) = (seconds, parts);
+    (answer.st_ctime, answer.st_ctime_nsec) = (seconds, parts);
+    (answer.st_atime, answer.st_atime_nsec) = (seconds, parts);
+    answer
+}

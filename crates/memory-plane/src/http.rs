@@ -1,0 +1,142 @@
+//! Clients: connections, their limits, and what is spoken on them.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+
+use crate::access::Access;
+use crate::answer::answer;
+use crate::body::Body;
+use crate::shared::{Shared, add};
+use crate::slow::Watched;
+
+/// Clients at one time. Each costs at most some hundred kilobytes.
+pub const MAX_CLIENTS: usize = 2048;
+
+/// Requests at one time on one HTTP/2 connection.
+const MAX_STREAMS: u32 = 32;
+
+/// A client says its request, or the next one, within so long.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A client that is being sent something takes some of it within so long.
+const STALL: Duration = Duration::from_secs(30);
+
+/// What hyper gathers for a connection before it waits for the client to take it.
+const BUFFER: usize = 128 << 10;
+
+/// How clients are served.
+#[derive(Clone)]
+pub struct Service {
+    /// What they get.
+    pub shared: Arc<Shared>,
+    /// Who gets it.
+    pub access: Arc<Access>,
+    /// With TLS, or without.
+    pub tls: Option<TlsAcceptor>,
+}
+
+/// Serve clients for ever.
+///
+/// # Errors
+/// The socket cannot be used.
+pub async fn serve(service: Service, listener: TcpListener) -> io::Result<Infallible> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let places = Arc::new(Semaphore::new(MAX_CLIENTS));
+    loop {
+        let (stream, from) = match listener.accept().await {
+            Ok(taken) => taken,
+            // Of this client, or for now too many descriptors.
+            Err(error) => {
+                tracing::debug!(%error, "a client was lost");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                continue;
+            }
+        };
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            add(&service.shared.counts.turned_away);
+            continue;
+        };
+        let service = service.clone();
+        tokio::spawn(async move {
+            let counts = &service.shared.counts;
+            add(&counts.clients);
+            client(&service, stream, from).await;
+            counts.clients.fetch_sub(1, Ordering::Relaxed);
+            drop(place);
+        });
+    }
+}
+
+/// Serve one, to the end of its connection.
+async fn client(service: &Service, stream: TcpStream, from: SocketAddr) {
+    // Answers are written whole; waiting for more would only delay their ends.
+    drop(stream.set_nodelay(true));
+    let taken = Arc::new(AtomicU64::new(0));
+    let stream = Watched::new(stream, Arc::clone(&taken));
+    let conversation = async {
+        match &service.tls {
+            None => converse(service, stream, from.ip()).await,
+            Some(tls) => match tls.accept(stream).await {
+                Ok(stream) => converse(service, stream, from.ip()).await,
+                Err(error) => tracing::debug!(%error, "no TLS with {from}"),
+            },
+        }
+    };
+    tokio::select! {
+        () = conversation => {}
+        () = stalled(&taken) => {
+            add(&service.shared.counts.stalled);
+            tracing::debug!("{from} stalled");
+        }
+    }
+}
+
+/// Ends when the client neither took nor said anything for too long.
+async fn stalled(moved: &AtomicU64) {
+    let mut before = moved.load(Ordering::Relaxed);
+    loop {
+        tokio::time::sleep(STALL).await;
+        let now = moved.load(Ordering::Relaxed);
+        if now == before {
+            return;
+        }
+        before = now;
+    }
+}
+
+async fn converse<S>(service: &Service, stream: S, from: IpAddr)
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let mut http = Builder::new(TokioExecutor::new());
+    http.http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(BUFFER);
+    http.http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_send_buf_size(BUFFER);
+    let serve = service_fn(|request: Request<Incoming>| {
+        let answer = answer(&service.shared, &service.access, from, &request);
+        async move { Ok::<Response<Body>, Infallible>(answer) }
+    });
+    let conversation = http.serve_connection(TokioIo::new(stream), serve);
+    if let Err(error) = conversation.await {
+        tracing::debug!(error, "a client's connection ended early");
+    }
+}

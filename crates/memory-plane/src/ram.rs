@@ -1,0 +1,113 @@
+//! The memory of a space: a sealed memfd.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, memfd_create};
+use space::store::Memory;
+
+/// Bytes copied at a time where a file's slot is shared.
+const STEP: usize = 64 << 10;
+
+/// The memory, and the event that says that slots returned.
+#[derive(Debug)]
+pub struct Ram {
+    file: File,
+    returned: OwnedFd,
+}
+
+impl Ram {
+    /// So many bytes, which nobody can make fewer or more. The host gives pages as they are
+    /// written.
+    ///
+    /// # Errors
+    /// The kernel cannot.
+    pub fn new(name: &str, bytes: u64) -> io::Result<Self> {
+        let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        let file = File::from(fd);
+        file.set_len(bytes)?;
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let returned = eventfd(0, flags)?;
+        Ok(Self { file, returned })
+    }
+
+    /// For reading and writing at places.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// What becomes readable when slots return.
+    pub(crate) fn returned_event(&self) -> RawFd {
+        self.returned.as_fd().as_raw_fd()
+    }
+
+    /// Take note of all returns so far.
+    pub(crate) fn take_returned(&self) {
+        // It may have been taken already.
+        let _ = rustix::io::read(&self.returned, &mut [0; 8]);
+    }
+}
+
+impl Memory for Ram {
+    fn copy(&self, mut from: u64, mut to: u64, mut length: u64) -> io::Result<()> {
+        let mut buffer = vec![0; STEP];
+        while length > 0 {
+            let count = length.min(STEP as u64);
+            let step = buffer.get_mut(..usize::try_from(count).unwrap_or(STEP));
+            let step = step.unwrap_or_default();
+            self.file.read_exact_at(step, from)?;
+            self.file.write_all_at(step, to)?;
+            (from, to, length) = (from + count, to + count, length - count);
+        }
+        Ok(())
+    }
+
+    fn zero(&self, at: u64, length: u64) -> io::Result<()> {
+        let (mut at, mut left) = (at, length);
+        let zeros = vec![0; STEP];
+        while left > 0 {
+            let count = left.min(STEP as u64);
+            let step = zeros.get(..usize::try_from(count).unwrap_or(STEP));
+            self.file.write_all_at(step.unwrap_or_default(), at)?;
+            (at, left) = (at + count, left - count);
+        }
+        Ok(())
+    }
+
+    fn give_back(&self, at: u64, length: u64) {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if let Err(error) = fallocate(&self.file, flags, at, length) {
+            tracing::warn!(%error, "a slot's pages stay");
+        }
+    }
+
+    fn returned(&self) {
+        // A full counter says the same.
+        let _ = rustix::io::write(&self.returned, &1_u64.to_ne_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn pages_come_when_written_and_go_when_given_back() {
+        let ram = Ram::new("test", 4 << 20).unwrap();
+        let pages = || ram.file.metadata().unwrap().blocks() * 512;
+        assert_eq!(pages(), 0);
+        ram.zero(1 << 20, 1 << 20).unwrap();
+        assert_eq!(pages(), 1 << 20);
+        ram.copy(1 << 20, 0, 1 << 20).unwrap();
+        ram.give_back(1 << 20, 1 << 20);
+        assert_eq!(pages(), 1 << 20);
+        assert!(ram.file.set_len(0).is_err() && ram.file.set_len(8 << 20).is_err());
+    }
+}

@@ -1,0 +1,148 @@
+//! What the VM's side and the clients' side share.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use space::store::{Slots, Store};
+
+use crate::ram::Ram;
+
+/// A space at work.
+#[derive(Debug)]
+pub struct Shared {
+    store: Mutex<Store>,
+    ram: Arc<Ram>,
+    /// When it began, since 1970: in the tags of its objects, for versions are counted anew.
+    began: Duration,
+    pub(crate) counts: Counts,
+}
+
+/// What has happened.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    /// Writes that wait for slots now.
+    pub(crate) waiting: AtomicU64,
+    /// Writes that had to.
+    pub(crate) waited: AtomicU64,
+    /// Requests that the guest got wrong.
+    pub(crate) nonsense: AtomicU64,
+    /// Clients connected now.
+    pub(crate) clients: AtomicU64,
+    /// Requests of clients.
+    pub(crate) requests: AtomicU64,
+    /// Of these, refused by the rules on access.
+    pub(crate) refused: AtomicU64,
+    /// Connections cut because the client took nothing for too long, or said nothing.
+    pub(crate) stalled: AtomicU64,
+    /// Connections not taken because there are too many.
+    pub(crate) turned_away: AtomicU64,
+    /// Bytes of objects handed to the network.
+    pub(crate) sent: AtomicU64,
+}
+
+/// How a space is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Slots that may be in use, and are; and those that have pages of the host.
+    pub credit: u32,
+    /// Slots in use.
+    pub used: u32,
+    /// Slots with pages.
+    pub backed: u32,
+    /// Files that clients can get.
+    pub published: usize,
+    /// Files being written.
+    pub unfinished: usize,
+    /// Writes that wait for slots now.
+    pub waiting: u64,
+    /// Writes that had to, since the beginning.
+    pub waited: u64,
+    /// Requests that the guest got wrong.
+    pub nonsense: u64,
+    /// Clients connected now.
+    pub clients: u64,
+    /// Requests of clients.
+    pub requests: u64,
+    /// Of these, refused by the rules on access.
+    pub refused: u64,
+    /// Connections cut because the client stalled.
+    pub stalled: u64,
+    /// Connections not taken because there are too many.
+    pub turned_away: u64,
+    /// Bytes of objects handed to the network.
+    pub sent: u64,
+}
+
+impl Shared {
+    /// An empty space of `slots` slots, of which `credit` may be used now.
+    ///
+    /// # Errors
+    /// The kernel gives no memory.
+    pub fn new(name: &str, slot_bytes: u32, credit: u32, slots: u32) -> std::io::Result<Arc<Self>> {
+        let ram = Arc::new(Ram::new(name, u64::from(slot_bytes) * u64::from(slots))?);
+        let slots = Slots::new(Arc::clone(&ram) as Arc<_>, slot_bytes, credit, slots);
+        let began = now();
+        Ok(Arc::new(Self {
+            store: Mutex::new(Store::new(slots, began)),
+            ram,
+            began,
+            counts: Counts::default(),
+        }))
+    }
+
+    /// What is in it, for the caller alone.
+    pub fn store(&self) -> MutexGuard<'_, Store> {
+        // A thread that panics ends the process; until then nothing is worse than it was.
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its memory.
+    #[must_use]
+    pub fn ram(&self) -> &Ram {
+        &self.ram
+    }
+
+    /// What tells this life of the space from others.
+    pub(crate) fn life(&self) -> u128 {
+        self.began.as_nanos()
+    }
+
+    /// How it is.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let store = self.store();
+        let (slots, fill) = (store.slots().clone(), store.fill());
+        drop(store);
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counts = &self.counts;
+        Report {
+            credit: slots.credit(),
+            used: slots.used(),
+            backed: slots.backed(),
+            published: fill.published,
+            unfinished: fill.unfinished,
+            waiting: count(&counts.waiting),
+            waited: count(&counts.waited),
+            nonsense: count(&counts.nonsense),
+            clients: count(&counts.clients),
+            requests: count(&counts.requests),
+            refused: count(&counts.refused),
+            stalled: count(&counts.stalled),
+            turned_away: count(&counts.turned_away),
+            sent: count(&counts.sent),
+        }
+    }
+}
+
+/// One more.
+pub(crate) fn add(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The time since 1970.
+pub(crate) fn now() -> Duration {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+}

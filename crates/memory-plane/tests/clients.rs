@@ -1,0 +1,244 @@
+//! Clients of a space, by their bytes.
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use memory_plane::Shared;
+use memory_plane::access::Access;
+use memory_plane::http::{self, Service};
+use space::store::{Attributes, ROOT};
+
+const SLOT: u32 = 64 << 10;
+
+struct Served {
+    shared: Arc<Shared>,
+    at: SocketAddr,
+}
+
+fn serve(access: Access) -> Served {
+    let shared = Shared::new("test", SLOT, 16, 16).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let service = Service {
+        shared: Arc::clone(&shared),
+        access: Arc::new(access),
+        tls: None,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    std::thread::spawn(move || runtime.block_on(http::serve(service, listener)));
+    Served { shared, at }
+}
+
+fn everybody() -> Access {
+    Access {
+        allow: vec!["127.0.0.0/8".parse().unwrap()],
+        token: None,
+    }
+}
+
+impl Served {
+    fn write(&self, name: &str, at: u64, bytes: &[u8]) -> u64 {
+        let mut store = self.shared.store();
+        let found = store.look_up(ROOT, name.as_bytes());
+        let number = found.unwrap_or_else(|_| {
+            store
+                .make(ROOT, name.as_bytes(), false, Attributes::default())
+                .unwrap()
+        });
+        store.open(number, true).unwrap();
+        let places = store.write(
+            number,
+            at,
+            bytes.len() as u64,
+            Duration::from_secs(1_000_000_000),
+        );
+        let mut left = bytes;
+        for (place, length) in places.unwrap() {
+            let (here, rest) = left.split_at(length as usize);
+            self.shared.ram().file().write_all_at(here, place).unwrap();
+            left = rest;
+        }
+        number
+    }
+
+    fn publish(&self, name: &str, bytes: &[u8]) {
+        let number = self.write(name, 0, bytes);
+        self.shared.store().close(number, true);
+    }
+
+    /// All that comes for these bytes, after which the connection is to end.
+    fn say(&self, request: &str) -> (String, Vec<u8>) {
+        let mut stream = TcpStream::connect(self.at).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let end = answer
+            .windows(4)
+            .position(|four| four == b"\r\n\r\n")
+            .unwrap();
+        let body = answer.split_off(end + 4);
+        (String::from_utf8(answer).unwrap().to_lowercase(), body)
+    }
+
+    fn get(&self, path: &str, headers: &str) -> (String, Vec<u8>) {
+        self.say(&format!(
+            "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n"
+        ))
+    }
+}
+
+fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at * 7 + at / 251) as u8).collect()
+}
+
+fn field<'h>(head: &'h str, name: &str) -> &'h str {
+    let line = head.lines().find(|line| line.starts_with(name));
+    line.unwrap_or_else(|| panic!("no {name} in {head}"))[name.len() + 1..].trim()
+}
+
+#[test]
+fn objects_their_parts_and_conditions() {
+    let served = serve(everybody());
+    let bytes = pattern(200_000);
+    served.publish("film.m3u8", &bytes);
+    let (head, body) = served.get("/film.m3u8", "");
+    assert!(head.starts_with("http/1.1 200"), "{head}");
+    assert_eq!(
+        field(&head, "content-type:"),
+        "application/vnd.apple.mpegurl"
+    );
+    assert_eq!(body, bytes);
+    let (head, body) = served.get("/film.m3u8", "Range: bytes=65530-131079\r\n");
+    assert!(head.starts_with("http/1.1 206"), "{head}");
+    assert_eq!(field(&head, "content-range:"), "bytes 65530-131079/200000");
+    assert_eq!(body, bytes[65530..131_080]);
+    let tag = field(&head, "etag:").to_owned();
+    let time = "Sun, 09 Sep 2001 01:46:40 GMT";
+    assert_eq!(field(&head, "last-modified:"), time.to_lowercase());
+    for (header, status) in [
+        (format!("If-None-Match: {tag}\r\n"), 304),
+        (format!("If-None-Match: \"x\", {tag}\r\n"), 304),
+        ("If-None-Match: \"x\"\r\n".to_owned(), 200),
+        (format!("If-Modified-Since: {time}\r\n"), 304),
+        ("If-Match: \"x\"\r\n".to_owned(), 412),
+        (format!("If-Range: {tag}\r\nRange: bytes=0-0\r\n"), 206),
+        ("If-Range: \"x\"\r\nRange: bytes=0-0\r\n".to_owned(), 200),
+        ("Range: bytes=200000-\r\n".to_owned(), 416),
+    ] {
+        let (head, body) = served.get("/film.m3u8", &header);
+        let begin = format!("http/1.1 {status}");
+        assert!(head.starts_with(&begin), "{header}: {head}");
+        if matches!(status, 304 | 412 | 416) {
+            assert!(body.is_empty());
+        }
+    }
+    let head = "HEAD /film.m3u8 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let (head, body) = served.say(head);
+    assert_eq!(field(&head, "content-length:"), "200000");
+    assert!(body.is_empty());
+}
+
+#[test]
+fn what_is_no_object_is_said_so() {
+    let served = serve(everybody());
+    served.publish("here", b"x");
+    let unfinished = served.write("half", 0, b"y");
+    for (path, status) in [
+        ("/here", 200),
+        ("/%68ere", 200),
+        ("/nowhere", 404),
+        ("/", 404),
+        ("/here/", 404),
+        ("//here", 404),
+        ("/../here", 404),
+        ("/%2e%2e/%2e%2e/etc/passwd", 404),
+        ("/x%2f..%2fhere", 404),
+        ("/half", 503),
+    ] {
+        let (head, _) = served.get(path, "");
+        assert!(
+            head.starts_with(&format!("http/1.1 {status}")),
+            "{path}: {head}"
+        );
+    }
+    served.shared.store().close(unfinished, true);
+    assert_eq!(served.get("/half", "").1, b"y");
+    let (head, _) = served.say("PUT /here HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert!(head.starts_with("http/1.1 405"), "{head}");
+    for garbage in ["\0\0\0\0\r\n\r\n", "GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n"] {
+        let mut stream = TcpStream::connect(served.at).unwrap();
+        stream.write_all(garbage.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        // Refused by words or without: the connection ends.
+        drop(stream.read_to_end(&mut answer));
+        assert!(!answer.starts_with(b"HTTP/1.1 200"));
+    }
+    assert_eq!(served.get("/here", "").1, b"x");
+}
+
+#[test]
+fn who_may_not_gets_nothing() {
+    let token = Some("secret".to_owned());
+    let served = serve(Access {
+        allow: Vec::new(),
+        token,
+    });
+    served.publish("here", b"x");
+    let status = |headers: &str, path: &str| {
+        let (head, body) = served.get(path, headers);
+        (head.split(' ').nth(1).unwrap().to_owned(), body)
+    };
+    // Nor may he learn what there is.
+    for path in ["/here", "/nowhere"] {
+        assert_eq!(status("", path).0, "401");
+        assert_eq!(status("Authorization: Bearer wrong\r\n", path).0, "403");
+    }
+    let right = status("Authorization: Bearer secret\r\n", "/here");
+    assert_eq!(right, ("200".to_owned(), b"x".to_vec()));
+    assert_eq!(served.shared.report().refused, 4);
+    let nobody = serve(Access::default());
+    nobody.publish("here", b"x");
+    assert!(nobody.get("/here", "").0.starts_with("http/1.1 403"));
+}
+
+/// A client that takes nothing holds the slots of what it is being sent, and no others; what it is
+/// sent is what it asked for, whatever has become of the file.
+#[test]
+fn a_slow_client_gets_what_it_asked_for() {
+    let served = serve(everybody());
+    // More than all buffers between us.
+    let bytes = pattern(15 * SLOT as usize);
+    served.publish("big", &bytes);
+    let mut slow = TcpStream::connect(served.at).unwrap();
+    slow.write_all(b"GET /big HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut first = [0; 1000];
+    slow.read_exact(&mut first).unwrap();
+    served.shared.store().remove(ROOT, b"big", false).unwrap();
+    let used = served.shared.report().used;
+    served.publish("other", &pattern(100));
+    assert_eq!(served.get("/other", "").1, pattern(100));
+    let mut rest = Vec::new();
+    slow.read_to_end(&mut rest).unwrap();
+    let all = [&first[..], &rest[..]].concat();
+    let start = all.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+    assert!(all[start..] == bytes[..]);
+    assert!(used <= 15);
+    // And then they return.
+    while served.shared.report().used > 1 {
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,195 @@
+//! The slots themselves: how many may be in use, which are, and what memory they keep.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The memory that slots lie in, and who waits for them. Places are bytes from its start.
+pub trait Memory: Send + Sync {
+    /// Copy bytes that do not overlap.
+    ///
+    /// # Errors
+    /// The host has no memory left.
+    fn copy(&self, from: u64, to: u64, length: u64) -> std::io::Result<()>;
+
+    /// Write zeros.
+    ///
+    /// # Errors
+    /// The host has no memory left.
+    fn zero(&self, at: u64, length: u64) -> std::io::Result<()>;
+
+    /// Give these bytes' pages back to the host. Nobody uses them; what is read there next is
+    /// written before.
+    fn give_back(&self, at: u64, length: u64);
+
+    /// A slot can be taken that could not before. Called with the slots locked: only make a note.
+    fn returned(&self);
+}
+
+/// All slots of a space. Clones are the same slots.
+#[derive(Clone)]
+pub struct Slots {
+    pool: Arc<Mutex<Pool>>,
+    memory: Arc<dyn Memory>,
+    slot_bytes: u64,
+    most: u32,
+}
+
+#[derive(Debug)]
+struct Pool {
+    /// How many may be in use: what the controller changes.
+    credit: u32,
+    used: u32,
+    /// Free slots that have pages.
+    warm: Vec<u32>,
+    /// Free slots that have none, lowest first.
+    cold: BTreeSet<u32>,
+}
+
+impl Slots {
+    /// Slots of `slot_bytes` bytes: `credit` of them may be used, at most `most` ever.
+    #[must_use]
+    pub fn new(memory: Arc<dyn Memory>, slot_bytes: u32, credit: u32, most: u32) -> Self {
+        let pool = Pool {
+            credit: credit.min(most),
+            used: 0,
+            warm: Vec::new(),
+            cold: (0..most).collect(),
+        };
+        Self {
+            pool: Arc::new(Mutex::new(pool)),
+            memory,
+            slot_bytes: u64::from(slot_bytes),
+            most,
+        }
+    }
+
+    /// Bytes of a slot.
+    #[must_use]
+    pub fn slot_bytes(&self) -> u64 {
+        self.slot_bytes
+    }
+
+    /// The largest credit there can be.
+    #[must_use]
+    pub fn most(&self) -> u32 {
+        self.most
+    }
+
+    /// How many may be in use.
+    #[must_use]
+    pub fn credit(&self) -> u32 {
+        self.pool().credit
+    }
+
+    /// How many are.
+    #[must_use]
+    pub fn used(&self) -> u32 {
+        self.pool().used
+    }
+
+    /// How many have pages of the host.
+    #[must_use]
+    pub fn backed(&self) -> u32 {
+        self.pool().backed()
+    }
+
+    pub(super) fn memory(&self) -> &dyn Memory {
+        &*self.memory
+    }
+
+    /// So many slots, or none.
+    #[must_use]
+    pub fn take(&self, count: u32) -> Option<Vec<Slot>> {
+        let mut pool = self.pool();
+        let after = pool.used.checked_add(count)?;
+        if after > pool.credit {
+            return None;
+        }
+        let mut indices = Vec::new();
+        for _ in 0..count {
+            // One is always there: `used` and the free ones are `most`, and `credit` is no more.
+            let index = pool.warm.pop().or_else(|| pool.cold.pop_first())?;
+            indices.push(index);
+        }
+        pool.used = after;
+        drop(pool);
+        let slot = |index| Slot {
+            index,
+            slots: self.clone(),
+        };
+        Some(indices.into_iter().map(slot).collect())
+    }
+
+    /// Let so many be in use from now on. Those in use beyond that stay, and their pages go when
+    /// they come back; those of free slots go at once.
+    pub fn set_credit(&self, credit: u32) {
+        let mut pool = self.pool();
+        let more = credit > pool.credit;
+        pool.credit = credit.min(self.most);
+        while pool.backed() > pool.credit {
+            let Some(index) = pool.warm.pop() else { break };
+            self.cool(&mut pool, index);
+        }
+        if more {
+            self.memory.returned();
+        }
+    }
+
+    fn put(&self, index: u32) {
+        let mut pool = self.pool();
+        let backed = pool.backed();
+        pool.used -= 1;
+        if backed > pool.credit {
+            self.cool(&mut pool, index);
+        } else {
+            pool.warm.push(index);
+        }
+        self.memory.returned();
+    }
+
+    /// With the lock: nobody may take the slot before its pages are gone.
+    fn cool(&self, pool: &mut Pool, index: u32) {
+        let at = u64::from(index) * self.slot_bytes;
+        self.memory.give_back(at, self.slot_bytes);
+        pool.cold.insert(index);
+    }
+
+    fn pool(&self) -> MutexGuard<'_, Pool> {
+        // Nothing between two states of it can panic.
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pool {
+    fn backed(&self) -> u32 {
+        self.used + u32::try_from(self.warm.len()).unwrap_or(u32::MAX)
+    }
+}
+
+impl fmt::Debug for Slots {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.pool().fmt(to)
+    }
+}
+
+/// A slot in use. It goes back when this is dropped: none can leak, none can return early.
+#[derive(Debug)]
+pub struct Slot {
+    index: u32,
+    slots: Slots,
+}
+
+impl Slot {
+    /// Where it begins.
+    #[must_use]
+    pub fn start(&self) -> u64 {
+        u64::from(self.index) * self.slots.slot_bytes
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.slots.put(self.index);
+    }
+}

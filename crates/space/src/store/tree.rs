@@ -1,0 +1,364 @@
+//! The tree of files and folders, and all that may be done to it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::error::StoreError;
+use super::node::{
+    Attributes, File, Fill, Folder, Found, Kind, MAX_NODES, Node, Object, ROOT, check,
+};
+use super::slots::Slots;
+
+/// Everything in a space.
+#[derive(Debug)]
+pub struct Store {
+    slots: Slots,
+    nodes: HashMap<u64, Node>,
+    next: u64,
+    published: u64,
+}
+
+impl Store {
+    /// An empty one.
+    #[must_use]
+    pub fn new(slots: Slots, now: Duration) -> Self {
+        let attributes = Attributes {
+            mode: 0o755,
+            modified: now,
+            ..Attributes::default()
+        };
+        let root = Node {
+            attributes,
+            parent: ROOT,
+            linked: true,
+            opens: 0,
+            kind: Kind::Folder(Folder::default()),
+        };
+        Self {
+            slots,
+            nodes: HashMap::from([(ROOT, root)]),
+            next: ROOT + 1,
+            published: 0,
+        }
+    }
+
+    /// Its slots.
+    #[must_use]
+    pub fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
+    /// How full it is.
+    #[must_use]
+    pub fn fill(&self) -> Fill {
+        let files = || self.nodes.values().filter_map(Node::file);
+        let published = files().filter(|file| file.version.is_some()).count();
+        Fill {
+            published,
+            unfinished: files().count() - published,
+            nodes: self.nodes.len(),
+        }
+    }
+
+    /// A file or folder by its number.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn node(&self, number: u64) -> Result<&Node, StoreError> {
+        self.nodes.get(&number).ok_or(StoreError::Missing)
+    }
+
+    /// The same, to change its attributes.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn attributes_mut(&mut self, number: u64) -> Result<&mut Attributes, StoreError> {
+        Ok(&mut self.node_mut(number)?.attributes)
+    }
+
+    /// The number of what has this name in a folder.
+    ///
+    /// # Errors
+    /// There is none, or no such folder.
+    pub fn look_up(&self, folder: u64, name: &[u8]) -> Result<u64, StoreError> {
+        match name {
+            b"." => Ok(folder),
+            b".." => Ok(self.node(folder)?.parent),
+            _ => {
+                let names = &self.folder(folder)?.by_name;
+                names.get(name).copied().ok_or(StoreError::Missing)
+            }
+        }
+    }
+
+    /// What is in a folder and has a higher number than `after`, by number.
+    ///
+    /// # Errors
+    /// There is no such folder.
+    pub fn list(
+        &self,
+        folder: u64,
+        after: u64,
+    ) -> Result<impl Iterator<Item = (u64, &[u8])>, StoreError> {
+        let entries = self.folder(folder)?.by_number.range(after + 1..);
+        Ok(entries.map(|(number, name)| (*number, name.as_slice())))
+    }
+
+    /// Make a file, not yet published, or a folder; returns its number.
+    ///
+    /// # Errors
+    /// The name is impossible or there already, or there are too many.
+    pub fn make(
+        &mut self,
+        folder: u64,
+        name: &[u8],
+        is_folder: bool,
+        attributes: Attributes,
+    ) -> Result<u64, StoreError> {
+        check(name)?;
+        if self.folder(folder)?.by_name.contains_key(name) {
+            return Err(StoreError::Exists);
+        }
+        if !self.node(folder)?.linked {
+            return Err(StoreError::Missing);
+        }
+        if self.nodes.len() >= MAX_NODES {
+            return Err(StoreError::TooMany);
+        }
+        let number = self.next;
+        self.next += 1;
+        let kind = match is_folder {
+            true => Kind::Folder(Folder::default()),
+            false => Kind::File(File::default()),
+        };
+        let node = Node {
+            attributes,
+            parent: folder,
+            linked: true,
+            opens: 0,
+            kind,
+        };
+        self.folder_mut(folder)?.insert(name, number);
+        self.nodes.insert(number, node);
+        Ok(number)
+    }
+
+    /// Take a file's or an empty folder's name away. What is open stays until it is closed.
+    ///
+    /// # Errors
+    /// There is none of this name, or it is of the other kind.
+    pub fn remove(&mut self, folder: u64, name: &[u8], is_folder: bool) -> Result<(), StoreError> {
+        let number = *(self.folder(folder)?.by_name.get(name)).ok_or(StoreError::Missing)?;
+        match (&self.node(number)?.kind, is_folder) {
+            (Kind::File(_), true) => return Err(StoreError::NotAFolder),
+            (Kind::Folder(_), false) => return Err(StoreError::AFolder),
+            (Kind::Folder(inner), true) if !inner.by_name.is_empty() => {
+                return Err(StoreError::NotEmpty);
+            }
+            _ => {}
+        }
+        self.folder_mut(folder)?.remove(name);
+        self.unlink(number);
+        Ok(())
+    }
+
+    /// Give a file or folder another name, in place of what has it now, unless `keep`.
+    ///
+    /// # Errors
+    /// As when making and removing; or a folder would get into itself.
+    pub fn rename(
+        &mut self,
+        (folder, name): (u64, &[u8]),
+        (new_folder, new_name): (u64, &[u8]),
+        keep: bool,
+    ) -> Result<(), StoreError> {
+        check(new_name)?;
+        let number = *(self.folder(folder)?.by_name.get(name)).ok_or(StoreError::Missing)?;
+        if !self.node(new_folder)?.linked {
+            return Err(StoreError::Missing);
+        }
+        if self.is_within(new_folder, number)? {
+            return Err(StoreError::Name);
+        }
+        match self.folder(new_folder)?.by_name.get(new_name) {
+            Some(_) if keep => return Err(StoreError::Exists),
+            Some(other) if *other == number => return Ok(()),
+            Some(_) => {
+                let is_folder = self.node(number)?.is_folder();
+                self.remove(new_folder, new_name, is_folder)?;
+            }
+            None => {}
+        }
+        self.folder_mut(folder)?.remove(name);
+        self.folder_mut(new_folder)?.insert(new_name, number);
+        self.node_mut(number)?.parent = new_folder;
+        Ok(())
+    }
+
+    /// Whether `place` is `folder` or somewhere in it.
+    fn is_within(&self, mut place: u64, folder: u64) -> Result<bool, StoreError> {
+        while place != ROOT {
+            if place == folder {
+                return Ok(true);
+            }
+            place = self.node(place)?.parent;
+        }
+        Ok(folder == ROOT)
+    }
+
+    /// Somebody opens it, to write into it or not.
+    ///
+    /// # Errors
+    /// It does not exist.
+    pub fn open(&mut self, number: u64, writes: bool) -> Result<(), StoreError> {
+        let node = self.node_mut(number)?;
+        node.opens = node.opens.saturating_add(1);
+        if let (Kind::File(file), true) = (&mut node.kind, writes) {
+            file.writers = file.writers.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    /// Somebody closes it, who had it open to write or not. When the last writer does, the file
+    /// is whole: clients get it. A guest that closes what it did not open does so to itself alone.
+    pub fn close(&mut self, number: u64, writes: bool) {
+        let Some(node) = self.nodes.get_mut(&number) else {
+            return;
+        };
+        node.opens = node.opens.saturating_sub(1);
+        if let (Kind::File(file), true) = (&mut node.kind, writes) {
+            file.writers = file.writers.saturating_sub(1);
+            self.published += file.settle(self.published + 1);
+        }
+        self.forget_unused(number);
+    }
+
+    /// Nobody has anything open any more: the VM is gone. Returns how many files it left half
+    /// written, which go; what was published stays.
+    pub fn abandon(&mut self) -> usize {
+        let numbers: Vec<_> = self.nodes.keys().copied().collect();
+        let mut lost = 0;
+        for number in numbers {
+            let Some(node) = self.nodes.get_mut(&number) else {
+                continue;
+            };
+            node.opens = 0;
+            if let Kind::File(file) = &mut node.kind {
+                file.writers = 0;
+            }
+            let (parent, linked) = (node.parent, node.linked);
+            if linked && node.file().is_some_and(|file| file.version.is_none()) {
+                lost += 1;
+                if let Ok(folder) = self.folder_mut(parent) {
+                    folder.remove_number(number);
+                }
+                self.unlink(number);
+            } else {
+                self.forget_unused(number);
+            }
+        }
+        lost
+    }
+
+    /// Make room for a write into a file, which is unpublished until its writers close it. Returns where
+    /// its bytes belong, as places and lengths; the caller puts them there before anybody reads.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] changes nothing: try again when slots have returned.
+    pub fn write(
+        &mut self,
+        number: u64,
+        offset: u64,
+        length: u64,
+        now: Duration,
+    ) -> Result<Vec<(u64, u64)>, StoreError> {
+        let slots = self.slots.clone();
+        let (file, attributes) = self.file_mut(number)?;
+        let places = file.content.write(&slots, offset, length)?;
+        file.version = None;
+        attributes.modified = now;
+        Ok(places)
+    }
+
+    /// Cut a file, or make it longer by zeros.
+    ///
+    /// # Errors
+    /// It is none, or would be too large.
+    pub fn truncate(&mut self, number: u64, size: u64, now: Duration) -> Result<(), StoreError> {
+        let (slots, next) = (self.slots.clone(), self.published + 1);
+        let (file, attributes) = self.file_mut(number)?;
+        file.content.truncate(&slots, size)?;
+        file.version = None;
+        attributes.modified = now;
+        let published = file.settle(next);
+        self.published += published;
+        Ok(())
+    }
+
+    /// What a client gets for a path, given as its names.
+    pub fn find<'p>(&self, path: impl IntoIterator<Item = &'p [u8]>) -> Found {
+        let mut number = ROOT;
+        for name in path {
+            // Not `look_up`: a client has no business with `..`.
+            let inner = self.folder(number).ok();
+            match inner.and_then(|folder| folder.by_name.get(name)) {
+                Some(inner) => number = *inner,
+                None => return Found::Nothing,
+            }
+        }
+        let Ok(node) = self.node(number) else {
+            return Found::Nothing;
+        };
+        match node.file() {
+            Some(file) => match file.version {
+                Some(version) => Found::Object(Object {
+                    content: file.content.clone(),
+                    version,
+                    modified: node.attributes.modified,
+                }),
+                None => Found::Unfinished,
+            },
+            None => Found::Nothing,
+        }
+    }
+
+    fn node_mut(&mut self, number: u64) -> Result<&mut Node, StoreError> {
+        self.nodes.get_mut(&number).ok_or(StoreError::Missing)
+    }
+
+    fn folder(&self, number: u64) -> Result<&Folder, StoreError> {
+        match &self.node(number)?.kind {
+            Kind::Folder(folder) => Ok(folder),
+            Kind::File(_) => Err(StoreError::NotAFolder),
+        }
+    }
+
+    fn folder_mut(&mut self, number: u64) -> Result<&mut Folder, StoreError> {
+        match &mut self.node_mut(number)?.kind {
+            Kind::Folder(folder) => Ok(folder),
+            Kind::File(_) => Err(StoreError::NotAFolder),
+        }
+    }
+
+    fn file_mut(&mut self, number: u64) -> Result<(&mut File, &mut Attributes), StoreError> {
+        let node = self.node_mut(number)?;
+        match &mut node.kind {
+            Kind::File(file) => Ok((file, &mut node.attributes)),
+            Kind::Folder(_) => Err(StoreError::AFolder),
+        }
+    }
+
+    fn unlink(&mut self, number: u64) {
+        if let Some(node) = self.nodes.get_mut(&number) {
+            node.linked = false;
+            self.forget_unused(number);
+        }
+    }
+
+    fn forget_unused(&mut self, number: u64) {
+        let used = |node: &Node| node.linked || node.opens > 0;
+        if self.nodes.get(&number).is_some_and(|node| !used(node)) {
+            self.nodes.remove(&number);
+        }
+    }
+}

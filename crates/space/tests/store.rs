@@ -1,0 +1,440 @@
+//! The store against a plain model: random guests, clients and controllers.
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking; its numbers are small"
+)]
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use space::store::{
+    Attributes, Content, Extent, Found, MAX_NODES, Memory, ROOT, Slots, Store, StoreError,
+};
+
+const SLOT: u32 = 8;
+const MOST: u32 = 12;
+
+/// Memory of which pages that were given back read as a pattern that nobody writes.
+struct Ram {
+    bytes: Mutex<Vec<u8>>,
+    returned: AtomicUsize,
+}
+
+const GONE: u8 = 0xee;
+
+impl Ram {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            bytes: Mutex::new(vec![GONE; (SLOT * MOST) as usize]),
+            returned: AtomicUsize::new(0),
+        })
+    }
+
+    fn fill(&self, at: u64, with: &[u8]) {
+        let at = usize::try_from(at).unwrap();
+        self.bytes.lock().unwrap()[at..at + with.len()].copy_from_slice(with);
+    }
+
+    fn all_of(&self, content: &Content) -> Vec<u8> {
+        let extents = content.read(u64::from(SLOT), 0, u64::MAX);
+        let bytes = self.bytes.lock().unwrap();
+        let mut all = Vec::new();
+        for extent in extents {
+            match extent {
+                Extent::Bytes { at, length } => {
+                    let (at, length) = (at as usize, length as usize);
+                    all.extend_from_slice(&bytes[at..at + length]);
+                }
+                Extent::Zeros { length } => all.extend(vec![0; length as usize]),
+            }
+        }
+        all
+    }
+}
+
+impl Memory for Ram {
+    fn copy(&self, from: u64, to: u64, length: u64) -> io::Result<()> {
+        let (from, to, length) = (from as usize, to as usize, length as usize);
+        let mut bytes = self.bytes.lock().unwrap();
+        bytes.copy_within(from..from + length, to);
+        Ok(())
+    }
+
+    fn zero(&self, at: u64, length: u64) -> io::Result<()> {
+        self.fill(at, &vec![0; length as usize]);
+        Ok(())
+    }
+
+    fn give_back(&self, at: u64, length: u64) {
+        self.fill(at, &vec![GONE; length as usize]);
+    }
+
+    fn returned(&self) {
+        self.returned.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn now(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn store(credit: u32) -> (Store, Arc<Ram>) {
+    let ram = Ram::new();
+    let slots = Slots::new(Arc::clone(&ram) as Arc<dyn Memory>, SLOT, credit, MOST);
+    (Store::new(slots, now(0)), ram)
+}
+
+fn write(store: &mut Store, ram: &Ram, file: u64, at: u64, bytes: &[u8]) -> Result<(), StoreError> {
+    let mut left = bytes;
+    for (place, length) in store.write(file, at, bytes.len() as u64, now(1))? {
+        let (here, rest) = left.split_at(length as usize);
+        ram.fill(place, here);
+        left = rest;
+    }
+    assert!(left.is_empty());
+    Ok(())
+}
+
+fn publish(store: &mut Store, file: u64) {
+    store.open(file, true).unwrap();
+    store.close(file, true);
+}
+
+fn object(store: &Store, name: &[u8]) -> Option<space::store::Object> {
+    match store.find([name]) {
+        Found::Object(object) => Some(object),
+        Found::Unfinished | Found::Nothing => None,
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write { file: u8, at: u8, bytes: Vec<u8> },
+    Truncate { file: u8, size: u8 },
+    Publish(u8),
+    Rename(u8, u8),
+    Remove(u8),
+    Open(u8),
+    Close(usize),
+    Send(u8),
+    Sent(usize),
+    Credit(u8),
+    Abandon,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let file = || b'a'..b'e';
+    let step = prop_oneof![
+        6 => (file(), 0_u8..60, prop::collection::vec(1_u8..200, 1..30))
+            .prop_map(|(file, at, bytes)| Step::Write { file, at, bytes }),
+        2 => (file(), 0_u8..100).prop_map(|(file, size)| Step::Truncate { file, size }),
+        3 => file().prop_map(Step::Publish),
+        1 => (file(), file()).prop_map(|(from, to)| Step::Rename(from, to)),
+        2 => file().prop_map(Step::Remove),
+        1 => file().prop_map(Step::Open),
+        1 => (0_usize..4).prop_map(Step::Close),
+        3 => file().prop_map(Step::Send),
+        2 => (0_usize..4).prop_map(Step::Sent),
+        1 => (0_u8..16).prop_map(Step::Credit),
+        1 => Just(Step::Abandon),
+    ];
+    prop::collection::vec(step, 1..80)
+}
+
+/// What a file should be.
+#[derive(Clone, Default)]
+struct Wanted {
+    bytes: Vec<u8>,
+    published: bool,
+}
+
+/// The slots that something holds, each once.
+fn held<'c>(contents: impl Iterator<Item = &'c Content>) -> usize {
+    let extents = contents.flat_map(|content| content.read(u64::from(SLOT), 0, u64::MAX));
+    let slots: std::collections::BTreeSet<_> = extents
+        .filter_map(|extent| match extent {
+            Extent::Bytes { at, .. } => Some(at / u64::from(SLOT)),
+            Extent::Zeros { .. } => None,
+        })
+        .collect();
+    slots.len()
+}
+
+proptest! {
+    #[test]
+    fn nothing_is_lost_damaged_or_leaked(steps in steps()) {
+        let (mut store, ram) = store(8);
+        let mut wanted: BTreeMap<u8, Wanted> = BTreeMap::new();
+        let mut sending: Vec<(space::store::Object, Vec<u8>)> = Vec::new();
+        let mut open: Vec<u64> = Vec::new();
+        for step in steps {
+            let before = store.slots().used();
+            match step {
+                Step::Write { file, at, bytes } => {
+                    let number = store.look_up(ROOT, &[file]).or_else(|_| {
+                        store.make(ROOT, &[file], false, Attributes::default())
+                    }).unwrap();
+                    let known = wanted.entry(file).or_default();
+                    match write(&mut store, &ram, number, u64::from(at), &bytes) {
+                        Ok(()) => {
+                            let (at, end) = (usize::from(at), usize::from(at) + bytes.len());
+                            known.bytes.resize(known.bytes.len().max(end), 0);
+                            known.bytes[at..end].copy_from_slice(&bytes);
+                            known.published = false;
+                        }
+                        Err(StoreError::Full) => prop_assert_eq!(before, store.slots().used()),
+                        Err(other) => prop_assert!(false, "{}", other),
+                    }
+                }
+                Step::Truncate { file, size } => {
+                    if let Ok(number) = store.look_up(ROOT, &[file]) {
+                        let done = store.truncate(number, u64::from(size), now(2));
+                        let fits = u32::from(size) <= SLOT * MOST;
+                        prop_assert_eq!(done.is_ok(), fits);
+                        if fits {
+                            let known = wanted.get_mut(&file).unwrap();
+                            known.bytes.resize(usize::from(size), 0);
+                            // Nobody has it open to write more.
+                            known.published = true;
+                        }
+                    }
+                }
+                Step::Publish(file) => {
+                    if let Ok(number) = store.look_up(ROOT, &[file]) {
+                        store.open(number, true).unwrap();
+                        store.close(number, true);
+                        wanted.get_mut(&file).unwrap().published = true;
+                    }
+                }
+                Step::Rename(from, to) => {
+                    let done = store.rename((ROOT, &[from]), (ROOT, &[to]), false);
+                    prop_assert_eq!(done.is_ok(), wanted.contains_key(&from));
+                    if let Some(known) = wanted.remove(&from) {
+                        wanted.insert(to, known);
+                    }
+                }
+                Step::Remove(file) => {
+                    let done = store.remove(ROOT, &[file], false);
+                    prop_assert_eq!(done.is_ok(), wanted.remove(&file).is_some());
+                }
+                Step::Open(file) => {
+                    if let Ok(number) = store.look_up(ROOT, &[file]) {
+                        store.open(number, false).unwrap();
+                        open.push(number);
+                    }
+                }
+                Step::Close(which) => {
+                    if which < open.len() {
+                        store.close(open.swap_remove(which), false);
+                    }
+                }
+                Step::Send(file) => {
+                    let found = object(&store, &[file]);
+                    let known = wanted.get(&file).filter(|known| known.published);
+                    prop_assert_eq!(found.is_some(), known.is_some());
+                    if let (Some(found), Some(known)) = (found, known) {
+                        sending.push((found, known.bytes.clone()));
+                    }
+                }
+                Step::Sent(which) => {
+                    if which < sending.len() {
+                        drop(sending.swap_remove(which));
+                    }
+                }
+                Step::Credit(credit) => {
+                    store.slots().set_credit(u32::from(credit));
+                    let credit = u32::from(credit).min(MOST);
+                    prop_assert!(store.slots().backed() <= credit.max(store.slots().used()));
+                }
+                Step::Abandon => {
+                    store.abandon();
+                    open.clear();
+                    wanted.retain(|_, known| known.published);
+                }
+            }
+            let slots = store.slots();
+            // The credit holds back whoever wants more, and takes nothing away.
+            prop_assert!(slots.used() <= slots.credit().max(before));
+            for (file, known) in &wanted {
+                let node = store.node(store.look_up(ROOT, &[*file]).unwrap()).unwrap();
+                prop_assert_eq!(&ram.all_of(node.content().unwrap()), &known.bytes);
+            }
+            for (object, bytes) in &sending {
+                prop_assert_eq!(&ram.all_of(&object.content), bytes);
+            }
+        }
+        // A guest that leaves, and clients that are done: what is published is left, and held.
+        store.abandon();
+        sending.clear();
+        let left: Vec<_> = wanted.iter().filter(|(_, known)| known.published).collect();
+        let contents: Vec<_> = left
+            .iter()
+            .map(|(file, _)| object(&store, &[**file]).unwrap().content)
+            .collect();
+        let used = store.slots().used() as usize;
+        prop_assert!(held(contents.iter()) <= used);
+        drop(contents);
+        for (file, _) in left {
+            store.remove(ROOT, &[*file], false).unwrap();
+        }
+        prop_assert_eq!(store.slots().used(), 0);
+        prop_assert_eq!(store.fill().nodes, 1);
+    }
+}
+
+#[test]
+fn a_writer_waits_until_the_network_is_done() {
+    let (mut store, ram) = store(2);
+    let one = store
+        .make(ROOT, b"one", false, Attributes::default())
+        .unwrap();
+    write(&mut store, &ram, one, 0, &[1; 16]).unwrap();
+    publish(&mut store, one);
+    let sent = object(&store, b"one").unwrap();
+    store.remove(ROOT, b"one", false).unwrap();
+    let two = store
+        .make(ROOT, b"two", false, Attributes::default())
+        .unwrap();
+    // The file is gone, and still being sent.
+    let full = write(&mut store, &ram, two, 0, &[2]);
+    assert!(matches!(full, Err(StoreError::Full)));
+    assert_eq!(ram.all_of(&sent.content), [1; 16]);
+    let before = ram.returned.load(Ordering::Relaxed);
+    drop(sent);
+    assert!(ram.returned.load(Ordering::Relaxed) > before);
+    write(&mut store, &ram, two, 0, &[2]).unwrap();
+}
+
+#[test]
+fn more_credit_wakes_those_who_wait() {
+    let (mut store, ram) = store(0);
+    let file = store
+        .make(ROOT, b"f", false, Attributes::default())
+        .unwrap();
+    assert!(write(&mut store, &ram, file, 0, &[1]).is_err());
+    store.slots().set_credit(1);
+    assert_eq!(ram.returned.load(Ordering::Relaxed), 1);
+    write(&mut store, &ram, file, 0, &[1]).unwrap();
+}
+
+#[test]
+fn bytes_of_a_removed_file_are_in_no_other() {
+    let (mut store, ram) = store(1);
+    let make = |store: &mut Store, name: &[u8]| {
+        store
+            .make(ROOT, name, false, Attributes::default())
+            .unwrap()
+    };
+    let old = make(&mut store, b"old");
+    write(&mut store, &ram, old, 0, &[7; 8]).unwrap();
+    store.remove(ROOT, b"old", false).unwrap();
+    let new = make(&mut store, b"new");
+    write(&mut store, &ram, new, 5, &[1]).unwrap();
+    store.truncate(new, 8, now(1)).unwrap();
+    let content = store.node(new).unwrap().content().unwrap();
+    assert_eq!(ram.all_of(content), [0, 0, 0, 0, 0, 1, 0, 0]);
+}
+
+#[test]
+fn folders_keep_their_rules() {
+    let (mut store, _) = store(1);
+    let attributes = Attributes::default();
+    let a = store.make(ROOT, b"a", true, attributes).unwrap();
+    let b = store.make(a, b"b", true, attributes).unwrap();
+    let into_itself = store.rename((ROOT, b"a"), (b, b"a"), false);
+    assert!(matches!(into_itself, Err(StoreError::Name)));
+    assert!(matches!(
+        store.remove(ROOT, b"a", true),
+        Err(StoreError::NotEmpty)
+    ));
+    for name in [b"".as_slice(), b".", b"..", b"x/y", b"x\0", &[b'x'; 256]] {
+        let made = store.make(ROOT, name, false, attributes);
+        assert!(matches!(made, Err(StoreError::Name)), "{name:?}");
+    }
+    // Removed while open: nothing can come into it, so nothing can be lost in it.
+    store.open(b, false).unwrap();
+    store.remove(a, b"b", true).unwrap();
+    let orphan = store.make(b, b"c", false, attributes);
+    assert!(matches!(orphan, Err(StoreError::Missing)));
+    let moved = store.rename((ROOT, b"a"), (b, b"a"), false);
+    assert!(matches!(moved, Err(StoreError::Missing)));
+    store.close(b, false);
+    store.remove(ROOT, b"a", true).unwrap();
+    assert_eq!(store.fill().nodes, 1);
+}
+
+#[test]
+fn a_client_never_leaves_the_folder() {
+    let (mut store, _) = store(1);
+    let folder = store
+        .make(ROOT, b"in", true, Attributes::default())
+        .unwrap();
+    let file = store
+        .make(folder, b"f", false, Attributes::default())
+        .unwrap();
+    assert!(matches!(
+        store.find([b"in".as_slice(), b"f"]),
+        Found::Unfinished
+    ));
+    publish(&mut store, file);
+    let found = |path: &[&[u8]]| matches!(store.find(path.iter().copied()), Found::Object(_));
+    assert!(found(&[b"in", b"f"]));
+    assert!(!found(&[b"in"]) && !found(&[]) && !found(&[b"in", b"f", b"f"]));
+    assert!(!found(&[b"in", b"..", b"in", b"f"]) && !found(&[b".", b"in", b"f"]));
+}
+
+#[test]
+fn ten_thousand_files_and_then_no_more() {
+    let (mut store, _) = store(1);
+    let mut made = 0;
+    let stopped = loop {
+        let name = format!("{made}");
+        match store.make(ROOT, name.as_bytes(), false, Attributes::default()) {
+            Ok(_) => made += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(stopped, StoreError::TooMany));
+    assert_eq!(made, MAX_NODES - 1);
+    // What removals leave of a listing is each listed once.
+    let listed: Vec<u64> = store.list(ROOT, 0).unwrap().map(|(n, _)| n).collect();
+    assert_eq!(listed.len(), made);
+    let middle = listed[5_000];
+    store.remove(ROOT, b"0", false).unwrap();
+    assert_eq!(store.list(ROOT, middle).unwrap().count(), made - 5_001);
+}
+
+#[test]
+fn a_file_is_published_by_its_last_writer() {
+    let (mut store, ram) = store(2);
+    let file = store
+        .make(ROOT, b"f", false, Attributes::default())
+        .unwrap();
+    store.open(file, true).unwrap();
+    store.open(file, true).unwrap();
+    write(&mut store, &ram, file, 0, &[1]).unwrap();
+    store.open(file, false).unwrap();
+    store.close(file, false);
+    store.close(file, true);
+    assert!(object(&store, b"f").is_none());
+    store.close(file, true);
+    let first = object(&store, b"f").unwrap();
+    // Another look is no other version, another write is.
+    store.open(file, true).unwrap();
+    store.close(file, true);
+    assert_eq!(object(&store, b"f").unwrap().version, first.version);
+    store.open(file, true).unwrap();
+    write(&mut store, &ram, file, 0, &[2]).unwrap();
+    assert!(object(&store, b"f").is_none());
+    store.close(file, true);
+    let second = object(&store, b"f").unwrap();
+    assert_ne!(second.version, first.version);
+    assert_eq!(ram.all_of(&first.content), [1]);
+    assert_eq!(ram.all_of(&second.content), [2]);
+}

@@ -1,0 +1,247 @@
+//! The process that has a VM's space: started by the supervisor ([`crate::serve`]) with a control
+//! socket as standard input, it serves the VM and its clients until told to stop or until the
+//! supervisor is gone.
+//!
+//! It is given its sockets. It reads token, certificate and key before the sandbox closes; then come
+//! its threads, most of which libraries start, so its sandbox has no list of calls.
+
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use memory_plane::access::Access;
+use memory_plane::http::{self, Service};
+use memory_plane::{Shared, serve_vm, tls};
+use rustix::event::{PollFd, PollFlags, poll};
+use serde::{Deserialize, Serialize};
+use switch::control::ControlSocket;
+
+use crate::config::{SLOT_BYTES, Space};
+use crate::data_plane::{DataPlaneError, settle, take_control};
+
+/// Between attempts to serve a VM when something goes wrong again and again.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Longest token, in bytes.
+const MAX_TOKEN: usize = 4096;
+
+/// Supervisor to process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// Carries the socket that clients connect to, if there are to be any.
+    Clients,
+    /// Carries the socket that the VM's QEMU connects to. Begin.
+    Begin(Space),
+    /// Say how it is: an [`Event::Report`].
+    Report,
+    /// End.
+    Stop,
+}
+
+/// Process to supervisor.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Event {
+    /// How it is.
+    Report(Figures),
+}
+
+/// What there is, and what has happened since the process began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Figures {
+    /// Slots that may be in use.
+    pub(crate) slots: u32,
+    /// Slots in use.
+    pub(crate) used: u32,
+    /// Bytes of the host's memory that slots have.
+    pub(crate) memory: u64,
+    /// Files that clients can get.
+    pub(crate) published: usize,
+    /// Files being written.
+    pub(crate) unfinished: usize,
+    /// Writes of the VM that wait for slots.
+    pub(crate) waiting: u64,
+    /// Writes that had to.
+    pub(crate) waited: u64,
+    /// Requests of the VM that made no sense.
+    pub(crate) nonsense: u64,
+    /// Clients connected.
+    pub(crate) clients: u64,
+    /// Requests of clients.
+    pub(crate) requests: u64,
+    /// Of these, refused because the client may not.
+    pub(crate) refused: u64,
+    /// Clients cut off because they took or said nothing for too long.
+    pub(crate) stalled: u64,
+    /// Clients not taken because there were too many.
+    pub(crate) turned_away: u64,
+    /// Bytes of files sent to clients.
+    pub(crate) sent: u64,
+}
+
+/// Have the space of this VM.
+pub(crate) fn run(vm: &str) -> Result<(), DataPlaneError> {
+    sandbox::close_inherited().map_err(DataPlaneError::System)?;
+    let control = take_control().map_err(DataPlaneError::Control)?;
+    let _span = tracing::error_span!("space", vm = vm).entered();
+    settle(&format!("space-{vm}")).map_err(DataPlaneError::System)?;
+    die_of_panics();
+    let (space, door, clients) = take_parts(&control)?;
+    let (shared, service) = prepare(&space)?;
+    let mut gaps = sandbox::enter_process();
+    gaps.extend(sandbox::enter_for_later_threads());
+    for gap in gaps {
+        tracing::warn!("the sandbox has a gap: {gap}; see `vicinity doctor`");
+    }
+    start(space.vm, door, clients, &shared, service).map_err(DataPlaneError::System)?;
+    obey(&control, &shared).map_err(DataPlaneError::Serving)
+}
+
+/// A space without one of its threads would look well and serve nobody: the supervisor starts it
+/// again instead.
+fn die_of_panics() {
+    let log = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        log(panic);
+        std::process::abort();
+    }));
+}
+
+/// All that needs names of files, or memory of a size of its own.
+fn prepare(space: &Space) -> Result<(Arc<Shared>, Service), DataPlaneError> {
+    let shared = Shared::new(
+        &format!("space-{}", space.vm),
+        SLOT_BYTES,
+        space.slots,
+        space.slots,
+    )
+    .map_err(DataPlaneError::System)?;
+    let token = space.token_file.as_deref().map(token).transpose()?;
+    let tls = space.tls.as_ref();
+    let tls = tls.map(|(certificate, key)| tls::acceptor(certificate, key));
+    let service = Service {
+        shared: Arc::clone(&shared),
+        access: Arc::new(Access {
+            allow: space.allow.clone(),
+            token,
+        }),
+        tls: tls.transpose().map_err(DataPlaneError::Tls)?,
+    };
+    Ok((shared, service))
+}
+
+fn token(file: &Path) -> Result<String, DataPlaneError> {
+    let wrong = |why: String| DataPlaneError::Token {
+        file: file.display().to_string(),
+        why,
+    };
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+    let token = text.trim();
+    match (1..=MAX_TOKEN).contains(&token.len()) {
+        true => Ok(token.to_owned()),
+        false => Err(wrong(format!("it must have 1 to {MAX_TOKEN} characters"))),
+    }
+}
+
+fn start(
+    vm: String,
+    door: UnixListener,
+    clients: Option<TcpListener>,
+    shared: &Arc<Shared>,
+    service: Service,
+) -> io::Result<()> {
+    let (name, shared) = (vm.clone(), Arc::clone(shared));
+    let serve = move || {
+        let _span = tracing::error_span!("space", vm = name).entered();
+        loop {
+            if let Err(error) = serve_vm(&shared, &door) {
+                tracing::warn!("the VM: {error}");
+                std::thread::sleep(PAUSE);
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name("vm".to_owned())
+        .spawn(serve)?;
+    let Some(listener) = clients else {
+        return Ok(());
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let serve = move || {
+        let _span = tracing::error_span!("space", vm = vm).entered();
+        let Err(error) = runtime.block_on(http::serve(service, listener));
+        tracing::error!("clients cannot be served: {error}");
+        std::process::abort();
+    };
+    let thread = std::thread::Builder::new().name("clients".to_owned());
+    thread.spawn(serve).map(drop)
+}
+
+/// Do what the supervisor says, until that is to end.
+fn obey(control: &ControlSocket, shared: &Shared) -> io::Result<()> {
+    loop {
+        match next(control)? {
+            Some((Order::Report, _)) => {
+                let event = Event::Report(figures(shared));
+                control.send(&event, None)?;
+            }
+            _ => return Ok(()),
+        }
+    }
+}
+
+type Carried = (Order, Option<std::os::fd::OwnedFd>);
+
+fn next(control: &ControlSocket) -> io::Result<Option<Carried>> {
+    loop {
+        poll(&mut [PollFd::new(control, PollFlags::IN)], None)?;
+        match control.receive::<Order>() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            order => return order,
+        }
+    }
+}
+
+/// The space and its sockets, as the supervisor says them.
+fn take_parts(
+    control: &ControlSocket,
+) -> Result<(Space, UnixListener, Option<TcpListener>), DataPlaneError> {
+    let mut clients = None;
+    loop {
+        match next(control).map_err(DataPlaneError::System)? {
+            Some((Order::Clients, Some(listener))) => clients = Some(listener.into()),
+            Some((Order::Begin(space), Some(door))) => {
+                let door = UnixListener::from(door);
+                // Only this process accepts on it, and it waits.
+                door.set_nonblocking(false)
+                    .map_err(DataPlaneError::System)?;
+                return Ok((space, door, clients));
+            }
+            _ => return Err(DataPlaneError::System(io::ErrorKind::InvalidData.into())),
+        }
+    }
+}
+
+fn figures(shared: &Shared) -> Figures {
+    let report = shared.report();
+    Figures {
+        slots: report.credit,
+        used: report.used,
+        memory: u64::from(report.backed) * u64::from(SLOT_BYTES),
+        published: report.published,
+        unfinished: report.unfinished,
+        waiting: report.waiting,
+        waited: report.waited,
+        nonsense: report.nonsense,
+        clients: report.clients,
+        requests: report.requests,
+        refused: report.refused,
+        stalled: report.stalled,
+        turned_away: report.turned_away,
+        sent: report.sent,
+    }
+}
