@@ -11,7 +11,7 @@ use super::sample::{Sample, Selector};
 /// Cells are alike whose CPUs were at most so many times as far apart as another's.
 const ALIKE: f64 = 2.0;
 
-/// The samples of those blocks whose cells among `used` are alike; all of them when no block is.
+/// The samples of those blocks whose cells among `used` are alike.
 #[must_use]
 pub(super) fn steady(mut samples: Vec<Sample>, used: &[Selector]) -> Vec<Sample> {
     let is_used = |sample: &Sample| used.iter().any(|cells| sample.cell.matches(cells));
@@ -21,9 +21,7 @@ pub(super) fn steady(mut samples: Vec<Sample>, used: &[Selector]) -> Vec<Sample>
         block.extend(sample.line_ns);
     }
     blocks.retain(|_, distances| are_alike(distances));
-    if !blocks.is_empty() {
-        samples.retain(|sample| blocks.contains_key(&sample.block));
-    }
+    samples.retain(|sample| blocks.contains_key(&sample.block));
     samples
 }
 
@@ -95,9 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_block_is_better_all_count() {
-        let samples = vec![sample(1, "a", Some(44.0)), sample(1, "b", Some(370.0))];
-        assert_eq!(blocks(&steady(samples, &[&[]])), [1, 1]);
+    fn without_a_distance_there_is_no_summary() {
         assert_eq!(summary(&[sample(1, "a", None)]), None);
     }
 }
