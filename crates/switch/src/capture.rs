@@ -208,6 +208,7 @@ impl Switch {
     /// Show frames, which a sender's pair brought, to those who capture or mirror a port. The
     /// caller has no receive ring in hand.
     #[cold]
+    #[inline(never)]
     pub(crate) fn show<'f, 'm>(
         &self,
         desk: &mut Desk,

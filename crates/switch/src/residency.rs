@@ -170,7 +170,7 @@ impl Residency {
     }
 
     /// What is known of an address.
-    #[inline]
+    #[inline(always)]
     fn read(&self, mac: u64) -> Option<Entry> {
         let before = self.version.load(Ordering::Acquire);
         let found = self.find(mac);
@@ -198,13 +198,13 @@ impl Residency {
     }
 
     /// The port an address lives at, if that is known.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn lookup(&self, who: impl Into<Resident>, now: u32) -> Option<u16> {
         self.port(who.into().bits(), now)
     }
 
-    #[inline]
+    #[inline(always)]
     fn port(&self, bits: u64, now: u32) -> Option<u16> {
         let entry = self.read(bits)?;
         (!entry.expired(now)).then_some(entry.port)
