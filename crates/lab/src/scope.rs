@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::{Context, Result};
 use crate::host;
+use crate::progress::Progress;
 
 const PREFIX: &str = "vicinity-lab-";
 const RUN: &str = "/run";
@@ -62,6 +63,19 @@ pub fn sweep() -> Result<Vec<String>> {
         removed.push(name);
     }
     Ok(removed)
+}
+
+/// [`sweep`] before a run, and tell what was removed.
+///
+/// # Errors
+/// A leftover cannot be removed.
+pub(crate) fn sweep_and_tell(progress: &Progress) -> Result<()> {
+    for name in sweep()? {
+        progress.step(&format!(
+            "removed {name}, left behind by a run that crashed"
+        ));
+    }
+    Ok(())
 }
 
 /// What came of removing a leftover, where another may have been quicker.

@@ -124,11 +124,7 @@ pub fn switch(options: &Options, progress: &Progress) -> Result<Report> {
     interrupt::install()?;
     check(options)?;
     let pages_before = hugepages::total()?;
-    for name in scope::sweep()? {
-        progress.step(&format!(
-            "removed {name}, left behind by a run that crashed"
-        ));
-    }
+    scope::sweep_and_tell(progress)?;
     let folder = RunFolder::new()?;
     let path = folder.path().to_owned();
     let report = measure(options, &path, progress);

@@ -122,11 +122,7 @@ fn until(vm: &Vm, socket: &str) -> Result<()> {
 
 impl Members {
     fn start(options: &Options, progress: &Progress) -> Result<Self> {
-        for name in scope::sweep()? {
-            progress.step(&format!(
-                "removed {name}, left behind by a run that crashed"
-            ));
-        }
+        scope::sweep_and_tell(progress)?;
         progress.step("guest image (Debian packages, kept for the next time), and this program");
         let image = Recipe::default().build(&options.cache)?;
         let image = image.with_program(&options.vicinity, &options.cache.join("with-program"))?;

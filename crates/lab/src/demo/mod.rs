@@ -88,11 +88,7 @@ struct Pair {
 
 impl Pair {
     fn start(options: &Options, progress: &Progress) -> Result<Self> {
-        for name in scope::sweep()? {
-            progress.step(&format!(
-                "removed {name}, left behind by a run that crashed"
-            ));
-        }
+        scope::sweep_and_tell(progress)?;
         progress.step("guest image (Debian packages, kept for the next time)");
         let image = Recipe::default().build(&options.cache)?;
         progress.step("accelerator: booting a kernel under KVM, where there is one");

@@ -58,11 +58,7 @@ pub struct Options {
 pub fn message(options: &Options, progress: &Progress) -> Result<Report> {
     interrupt::install()?;
     check(options)?;
-    for name in scope::sweep()? {
-        progress.step(&format!(
-            "removed {name}, left behind by a run that crashed"
-        ));
-    }
+    scope::sweep_and_tell(progress)?;
     let folder = RunFolder::new()?;
     let mut report = Report {
         machine: Machine::look()?,

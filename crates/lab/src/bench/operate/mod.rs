@@ -67,11 +67,7 @@ pub struct Options {
 pub fn operate(options: &Options, progress: &Progress) -> Result<Report> {
     interrupt::install()?;
     check(options)?;
-    for name in scope::sweep()? {
-        progress.step(&format!(
-            "removed {name}, left behind by a run that crashed"
-        ));
-    }
+    scope::sweep_and_tell(progress)?;
     let folder = RunFolder::new()?;
     let machine = Machine::look()?;
     let first = Priority::raise();

@@ -48,11 +48,7 @@ pub const RATES: [u32; 3] = [2500, 5000, 10_000];
 pub fn uplink(options: &Options, progress: &Progress) -> Result<Report> {
     interrupt::install()?;
     check(options)?;
-    for name in scope::sweep()? {
-        progress.step(&format!(
-            "removed {name}, left behind by a run that crashed"
-        ));
-    }
+    scope::sweep_and_tell(progress)?;
     let folder = RunFolder::new()?;
     let machine = Machine::look()?;
     let first = Priority::raise();

@@ -79,11 +79,7 @@ impl World {
     /// # Errors
     /// Anything that keeps them from running.
     pub fn start(place: &Place, count: usize, progress: &Progress) -> Result<Self> {
-        for name in scope::sweep()? {
-            progress.step(&format!(
-                "removed {name}, left behind by a run that crashed"
-            ));
-        }
+        scope::sweep_and_tell(progress)?;
         progress.step("guest image with web servers (kept for the next time)");
         let image = recipe().build(&place.cache)?;
         let accel = accel::detect(&image.kernel)?;
