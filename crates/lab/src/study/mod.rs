@@ -17,6 +17,7 @@
 mod book;
 pub mod catalogue;
 pub mod claim;
+mod distance;
 pub mod http;
 pub mod inference;
 pub mod knob;
@@ -30,7 +31,6 @@ pub mod run;
 pub mod sample;
 mod stage;
 mod statistic;
-mod steady;
 pub mod verdict;
 pub mod watch;
 pub mod world;

@@ -7,7 +7,6 @@ use super::claim::{Claim, Evidence, Statistic};
 use super::inference::{self, Interval, Region};
 use super::probe::{Ability, Probe};
 use super::sample::Sample;
-use super::steady::steady;
 
 /// What came of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -244,14 +243,7 @@ fn weigh(sweep: &str, claim: &Claim, samples: &[Sample], scale: Scale) -> Eviden
         .filter(|sample| is_papers(sample))
         .cloned()
         .collect();
-    let (used, ..) = claim.statistic.names();
-    let levels = |factor: &str| levels(sweep, factor, scale);
-    let evidence = claim.weigh(&steady(of_sweep.clone(), &used), &levels);
-    if evidence.blocks > 0 {
-        return evidence;
-    }
-    // A block that was cut short may be the only steady one, and have nothing to compare.
-    claim.weigh(&of_sweep, &levels)
+    claim.weigh(&of_sweep, &|factor| levels(sweep, factor, scale))
 }
 
 /// The papers' claims are about Apache httpd; what else is measured is shown beside it.
@@ -355,20 +347,6 @@ mod tests {
             .iter()
             .map(|finding| finding.verdict)
             .collect()
-    }
-
-    /// The CPUs moved apart in every block but the last, which was cut short.
-    #[test]
-    fn a_claim_is_not_called_unmeasured_because_the_cpus_moved() {
-        let mut samples = made_up(3, 0.2);
-        samples.retain(|sample| {
-            sample.block < 3 || sample.cell.0.get("idle").is_none_or(|n| n == "0")
-        });
-        for sample in &mut samples {
-            let far = sample.cell.0.get("idle").is_some_and(|n| n == "3");
-            sample.line_ns = Some(if far { 370.0 } else { 44.0 });
-        }
-        assert_ne!(verdict(&samples).first(), Some(&Verdict::NotRunnable));
     }
 
     #[test]

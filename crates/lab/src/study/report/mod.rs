@@ -10,10 +10,10 @@ use std::fs;
 use std::path::Path;
 
 use super::catalogue::{self, Experiment};
+use super::distance;
 use super::manifest::{self, Manifest};
 use super::probe::{Ability, Probe};
 use super::sample::Sample;
-use super::steady;
 use super::verdict::{self, Finding};
 use crate::error::{Context, Result};
 
@@ -53,7 +53,7 @@ impl Report {
             return "no A/A run: nothing says what doing the same twice looks like here".to_owned();
         }
         let percent = |log: f64| (log.abs().exp() - 1.0) * 100.0;
-        let distance = steady::summary(&self.samples).unwrap_or_default();
+        let distance = distance::summary(&self.samples).unwrap_or_default();
         let text = format!(
             "A/A: the same stream, measured twice in each of {} blocks under two names, differed by {:.1} % on average; the 95 % interval reaches to {:.1} %. A ratio no further from one than that is NOT SIGNIFICANT.",
             found.blocks,

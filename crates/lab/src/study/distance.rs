@@ -1,29 +1,17 @@
-//! Blocks in which the machine stayed the same.
+//! How far apart the CPUs were.
 //!
 //! The CPUs of a virtual machine move between cores of the host below it, and with them how far apart
-//! they are: a cache line may take 40 ns from one to the other and back, or 400. Everything that two
-//! CPUs do together changes with it, so cells are compared only where it stayed alike.
+//! they are: a cache line may take 40 ns from one to the other and back, or 400. Programs that do
+//! nothing but hand lines over feel it at once. Cells with emulated guests did not: in three runs (430
+//! cells) those measured with the CPUs far apart spread no more around their cell's median than the
+//! others. So it is told, and no cell is left out for it.
 
 use std::collections::BTreeMap;
 
-use super::sample::{Sample, Selector};
+use super::sample::Sample;
 
-/// Cells are alike whose CPUs were at most so many times as far apart as another's.
-const ALIKE: f64 = 2.0;
-
-/// The samples of those blocks whose cells among `used` are alike.
-#[must_use]
-pub(super) fn steady(mut samples: Vec<Sample>, used: &[Selector]) -> Vec<Sample> {
-    let is_used = |sample: &Sample| used.iter().any(|cells| sample.cell.matches(cells));
-    let mut blocks: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-    for sample in samples.iter().filter(|sample| is_used(sample)) {
-        let block = blocks.entry(sample.block).or_default();
-        block.extend(sample.line_ns);
-    }
-    blocks.retain(|_, distances| are_alike(distances));
-    samples.retain(|sample| blocks.contains_key(&sample.block));
-    samples
-}
+/// A block changed whose CPUs were at one time so many times as far apart as at another.
+const TWOFOLD: f64 = 2.0;
 
 /// How far apart the CPUs were, and in how many blocks that changed; nothing if it is not known.
 #[must_use]
@@ -40,8 +28,7 @@ pub(super) fn summary(samples: &[Sample]) -> Option<String> {
     let changed = blocks.values().filter(|one| !are_alike(one)).count();
     Some(format!(
         "A cache line took {nearest:.0} to {farthest:.0} ns (median {median:.0}) from CPU 0 to CPU 1 \
-         and back; in {changed} of {} blocks it changed more than twofold. Cells of such a block are \
-         compared only if theirs is alike, or if no block of the sweep is better.",
+         and back; in {changed} of {} blocks it changed more than twofold.",
         blocks.len()
     ))
 }
@@ -50,7 +37,7 @@ fn are_alike(distances: &[f64]) -> bool {
     let nearest = distances.iter().copied().fold(f64::INFINITY, f64::min);
     distances
         .iter()
-        .all(|distance| *distance <= nearest * ALIKE)
+        .all(|distance| *distance <= nearest * TWOFOLD)
 }
 
 #[cfg(test)]
@@ -70,23 +57,15 @@ mod tests {
         }
     }
 
-    fn blocks(samples: &[Sample]) -> Vec<u32> {
-        samples.iter().map(|sample| sample.block).collect()
-    }
-
     #[test]
-    fn a_block_in_which_the_cpus_moved_apart_is_left_out() {
-        let samples = vec![
+    fn blocks_in_which_the_cpus_moved_apart_are_counted() {
+        let samples = [
             sample(1, "a", Some(44.0)),
             sample(1, "b", Some(370.0)),
             sample(2, "a", Some(370.0)),
             sample(2, "b", Some(300.0)),
             sample(3, "a", None),
         ];
-        assert_eq!(blocks(&steady(samples.clone(), &[&[]])), [2, 2, 3]);
-        // Of the first block only one cell is asked for.
-        let one: Selector = &[("arm", "a")];
-        assert_eq!(blocks(&steady(samples.clone(), &[one])), [1, 1, 2, 2, 3]);
         let told = summary(&samples).unwrap();
         assert!(told.contains("44 to 370 ns"), "{told}");
         assert!(told.contains("in 1 of 3 blocks"), "{told}");
