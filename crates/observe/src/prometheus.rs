@@ -200,32 +200,77 @@ impl Text {
     /// One value of a series.
     pub fn line(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
         self.0.push_str(name);
-        for (index, (label, text)) in labels.iter().enumerate() {
-            let mark = if index == 0 { '{' } else { ',' };
-            // Writing to a string does not fail.
-            let _ = write!(self.0, "{mark}{label}=\"{}\"", escape(text));
+        self.labels(labels);
+        if !labels.is_empty() {
+            self.0.push('}');
         }
-        let end = if labels.is_empty() { "" } else { "}" };
-        let _ = writeln!(self.0, "{end} {value}");
+        self.value(value);
     }
 
-    /// One histogram of a series: each bound with how many values are not above it, how many there
-    /// are, and their sum.
-    pub fn histogram(
+    /// One histogram of a series: each bound, as a text, with how many values are not above it, how
+    /// many there are, and their sum.
+    pub fn histogram<'b>(
         &mut self,
         name: &str,
         labels: &[(&str, &str)],
-        bounds: impl Iterator<Item = (f64, u64)>,
+        bounds: impl Iterator<Item = (&'b str, u64)>,
         (count, sum): (u64, f64),
     ) {
-        let bucket = format!("{name}_bucket");
-        let bounds = bounds.map(|(bound, below)| (bound.to_string(), below));
-        for (bound, below) in bounds.chain([("+Inf".to_owned(), count)]) {
-            let labels = [labels, &[("le", bound.as_str())]].concat();
-            self.line(&bucket, &labels, below as f64);
+        let mut bucket = Self(format!("{name}_bucket"));
+        bucket.labels(labels);
+        bucket.0.push(if labels.is_empty() { '{' } else { ',' });
+        for (bound, below) in bounds.chain([("+Inf", count)]) {
+            for part in [bucket.0.as_str(), "le=\"", bound, "\"}"] {
+                self.0.push_str(part);
+            }
+            self.value(below as f64);
         }
         self.line(&format!("{name}_sum"), labels, sum);
         self.line(&format!("{name}_count"), labels, count as f64);
+    }
+
+    /// Labels without the brace that ends them. There are thousands of lines.
+    fn labels(&mut self, labels: &[(&str, &str)]) {
+        let mut mark = "{";
+        for (label, text) in labels {
+            for part in [mark, *label, "=\""] {
+                self.0.push_str(part);
+            }
+            self.escaped(text);
+            self.0.push('"');
+            mark = ",";
+        }
+    }
+
+    /// A label's text: backslash, quote and line feed are escaped.
+    fn escaped(&mut self, text: &str) {
+        for piece in text.split_inclusive(['\\', '"', '\n']) {
+            let plain = piece.strip_suffix(['\\', '"', '\n']).unwrap_or(piece);
+            self.0.push_str(plain);
+            self.0.push_str(match piece.get(plain.len()..) {
+                Some("\n") => "\\n",
+                Some("\"") => "\\\"",
+                Some("\\") => "\\\\",
+                _ => "",
+            });
+        }
+    }
+
+    /// A value, and the line's end.
+    fn value(&mut self, value: f64) {
+        /// 2^53: up to there, each whole number is one of these.
+        const EXACT: f64 = 9_007_199_254_740_992.0;
+        // Writing to a string does not fail.
+        let _ = match (0.0..EXACT).contains(&value) && value.fract() == 0.0 {
+            // Nearly all are, and the general way takes longer.
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "just looked at"
+            )]
+            true => writeln!(self.0, " {}", value as u64),
+            false => writeln!(self.0, " {value}"),
+        };
     }
 
     /// The text so far.
@@ -233,13 +278,6 @@ impl Text {
     pub fn finish(self) -> String {
         self.0
     }
-}
-
-/// A label's text: backslash, quote and line feed are escaped.
-fn escape(text: &str) -> String {
-    text.replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
 }
 
 #[cfg(test)]
@@ -264,6 +302,20 @@ mod tests {
             value.parse::<f64>().unwrap();
         }
         assert_eq!(text.matches("# TYPE").count(), 10);
+    }
+
+    #[test]
+    fn labels_are_escaped_and_whole_numbers_written_as_such() {
+        let mut text = Text::default();
+        text.line("a", &[], 7.0);
+        text.line("a", &[("b", "x\\y\"z\n"), ("c", "")], 0.25);
+        text.histogram("h", &[("d", "e")], [("0.5", 1)].into_iter(), (3, 1e300));
+        let expected = format!(
+            "a 7\na{{b=\"x\\\\y\\\"z\\n\",c=\"\"}} 0.25\nh_bucket{{d=\"e\",le=\"0.5\"}} 1\n\
+             h_bucket{{d=\"e\",le=\"+Inf\"}} 3\nh_sum{{d=\"e\"}} {}\nh_count{{d=\"e\"}} 3\n",
+            1e300
+        );
+        assert_eq!(text.finish(), expected);
     }
 
     #[test]

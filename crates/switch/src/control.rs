@@ -7,6 +7,7 @@
 //! for users and a thread for tests without either side noticing.
 
 mod counters;
+mod row;
 mod socket;
 
 use serde::{Deserialize, Serialize};
@@ -191,6 +192,7 @@ pub struct PortReport {
     /// It goes on sending more to everybody than it may.
     pub storm: bool,
     /// Running totals since the port was attached.
+    #[serde(with = "row")]
     pub counters: Counters,
     /// Addresses that it uses and another port does, too.
     #[serde(default)]

@@ -57,6 +57,19 @@ macro_rules! losses {
         }
 
         impl Drops {
+            /// How many reasons there are.
+            pub(super) const REASONS: usize = [$(stringify!($field)),*].len();
+
+            /// Every counter, in their order.
+            pub(super) fn row(&self) -> [u64; Self::REASONS] {
+                [$(self.$field),*]
+            }
+
+            /// Counters in their order.
+            pub(super) fn of_row([$($field),*]: [u64; Self::REASONS]) -> Self {
+                Self { $($field),* }
+            }
+
             /// Count one lost frame.
             pub fn count(&mut self, loss: Loss) {
                 let counter = match loss {

@@ -300,14 +300,17 @@ fn histograms<const FIRST: u32, const N: usize>(
     (of, unit): (fn(&PortStatus) -> &Histogram<FIRST, N>, f64),
 ) {
     text.head(name, "histogram", help);
+    let empty = Histogram::<FIRST, N>::default();
+    let bounds = empty.cumulative().map(|(bound, _)| bound as f64 * unit);
+    let bounds: Vec<String> = bounds.map(|bound| bound.to_string()).collect();
     for port in ports {
         let histogram = of(port);
         let count = histogram.count();
         if count > 0 {
-            let bounds = histogram.cumulative();
-            let bounds = bounds.map(|(bound, below)| (bound as f64 * unit, below));
+            let below = histogram.cumulative().map(|(_, below)| below);
+            let below = bounds.iter().map(String::as_str).zip(below);
             let sum = histogram.sum as f64 * unit;
-            text.histogram(name, &labels(port), bounds, (count, sum));
+            text.histogram(name, &labels(port), below, (count, sum));
         }
     }
 }
