@@ -1,10 +1,14 @@
 //! Captures over the control API: the frames of ports as they pass, as a pcapng file without end.
+//!
+//! Each has a thread, which comes after all others where CPUs are short: what it does not get round to
+//! is missing in the file, and nobody is slower for it.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::thread;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -20,12 +24,14 @@ use pcap_file::pcapng::blocks::interface_description::{
 use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
 use pcap_file::{DataLink, Endianness, PcapError};
 use rustix::net::RecvFlags;
+use rustix::process::setpriority_process;
 use serde::Deserialize;
 use serde_json::json;
 use switch::capture::{Captured, Direction, MAX_DATAGRAM};
 use switch::control::PortId;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
+use tokio::runtime::{Builder, Handle};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
@@ -36,6 +42,9 @@ use crate::name;
 
 /// Datagrams, and pieces of the file, that may wait.
 const QUEUE: usize = 16;
+
+/// The lowest priority there is (nice(2)).
+const LAST: i32 = 19;
 
 /// Bytes of a frame that are shown unless it is said: all of the longest.
 const ALL: u32 = 256 << 10;
@@ -67,6 +76,8 @@ enum Refused {
     Gone,
     #[error("our bug: {0}")]
     Format(#[from] PcapError),
+    #[error("no thread for the capture: {0}")]
+    Thread(#[from] std::io::Error),
 }
 
 impl IntoResponse for Refused {
@@ -77,7 +88,7 @@ impl IntoResponse for Refused {
             | Self::NoPort { .. }
             | Self::Watch(WatchError::NoPort { .. }) => StatusCode::NOT_FOUND,
             Self::Watch(WatchError::TooMany { .. }) => StatusCode::CONFLICT,
-            Self::Watch(WatchError::Socket(_)) | Self::Format(_) => {
+            Self::Watch(WatchError::Socket(_)) | Self::Format(_) | Self::Thread(_) => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
             Self::Gone => StatusCode::SERVICE_UNAVAILABLE,
@@ -94,13 +105,16 @@ struct Port {
     network: mpsc::Sender<Message>,
     id: PortId,
     number: u32,
+    /// Whatever thread it is dropped on.
+    daemon: Handle,
 }
 
 impl Drop for Port {
     fn drop(&mut self) {
         let (network, id, number) = (self.network.clone(), self.id, self.number);
         // A network that has ended watches nothing.
-        tokio::spawn(async move { drop(network.send(Message::Unwatch(id, number)).await) });
+        self.daemon
+            .spawn(async move { drop(network.send(Message::Unwatch(id, number)).await) });
     }
 }
 
@@ -129,7 +143,21 @@ async fn begin(daemon: &Daemon, wanted: &Wanted) -> Result<Body, Refused> {
     daemon.ask().await;
     let file = file(&ports, bytes)?;
     let (sender, receiver) = mpsc::channel(QUEUE);
-    tokio::spawn(write(file, ports, sockets, sender));
+    let work = move || {
+        if let Err(error) = setpriority_process(None, LAST) {
+            tracing::debug!(%error, "a capture has the priority of the daemon");
+        }
+        match Builder::new_current_thread().enable_io().build() {
+            Ok(runtime) => runtime.block_on(write(file, ports, sockets, sender)),
+            Err(error) => tracing::error!(%error, "a capture cannot begin"),
+        }
+    };
+    // It ends when nobody reads any more.
+    drop(
+        thread::Builder::new()
+            .name("capture".to_owned())
+            .spawn(work)?,
+    );
     Ok(Body::new(Pieces(receiver)))
 }
 
@@ -159,6 +187,7 @@ impl Daemon {
             network: address.clone(),
             id: port,
             number,
+            daemon: Handle::current(),
         };
         Ok((port, socket))
     }
@@ -280,11 +309,11 @@ async fn relay(interface: u32, socket: OwnedFd, datagrams: mpsc::Sender<(u32, Ve
     else {
         return;
     };
+    let mut bytes = vec![0; MAX_DATAGRAM];
     loop {
         if ready.readable().await.is_err() {
             return;
         }
-        let mut bytes = vec![0; MAX_DATAGRAM];
         let got = ready.try_io(Interest::READABLE, || {
             Ok(rustix::net::recv(
                 &socket,
@@ -295,8 +324,8 @@ async fn relay(interface: u32, socket: OwnedFd, datagrams: mpsc::Sender<(u32, Ve
         match got {
             Ok((0, _)) => return,
             Ok((count, _)) => {
-                bytes.truncate(count);
-                if datagrams.send((interface, bytes)).await.is_err() {
+                let datagram = bytes.get(..count).unwrap_or_default().to_vec();
+                if datagrams.send((interface, datagram)).await.is_err() {
                     return;
                 }
             }
