@@ -11,7 +11,7 @@ mod common;
 use std::os::unix::net::UnixListener;
 use std::process::Stdio;
 
-use common::Daemon;
+use common::{Daemon, page};
 use lab::host::{Tied, command};
 use serde_json::Value;
 
@@ -94,6 +94,7 @@ fn mistakes_are_named_with_the_vm_and_the_remedy() {
             parts.iter().all(|part| found[0].contains(part)),
             "{found:?}"
         );
+        page::assert_quoted(&found[0]);
     }
     assert!(said(&checks, "daemon")[0].contains("serves 2 network(s)"));
 }

@@ -150,6 +150,7 @@ fn a_socket_where_nobody_looks_is_refused() {
     for part in ["elsewhere.sock", "run/control.sock", "ListenStream="] {
         assert!(said.contains(part), "{said}");
     }
+    common::page::assert_quoted(&said);
 }
 
 /// With the program under test in the place of the installed one.

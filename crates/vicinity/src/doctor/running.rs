@@ -3,7 +3,7 @@
 //! The daemon is asked over its control socket, QEMUs are known by their command lines. A mistake is
 //! named with the VM, and with what to do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use observe::command_line::{Kind as Process, Machine, kind};
@@ -176,17 +176,26 @@ impl Scene {
             .collect()
     }
 
+    /// Addresses that several VMs were given, or that the switch has seen several use.
     fn same_address(&self) -> Vec<(String, String)> {
-        let mut owners: BTreeMap<(&str, String), Vec<&str>> = BTreeMap::new();
+        let mut owners: BTreeMap<(&str, String), BTreeSet<&str>> = BTreeMap::new();
         for (port, _, _, mac) in self.attached() {
             if let Some(mac) = mac {
                 let key = (port.network.as_str(), mac.to_ascii_lowercase());
-                owners.entry(key).or_default().push(&port.vm);
+                owners.entry(key).or_default().insert(&port.vm);
+            }
+        }
+        for port in &self.ports {
+            for duplicate in &port.duplicates {
+                let key = (port.network.as_str(), duplicate.mac.to_string());
+                let vms = [port.vm.as_str(), &duplicate.vm];
+                owners.entry(key).or_default().extend(vms);
             }
         }
         let several = owners.into_iter().filter(|(_, vms)| vms.len() > 1);
         several
             .map(|((network, mac), vms)| {
+                let vms: Vec<_> = vms.into_iter().collect();
                 let found = format!("{mac} on {network} is that of {}", vms.join(" and "));
                 let remedy = "give each VM an address of its own; `vicinity qemu-args` and \
                               `libvirt-xml` do";

@@ -7,6 +7,9 @@ use switch::guard::Rules;
 
 use super::*;
 
+#[path = "../../tests/common/page.rs"]
+mod page;
+
 const ALL: u64 = GUEST_CSUM | GUEST_TSO;
 
 fn port(vm: &str, state: State) -> PortStatus {
@@ -81,6 +84,7 @@ fn is_named(scene: &Scene, parts: &[&str]) {
     for part in parts {
         assert!(said.contains(part), "{part:?} not in {said:?}");
     }
+    page::assert_quoted(&said);
 }
 
 #[test]
@@ -109,7 +113,19 @@ fn two_vms_with_one_address() {
     scene.machines[1] = machine("db", "52:54:00:00:00:0A");
     is_named(
         &scene,
-        &["addresses: 52:54:00:00:00:0a on lan", "web and db"],
+        &["addresses: 52:54:00:00:00:0a on lan", "db and web"],
+    );
+}
+
+/// Whatever their NICs were given.
+#[test]
+fn two_vms_that_use_one_address() {
+    let mut scene = scene();
+    let seen = json!([{ "mac": "52:54:00:00:00:0c", "vlan": 0, "vm": "db", "moves": 9 }]);
+    scene.ports[0].duplicates = serde_json::from_value(seen).unwrap();
+    is_named(
+        &scene,
+        &["addresses: 52:54:00:00:00:0c on lan", "db and web"],
     );
 }
 

@@ -4,6 +4,7 @@
 pub(crate) mod holdings;
 pub(crate) mod member;
 pub(crate) mod neighbours;
+pub(crate) mod page;
 pub(crate) mod trace;
 
 use std::path::{Path, PathBuf};
