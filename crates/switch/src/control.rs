@@ -37,7 +37,8 @@ pub enum Order {
         /// Name for log lines, at most [`MAX_NAME`] bytes.
         name: String,
     },
-    /// Start serving an uplink. Carries one descriptor: where its frames go out and come in.
+    /// Start serving an uplink. Carries one descriptor: where its frames go out and come in, or the
+    /// first of its queues.
     AttachUplink {
         /// The number the uplink will be known by.
         port: PortId,
@@ -45,6 +46,11 @@ pub enum Order {
         name: String,
         /// What the descriptor is.
         way: UplinkWay,
+    },
+    /// Serve one more queue of an uplink. Carries one descriptor, of the same kind as the first.
+    AddUplinkQueue {
+        /// Which one.
+        port: PortId,
     },
     /// Stop serving a port or uplink; answered by [`Event::Detached`].
     Detach {

@@ -90,8 +90,9 @@ impl Switch {
         }
         match &port.kind {
             Kind::Uplink(uplink) => {
-                let sent = uplink.send(head, rest);
-                count_sent(sent, head, &mut uplink.sent_out());
+                let queue = uplink.queue(pair);
+                let sent = queue.send(head, rest);
+                count_sent(sent, head, &mut queue.sent_out());
                 true
             }
             Kind::Guest(guest) => {

@@ -123,7 +123,7 @@ impl Manager {
     pub(crate) fn activate(&self, switch: &Switch, number: u16) {
         let pairs = match switch.port(number).map(|port| &port.kind) {
             Some(Kind::Guest(guest)) => guest.backend.pairs(),
-            Some(Kind::Uplink(_)) => 1,
+            Some(Kind::Uplink(uplink)) => uplink.queues().count(),
             None => 0,
         };
         for pair in 0..pairs.min(switch.readers.workers()) {

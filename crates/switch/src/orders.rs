@@ -1,7 +1,7 @@
 //! What the supervisor asks of a worker.
 
 use std::num::NonZeroU32;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
@@ -19,7 +19,6 @@ use crate::residency::Resident;
 use crate::shared::FIRST;
 use crate::switch::Switch;
 use crate::token::Token;
-use crate::uplink::UPLINK_PAIR;
 
 impl Manager {
     pub(crate) fn take_orders(&mut self, switch: &mut Switch) {
@@ -50,6 +49,7 @@ impl Manager {
                 let kind = kind.and_then(|fd| attach::uplink(fd, way));
                 self.attach(switch, port, name, kind);
             }
+            Order::AddUplinkQueue { port } => self.add_queue(switch, port.0, fd),
             Order::Detach { port } => self.detach(switch, port.0, Reason::Asked),
             Order::SetRules { port, rules } => switch.set_rules(port.0, *rules),
             Order::SetSnooping { on } => switch.snooping = on,
@@ -110,34 +110,81 @@ impl Manager {
         }
     }
 
+    /// Serve one more queue of an uplink.
+    fn add_queue(&self, switch: &mut Switch, number: u16, fd: Option<OwnedFd>) {
+        let Some(Kind::Uplink(uplink)) = switch.port_mut(number).map(|port| &mut port.kind) else {
+            tracing::error!(
+                port = number,
+                "a queue of no uplink: a fault of the supervisor"
+            );
+            return;
+        };
+        let added = fd.ok_or(Errno::BADF).and_then(|fd| uplink.add(fd));
+        let watched = added.and_then(|pair| self.watch_queue(switch, number, pair));
+        if let Err(error) = watched {
+            tracing::error!(port = number, %error, "a queue of the uplink cannot be served");
+        }
+        self.activate(switch, number);
+    }
+
+    /// Have the kernel tell the worker that reads a queue of an uplink of its frames.
+    fn watch_queue(&self, switch: &Switch, number: u16, pair: usize) -> Result<(), Errno> {
+        let edge = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        let poll = self.poll_of(switch.readers.worker(number, pair))?;
+        let queue = switch.port(number).and_then(|port| match &port.kind {
+            Kind::Uplink(uplink) => uplink.queues().nth(pair),
+            Kind::Guest(_) => None,
+        });
+        epoll::add(
+            poll,
+            queue.ok_or(Errno::NODEV)?,
+            Token::Tap(number).data(),
+            edge,
+        )
+    }
+
     /// Have the kernel tell of what comes from a new port.
     fn watch(&self, switch: &Switch, number: u16) -> Result<(), Errno> {
         let Some(port) = switch.port(number) else {
             return Err(Errno::NODEV);
         };
-        let edge = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        let poll = self.poll_for(switch, port, number).ok_or(Errno::NODEV)?;
         match &port.kind {
+            // Its messages are the first worker's.
             Kind::Guest(guest) => {
                 let data = Token::Socket(number).data();
-                epoll::add(poll, &guest.backend, data, epoll::EventFlags::IN)
+                let interest = epoll::EventFlags::IN;
+                epoll::add(self.poll_of(FIRST)?, &guest.backend, data, interest)
             }
-            Kind::Uplink(uplink) => {
-                epoll::add(poll, uplink, Token::Tap(number).data(), edge)?;
+            Kind::Uplink(_) => {
+                self.watch_queue(switch, number, 0)?;
                 self.activate(switch, number);
                 Ok(())
             }
         }
     }
 
-    /// Where what comes from a port is heard: its socket's messages by the first worker, its
-    /// tap's frames by the one that reads them.
-    fn poll_for(&self, switch: &Switch, port: &Port, number: u16) -> Option<&OwnedFd> {
-        let worker = match port.kind {
-            Kind::Guest(_) => FIRST,
-            Kind::Uplink(_) => switch.readers.worker(number, UPLINK_PAIR),
+    /// Where a worker hears.
+    fn poll_of(&self, worker: usize) -> Result<&OwnedFd, Errno> {
+        let post = self.shared.posts.get(worker);
+        post.map(|post| &post.poll).ok_or(Errno::NODEV)
+    }
+
+    /// The front-end may hold copies of a port's descriptors: nothing is to be heard of them.
+    fn unwatch(&self, switch: &Switch, number: u16, port: &Port) {
+        let forget = |worker: usize, fd: BorrowedFd<'_>| {
+            // It goes either way.
+            let _ = self
+                .poll_of(worker)
+                .and_then(|poll| epoll::delete(poll, fd));
         };
-        self.shared.posts.get(worker).map(|post| &post.poll)
+        match &port.kind {
+            Kind::Guest(guest) => forget(FIRST, guest.backend.as_fd()),
+            Kind::Uplink(uplink) => {
+                for (pair, queue) in uplink.queues().enumerate() {
+                    forget(switch.readers.worker(number, pair), queue.as_fd());
+                }
+            }
+        }
     }
 
     /// Remove a port, if it is there, and say so.
@@ -149,13 +196,7 @@ impl Manager {
         }
         let port = switch.remove(number);
         if let Some(port) = &port {
-            if let Some(poll) = self.poll_for(switch, port, number) {
-                // The front-end may hold copies of these too.
-                let _ = match &port.kind {
-                    Kind::Guest(guest) => epoll::delete(poll, guest.backend.as_fd()),
-                    Kind::Uplink(uplink) => epoll::delete(poll, uplink.as_fd()),
-                };
-            }
+            self.unwatch(switch, number, port);
             tracing::debug!(port = port.name, ?reason, "port detached");
         }
         // Gone, with its descriptors and its memory, when the supervisor hears of it.

@@ -88,7 +88,7 @@ impl Port {
                     each(&mut vring.state.counters);
                 }
             }
-            Kind::Uplink(uplink) => each(&mut uplink.sent_out()),
+            Kind::Uplink(uplink) => each(&mut uplink.queue(senders).sent_out()),
         }
     }
 

@@ -380,17 +380,18 @@ fn costs(run: &[Job<'_, '_>]) -> impl Iterator<Item = Cost> {
 fn send_out(sender: &mut Sender<'_>, run: &[Job<'_, '_>], way: Way, uplink: &Uplink) -> usize {
     // Nobody waits for the kernel with a lock in hand.
     let mut counters = Counters::default();
+    let queue = uplink.queue(sender.pair);
     for job in run {
         match Outgoing::new(way, job.checked(), &job.head, &job.rest()) {
             Some(out) => {
-                let sent = uplink.send(&out.head, &out.rest());
+                let sent = queue.send(&out.head, &out.rest());
                 count_sent(sent, &out.head, &mut counters);
             }
             None => counters.drops.count(Loss::Untranslatable),
         }
         sender.finish(job.chain, job.head.length);
     }
-    let mut sum = uplink.sent_out();
+    let mut sum = queue.sent_out();
     *sum = sum.plus(&counters);
     run.len()
 }

@@ -1,5 +1,10 @@
 //! The way out of a network: a tap, or a packet socket on another interface of the host, with a
 //! virtio-net header in front of each frame.
+//!
+//! A tap may have several queues, which stand beside the queue pairs of VMs: a frame of a sender's pair
+//! goes out by the queue of the same number, wrapped round, and one that comes in by a queue goes to the
+//! pair of that number. The kernel keeps a flow to the queue by which it last saw it go out, so a flow
+//! that answers another one comes back to the same pair. Each queue is read by one worker.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::PoisonError;
@@ -29,6 +34,15 @@ use crate::sync::{Mutex, MutexGuard};
 /// An open tap or packet socket, in non-blocking mode.
 #[derive(Debug)]
 pub struct Uplink {
+    way: UplinkWay,
+    first: Queue,
+    /// The other queues.
+    more: Vec<Queue>,
+}
+
+/// One of its queues.
+#[derive(Debug)]
+pub(crate) struct Queue {
     out: OwnedFd,
     way: UplinkWay,
     /// Of frames sent out, by any worker.
@@ -46,9 +60,6 @@ struct TakenIn {
     peers: Peers,
 }
 
-/// The pair that frames from an uplink go by: it has one queue only.
-pub const UPLINK_PAIR: usize = 0;
-
 /// Bytes to read a frame into: header, frame.
 pub const BUFFER: usize = NetHeader::SIZE + MAX_FRAME as usize;
 
@@ -59,6 +70,59 @@ impl Uplink {
     /// # Errors
     /// The descriptor cannot be made non-blocking.
     pub fn new(out: OwnedFd, way: UplinkWay) -> Result<Self, Errno> {
+        Ok(Self {
+            way,
+            first: Queue::new(out, way)?,
+            more: Vec::new(),
+        })
+    }
+
+    /// Use one more queue of the same tap (`IFF_MULTI_QUEUE`); returns its number.
+    ///
+    /// # Errors
+    /// The descriptor cannot be made non-blocking.
+    pub fn add(&mut self, out: OwnedFd) -> Result<usize, Errno> {
+        self.more.push(Queue::new(out, self.way)?);
+        Ok(self.more.len())
+    }
+
+    /// Its queues, by their numbers.
+    pub(crate) fn queues(&self) -> impl Iterator<Item = &Queue> {
+        std::iter::once(&self.first).chain(&self.more)
+    }
+
+    /// The queue that frames of a pair go out by.
+    pub(crate) fn queue(&self, pair: usize) -> &Queue {
+        match pair % (1 + self.more.len()) {
+            0 => &self.first,
+            number => self.more.get(number - 1).unwrap_or(&self.first),
+        }
+    }
+
+    /// Running totals.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.queues().fold(Counters::default(), |sum, queue| {
+            sum.plus(&queue.sent_out()).plus(&queue.taken_in().counters)
+        })
+    }
+
+    /// What came in for each port.
+    #[must_use]
+    pub fn peers(&self) -> Vec<Peer> {
+        let books: Vec<_> = self.queues().map(Queue::taken_in).collect();
+        peers::sum(books.iter().map(|books| &books.peers))
+    }
+
+    /// A port is gone; its number may be another's one day.
+    pub(crate) fn forget(&self, port: u16) {
+        self.queues()
+            .for_each(|queue| queue.taken_in().peers.forget(port));
+    }
+}
+
+impl Queue {
+    fn new(out: OwnedFd, way: UplinkWay) -> Result<Self, Errno> {
         // syscalls: ioctl
         rustix::io::ioctl_fionbio(&out, true)?;
         Ok(Self {
@@ -69,26 +133,9 @@ impl Uplink {
         })
     }
 
-    /// Running totals.
-    #[must_use]
-    pub fn counters(&self) -> Counters {
-        self.sent_out().plus(&self.taken_in().counters)
-    }
-
-    /// What came in for each port.
-    #[must_use]
-    pub fn peers(&self) -> Vec<Peer> {
-        peers::sum(std::iter::once(&self.taken_in().peers))
-    }
-
     /// The books of frames sent out.
     pub(crate) fn sent_out(&self) -> MutexGuard<'_, Counters> {
         self.sent_out.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A port is gone; its number may be another's one day.
-    pub(crate) fn forget(&self, port: u16) {
-        self.taken_in().peers.forget(port);
     }
 
     fn taken_in(&self) -> MutexGuard<'_, TakenIn> {
@@ -99,7 +146,7 @@ impl Uplink {
     ///
     /// # Errors
     /// The kernel's queue is full, the interface is down, or the frame is refused.
-    pub fn send(&self, head: &Head, rest: &Rest<'_, '_>) -> Result<(), Errno> {
+    pub(crate) fn send(&self, head: &Head, rest: &Rest<'_, '_>) -> Result<(), Errno> {
         let start = head.start.to_bytes();
         let (header, ethernet) = start.split_at(NetHeader::SIZE);
         let header = match self.way {
@@ -124,10 +171,7 @@ impl Uplink {
     ///
     /// # Errors
     /// The interface is down or gone.
-    pub fn receive<'b>(
-        &self,
-        buffer: &'b mut [u8],
-    ) -> Result<Option<(NetHeader, &'b [u8])>, Errno> {
+    fn receive<'b>(&self, buffer: &'b mut [u8]) -> Result<Option<(NetHeader, &'b [u8])>, Errno> {
         if self.way == UplinkWay::Packet {
             return packet::receive(self.out.as_fd(), buffer);
         }
@@ -145,13 +189,14 @@ impl Uplink {
     }
 }
 
-impl AsFd for Uplink {
+impl AsFd for Queue {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.out.as_fd()
     }
 }
 
 impl Switch {
+    /// Move what has come in by the queues that this worker reads, up to one burst a queue.
     pub(crate) fn serve_uplink(
         &self,
         desk: &mut Desk,
@@ -160,16 +205,31 @@ impl Switch {
         uplink: &Uplink,
     ) -> Result<Visit, Fault> {
         let mut visit = Visit::default();
-        if self.readers.worker(number, UPLINK_PAIR) != desk.worker {
-            return Ok(visit);
+        for (pair, queue) in uplink.queues().enumerate() {
+            if self.readers.worker(number, pair) == desk.worker {
+                let one = self.serve_queue(desk, (number, pair), port, queue)?;
+                visit.moved += one.moved;
+                visit.more |= one.more;
+            }
         }
+        Ok(visit)
+    }
+
+    fn serve_queue(
+        &self,
+        desk: &mut Desk,
+        (number, pair): (u16, usize),
+        port: &Port,
+        queue: &Queue,
+    ) -> Result<Visit, Fault> {
+        let mut visit = Visit::default();
         let mut buffer = std::mem::take(&mut desk.buffer);
         let TakenIn {
             counters,
             teacher,
             sampler,
             peers,
-        } = &mut *uplink.taken_in();
+        } = &mut *queue.taken_in();
         teacher.begin(desk.seconds, &self.table);
         let mut source = Source::new(number, u32::MAX, teacher);
         let end = loop {
@@ -177,13 +237,13 @@ impl Switch {
                 visit.more = true;
                 break Ok(visit);
             }
-            match uplink.receive(&mut buffer) {
+            match queue.receive(&mut buffer) {
                 Ok(Some(received)) => {
                     visit.moved += 1;
                     counters.tx_frames += 1;
                     let bytes = received.1.len() as u64;
                     counters.tx_bytes += bytes;
-                    match self.take_in(desk, &mut source, port, received) {
+                    match self.take_in(desk, &mut source, (port, pair), received) {
                         Ok(Target::Port(to)) => peers.add(to, 1, bytes),
                         Ok(_) => {}
                         Err(loss) => counters.drops.count(loss),
@@ -206,7 +266,7 @@ impl Switch {
         &self,
         desk: &mut Desk,
         source: &mut Source<'_>,
-        port: &Port,
+        (port, pair): (&Port, usize),
         (header, frame): (NetHeader, &[u8]),
     ) -> Result<Target, Loss> {
         let (mut head, rest) = Head::of_private(header, frame).ok_or(Loss::BadLength)?;
@@ -227,15 +287,15 @@ impl Switch {
         };
         if port.watched {
             let shown = std::iter::once((&head, rest, checked));
-            self.show(desk, (source.port, UPLINK_PAIR), Direction::Sent, shown);
+            self.show(desk, (source.port, pair), Direction::Sent, shown);
         }
         let target = self.resolve(&head, checked.tci.vlan(), desk.seconds, source);
         match target {
-            Target::Port(to) => self.deliver_one(desk, to, UPLINK_PAIR, &head, &rest, checked)?,
+            Target::Port(to) => self.deliver_one(desk, to, pair, &head, &rest, checked)?,
             Target::Flood => {
                 let origin = Origin {
                     port: source.port,
-                    pair: UPLINK_PAIR,
+                    pair,
                     aside: &Aside::default(),
                     limits: &port.limits,
                     checked,

@@ -48,6 +48,36 @@ fn frames_go_out_and_come_in_unharmed() {
     assert_eq!(lost(&counters.drops), 0);
 }
 
+#[test]
+fn the_queues_of_an_uplink_stand_beside_the_pairs_of_vms() {
+    for workers in [1, 2] {
+        let mut plane = Plane::with_workers(workers);
+        let first = Outside::attach(&plane);
+        let queues = [first, Outside::next_queue(&plane)];
+        let options = Options {
+            pairs: 3,
+            features: features::LINUX | features::MQ,
+            ..Options::default()
+        };
+        let mut vm = plane.nic(1, options);
+        for number in 0..50 {
+            for (pair, queue) in [(0, 0), (1, 1), (2, 0)] {
+                let out = frame::numbered(frame::mac(90), frame::mac(1), number, 200);
+                vm.pairs[pair].wait_to_send(&out, Layout::One);
+                assert_eq!(queues[queue].receive().1, out);
+                let back = frame::numbered(frame::mac(1), frame::mac(90), number, 300);
+                queues[queue].send(&[0; 12], &back);
+                assert_eq!(vm.pairs[queue].wait_to_receive().frame, back);
+            }
+        }
+        let counters = plane.counters(9);
+        assert_eq!((counters.tx_frames, counters.rx_frames), (150, 150));
+        assert_eq!(lost(&counters.drops), 0);
+        plane.order(&Order::Detach { port: PortId(9) }, None);
+        assert!(matches!(plane.detached(9).0, Reason::Asked));
+    }
+}
+
 /// It may have moved to another host; a pinned address is never learnt there.
 #[test]
 fn frames_for_a_pinned_address_go_out_while_its_vm_is_not_here() {

@@ -181,10 +181,10 @@ fn a_data_plane_holds_what_it_was_handed_and_nothing_else() {
     let mut own = vec![
         // Its supervisor.
         "socket".to_owned(),
-        "/dev/net/tun".to_owned(),
     ];
-    // What each worker sleeps on, what wakes it, and its figures.
+    // Each worker's queue of the uplink, what it sleeps on, what wakes it, and its figures.
     for worker in threads(id) {
+        own.push("/dev/net/tun".to_owned());
         own.extend(["anon_inode", "anon_inode"].map(str::to_owned));
         own.push(format!("/proc/{id}/task/{worker}/schedstat"));
     }

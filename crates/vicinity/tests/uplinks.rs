@@ -33,21 +33,30 @@ vm = "vm2"
 const CABLE: &str = "ip link add veth1 type veth peer name veth2 && ip link set veth1 up && \
                      ip link set veth2 up";
 
-/// A daemon in a network namespace of its own that has the cable.
-fn start(folder: &Path, config: &str) -> Daemon {
+/// Two taps that can have several queues, on a bridge.
+const TAPS: &str = "ip link add br0 type bridge && ip link set br0 up && \
+                    for tap in tap1 tap2; do \
+                    ip tuntap add $tap mode tap multi_queue && ip link set $tap master br0; done";
+
+/// A daemon in a network namespace of its own that has these links.
+fn start(folder: &Path, links: &str, config: &str) -> Daemon {
     let mut command = Command::new("unshare");
-    let script = format!("{CABLE} && exec \"$0\" \"$@\"");
+    let script = format!("{links} && exec \"$0\" \"$@\"");
     command.args(["--net", "sh", "-c", &script, env!("CARGO_BIN_EXE_vicinity")]);
     Daemon::start_by(command, folder, Some(config))
 }
 
 fn connect(daemon: &Daemon, network: &str, vm: &str) -> Nic {
-    let socket = daemon.path(&format!("{network}/{vm}.sock"));
-    let stream = UnixStream::connect(socket).unwrap();
     let options = Options {
         features: features::LINUX,
         ..Options::default()
     };
+    connect_with(daemon, network, vm, options)
+}
+
+fn connect_with(daemon: &Daemon, network: &str, vm: &str, options: Options) -> Nic {
+    let socket = daemon.path(&format!("{network}/{vm}.sock"));
+    let stream = UnixStream::connect(socket).unwrap();
     let nic = started(Wire::new(stream.into()), options);
     daemon.until_state(vm, "running");
     nic
@@ -66,7 +75,7 @@ fn comes(nic: &mut Nic, bytes: &[u8]) -> front_end::Received {
 #[test]
 fn vms_of_two_networks_talk_over_interfaces_of_the_host() {
     let folder = tempfile::tempdir().unwrap();
-    let daemon = start(folder.path(), CONFIG);
+    let daemon = start(folder.path(), CABLE, CONFIG);
     let mut a = connect(&daemon, "one", "vm1");
     let mut b = connect(&daemon, "two", "vm2");
     for number in 0..100 {
@@ -109,7 +118,7 @@ fn vlan_tags_go_over_the_interface_and_come_back() {
     let config = CONFIG
         .replace("vm = \"vm1\"", "vm = \"vm1\"\ntrunk = [10]")
         .replace("vm = \"vm2\"", "vm = \"vm2\"\ntrunk = [10]");
-    let daemon = start(folder.path(), &config);
+    let daemon = start(folder.path(), CABLE, &config);
     let mut a = connect(&daemon, "one", "vm1");
     let mut b = connect(&daemon, "two", "vm2");
     for number in 0..20 {
@@ -125,6 +134,56 @@ fn vlan_tags_go_over_the_interface_and_come_back() {
     assert!(a.send_with(&header, &tagged, Layout::One));
     let received = comes(&mut b, &tagged);
     assert_eq!(received.header[6..8], [38, 0]);
+}
+
+/// By which pair these bytes have come, if they have.
+fn pair_of(nic: &mut Nic, bytes: &[u8]) -> Option<usize> {
+    nic.pairs.iter_mut().position(|pair| {
+        std::iter::from_fn(|| pair.receive()).any(|received| received.frame == bytes)
+    })
+}
+
+#[test]
+fn a_tap_has_a_queue_for_each_worker() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = CONFIG
+        .replace("interface = \"veth", "tap = \"tap")
+        .replace("[[network]]", "[[network]]\nworkers = 2");
+    let daemon = start(folder.path(), TAPS, &config);
+    let links = Command::new("nsenter")
+        .arg(format!("--net=/proc/{}/ns/net", daemon.child.id()))
+        .args(["ip", "-details", "link", "show"])
+        .output()
+        .unwrap();
+    let links = String::from_utf8(links.stdout).unwrap();
+    assert_eq!(links.matches("numqueues 2").count(), 2, "{links}");
+    let options = Options {
+        features: features::LINUX | features::MQ,
+        pairs: 2,
+        ..Options::default()
+    };
+    let mut a = connect_with(&daemon, "one", "vm1", options);
+    let mut b = connect_with(&daemon, "two", "vm2", options);
+    // The bridge takes a moment until it forwards.
+    let hello = frame::numbered(frame::mac(2), frame::mac(1), 0, 60);
+    common::until("the bridge", || {
+        a.wait_to_send(&hello, Layout::One);
+        pair_of(&mut b, &hello).is_some()
+    });
+    let mut pairs = [0; 2];
+    for flow in 0..64 {
+        let mut there = frame::tcp(frame::mac(2), frame::mac(1), 1, &[flow; 100]);
+        there[frame::TCP_START + 1] = flow;
+        a.pairs[usize::from(flow) % 2].wait_to_send(&there, Layout::One);
+        let pair = loop {
+            match pair_of(&mut b, &there) {
+                Some(pair) => break pair,
+                None => front_end::nic::wait(&[&b]),
+            }
+        };
+        pairs[pair] += 1;
+    }
+    assert!(pairs.iter().all(|flows| *flows > 0), "{pairs:?}");
 }
 
 #[test]
@@ -146,4 +205,5 @@ fn an_interface_that_is_not_there_is_named() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("there is no interface nowhere0"), "{said}");
+    common::page::assert_quoted(&said);
 }

@@ -292,6 +292,22 @@ pub struct Outside(OwnedFd);
 
 impl Outside {
     pub fn attach(plane: &Plane) -> Self {
+        Self::by(
+            plane,
+            &Order::AttachUplink {
+                port: PortId(9),
+                name: "up".into(),
+                way: UplinkWay::Tap,
+            },
+        )
+    }
+
+    /// What is behind the next queue of that uplink.
+    pub fn next_queue(plane: &Plane) -> Self {
+        Self::by(plane, &Order::AddUplinkQueue { port: PortId(9) })
+    }
+
+    fn by(plane: &Plane, order: &Order) -> Self {
         let (ours, theirs) = socketpair(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
@@ -300,12 +316,7 @@ impl Outside {
         )
         .unwrap();
         set_socket_timeout(&ours, Timeout::Recv, Some(GUARD)).unwrap();
-        let order = Order::AttachUplink {
-            port: PortId(9),
-            name: "up".into(),
-            way: UplinkWay::Tap,
-        };
-        plane.order(&order, Some(theirs.as_fd()));
+        plane.order(order, Some(theirs.as_fd()));
         Self(ours)
     }
 

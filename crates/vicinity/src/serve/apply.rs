@@ -1,5 +1,7 @@
 //! A changed configuration comes into force. What could fail was done before ([`Change`]).
 
+use std::os::fd::OwnedFd;
+
 use switch::control::{Order, PortId};
 use tokio::sync::oneshot;
 
@@ -38,11 +40,7 @@ impl Network {
         self.all_left();
     }
 
-    fn change_uplink(
-        &mut self,
-        before: &config::Network,
-        uplink: Option<Option<std::os::fd::OwnedFd>>,
-    ) {
+    fn change_uplink(&mut self, before: &config::Network, uplink: Option<Option<Vec<OwnedFd>>>) {
         if let Some(new) = uplink {
             if let Some((id, _)) = self.uplink.take() {
                 self.remove(id);

@@ -17,8 +17,8 @@ pub(super) struct Change {
     pub(super) changed: Vec<config::Port>,
     /// Ports that come.
     pub(super) added: Vec<Opened>,
-    /// The new way out, or that there is none any more.
-    pub(super) uplink: Option<Option<OwnedFd>>,
+    /// The queues of the new way out, or that there is none any more.
+    pub(super) uplink: Option<Option<Vec<OwnedFd>>>,
     /// The data plane must start again: it has another number of workers.
     pub(super) restart: bool,
 }
@@ -44,7 +44,7 @@ impl Change {
         let added = new.ports.iter().filter(|port| !stays(port));
         let uplink = match old.uplink == new.uplink {
             true => None,
-            false => Some(new.uplink.as_ref().map(interface::open).transpose()?),
+            false => Some(interface::open(new)?),
         };
         Ok(Some(Self {
             removed: removed.map(|port| port.vm.clone()).collect(),

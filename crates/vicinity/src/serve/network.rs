@@ -74,8 +74,8 @@ pub(super) struct Network {
     pub(super) watches: Vec<Watch>,
     /// Whose frames are copied to whom.
     pub(super) mirrors: Mirrors,
-    /// The uplink's port and its tap, kept for the next data plane.
-    pub(super) uplink: Option<(PortId, OwnedFd)>,
+    /// The uplink's port and its queues, kept for the next data plane.
+    pub(super) uplink: Option<(PortId, Vec<OwnedFd>)>,
     inbox: mpsc::Receiver<Message>,
     /// For the tasks that bring connections.
     pub(super) outlet: mpsc::Sender<Message>,
@@ -136,13 +136,14 @@ impl Network {
         }
     }
 
-    /// Give the uplink to the data plane, which gets a descriptor of its own.
+    /// Give the uplink to the data plane, which gets descriptors of its own.
     pub(super) fn attach_uplink(&mut self) {
-        let Some((id, tap)) = &self.uplink else {
+        let Some((id, queues)) = &self.uplink else {
             return;
         };
         if let Some(port) = self.ports.get_mut(id) {
-            port.attach_uplink(tap.try_clone(), &mut self.plane.orders);
+            let queues = queues.iter().map(OwnedFd::try_clone);
+            port.attach_uplink(queues.collect(), &mut self.plane.orders);
         }
     }
 

@@ -41,7 +41,8 @@ pub(super) type Opened = (config::Port, Option<(UnixListener, SocketFile)>);
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) config: config::Network,
-    pub(super) uplink: Option<OwnedFd>,
+    /// Its queues.
+    pub(super) uplink: Option<Vec<OwnedFd>>,
     pub(super) ports: Vec<Opened>,
     pub(super) watch: Watch,
     /// Last, so that it is empty when it is dropped.
@@ -51,7 +52,7 @@ pub(super) struct Parts {
 impl Parts {
     pub(super) fn take(config: config::Network) -> Result<Self, PartsError> {
         let folder = Folder::make(&config.folder)?;
-        let uplink = config.uplink.as_ref().map(interface::open).transpose()?;
+        let uplink = interface::open(&config)?;
         let ports = config.ports.iter().map(open);
         let ports = ports.collect::<Result<_, HomeError>>()?;
         let watch = watch(&config)?;

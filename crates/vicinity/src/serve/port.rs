@@ -244,10 +244,10 @@ impl Port {
         }
     }
 
-    /// The uplink's tap goes to the data plane.
-    pub(super) fn attach_uplink(&mut self, tap: io::Result<OwnedFd>, orders: &mut Orders) {
-        let tap = match tap {
-            Ok(tap) => tap,
+    /// The uplink's queues go to the data plane.
+    pub(super) fn attach_uplink(&mut self, queues: io::Result<Vec<OwnedFd>>, orders: &mut Orders) {
+        let queues = match queues {
+            Ok(queues) => queues,
             Err(error) => {
                 tracing::error!(uplink = %self.name, %error, "the uplink cannot be attached");
                 self.reason = Some(format!("the host failed: {error}"));
@@ -257,12 +257,15 @@ impl Port {
         let Way::Uplink(way) = self.way else {
             return;
         };
-        let order = Order::AttachUplink {
+        let mut order = Order::AttachUplink {
             port: self.id,
             name: self.name.clone(),
             way,
         };
-        orders.give(order, Some(tap));
+        for queue in queues {
+            orders.give(order, Some(queue));
+            order = Order::AddUplinkQueue { port: self.id };
+        }
         self.serving = Serving::Somebody { running: true };
         self.connections += 1;
     }

@@ -114,14 +114,14 @@ impl Network {
     }
 
     /// The way out.
-    pub(super) fn new_uplink(&mut self, out: OwnedFd) {
+    pub(super) fn new_uplink(&mut self, queues: Vec<OwnedFd>) {
         let Some(config) = &self.config.uplink else {
             return;
         };
         let (name, way) = (config.name().to_owned(), interface::way(config));
         let rules = self.config.uplink_rules.clone();
         if let Some(port) = self.new_port(&name, Way::Uplink(way), None, rules) {
-            self.uplink = Some((port.id, out));
+            self.uplink = Some((port.id, queues));
             self.ports.insert(port.id, port);
             self.attach_uplink();
         }

@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use switch::control::UplinkWay;
 
-use crate::config::Out;
+use crate::config::{Network, Out};
 
 /// Why an uplink could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -47,15 +47,19 @@ pub(crate) enum UplinkError {
     },
 }
 
-/// Open the way out.
-pub(crate) fn open(out: &Out) -> Result<OwnedFd, UplinkError> {
-    match out {
-        Out::Tap(name) => Ok(tap::open(name)?),
-        Out::Interface(name) => packet::open(name),
-    }
+/// Open a network's way out, if it has one: a tap by a queue for each worker, where it can have
+/// several. At least one descriptor.
+pub(crate) fn open(network: &Network) -> Result<Option<Vec<OwnedFd>>, UplinkError> {
+    let Some(out) = &network.uplink else {
+        return Ok(None);
+    };
+    Ok(Some(match out {
+        Out::Tap(name) => tap::open_queues(name, network.workers)?,
+        Out::Interface(name) => vec![packet::open(name)?],
+    }))
 }
 
-/// What the descriptor of [`open`] is.
+/// What the descriptors of [`open`] are.
 pub(crate) fn way(out: &Out) -> UplinkWay {
     match out {
         Out::Tap(_) => UplinkWay::Tap,

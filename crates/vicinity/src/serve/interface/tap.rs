@@ -1,4 +1,7 @@
 //! The uplink's tap: opened so that a frame carries the same virtio-net header as a guest's.
+//!
+//! Each descriptor is a queue. A tap that was made with one queue can have no others, and one that was
+//! made with several (`IFF_MULTI_QUEUE`) is never opened as one with one: so both are tried.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -13,6 +16,7 @@ const TUNSETOFFLOAD: Opcode = opcode::write::<u32>(b'T', 208);
 const TUNSETVNETHDRSZ: Opcode = opcode::write::<i32>(b'T', 216);
 const TUNSETVNETLE: Opcode = opcode::write::<i32>(b'T', 220);
 const IFF_TAP: u16 = 0x0002;
+const IFF_MULTI_QUEUE: u16 = 0x0100;
 const IFF_NO_PI: u16 = 0x1000;
 const IFF_VNET_HDR: u16 = 0x4000;
 /// `TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN`
@@ -57,8 +61,8 @@ pub(crate) enum TapError {
     },
     /// The name belongs to something else.
     #[error(
-        "interface {name} exists and is not a tap with one queue; name another one, or remove \
-         it with `ip link delete {name}`"
+        "interface {name} exists and is not a tap; name another one, or remove it with \
+         `ip link delete {name}`"
     )]
     NotATap {
         /// The interface.
@@ -76,11 +80,36 @@ pub(crate) enum TapError {
     },
 }
 
-/// Open the tap `name`, making it if need be, and set it up. A tap made here is gone when the
-/// descriptor and all its duplicates are closed.
+/// Open the tap `name` by one queue, making it if need be, and set it up. A tap made here is gone when
+/// the descriptor and all its duplicates are closed.
 pub(crate) fn open(name: &str) -> Result<OwnedFd, TapError> {
-    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let tap = rustix::fs::open("/dev/net/tun", flags, Mode::empty()).map_err(TapError::Driver)?;
+    first(name, [0, IFF_MULTI_QUEUE]).map(|(tap, _)| tap)
+}
+
+/// The same, by so many queues; by one if the tap was made before and has no more.
+pub(super) fn open_queues(name: &str, count: usize) -> Result<Vec<OwnedFd>, TapError> {
+    if count <= 1 {
+        return Ok(vec![open(name)?]);
+    }
+    let (tap, kind) = first(name, [IFF_MULTI_QUEUE, 0])?;
+    let mut queues = vec![tap];
+    if kind == 0 {
+        tracing::info!(
+            "tap {name} was made with one queue, so one of {count} workers reads it; `ip tuntap add \
+             {name} mode tap multi_queue` makes one that can have more"
+        );
+        return Ok(queues);
+    }
+    for _ in 1..count {
+        let next = driver()?;
+        attach(&next, name, kind)?;
+        queues.push(next);
+    }
+    Ok(queues)
+}
+
+/// The first queue of a tap of one of these kinds, the wanted one first; returns which it is.
+fn first(name: &str, [wanted, other]: [u16; 2]) -> Result<(OwnedFd, u16), TapError> {
     let refused = |step| {
         move |source| TapError::Refused {
             name: name.to_owned(),
@@ -88,11 +117,21 @@ pub(crate) fn open(name: &str) -> Result<OwnedFd, TapError> {
             source,
         }
     };
-    attach(&tap, name)?;
+    let tap = driver()?;
+    let kind = match attach(&tap, name, wanted) {
+        Err(TapError::NotATap { .. }) => attach(&tap, name, other).map(|()| other),
+        attached => attached.map(|()| wanted),
+    }?;
     set_header(&tap).map_err(refused("use 12 byte virtio headers"))?;
     set_offloads(&tap).map_err(refused("take offloads"))?;
     set_up(name).map_err(refused("set the link up"))?;
-    Ok(tap)
+    Ok((tap, kind))
+}
+
+/// A descriptor that is no queue yet.
+fn driver() -> Result<OwnedFd, TapError> {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    rustix::fs::open("/dev/net/tun", flags, Mode::empty()).map_err(TapError::Driver)
 }
 
 fn request(name: &str, flags: u16) -> InterfaceFlags {
@@ -108,8 +147,8 @@ fn request(name: &str, flags: u16) -> InterfaceFlags {
     }
 }
 
-fn attach(tap: &OwnedFd, name: &str) -> Result<(), TapError> {
-    let mut interface = request(name, IFF_TAP | IFF_NO_PI | IFF_VNET_HDR);
+fn attach(tap: &OwnedFd, name: &str, kind: u16) -> Result<(), TapError> {
+    let mut interface = request(name, IFF_TAP | IFF_NO_PI | IFF_VNET_HDR | kind);
     // SAFETY: TUNSETIFF reads and writes one `struct ifreq`, and `InterfaceFlags` has its
     // layout and size (40 bytes on 64-bit machines).
     let done = unsafe {
