@@ -10,7 +10,9 @@
 mod common;
 
 use std::fmt::Write;
+use std::fs;
 use std::os::unix::net::UnixStream;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::Daemon;
@@ -119,6 +121,60 @@ fn ports_and_networks_change_under_load_and_no_frame_of_others_is_lost() {
     drop(others);
     assert_eq!(daemon.config(), text, "all that was done was undone");
     assert_eq!(daemon.network("lan")["restarts"], 0);
+}
+
+/// Needs root: the configuration is on a disk of two pages.
+#[test]
+fn a_change_that_a_full_disk_cannot_keep_is_refused_and_nothing_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    let text = config(2);
+    fs::write(folder.path().join("lan.toml"), &text).unwrap();
+    let mut command = Command::new("unshare");
+    let script = "mount -t tmpfs -o size=8k none disk && cp lan.toml disk && \
+                  exec \"$0\" \"$@\" --config disk/lan.toml";
+    command.args([
+        "--mount",
+        "sh",
+        "-c",
+        script,
+        env!("CARGO_BIN_EXE_vicinity"),
+    ]);
+    command.current_dir(folder.path());
+    let daemon = Daemon::start_by(command, folder.path(), None);
+    let _nic = connect(&daemon, 1);
+    daemon.until_state("vm1", "running");
+
+    let seen = format!("/proc/{}/root{}", daemon.child.id(), disk.display());
+    let (file, fill) = (format!("{seen}/lan.toml"), format!("{seen}/fill"));
+    fs::write(&fill, [1_u8; 8192]).unwrap_err();
+    for change in [
+        &["port", "add", "lan", "vm3"][..],
+        &["port", "set", "lan", "vm1", "role=private"],
+        &["port", "remove", "lan", "vm1"],
+        &["network", "add", "other", "accept=true"],
+    ] {
+        let output = daemon.command(change);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.contains("lan.toml: No space left"), "{told}");
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    assert_eq!(fs::read_dir(&seen).unwrap().count(), 2);
+    assert_eq!(daemon.ports().len(), 2);
+    assert_eq!(daemon.network("other"), Value::Null);
+    assert!(!daemon.path("other").exists());
+    let vm1 = daemon.port("vm1");
+    assert_eq!(
+        (&vm1["state"], &vm1["connections"]),
+        (&json!("running"), &json!(1))
+    );
+    assert_ne!(vm1["rules"]["role"], "private");
+
+    fs::remove_file(&fill).unwrap();
+    succeeds(&daemon, &["port", "add", "lan", "vm3"]);
+    assert!(fs::read_to_string(&file).unwrap().contains("vm3"));
 }
 
 #[test]

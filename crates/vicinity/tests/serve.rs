@@ -14,7 +14,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use common::{Daemon, until, vicinity};
+use common::{Daemon, page, until, vicinity};
 use rustix::process::Signal;
 
 const LAN: &str = "[[network]]\nname = \"lan\"\n[[network.port]]\nvm = \"web\"\n";
@@ -29,11 +29,17 @@ fn mode(path: &Path) -> u32 {
 
 /// Try to serve; it must fail.
 fn refused(folder: &Path, config: &str) -> (Option<i32>, String) {
+    refused_by(&[], folder, config)
+}
+
+/// The same, by a command that leads to the program.
+fn refused_by(by: &[&str], folder: &Path, config: &str) -> (Option<i32>, String) {
     let file = folder.join("refused.toml");
     std::fs::write(&file, config).unwrap();
     // Should it serve all the same, it ends with another exit code than the one expected.
     let output: Output = Command::new("timeout")
         .arg("20")
+        .args(by)
         .arg(env!("CARGO_BIN_EXE_vicinity"))
         .args(["serve", "--config"])
         .arg(file)
@@ -43,6 +49,9 @@ fn refused(folder: &Path, config: &str) -> (Option<i32>, String) {
         .output()
         .unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
+    if output.status.code() == Some(1) {
+        page::assert_quoted(&said);
+    }
     (output.status.code(), said)
 }
 
@@ -122,6 +131,28 @@ fn a_socket_in_use_is_left_alone() {
     );
     assert!(said.contains("network lan"), "{said}");
     assert!(UnixStream::connect(&socket).is_ok(), "it still works");
+    assert!(
+        !folder.path().join("run").exists(),
+        "nothing is left behind"
+    );
+}
+
+/// Needs root: the driver's device is hidden.
+#[test]
+fn an_uplink_without_the_tun_driver_is_refused_with_the_remedy() {
+    let folder = folder();
+    let hidden = "mount -t tmpfs none /dev/net && exec \"$0\" \"$@\"";
+    let by = ["unshare", "--mount", "sh", "-c", hidden];
+    let config = LAN.replace("\"lan\"", "\"lan\"\nuplink = { tap = \"none0\" }");
+    let (code, said) = refused_by(&by, folder.path(), &config);
+    assert_eq!(code, Some(1));
+    for part in [
+        "network lan",
+        "/dev/net/tun cannot be opened",
+        "modprobe tun",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
     assert!(
         !folder.path().join("run").exists(),
         "nothing is left behind"
@@ -306,5 +337,11 @@ fn the_uplink_is_a_tap_with_a_virtio_header() {
     }
     assert_eq!(daemon.port("vic0")["kind"], "uplink");
     assert_eq!(daemon.port("vic0")["state"], "running");
+    // It is not taken from under another daemon.
+    let other = self::folder();
+    let beside = ["nsenter", "--net", "--target", &pid];
+    let (code, said) = refused_by(&beside, other.path(), &config);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("tap vic0 is in use by another"), "{said}");
     assert_eq!(daemon.stop(), Some(0));
 }

@@ -29,7 +29,7 @@ pub(crate) enum SaveError {
         path: PathBuf,
     },
     /// The disk, or permissions.
-    #[error("cannot write {}: {source}", path.display())]
+    #[error("cannot write {}: {source}; nothing has changed", path.display())]
     Write {
         /// The file.
         path: PathBuf,
