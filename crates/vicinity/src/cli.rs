@@ -271,7 +271,11 @@ enum Bench {
 #[derive(Debug, Subcommand)]
 enum Lab {
     /// List every experiment, and whether this machine can run it
-    List,
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Run experiments on real VMs and write a report; needs root
     #[command(group = clap::ArgGroup::new("which").required(true))]
     Run {
@@ -315,6 +319,9 @@ enum Lab {
         a: PathBuf,
         /// Folder of another
         b: PathBuf,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Load a web server; the lab runs it in the second host's place
     #[command(hide = true)]
@@ -402,6 +409,9 @@ enum Message {
     QemuArgs {
         /// Name of the VM
         vm: String,
+        /// As JSON: an array of words
+        #[arg(long)]
+        json: bool,
     },
     /// Time round trips to an endpoint that answers
     Ping {
@@ -414,6 +424,9 @@ enum Message {
         /// How many
         #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
         count: u32,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Measure latency, message rate and bandwidth to an endpoint that answers
     Perf {
@@ -466,6 +479,9 @@ enum Direct {
         /// Memory of the largest of them
         #[arg(long, default_value = "512M", value_parser = direct::bytes, value_name = "SIZE", requires = "ports")]
         memory: u64,
+        /// As JSON: an array of words
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -698,8 +714,14 @@ impl Direct {
     fn run(self, runtime_dir: &Path) -> Result<(), Failure> {
         match self {
             Self::Serve { vms } => direct::serve(runtime_dir, &vms),
-            Self::QemuArgs { vm, ports, memory } => {
-                print(&direct::qemu_args(runtime_dir, &vm, ports, memory))
+            Self::QemuArgs {
+                vm,
+                ports,
+                memory,
+                json,
+            } => {
+                let text = direct::qemu_args(runtime_dir, &vm, ports, memory);
+                print(&qemu_args::words_of(&text, json))
             }
             Self::List { json } => print(&direct::list(runtime_dir, json)?),
             Self::Leave { vm } => direct::leave(runtime_dir, &vm),
@@ -711,7 +733,7 @@ impl Direct {
 impl Lab {
     fn run(self) -> Result<(), Failure> {
         match self {
-            Self::List => print(&study::list()),
+            Self::List { json } => print(&study::list(json)),
             Self::Run {
                 ids,
                 only,
@@ -726,7 +748,7 @@ impl Lab {
             }
             Self::Resume { output } => print(&study::resume(&output)?),
             Self::Report { output } => print(&study::report(&output)?),
-            Self::Compare { a, b } => print(&study::compare(&a, &b)?),
+            Self::Compare { a, b, json } => print(&study::compare(&a, &b, json)?),
             Self::Http {
                 server,
                 path,
@@ -756,12 +778,16 @@ fn exchange(runtime_dir: &Path, command: &Message) -> Result<(), Failure> {
         Message::Counters { json } => print(&message_info::counters(runtime_dir, *json)?),
         Message::Serve { members, way } => plane::serve(runtime_dir, members, way),
         Message::Join { socket } => plane::join(runtime_dir, socket.as_deref()),
-        Message::QemuArgs { vm } => print(&plane::qemu_args(runtime_dir, vm)),
+        Message::QemuArgs { vm, json } => {
+            let text = plane::qemu_args(runtime_dir, vm);
+            print(&qemu_args::words_of(&text, *json))
+        }
         Message::Ping {
             peer,
             length,
             count,
-        } => print(&messages::ping(board, peer, *length, *count)?),
+            json,
+        } => print(&messages::ping(board, peer, (*length, *count), *json)?),
         Message::Perf {
             peer,
             lengths,
@@ -796,3 +822,6 @@ fn print(text: &str) -> Result<(), Failure> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

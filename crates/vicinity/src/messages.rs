@@ -11,6 +11,7 @@ use message::{
     Address, Board, Endpoint, MessageError, Options, Peer, limits,
     perf::{self, Load},
 };
+use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::list;
@@ -48,8 +49,23 @@ pub(crate) fn answer(board: &Path, endpoint: Option<u32>) -> Result<(), Failure>
     Ok(())
 }
 
+/// What round trips took, in microseconds.
+#[derive(Debug, Serialize)]
+struct Trips {
+    count: u32,
+    length: u32,
+    least_us: f64,
+    p50_us: f64,
+    p99_us: f64,
+}
+
 /// Time `count` round trips to `peer` with messages of `length` bytes.
-pub(crate) fn ping(board: &Path, peer: &To, length: u32, count: u32) -> Result<String, Failure> {
+pub(crate) fn ping(
+    board: &Path,
+    peer: &To,
+    (length, count): (u32, u32),
+    json: bool,
+) -> Result<String, Failure> {
     let (mut endpoint, peer) = connect(board, peer)?;
     let heap = length as usize > limits::EAGER;
     let load = Load {
@@ -60,11 +76,21 @@ pub(crate) fn ping(board: &Path, peer: &To, length: u32, count: u32) -> Result<S
     };
     let times = perf::round_trips(&mut endpoint, peer, load, &go_on)?;
     let micros: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e6).collect();
-    let [least, middle, high] = [0.0, 0.5, 0.99].map(|q| quantile(&micros, q));
-    Ok(format!(
-        "{count} round trips of {length} B: least {least:.2} us, median {middle:.2} us, \
-         p99 {high:.2} us\n"
-    ))
+    let [least_us, p50_us, p99_us] = [0.0, 0.5, 0.99].map(|q| quantile(&micros, q));
+    let trips = Trips {
+        count,
+        length,
+        least_us,
+        p50_us,
+        p99_us,
+    };
+    Ok(match json {
+        true => list::as_json(&trips),
+        false => format!(
+            "{count} round trips of {length} B: least {least_us:.2} us, median {p50_us:.2} us, \
+             p99 {p99_us:.2} us\n"
+        ),
+    })
 }
 
 /// Measure latency, message rate and bandwidth to `peer` with messages of these `lengths`.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::config::Mode;
+use crate::list::as_json;
 use crate::nic::{Nic, RING};
 use crate::qemu::{RECONNECT_MS, Version};
 
@@ -61,6 +62,14 @@ pub(crate) fn words<'a>(options: &'a [(&'static str, String)]) -> Vec<&'a str> {
         .iter()
         .map(|(option, value)| [*option, value.as_str()]);
     words.flatten().collect()
+}
+
+/// Options as the text that was made of them, or as words of a command line.
+pub(crate) fn words_of(text: &str, json: bool) -> String {
+    match json {
+        true => as_json(&text.split_whitespace().collect::<Vec<_>>()),
+        false => text.to_owned(),
+    }
 }
 
 /// The options as shell words: one option a line joined by backslashes, or all on one line.

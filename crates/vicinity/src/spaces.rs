@@ -12,7 +12,7 @@ use crate::config::SPACE_FOLDER;
 use crate::failure::Failure;
 use crate::status::SpaceStatus;
 use crate::table::{self, Align};
-use crate::{list, name};
+use crate::{list, name, qemu_args};
 
 /// What the controller is compared with, in the last columns.
 const RIVALS: [Policy; 3] = [Policy::Static, Policy::Reactive1, Policy::Pool];
@@ -30,6 +30,9 @@ pub(crate) enum Space {
         /// Name of the VM
         #[arg(value_parser = vm)]
         vm: String,
+        /// As JSON: an array of words
+        #[arg(long)]
+        json: bool,
     },
     /// Try the controller on simulated VMs, beside simpler ones, on loads of ten minutes each
     Simulate {
@@ -59,7 +62,9 @@ impl Space {
     pub(crate) fn run(&self, runtime_dir: &Path) -> Result<String, Failure> {
         match self {
             Self::List { json } => Ok(list(runtime_dir, *json)?),
-            Self::QemuArgs { vm } => Ok(qemu_args(runtime_dir, vm)),
+            Self::QemuArgs { vm, json } => {
+                Ok(qemu_args::words_of(&qemu_args(runtime_dir, vm), *json))
+            }
             Self::Simulate {
                 seeds,
                 budgets,

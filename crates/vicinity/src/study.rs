@@ -3,6 +3,7 @@
 mod lookups;
 mod residents;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use lab::progress::Progress;
@@ -11,9 +12,11 @@ use lab::study::http::{self, Load};
 use lab::study::probe::Probe;
 use lab::study::run::{self, Options};
 use lab::study::world::Place;
+use serde::Serialize;
 
 use crate::demo;
 use crate::failure::Failure;
+use crate::list::as_json;
 
 pub(crate) use lookups::time as time_lookups;
 pub(crate) use residents::fill;
@@ -21,24 +24,60 @@ pub(crate) use residents::fill;
 /// Where a run's results are put, unless it is told.
 pub(crate) const FOLDER: &str = "target/study";
 
+/// What this host can run.
+#[derive(Debug, Serialize)]
+struct Abilities {
+    experiments: Vec<Experiment>,
+    /// What each version of control groups can do.
+    control_groups: String,
+}
+
+/// Whether it can run an experiment.
+#[derive(Debug, Serialize)]
+struct Experiment {
+    id: &'static str,
+    title: &'static str,
+    /// The paper, and where in it.
+    source: &'static str,
+    ability: &'static str,
+    /// What stands in for something, or what is missing; empty where nothing is.
+    reason: String,
+}
+
 /// Every experiment, and whether this host can run it.
-pub(crate) fn list() -> String {
+pub(crate) fn list(json: bool) -> String {
     let probe = Probe::look();
-    let lines = catalogue::all().map(|row| {
+    let experiments = catalogue::all().map(|row| {
         let ability = probe.judge(row);
-        let mut line = format!(
-            "{:<4} {:<12}  {}  ({})\n",
-            row.id,
-            ability.word(),
-            row.title,
-            row.source
-        );
-        if !ability.reason().is_empty() {
-            line += &format!("{:<18} -> {}\n", "", ability.reason());
+        Experiment {
+            id: row.id,
+            title: row.title,
+            source: row.source,
+            ability: ability.word(),
+            reason: ability.reason().to_owned(),
         }
-        line
     });
-    lines.collect::<String>() + &format!("\n{}\n", probe.versions)
+    let found = Abilities {
+        experiments: experiments.collect(),
+        control_groups: probe.versions,
+    };
+    match json {
+        true => as_json(&found),
+        false => found.to_string(),
+    }
+}
+
+impl fmt::Display for Abilities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for row in &self.experiments {
+            let Experiment { id, ability, .. } = row;
+            writeln!(f, "{id:<4} {ability:<12}  {}  ({})", row.title, row.source)?;
+            if !row.reason.is_empty() {
+                writeln!(f, "{:<18} -> {}", "", row.reason)?;
+            }
+        }
+        writeln!(f, "\n{}", self.control_groups)
+    }
 }
 
 /// Run experiments (all when none is named), and write the report.
@@ -78,8 +117,12 @@ pub(crate) fn report(output: &Path) -> Result<String, Failure> {
 }
 
 /// Two runs side by side.
-pub(crate) fn compare(a: &Path, b: &Path) -> Result<String, Failure> {
-    Ok(lab::study::report::compare(a, b)?)
+pub(crate) fn compare(a: &Path, b: &Path, json: bool) -> Result<String, Failure> {
+    let found = lab::study::report::compare(a, b)?;
+    Ok(match json {
+        true => as_json(&found),
+        false => found.to_string(),
+    })
 }
 
 /// The HTTP client: its report as JSON.

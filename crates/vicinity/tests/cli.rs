@@ -96,6 +96,12 @@ fn configuration_and_options_are_there_for_programs() {
         Some(words.iter().map(|it| (*it).to_owned()).collect()),
         shlex::split(&line)
     );
+    for what in ["message", "direct", "space"] {
+        let words = json(&[what, "qemu-args", "web", "--json"]);
+        let line = text(&run(&[what, "qemu-args", "web"]).stdout);
+        let split: Vec<_> = line.split_whitespace().collect();
+        assert_eq!(words, serde_json::json!(split), "{what}");
+    }
 }
 
 #[test]
@@ -179,6 +185,16 @@ fn the_lab_lists_every_experiment_with_a_word_for_it() {
     );
     assert_eq!(rows.count(), 45, "{said}");
     assert!(said.contains("control groups: v1 "), "{said}");
+    let output = run(&["lab", "list", "--json"]);
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    for row in found["experiments"].as_array().unwrap() {
+        let line = format!(
+            "{:<4} {:<12}",
+            row["id"].as_str().unwrap(),
+            row["ability"].as_str().unwrap()
+        );
+        assert!(said.contains(&line), "{line}");
+    }
 }
 
 #[test]

@@ -54,6 +54,13 @@ fn an_answerer_is_pinged_and_leaves_nothing() {
             "{output:?}"
         );
     }
+    let ping = run(&["ping", "7", "--count", "100", "--json"]).output();
+    let trips: serde_json::Value = serde_json::from_slice(&ping.unwrap().stdout).unwrap();
+    assert_eq!(
+        (&trips["count"], &trips["length"]),
+        (&100.into(), &8.into())
+    );
+    assert!(trips["least_us"].as_f64() <= trips["p99_us"].as_f64());
     let pid = Pid::from_raw(i32::try_from(answerer.0.id()).unwrap()).unwrap();
     kill_process(pid, Signal::INT).unwrap();
     assert!(answerer.0.wait().unwrap().success());

@@ -2,6 +2,7 @@
 
 mod axis;
 mod chart;
+mod compare;
 mod figure;
 mod page;
 mod text;
@@ -16,6 +17,8 @@ use super::probe::{Ability, Probe};
 use super::sample::Sample;
 use super::verdict::{self, Finding};
 use crate::error::{Context, Result};
+
+pub use compare::{Comparison, Difference};
 
 /// A run, judged.
 struct Report {
@@ -97,10 +100,10 @@ pub fn write(output: &Path) -> Result<String> {
 ///
 /// # Errors
 /// One of them is no run.
-pub fn compare(a: &Path, b: &Path) -> Result<String> {
+pub fn compare(a: &Path, b: &Path) -> Result<Comparison> {
     manifest::load(a)?;
     manifest::load(b)?;
-    Ok(text::compare(
+    Ok(compare::compare(
         &manifest::samples(a)?,
         &manifest::samples(b)?,
     ))

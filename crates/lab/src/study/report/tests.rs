@@ -119,6 +119,12 @@ fn two_runs_differ_where_their_intervals_do() {
     let changed = other.first_mut().unwrap();
     changed.values.values_mut().for_each(|value| *value *= 2.0);
     let count = changed.values.len();
-    assert!(text::compare(&one.samples, &other).contains(&format!("{count} differ")));
-    assert!(text::compare(&one.samples, &one.samples).contains("; 0 differ"));
+    let found = compare::compare(&one.samples, &other);
+    assert_eq!(found.differ.len(), count);
+    assert!(found.to_string().contains(&format!("{count} differ")));
+    assert!(
+        compare::compare(&one.samples, &one.samples)
+            .differ
+            .is_empty()
+    );
 }

@@ -1,4 +1,4 @@
-//! The report as Markdown and CSV, and two runs compared.
+//! The report as Markdown and CSV.
 
 use super::Report;
 use super::chart::exact;
@@ -132,33 +132,4 @@ pub(super) fn csv(samples: &[Sample]) -> String {
         }
     }
     text
-}
-
-/// Cells that both runs have, and whose intervals do not overlap.
-pub(super) fn compare(a: &[Sample], b: &[Sample]) -> String {
-    let (a, b) = (by_cell(a), by_cell(b));
-    let mut both = 0;
-    let mut lines = Vec::new();
-    for (key, figures) in &a {
-        let Some((one, two)) =
-            summary(figures).zip(b.get(key).and_then(|figures| summary(figures)))
-        else {
-            continue;
-        };
-        both += 1;
-        if one.low > two.high || two.low > one.high {
-            let (sweep, cell, metric) = key;
-            let times = exact(two.mean / one.mean);
-            lines.push(format!(
-                "{sweep:<10} {cell}  {metric}: {} -> {} (x{times})\n",
-                exact(one.mean),
-                exact(two.mean)
-            ));
-        }
-    }
-    let head = format!(
-        "{both} figures are in both runs; {} differ (their 95 % intervals do not overlap):\n",
-        lines.len()
-    );
-    head + &lines.concat()
 }

@@ -1,0 +1,64 @@
+//! What holds for every command.
+
+use clap::Command as Clap;
+
+use super::*;
+
+/// Commands without `--json`, by their first or last word, and why they have none.
+const WITHOUT: [(&str, &[&str]); 4] = [
+    (
+        "prints nothing that is to be read",
+        &[
+            "serve", "reload", "capture", "man", "answer", "join", "leave", "add", "set", "remove",
+        ],
+    ),
+    (
+        "has a format of its own",
+        &["metrics", "libvirt-xml", "completions"],
+    ),
+    ("is JSON", &["show"]),
+    (
+        "writes a report, as JSON too",
+        &["demo", "bench", "run", "resume", "report"],
+    ),
+];
+
+/// The visible commands below one that have no others below them, as words, and whether they take
+/// `--json`.
+fn leaves(command: &Clap, above: &[String], found: &mut Vec<(Vec<String>, bool)>) {
+    for below in command.get_subcommands().filter(|it| !it.is_hide_set()) {
+        let name = [above, &[below.get_name().to_owned()]].concat();
+        match below.has_subcommands() {
+            true => leaves(below, &name, found),
+            false => {
+                let json = below.get_arguments().any(|it| it.get_id() == "json");
+                found.push((name, json));
+            }
+        }
+    }
+}
+
+#[test]
+fn whatever_prints_for_people_prints_json_too() {
+    let mut found = Vec::new();
+    leaves(&Cli::command(), &[], &mut found);
+    assert!(found.len() > 40, "{found:?}");
+    let excused = || WITHOUT.iter().flat_map(|(_, words)| *words);
+    let concerns = |name: &[String], word: &str| {
+        let ends = [name.first(), name.last()];
+        ends.iter().flatten().any(|it| *it == word)
+    };
+    for (name, json) in &found {
+        let excused = excused().any(|word| concerns(name, word));
+        assert!(
+            *json != excused,
+            "{name:?}: --json {json}, excused {excused}"
+        );
+    }
+    for word in excused() {
+        assert!(
+            found.iter().any(|(name, _)| concerns(name, word)),
+            "no command {word}"
+        );
+    }
+}
