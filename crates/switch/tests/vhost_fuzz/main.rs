@@ -3,7 +3,7 @@
 //! several ports at once. All along, well-behaved neighbours exchange frames that are verified one
 //! by one, and afterwards the process has as many descriptors, threads and mappings as before.
 //!
-//! `VICINITY_FUZZ_SECONDS` says how long (60 unless told). What every port does follows from
+//! `VICINITY_FUZZ_SECONDS` says how long (20 unless told). What every port does follows from
 //! `VICINITY_FUZZ_SEED`, which is printed; how they interleave does not.
 //!
 //! The only test of its binary, so that what it counts is its own.
@@ -51,7 +51,7 @@ const LOSS_SHARE: u64 = 100;
 
 #[test]
 fn neighbours_of_malicious_front_ends_notice_nothing() {
-    let time = Duration::from_secs(setting("VICINITY_FUZZ_SECONDS").unwrap_or(60));
+    let time = Duration::from_secs(setting("VICINITY_FUZZ_SECONDS").unwrap_or(20));
     let seed = setting("VICINITY_FUZZ_SEED").unwrap_or_else(random::fresh);
     println!("VICINITY_FUZZ_SEED={seed} for {} s", time.as_secs());
 
