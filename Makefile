@@ -49,11 +49,12 @@ lab:
 coverage:
 	scripts/coverage
 
-## make bench       data path and message plane, natively, beside OVS-DPDK and UCX
+## make bench       data path, operation and message plane, natively, beside OVS-DPDK and UCX
 bench:
 	scripts/setup demo bench
 	$(CARGO) build --release --locked --package vicinity
 	$(RUN) bench switch
+	$(RUN) bench operate
 	$(RUN) bench message
 	$(RUN) bench uplink
 
