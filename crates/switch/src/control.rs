@@ -47,7 +47,8 @@ pub enum Order {
         /// What the descriptor is.
         way: UplinkWay,
     },
-    /// Serve one more queue of an uplink. Carries one descriptor, of the same kind as the first.
+    /// Serve one more queue of an uplink. Carries one descriptor, of the same kind as the first; for a
+    /// socket of AF_XDP, its memory of frames.
     AddUplinkQueue {
         /// Which one.
         port: PortId,
@@ -141,7 +142,35 @@ pub enum UplinkWay {
     Tap,
     /// A packet socket with `PACKET_VNET_HDR` and `PACKET_AUXDATA`, bound to an interface.
     Packet,
+    /// A new socket of AF_XDP, bound to an interface. Its memory of frames comes next, by
+    /// [`Order::AddUplinkQueue`].
+    Xdp(XdpLayout),
 }
+
+/// Entries of each ring of a socket of AF_XDP.
+pub const XDP_ENTRIES: u32 = 1024;
+
+/// Bytes of a chunk of its memory of frames, and how many there are.
+pub const XDP_CHUNK: u32 = 4096;
+/// See [`XDP_CHUNK`].
+pub const XDP_CHUNKS: u32 = 2 * XDP_ENTRIES;
+
+/// How the kernel lays out the rings of a socket of AF_XDP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct XdpLayout {
+    /// Frames that came in.
+    pub rx: XdpRing,
+    /// Frames that go out.
+    pub tx: XdpRing,
+    /// Chunks for frames to come in.
+    pub fill: XdpRing,
+    /// Chunks of frames that have gone out.
+    pub completion: XdpRing,
+}
+
+/// Where a ring has its producer's index, its consumer's index and its entries, in bytes from its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct XdpRing(pub [u32; 3]);
 
 /// Why a port is no longer served.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

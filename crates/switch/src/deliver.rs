@@ -92,6 +92,7 @@ impl Switch {
             Kind::Uplink(uplink) => {
                 let queue = uplink.queue(pair);
                 let sent = queue.send(head, rest);
+                queue.flush();
                 count_sent(sent, head, &mut queue.sent_out());
                 true
             }

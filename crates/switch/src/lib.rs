@@ -87,6 +87,7 @@ mod transmit;
 pub mod uplink;
 mod worker;
 pub mod workers;
+mod xdp;
 
 /// Serve one network with so many workers until told to stop. Blocks; meant for a thread or process
 /// of its own.

@@ -120,7 +120,8 @@ impl Manager {
             return;
         };
         let added = fd.ok_or(Errno::BADF).and_then(|fd| uplink.add(fd));
-        let watched = added.and_then(|pair| self.watch_queue(switch, number, pair));
+        let watched = added
+            .and_then(|pair| pair.map_or(Ok(()), |pair| self.watch_queue(switch, number, pair)));
         if let Err(error) = watched {
             tracing::error!(port = number, %error, "a queue of the uplink cannot be served");
         }

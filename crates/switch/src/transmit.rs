@@ -391,6 +391,7 @@ fn send_out(sender: &mut Sender<'_>, run: &[Job<'_, '_>], way: Way, uplink: &Upl
         }
         sender.finish(job.chain, job.head.length);
     }
+    queue.flush();
     let mut sum = queue.sent_out();
     *sum = sum.plus(&counters);
     run.len()

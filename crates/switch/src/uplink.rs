@@ -1,5 +1,5 @@
 //! The way out of a network: a tap, or a packet socket on another interface of the host, with a
-//! virtio-net header in front of each frame.
+//! virtio-net header in front of each frame; or a socket of AF_XDP, without ([`crate::xdp`]).
 //!
 //! A tap may have several queues, which stand beside the queue pairs of VMs: a frame of a sender's pair
 //! goes out by the queue of the same number, wrapped round, and one that comes in by a queue goes to the
@@ -30,8 +30,9 @@ use crate::port::Port;
 use crate::resolve::Source;
 use crate::switch::{Switch, Visit};
 use crate::sync::{Mutex, MutexGuard};
+use crate::xdp::{self, Xdp};
 
-/// An open tap or packet socket, in non-blocking mode.
+/// An open tap or socket, in non-blocking mode.
 #[derive(Debug)]
 pub struct Uplink {
     way: UplinkWay,
@@ -45,6 +46,8 @@ pub struct Uplink {
 pub(crate) struct Queue {
     out: OwnedFd,
     way: UplinkWay,
+    /// Of a socket of AF_XDP whose memory has come.
+    xdp: Option<Xdp>,
     /// Of frames sent out, by any worker.
     sent_out: Mutex<Counters>,
     /// Of frames taken in, by one worker.
@@ -65,7 +68,7 @@ pub const BUFFER: usize = NetHeader::SIZE + MAX_FRAME as usize;
 
 impl Uplink {
     /// Use a tap opened with `IFF_TAP | IFF_NO_PI | IFF_VNET_HDR`, a header of 12 bytes in
-    /// little-endian order; or a packet socket.
+    /// little-endian order; or a socket.
     ///
     /// # Errors
     /// The descriptor cannot be made non-blocking.
@@ -77,13 +80,19 @@ impl Uplink {
         })
     }
 
-    /// Use one more queue of the same tap (`IFF_MULTI_QUEUE`); returns its number.
+    /// Use one more queue of the same tap (`IFF_MULTI_QUEUE`); returns its number. Or the memory of
+    /// frames of a socket of AF_XDP, which is no queue.
     ///
     /// # Errors
-    /// The descriptor cannot be made non-blocking.
-    pub fn add(&mut self, out: OwnedFd) -> Result<usize, Errno> {
+    /// The descriptor cannot be made non-blocking, or mapped.
+    pub fn add(&mut self, out: OwnedFd) -> Result<Option<usize>, Errno> {
+        if let UplinkWay::Xdp(layout) = self.way {
+            let first = &mut self.first;
+            first.xdp = Some(Xdp::new(first.out.as_fd(), layout, out.as_fd())?);
+            return Ok(None);
+        }
         self.more.push(Queue::new(out, self.way)?);
-        Ok(self.more.len())
+        Ok(Some(self.more.len()))
     }
 
     /// Its queues, by their numbers.
@@ -128,6 +137,7 @@ impl Queue {
         Ok(Self {
             out,
             way,
+            xdp: None,
             sent_out: Mutex::default(),
             taken_in: Mutex::default(),
         })
@@ -142,7 +152,8 @@ impl Queue {
         self.taken_in.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Send one frame. Segments and checksums are left to the kernel.
+    /// Send one frame, or have it ready for [`flush`](Self::flush). Segments and checksums are left to
+    /// the kernel where it takes a network header.
     ///
     /// # Errors
     /// The kernel's queue is full, the interface is down, or the frame is refused.
@@ -152,6 +163,10 @@ impl Queue {
         let header = match self.way {
             UplinkWay::Tap => header,
             UplinkWay::Packet => header.get(..packet::HEADER).unwrap_or(header),
+            UplinkWay::Xdp(_) => {
+                let xdp = self.xdp.as_ref().ok_or(Errno::NETDOWN)?;
+                return xdp.send(self.out.as_fd(), head, rest);
+            }
         };
         match rest {
             Rest::Guest(cursor) => cursor.write_to(self.out.as_fd(), &[header, ethernet])?,
@@ -167,13 +182,26 @@ impl Queue {
         Ok(())
     }
 
+    /// What was sent before goes out now.
+    pub(crate) fn flush(&self) {
+        if self.xdp.is_some() {
+            xdp::flush(self.out.as_fd());
+        }
+    }
+
     /// Receive one frame: its header and its bytes. `Ok(None)` when there is none for now.
     ///
     /// # Errors
     /// The interface is down or gone.
     fn receive<'b>(&self, buffer: &'b mut [u8]) -> Result<Option<(NetHeader, &'b [u8])>, Errno> {
-        if self.way == UplinkWay::Packet {
-            return packet::receive(self.out.as_fd(), buffer);
+        match self.way {
+            UplinkWay::Tap => {}
+            UplinkWay::Packet => return packet::receive(self.out.as_fd(), buffer),
+            UplinkWay::Xdp(_) => {
+                let got = self.xdp.as_ref().and_then(|xdp| xdp.receive(buffer));
+                let frame = got.and_then(|got| buffer.get(..got));
+                return Ok(frame.map(|frame| (NetHeader::default(), frame)));
+            }
         }
         // syscalls: read
         let got = match rustix::io::read(&self.out, &mut *buffer) {

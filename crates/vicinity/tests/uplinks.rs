@@ -72,6 +72,17 @@ fn comes(nic: &mut Nic, bytes: &[u8]) -> front_end::Received {
     }
 }
 
+/// The data plane is killed: the next one has the uplink again.
+fn another_has_it(daemon: &Daemon, a: Nic, b: &mut Nic) {
+    daemon.signal_data_plane("one", rustix::process::Signal::KILL);
+    drop(a);
+    common::until("the network", || daemon.network("one")["restarts"] == 1);
+    let mut a = connect(daemon, "one", "vm1");
+    let again = frame::numbered(frame::mac(2), frame::mac(1), 7, 60);
+    a.wait_to_send(&again, Layout::One);
+    comes(b, &again);
+}
+
 #[test]
 fn vms_of_two_networks_talk_over_interfaces_of_the_host() {
     let folder = tempfile::tempdir().unwrap();
@@ -102,14 +113,7 @@ fn vms_of_two_networks_talk_over_interfaces_of_the_host() {
     );
     assert!(one["counters"]["rx_frames"].as_u64() >= Some(101));
     assert!(two["counters"]["tx_frames"].as_u64() >= Some(101));
-    // Another data plane has the uplink again.
-    daemon.signal_data_plane("one", rustix::process::Signal::KILL);
-    drop(a);
-    common::until("the network", || daemon.network("one")["restarts"] == 1);
-    let mut a = connect(&daemon, "one", "vm1");
-    let again = frame::numbered(frame::mac(2), frame::mac(1), 7, 60);
-    a.wait_to_send(&again, Layout::One);
-    comes(&mut b, &again);
+    another_has_it(&daemon, a, &mut b);
 }
 
 #[test]
@@ -134,6 +138,42 @@ fn vlan_tags_go_over_the_interface_and_come_back() {
     assert!(a.send_with(&header, &tagged, Layout::One));
     let received = comes(&mut b, &tagged);
     assert_eq!(received.header[6..8], [38, 0]);
+}
+
+#[test]
+fn vms_of_two_networks_talk_by_af_xdp() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = start(
+        folder.path(),
+        CABLE,
+        &CONFIG.replace("\" }", "\", xdp = true }"),
+    );
+    let mut a = connect(&daemon, "one", "vm1");
+    let mut b = connect(&daemon, "two", "vm2");
+    // More than there are places in its rings.
+    for number in 0..3000 {
+        let there = frame::numbered(frame::mac(2), frame::mac(1), number, 60);
+        a.wait_to_send(&there, Layout::Pieces(100));
+        comes(&mut b, &there);
+        let back = frame::numbered(frame::mac(1), frame::mac(2), number, 1514);
+        b.wait_to_send(&back, Layout::One);
+        comes(&mut a, &back);
+    }
+    // Nobody behind it can cut a frame: it comes in pieces, each with its checksums.
+    let header = [1, 1, 54, 0, 0xe8, 3, 34, 0, 16, 0, 0, 0];
+    let long = frame::tcp(frame::mac(2), frame::mac(1), 1, &[5; 30_000]);
+    assert!(a.send_with(&header, &long, Layout::One));
+    let mut next = 1;
+    while next < 30_001 {
+        let received = b.wait_to_receive();
+        if received.frame[12..14] == [8, 0] {
+            assert_eq!(received.header[..10], [0; 10]);
+            let (sequence, payload) = frame::checked_tcp(&received.frame);
+            assert_eq!((sequence, payload), (next, vec![5; 1000]));
+            next += 1000;
+        }
+    }
+    another_has_it(&daemon, a, &mut b);
 }
 
 /// By which pair these bytes have come, if they have.

@@ -130,14 +130,19 @@ impl<'t> Seen<'t> {
 
     fn uplink(&mut self, place: &Spanned<file::Uplink>) -> Result<Out, Mistake> {
         let uplink = place.get_ref();
+        let xdp = uplink.xdp == Some(true);
         let (out, name) = match (&uplink.tap, &uplink.interface) {
-            (Some(name), None) => (Out::Tap(interface(name, "a tap")?.clone()), name),
-            (None, Some(name)) => (
-                Out::Interface(interface(name, "an interface")?.clone()),
-                name,
-            ),
+            (Some(name), None) if !xdp => (Out::Tap(interface(name, "a tap")?.clone()), name),
+            (None, Some(name)) => {
+                let valid = interface(name, "an interface")?.clone();
+                match xdp {
+                    true => (Out::Xdp(valid), name),
+                    false => (Out::Interface(valid), name),
+                }
+            }
             _ => {
-                let message = "an uplink is either a `tap` or an `interface`";
+                let message =
+                    "an uplink is either a `tap` or an `interface`, and only that has `xdp`";
                 let help = "`tap` is made if it is not there; `interface` is there, like \"eth1\"";
                 return Err(Mistake::new(place.span(), message, help));
             }

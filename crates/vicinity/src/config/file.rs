@@ -116,6 +116,7 @@ pub(super) struct Network {
 pub(super) struct Uplink {
     pub(super) tap: Option<Spanned<String>>,
     pub(super) interface: Option<Spanned<String>>,
+    pub(super) xdp: Option<bool>,
     pub(super) trunk: Option<Spanned<Vec<Spanned<Vlans>>>>,
     pub(super) native_vlan: Option<Spanned<i64>>,
     pub(super) limits: Option<Floods>,
@@ -244,6 +245,7 @@ static NETWORK: Keys = Keys(&[
 static UPLINK: Keys = Keys(&[
     ("tap", None),
     ("interface", None),
+    ("xdp", None),
     ("trunk", None),
     ("native-vlan", None),
     ("limits", Some(&FLOODS)),

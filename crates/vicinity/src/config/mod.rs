@@ -99,13 +99,15 @@ pub(crate) enum Out {
     Tap(String),
     /// An interface of this name, which is there.
     Interface(String),
+    /// The same, by AF_XDP.
+    Xdp(String),
 }
 
 impl Out {
     /// The interface's name.
     pub(crate) fn name(&self) -> &str {
         match self {
-            Self::Tap(name) | Self::Interface(name) => name,
+            Self::Tap(name) | Self::Interface(name) | Self::Xdp(name) => name,
         }
     }
 }

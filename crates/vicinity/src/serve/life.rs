@@ -171,6 +171,9 @@ impl Network {
     }
 
     fn start_again(&mut self, now: Instant) {
+        if let Err(error) = self.renew_uplink() {
+            return self.down(&format!("its uplink cannot be opened again: {error}"), now);
+        }
         match Plane::start(Duty::Network(&self.config), &self.launch) {
             Ok(plane) => self.plane = plane,
             Err(error) => return self.down(&format!("it cannot be started: {error}"), now),

@@ -17,6 +17,7 @@ use super::arrivals::Arrival;
 use super::change::Change;
 use super::folder;
 use super::home::Folder;
+use super::interface::{self, UplinkError};
 use super::launch::{Duty, Launch};
 use super::life::Life;
 use super::mirrors::Mirrors;
@@ -142,9 +143,21 @@ impl Network {
             return;
         };
         if let Some(port) = self.ports.get_mut(id) {
-            let queues = queues.iter().map(OwnedFd::try_clone);
+            let given = self.config.uplink.as_ref().map_or(0, interface::given);
+            let queues = queues.iter().take(given).map(OwnedFd::try_clone);
             port.attach_uplink(queues.collect(), &mut self.plane.orders);
         }
+    }
+
+    /// What of the uplink was its last data plane's alone is taken anew.
+    pub(super) fn renew_uplink(&mut self) -> Result<(), UplinkError> {
+        let once = self.config.uplink.as_ref().is_some_and(interface::once);
+        if let (true, Some((_, queues))) = (once, &mut self.uplink) {
+            // The interface's queue has one owner, and the kernel takes a moment to notice that it is gone.
+            queues.clear();
+            *queues = interface::open(&self.config)?.unwrap_or_default();
+        }
+        Ok(())
     }
 
     /// Where to send this network its messages.

@@ -118,7 +118,14 @@ impl Network {
         let Some(config) = &self.config.uplink else {
             return;
         };
-        let (name, way) = (config.name().to_owned(), interface::way(config));
+        let name = config.name().to_owned();
+        let way = match interface::way(config) {
+            Ok(way) => way,
+            Err(error) => {
+                tracing::error!(network = %self.config.name, "{error}");
+                return;
+            }
+        };
         let rules = self.config.uplink_rules.clone();
         if let Some(port) = self.new_port(&name, Way::Uplink(way), None, rules) {
             self.uplink = Some((port.id, queues));

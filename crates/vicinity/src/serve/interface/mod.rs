@@ -6,6 +6,7 @@
 
 mod packet;
 pub(crate) mod tap;
+mod xdp;
 
 use std::os::fd::OwnedFd;
 
@@ -30,7 +31,10 @@ pub(crate) enum UplinkError {
         name: String,
     },
     /// Not allowed.
-    #[error("not allowed to use interface {name}; run as root, or with CAP_NET_RAW")]
+    #[error(
+        "not allowed to use interface {name}; run as root, or with CAP_NET_RAW, and for `xdp` with \
+         CAP_NET_ADMIN and CAP_BPF"
+    )]
     Forbidden {
         /// The interface.
         name: String,
@@ -56,13 +60,40 @@ pub(crate) fn open(network: &Network) -> Result<Option<Vec<OwnedFd>>, UplinkErro
     Ok(Some(match out {
         Out::Tap(name) => tap::open_queues(name, network.workers)?,
         Out::Interface(name) => vec![packet::open(name)?],
+        Out::Xdp(name) => xdp::open(name)?,
     }))
 }
 
-/// What the descriptors of [`open`] are.
-pub(crate) fn way(out: &Out) -> UplinkWay {
+/// How many descriptors of [`open`] a data plane gets.
+pub(crate) fn given(out: &Out) -> usize {
     match out {
+        Out::Xdp(_) => xdp::GIVEN,
+        Out::Tap(_) | Out::Interface(_) => usize::MAX,
+    }
+}
+
+/// Whether those serve one data plane alone.
+pub(crate) fn once(out: &Out) -> bool {
+    matches!(out, Out::Xdp(_))
+}
+
+/// What the kernel says is told with the interface's name.
+fn refused(name: &str, step: &'static str) -> impl FnOnce(Errno) -> UplinkError {
+    let name = name.to_owned();
+    move |source| match source {
+        Errno::PERM | Errno::ACCESS => UplinkError::Forbidden { name },
+        source => UplinkError::Refused { name, step, source },
+    }
+}
+
+/// What the descriptors of [`open`] are.
+pub(crate) fn way(out: &Out) -> Result<UplinkWay, UplinkError> {
+    Ok(match out {
         Out::Tap(_) => UplinkWay::Tap,
         Out::Interface(_) => UplinkWay::Packet,
-    }
+        Out::Xdp(name) => {
+            let layout = xdp::layout().map_err(refused(name, "tell how its rings are"))?;
+            UplinkWay::Xdp(layout)
+        }
+    })
 }

@@ -12,32 +12,15 @@ use rustix::net::{
     AddressFamily, Protocol, SocketFlags, SocketType, netdevice, socket_with, sockopt,
 };
 
-use super::UplinkError;
+use super::{UplinkError, refused};
 
 /// Bytes that may wait to come in or go out, where the system allows as much.
 const WAITING: usize = 4 << 20;
 
 /// Open the interface `name`.
 pub(super) fn open(name: &str) -> Result<OwnedFd, UplinkError> {
-    let whose = || name.to_owned();
-    let refused = |step| {
-        move |source| match source {
-            Errno::PERM | Errno::ACCESS => UplinkError::Forbidden { name: whose() },
-            source => UplinkError::Refused {
-                name: whose(),
-                step,
-                source,
-            },
-        }
-    };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    // The protocol comes when it is bound: before, it would hear every interface.
-    let none = None::<Protocol>;
-    let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, none);
-    let socket = socket.map_err(refused("open a packet socket"))?;
-    let index = netdevice::name_to_index(&socket, name);
-    let index = index.map_err(|_| UplinkError::Missing { name: whose() })?;
-    let index = i32::try_from(index).map_err(|_| UplinkError::Missing { name: whose() })?;
+    let because = |step| refused(name, step);
+    let (socket, index) = new(name)?;
     let on = 1_i32;
     for (option, step) in [
         (libc::PACKET_VNET_HDR, "add network headers"),
@@ -47,8 +30,40 @@ pub(super) fn open(name: &str) -> Result<OwnedFd, UplinkError> {
             "leave the host's own frames out",
         ),
     ] {
-        set(&socket, option, &on).map_err(refused(step))?;
+        set(&socket, option, &on).map_err(because(step))?;
     }
+    join(&socket, index).map_err(because("hear frames for VMs"))?;
+    // Less is slower, not wrong.
+    let _wanted = sockopt::set_socket_recv_buffer_size_force(&socket, WAITING);
+    let _wanted = sockopt::set_socket_send_buffer_size_force(&socket, WAITING);
+    bind(&socket, index).map_err(because("bind to it"))?;
+    Ok(socket)
+}
+
+/// Have the interface hear frames for VMs' addresses, until the descriptor is closed. Returns its
+/// number, too.
+pub(super) fn hear_all(name: &str) -> Result<(OwnedFd, u32), UplinkError> {
+    let (socket, index) = new(name)?;
+    join(&socket, index).map_err(refused(name, "hear frames for VMs"))?;
+    Ok((socket, index.unsigned_abs()))
+}
+
+/// A socket that hears nothing yet, and the interface's number.
+fn new(name: &str) -> Result<(OwnedFd, i32), UplinkError> {
+    let missing = || UplinkError::Missing {
+        name: name.to_owned(),
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    // The protocol comes when it is bound: before, it would hear every interface.
+    let none = None::<Protocol>;
+    let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, none);
+    let socket = socket.map_err(refused(name, "open a packet socket"))?;
+    let index = netdevice::name_to_index(&socket, name).map_err(|_| missing())?;
+    let index = i32::try_from(index).map_err(|_| missing())?;
+    Ok((socket, index))
+}
+
+fn join(socket: &OwnedFd, index: i32) -> Result<(), Errno> {
     let membership = libc::packet_mreq {
         mr_ifindex: index,
         // The constant is small.
@@ -56,13 +71,7 @@ pub(super) fn open(name: &str) -> Result<OwnedFd, UplinkError> {
         mr_alen: 0,
         mr_address: [0; 8],
     };
-    set(&socket, libc::PACKET_ADD_MEMBERSHIP, &membership)
-        .map_err(refused("hear frames for VMs"))?;
-    // Less is slower, not wrong.
-    let _wanted = sockopt::set_socket_recv_buffer_size_force(&socket, WAITING);
-    let _wanted = sockopt::set_socket_send_buffer_size_force(&socket, WAITING);
-    bind(&socket, index).map_err(refused("bind to it"))?;
-    Ok(socket)
+    set(socket, libc::PACKET_ADD_MEMBERSHIP, &membership)
 }
 
 /// Set an option of packet sockets.

@@ -1,0 +1,235 @@
+//! An interface by AF_XDP (Documentation/networking/af_xdp.rst): its frames go past the host's network
+//! stack, through memory that a data plane shares with the kernel.
+//!
+//! A program of six instructions leads what comes in by the interface's first queue to the socket; by
+//! another it goes to the host. It runs in the kernel's general part, which any interface has, and which
+//! copies. Program and map go with their descriptors, so a daemon that dies leaves nothing behind.
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::net::xdp::{
+    SocketAddrXdp, SocketAddrXdpFlags, XdpRingOffset, XdpUmemReg, XdpUmemRegFlags,
+};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
+use switch::control::{XDP_CHUNK, XDP_CHUNKS, XDP_ENTRIES, XdpLayout, XdpRing};
+
+use super::{UplinkError, packet, refused};
+
+/// Bytes of the memory of frames.
+const MEMORY: u64 = XDP_CHUNK as u64 * XDP_CHUNKS as u64;
+
+// linux/bpf.h
+const BPF_MAP_CREATE: u32 = 0;
+const BPF_MAP_UPDATE_ELEM: u32 = 2;
+const BPF_PROG_LOAD: u32 = 5;
+const BPF_LINK_CREATE: u32 = 28;
+const BPF_MAP_TYPE_XSKMAP: u32 = 17;
+const BPF_PROG_TYPE_XDP: u32 = 6;
+const BPF_XDP: u32 = 37;
+const BPF_PSEUDO_MAP_FD: u8 = 1;
+const BPF_FUNC_REDIRECT_MAP: i32 = 51;
+const XDP_PASS: i32 = 2;
+
+/// `XDP_FLAGS_SKB_MODE` (linux/if_link.h): the general part.
+const GENERIC: u32 = 1 << 1;
+
+/// Descriptors of [`open`] that a data plane gets; the others are kept.
+pub(crate) const GIVEN: usize = 2;
+
+/// Open the interface `name`: a socket, its memory of frames, and what leads frames there.
+pub(super) fn open(name: &str) -> Result<Vec<OwnedFd>, UplinkError> {
+    let because = |step| refused(name, step);
+    let socket = new().map_err(because("open a socket of AF_XDP"))?;
+    let (listener, index) = packet::hear_all(name)?;
+    let memory = register(&socket).map_err(because("share memory for frames"))?;
+    rings(&socket).map_err(because("make rings"))?;
+    let address = SocketAddrXdp::new(SocketAddrXdpFlags::XDP_COPY, index, 0);
+    bind(&socket, &address).map_err(because("bind to its first queue"))?;
+    let map = map(&socket).map_err(because("make a map of sockets"))?;
+    let program = program(&map).map_err(because("load a program"))?;
+    let link = link(&program, index).map_err(because("run a program on it (generic XDP)"))?;
+    Ok(vec![socket, memory, link, listener])
+}
+
+/// How the kernel lays its rings out.
+pub(super) fn layout() -> Result<XdpLayout, Errno> {
+    let offsets = sockopt::xdp_mmap_offsets(&new()?)?;
+    Ok(XdpLayout {
+        rx: ring(&offsets.rx)?,
+        tx: ring(&offsets.tx)?,
+        fill: ring(&offsets.fr)?,
+        completion: ring(&offsets.cr)?,
+    })
+}
+
+fn ring(offsets: &XdpRingOffset) -> Result<XdpRing, Errno> {
+    let small = |offset| u32::try_from(offset).map_err(|_| Errno::OVERFLOW);
+    Ok(XdpRing([
+        small(offsets.producer)?,
+        small(offsets.consumer)?,
+        small(offsets.desc)?,
+    ]))
+}
+
+fn new() -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)
+}
+
+/// Give the socket its memory of frames, which is a file: others may map it.
+fn register(socket: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let file = memfd_create("frames", MemfdFlags::CLOEXEC)?;
+    ftruncate(&file, MEMORY)?;
+    let length = usize::try_from(MEMORY).map_err(|_| Errno::OVERFLOW)?;
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
+    let start = unsafe { mmap(ptr::null_mut(), length, access, MapFlags::SHARED, &file, 0)? };
+    let region = XdpUmemReg {
+        addr: start as u64,
+        len: MEMORY,
+        chunk_size: XDP_CHUNK,
+        headroom: 0,
+        flags: XdpUmemRegFlags::empty(),
+        tx_metadata_len: 0,
+    };
+    let registered = sockopt::set_xdp_umem_reg(socket, region);
+    // SAFETY: the mapping made above, which nothing points into: the kernel keeps the pages, not the
+    // address.
+    unsafe { munmap(start, length)? };
+    registered.map(|()| file)
+}
+
+fn rings(socket: &OwnedFd) -> Result<(), Errno> {
+    sockopt::set_xdp_umem_fill_ring_size(socket, XDP_ENTRIES)?;
+    sockopt::set_xdp_umem_completion_ring_size(socket, XDP_ENTRIES)?;
+    sockopt::set_xdp_rx_ring_size(socket, XDP_ENTRIES)?;
+    sockopt::set_xdp_tx_ring_size(socket, XDP_ENTRIES)
+}
+
+/// A map from the number of a queue to its socket: of the first queue.
+fn map(socket: &OwnedFd) -> Result<OwnedFd, Errno> {
+    #[repr(C)]
+    struct Create {
+        kind: u32,
+        key_size: u32,
+        value_size: u32,
+        entries: u32,
+    }
+    #[repr(C)]
+    struct Update {
+        map: i32,
+        padding: u32,
+        key: u64,
+        value: u64,
+        flags: u64,
+    }
+    let create = Create {
+        kind: BPF_MAP_TYPE_XSKMAP,
+        key_size: 4,
+        value_size: 4,
+        entries: 1,
+    };
+    let map = made(bpf(BPF_MAP_CREATE, &create)?);
+    let (key, value) = (0_u32, socket.as_raw_fd());
+    let update = Update {
+        map: map.as_raw_fd(),
+        padding: 0,
+        key: ptr::from_ref(&key) as u64,
+        value: ptr::from_ref(&value) as u64,
+        flags: 0,
+    };
+    bpf(BPF_MAP_UPDATE_ELEM, &update)?;
+    Ok(map)
+}
+
+/// An instruction (linux/bpf.h): the lower half of `registers` is the destination.
+#[repr(C)]
+struct Instruction {
+    code: u8,
+    registers: u8,
+    offset: i16,
+    number: i32,
+}
+
+/// `return bpf_redirect_map(map, context->rx_queue_index, XDP_PASS)`
+fn program(map: &OwnedFd) -> Result<OwnedFd, Errno> {
+    #[repr(C)]
+    struct Load {
+        kind: u32,
+        count: u32,
+        instructions: u64,
+        license: u64,
+    }
+    let instruction = |code, registers, offset, number| Instruction {
+        code,
+        registers,
+        offset,
+        number,
+    };
+    let instructions = [
+        // Load a word into register 2, from offset 16 of what register 1 points to.
+        instruction(0x61, 0x12, 16, 0),
+        // Register 1 is the map; two places.
+        instruction(0x18, BPF_PSEUDO_MAP_FD << 4 | 1, 0, map.as_raw_fd()),
+        instruction(0, 0, 0, 0),
+        instruction(0xb7, 0x03, 0, XDP_PASS),
+        instruction(0x85, 0, 0, BPF_FUNC_REDIRECT_MAP),
+        instruction(0x95, 0, 0, 0),
+    ];
+    let load = Load {
+        kind: BPF_PROG_TYPE_XDP,
+        count: 6,
+        instructions: instructions.as_ptr() as u64,
+        license: c"MIT".as_ptr() as u64,
+    };
+    bpf(BPF_PROG_LOAD, &load).map(made)
+}
+
+/// Have the program see what comes in, until the descriptor is closed.
+fn link(program: &OwnedFd, index: u32) -> Result<OwnedFd, Errno> {
+    #[repr(C)]
+    struct Create {
+        program: i32,
+        interface: u32,
+        attach_type: u32,
+        flags: u32,
+    }
+    let create = Create {
+        program: program.as_raw_fd(),
+        interface: index,
+        attach_type: BPF_XDP,
+        flags: GENERIC,
+    };
+    bpf(BPF_LINK_CREATE, &create).map(made)
+}
+
+/// The call; what it returned.
+fn bpf<T>(command: u32, attributes: &T) -> Result<i32, Errno> {
+    // SAFETY: the kernel reads the attributes, whose size it is told, and what they point to, which is
+    // borrowed by our callers for longer than the call; it writes nothing.
+    let said = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command,
+            ptr::from_ref(attributes),
+            size_of::<T>(),
+        )
+    };
+    match i32::try_from(said) {
+        Ok(said) if said >= 0 => Ok(said),
+        _ => {
+            let error = std::io::Error::last_os_error();
+            Err(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        }
+    }
+}
+
+/// The descriptor that a call has made.
+fn made(fd: i32) -> OwnedFd {
+    // SAFETY: the kernel has just returned it, and nobody else has it.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
