@@ -1,10 +1,12 @@
-//! Connecting: keys, and connects that were given up.
+//! Connecting and closing: keys, connects that were given up, and what an end leaves.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
 
-use common::both;
-use message::{Board, Code, Endpoint, Options, Pattern};
+use std::time::Duration;
+
+use common::{Pair, both};
+use message::{Board, Code, Endpoint, MessageError, Options, Pattern};
 
 /// Two endpoints that know nothing of each other, of different keys.
 fn strangers() -> (Endpoint, Endpoint, tempfile::TempDir) {
@@ -48,4 +50,102 @@ fn a_connect_that_was_cancelled_stays_so_when_it_is_answered() {
     assert_eq!(done.status.code, Code::Success);
     assert_eq!(a.take(request).unwrap().status.code, Code::Cancelled);
     assert!(a.oldest(&Pattern::ANY).is_none(), "ended once");
+}
+
+#[test]
+fn connecting_needs_an_open_endpoint_the_right_key_and_this_host() {
+    let folder = tempfile::tempdir().unwrap();
+    let board = Board::open(folder.path()).unwrap();
+    let options = Options {
+        key: 5,
+        ..Options::default()
+    };
+    let mut a = Endpoint::open(&board, &options).unwrap();
+    let mut b = Endpoint::open(&board, &options).unwrap();
+    let mut away = a.address();
+    away.endpoint = 99;
+    assert!(matches!(
+        a.connect(away, 5, None),
+        Err(MessageError::Connection(Code::Closed))
+    ));
+    away.nic += 1;
+    assert!(matches!(
+        a.connect(away, 5, None),
+        Err(MessageError::UnknownNic(_))
+    ));
+    let request = a.iconnect(b.address(), 6, 77).unwrap();
+    let refused = both(&mut a, &mut b, request).status;
+    assert_eq!((refused.code, refused.value), (Code::BadKey, 77));
+    // Nobody works for the other one.
+    let limit = Some(Duration::from_millis(5));
+    assert!(matches!(
+        a.connect(b.address(), 5, limit),
+        Err(MessageError::Timeout)
+    ));
+    let busy = Options {
+        endpoint: Some(b.address().endpoint),
+        ..options
+    };
+    assert!(matches!(
+        Endpoint::open(&board, &busy),
+        Err(MessageError::Busy)
+    ));
+}
+
+#[test]
+fn two_that_connect_to_each_other_at_once_have_one_link() {
+    for _ in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let board = Board::open(folder.path()).unwrap();
+        let open = || Endpoint::open(&board, &Options::default()).unwrap();
+        let (mut a, mut b) = (open(), open());
+        let (from_a, from_b) = (a.address(), b.address());
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let peer = a.connect(from_b, 0, None).unwrap();
+                let sent = a.issend(peer, 1, vec![1; 8]).unwrap();
+                let sent = a.wait(sent, None).unwrap().unwrap();
+                assert_eq!(sent.status.code, Code::Success);
+            });
+            let peer = b.connect(from_a, 0, None).unwrap();
+            let request = b.irecv(Pattern::ANY, vec![0; 8]).unwrap();
+            let got = b.wait(request, None).unwrap().unwrap();
+            assert_eq!(got.status.peer, Some(peer));
+        });
+    }
+}
+
+#[test]
+fn a_closed_endpoint_ends_what_waits_for_it_and_what_it_sent_is_still_received() {
+    let Pair {
+        mut a,
+        b,
+        to_b,
+        to_a,
+        ..
+    } = Pair::new();
+    let mut b = b;
+    let posted = a.irecv(Pattern::exactly(1), vec![0; 8]).unwrap();
+    let large = a.isend(to_b, 2, vec![1; 100_000]).unwrap();
+    let acknowledged = a.issend(to_b, 3, vec![1; 8]).unwrap();
+    let session = a.session_of(to_b).unwrap();
+    let _ = b.isend(to_a, 1, vec![5; 8]).unwrap();
+    let _ = b.isend(to_a, 4, vec![6; 100_000]).unwrap();
+    drop(b);
+    for request in [large, acknowledged] {
+        let ended = a.wait(request, None).unwrap().unwrap();
+        assert_eq!(ended.status.code, Code::Closed);
+        assert_eq!(ended.status.peer, Some(to_b));
+    }
+    let got = a.wait(posted, None).unwrap().unwrap();
+    assert_eq!(got.memory.bytes(), [5; 8]);
+    assert_eq!(a.lost(), Some(to_b));
+    assert_eq!(a.lost(), None);
+    assert!(
+        a.iprobe(Pattern::ANY).is_none(),
+        "it cannot be had any more"
+    );
+    let late = a.isend(to_b, 1, vec![1]).unwrap();
+    assert_eq!(a.test(late).unwrap().unwrap().status.code, Code::Closed);
+    assert_eq!(a.session_of(to_b), Some(session));
 }

@@ -6,41 +6,41 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use window::attach::{Channel, Listener, Message};
+use window::Side;
+use window::attach::{Channel, Listener};
 use window::pci::Interrupts;
 use window::region::{Region, Seat};
 use window::waiter::{Token, Waiter, Woken};
-use window::{Side, Window};
 
 use super::BURST;
 use super::directory;
+use super::locals::{LOCAL, Local};
 use super::names::Names;
-use super::note::{FROM_MEMBER, LinkId, Note};
+use super::note::{LinkId, Note};
 use super::pauses::Pauses;
 use super::trunk::Trunk;
 use super::way::{Bell, Way, begin, reach};
 use crate::address::Board;
-use crate::greeting::{ACCEPTED, CLOSED, FULL, Hello, UNREACHABLE, Welcome};
-use crate::limits::INCOMING;
+use crate::greeting::{UNREACHABLE, Welcome};
 use crate::peer::Fault;
 use crate::status::Error;
 
 /// A board's way out and in.
 #[derive(Debug)]
 pub struct Gateway {
-    board: Board,
-    listener: Listener,
-    waiter: Waiter,
-    region: Region,
+    pub(super) board: Board,
+    pub(super) listener: Listener,
+    pub(super) waiter: Waiter,
+    pub(super) region: Region,
     seat: Seat,
     /// What it began with.
     number: u32,
     bell: Bell,
-    trunk: Trunk,
+    pub(super) trunk: Trunk,
     /// Connections that have not said yet what they want.
-    incoming: HashMap<u32, Channel>,
-    locals: HashMap<LinkId, Local>,
-    next: u32,
+    pub(super) incoming: HashMap<u32, Channel>,
+    pub(super) locals: HashMap<LinkId, Local>,
+    pub(super) next: u32,
     /// What wakes it in a VM.
     interrupts: Option<Interrupts>,
     pauses: Pauses,
@@ -49,31 +49,10 @@ pub struct Gateway {
     noted: bool,
 }
 
-/// An endpoint of this board that has a link.
-#[derive(Debug)]
-struct Local {
-    channel: Channel,
-    state: State,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// It wants to connect; the host has not answered yet.
-    Asked,
-    /// Somebody wants to connect to it; it has not answered yet.
-    Offered,
-    /// It has its link.
-    Up,
-    /// The other end is closed; it has not let go yet.
-    Closing,
-}
-
 const LISTENER: Token = 0;
 const HOST: Token = 1;
 const OTHER: Token = 2;
 const INTERRUPT: Token = 3;
-const CONNECTING: Token = 1 << 32;
-const LOCAL: Token = 2 << 32;
 
 impl Gateway {
     /// Join the message plane, as who the host says this is, on the board in `folder`.
@@ -206,114 +185,6 @@ impl Gateway {
         Ok(())
     }
 
-    /// An endpoint of this board connects.
-    fn accept(&mut self) {
-        while self.incoming.len() < INCOMING {
-            let Ok(Some(channel)) = self.listener.accept() else {
-                return;
-            };
-            self.next = self.next.wrapping_add(1);
-            let token = CONNECTING | u64::from(self.next);
-            if self.waiter.add(&channel, token).is_ok() {
-                self.incoming.insert(self.next, channel);
-            }
-        }
-    }
-
-    /// It says whom it wants.
-    fn hear_incoming(&mut self, id: u32) -> Result<(), Fault> {
-        let Some(channel) = self.incoming.get(&id) else {
-            return Ok(());
-        };
-        let message = channel.receive();
-        if matches!(message, Ok(None)) {
-            return Ok(());
-        }
-        let Some(channel) = self.incoming.remove(&id) else {
-            return Ok(());
-        };
-        self.waiter.remove(&channel);
-        let Ok(Some(Message::Offer {
-            window: None,
-            greeting,
-            ..
-        })) = message
-        else {
-            return Ok(());
-        };
-        let Some(hello) = Hello::decode(&greeting) else {
-            return Ok(());
-        };
-        let link = self.number();
-        if self.keep(link, channel, State::Asked) {
-            self.trunk.say(Note::Connect {
-                link,
-                window: 0,
-                hello,
-            })?;
-        }
-        Ok(())
-    }
-
-    /// A number that no link has.
-    fn number(&mut self) -> LinkId {
-        loop {
-            self.next = self.next.wrapping_add(1);
-            let link = self.next | FROM_MEMBER;
-            if !self.locals.contains_key(&link) {
-                return link;
-            }
-        }
-    }
-
-    fn keep(&mut self, link: LinkId, channel: Channel, state: State) -> bool {
-        let token = LOCAL | u64::from(link);
-        let watched = self.waiter.add(&channel, token).is_ok();
-        if watched {
-            self.locals.insert(link, Local { channel, state });
-        }
-        watched
-    }
-
-    /// An endpoint that has a link, or is about to, says something or is gone.
-    fn hear_local(&mut self, link: LinkId) -> Result<(), Fault> {
-        for _ in 0..window::limits::WAKES {
-            let Some(local) = self.locals.get_mut(&link) else {
-                return Ok(());
-            };
-            match (local.channel.receive(), local.state) {
-                (Ok(None), _) => return Ok(()),
-                (Ok(Some(Message::Wake)), State::Up) => self.trunk.say(Note::Ring { link })?,
-                (Ok(Some(Message::Wake)), _) => {}
-                (Ok(Some(Message::Answer { greeting, .. })), State::Offered) => {
-                    let welcome = Welcome::decode(&greeting);
-                    let (verdict, session) =
-                        welcome.map_or((FULL, 0), |welcome| (welcome.verdict, welcome.session));
-                    match verdict {
-                        ACCEPTED => local.state = State::Up,
-                        _ => self.forget(link),
-                    }
-                    self.trunk.say(answer(link, verdict, session))?;
-                }
-                (_, State::Offered) => {
-                    self.forget(link);
-                    self.trunk.say(answer(link, CLOSED, 0))?;
-                }
-                (_, _) => {
-                    self.forget(link);
-                    self.trunk.say(Note::Close { link })?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn forget(&mut self, link: LinkId) {
-        if let Some(local) = self.locals.remove(&link) {
-            self.waiter.remove(&local.channel);
-        }
-    }
-
     /// Do what the host says; whether it said anything.
     fn hear_host(&mut self) -> Result<bool, Fault> {
         let mut moved = false;
@@ -365,76 +236,6 @@ impl Gateway {
         }
         Ok(moved)
     }
-
-    /// Somebody far away connects to an endpoint here; the verdict when that cannot be.
-    fn offer(&mut self, link: LinkId, window: u32, hello: &Hello) -> Result<(), u32> {
-        let channel = match Channel::connect(&self.board.socket(hello.to.endpoint)) {
-            Ok(channel) => channel,
-            Err(Errno::NOENT | Errno::CONNREFUSED) => return Err(CLOSED),
-            Err(_) => return Err(FULL),
-        };
-        let window = self.region.link(window).ok_or(FULL)?;
-        let offered = channel.offer(Some(&window), None, &hello.encode());
-        offered.map_err(|_| CLOSED)?;
-        match self.keep(link, channel, State::Offered) {
-            true => Ok(()),
-            false => Err(FULL),
-        }
-    }
-
-    /// What an endpoint here asked for is there, or cannot be.
-    fn answered(
-        &mut self,
-        link: LinkId,
-        window: u32,
-        verdict: u32,
-        session: u64,
-    ) -> Result<(), Fault> {
-        let Some(local) = self.locals.get_mut(&link) else {
-            // It went away meanwhile, and the host was told.
-            return Ok(());
-        };
-        let accepted = verdict == ACCEPTED;
-        let window: Option<Window> = match accepted {
-            true => self.region.link(window),
-            false => None,
-        };
-        let welcome = Welcome {
-            verdict,
-            session,
-            fences: false,
-        };
-        let welcome = welcome.encode();
-        let channel = &local.channel;
-        let told = channel.answer(accepted, window.as_ref(), None, &welcome);
-        match accepted {
-            true if told.is_ok() && window.is_some() => local.state = State::Up,
-            true => {
-                self.forget(link);
-                self.trunk.say(Note::Close { link })?;
-            }
-            false => self.forget(link),
-        }
-        Ok(())
-    }
-
-    /// The other end of a link is closed.
-    fn close(&mut self, link: LinkId) -> Result<(), Fault> {
-        let Some(local) = self.locals.get_mut(&link) else {
-            return Ok(());
-        };
-        if local.state == State::Up {
-            // It may have to take what is in the window still.
-            local.state = State::Closing;
-            local.channel.finish();
-            return Ok(());
-        }
-        if local.state != State::Closing {
-            self.forget(link);
-            self.trunk.say(Note::Close { link })?;
-        }
-        Ok(())
-    }
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "picking half of a word")]
@@ -442,7 +243,7 @@ fn low(token: Token) -> u32 {
     token as u32
 }
 
-fn answer(link: LinkId, verdict: u32, session: u64) -> Note {
+pub(super) fn answer(link: LinkId, verdict: u32, session: u64) -> Note {
     Note::Answer {
         link,
         window: 0,

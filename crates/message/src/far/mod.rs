@@ -29,10 +29,12 @@
 //! sense ends its trunk, and with it all of its links, and nobody else's. The end of a VM is the
 //! end of the socket that QEMU got the region by; the end of a gateway shows in its beat.
 
+mod coming;
 pub(crate) mod directory;
 mod gateway;
 mod hall;
 mod links;
+mod locals;
 mod names;
 mod note;
 mod parts;

@@ -10,12 +10,11 @@ use std::time::Duration;
 
 use mxoe::{Address, Message, Node, Offer, Pull, Source};
 use window::Ends;
-use window::lane::Record;
 
 use crate::far::BURST;
 use crate::limits::{CHUNK, EAGER, MEDIUM};
 use crate::peer::Fault;
-use crate::wire::{self, Control, Envelope, Handle};
+use crate::wire::{self, Control, Handle};
 
 /// Both ends of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,31 +39,31 @@ struct Pulling {
 
 /// A chunk that its send has no room for yet.
 #[derive(Clone, Copy, Debug)]
-struct Chunk {
-    token: u64,
-    offset: u32,
-    length: u32,
+pub(super) struct Chunk {
+    pub(super) token: u64,
+    pub(super) offset: u32,
+    pub(super) length: u32,
 }
 
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) pair: Pair,
-    ends: Ends,
+    pub(super) ends: Ends,
     /// The upper half of the tokens of its sends; the lower counts.
     number: u32,
     count: u32,
     /// Offers that the endpoint knows, by what it knows them as.
-    offers: HashMap<Handle, Offer>,
+    pub(super) offers: HashMap<Handle, Offer>,
     /// What the endpoint wants of them, until a pull can be begun.
-    wanted: VecDeque<(Offer, Option<Handle>, u32)>,
+    pub(super) wanted: VecDeque<(Offer, Option<Handle>, u32)>,
     pulls: VecDeque<Pulling>,
     /// Sends whose end the endpoint waits for, by token; with their source while they are pulled.
-    sends: HashMap<u64, (Handle, Option<Source>)>,
+    pub(super) sends: HashMap<u64, (Handle, Option<Source>)>,
     /// Control without room, in order: no more than there are sends.
     waiting: VecDeque<Control>,
-    chunk: Option<Chunk>,
+    pub(super) chunk: Option<Chunk>,
     /// Something was published since the endpoint was last looked after.
-    told: bool,
+    pub(super) told: bool,
 }
 
 /// What a link works with.
@@ -76,7 +75,7 @@ pub(super) struct Far<'a> {
 
 /// Bytes of a medium message, as lanes count them.
 #[allow(clippy::cast_possible_truncation, reason = "32 KiB")]
-const LARGEST: u32 = MEDIUM as u32;
+pub(super) const LARGEST: u32 = MEDIUM as u32;
 
 impl Link {
     pub(super) fn new(number: u32, pair: Pair, ends: Ends) -> Self {
@@ -137,138 +136,9 @@ impl Link {
         Ok(())
     }
 
-    fn token(&mut self) -> u64 {
+    pub(super) fn token(&mut self) -> u64 {
         self.count = self.count.wrapping_add(1);
         wire::pair(self.count, self.number)
-    }
-
-    /// Messages of the endpoint, as far as the node has room.
-    fn send_messages(&mut self, far: &mut Far<'_>) -> Result<bool, Fault> {
-        let Pair { endpoint, peer, .. } = self.pair;
-        let mut moved = false;
-        for _ in 0..BURST {
-            if !far.node.has_room(endpoint, peer) || !self.send_message(far)? {
-                break;
-            }
-            moved = true;
-        }
-        let [messages, _] = &mut self.ends.consumers;
-        self.told |= messages.release();
-        Ok(moved)
-    }
-
-    /// The next message of the endpoint, if there is one.
-    fn send_message(&mut self, far: &mut Far<'_>) -> Result<bool, Fault> {
-        let Pair { endpoint, peer, .. } = self.pair;
-        let [messages, _] = &mut self.ends.consumers;
-        let Some(record) = messages.pop() else {
-            return Ok(false);
-        };
-        let (value, data, sender) = match Envelope::decode(&record).ok_or(Fault::Nonsense)? {
-            Envelope::Eager {
-                value,
-                length,
-                words,
-            } => {
-                let words = words.map(u64::to_ne_bytes);
-                let data = words.as_flattened().get(..length);
-                (value, data.unwrap_or_default().to_vec(), None)
-            }
-            Envelope::Medium {
-                value,
-                offset,
-                length,
-                sender,
-            } => {
-                if length > LARGEST {
-                    return Err(Fault::Nonsense);
-                }
-                let mut data = vec![0; length as usize];
-                let read = messages.read(offset.into(), &mut data);
-                read.ok_or(Fault::Nonsense)?;
-                (value, data, sender)
-            }
-            Envelope::Offer {
-                value,
-                length,
-                sender,
-                ..
-            } => {
-                // No message of MX is longer.
-                let length = u32::try_from(length).map_err(|_| Fault::Nonsense)?;
-                let token = self.token();
-                self.sends.insert(token, (sender, None));
-                let message = (value, length);
-                let offered = far.node.offer(far.now, endpoint, peer, message, token);
-                // The peer is lost, and the link's end on its way.
-                return Ok(offered.is_ok());
-            }
-        };
-        let token = self.token();
-        if let Some(sender) = sender {
-            self.sends.insert(token, (sender, None));
-        }
-        let (now, message) = (far.now, (value, data));
-        let node = &mut far.node;
-        let sent = node.send(now, endpoint, peer, message, sender.is_some(), token);
-        Ok(sent.is_ok())
-    }
-
-    /// What the endpoint says of messages that are pulled.
-    fn hear_control(&mut self, far: &mut Far<'_>) -> Result<bool, Fault> {
-        let mut moved = false;
-        for _ in 0..BURST {
-            if !self.feed(far)? {
-                break;
-            }
-            let [_, control] = &mut self.ends.consumers;
-            let Some(record) = control.pop() else {
-                break;
-            };
-            moved = true;
-            self.heed(&record)?;
-        }
-        // A chunk that waits is still in there.
-        if self.chunk.is_none() {
-            let [_, control] = &mut self.ends.consumers;
-            self.told |= control.release();
-        }
-        Ok(moved)
-    }
-
-    fn heed(&mut self, record: &Record) -> Result<(), Fault> {
-        match Control::decode(record).ok_or(Fault::Nonsense)? {
-            // Nothing of it is wanted.
-            Control::Done { sender, .. } => self.want(sender, None, 0),
-            Control::Pull {
-                sender,
-                receiver,
-                wanted,
-                ..
-            } => {
-                let wanted = u32::try_from(wanted).map_err(|_| Fault::Nonsense)?;
-                self.want(sender, Some(receiver), wanted)
-            }
-            Control::Chunk {
-                receiver,
-                offset,
-                length,
-            } => {
-                self.chunk = Some(Chunk {
-                    token: receiver,
-                    offset,
-                    length,
-                });
-                Ok(())
-            }
-        }
-    }
-
-    /// The endpoint wants what was offered.
-    fn want(&mut self, sender: Handle, receiver: Option<Handle>, wanted: u32) -> Result<(), Fault> {
-        let offer = self.offers.remove(&sender).ok_or(Fault::Nonsense)?;
-        self.wanted.push_back((offer, receiver, wanted));
-        Ok(())
     }
 
     /// Begin as many pulls as the node can have.
@@ -291,35 +161,6 @@ impl Link {
                 });
             }
         }
-    }
-
-    /// Move the chunk at hand; false when it has to wait.
-    fn feed(&mut self, far: &mut Far<'_>) -> Result<bool, Fault> {
-        let endpoint = self.pair.endpoint;
-        let [_, control] = &mut self.ends.consumers;
-        while let Some(chunk) = &mut self.chunk {
-            let Some((_, Some(source))) = self.sends.get(&chunk.token) else {
-                // The send is over: nobody wants it.
-                control.skip();
-                self.chunk = None;
-                break;
-            };
-            let space = far.node.space(endpoint, *source);
-            let count = space.len().min(chunk.length as usize);
-            let Some(space) = space.get_mut(..count).filter(|space| !space.is_empty()) else {
-                return Ok(false);
-            };
-            let read = control.read(chunk.offset.into(), space);
-            read.ok_or(Fault::Nonsense)?;
-            far.node.fed(far.now, endpoint, *source, count);
-            let count = u32::try_from(count).unwrap_or_default();
-            chunk.offset += count;
-            chunk.length -= count;
-            if chunk.length == 0 {
-                self.chunk = None;
-            }
-        }
-        Ok(true)
     }
 
     /// The other host pulls a message from the endpoint.

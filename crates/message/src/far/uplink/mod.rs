@@ -19,6 +19,8 @@
 //! sent before its end still goes out.
 
 mod link;
+mod nodes;
+mod outgoing;
 mod resident;
 mod talk;
 

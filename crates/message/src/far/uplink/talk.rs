@@ -1,18 +1,17 @@
-//! What the host says, what the nodes say, and what follows for links.
+//! What the host says, and what follows for links.
 
 use mxoe::wire::Mac;
-use mxoe::{Address, Code, Event, Node};
+use mxoe::{Address, Code, Node};
 use window::Side;
 
 use super::link::{Far, Link, Pair};
 use super::resident::Resident;
 use super::{BURST, Face, State, Uplink};
-use crate::address::{self, random};
+use crate::address::random;
 use crate::far::names;
 use crate::far::note::{LinkId, Note};
-use crate::greeting::{ACCEPTED, BAD_KEY, CLOSED, CROSSED, FULL, Hello, UNREACHABLE};
+use crate::greeting::{ACCEPTED, BAD_KEY, CLOSED, CROSSED, FULL, Hello};
 use crate::peer::Fault;
-use crate::status::Error;
 use crate::wire::halves;
 
 impl Uplink {
@@ -67,7 +66,7 @@ impl Uplink {
         }
     }
 
-    fn node(&mut self, nic: u64) -> Option<&mut Node> {
+    pub(super) fn node(&mut self, nic: u64) -> Option<&mut Node> {
         Some(&mut self.residents.get_mut(&nic)?.node)
     }
 
@@ -109,86 +108,6 @@ impl Uplink {
         self.links.insert(id, State::Dialing { pair, window });
         self.pairs.insert(pair, id);
         Ok(())
-    }
-
-    /// A connect of this host is answered.
-    fn connected(&mut self, id: LinkId, code: Code) -> Result<(), Fault> {
-        let Some(State::Dialing { pair, window }) = self.links.get(&id) else {
-            return Ok(());
-        };
-        let (pair, window) = (*pair, *window);
-        let node = self.node(pair.nic);
-        let session = node.and_then(|node| node.session(pair.endpoint, pair.peer));
-        let ends = self
-            .region
-            .link(window)
-            .and_then(|window| window.ends(Side::Guest).ok());
-        let verdict = match (code, session, ends) {
-            (Code::Success, Some(session), Some(ends)) => {
-                let link = Box::new(Link::new(id, pair, ends));
-                self.links.insert(id, State::Up(link));
-                return self.trunk.say(answer(id, ACCEPTED, session.into()));
-            }
-            (Code::BadKey, ..) => BAD_KEY,
-            (Code::Closed | Code::BadEndpoint, ..) => CLOSED,
-            (Code::Unreachable, ..) => UNREACHABLE,
-            _ => FULL,
-        };
-        self.drop_link(id);
-        self.trunk.say(answer(id, verdict, 0))
-    }
-
-    /// Pass on that somebody there connects to an endpoint here. With a key, the endpoint is not
-    /// open on the wire.
-    fn offer(
-        &mut self,
-        nic: u64,
-        endpoint: u8,
-        peer: Address,
-        asked: Option<(u32, u32)>,
-    ) -> Result<(), Fault> {
-        let pair = Pair {
-            nic,
-            endpoint,
-            peer,
-        };
-        if self.pairs.contains_key(&pair) {
-            return Ok(());
-        }
-        self.leaving.retain(|leaving| *leaving != pair);
-        let Some(node) = self.node(nic) else {
-            return Ok(());
-        };
-        let met = asked.is_none();
-        let (key, session) = match asked {
-            Some(asked) => asked,
-            None => (
-                node.key(endpoint).unwrap_or_default(),
-                node.session(endpoint, peer).unwrap_or_default(),
-            ),
-        };
-        let link = self.number();
-        self.links.insert(link, State::Offered { pair, met, key });
-        self.pairs.insert(pair, link);
-        let address = |nic, endpoint: u8| address::Address {
-            nic,
-            endpoint: endpoint.into(),
-        };
-        let hello = Hello {
-            from: address(peer.host.nic(), peer.endpoint),
-            to: address(nic, endpoint),
-            session: session.into(),
-            // What it was opened with is not said; most programs have one key.
-            own_key: key,
-            key,
-            fences: false,
-        };
-        let window = 0;
-        self.trunk.say(Note::Connect {
-            link,
-            window,
-            hello,
-        })
     }
 
     /// An endpoint here lets somebody in, or does not.
@@ -263,7 +182,7 @@ impl Uplink {
         Ok(())
     }
 
-    fn drop_link(&mut self, id: LinkId) {
+    pub(super) fn drop_link(&mut self, id: LinkId) {
         let Some(pair) = self.links.remove(&id).map(|state| state.pair()) else {
             return;
         };
@@ -297,90 +216,6 @@ impl Uplink {
         }
     }
 
-    /// Do what the nodes say; whether they said anything.
-    pub(super) fn hear_nodes(&mut self) -> Result<bool, Error> {
-        let mut events = Vec::new();
-        for (&nic, resident) in &mut self.residents {
-            while let Some(event) = resident.node.event() {
-                events.push((nic, event));
-            }
-        }
-        let some = !events.is_empty();
-        for (nic, event) in events {
-            self.hear_node(nic, event).map_err(super::broken)?;
-        }
-        Ok(some)
-    }
-
-    fn hear_node(&mut self, nic: u64, event: Event) -> Result<(), Fault> {
-        match event {
-            Event::Host { host, name } => {
-                let nic = host.nic();
-                let name = name.strip_suffix(":0").unwrap_or(&name).to_owned();
-                self.name(&Face { nic, name })
-            }
-            Event::Connected { token, code } => self.connected(halves(token).0, code),
-            Event::Asked {
-                endpoint,
-                from,
-                session,
-                key,
-            } => self.offer(nic, endpoint, from, Some((key, session))),
-            Event::Met { endpoint, from } => self.offer(nic, endpoint, from, None),
-            Event::Lost {
-                endpoint,
-                from: peer,
-                code,
-            } => {
-                let pair = Pair {
-                    nic,
-                    endpoint,
-                    peer,
-                };
-                let up = |id: &LinkId| !matches!(self.links.get(id), Some(State::Dialing { .. }));
-                if let Some(id) = self.pairs.get(&pair).copied().filter(up) {
-                    // The node has let go of it, and may have met it again since.
-                    self.drop_link(id);
-                    if code == Code::Unreachable {
-                        self.trunk.say(Note::Lost { link: id })?;
-                    }
-                    self.trunk.say(Note::Close { link: id })?;
-                }
-                Ok(())
-            }
-            Event::Wanted {
-                token,
-                source,
-                total,
-                ..
-            } => {
-                if let Some(link) = self.link(halves(token).1) {
-                    link.wanted(token, source, total);
-                }
-                Ok(())
-            }
-            Event::Sent {
-                token,
-                code: Code::Success,
-                taken,
-            } => {
-                if let Some(link) = self.link(halves(token).1) {
-                    link.sent(token, taken);
-                }
-                Ok(())
-            }
-            // Its end was told with its last piece.
-            Event::Pulled {
-                code: Code::Success,
-                ..
-            } => Ok(()),
-            // Without what it waits for, the endpoint cannot go on with this peer.
-            Event::Pulled { token, .. } => self.cut(halves(token).1),
-            // The peer is lost: that is told on its own.
-            Event::Sent { .. } => Ok(()),
-        }
-    }
-
     /// Tell all members a name; each member's node hears it.
     pub(super) fn name(&mut self, face: &Face) -> Result<(), Fault> {
         for note in names::notes(face) {
@@ -393,7 +228,7 @@ impl Uplink {
         Ok(())
     }
 
-    fn link(&mut self, id: LinkId) -> Option<&mut Link> {
+    pub(super) fn link(&mut self, id: LinkId) -> Option<&mut Link> {
         match self.links.get_mut(&id)? {
             State::Up(link) => Some(link),
             _ => None,
@@ -401,7 +236,7 @@ impl Uplink {
     }
 }
 
-fn answer(link: LinkId, verdict: u32, session: u64) -> Note {
+pub(super) fn answer(link: LinkId, verdict: u32, session: u64) -> Note {
     Note::Answer {
         link,
         window: 0,

@@ -1,0 +1,156 @@
+//! Members come and go: the VM, and the gateway in it.
+
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+use window::Side;
+
+use super::SILENCE;
+use super::note::Note;
+use super::seat::Seat;
+use super::switchboard::{Switchboard, VM};
+use super::trunk::Trunk;
+
+impl Switchboard {
+    /// A VM starts, or a process of the host.
+    pub(super) fn accept(&mut self, number: usize) {
+        // The last one's end may not have been heard yet.
+        if self.seats.get(number).is_some_and(|seat| seat.vm.is_some()) {
+            self.hear_vm(number);
+        }
+        let Some(seat) = self.seats.get_mut(number) else {
+            return;
+        };
+        let Some(hall) = self.halls.get(seat.hall) else {
+            return;
+        };
+        // The last one may have left anything there.
+        if hall.region.renew().is_err() {
+            return;
+        }
+        seat.words.set_nic(seat.nic);
+        let region = hall.region.as_fd();
+        let accepted = seat.server.accept(seat.id(), region, &self.doorbell);
+        let Ok(Some(vm)) = accepted else {
+            return;
+        };
+        // One at a time: a second QEMU of this name is turned away.
+        if seat.vm.is_some() || self.waiter.add(&vm, VM | number as u64).is_err() {
+            return;
+        }
+        // Gone: that will be heard.
+        let _gone = vm.introduce(seat.id(), &seat.bell);
+        seat.vm = Some(vm);
+        self.accepted.push(number);
+    }
+
+    pub(super) fn hear_vm(&mut self, number: usize) {
+        let Some(seat) = self.seats.get_mut(number) else {
+            return;
+        };
+        let Some(vm) = &mut seat.vm else {
+            return;
+        };
+        if vm.hear() {
+            return;
+        }
+        self.waiter.remove(&*vm);
+        seat.vm = None;
+        self.leave(number, false);
+        // With the VM, everything is gone that could use its windows.
+        if let Some(seat) = self.seats.get_mut(number) {
+            let parked = std::mem::take(&mut seat.parked);
+            let number = seat.hall;
+            seat.forget();
+            let empty = !self
+                .seats
+                .iter()
+                .any(|seat| seat.hall == number && seat.vm.is_some());
+            if let Some(hall) = self.halls.get_mut(number) {
+                parked.into_iter().for_each(|link| hall.give(link));
+                if empty {
+                    hall.empty();
+                }
+            }
+        }
+    }
+
+    /// End gateways that are silent.
+    pub(super) fn bury(&mut self, now: Instant) {
+        for number in 0..self.seats.len() {
+            let silent = self
+                .seats
+                .get_mut(number)
+                .is_some_and(|seat| seat.is_silent(now, SILENCE));
+            if silent {
+                self.leave(number, true);
+            }
+        }
+    }
+
+    /// A gateway begins, or begins again.
+    pub(super) fn greet(&mut self, number: usize) {
+        let Some(seat) = self.seats.get_mut(number) else {
+            return;
+        };
+        let opened = seat.words.opened();
+        if opened == seat.opened || seat.vm.is_none() {
+            return;
+        }
+        seat.opened = opened;
+        self.leave(number, true);
+        let Some(seat) = self.seats.get_mut(number) else {
+            return;
+        };
+        let Some(hall) = self.halls.get(seat.hall).filter(|_| opened != 0) else {
+            return;
+        };
+        let window = hall.region.trunk(seat.place);
+        let ends = window.and_then(|window| {
+            window.renew().ok()?;
+            window.ends(Side::Creator).ok()
+        });
+        if let Some(ends) = ends {
+            let uplink = seat.member.uplink;
+            seat.begin(Trunk::new(ends), opened);
+            self.introduce(number, true);
+            let names: Vec<_> = self.names.notes().filter(|_| !uplink).collect();
+            for note in names {
+                self.say(number, note);
+            }
+        }
+    }
+
+    /// Tell uplinks that a member has come, or is gone; and an uplink that has come of all.
+    fn introduce(&mut self, number: usize, here: bool) {
+        let face = |seat: &Seat| (seat.member.uplink, seat.nic, seat.trunk.is_some());
+        let all: Vec<_> = self.seats.iter().map(face).collect();
+        let Some(&(uplink, nic, _)) = all.get(number) else {
+            return;
+        };
+        for (other, &(other_uplink, other_nic, other_here)) in all.iter().enumerate() {
+            if uplink && here && other_here && !other_uplink {
+                let nic = other_nic;
+                self.say(number, Note::Member { nic, here });
+            } else if other_uplink && !uplink {
+                self.say(other, Note::Member { nic, here });
+            }
+        }
+    }
+
+    /// A gateway is no more, or begins anew.
+    pub(super) fn leave(&mut self, number: usize, stale: bool) {
+        let Some(seat) = self.seats.get_mut(number) else {
+            return;
+        };
+        let known = seat.trunk.is_some();
+        seat.end();
+        let legs: Vec<_> = seat.legs.values().copied().collect();
+        for (link, side) in legs {
+            self.close(link, side, stale);
+        }
+        if known {
+            self.introduce(number, false);
+        }
+    }
+}
