@@ -126,6 +126,9 @@ const SPIN: Duration = Duration::from_micros(50);
 /// Between two looks at the clock.
 const ROUNDS: u32 = 8;
 
+/// However busy it is, after so long it says that it lives, and asks whether to go on.
+const BREATH: Duration = Duration::from_millis(100);
+
 /// When an interface that took no more is tried again.
 const FULL_PAUSE: Duration = Duration::from_micros(50);
 
@@ -203,6 +206,7 @@ impl Uplink {
 
     /// Work, and look on for a while if something moved just now.
     fn spin(&mut self) -> Result<(), Error> {
+        let began = Instant::now();
         loop {
             for _ in 0..ROUNDS {
                 match self.turn()? {
@@ -211,7 +215,8 @@ impl Uplink {
                     false => std::thread::yield_now(),
                 }
             }
-            if self.moved.is_none_or(|moved| moved.elapsed() >= SPIN) {
+            let idle = self.moved.is_none_or(|moved| moved.elapsed() >= SPIN);
+            if idle || began.elapsed() >= BREATH {
                 return Ok(());
             }
         }
