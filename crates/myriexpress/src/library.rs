@@ -3,6 +3,7 @@
 use std::ffi::c_char;
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use message::Board;
@@ -16,6 +17,10 @@ use crate::table;
 const VARIABLE: &str = "VICINITY_RUNTIME_DIR";
 const RUNTIME_DIR: &str = "/run/vicinity";
 
+/// MX's own variable, and Open-MX's: `0` has errors returned where they would be fatal. All others that
+/// they have are about what is not here.
+const FATAL: [&str; 2] = ["MX_ERRORS_ARE_FATAL", "OMX_FATAL_ERRORS"];
+
 /// What there is between `mx_init` and `mx_finalize`.
 #[derive(Clone, Debug)]
 pub(crate) struct Library {
@@ -28,6 +33,9 @@ static LIBRARY: RwLock<Option<Library>> = RwLock::new(None);
 
 static HANDLER: Mutex<ErrorHandler> = Mutex::new(fatal);
 
+/// Whether [`fatal`] is, see [`FATAL`].
+static IS_FATAL: AtomicBool = AtomicBool::new(true);
+
 /// `mx_init` of a program that was made for version `api`.
 pub(crate) fn start(api: u32) -> Result {
     if api >> 8 & 0xff != API >> 8 {
@@ -37,6 +45,8 @@ pub(crate) fn start(api: u32) -> Result {
     if library.is_some() {
         return Err(Return::ALREADY_INITIALIZED);
     }
+    let mut values = FATAL.iter().filter_map(std::env::var_os);
+    IS_FATAL.store(values.all(|value| value != "0"), Ordering::Relaxed);
     let folder = std::env::var_os(VARIABLE).map_or_else(|| RUNTIME_DIR.into(), PathBuf::from);
     let board = Board::open(&folder.join("message")).map_err(|error| match error.kind() {
         ErrorKind::PermissionDenied => Return::NO_PERM,
@@ -78,8 +88,11 @@ pub(crate) fn report(own: Option<ErrorHandler>, code: Return) -> Return {
     handler(code.text().as_ptr().cast_mut(), code)
 }
 
-/// `MX_ERRORS_ARE_FATAL`: say it, and end the process.
+/// `MX_ERRORS_ARE_FATAL`: say it, and end the process, unless the environment says otherwise.
 pub(crate) extern "C" fn fatal(_text: *mut c_char, code: Return) -> Return {
+    if !IS_FATAL.load(Ordering::Relaxed) {
+        return code;
+    }
     // Nothing is left to do when that cannot be written.
     let _said = writeln!(
         std::io::stderr(),

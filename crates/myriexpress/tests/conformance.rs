@@ -106,6 +106,7 @@ programs! {
     mx_6_5_progress_while_the_program_computes: "computing.c";
     mx_6_6_unexpected_handler: "handler.c";
     mx_6_7_connections_and_sessions: "sessions.c";
+    mx_6_8_the_environment: "environment.c";
     mx_7_open_mpi_matching_transport: "openmpi_mtl.c";
     mx_7_open_mpi_byte_transport: "openmpi_btl.c";
     mx_7_mpich: "mpich.c";
