@@ -14,18 +14,20 @@ use crate::raw::ticks;
 use crate::request::Request;
 use crate::status::{Code, Completion, Error};
 
-/// Messages under way in a stream, unless there is a reason for more. As many as UCX's `ucx_perftest` has, but fewer large ones: it
-/// sends all of them from one buffer, which stays in the caches; here each has its own.
+/// Messages under way in a stream, unless there is a reason for more. As many as UCX's `ucx_perftest`
+/// has, but fewer large ones: it sends all of them from one buffer, which stays in the caches; here each
+/// has its own. Two at least: one is offered while the other is copied.
 #[must_use]
 pub fn window(length: u32) -> u8 {
     let messages = UNDER_WAY / length.max(1);
-    u8::try_from(messages).unwrap_or(MOST).clamp(1, MOST)
+    u8::try_from(messages).unwrap_or(MOST).clamp(LEAST, MOST)
 }
 
 /// Bytes under way in a stream.
 const UNDER_WAY: u32 = 512 << 10;
 
-/// Messages under way, at most.
+/// Messages under way, at least and at most.
+const LEAST: u8 = 2;
 const MOST: u8 = 32;
 
 /// Match values: what is ordered, what is measured, and the end of a stream.
