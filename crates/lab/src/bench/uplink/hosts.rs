@@ -14,8 +14,28 @@ use crate::host;
 use crate::interrupt;
 use crate::scope;
 
-/// The hosts' names, and their addresses, which are nobody's (RFC 5737).
-const HOSTS: [(&str, &str); 2] = [("alpha", "192.0.2.1"), ("beta", "192.0.2.2")];
+/// A host, and all of its programs run on a CPU of their own, as on two machines: where they may run
+/// anywhere, those that wait take turns on one CPU, and those that have work on the other.
+#[derive(Clone, Copy)]
+struct Host {
+    name: &'static str,
+    /// Nobody's (RFC 5737).
+    address: &'static str,
+    cpu: u32,
+}
+
+const HOSTS: [Host; 2] = [
+    Host {
+        name: "alpha",
+        address: "192.0.2.1",
+        cpu: 0,
+    },
+    Host {
+        name: "beta",
+        address: "192.0.2.2",
+        cpu: 1,
+    },
+];
 
 /// The interface of each.
 const INTERFACE: &str = "mx";
@@ -32,28 +52,48 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// Seconds that TCP is measured.
 const SECONDS: &str = "1";
 
-/// A network namespace, and everything in it.
-struct Namespace(String);
+impl Host {
+    /// A program of it, in the network namespace of the benchmark.
+    fn command(self, program: &Path) -> Command {
+        let mut command = host::command("taskset");
+        command.args(["-c", &self.cpu.to_string()]).arg(program);
+        command
+    }
+}
+
+/// The network namespace of a host.
+struct Namespace {
+    name: String,
+    host: Host,
+}
 
 impl Namespace {
-    fn new() -> Result<Self> {
+    fn new(host: Host) -> Result<Self> {
         let name = scope::unique();
         ip(&["netns", "add", &name])?;
-        Ok(Self(name))
+        Ok(Self { name, host })
     }
 
     /// A program of the host inside it.
     fn command(&self, words: &[&str]) -> Command {
-        let mut command = host::command("ip");
-        command.args(["netns", "exec", &self.0]).args(words);
+        let mut command = self.host.command(Path::new("ip"));
+        command.args(["netns", "exec", &self.name]).args(words);
         command
+    }
+
+    /// Give its interface its address.
+    fn set_up(&self) -> Result<()> {
+        let address = format!("{}/24", self.host.address);
+        let name = &self.name;
+        ip(&["-n", name, "address", "add", &address, "dev", INTERFACE])?;
+        ip(&["-n", name, "link", "set", INTERFACE, "up"])
     }
 }
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        if let Err(error) = scope::delete_namespace(&self.0) {
-            tracing::warn!("cannot delete the namespace {}: {error}", self.0);
+        if let Err(error) = scope::delete_namespace(&self.name) {
+            tracing::warn!("cannot delete the namespace {}: {error}", self.name);
         }
     }
 }
@@ -74,31 +114,19 @@ pub(super) struct Hosts {
 
 impl Hosts {
     pub(super) fn start(vicinity: &Path, folder: &Path) -> Result<Self> {
-        let namespaces = [Namespace::new()?, Namespace::new()?];
-        let [near, far] = &namespaces;
+        let [near, far] = HOSTS.map(Namespace::new);
+        let (near, far) = (near?, far?);
         ip(&[
-            "-n", &near.0, "link", "add", INTERFACE, "mtu", MTU, "type", "veth", "peer", "name",
-            INTERFACE, "mtu", MTU, "netns", &far.0,
+            "-n", &near.name, "link", "add", INTERFACE, "mtu", MTU, "type", "veth", "peer", "name",
+            INTERFACE, "mtu", MTU, "netns", &far.name,
         ])?;
         let mut hosts = Self {
             _processes: Vec::new(),
-            namespaces,
+            namespaces: [near, far],
             vicinity: vicinity.to_owned(),
             folder: folder.to_owned(),
         };
-        for (namespace, (_, address)) in hosts.namespaces.iter().zip(HOSTS) {
-            let address = format!("{address}/24");
-            ip(&[
-                "-n",
-                &namespace.0,
-                "address",
-                "add",
-                &address,
-                "dev",
-                INTERFACE,
-            ])?;
-            ip(&["-n", &namespace.0, "link", "set", INTERFACE, "up"])?;
-        }
+        hosts.namespaces.iter().try_for_each(Namespace::set_up)?;
         let started = hosts.processes()?;
         hosts._processes = started;
         hosts.meet()?;
@@ -112,7 +140,8 @@ impl Hosts {
     /// The daemons, and who answers messages and TCP on the second host.
     fn processes(&self) -> Result<Vec<Process>> {
         let mut processes = Vec::new();
-        for (namespace, (name, _)) in self.namespaces.iter().zip(HOSTS) {
+        for namespace in &self.namespaces {
+            let name = namespace.host.name;
             let config = self.folder.join(format!("{name}.toml"));
             let text = format!(
                 "[message]\nuplink = {{ interface = \"{INTERFACE}\", host-name = \"{name}\" }}\n\
@@ -127,9 +156,9 @@ impl Hosts {
             daemon.expect("serving")?;
             processes.push(daemon);
         }
-        let [_, (far, _)] = HOSTS;
-        let mut answer = host::command(&self.vicinity);
-        answer.arg("--runtime-dir").arg(self.runtime_dir(far));
+        let [_, far] = HOSTS;
+        let mut answer = far.command(&self.vicinity);
+        answer.arg("--runtime-dir").arg(self.runtime_dir(far.name));
         answer.args(["message", "answer", "--endpoint", ENDPOINT]);
         let mut answerer = Process::start("answerer", &self.folder, answer)?;
         answerer.expect("answers")?;
@@ -144,7 +173,7 @@ impl Hosts {
     /// Wait until each has heard of the other.
     fn meet(&self) -> Result<()> {
         let [near, far] = HOSTS;
-        for ((here, _), (there, _)) in [(near, far), (far, near)] {
+        for (here, there) in [(near.name, far.name), (far.name, near.name)] {
             let directory = self.runtime_dir(here).join("message/hosts");
             let line = format!(" {there}\n");
             interrupt::poll(&format!("{here} to hear of {there}"), LIMIT, || {
@@ -171,10 +200,13 @@ impl Hosts {
 
     /// Bytes a second of messages.
     pub(super) fn messages(&self, length: u32) -> Result<f64> {
-        let [(near, _), (far, _)] = HOSTS;
-        let mut command = host::command(&self.vicinity);
-        command.arg("--runtime-dir").arg(self.runtime_dir(near));
-        command.args(["message", "perf", &format!("{far}:{ENDPOINT}"), "--json"]);
+        let [near, far] = HOSTS;
+        let mut command = near.command(&self.vicinity);
+        command
+            .arg("--runtime-dir")
+            .arg(self.runtime_dir(near.name));
+        let peer = format!("{}:{ENDPOINT}", far.name);
+        command.args(["message", "perf", &peer, "--json"]);
         command.args(["--lengths", &length.to_string()]);
         let text = host::run(command)?;
         match serde_json::from_str::<Vec<Row>>(&text).as_deref() {
@@ -188,7 +220,8 @@ impl Hosts {
 
     /// Bytes a second of TCP.
     pub(super) fn tcp(&self) -> Result<f64> {
-        let ([near, _], [_, (_, address)]) = (&self.namespaces, HOSTS);
+        let [near, far] = &self.namespaces;
+        let address = far.host.address;
         let client = ["iperf3", "--client", address, "--time", SECONDS, "--json"];
         let text = host::run(near.command(&client))?;
         let found = serde_json::from_str(&text)

@@ -1,7 +1,7 @@
 //! `vicinity bench uplink`: messages between two hosts, beside TCP through the same link.
 //!
 //! Theory of operation. The hosts are two network namespaces with a link between them (`hosts`) that
-//! a token bucket holds to a rate, each with a daemon of its own. A round sets each rate and measures
+//! a token bucket holds to a rate, each with a daemon and a CPU of its own. A round sets each rate and measures
 //! messages of 512 KB in one direction, and TCP's stream; each goes first in every other round. What
 //! a rate leaves for messages is what is not spent on headers: 32 bytes of each frame of 4128.
 
