@@ -7,7 +7,8 @@
 //! the network as a state machine without a network or a clock: frames and the time go in, frames
 //! ([`Node::transmit`]), events ([`Node::event`]) and the time when it wants to be called again
 //! ([`Node::deadline`]) come out. So loss, duplication and reordering are tested without any
-//! network. [`Port`] is the network: an AF_PACKET socket.
+//! network. [`Port`] is the network: an AF_PACKET socket, whose frames come in a ring that the kernel
+//! fills.
 //!
 //! A node knows hosts (found by their announcements, or told), each with an index in its table
 //! that the host puts into what it sends. Its endpoints have partners: endpoints elsewhere.

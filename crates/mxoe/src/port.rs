@@ -13,27 +13,26 @@ use rustix::net::{
 
 use crate::limits::FRAME;
 use crate::node::Node;
-use crate::raw::batch::{self, BATCH, Inbox};
+use crate::raw::batch::{self, BATCH};
+use crate::raw::ring::Ring;
 use crate::raw::{self, LinkAddress};
 use crate::wire::{ETHERTYPE, Mac};
 
 /// Bytes of a frame before what the MTU counts.
 const ETHERNET: usize = 14;
 
-/// Bytes the kernel keeps for a node that is late, and of one that is early.
-const RECEIVED: usize = 8 << 20;
-/// See [`RECEIVED`].
+/// Bytes the kernel keeps of a node that is early.
 const SENT: usize = 2 << 20;
 
-/// Calls for frames in one round before anything else is done.
-const CALLS: usize = 4;
+/// Frames that are taken before anything else is done.
+const ROUND: usize = 64;
 
 /// A socket on an interface, for the frames of MXoE and no others.
 #[derive(Debug)]
 pub struct Port {
     socket: OwnedFd,
     started: Instant,
-    inbox: Inbox,
+    ring: Ring,
     /// Did not go out yet; no more than [`BATCH`].
     held: VecDeque<Vec<u8>>,
 }
@@ -42,8 +41,8 @@ impl Port {
     /// On an interface, by its name, for its own address and these others. Needs `CAP_NET_RAW`.
     ///
     /// # Errors
-    /// There is no such interface, its frames are too short, or there is no permission for raw
-    /// sockets.
+    /// There is no such interface, its frames are too short, there is no permission for raw sockets,
+    /// or no memory for what comes.
     pub fn open(interface: &str, others: impl IntoIterator<Item = Mac>) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         // The protocol comes with `bind`: before, the socket would hear every interface.
@@ -57,17 +56,17 @@ impl Port {
         let index = i32::try_from(index).map_err(io::Error::other)?;
         let own = address(interface)?;
         check_mtu(interface)?;
+        // Before anything comes: it all goes into the ring.
+        Ring::make(&socket)?;
         bind(&socket, &LinkAddress::new(ETHERTYPE, index))?;
         // Less is slower, not wrong.
-        let _wanted = sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVED)
-            .or_else(|_| sockopt::set_socket_recv_buffer_size(&socket, RECEIVED));
         let _wanted = sockopt::set_socket_send_buffer_size_force(&socket, SENT)
             .or_else(|_| sockopt::set_socket_send_buffer_size(&socket, SENT));
         for mac in others.into_iter().filter(|mac| *mac != own) {
             // An interface that cannot filter hears everything.
             let _heard = raw::hear(&socket, index, mac.0);
         }
-        Ok(Self::from(socket))
+        Self::adopt(socket)
     }
 
     /// The time for a [`Node`] on this port.
@@ -76,25 +75,46 @@ impl Port {
         self.started.elapsed()
     }
 
+    /// The port of a socket that was [opened](Self::open) by somebody else, who has taken no frame.
+    ///
+    /// # Errors
+    /// It is not such a socket, or there is no room in the address space.
+    // syscalls: mmap munmap
+    pub fn adopt(socket: OwnedFd) -> io::Result<Self> {
+        Ok(Self {
+            ring: Ring::map(&socket)?,
+            socket,
+            started: Instant::now(),
+            held: VecDeque::new(),
+        })
+    }
+
     /// Take frames that have come, up to a limit; how many.
+    pub fn receive(&mut self, mut take: impl FnMut(&[u8])) -> usize {
+        let mut count = 0;
+        while count < ROUND && self.ring.take(&mut take) {
+            count += 1;
+        }
+        count
+    }
+
+    /// Whether the interface can still be used: to be asked when the port is ready to be read and
+    /// nothing has come, or it stays so.
     ///
     /// # Errors
     /// The interface is gone or down.
-    pub fn receive(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<usize> {
-        let mut all = 0;
-        for _ in 0..CALLS {
-            let count = match self.inbox.receive(&self.socket) {
-                Ok(count) => count,
-                Err(error) if is_later(&error) => break,
-                Err(error) => return Err(error),
-            };
-            self.inbox.frames(count).for_each(&mut take);
-            all += count;
-            if count < BATCH {
-                break;
-            }
-        }
-        Ok(all)
+    // syscalls: getsockopt
+    pub fn check(&self) -> io::Result<()> {
+        Ok(sockopt::socket_error(&self.socket)??)
+    }
+
+    /// How many frames came since this was last asked and found no room, and were lost.
+    ///
+    /// # Errors
+    /// The kernel does not say.
+    // syscalls: getsockopt
+    pub fn lost(&self) -> io::Result<u32> {
+        raw::lost(&self.socket)
     }
 
     /// Send all that a node wants to send. False when the interface takes no more for now: the
@@ -126,18 +146,6 @@ impl Port {
 /// Whether there is nothing, or no room, for now.
 fn is_later(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
-}
-
-/// A socket that was [opened](Port::open) by somebody else.
-impl From<OwnedFd> for Port {
-    fn from(socket: OwnedFd) -> Self {
-        Self {
-            socket,
-            started: Instant::now(),
-            inbox: Inbox::new(),
-            held: VecDeque::new(),
-        }
-    }
 }
 
 impl From<Port> for OwnedFd {

@@ -23,6 +23,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 const ROLE: &str = "VICINITY_TEST_ROLE";
 const PEER: &str = "VICINITY_TEST_PEER";
+const WIRE: &str = "VICINITY_TEST_WIRE";
 
 /// So long nothing takes; what takes longer is stuck.
 const HANG: Duration = Duration::from_secs(300);
@@ -100,6 +101,7 @@ impl Hosts {
         let mut command = self.within(place, &std::env::current_exe().unwrap());
         command.args(["child", "--exact", "--ignored", "--nocapture"]);
         command.env(ROLE, role).env(PEER, self.mac(2));
+        command.env(WIRE, &self.names[1]);
         command
     }
 
@@ -138,14 +140,17 @@ fn child() {
     let Ok(role) = std::env::var(ROLE) else {
         return;
     };
-    let mut port = Port::open("mx", []).unwrap();
-    let mac = mxoe::address("mx").unwrap();
+    let interface = if role == "flood" { "left" } else { "mx" };
+    let mut port = Port::open(interface, []).unwrap();
+    let mac = mxoe::address(interface).unwrap();
     let mut node = Node::new(Config::new(mac, &role, std::process::id()));
     node.open(port.now(), ENDPOINT, KEY, std::process::id());
     match role.as_str() {
         "echo" => echo(&mut port, &mut node),
         "drive" => drive(&mut port, &mut node),
         "find" => find(&mut port, &mut node),
+        "flood" => flood(&mut port, &mut node),
+        "lose" => lose(&mut port),
         other => panic!("no role {other}"),
     }
 }
@@ -174,7 +179,7 @@ fn turn(port: &mut Port, node: &mut Node, limit: Duration) {
     };
     poll(&mut [PollFd::new(port, wanted)], Some(&pause)).unwrap();
     let now = port.now();
-    port.receive(|frame| node.receive(now, frame)).unwrap();
+    port.receive(|frame| node.receive(now, frame));
     node.tick(now);
     port.send(node).unwrap();
 }
@@ -332,6 +337,41 @@ fn find(port: &mut Port, node: &mut Node) {
     }
 }
 
+/// Many more frames than a port keeps.
+const FLOOD: u64 = 10_000;
+
+/// Say that this host is there, again and again.
+fn flood(port: &mut Port, node: &mut Node) {
+    node.announce(Duration::ZERO);
+    for number in 1..FLOOD {
+        // Later than it wants to say it the next time.
+        node.tick(Duration::from_secs(number * 200));
+        while !port.send(node).unwrap() {
+            poll(&mut [PollFd::new(port, PollFlags::OUT)], None).unwrap();
+        }
+    }
+}
+
+/// Take nothing of what somebody on the wire sends, until all of it is sent.
+fn lose(port: &mut Port) {
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", &std::env::var(WIRE).unwrap()]);
+    command.arg(std::env::current_exe().unwrap());
+    command.args(["child", "--exact", "--ignored"]);
+    assert!(command.env(ROLE, "flood").status().unwrap().success());
+    let end = port.now() + HANG;
+    while port.lost().unwrap() == 0 {
+        assert!(port.now() < end, "nothing was lost");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // What there was room for is there, whole.
+    let mut taken = 0;
+    while port.receive(|frame| assert_eq!(frame.len(), 64)) > 0 {
+        taken += 1;
+    }
+    assert!(taken > 10, "{taken} rounds");
+}
+
 fn with_echo(loss: &str, doubling: &str, delay: &str) -> Hosts {
     let mut hosts = Hosts::new();
     hosts.wire(loss, doubling, delay);
@@ -353,6 +393,11 @@ fn mxoe_4_messages_between_two_hosts_through_loss_doubling_and_reordering() {
 #[test]
 fn mxoe_6_two_hosts_find_each_other() {
     with_echo("5", "5", "3").run("find");
+}
+
+#[test]
+fn frames_that_nobody_takes_in_time_are_lost_and_counted() {
+    Hosts::new().run("lose");
 }
 
 fn with_witness(loss: &str, doubling: &str, delay: &str) -> Hosts {

@@ -182,7 +182,7 @@ fn options(control: &ControlSocket, runtime_dir: &Path) -> io::Result<Options> {
             Ok(Some((Order::Uplink { give_up }, Some(port)))) => {
                 return Ok(Options {
                     socket: socket(runtime_dir, UPLINK),
-                    port: port.into(),
+                    port: Port::adopt(port)?,
                     members,
                     patience: give_up,
                 });

@@ -1,11 +1,9 @@
-//! Many frames with one call to the kernel (recvmmsg(2), sendmmsg(2)).
+//! Many frames with one call to the kernel (sendmmsg(2)).
 
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
-
-use crate::limits::FRAME;
 
 /// Frames of one call.
 pub(crate) const BATCH: usize = 64;
@@ -15,57 +13,6 @@ const NOWHERE: libc::iovec = libc::iovec {
     iov_base: ptr::null_mut(),
     iov_len: 0,
 };
-
-/// Frames that were received.
-pub(crate) struct Inbox {
-    frames: Vec<[u8; FRAME]>,
-    lengths: [usize; BATCH],
-}
-
-impl Inbox {
-    pub(crate) fn new() -> Self {
-        Self {
-            frames: vec![[0; FRAME]; BATCH],
-            lengths: [0; BATCH],
-        }
-    }
-
-    /// Take what has come, in place of what came before; how many frames.
-    // syscalls: recvmmsg
-    pub(crate) fn receive(&mut self, socket: &OwnedFd) -> io::Result<usize> {
-        let mut places = [NOWHERE; BATCH];
-        for (place, frame) in places.iter_mut().zip(&mut self.frames) {
-            place.iov_base = frame.as_mut_ptr().cast();
-            place.iov_len = FRAME;
-        }
-        let mut headers = places.each_mut().map(header);
-        // SAFETY: each header leads to one place, and that to a whole frame. Nobody refers to these
-        // during the call, and they outlive it.
-        let received = unsafe {
-            libc::recvmmsg(
-                socket.as_raw_fd(),
-                headers.as_mut_ptr(),
-                count(BATCH),
-                libc::MSG_DONTWAIT | libc::MSG_TRUNC,
-                ptr::null_mut(),
-            )
-        };
-        self.lengths = headers.map(|header| header.msg_len as usize);
-        usize::try_from(received).map_err(|_| io::Error::last_os_error())
-    }
-
-    /// The first of those that were received last. What is longer than a frame is none.
-    pub(crate) fn frames(&self, count: usize) -> impl Iterator<Item = &[u8]> {
-        let frames = self.frames.iter().zip(self.lengths).take(count);
-        frames.filter_map(|(frame, length)| frame.get(..length))
-    }
-}
-
-impl std::fmt::Debug for Inbox {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Inbox")
-    }
-}
 
 /// Send the first [`BATCH`] frames of these; how many went.
 // syscalls: sendmmsg

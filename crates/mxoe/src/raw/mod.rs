@@ -1,8 +1,9 @@
 //! The crate's only `unsafe` code: what rustix has no types for of packet sockets, their address, the
-//! addresses they hear, and many frames at once.
+//! addresses they hear, and many frames at once or without a call.
 #![allow(unsafe_code)]
 
 pub(crate) mod batch;
+pub(crate) mod ring;
 
 use std::io;
 use std::mem::size_of;
@@ -56,22 +57,51 @@ unsafe impl SocketAddrArg for LinkAddress {
 pub(crate) fn hear(socket: &OwnedFd, interface: i32, address: [u8; 6]) -> io::Result<()> {
     let [a, b, c, d, e, f] = address;
     let kind = libc::c_ushort::try_from(libc::PACKET_MR_UNICAST).map_err(io::Error::other)?;
-    let length = size_of::<libc::packet_mreq>();
-    let length = libc::socklen_t::try_from(length).map_err(io::Error::other)?;
     let request = libc::packet_mreq {
         mr_ifindex: interface,
         mr_type: kind,
         mr_alen: 6,
         mr_address: [a, b, c, d, e, f, 0, 0],
     };
-    // SAFETY: the pointer leads to a whole `packet_mreq`, with its length, which the kernel only
-    // reads, and only during the call.
+    set_option(socket, libc::PACKET_ADD_MEMBERSHIP, &request)
+}
+
+/// How many frames a packet socket had no room for since this was last asked.
+pub(crate) fn lost(socket: &OwnedFd) -> io::Result<u32> {
+    let mut found = libc::tpacket_stats {
+        tp_packets: 0,
+        tp_drops: 0,
+    };
+    let length = size_of::<libc::tpacket_stats>();
+    let mut length = libc::socklen_t::try_from(length).map_err(io::Error::other)?;
+    // SAFETY: the pointers lead to a whole `tpacket_stats` and to its length, which the kernel writes
+    // no further than that, and only during the call.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+            ptr::from_mut(&mut found).cast(),
+            ptr::from_mut(&mut length),
+        )
+    };
+    match done {
+        0 => Ok(found.tp_drops),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Set an option of a packet socket: one of the kernel's structures, without pointers.
+fn set_option<T: Copy>(socket: &OwnedFd, name: libc::c_int, value: &T) -> io::Result<()> {
+    let length = libc::socklen_t::try_from(size_of::<T>()).map_err(io::Error::other)?;
+    // SAFETY: the pointer leads to a whole value, with its length, which the kernel only reads, and
+    // only during the call.
     let done = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
             libc::SOL_PACKET,
-            libc::PACKET_ADD_MEMBERSHIP,
-            ptr::from_ref(&request).cast(),
+            name,
+            ptr::from_ref(value).cast(),
             length,
         )
     };

@@ -64,6 +64,11 @@ impl Hosts {
         hosts
     }
 
+    /// Take a host's interface down, or up again.
+    pub(crate) fn set_interface(&self, place: usize, state: &str) {
+        ip(&["-n", &self.names[place], "link", "set", "mx", state]);
+    }
+
     pub(crate) fn within(&self, place: usize, program: &Path) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.names[place]]);

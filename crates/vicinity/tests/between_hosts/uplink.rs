@@ -33,6 +33,15 @@ fn an_uplink_that_is_killed_is_started_again() {
         exchange(&mut b, &mut a, back);
         to_b = there;
     }
+    // One whose interface goes down ends, and another finds it up again.
+    let restarts = || hosts.counters(0)["uplink_restarts"].as_u64().unwrap();
+    let before = restarts();
+    hosts.set_interface(0, "down");
+    until("the uplink's end", || restarts() > before);
+    hosts.set_interface(0, "up");
+    (a, b) = (hosts.open(0, " beta"), hosts.open(1, " alpha"));
+    let (there, _) = connect_again(&mut a, &mut b);
+    exchange(&mut a, &mut b, there);
 }
 
 #[test]

@@ -224,7 +224,7 @@ impl Uplink {
 
     /// One round over everything; whether anything moved.
     fn turn(&mut self) -> Result<bool, Error> {
-        let mut moved = self.hear_wire()?;
+        let mut moved = self.hear_wire();
         moved |= self.hear_nodes()?;
         moved |= self.hear_host().map_err(broken)?;
         moved |= self.serve_links().map_err(broken)?;
@@ -241,7 +241,7 @@ impl Uplink {
     }
 
     /// Give each frame to whom it is for.
-    fn hear_wire(&mut self) -> Result<bool, Error> {
+    fn hear_wire(&mut self) -> bool {
         let now = self.port.now();
         let residents = &mut self.residents;
         let count = self.port.receive(|frame| {
@@ -250,12 +250,12 @@ impl Uplink {
                     resident.node.receive(now, frame);
                 }
             }
-        })?;
+        });
         residents.retain(|_, resident| !resident.is_over(now));
         for resident in residents.values_mut() {
             resident.node.tick(now);
         }
-        Ok(count > 0)
+        count > 0
     }
 
     /// Look after all links.
@@ -305,6 +305,9 @@ impl Uplink {
         let woken = self.waiter.wait(Some(limit.min(due)))?;
         for link in links(&mut self.links) {
             link.rise();
+        }
+        if woken.tokens.contains(&WIRE) {
+            self.port.check()?;
         }
         match &self.bell {
             Bell::Client(client) if woken.tokens.contains(&HOST) && !client.hear() => {
