@@ -21,6 +21,8 @@ impl Node {
     /// for all that came: acknowledgements are sent then.
     pub fn receive(&mut self, now: Duration, bytes: &[u8]) {
         let Some(frame) = Frame::decode(bytes) else {
+            self.out.counters.received += 1;
+            self.out.counters.ignored += 1;
             return;
         };
         let (mac, source) = (self.config.mac, frame.source);
@@ -28,6 +30,7 @@ impl Node {
         if !meant || source == mac || !source.is_host() {
             return;
         }
+        self.out.counters.received += 1;
         if let Packet::Announce { nic, serial } = frame.packet {
             self.hosts.announced(now, source, nic, serial);
         } else if frame.destination == mac {
@@ -63,12 +66,11 @@ impl Node {
                     self.hear_nack(now, (host, ends.from), ends.to, code, Seq(seq));
                 }
             }
-            // All others are from known hosts only.
-            packet => {
-                if self.hosts.knows(frame.index, source) {
-                    self.hear_known(now, frame.index, packet);
-                }
+            packet if self.hosts.knows(frame.index, source) => {
+                self.hear_known(now, frame.index, packet);
             }
+            // All others are from known hosts only.
+            _ => self.out.counters.ignored += 1,
         }
     }
 
@@ -333,6 +335,7 @@ impl Node {
         }
         if let (Some(route), 1..) = (self.hosts.route(host), self.nacks) {
             self.nacks -= 1;
+            self.out.counters.refused += 1;
             self.out.send(route, nack);
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use crate::counters::Counters;
 use crate::event::Event;
 use crate::limits::{ANNOUNCE, ANNOUNCE_SELDOM, ANNOUNCEMENTS, BLOCKS, HOSTS, QUERY, REPLIES};
 use crate::wire::{Frame, Mac, NO_INDEX, Packet};
@@ -15,6 +16,7 @@ pub(crate) struct Out {
     /// Memory for more frames.
     spare: Vec<Vec<u8>>,
     pub(crate) events: VecDeque<Event>,
+    pub(crate) counters: Counters,
 }
 
 /// Frames whose memory is kept for the next: those of the blocks of a pull.
@@ -35,6 +37,7 @@ impl Out {
             frames: VecDeque::new(),
             spare: Vec::new(),
             events: VecDeque::new(),
+            counters: Counters::default(),
         }
     }
 
@@ -50,6 +53,7 @@ impl Out {
         bytes.clear();
         frame.encode_into(&mut bytes);
         self.frames.push_back(bytes);
+        self.counters.sent += 1;
     }
 
     pub(crate) fn reuse(&mut self, frame: Vec<u8>) {

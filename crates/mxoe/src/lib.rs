@@ -38,6 +38,7 @@
 
 mod block;
 mod connect;
+mod counters;
 mod endpoint;
 mod event;
 mod hear;
@@ -53,6 +54,7 @@ mod seq;
 mod source;
 pub mod wire;
 
+pub use counters::Counters;
 pub use event::{Address, Code, Event, Message, Offer, Pull, SendError, Source};
 pub use node::{Config, Node};
 pub use port::{Port, address};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::counters::Counters;
 use crate::endpoint::{Endpoint, World};
 use crate::event::{Address, Event, Message, Offer, Pull, SendError, Source};
 use crate::hosts::{Hosts, Out};
@@ -109,6 +110,12 @@ impl Node {
     /// A frame was sent: its memory can be used for the next.
     pub fn reuse(&mut self, frame: Vec<u8>) {
         self.out.reuse(frame);
+    }
+
+    /// What it has done since it was made.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.out.counters
     }
 
     /// The next thing that happened.

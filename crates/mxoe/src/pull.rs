@@ -125,6 +125,7 @@ impl Pulls {
                 pulling.rest(partner, world.now);
                 for asked in pulling.asked.iter().filter(|asked| asked.missing != 0) {
                     pulling.ask(&asked.block, magic, partner, world);
+                    world.out.counters.asked_again += 1;
                 }
             }
         }
@@ -332,6 +333,7 @@ impl Endpoint {
         }
         for block in late {
             pulling.ask(&block, magic, partner, world);
+            world.out.counters.asked_again += 1;
         }
     }
 

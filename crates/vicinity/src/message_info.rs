@@ -10,7 +10,7 @@ use crate::client::{self, ClientError};
 use crate::failure::Failure;
 use crate::list::as_json;
 use crate::plane::BOARD;
-use crate::status::{MemberStatus, MessageStatus};
+use crate::status::{MemberStatus, MessageStatus, UplinkStatus};
 use crate::table::{self, Align};
 
 /// What there is to know of the message plane here.
@@ -112,7 +112,7 @@ pub(crate) fn counters(runtime_dir: &Path, json: bool) -> Result<String, Failure
             "no message plane is served here: add [[message.member]] to the configuration\n".into()
         }
         Some(plane) if !plane.up => format!("the message plane is {}\n", state(&plane)),
-        Some(plane) => members(&plane),
+        Some(plane) => members(&plane) + &plane.uplink.map(on_the_wire).unwrap_or_default(),
     })
 }
 
@@ -131,6 +131,24 @@ fn members(plane: &MessageStatus) -> String {
     ];
     let rows: Vec<_> = plane.members.iter().map(row).collect();
     table::format(&head, &rows)
+}
+
+/// What the uplink has done.
+fn on_the_wire(uplink: UplinkStatus) -> String {
+    let UplinkStatus {
+        sent,
+        received,
+        ignored,
+        lost,
+        resent,
+        asked_again,
+        refused,
+    } = uplink;
+    format!(
+        "\nuplink: {sent} frames sent, {received} received, {ignored} of them ignored, {lost} lost for \
+         want of room\n        {resent} messages sent again, {asked_again} blocks asked for again, \
+         {refused} refusals\n"
+    )
 }
 
 fn row(member: &MemberStatus) -> Vec<String> {

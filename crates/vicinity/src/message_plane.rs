@@ -24,7 +24,7 @@ use switch::control::ControlSocket;
 
 use crate::data_plane::{DataPlaneError, settle, take_control};
 use crate::plane::{BOARD, HOST, socket};
-use crate::status::MemberStatus;
+use crate::status::{MemberStatus, UplinkStatus};
 
 /// Supervisor to data plane, and to uplink.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -67,7 +67,7 @@ pub(crate) enum Order {
     Stop,
 }
 
-/// Data plane to supervisor.
+/// Data plane to supervisor, and uplink.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Event {
     /// How a member is.
@@ -77,6 +77,8 @@ pub(crate) enum Event {
     /// A VM, or a process of the host, was accepted as the member of this number. Carries one
     /// descriptor: its socket, for the next data plane.
     Accepted(usize),
+    /// Of an uplink: what it has done.
+    Uplink(UplinkStatus),
 }
 
 /// Join the members that the supervisor says.

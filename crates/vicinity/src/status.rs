@@ -1,6 +1,6 @@
 //! What the control API says: written by the daemon, read by the commands.
 
-use message::far::MemberReport;
+use message::far::{MemberReport, uplink};
 use serde::{Deserialize, Serialize};
 use switch::control::{Counters, WorkerReport};
 use switch::guard::Rules;
@@ -194,8 +194,43 @@ pub(crate) struct MessageStatus {
     pub(crate) uplink_restarts: Option<u64>,
     /// Why that does not run.
     pub(crate) uplink_reason: Option<String>,
+    /// What the uplink has done since it was started; absent without one.
+    pub(crate) uplink: Option<UplinkStatus>,
     /// Its members.
     pub(crate) members: Vec<MemberStatus>,
+}
+
+/// What the message plane's uplink has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct UplinkStatus {
+    /// Frames that were sent.
+    pub(crate) sent: u64,
+    /// Frames that came for members of this host.
+    pub(crate) received: u64,
+    /// Those that made no sense, or were from nobody it knows.
+    pub(crate) ignored: u64,
+    /// Frames that came faster than they were taken, and were lost.
+    pub(crate) lost: u64,
+    /// Messages that were sent again, because nobody acknowledged them in time.
+    pub(crate) resent: u64,
+    /// Blocks of large messages that were asked for again, because they did not come in time.
+    pub(crate) asked_again: u64,
+    /// Refusals that were sent.
+    pub(crate) refused: u64,
+}
+
+impl From<uplink::Counters> for UplinkStatus {
+    fn from(uplink::Counters { wire, lost }: uplink::Counters) -> Self {
+        Self {
+            sent: wire.sent,
+            received: wire.received,
+            ignored: wire.ignored,
+            lost,
+            resent: wire.resent,
+            asked_again: wire.asked_again,
+            refused: wire.refused,
+        }
+    }
 }
 
 /// A member of the message plane.

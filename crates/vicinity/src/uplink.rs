@@ -5,9 +5,8 @@
 //! confined like a data plane before it looks at a frame.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use message::MessageError;
@@ -20,7 +19,7 @@ use sandbox::Duty;
 use switch::control::ControlSocket;
 
 use crate::data_plane::{DataPlaneError, settle, take_control};
-use crate::message_plane::{Order, is_quiet};
+use crate::message_plane::{Event, Order, is_quiet};
 use crate::name;
 use crate::plane::{HOST, go_on, socket};
 
@@ -145,7 +144,7 @@ impl Plan {
             members: self.faces,
             patience: self.give_up,
         };
-        uplink::Uplink::join(options)?.run(go_on)
+        uplink::Uplink::join(options)?.run(|_| go_on())
     }
 }
 
@@ -159,17 +158,51 @@ pub(crate) fn process(runtime_dir: &Path) -> Result<(), DataPlaneError> {
     // Before the sandbox closes: the host is reached, and what the kernel can do is asked.
     let mut uplink = uplink::Uplink::join(options).map_err(DataPlaneError::Messages)?;
     uplink.watch(&control).map_err(DataPlaneError::Messages)?;
-    let control: OwnedFd = control.into();
     let _asked = window::doorbell::fences_all();
     let gaps = sandbox::enter_process();
     for gap in gaps.into_iter().chain(sandbox::enter_thread(Duty::Uplink)) {
         tracing::warn!("the sandbox has a gap: {gap}; see `vicinity doctor`");
     }
+    let mut told = Told::default();
     // Each opening of an endpoint on the wire has a random number; sockets tell who is gone; while it
-    // looks in vain, others may have the processor; and it sleeps, but waits for nothing new.
-    // syscalls: getrandom recvfrom sched_yield epoll_pwait2
-    let served = uplink.run(|| is_quiet(&control));
+    // looks in vain, others may have the processor; it sleeps, but waits for nothing new; and the
+    // supervisor is told what it has done.
+    // syscalls: getrandom recvfrom sched_yield epoll_pwait2 sendmsg
+    let served = uplink.run(|uplink| {
+        told.tell(uplink, &control);
+        is_quiet(&control)
+    });
     served.map_err(DataPlaneError::Messages)
+}
+
+/// How often the supervisor is told what an uplink has done, at most.
+const TELL: Duration = Duration::from_secs(1);
+
+/// What the supervisor was told, and when.
+#[derive(Default)]
+struct Told {
+    counters: uplink::Counters,
+    at: Option<Instant>,
+}
+
+impl Told {
+    /// Say what the uplink has done, if that is news, and a second has passed.
+    fn tell(&mut self, uplink: &mut uplink::Uplink, control: &ControlSocket) {
+        let now = Instant::now();
+        if self.at.is_some_and(|at| now - at < TELL) {
+            return;
+        }
+        self.at = Some(now);
+        let counters = uplink.counters().ok();
+        let Some(counters) = counters.filter(|counters| *counters != self.counters) else {
+            return;
+        };
+        // Without room there is another time, and the supervisor's end is heard elsewhere.
+        let event = Event::Uplink(counters.into());
+        if control.send(&event, None).is_ok() {
+            self.counters = counters;
+        }
+    }
 }
 
 /// What the supervisor says first.

@@ -303,6 +303,7 @@ impl Partner {
             sent.tries = sent.tries.saturating_add(1);
             sent.again = now + self.acknowledges.wait(sent.tries, RESENDS);
             self.transmit(route, session, sent.seq, &sent.body, out);
+            out.counters.resent += 1;
             self.silent.get_or_insert(now);
         }
         self.sent = sent;

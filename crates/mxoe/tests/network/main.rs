@@ -348,6 +348,39 @@ fn mxoe_5_3_a_peer_that_is_gone_is_missed() {
 }
 
 #[test]
+fn what_is_done_again_ignored_and_refused_is_counted() {
+    let mut network = Network::new(2, 500);
+    assert_eq!(network.connect(0, 1), Code::Success);
+    let none = [0, 1].map(|node| network.nodes[node].counters());
+    assert!(none.iter().all(|all| all.sent > 0 && all.received > 0));
+    assert!(
+        none.iter()
+            .all(|all| all.resent + all.asked_again + all.ignored + all.refused == 0)
+    );
+    // Nothing arrives for a while: of a message, and of a pull.
+    network.send(0, 1, 7, vec![7]).unwrap();
+    network.weather.loss = 100;
+    network.pass(Duration::from_secs(1));
+    network.weather.loss = 0;
+    assert_eq!(network.value(1), 7);
+    assert!(network.nodes[0].counters().resent > 0);
+    network.send(0, 1, 8, pattern(50_000, 8)).unwrap();
+    let offer = network.offered(1);
+    network.weather.loss = 100;
+    let now = network.now;
+    network.nodes[1].pull(now, 3, offer, 50_000, 8).unwrap();
+    network.pass(Duration::from_secs(1));
+    assert!(network.nodes[1].counters().asked_again > 0);
+    network.weather.loss = 0;
+    network.nodes[1].receive(now, &[0; 60]);
+    network.nodes[1].close(3);
+    network.send(0, 1, 9, vec![9]).unwrap();
+    network.pass(Duration::from_secs(1));
+    let after = network.nodes[1].counters();
+    assert!(after.ignored == 1 && after.refused > 0, "{after:?}");
+}
+
+#[test]
 fn mxoe_5_1_who_connects_to_an_endpoint_that_is_not_open_waits_for_it() {
     let mut network = Network::new(2, 500);
     let to = at(1, 8);

@@ -24,7 +24,7 @@ use super::network::{PATIENCE, sleep_until};
 use super::question::Question;
 use crate::message_plane::{Event, Order};
 use crate::plane::{FOLDER, HOST, socket};
-use crate::status::{MemberStatus, MessageStatus};
+use crate::status::{MemberStatus, MessageStatus, UplinkStatus};
 use crate::uplink::{Plan, Uplink};
 
 /// Waiting messages: more senders than that wait themselves.
@@ -119,6 +119,8 @@ pub(super) struct Messages {
     /// Of this host's programs, if it is a member.
     gateway: Option<Kept<Order>>,
     uplink: Option<Kept<Order>>,
+    /// What the uplink said last.
+    uplink_said: UplinkStatus,
     inbox: mpsc::Receiver<Message>,
     outlet: mpsc::Sender<Message>,
     asked: Question<MessageStatus>,
@@ -144,6 +146,7 @@ impl Messages {
             plane: Kept::start("the message plane", Duty::Messages, &launch)?,
             gateway: gateway.transpose()?,
             uplink: uplink.transpose()?,
+            uplink_said: UplinkStatus::default(),
             doors,
             launch,
             inbox,
@@ -226,8 +229,17 @@ impl Messages {
                         self.answer();
                     }
                 },
-                () = gone(&mut self.gateway) => ended(&mut self.gateway).await,
-                () = gone(&mut self.uplink) => ended(&mut self.uplink).await,
+                event = said(&mut self.gateway) => if event.is_none() {
+                    ended(&mut self.gateway).await;
+                },
+                event = said(&mut self.uplink) => match event {
+                    Some(Event::Uplink(status)) => self.uplink_said = status,
+                    Some(_) => tracing::error!("our bug: the uplink says what it cannot know"),
+                    None => {
+                        ended(&mut self.uplink).await;
+                        self.uplink_said = UplinkStatus::default();
+                    }
+                },
                 message = self.inbox.recv() => match message {
                     Some(Message::Ask(asker)) => {
                         self.asked.wait(asker);
@@ -313,6 +325,7 @@ impl Messages {
                     self.doors.guests.insert(number, fd);
                 }
             }
+            Event::Uplink(_) => tracing::error!("our bug: the message plane is no uplink"),
         }
     }
 
@@ -327,6 +340,7 @@ impl Messages {
             gateway_reason: gateway.and_then(|gateway| gateway.trouble.clone()),
             uplink_restarts: uplink.map(|uplink| uplink.life.restarts()),
             uplink_reason: uplink.and_then(|uplink| uplink.trouble.clone()),
+            uplink: uplink.map(|_| self.uplink_said),
             members: match up {
                 true => self.members.clone(),
                 false => Vec::new(),
@@ -336,10 +350,10 @@ impl Messages {
     }
 }
 
-/// Until a process is gone that says nothing; for ever without one. Cancel safe.
-async fn gone(kept: &mut Option<Kept<Order>>) {
+/// What a process says, `None` when it is gone; nothing, for ever, without one. Cancel safe.
+async fn said(kept: &mut Option<Kept<Order>>) -> Option<Event> {
     match kept {
-        Some(kept) => while kept.plane.next_event::<Event>().await.is_some() {},
+        Some(kept) => kept.plane.next_event().await,
         None => std::future::pending().await,
     }
 }

@@ -17,6 +17,7 @@ mod uplink;
 
 use std::time::Duration;
 
+use common::until;
 use message::{Address, Code, Endpoint, Pattern};
 
 use hosts::{HANG, Hosts, LENGTHS, both, connect, connect_again, exchange, pattern, two_hosts};
@@ -60,10 +61,20 @@ fn endpoints_of_two_hosts_exchange_every_length_both_ways() {
 
 #[test]
 fn endpoints_of_two_hosts_through_loss_doubling_and_reordering() {
-    let (_hosts, mut a, mut b) = two_hosts(Some(["3", "5", "3"]));
+    let (hosts, mut a, mut b) = two_hosts(Some(["3", "5", "3"]));
     let (to_b, to_a) = connect(&mut a, &mut b);
     exchange(&mut a, &mut b, to_b);
     exchange(&mut b, &mut a, to_a);
+    // What was lost was mended, which each side counts.
+    let counted = |place: usize, key: &str| hosts.counters(place)["uplink"][key].as_u64().unwrap();
+    for place in [0, 1] {
+        until("the uplink's counters", || {
+            ["sent", "received"]
+                .iter()
+                .all(|key| counted(place, key) > 500)
+                && counted(place, "asked_again") > 0
+        });
+    }
 }
 
 #[test]

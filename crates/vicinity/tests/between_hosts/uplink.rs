@@ -97,6 +97,9 @@ fn an_uplink_makes_every_call_it_may_and_holds_what_it_was_handed() {
     let trace = Trace::attach(uplink, &log);
     let (to_b, _) = connect(&mut a, &mut b);
     exchange(&mut a, &mut b, to_b);
+    until("the uplink's counters", || {
+        hosts.counters(0)["uplink"]["sent"].as_u64() > Some(250)
+    });
     assert_eq!(hosts.counters(0)["uplink_restarts"], 0, "a call was denied");
     let mut child = hosts.children.remove(daemon);
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();

@@ -29,7 +29,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use mxoe::Port;
+use mxoe::{Node, Port};
 use window::Side;
 use window::doorbell;
 use window::region::{Region, Seat};
@@ -67,6 +67,15 @@ pub struct Options {
     pub patience: Duration,
 }
 
+/// What an uplink has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// What members' nodes have done.
+    pub wire: mxoe::Counters,
+    /// Frames that came when the interface's ring was full, and were lost.
+    pub lost: u64,
+}
+
 /// Joins the members of this host and those of others.
 #[derive(Debug)]
 pub struct Uplink {
@@ -85,6 +94,8 @@ pub struct Uplink {
     names: Names,
     patience: Duration,
     residents: HashMap<u64, Resident>,
+    /// Without what residents that are here count.
+    counters: Counters,
     links: HashMap<LinkId, State>,
     /// The link of a pair that counts.
     pairs: HashMap<Pair, LinkId>,
@@ -167,6 +178,7 @@ impl Uplink {
             names: Names::default(),
             patience: options.patience,
             residents: HashMap::new(),
+            counters: Counters::default(),
             links: HashMap::new(),
             pairs: HashMap::new(),
             leaving: Vec::new(),
@@ -188,12 +200,26 @@ impl Uplink {
         Ok(self.waiter.add(fd, OTHER)?)
     }
 
+    /// What it has done since it joined.
+    ///
+    /// # Errors
+    /// The kernel does not say what it lost.
+    pub fn counters(&mut self) -> Result<Counters, Error> {
+        self.counters.lost += u64::from(self.port.lost()?);
+        let nodes = self.residents.values().map(|resident| &resident.node);
+        let wire = nodes.map(Node::counters);
+        Ok(Counters {
+            wire: wire.fold(self.counters.wire, mxoe::Counters::plus),
+            ..self.counters
+        })
+    }
+
     /// Work until `go_on`, asked at least once a second, says no.
     ///
     /// # Errors
     /// The interface or the host is gone, or the host began anew without this uplink.
-    pub fn run(&mut self, go_on: impl Fn() -> bool) -> Result<(), Error> {
-        while go_on() {
+    pub fn run(&mut self, mut go_on: impl FnMut(&mut Self) -> bool) -> Result<(), Error> {
+        while go_on(self) {
             self.seat.beat();
             if self.seat.heard() != self.began {
                 return Err(Error::Join("the host has ended this uplink".to_owned()));
@@ -251,7 +277,14 @@ impl Uplink {
                 }
             }
         });
-        residents.retain(|_, resident| !resident.is_over(now));
+        let wire = &mut self.counters.wire;
+        residents.retain(|_, resident| {
+            let over = resident.is_over(now);
+            if over {
+                *wire = wire.plus(resident.node.counters());
+            }
+            !over
+        });
         for resident in residents.values_mut() {
             resident.node.tick(now);
         }

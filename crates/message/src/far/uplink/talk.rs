@@ -62,7 +62,10 @@ impl Uplink {
         };
         let (serial, _) = halves(random().unwrap_or_default());
         if let Some(resident) = Resident::new(now, face, serial, self.patience) {
-            self.residents.insert(nic, resident);
+            if let Some(last) = self.residents.insert(nic, resident) {
+                let wire = &mut self.counters.wire;
+                *wire = wire.plus(last.node.counters());
+            }
         }
     }
 
