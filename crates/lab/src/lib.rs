@@ -29,6 +29,7 @@ pub mod direct;
 mod error;
 pub mod host;
 pub mod image;
+pub mod instructions;
 pub mod interrupt;
 pub mod machine;
 pub mod progress;

@@ -174,10 +174,10 @@ impl<S: Stage> Run<S> {
     fn measure(&mut self, sweeps: &[&'static Sweep]) -> Result<()> {
         let mut left: Vec<&Sweep> = sweeps.to_vec();
         left.retain(|sweep| !self.is_complete(sweep));
-        if left.is_empty() {
+        let Some(first) = left.first() else {
             return Ok(());
-        }
-        self.ready()?;
+        };
+        self.ready(first)?;
         // Setting up is not measuring.
         self.end = Instant::now() + Duration::from_secs_f64(self.manifest.budget_s);
         while !left.is_empty() {
@@ -272,7 +272,7 @@ impl<S: Stage> Run<S> {
 
     /// Measure a cell and write its sample. Returns whether the stage was lost.
     fn cell(&mut self, sweep: &'static Sweep, block: u32, cell: Cell) -> Result<bool> {
-        let ready = self.ready();
+        let ready = self.ready(sweep);
         let line_ns = self.stage.distance().map(rounded);
         let measured = ready.and_then(|()| self.stage.measure(sweep.name, &cell));
         let (values, failed) = match measured {
@@ -315,10 +315,10 @@ impl<S: Stage> Run<S> {
         Ok(lost)
     }
 
-    /// Set up what is measured on, if it is not, and write down what it is.
-    fn ready(&mut self) -> Result<()> {
+    /// Set up what a sweep is measured on, if it is not, and write down what it is.
+    fn ready(&mut self, sweep: &Sweep) -> Result<()> {
         let before = self.manifest.image.clone();
-        self.stage.ready(&mut self.manifest)?;
+        self.stage.ready(sweep.name, &mut self.manifest)?;
         if self.manifest.image != before {
             // What was measured is worth more than what it was measured on.
             if let Err(error) = save(&self.output, &self.manifest) {

@@ -39,7 +39,7 @@ struct Play {
 }
 
 impl Stage for Play {
-    fn ready(&mut self, _manifest: &mut Manifest) -> Result<()> {
+    fn ready(&mut self, _sweep: &str, _manifest: &mut Manifest) -> Result<()> {
         if !self.up {
             self.boots += 1;
             if self.always == Some(Fate::NoBoot) && self.boots > 1 {

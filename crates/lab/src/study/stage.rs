@@ -1,6 +1,7 @@
 //! What cells are measured on. The run's own logic (order, failures, what is given up) does not
 //! know VMs, so that it is tested without any.
 
+use super::catalogue;
 use super::manifest::Manifest;
 use super::measure::{self, Pace};
 use super::sample::{Cell, Values};
@@ -17,11 +18,11 @@ const LINE_TRIES: u32 = 8;
 
 /// Somewhere to measure.
 pub(super) trait Stage {
-    /// Set it up, if it is not, and note in the manifest what it is.
+    /// Set it up for a sweep, if it is not, and note in the manifest what it is.
     ///
     /// # Errors
     /// It cannot be set up now.
-    fn ready(&mut self, manifest: &mut Manifest) -> Result<()>;
+    fn ready(&mut self, sweep: &str, manifest: &mut Manifest) -> Result<()>;
 
     /// Nanoseconds of a cache line from one of the CPUs to the other and back, now.
     fn distance(&self) -> Option<f64>;
@@ -44,6 +45,8 @@ pub(super) struct Vms {
     pace: Pace,
     progress: Progress,
     world: Option<World>,
+    /// Whether its VMs are booted for the sweep that counts instructions.
+    instructions: bool,
 }
 
 impl Vms {
@@ -53,14 +56,21 @@ impl Vms {
             pace,
             progress,
             world: None,
+            instructions: false,
         }
     }
 }
 
 impl Stage for Vms {
-    fn ready(&mut self, manifest: &mut Manifest) -> Result<()> {
+    fn ready(&mut self, sweep: &str, manifest: &mut Manifest) -> Result<()> {
+        let instructions = sweep == catalogue::INSTRUCTIONS;
+        if self.instructions != instructions {
+            self.world = None;
+            self.instructions = instructions;
+        }
         if self.world.is_none() {
-            let world = World::start(&self.place, self.pace.vms, &self.progress)?;
+            let (place, count) = (&self.place, self.pace.vms);
+            let world = World::start(place, count, instructions, &self.progress)?;
             manifest.accelerator = world.accel.title().to_owned();
             manifest.channels = world.channels();
             manifest.guest_kernel = world.image.manifest.kernel_release.clone();

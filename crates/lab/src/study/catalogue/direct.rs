@@ -56,6 +56,16 @@ const fn cheaper(text: &'static str, to: Selector) -> Claim {
     )
 }
 
+/// Fewer instructions of the guests for each kilobyte of a bulk TCP stream.
+const fn fewer(text: &'static str, to: Selector) -> Claim {
+    claim(
+        text,
+        "-",
+        ratio("instructions_kb", BULK_DIRECT, to),
+        Below(1.0),
+    )
+}
+
 pub(super) static ROWS: &[Experiment] = &[
     Experiment {
         id: "M2",
@@ -244,5 +254,38 @@ pub(super) static ROWS: &[Experiment] = &[
             value("recovery_ms", &[("traffic", "a VM dies")]),
             Below(200.0),
         )],
+    },
+    Experiment {
+        id: "M7",
+        source: "ours",
+        title: "guests' instructions by channel",
+        sweep: super::INSTRUCTIONS,
+        figures: &[
+            Figure {
+                source: "ours",
+                title: "Instructions of both guests for each KB of TCP by message size",
+                of: TCP,
+                metrics: &["instructions_kb"],
+                ..EMPTY
+            },
+            Figure {
+                source: "ours",
+                title: "Instructions of both guests for each KB of UDP by message size",
+                of: UDP,
+                metrics: &["instructions_kb"],
+                ..EMPTY
+            },
+        ],
+        claims: &[
+            fewer(
+                "guests spend fewer instructions than over native",
+                BULK_BRIDGE,
+            ),
+            fewer(
+                "guests spend fewer instructions than over the switch",
+                BULK_SWITCH,
+            ),
+        ],
+        ..ROW
     },
 ];

@@ -28,7 +28,7 @@ pub use sweep::{Factor, Scale, Sweep};
 /// A row of the catalogue.
 #[derive(Debug)]
 pub struct Experiment {
-    /// `X1` to `X15`: channels (paper 000). `M2` to `M6`: the direct channel (paper 002). `N3`: caps
+    /// `X1` to `X15`: channels (paper 000). `M2` to `M7`: the direct channel (paper 002). `N3`: caps
     /// (paper 003). `W1` to `W27`: web workloads (paper 001).
     pub id: &'static str,
     /// Figure or table of the paper.
@@ -95,7 +95,7 @@ pub struct Curve {
 pub const SETS: [&str; 5] = ["vm1", "vm2", "idle", "guests", "backend"];
 
 /// What a metric's key stands for: `KEY`, `vm1_KEY`, `backend_KEY`.
-const METRICS: [(&str, &str, &str); 48] = [
+const METRICS: [(&str, &str, &str); 49] = [
     ("mbit_s", "throughput received", "Mbit/s"),
     ("loss_pct", "lost", "%"),
     ("trans_s", "transactions", "1/s"),
@@ -122,6 +122,11 @@ const METRICS: [(&str, &str, &str); 48] = [
         "s/GB",
     ),
     ("bells", "doorbells for each packet", ""),
+    (
+        "instructions_kb",
+        "guests' instructions for each KB",
+        "1/KB",
+    ),
     ("switches_mb", "context switches per MB", "1/MB"),
     ("cov", "coefficient of variation", ""),
     ("worst", "worst over median", ""),
@@ -205,9 +210,14 @@ pub fn find(id: &str) -> Result<&'static Experiment> {
     })
 }
 
-/// Every sweep, in the order in which they are run: the A/A run first.
+/// The sweep whose VMs are others than those of all other sweeps: their instructions are counted.
+pub const INSTRUCTIONS: &str = "direct-instructions";
+
+/// Every sweep, in the order in which they are run: the A/A run first, and last the one that has VMs
+/// of its own.
 pub fn sweeps() -> impl Iterator<Item = &'static Sweep> {
-    stream_sweeps::SWEEPS.iter().chain(web_sweeps::SWEEPS)
+    let shared = stream_sweeps::SWEEPS.iter().chain(web_sweeps::SWEEPS);
+    shared.chain([&stream_sweeps::COUNTED])
 }
 
 /// The sweep of this name.

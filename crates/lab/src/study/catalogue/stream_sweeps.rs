@@ -275,6 +275,16 @@ pub(super) static SWEEPS: &[Sweep] = &[
     },
 ];
 
+/// The streams of `direct`, between VMs whose instructions are counted.
+pub(super) static COUNTED: Sweep = Sweep {
+    name: super::INSTRUCTIONS,
+    title: "instructions of guests that send each other a stream, over each channel",
+    factors: &[WAYS, PROTOCOL, DIRECT_SIZES],
+    metrics: &["mbit_s", "instructions_kb"],
+    sets: &[],
+    cost: 1.1,
+};
+
 const WAYS: Factor = fixed("channel", &["bridge", "switch", "direct"]);
 const PROTOCOL: Factor = fixed("protocol", &["tcp", "udp"]);
 const DIRECT_SIZES: Factor = Factor {

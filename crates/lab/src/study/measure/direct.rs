@@ -1,11 +1,14 @@
 //! Streams and requests between neighbours on separate cores, over each channel, the direct one too.
 
+use std::time::Instant;
+
 use super::flow::Flow;
 use super::streams::{times, watched};
 use super::{Pace, values};
 use crate::channel;
 use crate::direct::counters;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::study::sample::{Cell, Values};
 use crate::study::world::World;
 
@@ -51,6 +54,38 @@ pub(super) fn stream(world: &mut World, cell: &Cell, pace: Pace) -> Result<Value
         ("cpu_s_gb", all / rate),
     ]));
     Ok(metrics)
+}
+
+/// A stream; how many instructions the guests spend for each kilobyte that arrives.
+pub(super) fn instructions(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
+    world.only(2)?;
+    let target = channel::address(world.between(cell.level("channel"))?, 2);
+    let _pinned = world.pin("separate")?;
+    let flow = flow(&target, cell, pace);
+    let vms = [world.vm(1)?, world.vm(2)?];
+    let counter = world.counter.as_ref().ok_or_else(|| {
+        let why = "only QEMU's emulator (TCG) counts instructions, and it does not run these VMs";
+        Error::Host(why.to_owned())
+    })?;
+    let count = || -> Result<(Instant, u64)> {
+        let sum = vms.iter().map(|vm| counter.read(vm.name()));
+        Ok((Instant::now(), sum.sum::<Result<u64>>()?))
+    };
+    let (warm_up, window) = pace.watched();
+    let [one, _] = vms;
+    let started = flow.start(one)?;
+    interrupt::sleep(warm_up)?;
+    let (began, before) = count()?;
+    interrupt::sleep(window)?;
+    let (ended, after) = count()?;
+    let mbit_s = started.wait()?.mbit_s;
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let each_second = (after - before) as f64 / (ended - began).as_secs_f64();
+    Ok(values(&[
+        ("mbit_s", mbit_s),
+        // 1024 bytes.
+        ("instructions_kb", each_second / (mbit_s * 125e3 / 1024.0)),
+    ]))
 }
 
 /// Requests and responses.

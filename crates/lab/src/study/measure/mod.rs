@@ -12,7 +12,7 @@ mod web;
 
 use std::time::Duration;
 
-use super::catalogue::Scale;
+use super::catalogue::{self, Scale};
 use super::sample::{Cell, Values};
 use super::world::World;
 use crate::error::{Error, Result};
@@ -98,6 +98,7 @@ pub fn measure(world: &mut World, sweep: &str, cell: &Cell, pace: Pace) -> Resul
         "caps" => contention::caps(world, cell, pace),
         "direct" => direct::stream(world, cell, pace),
         "direct-requests" => direct::requests(world, cell, pace),
+        catalogue::INSTRUCTIONS => direct::instructions(world, cell, pace),
         "boundary" | "direct-boundary" => boundary::measure(world, cell, pace),
         "idle-max" => web::idle_max(world, cell, pace),
         "idle-rate" => web::idle_rate(world, cell, pace),

@@ -20,6 +20,7 @@ use crate::bridge::Bridge;
 use crate::channel::{self, Channel, Setting};
 use crate::error::{Error, Result};
 use crate::image::{Image, Recipe};
+use crate::instructions::Counter;
 use crate::progress::Progress;
 use crate::vm::{Spec, Vm};
 use crate::{interrupt, scope, workload};
@@ -55,6 +56,8 @@ pub struct World {
     filled: Vec<Filled>,
     gathering: Vec<Gathering>,
     direct: Joined,
+    /// What counts the VMs' instructions, if that is wanted and can be.
+    pub counter: Option<Counter>,
     /// The second host.
     pub remote: Remote,
     _site: Bridge,
@@ -74,11 +77,16 @@ pub struct World {
 }
 
 impl World {
-    /// Boot `count` VMs.
+    /// Boot `count` VMs. Those whose instructions are counted, where QEMU emulates them, are slower.
     ///
     /// # Errors
     /// Anything that keeps them from running.
-    pub fn start(place: &Place, count: usize, progress: &Progress) -> Result<Self> {
+    pub fn start(
+        place: &Place,
+        count: usize,
+        instructions: bool,
+        progress: &Progress,
+    ) -> Result<Self> {
         scope::sweep_and_tell(progress)?;
         progress.step("guest image with web servers (kept for the next time)");
         let image = recipe().build(&place.cache)?;
@@ -100,6 +108,8 @@ impl World {
         let filled = filled::all(&setting, &remote, 3)?;
         let gathering = filled::gathering(&setting, 5)?;
         let direct = Joined::new(&setting, 8)?;
+        let counted = instructions && accel == Accel::Tcg;
+        let counter = counted.then(Counter::build).transpose()?;
         remote.serve()?;
         let folder = switch.folder().to_owned();
         let channels: Vec<Box<dyn Channel>> = vec![Box::new(bridge), Box::new(switch)];
@@ -112,6 +122,7 @@ impl World {
             filled,
             gathering,
             direct,
+            counter,
             _site: site,
             accel,
             image,
@@ -141,6 +152,9 @@ impl World {
         spec.vcpus = vcpus;
         spec.kernel_args = vec![KERNEL_ARGUMENT.to_owned()];
         spec.qemu_args = self.direct.direct.qemu_args(name)?;
+        let counter = self.counter.iter();
+        spec.qemu_args
+            .extend(counter.flat_map(|counter| counter.qemu_args(name)));
         let number = u8::try_from(number).unwrap_or(u8::MAX);
         for (channel, network) in self.channels.iter().zip(1..) {
             spec.nics
