@@ -92,6 +92,8 @@ struct direct_tx {
 	unsigned long progress;
 	u32 streak;		/* long packets since the last one that may be an answer */
 	u32 unrung;		/* packets whose doorbell was put off */
+	u64 packets[2];		/* as direct_ring.sent */
+	u64 bytes[2];
 	u64 notified;
 	u64 copied;
 	u64 withdrawn;
@@ -190,6 +192,7 @@ void direct_drop_kept(struct direct_tx *tx);
 void direct_catch_up(struct direct *direct);
 
 /* receive.c */
+bool direct_is_tcp(const struct sk_buff *skb, int at);
 bool direct_has_packets(const struct direct *direct);
 int direct_poll(struct napi_struct *napi, int budget);
 

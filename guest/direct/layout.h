@@ -15,7 +15,7 @@
 
 #define DIRECT_MAGIC		0x7463657269646976ULL	/* "vidirect" */
 #define DIRECT_BEACON		0x6e6f636165626976ULL	/* "vibeacon" */
-#define DIRECT_VERSION		2
+#define DIRECT_VERSION		3
 #define DIRECT_PAGE		4096
 #define DIRECT_MEMBERS		16
 #define DIRECT_RANGES		8
@@ -70,12 +70,20 @@ union direct_entry {
 	struct direct_segment segment;
 };
 
+struct direct_sent {
+	__le64 packets;
+	__le64 bytes;
+};
+
 struct direct_ring {
 	/* By the sender. A session ends what was in the ring before; 0 is none. */
 	__le32 session;
 	__le32 produced;
 	/* By the sender: 1 asks for a doorbell when there is room. Who rings it writes 0. */
 	u32 waiting;
+	u32 reserved;
+	/* By the sender, for the host: what it has ever sent, by TCP and all else. */
+	struct direct_sent sent[2];
 	/* By the receiver: the session it takes part in, and what it is done with. */
 	__le32 accepted __aligned(128);
 	__le32 consumed;
@@ -90,6 +98,7 @@ struct direct_window {
 
 static_assert(sizeof(struct direct_member) == DIRECT_PAGE);
 static_assert(sizeof(union direct_entry) == 16);
+static_assert(offsetof(struct direct_ring, sent) == 16);
 static_assert(sizeof(struct direct_ring) == DIRECT_PAGE + 16 * DIRECT_ENTRIES);
 
 #endif

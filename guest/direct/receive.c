@@ -129,17 +129,21 @@ static struct sk_buff *copy_out(struct direct *direct, struct direct_rx *rx,
 	return NULL;
 }
 
-/* What TCP sends, its socket has room for. */
-static bool is_tcp(const struct sk_buff *skb)
+/* Whether there is TCP in the IP packet at this offset. */
+bool direct_is_tcp(const struct sk_buff *skb, int at)
 {
-	const struct ipv6hdr *ipv6 = (const struct ipv6hdr *)skb->data;
-	const struct iphdr *ip = (const struct iphdr *)skb->data;
+	const struct ipv6hdr *ipv6;
+	const struct iphdr *ip;
+	struct ipv6hdr ipv6_copy;
+	struct iphdr ip_copy;
 
 	switch (skb->protocol) {
 	case htons(ETH_P_IP):
-		return skb_headlen(skb) >= sizeof(*ip) && ip->protocol == IPPROTO_TCP;
+		ip = skb_header_pointer(skb, at, sizeof(ip_copy), &ip_copy);
+		return ip && ip->protocol == IPPROTO_TCP;
 	case htons(ETH_P_IPV6):
-		return skb_headlen(skb) >= sizeof(*ipv6) && ipv6->nexthdr == IPPROTO_TCP;
+		ipv6 = skb_header_pointer(skb, at, sizeof(ipv6_copy), &ipv6_copy);
+		return ipv6 && ipv6->nexthdr == IPPROTO_TCP;
 	default:
 		return false;
 	}
@@ -157,7 +161,8 @@ static void hand_up(struct direct *direct, struct direct_rx *rx, struct sk_buff 
 	}
 	dev_sw_netstats_rx_add(direct->dev, skb->len);
 	skb->protocol = eth_type_trans(skb, direct->dev);
-	if (!is_tcp(skb))
+	/* What TCP sends, its socket has room for. */
+	if (!direct_is_tcp(skb, 0))
 		direct->taken += skb->truesize;
 	napi_gro_receive(&direct->napi, skb);
 }

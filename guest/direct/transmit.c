@@ -162,9 +162,19 @@ static bool put_packet(struct direct *direct, struct direct_tx *tx, struct sk_bu
 	return true;
 }
 
+/* Tell the host, which may know a better way for such packets. */
+static void count(struct direct_tx *tx, u32 kind, u32 length)
+{
+	struct direct_sent *sent = &tx->ring->sent[kind];
+
+	WRITE_ONCE(sent->packets, cpu_to_le64(++tx->packets[kind]));
+	WRITE_ONCE(sent->bytes, cpu_to_le64(tx->bytes[kind] += length));
+}
+
 /* Put a packet into a ring with room, and own it; the caller has tx->lock. */
 static void post(struct direct *direct, struct direct_tx *tx, struct sk_buff *skb)
 {
+	bool tcp = direct_is_tcp(skb, ETH_HLEN);
 	u32 length = skb->len;
 	struct sk_buff *copy;
 
@@ -185,6 +195,7 @@ static void post(struct direct *direct, struct direct_tx *tx, struct sk_buff *sk
 	}
 	/* The receiver reads the entries after this. */
 	smp_store_release(&tx->ring->produced, cpu_to_le32(tx->produced));
+	count(tx, tcp ? 0 : 1, length);
 	dev_sw_netstats_tx_add(direct->dev, 1, length);
 	if (!delayed_work_pending(&direct->settle))
 		schedule_delayed_work(&direct->settle, DIRECT_TICK);

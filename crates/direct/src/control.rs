@@ -4,8 +4,9 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-use rustix::io::{Errno, pwrite};
+use rustix::io::{Errno, pread, pwrite};
 
+use crate::auto::{Sent, Traffic};
 use crate::held::FileId;
 use crate::layout::{self, MEMBERS};
 use crate::ram::Range;
@@ -49,6 +50,25 @@ impl Control {
         Ok(())
     }
 
+    /// What two members say that they have sent to each other.
+    pub(crate) fn traffic(&self, one: u32, other: u32) -> Result<Traffic, DirectError> {
+        let mut sum = Traffic::default();
+        for at in [layout::sent(one, other), layout::sent(other, one)] {
+            let mut words = [[[0; 8]; 2]; 2];
+            let bytes = words.as_flattened_mut().as_flattened_mut();
+            let read = pread(&self.0, bytes, at);
+            io(read, || "read the control window".to_owned())?;
+            for (sum, sent) in sum.iter_mut().zip(words) {
+                let [packets, bytes] = sent.map(u64::from_le_bytes);
+                *sum = Sent {
+                    packets: sum.packets.saturating_add(packets),
+                    bytes: sum.bytes.saturating_add(bytes),
+                };
+            }
+        }
+        Ok(sum)
+    }
+
     /// A VM comes: nothing is left of whoever had this id before.
     pub(crate) fn enter(&self, id: u32, mac: [u8; 6], ranges: &[Range]) -> Result<(), DirectError> {
         self.silence(id)?;
@@ -83,5 +103,26 @@ impl Control {
 impl AsFd for Control {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_two_members_have_sent_is_summed_up_whatever_they_say() {
+        let control = Control::new().unwrap();
+        let say = |at, words: [u64; 4]| {
+            let bytes = words.map(u64::to_le_bytes);
+            control.write(at, bytes.as_flattened()).unwrap();
+        };
+        say(layout::sent(1, 2), [1, 100, 2, 300]);
+        say(layout::sent(2, 1), [10, 1000, u64::MAX, 3000]);
+        say(layout::sent(1, 3), [7; 4]);
+        let sent = |packets, bytes| Sent { packets, bytes };
+        let all = [sent(11, 1100), sent(u64::MAX, 3300)];
+        assert_eq!(control.traffic(1, 2).unwrap(), all);
+        assert_eq!(control.traffic(2, 1).unwrap(), all);
     }
 }

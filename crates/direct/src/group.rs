@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::auto::Auto;
 use crate::control::Control;
 use crate::member::{Member, Stage};
 use crate::parts::{Parts, Seat};
@@ -27,6 +28,7 @@ pub struct Group {
     seats: Vec<Seat>,
     members: Vec<Member>,
     policies: Policies,
+    auto: Auto,
 }
 
 /// How a member is.
@@ -75,6 +77,7 @@ impl Group {
             members: members.collect(),
             seats,
             policies,
+            auto: Auto::default(),
         }
     }
 
@@ -137,6 +140,7 @@ impl Group {
             }
             changed |= member.advance(&self.seats, &self.control);
         }
+        changed |= self.weigh()?;
         if changed {
             self.route()?;
             self.ring();
@@ -145,16 +149,73 @@ impl Group {
         Ok(())
     }
 
+    /// All pairs of members.
+    fn pairs(&self) -> impl Iterator<Item = (&Member, &Member)> {
+        let members = self.members.iter().enumerate();
+        members.flat_map(|(index, one)| {
+            let others = self.members.iter().skip(index + 1);
+            others.map(move |other| (one, other))
+        })
+    }
+
     /// Say who is to send to whom.
     fn route(&self) -> Result<(), DirectError> {
         let stays = |member: &Member| member.vm.is_some() && member.stage == Stage::In;
-        for (index, one) in self.members.iter().enumerate() {
-            for other in self.members.iter().skip(index + 1) {
-                let here = stays(one) && stays(other) && self.policy(one, other) != Policy::Never;
-                self.control.route(one.id.into(), other.id.into(), here)?;
-            }
+        for (one, other) in self.pairs() {
+            let pays = match self.policy(one, other) {
+                Policy::Always => true,
+                Policy::Auto => !self.auto.is_away((one.id, other.id)),
+                Policy::Never => false,
+            };
+            let here = stays(one) && stays(other) && pays;
+            self.control.route(one.id.into(), other.id.into(), here)?;
         }
         Ok(())
+    }
+
+    /// Look at the pairs whose policy is `auto`, now and then; whether something is to change.
+    fn weigh(&mut self) -> Result<bool, DirectError> {
+        let now = Instant::now();
+        if !self.auto.is_due(now) {
+            return Ok(false);
+        }
+        let pairs = self.pairs();
+        let pairs = pairs.filter(|(one, other)| self.policy(one, other) == Policy::Auto);
+        let pairs: Vec<_> = pairs.map(|(one, other)| (one.id, other.id)).collect();
+        if pairs.is_empty() {
+            return Ok(false);
+        }
+        let members = self.members.iter();
+        let short = self.auto.short(members.filter_map(|member| {
+            let vm = member.vm.as_ref()?;
+            Some((member.id, vm.process))
+        }));
+        let mut changed = false;
+        for pair @ (one, other) in pairs {
+            let traffic = self.control.traffic(one.into(), other.into())?;
+            let is_short = short.contains(&one) || short.contains(&other);
+            if let Some(away) = self.auto.weigh(pair, traffic, is_short, now) {
+                self.tell(pair, away);
+                changed = true;
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Tell the operator of what was decided for a pair.
+    fn tell(&self, (one, other): (u16, u16), away: Duration) {
+        let name = |id: u16| {
+            let member = self.members.get(usize::from(id));
+            member.map_or("?", |member| member.name.as_str())
+        };
+        let (one, other) = (name(one), name(other));
+        match away.as_secs() {
+            0 => tracing::info!("VMs {one} and {other} are to send directly again"),
+            away => tracing::info!(
+                "VMs {one} and {other} send short packets while CPUs are short: by their ordinary \
+                 NICs for {away} s"
+            ),
+        }
     }
 
     fn policy(&self, one: &Member, other: &Member) -> Policy {

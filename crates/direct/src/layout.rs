@@ -13,7 +13,7 @@ pub const ENTRIES: u32 = 1024;
 pub const RANGES: usize = 8;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"vidirect");
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const PAGE: u64 = 4096;
 const ENTRY: u64 = 16;
 
@@ -25,6 +25,7 @@ const NONCE: u64 = 2056;
 
 /// Where the words are in a ring.
 const SESSION: u64 = 0;
+const SENT: u64 = 16;
 const ACCEPTED: u64 = 128;
 
 /// Where a member's page says to whom it is to send here.
@@ -72,6 +73,11 @@ pub(crate) fn session(from: u32, to: u32) -> u64 {
     ring(from, to) + SESSION
 }
 
+/// Where a ring's sender counts: packets and bytes of TCP, and of all else, words of 8 bytes.
+pub(crate) fn sent(from: u32, to: u32) -> u64 {
+    ring(from, to) + SENT
+}
+
 /// Where it is accepted, by the receiver.
 pub(crate) fn accepted(from: u32, to: u32) -> u64 {
     ring(from, to) + ACCEPTED
@@ -106,6 +112,7 @@ mod tests {
         assert_eq!(member(0), 4096);
         assert_eq!(ring(0, 0), 17 * 4096);
         assert_eq!(ring(0, 1) - ring(0, 0), 5 * 4096);
+        assert_eq!(sent(0, 1) - ring(0, 1), 16);
         assert_eq!(ring(1, 0) - ring(0, 0), 16 * 5 * 4096);
         assert!(ring(MEMBERS - 1, MEMBERS - 1) + RING <= LENGTH);
         assert_eq!(LENGTH, 8 << 20);

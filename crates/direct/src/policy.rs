@@ -11,6 +11,8 @@ pub enum Policy {
     /// They do.
     #[default]
     Always,
+    /// They do, but while CPUs are short not with short packets.
+    Auto,
     /// They do not, and do not see each other's memory.
     Never,
 }

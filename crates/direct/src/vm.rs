@@ -30,7 +30,7 @@ const VIEW: &str = "vicinity-view-of-";
 #[derive(Debug)]
 pub(crate) struct Vm {
     qmp: Qmp,
-    process: i32,
+    pub(crate) process: i32,
     pub(crate) ram: Ram,
     /// Peers that it sees, or that it is to forget.
     views: HashMap<String, View>,

@@ -1,0 +1,278 @@
+//! Policy `auto`: which pairs are better off with their ordinary NICs for now.
+//!
+//! Shared memory pays with long messages, and while CPUs are free. Where VMs fight for CPUs, what
+//! the host would have done for them is taken from their own time, and short messages bring
+//! nothing in return (paper 000, 4.3 and 4.4: below 4 KB with UDP, below 8 KB with TCP). So a pair
+//! that exchanges short packets while one of its VMs waits for CPUs is sent another way.
+//!
+//! What members send here they count in their rings, and how long a VM's threads waited the kernel
+//! tells. What is sent another way nobody tells: so a pair comes back after a while, and stays
+//! away for longer each time that was wrong.
+
+use std::collections::HashMap;
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// Time between two looks: long enough for the sums to mean something.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Packets between two looks that are worth a decision.
+const MANY: u64 = 200;
+
+/// Bytes of a packet that shared memory pays for, on the average of both directions: with TCP, and
+/// with all else.
+const PAYS: [u64; 2] = [8 << 10, 4 << 10];
+
+/// How long a pair stays away at first, and at most.
+const AWAY: Duration = Duration::from_secs(10);
+const AWAY_MAX: Duration = Duration::from_secs(300);
+
+/// Packets and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sent {
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+}
+
+/// What two members say that they have sent to each other: by TCP, and all else.
+pub(crate) type Traffic = [Sent; 2];
+
+/// Nanoseconds that a process ran, and waited for a CPU.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    ran: u64,
+    waited: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Auto {
+    looked: Option<Instant>,
+    /// By process.
+    shares: HashMap<i32, Share>,
+    pairs: HashMap<(u16, u16), Pair>,
+}
+
+#[derive(Debug, Default)]
+struct Pair {
+    last: Traffic,
+    /// While it is sent another way.
+    until: Option<Instant>,
+    /// How long it was last.
+    away: Duration,
+}
+
+impl Auto {
+    /// Whether it is time to look.
+    pub(crate) fn is_due(&mut self, now: Instant) -> bool {
+        let due = self.looked.is_none_or(|looked| now >= looked + LOOK);
+        if due {
+            self.looked = Some(now);
+        }
+        due
+    }
+
+    /// Which of these members are short of CPUs, by their QEMUs' processes, since this was asked
+    /// last.
+    pub(crate) fn short(&mut self, members: impl Iterator<Item = (u16, i32)>) -> Vec<u16> {
+        let mut shares = HashMap::new();
+        let mut short = Vec::new();
+        for (id, process) in members {
+            let share = share(process);
+            let before = self.shares.get(&process);
+            if before.is_some_and(|before| share.is_short_since(before)) {
+                short.push(id);
+            }
+            shares.insert(process, share);
+        }
+        self.shares = shares;
+        short
+    }
+
+    /// Look at a pair; for how long it is to stay away, or none to come back, if that has changed.
+    pub(crate) fn weigh(
+        &mut self,
+        pair: (u16, u16),
+        traffic: Traffic,
+        is_short: bool,
+        now: Instant,
+    ) -> Option<Duration> {
+        self.pairs
+            .entry(pair)
+            .or_default()
+            .weigh(traffic, is_short, now)
+    }
+
+    /// Whether a pair is sent another way.
+    pub(crate) fn is_away(&self, pair: (u16, u16)) -> bool {
+        let pair = self.pairs.get(&pair);
+        pair.is_some_and(|pair| pair.until.is_some())
+    }
+}
+
+impl Share {
+    /// Whether it waited for a third of the time in which it had something to do. (Of VMs with CPUs of
+    /// their own paper 000 sees less than a tenth.)
+    const fn is_short_since(&self, before: &Self) -> bool {
+        let ran = self.ran.saturating_sub(before.ran);
+        let waited = self.waited.saturating_sub(before.waited);
+        waited > ran / 2
+    }
+}
+
+impl Sent {
+    /// Whoever starts again counts anew, and members may say anything.
+    const fn since(self, before: Self) -> Self {
+        Self {
+            packets: self.packets.saturating_sub(before.packets),
+            bytes: self.bytes.saturating_sub(before.bytes),
+        }
+    }
+}
+
+impl Pair {
+    fn weigh(&mut self, traffic: Traffic, is_short: bool, now: Instant) -> Option<Duration> {
+        let [tcp, else_] = traffic;
+        let [tcp_before, else_before] = self.last;
+        let new = [tcp.since(tcp_before), else_.since(else_before)];
+        self.last = traffic;
+        if let Some(until) = self.until {
+            if now < until {
+                return None;
+            }
+            self.until = None;
+            return Some(Duration::ZERO);
+        }
+        let much = new
+            .iter()
+            .zip(PAYS)
+            .filter(|(sent, _)| sent.packets >= MANY);
+        let pays: Vec<bool> = much
+            .map(|(sent, pays)| sent.bytes / sent.packets.max(1) >= pays)
+            .collect();
+        if pays.is_empty() {
+            return None;
+        }
+        if !is_short || pays.contains(&true) {
+            self.away = Duration::ZERO;
+            return None;
+        }
+        self.away = (self.away * 2).clamp(AWAY, AWAY_MAX);
+        self.until = Some(now + self.away);
+        Some(self.away)
+    }
+}
+
+/// Nothing of a process that is gone.
+fn share(process: i32) -> Share {
+    let threads = fs::read_dir(format!("/proc/{process}/task"));
+    let threads = threads.into_iter().flatten().flatten();
+    let texts =
+        threads.filter_map(|thread| fs::read_to_string(thread.path().join("schedstat")).ok());
+    texts.fold(Share::default(), |sum, text| {
+        let mut fields = text.split_ascii_whitespace();
+        let mut next = || fields.next().and_then(|field| field.parse::<u64>().ok());
+        Share {
+            ran: sum.ran.saturating_add(next().unwrap_or(0)),
+            waited: sum.waited.saturating_add(next().unwrap_or(0)),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So much by TCP, or by all else, since nothing.
+    const fn tcp(packets: u64, bytes: u64) -> Traffic {
+        let none = Sent {
+            packets: 0,
+            bytes: 0,
+        };
+        [Sent { packets, bytes }, none]
+    }
+
+    const fn udp(packets: u64, bytes: u64) -> Traffic {
+        let [sent, none] = tcp(packets, bytes);
+        [none, sent]
+    }
+
+    /// What a pair of which nothing is known is told.
+    fn first(traffic: Traffic, is_short: bool) -> Option<Duration> {
+        Pair::default().weigh(traffic, is_short, Instant::now())
+    }
+
+    #[test]
+    fn short_packets_go_another_way_while_cpus_are_short() {
+        for traffic in [tcp(1000, 8_000_000), udp(1000, 4_000_000)] {
+            assert_eq!(first(traffic, true), Some(AWAY));
+            assert_eq!(first(traffic, false), None, "CPUs are free");
+        }
+        for traffic in [tcp(1000, 9_000_000), udp(1000, 5_000_000)] {
+            assert_eq!(first(traffic, true), None, "long");
+        }
+        assert_eq!(first(udp(100, 10_000), true), None, "few");
+        let [short, _] = tcp(1000, 100_000);
+        let [_, long] = udp(1000, 50_000_000);
+        assert_eq!(first([short, long], true), None, "one of them is long");
+    }
+
+    #[test]
+    fn a_pair_comes_back_and_stays_away_longer_each_time_that_was_wrong() {
+        let mut now = Instant::now();
+        let mut pair = Pair::default();
+        let mut sent = 0;
+        let mut away = |pair: &mut Pair| {
+            sent += 1000;
+            let told = pair.weigh(udp(sent, sent * 100), true, now);
+            let began = now;
+            while pair.weigh(udp(sent, sent * 100), true, now).is_none() {
+                now += LOOK;
+            }
+            assert_eq!(told, Some(now - began));
+            now - began
+        };
+        assert_eq!(away(&mut pair), AWAY);
+        assert_eq!(away(&mut pair), AWAY * 2);
+        for _ in 0..8 {
+            away(&mut pair);
+        }
+        assert_eq!(away(&mut pair), AWAY_MAX);
+        // It was right to come back.
+        assert_eq!(pair.weigh(udp(1 << 40, 1 << 60), true, now), None);
+        assert_eq!(pair.weigh(udp(1 << 41, 1 << 60), true, now), Some(AWAY));
+    }
+
+    #[test]
+    fn counters_that_go_back_say_nothing() {
+        let mut pair = Pair::default();
+        let now = Instant::now();
+        assert_eq!(pair.weigh(udp(1_000_000, u64::MAX), true, now), None);
+        assert_eq!(pair.weigh(udp(10, 1000), true, now), None);
+    }
+
+    #[test]
+    fn who_waits_for_a_third_of_the_time_is_short() {
+        let before = Share {
+            ran: 1000,
+            waited: 1000,
+        };
+        let short = |ran: u64, waited: u64| {
+            let (ran, waited) = (1000 + ran, 1000 + waited);
+            Share { ran, waited }.is_short_since(&before)
+        };
+        assert!(short(100, 60));
+        assert!(!short(100, 50));
+        assert!(!short(0, 0));
+    }
+
+    #[test]
+    fn only_who_was_seen_before_can_be_short() {
+        let mut auto = Auto::default();
+        let me = i32::try_from(std::process::id()).unwrap();
+        assert!(auto.short([(0, me), (1, -1)].into_iter()).is_empty());
+        assert!(share(me).ran > 0);
+        assert!(auto.shares.contains_key(&me));
+        assert!(auto.short(std::iter::empty()).is_empty());
+        assert!(auto.shares.is_empty());
+    }
+}
