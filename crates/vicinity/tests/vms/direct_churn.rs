@@ -1,47 +1,157 @@
-//! Trust groups for long: members come and go in every way, under load.
+//! Members of trust groups that come and go in every way, under load.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-use lab::vm::{Spec, Vm};
-use rustix::process::{Pid, Signal, kill_process};
+use lab::vm::{Job, Spec, Vm};
+use rustix::process::Signal;
 
 use crate::common::until;
 use crate::direct::{
-    devices, is_well, load, member, restartable, standing, start_again, until_devices, until_peers,
+    address, config, devices, ip, is_well, load, member, member_on_q35, received, restartable,
+    signal, standing, start_again, tell, until_device, until_devices, until_peers, until_reached,
     with_module,
 };
 use crate::guest::{self, sh};
 use crate::migration::Stream;
-use crate::rig::{Rig, step};
+use crate::rig::Rig;
 
-fn config(members: &[&str]) -> String {
-    format!(
-        "
-[[network]]
-name = \"lan\"
-accept = true
-[[direct.group]]
-name = \"g\"
-members = {members:?}
-"
-    )
+/// The member that comes and goes.
+const NAME: &str = "c";
+const NUMBER: u8 = 3;
+
+/// It, `c`, in the group of `a` and `b`, with a machine of another kind each time.
+pub(crate) fn guest_who_goes(rig: &Rig, time: usize) -> Spec {
+    restartable(match time % 2 {
+        0 => member_on_q35(rig, NAME),
+        _ => member(rig, NAME),
+    })
 }
 
-fn ip(number: u8) -> String {
-    format!("10.97.0.{number}")
+/// It comes and goes, while two others keep a connection, and hold no more at the end than before.
+pub(crate) struct Churn<'vm> {
+    rig: &'vm Rig,
+    stay: [&'vm Vm; 2],
+    /// None while it is gone.
+    goes: Option<Vm>,
+    kept: Stream<'vm>,
+    host: Vec<usize>,
+    guests: [[u64; 2]; 2],
+    random: fastrand::Rng,
+    rounds: usize,
+    boots: usize,
 }
 
-fn tell(rig: &Rig, what: &str, vm: &str) {
-    let output = rig.daemon().command(&["direct", what, vm]);
-    assert!(output.status.success(), "{output:?}");
-}
+impl<'vm> Churn<'vm> {
+    /// The VMs' numbers are 1, 2 and 3; each exchanges packets with the others.
+    pub(crate) fn begin(rig: &'vm Rig, stay: [&'vm Vm; 2], goes: Vm) -> Self {
+        let seed = fastrand::u64(..);
+        println!("seed {seed}");
+        let [a, b] = stay;
+        guest::serve_iperf(&goes);
+        Self {
+            rig,
+            stay,
+            goes: Some(goes),
+            host: held_by_the_host(rig, a),
+            guests: stay.map(held_by_the_guest),
+            kept: Stream::start(a, b, &ip(2)),
+            random: fastrand::Rng::with_seed(seed),
+            rounds: 0,
+            boots: 1,
+        }
+    }
 
-/// How long members come and go: ten minutes, or `VICINITY_CHURN_SECONDS`.
-fn how_long() -> Duration {
-    let asked = std::env::var("VICINITY_CHURN_SECONDS").ok();
-    let seconds = asked.map_or(600, |text| text.parse().unwrap());
-    Duration::from_secs(seconds)
+    /// Have it go in one of four ways, each once in four times, under load, and come again.
+    pub(crate) fn go_on(&mut self) {
+        let vm = self.goes.take().unwrap();
+        let (way, stream) = (self.rounds % 4, self.random.bool());
+        println!("round {}: way {way}, stream: {stream}", self.rounds);
+        let loads = self.load(&vm, stream);
+        let vm = self.come_and_go(vm, way);
+        for load in loads {
+            load.kill().unwrap();
+        }
+        let [a, b] = self.stay;
+        for vm in [a, b, &vm] {
+            until_peers(vm, 2);
+            is_well(vm);
+        }
+        until_reached(&vm, &ip(1));
+        self.rounds += 1;
+        self.goes = Some(vm);
+    }
+
+    /// The others send to it, by streams or by echoes, for as long as the jobs run.
+    fn load(&self, to: &Vm, stream: bool) -> [Job<'vm>; 2] {
+        let ip = ip(NUMBER);
+        let command = match stream {
+            true => format!("while :; do iperf3 --client {ip} --time 600; sleep 0.1; done"),
+            false => format!("while :; do ping -f -s 9000 {ip}; sleep 0.1; done"),
+        };
+        let before = received(to, "packets");
+        let loads = self.stay.map(|vm| vm.start(&command).unwrap());
+        until("load", || received(to, "packets") > before + 100);
+        loads
+    }
+
+    fn come_and_go(&mut self, vm: Vm, way: usize) -> Vm {
+        match way {
+            0 => self.leave_and_join(&vm),
+            1 => {
+                sh(&vm, "rmmod vicinity_direct");
+                is_well(&vm);
+                load(&vm, NUMBER);
+            }
+            2 => {
+                start_again(&vm);
+                self.settle(&vm);
+            }
+            _ => {
+                signal(&vm, Signal::KILL);
+                drop(vm);
+                let [vm] = self.rig.boot([guest_who_goes(self.rig, self.boots)]);
+                self.boots += 1;
+                self.settle(&vm);
+                return vm;
+            }
+        }
+        vm
+    }
+
+    fn leave_and_join(&self, vm: &Vm) {
+        tell(self.rig, "leave", NAME);
+        assert_eq!(devices(vm), "0");
+        assert_eq!(standing(self.rig, NAME), "out");
+        tell(self.rig, "join", NAME);
+        until_devices(vm, 3);
+        until_device(vm);
+        address(vm, NUMBER);
+    }
+
+    /// What a guest needs that has just started.
+    fn settle(&self, vm: &Vm) {
+        until_devices(vm, 3);
+        load(vm, NUMBER);
+        guest::serve_iperf(vm);
+    }
+
+    /// The connection was kept, and nothing is left over; the one that came and went.
+    pub(crate) fn end(self) -> Vm {
+        let [a, b] = self.stay;
+        self.kept.stop(b);
+        println!("{} rounds", self.rounds);
+        until("the host to hold what it held", || {
+            held_by_the_host(self.rig, a) == self.host
+        });
+        for (vm, before) in self.stay.into_iter().zip(self.guests) {
+            let [packets, free] = held_by_the_guest(vm);
+            println!("{}: {before:?} before, {packets} {free} after", vm.name());
+            assert!(packets < before[0] + 2000, "{packets} packets are held");
+            assert!(free + (24 << 10) > before[1], "{free} KB are free");
+        }
+        self.goes.unwrap()
+    }
 }
 
 /// Descriptors and mappings of the daemon, of the group's process and of a member's QEMU.
@@ -74,47 +184,21 @@ fn held_by_the_guest(vm: &Vm) -> [u64; 2] {
     })
 }
 
-/// One who comes and goes, and one way of it.
-fn come_and_go(rig: &Rig, vm: Vm, number: u8, way: u8) -> Vm {
-    let name = vm.name().to_owned();
-    match way {
-        0 => {
-            tell(rig, "leave", &name);
-            assert_eq!(devices(&vm), "0");
-            tell(rig, "join", &name);
-            until_devices(&vm, 3);
-            sh(&vm, "rmmod vicinity_direct");
-        }
-        1 => {
-            sh(&vm, "rmmod vicinity_direct");
-        }
-        2 => start_again(&vm),
-        _ => {
-            let qemu = Pid::from_raw(i32::try_from(vm.id()).unwrap()).unwrap();
-            kill_process(qemu, Signal::KILL).unwrap();
-            drop(vm);
-            let [vm] = rig.boot([guest_who_goes(rig, &name)]);
-            until_devices(&vm, 3);
-            load(&vm, number);
-            return vm;
-        }
-    }
-    load(&vm, number);
-    vm
-}
-
-fn guest_who_goes(rig: &Rig, name: &str) -> Spec {
-    restartable(member(rig, name))
+/// How long members come and go: ten minutes, or `VICINITY_CHURN_SECONDS`.
+fn how_long() -> Duration {
+    let asked = std::env::var("VICINITY_CHURN_SECONDS").ok();
+    let seconds = asked.map_or(600, |text| text.parse().unwrap());
+    Duration::from_secs(seconds)
 }
 
 #[test]
 #[ignore = "takes ten minutes: make soak"]
 fn members_that_come_and_go_cost_the_others_nothing() {
-    let rig = with_module(Rig::new(Some(&config(&["a", "b", "c"]))));
-    let [a, b, mut c] = rig.boot([
+    let rig = with_module(Rig::new(Some(&config(&["a", "b", NAME]))));
+    let [a, b, c] = rig.boot([
         member(&rig, "a"),
         member(&rig, "b"),
-        guest_who_goes(&rig, "c"),
+        guest_who_goes(&rig, 0),
     ]);
     for (number, vm) in (1..).zip([&a, &b, &c]) {
         until_devices(vm, 3);
@@ -123,58 +207,10 @@ fn members_that_come_and_go_cost_the_others_nothing() {
     for vm in [&a, &b, &c] {
         until_peers(vm, 2);
     }
-    let host = held_by_the_host(&rig, &a);
-    let guests = [&a, &b].map(held_by_the_guest);
-
-    let seed = fastrand::u64(..);
-    println!("seed {seed}");
-    let mut random = fastrand::Rng::with_seed(seed);
-    // The connection that is to be kept.
-    let kept = Stream::start(&a, &b, &ip(2));
     let end = Instant::now() + how_long();
-    let mut rounds = 0;
-    while rounds < 4 || Instant::now() < end {
-        // Each way in each four rounds, under load.
-        let way = u8::try_from((rounds + seed) % 4).unwrap();
-        let load = random.u8(0..2);
-        step(&format!("round {rounds}: way {way}, load {load}"));
-        let to = ip(3);
-        let command = match load {
-            0 => format!("while :; do iperf3 --client {to} --time 600; sleep 0.1; done"),
-            _ => format!("while :; do ping -f -s 9000 {to}; sleep 0.1; done"),
-        };
-        guest::serve_iperf(&c);
-        let loads = [&a, &b].map(|vm| vm.start(&command).unwrap());
-        let moved = || {
-            sh(&c, "cat /sys/class/net/direct0/statistics/rx_packets")
-                .parse::<u64>()
-                .unwrap()
-        };
-        let before = moved();
-        until("load", || moved() > before + 100);
-        c = come_and_go(&rig, c, 3, way);
-        for load in loads {
-            load.kill().unwrap();
-        }
-        for vm in [&a, &b, &c] {
-            until_peers(vm, 2);
-            is_well(vm);
-        }
-        sh(&c, "pkill iperf3; true");
-        guest::ping(&c, &ip(1));
-        rounds += 1;
+    let mut churn = Churn::begin(&rig, [&a, &b], c);
+    while churn.rounds < 4 || Instant::now() < end {
+        churn.go_on();
     }
-    step("the connection between the others was kept, and nothing is left over");
-    kept.stop(&b);
-    println!("{rounds} rounds");
-    assert_eq!(standing(&rig, "c"), "joined");
-    until("the host to hold what it held", || {
-        held_by_the_host(&rig, &a) == host
-    });
-    for (vm, before) in [&a, &b].into_iter().zip(guests) {
-        let [packets, free] = held_by_the_guest(vm);
-        println!("{}: {before:?} before, {packets} {free} after", vm.name());
-        assert!(packets < before[0] + 2000, "{packets} packets are held");
-        assert!(free + (24 << 10) > before[1], "{free} KB are free");
-    }
+    churn.end();
 }

@@ -31,7 +31,7 @@ pub(crate) fn give_address(vm: &Vm, number: u8) {
 
 /// Five echoes there and back, none lost.
 pub(crate) fn ping(from: &Vm, to: &str) {
-    let said = sh(from, &format!("ping -c 5 -i 0.2 -W 30 {to}"));
+    let said = sh(from, &format!("ping -c 5 -i 0.02 -W 30 {to}"));
     assert!(said.contains(" 5 received"), "{said}");
 }
 

@@ -22,6 +22,7 @@ mod churn;
 mod counters;
 mod direct;
 mod direct_churn;
+mod direct_group;
 mod direct_routes;
 mod guard;
 mod guest;

@@ -1,0 +1,261 @@
+//! A trust group of three: its VMs exchange packets, whatever becomes of each other, of the window, of
+//! the process that serves them and of the daemon.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use ::direct::layout;
+use lab::host::Tied;
+use lab::study::knob::{self, Journal};
+use lab::vm::Vm;
+use observe::proc::Proc;
+use rustix::process::Signal;
+
+use crate::common::until;
+use crate::direct::{
+    config, counter, devices, flood, ip, is_well, load, member, received, signal, standing,
+    until_devices, until_peers, until_reached, with_module,
+};
+use crate::direct_churn::{Churn, guest_who_goes};
+use crate::guest::{self, sh};
+use crate::rig::{Rig, step};
+
+/// Two of the three are sent to each other as it pays.
+const PAIR: &str = "
+[[direct.group.pair]]
+vms = [\"a\", \"c\"]
+policy = \"auto\"
+";
+
+/// Shows whom a guest is to send to directly.
+const PEERS: &str = "cat /sys/class/net/direct0/peers";
+
+/// Bytes of a ring with its words: 5 pages.
+const RING: u64 = 5 * 4096;
+
+/// More is sent to `b` than its program takes: the sender waits. (How much is lost all the same depends on
+/// what else the host does.)
+fn udp_holds_its_sender_back(a: &Vm) {
+    let before = counter(a, "tx_stopped");
+    let end = guest::iperf(a, &ip(2), "--udp --bitrate 0 --length 1K --bytes 16M");
+    let lost = end["sum"]["lost_percent"].as_f64().unwrap();
+    println!("{lost} % lost");
+    assert!(counter(a, "tx_stopped") > before);
+}
+
+/// Have `a` send short packets to `c` while both share a CPU with each other and with a job that never
+/// waits: they are to go another way.
+fn short_packets_while_cpus_are_short(a: &Vm, c: &Vm) {
+    assert_eq!(sh(a, PEERS).lines().count(), 2);
+    let mut hog = lab::host::command("sh");
+    hog.args(["-c", "while :; do :; done"]);
+    let hog = Tied::spawn(hog).unwrap();
+    let mut pinned = Journal::begin().unwrap();
+    for process in [a.id(), c.id(), hog.id()] {
+        for thread in Proc::default().threads(process) {
+            knob::pin(&mut pinned, thread, &[0]).unwrap();
+        }
+    }
+    let sending = a.start("exec socat -u -b 100 OPEN:/dev/zero UDP-SENDTO:10.97.0.3:9");
+    let left = format!("until test $({PEERS} | wc -l) = 1; do sleep 0.1; done");
+    sh(a, &left);
+    sh(c, &left);
+    sending.unwrap().kill().unwrap();
+}
+
+/// A member that is there takes nothing: its peer has its pages back in time, and nothing is lost.
+fn what_is_not_taken_is_sent_again(a: &Vm, b: &Vm) {
+    let take = "socat -u UDP-RECV:7001 CREATE:/tmp/lines";
+    sh(
+        b,
+        &format!(
+            "setsid {take} </dev/null >/dev/null 2>&1 & \
+             until ss -Huln 'sport = :7001' | grep -q .; do sleep 0.1; done"
+        ),
+    );
+    let before = counter(a, "tx_resent");
+    signal(b, Signal::STOP);
+    sh(
+        a,
+        "for n in $(seq 100); do echo $n >/dev/udp/10.97.0.2/7001; done",
+    );
+    assert!(counter(a, "tx_held") >= 100);
+    // The third member is still there.
+    until_peers(a, 1);
+    signal(b, Signal::CONT);
+    for vm in [a, b] {
+        until_peers(vm, 2);
+    }
+    sh(b, "until grep -q 100 /tmp/lines; do sleep 0.1; done");
+    let arrived = sh(b, "pkill socat; cat /tmp/lines");
+    assert!((1..=100).map(|line| line.to_string()).eq(arrived.lines()));
+    assert!(counter(a, "tx_resent") >= before + 100);
+}
+
+/// Random words in the ring from `a` to `b`, while packets go.
+fn nonsense(window: &File, a: &Vm, b: &Vm) {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut rounds = 0;
+    let ring = layout::ring(0, 1);
+    let before = counter(b, "rx_nonsense");
+    let sending = a.start("exec ping -f -s 1400 10.97.0.2").unwrap();
+    while counter(b, "rx_nonsense") < before + 5 {
+        rounds += 1;
+        for _ in 0..50 {
+            window
+                .write_all_at(
+                    &random.u64(..).to_le_bytes(),
+                    ring + random.u64(..RING / 8) * 8,
+                )
+                .unwrap();
+        }
+        // What was produced and consumed, and now and then the sessions.
+        for word in [4, 8, 132, 0, 128] {
+            if !matches!(word, 0 | 128) || rounds % 8 == 0 {
+                let value = random.u32(..) >> random.u32(..32);
+                window
+                    .write_all_at(&value.to_le_bytes(), ring + word)
+                    .unwrap();
+            }
+        }
+    }
+    sending.kill().unwrap();
+}
+
+/// The group's control window, as the daemon holds it.
+fn window(rig: &Rig) -> File {
+    let entries = fs::read_dir(format!("/proc/{}/fd", rig.pid())).unwrap();
+    let mut paths = entries.map(|entry| entry.unwrap().path());
+    let is_it = |path: &PathBuf| {
+        let link = fs::read_link(path).unwrap_or_default();
+        link.to_string_lossy().starts_with("/memfd:vicinity-direct")
+    };
+    let path = paths.find(is_it).unwrap();
+    File::options().read(true).write(true).open(path).unwrap()
+}
+
+/// The sessions in which `a` and `b` send to each other.
+fn sessions(window: &File) -> [u32; 2] {
+    [(0, 1), (1, 0)].map(|(from, to)| {
+        let mut word = [0; 4];
+        let at = layout::ring(from, to);
+        window.read_exact_at(&mut word, at).unwrap();
+        u32::from_le_bytes(word)
+    })
+}
+
+/// Have the daemon start the group's process anew: it finds everybody as they are.
+fn kill_process_of(rig: &Rig, group: &str) {
+    let name = format!("direct-{group}");
+    let killed = rig.daemon().signal_process(&name, Signal::KILL);
+    until("another process", || {
+        rig.daemon().process(&name).is_some_and(|id| id != killed)
+    });
+}
+
+#[test]
+fn vms_of_a_group_see_each_others_memory() {
+    let mut rig = with_module(Rig::new(Some(&(config(&["a", "b", "c"]) + PAIR))));
+    let [a, b, c] = rig.boot([
+        member(&rig, "a"),
+        member(&rig, "b"),
+        guest_who_goes(&rig, 0),
+    ]);
+
+    step("the devices are plugged in while the guests run");
+    for (number, vm) in (1..).zip([&a, &b, &c]) {
+        until_devices(vm, 3);
+        load(vm, number);
+    }
+    for vm in [&a, &b, &c] {
+        until_peers(vm, 2);
+    }
+    guest::ping(&a, &ip(3));
+    guest::ping(&c, &ip(2));
+
+    step("TCP both ways, and a file whose bytes are compared");
+    guest::serve_iperf(&b);
+    guest::tcp_both_ways(&a, &ip(2), 64);
+    guest::copy_file(&a, &b, &ip(2), 16);
+    guest::copy_file(&b, &a, &ip(1), 16);
+    for vm in [&a, &b] {
+        for name in ["tx_copied", "tx_nonsense", "rx_nonsense"] {
+            assert_eq!(counter(vm, name), 0, "{name} in {}", vm.name());
+        }
+    }
+
+    step("UDP that is sent without pacing holds its sender back");
+    udp_holds_its_sender_back(&a);
+
+    step("short packets are to go another way while CPUs are short");
+    short_packets_while_cpus_are_short(&a, &c);
+
+    step("what a member does not take in time is sent again");
+    what_is_not_taken_is_sent_again(&a, &b);
+
+    step("CPUs are free again, and so is the way");
+    let back = format!("until test $({PEERS} | wc -l) = 2; do sleep 0.1; done");
+    sh(&a, &back);
+
+    step("members come and go");
+    let mut churn = Churn::begin(&rig, [&a, &b], c);
+    for _ in 0..4 {
+        churn.go_on();
+    }
+    let c = churn.end();
+
+    step("one is switched off");
+    drop(c);
+    for vm in [&a, &b] {
+        until_devices(vm, 2);
+        until_peers(vm, 1);
+    }
+
+    step("a ring full of nonsense harms nobody");
+    let window = window(&rig);
+    nonsense(&window, &a, &b);
+    for vm in [&a, &b] {
+        until_peers(vm, 1);
+        is_well(vm);
+    }
+    until_reached(&a, &ip(2));
+
+    step("the process that serves the group is killed under load, which nobody notices");
+    let sending = flood(&a, &b);
+    let before = sessions(&window);
+    kill_process_of(&rig, "g");
+    until("to be found again", || standing(&rig, "b") == "joined");
+    let at = received(&b, "bytes");
+    while received(&b, "bytes") < at + (8 << 20) {}
+    assert_eq!(sessions(&window), before);
+    assert_eq!([devices(&a), devices(&b)], ["2", "2"]);
+
+    step("at the end everything is taken away, under load");
+    rig.end(Signal::TERM);
+    for vm in [&a, &b] {
+        assert_eq!(devices(vm), "0");
+        sh(vm, "rmmod vicinity_direct");
+        is_well(vm);
+    }
+    sending.kill().unwrap();
+
+    step("QEMUs live on, and another daemon joins them");
+    rig.serve();
+    for (number, vm) in (1..).zip([&a, &b]) {
+        until_devices(vm, 2);
+        load(vm, number);
+    }
+    guest::ping(&a, &ip(2));
+    rig.end(Signal::KILL);
+    rig.serve();
+    for vm in [&a, &b] {
+        until("to be found again", || {
+            standing(&rig, vm.name()) == "joined"
+        });
+        until_devices(vm, 2);
+        is_well(vm);
+    }
+}
