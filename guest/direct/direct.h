@@ -52,6 +52,10 @@
  * by default (net.core.rmem_default).
  */
 #define DIRECT_QUOTA		(104 * 1024)
+/* A longer packet is more than an ACK with all that it may carry. */
+#define DIRECT_ANSWER		128
+/* No CPU. */
+#define DIRECT_NOBODY		(-1)
 /* How often unfinished business is looked at. */
 #define DIRECT_TICK		(HZ / 20)
 
@@ -91,7 +95,8 @@ struct direct_tx {
 	bool up;
 	unsigned long progress;
 	u32 streak;		/* long packets since the last one that may be an answer */
-	u32 unrung;		/* packets whose doorbell was put off */
+	u32 unrung;		/* packets of a stream whose doorbell was put off */
+	u32 acks;		/* the same, of what NAPI acknowledges */
 	u64 packets[2];		/* as direct_ring.sent */
 	u64 bytes[2];
 	u64 notified;
@@ -142,6 +147,7 @@ struct direct {
 	u64 interrupts;
 	u32 turn;
 	u32 taken;		/* of DIRECT_QUOTA, by this poll */
+	int polling;		/* the CPU that polls, or DIRECT_NOBODY */
 	struct task_struct *idler;
 	struct timer_list impatience;
 	u32 idle_work;		/* the idler has something to do */
@@ -189,7 +195,7 @@ void direct_release_held(struct direct_tx *tx);
 void direct_keep_held(struct direct_tx *tx);
 void direct_send_kept(struct direct *direct, u32 peer);
 void direct_drop_kept(struct direct_tx *tx);
-void direct_catch_up(struct direct *direct);
+void direct_catch_up(struct direct *direct, bool acks);
 
 /* receive.c */
 bool direct_is_tcp(const struct sk_buff *skb, int at);

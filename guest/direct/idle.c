@@ -13,7 +13,8 @@
  *
  * While a program sends a stream, doorbells can wait, here and there: several packets share one,
  * and acknowledgements need none, for the rings are looked at with each packet that is sent. When
- * the program waits, this thread rings and looks; and the timer does, when it gets no CPU.
+ * the program waits, this thread rings and looks; and the timer does, when it gets no CPU. The
+ * receiver's acknowledgements share doorbells, too: those of a poll, for it rings at its end.
  */
 #include <linux/kthread.h>
 #include <linux/sched.h>
@@ -39,7 +40,7 @@ static void timed_out(struct timer_list *timer)
 	struct direct *direct = container_of(timer, struct direct, impatience);
 
 	WRITE_ONCE(direct->attending, false);
-	direct_catch_up(direct);
+	direct_catch_up(direct, false);
 	napi_schedule(&direct->napi);
 }
 
@@ -103,7 +104,7 @@ static int work(void *data)
 		}
 		__set_current_state(TASK_RUNNING);
 		WRITE_ONCE(direct->attending, false);
-		direct_catch_up(direct);
+		direct_catch_up(direct, false);
 		if (READ_ONCE(direct->yielded))
 			poll(direct);
 		else

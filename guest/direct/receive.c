@@ -15,8 +15,6 @@
 
 /* A packet up to this length, and the headers of a longer one, are in the linear part. */
 #define LINEAR 256
-/* A longer packet is more than an ACK with all that it may carry. */
-#define ANSWER 128
 
 struct piece {
 	const u8 *from;
@@ -194,7 +192,7 @@ static bool take(struct direct *direct, u32 peer)
 	}
 	skb = copy_out(direct, rx, &parsed);
 	/* Longer than an ACK: it may be an answer to what was sent. */
-	if (parsed.length > ANSWER)
+	if (parsed.length > DIRECT_ANSWER)
 		WRITE_ONCE(direct->peer[peer].tx.streak, 0);
 	rx->consumed += parsed.count + 1;
 	/* The sender may have its pages back. */
@@ -271,10 +269,12 @@ int direct_poll(struct napi_struct *napi, int budget)
 {
 	struct direct *direct = container_of(napi, struct direct, napi);
 	bool unsettled = direct_is_rerouted(direct);
+	bool complete;
 	int done = 0;
 	u32 i;
 
 	direct_resume(direct);
+	WRITE_ONCE(direct->polling, smp_processor_id());
 	if (READ_ONCE(direct->self->asleep))
 		WRITE_ONCE(direct->self->asleep, 0);
 	direct->taken = 0;
@@ -291,7 +291,11 @@ int direct_poll(struct napi_struct *napi, int budget)
 	}
 	if (unsettled)
 		direct_settle_soon(direct);
-	if (napi_complete_done(napi, done)) {
+	/* Packets are handed up here, too, and acknowledged. */
+	complete = napi_complete_done(napi, done);
+	WRITE_ONCE(direct->polling, DIRECT_NOBODY);
+	direct_catch_up(direct, true);
+	if (complete) {
 		if (done >= budget || direct->taken >= DIRECT_QUOTA)
 			direct_yield(direct);
 		else if (!READ_ONCE(direct->attending))

@@ -26,6 +26,7 @@ static void end_session(struct direct *direct, u32 peer, u32 next)
 		tx->withdrawn += tx->next - tx->first;
 	direct_release_held(tx);
 	tx->unrung = 0;
+	tx->acks = 0;
 	WRITE_ONCE(tx->streak, 0);
 	tx->up = false;
 	tx->progress = jiffies;

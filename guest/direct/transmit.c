@@ -24,8 +24,10 @@ static bool has_room(const struct direct_tx *tx)
 /* Packets of this length are a stream when so many follow each other, and no answer comes. */
 #define STREAM_LENGTH (16 * 1024)
 #define STREAM_COUNT 8
-/* So many packets of a stream share a doorbell. */
+/* So many packets of a stream share a doorbell, */
 #define BATCH 16
+/* and so many acknowledgements. */
+#define ACKNOWLEDGEMENTS 8
 
 /* Copy what is held, to be sent again in the next session; the caller has tx->lock. */
 void direct_keep_held(struct direct_tx *tx)
@@ -213,42 +215,44 @@ static void notify(struct direct *direct, u32 peer)
 	}
 }
 
-/* Ring for what was put off; the caller has tx->lock. */
-static void catch_up(struct direct *direct, u32 peer)
+/* Ring for what was put off, too; the caller has tx->lock. */
+static void ring(struct direct *direct, u32 peer)
 {
 	struct direct_tx *tx = &direct->peer[peer].tx;
 
-	if (tx->unrung) {
-		tx->unrung = 0;
-		notify(direct, peer);
-	}
+	tx->unrung = 0;
+	tx->acks = 0;
+	notify(direct, peer);
 }
 
-/* Ring for what was put off, to all. */
-void direct_catch_up(struct direct *direct)
+/* Ring for streams' packets that were put off; or, for NAPI, for what a poll acknowledged. */
+void direct_catch_up(struct direct *direct, bool acks)
 {
 	u32 peer;
 
 	for (peer = 0; peer < DIRECT_MEMBERS; peer++) {
 		struct direct_tx *tx = &direct->peer[peer].tx;
+		const u32 *put_off = acks ? &tx->acks : &tx->unrung;
 
-		if (!READ_ONCE(tx->unrung))
+		if (!READ_ONCE(*put_off))
 			continue;
 		spin_lock_bh(&tx->lock);
-		catch_up(direct, peer);
+		if (*put_off)
+			ring(direct, peer);
 		spin_unlock_bh(&tx->lock);
 	}
 }
 
-/*
- * Whether this packet's doorbell may wait: a stream's next packet may ring for both, and if none
- * comes the idler does. The caller has tx->lock.
- */
-static bool is_put_off(struct direct_tx *tx, u32 length)
+/* A stream's next packet may ring for this one, too, and if none comes the idler does. */
+static bool is_of_stream(const struct direct_tx *tx, u32 length)
 {
-	if (length < STREAM_LENGTH || READ_ONCE(tx->streak) < STREAM_COUNT)
-		return false;
-	return ++tx->unrung < BATCH;
+	return length >= STREAM_LENGTH && READ_ONCE(tx->streak) >= STREAM_COUNT;
+}
+
+/* An acknowledgement of what NAPI hands up, on this CPU: NAPI rings when it has taken all. */
+static bool is_of_poll(const struct direct *direct, u32 length)
+{
+	return length <= DIRECT_ANSWER && READ_ONCE(direct->polling) == smp_processor_id();
 }
 
 /* Send what was kept; the caller has tx->lock, and the session has begun. */
@@ -277,6 +281,7 @@ static netdev_tx_t send_to(struct direct *direct, u32 peer, struct sk_buff *skb)
 	struct direct_tx *tx = &direct->peer[peer].tx;
 	netdev_tx_t result = NETDEV_TX_OK;
 	bool put_off = false;
+	bool stream = false;
 	u32 length = skb->len;
 
 	spin_lock(&tx->lock);
@@ -291,19 +296,21 @@ static netdev_tx_t send_to(struct direct *direct, u32 peer, struct sk_buff *skb)
 		post(direct, tx, skb);
 		if (length >= STREAM_LENGTH)
 			WRITE_ONCE(tx->streak, tx->streak + 1);
-		put_off = is_put_off(tx, length);
+		stream = is_of_stream(tx, length);
+		if (stream)
+			put_off = ++tx->unrung < BATCH;
+		else if (is_of_poll(direct, length))
+			put_off = ++tx->acks < ACKNOWLEDGEMENTS;
 		if (!has_room(tx) && !wait_for_room(tx)) {
 			tx->stopped++;
 			netif_tx_stop_queue(queue);
 		}
 	}
-	if (netif_tx_queue_stopped(queue) || (!put_off && !netdev_xmit_more())) {
-		tx->unrung = 0;
-		notify(direct, peer);
-	}
+	if (netif_tx_queue_stopped(queue) || (!put_off && !netdev_xmit_more()))
+		ring(direct, peer);
 out:
 	spin_unlock(&tx->lock);
-	if (put_off)
+	if (put_off && stream)
 		direct_attend(direct);
 	return result;
 }

@@ -186,6 +186,7 @@ static void init_netdev(struct net_device *dev)
 	dev->max_mtu = ETH_MAX_MTU;
 	/* No wire limits it: what a program sends at once is one packet. */
 	dev->mtu = ETH_MAX_MTU;
+	direct->polling = DIRECT_NOBODY;
 	netif_napi_add(dev, &direct->napi, direct_poll);
 }
 
