@@ -1,4 +1,4 @@
-//! Members of trust groups that come and go in every way, under load.
+//! Members of trust groups that come and go in every way, under load, and many at once.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -12,9 +12,9 @@ use crate::direct::{
     signal, standing, start_again, tell, until_device, until_devices, until_peers, until_reached,
     with_module,
 };
-use crate::guest::{self, sh};
+use crate::guest::{self, GUARD, sh};
 use crate::migration::Stream;
-use crate::rig::Rig;
+use crate::rig::{Rig, step};
 
 /// The member that comes and goes.
 const NAME: &str = "c";
@@ -213,4 +213,75 @@ fn members_that_come_and_go_cost_the_others_nothing() {
         churn.go_on();
     }
     churn.end();
+}
+
+/// Some members, with their numbers.
+type Members<'vm> = Vec<(u8, &'vm Vm)>;
+
+/// Each of these members reaches each, and sees its memory.
+fn all_reach_each_other(vms: &[(u8, &Vm)]) {
+    let others = vms.len() - 1;
+    for (_, vm) in vms {
+        until_devices(vm, others + 1);
+        until_peers(vm, others.try_into().unwrap());
+    }
+    let ips = vms.iter().map(|(number, _)| ip(*number));
+    let ips: Vec<String> = ips.collect();
+    let command = format!(
+        "for ip in {}; do ping -c 2 -i 0.02 -W 30 $ip || exit 1; done",
+        ips.join(" ")
+    );
+    let jobs: Vec<_> = vms.iter().map(|(_, vm)| vm.start(&command)).collect();
+    for (job, (_, vm)) in jobs.into_iter().zip(vms) {
+        let output = job.unwrap().wait(GUARD).unwrap();
+        assert_eq!(output.status, 0, "{}: {}", vm.name(), output.stdout);
+        is_well(vm);
+    }
+}
+
+#[test]
+#[ignore = "boots eight VMs: make soak"]
+fn a_group_of_eight() {
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let rig = with_module(Rig::new(Some(&config(&names))));
+    // Half of them on each kind of machine.
+    let vms = rig.boot(names.map(|name| {
+        let mut spec = match name < "e" {
+            true => member(&rig, name),
+            false => member_on_q35(&rig, name),
+        };
+        // Room for seven others' memory.
+        let room = ["-global", "i440FX-pcihost.pci-hole64-size=64G"];
+        spec.qemu_args.extend(room.map(str::to_owned));
+        spec
+    }));
+    let all: Members<'_> = (1..).zip(&vms).collect();
+    step("all join at once");
+    for (number, vm) in &all {
+        until_devices(vm, 8);
+        load(vm, *number);
+    }
+    all_reach_each_other(&all);
+
+    step("one of each kind leaves");
+    let leaves = |(number, _): &(u8, &Vm)| number % 4 == 0;
+    let (out, stay): (Members<'_>, Members<'_>) = all.iter().copied().partition(leaves);
+    for (_, vm) in &out {
+        tell(&rig, "leave", vm.name());
+        assert_eq!(devices(vm), "0");
+    }
+    all_reach_each_other(&stay);
+
+    step("both join at once");
+    std::thread::scope(|scope| {
+        for (_, vm) in &out {
+            let rig = &rig;
+            scope.spawn(move || tell(rig, "join", vm.name()));
+        }
+    });
+    for (number, vm) in &out {
+        until_device(vm);
+        address(vm, *number);
+    }
+    all_reach_each_other(&all);
 }
