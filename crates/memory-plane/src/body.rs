@@ -1,7 +1,6 @@
-//! What an answer carries: bytes of an object, copied out of its slots as the client takes them.
+//! What an answer carries: bytes of an object, lent out of its slots until the network has taken them.
 
 use std::collections::VecDeque;
-use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,10 +10,14 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use space::store::{Content, Extent};
 
+use crate::ram::Ram;
 use crate::shared::Shared;
 
-/// Bytes copied at a time: what a client that takes nothing costs, twice over.
-pub(crate) const STEP: u64 = 64 << 10;
+/// What was never written.
+static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
+
+/// Bytes handed on at a time.
+const STEP: u64 = 128 << 10;
 
 /// The body of an answer.
 pub(crate) enum Body {
@@ -27,19 +30,33 @@ pub(crate) enum Body {
 /// A part of an object that is still to be sent. It holds the object's slots.
 pub(crate) struct Part {
     shared: Arc<Shared>,
-    _content: Content,
+    content: Arc<Content>,
     extents: VecDeque<Extent>,
     left: u64,
+}
+
+/// Bytes in slots, which it holds.
+struct Lent {
+    ram: Arc<Ram>,
+    _content: Arc<Content>,
+    at: u64,
+    length: usize,
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        // Looked at before it was made.
+        self.ram.slice(self.at, self.length).unwrap_or_default()
+    }
 }
 
 impl Part {
     /// These bytes of it.
     pub(crate) fn new(shared: &Arc<Shared>, content: Content, offset: u64, length: u64) -> Self {
-        let slot_bytes = shared.store().slots().slot_bytes();
-        let extents = content.read(slot_bytes, offset, length);
+        let extents = content.read(shared.slot_bytes(), offset, length);
         Self {
             shared: Arc::clone(shared),
-            _content: content,
+            content: Arc::new(content),
             extents: extents.into(),
             left: length,
         }
@@ -54,12 +71,12 @@ impl Part {
             Extent::Zeros { length } => {
                 let count = length.min(STEP);
                 let length = length - count;
-                (vec![0; size(count)], Extent::Zeros { length })
+                let zeros = ZEROS.get(..size(count)).unwrap_or_default();
+                (Bytes::from_static(zeros), Extent::Zeros { length })
             }
             Extent::Bytes { at, length } => {
                 let count = length.min(STEP);
-                let mut bytes = vec![0; size(count)];
-                self.shared.ram().file().read_exact_at(&mut bytes, at)?;
+                let bytes = self.lend(at, size(count))?;
                 let (at, length) = (at + count, length - count);
                 (bytes, Extent::Bytes { at, length })
             }
@@ -73,7 +90,20 @@ impl Part {
         let count = bytes.len() as u64;
         self.left -= count;
         self.shared.counts.sent.fetch_add(count, Ordering::Relaxed);
-        Ok(Some(bytes.into()))
+        Ok(Some(bytes))
+    }
+
+    fn lend(&self, at: u64, length: usize) -> std::io::Result<Bytes> {
+        let ram = self.shared.ram();
+        if ram.slice(at, length).is_none() {
+            return Err(std::io::ErrorKind::InvalidData.into());
+        }
+        Ok(Bytes::from_owner(Lent {
+            ram: Arc::clone(ram),
+            _content: Arc::clone(&self.content),
+            at,
+            length,
+        }))
     }
 }
 

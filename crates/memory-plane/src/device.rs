@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::unix::net::UnixListener;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use fuse_backend_rs::api::server::Server;
@@ -73,7 +72,7 @@ pub fn serve_vm(shared: &Arc<Shared>, listener: &UnixListener) -> Result<(), Dev
     let ended = daemon.wait();
     // Its workers end when it goes.
     drop(daemon);
-    shared.counts.waiting.store(0, Ordering::Relaxed);
+    shared.note_waiting(0);
     let lost = shared.store().abandon();
     tracing::info!(half_written = lost, "the VM is gone");
     use vhost_user_backend::Error::HandleRequest;
@@ -182,8 +181,7 @@ impl Device {
     }
 
     fn note_waiting(&self) {
-        let waiting = self.waiting.len() as u64;
-        self.shared.counts.waiting.store(waiting, Ordering::Relaxed);
+        self.shared.note_waiting(self.waiting.len() as u64);
     }
 
     /// Carry out a request; none, if it is to be tried again. Returns how many bytes were written.

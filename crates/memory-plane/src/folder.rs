@@ -1,7 +1,7 @@
 //! The guest's file system requests, carried out on the store.
 
 use std::ffi::CStr;
-use std::io::{self, Write};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,15 +11,13 @@ use fuse_backend_rs::api::filesystem::{
     Context, DirEntry, Entry, FileSystem, FsOptions, OpenOptions, SetattrValid, ZeroCopyReader,
     ZeroCopyWriter,
 };
-use space::store::{Attributes, Extent, MAX_NAME, MAX_NODES, Node, Store, StoreError};
+use space::store::{Attributes, Extent, MAX_NAME, MAX_NODES, Store, StoreError};
 
+use crate::guest::{change, in_memory, status, told, writes, zeros};
 use crate::shared::{Shared, now};
 
 /// Only the guest changes what is in its folder, so its kernel may remember what it was told.
 const REMEMBER: Duration = Duration::from_secs(3600);
-
-/// Zeros are written to the guest in steps of so many.
-const ZEROS: [u8; 4096] = [0; 4096];
 
 /// `RENAME_NOREPLACE`; the other flags of `renameat2` are not served.
 const KEEP: u32 = 1;
@@ -125,24 +123,8 @@ impl FileSystem for Folder {
             let size = u64::try_from(wanted.st_size).map_err(|_| told(StoreError::TooLarge))?;
             store.truncate(number, size, now()).map_err(told)?;
         }
-        let attributes = store.attributes_mut(number).map_err(told)?;
-        if valid.contains(SetattrValid::MODE) {
-            attributes.mode = wanted.st_mode & 0o7777;
-        }
-        if valid.contains(SetattrValid::UID) {
-            attributes.user = wanted.st_uid;
-        }
-        if valid.contains(SetattrValid::GID) {
-            attributes.group = wanted.st_gid;
-        }
-        if valid.contains(SetattrValid::MTIME_NOW) {
-            attributes.modified = now();
-        } else if valid.contains(SetattrValid::MTIME) {
-            let seconds = u64::try_from(wanted.st_mtime).unwrap_or(0);
-            let parts = u32::try_from(wanted.st_mtime_nsec).unwrap_or(0);
-            attributes.modified =
-                Duration::from_secs(seconds).saturating_add(Duration::from_nanos(u64::from(parts)));
-        }
+        let change = |attributes: &mut Attributes| change(attributes, &wanted, valid);
+        store.set_attributes(number, change).map_err(told)?;
         let node = store.node(number).map_err(told)?;
         Ok((status(&store, number, node), REMEMBER))
     }
@@ -397,26 +379,6 @@ impl FileSystem for Defaults {
     type Handle = u64;
 }
 
-/// What the guest is told.
-fn told(error: StoreError) -> io::Error {
-    let number = match error {
-        StoreError::Full => libc::ENOSPC,
-        StoreError::TooLarge => libc::EFBIG,
-        StoreError::TooMany => libc::EDQUOT,
-        StoreError::Missing => libc::ENOENT,
-        StoreError::Exists => libc::EEXIST,
-        StoreError::NotAFolder => libc::ENOTDIR,
-        StoreError::AFolder => libc::EISDIR,
-        StoreError::NotEmpty => libc::ENOTEMPTY,
-        StoreError::Name => libc::EINVAL,
-        StoreError::Host(error) => {
-            tracing::error!("the space's memory: {error}");
-            libc::EIO
-        }
-    };
-    io::Error::from_raw_os_error(number)
-}
-
 /// Open a file as these flags of `open` say.
 fn open(store: &mut Store, number: u64, flags: u32) -> Result<(), StoreError> {
     let writes = writes(flags);
@@ -425,50 +387,4 @@ fn open(store: &mut Store, number: u64, flags: u32) -> Result<(), StoreError> {
         store.truncate(number, 0, now())?;
     }
     Ok(())
-}
-
-fn writes(flags: u32) -> bool {
-    flags & libc::O_ACCMODE.unsigned_abs() != libc::O_RDONLY.unsigned_abs()
-}
-
-/// A length of no more than a request's.
-fn in_memory(length: u64) -> usize {
-    usize::try_from(length).unwrap_or(usize::MAX)
-}
-
-fn zeros(to: &mut dyn ZeroCopyWriter, length: usize) -> io::Result<usize> {
-    let mut left = length;
-    while left > 0 {
-        let step = ZEROS.get(..left).unwrap_or(&ZEROS);
-        Write::write_all(to, step)?;
-        left -= step.len();
-    }
-    Ok(length)
-}
-
-fn status(store: &Store, number: u64, node: &Node) -> stat64 {
-    let attributes = &node.attributes;
-    let (kind, links) = match (node.is_folder(), node.is_linked()) {
-        (true, _) => (libc::S_IFDIR, 2),
-        (false, linked) => (libc::S_IFREG, u64::from(linked)),
-    };
-    let (size, slots) = node
-        .content()
-        .map_or((0, 0), |content| (content.size(), content.slots() as u64));
-    let slot_bytes = store.slots().slot_bytes();
-    let mut answer = Entry::default().attr;
-    answer.st_ino = number;
-    answer.st_mode = kind | attributes.mode;
-    answer.st_nlink = links;
-    answer.st_uid = attributes.user;
-    answer.st_gid = attributes.group;
-    answer.st_size = i64::try_from(size).unwrap_or(i64::MAX);
-    answer.st_blksize = i64::try_from(slot_bytes).unwrap_or(4096);
-    answer.st_blocks = i64::try_from(slots * (slot_bytes / 512)).unwrap_or(i64::MAX);
-    let seconds = i64::try_from(attributes.modified.as_secs()).unwrap_or(i64::MAX);
-    let parts = i64::from(attributes.modified.subsec_nanos());
-    (answer.st_mtime, answer.st_mtime_nsec) = (seconds, parts);
-    (answer.st_ctime, answer.st_ctime_nsec) = (seconds, parts);
-    (answer.st_atime, answer.st_atime_nsec) = (seconds, parts);
-    answer
 }

@@ -15,21 +15,26 @@
 //!    `answer`), if [`access`] lets them. An answer holds the slots of its object until its last
 //!    byte was copied out of them, whatever the VM does to the file meanwhile.
 //!
+//! What is published is written down in a ledger ([`ram::Notes`]), memory like the slots': the supervisor
+//! keeps both, so a process that is started after one was killed has what was acknowledged.
+//!
 //! The guest is hostile: all it can do is fill its own space. Clients are too: there are limits on
 //! how many there are and how long they take.
 //!
 //! One thread works for the VM, one for clients; what they share is the store, behind one lock,
 //! which is never held while waiting.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod access;
 mod answer;
 mod body;
 mod device;
 mod folder;
+mod guest;
 pub mod http;
 mod kinds;
 pub mod ram;
+mod raw;
 mod shared;
 mod slow;
 pub mod tls;

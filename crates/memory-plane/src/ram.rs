@@ -1,13 +1,16 @@
-//! The memory of a space: a sealed memfd.
+//! The memory of a space, and of its ledger: sealed memfds.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, memfd_create};
-use space::store::Memory;
+use space::store::{Ledger, Memory};
+
+use crate::raw::Mapping;
 
 /// Bytes copied at a time where a file's slot is shared.
 const STEP: usize = 64 << 10;
@@ -16,29 +19,65 @@ const STEP: usize = 64 << 10;
 #[derive(Debug)]
 pub struct Ram {
     file: File,
+    mapping: Mapping,
     returned: OwnedFd,
+    began: Instant,
+}
+
+/// So many bytes of memory, all zeros, which nobody can make fewer or more. The host gives pages as they
+/// are written.
+///
+/// # Errors
+/// The kernel cannot.
+pub fn make(name: &str, bytes: u64) -> io::Result<File> {
+    let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    let file = File::from(fd);
+    file.set_len(bytes)?;
+    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(file)
+}
+
+/// The memory of the ledger.
+#[derive(Debug)]
+pub struct Notes(pub File);
+
+impl Ledger for Notes {
+    fn write(&self, at: u64, bytes: &[u8]) {
+        if let Err(error) = self.0.write_all_at(bytes, at) {
+            tracing::error!(%error, "what was published cannot be written down: it ends with this process");
+        }
+    }
+
+    fn read(&self, at: u64, to: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(to, at)
+    }
 }
 
 impl Ram {
-    /// So many bytes, which nobody can make fewer or more. The host gives pages as they are
-    /// written.
+    /// This memory, which [`make`] made.
     ///
     /// # Errors
     /// The kernel cannot.
-    pub fn new(name: &str, bytes: u64) -> io::Result<Self> {
-        let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        let file = File::from(fd);
-        file.set_len(bytes)?;
-        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    pub fn new(file: File) -> io::Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let returned = eventfd(0, flags)?;
-        Ok(Self { file, returned })
+        Ok(Self {
+            mapping: Mapping::new(&file)?,
+            file,
+            returned,
+            began: Instant::now(),
+        })
     }
 
     /// For reading and writing at places.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
+    }
+
+    /// Bytes of slots that the caller holds, if they are there.
+    pub(crate) fn slice(&self, at: u64, length: usize) -> Option<&[u8]> {
+        self.mapping.slice(at, length)
     }
 
     /// What becomes readable when slots return.
@@ -90,6 +129,10 @@ impl Memory for Ram {
         // A full counter says the same.
         let _ = rustix::io::write(&self.returned, &1_u64.to_ne_bytes());
     }
+
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
 }
 
 #[cfg(test)]
@@ -100,7 +143,7 @@ mod tests {
 
     #[test]
     fn pages_come_when_written_and_go_when_given_back() {
-        let ram = Ram::new("test", 4 << 20).unwrap();
+        let ram = Ram::new(make("test", 4 << 20).unwrap()).unwrap();
         let pages = || ram.file.metadata().unwrap().blocks() * 512;
         assert_eq!(pages(), 0);
         ram.zero(1 << 20, 1 << 20).unwrap();

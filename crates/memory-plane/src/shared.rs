@@ -1,17 +1,20 @@
 //! What the VM's side and the clients' side share.
 
+use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use space::store::{Slots, Store};
+use space::estimator::Window;
+use space::store::{Slots, Store, ledger_bytes};
 
-use crate::ram::Ram;
+use crate::ram::{self, Notes, Ram};
 
 /// A space at work.
 #[derive(Debug)]
 pub struct Shared {
     store: Mutex<Store>,
+    slots: Slots,
     ram: Arc<Ram>,
     /// When it began, since 1970: in the tags of its objects, for versions are counted anew.
     began: Duration,
@@ -80,11 +83,29 @@ impl Shared {
     /// # Errors
     /// The kernel gives no memory.
     pub fn new(name: &str, slot_bytes: u32, credit: u32, slots: u32) -> std::io::Result<Arc<Self>> {
-        let ram = Arc::new(Ram::new(name, u64::from(slot_bytes) * u64::from(slots))?);
+        let ram = ram::make(name, u64::from(slot_bytes) * u64::from(slots))?;
+        let notes = ram::make(&format!("{name}-notes"), ledger_bytes(slots))?;
+        Self::with(ram, notes, slot_bytes, credit, slots)
+    }
+
+    /// The same in memory that is there, with what was published in it.
+    ///
+    /// # Errors
+    /// The memory cannot be read.
+    pub fn with(
+        ram: File,
+        notes: File,
+        slot_bytes: u32,
+        credit: u32,
+        slots: u32,
+    ) -> std::io::Result<Arc<Self>> {
+        let ram = Arc::new(Ram::new(ram)?);
         let slots = Slots::new(Arc::clone(&ram) as Arc<_>, slot_bytes, credit, slots);
         let began = now();
+        let store = Store::from_ledger(slots.clone(), Arc::new(Notes(notes)), began)?;
         Ok(Arc::new(Self {
-            store: Mutex::new(Store::new(slots, began)),
+            store: Mutex::new(store),
+            slots,
             ram,
             began,
             counts: Counts::default(),
@@ -97,9 +118,34 @@ impl Shared {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Let so many slots be in use, or as many as are if these are more; returns how many. Up to
+    /// `limit` there may come to be.
+    pub fn resize(&self, credit: u32, limit: u32) -> u32 {
+        self.slots.resize(credit, limit)
+    }
+
+    /// What has happened since this was asked the last time.
+    #[must_use]
+    pub fn window(&self) -> Window {
+        self.slots.window()
+    }
+
+    /// Bytes of a slot.
+    pub(crate) fn slot_bytes(&self) -> u64 {
+        self.slots.slot_bytes()
+    }
+
+    /// So many writes wait for slots.
+    pub(crate) fn note_waiting(&self, waiting: u64) {
+        let before = self.counts.waiting.swap(waiting, Ordering::Relaxed);
+        if (before == 0) != (waiting == 0) {
+            self.slots.waiting(waiting > 0);
+        }
+    }
+
     /// Its memory.
     #[must_use]
-    pub fn ram(&self) -> &Ram {
+    pub fn ram(&self) -> &Arc<Ram> {
         &self.ram
     }
 
@@ -112,7 +158,7 @@ impl Shared {
     #[must_use]
     pub fn report(&self) -> Report {
         let store = self.store();
-        let (slots, fill) = (store.slots().clone(), store.fill());
+        let (slots, fill) = (&self.slots, store.fill());
         drop(store);
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counts = &self.counts;

@@ -57,12 +57,28 @@ impl CpuTime {
     }
 }
 
-/// Share of the last ten seconds in which some task waited for a CPU, in percent, from
-/// `/proc/pressure/cpu` (the kernel's `psi.rst`).
+/// Percent of the last ten seconds in which a task waited for memory that are too many.
+const PRESSED: f64 = 1.0;
+
+/// One part in so many of the memory is a reserve.
+const LEFT: u64 = 20;
+
+/// Share of the last ten seconds in which some task waited, in percent, from
+/// `/proc/pressure/cpu` or `memory` (the kernel's `psi.rst`).
 #[must_use]
 pub fn parse_pressure(text: &str) -> Option<f64> {
     let some: String = text.lines().find(|line| line.starts_with("some "))?.into();
     value_of(&some, "avg10")
+}
+
+/// Whether the host is short of memory: for some of the last ten seconds a task waited for some, or
+/// little is left. Not, where the kernel tells neither.
+#[must_use]
+pub fn is_short_of_memory(proc: &Path) -> bool {
+    let text = fs::read_to_string(proc.join("pressure/memory")).unwrap_or_default();
+    let waited = parse_pressure(&text).is_some_and(|percent| percent > PRESSED);
+    let little = |(total, available): (u64, u64)| available < total / LEFT;
+    waited || memory(proc).is_some_and(little)
 }
 
 /// The pressure on the CPUs below a `/proc`; `None` where the kernel does not measure it.
@@ -94,6 +110,22 @@ mod tests {
         };
         assert_eq!(CpuTime::parse(text), Some(time));
         assert_eq!(CpuTime::parse("cpu  1 2 3\n"), None);
+    }
+
+    #[test]
+    fn a_host_is_short_of_memory_by_what_is_left_or_by_who_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let short = |percent: &str, available: u32| {
+            fs::create_dir_all(folder.path().join("pressure")).unwrap();
+            let text = format!("some avg10={percent} avg60=0.00 avg300=0.00 total=0\n");
+            fs::write(folder.path().join("pressure/memory"), text).unwrap();
+            let text = format!("MemTotal: 1000 kB\nMemAvailable: {available} kB\n");
+            fs::write(folder.path().join("meminfo"), text).unwrap();
+            is_short_of_memory(folder.path())
+        };
+        assert!(!short("0.00", 500) && !short("1.00", 51));
+        assert!(short("1.01", 500) && short("0.00", 49));
+        assert!(!is_short_of_memory(&folder.path().join("nowhere")));
     }
 
     #[test]

@@ -53,6 +53,9 @@ pub struct Window {
     pub high_water: u32,
     /// Slots in use at the end.
     pub in_use: u32,
+    /// Slots that have been in use all the time for some windows: what lies there, not what passes
+    /// through. The second station is busy while more than these are in use.
+    pub held: u32,
 }
 
 impl Window {
@@ -79,6 +82,7 @@ impl Window {
             completion: mean(self.completion, next.completion),
             high_water: self.high_water.max(next.high_water),
             in_use: next.in_use,
+            held: next.held,
         }
     }
 

@@ -7,7 +7,8 @@
 //! is; a full space holds the guest back. Too few slots make jobs late, too many take memory from
 //! other VMs, and the right number changes with the load.
 //!
-//! 1. Each second a space reports a [`Window`](estimator::Window): arrivals, busy times, waits.
+//! 1. The [`profile`] of a space notes what happens to its slots; each second it tells a
+//!    [`Window`](estimator::Window): arrivals, busy times, waits.
 //! 2. The [`estimator`] makes rates of it, and notices when they change for good.
 //! 3. [`queueing`] says how long jobs take with any number of slots; [`residual`] learns how far
 //!    that is off; [`demand`] is the fewest slots that meet the VM's objective, or the news that
@@ -26,6 +27,7 @@ pub mod controller;
 pub mod demand;
 pub mod estimator;
 pub mod pace;
+pub mod profile;
 pub mod queueing;
 pub mod residual;
 pub mod simulate;

@@ -682,13 +682,13 @@ impl Port {
             Self::List { json } => list::ports(runtime_dir, json)?,
             Self::Show { network, vm } => list::port(runtime_dir, &network, &vm)?,
             Self::Add { network, vm, pairs } => {
-                operate::add(runtime_dir, Target::port(&network, &vm), &pairs)?
+                operate::add(runtime_dir, Target::Port(&network, &vm), &pairs)?
             }
             Self::Set { network, vm, pairs } => {
-                operate::set(runtime_dir, Target::port(&network, &vm), &pairs)?
+                operate::set(runtime_dir, Target::Port(&network, &vm), &pairs)?
             }
             Self::Remove { network, vm } => {
-                operate::remove(runtime_dir, Target::port(&network, &vm))?
+                operate::remove(runtime_dir, Target::Port(&network, &vm))?
             }
         })
     }
@@ -700,12 +700,12 @@ impl Network {
             Self::List { json } => list::networks(runtime_dir, json)?,
             Self::Show { network } => list::network(runtime_dir, &network)?,
             Self::Add { network, pairs } => {
-                operate::add(runtime_dir, Target::network(&network), &pairs)?
+                operate::add(runtime_dir, Target::Network(&network), &pairs)?
             }
             Self::Set { network, pairs } => {
-                operate::set(runtime_dir, Target::network(&network), &pairs)?
+                operate::set(runtime_dir, Target::Network(&network), &pairs)?
             }
-            Self::Remove { network } => operate::remove(runtime_dir, Target::network(&network))?,
+            Self::Remove { network } => operate::remove(runtime_dir, Target::Network(&network))?,
         })
     }
 }

@@ -173,7 +173,8 @@ pub(crate) fn network(runtime_dir: &Path, name: &str) -> Result<String, Failure>
     }
 }
 
-fn missing<'a>(what: &str, name: &str, names: impl Iterator<Item = &'a str>) -> Failure {
+/// That nothing has this name.
+pub(crate) fn missing<'a>(what: &str, name: &str, names: impl Iterator<Item = &'a str>) -> Failure {
     let hint = name::hint(name, names);
     Failure::Usage(format!("there is no {what} called {name}{hint}"))
 }
@@ -188,6 +189,13 @@ pub(crate) fn metrics(runtime_dir: &Path) -> Result<String, Failure> {
 pub(crate) fn as_json(value: &impl serde::Serialize) -> String {
     // These types always have a JSON form: no maps, no failing serializers.
     let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+/// A value as one line of JSON, for programs that read one after another.
+pub(crate) fn as_json_line(value: &impl serde::Serialize) -> String {
+    let mut text = serde_json::to_string(value).unwrap_or_default();
     text.push('\n');
     text
 }

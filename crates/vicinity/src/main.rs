@@ -43,6 +43,7 @@ mod qemu;
 mod qemu_args;
 mod reference;
 mod serve;
+mod space_control;
 mod space_process;
 mod spaces;
 mod status;

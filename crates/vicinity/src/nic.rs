@@ -206,6 +206,7 @@ pub(crate) mod tests {
             members: Vec::new(),
             message_uplink: None,
             groups: Vec::new(),
+            space_budget: None,
             spaces: Vec::new(),
         }
     }

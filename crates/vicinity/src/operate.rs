@@ -80,42 +80,38 @@ fn put(keys: &mut Keys, path: &[String], value: &Value) {
     }
 }
 
-/// What is changed: a network, or a port of one.
+/// What is changed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Target<'a> {
-    network: &'a str,
-    vm: Option<&'a str>,
+pub(crate) enum Target<'a> {
+    /// A network.
+    Network(&'a str),
+    /// A port of one: the network, and the VM.
+    Port(&'a str, &'a str),
+    /// The space of a VM.
+    Space(&'a str),
 }
 
 impl<'a> Target<'a> {
-    pub(crate) fn network(network: &'a str) -> Self {
-        Self { network, vm: None }
-    }
-
-    pub(crate) fn port(network: &'a str, vm: &'a str) -> Self {
-        let vm = Some(vm);
-        Self { network, vm }
-    }
-
     fn path(self) -> String {
-        let network = segment(self.network);
-        match self.vm {
-            None => format!("/v1/networks/{network}"),
-            Some(vm) => format!("/v1/networks/{network}/ports/{}", segment(vm)),
+        match self {
+            Self::Network(name) | Self::Port(_, name) | Self::Space(name) => {
+                format!("{}/{}", self.list(), segment(name))
+            }
         }
     }
 
     fn list(self) -> String {
-        match self.vm {
-            None => "/v1/networks".to_owned(),
-            Some(_) => format!("/v1/networks/{}/ports", segment(self.network)),
+        match self {
+            Self::Network(_) => "/v1/networks".to_owned(),
+            Self::Port(network, _) => format!("/v1/networks/{}/ports", segment(network)),
+            Self::Space(_) => "/v1/spaces".to_owned(),
         }
     }
 
     fn name(self) -> (&'static str, &'a str) {
-        match self.vm {
-            None => ("name", self.network),
-            Some(vm) => ("vm", vm),
+        match self {
+            Self::Network(name) => ("name", name),
+            Self::Port(_, vm) | Self::Space(vm) => ("vm", vm),
         }
     }
 }
@@ -224,7 +220,7 @@ mod tests {
     #[test]
     fn names_cannot_leave_their_place_in_a_path() {
         assert_eq!(
-            Target::port("a/b", "..%").path(),
+            Target::Port("a/b", "..%").path(),
             "/v1/networks/a%2Fb/ports/..%25"
         );
     }

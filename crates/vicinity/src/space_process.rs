@@ -5,6 +5,7 @@
 //! It is given its sockets. It reads token, certificate and key before the sandbox closes; then come
 //! its threads, most of which libraries start, so its sandbox has no list of calls.
 
+use std::fs::File;
 use std::io;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
@@ -17,6 +18,7 @@ use memory_plane::http::{self, Service};
 use memory_plane::{Shared, serve_vm, tls};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::{Deserialize, Serialize};
+use space::estimator::Window;
 use switch::control::ControlSocket;
 
 use crate::config::{SLOT_BYTES, Space};
@@ -31,12 +33,20 @@ const MAX_TOKEN: usize = 4096;
 /// Supervisor to process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
+    /// Carries the memory of its slots.
+    Slots,
+    /// Carries the memory of its ledger.
+    Ledger,
     /// Carries the socket that clients connect to, if there are to be any.
     Clients,
     /// Carries the socket that the VM's QEMU connects to. Begin.
-    Begin(Space),
+    Begin(Space, Size),
     /// Say how it is: an [`Event::Report`].
     Report,
+    /// Say what has happened: an [`Event::Window`].
+    Window,
+    /// Have another size; say which it is then: an [`Event::Sized`].
+    Resize(Size),
     /// End.
     Stop,
 }
@@ -46,6 +56,21 @@ pub(crate) enum Order {
 pub(crate) enum Event {
     /// How it is.
     Report(Figures),
+    /// What has happened since the last one.
+    Window(Window),
+    /// Slots that may be in use now: as many as it was told, or those in use if they are more.
+    Sized(u32),
+}
+
+/// How large a space is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Size {
+    /// Slots that may be in use.
+    pub(crate) slots: u32,
+    /// Slots that it may get: a file that needs more is refused.
+    pub(crate) limit: u32,
+    /// Slots that its memory has places for; no process ever has more.
+    pub(crate) most: u32,
 }
 
 /// What there is, and what has happened since the process began.
@@ -88,8 +113,14 @@ pub(crate) fn run(vm: &str) -> Result<(), DataPlaneError> {
     let _span = tracing::error_span!("space", vm = vm).entered();
     settle(&format!("space-{vm}")).map_err(DataPlaneError::System)?;
     die_of_panics();
-    let (space, door, clients) = take_parts(&control)?;
-    let (shared, service) = prepare(&space)?;
+    let Parts {
+        space,
+        size,
+        memory,
+        door,
+        clients,
+    } = take_parts(&control)?;
+    let (shared, service) = prepare(&space, size, memory)?;
     let mut gaps = sandbox::enter_process();
     gaps.extend(sandbox::enter_for_later_threads());
     for gap in gaps {
@@ -110,14 +141,14 @@ fn die_of_panics() {
 }
 
 /// All that needs names of files, or memory of a size of its own.
-fn prepare(space: &Space) -> Result<(Arc<Shared>, Service), DataPlaneError> {
-    let shared = Shared::new(
-        &format!("space-{}", space.vm),
-        SLOT_BYTES,
-        space.slots,
-        space.slots,
-    )
-    .map_err(DataPlaneError::System)?;
+fn prepare(
+    space: &Space,
+    size: Size,
+    (ram, notes): (File, File),
+) -> Result<(Arc<Shared>, Service), DataPlaneError> {
+    let shared = Shared::with(ram, notes, SLOT_BYTES, size.slots, size.most);
+    let shared = shared.map_err(DataPlaneError::System)?;
+    shared.resize(size.slots, size.limit);
     let token = space.token_file.as_deref().map(token).transpose()?;
     let tls = space.tls.as_ref();
     let tls = tls.map(|(certificate, key)| tls::acceptor(certificate, key));
@@ -184,13 +215,13 @@ fn start(
 /// Do what the supervisor says, until that is to end.
 fn obey(control: &ControlSocket, shared: &Shared) -> io::Result<()> {
     loop {
-        match next(control)? {
-            Some((Order::Report, _)) => {
-                let event = Event::Report(figures(shared));
-                control.send(&event, None)?;
-            }
+        let event = match next(control)? {
+            Some((Order::Report, _)) => Event::Report(figures(shared)),
+            Some((Order::Window, _)) => Event::Window(shared.window()),
+            Some((Order::Resize(size), _)) => Event::Sized(shared.resize(size.slots, size.limit)),
             _ => return Ok(()),
-        }
+        };
+        control.send(&event, None)?;
     }
 }
 
@@ -206,22 +237,38 @@ fn next(control: &ControlSocket) -> io::Result<Option<Carried>> {
     }
 }
 
-/// The space and its sockets, as the supervisor says them.
-fn take_parts(
-    control: &ControlSocket,
-) -> Result<(Space, UnixListener, Option<TcpListener>), DataPlaneError> {
-    let mut clients = None;
+/// What the supervisor gives.
+struct Parts {
+    space: Space,
+    size: Size,
+    /// The slots', and the ledger's.
+    memory: (File, File),
+    door: UnixListener,
+    clients: Option<TcpListener>,
+}
+
+fn take_parts(control: &ControlSocket) -> Result<Parts, DataPlaneError> {
+    let wrong = || DataPlaneError::System(io::ErrorKind::InvalidData.into());
+    let (mut slots, mut ledger, mut clients) = (None, None, None);
     loop {
         match next(control).map_err(DataPlaneError::System)? {
+            Some((Order::Slots, Some(file))) => slots = Some(file.into()),
+            Some((Order::Ledger, Some(file))) => ledger = Some(file.into()),
             Some((Order::Clients, Some(listener))) => clients = Some(listener.into()),
-            Some((Order::Begin(space), Some(door))) => {
+            Some((Order::Begin(space, size), Some(door))) => {
                 let door = UnixListener::from(door);
                 // Only this process accepts on it, and it waits.
                 door.set_nonblocking(false)
                     .map_err(DataPlaneError::System)?;
-                return Ok((space, door, clients));
+                return Ok(Parts {
+                    space,
+                    size,
+                    memory: slots.zip(ledger).ok_or_else(wrong)?,
+                    door,
+                    clients,
+                });
             }
-            _ => return Err(DataPlaneError::System(io::ErrorKind::InvalidData.into())),
+            _ => return Err(wrong()),
         }
     }
 }

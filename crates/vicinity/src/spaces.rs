@@ -10,9 +10,10 @@ use space::simulate::{self, Outcome, Policy, Trace};
 use crate::client::{self, ClientError};
 use crate::config::SPACE_FOLDER;
 use crate::failure::Failure;
+use crate::operate::{self, Pair, Target};
 use crate::status::SpaceStatus;
 use crate::table::{self, Align};
-use crate::{list, name, qemu_args};
+use crate::{list, name, qemu_args, space_control};
 
 /// What the controller is compared with, in the last columns.
 const RIVALS: [Policy; 3] = [Policy::Static, Policy::Reactive1, Policy::Pool];
@@ -22,6 +23,50 @@ pub(crate) enum Space {
     /// List the daemon's spaces, and how they are
     List {
         /// As JSON, with every figure
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one, with every figure
+    Show {
+        /// Name of the VM
+        vm: String,
+    },
+    /// Give a VM a space, as a `[[space]]` in the file would
+    Create {
+        /// Name of the VM
+        #[arg(value_parser = vm)]
+        vm: String,
+        /// What it has: the configuration's keys and values, like slots=64
+        #[arg(value_name = "KEY=VALUE")]
+        pairs: Vec<Pair>,
+    },
+    /// Change the slots or the objective of one; nobody is disturbed
+    Set {
+        /// Name of the VM
+        vm: String,
+        /// What is new; KEY= takes a key away
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        pairs: Vec<Pair>,
+    },
+    /// Remove one, with all that is in it
+    Remove {
+        /// Name of the VM
+        vm: String,
+    },
+    /// Watch the spaces, every second
+    Top {
+        /// Once, and not again
+        #[arg(long)]
+        once: bool,
+        /// Print each look as a line of JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say why spaces have the sizes that they have
+    Explain {
+        /// Name of a VM; all, unless given
+        vm: Option<String>,
+        /// As JSON
         #[arg(long)]
         json: bool,
     },
@@ -62,6 +107,14 @@ impl Space {
     pub(crate) fn run(&self, runtime_dir: &Path) -> Result<String, Failure> {
         match self {
             Self::List { json } => Ok(list(runtime_dir, *json)?),
+            Self::Show { vm } => show(runtime_dir, vm),
+            Self::Create { vm, pairs } => Ok(operate::add(runtime_dir, Target::Space(vm), pairs)?),
+            Self::Set { vm, pairs } => Ok(operate::set(runtime_dir, Target::Space(vm), pairs)?),
+            Self::Remove { vm } => Ok(operate::remove(runtime_dir, Target::Space(vm))?),
+            Self::Top { once, json } => Ok(space_control::top(runtime_dir, *once, *json)?),
+            Self::Explain { vm, json } => {
+                Ok(space_control::explain(runtime_dir, vm.as_deref(), *json)?)
+            }
             Self::QemuArgs { vm, json } => {
                 Ok(qemu_args::words_of(&qemu_args(runtime_dir, vm), *json))
             }
@@ -95,7 +148,7 @@ pub(crate) fn socket(runtime_dir: &Path, vm: &str) -> PathBuf {
 fn qemu_args(runtime_dir: &Path, vm: &str) -> String {
     let socket = socket(runtime_dir, vm);
     format!(
-        "-chardev socket,id=space,path={}\n-device vhost-user-fs-pci,chardev=space,tag=space\n",
+        "-chardev socket,id=space,path={}\n-device vhost-user-fs-pci,id=space-fs,chardev=space,tag=space\n",
         socket.display()
     )
 }
@@ -121,6 +174,18 @@ fn list(runtime_dir: &Path, json: bool) -> Result<String, ClientError> {
     ];
     let rows: Vec<_> = spaces.iter().map(space_row).collect();
     Ok(table::format(&head, &rows))
+}
+
+/// One space, with every figure, as JSON.
+fn show(runtime_dir: &Path, vm: &str) -> Result<String, Failure> {
+    let spaces: Vec<SpaceStatus> = client::get(runtime_dir, "/v1/spaces")?;
+    match spaces.iter().find(|space| space.vm == vm) {
+        Some(space) => Ok(list::as_json(space)),
+        None => {
+            let names = spaces.iter().map(|space| space.vm.as_str());
+            Err(list::missing("space of a VM", vm, names))
+        }
+    }
 }
 
 fn space_row(space: &SpaceStatus) -> Vec<String> {

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::controller::{Controller, Id, LEAST};
+use crate::controller::{Controller, Id};
 use crate::demand::Objective;
 use crate::estimator::Window;
+
+/// Slots that every VM has.
+const LEAST: u32 = 2;
 
 /// Who decides how many slots a VM has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +70,8 @@ impl Deciding {
             Policy::Reactive5 => reactive(5, Rule::Full),
             Policy::Reactive1 => reactive(1, Rule::Full),
             Policy::Pool => reactive(1, Rule::Filling),
-            Policy::Model => controller(Controller::without_help(budget)),
-            Policy::Hybrid => controller(Controller::new(budget)),
+            Policy::Model => controller(Controller::without_help(budget, LEAST)),
+            Policy::Hybrid => controller(Controller::new(budget, LEAST)),
         }
     }
 

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use super::error::StoreError;
+use super::ledger::SlotRecord;
 use super::slots::{Slot, Slots};
 
 /// A file's bytes.
@@ -41,6 +42,45 @@ pub enum Extent {
 }
 
 impl Content {
+    /// What was written down of it: slots, each with its place among the file's, and how many of its
+    /// bytes were written; none if that makes no sense.
+    pub(super) fn restored(
+        slots: &Slots,
+        size: u64,
+        written: Vec<(Slot, SlotRecord)>,
+    ) -> Option<Self> {
+        let unit = slots.slot_bytes();
+        if size > unit.checked_mul(u64::from(slots.most()))? {
+            return None;
+        }
+        let mut pieces: Vec<Option<Piece>> = Vec::new();
+        pieces.resize_with(index(size.div_ceil(unit)), || None);
+        for (slot, record) in written {
+            let place = pieces.get_mut(index(record.index.into()))?;
+            if place.is_some() || record.valid > unit {
+                return None;
+            }
+            let (slot, valid) = (Arc::new(slot), record.valid);
+            *place = Some(Piece { slot, valid });
+        }
+        Some(Self { size, pieces })
+    }
+
+    /// What is to be written down of its slots, as this version.
+    pub(super) fn written(&self, version: u64) -> impl Iterator<Item = (u32, SlotRecord)> {
+        let pieces = (0..).zip(&self.pieces);
+        pieces.filter_map(move |(index, piece)| {
+            let piece = piece.as_ref()?;
+            let valid = piece.valid;
+            let record = SlotRecord {
+                version,
+                index,
+                valid,
+            };
+            Some((piece.slot.index(), record))
+        })
+    }
+
     /// Its length in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
@@ -62,7 +102,7 @@ impl Content {
     ) -> Result<Vec<(u64, u64)>, StoreError> {
         let unit = slots.slot_bytes();
         let end = offset.checked_add(length).ok_or(StoreError::TooLarge)?;
-        if end > unit * u64::from(slots.most()) {
+        if end > unit * u64::from(slots.limit()) {
             return Err(StoreError::TooLarge);
         }
         if length == 0 {
@@ -103,7 +143,7 @@ impl Content {
     /// Cut it, or make it longer by bytes that are zeros and take no slot.
     pub(super) fn truncate(&mut self, slots: &Slots, size: u64) -> Result<(), StoreError> {
         let unit = slots.slot_bytes();
-        if size > unit * u64::from(slots.most()) {
+        if size > unit * u64::from(slots.limit()) {
             return Err(StoreError::TooLarge);
         }
         self.pieces.truncate(index(size.div_ceil(unit)));

@@ -10,12 +10,15 @@
 
 mod content;
 mod error;
+mod kept;
+mod ledger;
 mod node;
 mod slots;
 mod tree;
 
 pub use content::{Content, Extent};
 pub use error::StoreError;
+pub use ledger::{Ledger, ledger_bytes};
 pub use node::{Attributes, Fill, Found, MAX_NAME, MAX_NODES, Node, Object, ROOT};
 pub use slots::{Memory, Slot, Slots};
 pub use tree::Store;

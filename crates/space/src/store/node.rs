@@ -36,6 +36,8 @@ pub struct Node {
     pub attributes: Attributes,
     /// The folder it is in; its own if it was removed.
     pub(super) parent: u64,
+    /// The place of its record in the ledger, while it has a name.
+    pub(super) place: u32,
     /// It has a name.
     pub(super) linked: bool,
     /// How many have it open.

@@ -3,6 +3,10 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::estimator::Window;
+use crate::profile::Profile;
 
 /// The memory that slots lie in, and who waits for them. Places are bytes from its start.
 pub trait Memory: Send + Sync {
@@ -24,6 +28,9 @@ pub trait Memory: Send + Sync {
 
     /// A slot can be taken that could not before. Called with the slots locked: only make a note.
     fn returned(&self);
+
+    /// The time, since any beginning: for the profile of what happens to slots.
+    fn now(&self) -> Duration;
 }
 
 /// All slots of a space. Clones are the same slots.
@@ -40,6 +47,9 @@ struct Pool {
     /// How many may be in use: what the controller changes.
     credit: u32,
     used: u32,
+    /// Slots that the credit may become: a file that needs more will never fit.
+    limit: u32,
+    profile: Profile,
     /// Free slots that have pages.
     warm: Vec<u32>,
     /// Free slots that have none, lowest first.
@@ -53,6 +63,8 @@ impl Slots {
         let pool = Pool {
             credit: credit.min(most),
             used: 0,
+            limit: credit.min(most),
+            profile: Profile::new(memory.now()),
             warm: Vec::new(),
             cold: (0..most).collect(),
         };
@@ -74,6 +86,12 @@ impl Slots {
     #[must_use]
     pub fn most(&self) -> u32 {
         self.most
+    }
+
+    /// The most that a file may need: more there will never be.
+    #[must_use]
+    pub fn limit(&self) -> u32 {
+        self.pool().limit
     }
 
     /// How many may be in use.
@@ -98,6 +116,36 @@ impl Slots {
         &*self.memory
     }
 
+    /// The free slot of this index, whatever the credit: it was in use before.
+    pub(super) fn take_again(&self, index: u32) -> Option<Slot> {
+        let mut pool = self.pool();
+        if !pool.cold.remove(&index) {
+            return None;
+        }
+        pool.used += 1;
+        pool.profile.took(self.memory.now(), 1);
+        drop(pool);
+        let slots = self.clone();
+        Some(Slot { index, slots })
+    }
+
+    /// Give back the pages of slots that were never taken: another process may have left some there.
+    pub(super) fn clean(&self) {
+        let pool = self.pool();
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        for &index in &pool.cold {
+            match runs.last_mut() {
+                Some((_, end)) if *end == index => *end = index.saturating_add(1),
+                _ => runs.push((index, index.saturating_add(1))),
+            }
+        }
+        for (start, end) in runs {
+            let (start, end) = (u64::from(start), u64::from(end));
+            let length = (end - start) * self.slot_bytes;
+            self.memory.give_back(start * self.slot_bytes, length);
+        }
+    }
+
     /// So many slots, or none.
     #[must_use]
     pub fn take(&self, count: u32) -> Option<Vec<Slot>> {
@@ -113,6 +161,7 @@ impl Slots {
             indices.push(index);
         }
         pool.used = after;
+        pool.profile.took(self.memory.now(), count);
         drop(pool);
         let slot = |index| Slot {
             index,
@@ -121,25 +170,44 @@ impl Slots {
         Some(indices.into_iter().map(slot).collect())
     }
 
-    /// Let so many be in use from now on. Those in use beyond that stay, and their pages go when
-    /// they come back; those of free slots go at once.
-    pub fn set_credit(&self, credit: u32) {
+    /// Let so many be in use from now on, or as many as are if these are more; returns how many. Pages
+    /// of free slots beyond that go at once. Up to `limit` there may come to be.
+    pub fn resize(&self, credit: u32, limit: u32) -> u32 {
         let mut pool = self.pool();
-        let more = credit > pool.credit;
-        pool.credit = credit.min(self.most);
+        let before = pool.credit;
+        pool.credit = credit.min(self.most).max(pool.used);
+        pool.limit = limit.min(self.most).max(pool.credit);
         while pool.backed() > pool.credit {
             let Some(index) = pool.warm.pop() else { break };
             self.cool(&mut pool, index);
         }
-        if more {
+        if pool.credit > before {
             self.memory.returned();
         }
+        pool.credit
+    }
+
+    /// Somebody has a file open to write, or nobody.
+    pub(super) fn writing(&self, writing: bool) {
+        self.pool().profile.writing(self.memory.now(), writing);
+    }
+
+    /// A write waits for slots, or none.
+    pub fn waiting(&self, waiting: bool) {
+        self.pool().profile.waiting(self.memory.now(), waiting);
+    }
+
+    /// What has happened since this was asked the last time.
+    #[must_use]
+    pub fn window(&self) -> Window {
+        self.pool().profile.close(self.memory.now())
     }
 
     fn put(&self, index: u32) {
         let mut pool = self.pool();
         let backed = pool.backed();
         pool.used -= 1;
+        pool.profile.returned(self.memory.now());
         if backed > pool.credit {
             self.cool(&mut pool, index);
         } else {
@@ -181,6 +249,11 @@ pub struct Slot {
 }
 
 impl Slot {
+    /// Which it is.
+    pub(super) fn index(&self) -> u32 {
+        self.index
+    }
+
     /// Where it begins.
     #[must_use]
     pub fn start(&self) -> u64 {

@@ -1,27 +1,50 @@
 //! The tree of files and folders, and all that may be done to it.
 
 use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::StoreError;
+use super::ledger::{self, Ledger};
 use super::node::{
     Attributes, File, Fill, Folder, Found, Kind, MAX_NODES, Node, Object, ROOT, check,
 };
 use super::slots::Slots;
 
 /// Everything in a space.
-#[derive(Debug)]
 pub struct Store {
-    slots: Slots,
-    nodes: HashMap<u64, Node>,
-    next: u64,
-    published: u64,
+    pub(super) slots: Slots,
+    pub(super) nodes: HashMap<u64, Node>,
+    pub(super) next: u64,
+    /// The last version that was published.
+    pub(super) published: u64,
+    pub(super) ledger: Arc<dyn Ledger>,
+    /// The ledger's places that are nobody's.
+    pub(super) places: Vec<u32>,
+    /// Of the ledger's last record.
+    pub(super) serial: u64,
+    /// How many have files open to write.
+    writers: u64,
 }
 
 impl Store {
-    /// An empty one.
-    #[must_use]
-    pub fn new(slots: Slots, now: Duration) -> Self {
+    /// What the ledger has, in these slots; of a new ledger, nothing.
+    ///
+    /// # Errors
+    /// The ledger cannot be read.
+    pub fn from_ledger(
+        slots: Slots,
+        ledger: Arc<dyn Ledger>,
+        now: Duration,
+    ) -> std::io::Result<Self> {
+        let mut store = Self::empty(slots, ledger, now);
+        store.restore()?;
+        store.slots.clean();
+        Ok(store)
+    }
+
+    fn empty(slots: Slots, ledger: Arc<dyn Ledger>, now: Duration) -> Self {
         let attributes = Attributes {
             mode: 0o755,
             modified: now,
@@ -30,6 +53,7 @@ impl Store {
         let root = Node {
             attributes,
             parent: ROOT,
+            place: 0,
             linked: true,
             opens: 0,
             kind: Kind::Folder(Folder::default()),
@@ -39,6 +63,10 @@ impl Store {
             nodes: HashMap::from([(ROOT, root)]),
             next: ROOT + 1,
             published: 0,
+            ledger,
+            places: (1..ledger::places()).rev().collect(),
+            serial: 0,
+            writers: 0,
         }
     }
 
@@ -68,12 +96,18 @@ impl Store {
         self.nodes.get(&number).ok_or(StoreError::Missing)
     }
 
-    /// The same, to change its attributes.
+    /// Change its attributes.
     ///
     /// # Errors
     /// There is none.
-    pub fn attributes_mut(&mut self, number: u64) -> Result<&mut Attributes, StoreError> {
-        Ok(&mut self.node_mut(number)?.attributes)
+    pub fn set_attributes(
+        &mut self,
+        number: u64,
+        change: impl FnOnce(&mut Attributes),
+    ) -> Result<(), StoreError> {
+        change(&mut self.node_mut(number)?.attributes);
+        self.write_down(number);
+        Ok(())
     }
 
     /// The number of what has this name in a folder.
@@ -125,6 +159,8 @@ impl Store {
         if self.nodes.len() >= MAX_NODES {
             return Err(StoreError::TooMany);
         }
+        // There is one: a file or folder has at most one.
+        let place = self.places.pop().ok_or(StoreError::TooMany)?;
         let number = self.next;
         self.next += 1;
         let kind = match is_folder {
@@ -134,12 +170,14 @@ impl Store {
         let node = Node {
             attributes,
             parent: folder,
+            place,
             linked: true,
             opens: 0,
             kind,
         };
         self.folder_mut(folder)?.insert(name, number);
         self.nodes.insert(number, node);
+        self.write_down(number);
         Ok(number)
     }
 
@@ -148,18 +186,21 @@ impl Store {
     /// # Errors
     /// There is none of this name, or it is of the other kind.
     pub fn remove(&mut self, folder: u64, name: &[u8], is_folder: bool) -> Result<(), StoreError> {
-        let number = *(self.folder(folder)?.by_name.get(name)).ok_or(StoreError::Missing)?;
-        match (&self.node(number)?.kind, is_folder) {
-            (Kind::File(_), true) => return Err(StoreError::NotAFolder),
-            (Kind::Folder(_), false) => return Err(StoreError::AFolder),
-            (Kind::Folder(inner), true) if !inner.by_name.is_empty() => {
-                return Err(StoreError::NotEmpty);
-            }
-            _ => {}
-        }
+        let number = self.removable(folder, name, is_folder)?;
         self.folder_mut(folder)?.remove(name);
         self.unlink(number);
         Ok(())
+    }
+
+    /// The number of what has this name, if it can lose it.
+    fn removable(&self, folder: u64, name: &[u8], is_folder: bool) -> Result<u64, StoreError> {
+        let number = *(self.folder(folder)?.by_name.get(name)).ok_or(StoreError::Missing)?;
+        match (&self.node(number)?.kind, is_folder) {
+            (Kind::File(_), true) => Err(StoreError::NotAFolder),
+            (Kind::Folder(_), false) => Err(StoreError::AFolder),
+            (Kind::Folder(inner), true) if !inner.by_name.is_empty() => Err(StoreError::NotEmpty),
+            _ => Ok(number),
+        }
     }
 
     /// Give a file or folder another name, in place of what has it now, unless `keep`.
@@ -180,18 +221,25 @@ impl Store {
         if self.is_within(new_folder, number)? {
             return Err(StoreError::Name);
         }
-        match self.folder(new_folder)?.by_name.get(new_name) {
+        let replaced = match self.folder(new_folder)?.by_name.get(new_name) {
             Some(_) if keep => return Err(StoreError::Exists),
             Some(other) if *other == number => return Ok(()),
             Some(_) => {
                 let is_folder = self.node(number)?.is_folder();
-                self.remove(new_folder, new_name, is_folder)?;
+                Some(self.removable(new_folder, new_name, is_folder)?)
             }
-            None => {}
-        }
+            None => None,
+        };
         self.folder_mut(folder)?.remove(name);
-        self.folder_mut(new_folder)?.insert(new_name, number);
+        let folder = self.folder_mut(new_folder)?;
+        folder.remove(new_name);
+        folder.insert(new_name, number);
         self.node_mut(number)?.parent = new_folder;
+        // First who comes, then who goes: the ledger always has one of them under this name.
+        self.write_down(number);
+        if let Some(replaced) = replaced {
+            self.unlink(replaced);
+        }
         Ok(())
     }
 
@@ -215,6 +263,7 @@ impl Store {
         node.opens = node.opens.saturating_add(1);
         if let (Kind::File(file), true) = (&mut node.kind, writes) {
             file.writers = file.writers.saturating_add(1);
+            self.count_writers(self.writers.saturating_add(1));
         }
         Ok(())
     }
@@ -227,8 +276,11 @@ impl Store {
         };
         node.opens = node.opens.saturating_sub(1);
         if let (Kind::File(file), true) = (&mut node.kind, writes) {
+            let closed = u64::from(file.writers > 0);
             file.writers = file.writers.saturating_sub(1);
-            self.published += file.settle(self.published + 1);
+            let published = file.settle(self.published + 1);
+            self.count_writers(self.writers.saturating_sub(closed));
+            self.publish(number, published);
         }
         self.forget_unused(number);
     }
@@ -238,6 +290,7 @@ impl Store {
     pub fn abandon(&mut self) -> usize {
         let numbers: Vec<_> = self.nodes.keys().copied().collect();
         let mut lost = 0;
+        self.count_writers(0);
         for number in numbers {
             let Some(node) = self.nodes.get_mut(&number) else {
                 continue;
@@ -273,8 +326,11 @@ impl Store {
         now: Duration,
     ) -> Result<Vec<(u64, u64)>, StoreError> {
         let slots = self.slots.clone();
-        let (file, attributes) = self.file_mut(number)?;
+        let (file, _) = self.file_mut(number)?;
         let places = file.content.write(&slots, offset, length)?;
+        // Before the caller writes anything there.
+        self.strike_out(number);
+        let (file, attributes) = self.file_mut(number)?;
         file.version = None;
         attributes.modified = now;
         Ok(places)
@@ -286,12 +342,17 @@ impl Store {
     /// It is none, or would be too large.
     pub fn truncate(&mut self, number: u64, size: u64, now: Duration) -> Result<(), StoreError> {
         let (slots, next) = (self.slots.clone(), self.published + 1);
+        // Before a slot goes.
+        self.strike_out(number);
         let (file, attributes) = self.file_mut(number)?;
-        file.content.truncate(&slots, size)?;
+        if let Err(error) = file.content.truncate(&slots, size) {
+            self.write_down(number);
+            return Err(error);
+        }
         file.version = None;
         attributes.modified = now;
         let published = file.settle(next);
-        self.published += published;
+        self.publish(number, published);
         Ok(())
     }
 
@@ -320,6 +381,13 @@ impl Store {
             },
             None => Found::Nothing,
         }
+    }
+
+    fn count_writers(&mut self, writers: u64) {
+        if (self.writers == 0) != (writers == 0) {
+            self.slots.writing(writers > 0);
+        }
+        self.writers = writers;
     }
 
     fn node_mut(&mut self, number: u64) -> Result<&mut Node, StoreError> {
@@ -351,6 +419,8 @@ impl Store {
     fn unlink(&mut self, number: u64) {
         if let Some(node) = self.nodes.get_mut(&number) {
             node.linked = false;
+            ledger::strike(&*self.ledger, node.place);
+            self.places.push(node.place);
             self.forget_unused(number);
         }
     }
@@ -360,5 +430,14 @@ impl Store {
         if self.nodes.get(&number).is_some_and(|node| !used(node)) {
             self.nodes.remove(&number);
         }
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut to = to.debug_struct("Store");
+        to.field("slots", &self.slots)
+            .field("nodes", &self.nodes)
+            .finish_non_exhaustive()
     }
 }

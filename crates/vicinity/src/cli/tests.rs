@@ -9,7 +9,8 @@ const WITHOUT: [(&str, &[&str]); 4] = [
     (
         "prints nothing that is to be read",
         &[
-            "serve", "reload", "capture", "man", "answer", "join", "leave", "add", "set", "remove",
+            "serve", "reload", "capture", "man", "answer", "join", "leave", "add", "create", "set",
+            "remove",
         ],
     ),
     (

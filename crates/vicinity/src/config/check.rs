@@ -35,7 +35,8 @@ pub(super) fn check(
     let message_uplink = uplink.map(members::uplink).transpose()?;
     let groups = file.direct.as_ref();
     let groups = groups.map_or(Ok(Vec::new()), |direct| direct::check(text, direct))?;
-    let spaces = spaces::check(text, &file.space)?;
+    let space_budget = file.space_budget.as_ref().map(spaces::budget).transpose()?;
+    let spaces = spaces::check(text, &file.space, space_budget)?;
     let others = members.is_empty() && groups.is_empty() && spaces.is_empty();
     if file.network.is_empty() && others {
         let help = "add a [[network]] table with a `name`";
@@ -57,6 +58,7 @@ pub(super) fn check(
         members,
         message_uplink,
         groups,
+        space_budget,
         spaces,
     })
 }

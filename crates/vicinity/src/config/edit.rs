@@ -53,6 +53,20 @@ pub(crate) enum Edit {
         /// Which.
         vm: String,
     },
+    /// A new space.
+    AddSpace(Keys),
+    /// Keys of a VM's space.
+    SetSpace {
+        /// Whose.
+        vm: String,
+        /// What is new.
+        keys: Keys,
+    },
+    /// A VM's space goes, with all that is in it.
+    RemoveSpace {
+        /// Whose.
+        vm: String,
+    },
 }
 
 /// Why a change cannot be made.
@@ -78,8 +92,8 @@ pub(crate) enum EditError {
     },
     /// The file has a form that only a person can edit.
     #[error(
-        "the configuration does not list its networks and ports as [[network]] and \
-         [[network.port]]: edit the file, then `vicinity reload`"
+        "the configuration does not list its networks, ports and spaces as [[network]], \
+         [[network.port]] and [[space]]: edit the file, then `vicinity reload`"
     )]
     Form,
     /// A value that no configuration can have.
@@ -94,7 +108,20 @@ impl Edit {
     /// The text with this change.
     pub(crate) fn apply(&self, text: &str) -> Result<String, EditError> {
         let mut document: DocumentMut = text.parse()?;
-        let networks = list(document.as_table_mut(), NETWORK.list)?;
+        let table = document.as_table_mut();
+        match self {
+            Self::AddSpace(keys) => SPACE.add(list(table, SPACE.list)?, keys)?,
+            Self::SetSpace { vm, keys } => {
+                merge(SPACE.find(list(table, SPACE.list)?, vm)?, keys)?;
+            }
+            Self::RemoveSpace { vm } => SPACE.remove(list(table, SPACE.list)?, vm)?,
+            _ => self.apply_to(list(table, NETWORK.list)?)?,
+        }
+        Ok(document.to_string())
+    }
+
+    /// The same, of what networks have.
+    fn apply_to(&self, networks: &mut ArrayOfTables) -> Result<(), EditError> {
         match self {
             Self::AddNetwork(keys) => NETWORK.add(networks, keys)?,
             Self::SetNetwork { network, keys } => merge(NETWORK.find(networks, network)?, keys)?,
@@ -104,8 +131,9 @@ impl Edit {
                 merge(PORT.find(ports(networks, network)?, vm)?, keys)?;
             }
             Self::RemovePort { network, vm } => PORT.remove(ports(networks, network)?, vm)?,
+            Self::AddSpace(_) | Self::SetSpace { .. } | Self::RemoveSpace { .. } => {}
         }
-        Ok(document.to_string())
+        Ok(())
     }
 }
 
@@ -125,6 +153,12 @@ const NETWORK: Kind = Kind {
 const PORT: Kind = Kind {
     what: "port",
     list: "port",
+    key: "vm",
+};
+
+const SPACE: Kind = Kind {
+    what: "space",
+    list: "space",
     key: "vm",
 };
 
@@ -320,6 +354,26 @@ accept = true
         let network = of("blue");
         let gone = Edit::RemoveNetwork { network }.apply(TEXT).unwrap();
         assert!(!gone.contains("blue") && !gone.contains("port"), "{gone}");
+    }
+
+    #[test]
+    fn a_space_comes_changes_and_goes() {
+        let add = Edit::AddSpace(keys(&json!({"vm": "a", "slots": 16})));
+        let with = add.apply(TEXT).unwrap();
+        assert_eq!(with, format!("{TEXT}\n[[space]]\nvm = \"a\"\nslots = 16\n"));
+        assert!(matches!(
+            add.apply(&with),
+            Err(EditError::Exists { what: "space", .. })
+        ));
+        let vm = of("a");
+        let keys = keys(&json!({"slots": 32}));
+        let set = Edit::SetSpace { vm, keys }.apply(&with).unwrap();
+        assert_eq!(set, with.replace("16", "32"));
+        let vm = of("a");
+        assert_eq!(Edit::RemoveSpace { vm }.apply(&set).unwrap(), TEXT);
+        let vm = of("b");
+        let error = Edit::RemoveSpace { vm }.apply(&set).unwrap_err();
+        assert!(error.to_string().contains("no space b"));
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub(super) struct File {
     pub(super) network: Vec<Spanned<Network>>,
     pub(super) message: Option<Spanned<Message>>,
     pub(super) direct: Option<Direct>,
+    pub(super) space_budget: Option<Spanned<i64>>,
     #[serde(default)]
     pub(super) space: Vec<Spanned<Space>>,
 }
@@ -32,11 +33,23 @@ pub(super) struct File {
 pub(super) struct Space {
     pub(super) vm: Spanned<String>,
     pub(super) slots: Option<Spanned<i64>>,
+    pub(super) objective: Option<Objective>,
     pub(super) listen: Option<Spanned<SocketAddr>>,
     pub(super) allow: Option<Vec<Spanned<String>>>,
     pub(super) token_file: Option<Spanned<PathBuf>>,
     pub(super) certificate: Option<Spanned<PathBuf>>,
     pub(super) key: Option<Spanned<PathBuf>>,
+    pub(super) cgroup: Option<Spanned<PathBuf>>,
+}
+
+/// A space's `objective = { … }`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct Objective {
+    pub(super) within_ms: Option<Spanned<i64>>,
+    pub(super) percent: Option<Spanned<i64>>,
+    pub(super) weight: Option<Spanned<i64>>,
+    pub(super) class: Option<Spanned<i64>>,
 }
 
 /// The `[direct]` channel.
@@ -209,16 +222,25 @@ static FILE: Keys = Keys(&[
     ("network", Some(&NETWORK)),
     ("message", Some(&MESSAGE)),
     ("direct", Some(&DIRECT)),
+    ("space-budget", None),
     ("space", Some(&SPACE)),
 ]);
 static SPACE: Keys = Keys(&[
     ("vm", None),
     ("slots", None),
+    ("objective", Some(&OBJECTIVE)),
     ("listen", None),
     ("allow", None),
     ("token-file", None),
     ("certificate", None),
     ("key", None),
+    ("cgroup", None),
+]);
+static OBJECTIVE: Keys = Keys(&[
+    ("within-ms", None),
+    ("percent", None),
+    ("weight", None),
+    ("class", None),
 ]);
 static MESSAGE: Keys = Keys(&[("uplink", Some(&MESSAGE_UPLINK)), ("member", Some(&MEMBER))]);
 static MESSAGE_UPLINK: Keys = Keys(&[("interface", None), ("host-name", None), ("give-up", None)]);

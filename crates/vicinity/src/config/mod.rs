@@ -27,7 +27,9 @@ pub(crate) use complaint::ConfigError;
 pub(crate) use direct::{FOLDER as DIRECT_FOLDER, TrustGroup};
 pub(crate) use edit::{Edit, EditError, Keys};
 pub(crate) use source::{SaveError, Source};
-pub(crate) use spaces::{FOLDER as SPACE_FOLDER, SLOT_BYTES, Space};
+pub(crate) use spaces::{
+    FOLDER as SPACE_FOLDER, MIN_SLOTS as MIN_SPACE_SLOTS, Objective, SLOT_BYTES, Space,
+};
 pub(crate) use switch::limits::{GATHER_US, MAX_GATHER_US, MAX_LOOK_UPS, MAX_PORTS};
 pub(crate) use switch::spread::MAX_WORKERS;
 
@@ -61,6 +63,8 @@ pub(crate) struct Config {
     pub(crate) message_uplink: Option<Uplink>,
     /// The direct channel's trust groups, with different names; no VM is in two of them.
     pub(crate) groups: Vec<TrustGroup>,
+    /// Slots that all spaces have together, if the controller is to share them out.
+    pub(crate) space_budget: Option<u32>,
     /// The memory plane's spaces, of different VMs.
     pub(crate) spaces: Vec<Space>,
 }

@@ -21,10 +21,13 @@ pub(crate) const SLOT_BYTES: u32 = 256 << 10;
 const SLOTS: u32 = 256;
 
 /// Fewest slots: the largest write of a guest takes five, and writes must fit.
-const MIN_SLOTS: u32 = 8;
+pub(crate) const MIN_SLOTS: u32 = 8;
 
 /// Most slots: 256 GiB.
 const MAX_SLOTS: u32 = 1 << 20;
+
+/// The share of slots that a VM may have to wait for.
+const BLOCKED: f64 = 0.2;
 
 /// Most spaces of one daemon: each has a process of its own.
 const MAX_SPACES: usize = 64;
@@ -37,8 +40,10 @@ const MAX_ALLOWED: usize = 64;
 pub(crate) struct Space {
     /// A valid name.
     pub(crate) vm: String,
-    /// How many slots it has.
-    pub(crate) slots: u32,
+    /// How many slots it has; none if the controller is to say.
+    pub(crate) slots: Option<u32>,
+    /// What the controller is to reach.
+    pub(crate) objective: Objective,
     /// Where clients fetch; nowhere unless given.
     pub(crate) listen: Option<SocketAddr>,
     /// Who may: clients with these addresses.
@@ -47,31 +52,100 @@ pub(crate) struct Space {
     pub(crate) token_file: Option<PathBuf>,
     /// The files of certificate and key; without, there is no TLS.
     pub(crate) tls: Option<(PathBuf, PathBuf)>,
+    /// The cgroup that its process belongs to.
+    pub(crate) cgroup: Option<PathBuf>,
 }
 
-/// Check the `[[space]]` tables.
-pub(super) fn check(text: &str, spaces: &[Spanned<file::Space>]) -> Result<Vec<Space>, Mistake> {
+/// What a VM is promised, if there is room for it: this share of the slots that it asks for, it has within
+/// this time from when it began to work on what is to be in them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Objective {
+    /// Milliseconds.
+    pub(crate) within_ms: u32,
+    /// The share, in percent.
+    pub(crate) percent: u32,
+    /// How much its slots count against others', where some are left.
+    pub(crate) weight: u32,
+    /// Lower ones are served first.
+    pub(crate) class: u32,
+}
+
+impl Default for Objective {
+    fn default() -> Self {
+        Self {
+            within_ms: 1500,
+            percent: 95,
+            weight: 1,
+            class: 0,
+        }
+    }
+}
+
+impl From<Objective> for space::demand::Objective {
+    fn from(objective: Objective) -> Self {
+        Self {
+            seconds: f64::from(objective.within_ms) / 1e3,
+            share: Some(f64::from(objective.percent) / 100.0),
+            blocked: BLOCKED,
+            weight: f64::from(objective.weight),
+            class: u8::try_from(objective.class).unwrap_or(u8::MAX),
+        }
+    }
+}
+
+/// Check `space-budget`.
+pub(super) fn budget(written: &Spanned<i64>) -> Result<u32, Mistake> {
+    let help = format!("it is 1 to {MAX_SLOTS} slots, of {} KiB", SLOT_BYTES >> 10);
+    number(written, 1..=MAX_SLOTS, "a budget", &help)
+}
+
+/// Check the `[[space]]` tables, which share the `budget` if there is one.
+pub(super) fn check(
+    text: &str,
+    spaces: &[Spanned<file::Space>],
+    budget: Option<u32>,
+) -> Result<Vec<Space>, Mistake> {
     if let Some(extra) = spaces.get(MAX_SPACES) {
         let message = format!("more than {MAX_SPACES} spaces");
         return Err(Mistake::new(extra.span(), message, "remove some"));
     }
     let mut vms = Unique::new(text, "space of VM");
     let mut places = Unique::new(text, "address to listen on");
+    let mut left = budget.map_or(u64::MAX, u64::from);
     let check = |written: &Spanned<file::Space>| {
         let file::Space { vm, listen, .. } = written.get_ref();
         vms.take(vm.get_ref().clone(), vm.span())?;
         if let Some(listen) = listen {
             places.take(*listen.get_ref(), listen.span())?;
         }
-        space(written)
+        let space = space(written, budget)?;
+        let least = u64::from(space.slots.unwrap_or(MIN_SLOTS));
+        match left.checked_sub(least) {
+            Some(after) => left = after,
+            None => return Err(too_little(written.span(), budget.unwrap_or(0))),
+        }
+        Ok(space)
     };
     spaces.iter().map(check).collect()
 }
 
-fn space(written: &Spanned<file::Space>) -> Result<Space, Mistake> {
+fn too_little(place: std::ops::Range<usize>, budget: u32) -> Mistake {
+    let message = format!("the spaces' slots are more than the budget of {budget}");
+    let help = format!(
+        "raise `space-budget`, or give spaces fewer slots; those without `slots` have at least {MIN_SLOTS}"
+    );
+    Mistake::new(place, message, help)
+}
+
+fn space(written: &Spanned<file::Space>, budget: Option<u32>) -> Result<Space, Mistake> {
     let space = written.get_ref();
     named(&space.vm)?;
-    let slots = space.slots.as_ref().map_or(Ok(SLOTS), slots)?;
+    let fixed = space.slots.as_ref().map(slots).transpose()?;
+    let slots = match budget {
+        Some(_) => fixed,
+        None => Some(fixed.unwrap_or(SLOTS)),
+    };
+    let objective = space.objective.as_ref().map(objective).transpose()?;
     let listen = space.listen.as_ref().map(|listen| *listen.get_ref());
     let allow = space.allow.as_deref().unwrap_or_default();
     if let Some(extra) = allow.get(MAX_ALLOWED) {
@@ -97,24 +171,75 @@ fn space(written: &Spanned<file::Space>) -> Result<Space, Mistake> {
     Ok(Space {
         vm: space.vm.get_ref().clone(),
         slots,
+        objective: objective.unwrap_or_default(),
         listen,
         allow,
         token_file,
         tls,
+        cgroup: space.cgroup.as_ref().map(absolute).transpose()?,
     })
 }
 
 fn slots(written: &Spanned<i64>) -> Result<u32, Mistake> {
-    let slots = u32::try_from(*written.get_ref()).ok();
-    let slots = slots.filter(|slots| (MIN_SLOTS..=MAX_SLOTS).contains(slots));
-    slots.ok_or_else(|| {
-        let message = format!("a space of {} slots", written.get_ref());
-        let help = format!(
-            "it has {MIN_SLOTS} to {MAX_SLOTS}, of {} KiB",
-            SLOT_BYTES >> 10
-        );
-        Mistake::new(written.span(), message, help)
+    let help = format!(
+        "it has {MIN_SLOTS} to {MAX_SLOTS}, of {} KiB",
+        SLOT_BYTES >> 10
+    );
+    number(written, MIN_SLOTS..=MAX_SLOTS, "a space", &help)
+}
+
+fn objective(written: &file::Objective) -> Result<Objective, Mistake> {
+    let usual = Objective::default();
+    let one = |value: Option<&Spanned<i64>>, range, what, help, usual| match value {
+        Some(value) => number(value, range, what, help),
+        None => Ok(usual),
+    };
+    Ok(Objective {
+        within_ms: one(
+            written.within_ms.as_ref(),
+            1..=3_600_000,
+            "an objective",
+            "it is 1 ms to an hour",
+            usual.within_ms,
+        )?,
+        percent: one(
+            written.percent.as_ref(),
+            1..=99,
+            "an objective",
+            "it is 1 to 99 percent",
+            usual.percent,
+        )?,
+        weight: one(
+            written.weight.as_ref(),
+            1..=1000,
+            "a weight",
+            "it is 1 to 1000",
+            usual.weight,
+        )?,
+        class: one(
+            written.class.as_ref(),
+            0..=255,
+            "a class",
+            "it is 0, which is served first, to 255",
+            usual.class,
+        )?,
     })
+}
+
+/// A number of `what` in this range.
+fn number(
+    written: &Spanned<i64>,
+    range: std::ops::RangeInclusive<u32>,
+    what: &str,
+    help: &str,
+) -> Result<u32, Mistake> {
+    let number = u32::try_from(*written.get_ref()).ok();
+    number
+        .filter(|number| range.contains(number))
+        .ok_or_else(|| {
+            let message = format!("{what} of {}", written.get_ref());
+            Mistake::new(written.span(), message, help)
+        })
 }
 
 /// A network, or a single address.
@@ -143,6 +268,7 @@ allow = [\"10.0.0.0/8\", \"::1\"]
 token-file = \"/etc/token\"
 certificate = \"/etc/cert.pem\"
 key = \"/etc/key.pem\"
+cgroup = \"/sys/fs/cgroup/web\"
 [[space]]
 vm = \"db\"
 ";
@@ -153,9 +279,22 @@ vm = \"db\"
         let [web, db] = config.spaces.as_slice() else {
             panic!("two spaces");
         };
-        assert_eq!((web.slots, web.allow.len()), (64, 2));
+        assert_eq!((web.slots, web.allow.len()), (Some(64), 2));
         assert!(web.tls.is_some() && web.token_file.is_some());
-        assert_eq!((db.slots, db.listen), (SLOTS, None));
+        assert_eq!((db.slots, db.listen), (Some(SLOTS), None));
+        assert_eq!(db.objective, Objective::default());
+        let shared =
+            format!("space-budget = 72\n{GOOD}objective = {{ within-ms = 20, weight = 3 }}");
+        let config = parse("test.toml", &shared, None).unwrap();
+        let [web, db] = config.spaces.as_slice() else {
+            panic!("two spaces");
+        };
+        assert_eq!(
+            (config.space_budget, web.slots, db.slots),
+            (Some(72), Some(64), None)
+        );
+        assert_eq!((db.objective.within_ms, db.objective.weight), (20, 3));
+        assert_eq!((db.objective.percent, db.objective.class), (95, 0));
     }
 
     #[test]
@@ -166,6 +305,18 @@ vm = \"db\"
             assert!(parts.iter().all(|part| error.contains(part)), "{error}");
         };
         complains("slots = 64", "slots = 7", ["space.slots", "8 to"]);
+        let objective = "objective = { percent = 100 }";
+        complains(
+            "slots = 64",
+            objective,
+            ["space.objective.percent", "1 to 99"],
+        );
+        let small = "\nspace-budget = 71\n[[space]]\nvm = \"web\"";
+        complains(
+            "\n[[space]]\nvm = \"web\"",
+            small,
+            ["budget of 71", "at least 8"],
+        );
         complains(
             "vm = \"db\"",
             "vm = \"web\"",

@@ -14,8 +14,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::answer::Answer;
 use super::network::Message;
 use super::supervisor::{Addresses, Request};
-use super::{capture, groups, messages, metrics, spaces, wishes};
-use crate::status::{GroupStatus, MessageStatus, NetworkStatus, PortStatus, SpaceStatus};
+use super::{capture, groups, messages, metrics, orchestrator, spaces, wishes};
+use crate::status::{
+    ControlStatus, GroupStatus, MessageStatus, NetworkStatus, PortStatus, SpaceStatus,
+};
 
 /// What the API is, for programs.
 pub(crate) const OPENAPI: &str = include_str!("openapi.json");
@@ -47,7 +49,12 @@ pub(super) async fn serve(socket: UnixListener, daemon: Daemon) {
         .route("/v1/messages", get(messages_now))
         .route("/v1/capture", get(capture::capture))
         .route("/v1/direct", get(direct_now))
-        .route("/v1/spaces", get(spaces_now))
+        .route("/v1/spaces", get(spaces_now).post(wishes::add_space))
+        .route(
+            "/v1/spaces/{vm}",
+            delete(wishes::remove_space).patch(wishes::set_space),
+        )
+        .route("/v1/space-control", get(control_now))
         .route("/v1/direct/{vm}/leave", post(wishes::leave))
         .route("/v1/direct/{vm}/join", post(wishes::join))
         .route("/v1/openapi.json", get(openapi))
@@ -70,7 +77,12 @@ async fn networks_now(State(daemon): State<Daemon>) -> Json<Vec<NetworkStatus>> 
 }
 
 async fn scrape(State(daemon): State<Daemon>) -> Response {
-    let text = metrics::text(&daemon.ask().await, &daemon.spaces().await);
+    let control = daemon.control().await;
+    let text = metrics::text(
+        &daemon.ask().await,
+        &daemon.spaces().await,
+        control.as_slice(),
+    );
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
 }
 
@@ -100,7 +112,24 @@ async fn spaces_now(State(daemon): State<Daemon>) -> Json<Vec<SpaceStatus>> {
     Json(daemon.spaces().await)
 }
 
+/// How spaces are sized, or null where none is by the controller.
+async fn control_now(State(daemon): State<Daemon>) -> Json<Option<ControlStatus>> {
+    Json(daemon.control().await)
+}
+
 impl Daemon {
+    /// How spaces are sized.
+    async fn control(&self) -> Option<ControlStatus> {
+        let orchestrator = self.addresses.borrow().orchestrator.clone()?;
+        let (question, answer) = oneshot::channel();
+        drop(
+            orchestrator
+                .send(orchestrator::Message::Ask(question))
+                .await,
+        );
+        answer.await.ok()
+    }
+
     /// The state of every space.
     async fn spaces(&self) -> Vec<SpaceStatus> {
         let spaces = self.addresses.borrow().spaces.clone();

@@ -148,6 +148,15 @@ impl Ending {
         }
     }
 
+    /// The process id, if it is a process that runs.
+    pub(super) fn id(&self) -> Option<u32> {
+        match self {
+            Self::Process(child) => child.id(),
+            #[cfg(test)]
+            Self::Thread(_) => None,
+        }
+    }
+
     pub(super) fn kill(&mut self) {
         match self {
             // Fails when it has ended already.

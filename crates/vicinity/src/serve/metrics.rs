@@ -5,7 +5,7 @@ use observe::reading::{Port, Sent};
 use switch::histogram::Histogram;
 
 use super::answer::Answer;
-use crate::status::{NetworkStatus, PortStatus, SpaceStatus, State};
+use crate::status::{ControlStatus, NetworkStatus, PortStatus, SpaceStatus, State};
 
 /// Of the text.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4";
@@ -209,11 +209,16 @@ const SPACES: [Series<SpaceStatus>; 13] = [
 ];
 
 /// All series.
-pub(super) fn text(answers: &[Answer], spaces: &[SpaceStatus]) -> String {
+pub(super) fn text(
+    answers: &[Answer],
+    spaces: &[SpaceStatus],
+    control: &[ControlStatus],
+) -> String {
     let mut text = Text::default();
     let spaces: Vec<_> = spaces.iter().collect();
     series(&mut text, &SPACES, &spaces, |space| vec![("vm", &space.vm)]);
     cut_off(&mut text, &spaces);
+    sizing(&mut text, control);
     let networks: Vec<_> = answers.iter().map(|answer| &answer.network).collect();
     series(&mut text, &NETWORKS, &networks, |network| {
         vec![("network", &network.name)]
@@ -273,6 +278,54 @@ fn cut_off(text: &mut Text, spaces: &[&SpaceStatus]) {
         ] {
             let labels = [("vm", space.vm.as_str()), ("reason", reason)];
             text.line(name, &labels, count as f64);
+        }
+    }
+}
+
+/// Name, what it says, and where it is.
+type Gauge = (&'static str, &'static str, fn(&ControlStatus) -> f64);
+
+/// How the budget of slots is shared out, where there is one.
+fn sizing(text: &mut Text, control: &[ControlStatus]) {
+    let all: [Gauge; 4] = [
+        (
+            "vicinity_space_budget_slots",
+            "Slots that the controller shares out",
+            |control| f64::from(control.budget),
+        ),
+        (
+            "vicinity_space_free_slots",
+            "Of these, nobody's",
+            |control| f64::from(control.free),
+        ),
+        (
+            "vicinity_space_stretch_ratio",
+            "How many times as long objectives take, for want of budget",
+            |control| control.stretch,
+        ),
+        (
+            "vicinity_space_slot_price",
+            "What one more slot would bring: weighted slots a second that nobody would wait for",
+            |control| control.price,
+        ),
+    ];
+    for (name, help, figure) in all {
+        text.head(name, "gauge", help);
+        for control in control {
+            text.line(name, &[], figure(control));
+        }
+    }
+    let name = "vicinity_space_blocked_ratio";
+    text.head(
+        name,
+        "gauge",
+        "Share of the last second in which writes waited",
+    );
+    for space in control.iter().flat_map(|control| &control.spaces) {
+        let window = &space.window;
+        if window.seconds > 0.0 {
+            let labels = [("vm", space.vm.as_str())];
+            text.line(name, &labels, window.blocked / window.seconds);
         }
     }
 }

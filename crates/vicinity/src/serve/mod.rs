@@ -21,10 +21,12 @@ pub(crate) mod interface;
 mod kept;
 mod launch;
 mod life;
+mod memory;
 mod messages;
 mod metrics;
 mod mirrors;
 mod network;
+mod orchestrator;
 mod parts;
 mod plane;
 mod port;
@@ -119,7 +121,7 @@ async fn serve(
         }
     };
     let (mut supervisor, wishes) = Supervisor::new(source, config, launch);
-    supervisor.start()?;
+    supervisor.start().await?;
     let addresses = supervisor.addresses();
     let daemon = api::Daemon { addresses, wishes };
     let mut api = JoinSet::new();
@@ -140,7 +142,7 @@ async fn serve(
 
 /// The heads of all metrics: names, kinds, and what they say.
 pub(crate) fn metrics() -> String {
-    metrics::text(&[], &[])
+    metrics::text(&[], &[], &[])
 }
 
 fn raise_descriptor_limit() {

@@ -74,6 +74,11 @@ impl<O: Serialize> Plane<O> {
         })
     }
 
+    /// Its process id, while it runs and is one.
+    pub(super) fn id(&self) -> Option<u32> {
+        self.ending.as_ref()?.id()
+    }
+
     /// The next event; `None` once the data plane is gone, and never anything again after
     /// that. Sends waiting orders meanwhile. Cancel safe.
     pub(super) async fn next_event<E: DeserializeOwned>(&mut self) -> Option<E> {

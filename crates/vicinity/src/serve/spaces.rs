@@ -1,13 +1,20 @@
 //! The memory plane's spaces: for each a process, which is started again when it ends.
 //!
 //! The sockets are the supervisor's, so QEMU and clients find the next process where the last one
-//! was.
+//! was. So is the memory: the next process serves what was published. QEMU does not connect its device
+//! again, so the VM has to have it unplugged and plugged, or to start anew.
 
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::Duration;
 
+use memory_plane::ram;
+use space::estimator::Window;
+use space::store::ledger_bytes;
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -18,8 +25,8 @@ use super::launch::{Duty, Launch};
 use super::life::Due;
 use super::network::sleep_until;
 use super::question::Question;
-use crate::config::Space;
-use crate::space_process::{Event, Figures, Order};
+use crate::config::{MIN_SPACE_SLOTS, SLOT_BYTES, Space};
+use crate::space_process::{Event, Figures, Order, Size};
 use crate::spaces::socket;
 use crate::status::SpaceStatus;
 
@@ -28,6 +35,9 @@ const INBOX: usize = 64;
 
 /// The process answers within so long, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Times its slots that a space can become as large while it is at work.
+const ROOM: u32 = 4;
 
 /// Permissions of a space's socket: the owner alone.
 const MODE: u32 = 0o600;
@@ -46,7 +56,30 @@ pub(crate) enum SpaceError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// Its process.
+    /// The cgroup of its process.
+    #[error("its process cannot be put into {}: {source}", path.display())]
+    Cgroup {
+        /// The list of the cgroup's processes.
+        path: std::path::PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Only what begins anew has another one.
+    #[error(
+        "only `slots` and `objective` change while it serves: remove it, with all that is in it, and \
+         create it again"
+    )]
+    Fixed,
+    /// Its memory was laid out for fewer.
+    #[error(
+        "it can have at most {most} slots while it serves: remove it, with all that is in it, and \
+         create it again"
+    )]
+    TooLarge {
+        /// Slots that it can have.
+        most: u32,
+    },
+    /// Its memory, or its process.
     #[error("its process cannot be started: {0}")]
     Start(#[from] std::io::Error),
 }
@@ -56,6 +89,13 @@ pub(crate) enum SpaceError {
 pub(super) enum Message {
     /// Somebody wants to know the state.
     Ask(oneshot::Sender<SpaceStatus>),
+    /// Somebody wants to know what has happened; no answer comes from a process that does not run.
+    Window(oneshot::Sender<Window>),
+    /// It is to have so many slots, and may come to have as many as the second number. The answer is
+    /// how many it has.
+    Resize(u32, u32, oneshot::Sender<u32>),
+    /// What the configuration says of its size has changed.
+    Configure(Box<Space>),
     /// Stop the process and end.
     Stop,
 }
@@ -67,6 +107,8 @@ pub(super) struct SpaceTask {
     door: UnixListener,
     _file: SocketFile,
     clients: Option<TcpListener>,
+    /// Of its slots, and of its ledger. What was published outlives its process.
+    memory: (File, File),
     launch: Launch,
     process: Kept<Order>,
     inbox: mpsc::Receiver<Message>,
@@ -74,6 +116,10 @@ pub(super) struct SpaceTask {
     asked: Question<SpaceStatus>,
     /// What it said last.
     figures: Figures,
+    size: Size,
+    /// Who waits for windows, and for a size to be in force, in the order they asked.
+    windows: VecDeque<oneshot::Sender<Window>>,
+    sized: VecDeque<oneshot::Sender<u32>>,
 }
 
 impl SpaceTask {
@@ -81,6 +127,7 @@ impl SpaceTask {
     pub(super) fn start(
         runtime_dir: &Path,
         config: Space,
+        budget: Option<u32>,
         launch: Launch,
     ) -> Result<Self, SpaceError> {
         let (door, file) = home::listen(&socket(runtime_dir, &config.vm), MODE)?;
@@ -90,18 +137,29 @@ impl SpaceTask {
         let clients = clients.transpose()?;
         let (outlet, inbox) = mpsc::channel(INBOX);
         let name = format!("space of {}", config.vm);
+        let size = Size::of(&config, budget);
+        let bytes = u64::from(SLOT_BYTES) * u64::from(size.most);
+        let memory = (
+            ram::make(&name, bytes)?,
+            ram::make(&name, ledger_bytes(size.most))?,
+        );
         let mut space = Self {
             process: Kept::start(&name, Duty::Space(&config.vm), &launch)?,
             config,
             door,
             _file: file,
             clients,
+            memory,
             launch,
             inbox,
             outlet,
             asked: Question::new(PATIENCE),
             figures: Figures::default(),
+            size,
+            windows: VecDeque::new(),
+            sized: VecDeque::new(),
         };
+        space.charge()?;
         space.set_up();
         Ok(space)
     }
@@ -109,6 +167,27 @@ impl SpaceTask {
     /// Where to send the space its messages.
     pub(super) fn address(&self) -> mpsc::Sender<Message> {
         self.outlet.clone()
+    }
+
+    /// What the configuration says of it.
+    pub(super) fn config(&self) -> &Space {
+        &self.config
+    }
+
+    /// Slots that it can be given while it serves.
+    pub(super) fn most(&self) -> u32 {
+        self.size.most
+    }
+
+    /// Have what the process does, from its beginning, charged where it belongs.
+    fn charge(&self) -> Result<(), SpaceError> {
+        let (Some(cgroup), Some(id)) = (&self.config.cgroup, self.process.plane.id()) else {
+            return Ok(());
+        };
+        let path = cgroup.join("cgroup.procs");
+        let list = OpenOptions::new().write(true).open(&path);
+        let written = list.and_then(|mut list| list.write_all(id.to_string().as_bytes()));
+        written.map_err(|source| SpaceError::Cgroup { path, source })
     }
 
     /// Tell the process what it has.
@@ -122,10 +201,15 @@ impl SpaceTask {
                 orders.give(order, None);
             }
         };
+        give(Order::Slots, self.memory.0.as_fd());
+        give(Order::Ledger, self.memory.1.as_fd());
         if let Some(clients) = &self.clients {
             give(Order::Clients, clients.as_fd());
         }
-        give(Order::Begin(self.config.clone()), self.door.as_fd());
+        give(
+            Order::Begin(self.config.clone(), self.size),
+            self.door.as_fd(),
+        );
     }
 
     /// Serve until told to stop.
@@ -139,9 +223,19 @@ impl SpaceTask {
                         self.figures = figures;
                         self.answer();
                     }
+                    // Who asked may be gone.
+                    Some(Event::Window(window)) => {
+                        let _gone = self.windows.pop_front().map(|asker| asker.send(window));
+                    }
+                    Some(Event::Sized(slots)) => {
+                        self.size.slots = slots;
+                        let _gone = self.sized.pop_front().map(|asker| asker.send(slots));
+                    }
                     None => {
                         self.process.ended().await;
                         self.figures = Figures::default();
+                        self.windows.clear();
+                        self.sized.clear();
                         self.answer();
                     }
                 },
@@ -153,12 +247,47 @@ impl SpaceTask {
                             false => self.answer(),
                         }
                     }
+                    Some(Message::Window(asker)) => {
+                        if self.process.life.is_up() {
+                            self.windows.push_back(asker);
+                            self.process.plane.orders.give(Order::Window, None);
+                        }
+                    }
+                    Some(Message::Resize(slots, limit, done)) => self.resize(slots, limit, done),
+                    Some(Message::Configure(config)) => {
+                        self.config = *config;
+                        if let Some(slots) = self.config.slots {
+                            let (done, _) = oneshot::channel();
+                            self.resize(slots, slots, done);
+                        }
+                    }
                     Some(Message::Stop) | None => break,
                 },
                 () = sleep_until(deadline) => self.tick(),
             }
         }
         self.process.stop::<Event>(Order::Stop, PATIENCE).await;
+    }
+
+    /// Have this size, now or from the next start on.
+    fn resize(&mut self, slots: u32, limit: u32, done: oneshot::Sender<u32>) {
+        let most = self.size.most;
+        self.size = Size {
+            slots: slots.min(most),
+            limit: limit.min(most),
+            most,
+        };
+        match self.process.life.is_up() {
+            true => {
+                self.sized.push_back(done);
+                let order = Order::Resize(self.size);
+                self.process.plane.orders.give(order, None);
+            }
+            // Nothing is in use.
+            false => {
+                let _gone = done.send(self.size.slots);
+            }
+        }
     }
 
     fn tick(&mut self) {
@@ -168,6 +297,9 @@ impl SpaceTask {
             Due::Start => {
                 let duty = Duty::Space(&self.config.vm);
                 if self.process.start_again(duty, &self.launch) {
+                    if let Err(error) = self.charge() {
+                        tracing::error!("space of {}: {error}", self.config.vm);
+                    }
                     self.set_up();
                 }
             }
@@ -193,5 +325,18 @@ impl SpaceTask {
             tls: self.config.tls.is_some(),
             figures: self.figures,
         });
+    }
+}
+
+impl Size {
+    /// Of a new space. What the controller has a say in begins without slots: it will be given some.
+    fn of(config: &Space, budget: Option<u32>) -> Self {
+        let slots = config.slots.unwrap_or(0);
+        let most = slots.saturating_mul(ROOM).max(budget.unwrap_or(0));
+        Self {
+            slots,
+            limit: slots.max(MIN_SPACE_SLOTS),
+            most: most.max(MIN_SPACE_SLOTS),
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! The networks of the daemon, its message plane, trust groups and spaces, and how networks change
-//! while they are at work.
+//! The networks of the daemon, its message plane, trust groups and spaces, and how networks and spaces
+//! change while they are at work.
 //!
 //! One change at a time. The new configuration is checked as a whole, then everything it needs is
 //! taken from the system, then it is written to its file, and only then does anything change: from
@@ -12,10 +12,12 @@ use super::change::Change;
 use super::groups::{self, Group, GroupError};
 use super::home::Folder;
 use super::launch::Launch;
+use super::memory::{self, MemoryPlane};
 use super::messages::{self, Doors, DoorsError, Messages};
 use super::network::{Message, Network};
+use super::orchestrator;
 use super::parts::{Parts, PartsError};
-use super::spaces::{self, SpaceError, SpaceTask};
+use super::spaces::{self, SpaceError};
 use super::systemd::Reloading;
 use crate::config::{self, Config, ConfigError, Edit, EditError, SaveError, Source};
 use crate::direct;
@@ -101,6 +103,7 @@ pub(super) struct Addresses {
     pub(super) messages: Option<mpsc::Sender<messages::Message>>,
     pub(super) groups: Vec<mpsc::Sender<groups::Message>>,
     pub(super) spaces: Vec<mpsc::Sender<spaces::Message>>,
+    pub(super) orchestrator: Option<mpsc::Sender<orchestrator::Message>>,
 }
 
 /// All networks.
@@ -112,10 +115,9 @@ pub(super) struct Supervisor {
     networks: Vec<(String, mpsc::Sender<Message>)>,
     messages: Option<mpsc::Sender<messages::Message>>,
     groups: Vec<mpsc::Sender<groups::Message>>,
-    spaces: Vec<mpsc::Sender<spaces::Message>>,
-    /// The groups', and the spaces'.
+    /// The groups'.
     folder: Option<Folder>,
-    space_folder: Option<Folder>,
+    spaces: MemoryPlane,
     tasks: JoinSet<()>,
     inbox: mpsc::Receiver<Request>,
     addresses: watch::Sender<Addresses>,
@@ -127,6 +129,7 @@ struct Plan {
     config: Config,
     started: Vec<Network>,
     changes: Vec<(String, Change)>,
+    spaces: memory::Change,
 }
 
 impl Supervisor {
@@ -144,9 +147,8 @@ impl Supervisor {
             networks: Vec::new(),
             messages: None,
             groups: Vec::new(),
-            spaces: Vec::new(),
             folder: None,
-            space_folder: None,
+            spaces: MemoryPlane::default(),
             tasks: JoinSet::new(),
             inbox,
             addresses: watch::Sender::new(Addresses::default()),
@@ -156,11 +158,12 @@ impl Supervisor {
 
     /// Start every network of the configuration, the message plane, the trust groups and the spaces,
     /// or nothing.
-    pub(super) fn start(&mut self) -> Result<(), Refusal> {
+    pub(super) async fn start(&mut self) -> Result<(), Refusal> {
         let started = self.start_networks(self.config.networks.iter())?;
         self.start_messages()?;
         self.start_groups()?;
-        self.start_spaces()?;
+        let spaces = self.spaces.prepare(&self.config, &self.launch)?;
+        self.spaces.carry_out(spaces, &mut self.tasks).await;
         for network in started {
             self.run_network(network);
         }
@@ -204,26 +207,6 @@ impl Supervisor {
         Group::start(runtime_dir, config, self.launch.clone())
     }
 
-    fn start_spaces(&mut self) -> Result<(), Refusal> {
-        for config in self.config.spaces.clone() {
-            let vm = config.vm.clone();
-            let refused = |source| Refusal::Space { vm, source };
-            let space = self.start_space(config).map_err(refused)?;
-            self.spaces.push(space.address());
-            self.tasks.spawn(space.run());
-        }
-        Ok(())
-    }
-
-    fn start_space(&mut self, config: config::Space) -> Result<SpaceTask, SpaceError> {
-        let runtime_dir = &self.config.runtime_dir;
-        if self.space_folder.is_none() {
-            let folder = runtime_dir.join(config::SPACE_FOLDER);
-            self.space_folder = Some(Folder::make(&folder)?);
-        }
-        SpaceTask::start(runtime_dir, config, self.launch.clone())
-    }
-
     /// Where the networks can be reached, now and later.
     pub(super) fn addresses(&self) -> watch::Receiver<Addresses> {
         self.addresses.subscribe()
@@ -254,9 +237,7 @@ impl Supervisor {
         for group in &self.groups {
             drop(group.send(groups::Message::Stop).await);
         }
-        for space in &self.spaces {
-            drop(space.send(spaces::Message::Stop).await);
-        }
+        self.spaces.stop().await;
         while self.tasks.join_next().await.is_some() {}
     }
 
@@ -276,7 +257,7 @@ impl Supervisor {
         Ok(self.source.clone())
     }
 
-    fn plan(&self, source: Source) -> Result<Plan, Refusal> {
+    fn plan(&mut self, source: Source) -> Result<Plan, Refusal> {
         let config = source.check()?;
         for (same, key) in [
             (config.runtime_dir == self.config.runtime_dir, "runtime-dir"),
@@ -286,7 +267,10 @@ impl Supervisor {
                 "message.uplink",
             ),
             (config.groups == self.config.groups, "direct"),
-            (config.spaces == self.config.spaces, "space"),
+            (
+                config.space_budget.is_some() == self.config.space_budget.is_some(),
+                "space-budget",
+            ),
         ] {
             if !same {
                 return Err(Refusal::Fixed { key });
@@ -306,6 +290,7 @@ impl Supervisor {
         let new = new.filter(|network| old(&network.name).is_none());
         Ok(Plan {
             started: self.start_networks(new)?,
+            spaces: self.spaces.prepare(&config, &self.launch)?,
             source,
             config,
             changes,
@@ -365,6 +350,7 @@ impl Supervisor {
             networks.position(|network| network.name == *name)
         };
         self.networks.sort_by_key(|(name, _)| place(name));
+        self.spaces.carry_out(plan.spaces, &mut self.tasks).await;
         (self.source, self.config) = (plan.source, plan.config);
         self.publish();
     }
@@ -376,11 +362,13 @@ impl Supervisor {
     }
 
     fn publish(&self) {
+        let (spaces, orchestrator) = self.spaces.addresses();
         self.addresses.send_replace(Addresses {
             networks: self.networks.clone(),
             messages: self.messages.clone(),
             groups: self.groups.clone(),
-            spaces: self.spaces.clone(),
+            spaces,
+            orchestrator,
         });
     }
 }

@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 
 use super::api::Daemon;
 use super::groups;
+use super::spaces::SpaceError;
 use super::supervisor::{Refusal, Wish};
 use crate::config::{Edit, EditError, Keys, SaveError, Source};
 use crate::status::ConfigStatus;
@@ -65,6 +66,22 @@ pub(super) async fn remove_port(
     Path((network, vm)): Path<(String, String)>,
 ) -> Response {
     daemon.edit(Edit::RemovePort { network, vm }).await
+}
+
+pub(super) async fn add_space(State(daemon): State<Daemon>, Json(keys): Json<Keys>) -> Response {
+    daemon.edit(Edit::AddSpace(keys)).await
+}
+
+pub(super) async fn set_space(
+    State(daemon): State<Daemon>,
+    Path(vm): Path<String>,
+    Json(keys): Json<Keys>,
+) -> Response {
+    daemon.edit(Edit::SetSpace { vm, keys }).await
+}
+
+pub(super) async fn remove_space(State(daemon): State<Daemon>, Path(vm): Path<String>) -> Response {
+    daemon.edit(Edit::RemoveSpace { vm }).await
 }
 
 /// Have a VM leave its trust group.
@@ -128,9 +145,13 @@ fn code(refusal: &Refusal) -> StatusCode {
         Refusal::Edit(EditError::Exists { .. }) | Refusal::Save(SaveError::Changed { .. }) => {
             StatusCode::CONFLICT
         }
-        Refusal::Edit(_) | Refusal::Config(_) | Refusal::Fixed { .. } => {
-            StatusCode::UNPROCESSABLE_ENTITY
-        }
+        Refusal::Edit(_)
+        | Refusal::Config(_)
+        | Refusal::Fixed { .. }
+        | Refusal::Space {
+            source: SpaceError::Fixed | SpaceError::TooLarge { .. },
+            ..
+        } => StatusCode::UNPROCESSABLE_ENTITY,
         Refusal::Parts { .. }
         | Refusal::Start { .. }
         | Refusal::Members(_)

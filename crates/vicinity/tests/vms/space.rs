@@ -6,17 +6,18 @@ use std::time::Duration;
 use lab::host::run;
 use lab::vm::{Spec, Vm};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
 
 use crate::rig::{Rig, step};
 
 /// On a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Of 2 MiB.
+/// Of 24 slots, each of 256 KiB.
 const CONFIG: &str = "
+space-budget = 24
 [[space]]
 vm = \"red\"
-slots = 8
 listen = \"127.0.0.1:0\"
 allow = [\"127.0.0.1\"]
 ";
@@ -30,6 +31,16 @@ fn space(rig: &Rig, words: &[&str]) -> String {
     run(command).unwrap()
 }
 
+/// What the command says when it is refused.
+fn refused(rig: &Rig, words: &[&str]) -> String {
+    let mut command = lab::host::command(env!("CARGO_BIN_EXE_vicinity"));
+    command.env_remove("VICINITY_RUNTIME_DIR");
+    command.arg("--runtime-dir").arg(rig.daemon().path(""));
+    command.arg("space").args(words);
+    command.stdin(Stdio::null());
+    run(command).unwrap_err().to_string()
+}
+
 fn with_space(rig: &Rig) -> Spec {
     let mut spec = rig.bare("red");
     spec.qemu_args = shlex::split(&space(rig, &["qemu-args", "red"])).unwrap();
@@ -39,6 +50,52 @@ fn with_space(rig: &Rig) -> Spec {
 fn status(rig: &Rig) -> serde_json::Value {
     let text = space(rig, &["list", "--json"]);
     serde_json::from_str::<serde_json::Value>(&text).unwrap()[0].take()
+}
+
+fn slots(rig: &Rig, vm: &str) -> u64 {
+    let text = space(rig, &["show", vm]);
+    let status: serde_json::Value = serde_json::from_str(&text).unwrap();
+    status["slots"].as_u64().unwrap()
+}
+
+/// Wait until the controller decided so about `red`.
+fn until_said(rig: &Rig, word: &str) {
+    let end = std::time::Instant::now() + LIMIT;
+    loop {
+        let said = space(rig, &["explain", "red"]);
+        if said.contains(word) {
+            return;
+        }
+        assert!(std::time::Instant::now() < end, "{word}: {said}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Have QEMU take the device out and put it in again: it connects no other way.
+fn plug_again(vm: &Vm, args: &str) {
+    let args = shlex::split(args).unwrap();
+    let path = args
+        .iter()
+        .find_map(|arg| arg.split_once("path="))
+        .unwrap()
+        .1;
+    let mut qmp = vm.qmp().unwrap();
+    let mut order = |command, arguments| qmp.execute(command, &arguments).unwrap();
+    order("device_del", json!({"id": "space-fs"}));
+    let end = std::time::Instant::now() + LIMIT;
+    let there = |list: serde_json::Value| list.to_string().contains("space-fs");
+    while there(order("qom-list", json!({"path": "/machine/peripheral"}))) {
+        assert!(std::time::Instant::now() < end, "it is not unplugged");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    order("chardev-remove", json!({"id": "space"}));
+    let address = json!({"type": "unix", "data": {"path": path}});
+    let backend = json!({"type": "socket", "data": {"addr": address, "server": false}});
+    order("chardev-add", json!({"id": "space", "backend": backend}));
+    let device = json!({
+        "driver": "vhost-user-fs-pci", "id": "space-fs", "chardev": "space", "tag": "space",
+    });
+    order("device_add", device);
 }
 
 fn until(rig: &Rig, what: &str, good: impl Fn(&serde_json::Value) -> bool) {
@@ -97,6 +154,17 @@ fn guest_sum(vm: &Vm, file: &str) -> String {
 #[test]
 fn programs_write_clients_fetch_and_a_full_space_waits() {
     let rig = Rig::new(Some(CONFIG));
+    step("spaces come, are sized, and go, while the daemon serves");
+    assert_eq!(slots(&rig, "red"), 24);
+    space(&rig, &["create", "green"]);
+    assert_eq!((slots(&rig, "red"), slots(&rig, "green")), (12, 12));
+    let large = refused(&rig, &["set", "red", "slots=17"]);
+    assert!(large.contains("more than the budget"), "{large}");
+    let listen = refused(&rig, &["set", "red", "allow=[\"10.0.0.1\"]"]);
+    assert!(listen.contains("only `slots`"), "{listen}");
+    space(&rig, &["set", "red", "slots=8"]);
+    assert_eq!(slots(&rig, "red"), 8);
+    assert!(space(&rig, &["top", "--once"]).contains("green"));
     let [red] = rig.boot([with_space(&rig)]);
     let put = |line: &str| guest(&red, line);
     step("mount, and what programs do with folders");
@@ -148,9 +216,39 @@ fn programs_write_clients_fetch_and_a_full_space_waits() {
     until(&rig, "a write waits", |status| status["waiting"] == 1);
     assert!(space(&rig, &["list"]).contains("full"));
     assert_eq!(fetch(&rig, "/one", &[]).0, "200");
-    put("rm /s/one");
+    space(&rig, &["set", "red", "slots=16"]);
     writer.wait(LIMIT).unwrap();
     assert_eq!(fetch(&rig, "/two", &[]).1, guest_sum(&red, "/tmp/r"));
+    step("what is in use stays, however small the space becomes");
+    space(&rig, &["set", "red", "slots=8"]);
+    assert_eq!(slots(&rig, "red"), 9);
+    put("rm /s/one");
+    step("the controller gives a space what it waits for, and says why");
+    space(&rig, &["set", "red", "slots="]);
+    // Slots come back all the time, so what it is lent is not given away.
+    let small = red
+        .start("while :; do echo x > /s/g && rm /s/g; sleep 0.1; done")
+        .unwrap();
+    let large = red.start("head -c 2500000 /dev/zero > /s/f").unwrap();
+    until_said(&rig, "GROW_BLOCKED");
+    let said = space(&rig, &["explain", "red"]);
+    assert!(said.contains("its writes wait for slots"), "{said}");
+    large.wait(LIMIT).unwrap();
+    small.kill().unwrap();
+    put("rm -f /s/f /s/g");
+    assert_eq!(slots(&rig, "red") + slots(&rig, "green"), 24);
+    space(&rig, &["remove", "green"]);
+    space(&rig, &["set", "red", "slots=8"]);
+    step("a process that is killed is started again, with what was published");
+    let sum = guest_sum(&red, "/s/two");
+    kill_process(process(&rig), Signal::KILL).unwrap();
+    until(&rig, "it runs again", |status| {
+        status["restarts"] == 1 && status["up"] == true
+    });
+    assert_eq!(fetch(&rig, "/two", &[]), ("200".to_owned(), sum.clone()));
+    plug_again(&red, &space(&rig, &["qemu-args", "red"]));
+    put("umount -l /s; until mount -t virtiofs space /s; do sleep 0.1; done");
+    assert_eq!(guest_sum(&red, "/s/two"), sum);
     step("too much for ever is said at once");
     put("! dd if=/dev/zero of=/s/three bs=1k count=1 seek=3000 && rm /s/three");
     step("a VM that dies loses what it had not finished, and nothing else");
@@ -163,21 +261,7 @@ fn programs_write_clients_fetch_and_a_full_space_waits() {
     drop(red);
     until(&rig, "it is gone", |status| status["unfinished"] == 0);
     assert_eq!(fetch(&rig, "/two", &[]).0, "200");
-    let (status, slots) = (status(&rig), |status: &serde_json::Value| {
-        status["used"].clone()
-    });
-    assert_eq!(slots(&status), 3, "{status}");
-    step("the next one finds it");
-    let [red] = rig.boot([with_space(&rig)]);
-    guest(&red, "mkdir -p /s && mount -t virtiofs space /s");
-    assert_eq!(guest_sum(&red, "/s/two"), fetch(&rig, "/two", &[]).1);
-    drop(red);
-    step("a process that is killed is started again, with an empty space");
-    kill_process(process(&rig), Signal::KILL).unwrap();
-    until(&rig, "it runs again", |status| {
-        status["restarts"] == 1 && status["up"] == true
-    });
-    assert_eq!(fetch(&rig, "/two", &[]).0, "404");
+    assert_eq!(status(&rig)["used"], 3);
     let mut rig = rig;
     rig.end(Signal::TERM);
 }

@@ -6,112 +6,15 @@
     reason = "a test fails by panicking; its numbers are small"
 )]
 
+mod fakes;
+mod killed;
+
 use std::collections::BTreeMap;
-use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
 
+use fakes::*;
 use proptest::prelude::*;
-use space::store::{
-    Attributes, Content, Extent, Found, MAX_NODES, Memory, ROOT, Slots, Store, StoreError,
-};
-
-const SLOT: u32 = 8;
-const MOST: u32 = 12;
-
-/// Memory of which pages that were given back read as a pattern that nobody writes.
-struct Ram {
-    bytes: Mutex<Vec<u8>>,
-    returned: AtomicUsize,
-}
-
-const GONE: u8 = 0xee;
-
-impl Ram {
-    fn new() -> Arc<Self> {
-        Arc::new(Self {
-            bytes: Mutex::new(vec![GONE; (SLOT * MOST) as usize]),
-            returned: AtomicUsize::new(0),
-        })
-    }
-
-    fn fill(&self, at: u64, with: &[u8]) {
-        let at = usize::try_from(at).unwrap();
-        self.bytes.lock().unwrap()[at..at + with.len()].copy_from_slice(with);
-    }
-
-    fn all_of(&self, content: &Content) -> Vec<u8> {
-        let extents = content.read(u64::from(SLOT), 0, u64::MAX);
-        let bytes = self.bytes.lock().unwrap();
-        let mut all = Vec::new();
-        for extent in extents {
-            match extent {
-                Extent::Bytes { at, length } => {
-                    let (at, length) = (at as usize, length as usize);
-                    all.extend_from_slice(&bytes[at..at + length]);
-                }
-                Extent::Zeros { length } => all.extend(vec![0; length as usize]),
-            }
-        }
-        all
-    }
-}
-
-impl Memory for Ram {
-    fn copy(&self, from: u64, to: u64, length: u64) -> io::Result<()> {
-        let (from, to, length) = (from as usize, to as usize, length as usize);
-        let mut bytes = self.bytes.lock().unwrap();
-        bytes.copy_within(from..from + length, to);
-        Ok(())
-    }
-
-    fn zero(&self, at: u64, length: u64) -> io::Result<()> {
-        self.fill(at, &vec![0; length as usize]);
-        Ok(())
-    }
-
-    fn give_back(&self, at: u64, length: u64) {
-        self.fill(at, &vec![GONE; length as usize]);
-    }
-
-    fn returned(&self) {
-        self.returned.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-fn now(seconds: u64) -> Duration {
-    Duration::from_secs(seconds)
-}
-
-fn store(credit: u32) -> (Store, Arc<Ram>) {
-    let ram = Ram::new();
-    let slots = Slots::new(Arc::clone(&ram) as Arc<dyn Memory>, SLOT, credit, MOST);
-    (Store::new(slots, now(0)), ram)
-}
-
-fn write(store: &mut Store, ram: &Ram, file: u64, at: u64, bytes: &[u8]) -> Result<(), StoreError> {
-    let mut left = bytes;
-    for (place, length) in store.write(file, at, bytes.len() as u64, now(1))? {
-        let (here, rest) = left.split_at(length as usize);
-        ram.fill(place, here);
-        left = rest;
-    }
-    assert!(left.is_empty());
-    Ok(())
-}
-
-fn publish(store: &mut Store, file: u64) {
-    store.open(file, true).unwrap();
-    store.close(file, true);
-}
-
-fn object(store: &Store, name: &[u8]) -> Option<space::store::Object> {
-    match store.find([name]) {
-        Found::Object(object) => Some(object),
-        Found::Unfinished | Found::Nothing => None,
-    }
-}
+use space::store::{Attributes, Content, Extent, Found, MAX_NODES, ROOT, Store, StoreError};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -169,7 +72,7 @@ fn held<'c>(contents: impl Iterator<Item = &'c Content>) -> usize {
 proptest! {
     #[test]
     fn nothing_is_lost_damaged_or_leaked(steps in steps()) {
-        let (mut store, ram) = store(8);
+        let (mut store, ram, notes) = store_with_notes(8);
         let mut wanted: BTreeMap<u8, Wanted> = BTreeMap::new();
         let mut sending: Vec<(space::store::Object, Vec<u8>)> = Vec::new();
         let mut open: Vec<u64> = Vec::new();
@@ -248,7 +151,7 @@ proptest! {
                     }
                 }
                 Step::Credit(credit) => {
-                    store.slots().set_credit(u32::from(credit));
+                    store.slots().resize(u32::from(credit), MOST);
                     let credit = u32::from(credit).min(MOST);
                     prop_assert!(store.slots().backed() <= credit.max(store.slots().used()));
                 }
@@ -269,6 +172,22 @@ proptest! {
                 prop_assert_eq!(&ram.all_of(&object.content), bytes);
             }
         }
+        // Another process would have what is published, and nothing else.
+        let written = notes.written.lock().unwrap().clone();
+        let (again, there, _) = killed(&written, &ram.bytes.lock().unwrap());
+        let mut kept = Vec::new();
+        for (file, known) in &wanted {
+            let found = object(&again, &[*file]);
+            prop_assert_eq!(found.is_some(), known.published);
+            if let Some(found) = found {
+                prop_assert_eq!(&there.all_of(&found.content), &known.bytes);
+                kept.push(found.content);
+            }
+        }
+        prop_assert_eq!(again.fill().unfinished, 0);
+        prop_assert!(held(kept.iter()) <= again.slots().used() as usize);
+        drop((kept, again));
+
         // A guest that leaves, and clients that are done: what is published is left, and held.
         store.abandon();
         sending.clear();
@@ -318,7 +237,7 @@ fn more_credit_wakes_those_who_wait() {
         .make(ROOT, b"f", false, Attributes::default())
         .unwrap();
     assert!(write(&mut store, &ram, file, 0, &[1]).is_err());
-    store.slots().set_credit(1);
+    assert_eq!(store.slots().resize(1, MOST), 1);
     assert_eq!(ram.returned.load(Ordering::Relaxed), 1);
     write(&mut store, &ram, file, 0, &[1]).unwrap();
 }
@@ -437,4 +356,51 @@ fn a_file_is_published_by_its_last_writer() {
     assert_ne!(second.version, first.version);
     assert_eq!(ram.all_of(&first.content), [1]);
     assert_eq!(ram.all_of(&second.content), [2]);
+}
+
+#[test]
+fn slots_in_use_are_not_taken_away_and_a_file_that_will_never_fit_is_refused() {
+    let (mut store, ram) = store(8);
+    let make = |store: &mut Store, name: &[u8]| {
+        store
+            .make(ROOT, name, false, Attributes::default())
+            .unwrap()
+    };
+    let one = make(&mut store, b"one");
+    write(&mut store, &ram, one, 0, &[1; 3 * SLOT as usize]).unwrap();
+    assert_eq!(store.slots().resize(1, 4), 3);
+    assert_eq!((store.slots().credit(), store.slots().backed()), (3, 3));
+    let other = make(&mut store, b"other");
+    let end = u64::from(SLOT) * 4;
+    assert!(matches!(
+        store.write(other, end - 1, 1, now(1)),
+        Err(StoreError::Full)
+    ));
+    assert!(matches!(
+        store.write(other, end, 1, now(1)),
+        Err(StoreError::TooLarge)
+    ));
+    assert_eq!(store.slots().resize(8, 8), 8);
+    store.write(other, end, 1, now(1)).unwrap();
+}
+
+#[test]
+fn windows_say_what_happened_to_slots() {
+    let (mut store, ram) = store(8);
+    let file = store
+        .make(ROOT, b"f", false, Attributes::default())
+        .unwrap();
+    write(&mut store, &ram, file, 0, &[1; 3 * SLOT as usize]).unwrap();
+    store.truncate(file, u64::from(SLOT), now(1)).unwrap();
+    let window = store.slots().window();
+    assert_eq!(
+        (
+            window.arrived,
+            window.released,
+            window.in_use,
+            window.high_water
+        ),
+        (3, 2, 1, 3)
+    );
+    assert_eq!(store.slots().window().arrived, 0);
 }

@@ -1,0 +1,74 @@
+//! The slots' memory, mapped for reading.
+//!
+//! It is lent as slices, which the compiler takes to be constant. They are: this process alone writes to
+//! the memory, through its file, and never into a slot that anybody else still holds (see
+//! [`space::store`]). Who is lent some holds the slots.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::ptr::{self, NonNull};
+
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// A whole sealed file, mapped.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: memory of the process, of which nothing is changed through this.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Map a file that cannot become shorter.
+    pub(crate) fn new(file: &File) -> io::Result<Self> {
+        let too_large = |_| io::Error::from(io::ErrorKind::OutOfMemory);
+        let length = usize::try_from(file.metadata()?.len()).map_err(too_large)?;
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
+        let base =
+            unsafe { rustix::mm::mmap(ptr::null_mut(), length, ProtFlags::READ, flags, file, 0)? };
+        let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { base, length })
+    }
+
+    /// These bytes, if they lie inside; while they are used, the caller holds the slots they are in.
+    pub(crate) fn slice(&self, at: u64, length: usize) -> Option<&[u8]> {
+        let at = usize::try_from(at).ok()?;
+        if at.checked_add(length)? > self.length {
+            return None;
+        }
+        // SAFETY: inside the mapping, which lives as long as `self`. Nobody writes there, see above.
+        Some(unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(at), length) })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `new`; slices of it borrow `self`, so none is left.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    #[test]
+    fn bytes_inside_are_those_of_the_file() {
+        let file = crate::ram::make("test", 8192).unwrap();
+        file.write_all_at(b"here", 4090).unwrap();
+        let mapping = Mapping::new(&file).unwrap();
+        assert_eq!(mapping.slice(4090, 4), Some(&b"here"[..]));
+        assert_eq!(mapping.slice(8191, 1), Some(&[0][..]));
+        for (at, length) in [(8192, 1), (0, 8193), (u64::MAX, 1), (1, usize::MAX)] {
+            assert_eq!(mapping.slice(at, length), None);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const LEAST: u32 = 2;
+
+fn objective() -> Objective {
+    Objective {
+        seconds: 1.5,
+        share: Some(0.95),
+        blocked: 0.2,
+        weight: 1.0,
+        class: 0,
+    }
+}
+
+/// A second in which so many jobs came and went.
+fn window(jobs: u64, blocked: f64, in_use: u32) -> Window {
+    #[allow(clippy::cast_precision_loss, reason = "small")]
+    let count = jobs as f64;
+    Window {
+        seconds: 1.0,
+        arrived: jobs,
+        gaps: 1.0,
+        gaps_squared: 2.0 / count.max(1.0),
+        computed: jobs,
+        computing: count * 0.05,
+        computing_squared: count * 0.005,
+        blocked,
+        released: jobs,
+        transmitting: count * 0.1,
+        completion: 0.1 + blocked,
+        high_water: in_use,
+        in_use,
+        held: 0,
+    }
+}
+
+#[test]
+fn who_only_keeps_gets_an_equal_share_and_no_more() {
+    let mut controller = Controller::new(40, LEAST);
+    for id in [1, 2] {
+        assert!(controller.attach(id, objective()).is_ok());
+    }
+    // Fills what it has, waits, and nothing ever comes back.
+    for second in 1..60 {
+        let slots = controller.slots(1).unwrap();
+        let full = Window {
+            released: 0,
+            transmitting: 0.0,
+            held: if second > 5 { slots } else { 0 },
+            ..window(slots.into(), 1.0, slots)
+        };
+        controller.tick(
+            f64::from(second),
+            &[(1, full), (2, window(1, 0.0, 1))],
+            false,
+        );
+        assert_eq!(controller.slots(1), Some(20), "second {second}");
+    }
+}
+
+#[test]
+fn who_has_slots_that_lie_full_gets_them_beside_those_that_jobs_pass_through() {
+    let mut controller = Controller::new(40, LEAST);
+    for id in [1, 2] {
+        assert!(controller.attach(id, objective()).is_ok());
+    }
+    for second in 1..300 {
+        let jobs = |held| Window {
+            transmitting: 0.9,
+            held,
+            ..window(6, 0.0, 4 + held)
+        };
+        let windows = [(1, jobs(10)), (2, jobs(0))];
+        controller.tick(f64::from(second), &windows, false);
+    }
+    let (one, other) = (controller.slots(1).unwrap(), controller.slots(2).unwrap());
+    assert!(one >= other + 5, "{one} {other}");
+}
+
+#[test]
+fn a_smaller_budget_is_met_as_far_as_slots_are_free() {
+    let mut controller = Controller::new(40, LEAST);
+    for id in [1, 2] {
+        assert!(controller.attach(id, objective()).is_ok());
+    }
+    let windows = [(1, window(5, 0.0, 12)), (2, window(5, 0.0, 3))];
+    controller.tick(1.0, &windows, false);
+    let decisions = controller.set_budget(20);
+    assert!(decisions.iter().all(|made| made.slots < made.before));
+    assert_eq!(
+        (controller.slots(1), controller.slots(2)),
+        (Some(12), Some(10))
+    );
+    assert_eq!((controller.excess(), controller.free()), (2, 0));
+    controller.kept(1, 10);
+    assert_eq!(controller.excess(), 0);
+}
+
+#[test]
+fn who_waits_is_lent_what_nobody_uses_and_gives_it_back() {
+    let mut controller = Controller::new(20, LEAST);
+    for id in [1, 2] {
+        assert!(controller.attach(id, objective()).is_ok());
+    }
+    assert_eq!(
+        (controller.slots(1), controller.slots(2)),
+        (Some(10), Some(10))
+    );
+    let (idle, full) = (window(1, 0.0, 1), window(9, 0.6, 10));
+    let decisions = controller.tick(1.0, &[(1, full), (2, idle)], false);
+    let reasons: Vec<Reason> = decisions.iter().map(|decision| decision.reason).collect();
+    assert_eq!(reasons, [Reason::ShrinkLent, Reason::GrowBlocked]);
+    assert_eq!(
+        (controller.slots(1), controller.slots(2)),
+        (Some(15), Some(5))
+    );
+    controller.tick(2.0, &[(1, idle), (2, window(9, 0.6, 5))], false);
+    assert!(controller.slots(2) > Some(5), "{:?}", controller.slots(2));
+}
+
+#[test]
+fn nothing_grows_while_the_host_is_short_of_memory() {
+    let mut controller = Controller::new(20, LEAST);
+    assert!(controller.attach(1, objective()).is_ok());
+    controller.detach(1);
+    for id in [1, 2] {
+        assert!(controller.attach(id, objective()).is_ok());
+    }
+    for second in 1..60 {
+        let windows = [(1, window(9, 0.6, 10)), (2, window(1, 0.0, 1))];
+        let decisions = controller.tick(f64::from(second), &windows, true);
+        assert!(decisions.iter().all(|made| made.slots <= made.before));
+    }
+}
+
+#[test]
+fn a_newcomer_has_its_share_of_what_is_not_in_use() {
+    let mut controller = Controller::new(12, LEAST);
+    assert!(controller.attach(1, objective()).is_ok());
+    assert_eq!(controller.slots(1), Some(12));
+    controller.tick(1.0, &[(1, window(5, 0.0, 3))], false);
+    assert!(controller.attach(2, objective()).is_ok());
+    assert_eq!(
+        (controller.slots(1), controller.slots(2)),
+        (Some(6), Some(6))
+    );
+    controller.tick(
+        2.0,
+        &[(1, window(5, 0.0, 6)), (2, window(5, 0.0, 6))],
+        false,
+    );
+    assert_eq!(controller.attach(3, objective()), Err(NoRoom));
+    assert_eq!(controller.slots(3), None);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Attach(Id),
+    Detach(Id),
+    Tick(Vec<(u64, f64, u32)>, bool),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let windows = prop::collection::vec((0_u64..60, 0.0_f64..1.0, 0_u32..40), 6);
+    prop_oneof![
+        1 => (0_u32..6).prop_map(Step::Attach),
+        1 => (0_u32..6).prop_map(Step::Detach),
+        8 => (windows, prop::bool::weighted(0.1)).prop_map(|(w, p)| Step::Tick(w, p)),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn the_sum_stays_within_the_budget_and_what_is_in_use_stays(
+        budget in 4_u32..120, steps in prop::collection::vec(step(), 1..150),
+    ) {
+        let mut controller = Controller::new(budget, LEAST);
+        let mut now = 0.0;
+        for step in steps {
+            match step {
+                Step::Attach(id) => if controller.slots(id).is_none() {
+                    // A host can be full.
+                    let _full = controller.attach(id, objective());
+                },
+                Step::Detach(id) => controller.detach(id),
+                Step::Tick(figures, pressure) => {
+                    now += 1.0;
+                    let mut windows = Vec::new();
+                    for (id, (jobs, blocked, in_use)) in (0..).zip(figures) {
+                        if let Some(slots) = controller.slots(id) {
+                            windows.push((id, window(jobs, blocked, in_use.min(slots))));
+                        }
+                    }
+                    controller.tick(now, &windows, pressure);
+                    for (id, window) in &windows {
+                        prop_assert!(controller.slots(*id) >= Some(window.in_use.max(LEAST)));
+                    }
+                }
+            }
+            let all: u32 = (0..6).filter_map(|id| controller.slots(id)).sum();
+            prop_assert!(all <= budget);
+        }
+    }
+}

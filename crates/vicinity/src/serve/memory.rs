@@ -1,0 +1,200 @@
+//! The memory plane as a whole: the spaces, and the orchestrator that sizes those that have no number
+//! of slots of their own.
+//!
+//! Spaces come and go while others serve. Of one that serves only its size and its objective change:
+//! its sockets and who may fetch were settled when its process began.
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use super::home::Folder;
+use super::launch::Launch;
+use super::orchestrator::{self, Member, Orchestrator};
+use super::spaces::{self, SpaceError, SpaceTask};
+use super::supervisor::Refusal;
+use crate::config::{self, Config, Space};
+
+/// A space that serves.
+#[derive(Clone, Debug)]
+struct Served {
+    config: Space,
+    /// Slots that it can be given while it serves.
+    most: u32,
+    address: mpsc::Sender<spaces::Message>,
+}
+
+/// All spaces.
+#[derive(Debug, Default)]
+pub(super) struct MemoryPlane {
+    folder: Option<Folder>,
+    /// In the order of the configuration.
+    spaces: Vec<Served>,
+    orchestrator: Option<mpsc::Sender<orchestrator::Message>>,
+}
+
+/// What a new configuration changes, with all that it needs.
+#[derive(Debug)]
+pub(super) struct Change {
+    started: Vec<SpaceTask>,
+    spaces: Vec<Space>,
+    budget: Option<u32>,
+}
+
+impl MemoryPlane {
+    /// Where spaces and orchestrator can be reached.
+    pub(super) fn addresses(
+        &self,
+    ) -> (
+        Vec<mpsc::Sender<spaces::Message>>,
+        Option<mpsc::Sender<orchestrator::Message>>,
+    ) {
+        let spaces = self.spaces.iter().map(|space| space.address.clone());
+        (spaces.collect(), self.orchestrator.clone())
+    }
+
+    /// Check what a configuration changes, and start the spaces that are new in it.
+    pub(super) fn prepare(&mut self, config: &Config, launch: &Launch) -> Result<Change, Refusal> {
+        let mut started = Vec::new();
+        for space in &config.spaces {
+            let vm = space.vm.clone();
+            let refused = |source| Refusal::Space { vm, source };
+            match self.served(&space.vm) {
+                Some(served) => served.allows(space).map_err(refused)?,
+                None => started.push(self.start(config, space, launch).map_err(refused)?),
+            }
+        }
+        Ok(Change {
+            started,
+            spaces: config.spaces.clone(),
+            budget: config.space_budget,
+        })
+    }
+
+    fn served(&self, vm: &str) -> Option<&Served> {
+        self.spaces.iter().find(|served| served.config.vm == vm)
+    }
+
+    fn start(
+        &mut self,
+        config: &Config,
+        space: &Space,
+        launch: &Launch,
+    ) -> Result<SpaceTask, SpaceError> {
+        let runtime_dir = &config.runtime_dir;
+        if self.folder.is_none() {
+            let folder = runtime_dir.join(config::SPACE_FOLDER);
+            self.folder = Some(Folder::make(&folder)?);
+        }
+        SpaceTask::start(
+            runtime_dir,
+            space.clone(),
+            config.space_budget,
+            launch.clone(),
+        )
+    }
+
+    /// Bring a change into force: nothing here fails.
+    ///
+    /// Spaces that give slots up do so before others grow; one that gets a number of its own, or is new, has
+    /// its slots at once.
+    pub(super) async fn carry_out(&mut self, change: Change, tasks: &mut JoinSet<()>) {
+        let keep = |served: &Served| change.spaces.iter().any(|new| new.vm == served.config.vm);
+        let spaces = std::mem::take(&mut self.spaces);
+        let gone: Vec<_>;
+        (self.spaces, gone) = spaces.into_iter().partition(keep);
+        for served in gone {
+            tracing::info!(vm = %served.config.vm, "the space is removed");
+            drop(served.address.send(spaces::Message::Stop).await);
+            // It drops its inbox when it has ended.
+            served.address.closed().await;
+        }
+        for task in change.started {
+            self.spaces.push(Served {
+                config: task.config().clone(),
+                most: task.most(),
+                address: task.address(),
+            });
+            tasks.spawn(task.run());
+        }
+        let place = |served: &Served| {
+            let mut spaces = change.spaces.iter();
+            spaces.position(|space| space.vm == served.config.vm)
+        };
+        self.spaces.sort_by_key(place);
+        // Who gives slots up comes first.
+        let mut growing = Vec::new();
+        for (served, new) in self.spaces.iter_mut().zip(change.spaces) {
+            let grows = new.slots > served.config.slots && served.config.slots.is_some();
+            if new != served.config {
+                served.config = new;
+                match grows {
+                    true => growing.push(served.clone()),
+                    false => served.configure().await,
+                }
+            }
+        }
+        self.share(change.budget, tasks).await;
+        for served in growing {
+            served.configure().await;
+        }
+    }
+
+    /// Tell the orchestrator what there is to share, and among whom.
+    async fn share(&mut self, budget: Option<u32>, tasks: &mut JoinSet<()>) {
+        let Some(budget) = budget else {
+            return;
+        };
+        let fixed = self.spaces.iter().filter_map(|served| served.config.slots);
+        let left = budget.saturating_sub(fixed.sum::<u32>());
+        let address = self.orchestrator.get_or_insert_with(|| {
+            let (orchestrator, address) = Orchestrator::new(left);
+            tasks.spawn(orchestrator.run());
+            address
+        });
+        let open = |served: &&Served| served.config.slots.is_none();
+        let members = self.spaces.iter().filter(open).map(|served| Member {
+            vm: served.config.vm.clone(),
+            objective: served.config.objective,
+            address: served.address.clone(),
+        });
+        let (done, shared) = oneshot::channel();
+        let message = orchestrator::Message::Share(left, members.collect(), done);
+        // It ends with us.
+        drop(address.send(message).await);
+        drop(shared.await);
+    }
+
+    /// Stop everything.
+    pub(super) async fn stop(&self) {
+        if let Some(orchestrator) = &self.orchestrator {
+            drop(orchestrator.send(orchestrator::Message::Stop).await);
+        }
+        for served in &self.spaces {
+            drop(served.address.send(spaces::Message::Stop).await);
+        }
+    }
+}
+
+impl Served {
+    /// Tell it what the configuration says of its size.
+    async fn configure(&self) {
+        let message = spaces::Message::Configure(Box::new(self.config.clone()));
+        drop(self.address.send(message).await);
+    }
+
+    /// Whether it can become as `new` says while it serves.
+    fn allows(&self, new: &Space) -> Result<(), SpaceError> {
+        let same = Space {
+            slots: self.config.slots,
+            objective: self.config.objective,
+            ..new.clone()
+        };
+        if same != self.config {
+            return Err(SpaceError::Fixed);
+        }
+        match new.slots {
+            Some(slots) if slots > self.most => Err(SpaceError::TooLarge { most: self.most }),
+            _ => Ok(()),
+        }
+    }
+}
