@@ -3,7 +3,8 @@
 //!
 //! Each second it asks every space what has happened, has the controller ([`space::controller`]) decide,
 //! and tells the spaces their sizes: first to those that give slots up, and what these had in use by then
-//! they keep; then to those that get some. So the slots of all are within the budget at every instant.
+//! they keep; then to those that get some. So the slots of all are within the budget, but for a moment after
+//! a space with a number of its own came: it has it at once, and the others give theirs up.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
