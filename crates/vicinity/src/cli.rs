@@ -8,13 +8,23 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::failure::{EXIT_CODES, Failure};
 use crate::logging::{self, Format, Level};
 use crate::nic::Which;
-use crate::operate::{Pair, Target};
 use crate::spaces::Space;
 use crate::{
-    bench, capture, config, data_plane, demo, direct, direct_plane, doctor, libvirt, list,
-    message_info, message_plane, messages, operate, plane, qemu, qemu_args, reference, serve,
-    space_process, study, top,
+    capture, config, data_plane, demo, direct_plane, doctor, libvirt, list, message_plane, operate,
+    qemu, qemu_args, reference, serve, space_process, top,
 };
+
+mod bench;
+mod direct;
+mod lab;
+mod message;
+mod network;
+
+use self::bench::Bench;
+use self::direct::Direct;
+use self::lab::Lab;
+use self::message::Message;
+use self::network::{Network, Port};
 
 /// Name of the subcommand that is a data plane.
 pub(crate) const DATA_PLANE: &str = "data-plane";
@@ -214,357 +224,6 @@ enum Command {
     Network(Network),
 }
 
-#[derive(Debug, Subcommand)]
-enum Bench {
-    /// The switch against OVS-DPDK, with DPDK's testpmd as both guests; needs root, two CPUs
-    /// and some minutes
-    Switch {
-        /// How often each measurement is repeated
-        #[arg(long, default_value_t = lab::bench::ROUNDS)]
-        rounds: u32,
-        /// Frame lengths in bytes, Ethernet header included, check sequence not
-        #[arg(long, value_delimiter = ',', default_values_t = lab::bench::SIZES)]
-        sizes: Vec<u16>,
-        /// What to measure
-        #[arg(long, value_delimiter = ',', default_values_t = lab::bench::Part::ALL)]
-        parts: Vec<lab::bench::Part>,
-        /// Where the report is written, as JSON
-        #[arg(long, default_value = "target/bench/switch.json", value_name = "FILE")]
-        output: PathBuf,
-    },
-    /// The message plane against UCX and TCP on loopback; needs root, two CPUs and some minutes
-    Message {
-        /// How often each measurement is repeated
-        #[arg(long, default_value_t = lab::bench::ROUNDS)]
-        rounds: u32,
-        /// Message lengths in bytes
-        #[arg(long, value_delimiter = ',', default_values_t = lab::bench::message::LENGTHS)]
-        lengths: Vec<u32>,
-        /// Where the report is written, as JSON
-        #[arg(long, default_value = "target/bench/message.json", value_name = "FILE")]
-        output: PathBuf,
-    },
-    /// What it costs to change, read and watch a switch with 64 ports under load; needs root, two CPUs
-    /// and a minute
-    Operate {
-        /// How often each measurement is repeated
-        #[arg(long, default_value_t = lab::bench::ROUNDS)]
-        rounds: u32,
-        /// Where the report is written, as JSON
-        #[arg(long, default_value = "target/bench/operate.json", value_name = "FILE")]
-        output: PathBuf,
-    },
-    /// Messages between two hosts, which are network namespaces, against TCP; needs root and a minute
-    Uplink {
-        /// How often each measurement is repeated
-        #[arg(long, default_value_t = lab::bench::ROUNDS)]
-        rounds: u32,
-        /// Rates of the link between them, in Mbit/s
-        #[arg(long, value_delimiter = ',', default_values_t = lab::bench::uplink::RATES)]
-        rates: Vec<u32>,
-        /// Where the report is written, as JSON
-        #[arg(long, default_value = "target/bench/uplink.json", value_name = "FILE")]
-        output: PathBuf,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-enum Lab {
-    /// List every experiment, and whether this machine can run it
-    List {
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Run experiments on real VMs and write a report; needs root
-    #[command(group = clap::ArgGroup::new("which").required(true))]
-    Run {
-        /// Experiments, as `list` names them
-        #[arg(group = "which", value_name = "ID")]
-        ids: Vec<String>,
-        /// All that this machine can run
-        #[arg(long, group = "which")]
-        all: bool,
-        /// Only these levels of a factor; may be given several times
-        #[arg(long, value_name = "FACTOR=LEVEL[,LEVEL]")]
-        only: Vec<String>,
-        /// How much is measured: a quarter of an hour, about two hours, a night
-        #[arg(long, value_enum, default_value = "default")]
-        scale: Scale,
-        /// Minutes for measuring, in place of the scale's; more blocks are measured in more time
-        #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-        minutes: Option<u32>,
-        /// Seed of the order in which cells are measured [default: drawn, and noted]
-        #[arg(long)]
-        seed: Option<u64>,
-        /// Folder of the results
-        #[arg(long, default_value = study::FOLDER, value_name = "DIR")]
-        output: PathBuf,
-    },
-    /// Complete a run that was cut short
-    Resume {
-        /// Folder of the results
-        #[arg(default_value = study::FOLDER)]
-        output: PathBuf,
-    },
-    /// Write a run's report again from its samples
-    Report {
-        /// Folder of the results
-        #[arg(default_value = study::FOLDER)]
-        output: PathBuf,
-    },
-    /// Compare two runs, cell by cell
-    Compare {
-        /// Folder of a run
-        a: PathBuf,
-        /// Folder of another
-        b: PathBuf,
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Load a web server; the lab runs it in the second host's place
-    #[command(hide = true)]
-    Http {
-        #[arg(long)]
-        server: std::net::SocketAddr,
-        #[arg(long)]
-        path: String,
-        #[arg(long)]
-        rate: Option<f64>,
-        #[arg(long)]
-        warm_up: f64,
-        #[arg(long)]
-        seconds: f64,
-        #[arg(long)]
-        workers: usize,
-    },
-    /// Fill a switch's residency table; the lab runs it beside the uplink
-    #[command(hide = true)]
-    Residents {
-        #[arg(long)]
-        count: u32,
-    },
-    /// Time look-ups among so many residents, in nanoseconds; the lab runs it
-    #[command(hide = true)]
-    Lookups {
-        #[arg(long)]
-        residents: u32,
-    },
-}
-
-/// How much is measured.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Scale {
-    Ci,
-    Default,
-    Full,
-}
-
-impl From<Scale> for lab::study::catalogue::Scale {
-    fn from(scale: Scale) -> Self {
-        match scale {
-            Scale::Ci => Self::Ci,
-            Scale::Default => Self::Default,
-            Scale::Full => Self::Full,
-        }
-    }
-}
-
-#[derive(Debug, Subcommand)]
-enum Message {
-    /// Answer `ping` and `perf` of other processes until SIGINT or SIGTERM
-    Answer {
-        /// Number of the endpoint; without it, the first that is free
-        #[arg(long, value_name = "NUMBER")]
-        endpoint: Option<u32>,
-    },
-    /// Tell what is on this board, and which members the daemon joins
-    Info {
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Tell what the members that the daemon joins have done
-    Counters {
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Join VMs, and this host, until SIGINT or SIGTERM
-    Serve {
-        /// A VM, or `host`; with a trust group, whose members share memory, as NAME=GROUP
-        #[arg(required = true, value_parser = plane::member, value_name = "NAME")]
-        members: Vec<message::far::Member>,
-        #[command(flatten)]
-        way: crate::uplink::Way,
-    },
-    /// Join this VM, from the inside, until SIGINT or SIGTERM; needs root
-    Join {
-        /// Join processes of the host in a VM's place, by that member's socket on the host
-        #[arg(long, value_name = "FILE")]
-        socket: Option<PathBuf>,
-    },
-    /// Print QEMU's options for a VM that is to be joined
-    QemuArgs {
-        /// Name of the VM
-        vm: String,
-        /// As JSON: an array of words
-        #[arg(long)]
-        json: bool,
-    },
-    /// Time round trips to an endpoint that answers
-    Ping {
-        /// The endpoint: 7, or of a VM or a host, web:7
-        #[arg(value_name = "ENDPOINT")]
-        peer: messages::To,
-        /// Bytes of a message
-        #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(..=1 << 28))]
-        length: u32,
-        /// How many
-        #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
-        count: u32,
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Measure latency, message rate and bandwidth to an endpoint that answers
-    Perf {
-        /// The endpoint: 7, or of a VM or a host, web:7
-        #[arg(value_name = "ENDPOINT")]
-        peer: messages::To,
-        /// Bytes of a message
-        #[arg(long, value_delimiter = ',', default_values_t = messages::LENGTHS, value_parser = clap::value_parser!(u32).range(..=1 << 28))]
-        lengths: Vec<u32>,
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-enum Direct {
-    /// Join VMs until SIGINT or SIGTERM, without a daemon; each can read all memory of the others
-    Serve {
-        /// Names of the VMs
-        #[arg(required = true, value_parser = direct::vm, value_name = "NAME")]
-        vms: Vec<String>,
-    },
-    /// List the daemon's trust groups, and how their VMs are
-    List {
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Have a VM leave its group, for as long as it runs, so that it can migrate
-    Leave {
-        /// Name of the VM
-        #[arg(value_parser = direct::vm)]
-        vm: String,
-    },
-    /// Let a VM that left join again
-    Join {
-        /// Name of the VM
-        #[arg(value_parser = direct::vm)]
-        vm: String,
-    },
-    /// Print QEMU's options for a VM that is to be joined, beside those of its port
-    QemuArgs {
-        /// Name of the VM
-        #[arg(value_parser = direct::vm)]
-        vm: String,
-        /// Root ports for so many other members, which a `q35` machine needs
-        #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(..i64::from(::direct::layout::MEMBERS)), value_name = "MEMBERS")]
-        ports: u16,
-        /// Memory of the largest of them
-        #[arg(long, default_value = "512M", value_parser = direct::bytes, value_name = "SIZE", requires = "ports")]
-        memory: u64,
-        /// As JSON: an array of words
-        #[arg(long)]
-        json: bool,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-enum Port {
-    /// List them, with their state and figures
-    List {
-        /// As JSON, with every figure
-        #[arg(long)]
-        json: bool,
-    },
-    /// Show one, with every figure
-    Show {
-        /// The network's name
-        network: String,
-        /// The VM's name
-        vm: String,
-    },
-    /// Add one to a network, as a `[[network.port]]` in the file would
-    Add {
-        /// The network's name
-        network: String,
-        /// The VM's name
-        vm: String,
-        /// What it has: the configuration's keys and values, like vlan=10
-        #[arg(value_name = "KEY=VALUE")]
-        pairs: Vec<Pair>,
-    },
-    /// Change one; its VM stays connected unless `socket` or `mode` change
-    Set {
-        /// The network's name
-        network: String,
-        /// The VM's name
-        vm: String,
-        /// What is new; KEY= takes a key away
-        #[arg(value_name = "KEY=VALUE", required = true)]
-        pairs: Vec<Pair>,
-    },
-    /// Remove one; its VM is disconnected
-    Remove {
-        /// The network's name
-        network: String,
-        /// The VM's name
-        vm: String,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-enum Network {
-    /// List them, with their state and figures
-    List {
-        /// As JSON, with every figure
-        #[arg(long)]
-        json: bool,
-    },
-    /// Show one, with every figure
-    Show {
-        /// Its name
-        network: String,
-    },
-    /// Add one, as a `[[network]]` in the file would
-    Add {
-        /// Its name
-        network: String,
-        /// What it has: the configuration's keys and values, like accept=true
-        #[arg(value_name = "KEY=VALUE")]
-        pairs: Vec<Pair>,
-    },
-    /// Change one
-    Set {
-        /// Its name
-        network: String,
-        /// What is new; KEY= takes a key away
-        #[arg(value_name = "KEY=VALUE", required = true)]
-        pairs: Vec<Pair>,
-    },
-    /// Remove one, with its ports
-    Remove {
-        /// Its name
-        network: String,
-    },
-}
-
 impl Cli {
     /// Do what was asked.
     pub(crate) fn run(self) -> Result<(), Failure> {
@@ -640,27 +299,9 @@ impl Cli {
             Command::Demo {
                 channel, folder, ..
             } => print(&demo::run(&channel, &folder)?),
-            Command::Bench(Bench::Switch {
-                rounds,
-                sizes,
-                parts,
-                output,
-            }) => print(&bench::switch(rounds, &sizes, &parts, &output)?),
-            Command::Bench(Bench::Operate { rounds, output }) => {
-                print(&bench::operate(rounds, &output)?)
-            }
-            Command::Bench(Bench::Message {
-                rounds,
-                lengths,
-                output,
-            }) => print(&bench::message(rounds, &lengths, &output)?),
-            Command::Bench(Bench::Uplink {
-                rounds,
-                rates,
-                output,
-            }) => print(&bench::uplink(rounds, &rates, &output)?),
+            Command::Bench(bench) => print(&bench.run()?),
             Command::Lab(lab) => lab.run(),
-            Command::Message(command) => exchange(runtime_dir, &command),
+            Command::Message(message) => message.run(runtime_dir),
             Command::Direct(direct) => direct.run(runtime_dir),
             Command::Space(space) => print(&space.run(runtime_dir)?),
             Command::Completions { shell } => {
@@ -676,129 +317,9 @@ impl Cli {
     }
 }
 
-impl Port {
-    fn run(self, runtime_dir: &Path) -> Result<String, Failure> {
-        Ok(match self {
-            Self::List { json } => list::ports(runtime_dir, json)?,
-            Self::Show { network, vm } => list::port(runtime_dir, &network, &vm)?,
-            Self::Add { network, vm, pairs } => {
-                operate::add(runtime_dir, Target::Port(&network, &vm), &pairs)?
-            }
-            Self::Set { network, vm, pairs } => {
-                operate::set(runtime_dir, Target::Port(&network, &vm), &pairs)?
-            }
-            Self::Remove { network, vm } => {
-                operate::remove(runtime_dir, Target::Port(&network, &vm))?
-            }
-        })
-    }
-}
-
-impl Network {
-    fn run(self, runtime_dir: &Path) -> Result<String, Failure> {
-        Ok(match self {
-            Self::List { json } => list::networks(runtime_dir, json)?,
-            Self::Show { network } => list::network(runtime_dir, &network)?,
-            Self::Add { network, pairs } => {
-                operate::add(runtime_dir, Target::Network(&network), &pairs)?
-            }
-            Self::Set { network, pairs } => {
-                operate::set(runtime_dir, Target::Network(&network), &pairs)?
-            }
-            Self::Remove { network } => operate::remove(runtime_dir, Target::Network(&network))?,
-        })
-    }
-}
-
-impl Direct {
-    fn run(self, runtime_dir: &Path) -> Result<(), Failure> {
-        match self {
-            Self::Serve { vms } => direct::serve(runtime_dir, &vms),
-            Self::QemuArgs {
-                vm,
-                ports,
-                memory,
-                json,
-            } => {
-                let text = direct::qemu_args(runtime_dir, &vm, ports, memory);
-                print(&qemu_args::words_of(&text, json))
-            }
-            Self::List { json } => print(&direct::list(runtime_dir, json)?),
-            Self::Leave { vm } => direct::leave(runtime_dir, &vm),
-            Self::Join { vm } => Ok(direct::join(runtime_dir, &vm)?),
-        }
-    }
-}
-
-impl Lab {
-    fn run(self) -> Result<(), Failure> {
-        match self {
-            Self::List { json } => print(&study::list(json)),
-            Self::Run {
-                ids,
-                only,
-                scale,
-                minutes,
-                seed,
-                output,
-                ..
-            } => {
-                let scale = scale.into();
-                print(&study::start(&ids, &only, scale, minutes, seed, &output)?)
-            }
-            Self::Resume { output } => print(&study::resume(&output)?),
-            Self::Report { output } => print(&study::report(&output)?),
-            Self::Compare { a, b, json } => print(&study::compare(&a, &b, json)?),
-            Self::Http {
-                server,
-                path,
-                rate,
-                warm_up,
-                seconds,
-                workers,
-            } => print(&study::request(&lab::study::http::Load {
-                server,
-                path,
-                rate,
-                warm_up,
-                seconds,
-                workers,
-            })),
-            Self::Residents { count } => study::fill(count),
-            Self::Lookups { residents } => print(&study::time_lookups(residents).to_string()),
-        }
-    }
-}
-
-fn exchange(runtime_dir: &Path, command: &Message) -> Result<(), Failure> {
-    let board = &runtime_dir.join(plane::BOARD);
-    match command {
-        Message::Answer { endpoint } => messages::answer(board, *endpoint),
-        Message::Info { json } => print(&message_info::info(runtime_dir, *json)?),
-        Message::Counters { json } => print(&message_info::counters(runtime_dir, *json)?),
-        Message::Serve { members, way } => plane::serve(runtime_dir, members, way),
-        Message::Join { socket } => plane::join(runtime_dir, socket.as_deref()),
-        Message::QemuArgs { vm, json } => {
-            let text = plane::qemu_args(runtime_dir, vm);
-            print(&qemu_args::words_of(&text, *json))
-        }
-        Message::Ping {
-            peer,
-            length,
-            count,
-            json,
-        } => print(&messages::ping(board, peer, (*length, *count), *json)?),
-        Message::Perf {
-            peer,
-            lengths,
-            json,
-        } => print(&messages::measure(board, peer, lengths, *json)?),
-    }
-}
-
 fn examine(runtime_dir: &Path, json: bool) -> Result<(), Failure> {
     // The probe boots a guest, which must not outlive a Ctrl-C.
-    lab::interrupt::install()?;
+    ::lab::interrupt::install()?;
     let checks = doctor::examine(runtime_dir);
     match json {
         true => print(&list::as_json(&checks))?,
@@ -812,7 +333,7 @@ fn examine(runtime_dir: &Path, json: bool) -> Result<(), Failure> {
 
 /// A size as QEMU takes it.
 fn memory(text: &str) -> Result<String, String> {
-    direct::bytes(text).map(|_| text.to_owned())
+    crate::direct::bytes(text).map(|_| text.to_owned())
 }
 
 /// Write to standard output. A reader that went away is no failure.

@@ -1,0 +1,108 @@
+//! `vicinity message`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+
+use super::print;
+use crate::failure::Failure;
+use crate::{message_info, messages, plane, qemu_args};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Message {
+    /// Answer `ping` and `perf` of other processes until SIGINT or SIGTERM
+    Answer {
+        /// Number of the endpoint; without it, the first that is free
+        #[arg(long, value_name = "NUMBER")]
+        endpoint: Option<u32>,
+    },
+    /// Tell what is on this board, and which members the daemon joins
+    Info {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Tell what the members that the daemon joins have done
+    Counters {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Join VMs, and this host, until SIGINT or SIGTERM
+    Serve {
+        /// A VM, or `host`; with a trust group, whose members share memory, as NAME=GROUP
+        #[arg(required = true, value_parser = plane::member, value_name = "NAME")]
+        members: Vec<message::far::Member>,
+        #[command(flatten)]
+        way: crate::uplink::Way,
+    },
+    /// Join this VM, from the inside, until SIGINT or SIGTERM; needs root
+    Join {
+        /// Join processes of the host in a VM's place, by that member's socket on the host
+        #[arg(long, value_name = "FILE")]
+        socket: Option<PathBuf>,
+    },
+    /// Print QEMU's options for a VM that is to be joined
+    QemuArgs {
+        /// Name of the VM
+        vm: String,
+        /// As JSON: an array of words
+        #[arg(long)]
+        json: bool,
+    },
+    /// Time round trips to an endpoint that answers
+    Ping {
+        /// The endpoint: 7, or of a VM or a host, web:7
+        #[arg(value_name = "ENDPOINT")]
+        peer: messages::To,
+        /// Bytes of a message
+        #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(..=1 << 28))]
+        length: u32,
+        /// How many
+        #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+        count: u32,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Measure latency, message rate and bandwidth to an endpoint that answers
+    Perf {
+        /// The endpoint: 7, or of a VM or a host, web:7
+        #[arg(value_name = "ENDPOINT")]
+        peer: messages::To,
+        /// Bytes of a message
+        #[arg(long, value_delimiter = ',', default_values_t = messages::LENGTHS, value_parser = clap::value_parser!(u32).range(..=1 << 28))]
+        lengths: Vec<u32>,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+impl Message {
+    pub(super) fn run(&self, runtime_dir: &Path) -> Result<(), Failure> {
+        let board = &runtime_dir.join(plane::BOARD);
+        match self {
+            Self::Answer { endpoint } => messages::answer(board, *endpoint),
+            Self::Info { json } => print(&message_info::info(runtime_dir, *json)?),
+            Self::Counters { json } => print(&message_info::counters(runtime_dir, *json)?),
+            Self::Serve { members, way } => plane::serve(runtime_dir, members, way),
+            Self::Join { socket } => plane::join(runtime_dir, socket.as_deref()),
+            Self::QemuArgs { vm, json } => {
+                let text = plane::qemu_args(runtime_dir, vm);
+                print(&qemu_args::words_of(&text, *json))
+            }
+            Self::Ping {
+                peer,
+                length,
+                count,
+                json,
+            } => print(&messages::ping(board, peer, (*length, *count), *json)?),
+            Self::Perf {
+                peer,
+                lengths,
+                json,
+            } => print(&messages::measure(board, peer, lengths, *json)?),
+        }
+    }
+}
