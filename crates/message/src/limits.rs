@@ -71,5 +71,10 @@ pub const TRANSFER_SPIN: Duration = Duration::from_micros(500);
 /// The same of an endpoint with a peer that is far: there, waking up takes a gateway on each side.
 pub const FAR_SPIN: Duration = Duration::from_millis(1);
 
+/// The same of one with a far peer that is owed an answer. A peer's virtual CPU may lose its processor for
+/// some milliseconds in the middle of a message. Whoever sleeps meanwhile is woken late, by two gateways that
+/// look now and then; until then the other side waits, and sleeps as well: once begun, that goes on.
+pub const FAR_TRANSFER_SPIN: Duration = Duration::from_millis(20);
+
 /// Calls that look only at memory between two that ask the kernel for connections and deaths.
 pub const LOOKS: u32 = 1024;

@@ -7,7 +7,7 @@ use window::doorbell;
 use window::waiter::Woken;
 
 use crate::endpoint::Endpoint;
-use crate::limits::{LOOKS, SPIN, TRANSFER_SPIN};
+use crate::limits::{FAR_TRANSFER_SPIN, LOOKS, SPIN, TRANSFER_SPIN};
 use crate::matching::Pattern;
 use crate::request::Request;
 use crate::status::{Code, Completion, Error, Status};
@@ -142,17 +142,21 @@ impl Endpoint {
         ready: &mut impl FnMut(&mut Self) -> Option<T>,
     ) -> Option<T> {
         let start = Instant::now();
+        let far = self.patience > SPIN;
+        let transfer = match far {
+            true => FAR_TRANSFER_SPIN,
+            false => TRANSFER_SPIN,
+        };
         loop {
             if let Some(found) = self.look(ready) {
                 return Some(found);
             }
             let now = Instant::now();
             let looked = now - start;
-            let over = looked >= self.patience && (looked >= TRANSFER_SPIN || !self.is_owed());
+            let over = looked >= self.patience && (looked >= transfer || !self.is_owed());
             if over || end.is_some_and(|end| now >= end) {
                 return None;
             }
-            let far = self.patience > SPIN;
             if looked >= SPIN || far && (looked >= YIELD || self.courtesy.is_crowded()) {
                 // A relay or a gateway may wait for this processor.
                 self.courtesy.give_way();
