@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -20,7 +20,7 @@ use crate::access::Access;
 use crate::answer::answer;
 use crate::body::Body;
 use crate::shared::{Shared, add};
-use crate::slow::Watched;
+use crate::slow::{Moves, Watched};
 
 /// Clients at one time. Each costs at most some hundred kilobytes.
 pub const MAX_CLIENTS: usize = 2048;
@@ -30,9 +30,6 @@ const MAX_STREAMS: u32 = 32;
 
 /// A client says its request, or the next one, within so long.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A client that is being sent something takes some of it within so long.
-const STALL: Duration = Duration::from_secs(30);
 
 /// What hyper gathers for a connection before it waits for the client to take it.
 const BUFFER: usize = 128 << 10;
@@ -85,8 +82,8 @@ pub async fn serve(service: Service, listener: TcpListener) -> io::Result<Infall
 async fn client(service: &Service, stream: TcpStream, from: SocketAddr) {
     // Answers are written whole; waiting for more would only delay their ends.
     drop(stream.set_nodelay(true));
-    let taken = Arc::new(AtomicU64::new(0));
-    let stream = Watched::new(stream, Arc::clone(&taken));
+    let moves = Arc::new(Moves::default());
+    let stream = Watched::new(stream, &moves, &service.shared);
     let conversation = async {
         match &service.tls {
             None => converse(service, stream, from.ip()).await,
@@ -98,23 +95,10 @@ async fn client(service: &Service, stream: TcpStream, from: SocketAddr) {
     };
     tokio::select! {
         () = conversation => {}
-        () = stalled(&taken) => {
+        () = moves.stalled() => {
             add(&service.shared.counts.stalled);
             tracing::debug!("{from} stalled");
         }
-    }
-}
-
-/// Ends when the client neither took nor said anything for too long.
-async fn stalled(moved: &AtomicU64) {
-    let mut before = moved.load(Ordering::Relaxed);
-    loop {
-        tokio::time::sleep(STALL).await;
-        let now = moved.load(Ordering::Relaxed);
-        if now == before {
-            return;
-        }
-        before = now;
     }
 }
 

@@ -34,6 +34,7 @@ mod guest;
 pub mod http;
 mod kinds;
 pub mod ram;
+mod rate;
 mod raw;
 mod shared;
 mod slow;

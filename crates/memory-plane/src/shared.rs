@@ -9,6 +9,7 @@ use space::estimator::Window;
 use space::store::{Slots, Store, ledger_bytes};
 
 use crate::ram::{self, Notes, Ram};
+use crate::rate::Rate;
 
 /// A space at work.
 #[derive(Debug)]
@@ -19,6 +20,7 @@ pub struct Shared {
     /// When it began, since 1970: in the tags of its objects, for versions are counted anew.
     began: Duration,
     pub(crate) counts: Counts,
+    pub(crate) rate: Rate,
 }
 
 /// What has happened.
@@ -109,6 +111,7 @@ impl Shared {
             ram,
             began,
             counts: Counts::default(),
+            rate: Rate::default(),
         }))
     }
 
@@ -122,6 +125,11 @@ impl Shared {
     /// `limit` there may come to be.
     pub fn resize(&self, credit: u32, limit: u32) -> u32 {
         self.slots.resize(credit, limit)
+    }
+
+    /// Send at most so many bytes a second, what belongs to protocols included; or as many as can be.
+    pub fn limit(&self, rate: Option<u64>) {
+        self.rate.set(rate);
     }
 
     /// What has happened since this was asked the last time.

@@ -242,3 +242,20 @@ fn a_slow_client_gets_what_it_asked_for() {
         std::thread::yield_now();
     }
 }
+
+#[test]
+fn a_rate_changes_when_not_what_clients_get() {
+    let served = serve(everybody());
+    let bytes = pattern(3 * SLOT as usize);
+    served.publish("film", &bytes);
+    // Turns of the fewest bytes and of the most, and what is between.
+    for rate in [Some(1 << 20), Some(50 << 20), Some(1 << 30), None] {
+        served.shared.limit(rate);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| assert!(served.get("/film", "").1 == bytes, "{rate:?}"));
+            }
+        });
+    }
+    assert_eq!(served.shared.report().stalled, 0);
+}

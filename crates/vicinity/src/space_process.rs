@@ -47,6 +47,8 @@ pub(crate) enum Order {
     Window,
     /// Have another size; say which it is then: an [`Event::Sized`].
     Resize(Size),
+    /// Send at most so many bytes a second, or as many as can be.
+    Rate(Option<u64>),
     /// End.
     Stop,
 }
@@ -149,6 +151,7 @@ fn prepare(
     let shared = Shared::with(ram, notes, SLOT_BYTES, size.slots, size.most);
     let shared = shared.map_err(DataPlaneError::System)?;
     shared.resize(size.slots, size.limit);
+    shared.limit(space.rate);
     let token = space.token_file.as_deref().map(token).transpose()?;
     let tls = space.tls.as_ref();
     let tls = tls.map(|(certificate, key)| tls::acceptor(certificate, key));
@@ -219,6 +222,10 @@ fn obey(control: &ControlSocket, shared: &Shared) -> io::Result<()> {
             Some((Order::Report, _)) => Event::Report(figures(shared)),
             Some((Order::Window, _)) => Event::Window(shared.window()),
             Some((Order::Resize(size), _)) => Event::Sized(shared.resize(size.slots, size.limit)),
+            Some((Order::Rate(rate), _)) => {
+                shared.limit(rate);
+                continue;
+            }
             _ => return Ok(()),
         };
         control.send(&event, None)?;

@@ -40,7 +40,7 @@ pub(crate) enum Space {
         #[arg(value_name = "KEY=VALUE")]
         pairs: Vec<Pair>,
     },
-    /// Change the slots or the objective of one; nobody is disturbed
+    /// Change the slots, the objective or the rate of one; nobody is disturbed
     Set {
         /// Name of the VM
         vm: String,

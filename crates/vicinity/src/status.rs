@@ -312,6 +312,8 @@ pub(crate) struct SpaceStatus {
     pub(crate) listen: Option<std::net::SocketAddr>,
     /// With TLS.
     pub(crate) tls: bool,
+    /// Bytes a second that are sent at most, if there is a limit.
+    pub(crate) rate: Option<u64>,
     /// What there is; all 0 while it does not run.
     #[serde(flatten)]
     pub(crate) figures: Figures,

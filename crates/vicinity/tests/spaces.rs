@@ -55,7 +55,7 @@ fn spaces_come_change_and_go_within_the_budget() {
         (["set", "red", "slots=7"], "8 to"),
         (
             ["set", "red", "allow=[\"::/0\"]"],
-            "only `slots` and `objective`",
+            "only `slots`, `objective` and `rate`",
         ),
         (["create", "red", "slots=8"], "there is a space red already"),
         (["set", "gren", "slots=8"], "did you mean green"),
@@ -65,6 +65,17 @@ fn spaces_come_change_and_go_within_the_budget() {
     }
     assert!(refused(&daemon, &["show", "gren"]).contains("did you mean green"));
     assert_eq!(slots(&daemon, "red"), 16);
+    // A rate comes and goes, and what has it serves on.
+    for (pair, rate) in [
+        ("rate=8 Mbit/s", Value::from(1_000_000)),
+        ("rate=", Value::Null),
+    ] {
+        said(&daemon, &["set", "red", pair]);
+        let red = show(&daemon, "red");
+        assert_eq!((&red["rate"], &red["restarts"]), (&rate, &0.into()));
+    }
+    let fast = refused(&daemon, &["set", "red", "rate=fast"]);
+    assert!(fast.contains("`fast` is no rate"), "{fast}");
     let top = said(&daemon, &["top", "--once"]);
     assert!(
         top.contains("fixed") && top.contains("budget 8 slots"),

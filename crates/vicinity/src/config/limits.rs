@@ -99,7 +99,7 @@ fn rates_of(written: &file::Rates) -> Result<RateRules, Mistake> {
 }
 
 /// Bytes a second from a text like `100 Mbit/s`.
-fn rate(text: &Spanned<String>) -> Result<u64, Mistake> {
+pub(super) fn rate(text: &Spanned<String>) -> Result<u64, Mistake> {
     const UNITS: [(&str, f64); 8] = [
         ("bit/s", 0.125),
         ("kbit/s", 125.0),

@@ -9,7 +9,7 @@ use toml::Spanned;
 
 use super::check::{Unique, absolute, named};
 use super::complaint::Mistake;
-use super::file;
+use super::{file, limits};
 
 /// The folder of the spaces' sockets.
 pub(crate) const FOLDER: &str = "space";
@@ -44,6 +44,8 @@ pub(crate) struct Space {
     pub(crate) slots: Option<u32>,
     /// What the controller is to reach.
     pub(crate) objective: Objective,
+    /// Bytes a second that are sent at most.
+    pub(crate) rate: Option<u64>,
     /// Where clients fetch; nowhere unless given.
     pub(crate) listen: Option<SocketAddr>,
     /// Who may: clients with these addresses.
@@ -172,6 +174,7 @@ fn space(written: &Spanned<file::Space>, budget: Option<u32>) -> Result<Space, M
         vm: space.vm.get_ref().clone(),
         slots,
         objective: objective.unwrap_or_default(),
+        rate: space.rate.as_ref().map(limits::rate).transpose()?,
         listen,
         allow,
         token_file,
@@ -263,6 +266,7 @@ mod tests {
 [[space]]
 vm = \"web\"
 slots = 64
+rate = \"100 MB/s\"
 listen = \"127.0.0.1:8080\"
 allow = [\"10.0.0.0/8\", \"::1\"]
 token-file = \"/etc/token\"
@@ -282,6 +286,7 @@ vm = \"db\"
         assert_eq!((web.slots, web.allow.len()), (Some(64), 2));
         assert!(web.tls.is_some() && web.token_file.is_some());
         assert_eq!((db.slots, db.listen), (Some(SLOTS), None));
+        assert_eq!((web.rate, db.rate), (Some(100_000_000), None));
         assert_eq!(db.objective, Objective::default());
         let shared =
             format!("space-budget = 72\n{GOOD}objective = {{ within-ms = 20, weight = 3 }}");

@@ -1,7 +1,7 @@
 //! The memory plane as a whole: the spaces, and the orchestrator that sizes those that have no number
 //! of slots of their own.
 //!
-//! Spaces come and go while others serve. Of one that serves only its size and its objective change:
+//! Spaces come and go while others serve. Of one that serves only its size, its objective and its rate change:
 //! its sockets and who may fetch were settled when its process began.
 
 use tokio::sync::{mpsc, oneshot};
@@ -176,7 +176,7 @@ impl MemoryPlane {
 }
 
 impl Served {
-    /// Tell it what the configuration says of its size.
+    /// Tell it what the configuration says of its size and rate.
     async fn configure(&self) {
         let message = spaces::Message::Configure(Box::new(self.config.clone()));
         drop(self.address.send(message).await);
@@ -187,6 +187,7 @@ impl Served {
         let same = Space {
             slots: self.config.slots,
             objective: self.config.objective,
+            rate: self.config.rate,
             ..new.clone()
         };
         if same != self.config {

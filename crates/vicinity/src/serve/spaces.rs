@@ -66,7 +66,7 @@ pub(crate) enum SpaceError {
     },
     /// Only what begins anew has another one.
     #[error(
-        "only `slots` and `objective` change while it serves: remove it, with all that is in it, and \
+        "only `slots`, `objective` and `rate` change while it serves: remove it, with all that is in it, and \
          create it again"
     )]
     Fixed,
@@ -94,7 +94,7 @@ pub(super) enum Message {
     /// It is to have so many slots, and may come to have as many as the second number. The answer is
     /// how many it has.
     Resize(u32, u32, oneshot::Sender<u32>),
-    /// What the configuration says of its size has changed.
+    /// What the configuration says of its size or its rate has changed.
     Configure(Box<Space>),
     /// Stop the process and end.
     Stop,
@@ -256,6 +256,11 @@ impl SpaceTask {
                     Some(Message::Resize(slots, limit, done)) => self.resize(slots, limit, done),
                     Some(Message::Configure(config)) => {
                         self.config = *config;
+                        // The next process begins with it.
+                        if self.process.life.is_up() {
+                            let order = Order::Rate(self.config.rate);
+                            self.process.plane.orders.give(order, None);
+                        }
                         if let Some(slots) = self.config.slots {
                             let (done, _) = oneshot::channel();
                             self.resize(slots, slots, done);
@@ -323,6 +328,7 @@ impl SpaceTask {
             reason: self.process.trouble.clone(),
             listen,
             tls: self.config.tls.is_some(),
+            rate: self.config.rate,
             figures: self.figures,
         });
     }
