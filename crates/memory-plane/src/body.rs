@@ -63,7 +63,7 @@ impl Part {
     }
 
     /// The next bytes.
-    fn next(&mut self) -> std::io::Result<Option<Bytes>> {
+    pub(crate) fn next(&mut self) -> std::io::Result<Option<Bytes>> {
         let Some(extent) = self.extents.pop_front() else {
             return Ok(None);
         };

@@ -11,12 +11,14 @@ use fuse_backend_rs::api::filesystem::{
     Context, DirEntry, Entry, FileSystem, FsOptions, OpenOptions, SetattrValid, ZeroCopyReader,
     ZeroCopyWriter,
 };
-use space::store::{Attributes, Extent, MAX_NAME, MAX_NODES, Store, StoreError};
+use space::store::{Attributes, Extent, Store, StoreError};
 
-use crate::guest::{change, in_memory, status, told, writes, zeros};
+use crate::guest::{change, fill, in_memory, open, status, told, writes, zeros};
 use crate::shared::{Shared, now};
+use crate::telling;
 
-/// Only the guest changes what is in its folder, so its kernel may remember what it was told.
+/// Unless files are pushed, only the guest changes what is in its folder, so its kernel may remember what
+/// it was told.
 const REMEMBER: Duration = Duration::from_secs(3600);
 
 /// `RENAME_NOREPLACE`; the other flags of `renameat2` are not served.
@@ -49,9 +51,16 @@ impl Folder {
             generation: 0,
             attr: status(store, number, store.node(number)?),
             attr_flags: 0,
-            attr_timeout: REMEMBER,
-            entry_timeout: REMEMBER,
+            attr_timeout: self.remember(),
+            entry_timeout: self.remember(),
         })
+    }
+
+    fn remember(&self) -> Duration {
+        match self.shared.outbox.is_on() {
+            true => Duration::ZERO,
+            false => REMEMBER,
+        }
     }
 
     fn make(
@@ -97,6 +106,9 @@ impl FileSystem for Folder {
     }
 
     fn lookup(&self, _: &Context, parent: u64, name: &CStr) -> io::Result<Entry> {
+        if telling::is_meant(&self.shared, parent, name.to_bytes()) {
+            return Ok(telling::entry());
+        }
         let store = self.shared.store();
         let found = store.look_up(parent, name.to_bytes());
         found
@@ -105,9 +117,12 @@ impl FileSystem for Folder {
     }
 
     fn getattr(&self, _: &Context, number: u64, _: Option<u64>) -> io::Result<(stat64, Duration)> {
+        if number == telling::NUMBER {
+            return Ok((telling::status(), Duration::ZERO));
+        }
         let store = self.shared.store();
         let node = store.node(number).map_err(told)?;
-        Ok((status(&store, number, node), REMEMBER))
+        Ok((status(&store, number, node), self.remember()))
     }
 
     fn setattr(
@@ -125,8 +140,9 @@ impl FileSystem for Folder {
         }
         let change = |attributes: &mut Attributes| change(attributes, &wanted, valid);
         store.set_attributes(number, change).map_err(told)?;
+        self.shared.note_change();
         let node = store.node(number).map_err(told)?;
-        Ok((status(&store, number, node), REMEMBER))
+        Ok((status(&store, number, node), self.remember()))
     }
 
     fn mknod(
@@ -191,7 +207,9 @@ impl FileSystem for Folder {
         }
         let mut store = self.shared.store();
         let (old, new) = ((from, name.to_bytes()), (to, new_name.to_bytes()));
-        store.rename(old, new, flags & KEEP != 0).map_err(told)
+        store.rename(old, new, flags & KEEP != 0).map_err(told)?;
+        self.shared.note_change();
+        Ok(())
     }
 
     fn open(
@@ -202,7 +220,9 @@ impl FileSystem for Folder {
         _: u32,
     ) -> io::Result<(Option<u64>, OpenOptions, Option<u32>)> {
         let writes = writes(flags);
-        open(&mut self.shared.store(), number, flags).map_err(told)?;
+        if number != telling::NUMBER {
+            open(&mut self.shared.store(), number, flags).map_err(told)?;
+        }
         Ok((Some(u64::from(writes)), OpenOptions::DIRECT_IO, None))
     }
 
@@ -239,6 +259,9 @@ impl FileSystem for Folder {
         _: Option<u64>,
         _: u32,
     ) -> io::Result<usize> {
+        if number == telling::NUMBER {
+            return telling::read(&self.shared, to, size, offset);
+        }
         let store = self.shared.store();
         let node = store.node(number).map_err(told)?;
         let content = node.content().ok_or(StoreError::AFolder).map_err(told)?;
@@ -309,25 +332,14 @@ impl FileSystem for Folder {
         _: Option<u64>,
     ) -> io::Result<()> {
         self.shared.store().close(number, handle != 0);
+        self.shared.note_change();
         Ok(())
     }
 
     fn statfs(&self, context: &Context, number: u64) -> io::Result<statvfs64> {
-        let store = self.shared.store();
-        let slots = store.slots();
-        let (credit, used) = (u64::from(slots.credit()), u64::from(slots.used()));
-        let nodes = store.fill().nodes;
         // Zeros, and the fields that this leaves out.
         let mut answer = Defaults.statfs(context, number)?;
-        answer.f_bsize = slots.slot_bytes();
-        answer.f_frsize = slots.slot_bytes();
-        answer.f_blocks = credit;
-        answer.f_bfree = credit.saturating_sub(used);
-        answer.f_bavail = answer.f_bfree;
-        answer.f_files = MAX_NODES as u64;
-        answer.f_ffree = (MAX_NODES - nodes.min(MAX_NODES)) as u64;
-        answer.f_favail = answer.f_ffree;
-        answer.f_namemax = MAX_NAME as u64;
+        fill(&mut answer, &self.shared.store());
         Ok(answer)
     }
 
@@ -377,14 +389,4 @@ struct Defaults;
 impl FileSystem for Defaults {
     type Inode = u64;
     type Handle = u64;
-}
-
-/// Open a file as these flags of `open` say.
-fn open(store: &mut Store, number: u64, flags: u32) -> Result<(), StoreError> {
-    let writes = writes(flags);
-    store.open(number, writes)?;
-    if writes && flags & libc::O_TRUNC.unsigned_abs() != 0 {
-        store.truncate(number, 0, now())?;
-    }
-    Ok(())
 }

@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use fuse_backend_rs::abi::fuse_abi::stat64;
+use fuse_backend_rs::abi::fuse_abi::{stat64, statvfs64};
 use fuse_backend_rs::api::filesystem::{Entry, SetattrValid, ZeroCopyWriter};
-use space::store::{Attributes, Node, Store, StoreError};
+use space::store::{Attributes, MAX_NAME, MAX_NODES, Node, Store, StoreError};
 
 use crate::shared::now;
 
@@ -35,6 +35,16 @@ pub(crate) fn told(error: StoreError) -> io::Error {
 /// Whether a file that is opened with these flags of `open` may be written.
 pub(crate) fn writes(flags: u32) -> bool {
     flags & libc::O_ACCMODE.unsigned_abs() != libc::O_RDONLY.unsigned_abs()
+}
+
+/// Open a file as these flags of `open` say.
+pub(crate) fn open(store: &mut Store, number: u64, flags: u32) -> Result<(), StoreError> {
+    let writes = writes(flags);
+    store.open(number, writes)?;
+    if writes && flags & libc::O_TRUNC.unsigned_abs() != 0 {
+        store.truncate(number, 0, now())?;
+    }
+    Ok(())
 }
 
 /// A length of no more than a request's.
@@ -79,6 +89,22 @@ pub(crate) fn status(store: &Store, number: u64, node: &Node) -> stat64 {
     (answer.st_ctime, answer.st_ctime_nsec) = (seconds, parts);
     (answer.st_atime, answer.st_atime_nsec) = (seconds, parts);
     answer
+}
+
+/// What `df` says of a space.
+pub(crate) fn fill(answer: &mut statvfs64, store: &Store) {
+    let slots = store.slots();
+    let (credit, used) = (u64::from(slots.credit()), u64::from(slots.used()));
+    let nodes = store.fill().nodes;
+    answer.f_bsize = slots.slot_bytes();
+    answer.f_frsize = slots.slot_bytes();
+    answer.f_blocks = credit;
+    answer.f_bfree = credit.saturating_sub(used);
+    answer.f_bavail = answer.f_bfree;
+    answer.f_files = MAX_NODES as u64;
+    answer.f_ffree = (MAX_NODES - nodes.min(MAX_NODES)) as u64;
+    answer.f_favail = answer.f_ffree;
+    answer.f_namemax = MAX_NAME as u64;
 }
 
 /// Change attributes as `setattr` says.

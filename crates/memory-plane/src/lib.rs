@@ -15,6 +15,8 @@
 //!    `answer`), if [`access`] lets them. An answer holds the slots of its object until its last
 //!    byte was copied out of them, whatever the VM does to the file meanwhile.
 //!
+//! Or the space pushes: what is published goes to a store by itself ([`push`]).
+//!
 //! What is published is written down in a ledger ([`ram::Notes`]), memory like the slots': the supervisor
 //! keeps both, so a process that is started after one was killed has what was acknowledged.
 //!
@@ -33,11 +35,13 @@ mod folder;
 mod guest;
 pub mod http;
 mod kinds;
+pub mod push;
 pub mod ram;
 mod rate;
 mod raw;
 mod shared;
 mod slow;
+mod telling;
 pub mod tls;
 
 pub use device::serve_vm;

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use space::estimator::Window;
 use space::store::{Slots, Store, ledger_bytes};
 
+use crate::push::Outbox;
 use crate::ram::{self, Notes, Ram};
 use crate::rate::Rate;
 
@@ -21,6 +22,7 @@ pub struct Shared {
     began: Duration,
     pub(crate) counts: Counts,
     pub(crate) rate: Rate,
+    pub(crate) outbox: Outbox,
 }
 
 /// What has happened.
@@ -47,7 +49,7 @@ pub(crate) struct Counts {
 }
 
 /// How a space is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Slots that may be in use, and are; and those that have pages of the host.
     pub credit: u32,
@@ -77,6 +79,12 @@ pub struct Report {
     pub turned_away: u64,
     /// Bytes of objects handed to the network.
     pub sent: u64,
+    /// Files that a store has acknowledged.
+    pub pushed: u64,
+    /// Attempts to push a file that failed.
+    pub push_failures: u64,
+    /// Why the last attempt failed, if none has gone well since.
+    pub push_trouble: Option<String>,
 }
 
 impl Shared {
@@ -112,6 +120,7 @@ impl Shared {
             began,
             counts: Counts::default(),
             rate: Rate::default(),
+            outbox: Outbox::default(),
         }))
     }
 
@@ -136,6 +145,24 @@ impl Shared {
     #[must_use]
     pub fn window(&self) -> Window {
         self.slots.window()
+    }
+
+    /// How pushing goes, as the guest reads it: a line for all, and one for each file.
+    #[must_use]
+    pub fn pushing(&self) -> String {
+        self.outbox.text(&self.store(), self.sent())
+    }
+
+    /// A file may have been published, got another name, or gone.
+    pub fn note_change(&self) {
+        if self.outbox.is_on() {
+            self.outbox.changed.notify_one();
+        }
+    }
+
+    /// Bytes of objects handed to the network.
+    pub(crate) fn sent(&self) -> u64 {
+        self.counts.sent.load(Ordering::Relaxed)
     }
 
     /// Bytes of a slot.
@@ -185,6 +212,9 @@ impl Shared {
             stalled: count(&counts.stalled),
             turned_away: count(&counts.turned_away),
             sent: count(&counts.sent),
+            pushed: count(&self.outbox.pushed),
+            push_failures: count(&self.outbox.failures),
+            push_trouble: self.outbox.trouble(),
         }
     }
 }

@@ -7,18 +7,17 @@
     reason = "a test fails by panicking"
 )]
 
+mod common;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::time::Duration;
 
+use common::{SLOT, pattern};
 use memory_plane::Shared;
 use memory_plane::access::Access;
 use memory_plane::http::{self, Service};
-use space::store::{Attributes, ROOT};
-
-const SLOT: u32 = 64 << 10;
+use space::store::ROOT;
 
 struct Served {
     shared: Arc<Shared>,
@@ -51,32 +50,11 @@ fn everybody() -> Access {
 
 impl Served {
     fn write(&self, name: &str, at: u64, bytes: &[u8]) -> u64 {
-        let mut store = self.shared.store();
-        let found = store.look_up(ROOT, name.as_bytes());
-        let number = found.unwrap_or_else(|_| {
-            store
-                .make(ROOT, name.as_bytes(), false, Attributes::default())
-                .unwrap()
-        });
-        store.open(number, true).unwrap();
-        let places = store.write(
-            number,
-            at,
-            bytes.len() as u64,
-            Duration::from_secs(1_000_000_000),
-        );
-        let mut left = bytes;
-        for (place, length) in places.unwrap() {
-            let (here, rest) = left.split_at(length as usize);
-            self.shared.ram().file().write_all_at(here, place).unwrap();
-            left = rest;
-        }
-        number
+        common::write(&self.shared, name, at, bytes)
     }
 
     fn publish(&self, name: &str, bytes: &[u8]) {
-        let number = self.write(name, 0, bytes);
-        self.shared.store().close(number, true);
+        common::publish(&self.shared, name, bytes);
     }
 
     /// All that comes for these bytes, after which the connection is to end.
@@ -98,10 +76,6 @@ impl Served {
             "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n"
         ))
     }
-}
-
-fn pattern(length: usize) -> Vec<u8> {
-    (0..length).map(|at| (at * 7 + at / 251) as u8).collect()
 }
 
 fn field<'h>(head: &'h str, name: &str) -> &'h str {

@@ -34,6 +34,9 @@ pub(crate) enum DataPlaneError {
     /// A space's certificate or key.
     #[error(transparent)]
     Tls(memory_plane::tls::TlsError),
+    /// Where a space pushes to.
+    #[error("our bug: a configuration that was checked: {0}")]
+    Store(memory_plane::push::NoTarget),
     /// A space's token.
     #[error("no token in {file}: {why}")]
     Token {

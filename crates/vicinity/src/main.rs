@@ -45,6 +45,7 @@ mod reference;
 mod serve;
 mod space_control;
 mod space_process;
+mod space_push;
 mod spaces;
 mod status;
 mod study;

@@ -2,9 +2,10 @@
 //! socket as standard input, it serves the VM and its clients until told to stop or until the
 //! supervisor is gone.
 //!
-//! It is given its sockets. It reads token, certificate and key before the sandbox closes; then come
+//! It is given its sockets, also those of connections that it asks for. It reads tokens, certificates and key before the sandbox closes; then come
 //! its threads, most of which libraries start, so its sandbox has no list of calls.
 
+use std::convert::Infallible;
 use std::fs::File;
 use std::io;
 use std::net::TcpListener;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use memory_plane::access::Access;
 use memory_plane::http::{self, Service};
+use memory_plane::push::Pusher;
 use memory_plane::{Shared, serve_vm, tls};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::{Deserialize, Serialize};
@@ -23,6 +25,7 @@ use switch::control::ControlSocket;
 
 use crate::config::{SLOT_BYTES, Space};
 use crate::data_plane::{DataPlaneError, settle, take_control};
+use crate::space_push::{self, Connections};
 
 /// Between attempts to serve a VM when something goes wrong again and again.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -40,11 +43,15 @@ pub(crate) enum Order {
     /// Carries the socket that clients connect to, if there are to be any.
     Clients,
     /// Carries the socket that the VM's QEMU connects to. Begin.
-    Begin(Space, Size),
+    Begin(Box<Space>, Size),
     /// Say how it is: an [`Event::Report`].
     Report,
     /// Say what has happened: an [`Event::Window`].
     Window,
+    /// Carries the connection to the store that was asked for.
+    Connected,
+    /// There is none.
+    Unreachable(String),
     /// Have another size; say which it is then: an [`Event::Sized`].
     Resize(Size),
     /// Send at most so many bytes a second, or as many as can be.
@@ -60,6 +67,9 @@ pub(crate) enum Event {
     Report(Figures),
     /// What has happened since the last one.
     Window(Window),
+    /// It wants a connection to the store that it pushes to: an [`Order::Connected`] or an
+    /// [`Order::Unreachable`].
+    Connect,
     /// Slots that may be in use now: as many as it was told, or those in use if they are more.
     Sized(u32),
 }
@@ -76,7 +86,7 @@ pub(crate) struct Size {
 }
 
 /// What there is, and what has happened since the process began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Figures {
     /// Slots that may be in use.
     pub(crate) slots: u32,
@@ -104,8 +114,14 @@ pub(crate) struct Figures {
     pub(crate) stalled: u64,
     /// Clients not taken because there were too many.
     pub(crate) turned_away: u64,
-    /// Bytes of files sent to clients.
+    /// Bytes of files sent to clients, or to the store.
     pub(crate) sent: u64,
+    /// Files that the store has acknowledged.
+    pub(crate) pushed: u64,
+    /// Attempts to push a file that failed.
+    pub(crate) push_failures: u64,
+    /// Why the last attempt failed, if none has gone well since.
+    pub(crate) push_trouble: Option<String>,
 }
 
 /// Have the space of this VM.
@@ -122,14 +138,30 @@ pub(crate) fn run(vm: &str) -> Result<(), DataPlaneError> {
         door,
         clients,
     } = take_parts(&control)?;
+    let control = Arc::new(control);
+    let connections = Connections::new(&control);
     let (shared, service) = prepare(&space, size, memory)?;
+    let push = space.push.as_ref();
+    let push = push.map(|push| space_push::prepare(push, &shared, &connections));
+    let push = push.transpose()?;
     let mut gaps = sandbox::enter_process();
     gaps.extend(sandbox::enter_for_later_threads());
     for gap in gaps {
         tracing::warn!("the sandbox has a gap: {gap}; see `vicinity doctor`");
     }
-    start(space.vm, door, clients, &shared, service).map_err(DataPlaneError::System)?;
-    obey(&control, &shared).map_err(DataPlaneError::Serving)
+    let begin = || {
+        serve(&space.vm, door, &shared)?;
+        if let Some(listener) = clients {
+            run_alone("clients", &space.vm, http::serve(service, listener))?;
+        }
+        if let Some(pusher) = push {
+            let push = async { Ok(Pusher::run(pusher).await) };
+            run_alone("push", &space.vm, push)?;
+        }
+        Ok(())
+    };
+    begin().map_err(DataPlaneError::System)?;
+    obey(&control, &shared, &connections).map_err(DataPlaneError::Serving)
 }
 
 /// A space without one of its threads would look well and serve nobody: the supervisor starts it
@@ -166,7 +198,8 @@ fn prepare(
     Ok((shared, service))
 }
 
-fn token(file: &Path) -> Result<String, DataPlaneError> {
+/// The token that is in this file.
+pub(crate) fn token(file: &Path) -> Result<String, DataPlaneError> {
     let wrong = |why: String| DataPlaneError::Token {
         file: file.display().to_string(),
         why,
@@ -179,16 +212,11 @@ fn token(file: &Path) -> Result<String, DataPlaneError> {
     }
 }
 
-fn start(
-    vm: String,
-    door: UnixListener,
-    clients: Option<TcpListener>,
-    shared: &Arc<Shared>,
-    service: Service,
-) -> io::Result<()> {
-    let (name, shared) = (vm.clone(), Arc::clone(shared));
+/// Serve the VM, in a thread.
+fn serve(vm: &str, door: UnixListener, shared: &Arc<Shared>) -> io::Result<()> {
+    let (vm, shared) = (vm.to_owned(), Arc::clone(shared));
     let serve = move || {
-        let _span = tracing::error_span!("space", vm = name).entered();
+        let _span = tracing::error_span!("space", vm).entered();
         loop {
             if let Err(error) = serve_vm(&shared, &door) {
                 tracing::warn!("the VM: {error}");
@@ -196,27 +224,31 @@ fn start(
             }
         }
     };
-    std::thread::Builder::new()
-        .name("vm".to_owned())
-        .spawn(serve)?;
-    let Some(listener) = clients else {
-        return Ok(());
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let serve = move || {
-        let _span = tracing::error_span!("space", vm = vm).entered();
-        let Err(error) = runtime.block_on(http::serve(service, listener));
-        tracing::error!("clients cannot be served: {error}");
-        std::process::abort();
-    };
-    let thread = std::thread::Builder::new().name("clients".to_owned());
+    let thread = std::thread::Builder::new().name("vm".to_owned());
     thread.spawn(serve).map(drop)
 }
 
+/// Do what never ends, in a thread.
+fn run_alone<F>(name: &'static str, vm: &str, work: F) -> io::Result<()>
+where
+    F: Future<Output = io::Result<Infallible>> + Send + 'static,
+{
+    let vm = vm.to_owned();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let run = move || {
+        let _span = tracing::error_span!("space", vm).entered();
+        let Err(error) = runtime.block_on(work);
+        tracing::error!("{name}: it cannot go on: {error}");
+        std::process::abort();
+    };
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    thread.spawn(run).map(drop)
+}
+
 /// Do what the supervisor says, until that is to end.
-fn obey(control: &ControlSocket, shared: &Shared) -> io::Result<()> {
+fn obey(control: &ControlSocket, shared: &Shared, connections: &Connections) -> io::Result<()> {
     loop {
         let event = match next(control)? {
             Some((Order::Report, _)) => Event::Report(figures(shared)),
@@ -224,6 +256,14 @@ fn obey(control: &ControlSocket, shared: &Shared) -> io::Result<()> {
             Some((Order::Resize(size), _)) => Event::Sized(shared.resize(size.slots, size.limit)),
             Some((Order::Rate(rate), _)) => {
                 shared.limit(rate);
+                continue;
+            }
+            Some((Order::Connected, Some(stream))) => {
+                connections.answer(Ok(stream.into()));
+                continue;
+            }
+            Some((Order::Unreachable(why), _)) => {
+                connections.answer(Err(why));
                 continue;
             }
             _ => return Ok(()),
@@ -268,7 +308,7 @@ fn take_parts(control: &ControlSocket) -> Result<Parts, DataPlaneError> {
                 door.set_nonblocking(false)
                     .map_err(DataPlaneError::System)?;
                 return Ok(Parts {
-                    space,
+                    space: *space,
                     size,
                     memory: slots.zip(ledger).ok_or_else(wrong)?,
                     door,
@@ -297,5 +337,8 @@ fn figures(shared: &Shared) -> Figures {
         stalled: report.stalled,
         turned_away: report.turned_away,
         sent: report.sent,
+        pushed: report.pushed,
+        push_failures: report.push_failures,
+        push_trouble: report.push_trouble,
     }
 }

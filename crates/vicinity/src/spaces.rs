@@ -205,10 +205,16 @@ fn space_row(space: &SpaceStatus) -> Vec<String> {
         figures.waiting.to_string(),
         figures.clients.to_string(),
         figures.sent.to_string(),
+        match (space.listen, &space.push) {
+            (Some(at), _) => format!("{scheme}://{at}/"),
+            (None, Some(to)) => format!("to {to}"),
+            (None, None) => "-".to_owned(),
+        },
         space
-            .listen
-            .map_or("-".to_owned(), |at| format!("{scheme}://{at}/")),
-        space.reason.clone().unwrap_or_default(),
+            .reason
+            .clone()
+            .or(figures.push_trouble.clone())
+            .unwrap_or_default(),
     ]
 }
 

@@ -12,7 +12,9 @@ mod content;
 mod error;
 mod kept;
 mod ledger;
+mod names;
 mod node;
+mod sending;
 mod slots;
 mod tree;
 
@@ -20,5 +22,6 @@ pub use content::{Content, Extent};
 pub use error::StoreError;
 pub use ledger::{Ledger, ledger_bytes};
 pub use node::{Attributes, Fill, Found, MAX_NAME, MAX_NODES, Node, Object, ROOT};
+pub use sending::Parcel;
 pub use slots::{Memory, Slot, Slots};
 pub use tree::Store;

@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use super::error::StoreError;
 use super::ledger::{self, Ledger};
-use super::node::{
-    Attributes, File, Fill, Folder, Found, Kind, MAX_NODES, Node, Object, ROOT, check,
-};
+use super::node::{Attributes, File, Fill, Folder, Kind, MAX_NODES, Node, ROOT, check};
 use super::slots::Slots;
 
 /// Everything in a space.
@@ -181,79 +179,6 @@ impl Store {
         Ok(number)
     }
 
-    /// Take a file's or an empty folder's name away. What is open stays until it is closed.
-    ///
-    /// # Errors
-    /// There is none of this name, or it is of the other kind.
-    pub fn remove(&mut self, folder: u64, name: &[u8], is_folder: bool) -> Result<(), StoreError> {
-        let number = self.removable(folder, name, is_folder)?;
-        self.folder_mut(folder)?.remove(name);
-        self.unlink(number);
-        Ok(())
-    }
-
-    /// The number of what has this name, if it can lose it.
-    fn removable(&self, folder: u64, name: &[u8], is_folder: bool) -> Result<u64, StoreError> {
-        let number = *(self.folder(folder)?.by_name.get(name)).ok_or(StoreError::Missing)?;
-        match (&self.node(number)?.kind, is_folder) {
-            (Kind::File(_), true) => Err(StoreError::NotAFolder),
-            (Kind::Folder(_), false) => Err(StoreError::AFolder),
-            (Kind::Folder(inner), true) if !inner.by_name.is_empty() => Err(StoreError::NotEmpty),
-            _ => Ok(number),
-        }
-    }
-
-    /// Give a file or folder another name, in place of what has it now, unless `keep`.
-    ///
-    /// # Errors
-    /// As when making and removing; or a folder would get into itself.
-    pub fn rename(
-        &mut self,
-        (folder, name): (u64, &[u8]),
-        (new_folder, new_name): (u64, &[u8]),
-        keep: bool,
-    ) -> Result<(), StoreError> {
-        check(new_name)?;
-        let number = *(self.folder(folder)?.by_name.get(name)).ok_or(StoreError::Missing)?;
-        if !self.node(new_folder)?.linked {
-            return Err(StoreError::Missing);
-        }
-        if self.is_within(new_folder, number)? {
-            return Err(StoreError::Name);
-        }
-        let replaced = match self.folder(new_folder)?.by_name.get(new_name) {
-            Some(_) if keep => return Err(StoreError::Exists),
-            Some(other) if *other == number => return Ok(()),
-            Some(_) => {
-                let is_folder = self.node(number)?.is_folder();
-                Some(self.removable(new_folder, new_name, is_folder)?)
-            }
-            None => None,
-        };
-        self.folder_mut(folder)?.remove(name);
-        let folder = self.folder_mut(new_folder)?;
-        folder.remove(new_name);
-        folder.insert(new_name, number);
-        self.node_mut(number)?.parent = new_folder;
-        // First who comes, then who goes: the ledger always has one of them under this name.
-        self.write_down(number);
-        if let Some(replaced) = replaced {
-            self.unlink(replaced);
-        }
-        Ok(())
-    }
-
-    /// Whether `place` is `folder` or somewhere in it.
-    fn is_within(&self, mut place: u64, folder: u64) -> Result<bool, StoreError> {
-        while place != ROOT {
-            if place == folder {
-                return Ok(true);
-            }
-            place = self.node(place)?.parent;
-        }
-        Ok(folder == ROOT)
-    }
-
     /// Somebody opens it, to write into it or not.
     ///
     /// # Errors
@@ -356,33 +281,6 @@ impl Store {
         Ok(())
     }
 
-    /// What a client gets for a path, given as its names.
-    pub fn find<'p>(&self, path: impl IntoIterator<Item = &'p [u8]>) -> Found {
-        let mut number = ROOT;
-        for name in path {
-            // Not `look_up`: a client has no business with `..`.
-            let inner = self.folder(number).ok();
-            match inner.and_then(|folder| folder.by_name.get(name)) {
-                Some(inner) => number = *inner,
-                None => return Found::Nothing,
-            }
-        }
-        let Ok(node) = self.node(number) else {
-            return Found::Nothing;
-        };
-        match node.file() {
-            Some(file) => match file.version {
-                Some(version) => Found::Object(Object {
-                    content: file.content.clone(),
-                    version,
-                    modified: node.attributes.modified,
-                }),
-                None => Found::Unfinished,
-            },
-            None => Found::Nothing,
-        }
-    }
-
     fn count_writers(&mut self, writers: u64) {
         if (self.writers == 0) != (writers == 0) {
             self.slots.writing(writers > 0);
@@ -390,18 +288,18 @@ impl Store {
         self.writers = writers;
     }
 
-    fn node_mut(&mut self, number: u64) -> Result<&mut Node, StoreError> {
+    pub(super) fn node_mut(&mut self, number: u64) -> Result<&mut Node, StoreError> {
         self.nodes.get_mut(&number).ok_or(StoreError::Missing)
     }
 
-    fn folder(&self, number: u64) -> Result<&Folder, StoreError> {
+    pub(super) fn folder(&self, number: u64) -> Result<&Folder, StoreError> {
         match &self.node(number)?.kind {
             Kind::Folder(folder) => Ok(folder),
             Kind::File(_) => Err(StoreError::NotAFolder),
         }
     }
 
-    fn folder_mut(&mut self, number: u64) -> Result<&mut Folder, StoreError> {
+    pub(super) fn folder_mut(&mut self, number: u64) -> Result<&mut Folder, StoreError> {
         match &mut self.node_mut(number)?.kind {
             Kind::Folder(folder) => Ok(folder),
             Kind::File(_) => Err(StoreError::NotAFolder),
@@ -416,7 +314,7 @@ impl Store {
         }
     }
 
-    fn unlink(&mut self, number: u64) {
+    pub(super) fn unlink(&mut self, number: u64) {
         if let Some(node) = self.nodes.get_mut(&number) {
             node.linked = false;
             ledger::strike(&*self.ledger, node.place);

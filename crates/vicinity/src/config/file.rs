@@ -1,6 +1,7 @@
 //! The configuration file as it is written: its keys and their places in the text.
 
-use std::net::SocketAddr;
+mod space;
+
 use std::path::PathBuf;
 
 use ::direct::Policy;
@@ -12,6 +13,7 @@ use toml::de::{DeTable, DeValue};
 use super::Mode;
 use super::complaint::Mistake;
 use crate::name;
+pub(super) use space::{Objective, Space};
 
 /// The whole file.
 #[derive(Debug, Deserialize)]
@@ -25,32 +27,6 @@ pub(super) struct File {
     pub(super) space_budget: Option<Spanned<i64>>,
     #[serde(default)]
     pub(super) space: Vec<Spanned<Space>>,
-}
-
-/// A `[[space]]`.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(super) struct Space {
-    pub(super) vm: Spanned<String>,
-    pub(super) slots: Option<Spanned<i64>>,
-    pub(super) objective: Option<Objective>,
-    pub(super) rate: Option<Spanned<String>>,
-    pub(super) listen: Option<Spanned<SocketAddr>>,
-    pub(super) allow: Option<Vec<Spanned<String>>>,
-    pub(super) token_file: Option<Spanned<PathBuf>>,
-    pub(super) certificate: Option<Spanned<PathBuf>>,
-    pub(super) key: Option<Spanned<PathBuf>>,
-    pub(super) cgroup: Option<Spanned<PathBuf>>,
-}
-
-/// A space's `objective = { … }`.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(super) struct Objective {
-    pub(super) within_ms: Option<Spanned<i64>>,
-    pub(super) percent: Option<Spanned<i64>>,
-    pub(super) weight: Option<Spanned<i64>>,
-    pub(super) class: Option<Spanned<i64>>,
 }
 
 /// The `[direct]` channel.
@@ -236,6 +212,9 @@ static SPACE: Keys = Keys(&[
     ("token-file", None),
     ("certificate", None),
     ("key", None),
+    ("push", None),
+    ("push-token-file", None),
+    ("push-trust", None),
     ("cgroup", None),
 ]);
 static OBJECTIVE: Keys = Keys(&[

@@ -9,6 +9,7 @@ use toml::Spanned;
 
 use super::check::{Unique, absolute, named};
 use super::complaint::Mistake;
+use super::pushes::{self, Push};
 use super::{file, limits};
 
 /// The folder of the spaces' sockets.
@@ -54,6 +55,8 @@ pub(crate) struct Space {
     pub(crate) token_file: Option<PathBuf>,
     /// The files of certificate and key; without, there is no TLS.
     pub(crate) tls: Option<(PathBuf, PathBuf)>,
+    /// Where its files are pushed to, instead of being fetched.
+    pub(crate) push: Option<Push>,
     /// The cgroup that its process belongs to.
     pub(crate) cgroup: Option<PathBuf>,
 }
@@ -179,6 +182,7 @@ fn space(written: &Spanned<file::Space>, budget: Option<u32>) -> Result<Space, M
         allow,
         token_file,
         tls,
+        push: pushes::check(space)?,
         cgroup: space.cgroup.as_ref().map(absolute).transpose()?,
     })
 }

@@ -127,7 +127,7 @@ const PORTS: [Series<PortStatus>; 12] = [
     ),
 ];
 
-const SPACES: [Series<SpaceStatus>; 13] = [
+const SPACES: [Series<SpaceStatus>; 15] = [
     (
         "vicinity_space_up",
         "gauge",
@@ -205,6 +205,18 @@ const SPACES: [Series<SpaceStatus>; 13] = [
         "counter",
         "Bytes of files sent to clients",
         |space| space.figures.sent,
+    ),
+    (
+        "vicinity_space_pushed_files_total",
+        "counter",
+        "Files that the store has acknowledged",
+        |space| space.figures.pushed,
+    ),
+    (
+        "vicinity_space_failed_pushes_total",
+        "counter",
+        "Attempts to push a file that failed",
+        |space| space.figures.push_failures,
     ),
 ];
 

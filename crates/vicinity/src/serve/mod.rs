@@ -14,6 +14,7 @@ mod arrivals;
 mod backoff;
 mod capture;
 mod change;
+mod dialing;
 mod folder;
 mod groups;
 mod home;

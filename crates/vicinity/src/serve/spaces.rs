@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::Duration;
 
+use memory_plane::push::Target;
 use memory_plane::ram;
 use space::estimator::Window;
 use space::store::ledger_bytes;
@@ -19,6 +20,7 @@ use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+use super::dialing::Dialing;
 use super::home::{self, HomeError, SocketFile};
 use super::kept::Kept;
 use super::launch::{Duty, Launch};
@@ -120,6 +122,9 @@ pub(super) struct SpaceTask {
     /// Who waits for windows, and for a size to be in force, in the order they asked.
     windows: VecDeque<oneshot::Sender<Window>>,
     sized: VecDeque<oneshot::Sender<u32>>,
+    /// The store that it pushes to, and a connection there on its way.
+    store: Option<Target>,
+    dialing: Dialing,
 }
 
 impl SpaceTask {
@@ -158,7 +163,11 @@ impl SpaceTask {
             size,
             windows: VecDeque::new(),
             sized: VecDeque::new(),
+            store: None,
+            dialing: Dialing::default(),
         };
+        let push = space.config.push.as_ref();
+        space.store = push.and_then(|push| push.to.parse().ok());
         space.charge()?;
         space.set_up();
         Ok(space)
@@ -207,7 +216,7 @@ impl SpaceTask {
             give(Order::Clients, clients.as_fd());
         }
         give(
-            Order::Begin(self.config.clone(), self.size),
+            Order::Begin(Box::new(self.config.clone()), self.size),
             self.door.as_fd(),
         );
     }
@@ -231,8 +240,14 @@ impl SpaceTask {
                         self.size.slots = slots;
                         let _gone = self.sized.pop_front().map(|asker| asker.send(slots));
                     }
+                    Some(Event::Connect) => {
+                        if let Some(store) = &self.store {
+                            self.dialing.start(store);
+                        }
+                    }
                     None => {
                         self.process.ended().await;
+                        self.dialing.give_up();
                         self.figures = Figures::default();
                         self.windows.clear();
                         self.sized.clear();
@@ -268,6 +283,13 @@ impl SpaceTask {
                     }
                     Some(Message::Stop) | None => break,
                 },
+                done = self.dialing.done() => {
+                    let orders = &mut self.process.plane.orders;
+                    match done {
+                        Ok(stream) => orders.give(Order::Connected, Some(stream)),
+                        Err(why) => orders.give(Order::Unreachable(why), None),
+                    }
+                }
                 () = sleep_until(deadline) => self.tick(),
             }
         }
@@ -329,7 +351,8 @@ impl SpaceTask {
             listen,
             tls: self.config.tls.is_some(),
             rate: self.config.rate,
-            figures: self.figures,
+            push: self.store.as_ref().map(Target::to_string),
+            figures: self.figures.clone(),
         });
     }
 }

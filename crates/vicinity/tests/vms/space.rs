@@ -22,7 +22,7 @@ listen = \"127.0.0.1:0\"
 allow = [\"127.0.0.1\"]
 ";
 
-fn space(rig: &Rig, words: &[&str]) -> String {
+pub(crate) fn space(rig: &Rig, words: &[&str]) -> String {
     let mut command = lab::host::command(env!("CARGO_BIN_EXE_vicinity"));
     command.env_remove("VICINITY_RUNTIME_DIR");
     command.arg("--runtime-dir").arg(rig.daemon().path(""));
@@ -41,13 +41,13 @@ fn refused(rig: &Rig, words: &[&str]) -> String {
     run(command).unwrap_err().to_string()
 }
 
-fn with_space(rig: &Rig) -> Spec {
+pub(crate) fn with_space(rig: &Rig) -> Spec {
     let mut spec = rig.bare("red");
     spec.qemu_args = shlex::split(&space(rig, &["qemu-args", "red"])).unwrap();
     spec
 }
 
-fn status(rig: &Rig) -> serde_json::Value {
+pub(crate) fn status(rig: &Rig) -> serde_json::Value {
     let text = space(rig, &["list", "--json"]);
     serde_json::from_str::<serde_json::Value>(&text).unwrap()[0].take()
 }
@@ -98,7 +98,7 @@ fn plug_again(vm: &Vm, args: &str) {
     order("device_add", device);
 }
 
-fn until(rig: &Rig, what: &str, good: impl Fn(&serde_json::Value) -> bool) {
+pub(crate) fn until(rig: &Rig, what: &str, good: impl Fn(&serde_json::Value) -> bool) {
     let end = std::time::Instant::now() + LIMIT;
     loop {
         let status = status(rig);
@@ -143,7 +143,7 @@ fn process(rig: &Rig) -> Pid {
     Pid::from_raw(child.parse().unwrap()).unwrap()
 }
 
-fn guest(vm: &Vm, line: &str) -> String {
+pub(crate) fn guest(vm: &Vm, line: &str) -> String {
     vm.check(line, LIMIT).unwrap().trim().to_owned()
 }
 

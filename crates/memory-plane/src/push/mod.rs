@@ -1,0 +1,262 @@
+//! Pushing: a space's files go to a store, unasked.
+//!
+//! The folder is an outbox. A file is sent when it is published, in the order in which files were, one at
+//! a time; and goes from the folder when the store has said that it has it, so its slots return. What a
+//! store has not acknowledged is sent again, after a while that doubles each time, for ever: nothing that the guest was
+//! told is written is lost, and a store may see a file twice. A file that is changed or gets another name
+//! while it is sent stays, and is sent again. Of names that begin with a dot or end in `.tmp` or `.part`
+//! nothing is sent: programs write so what they will rename.
+//!
+//! One store's trouble with one file (it *refuses* it) holds up no other; trouble with the connection
+//! holds all up.
+//!
+//! The process cannot connect: it asks who started it for a connection ([`Dial`]).
+
+mod outbox;
+mod put;
+mod raw;
+mod target;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use hyper::client::conn::http1::SendRequest;
+use hyper::header::HeaderValue;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use space::store::Parcel;
+use tokio::io::BufReader;
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::time::{sleep, sleep_until};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+pub(crate) use outbox::Outbox;
+pub use target::{NoTarget, Target, Way};
+
+use crate::body::{Body, Part};
+use crate::shared::Shared;
+use crate::slow::{Moves, Watched};
+
+/// Gets a connection to the store, or the reason why there is none.
+pub type Dial =
+    Box<dyn Fn() -> oneshot::Receiver<Result<std::net::TcpStream, String>> + Send + Sync>;
+
+/// What stays as it is in a path (RFC 3986, 2.3).
+const UNRESERVED: AsciiSet = NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// Most of what a store says that is told, in bytes.
+const MAX_WORDS: usize = 200;
+
+/// How a space pushes.
+pub struct Pusher {
+    /// Whose files.
+    shared: Arc<Shared>,
+    /// Where to.
+    target: Target,
+    /// What the store is shown.
+    token: Option<HeaderValue>,
+    /// For TLS.
+    tls: Option<TlsConnector>,
+    /// How to get there.
+    dial: Dial,
+}
+
+/// Why a file is not with the store.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PushError {
+    /// There is no connection.
+    #[error("the store cannot be reached: {0}")]
+    Unreachable(String),
+    /// It ended, or is no good.
+    #[error("the connection to the store: {0}")]
+    Connection(#[from] std::io::Error),
+    /// What was said on it is not HTTP, or it ended.
+    #[error("the connection to the store: {0}")]
+    Http(#[from] hyper::Error),
+    /// It ended before an answer.
+    #[error("the store ended the connection without an answer")]
+    Ended,
+    /// Nothing moved.
+    #[error("the store stalled")]
+    Stalled,
+    /// The store does not want it.
+    #[error("the store answered {0}")]
+    Refused(String),
+    /// No request can be made for it.
+    #[error("its name cannot be said to the store")]
+    Name,
+}
+
+impl PushError {
+    /// In the store's words, as far as they can be shown.
+    fn refused(words: &[u8]) -> Self {
+        let words = words.get(..MAX_WORDS).unwrap_or(words);
+        let words = String::from_utf8_lossy(words);
+        Self::Refused(words.trim().escape_debug().to_string())
+    }
+
+    /// Whether it is about this file alone, and the connection is well.
+    fn is_of_the_file(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::Name)
+    }
+}
+
+/// A connection to the store.
+enum Line {
+    Http(SendRequest<Body>, Arc<Moves>),
+    Raw(BufReader<Watched>, Arc<Moves>),
+}
+
+impl Pusher {
+    /// Push these files there. What is given as `token` is shown with each request, as it stands. From
+    /// now on they go when they were sent.
+    #[must_use]
+    pub fn new(
+        shared: &Arc<Shared>,
+        target: Target,
+        token: Option<HeaderValue>,
+        tls: Option<TlsConnector>,
+        dial: Dial,
+    ) -> Self {
+        shared.outbox.on.store(true, Ordering::Relaxed);
+        Self {
+            shared: Arc::clone(shared),
+            target,
+            token,
+            tls,
+            dial,
+        }
+    }
+
+    /// Push for ever.
+    pub async fn run(self) -> Infallible {
+        let outbox = &self.shared.outbox;
+        let (mut line, mut failures) = (None, 0);
+        loop {
+            let now = Instant::now();
+            let next = outbox.next(&self.shared.store(), now);
+            let Some(parcel) = next else {
+                // Nobody keeps a connection for us for long.
+                line = None;
+                self.wait(now).await;
+                continue;
+            };
+            outbox.begin(parcel.number, self.shared.sent());
+            match self.push(&parcel, &mut line).await {
+                Ok(()) => {
+                    failures = 0;
+                    outbox.done(parcel.number);
+                    self.shared.store().remove_sent(&parcel);
+                }
+                Err(why) => {
+                    tracing::warn!(path = path(&parcel.path), "not pushed: {why}");
+                    outbox.failed(&self.shared.store(), &parcel, &why, Instant::now());
+                    if why.is_of_the_file() {
+                        failures = 0;
+                        continue;
+                    }
+                    line = None;
+                    failures += 1;
+                    drop(parcel);
+                    sleep(outbox::back_off(failures)).await;
+                }
+            }
+        }
+    }
+
+    /// Until there may be something to send.
+    async fn wait(&self, now: Instant) {
+        let outbox = &self.shared.outbox;
+        let changed = outbox.changed.notified();
+        match outbox.due(now) {
+            None => changed.await,
+            Some(due) => tokio::select! {
+                () = changed => {}
+                () = sleep_until(due.into()) => {}
+            },
+        }
+    }
+
+    /// Send a file and wait until the store has it.
+    async fn push(&self, parcel: &Parcel, line: &mut Option<Line>) -> Result<(), PushError> {
+        let line = match line {
+            Some(line) => line,
+            None => line.insert(self.connect().await?),
+        };
+        let content = parcel.object.content.clone();
+        let length = content.size();
+        let part = Part::new(&self.shared, content, 0, length);
+        let path = path(&parcel.path);
+        match line {
+            Line::Http(store, moves) => {
+                let (target, token) = (&self.target, self.token.as_ref());
+                unless_stalled(
+                    moves,
+                    put::send(store, target, token, &path, (length, part)),
+                )
+                .await
+            }
+            Line::Raw(stream, moves) => {
+                unless_stalled(moves, raw::send(stream, &path, length, part)).await
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<Line, PushError> {
+        let gone = |_| Err("nobody connects any more".to_owned());
+        let stream = (self.dial)().await.unwrap_or_else(gone);
+        let stream = stream.map_err(PushError::Unreachable)?;
+        stream.set_nonblocking(true)?;
+        let stream = TcpStream::from_std(stream)?;
+        // Requests are written whole.
+        drop(stream.set_nodelay(true));
+        let moves = Arc::new(Moves::default());
+        let stream = Watched::new(stream, &moves, &self.shared);
+        Ok(match self.target.way {
+            Way::Tcp => Line::Raw(BufReader::new(stream), moves),
+            Way::Http => Line::Http(put::begin(stream).await?, moves),
+            Way::Https => {
+                let secured = unless_stalled(&moves, self.secure(stream)).await?;
+                Line::Http(put::begin(secured).await?, moves)
+            }
+        })
+    }
+
+    async fn secure(&self, stream: Watched) -> Result<TlsStream<Watched>, PushError> {
+        let unknown = || PushError::Unreachable("nobody says whom to trust".to_owned());
+        let tls = self.tls.as_ref().ok_or_else(unknown)?;
+        let name = ServerName::try_from(self.target.host.clone());
+        let name = name.map_err(|error| PushError::Unreachable(error.to_string()))?;
+        Ok(tls.connect(name, stream).await?)
+    }
+}
+
+async fn unless_stalled<T>(
+    moves: &Moves,
+    work: impl Future<Output = Result<T, PushError>>,
+) -> Result<T, PushError> {
+    tokio::select! {
+        done = work => done,
+        () = moves.stalled() => Err(PushError::Stalled),
+    }
+}
+
+/// Whether a file of this name is not sent: who writes it will give it another one.
+fn is_set_aside(name: &[u8]) -> bool {
+    name.starts_with(b".") || name.ends_with(b".tmp") || name.ends_with(b".part")
+}
+
+/// The path of a URL that these names make.
+fn path(names: &[Vec<u8>]) -> String {
+    names.iter().fold(String::new(), |path, name| {
+        format!("{path}/{}", percent_encode(name, &UNRESERVED))
+    })
+}

@@ -1,0 +1,66 @@
+//! PUT, by HTTP/1.1.
+
+use http_body_util::{BodyExt, Limited};
+use hyper::Request;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::{PushError, Target};
+use crate::body::{Body, Part};
+use crate::kinds::kind;
+
+/// What hyper gathers before it waits for the store to take it.
+const BUFFER: usize = 128 << 10;
+
+/// Longest body of an answer that is read to its end.
+const MAX_ANSWER: usize = 16 << 10;
+
+/// Speak HTTP on a connection. What drives it ends with the sender.
+pub(super) async fn begin<S>(stream: S) -> Result<SendRequest<Body>, PushError>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let mut http = http1::Builder::new();
+    http.max_buf_size(BUFFER);
+    let (sender, connection) = http.handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(async move {
+        // Who waits for an answer is told.
+        drop(connection.await);
+    });
+    Ok(sender)
+}
+
+/// Send a file and wait until the store has it.
+pub(super) async fn send(
+    store: &mut SendRequest<Body>,
+    target: &Target,
+    token: Option<&HeaderValue>,
+    path: &str,
+    (length, part): (u64, Part),
+) -> Result<(), PushError> {
+    let mut request = Request::put(format!("{}{path}", target.prefix))
+        .header(HOST, &target.authority)
+        .header(CONTENT_LENGTH, length)
+        .header(CONTENT_TYPE, kind(path.as_bytes()));
+    if let Some(token) = token {
+        request = request.header(AUTHORIZATION, token);
+    }
+    let request = request
+        .body(Body::Object(part))
+        .map_err(|_| PushError::Name)?;
+    store.ready().await?;
+    let answer = store.send_request(request).await?;
+    let status = answer.status();
+    // The connection is of use again when the answer was read; one that goes on for long is not worth it.
+    let words = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
+    match status.is_success() {
+        true => Ok(()),
+        false => {
+            let words = words.map(|words| words.to_bytes()).unwrap_or_default();
+            let text = [status.to_string().as_bytes(), b" ", &words].concat();
+            Err(PushError::refused(&text))
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Where a space pushes to.
+
+use std::fmt;
+use std::str::FromStr;
+
+use hyper::Uri;
+
+/// What is spoken with a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// PUT, by HTTP/1.1.
+    Http,
+    /// The same by TLS.
+    Https,
+    /// Files one after the other (see [`super::raw`]).
+    Tcp,
+}
+
+/// A store: a URL like `http://store:9000/films/`, or `tcp://store:7000`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// What is spoken.
+    pub way: Way,
+    /// Its name or address, as who connects takes it.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// As it stands in the URL.
+    pub(crate) authority: String,
+    /// Goes before every path; has no slash at its end.
+    pub(crate) prefix: String,
+}
+
+/// A URL that leads to no store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a store is `http://HOST[:PORT]/PATH`, the same with `https`, or `tcp://HOST:PORT`")]
+pub struct NoTarget;
+
+impl FromStr for Target {
+    type Err = NoTarget;
+
+    fn from_str(text: &str) -> Result<Self, NoTarget> {
+        let url: Uri = text.parse().map_err(|_| NoTarget)?;
+        let authority = url.authority().ok_or(NoTarget)?.as_str();
+        let (way, usual) = match url.scheme_str() {
+            Some("http") => (Way::Http, Some(80)),
+            Some("https") => (Way::Https, Some(443)),
+            Some("tcp") => (Way::Tcp, None),
+            _ => return Err(NoTarget),
+        };
+        let host = url.host().unwrap_or_default();
+        if url.port_u16().is_none() && authority.len() > host.len() {
+            return Err(NoTarget);
+        }
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let port = url.port_u16().or(usual).filter(|port| *port > 0);
+        let named = !host.is_empty() && !authority.contains('@') && !text.contains('#');
+        // A prefix of raw TCP would be nobody's.
+        let prefix = url.path().trim_end_matches('/');
+        if !named || url.query().is_some() || (way == Way::Tcp && !prefix.is_empty()) {
+            return Err(NoTarget);
+        }
+        Ok(Self {
+            way,
+            host: host.to_owned(),
+            port: port.ok_or(NoTarget)?,
+            authority: authority.to_owned(),
+            prefix: prefix.to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = match self.way {
+            Way::Http => "http",
+            Way::Https => "https",
+            Way::Tcp => "tcp",
+        };
+        write!(to, "{scheme}://{}{}/", self.authority, self.prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_a_url_of_a_store() {
+        let of = |text: &str| text.parse::<Target>();
+        let there = |text, way, host: &str, port, prefix: &str| {
+            let target = of(text).unwrap();
+            assert_eq!((target.way, target.port), (way, port), "{text}");
+            assert_eq!((&*target.host, &*target.prefix), (host, prefix), "{text}");
+        };
+        there("http://store", Way::Http, "store", 80, "");
+        there(
+            "http://store:9000/films/new/",
+            Way::Http,
+            "store",
+            9000,
+            "/films/new",
+        );
+        there("https://[::1]/", Way::Https, "::1", 443, "");
+        there("tcp://10.0.0.1:7000", Way::Tcp, "10.0.0.1", 7000, "");
+        for wrong in [
+            "",
+            "store",
+            "/store",
+            "ftp://store/",
+            "tcp://store",
+            "tcp://store:1/x",
+            "http://",
+            "http://a@store/",
+            "http://store/?a=b",
+            "http://store/#a",
+            "http://store:0/",
+            "http://store:99999/",
+            "http:///x",
+        ] {
+            assert_eq!(of(wrong), Err(NoTarget), "{wrong}");
+        }
+        let shown = of("http://store:9000/films").unwrap().to_string();
+        assert_eq!(shown, "http://store:9000/films/");
+    }
+}

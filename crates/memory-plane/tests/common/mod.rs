@@ -1,0 +1,42 @@
+//! What these tests do to a space.
+
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use memory_plane::Shared;
+use space::store::{Attributes, ROOT};
+
+pub(crate) const SLOT: u32 = 64 << 10;
+
+/// Write into a file of the outermost folder, which is open then; returns its number.
+pub(crate) fn write(shared: &Shared, name: &str, at: u64, bytes: &[u8]) -> u64 {
+    let mut store = shared.store();
+    let found = store.look_up(ROOT, name.as_bytes());
+    let number = found.unwrap_or_else(|_| {
+        store
+            .make(ROOT, name.as_bytes(), false, Attributes::default())
+            .unwrap()
+    });
+    store.open(number, true).unwrap();
+    let now = Duration::from_secs(1_000_000_000);
+    let places = store.write(number, at, bytes.len() as u64, now);
+    let mut left = bytes;
+    for (place, length) in places.unwrap() {
+        let (here, rest) = left.split_at(length as usize);
+        shared.ram().file().write_all_at(here, place).unwrap();
+        left = rest;
+    }
+    number
+}
+
+/// The same, and close it.
+pub(crate) fn publish(shared: &Shared, name: &str, bytes: &[u8]) -> u64 {
+    let number = write(shared, name, 0, bytes);
+    shared.store().close(number, true);
+    shared.note_change();
+    number
+}
+
+pub(crate) fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at * 7 + at / 251) as u8).collect()
+}

@@ -1,0 +1,244 @@
+//! A space that pushes, and stores that take what they are given, or do not.
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+
+use common::{SLOT, pattern, publish, write};
+use memory_plane::Shared;
+use memory_plane::push::{Dial, Pusher};
+use space::store::ROOT;
+use tokio::sync::oneshot;
+
+/// A space that pushes to a store.
+fn pushing(scheme: &str) -> (Arc<Shared>, Store) {
+    let shared = Shared::new("test", SLOT, 16, 16).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let target = match scheme {
+        "tcp" => format!("tcp://{at}"),
+        _ => format!("http://{at}/films/"),
+    };
+    let dial: Dial = Box::new(move || {
+        let (asker, answer) = oneshot::channel();
+        let stream = TcpStream::connect(at).map_err(|error| error.to_string());
+        asker.send(stream).unwrap();
+        answer
+    });
+    let token = Some("Bearer secret".parse().unwrap());
+    let pusher = Pusher::new(&shared, target.parse().unwrap(), token, None, dial);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    std::thread::spawn(move || runtime.block_on(pusher.run()));
+    let line = None;
+    (shared, Store { listener, line })
+}
+
+/// Until all that is to be sent was sent.
+fn settle(shared: &Shared) {
+    while !shared.pushing().contains(" 0 to send") {
+        std::thread::yield_now();
+    }
+}
+
+/// What it is sent, on whichever connection.
+struct Store {
+    listener: TcpListener,
+    line: Option<BufReader<TcpStream>>,
+}
+
+impl Store {
+    fn line(&mut self) -> &mut BufReader<TcpStream> {
+        self.line
+            .get_or_insert_with(|| BufReader::new(self.listener.accept().unwrap().0))
+    }
+
+    /// What comes next up to this end.
+    fn up_to(&mut self, end: &str) -> String {
+        let mut text = String::new();
+        while !text.ends_with(end) {
+            if self.line().read_line(&mut text).unwrap() == 0 {
+                self.line = None;
+            }
+        }
+        text
+    }
+
+    /// So many bytes.
+    fn bytes(&mut self, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        self.line().read_exact(&mut bytes).unwrap();
+        bytes
+    }
+
+    /// The next request's first line, and its body.
+    fn request(&mut self) -> (String, Vec<u8>) {
+        let head = self.up_to("\r\n\r\n");
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "));
+        let body = self.bytes(length.unwrap().parse().unwrap());
+        (head.lines().next().unwrap().to_owned(), body)
+    }
+
+    fn say(&mut self, words: &str) {
+        self.line().get_mut().write_all(words.as_bytes()).unwrap();
+    }
+
+    fn answer(&mut self, status: &str) {
+        self.say(&format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n"));
+    }
+}
+
+#[test]
+fn a_file_goes_when_the_store_has_it() {
+    let (shared, mut store) = pushing("http");
+    let bytes = pattern(200_000);
+    publish(&shared, "a film.m3u8", &bytes);
+    let head = store.up_to("\r\n\r\n");
+    for line in [
+        "PUT /films/a%20film.m3u8 HTTP/1.1",
+        "authorization: Bearer secret",
+        "content-type: application/vnd.apple.mpegurl",
+        "content-length: 200000",
+    ] {
+        assert!(head.lines().any(|said| said == line), "{line}: {head}");
+    }
+    assert!(store.bytes(200_000) == bytes);
+    // It is there until the store says so, and the guest can see what is going on.
+    let text = shared.pushing();
+    assert!(text.contains("0 sent, 1 to send"), "{text}");
+    let said = "/a%20film.m3u8 sending, 200000 bytes so far";
+    assert!(text.contains(said), "{text}");
+    assert_eq!(shared.report().used, 4);
+    store.answer("201 Created");
+    settle(&shared);
+    let report = shared.report();
+    let figures = (report.pushed, report.push_failures, report.published);
+    assert_eq!(figures, (1, 0, 0));
+    while shared.report().used > 0 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn what_a_store_refuses_or_loses_is_sent_again() {
+    let (shared, mut store) = pushing("http");
+    publish(&shared, "first", b"1");
+    let (mut line, _) = store.request();
+    publish(&shared, "second", b"2");
+    let mut refused = 0;
+    // One file's trouble is not the other's.
+    while line.starts_with("PUT /films/first ") {
+        store.say("HTTP/1.1 507 Insufficient Storage\r\ncontent-length: 5\r\n\r\nfull\x07");
+        refused += 1;
+        line = store.request().0;
+    }
+    assert_eq!(line, "PUT /films/second HTTP/1.1");
+    let text = shared.pushing();
+    let said = format!("/first failed {refused} times, again in ");
+    assert!(text.contains(&said), "{text}");
+    let said = ": the store answered 507 Insufficient Storage full\\u{7}\n";
+    assert!(text.contains(said), "{text}");
+    assert!(shared.report().push_trouble.is_some());
+    store.answer("204 No Content");
+    // Lost without an answer.
+    assert_eq!(store.request().1, b"1");
+    store.line = None;
+    assert_eq!(store.request().1, b"1");
+    store.answer("200 OK");
+    settle(&shared);
+    let report = shared.report();
+    assert_eq!((report.pushed, report.push_failures), (2, refused + 1));
+    assert_eq!((report.push_trouble, report.published), (None, 0));
+}
+
+#[test]
+fn what_changes_while_it_is_sent_is_sent_as_it_was_and_again() {
+    let (shared, mut store) = pushing("http");
+    // More than all buffers between us.
+    let bytes = pattern(10 * SLOT as usize);
+    publish(&shared, "film", &bytes);
+    store.up_to("\r\n\r\n");
+    let number = write(&shared, "film", 0, b"new");
+    assert!(store.bytes(bytes.len()) == bytes);
+    store.answer("200 OK");
+    while shared.report().pushed == 0 {
+        std::thread::yield_now();
+    }
+    // It is somebody's work again, and is sent when that is done.
+    assert_eq!(shared.report().unfinished, 1);
+    shared.store().close(number, true);
+    shared.note_change();
+    let (_, body) = store.request();
+    assert!(body[..3] == *b"new" && body[3..] == bytes[3..]);
+    // Under another name it is another file.
+    let (film, movie) = ((ROOT, &b"film"[..]), (ROOT, &b"movie"[..]));
+    shared.store().rename(film, movie, false).unwrap();
+    store.answer("200 OK");
+    assert_eq!(store.request().0, "PUT /films/movie HTTP/1.1");
+    store.answer("200 OK");
+    settle(&shared);
+    assert_eq!(shared.report().published, 0);
+}
+
+#[test]
+fn what_will_get_another_name_is_not_sent() {
+    let (shared, mut store) = pushing("http");
+    for name in [".film", "list.m3u8.tmp", "film.part"] {
+        publish(&shared, name, b"half");
+    }
+    publish(&shared, "film", b"whole");
+    assert_eq!(store.request().0, "PUT /films/film HTTP/1.1");
+    store.answer("200 OK");
+    settle(&shared);
+    assert_eq!(shared.pushing(), "1 sent, 0 to send, 3 set aside\n");
+    let (part, whole) = ((ROOT, &b"list.m3u8.tmp"[..]), (ROOT, &b"list.m3u8"[..]));
+    shared.store().rename(part, whole, false).unwrap();
+    shared.note_change();
+    assert_eq!(store.request().0, "PUT /films/list.m3u8 HTTP/1.1");
+}
+
+#[test]
+fn a_receiver_by_raw_tcp_is_sent_one_file_after_the_other() {
+    let (shared, mut receiver) = pushing("tcp");
+    let bytes = pattern(3 * SLOT as usize + 1);
+    publish(&shared, "a film", &bytes);
+    let film = format!("PUT {} /a%20film\n", bytes.len());
+    let mut line = receiver.up_to("\n");
+    publish(&shared, "empty", b"");
+    let mut refused = 0;
+    while line == film {
+        assert!(receiver.bytes(bytes.len()) == bytes);
+        receiver.say("no room\n");
+        refused += 1;
+        line = receiver.up_to("\n");
+    }
+    assert_eq!(line, "PUT 0 /empty\n");
+    assert_eq!(
+        shared.report().push_trouble.unwrap(),
+        "the store answered no room"
+    );
+    receiver.say("OK\n");
+    // Ended without an answer, after so many bytes: again from the beginning.
+    assert_eq!(receiver.up_to("\n"), film);
+    receiver.bytes(1000);
+    receiver.line = None;
+    assert_eq!(receiver.up_to("\n"), film);
+    assert!(receiver.bytes(bytes.len()) == bytes);
+    receiver.say("OK\r\n");
+    settle(&shared);
+    let report = shared.report();
+    assert_eq!((report.pushed, report.push_failures), (2, refused + 1));
+}

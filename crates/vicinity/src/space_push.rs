@@ -1,0 +1,84 @@
+//! Pushing in a space's process: what it reads for that, and how it gets connections. It cannot connect
+//! itself, so it asks its supervisor, who knows but one place to connect to.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hyper::header::HeaderValue;
+use memory_plane::push::{Dial, Pusher, Target};
+use memory_plane::{Shared, tls};
+use switch::control::ControlSocket;
+use tokio::sync::oneshot;
+
+use crate::config::Push;
+use crate::data_plane::DataPlaneError;
+use crate::space_process::{Event, token};
+
+/// A connection, or why there is none.
+type Answer = Result<std::net::TcpStream, String>;
+
+/// Gets connections from the supervisor.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    control: Arc<ControlSocket>,
+    /// Who has asked.
+    asker: Mutex<Option<oneshot::Sender<Answer>>>,
+}
+
+impl Connections {
+    pub(crate) fn new(control: &Arc<ControlSocket>) -> Arc<Self> {
+        Arc::new(Self {
+            control: Arc::clone(control),
+            asker: Mutex::default(),
+        })
+    }
+
+    fn ask(&self) -> oneshot::Receiver<Answer> {
+        let (asker, answer) = oneshot::channel();
+        *self.asker() = Some(asker);
+        if let Err(error) = self.control.send(&Event::Connect, None) {
+            self.answer(Err(format!("the supervisor cannot be asked: {error}")));
+        }
+        answer
+    }
+
+    /// The supervisor has answered.
+    pub(crate) fn answer(&self, answer: Answer) {
+        if let Some(asker) = self.asker().take() {
+            // Who asked may have given up.
+            drop(asker.send(answer));
+        }
+    }
+
+    fn asker(&self) -> MutexGuard<'_, Option<oneshot::Sender<Answer>>> {
+        // Nothing between two states of it can panic.
+        self.asker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All that needs names of files.
+pub(crate) fn prepare(
+    push: &Push,
+    shared: &Arc<Shared>,
+    connections: &Arc<Connections>,
+) -> Result<Pusher, DataPlaneError> {
+    let target: Target = push.to.parse().map_err(DataPlaneError::Store)?;
+    let header = |token: String| {
+        let header = HeaderValue::try_from(format!("Bearer {token}"));
+        header.map_err(|_| DataPlaneError::Token {
+            file: push
+                .token_file
+                .clone()
+                .unwrap_or_default()
+                .display()
+                .to_string(),
+            why: "it has what cannot stand in a header".to_owned(),
+        })
+    };
+    let token = push.token_file.as_deref().map(token).transpose()?;
+    let tls = push.trust.as_deref().map(tls::connector).transpose();
+    let connections = Arc::clone(connections);
+    let dial: Dial = Box::new(move || connections.ask());
+    let tls = tls.map_err(DataPlaneError::Tls)?;
+    let token = token.map(header).transpose()?;
+    Ok(Pusher::new(shared, target, token, tls, dial))
+}
