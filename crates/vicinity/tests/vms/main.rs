@@ -34,6 +34,7 @@ mod queues;
 mod restart;
 mod rig;
 mod space;
+mod space_nginx;
 mod space_push;
 mod study;
 mod talk;

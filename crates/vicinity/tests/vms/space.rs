@@ -1,5 +1,6 @@
 //! A space: its VM mounts it, clients of the host fetch from it.
 
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::rig::{Rig, step};
+use crate::space_nginx::Nginx;
 
 /// On a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -113,7 +115,12 @@ pub(crate) fn until(rig: &Rig, what: &str, good: impl Fn(&serde_json::Value) -> 
 /// What a client gets: the status, and the body's checksum.
 fn fetch(rig: &Rig, path: &str, more: &[&str]) -> (String, String) {
     let at = status(rig)["listen"].as_str().unwrap().to_owned();
-    let body = rig.folder().join("body");
+    get(rig.folder(), &format!("http://{at}{path}"), more)
+}
+
+/// The same of a URL; the body is put into this folder.
+pub(crate) fn get(folder: &Path, url: &str, more: &[&str]) -> (String, String) {
+    let body = folder.join("body");
     let mut curl = lab::host::command("curl");
     curl.args([
         "--silent",
@@ -122,7 +129,7 @@ fn fetch(rig: &Rig, path: &str, more: &[&str]) -> (String, String) {
         "%{http_code}",
         "--output",
     ]);
-    curl.arg(&body).args(more).arg(format!("http://{at}{path}"));
+    curl.arg(&body).args(more).arg(url);
     let code = run(curl).unwrap();
     let mut sum = lab::host::command("md5sum");
     sum.arg(&body);
@@ -192,12 +199,27 @@ fn programs_write_clients_fetch_and_a_full_space_waits() {
         "tail -c +262001 /tmp/r | head -c 1000 | md5sum | cut -d' ' -f1",
     );
     let range = ["--range", "262000-262999"];
-    assert_eq!(fetch(&rig, "/r.bin", &range), ("206".to_owned(), part));
+    assert_eq!(
+        fetch(&rig, "/r.bin", &range),
+        ("206".to_owned(), part.clone())
+    );
     let h2 = ["--http2-prior-knowledge"];
-    assert_eq!(fetch(&rig, "/r.bin", &h2), ("200".to_owned(), whole));
+    assert_eq!(
+        fetch(&rig, "/r.bin", &h2),
+        ("200".to_owned(), whole.clone())
+    );
     for path in ["/../etc/passwd", "/d", "/l"] {
         assert_eq!(fetch(&rig, path, &[]).0, "404", "{path}");
     }
+    step("the user's own nginx");
+    let nginx = Nginx::start(&rig, status(&rig)["listen"].as_str().unwrap());
+    assert_eq!(nginx.fetch("/web/r.bin", &[]), ("200".to_owned(), whole));
+    let part = ("206".to_owned(), part);
+    assert_eq!(nginx.fetch("/web/r.bin", &range), part);
+    for path in ["/web/none", "/r.bin", "/web/../r.bin"] {
+        assert_eq!(nginx.fetch(path, &[]).0, "404", "{path}");
+    }
+    drop(nginx);
     step("a file that is being written is nobody's yet");
     let writer = red
         .start("exec 3> /s/half; echo x >&3; until test -e /tmp/go; do sleep 0.1; done")
