@@ -1,8 +1,10 @@
 //! Frames of a port shown to somebody who watches: what it sends and what it is delivered.
 //!
-//! Who captures has one end of a socket of datagrams, and the data plane the other. What a visit to
-//! a port shows is a datagram or a few. Where the reader is slow they find no room: their frames are
-//! counted as missed, and nobody waits. A port that nobody captures costs one look a run of frames.
+//! Who captures has one end of a socket of datagrams, and the data plane the other. What a worker shows
+//! before it next asks the kernel for news is a datagram or a few. Where the reader is slow they find no
+//! room, and where the worker is busy it may show only so much ([`Allowance`](crate::allowance)): what is
+//! left out is counted as missed, and nobody waits. A port that nobody captures costs one look a run of
+//! frames.
 //!
 //! A datagram is the number of frames missed so far (8 bytes), then frames, each behind its
 //! description: time (8), length (4), bytes that follow (4), direction (4); all little endian. The
@@ -21,7 +23,7 @@ use crate::frame::{ETHERNET, Head, Rest};
 use crate::guard::{Checked, Outgoing, Way, passage};
 use crate::limits::MAX_CAPTURES;
 use crate::switch::Switch;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 
 /// Bytes of a description.
 const DESCRIPTION: usize = 20;
@@ -112,10 +114,15 @@ impl Capture {
         }
     }
 
-    fn note(&self, time: u64, direction: Direction, head: &Head, mut rest: Rest<'_, '_>) {
+    fn batch(&self) -> MutexGuard<'_, Batch> {
+        self.batch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Put a frame with the others, or as many bytes of it as are wanted: so many.
+    fn note(&self, time: u64, direction: Direction, head: &Head, mut rest: Rest<'_, '_>) -> u32 {
         let count = head.length.min(self.most);
         let room = count as usize;
-        let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut batch = self.batch();
         if batch.bytes.len() + DESCRIPTION + room > FULL {
             self.send(&mut batch);
         }
@@ -139,10 +146,11 @@ impl Capture {
         let behind = begin + ETHERNET as usize;
         rest.read(batch.bytes.get_mut(behind..).unwrap_or_default());
         batch.frames += 1;
+        count
     }
 
     fn flush(&self) {
-        let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut batch = self.batch();
         if batch.frames > 0 {
             self.send(&mut batch);
         }
@@ -222,6 +230,9 @@ impl Switch {
             return;
         };
         let mirrors = self.mirrors.get(&number);
+        if mirrors.is_none() && !desk.allowance.is_left() {
+            return self.miss(number, frames.count());
+        }
         let time = now();
         for (head, rest, checked) in frames {
             // A frame that the port may not have has no tag of its.
@@ -229,19 +240,37 @@ impl Switch {
             let Some(out) = Outgoing::new(way, checked, head, &rest) else {
                 continue;
             };
-            self.note(number, time, direction, &out);
+            self.note(desk, number, (time, direction), &out);
             for to in mirrors.into_iter().flatten() {
                 if self.mirror(desk, (*to, pair), &out) {
-                    self.note(*to, time, Direction::Received, &out);
+                    self.note(desk, *to, (time, Direction::Received), &out);
                 }
             }
         }
     }
 
     /// Note a frame for those who capture a port.
-    fn note(&self, number: u16, time: u64, direction: Direction, out: &Outgoing<'_, '_>) {
+    fn note(
+        &self,
+        desk: &mut Desk,
+        number: u16,
+        (time, direction): (u64, Direction),
+        out: &Outgoing<'_, '_>,
+    ) {
         for capture in self.captures.get(&number).into_iter().flatten() {
-            capture.note(time, direction, &out.head, out.rest());
+            if desk.allowance.is_left() {
+                let bytes = capture.note(time, direction, &out.head, out.rest());
+                desk.allowance.spend(bytes);
+            } else {
+                capture.batch().missed += 1;
+            }
+        }
+    }
+
+    /// Frames that a worker has no time to show.
+    fn miss(&self, number: u16, frames: usize) {
+        for capture in self.captures.get(&number).into_iter().flatten() {
+            capture.batch().missed += frames as u64;
         }
     }
 

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use vhost::fault::Fault;
 
+use crate::allowance::Allowance;
 use crate::guard::Snapshot;
 use crate::limits::{BURST, MAX_PORTS};
 use crate::spread::Askers;
@@ -19,6 +20,8 @@ pub struct Desk {
     pub now: Instant,
     /// Seconds since the start, for ageing.
     pub seconds: u32,
+    /// What captures may cost.
+    pub(crate) allowance: Allowance,
     /// Workers to be woken: their receivers have been taken in hand.
     pub(crate) wakes: Askers,
     /// Ports found at fault.
@@ -39,6 +42,7 @@ impl Desk {
             worker,
             now: Instant::now(),
             seconds: 0,
+            allowance: Allowance::default(),
             wakes: Askers::NONE,
             faults: Vec::with_capacity(MAX_PORTS),
             snapshots: vec![Snapshot::default(); usize::from(BURST)].into_boxed_slice(),

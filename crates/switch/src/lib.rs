@@ -39,6 +39,7 @@
 //! table has a limit ([`limits`]).
 #![deny(unsafe_code)]
 
+mod allowance;
 mod aside;
 mod attach;
 mod away;

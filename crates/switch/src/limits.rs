@@ -19,6 +19,12 @@ pub const HOLD: Duration = Duration::from_millis(100);
 /// Captures of one port at a time: each costs a copy of its frames.
 pub const MAX_CAPTURES: usize = 4;
 
+/// Of the time in which a worker has frames to move, captures may cost one part in so many.
+pub const CAPTURE_SHARE: i64 = 512;
+
+/// What captures may cost at a time, where a worker had time for them before.
+pub const CAPTURE_BURST: Duration = Duration::from_millis(2);
+
 /// Ports that one port's frames are mirrored to.
 pub const MAX_MIRRORS: usize = 4;
 

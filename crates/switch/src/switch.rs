@@ -232,9 +232,6 @@ impl Switch {
         if !desk.faults.is_empty() {
             self.blame(&mut desk.faults);
         }
-        if !self.captures.is_empty() {
-            self.flush_captures();
-        }
         visit
     }
 
@@ -254,10 +251,6 @@ impl Switch {
     pub fn age(&self, now: u32) {
         self.table.age(now);
         self.tell_duplicates();
-        if !self.captures.is_empty() {
-            // What the switch sent itself is nobody's visit.
-            self.flush_captures();
-        }
         if now % SWEEP == 0 {
             let groups = self.groups.write();
             groups.unwrap_or_else(PoisonError::into_inner).sweep(now);

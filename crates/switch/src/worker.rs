@@ -48,6 +48,8 @@ pub(crate) struct Worker {
     thin: Thin,
     /// Frames may gather at all.
     may_gather: bool,
+    /// Somebody captures.
+    shows: bool,
     /// Set while a guest may be called, which its front-end may have made a trap.
     alarm: Alarm,
     pub(crate) contention: Contention,
@@ -76,6 +78,7 @@ impl Worker {
             spin: Spin::new(SPIN),
             thin: Thin::new(epoch),
             may_gather: true,
+            shows: false,
             alarm: Alarm::new(CALL)?,
             contention: Contention::of_this_thread(None),
             busy_ticks: 0,
@@ -89,9 +92,10 @@ impl Worker {
     /// The kernel refuses to wait for events, or another worker has failed.
     pub(crate) fn run(mut self) -> std::io::Result<()> {
         let mut rounds = 0;
+        let mut moved = false;
         while !self.is_over() {
-            self.tick();
-            let moved = self.round();
+            self.tick(moved);
+            moved = self.round();
             self.drop_faulty();
             if moved {
                 self.spin.reset();
@@ -137,9 +141,11 @@ impl Worker {
         self.shared.posts.get(self.desk.worker)
     }
 
-    /// Bring the clocks up to date.
-    fn tick(&mut self) {
-        self.desk.now = Instant::now();
+    /// Bring the clocks up to date; since the last time something was moved, or nothing was to be done.
+    fn tick(&mut self, moved: bool) {
+        let now = Instant::now();
+        self.desk.allowance.earn(now - self.desk.now, !moved);
+        self.desk.now = now;
         self.contention.look(self.desk.now);
         let seconds = self.shared.seconds(self.desk.now);
         if self.desk.seconds != seconds {
@@ -160,6 +166,7 @@ impl Worker {
             more |= visit.more;
         }
         self.may_gather = !switch.gather.is_zero();
+        self.shows = !switch.captures.is_empty();
         let faulty = switch.is_faulty();
         drop(switch);
         if moved > 0 {
@@ -208,6 +215,9 @@ impl Worker {
             tv_nsec: timeout.subsec_nanos().into(),
         });
         let shared = Arc::clone(&self.shared);
+        if self.shows {
+            shared.read().flush_captures();
+        }
         let Some(post) = shared.posts.get(self.desk.worker) else {
             return Ok(());
         };

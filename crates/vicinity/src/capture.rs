@@ -9,6 +9,8 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::process::setpriority_process;
+
 use crate::client::{self, StreamEnd};
 use crate::failure::Failure;
 
@@ -17,6 +19,9 @@ const ENHANCED_PACKET: u32 = 6;
 
 /// No block is longer: a frame of the greatest length and its description.
 const LONGEST: usize = 1 << 20;
+
+/// The lowest priority there is (nice(2)).
+pub(crate) const LAST: i32 = 19;
 
 /// What is captured, and where to.
 #[derive(Debug, clap::Args)]
@@ -61,6 +66,10 @@ pub(crate) fn run(runtime_dir: &Path, options: &Options) -> Result<(), Failure> 
     let mut sink = Sink::new(options)?;
     let path = path(options);
     let time = options.seconds.map(u64::from).map(Duration::from_secs);
+    // What it does not get round to is missing in the file, and nobody is slower for it.
+    if let Err(error) = setpriority_process(None, LAST) {
+        tracing::debug!(%error, "the capture keeps its priority");
+    }
     let end = client::stream(runtime_dir, &path, time, |bytes| sink.take(bytes))?;
     sink.end(end)?;
     Ok(())

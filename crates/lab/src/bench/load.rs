@@ -42,6 +42,8 @@ pub(super) struct Seen {
     pub(super) sent: u64,
     /// Frames received.
     pub(super) received: u64,
+    /// The same, by NIC.
+    pub(super) by_nic: Vec<u64>,
     /// How long it took, in seconds.
     pub(super) seconds: f64,
     /// Nanoseconds from when each frame was due until it was received, in order of value.
@@ -99,7 +101,7 @@ pub(super) fn run(
     let mut streams: Vec<_> = flows.iter().map(stream).collect();
     // Room for all, so that nothing is allocated meanwhile.
     let mut latencies = Vec::with_capacity(1 << 24);
-    let mut received = 0;
+    let mut by_nic = vec![0; drivers.len()];
     let start = nanoseconds(epoch);
     let end = start + u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let (mut now, mut rounds) = (start, 0_u32);
@@ -109,15 +111,16 @@ pub(super) fn run(
             let driver = driver.ok_or_else(|| Error::Host("a flow without a NIC".to_owned()))?;
             stream.send(driver, start, now);
         }
-        for driver in &mut *drivers {
+        for (driver, received) in drivers.iter_mut().zip(&mut by_nic) {
             now = nanoseconds(epoch);
-            received += driver.receive(TURN, |stamp| {
+            let taken = driver.receive(TURN, |stamp| {
                 // What was under way before has a stamp from before.
                 if stamp >= start && latencies.len() < latencies.capacity() {
                     let late = now.saturating_sub(stamp);
                     latencies.push(u32::try_from(late).unwrap_or(u32::MAX));
                 }
             });
+            *received += taken as u64;
             driver.publish();
         }
         rounds = rounds.wrapping_add(1);
@@ -128,7 +131,8 @@ pub(super) fn run(
     latencies.sort_unstable();
     Ok(Seen {
         sent: streams.iter().map(|stream| stream.sent).sum(),
-        received: received as u64,
+        received: by_nic.iter().sum(),
+        by_nic,
         seconds: (now - start) as f64 / 1e9,
         latencies,
     })

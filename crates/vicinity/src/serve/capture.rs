@@ -38,13 +38,11 @@ use tokio::task::JoinSet;
 use super::api::Daemon;
 use super::network::Message;
 use super::watches::{WatchError, Watched};
+use crate::capture::LAST;
 use crate::name;
 
 /// Datagrams, and pieces of the file, that may wait.
 const QUEUE: usize = 16;
-
-/// The lowest priority there is (nice(2)).
-const LAST: i32 = 19;
 
 /// Bytes of a frame that are shown unless it is said: all of the longest.
 const ALL: u32 = 256 << 10;

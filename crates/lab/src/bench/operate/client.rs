@@ -6,6 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread::JoinHandle;
 
+use rustix::process::setpriority_process;
+
 use crate::error::{Context, Error, Result};
 
 /// Ask, and wait for the answer's body.
@@ -61,7 +63,11 @@ pub(super) fn discard(socket: &Path, path: &str) -> Result<Discard> {
         let status = String::from_utf8_lossy(&status);
         return Err(Error::unreadable(&format!("the answer to {path}"), &status));
     }
-    let reader = std::thread::spawn(move || std::io::copy(&mut theirs, &mut std::io::sink()));
+    let reader = std::thread::spawn(move || {
+        // As `vicinity capture` does.
+        setpriority_process(None, 19)?;
+        std::io::copy(&mut theirs, &mut std::io::sink())
+    });
     Ok(Discard { stream, reader })
 }
 

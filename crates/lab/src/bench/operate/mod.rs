@@ -190,7 +190,8 @@ fn scrapes(running: &dyn Switch, socket: &Path) -> Result<f64> {
     Ok(milliseconds(spent.ran) / f64::from(SCRAPES))
 }
 
-/// The load with a capture against that without: frames a second, and cycles a frame.
+/// The load with a capture of the first port against that without: frames a second of all pairs but its,
+/// and cycles a frame.
 fn captures(busy: &mut Stage, socket: &Path, round: u32) -> Result<[(Kind, f64); 2]> {
     let (mut without, mut with) = (None, None);
     for turn in 0..2 {
@@ -207,12 +208,13 @@ fn captures(busy: &mut Stage, socket: &Path, round: u32) -> Result<[(Kind, f64);
     let (Some(without), Some(with)) = (without, with) else {
         return Err(Error::Host("a run is missing".to_owned()));
     };
+    let others = |run: &Run| {
+        let received: u64 = run.seen.by_nic.iter().skip(2).sum();
+        received as f64 / run.seen.seconds
+    };
     let cycles = |run: &Run| run.cycles_per_frame.unwrap_or(f64::NAN);
     Ok([
-        (
-            Kind::CaptureFrames,
-            with.seen.frames_per_s() / without.seen.frames_per_s(),
-        ),
+        (Kind::CaptureFrames, others(&with) / others(&without)),
         (Kind::CaptureCycles, cycles(&with) / cycles(&without)),
     ])
 }

@@ -24,7 +24,7 @@ pub enum Kind {
     Scrape,
     /// Reading a configuration of 1,000 changed ports again, in milliseconds.
     Reload,
-    /// Frames a second while one port is captured, against those without.
+    /// Frames a second of the other pairs of ports while one port is captured, against those without.
     CaptureFrames,
     /// Cycles a frame while one port is captured, against those without.
     CaptureCycles,
@@ -50,7 +50,7 @@ impl Kind {
             Self::Lost => "frames lost meanwhile",
             Self::Scrape => "metrics of 64 ports, ms of a core",
             Self::Reload => "reload 1,000 ports, ms",
-            Self::CaptureFrames => "frames a second with a capture / without",
+            Self::CaptureFrames => "others' frames a second, captured / not",
             Self::CaptureCycles => "cycles a frame with a capture / without",
         }
     }
