@@ -63,7 +63,10 @@ pub(crate) enum ClientError {
         wrong: bool,
     },
     /// The conversation failed.
-    #[error("the conversation with vicinity failed: {0}; is it of another version?")]
+    #[error(
+        "the conversation with vicinity failed: {0}; did it end (`journalctl -u vicinity`), or is it of \
+         another version?"
+    )]
     Talk(Cause),
 }
 
