@@ -7,7 +7,8 @@
 use std::fmt::Write;
 
 use crate::counters::Totals;
-use crate::reading::{Id, Port, Reading, Sent, ThreadSet, Vm};
+use crate::reading::{Id, Reading, ThreadSet, Vm};
+use crate::traffic::Traffic;
 
 /// The text. `vicinity_worker_cpu_seconds_total` and `vicinity_port_frames_total` allow the
 /// sharing out that `vicinity top` does.
@@ -18,15 +19,21 @@ pub fn render(reading: &Reading) -> String {
         text.head(name, "counter", help);
         for vm in reading.vms.values() {
             for (set, guest) in [("guest", true), ("backend", false)] {
-                let labels = [("vm", vm.name.as_str()), ("set", set)];
+                let labels = Labels::new(&[("vm", &vm.name), ("set", set)]);
                 text.line(name, &labels, sum(vm, guest, figure));
             }
         }
     }
     memory(&mut text, reading);
     workers(&mut text, reading);
-    ports(&mut text, &reading.ports);
-    pairs(&mut text, &reading.sent);
+    let of_ports = reading.ports.iter();
+    let of_ports = of_ports.map(|port| (Labels::port(&port.network, &port.vm), port.traffic));
+    ports(&mut text, &of_ports.collect::<Vec<_>>());
+    let sent = reading.sent.iter().map(|sent| {
+        let labels = Labels::pair(&sent.network, &sent.from, &sent.to);
+        (labels, [sent.frames, sent.bytes])
+    });
+    pairs(&mut text, &sent.collect::<Vec<_>>());
     switches(&mut text, reading);
     text.0
 }
@@ -67,7 +74,7 @@ fn memory(text: &mut Text, reading: &Reading) {
     text.head(name, "gauge", "Host memory of the VM's process");
     for vm in reading.vms.values() {
         if let Some(memory) = vm.memory {
-            text.line(name, &[("vm", vm.name.as_str())], memory.bytes as f64);
+            text.line(name, &Labels::new(&[("vm", &vm.name)]), memory.bytes as f64);
         }
     }
 }
@@ -82,69 +89,60 @@ fn workers(text: &mut Text, reading: &Reading) {
     for (id, plane) in &reading.planes {
         for thread in plane.threads.values() {
             let (network, pid) = (plane.network.as_deref(), id.pid.to_string());
-            let labels = [
+            let labels = Labels::new(&[
                 ("network", network.unwrap_or_default()),
-                ("thread", thread.name.as_str()),
-                ("pid", pid.as_str()),
-            ];
+                ("thread", &thread.name),
+                ("pid", &pid),
+            ]);
             text.line(name, &labels, thread.totals.run_ns as f64 / 1e9);
         }
     }
 }
 
 /// What ports' VMs sent and received: the same series from a reading and from the daemon.
-pub fn ports(text: &mut Text, ports: &[Port]) {
+pub fn ports(text: &mut Text, ports: &[(Labels, Traffic)]) {
     for (name, help, sent, received) in [
         (
             "vicinity_port_frames_total",
             "Frames of a VM's port",
-            (|port| port.tx_frames) as fn(&crate::traffic::Traffic) -> u64,
-            (|port| port.rx_frames) as fn(&crate::traffic::Traffic) -> u64,
+            (|traffic| traffic.tx_frames) as fn(&Traffic) -> u64,
+            (|traffic| traffic.rx_frames) as fn(&Traffic) -> u64,
         ),
         (
             "vicinity_port_bytes_total",
             "Bytes of a VM's port",
-            |port| port.tx_bytes,
-            |port| port.rx_bytes,
+            |traffic| traffic.tx_bytes,
+            |traffic| traffic.rx_bytes,
         ),
     ] {
         text.head(name, "counter", help);
-        for port in ports {
+        for (labels, traffic) in ports {
             for (direction, figure) in [("sent", sent), ("received", received)] {
-                let labels = [
-                    ("network", port.network.as_str()),
-                    ("vm", port.vm.as_str()),
-                    ("direction", direction),
-                ];
-                text.line(name, &labels, figure(&port.traffic) as f64);
+                let value = figure(traffic) as f64;
+                text.line_with(name, labels, ("direction", direction), value);
             }
         }
     }
 }
 
-/// What ports' VMs sent to each other: the same series from a reading and from the daemon.
-pub fn pairs(text: &mut Text, all: &[Sent]) {
-    for (name, help, figure) in [
-        (
-            "vicinity_pair_frames_total",
-            "Frames from one port of a network to another",
-            (|sent| sent.frames) as fn(&Sent) -> u64,
-        ),
-        (
-            "vicinity_pair_bytes_total",
-            "Bytes from one port of a network to another",
-            |sent| sent.bytes,
-        ),
-    ] {
-        text.head(name, "counter", help);
-        for sent in all {
-            let labels = [
-                ("network", sent.network.as_str()),
-                ("from", sent.from.as_str()),
-                ("to", sent.to.as_str()),
-            ];
-            text.line(name, &labels, figure(sent) as f64);
-        }
+/// Frames and bytes that ports' VMs sent to each other: the same series from a reading and from the
+/// daemon.
+pub fn pairs(text: &mut Text, pairs: &[(Labels, [u64; 2])]) {
+    let frames = (
+        "vicinity_pair_frames_total",
+        "Frames from one port of a network to another",
+    );
+    let bytes = (
+        "vicinity_pair_bytes_total",
+        "Bytes from one port of a network to another",
+    );
+    text.head(frames.0, "counter", frames.1);
+    for (labels, [count, _]) in pairs {
+        text.line(frames.0, labels, *count as f64);
+    }
+    text.head(bytes.0, "counter", bytes.1);
+    for (labels, [_, count]) in pairs {
+        text.line(bytes.0, labels, *count as f64);
     }
 }
 
@@ -168,12 +166,12 @@ fn switches(text: &mut Text, reading: &Reading) {
     };
     for ((from, to), rate) in &switches.rates {
         if let (Some((from_set, from)), Some((to_set, to))) = (set(from), set(to)) {
-            let labels = [
-                ("from", from.as_str()),
+            let labels = Labels::new(&[
+                ("from", &from),
                 ("from_set", from_set),
-                ("to", to.as_str()),
+                ("to", &to),
                 ("to_set", to_set),
-            ];
+            ]);
             text.line(name, &labels, *rate);
         }
     }
@@ -183,7 +181,52 @@ fn switches(text: &mut Text, reading: &Reading) {
         "gauge",
         "Part of the time in which switches were seen",
     );
-    text.line(name, &[], switches.watched);
+    text.line(name, &Labels::default(), switches.watched);
+}
+
+/// Labels, written once for all lines that have them: `vm="web",set="guest"`.
+#[derive(Clone, Debug, Default)]
+pub struct Labels(String);
+
+impl Labels {
+    /// These, by name and text.
+    #[must_use]
+    pub fn new(labels: &[(&str, &str)]) -> Self {
+        let mut text = String::new();
+        for (label, value) in labels {
+            if !text.is_empty() {
+                text.push(',');
+            }
+            push_label(&mut text, label, value);
+        }
+        Self(text)
+    }
+
+    /// Those of a VM's port.
+    #[must_use]
+    pub fn port(network: &str, vm: &str) -> Self {
+        Self::new(&[("network", network), ("vm", vm)])
+    }
+
+    /// Those of what a port sent to another.
+    #[must_use]
+    pub fn pair(network: &str, from: &str, to: &str) -> Self {
+        Self::new(&[("network", network), ("from", from), ("to", to)])
+    }
+}
+
+/// A label; in its text, backslash, quote and line feed are escaped.
+fn push_label(to: &mut String, label: &str, text: &str) {
+    to.push_str(label);
+    to.push_str("=\"");
+    for character in text.chars() {
+        match character {
+            '\n' => to.push_str("\\n"),
+            '"' | '\\' => to.extend(['\\', character]),
+            other => to.push(other),
+        }
+    }
+    to.push('"');
 }
 
 /// A text in Prometheus' format, series by series.
@@ -191,6 +234,12 @@ fn switches(text: &mut Text, reading: &Reading) {
 pub struct Text(String);
 
 impl Text {
+    /// With room for so many bytes: more have room, too, but that takes longer.
+    #[must_use]
+    pub fn with_room(bytes: usize) -> Self {
+        Self(String::with_capacity(bytes))
+    }
+
     /// Begin a series.
     pub fn head(&mut self, name: &str, kind: &str, help: &str) {
         self.0
@@ -198,12 +247,22 @@ impl Text {
     }
 
     /// One value of a series.
-    pub fn line(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+    pub fn line(&mut self, name: &str, labels: &Labels, value: f64) {
         self.0.push_str(name);
-        self.labels(labels);
-        if !labels.is_empty() {
-            self.0.push('}');
+        if !labels.0.is_empty() {
+            for part in ["{", &labels.0, "}"] {
+                self.0.push_str(part);
+            }
         }
+        self.value(value);
+    }
+
+    /// The same, with one more label.
+    pub fn line_with(&mut self, name: &str, labels: &Labels, more: (&str, &str), value: f64) {
+        self.begin(name, "", labels);
+        let (label, text) = more;
+        push_label(&mut self.0, label, text);
+        self.0.push('}');
         self.value(value);
     }
 
@@ -212,47 +271,31 @@ impl Text {
     pub fn histogram<'b>(
         &mut self,
         name: &str,
-        labels: &[(&str, &str)],
+        labels: &Labels,
         bounds: impl Iterator<Item = (&'b str, u64)>,
         (count, sum): (u64, f64),
     ) {
-        let mut bucket = Self(format!("{name}_bucket"));
-        bucket.labels(labels);
-        bucket.0.push(if labels.is_empty() { '{' } else { ',' });
+        let begin = self.0.len();
+        self.begin(name, "_bucket", labels);
+        // All its lines begin like that.
+        let bucket = self.0.split_off(begin);
         for (bound, below) in bounds.chain([("+Inf", count)]) {
-            for part in [bucket.0.as_str(), "le=\"", bound, "\"}"] {
+            for part in [&bucket, "le=\"", bound, "\"}"] {
                 self.0.push_str(part);
             }
             self.value(below as f64);
         }
-        self.line(&format!("{name}_sum"), labels, sum);
-        self.line(&format!("{name}_count"), labels, count as f64);
-    }
-
-    /// Labels without the brace that ends them. There are thousands of lines.
-    fn labels(&mut self, labels: &[(&str, &str)]) {
-        let mut mark = "{";
-        for (label, text) in labels {
-            for part in [mark, *label, "=\""] {
-                self.0.push_str(part);
-            }
-            self.escaped(text);
-            self.0.push('"');
-            mark = ",";
+        for (suffix, value) in [("_sum", sum), ("_count", count as f64)] {
+            self.0.push_str(name);
+            self.line(suffix, labels, value);
         }
     }
 
-    /// A label's text: backslash, quote and line feed are escaped.
-    fn escaped(&mut self, text: &str) {
-        for piece in text.split_inclusive(['\\', '"', '\n']) {
-            let plain = piece.strip_suffix(['\\', '"', '\n']).unwrap_or(piece);
-            self.0.push_str(plain);
-            self.0.push_str(match piece.get(plain.len()..) {
-                Some("\n") => "\\n",
-                Some("\"") => "\\\"",
-                Some("\\") => "\\\\",
-                _ => "",
-            });
+    /// A line up to a last label.
+    fn begin(&mut self, name: &str, suffix: &str, labels: &Labels) {
+        let comma = if labels.0.is_empty() { "" } else { "," };
+        for part in [name, suffix, "{", &labels.0, comma] {
+            self.0.push_str(part);
         }
     }
 
@@ -260,17 +303,21 @@ impl Text {
     fn value(&mut self, value: f64) {
         /// 2^53: up to there, each whole number is one of these.
         const EXACT: f64 = 9_007_199_254_740_992.0;
-        // Writing to a string does not fail.
-        let _ = match (0.0..EXACT).contains(&value) && value.fract() == 0.0 {
+        self.0.push(' ');
+        if (0.0..EXACT).contains(&value) && value.fract() == 0.0 {
             // Nearly all are, and the general way takes longer.
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
                 reason = "just looked at"
             )]
-            true => writeln!(self.0, " {}", value as u64),
-            false => writeln!(self.0, " {value}"),
-        };
+            let whole = value as u64;
+            self.0.push_str(itoa::Buffer::new().format(whole));
+        } else {
+            // Writing to a string does not fail.
+            let _ = write!(self.0, "{value}");
+        }
+        self.0.push('\n');
     }
 
     /// The text so far.
@@ -307,11 +354,17 @@ mod tests {
     #[test]
     fn labels_are_escaped_and_whole_numbers_written_as_such() {
         let mut text = Text::default();
-        text.line("a", &[], 7.0);
-        text.line("a", &[("b", "x\\y\"z\n"), ("c", "")], 0.25);
-        text.histogram("h", &[("d", "e")], [("0.5", 1)].into_iter(), (3, 1e300));
+        let labels = Labels::new(&[("b", "x\\y\"z\n"), ("c", "")]);
+        text.line("a", &Labels::default(), 7.0);
+        text.line("a", &labels, 0.25);
+        text.line_with("a", &labels, ("d", "\""), u64::MAX as f64);
+        text.line_with("a", &Labels::default(), ("d", "ü"), 1.0);
+        let bounds = [("0.5", 1)].into_iter();
+        text.histogram("h", &Labels::new(&[("d", "e")]), bounds, (3, 1e300));
         let expected = format!(
-            "a 7\na{{b=\"x\\\\y\\\"z\\n\",c=\"\"}} 0.25\nh_bucket{{d=\"e\",le=\"0.5\"}} 1\n\
+            "a 7\na{{b=\"x\\\\y\\\"z\\n\",c=\"\"}} 0.25\n\
+             a{{b=\"x\\\\y\\\"z\\n\",c=\"\",d=\"\\\"\"}} 18446744073709552000\na{{d=\"ü\"}} 1\n\
+             h_bucket{{d=\"e\",le=\"0.5\"}} 1\n\
              h_bucket{{d=\"e\",le=\"+Inf\"}} 3\nh_sum{{d=\"e\"}} {}\nh_count{{d=\"e\"}} 3\n",
             1e300
         );

@@ -129,7 +129,7 @@ pub enum Order {
         /// mirrored itself.
         to: Vec<PortId>,
     },
-    /// Ask for one [`Event::Report`] per attached port, then [`Event::ReportEnd`].
+    /// Ask for [`Event::Report`]s of all attached ports, then [`Event::ReportEnd`].
     Report,
     /// Detach everything and return.
     Stop,
@@ -203,8 +203,9 @@ pub enum Event {
         /// Its counters at the end.
         counters: Box<Counters>,
     },
-    /// One port's state, in answer to [`Order::Report`].
-    Report(Box<PortReport>),
+    /// The state of some ports, in answer to [`Order::Report`]: not more than [`MAX_REPORTS`] have
+    /// room.
+    Report(Vec<PortReport>),
     /// The end of a report, with the figures that belong to no port.
     ReportEnd(WorkerReport),
 }
@@ -235,6 +236,18 @@ pub struct PortReport {
     /// Whom it sent to, at most [`MAX_PEERS`](crate::limits::MAX_PEERS) ports.
     #[serde(default)]
     pub peers: Vec<Peer>,
+}
+
+/// Bytes of the reports of one message, at most, as [`PortReport::most_bytes`] counts them.
+pub const MAX_REPORTS: usize = MAX_DATAGRAM - 64;
+
+impl PortReport {
+    /// How long it can be on the control socket, whatever it counts.
+    pub(crate) fn most_bytes(&self) -> usize {
+        const COUNTERS: usize = 1700;
+        const LINE: usize = 90;
+        COUNTERS + LINE * (self.duplicates.len() + self.peers.len())
+    }
 }
 
 /// An address that a port uses and another one, too: each loses the other's frames.

@@ -81,7 +81,7 @@ impl Manager {
         guest.rings_changed();
         if news {
             switch.greet(number);
-            self.outbox.send(&Event::Running {
+            self.outbox.send(Event::Running {
                 port: PortId(number),
             });
         }

@@ -9,7 +9,9 @@ use rustix::io::Errno;
 
 use crate::attach;
 use crate::capture::Capture;
-use crate::control::{Counters, Event, Order, PortId, PortReport, Reason, WorkerReport};
+use crate::control::{
+    Counters, Event, MAX_REPORTS, Order, PortId, PortReport, Reason, WorkerReport,
+};
 use crate::front_end::guest;
 use crate::limits::{MAX_GATHER_US, MAX_LOOK_UPS};
 use crate::manager::Manager;
@@ -203,7 +205,7 @@ impl Manager {
         // Gone, with its descriptors and its memory, when the supervisor hears of it.
         let counters = port.map_or_else(Counters::default, |mut port| port.counters());
         let id = PortId(number);
-        self.outbox.send(&Event::Detached {
+        self.outbox.send(Event::Detached {
             port: id,
             reason,
             counters: Box::new(counters),
@@ -213,6 +215,7 @@ impl Manager {
     fn report(&mut self, switch: &mut Switch) {
         let seconds = self.shared.seconds(Instant::now());
         let numbers: Vec<u16> = switch.ports().map(|(number, _)| number).collect();
+        let (mut ready, mut bytes) = (Vec::new(), 0);
         for number in numbers {
             let residents = switch.table.count(number);
             let duplicates = switch.duplicates_of(number);
@@ -230,7 +233,7 @@ impl Manager {
                 ),
                 Kind::Uplink(_) => (true, false, 0, 0),
             };
-            self.outbox.send(&Event::Report(Box::new(PortReport {
+            let report = PortReport {
                 port: number,
                 running,
                 logging,
@@ -241,11 +244,19 @@ impl Manager {
                 counters,
                 duplicates,
                 peers,
-            })));
+            };
+            // One message a port would cost more than all else about it.
+            bytes += report.most_bytes();
+            if bytes > MAX_REPORTS {
+                self.outbox.send(Event::Report(std::mem::take(&mut ready)));
+                bytes = report.most_bytes();
+            }
+            ready.push(report);
         }
+        self.outbox.send(Event::Report(ready));
         let residents = switch.table.residents();
         let elapsed_ticks = ticks::now().wrapping_sub(self.started);
-        self.outbox.send(&Event::ReportEnd(WorkerReport {
+        self.outbox.send(Event::ReportEnd(WorkerReport {
             elapsed_ticks,
             residents,
             ..self.shared.figures()

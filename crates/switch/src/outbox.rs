@@ -30,8 +30,8 @@ impl Outbox {
     }
 
     /// Tell the supervisor, now or as soon as it reads.
-    pub(crate) fn send(&mut self, event: &Event) {
-        self.waiting.push_back(event.clone());
+    pub(crate) fn send(&mut self, event: Event) {
+        self.waiting.push_back(event);
         self.flush();
     }
 

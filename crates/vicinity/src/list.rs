@@ -97,7 +97,7 @@ fn vlans(rules: &Rules) -> String {
 
 /// What frames were lost to, most of them first.
 fn reasons(drops: &Drops) -> String {
-    let mut reasons = drops.each();
+    let mut reasons: Vec<_> = drops.each().into_iter().collect();
     reasons.retain(|(_, count)| *count > 0);
     reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let reasons = reasons

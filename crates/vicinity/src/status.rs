@@ -3,6 +3,7 @@
 mod space;
 
 use message::far::{MemberReport, uplink};
+use observe::traffic::Traffic;
 use serde::{Deserialize, Serialize};
 use switch::control::{Counters, WorkerReport};
 use switch::guard::Rules;
@@ -82,19 +83,15 @@ pub(crate) struct SentTo {
     pub(crate) bytes: u64,
 }
 
-impl From<&PortStatus> for observe::reading::Port {
-    fn from(status: &PortStatus) -> Self {
-        let counters = &status.counters;
-        Self {
-            network: status.network.clone(),
-            vm: status.vm.clone(),
-            socket: status.socket.clone(),
-            traffic: observe::traffic::Traffic {
-                tx_frames: counters.tx_frames,
-                tx_bytes: counters.tx_bytes,
-                rx_frames: counters.rx_frames,
-                rx_bytes: counters.rx_bytes,
-            },
+impl PortStatus {
+    /// What went through it.
+    pub(crate) fn traffic(&self) -> Traffic {
+        let counters = &self.counters;
+        Traffic {
+            tx_frames: counters.tx_frames,
+            tx_bytes: counters.tx_bytes,
+            rx_frames: counters.rx_frames,
+            rx_bytes: counters.rx_bytes,
         }
     }
 }

@@ -80,8 +80,8 @@ macro_rules! losses {
 
             /// Every counter and its name.
             #[must_use]
-            pub fn each(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($field), self.$field)),*]
+            pub fn each(&self) -> [(&'static str, u64); Self::REASONS] {
+                [$((stringify!($field), self.$field)),*]
             }
 
             /// The sum of two sets of counters, whatever they hold.

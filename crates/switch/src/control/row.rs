@@ -84,7 +84,9 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::{Loss, PortReport};
+    use crate::control::{DuplicateMac, Event, Loss, MAX_DATAGRAM, MAX_REPORTS, Peer, PortReport};
+    use crate::limits::{MAX_DUPLICATES, MAX_PEERS};
+    use crate::mac::Mac;
 
     #[test]
     fn counters_are_the_same_after_their_way() {
@@ -112,5 +114,51 @@ mod tests {
         let text = serde_json::to_string(&report).unwrap();
         assert_eq!(serde_json::from_str::<PortReport>(&text).unwrap(), report);
         assert!(!text.contains("tx_frames"), "{text}");
+    }
+
+    #[test]
+    fn reports_with_the_greatest_numbers_have_room() {
+        let most = u64::MAX;
+        let bursts = Bursts {
+            counts: [most; 8],
+            sum: most,
+        };
+        let latency = Delays {
+            counts: [most; 21],
+            sum: most,
+        };
+        let row: Row = ([most; 11], bursts, latency, [most; Drops::REASONS]);
+        let row = serde_json::to_value(row).unwrap();
+        let counters = deserialize(&row).unwrap();
+        let duplicate = DuplicateMac {
+            mac: Mac::BROADCAST,
+            vlan: u16::MAX,
+            port: u16::MAX,
+            moves: most,
+        };
+        let peer = Peer {
+            port: u16::MAX,
+            frames: most,
+            bytes: most,
+        };
+        let plain = PortReport {
+            port: u16::MAX,
+            features: most,
+            mtu: u16::MAX,
+            residents: u32::MAX,
+            counters,
+            ..PortReport::default()
+        };
+        let full = PortReport {
+            duplicates: vec![duplicate; MAX_DUPLICATES],
+            peers: vec![peer; MAX_PEERS],
+            ..plain.clone()
+        };
+        assert!(full.most_bytes() <= MAX_REPORTS);
+        for report in [plain, full] {
+            let count = MAX_REPORTS / report.most_bytes();
+            let event = Event::Report(vec![report; count]);
+            assert!(serde_json::to_vec(&event).unwrap().len() <= MAX_DATAGRAM);
+        }
     }
 }

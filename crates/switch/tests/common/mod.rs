@@ -190,7 +190,7 @@ impl Plane {
         let mut ports = Vec::new();
         loop {
             match self.next() {
-                Event::Report(report) => ports.push(*report),
+                Event::Report(reports) => ports.extend(reports),
                 Event::ReportEnd(worker) => return (ports, worker),
                 other => self.early.push(other),
             }

@@ -149,7 +149,7 @@ fn supervise(plane: &Plane, ends: &[Sender<Reason>], quiet: &AtomicBool) -> Vec<
         let mut ports = Vec::new();
         loop {
             match plane.next() {
-                Event::Report(report) => ports.push(*report),
+                Event::Report(reports) => ports.extend(reports),
                 Event::Detached { port, reason, .. } => {
                     let place = ATTACKERS.iter().position(|attacker| *attacker == port.0);
                     let place = place.unwrap_or_else(|| panic!("{port:?} was ended: {reason:?}"));

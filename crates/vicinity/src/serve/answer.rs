@@ -50,7 +50,7 @@ impl Network {
                 worker: self.worker,
             },
         };
-        self.asked.answer(&answer);
+        self.asked.answer(answer);
     }
 
     /// The addresses that a port uses and another one, too.

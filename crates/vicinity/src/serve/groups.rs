@@ -234,6 +234,6 @@ impl Group {
                 false => Vec::new(),
             },
         };
-        self.asked.answer(&status);
+        self.asked.answer(status);
     }
 }

@@ -346,7 +346,7 @@ impl Messages {
                 false => Vec::new(),
             },
         };
-        self.asked.answer(&status);
+        self.asked.answer(status);
     }
 }
 

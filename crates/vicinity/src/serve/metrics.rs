@@ -1,7 +1,6 @@
 //! The state of all networks and spaces as Prometheus' text format: `GET /metrics`.
 
-use observe::prometheus::{self, Text};
-use observe::reading::{Port, Sent};
+use observe::prometheus::{self, Labels, Text};
 use switch::histogram::Histogram;
 
 use super::answer::Answer;
@@ -9,6 +8,9 @@ use crate::status::{ControlStatus, NetworkStatus, PortStatus, SpaceStatus, State
 
 /// Of the text.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4";
+
+/// Bytes of text that a port needs, and of that which is no port's.
+const ROOM: usize = 6 << 10;
 
 /// Name, kind, what it says, and where it is.
 type Series<T> = (&'static str, &'static str, &'static str, fn(&T) -> u64);
@@ -226,20 +228,28 @@ pub(super) fn text(
     spaces: &[SpaceStatus],
     control: &[ControlStatus],
 ) -> String {
-    let mut text = Text::default();
-    let spaces: Vec<_> = spaces.iter().collect();
-    series(&mut text, &SPACES, &spaces, |space| vec![("vm", &space.vm)]);
+    let ports: usize = answers.iter().map(|answer| answer.ports.len()).sum();
+    let mut text = Text::with_room((1 + ports) * ROOM);
+    let spaces: Vec<_> = spaces
+        .iter()
+        .map(|space| (Labels::new(&[("vm", &space.vm)]), space))
+        .collect();
+    series(&mut text, &SPACES, &spaces);
     cut_off(&mut text, &spaces);
     sizing(&mut text, control);
-    let networks: Vec<_> = answers.iter().map(|answer| &answer.network).collect();
-    series(&mut text, &NETWORKS, &networks, |network| {
-        vec![("network", &network.name)]
-    });
-    let ports: Vec<_> = answers.iter().flat_map(|answer| &answer.ports).collect();
-    series(&mut text, &PORTS, &ports, |port| labels(port).into());
-    let traffic: Vec<_> = ports.iter().map(|port| Port::from(*port)).collect();
-    prometheus::ports(&mut text, &traffic);
-    let sent: Vec<_> = ports.iter().flat_map(|port| sent(port)).collect();
+    let networks = answers.iter().map(|answer| &answer.network);
+    let networks = networks.map(|network| (Labels::new(&[("network", &network.name)]), network));
+    series(&mut text, &NETWORKS, &networks.collect::<Vec<_>>());
+    let ports = answers.iter().flat_map(|answer| &answer.ports);
+    let ports: Vec<_> = ports
+        .map(|port| (Labels::port(&port.network, &port.vm), port))
+        .collect();
+    series(&mut text, &PORTS, &ports);
+    let traffic = ports
+        .iter()
+        .map(|(labels, port)| (labels.clone(), port.traffic()));
+    prometheus::ports(&mut text, &traffic.collect::<Vec<_>>());
+    let sent: Vec<_> = ports.iter().flat_map(|(_, port)| sent(port)).collect();
     prometheus::pairs(&mut text, &sent);
     drops(&mut text, &ports);
     histograms(
@@ -264,32 +274,26 @@ pub(super) fn text(
     text.finish()
 }
 
-fn series<T>(
-    text: &mut Text,
-    all: &[Series<T>],
-    items: &[&T],
-    labels: impl Fn(&T) -> Vec<(&str, &str)>,
-) {
+fn series<T>(text: &mut Text, all: &[Series<T>], items: &[(Labels, &T)]) {
     for (name, kind, help, figure) in all {
         text.head(name, kind, help);
-        for item in items {
-            text.line(name, &labels(item), figure(item) as f64);
+        for (labels, item) in items {
+            text.line(name, labels, figure(item) as f64);
         }
     }
 }
 
 /// Clients of spaces that were not served to the end.
-fn cut_off(text: &mut Text, spaces: &[&SpaceStatus]) {
+fn cut_off(text: &mut Text, spaces: &[(Labels, &SpaceStatus)]) {
     let name = "vicinity_space_lost_clients_total";
     text.head(name, "counter", "Clients cut off or not taken, by reason");
-    for space in spaces {
+    for (labels, space) in spaces {
         let figures = &space.figures;
         for (reason, count) in [
             ("stalled", figures.stalled),
             ("too-many", figures.turned_away),
         ] {
-            let labels = [("vm", space.vm.as_str()), ("reason", reason)];
-            text.line(name, &labels, count as f64);
+            text.line_with(name, labels, ("reason", reason), count as f64);
         }
     }
 }
@@ -324,7 +328,7 @@ fn sizing(text: &mut Text, control: &[ControlStatus]) {
     for (name, help, figure) in all {
         text.head(name, "gauge", help);
         for control in control {
-            text.line(name, &[], figure(control));
+            text.line(name, &Labels::default(), figure(control));
         }
     }
     let name = "vicinity_space_blocked_ratio";
@@ -336,24 +340,17 @@ fn sizing(text: &mut Text, control: &[ControlStatus]) {
     for space in control.iter().flat_map(|control| &control.spaces) {
         let window = &space.window;
         if window.seconds > 0.0 {
-            let labels = [("vm", space.vm.as_str())];
+            let labels = Labels::new(&[("vm", &space.vm)]);
             text.line(name, &labels, window.blocked / window.seconds);
         }
     }
 }
 
-fn labels(port: &PortStatus) -> [(&str, &str); 2] {
-    [("network", &port.network), ("vm", &port.vm)]
-}
-
 /// What a port sent to each other one.
-fn sent(port: &PortStatus) -> impl Iterator<Item = Sent> + '_ {
-    port.sent_to.iter().map(|to| Sent {
-        network: port.network.clone(),
-        from: port.vm.clone(),
-        to: to.vm.clone(),
-        frames: to.frames,
-        bytes: to.bytes,
+fn sent(port: &PortStatus) -> impl Iterator<Item = (Labels, [u64; 2])> + '_ {
+    port.sent_to.iter().map(|to| {
+        let labels = Labels::pair(&port.network, &port.vm, &to.vm);
+        (labels, [to.frames, to.bytes])
     })
 }
 
@@ -361,34 +358,33 @@ fn sent(port: &PortStatus) -> impl Iterator<Item = Sent> + '_ {
 fn histograms<const FIRST: u32, const N: usize>(
     text: &mut Text,
     (name, help): (&str, &str),
-    ports: &[&PortStatus],
+    ports: &[(Labels, &PortStatus)],
     (of, unit): (fn(&PortStatus) -> &Histogram<FIRST, N>, f64),
 ) {
     text.head(name, "histogram", help);
     let empty = Histogram::<FIRST, N>::default();
     let bounds = empty.cumulative().map(|(bound, _)| bound as f64 * unit);
     let bounds: Vec<String> = bounds.map(|bound| bound.to_string()).collect();
-    for port in ports {
+    for (labels, port) in ports {
         let histogram = of(port);
         let count = histogram.count();
         if count > 0 {
             let below = histogram.cumulative().map(|(_, below)| below);
             let below = bounds.iter().map(String::as_str).zip(below);
             let sum = histogram.sum as f64 * unit;
-            text.histogram(name, &labels(port), below, (count, sum));
+            text.histogram(name, labels, below, (count, sum));
         }
     }
 }
 
 /// Reasons that never came up are left out: there are many.
-fn drops(text: &mut Text, ports: &[&PortStatus]) {
+fn drops(text: &mut Text, ports: &[(Labels, &PortStatus)]) {
     let name = "vicinity_port_drops_total";
     text.head(name, "counter", "Frames lost, by reason");
-    for port in ports {
+    for (labels, port) in ports {
         for (reason, count) in port.counters.drops.each() {
             if count > 0 {
-                let [network, vm] = labels(port);
-                text.line(name, &[network, vm, ("reason", reason)], count as f64);
+                text.line_with(name, labels, ("reason", reason), count as f64);
             }
         }
     }

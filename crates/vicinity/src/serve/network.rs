@@ -209,9 +209,11 @@ impl Network {
                 Some(port) => port.detached(reason, &counters, Instant::now(), orders),
                 None => self.left(port),
             },
-            Event::Report(report) => {
-                if let Some(port) = self.ports.get_mut(&PortId(report.port)) {
-                    port.reported(*report);
+            Event::Report(reports) => {
+                for report in reports {
+                    if let Some(port) = self.ports.get_mut(&PortId(report.port)) {
+                        port.reported(report);
+                    }
                 }
             }
             Event::ReportEnd(worker) => {

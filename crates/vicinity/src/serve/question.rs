@@ -47,11 +47,15 @@ impl<A: Clone> Question<A> {
     }
 
     /// The process has answered, or never will.
-    pub(super) fn answer(&mut self, answer: &A) {
+    pub(super) fn answer(&mut self, answer: A) {
         self.by = None;
+        let Some(last) = self.askers.pop() else {
+            return;
+        };
+        // An asker that is gone needs no answer.
         for asker in self.askers.drain(..) {
-            // An asker that is gone needs no answer.
             drop(asker.send(answer.clone()));
         }
+        drop(last.send(answer));
     }
 }

@@ -343,7 +343,7 @@ impl SpaceTask {
     fn answer(&mut self) {
         let listen = self.clients.as_ref();
         let listen = listen.and_then(|clients| clients.local_addr().ok());
-        self.asked.answer(&SpaceStatus {
+        self.asked.answer(SpaceStatus {
             vm: self.config.vm.clone(),
             up: self.process.life.is_up(),
             restarts: self.process.life.restarts(),

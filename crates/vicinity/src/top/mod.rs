@@ -169,9 +169,18 @@ fn daemon(runtime_dir: &Path) -> Option<Daemon> {
     let vms = ports.into_iter().filter(|port| port.kind == Kind::Vm);
     Some(Daemon {
         pid,
-        ports: vms.map(|port| Port::from(&port)).collect(),
+        ports: vms.map(reading).collect(),
         sent,
     })
+}
+
+fn reading(status: PortStatus) -> Port {
+    Port {
+        traffic: status.traffic(),
+        network: status.network,
+        vm: status.vm,
+        socket: status.socket,
+    }
 }
 
 fn sent(status: &PortStatus) -> impl Iterator<Item = Sent> + '_ {

@@ -117,7 +117,7 @@ fn report(
             counters: *counters,
             ..PortReport::default()
         };
-        control.send(&Event::Report(Box::new(report)), None)?;
+        control.send(&Event::Report(vec![report]), None)?;
     }
     let worker = WorkerReport {
         residents,
