@@ -186,11 +186,14 @@ fn what_changes_while_it_is_sent_is_sent_as_it_was_and_again() {
     // Under another name it is another file.
     let (film, movie) = ((ROOT, &b"film"[..]), (ROOT, &b"movie"[..]));
     shared.store().rename(film, movie, false).unwrap();
+    // And who has its old name by now has not been sent.
+    write(&shared, "film", 0, b"half");
     store.answer("200 OK");
     assert_eq!(store.request().0, "PUT /films/movie HTTP/1.1");
     store.answer("200 OK");
     settle(&shared);
     assert_eq!(shared.report().published, 0);
+    assert!(shared.store().look_up(ROOT, b"film").is_ok());
 }
 
 #[test]

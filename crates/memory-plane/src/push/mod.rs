@@ -157,7 +157,6 @@ impl Pusher {
                     self.shared.store().remove_sent(&parcel);
                 }
                 Err(why) => {
-                    tracing::warn!(path = path(&parcel.path), "not pushed: {why}");
                     outbox.failed(&self.shared.store(), &parcel, &why, Instant::now());
                     if why.is_of_the_file() {
                         failures = 0;

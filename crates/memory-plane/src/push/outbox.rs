@@ -103,6 +103,7 @@ impl Outbox {
 
     /// The store has not.
     pub(super) fn failed(&self, store: &Store, parcel: &Parcel, why: &PushError, now: Instant) {
+        let path = path(&parcel.path);
         self.failures.fetch_add(1, Ordering::Relaxed);
         let mut state = self.state();
         state.sending = None;
@@ -111,6 +112,11 @@ impl Outbox {
         let before = state.troubles.get(&number);
         let before = before.filter(|trouble| trouble.version == version);
         let times = before.map_or(0, |trouble| trouble.times).saturating_add(1);
+        // Once for each, or a guest could fill the host's log.
+        match times {
+            1 => tracing::warn!(path, "not pushed: {why}"),
+            _ => tracing::debug!(path, times, "not pushed: {why}"),
+        }
         let trouble = Trouble {
             version,
             times,

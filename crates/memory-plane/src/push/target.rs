@@ -111,7 +111,7 @@ mod tests {
             "tcp://store",
             "tcp://store:1/x",
             "http://",
-            "http://a@store/",
+            "http://a@store:80/",
             "http://store/?a=b",
             "http://store/#a",
             "http://store:0/",
