@@ -30,11 +30,23 @@ const UPLINK: [&str; 5] = [
     "../vicinity/src/uplink.rs",
 ];
 
+/// Where the code of a space's process is. Its libraries have no notes: those stand beside what uses them.
+const SPACE: [&str; 3] = [
+    "src",
+    "../memory-plane/src",
+    "../vicinity/src/space_process.rs",
+];
+
+/// Calls that newer architectures do without.
+const OF_X86: [&str; 1] = ["epoll_wait"];
+
 const MARK: &str = "// syscalls: ";
 
 fn main() -> io::Result<()> {
-    let tables =
-        table("NETWORK", &NETWORK)? + &table("MESSAGES", &MESSAGES)? + &table("UPLINK", &UPLINK)?;
+    let tables = table("NETWORK", &NETWORK)?
+        + &table("MESSAGES", &MESSAGES)?
+        + &table("UPLINK", &UPLINK)?
+        + &table("SPACE", &SPACE)?;
     let folder = env::var_os("OUT_DIR")
         .map(PathBuf::from)
         .unwrap_or_default();
@@ -50,6 +62,9 @@ fn table(name: &str, code: &[&str]) -> io::Result<String> {
     let mut table =
         format!("/// Allowed system calls: name and number.\nconst {name}: &[(&str, i64)] = &[\n");
     for name in names {
+        if OF_X86.contains(&name.as_str()) {
+            table += "    #[cfg(target_arch = \"x86_64\")]\n";
+        }
         table += &format!("    (\"{name}\", libc::SYS_{name}),\n");
     }
     Ok(table + "];\n")

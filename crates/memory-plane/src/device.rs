@@ -67,6 +67,9 @@ pub fn serve_vm(shared: &Arc<Shared>, listener: &UnixListener) -> Result<(), Dev
     for handler in daemon.get_epoll_handlers() {
         handler.register_listener(returned, EventSet::IN, u64::from(RETURNED))?;
     }
+    // What the libraries do: accept, converse, map the VM's memory, and have its queues' events.
+    // syscalls: accept accept4 recvmsg recvfrom sendmsg read write mmap munmap fstat statx lseek
+    // syscalls: epoll_create1 epoll_ctl epoll_wait epoll_pwait eventfd2 dup fcntl shutdown
     daemon.start(&mut listener.try_clone()?.into())?;
     tracing::info!("a VM has come");
     let ended = daemon.wait();

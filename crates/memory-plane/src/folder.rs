@@ -266,6 +266,7 @@ impl FileSystem for Folder {
         let node = store.node(number).map_err(told)?;
         let content = node.content().ok_or(StoreError::AFolder).map_err(told)?;
         let extents = content.read(store.slots().slot_bytes(), offset, u64::from(size));
+        // syscalls: fcntl preadv pread64
         let mut file = self.shared.ram().file().try_clone()?;
         let mut done = 0;
         for extent in extents {
@@ -301,6 +302,7 @@ impl FileSystem for Folder {
             self.full.store(full, Ordering::Relaxed);
             told(error)
         })?;
+        // syscalls: fcntl pwritev pwrite64
         let mut file = self.shared.ram().file().try_clone()?;
         for (at, length) in places {
             from.read_exact_to(&mut file, in_memory(length), at)?;

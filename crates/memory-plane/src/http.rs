@@ -50,6 +50,10 @@ pub struct Service {
 /// # Errors
 /// The socket cannot be used.
 pub async fn serve(service: Service, listener: TcpListener) -> io::Result<Infallible> {
+    // What the runtime does for this and all connections, and what TLS asks for.
+    // syscalls: epoll_create1 epoll_ctl epoll_wait epoll_pwait eventfd2 socketpair accept4 ioctl
+    // syscalls: read readv recvfrom recvmsg write writev sendto sendmsg shutdown
+    // syscalls: setsockopt getsockopt getsockname getpeername getrandom sched_yield
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let places = Arc::new(Semaphore::new(MAX_CLIENTS));

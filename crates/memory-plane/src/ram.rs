@@ -60,6 +60,7 @@ impl Ram {
     /// The kernel cannot.
     pub fn new(file: File) -> io::Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        // syscalls: eventfd2
         let returned = eventfd(0, flags)?;
         Ok(Self {
             mapping: Mapping::new(&file)?,
@@ -93,6 +94,7 @@ impl Ram {
 }
 
 impl Memory for Ram {
+    // syscalls: pread64 pwrite64
     fn copy(&self, mut from: u64, mut to: u64, mut length: u64) -> io::Result<()> {
         let mut buffer = vec![0; STEP];
         while length > 0 {
@@ -120,6 +122,7 @@ impl Memory for Ram {
 
     fn give_back(&self, at: u64, length: u64) {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // syscalls: fallocate
         if let Err(error) = fallocate(&self.file, flags, at, length) {
             tracing::warn!(%error, "a slot's pages stay");
         }

@@ -37,6 +37,8 @@ pub enum Duty {
     Messages,
     /// The message plane's uplink.
     Uplink,
+    /// A VM's space.
+    Space,
 }
 
 impl Duty {
@@ -45,6 +47,17 @@ impl Duty {
             Self::Network => NETWORK,
             Self::Messages => MESSAGES,
             Self::Uplink => UPLINK,
+            Self::Space => SPACE,
+        }
+    }
+
+    /// What a call that is not noted does.
+    fn otherwise(self) -> SeccompAction {
+        match self {
+            // Its libraries may come to make calls that nobody has noted: those fail as if the kernel did
+            // not know them, which is what libraries are prepared for.
+            Self::Space => SeccompAction::Errno(libc::ENOSYS.unsigned_abs()),
+            _ => SeccompAction::KillProcess,
         }
     }
 }
@@ -55,7 +68,7 @@ pub fn noted(duty: Duty) -> Vec<&'static str> {
     duty.calls().iter().map(|(name, _)| *name).collect()
 }
 
-/// Allow the noted calls; any other kills the process.
+/// Allow the noted calls; any other kills the process, or fails.
 pub(crate) fn enter(duty: Duty) -> Result<(), String> {
     let filter = filter(duty).map_err(|error| error.to_string())?;
     seccompiler::apply_filter(&filter)
@@ -65,11 +78,11 @@ pub(crate) fn enter(duty: Duty) -> Result<(), String> {
 fn filter(duty: Duty) -> Result<BpfProgram, seccompiler::BackendError> {
     let mut rules = BTreeMap::new();
     for (name, number) in duty.calls() {
-        rules.insert(*number, conditions(name)?);
+        rules.insert(*number, conditions(duty, name)?);
     }
     SeccompFilter::new(
         rules,
-        SeccompAction::KillProcess,
+        duty.otherwise(),
         SeccompAction::Allow,
         TargetArch::try_from(std::env::consts::ARCH)?,
     )?
@@ -77,8 +90,18 @@ fn filter(duty: Duty) -> Result<BpfProgram, seccompiler::BackendError> {
 }
 
 /// What a call's arguments must be, as alternatives; no rule at all allows any.
-fn conditions(name: &str) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+fn conditions(duty: Duty, name: &str) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
     let conditions = match name {
+        // Of its own descriptors, libraries ask this and that; its threads' signals are its own.
+        "fcntl" | "rt_sigaction" if duty == Duty::Space => Vec::new(),
+        // Threads, and no processes.
+        "clone" => vec![masked(
+            0,
+            libc::CLONE_THREAD,
+            libc::CLONE_THREAD.unsigned_abs().into(),
+        )],
+        "prctl" => vec![equal(0, libc::PR_SET_NAME)],
+        "mprotect" => vec![masked(2, libc::PROT_EXEC, 0)],
         // Memory is for data.
         "mmap" => vec![masked(2, libc::PROT_EXEC, 0)],
         // Signals are for ourselves.
@@ -124,7 +147,7 @@ fn masked(argument: u8, mask: i32, value: u64) -> Condition {
 mod tests {
     use super::*;
 
-    const ALL: [Duty; 3] = [Duty::Network, Duty::Messages, Duty::Uplink];
+    const ALL: [Duty; 4] = [Duty::Network, Duty::Messages, Duty::Uplink, Duty::Space];
 
     #[test]
     fn the_notes_make_a_filter() {
@@ -137,11 +160,13 @@ mod tests {
     #[test]
     fn calls_that_reach_for_something_are_not_noted() {
         for call in [
-            "open", "openat", "socket", "connect", "execve", "clone", "ptrace", "kill",
+            "open", "openat", "socket", "connect", "bind", "execve", "clone3", "ptrace", "kill",
         ] {
             for duty in ALL {
                 assert!(!noted(duty).contains(&call), "{call}");
             }
         }
+        let cloning = ALL.map(|duty| noted(duty).contains(&"clone"));
+        assert_eq!(cloning, [false, false, false, true]);
     }
 }

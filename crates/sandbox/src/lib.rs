@@ -17,7 +17,8 @@
 //! 4. *files* ([`files`]): Landlock denies every use of files by name, of network ports, and
 //!    signals to and abstract sockets of others.
 //! 5. *calls* ([`calls`]): seccomp kills the process for any system call that is not noted beside
-//!    the code that makes it.
+//!    the code that makes it. In a process most of whose threads are its libraries', the call fails
+//!    instead.
 //!
 //! A stage that cannot be had is a [`Gap`], told to the caller; the process goes on without.
 //!
@@ -61,16 +62,9 @@ pub fn enter_process() -> Vec<Gap> {
     ])
 }
 
-/// Go through privileges and files at once for all threads that are started later. For a process
-/// most of whose threads a library starts, and whose calls nobody has noted: it goes without the
-/// last stage. Returns the stages that could not be had.
-#[must_use]
-pub fn enter_for_later_threads() -> Vec<Gap> {
-    enter(&[("privileges", &privileges::enter), ("files", &files::enter)])
-}
-
 /// Go through the stages of a thread with this duty: privileges, files and calls. Every thread
-/// must, and none can be started by one that has. Returns the stages that could not be had.
+/// must. One of [`Duty::Space`] does so for all threads that are started later, most of them by
+/// libraries; by the others none can be started. Returns the stages that could not be had.
 #[must_use]
 pub fn enter_thread(duty: Duty) -> Vec<Gap> {
     enter(&[

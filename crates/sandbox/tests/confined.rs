@@ -53,6 +53,9 @@ fn main() {
     let (status, said) = ended(start("worker", None));
     assert!(status.success(), "{status}, {said}");
     println!("worker: has memory");
+    let (status, said) = ended(start("space", None));
+    assert!(status.success(), "{status}, {said}");
+    println!("space: has threads, and nothing else");
     calls_of_the_runtime();
 }
 
@@ -92,8 +95,10 @@ fn calls_of_the_runtime() {
 /// What the child does.
 fn confined(case: &str) {
     let mut gaps = sandbox::enter_process();
-    if case == "worker" {
-        return worker();
+    match case {
+        "worker" => return worker(),
+        "space" => return space(),
+        _ => {}
     }
     gaps.extend(sandbox::enter_thread(sandbox::Duty::Network));
     assert_eq!(gaps, [], "this test wants all that a kernel can offer");
@@ -125,6 +130,23 @@ fn confined(case: &str) {
         }
         other => panic!("no case {other}"),
     }
+}
+
+/// What libraries' threads may do, and that the rest fails.
+fn space() {
+    assert_eq!(sandbox::enter_thread(sandbox::Duty::Space), []);
+    let thread = std::thread::Builder::new().name("new".to_owned());
+    let refused = thread.spawn(|| {
+        [
+            fs::File::open("/").map(drop),
+            std::net::UdpSocket::bind("127.0.0.1:0").map(drop),
+            Command::new("/bin/true").spawn().map(drop),
+            Err(Command::new("/bin/true").exec()),
+        ]
+        .map(|tried| tried.unwrap_err().raw_os_error())
+    });
+    let refused = refused.unwrap().join().unwrap();
+    assert_eq!(refused, [Some(libc::ENOSYS); 4]);
 }
 
 /// A second thread takes memory, piece by piece, and gives it back.

@@ -2,8 +2,8 @@
 //! socket as standard input, it serves the VM and its clients until told to stop or until the
 //! supervisor is gone.
 //!
-//! It is given its sockets, also those of connections that it asks for. It reads tokens, certificates and key before the sandbox closes; then come
-//! its threads, most of which libraries start, so its sandbox has no list of calls.
+//! It is given its sockets, also those of connections that it asks for. It reads tokens, certificates and
+//! key before the sandbox closes; then come its threads, most of which libraries start.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -19,6 +19,7 @@ use memory_plane::http::{self, Service};
 use memory_plane::push::Pusher;
 use memory_plane::{Shared, serve_vm, tls};
 use rustix::event::{PollFd, PollFlags, poll};
+use sandbox::Duty;
 use serde::{Deserialize, Serialize};
 use space::estimator::Window;
 use switch::control::ControlSocket;
@@ -145,7 +146,7 @@ pub(crate) fn run(vm: &str) -> Result<(), DataPlaneError> {
     let push = push.map(|push| space_push::prepare(push, &shared, &connections));
     let push = push.transpose()?;
     let mut gaps = sandbox::enter_process();
-    gaps.extend(sandbox::enter_for_later_threads());
+    gaps.extend(sandbox::enter_thread(Duty::Space));
     for gap in gaps {
         tracing::warn!("the sandbox has a gap: {gap}; see `vicinity doctor`");
     }
@@ -224,6 +225,10 @@ fn serve(vm: &str, door: UnixListener, shared: &Arc<Shared>) -> io::Result<()> {
             }
         }
     };
+    // What a thread begins with.
+    // syscalls: clone mprotect prctl set_robust_list rseq sched_getaffinity
+    // Between attempts.
+    // syscalls: clock_nanosleep
     let thread = std::thread::Builder::new().name("vm".to_owned());
     thread.spawn(serve).map(drop)
 }
@@ -276,7 +281,9 @@ type Carried = (Order, Option<std::os::fd::OwnedFd>);
 
 fn next(control: &ControlSocket) -> io::Result<Option<Carried>> {
     loop {
+        // syscalls: ppoll
         poll(&mut [PollFd::new(control, PollFlags::IN)], None)?;
+        // syscalls: recvmsg sendmsg
         match control.receive::<Order>() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             order => return order,

@@ -201,3 +201,24 @@ fn what_the_host_does_for_a_space_is_charged_to_its_vm() {
     assert_eq!(daemon.stop(), Some(0));
     assert_eq!(cgroup.processes(), "");
 }
+
+/// Also those that its libraries started.
+#[test]
+fn every_thread_of_a_space_is_confined() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = "[[space]]\nvm = \"red\"\nlisten = \"127.0.0.1:0\"\nallow = [\"::/0\"]\n";
+    let daemon = Daemon::start(folder.path(), Some(config));
+    // It answers once all are started.
+    assert_eq!(show(&daemon, "red")["up"], true);
+    let id = daemon.process("space-red").unwrap();
+    let tasks = std::fs::read_dir(format!("/proc/{id}/task")).unwrap();
+    let tasks: Vec<_> = tasks.map(|task| task.unwrap().path()).collect();
+    assert!(tasks.len() >= 3, "{tasks:?}");
+    for task in tasks {
+        let status = std::fs::read_to_string(task.join("status")).unwrap();
+        for line in ["Seccomp:\t2", "NoNewPrivs:\t1", "CapEff:\t0000000000000000"] {
+            assert!(status.lines().any(|said| said == line), "{line}: {status}");
+        }
+    }
+    assert_eq!(daemon.stop(), Some(0));
+}
