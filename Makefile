@@ -49,7 +49,7 @@ lab:
 coverage:
 	scripts/coverage
 
-## make bench       data path, operation and message plane, natively, beside OVS-DPDK and UCX
+## make bench       data path, operation, message and memory plane, natively, beside OVS-DPDK, UCX and nginx
 bench:
 	scripts/setup demo bench
 	$(CARGO) build --release --locked --package vicinity
@@ -57,6 +57,7 @@ bench:
 	$(RUN) bench operate
 	$(RUN) bench message
 	$(RUN) bench uplink
+	$(RUN) bench space
 
 ## make build       the program, in target/release
 build:

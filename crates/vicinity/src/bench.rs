@@ -1,12 +1,16 @@
-//! `vicinity bench`: data path and message plane, measured natively.
+//! `vicinity bench`: data path, message plane and memory plane, measured natively.
+
+mod space_server;
 
 use std::path::Path;
 
-use lab::bench::{self, Options, Part, message, operate, uplink};
+use lab::bench::{self, Options, Part, message, operate, space, uplink};
 use lab::progress::Progress;
 
 use crate::demo;
 use crate::failure::Failure;
+
+pub(crate) use space_server::serve as serve_files;
 
 /// Measure the switch against OVS-DPDK in `rounds` rounds: these `parts`, with frames of these
 /// `sizes`. Write the report to `output`, and return its table.
@@ -63,5 +67,18 @@ pub(crate) fn uplink(rounds: u32, rates: &[u32], output: &Path) -> Result<String
         output: output.to_owned(),
     };
     let report = uplink::uplink(&options, &Progress::start())?;
+    Ok(format!("{report}\nReport: {}\n", output.display()))
+}
+
+/// Measure a space's server against nginx in `rounds` rounds, with files of these `lengths`. Write the
+/// report to `output`, and return its table.
+pub(crate) fn space(rounds: u32, lengths: &[u32], output: &Path) -> Result<String, Failure> {
+    let options = space::Options {
+        rounds,
+        lengths: lengths.to_vec(),
+        vicinity: std::env::current_exe().map_err(Failure::Program)?,
+        output: output.to_owned(),
+    };
+    let report = space::space(&options, &Progress::start())?;
     Ok(format!("{report}\nReport: {}\n", output.display()))
 }

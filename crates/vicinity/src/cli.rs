@@ -183,7 +183,7 @@ enum Command {
         #[arg(long, default_value = demo::FOLDER, value_name = "DIR")]
         folder: PathBuf,
     },
-    /// Measure the data path or the message plane natively
+    /// Measure the data path, the message plane or the memory plane natively
     #[command(subcommand)]
     Bench(Bench),
     /// Run the measurement studies of the papers again, on VMs of this host

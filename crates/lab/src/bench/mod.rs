@@ -43,6 +43,7 @@ mod process;
 mod report;
 mod residents;
 mod rig;
+pub mod space;
 mod stage;
 mod table;
 mod targets;

@@ -59,6 +59,21 @@ pub(super) enum Bench {
         #[arg(long, default_value = "target/bench/uplink.json", value_name = "FILE")]
         output: PathBuf,
     },
+    /// A space's server against nginx on the same files; needs root, two CPUs and some minutes
+    Space {
+        /// How often each measurement is repeated
+        #[arg(long, default_value_t = lab::bench::ROUNDS)]
+        rounds: u32,
+        /// Lengths of files in bytes
+        #[arg(long, value_delimiter = ',', default_values_t = lab::bench::space::LENGTHS)]
+        lengths: Vec<u32>,
+        /// Where the report is written, as JSON
+        #[arg(long, default_value = "target/bench/space.json", value_name = "FILE")]
+        output: PathBuf,
+    },
+    /// A space with the files of a folder in it; the benchmark runs it
+    #[command(hide = true)]
+    SpaceServer { folder: PathBuf },
 }
 
 impl Bench {
@@ -81,6 +96,12 @@ impl Bench {
                 rates,
                 output,
             } => bench::uplink(rounds, &rates, &output),
+            Self::Space {
+                rounds,
+                lengths,
+                output,
+            } => bench::space(rounds, &lengths, &output),
+            Self::SpaceServer { folder } => bench::serve_files(&folder).map(|()| String::new()),
         }
     }
 }

@@ -1,0 +1,163 @@
+//! `vicinity bench space`: what the host sends for VMs, measured natively, against nginx.
+//!
+//! Theory of operation. The process that every space has, and nginx, serve the same files, each on the
+//! same CPU (`server`); wrk fetches them over loopback from another one (`wrk`), and only one of the two has
+//! work at a time. No VM takes part: the space's process finds the files published, as one that was
+//! started again does. A round fetches each length from one and then from the other, and the next round
+//! in the reverse order. The ratio of a pair counts, and the median over the rounds is reported
+//! (`report`), beside the CPU time of the servers: where wrk is the slower side, that tells them apart.
+//! Then as many clients as are promised something ask each of them for a long file, and take
+//! little of it (`slow`).
+
+mod report;
+mod server;
+mod slow;
+mod wrk;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::error::{Context, Error, Result};
+use crate::interrupt;
+use crate::machine::Machine;
+use crate::progress::Progress;
+use crate::scope::{self, RunFolder};
+
+use super::priority::Priority;
+use server::Server;
+
+pub use self::report::{Cell, Figures, Kind, Report, Sample, SlowSample};
+
+/// Lengths of files in bytes: below and above where something is promised.
+pub const LENGTHS: [u32; 4] = [4 << 10, 64 << 10, 1 << 20, 16 << 20];
+
+/// Longest file: several of them are in the space's memory, and in nginx's page cache.
+const MAX_LENGTH: u32 = 64 << 20;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How often each measurement is repeated, see [`super::ROUNDS`].
+    pub rounds: u32,
+    /// Lengths of files in bytes.
+    pub lengths: Vec<u32>,
+    /// The `vicinity` program to measure.
+    pub vicinity: PathBuf,
+    /// Where the report is written as JSON; its folder is made.
+    pub output: PathBuf,
+}
+
+/// Measures a space's server against nginx, writes the report and returns it. All of it takes about half
+/// a minute a round.
+///
+/// # Errors
+/// A program is missing or fails, the machine is too small, or a signal came. Everything that was
+/// started has been stopped by then.
+pub fn space(options: &Options, progress: &Progress) -> Result<Report> {
+    interrupt::install()?;
+    check(options)?;
+    scope::sweep_and_tell(progress)?;
+    let folder = RunFolder::new()?;
+    let machine = Machine::look()?;
+    let nginx = server::nginx_version()?;
+    allow_sockets()?;
+    let first = Priority::raise();
+    let (samples, slow) = rounds(options, folder.path(), progress)?;
+    drop(first);
+    let report = Report::new(machine, nginx, options.rounds, samples, slow);
+    super::write(&report, &options.output)?;
+    Ok(report)
+}
+
+fn check(options: &Options) -> Result<()> {
+    let Options { lengths, .. } = options;
+    let complaint = if !rustix::process::geteuid().is_root() {
+        "the benchmark pins programs and goes before others: run it as root"
+    } else if cfg!(debug_assertions) {
+        "this is a debug build and its speed means nothing: build with `cargo build --release`"
+    } else if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        "the benchmark needs a CPU for the clients and one for the server: this host has one"
+    } else if options.rounds == 0 || lengths.is_empty() {
+        "nothing to measure: give at least one round and one length"
+    } else if lengths
+        .iter()
+        .any(|length| !(1..=MAX_LENGTH).contains(length))
+    {
+        "a file may have 1 byte to 64 MiB here"
+    } else if ![server::NGINX, wrk::PROGRAM]
+        .iter()
+        .all(|tool| Path::new(tool).exists())
+    {
+        "nginx or wrk is not installed: run `scripts/setup demo bench` as root"
+    } else {
+        return Ok(());
+    };
+    Err(Error::Host(complaint.to_owned()))
+}
+
+/// Let us, and the servers that we start, have as many sockets as may be: slow clients are many.
+fn allow_sockets() -> Result<()> {
+    let most = getrlimit(Resource::Nofile).maximum;
+    let limit = Rlimit {
+        current: most,
+        maximum: most,
+    };
+    setrlimit(Resource::Nofile, limit).context(|| "raise the limit of open files".to_owned())
+}
+
+fn rounds(
+    options: &Options,
+    folder: &Path,
+    progress: &Progress,
+) -> Result<(Vec<Sample>, Vec<SlowSample>)> {
+    write_files(&options.lengths, &folder.join(server::FILES))?;
+    let servers = [
+        Server::vicinity(&options.vicinity, folder)?,
+        Server::nginx(folder)?,
+    ];
+    let (mut samples, mut slow) = (Vec::new(), Vec::new());
+    for round in 1..=options.rounds {
+        // Each goes first in every other round.
+        let turns = || {
+            let first = usize::from(round % 2 == 0);
+            [first, 1 - first]
+                .into_iter()
+                .filter_map(|at| servers.get(at))
+        };
+        for &length in &options.lengths {
+            for server in turns() {
+                interrupt::check()?;
+                let figures = wrk::fetch(server, length, folder)?;
+                let sample = Sample {
+                    round,
+                    length,
+                    server: server.kind,
+                    figures,
+                };
+                progress.step(&format!("round {round} of {}: {sample}", options.rounds));
+                samples.push(sample);
+            }
+        }
+        let longest = options.lengths.iter().copied().max().unwrap_or(0);
+        for server in turns() {
+            let sample = slow::measure(server, round, longest)?;
+            progress.step(&format!("round {round} of {}: {sample}", options.rounds));
+            slow.push(sample);
+        }
+    }
+    Ok((samples, slow))
+}
+
+/// A file of each length, which is its name.
+fn write_files(lengths: &[u32], folder: &Path) -> Result<()> {
+    fs::create_dir(folder).context(|| format!("make {}", folder.display()))?;
+    let mut dice = fastrand::Rng::with_seed(1);
+    for length in lengths {
+        let path = folder.join(length.to_string());
+        let bytes: Vec<u8> = (0..*length).map(|_| dice.u8(..)).collect();
+        fs::write(&path, bytes).context(|| format!("write {}", path.display()))?;
+    }
+    Ok(())
+}
