@@ -12,6 +12,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
+use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
@@ -33,6 +34,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What hyper gathers for a connection before it waits for the client to take it.
 const BUFFER: usize = 128 << 10;
+
+/// Bytes of answers that the kernel keeps of a connection beside those that it has sent.
+const UNSENT: u32 = 256 << 10;
 
 /// How clients are served.
 #[derive(Clone)]
@@ -86,6 +90,8 @@ pub async fn serve(service: Service, listener: TcpListener) -> io::Result<Infall
 async fn client(service: &Service, stream: TcpStream, from: SocketAddr) {
     // Answers are written whole; waiting for more would only delay their ends.
     drop(stream.set_nodelay(true));
+    // Else the kernel keeps megabytes for each that takes nothing, which were copied for it alone.
+    drop(SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT));
     let moves = Arc::new(Moves::default());
     let stream = Watched::new(stream, &moves, &service.shared);
     let conversation = async {

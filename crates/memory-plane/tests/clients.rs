@@ -25,7 +25,12 @@ struct Served {
 }
 
 fn serve(access: Access) -> Served {
-    let shared = Shared::new("test", SLOT, 16, 16).unwrap();
+    serve_of(16, access)
+}
+
+/// Of a space of so many slots.
+fn serve_of(slots: u32, access: Access) -> Served {
+    let shared = Shared::new("test", SLOT, slots, slots).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
     let service = Service {
@@ -232,4 +237,25 @@ fn a_rate_changes_when_not_what_clients_get() {
         });
     }
     assert_eq!(served.shared.report().stalled, 0);
+}
+
+/// What a client does not take stays in its slots: the kernel keeps little for it.
+#[test]
+fn a_client_that_takes_nothing_is_sent_little() {
+    let served = serve_of(256, everybody());
+    served.publish("big", &pattern(200 * SLOT as usize));
+    served.publish("small", b"x");
+    let mut slow = TcpStream::connect(served.at).unwrap();
+    slow.write_all(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
+        .unwrap();
+    slow.read_exact(&mut [0]).unwrap();
+    // One thread serves all: when others are answered and nothing more was sent, it is stuck.
+    let sent_while = |others: u64| {
+        let before = served.shared.report().sent;
+        (0..others).for_each(|_| drop(served.get("/small", "")));
+        served.shared.report().sent - before - others
+    };
+    while sent_while(10) > 0 {}
+    let sent = served.shared.report().sent;
+    assert!(sent < 1 << 20, "{sent}");
 }
