@@ -34,14 +34,13 @@ const PEERS: &str = "cat /sys/class/net/direct0/peers";
 /// Bytes of a ring with its words: 5 pages.
 const RING: u64 = 5 * 4096;
 
-/// More is sent to `b` than its program takes: the sender waits. (How much is lost all the same depends on
-/// what else the host does.)
+/// More is sent to `b` than its program takes: the sender waits. Were all taken that a poll can take, sockets
+/// would drop two thirds of it.
 fn udp_holds_its_sender_back(a: &Vm) {
-    let before = counter(a, "tx_stopped");
-    let end = guest::iperf(a, &ip(2), "--udp --bitrate 0 --length 1K --bytes 16M");
+    let end = guest::iperf(a, &ip(2), "--udp --bitrate 0 --length 16K --bytes 64M");
     let lost = end["sum"]["lost_percent"].as_f64().unwrap();
     println!("{lost} % lost");
-    assert!(counter(a, "tx_stopped") > before);
+    assert!(lost < 35.0);
 }
 
 /// Have `a` send short packets to `c` while both share a CPU with each other and with a job that never
