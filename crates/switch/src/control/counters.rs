@@ -6,39 +6,74 @@ use serde::{Deserialize, Serialize};
 
 use crate::histogram::{Bursts, Delays};
 
-/// Running totals of one port. "Received" and "sent" are seen from the guest: a frame the guest
-/// transmitted counts as `tx`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counters {
+/// Define [`Counters`] from one list of totals, so that a new one is written down once.
+macro_rules! totals {
+    ($($(#[$doc:meta])* $field:ident,)*) => {
+        /// Running totals of one port. "Received" and "sent" are seen from the guest: a frame the guest
+        /// transmitted counts as `tx`.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct Counters {
+            $($(#[$doc])* pub $field: u64,)*
+            /// Frames taken from it at a time.
+            pub bursts: Bursts,
+            /// How long frames took, from when the switch turned to them to when they were handed on, in
+            /// nanoseconds: of one burst in [`LATENCY_SAMPLE`](crate::limits::LATENCY_SAMPLE).
+            pub latency: Delays,
+            /// Frames lost, by reason.
+            pub drops: Drops,
+        }
+
+        impl Counters {
+            /// How many totals there are.
+            pub(super) const TOTALS: usize = [$(stringify!($field)),*].len();
+
+            /// The totals, in their order.
+            pub(super) fn row(&self) -> [u64; Self::TOTALS] {
+                [$(self.$field),*]
+            }
+
+            /// Totals in their order, and nothing else.
+            pub(super) fn of_row([$($field),*]: [u64; Self::TOTALS]) -> Self {
+                Self { $($field,)* ..Self::default() }
+            }
+
+            /// The sum of two sets of counters, whatever they hold.
+            #[must_use]
+            pub fn plus(&self, other: &Self) -> Self {
+                Self {
+                    $($field: self.$field.saturating_add(other.$field),)*
+                    bursts: self.bursts.plus(&other.bursts),
+                    latency: self.latency.plus(&other.latency),
+                    drops: self.drops.plus(&other.drops),
+                }
+            }
+        }
+    };
+}
+
+totals! {
     /// Frames taken from the guest, the lost ones included.
-    pub tx_frames: u64,
+    tx_frames,
     /// Their bytes, without the virtio-net header.
-    pub tx_bytes: u64,
+    tx_bytes,
     /// Frames delivered to the guest.
-    pub rx_frames: u64,
+    rx_frames,
     /// Their bytes, without the virtio-net header.
-    pub rx_bytes: u64,
+    rx_bytes,
     /// Notifications received from the guest (kicks).
-    pub kicks: u64,
+    kicks,
     /// Notifications sent to the guest (calls).
-    pub calls: u64,
+    calls,
     /// Frames that waited because a receiver had no room.
-    pub held: u64,
+    held,
     /// Times frames were left in the port's rings because it had sent what it may for now.
-    pub limited: u64,
+    limited,
     /// Frames it has sent to a group without members, or to routers where there are none: no loss.
-    pub unheard: u64,
+    unheard,
     /// Frames that were split into segments because a receiver had not negotiated them whole.
-    pub segmented: u64,
+    segmented,
     /// Frames whose checksum was filled in because a receiver had not negotiated partial ones.
-    pub checksummed: u64,
-    /// Frames taken from it at a time.
-    pub bursts: Bursts,
-    /// How long frames took, from when the switch turned to them to when they were handed on, in
-    /// nanoseconds: of one burst in [`LATENCY_SAMPLE`](crate::limits::LATENCY_SAMPLE).
-    pub latency: Delays,
-    /// Frames lost, by reason.
-    pub drops: Drops,
+    checksummed,
 }
 
 /// Define [`Drops`] and [`Loss`] from one list, so that a new reason is written down once.
@@ -139,28 +174,6 @@ losses! {
 }
 
 impl Counters {
-    /// The sum of two sets of counters, whatever they hold.
-    #[must_use]
-    pub fn plus(&self, other: &Self) -> Self {
-        // Every field is named, so that a new counter cannot be forgotten here.
-        Self {
-            tx_frames: self.tx_frames.saturating_add(other.tx_frames),
-            tx_bytes: self.tx_bytes.saturating_add(other.tx_bytes),
-            rx_frames: self.rx_frames.saturating_add(other.rx_frames),
-            rx_bytes: self.rx_bytes.saturating_add(other.rx_bytes),
-            kicks: self.kicks.saturating_add(other.kicks),
-            calls: self.calls.saturating_add(other.calls),
-            held: self.held.saturating_add(other.held),
-            limited: self.limited.saturating_add(other.limited),
-            unheard: self.unheard.saturating_add(other.unheard),
-            segmented: self.segmented.saturating_add(other.segmented),
-            checksummed: self.checksummed.saturating_add(other.checksummed),
-            bursts: self.bursts.plus(&other.bursts),
-            latency: self.latency.plus(&other.latency),
-            drops: self.drops.plus(&other.drops),
-        }
-    }
-
     /// Frames were handed on; `since` says when the switch turned to them, if they are among those
     /// of which that is measured.
     #[inline]

@@ -6,78 +6,35 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::{Counters, Drops};
 use crate::histogram::{Bursts, Delays};
 
-type Row = ([u64; 11], Bursts, Delays, [u64; Drops::REASONS]);
+type Row = (
+    [u64; Counters::TOTALS],
+    Bursts,
+    Delays,
+    [u64; Drops::REASONS],
+);
 
 pub(super) fn serialize<S: Serializer>(
     counters: &Counters,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    // Every field is named, so that a new counter cannot be forgotten here.
-    let Counters {
-        tx_frames,
-        tx_bytes,
-        rx_frames,
-        rx_bytes,
-        kicks,
-        calls,
-        held,
-        limited,
-        unheard,
-        segmented,
-        checksummed,
-        bursts,
-        latency,
-        drops,
-    } = *counters;
-    let numbers = [
-        tx_frames,
-        tx_bytes,
-        rx_frames,
-        rx_bytes,
-        kicks,
-        calls,
-        held,
-        limited,
-        unheard,
-        segmented,
-        checksummed,
-    ];
-    let row: Row = (numbers, bursts, latency, drops.row());
+    let row: Row = (
+        counters.row(),
+        counters.bursts,
+        counters.latency,
+        counters.drops.row(),
+    );
     row.serialize(serializer)
 }
 
 pub(super) fn deserialize<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Counters, D::Error> {
-    let (numbers, bursts, latency, drops) = Row::deserialize(deserializer)?;
-    let [
-        tx_frames,
-        tx_bytes,
-        rx_frames,
-        rx_bytes,
-        kicks,
-        calls,
-        held,
-        limited,
-        unheard,
-        segmented,
-        checksummed,
-    ] = numbers;
+    let (totals, bursts, latency, drops) = Row::deserialize(deserializer)?;
     Ok(Counters {
-        tx_frames,
-        tx_bytes,
-        rx_frames,
-        rx_bytes,
-        kicks,
-        calls,
-        held,
-        limited,
-        unheard,
-        segmented,
-        checksummed,
         bursts,
         latency,
         drops: Drops::of_row(drops),
+        ..Counters::of_row(totals)
     })
 }
 
@@ -127,7 +84,12 @@ mod tests {
             counts: [most; 21],
             sum: most,
         };
-        let row: Row = ([most; 11], bursts, latency, [most; Drops::REASONS]);
+        let row: Row = (
+            [most; Counters::TOTALS],
+            bursts,
+            latency,
+            [most; Drops::REASONS],
+        );
         let row = serde_json::to_value(row).unwrap();
         let counters = deserialize(&row).unwrap();
         let duplicate = DuplicateMac {
