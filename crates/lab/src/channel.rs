@@ -243,14 +243,7 @@ impl Switch {
         let mut process = Tied::spawn(command)?;
         let sockets: Vec<PathBuf> = vms.iter().map(|vm| socket(run.path(), vm)).collect();
         interrupt::poll("the start of `vicinity serve`", START, || {
-            if let Some(status) = process.ended()? {
-                let text = fs::read_to_string(&log).unwrap_or_default();
-                return Err(Error::Command {
-                    command: process.command().to_owned(),
-                    status: status.to_string(),
-                    stderr: host::tail(&text, 12),
-                });
-            }
+            process.must_run(&log)?;
             let id = process.id();
             Ok(sockets.iter().all(|s| listens(s, id)).then_some(()))
         })?;

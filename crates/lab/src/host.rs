@@ -8,6 +8,7 @@
 use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, OnceLock, mpsc};
 use std::thread;
@@ -92,6 +93,22 @@ impl Tied {
         self.child
             .try_wait()
             .context(|| format!("wait for `{text}`"))
+    }
+
+    /// An error if it has ended, with the end of its `log`.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub(crate) fn must_run(&mut self, log: &Path) -> Result<()> {
+        let Some(status) = self.ended()? else {
+            return Ok(());
+        };
+        let text = std::fs::read_to_string(log).unwrap_or_default();
+        Err(Error::Command {
+            command: self.command.clone(),
+            status: status.to_string(),
+            stderr: tail(&text, 12),
+        })
     }
 
     /// Ask it to end (SIGTERM), kill it when it does not, reap it.
@@ -220,7 +237,7 @@ fn pid(child: &Child) -> Option<Pid> {
 
 fn exists(program: &OsStr) -> bool {
     if program.as_encoded_bytes().contains(&b'/') {
-        return std::path::Path::new(program).exists();
+        return Path::new(program).exists();
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())

@@ -88,14 +88,7 @@ impl Direct {
             .map(|vm| self.run.path().join("direct").join(format!("{vm}.sock")))
             .collect();
         interrupt::poll("the start of `vicinity direct serve`", LIMIT, || {
-            if let Some(status) = serving.ended()? {
-                let text = fs::read_to_string(&log).unwrap_or_default();
-                return Err(Error::Command {
-                    command: serving.command().to_owned(),
-                    status: status.to_string(),
-                    stderr: host::tail(&text, 12),
-                });
-            }
+            serving.must_run(&log)?;
             Ok(sockets.iter().all(|socket| socket.exists()).then_some(()))
         })?;
         self.serving = Some(serving);

@@ -78,6 +78,7 @@ impl Probe {
                     "virtual CPUs and backend share {} CPUs instead of having {wanted}",
                     self.cpus
                 )),
+                Need::Energy => standing_in.push("CPU time stands in for energy".to_owned()),
                 Need::Cpus(_) | Need::Spread(_) => {}
             }
         }

@@ -8,10 +8,12 @@ mod beyond;
 mod channels;
 mod direct;
 mod domains;
+mod hybrid;
 mod idle;
 mod interception;
 mod neighbours;
 mod placement;
+mod space_sweeps;
 mod stream_sweeps;
 mod streams;
 mod sweep;
@@ -28,8 +30,8 @@ pub use sweep::{Factor, Scale, Sweep};
 /// A row of the catalogue.
 #[derive(Debug)]
 pub struct Experiment {
-    /// `X1` to `X15`: channels (paper 000). `M2` to `M7`: the direct channel (paper 002). `N3`: caps
-    /// (paper 003). `W1` to `W27`: web workloads (paper 001).
+    /// `X1` to `X15`: channels (paper 000). `M2` to `M7`: the direct channel (paper 002). `W1` to `W27`: web
+    /// workloads (paper 001). `N1` to `N9`: computing and sending in one VM (paper 003).
     pub id: &'static str,
     /// Figure or table of the paper.
     pub source: &'static str,
@@ -58,6 +60,8 @@ pub enum Need {
     Groups,
     /// What the direct channel's module is built with.
     Module,
+    /// Energy; CPU time stands in for it.
+    Energy,
     /// Something that is not there on any host yet, and why.
     Absent(&'static str),
 }
@@ -95,7 +99,7 @@ pub struct Curve {
 pub const SETS: [&str; 5] = ["vm1", "vm2", "idle", "guests", "backend"];
 
 /// What a metric's key stands for: `KEY`, `vm1_KEY`, `backend_KEY`.
-const METRICS: [(&str, &str, &str); 49] = [
+const METRICS: [(&str, &str, &str); 60] = [
     ("mbit_s", "throughput received", "Mbit/s"),
     ("loss_pct", "lost", "%"),
     ("trans_s", "transactions", "1/s"),
@@ -153,6 +157,21 @@ const METRICS: [(&str, &str, &str); 49] = [
     ("message_pct", "work for each message", "%"),
     ("driver_pct", "drivers", "%"),
     ("hits", "ticks of the guest's profile", ""),
+    ("mbit_p10", "throughput of 100 ms, 10 % are lower", "Mbit/s"),
+    ("mbit_p50", "throughput of 100 ms, median", "Mbit/s"),
+    (
+        "mbit_p90",
+        "throughput of 100 ms, 10 % are higher",
+        "Mbit/s",
+    ),
+    ("job_s", "completion of a job", "s"),
+    ("cpu_pct", "CPU of guest and backend", "%"),
+    ("slots", "slots that it may use", ""),
+    ("used", "slots in use", ""),
+    ("mib", "memory of the host", "MiB"),
+    ("idle_slots", "slots without jobs", ""),
+    ("idle_mib", "memory without jobs", "MiB"),
+    ("write_ms", "a job's file written", "ms"),
 ];
 
 /// Title and unit of a metric.
@@ -190,6 +209,7 @@ pub fn all() -> impl Iterator<Item = &'static Experiment> {
         .chain(domains::ROWS)
         .chain(neighbours::ROWS)
         .chain(weights::ROWS)
+        .chain(hybrid::ROWS)
 }
 
 /// The experiment called `id`, in any case.
@@ -217,6 +237,7 @@ pub const INSTRUCTIONS: &str = "direct-instructions";
 /// of its own.
 pub fn sweeps() -> impl Iterator<Item = &'static Sweep> {
     let shared = stream_sweeps::SWEEPS.iter().chain(web_sweeps::SWEEPS);
+    let shared = shared.chain(space_sweeps::SWEEPS);
     shared.chain([&stream_sweeps::COUNTED])
 }
 

@@ -10,9 +10,9 @@ fn no_row_of_the_papers_is_missing() {
     let mut want: Vec<String> = (0..=7).map(|n| format!("X{n}")).collect();
     want.push("X7b".to_uppercase());
     want.extend((8..=15).map(|n| format!("X{n}")));
-    want.push("N3".to_owned());
     want.extend((2..=7).map(|n| format!("M{n}")));
     want.extend((1..=27).map(|n| format!("W{n}")));
+    want.extend((1..=9).map(|n| format!("N{n}")));
     assert_eq!(ids, want);
 }
 
@@ -103,6 +103,13 @@ fn every_figure_of_the_papers_has_a_plot() {
         assert!(
             sources('M').contains(&format!("Fig. {number}")),
             "paper 002, Fig. {number}"
+        );
+    }
+    // Fig. 4 is of energy, Fig. 5 a drawing.
+    for number in [1, 2, 3, 6, 7, 8, 9, 10, 11] {
+        assert!(
+            sources('N').contains(&format!("Fig. {number}")),
+            "paper 003, Fig. {number}"
         );
     }
     for number in 1..=32 {

@@ -6,6 +6,8 @@ mod dip;
 mod direct;
 pub(super) mod flow;
 pub(super) mod profile;
+mod space;
+mod space_memory;
 mod start;
 mod streams;
 mod web;
@@ -107,6 +109,8 @@ pub fn measure(world: &mut World, sweep: &str, cell: &Cell, pace: Pace) -> Resul
         "weights" => web::weights(world, cell, pace),
         "start" => start::start(world, cell, pace),
         "create" => start::create(world, cell, pace),
+        "space" => space::hybrid(world, cell, pace),
+        "space-memory" => space_memory::measure(world, cell, pace),
         _ => Err(Error::Host(format!("nothing measures the sweep {sweep}"))),
     }
 }

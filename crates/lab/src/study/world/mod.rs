@@ -6,8 +6,10 @@
 mod filled;
 mod joined;
 mod sets;
+mod spaced;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -27,6 +29,7 @@ use crate::{interrupt, scope, workload};
 
 use filled::{Filled, Gathering, reachable};
 use joined::Joined;
+use spaced::Spaced;
 
 /// Longest boot: emulated guests on a busy machine.
 pub(super) const BOOT: Duration = Duration::from_secs(180);
@@ -56,6 +59,7 @@ pub struct World {
     filled: Vec<Filled>,
     gathering: Vec<Gathering>,
     direct: Joined,
+    spaced: Spaced,
     /// What counts the VMs' instructions, if that is wanted and can be.
     pub counter: Option<Counter>,
     /// The second host.
@@ -108,6 +112,7 @@ impl World {
         let filled = filled::all(&setting, &remote, 3)?;
         let gathering = filled::gathering(&setting, 5)?;
         let direct = Joined::new(&setting, 8)?;
+        let spaced = Spaced::new(&setting, &site, 2)?;
         let counted = instructions && accel == Accel::Tcg;
         let counter = counted.then(Counter::build).transpose()?;
         remote.serve()?;
@@ -122,6 +127,7 @@ impl World {
             filled,
             gathering,
             direct,
+            spaced,
             counter,
             _site: site,
             accel,
@@ -152,6 +158,7 @@ impl World {
         spec.vcpus = vcpus;
         spec.kernel_args = vec![KERNEL_ARGUMENT.to_owned()];
         spec.qemu_args = self.direct.direct.qemu_args(name)?;
+        spec.qemu_args.extend(self.spaced.qemu_args(name)?);
         let counter = self.counter.iter();
         spec.qemu_args
             .extend(counter.flat_map(|counter| counter.qemu_args(name)));
@@ -245,6 +252,28 @@ impl World {
         let found = self.gathering.iter().find(|one| one.micros == micros);
         let none = || Error::Host(format!("no switch lets frames gather for {micros} µs"));
         found.map(|one| one.network).ok_or_else(none)
+    }
+
+    /// Where clients fetch what is in VM 1's space.
+    #[must_use]
+    pub fn space(&self) -> SocketAddr {
+        self.spaced.at
+    }
+
+    /// What the daemon says of VM 1's space.
+    ///
+    /// # Errors
+    /// The daemon is gone.
+    pub fn show_space(&self) -> Result<Value> {
+        self.spaced.show()
+    }
+
+    /// Have VM 1's space sized as `vicinity space set` has it.
+    ///
+    /// # Errors
+    /// The daemon refuses.
+    pub fn size_space(&self, slots: &str) -> Result<()> {
+        self.spaced.ask(&["set", "vm1", slots]).map(drop)
     }
 
     /// VM number `number`, from one.
@@ -347,12 +376,14 @@ impl World {
     }
 }
 
-/// The lab's guest with two web servers.
+/// The lab's guest with two web servers, and what computes.
 #[must_use]
 pub(super) fn recipe() -> Recipe {
     Recipe::default()
         .package("apache2-bin")
         .package("nginx")
+        .package("gzip")
+        .module("virtiofs")
         .package("libgcc-s1")
 }
 

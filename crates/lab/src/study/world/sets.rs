@@ -28,9 +28,11 @@ impl World {
         let own = filled.chain(gathering).filter_map(Switch::id);
         let channels = self.channels.iter().filter_map(|channel| channel.process());
         let direct = self.direct.direct.process();
+        let space = self.spaced.process();
         threads.extend(
             own.chain(channels)
                 .chain(direct)
+                .chain(space)
                 .flat_map(|id| proc.threads_below(id)),
         );
         threads

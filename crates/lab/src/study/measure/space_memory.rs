@@ -1,0 +1,108 @@
+//! The memory that a VM's space takes, by the rate of the VM's jobs (paper 003, Fig. 8).
+//!
+//! Each job leaves a file in the space, which goes away a second later, as one that was sent. Meanwhile the
+//! daemon is asked how large the space is; and once more when there have been no jobs for a while.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::{Pace, values};
+use crate::error::{Error, Result};
+use crate::interrupt;
+use crate::study::inference::mean;
+use crate::study::sample::{Cell, Values};
+use crate::study::world::World;
+
+/// Seconds of jobs before those that count: the controller decides every five.
+const SETTLE: u32 = 6;
+
+/// Without jobs, until memory is given back.
+const REST: Duration = Duration::from_secs(8);
+
+/// How often the daemon is asked.
+const LOOK: Duration = Duration::from_millis(250);
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Slots that it has where the controller has no say.
+const FIXED: &str = "slots=256";
+
+/// Jobs at a rate for so many seconds; prints the mean milliseconds in which one's file was written.
+const JOBS: &str = r#"rm -f /space/piece*
+begin=${EPOCHREALTIME/./} count=0 spent=0
+while [ $count -lt $(($0 * $1)) ]; do
+    now=${EPOCHREALTIME/./} due=$((begin + count * 1000000 / $0))
+    [ $now -ge $due ] || sleep $(printf "0.%06d" $((due - now < 999999 ? due - now : 999999)))
+    now=${EPOCHREALTIME/./}
+    head -c 524288 /dev/zero >/space/piece$count || exit 1
+    spent=$((spent + ${EPOCHREALTIME/./} - now))
+    (sleep 1; rm -f /space/piece$count) >/dev/null 2>&1 &
+    count=$((count + 1))
+done
+wait
+echo $((spent / count))"#;
+
+/// How large the space is.
+struct Look {
+    at: Duration,
+    slots: f64,
+    used: f64,
+    mib: f64,
+}
+
+impl Look {
+    fn of(space: &Value, began: Instant) -> Result<Self> {
+        let field = |name: &str| space.get(name).and_then(Value::as_f64);
+        let unreadable = || Error::unreadable("the figures of a space", &space.to_string());
+        Ok(Self {
+            at: began.elapsed(),
+            slots: field("slots").ok_or_else(unreadable)?,
+            used: field("used").ok_or_else(unreadable)?,
+            mib: field("memory").ok_or_else(unreadable)? / f64::from(1 << 20),
+        })
+    }
+}
+
+/// Jobs at a rate, with the controller or without.
+pub(super) fn measure(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
+    world.only(1)?;
+    let vm = world.vm(1)?;
+    vm.check(super::space::MOUNT, LIMIT)?;
+    let slots = match cell.level("control") {
+        "on" => "slots=",
+        _ => FIXED,
+    };
+    world.size_space(slots)?;
+    let seconds = SETTLE + pace.seconds.max(2);
+    let rate = cell.level("rate");
+    let jobs = format!("exec bash -c '{JOBS}' {rate} {seconds}");
+    let began = Instant::now();
+    let running = vm.start(&jobs)?;
+    let mut looks = Vec::new();
+    let output = loop {
+        if let Some(output) = running.ended()? {
+            break output;
+        }
+        looks.push(Look::of(&world.show_space()?, began)?);
+        interrupt::sleep(LOOK)?;
+    };
+    let unreadable = || Error::unreadable("what writing took", &output.stderr);
+    let write_us: f64 = output.stdout.trim().parse().map_err(|_| unreadable())?;
+    interrupt::sleep(REST)?;
+    let after = Look::of(&world.show_space()?, began)?;
+    looks.retain(|look| (SETTLE..seconds).contains(&whole(look.at)));
+    let average = |of: fn(&Look) -> f64| mean(&looks.iter().map(of).collect::<Vec<f64>>());
+    Ok(values(&[
+        ("slots", average(|look| look.slots)),
+        ("used", average(|look| look.used)),
+        ("mib", average(|look| look.mib)),
+        ("idle_slots", after.slots),
+        ("idle_mib", after.mib),
+        ("write_ms", write_us / 1e3),
+    ]))
+}
+
+fn whole(time: Duration) -> u32 {
+    u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
+}
