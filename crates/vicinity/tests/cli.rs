@@ -183,7 +183,7 @@ fn the_lab_lists_every_experiment_with_a_word_for_it() {
         rows.clone()
             .all(|row| words.iter().any(|w| row.contains(w)))
     );
-    assert_eq!(rows.count(), 45, "{said}");
+    assert_eq!(rows.count(), 53, "{said}");
     assert!(said.contains("control groups: v1 "), "{said}");
     let output = run(&["lab", "list", "--json"]);
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -203,9 +203,9 @@ pub(super) static ROWS: &[Experiment] = &[
         ],
         claims: &[
             claim(
-                "with the controller the space rises with the rate",
+                "with the controller its memory rises with the rate",
                 "- (rises)",
-                trend("slots", CONTROLLED, "rate"),
+                trend("mib", CONTROLLED, "rate"),
                 Above(0.0),
             ),
             claim(
