@@ -66,7 +66,7 @@ fn head(report: &Report) -> String {
         .collect();
     format!(
         "<p class=\"soft\">{}</p><p>Paper 000 is <i>Residency Aware Inter-VM Communication in Virtualized Cloud</i> (2013, XenLoop on Xen), \
-         paper 001 is <i>Performance Analysis of Network I/O Workloads in Virtualized Data Centers</i> (2010, Xen); paper 002 is <i>MMNet</i>, whose channel is our <b>direct</b>; one figure is of paper 003 (MemNet). Their native channel is our \
+         paper 001 is <i>Performance Analysis of Network I/O Workloads in Virtualized Data Centers</i> (2010, Xen); paper 002 is <i>MMNet</i>, whose channel is our <b>direct</b>; paper 003 is <i>MemNet</i> (N1 to N9), whose transmission module is our <b>space</b>. Their native channel is our \
          <b>bridge</b>, their shared memory channel our <b>switch</b>, their Dom0 our <b>backend</b>. What counts is the shape of a figure, \
          not its height: neither the machines nor the hypervisor are the same. A dot is a mean over blocks, its bar the bootstrapped 95 % interval.</p>\
          <dl>{list}</dl><p><b>{} claims: {}.</b></p>",
