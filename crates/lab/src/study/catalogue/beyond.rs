@@ -3,16 +3,6 @@
 use super::{Experiment, Figure, Need, claim, ratio};
 use crate::study::inference::Region::Below;
 
-const EMPTY: Figure = Figure {
-    source: "",
-    title: "",
-    x: "",
-    series: &[],
-    of: &[],
-    metrics: &[],
-    paper: &[],
-};
-
 pub(super) static ROWS: &[Experiment] = &[Experiment {
     id: "X15",
     source: "4.4, text",
@@ -25,7 +15,7 @@ pub(super) static ROWS: &[Experiment] = &[Experiment {
         x: "job",
         series: &["channel", "traffic"],
         metrics: &["mbit_s"],
-        ..EMPTY
+        ..Figure::EMPTY
     }],
     claims: &[
         claim(

@@ -7,15 +7,6 @@ use crate::study::inference::Region::{Above, Within};
 use crate::study::sample::Selector;
 
 const SWITCH: Selector = &[("channel", "switch")];
-const EMPTY: Figure = Figure {
-    source: "",
-    title: "",
-    x: "",
-    series: &[],
-    of: &[],
-    metrics: &[],
-    paper: &[],
-};
 const ROW: Experiment = Experiment {
     id: "",
     source: "",
@@ -58,7 +49,7 @@ pub(super) static ROWS: &[Experiment] = &[
                     points: &[("5:0", 956.11), ("4:1", 10779.01), ("0:5", 13668.0)],
                 },
             ],
-            ..EMPTY
+            ..Figure::EMPTY
         }],
         claims: &[
             claim(

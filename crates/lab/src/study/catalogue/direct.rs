@@ -32,13 +32,10 @@ const ROW: Experiment = Experiment {
     claims: &[],
 };
 const EMPTY: Figure = Figure {
-    source: "",
-    title: "",
     x: "size",
     series: &["channel"],
-    of: &[],
     metrics: &["mbit_s"],
-    paper: &[],
+    ..Figure::EMPTY
 };
 
 /// More arrives over the direct channel, all sizes together.

@@ -6,13 +6,8 @@ use crate::study::inference::Region::{Above, Below, Within};
 use crate::study::sample::Selector;
 
 const EMPTY: Figure = Figure {
-    source: "",
-    title: "",
     x: "mode",
-    series: &[],
-    of: &[],
-    metrics: &[],
-    paper: &[],
+    ..Figure::EMPTY
 };
 const ROW: Experiment = Experiment {
     id: "",

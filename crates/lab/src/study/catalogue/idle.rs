@@ -4,15 +4,6 @@ use super::{Curve, Experiment, Figure, Need, claim, difference, ratio, value};
 use crate::study::inference::Region::{Above, Below, Within};
 use crate::study::sample::Selector;
 
-const EMPTY: Figure = Figure {
-    source: "",
-    title: "",
-    x: "",
-    series: &[],
-    of: &[],
-    metrics: &[],
-    paper: &[],
-};
 const ROW: Experiment = Experiment {
     id: "",
     source: "",
@@ -67,7 +58,7 @@ pub(super) static ROWS: &[Experiment] = &[
                     ],
                 },
             ],
-            ..EMPTY
+            ..Figure::EMPTY
         }],
         claims: &[
             claim(
@@ -110,7 +101,7 @@ pub(super) static ROWS: &[Experiment] = &[
                     points: &[("0", 2407.0), ("3", 2046.0)],
                 },
             ],
-            ..EMPTY
+            ..Figure::EMPTY
         }],
         claims: &[
             claim(
@@ -143,7 +134,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 name: "vm1 (a run's)",
                 points: &[("0", 400_000.0), ("3", 300_000.0)],
             }],
-            ..EMPTY
+            ..Figure::EMPTY
         }],
         claims: &[
             claim(
@@ -195,7 +186,7 @@ pub(super) static ROWS: &[Experiment] = &[
                         ],
                     },
                 ],
-                ..EMPTY
+                ..Figure::EMPTY
             },
             Figure {
                 source: "Table 3",
@@ -227,7 +218,7 @@ pub(super) static ROWS: &[Experiment] = &[
                         ],
                     },
                 ],
-                ..EMPTY
+                ..Figure::EMPTY
             },
             Figure {
                 source: "Table 3",
@@ -235,7 +226,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 x: "load",
                 series: BY_IDLE,
                 metrics: &["reply_p99_ms", "reply_p999_ms"],
-                ..EMPTY
+                ..Figure::EMPTY
             },
             Figure {
                 source: "Table 3",
@@ -265,7 +256,7 @@ pub(super) static ROWS: &[Experiment] = &[
                         ],
                     },
                 ],
-                ..EMPTY
+                ..Figure::EMPTY
             },
         ],
         claims: &[
@@ -312,7 +303,7 @@ pub(super) static ROWS: &[Experiment] = &[
                         points: &[("1@20", 990_169.0)],
                     },
                 ],
-                ..EMPTY
+                ..Figure::EMPTY
             },
             Figure {
                 source: "Fig. 3",
@@ -320,7 +311,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 x: "load",
                 series: BY_IDLE,
                 metrics: &["switches_s"],
-                ..EMPTY
+                ..Figure::EMPTY
             },
         ],
         claims: &[
@@ -350,7 +341,7 @@ pub(super) static ROWS: &[Experiment] = &[
             x: "load",
             series: BY_IDLE,
             metrics: &["vm1_exec_s", "backend_exec_s"],
-            ..EMPTY
+            ..Figure::EMPTY
         }],
         claims: &[claim(
             "they go up",
@@ -381,7 +372,7 @@ pub(super) static ROWS: &[Experiment] = &[
                     points: &[("1@90", 52.0)],
                 },
             ],
-            ..EMPTY
+            ..Figure::EMPTY
         }],
         claims: &[
             claim(

@@ -86,6 +86,19 @@ pub struct Figure {
     pub paper: &'static [Curve],
 }
 
+impl Figure {
+    /// Nothing yet: a row says what its figures have.
+    const EMPTY: Self = Self {
+        source: "",
+        title: "",
+        x: "",
+        series: &[],
+        of: &[],
+        metrics: &[],
+        paper: &[],
+    };
+}
+
 /// A curve of a paper.
 #[derive(Debug)]
 pub struct Curve {

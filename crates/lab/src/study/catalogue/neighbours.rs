@@ -5,15 +5,6 @@ use crate::study::claim::Statistic::{Decline, Metrics};
 use crate::study::inference::Region::{Above, Below, Within};
 use crate::study::sample::Selector;
 
-const EMPTY: Figure = Figure {
-    source: "",
-    title: "",
-    x: "",
-    series: &[],
-    of: &[],
-    metrics: &[],
-    paper: &[],
-};
 const ROW: Experiment = Experiment {
     id: "",
     source: "",
@@ -31,7 +22,7 @@ const FAIRNESS: Figure = Figure {
     source: "Fig. 15",
     x: "load",
     of: TWO_SMALL,
-    ..EMPTY
+    ..Figure::EMPTY
 };
 
 pub(super) static ROWS: &[Experiment] = &[
@@ -108,7 +99,7 @@ pub(super) static ROWS: &[Experiment] = &[
             x: "load",
             series: BY_PAIR,
             metrics: &["req_s"],
-            ..EMPTY
+            ..Figure::EMPTY
         }],
         claims: &[
             claim(
@@ -144,7 +135,7 @@ pub(super) static ROWS: &[Experiment] = &[
             x: "load",
             series: BY_PAIR,
             metrics: &["guests_use_pct", "backend_use_pct"],
-            ..EMPTY
+            ..Figure::EMPTY
         }],
         claims: &[claim(
             "the guests use more for 1 kB than for 70 kB",
@@ -179,7 +170,7 @@ pub(super) static ROWS: &[Experiment] = &[
                         points: &[("70", 661.0)],
                     },
                 ],
-                ..EMPTY
+                ..Figure::EMPTY
             },
             Figure {
                 source: "Fig. 19",
@@ -187,7 +178,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 x: "load",
                 series: BY_PAIR,
                 metrics: &["vm2_req_s"],
-                ..EMPTY
+                ..Figure::EMPTY
             },
         ],
         claims: &[claim(
@@ -222,7 +213,7 @@ pub(super) static ROWS: &[Experiment] = &[
                     points: &[("70", 1.30)],
                 },
             ],
-            ..EMPTY
+            ..Figure::EMPTY
         }],
         claims: &[claim(
             "unlike pairs do better than like ones",
@@ -277,7 +268,7 @@ pub(super) static ROWS: &[Experiment] = &[
             series: &["file"],
             of: &[("load", "120 all")],
             metrics: &["backend_use_pct", "guests_use_pct"],
-            ..EMPTY
+            ..Figure::EMPTY
         }],
         claims: &[claim(
             "the backend's share is higher with two VMs",

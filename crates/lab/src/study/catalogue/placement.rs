@@ -29,15 +29,6 @@ const SHORT_SHARED_SWITCH: Selector = &[
     ("placement", "shared"),
     ("size", "64"),
 ];
-const EMPTY: Figure = Figure {
-    source: "",
-    title: "",
-    x: "",
-    series: &[],
-    of: &[],
-    metrics: &[],
-    paper: &[],
-};
 const PLACED: &[&str] = &["placement", "channel"];
 
 pub(super) static ROWS: &[Experiment] = &[
@@ -55,7 +46,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 series: &["channel"],
                 of: &[("placement", "shared")],
                 metrics: &["mbit_s"],
-                ..EMPTY
+                ..Figure::EMPTY
             },
             Figure {
                 source: "Fig. 4",
@@ -64,7 +55,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 series: &["channel"],
                 of: &[("placement", "separate")],
                 metrics: &["mbit_s"],
-                ..EMPTY
+                ..Figure::EMPTY
             },
         ],
         claims: &[
@@ -117,7 +108,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 x: "size",
                 series: PLACED,
                 metrics: &["vm1_use_pct"],
-                ..EMPTY
+                ..Figure::EMPTY
             },
             Figure {
                 source: "Fig. 5",
@@ -125,7 +116,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 x: "size",
                 series: PLACED,
                 metrics: &["vm1_wait_pct"],
-                ..EMPTY
+                ..Figure::EMPTY
             },
             Figure {
                 source: "Fig. 5",
@@ -133,7 +124,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 x: "size",
                 series: PLACED,
                 metrics: &["vm1_block_pct"],
-                ..EMPTY
+                ..Figure::EMPTY
             },
         ],
         claims: &[
@@ -194,7 +185,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 x: "size",
                 series: PLACED,
                 metrics: &["vm_switches_s"],
-                ..EMPTY
+                ..Figure::EMPTY
             },
             Figure {
                 source: "Fig. 6",
@@ -202,7 +193,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 x: "size",
                 series: PLACED,
                 metrics: &["switches_s"],
-                ..EMPTY
+                ..Figure::EMPTY
             },
         ],
         claims: &[
@@ -232,7 +223,7 @@ pub(super) static ROWS: &[Experiment] = &[
             x: "size",
             series: PLACED,
             metrics: &["vm1_us_exec"],
-            ..EMPTY
+            ..Figure::EMPTY
         }],
         claims: &[
             claim(
@@ -270,7 +261,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 x: "size",
                 series: &["gather"],
                 metrics: &["mbit_s"],
-                ..EMPTY
+                ..Figure::EMPTY
             },
             Figure {
                 source: "4.3, text",
@@ -278,7 +269,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 x: "size",
                 series: &["gather"],
                 metrics: &["p99_us"],
-                ..EMPTY
+                ..Figure::EMPTY
             },
             Figure {
                 source: "4.3, text",
@@ -286,7 +277,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 x: "size",
                 series: &["gather"],
                 metrics: &["switches_s"],
-                ..EMPTY
+                ..Figure::EMPTY
             },
             Figure {
                 source: "4.3, text",
@@ -294,7 +285,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 x: "size",
                 series: &["gather"],
                 metrics: &["vm_switches_s"],
-                ..EMPTY
+                ..Figure::EMPTY
             },
         ],
         claims: &[

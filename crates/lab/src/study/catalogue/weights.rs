@@ -5,13 +5,8 @@ use crate::study::inference::Region::{Above, Below, Within};
 use crate::study::sample::Selector;
 
 const EMPTY: Figure = Figure {
-    source: "",
-    title: "",
     x: "weight",
-    series: &[],
-    of: &[],
-    metrics: &[],
-    paper: &[],
+    ..Figure::EMPTY
 };
 const ROW: Experiment = Experiment {
     id: "",
