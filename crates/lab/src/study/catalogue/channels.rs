@@ -7,15 +7,6 @@ use crate::study::inference::Region::{Above, Within};
 use crate::study::sample::Selector;
 
 const SWITCH: Selector = &[("channel", "switch")];
-const ROW: Experiment = Experiment {
-    id: "",
-    source: "",
-    title: "",
-    sweep: "",
-    needs: &[],
-    figures: &[],
-    claims: &[],
-};
 
 pub(super) static ROWS: &[Experiment] = &[
     Experiment {
@@ -25,7 +16,7 @@ pub(super) static ROWS: &[Experiment] = &[
         needs: &[Need::Absent(
             "a table: nothing is measured. The report has it, with today's channels",
         )],
-        ..ROW
+        ..Experiment::EMPTY
     },
     Experiment {
         id: "X1",

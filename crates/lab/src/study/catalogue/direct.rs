@@ -23,13 +23,9 @@ const BULK_BRIDGE: Selector = &[("channel", "bridge"), ("protocol", "tcp"), ("si
 const SMALL: Selector = &[("protocol", "tcp"), ("size", "64")];
 const LARGE: Selector = &[("protocol", "tcp"), ("size", "16K")];
 const ROW: Experiment = Experiment {
-    id: "",
-    source: "",
-    title: "",
     sweep: "direct",
     needs: &[Need::Cpus(2), Need::Spread(3), Need::Module],
-    figures: &[],
-    claims: &[],
+    ..Experiment::EMPTY
 };
 const EMPTY: Figure = Figure {
     x: "size",

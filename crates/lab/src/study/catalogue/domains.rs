@@ -5,23 +5,9 @@ use crate::study::claim::Statistic::Gap;
 use crate::study::inference::Region::{Above, Below, Within};
 use crate::study::sample::Selector;
 
-const EMPTY: Figure = Figure {
-    source: "",
-    title: "",
-    x: "",
-    series: &[],
-    of: &[],
-    metrics: &[],
-    paper: &[],
-};
 const ROW: Experiment = Experiment {
-    id: "",
-    source: "",
-    title: "",
-    sweep: "",
     needs: &[Need::SecondHost],
-    figures: &[],
-    claims: &[],
+    ..Experiment::EMPTY
 };
 const IDLE: Selector = &[("idle", "3")];
 const BUSY_ALONE: Selector = &[("idle", "0"), ("load", "1@90")];
@@ -54,7 +40,7 @@ pub(super) static ROWS: &[Experiment] = &[
                     points: &[("1@20", 82.6), ("1@50", 56.4), ("1@90", 8.4)],
                 },
             ],
-            ..EMPTY
+            ..Figure::EMPTY
         }],
         claims: &[
             claim(
@@ -83,7 +69,7 @@ pub(super) static ROWS: &[Experiment] = &[
             x: "load",
             series: BY_IDLE,
             metrics: &["backend_wait_pct", "vm1_wait_pct", "idle_wait_pct"],
-            ..EMPTY
+            ..Figure::EMPTY
         }],
         claims: &[
             claim(
@@ -113,7 +99,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 x: "idle",
                 of: &[("load", "200@90")],
                 metrics: &["backend_use_pct", "vm1_use_pct", "idle_use_pct"],
-                ..EMPTY
+                ..Figure::EMPTY
             },
             Figure {
                 source: "Fig. 9",
@@ -121,7 +107,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 x: "idle",
                 of: &[("load", "200@90")],
                 metrics: &["backend_wait_pct", "vm1_wait_pct", "idle_wait_pct"],
-                ..EMPTY
+                ..Figure::EMPTY
             },
             Figure {
                 source: "Fig. 10",
@@ -129,7 +115,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 x: "idle",
                 of: &[("load", "200@90")],
                 metrics: &["backend_block_pct", "vm1_block_pct", "idle_block_pct"],
-                ..EMPTY
+                ..Figure::EMPTY
             },
         ],
         claims: &[
@@ -177,7 +163,7 @@ pub(super) static ROWS: &[Experiment] = &[
             x: "load",
             series: BY_IDLE,
             metrics: &["vm1_use_cov", "vm1_block_cov", "vm1_wait_cov"],
-            ..EMPTY
+            ..Figure::EMPTY
         }],
         claims: &[claim(
             "use varies less than wait",
@@ -202,7 +188,7 @@ pub(super) static ROWS: &[Experiment] = &[
             x: "load",
             series: BY_IDLE,
             metrics: &["vm1_wait_cov"],
-            ..EMPTY
+            ..Figure::EMPTY
         }],
         claims: &[claim(
             "it grows with the rate",
@@ -223,7 +209,7 @@ pub(super) static ROWS: &[Experiment] = &[
             title: "Creation (a full copy) and start",
             x: "disk",
             metrics: &["create_s", "start_s"],
-            ..EMPTY
+            ..Figure::EMPTY
         }],
         claims: &[
             claim(
@@ -252,7 +238,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 x: "starts",
                 series: &["file"],
                 metrics: &["ratio"],
-                ..EMPTY
+                ..Figure::EMPTY
             },
             Figure {
                 source: "Fig. 14",
@@ -260,7 +246,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 x: "ms",
                 series: &["file", "starts"],
                 metrics: &["ratio"],
-                ..EMPTY
+                ..Figure::EMPTY
             },
             Figure {
                 source: "Fig. 14",
@@ -268,7 +254,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 x: "starts",
                 series: &["file"],
                 metrics: &["dip_s"],
-                ..EMPTY
+                ..Figure::EMPTY
             },
             Figure {
                 source: "Fig. 14",
@@ -276,7 +262,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 x: "starts",
                 series: &["file"],
                 metrics: &["recovery_ms"],
-                ..EMPTY
+                ..Figure::EMPTY
             },
             Figure {
                 source: "Fig. 14",
@@ -288,7 +274,7 @@ pub(super) static ROWS: &[Experiment] = &[
                     name: "1 kB",
                     points: &[("1", 47.0), ("2", 75.0)],
                 }],
-                ..EMPTY
+                ..Figure::EMPTY
             },
         ],
         claims: &[

@@ -10,13 +10,9 @@ const EMPTY: Figure = Figure {
     ..Figure::EMPTY
 };
 const ROW: Experiment = Experiment {
-    id: "",
-    source: "",
-    title: "",
     sweep: "space",
     needs: &[Need::SecondHost, Need::Cpus(2)],
-    figures: &[],
-    claims: &[],
+    ..Experiment::EMPTY
 };
 const STREAM: Selector = &[("mode", "stream")];
 const JOB: Selector = &[("mode", "job")];

@@ -5,13 +5,8 @@ use crate::study::inference::Region::{Above, Below, Within};
 use crate::study::sample::Selector;
 
 const ROW: Experiment = Experiment {
-    id: "",
-    source: "",
-    title: "",
-    sweep: "",
     needs: &[Need::SecondHost],
-    figures: &[],
-    claims: &[],
+    ..Experiment::EMPTY
 };
 const SMALL: Selector = &[("file", "1"), ("server", "httpd")];
 const SMALL_ALONE: Selector = &[("file", "1"), ("idle", "0"), ("server", "httpd")];

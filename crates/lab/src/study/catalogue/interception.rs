@@ -25,13 +25,9 @@ const KB_MOST: Selector = &[("look-ups", "1@100000"), ("size", "1K")];
 const LONG_NATIVE: Selector = &[("look-ups", "native"), ("size", "16K")];
 const LONG_ONE: Selector = &[("look-ups", "1"), ("size", "16K")];
 const EMPTY: Figure = Figure {
-    source: "",
-    title: "",
     x: "size",
     series: &["look-ups"],
-    of: &[],
-    metrics: &[],
-    paper: &[],
+    ..Figure::EMPTY
 };
 
 /// A stream loses less than one percent.

@@ -47,6 +47,19 @@ pub struct Experiment {
     pub claims: &'static [Claim],
 }
 
+impl Experiment {
+    /// Nothing yet: a row says what it has.
+    const EMPTY: Self = Self {
+        id: "",
+        source: "",
+        title: "",
+        sweep: "",
+        needs: &[],
+        figures: &[],
+        claims: &[],
+    };
+}
+
 /// Something an experiment cannot do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {

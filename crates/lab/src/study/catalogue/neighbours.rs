@@ -6,13 +6,9 @@ use crate::study::inference::Region::{Above, Below, Within};
 use crate::study::sample::Selector;
 
 const ROW: Experiment = Experiment {
-    id: "",
-    source: "",
-    title: "",
     sweep: "neighbours",
     needs: &[Need::SecondHost],
-    figures: &[],
-    claims: &[],
+    ..Experiment::EMPTY
 };
 const BY_PAIR: &[&str] = &["pair"];
 const TWO_SMALL: Selector = &[("pair", "1+1")];

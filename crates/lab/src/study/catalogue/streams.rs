@@ -7,24 +7,6 @@ use crate::study::sample::Selector;
 
 const BRIDGE: Selector = &[("channel", "bridge")];
 const SWITCH: Selector = &[("channel", "switch")];
-const EMPTY: Figure = Figure {
-    source: "",
-    title: "",
-    x: "",
-    series: &[],
-    of: &[],
-    metrics: &[],
-    paper: &[],
-};
-const ROW: Experiment = Experiment {
-    id: "",
-    source: "",
-    title: "",
-    sweep: "",
-    needs: &[],
-    figures: &[],
-    claims: &[],
-};
 
 pub(super) static ROWS: &[Experiment] = &[
     Experiment {
@@ -40,14 +22,14 @@ pub(super) static ROWS: &[Experiment] = &[
                 x: "run",
                 series: &["channel"],
                 metrics: &["mbit_s"],
-                ..EMPTY
+                ..Figure::EMPTY
             },
             Figure {
                 source: "Fig. 8",
                 title: "Variation of TCP throughput from run to run",
                 x: "channel",
                 metrics: &["cov"],
-                ..EMPTY
+                ..Figure::EMPTY
             },
         ],
         claims: &[
@@ -77,7 +59,7 @@ pub(super) static ROWS: &[Experiment] = &[
             x: "size",
             series: &["channel"],
             metrics: &["mbit_s"],
-            ..EMPTY
+            ..Figure::EMPTY
         }],
         claims: &[claim(
             "the switch wins from a size S* on",
@@ -110,7 +92,7 @@ pub(super) static ROWS: &[Experiment] = &[
                     ("do_event_channel_op", 8.3),
                 ],
             }],
-            ..EMPTY
+            ..Figure::EMPTY
         }],
         claims: &[claim(
             "the slowest run pays more than twice the switches per MB",
@@ -140,7 +122,7 @@ pub(super) static ROWS: &[Experiment] = &[
                     points: &[("1K", 9.74), ("32K", 3.99)],
                 },
             ],
-            ..EMPTY
+            ..Figure::EMPTY
         }],
         claims: &[
             claim(
@@ -169,7 +151,7 @@ pub(super) static ROWS: &[Experiment] = &[
             x: "size",
             series: &["channel"],
             metrics: &["vm1_use_pct", "vm2_use_pct"],
-            ..EMPTY
+            ..Figure::EMPTY
         }],
         claims: &[
             claim(
@@ -204,7 +186,7 @@ pub(super) static ROWS: &[Experiment] = &[
             x: "size",
             series: &["cpus"],
             metrics: &["mbit_s"],
-            ..EMPTY
+            ..Figure::EMPTY
         }],
         claims: &[claim(
             "two CPUs are better than one",
@@ -225,7 +207,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 x: "traffic",
                 series: &["channel"],
                 metrics: &["cov"],
-                ..EMPTY
+                ..Figure::EMPTY
             },
             Figure {
                 source: "3.1",
@@ -233,7 +215,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 x: "traffic",
                 series: &["channel"],
                 metrics: &["worst"],
-                ..EMPTY
+                ..Figure::EMPTY
             },
             Figure {
                 source: "3.1",
@@ -241,7 +223,7 @@ pub(super) static ROWS: &[Experiment] = &[
                 x: "channel",
                 of: &[("traffic", "a VM dies")],
                 metrics: &["recovery_ms"],
-                ..EMPTY
+                ..Figure::EMPTY
             },
         ],
         claims: &[
@@ -261,6 +243,6 @@ pub(super) static ROWS: &[Experiment] = &[
                 Below(200.0),
             ),
         ],
-        ..ROW
+        ..Experiment::EMPTY
     },
 ];

@@ -9,13 +9,9 @@ const EMPTY: Figure = Figure {
     ..Figure::EMPTY
 };
 const ROW: Experiment = Experiment {
-    id: "",
-    source: "",
-    title: "",
     sweep: "weights",
     needs: &[Need::SecondHost, Need::Groups, Need::Cpus(2)],
-    figures: &[],
-    claims: &[],
+    ..Experiment::EMPTY
 };
 const SAME: Selector = &[("set", "10+10")];
 const MIXED: Selector = &[("set", "1+70")];

@@ -113,7 +113,7 @@ fn title<'f>(factor: &'f str, levels: &[String]) -> &'f str {
 
 /// Whether there is something in between two levels: channels and the like are but names.
 fn have_order(factor: &str, levels: &[String]) -> bool {
-    let names = ["channel", "traffic", "job", "pair"];
+    let names = ["channel", "traffic", "job", "pair", "mode"];
     !names.contains(&factor) && !levels.iter().any(|level| level.contains(['@', '_']))
 }
 
@@ -305,6 +305,7 @@ mod tests {
         };
         assert_eq!(lines("size", ["64", "1K"]), 1);
         assert_eq!(lines("channel", ["bridge", "switch"]), 0);
+        assert_eq!(lines("mode", ["both", "space"]), 0);
         assert_eq!(lines("load", ["1@90", "200@90"]), 0);
     }
 
