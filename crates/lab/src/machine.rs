@@ -1,5 +1,6 @@
 //! What a measurement ran on, for the record.
 
+use std::fmt;
 use std::fs;
 
 use serde::{Deserialize, Serialize};
@@ -49,6 +50,18 @@ impl Machine {
             revision: revision(),
             date: said(&["date", "-u", "+%FT%TZ"]),
         })
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            processor,
+            cpus,
+            kernel,
+            ..
+        } = self;
+        write!(f, "{processor}, {cpus} CPUs, Linux {kernel}")
     }
 }
 

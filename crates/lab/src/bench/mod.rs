@@ -32,6 +32,7 @@ mod load;
 mod loads;
 mod memory;
 pub mod message;
+mod needs;
 pub mod operate;
 mod ovs;
 mod parse;
@@ -137,13 +138,9 @@ pub fn switch(options: &Options, progress: &Progress) -> Result<Report> {
 }
 
 fn check(options: &Options) -> Result<()> {
-    let complaint = if !rustix::process::geteuid().is_root() {
-        "the benchmark reserves hugepages and pins threads: run it as root"
-    } else if cfg!(debug_assertions) {
-        "this is a debug build and its speed means nothing: build with `cargo build --release`"
-    } else if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
-        "the benchmark needs a CPU for the generator and one for the switch: this host has one"
-    } else if options.rounds == 0 || options.sizes.is_empty() || options.parts.is_empty() {
+    needs::root("reserves hugepages and pins threads")?;
+    needs::two_cpus("a CPU for the generator and one for the switch")?;
+    let complaint = if options.rounds == 0 || options.sizes.is_empty() || options.parts.is_empty() {
         "nothing to measure: give at least one round, one frame length and one part"
     } else if options.sizes.iter().any(|size| !(64..=1514).contains(size)) {
         "a frame length must be from 64 to 1514 bytes"

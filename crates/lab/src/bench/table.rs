@@ -5,6 +5,7 @@ use std::fmt;
 use super::loads::{Cell, LoadSummary};
 use super::peer::Peer;
 use super::report::{Comparison, Figures, Report};
+use super::targets::Target;
 
 /// Below this busy share the switch waited for the generator.
 const LIMITED: f64 = 0.9;
@@ -14,12 +15,7 @@ const DISTURBED: f64 = 0.02;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let machine = &self.machine;
-        writeln!(
-            f,
-            "{}, {} CPUs, Linux {}",
-            machine.processor, machine.cpus, machine.kernel
-        )?;
+        writeln!(f, "{}", self.machine)?;
         writeln!(
             f,
             "Medians of {} rounds; the ratio is the median of the rounds' ratios",
@@ -61,9 +57,7 @@ impl fmt::Display for Report {
             )?;
         }
         writeln!(f)?;
-        for target in &self.targets {
-            target.fmt(f)?;
-        }
+        Target::write_all(f, &self.targets)?;
         for left in &self.leftovers {
             writeln!(f, "LEFT BEHIND  {left}")?;
         }

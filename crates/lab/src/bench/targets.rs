@@ -47,6 +47,11 @@ impl Target {
             ..Self::at_least(name, measured, bound)
         }
     }
+
+    /// Writes them as lines.
+    pub(super) fn write_all(f: &mut fmt::Formatter<'_>, all: &[Self]) -> fmt::Result {
+        all.iter().try_for_each(|target| write!(f, "{target}"))
+    }
 }
 
 impl fmt::Display for Target {

@@ -27,6 +27,7 @@ use crate::progress::Progress;
 use crate::scope::{self, RunFolder};
 
 use super::line;
+use super::needs;
 use super::priority::Priority;
 
 pub use self::idle::Idle;
@@ -81,13 +82,9 @@ pub fn message(options: &Options, progress: &Progress) -> Result<Report> {
 }
 
 fn check(options: &Options) -> Result<()> {
-    let complaint = if !rustix::process::geteuid().is_root() {
-        "the benchmark goes before other programs: run it as root"
-    } else if cfg!(debug_assertions) {
-        "this is a debug build and its speed means nothing: build with `cargo build --release`"
-    } else if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
-        "the benchmark needs a CPU for each side: this host has one"
-    } else if options.rounds == 0 || options.lengths.is_empty() {
+    needs::root("goes before other programs")?;
+    needs::two_cpus("a CPU for each side")?;
+    let complaint = if options.rounds == 0 || options.lengths.is_empty() {
         "nothing to measure: give at least one round and one message length"
     } else if options.lengths.iter().any(|length| *length > 1 << 28) {
         "a message may have at most 256 MiB here"

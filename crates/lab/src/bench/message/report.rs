@@ -1,5 +1,6 @@
 //! What a benchmark of the message plane found, and whether it is what was promised.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -144,9 +145,7 @@ fn against(
 }
 
 pub(super) fn cells(samples: &[Sample]) -> Vec<Cell> {
-    let mut lengths: Vec<u32> = samples.iter().map(|sample| sample.length).collect();
-    lengths.sort_unstable();
-    lengths.dedup();
+    let lengths: BTreeSet<u32> = samples.iter().map(|sample| sample.length).collect();
     let cell = |length| {
         let measured = |way: &Way| samples.iter().any(|s| s.length == length && s.way == *way);
         let ways = Way::ALL.into_iter().filter(measured);
@@ -213,12 +212,11 @@ pub(super) fn targets(samples: &[Sample]) -> Vec<Target> {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let machine = &self.machine;
         writeln!(
             f,
-            "{}, {} CPUs, Linux {}, UCX {}\nMedians of {} rounds; ratios are medians of the \
+            "{}, UCX {}\nMedians of {} rounds; ratios are medians of the \
              rounds' ratios\n",
-            machine.processor, machine.cpus, machine.kernel, self.ucx, self.rounds
+            self.machine, self.ucx, self.rounds
         )?;
         writeln!(
             f,
@@ -242,10 +240,7 @@ impl fmt::Display for Report {
             }
         }
         writeln!(f)?;
-        for target in &self.targets {
-            target.fmt(f)?;
-        }
-        Ok(())
+        Target::write_all(f, &self.targets)
     }
 }
 

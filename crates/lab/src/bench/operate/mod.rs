@@ -25,6 +25,7 @@ use crate::scope::{self, RunFolder};
 
 use super::load::{Flow, Pace};
 use super::loads::SHORT;
+use super::needs;
 use super::peer::{Peer, Shape, Switch};
 use super::priority::Priority;
 use super::stage::{Run, Stage, mac};
@@ -80,13 +81,9 @@ pub fn operate(options: &Options, progress: &Progress) -> Result<Report> {
 }
 
 fn check(options: &Options) -> Result<()> {
-    let complaint = if !rustix::process::geteuid().is_root() {
-        "the benchmark pins threads and raises priorities: run it as root"
-    } else if cfg!(debug_assertions) {
-        "this is a debug build and its speed means nothing: build with `cargo build --release`"
-    } else if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
-        "the benchmark needs a CPU for the generator and one for the switch: this host has one"
-    } else if options.rounds == 0 {
+    needs::root("pins threads and raises priorities")?;
+    needs::two_cpus("a CPU for the generator and one for the switch")?;
+    let complaint = if options.rounds == 0 {
         "nothing to measure: give at least one round"
     } else {
         return Ok(());

@@ -122,11 +122,10 @@ impl fmt::Display for Sample {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let machine = &self.machine;
         writeln!(
             f,
-            "{}, {} CPUs, Linux {}\n{} rounds, 64 ports that send as much as they can\n",
-            machine.processor, machine.cpus, machine.kernel, self.rounds
+            "{}\n{} rounds, 64 ports that send as much as they can\n",
+            self.machine, self.rounds
         )?;
         writeln!(f, "{:<42}{:>10}{:>10}", "", "median", "worst")?;
         for kind in Kind::ALL {
@@ -139,10 +138,7 @@ impl fmt::Display for Report {
             writeln!(f, "{:<42}{middle:>10.3}{worst:>10.3}", kind.words())?;
         }
         writeln!(f)?;
-        for target in &self.targets {
-            target.fmt(f)?;
-        }
-        Ok(())
+        Target::write_all(f, &self.targets)
     }
 }
 

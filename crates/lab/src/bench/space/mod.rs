@@ -25,6 +25,7 @@ use crate::machine::Machine;
 use crate::progress::Progress;
 use crate::scope::{self, RunFolder};
 
+use super::needs;
 use super::priority::Priority;
 use server::Server;
 
@@ -73,13 +74,9 @@ pub fn space(options: &Options, progress: &Progress) -> Result<Report> {
 
 fn check(options: &Options) -> Result<()> {
     let Options { lengths, .. } = options;
-    let complaint = if !rustix::process::geteuid().is_root() {
-        "the benchmark pins programs and goes before others: run it as root"
-    } else if cfg!(debug_assertions) {
-        "this is a debug build and its speed means nothing: build with `cargo build --release`"
-    } else if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
-        "the benchmark needs a CPU for the clients and one for the server: this host has one"
-    } else if options.rounds == 0 || lengths.is_empty() {
+    needs::root("pins programs and goes before others")?;
+    needs::two_cpus("a CPU for the clients and one for the server")?;
+    let complaint = if options.rounds == 0 || lengths.is_empty() {
         "nothing to measure: give at least one round and one length"
     } else if lengths
         .iter()

@@ -1,5 +1,6 @@
 //! What a benchmark of spaces found, and whether it is what was promised.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -113,9 +114,7 @@ pub struct Report {
 }
 
 fn cells(samples: &[Sample]) -> Vec<Cell> {
-    let mut lengths: Vec<u32> = samples.iter().map(|sample| sample.length).collect();
-    lengths.sort_unstable();
-    lengths.dedup();
+    let lengths: BTreeSet<u32> = samples.iter().map(|sample| sample.length).collect();
     let cell = |length| {
         let values = |server, value: fn(&Figures) -> f64| {
             let mine = samples
@@ -227,12 +226,11 @@ impl fmt::Display for SlowSample {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let machine = &self.machine;
         writeln!(
             f,
-            "{}, {} CPUs, Linux {}, nginx {}\nMedians of {} rounds; a ratio is the median of the \
+            "{}, nginx {}\nMedians of {} rounds; a ratio is the median of the \
              rounds' ratios\n",
-            machine.processor, machine.cpus, machine.kernel, self.nginx, self.rounds
+            self.machine, self.nginx, self.rounds
         )?;
         writeln!(
             f,
@@ -274,10 +272,7 @@ impl fmt::Display for Report {
             )?;
         }
         writeln!(f)?;
-        for target in &self.targets {
-            target.fmt(f)?;
-        }
-        Ok(())
+        Target::write_all(f, &self.targets)
     }
 }
 

@@ -16,6 +16,7 @@ use crate::machine::Machine;
 use crate::progress::Progress;
 use crate::scope::{self, RunFolder};
 
+use super::needs;
 use super::priority::Priority;
 use hosts::Hosts;
 
@@ -60,11 +61,9 @@ pub fn uplink(options: &Options, progress: &Progress) -> Result<Report> {
 }
 
 fn check(options: &Options) -> Result<()> {
-    let complaint = if !rustix::process::geteuid().is_root() {
-        "the benchmark makes network namespaces: run it as root"
-    } else if cfg!(debug_assertions) {
-        "this is a debug build and its speed means nothing: build with `cargo build --release`"
-    } else if options.rounds == 0 || options.rates.contains(&0) || options.rates.is_empty() {
+    needs::root("makes network namespaces")?;
+    let complaint = if options.rounds == 0 || options.rates.contains(&0) || options.rates.is_empty()
+    {
         "nothing to measure: give at least one round and one rate"
     } else {
         return Ok(());

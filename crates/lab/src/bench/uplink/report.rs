@@ -1,5 +1,6 @@
 //! What a benchmark of the uplink found, and whether it is what was promised.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -60,9 +61,7 @@ fn part(rate: u32, bytes: f64) -> f64 {
 }
 
 fn cells(samples: &[Sample]) -> Vec<Cell> {
-    let mut rates: Vec<u32> = samples.iter().map(|sample| sample.rate).collect();
-    rates.sort_unstable();
-    rates.dedup();
+    let rates: BTreeSet<u32> = samples.iter().map(|sample| sample.rate).collect();
     let cell = |rate| {
         let values = |value: fn(&Sample) -> f64| {
             let mine = samples.iter().filter(|sample| sample.rate == rate);
@@ -110,12 +109,11 @@ impl fmt::Display for Sample {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let machine = &self.machine;
         writeln!(
             f,
-            "{}, {} CPUs, Linux {}\nMedians of {} rounds: messages of 512 KB and TCP, as parts of the \
+            "{}\nMedians of {} rounds: messages of 512 KB and TCP, as parts of the \
              link; the ratio is the median of the rounds' ratios\n",
-            machine.processor, machine.cpus, machine.kernel, self.rounds
+            self.machine, self.rounds
         )?;
         writeln!(
             f,
@@ -132,10 +130,7 @@ impl fmt::Display for Report {
             writeln!(f, "{rate:>9}  {messages:>8.3}  {tcp:>6.3}  {ratio:>12.2}")?;
         }
         writeln!(f)?;
-        for target in &self.targets {
-            target.fmt(f)?;
-        }
-        Ok(())
+        Target::write_all(f, &self.targets)
     }
 }
 
