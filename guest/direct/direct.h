@@ -16,6 +16,8 @@
  *	ethtool.c	counters
  *	peers.c		which peers are to be sent to here, for programs
  *
+ * Barriers towards peers are virt_*(): they run on other CPUs even if this kernel has only one.
+ *
  * Locks, outermost first: direct_lock (windows, views, sessions), direct_tx.lock (one ring that
  * we send on). What receives belongs to NAPI, and to direct_lock while NAPI is disabled.
  */
@@ -37,13 +39,11 @@
 #define DIRECT_NAME		"vicinity_direct"
 #define DIRECT_VERSION_TEXT	"0.1.0"
 
-/* A packet's linear part and its fragments. */
-#define DIRECT_SEGMENTS		(MAX_SKB_FRAGS + 1)
 /* The longest packet: 64 KiB for IP, and an Ethernet header with a VLAN tag. */
 #define DIRECT_LENGTH		(65535 + VLAN_ETH_HLEN)
-/* A peer that takes nothing for so long is not waited for. */
+/* A packet is held for so long, and then sent again from a copy. */
 #define DIRECT_PATIENCE		(5 * HZ)
-/* Copies of what it had are kept for a session to come for so long. */
+/* Copies of what a peer had are kept for a session to come for so long. */
 #define DIRECT_KEEP		(30 * HZ)
 /* How often a member that is there is asked again to take part. */
 #define DIRECT_RETRY		HZ
@@ -80,6 +80,7 @@ struct direct_view {
 struct direct_held {
 	struct sk_buff *skb;
 	u32 end;
+	u32 since;		/* jiffies */
 };
 
 /* The ring to a peer. */
@@ -93,7 +94,7 @@ struct direct_tx {
 	u32 consumed;		/* as far as we believe it */
 	u32 session;
 	bool up;
-	unsigned long progress;
+	unsigned long offered;	/* when the session was */
 	u32 streak;		/* long packets since the last one that may be an answer */
 	u32 unrung;		/* packets of a stream whose doorbell was put off */
 	u32 acks;		/* the same, of what NAPI acknowledges */
@@ -191,6 +192,7 @@ void direct_tell_peers(struct direct *direct);
 netdev_tx_t direct_start_xmit(struct sk_buff *skb, struct net_device *dev);
 u16 direct_select_queue(struct net_device *dev, struct sk_buff *skb, struct net_device *sb_dev);
 void direct_reap(struct direct *direct, u32 peer);
+bool direct_holds_too_long(const struct direct_tx *tx);
 void direct_release_held(struct direct_tx *tx);
 void direct_keep_held(struct direct_tx *tx);
 void direct_send_kept(struct direct *direct, u32 peer);

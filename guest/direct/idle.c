@@ -35,12 +35,20 @@ static void poll(struct direct *direct)
 	local_bh_enable();
 }
 
+/* Who sends from now on attends anew; what was put off until now is rung for. */
+static void stop_attending(struct direct *direct)
+{
+	WRITE_ONCE(direct->attending, false);
+	/* Pairs with direct_attend(). */
+	smp_mb();
+	direct_catch_up(direct, false);
+}
+
 static void timed_out(struct timer_list *timer)
 {
 	struct direct *direct = container_of(timer, struct direct, impatience);
 
-	WRITE_ONCE(direct->attending, false);
-	direct_catch_up(direct, false);
+	stop_attending(direct);
 	napi_schedule(&direct->napi);
 }
 
@@ -79,7 +87,7 @@ static void look(struct direct *direct, u64 time)
 	if (!found) {
 		WRITE_ONCE(direct->self->asleep, 1);
 		/* Either we see a packet, or its sender sees that we sleep. */
-		smp_mb();
+		virt_mb();
 	}
 	preempt_enable();
 	if (found || direct_has_packets(direct))
@@ -103,8 +111,7 @@ static int work(void *data)
 			continue;
 		}
 		__set_current_state(TASK_RUNNING);
-		WRITE_ONCE(direct->attending, false);
-		direct_catch_up(direct, false);
+		stop_attending(direct);
 		if (READ_ONCE(direct->yielded))
 			poll(direct);
 		else
@@ -128,14 +135,11 @@ void direct_yield(struct direct *direct)
 	wake(direct);
 }
 
-/* NAPI polls. */
+/* NAPI polls. The timer stays: it may be needed to stop attending, and does no harm otherwise. */
 void direct_resume(struct direct *direct)
 {
-	if (READ_ONCE(direct->yielded)) {
+	if (READ_ONCE(direct->yielded))
 		WRITE_ONCE(direct->yielded, false);
-		if (!READ_ONCE(direct->attending))
-			del_timer(&direct->impatience);
-	}
 }
 
 /* Nothing is left: look out for more if that has paid lately. The caller is NAPI. */
@@ -150,6 +154,8 @@ void direct_attend(struct direct *direct)
 {
 	if (direct_has_packets(direct))
 		napi_schedule(&direct->napi);
+	/* Either who stops attending sees what was put off, or we see that it stopped. */
+	smp_mb();
 	if (READ_ONCE(direct->attending))
 		return;
 	WRITE_ONCE(direct->attending, true);

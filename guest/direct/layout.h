@@ -20,6 +20,7 @@
 #define DIRECT_MEMBERS		16
 #define DIRECT_RANGES		8
 #define DIRECT_ENTRIES		1024	/* a power of two */
+#define DIRECT_SEGMENTS		18	/* of a packet, at most */
 
 /* Written by the host before anybody maps the window. */
 struct direct_header {

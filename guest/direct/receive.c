@@ -119,7 +119,7 @@ static struct sk_buff *copy_out(struct direct *direct, struct direct_rx *rx,
 		at += parsed->piece[i].length;
 	}
 	/* Did the sender take its pages back meanwhile? Pairs with end_session(). */
-	smp_rmb();
+	virt_rmb();
 	if (direct_read32(&rx->ring->session) == rx->session)
 		return skb;
 	rx->late++;
@@ -180,7 +180,7 @@ static bool take(struct direct *direct, u32 peer)
 {
 	struct direct_rx *rx = &direct->peer[peer].rx;
 	/* Pairs with the release in post(). */
-	u32 available = le32_to_cpu(smp_load_acquire(&rx->ring->produced)) - rx->consumed;
+	u32 available = le32_to_cpu(virt_load_acquire(&rx->ring->produced)) - rx->consumed;
 	struct parsed parsed;
 	struct sk_buff *skb;
 
@@ -196,7 +196,7 @@ static bool take(struct direct *direct, u32 peer)
 		WRITE_ONCE(direct->peer[peer].tx.streak, 0);
 	rx->consumed += parsed.count + 1;
 	/* The sender may have its pages back. */
-	smp_store_release(&rx->ring->consumed, cpu_to_le32(rx->consumed));
+	virt_store_release(&rx->ring->consumed, cpu_to_le32(rx->consumed));
 	if (skb)
 		hand_up(direct, rx, skb, &parsed);
 	return true;
@@ -207,7 +207,7 @@ static void wake_sender(struct direct *direct, u32 peer)
 	struct direct_rx *rx = &direct->peer[peer].rx;
 
 	/* Either it sees what we consumed, or we see that it waits. */
-	smp_mb();
+	virt_mb();
 	if (READ_ONCE(rx->ring->waiting) && xchg(&rx->ring->waiting, 0)) {
 		rx->wakes++;
 		direct_ring_doorbell(direct, peer);
@@ -258,7 +258,7 @@ static void fall_asleep(struct direct *direct)
 {
 	WRITE_ONCE(direct->self->asleep, 1);
 	/* Either we see a packet, or its sender sees that we sleep. */
-	smp_mb();
+	virt_mb();
 	if (direct_has_packets(direct))
 		napi_schedule(&direct->napi);
 	else

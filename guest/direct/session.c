@@ -21,7 +21,7 @@ static void end_session(struct direct *direct, u32 peer, u32 next)
 	tx->session = next;
 	direct_write32(&tx->ring->session, next);
 	/* Before the pages can be used for something else. Pairs with receive.c. */
-	smp_mb();
+	virt_mb();
 	if (tx->first != tx->next)
 		tx->withdrawn += tx->next - tx->first;
 	direct_release_held(tx);
@@ -29,7 +29,7 @@ static void end_session(struct direct *direct, u32 peer, u32 next)
 	tx->acks = 0;
 	WRITE_ONCE(tx->streak, 0);
 	tx->up = false;
-	tx->progress = jiffies;
+	tx->offered = jiffies;
 	/* What the stack has for this peer is dropped rather than kept. */
 	netif_tx_wake_queue(netdev_get_tx_queue(direct->dev, peer));
 }
@@ -47,16 +47,14 @@ static void begin_sending(struct direct *direct, u32 peer)
 	tx->consumed = direct_read32(&tx->ring->consumed);
 	tx->produced = tx->consumed;
 	direct_write32(&tx->ring->produced, tx->produced);
-	tx->progress = jiffies;
 	tx->up = true;
 	direct_send_kept(direct, peer);
 }
 
-/* Whether the peer is there and has packets that it does not take. */
+/* Whether the peer is there and has a packet that it should have taken. */
 static bool is_stalled(const struct direct_tx *tx, u32 accepted)
 {
-	return tx->up && accepted == tx->session && tx->first != tx->next &&
-	       time_after(jiffies, tx->progress + DIRECT_PATIENCE);
+	return tx->up && accepted == tx->session && direct_holds_too_long(tx);
 }
 
 /*
@@ -69,7 +67,7 @@ static bool is_over(const struct direct *direct, u32 peer, u32 accepted)
 
 	if (!tx->up)
 		return accepted != tx->session &&
-		       time_after(jiffies, tx->progress + DIRECT_RETRY) &&
+		       time_after(jiffies, tx->offered + DIRECT_RETRY) &&
 		       direct_read32(&direct->peer[peer].member->present);
 	return accepted != tx->session;
 }
@@ -85,7 +83,7 @@ static bool settle_tx(struct direct *direct, u32 peer)
 	direct_reap(direct, peer);
 	spin_lock_bh(&tx->lock);
 	/* Pairs with the release in begin_receiving(). */
-	accepted = le32_to_cpu(smp_load_acquire(&tx->ring->accepted));
+	accepted = le32_to_cpu(virt_load_acquire(&tx->ring->accepted));
 	if (is_stalled(tx, accepted))
 		direct_keep_held(tx);
 	if (is_stalled(tx, accepted) || is_over(direct, peer, accepted)) {
@@ -118,7 +116,7 @@ static void begin_receiving(struct direct_rx *rx, struct direct_view *view, u32 
 	rx->consumed = direct_read32(&rx->ring->produced);
 	direct_write32(&rx->ring->consumed, rx->consumed);
 	/* The sender goes on where `consumed` says. */
-	smp_store_release(&rx->ring->accepted, cpu_to_le32(session));
+	virt_store_release(&rx->ring->accepted, cpu_to_le32(session));
 }
 
 /* Doorbells that were rung while NAPI was disabled called nobody: look. */

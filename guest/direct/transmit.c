@@ -58,22 +58,29 @@ void direct_release_held(struct direct_tx *tx)
 	tx->consumed = tx->produced;
 }
 
+/* Whether the peer has had the oldest packet for too long; the caller has tx->lock. */
+bool direct_holds_too_long(const struct direct_tx *tx)
+{
+	const struct direct_held *oldest = &tx->held[tx->first & (DIRECT_ENTRIES - 1)];
+
+	return tx->first != tx->next && time_after32(jiffies, oldest->since + DIRECT_PATIENCE);
+}
+
 /* Release what the peer is done with; the caller has tx->lock. */
 static void reap(struct direct_tx *tx)
 {
 	/* Pairs with the release in receive.c: it has copied what it says it consumed. */
-	u32 consumed = le32_to_cpu(smp_load_acquire(&tx->ring->consumed));
+	u32 consumed = le32_to_cpu(virt_load_acquire(&tx->ring->consumed));
 	struct direct_held *held;
 
 	if (consumed == tx->consumed)
 		return;
 	if (consumed - tx->consumed > tx->produced - tx->consumed) {
-		/* Nonsense. There will be no progress, and so the session ends. */
+		/* Nonsense. What is held gets too old, and so the session ends. */
 		tx->nonsense++;
 		return;
 	}
 	tx->consumed = consumed;
-	tx->progress = jiffies;
 	while (tx->first != tx->next) {
 		held = &tx->held[tx->first & (DIRECT_ENTRIES - 1)];
 		if ((s32)(consumed - held->end) < 0)
@@ -88,7 +95,7 @@ static bool wait_for_room(struct direct_tx *tx)
 {
 	WRITE_ONCE(tx->ring->waiting, 1);
 	/* Either we see what it consumed, or it sees that we wait. */
-	smp_mb();
+	virt_mb();
 	reap(tx);
 	return has_room(tx);
 }
@@ -114,8 +121,8 @@ static bool put_segment(const struct direct *direct, union direct_entry *entry, 
 {
 	u64 offset;
 
-	/* A page of another device: peers cannot see it. */
-	if (!direct_ram_offset(&direct->ram, start, length, &offset))
+	/* A page of another device: peers cannot see it. They refuse empty segments. */
+	if (!length || !direct_ram_offset(&direct->ram, start, length, &offset))
 		return false;
 	entry->segment = (struct direct_segment) {
 		.start = cpu_to_le64(start),
@@ -124,13 +131,15 @@ static bool put_segment(const struct direct *direct, union direct_entry *entry, 
 	return true;
 }
 
-/* Write a packet's segments; how many, or 0 when one is not in our RAM. */
+/* Write a packet's segments; how many, or 0 when there are too many or one is not in our RAM. */
 static u32 put_segments(const struct direct *direct, struct direct_tx *tx,
 			const struct sk_buff *skb)
 {
 	u32 at = tx->produced + 1;
 	int i;
 
+	if (skb_shinfo(skb)->nr_frags + 1 > DIRECT_SEGMENTS)
+		return 0;
 	if (skb_headlen(skb) && !put_segment(direct, direct_entry(tx->ring, at++),
 					     virt_to_phys(skb->data), skb_headlen(skb)))
 		return 0;
@@ -159,6 +168,7 @@ static bool put_packet(struct direct *direct, struct direct_tx *tx, struct sk_bu
 	tx->held[tx->next++ & (DIRECT_ENTRIES - 1)] = (struct direct_held) {
 		.skb = skb,
 		.end = tx->produced + segments + 1,
+		.since = (u32)jiffies,
 	};
 	tx->produced += segments + 1;
 	return true;
@@ -180,14 +190,12 @@ static void post(struct direct *direct, struct direct_tx *tx, struct sk_buff *sk
 	u32 length = skb->len;
 	struct sk_buff *copy;
 
-	if (tx->first == tx->next)
-		tx->progress = jiffies;
 	/* It may be held for long, so it must not hold up its socket. */
 	skb_orphan(skb);
 	nf_reset_ct(skb);
 	if (!put_packet(direct, tx, skb)) {
 		copy = skb_copy(skb, GFP_ATOMIC);
-		kfree_skb(skb);
+		consume_skb(skb);
 		if (!copy || !put_packet(direct, tx, copy)) {
 			kfree_skb(copy);
 			tx->refused++;
@@ -196,7 +204,7 @@ static void post(struct direct *direct, struct direct_tx *tx, struct sk_buff *sk
 		tx->copied++;
 	}
 	/* The receiver reads the entries after this. */
-	smp_store_release(&tx->ring->produced, cpu_to_le32(tx->produced));
+	virt_store_release(&tx->ring->produced, cpu_to_le32(tx->produced));
 	count(tx, tcp ? 0 : 1, length);
 	dev_sw_netstats_tx_add(direct->dev, 1, length);
 	if (!delayed_work_pending(&direct->settle))
@@ -208,7 +216,7 @@ static void notify(struct direct *direct, u32 peer)
 	struct direct_member *member = direct->peer[peer].member;
 
 	/* Either it sees what we produced, or we see that it sleeps. */
-	smp_mb();
+	virt_mb();
 	if (READ_ONCE(member->asleep) && xchg(&member->asleep, 0)) {
 		direct->peer[peer].tx.notified++;
 		direct_ring_doorbell(direct, peer);
@@ -249,7 +257,7 @@ static bool is_of_stream(const struct direct_tx *tx, u32 length)
 	return length >= STREAM_LENGTH && READ_ONCE(tx->streak) >= STREAM_COUNT;
 }
 
-/* An acknowledgement of what NAPI hands up, on this CPU: NAPI rings when it has taken all. */
+/* An ACK of what NAPI hands up, on this CPU: NAPI rings when it has taken all. */
 static bool is_of_poll(const struct direct *direct, u32 length)
 {
 	return length <= DIRECT_ANSWER && READ_ONCE(direct->polling) == smp_processor_id();
@@ -344,6 +352,11 @@ netdev_tx_t direct_start_xmit(struct sk_buff *skb, struct net_device *dev)
 	struct direct *direct = netdev_priv(dev);
 	u32 peer = skb_get_queue_mapping(skb);
 
+	/* The receiver would refuse it, and what follows. */
+	if (skb->len < ETH_HLEN || skb->len > DIRECT_LENGTH) {
+		drop(direct, skb);
+		return NETDEV_TX_OK;
+	}
 	skb_tx_timestamp(skb);
 	if (peer != direct->id)
 		return send_to(direct, peer, skb);

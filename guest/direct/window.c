@@ -182,6 +182,8 @@ static void init_netdev(struct net_device *dev)
 			   NETIF_F_TSO_ECN | NETIF_F_TSO6;
 	dev->features = dev->hw_features | NETIF_F_HIGHDMA;
 	dev->vlan_features = dev->features;
+	/* It could come in the middle of anything, and ask for polls of no packet at all. */
+	dev->priv_flags |= IFF_DISABLE_NETPOLL;
 	dev->min_mtu = ETH_MIN_MTU;
 	dev->max_mtu = ETH_MAX_MTU;
 	/* No wire limits it: what a program sends at once is one packet. */
