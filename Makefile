@@ -33,6 +33,7 @@ test:
 ## make soak        the long tests, an hour and three quarters: hostile front-ends, a study's VM, kills, fuzzing
 soak:
 	scripts/setup test
+	scripts/checkpatch --fetch
 	VICINITY_FUZZ_SECONDS=600 $(CARGO) test --release --locked --package vicinity-switch --test vhost_fuzz -- --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms -- --ignored --nocapture study
 	$(CARGO) test --release --locked --package vicinity --test vms direct_churn -- --ignored --nocapture
