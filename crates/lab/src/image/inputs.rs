@@ -15,8 +15,6 @@ use crate::host;
 /// Raise it when the builder changes what it makes from the same inputs.
 const FORMAT: u32 = 1;
 
-const KERNEL_PACKAGE: &str = "linux-image-cloud-amd64";
-
 /// Everything an image depends on.
 #[derive(Debug, Serialize)]
 pub(super) struct Inputs {
@@ -32,7 +30,7 @@ pub(super) struct Inputs {
 impl Inputs {
     pub(super) fn of(recipe: &Recipe) -> Result<Self> {
         let mut packages = recipe.packages.clone();
-        packages.push(KERNEL_PACKAGE.to_owned());
+        packages.push(recipe.kernel.clone());
         packages.sort();
         packages.dedup();
         let mut show = host::command("apt-cache");
@@ -183,7 +181,7 @@ fn kernel_release(root: &Path) -> Result<String> {
     let mut releases = names.filter_map(|n| n.strip_prefix("vmlinuz-").map(str::to_owned));
     releases
         .next()
-        .ok_or_else(|| Error::Host(format!("{KERNEL_PACKAGE} has no kernel in /boot")))
+        .ok_or_else(|| Error::Host("the kernel's package has no kernel in /boot".to_owned()))
 }
 
 /// Names and versions of the package files apt fetched.
@@ -224,6 +222,7 @@ mod tests {
         assert_eq!(plain, key(&Recipe::default()));
         assert_ne!(plain, key(&Recipe::default().package("curl")));
         assert_ne!(plain, key(&Recipe::default().module("uio_pci_generic")));
+        assert_ne!(plain, key(&Recipe::default().kernel("linux-image-amd64")));
         let mut updated = Inputs::of(&Recipe::default()).unwrap();
         updated.versions.push_str("Version: 9999");
         assert_ne!(plain, updated.key().unwrap());

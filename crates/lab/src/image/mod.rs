@@ -77,6 +77,8 @@ pub struct Manifest {
 /// What goes into an image. [`Recipe::default`] is the lab's standard guest.
 #[derive(Clone, Debug)]
 pub struct Recipe {
+    /// The package of its kernel.
+    kernel: String,
     packages: Vec<String>,
     modules: Vec<String>,
 }
@@ -84,6 +86,7 @@ pub struct Recipe {
 impl Default for Recipe {
     fn default() -> Self {
         Self {
+            kernel: "linux-image-cloud-amd64".to_owned(),
             packages: PACKAGES.map(String::from).to_vec(),
             modules: MODULES.map(String::from).to_vec(),
         }
@@ -91,6 +94,13 @@ impl Default for Recipe {
 }
 
 impl Recipe {
+    /// With another kernel than the release's own for clouds: a Debian package.
+    #[must_use]
+    pub fn kernel(mut self, package: &str) -> Self {
+        package.clone_into(&mut self.kernel);
+        self
+    }
+
     /// Add a Debian package (with its dependencies).
     #[must_use]
     pub fn package(mut self, name: &str) -> Self {
@@ -98,7 +108,7 @@ impl Recipe {
         self
     }
 
-    /// Add a kernel module of the cloud kernel, loaded at boot after those it depends on.
+    /// Add a kernel module of the kernel's package, loaded at boot after those it depends on.
     #[must_use]
     pub fn module(mut self, name: &str) -> Self {
         self.modules.push(name.to_owned());

@@ -132,7 +132,7 @@ impl<'vm> Pinging<'vm> {
 
 /// Build the guests' module `vicinity_NAME` for a kernel, from `guest/NAME`.
 pub(crate) fn module(name: &str, release: &str) -> PathBuf {
-    let folder = home().join(name);
+    let folder = home().join(format!("{name}-{release}"));
     fs::create_dir_all(&folder).unwrap();
     let from = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../guest")
