@@ -114,7 +114,7 @@ impl Group {
                 (_, Stage::Leaving(_) | Stage::Stripping) => "leaving",
                 (_, Stage::Out) => "out",
             },
-            trouble: member.trouble.clone(),
+            trouble: member.trouble(),
         })
     }
 

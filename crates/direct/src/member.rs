@@ -24,7 +24,7 @@ pub(crate) struct Member {
     /// It is to stay out, until it is told otherwise or ends.
     pub(crate) away: bool,
     /// Why it is not where it should be, told once.
-    pub(crate) trouble: Option<String>,
+    trouble: Option<String>,
 }
 
 /// How far it is.
@@ -57,6 +57,12 @@ impl Member {
     /// Whether it has, and is shown to the others.
     pub(crate) fn is_in(&self) -> bool {
         self.vm.is_some() && matches!(self.stage, Stage::In | Stage::Leaving(_))
+    }
+
+    /// Why it is not where it should be, or does not see whom it should.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let of_vm = || self.vm.as_ref().and_then(Vm::trouble);
+        self.trouble.clone().or_else(of_vm)
     }
 
     /// Go on; whether others have to look at the window. Trouble is kept and told.

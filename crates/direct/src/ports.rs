@@ -1,5 +1,7 @@
 //! Root ports of a machine whose PCI Express bus takes nothing else while the guest runs (`q35`).
 
+use crate::DirectError;
+
 /// What QEMU calls the one that is for the control window.
 pub(crate) const WINDOW: &str = "vicinity-window-port";
 
@@ -21,6 +23,12 @@ pub fn root_ports(views: u16, size: u64) -> Vec<String> {
     let window = port(WINDOW.to_owned(), CHASSIS, crate::layout::LENGTH);
     let views = (1..=views).map(|number| port(format!("{VIEW}{number}"), CHASSIS + number, size));
     std::iter::once(window).chain(views).collect()
+}
+
+/// What is wrong with a VM that lacks some.
+pub(crate) fn wanted(what: &str) -> DirectError {
+    let advice = "as `vicinity direct qemu-args --ports` prints them";
+    DirectError::Memory(format!("the VM {what}, {advice}"))
 }
 
 #[cfg(test)]

@@ -61,13 +61,13 @@ struct View {
     state: State,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 enum State {
     There,
     /// QEMU has asked the guest to let go.
     Going,
-    /// QEMU would not have it.
-    Refused,
+    /// QEMU would not have it, and why.
+    Refused(String),
 }
 
 impl Vm {
@@ -167,9 +167,9 @@ impl Vm {
         let Some(view) = self.views.get(name) else {
             return ram.map_or(Ok(()), |ram| self.show(name, ram));
         };
-        match view.state {
+        match &view.state {
             State::There if view.of != wanted => self.hide(name),
-            State::Refused if view.of != wanted => {
+            State::Refused(_) if view.of != wanted => {
                 self.views.remove(name);
                 Ok(())
             }
@@ -208,29 +208,50 @@ impl Vm {
             }
             shown
         });
-        let state = match shown {
+        let state = match &shown {
             Ok(_) => State::There,
-            Err(_) => State::Refused,
+            Err(error) => State::Refused(error.to_string()),
         };
         let of = Some(ram.id);
         self.views.insert(name.to_owned(), View { of, state });
         shown.map(drop)
     }
 
+    /// Why a peer's memory is not seen, of the first such peer.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let refused = self
+            .views
+            .iter()
+            .filter_map(|(name, view)| match &view.state {
+                State::Refused(reason) => Some((name, reason)),
+                State::There | State::Going => None,
+            });
+        let first = refused.min();
+        first.map(|(name, reason)| format!("does not see the memory of {name}: {reason}"))
+    }
+
     /// Plug a device in: into a free one of these ports, if the VM has any.
     fn plug(&mut self, mut device: Value, ports: &str) -> Result<Value, DirectError> {
         let ports = self.names("/machine/peripheral", ports)?;
         if !ports.is_empty() {
-            let free = self.free_of(&ports)?.ok_or_else(|| {
-                let text = "the VM has no root port left: start it with more, as \
-                            `vicinity direct qemu-args --ports` prints them";
-                DirectError::Memory(text.to_owned())
-            })?;
+            let free = self
+                .free_of(&ports)?
+                .ok_or_else(|| ports::wanted("has no root port left: start it with more"))?;
             if let Some(fields) = device.as_object_mut() {
                 fields.insert("bus".to_owned(), json!(free));
             }
         }
-        self.qmp.execute("device_add", &device)
+        let plugged = self.qmp.execute("device_add", &device);
+        plugged.map_err(|error| match error {
+            DirectError::Refused { reason, .. }
+                if reason.contains("does not support hotplugging") =>
+            {
+                ports::wanted(
+                    "takes devices only in root ports while it runs (q35): start it with some",
+                )
+            }
+            error => error,
+        })
     }
 
     fn free_of(&mut self, ports: &[String]) -> Result<Option<String>, DirectError> {
@@ -272,8 +293,13 @@ impl Vm {
         let gone: Vec<_> = gone
             .filter(|name| !there.contains(&format!("{VIEW}{name}")))
             .collect();
-        for name in gone {
-            self.views.remove(&name);
+        for name in &gone {
+            self.views.remove(name);
+        }
+        if !gone.is_empty() {
+            // There may be room now for what was refused.
+            let is_refused = |view: &View| matches!(view.state, State::Refused(_));
+            self.views.retain(|_, view| !is_refused(view));
         }
         self.drop_memories()
     }

@@ -3,6 +3,7 @@
 
 use lab::vm::{Job, Spec, Vm};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 use crate::common::until;
 use crate::guest::{self, GUARD, sh};
@@ -102,14 +103,18 @@ pub(crate) fn tell(rig: &Rig, what: &str, vm: &str) {
 
 /// How the daemon says that a VM is.
 pub(crate) fn standing(rig: &Rig, vm: &str) -> String {
+    let state = member_of(rig, vm)["state"].clone();
+    state.as_str().unwrap_or_default().to_owned()
+}
+
+/// What the daemon knows of a VM; null while nobody serves the group.
+pub(crate) fn member_of(rig: &Rig, vm: &str) -> Value {
     let output = rig.daemon().command(&["direct", "list", "--json"]);
     assert!(output.status.success(), "{output:?}");
-    let groups: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let groups: Value = serde_json::from_slice(&output.stdout).unwrap();
     let mut members = groups[0]["members"].as_array().unwrap().iter();
     let member = members.find(|member| member["vm"] == vm);
-    member
-        .map_or("", |member| member["state"].as_str().unwrap())
-        .to_owned()
+    member.cloned().unwrap_or_default()
 }
 
 /// Address of this VM's direct device.

@@ -4,6 +4,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ::direct::layout;
 use lab::host::Tied;
@@ -28,11 +29,29 @@ vms = [\"a\", \"c\"]
 policy = \"auto\"
 ";
 
+/// What the device does for the network stack.
+const FEATURES: [&str; 4] = [
+    "rx-checksumming",
+    "tx-checksumming",
+    "scatter-gather",
+    "tcp-segmentation-offload",
+];
+
 /// Shows whom a guest is to send to directly.
 const PEERS: &str = "cat /sys/class/net/direct0/peers";
 
-/// Bytes of a ring with its words: 5 pages.
+/// Bytes of a ring with its words: 5 pages, of which the first has the words.
 const RING: u64 = 5 * 4096;
+const PAGE: u64 = 4096;
+
+/// Where words are in a ring.
+const SESSION: u64 = 0;
+const PRODUCED: u64 = 4;
+const ACCEPTED: u64 = 128;
+const CONSUMED: u64 = 132;
+
+/// Bytes of a member's RAM.
+const RAM: u64 = 512 << 20;
 
 /// More is sent to `b` than its program takes: the sender waits. Were all taken that a poll can take, sockets
 /// would drop two thirds of it.
@@ -63,8 +82,9 @@ fn short_packets_while_cpus_are_short(a: &Vm, c: &Vm) {
     sending.unwrap().kill().unwrap();
 }
 
-/// A member that is there takes nothing: its peer has its pages back in time, and nothing is lost.
-fn what_is_not_taken_is_sent_again(a: &Vm, b: &Vm) {
+/// A member that is there takes nothing, or next to nothing: its peer has its pages back in time, and what
+/// was not taken is not lost.
+fn what_is_not_taken_is_sent_again(window: &File, a: &Vm, b: &Vm) {
     let take = "socat -u UDP-RECV:7001 CREATE:/tmp/lines";
     sh(
         b,
@@ -74,12 +94,22 @@ fn what_is_not_taken_is_sent_again(a: &Vm, b: &Vm) {
         ),
     );
     let before = counter(a, "tx_resent");
+    let withdrawn = counter(a, "tx_withdrawn");
     signal(b, Signal::STOP);
     sh(
         a,
-        "for n in $(seq 100); do echo $n >/dev/udp/10.97.0.2/7001; done",
+        "for n in $(yes x | head -n 40) $(seq 100); do echo $n >/dev/udp/10.97.0.2/7001; done",
     );
     assert!(counter(a, "tx_held") >= 100);
+    for _ in 0..40 {
+        if counter(a, "tx_withdrawn") > withdrawn {
+            break;
+        }
+        // As if it had taken one: a head, and a piece.
+        advance(window, CONSUMED, 2);
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    assert!(counter(a, "tx_withdrawn") > withdrawn);
     // The third member is still there.
     until_peers(a, 1);
     signal(b, Signal::CONT);
@@ -87,9 +117,78 @@ fn what_is_not_taken_is_sent_again(a: &Vm, b: &Vm) {
         until_peers(vm, 2);
     }
     sh(b, "until grep -q 100 /tmp/lines; do sleep 0.1; done");
-    let arrived = sh(b, "pkill socat; cat /tmp/lines");
+    let arrived = sh(b, "pkill socat; grep -v x /tmp/lines");
     assert!((1..=100).map(|line| line.to_string()).eq(arrived.lines()));
     assert!(counter(a, "tx_resent") >= before + 100);
+}
+
+/// A word of the ring from `a` to `b`.
+fn word(window: &File, word: u64) -> u32 {
+    word_at(window, layout::ring(0, 1) + word)
+}
+
+fn word_at(window: &File, at: u64) -> u32 {
+    let mut value = [0; 4];
+    window.read_exact_at(&mut value, at).unwrap();
+    u32::from_le_bytes(value)
+}
+
+/// Raise it.
+fn advance(window: &File, what: u64, by: u32) {
+    let value = word(window, what).wrapping_add(by).to_le_bytes();
+    window
+        .write_all_at(&value, layout::ring(0, 1) + what)
+        .unwrap();
+}
+
+/// A packet of one piece, as its sender's module writes it, at or beyond an end of its RAM.
+fn at_the_edge(random: &mut fastrand::Rng) -> [u8; 32] {
+    let mut entries = [0; 32];
+    if random.bool() {
+        // What is to be done about checksums and segmentation.
+        random.fill(&mut entries[..10]);
+    }
+    let length = random.u32(14..=65553);
+    let edge = [RAM, 1 << 20, u64::MAX - 70_000][random.usize(..3)];
+    let start = edge
+        .wrapping_add(random.u64(..140_000))
+        .wrapping_sub(70_000);
+    entries[10..12].copy_from_slice(&1u16.to_le_bytes());
+    entries[12..16].copy_from_slice(&length.to_le_bytes());
+    entries[16..24].copy_from_slice(&start.to_le_bytes());
+    entries[24..28].copy_from_slice(&length.to_le_bytes());
+    entries
+}
+
+/// Rings from `a` to `b` full of packets that are partly there, and partly beyond what there is, while `b` has
+/// others to take from `c`. What is refused ends the session.
+fn packets_at_the_edge(window: &File, b: &Vm, c: &Vm) {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let refused = counter(b, "rx_nonsense");
+    let sending = c.start("exec ping -f 10.97.0.2").unwrap();
+    for _ in 0..40 {
+        until("a session", || {
+            let session = word(window, SESSION);
+            session != 0 && session == word(window, ACCEPTED)
+        });
+        let packets: Vec<u8> = (0..512).flat_map(|_| at_the_edge(&mut random)).collect();
+        window
+            .write_all_at(&packets, layout::ring(0, 1) + PAGE)
+            .unwrap();
+        let before = word(window, CONSUMED);
+        let count = 2 * random.u32(1..64);
+        until("some to be taken or refused", || {
+            // Where a session begins its sender says that it has produced nothing.
+            if word(window, PRODUCED) == before {
+                advance(window, PRODUCED, count);
+            }
+            word(window, CONSUMED) != before || word(window, ACCEPTED) != word(window, SESSION)
+        });
+    }
+    sending.kill().unwrap();
+    assert!(counter(b, "rx_nonsense") > refused + 10);
 }
 
 /// Random words in the ring from `a` to `b`, while packets go.
@@ -112,8 +211,8 @@ fn nonsense(window: &File, a: &Vm, b: &Vm) {
                 .unwrap();
         }
         // What was produced and consumed, and now and then the sessions.
-        for word in [4, 8, 132, 0, 128] {
-            if !matches!(word, 0 | 128) || rounds % 8 == 0 {
+        for word in [PRODUCED, 8, CONSUMED, SESSION, ACCEPTED] {
+            if !matches!(word, SESSION | ACCEPTED) || rounds % 8 == 0 {
                 let value = random.u32(..) >> random.u32(..32);
                 window
                     .write_all_at(&value.to_le_bytes(), ring + word)
@@ -138,12 +237,7 @@ fn window(rig: &Rig) -> File {
 
 /// The sessions in which `a` and `b` send to each other.
 fn sessions(window: &File) -> [u32; 2] {
-    [(0, 1), (1, 0)].map(|(from, to)| {
-        let mut word = [0; 4];
-        let at = layout::ring(from, to);
-        window.read_exact_at(&mut word, at).unwrap();
-        u32::from_le_bytes(word)
-    })
+    [(0, 1), (1, 0)].map(|(from, to)| word_at(window, layout::ring(from, to) + SESSION))
 }
 
 /// Have the daemon start the group's process anew: it finds everybody as they are.
@@ -186,6 +280,11 @@ fn vms_of_a_group_see_each_others_memory() {
         }
     }
 
+    let features = sh(&a, "ethtool --show-features direct0");
+    for feature in FEATURES {
+        assert!(features.contains(&format!("{feature}: on")), "{features}");
+    }
+
     step("UDP that is sent without pacing holds its sender back");
     udp_holds_its_sender_back(&a);
 
@@ -193,7 +292,8 @@ fn vms_of_a_group_see_each_others_memory() {
     short_packets_while_cpus_are_short(&a, &c);
 
     step("what a member does not take in time is sent again");
-    what_is_not_taken_is_sent_again(&a, &b);
+    let window = window(&rig);
+    what_is_not_taken_is_sent_again(&window, &a, &b);
 
     step("CPUs are free again, and so is the way");
     let back = format!("until test $({PEERS} | wc -l) = 2; do sleep 0.1; done");
@@ -206,6 +306,10 @@ fn vms_of_a_group_see_each_others_memory() {
     }
     let c = churn.end();
 
+    step("packets that are partly beyond the sender's memory are refused");
+    packets_at_the_edge(&window, &b, &c);
+    until_peers(&c, 2);
+
     step("one is switched off");
     drop(c);
     for vm in [&a, &b] {
@@ -214,7 +318,6 @@ fn vms_of_a_group_see_each_others_memory() {
     }
 
     step("a ring full of nonsense harms nobody");
-    let window = window(&rig);
     nonsense(&window, &a, &b);
     for vm in [&a, &b] {
         until_peers(vm, 1);

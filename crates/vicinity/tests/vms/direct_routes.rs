@@ -12,6 +12,7 @@ use crate::direct::{insert, is_well, standing, until_devices, with_module, words
 use crate::guest::{GUARD, give_address, serve_iperf, sh, wait_for_port};
 use crate::migration::{Hosts, Stream, arriving, check, longest_pause};
 use crate::rig::{Rig, home, ip, step};
+use crate::ssh::Session;
 
 /// Where the agent is in the guests.
 const AGENT: &str = "/usr/local/bin/vicinity-agent";
@@ -128,8 +129,10 @@ fn connections_survive_every_change_of_channel() {
     let client = format!("iperf3 --client {} --time 600 --interval 0.1 --json", ip(2));
     let load = red.start(&format!("exec {client}")).unwrap();
     let stream = Stream::start(&red, &blue, &ip(2));
+    let mut session = Session::start(&red, &blue, &ip(2));
     until_by(&red, &ip(2), "eth0");
 
+    session.next("module and agent come");
     step("the module and the agent are there: by the direct device");
     for vm in [&red, &blue] {
         insert(vm);
@@ -144,6 +147,7 @@ fn connections_survive_every_change_of_channel() {
     let young = red.start(&young).unwrap();
     until_young_goes_on(&red);
 
+    session.next("the module goes and comes");
     step("the module is unloaded in one, and loaded again");
     sh(&blue, "rmmod vicinity_direct");
     until_by(&red, &ip(2), "eth0");
@@ -151,12 +155,14 @@ fn connections_survive_every_change_of_channel() {
     insert(&blue);
     until_by(&red, &ip(2), "direct0");
 
+    session.next("an agent ends, and another starts");
     step("an agent is told to end, and starts again");
     sh(&red, "kill $(</tmp/agent.pid)");
     until_by(&red, &ip(2), "eth0");
     start_agent(&red);
     until_by(&red, &ip(2), "direct0");
 
+    session.next("the peer leaves, and moves");
     step("one leaves, and moves to the other host");
     leave(one, "blue");
     until_by(&red, &ip(2), "eth0");
@@ -168,6 +174,7 @@ fn connections_survive_every_change_of_channel() {
     until_by(&red, &ip(2), "eth0");
     until("to join there", || standing(two, "blue") == "joined");
 
+    session.next("it moves back, and joins");
     step("and back again");
     leave(two, "blue");
     let back = arriving(one, member(one, "blue"), 2);
@@ -182,6 +189,7 @@ fn connections_survive_every_change_of_channel() {
 
     step("nothing was lost, and nothing is wrong");
     stream.stop(&back);
+    session.stop();
     for load in [&load, &young] {
         assert!(load.ended().unwrap().is_none(), "the load ended");
     }

@@ -87,12 +87,7 @@ impl Rig {
             config: config.map(str::to_owned),
             by: by.iter().map(|word| (*word).to_owned()).collect(),
             folder: RunFolder::new().unwrap(),
-            image: Recipe::default()
-                .package("socat")
-                .module("uio")
-                .module("virtiofs")
-                .build(&home().join("images"))
-                .unwrap(),
+            image: recipe().build(&home().join("images")).unwrap(),
             _machine: machine,
         };
         rig.serve();
@@ -227,6 +222,19 @@ impl Rig {
             self.until_state(vm.name(), "running");
         }
         vms
+    }
+}
+
+/// The guests' image, with the kernel of the Debian package that `VICINITY_GUEST_KERNEL` names, if any.
+fn recipe() -> Recipe {
+    let recipe = Recipe::default()
+        .package("dropbear-bin")
+        .package("socat")
+        .module("uio")
+        .module("virtiofs");
+    match std::env::var("VICINITY_GUEST_KERNEL") {
+        Ok(package) => recipe.kernel(&package),
+        Err(_) => recipe,
     }
 }
 

@@ -1,0 +1,103 @@
+//! What the QEMUs of a trust group are given, and what is said of those that have no room for it. No
+//! guest takes part: a firmware that finds nothing to boot will do.
+
+use std::fs;
+use std::process::Stdio;
+
+use lab::host::{Tied, command};
+
+use crate::common::until;
+use crate::direct::{config, member_of, standing, words};
+use crate::rig::{Rig, step};
+
+/// Two of the eight do not see each other.
+const PAIR: &str = "
+[[direct.group.pair]]
+vms = [\"a\", \"b\"]
+policy = \"never\"
+";
+
+/// Start a QEMU that may join, with these options.
+fn power_on(rig: &Rig, name: &str, options: &[&str]) -> Tied {
+    let mut qemu = command("qemu-system-x86_64");
+    qemu.args(["-accel", "tcg", "-display", "none", "-nodefaults"]);
+    let memory = "memory-backend-memfd,id=ram,size=64M,share=on";
+    qemu.args(["-m", "64M", "-object", memory]);
+    qemu.args(["-machine", "memory-backend=ram"]).args(options);
+    qemu.args(words(rig, &["direct", "qemu-args", name]));
+    qemu.stdin(Stdio::null()).stdout(Stdio::null());
+    qemu.stderr(Stdio::null());
+    Tied::spawn(qemu).unwrap()
+}
+
+/// The same on a `q35` machine with root ports for so many views.
+fn power_on_q35(rig: &Rig, name: &str, views: u16) -> Tied {
+    let views = views.to_string();
+    let with_ports = ["direct", "qemu-args", name, "--memory", "64M", "--ports"];
+    let ports = words(rig, &[&with_ports[..], &[&views]].concat());
+    let ports: Vec<&str> = ports.iter().skip(2).map(String::as_str).collect();
+    power_on(rig, name, &[&["-machine", "q35"], &ports[..]].concat())
+}
+
+/// How a QEMU maps memory of the size of a VM's: what it may write, and what it only reads.
+fn mapped(qemu: &Tied) -> [usize; 2] {
+    let maps = fs::read_to_string(format!("/proc/{}/maps", qemu.id())).unwrap();
+    let of_a_vm = |line: &&str| {
+        let range = line.split(' ').next().unwrap();
+        let (start, end) = range.split_once('-').unwrap();
+        let [start, end] = [start, end].map(|at| u64::from_str_radix(at, 16).unwrap());
+        line.contains("/memfd:") && end - start == 64 << 20
+    };
+    let lines: Vec<&str> = maps.lines().filter(of_a_vm).collect();
+    [" rw-s ", " r--s "].map(|rights| lines.iter().filter(|line| line.contains(rights)).count())
+}
+
+/// What the daemon has to say of a VM.
+fn reason(rig: &Rig, vm: &str) -> String {
+    let reason = member_of(rig, vm)["reason"].clone();
+    reason.as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn eight_qemus_are_given_each_others_memory_for_reading_only() {
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let rig = Rig::new(Some(&(config(&names) + PAIR)));
+    step("all join at once, half of them on each kind of machine");
+    let qemus = names.map(|name| match name < "e" {
+        true => power_on(&rig, name, &[]),
+        false => power_on_q35(&rig, name, 7),
+    });
+    for (name, qemu) in names.iter().zip(&qemus) {
+        let views = if *name < "c" { 6 } else { 7 };
+        until("all views", || mapped(qemu) == [1, views]);
+        assert_eq!(standing(&rig, name), "joined");
+        assert_eq!(reason(&rig, name), "");
+    }
+
+    step("one is switched off, and only its memory goes");
+    let [first, .., last] = qemus;
+    drop(last);
+    until("it to be gone", || standing(&rig, "h") == "absent");
+    assert_eq!(mapped(&first)[0], 1);
+}
+
+#[test]
+fn a_machine_without_room_is_told_what_it_lacks() {
+    let rig = Rig::new(Some(&config(&["a", "b", "c", "d"])));
+    let _a = power_on(&rig, "a", &[]);
+    let _b = power_on(&rig, "b", &[]);
+    let without = power_on(&rig, "c", &["-machine", "q35"]);
+    let narrow = power_on_q35(&rig, "d", 1);
+
+    step("a machine that takes nothing while it runs, without root ports");
+    until("to be told", || reason(&rig, "c").contains("--ports"));
+    assert!(reason(&rig, "c").contains("q35"));
+    assert_eq!(standing(&rig, "c"), "out");
+    assert_eq!(mapped(&without), [1, 0]);
+
+    step("one with a root port for one view, and two to see");
+    until("to be told", || reason(&rig, "d").contains("--ports"));
+    assert!(reason(&rig, "d").starts_with("does not see the memory of "));
+    assert_eq!(standing(&rig, "d"), "joined");
+    assert_eq!(mapped(&narrow), [1, 1]);
+}
