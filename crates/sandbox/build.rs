@@ -34,7 +34,7 @@ const UPLINK: [&str; 5] = [
 const SPACE: [&str; 3] = [
     "src",
     "../memory-plane/src",
-    "../vicinity/src/space_process.rs",
+    "../vicinity/src/spaces/process.rs",
 ];
 
 /// Calls that newer architectures do without.

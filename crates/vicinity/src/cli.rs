@@ -8,10 +8,10 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::failure::{EXIT_CODES, Failure};
 use crate::logging::{self, Format, Level};
 use crate::nic::Which;
-use crate::spaces::Space;
+use crate::spaces::{self, Space};
 use crate::{
     capture, config, data_plane, demo, direct_plane, doctor, libvirt, list, message_plane, operate,
-    qemu, qemu_args, reference, serve, space_process, top,
+    qemu, qemu_args, reference, serve, top,
 };
 
 mod bench;
@@ -244,7 +244,7 @@ impl Cli {
             Command::MessageGateway => Ok(message_plane::host(runtime_dir)?),
             Command::MessageUplink => Ok(crate::uplink::process(runtime_dir)?),
             Command::DirectGroup { group } => Ok(direct_plane::run(runtime_dir, &group)?),
-            Command::SpaceProcess { vm } => Ok(space_process::run(&vm)?),
+            Command::SpaceProcess { vm } => Ok(spaces::process::run(&vm)?),
             Command::Config { running, json } => {
                 let text = match running {
                     true => operate::show(runtime_dir)?,

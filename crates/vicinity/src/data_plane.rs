@@ -4,6 +4,9 @@
 
 use std::ffi::CString;
 use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sandbox::Duty;
@@ -45,6 +48,22 @@ pub(crate) enum DataPlaneError {
         /// What is wrong with it.
         why: String,
     },
+}
+
+/// This program once more, to be a data plane at the other end of a control socket.
+pub(crate) fn itself(control: ControlSocket) -> Command {
+    // Not the path we were started by: another version may be there by now.
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .arg0("vicinity")
+        // It needs none, and none shall change what it does.
+        .env_clear()
+        // But this one: the C library would give each thread a heap of its own, and ask files
+        // about the machine when that grows or shrinks, which the sandbox does not let it.
+        .env("MALLOC_ARENA_MAX", "1")
+        .stdin(OwnedFd::from(control))
+        .stdout(Stdio::null());
+    command
 }
 
 /// Serve the network with this name, which is used in the log only, with so many workers.

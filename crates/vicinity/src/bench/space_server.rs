@@ -4,13 +4,11 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixListener;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,9 +18,9 @@ use switch::control::ControlSocket;
 
 use crate::cli::SPACE;
 use crate::config::{self, MIN_SPACE_SLOTS, SLOT_BYTES, Space};
-use crate::data_plane::DataPlaneError;
+use crate::data_plane::{DataPlaneError, itself};
 use crate::failure::Failure;
-use crate::space_process::{Order, Size};
+use crate::spaces::process::{Setting, Size};
 
 /// Whose space it is said to be.
 const VM: &str = "bench";
@@ -32,8 +30,7 @@ const STEP: usize = 1 << 20;
 
 /// The memory of the slots and of the ledger, and the store that keeps what is in them.
 struct Filled {
-    ram: File,
-    notes: File,
+    memory: (File, File),
     size: Size,
     _store: Arc<Shared>,
 }
@@ -42,7 +39,7 @@ struct Filled {
 /// in `folder`.
 pub(crate) fn serve(folder: &Path) -> Result<(), Failure> {
     let space = space(folder)?;
-    start(folder, space).map_err(|error| DataPlaneError::System(error).into())
+    start(folder, &space).map_err(|error| DataPlaneError::System(error).into())
 }
 
 /// Anybody on this host may fetch.
@@ -56,27 +53,22 @@ fn space(folder: &Path) -> Result<Space, Failure> {
     Ok(spaces.next().ok_or_else(none)?)
 }
 
-fn start(folder: &Path, space: Space) -> io::Result<()> {
+fn start(folder: &Path, space: &Space) -> io::Result<()> {
     let filled = fill(&folder.join("files"))?;
     let clients = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let door = UnixListener::bind(folder.join("space.sock"))?;
     let (control, theirs) = ControlSocket::pair()?;
-    // As the supervisor starts it.
-    let mut process = Command::new("/proc/self/exe")
-        .arg0("vicinity")
-        .args([SPACE, VM])
-        .env_clear()
-        .env("MALLOC_ARENA_MAX", "1")
-        .stdin(OwnedFd::from(theirs))
-        .stdout(Stdio::null())
-        .spawn()?;
-    control.send(&Order::Slots, Some(filled.ram.as_fd()))?;
-    control.send(&Order::Ledger, Some(filled.notes.as_fd()))?;
-    control.send(&Order::Clients, Some(clients.as_fd()))?;
-    control.send(
-        &Order::Begin(Box::new(space), filled.size),
-        Some(door.as_fd()),
-    )?;
+    let mut process = itself(theirs).args([SPACE, VM]).spawn()?;
+    let setting = Setting {
+        space,
+        size: filled.size,
+        memory: &filled.memory,
+        clients: Some(&clients),
+        door: door.as_fd(),
+    };
+    for (order, fd) in setting.orders() {
+        control.send(&order, Some(fd))?;
+    }
     eprintln!("serving on {}", clients.local_addr()?);
     io::stdin().read_to_end(&mut Vec::new())?;
     // It ends with its control socket.
@@ -101,8 +93,7 @@ fn fill(folder: &Path) -> io::Result<Filled> {
         publish(&store, file).map_err(io::Error::other)?;
     }
     Ok(Filled {
-        ram,
-        notes,
+        memory: (ram, notes),
         size: Size {
             slots,
             limit: slots,

@@ -3,9 +3,8 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use tokio::process::{Child, Command};
 
 use crate::cli::{DATA_PLANE, DIRECT_GROUP, MESSAGE_GATEWAY, MESSAGE_PLANE, MESSAGE_UPLINK, SPACE};
 use crate::config::Network;
+use crate::data_plane::itself;
 
 /// What a process that is started serves.
 #[derive(Clone, Copy, Debug)]
@@ -62,19 +62,10 @@ pub(super) enum Ending {
 /// standard input. They log on our standard error, as `log` (options of the command line) says.
 pub(super) fn processes(log: Vec<String>) -> Launch {
     Launch::by(move |duty, control| {
-        // Not the path we were started by: another version may be there by now.
-        let mut command = Command::new("/proc/self/exe");
+        let mut command = Command::from(itself(control));
         command
-            .arg0("vicinity")
             .args(&log)
             .args(duty.arguments())
-            // It needs none, and none shall change what it does.
-            .env_clear()
-            // But this one: the C library would give each thread a heap of its own, and ask files
-            // about the machine when that grows or shrinks, which the sandbox does not let it.
-            .env("MALLOC_ARENA_MAX", "1")
-            .stdin(OwnedFd::from(control))
-            .stdout(Stdio::null())
             // Ctrl-C and the like are for us alone: we end it in order.
             .process_group(0)
             .kill_on_drop(true);

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::net::TcpListener;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use super::life::Due;
 use super::network::sleep_until;
 use super::question::Question;
 use crate::config::{MIN_SPACE_SLOTS, SLOT_BYTES, Space};
-use crate::space_process::{Event, Figures, Order, Size};
+use crate::spaces::process::{Event, Figures, Order, Setting, Size};
 use crate::spaces::socket;
 use crate::status::SpaceStatus;
 
@@ -201,24 +201,19 @@ impl SpaceTask {
 
     /// Tell the process what it has.
     fn set_up(&mut self) {
-        let orders = &mut self.process.plane.orders;
-        let mut give = |order, fd: BorrowedFd<'_>| match fd.try_clone_to_owned() {
-            Ok(fd) => orders.give(order, Some(fd)),
-            // The process will find the order without a descriptor, end, and be started again.
-            Err(error) => {
-                tracing::error!(%error, "space of {}", self.config.vm);
-                orders.give(order, None);
-            }
+        let setting = Setting {
+            space: &self.config,
+            size: self.size,
+            memory: &self.memory,
+            clients: self.clients.as_ref(),
+            door: self.door.as_fd(),
         };
-        give(Order::Slots, self.memory.0.as_fd());
-        give(Order::Ledger, self.memory.1.as_fd());
-        if let Some(clients) = &self.clients {
-            give(Order::Clients, clients.as_fd());
+        for (order, fd) in setting.orders() {
+            let fd = fd.try_clone_to_owned();
+            // A process that finds an order without its descriptor ends, and is started again.
+            let fd = fd.inspect_err(|error| tracing::error!(%error, "space of {}", self.config.vm));
+            self.process.plane.orders.give(order, fd.ok());
         }
-        give(
-            Order::Begin(Box::new(self.config.clone()), self.size),
-            self.door.as_fd(),
-        );
     }
 
     /// Serve until told to stop.

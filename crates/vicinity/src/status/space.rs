@@ -6,7 +6,7 @@ use space::demand::Bottleneck;
 use space::estimator::Window;
 use space::pace::Reason;
 
-use crate::space_process::Figures;
+use crate::spaces::process::Figures;
 
 /// A VM's space, as `GET /v1/spaces` lists it.
 #[derive(Clone, Debug, Serialize, Deserialize)]

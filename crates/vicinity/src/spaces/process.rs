@@ -9,6 +9,7 @@ use std::convert::Infallible;
 use std::fs::File;
 use std::io;
 use std::net::TcpListener;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,9 +25,9 @@ use serde::{Deserialize, Serialize};
 use space::estimator::Window;
 use switch::control::ControlSocket;
 
+use super::push::{self, Connections};
 use crate::config::{SLOT_BYTES, Space};
 use crate::data_plane::{DataPlaneError, settle, take_control};
-use crate::space_push::{self, Connections};
 
 /// Between attempts to serve a VM when something goes wrong again and again.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -59,6 +60,36 @@ pub(crate) enum Order {
     Rate(Option<u64>),
     /// End.
     Stop,
+}
+
+/// What a process is given before it serves.
+pub(crate) struct Setting<'a> {
+    pub(crate) space: &'a Space,
+    pub(crate) size: Size,
+    /// The slots', and the ledger's.
+    pub(crate) memory: &'a (File, File),
+    pub(crate) clients: Option<&'a TcpListener>,
+    /// Where the VM's QEMU connects.
+    pub(crate) door: BorrowedFd<'a>,
+}
+
+impl<'a> Setting<'a> {
+    /// In the order in which it takes them.
+    pub(crate) fn orders(&self) -> impl Iterator<Item = (Order, BorrowedFd<'a>)> {
+        let (slots, ledger) = self.memory;
+        let begin = Order::Begin(Box::new(self.space.clone()), self.size);
+        let memory = [
+            (Order::Slots, slots.as_fd()),
+            (Order::Ledger, ledger.as_fd()),
+        ];
+        let clients = self
+            .clients
+            .map(|clients| (Order::Clients, clients.as_fd()));
+        memory
+            .into_iter()
+            .chain(clients)
+            .chain([(begin, self.door)])
+    }
 }
 
 /// Process to supervisor.
@@ -143,7 +174,7 @@ pub(crate) fn run(vm: &str) -> Result<(), DataPlaneError> {
     let connections = Connections::new(&control);
     let (shared, service) = prepare(&space, size, memory)?;
     let push = space.push.as_ref();
-    let push = push.map(|push| space_push::prepare(push, &shared, &connections));
+    let push = push.map(|push| push::prepare(push, &shared, &connections));
     let push = push.transpose()?;
     let mut gaps = sandbox::enter_process();
     gaps.extend(sandbox::enter_thread(Duty::Space));
@@ -277,7 +308,7 @@ fn obey(control: &ControlSocket, shared: &Shared, connections: &Connections) -> 
     }
 }
 
-type Carried = (Order, Option<std::os::fd::OwnedFd>);
+type Carried = (Order, Option<OwnedFd>);
 
 fn next(control: &ControlSocket) -> io::Result<Option<Carried>> {
     loop {

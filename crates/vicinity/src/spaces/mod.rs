@@ -1,4 +1,8 @@
-//! `vicinity space`: the memory plane.
+//! `vicinity space`: the memory plane. Its process is [`process`].
+
+mod control;
+pub(crate) mod process;
+mod push;
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +17,7 @@ use crate::failure::Failure;
 use crate::operate::{self, Pair, Target};
 use crate::status::SpaceStatus;
 use crate::table::{self, Align};
-use crate::{list, name, qemu_args, space_control};
+use crate::{list, name, qemu_args};
 
 /// What the controller is compared with, in the last columns.
 const RIVALS: [Policy; 3] = [Policy::Static, Policy::Reactive1, Policy::Pool];
@@ -111,9 +115,9 @@ impl Space {
             Self::Create { vm, pairs } => Ok(operate::add(runtime_dir, Target::Space(vm), pairs)?),
             Self::Set { vm, pairs } => Ok(operate::set(runtime_dir, Target::Space(vm), pairs)?),
             Self::Remove { vm } => Ok(operate::remove(runtime_dir, Target::Space(vm))?),
-            Self::Top { once, json } => Ok(space_control::top(runtime_dir, *once, *json)?),
+            Self::Top { once, json } => Ok(control::top(runtime_dir, *once, *json)?),
             Self::Explain { vm, json } => {
-                Ok(space_control::explain(runtime_dir, vm.as_deref(), *json)?)
+                Ok(control::explain(runtime_dir, vm.as_deref(), *json)?)
             }
             Self::QemuArgs { vm, json } => {
                 Ok(qemu_args::words_of(&qemu_args(runtime_dir, vm), *json))

@@ -9,9 +9,9 @@ use memory_plane::{Shared, tls};
 use switch::control::ControlSocket;
 use tokio::sync::oneshot;
 
+use super::process::{Event, token};
 use crate::config::Push;
 use crate::data_plane::DataPlaneError;
-use crate::space_process::{Event, token};
 
 /// A connection, or why there is none.
 type Answer = Result<std::net::TcpStream, String>;
