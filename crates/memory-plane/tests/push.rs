@@ -9,24 +9,40 @@
 
 mod common;
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 use common::{SLOT, pattern, publish, write};
-use memory_plane::Shared;
-use memory_plane::push::{Dial, Pusher};
+use memory_plane::push::{Credential, Dial, Keys, Pusher};
+use memory_plane::{Shared, tls};
 use space::store::ROOT;
 use tokio::sync::oneshot;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// A space that pushes to a store.
+/// A space that pushes to a store, which it shows a token.
 fn pushing(scheme: &str) -> (Arc<Shared>, Store) {
+    let token = Credential::Token("Bearer secret".parse().unwrap());
+    pushing_as(scheme, token, None)
+}
+
+/// The same with a credential and, for https, with whom it trusts.
+fn pushing_as(
+    scheme: &str,
+    credential: Credential,
+    trusted: Option<TlsConnector>,
+) -> (Arc<Shared>, Store) {
     let shared = Shared::new("test", SLOT, 16, 16).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
     let target = match scheme {
         "tcp" => format!("tcp://{at}"),
-        _ => format!("http://{at}/films/"),
+        _ => format!("{scheme}://localhost:{}/films/", at.port()),
     };
     let dial: Dial = Box::new(move || {
         let (asker, answer) = oneshot::channel();
@@ -34,15 +50,19 @@ fn pushing(scheme: &str) -> (Arc<Shared>, Store) {
         asker.send(stream).unwrap();
         answer
     });
-    let token = Some("Bearer secret".parse().unwrap());
-    let pusher = Pusher::new(&shared, target.parse().unwrap(), token, None, dial);
+    let target = target.parse().unwrap();
+    let pusher = Pusher::new(&shared, target, Some(credential), trusted, dial);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
     std::thread::spawn(move || runtime.block_on(pusher.run()));
-    let line = None;
-    (shared, Store { listener, line })
+    let store = Store {
+        listener,
+        tls: None,
+        line: None,
+    };
+    (shared, store)
 }
 
 /// Until all that is to be sent was sent.
@@ -55,13 +75,27 @@ fn settle(shared: &Shared) {
 /// What it is sent, on whichever connection.
 struct Store {
     listener: TcpListener,
-    line: Option<BufReader<TcpStream>>,
+    /// It speaks TLS, if there is one.
+    tls: Option<Arc<ServerConfig>>,
+    line: Option<BufReader<Box<dyn Line>>>,
 }
 
+trait Line: Read + Write {}
+impl<T: Read + Write> Line for T {}
+
 impl Store {
-    fn line(&mut self) -> &mut BufReader<TcpStream> {
-        self.line
-            .get_or_insert_with(|| BufReader::new(self.listener.accept().unwrap().0))
+    fn line(&mut self) -> &mut BufReader<Box<dyn Line>> {
+        self.line.get_or_insert_with(|| {
+            let (stream, _) = self.listener.accept().unwrap();
+            let stream: Box<dyn Line> = match &self.tls {
+                None => Box::new(stream),
+                Some(tls) => {
+                    let connection = ServerConnection::new(Arc::clone(tls)).unwrap();
+                    Box::new(StreamOwned::new(connection, stream))
+                }
+            };
+            BufReader::new(stream)
+        })
     }
 
     /// What comes next up to this end.
@@ -143,6 +177,7 @@ fn what_a_store_refuses_or_loses_is_sent_again() {
     while line.starts_with("PUT /films/first ") {
         store.say("HTTP/1.1 507 Insufficient Storage\r\ncontent-length: 5\r\n\r\nfull\x07");
         refused += 1;
+        assert!(refused < 100, "nothing else is sent");
         line = store.request().0;
     }
     assert_eq!(line, "PUT /films/second HTTP/1.1");
@@ -244,4 +279,79 @@ fn a_receiver_by_raw_tcp_is_sent_one_file_after_the_other() {
     settle(&shared);
     let report = shared.report();
     assert_eq!((report.pushed, report.push_failures), (2, refused + 1));
+}
+
+/// An authority, in this folder, and a certificate of its for `localhost`.
+fn authority(folder: &Path) {
+    let openssl = |words: &str, name: &str| {
+        let mut openssl = Command::new("openssl");
+        openssl.current_dir(folder).args(words.split(' '));
+        let output = openssl.args(["-subj", name]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    let new = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2";
+    openssl(
+        &format!("{new} -keyout ca.key -out ca.pem"),
+        "/CN=an authority",
+    );
+    let signed = "-CA ca.pem -CAkey ca.key -addext subjectAltName=DNS:localhost";
+    let leaf = "-addext basicConstraints=critical,CA:FALSE";
+    openssl(
+        &format!("{new} {signed} {leaf} -keyout key.pem -out cert.pem"),
+        "/CN=localhost",
+    );
+}
+
+/// Keys for a store, in this folder.
+fn keys(folder: &Path) -> Credential {
+    let file = folder.join("keys");
+    let text = "[default]\naws_access_key_id = AKID\naws_secret_access_key = secret\n";
+    std::fs::write(&file, text).unwrap();
+    std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    Credential::Keys(Keys::read(&file, "eu-north-1").unwrap())
+}
+
+#[test]
+fn a_store_is_spoken_to_by_tls_if_who_vouches_for_it_is_trusted() {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    for folder in &folders {
+        authority(folder.path());
+    }
+    let [ours, others] = &folders;
+    let file = |name: &str| ours.path().join(name);
+    let acceptor = tls::acceptor(&file("cert.pem"), &file("key.pem")).unwrap();
+    for (trusted, known) in [(others, false), (ours, true)] {
+        let trusted = tls::connector(&trusted.path().join("ca.pem")).unwrap();
+        let (shared, mut store) = pushing_as("https", keys(ours.path()), Some(trusted));
+        store.tls = Some(Arc::clone(acceptor.config()));
+        let bytes = pattern(3 * SLOT as usize);
+        publish(&shared, "film", &bytes);
+        if !known {
+            let refused = store.line().read_line(&mut String::new());
+            assert!(refused.is_err(), "{refused:?}");
+            while shared.report().push_trouble.is_none() {
+                std::thread::yield_now();
+            }
+            let trouble = shared.report().push_trouble.unwrap();
+            assert!(trouble.contains("invalid peer certificate"), "{trouble}");
+            assert_eq!((shared.report().pushed, shared.report().published), (0, 1));
+            continue;
+        }
+        let head = store.up_to("\r\n\r\n");
+        let signed = head.lines().any(|line| {
+            let scope =
+                "/eu-north-1/s3/aws4_request, SignedHeaders=host;x-amz-content-sha256;x-amz-date";
+            line.starts_with("authorization: AWS4-HMAC-SHA256 Credential=AKID/2")
+                && line.contains(scope)
+        });
+        assert!(
+            signed && head.starts_with("PUT /films/film HTTP/1.1\r\n"),
+            "{head}"
+        );
+        assert!(!head.contains("secret"));
+        assert!(store.bytes(bytes.len()) == bytes);
+        store.answer("200 OK");
+        settle(&shared);
+        assert_eq!(shared.report().pushed, 1);
+    }
 }

@@ -40,6 +40,14 @@ pub(crate) enum DataPlaneError {
     /// Where a space pushes to.
     #[error("our bug: a configuration that was checked: {0}")]
     Store(memory_plane::push::NoTarget),
+    /// A space's keys for its store.
+    #[error("no keys in {file}: {error}")]
+    Keys {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        error: memory_plane::push::KeysError,
+    },
     /// A space's token.
     #[error("no token in {file}: {why}")]
     Token {

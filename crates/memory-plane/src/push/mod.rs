@@ -15,6 +15,7 @@
 mod outbox;
 mod put;
 mod raw;
+mod sign;
 mod target;
 
 use std::convert::Infallible;
@@ -23,7 +24,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use hyper::client::conn::http1::SendRequest;
-use hyper::header::HeaderValue;
+use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use space::store::Parcel;
 use tokio::io::BufReader;
@@ -35,10 +36,11 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 pub(crate) use outbox::Outbox;
+pub use sign::{Keys, KeysError};
 pub use target::{NoTarget, Target, Way};
 
 use crate::body::{Body, Part};
-use crate::shared::Shared;
+use crate::shared::{Shared, now};
 use crate::slow::{Moves, Watched};
 
 /// Gets a connection to the store, or the reason why there is none.
@@ -55,6 +57,15 @@ const UNRESERVED: AsciiSet = NON_ALPHANUMERIC
 /// Most of what a store says that is told, in bytes.
 const MAX_WORDS: usize = 200;
 
+/// What a store knows us by.
+#[derive(Debug)]
+pub enum Credential {
+    /// `Authorization`, as it stands.
+    Token(HeaderValue),
+    /// Each request is signed with these.
+    Keys(Keys),
+}
+
 /// How a space pushes.
 pub struct Pusher {
     /// Whose files.
@@ -62,7 +73,7 @@ pub struct Pusher {
     /// Where to.
     target: Target,
     /// What the store is shown.
-    token: Option<HeaderValue>,
+    credential: Option<Credential>,
     /// For TLS.
     tls: Option<TlsConnector>,
     /// How to get there.
@@ -116,13 +127,12 @@ enum Line {
 }
 
 impl Pusher {
-    /// Push these files there. What is given as `token` is shown with each request, as it stands. From
-    /// now on they go when they were sent.
+    /// Push these files there. From now on they go when they were sent.
     #[must_use]
     pub fn new(
         shared: &Arc<Shared>,
         target: Target,
-        token: Option<HeaderValue>,
+        credential: Option<Credential>,
         tls: Option<TlsConnector>,
         dial: Dial,
     ) -> Self {
@@ -130,7 +140,7 @@ impl Pusher {
         Self {
             shared: Arc::clone(shared),
             target,
-            token,
+            credential,
             tls,
             dial,
         }
@@ -196,16 +206,26 @@ impl Pusher {
         let path = path(&parcel.path);
         match line {
             Line::Http(store, moves) => {
-                let (target, token) = (&self.target, self.token.as_ref());
-                unless_stalled(
-                    moves,
-                    put::send(store, target, token, &path, (length, part)),
-                )
-                .await
+                let path = format!("{}{path}", self.target.prefix);
+                let shown = self.shown(&path).ok_or(PushError::Name)?;
+                let host = &self.target.authority;
+                let request = put::request(host, shown, &path, (length, part))?;
+                unless_stalled(moves, put::send(store, request)).await
             }
             Line::Raw(stream, moves) => {
                 unless_stalled(moves, raw::send(stream, &path, length, part)).await
             }
+        }
+    }
+
+    /// The headers by which the store knows that we may PUT this path.
+    fn shown(&self, path: &str) -> Option<HeaderMap> {
+        match &self.credential {
+            None => Some(HeaderMap::new()),
+            Some(Credential::Token(token)) => {
+                Some([(AUTHORIZATION, token.clone())].into_iter().collect())
+            }
+            Some(Credential::Keys(keys)) => keys.headers(&self.target.authority, path, now()),
         }
     }
 

@@ -171,3 +171,14 @@ impl Outbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_fails_again_and_again_waits_longer_but_not_for_ever() {
+        let waits = [1, 2, 3, 8, 9, u32::MAX].map(|times| back_off(times).as_millis());
+        assert_eq!(waits, [250, 500, 1000, 30_000, 30_000, 30_000]);
+    }
+}

@@ -3,11 +3,11 @@
 use http_body_util::{BodyExt, Limited};
 use hyper::Request;
 use hyper::client::conn::http1::{self, SendRequest};
-use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{PushError, Target};
+use super::PushError;
 use crate::body::{Body, Part};
 use crate::kinds::kind;
 
@@ -32,24 +32,28 @@ where
     Ok(sender)
 }
 
+/// To put a file of this length under a path, with these headers, too.
+pub(super) fn request(
+    host: &str,
+    headers: HeaderMap,
+    path: &str,
+    (length, part): (u64, Part),
+) -> Result<Request<Body>, PushError> {
+    let request = Request::put(path)
+        .header(HOST, host)
+        .header(CONTENT_LENGTH, length)
+        .header(CONTENT_TYPE, kind(path.as_bytes()));
+    let request = request.body(Body::Object(part));
+    let mut request = request.map_err(|_| PushError::Name)?;
+    request.headers_mut().extend(headers);
+    Ok(request)
+}
+
 /// Send a file and wait until the store has it.
 pub(super) async fn send(
     store: &mut SendRequest<Body>,
-    target: &Target,
-    token: Option<&HeaderValue>,
-    path: &str,
-    (length, part): (u64, Part),
+    request: Request<Body>,
 ) -> Result<(), PushError> {
-    let mut request = Request::put(format!("{}{path}", target.prefix))
-        .header(HOST, &target.authority)
-        .header(CONTENT_LENGTH, length)
-        .header(CONTENT_TYPE, kind(path.as_bytes()));
-    if let Some(token) = token {
-        request = request.header(AUTHORIZATION, token);
-    }
-    let request = request
-        .body(Body::Object(part))
-        .map_err(|_| PushError::Name)?;
     store.ready().await?;
     let answer = store.send_request(request).await?;
     let status = answer.status();

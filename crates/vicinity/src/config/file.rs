@@ -214,6 +214,8 @@ static SPACE: Keys = Keys(&[
     ("key", None),
     ("push", None),
     ("push-token-file", None),
+    ("push-keys-file", None),
+    ("push-region", None),
     ("push-trust", None),
     ("cgroup", None),
 ]);

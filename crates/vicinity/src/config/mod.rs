@@ -27,7 +27,7 @@ use crate::uplink::Uplink;
 pub(crate) use complaint::ConfigError;
 pub(crate) use direct::{FOLDER as DIRECT_FOLDER, TrustGroup};
 pub(crate) use edit::{Edit, EditError, Keys};
-pub(crate) use pushes::Push;
+pub(crate) use pushes::{Credential, Push};
 pub(crate) use source::{SaveError, Source};
 pub(crate) use spaces::{
     FOLDER as SPACE_FOLDER, MIN_SLOTS as MIN_SPACE_SLOTS, Objective, SLOT_BYTES, Space,

@@ -4,37 +4,46 @@ use std::path::PathBuf;
 
 use memory_plane::push::{Target, Way};
 use serde::{Deserialize, Serialize};
+use toml::Spanned;
 
 use super::check::absolute;
 use super::complaint::Mistake;
 use super::file;
+
+/// Where keys are good unless said otherwise: stores of one's own take this.
+const REGION: &str = "us-east-1";
 
 /// Where a space pushes to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Push {
     /// A valid [`Target`].
     pub(crate) to: String,
-    /// What is in this file, the store is shown.
-    pub(crate) token_file: Option<PathBuf>,
+    /// What the store knows it by.
+    pub(crate) credential: Option<Credential>,
     /// For TLS: who is trusted.
     pub(crate) trust: Option<PathBuf>,
 }
 
+/// What a store knows a space by: what is in a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Credential {
+    /// It is shown the file's token.
+    Token(PathBuf),
+    /// Requests are signed with the file's keys.
+    Keys { file: PathBuf, region: String },
+}
+
 /// A space is fetched from or pushes: what a store has is gone from the folder.
 pub(super) fn check(space: &file::Space) -> Result<Option<Push>, Mistake> {
-    let (token_file, trust) = (&space.push_token_file, &space.push_trust);
+    let trust = &space.push_trust;
     let Some(to) = &space.push else {
-        return match token_file.as_ref().or(trust.as_ref()) {
-            None => Ok(None),
-            Some(lonely) => {
-                let message = "a space that pushes nowhere";
-                Err(Mistake::new(
-                    lonely.span(),
-                    message,
-                    "say where to in `push`",
-                ))
-            }
-        };
+        let files = [&space.push_token_file, &space.push_keys_file, trust];
+        let lonely = files.into_iter().flatten().map(Spanned::span);
+        let mut lonely = lonely.chain(space.push_region.as_ref().map(Spanned::span));
+        return lonely.next().map_or(Ok(None), |lonely| {
+            let message = "a space that pushes nowhere";
+            Err(Mistake::new(lonely, message, "say where to in `push`"))
+        });
     };
     let target: Target = to.get_ref().parse().map_err(|error| {
         let message = format!("`{}` is no store", to.get_ref().escape_debug());
@@ -53,16 +62,60 @@ pub(super) fn check(space: &file::Space) -> Result<Option<Push>, Mistake> {
                     like /etc/ssl/certs/ca-certificates.crt";
         return Err(Mistake::new(to.span(), "TLS needs somebody to trust", help));
     }
+    if let (Way::Tcp, Some(keys)) = (target.way, &space.push_keys_file) {
+        let help = "keys are for http and https: take `push-keys-file` away";
+        return Err(Mistake::new(keys.span(), "raw TCP is not signed", help));
+    }
     Ok(Some(Push {
         to: to.get_ref().clone(),
-        token_file: token_file.as_ref().map(absolute).transpose()?,
+        credential: credential(space)?,
         trust: trust.as_ref().map(absolute).transpose()?,
     }))
+}
+
+fn credential(space: &file::Space) -> Result<Option<Credential>, Mistake> {
+    let region = &space.push_region;
+    match (&space.push_token_file, &space.push_keys_file) {
+        (Some(_), Some(keys)) => {
+            let help = "take `push-token-file` or `push-keys-file` away";
+            let message = "a store is shown a token or gets signed requests";
+            Err(Mistake::new(keys.span(), message, help))
+        }
+        (_, Some(file)) => Ok(Some(Credential::Keys {
+            file: absolute(file)?,
+            region: region
+                .as_ref()
+                .map_or(Ok(REGION.to_owned()), self::region)?,
+        })),
+        (token, None) => match region {
+            Some(region) => {
+                let help = "give the file of the keys that are good there: `push-keys-file`";
+                Err(Mistake::new(region.span(), "a region without keys", help))
+            }
+            None => token
+                .as_ref()
+                .map(absolute)
+                .transpose()
+                .map(|token| token.map(Credential::Token)),
+        },
+    }
+}
+
+fn region(written: &Spanned<String>) -> Result<String, Mistake> {
+    let text = written.get_ref();
+    let good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if !text.is_empty() && text.bytes().all(good) {
+        return Ok(text.clone());
+    }
+    let message = format!("`{}` is no region", text.escape_debug());
+    let help = "it is a word like \"eu-central-1\"; stores that have none take \"us-east-1\"";
+    Err(Mistake::new(written.span(), message, help))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::parse;
+    use super::*;
 
     const SPACE: &str = "[[space]]\nvm = \"db\"\n";
 
@@ -73,9 +126,26 @@ mod tests {
         let config = parse("test.toml", &format!("{SPACE}{keys}"), None).unwrap();
         let push = config.spaces[0].push.as_ref().unwrap();
         assert_eq!(push.to, "https://store:9000/films/");
-        let files = (push.token_file.as_deref(), push.trust.as_deref());
-        let [token, trust] = ["/etc/token", "/etc/ca.pem"].map(std::path::Path::new);
-        assert_eq!(files, (Some(token), Some(trust)));
+        let [token, trust] = ["/etc/token", "/etc/ca.pem"].map(PathBuf::from);
+        assert_eq!(
+            (&push.credential, &push.trust),
+            (&Some(Credential::Token(token)), &Some(trust))
+        );
+        for (more, region) in [
+            ("", "us-east-1"),
+            ("push-region = \"eu-north-1\"", "eu-north-1"),
+        ] {
+            let keys = format!("push = \"http://store/\"\npush-keys-file = \"/etc/keys\"\n{more}");
+            let config = parse("test.toml", &format!("{SPACE}{keys}"), None).unwrap();
+            let keys = Credential::Keys {
+                file: "/etc/keys".into(),
+                region: region.to_owned(),
+            };
+            assert_eq!(
+                config.spaces[0].push.as_ref().unwrap().credential,
+                Some(keys)
+            );
+        }
     }
 
     #[test]
@@ -99,9 +169,34 @@ mod tests {
         ] {
             complains(blind, ["somebody to trust", "push-trust"]);
         }
-        complains(
-            "push-token-file = \"/etc/token\"",
-            ["pushes nowhere", "`push`"],
-        );
+        for lonely in [
+            "push-token-file = \"/x\"",
+            "push-keys-file = \"/x\"",
+            "push-region = \"x\"",
+        ] {
+            complains(lonely, ["pushes nowhere", "`push`"]);
+        }
+        let keys = "push-keys-file = \"/x\"\n";
+        let http = "push = \"http://store/\"\n";
+        for (more, parts) in [
+            (
+                format!("push = \"tcp://store:1\"\n{keys}"),
+                ["not signed", "`push-keys-file`"],
+            ),
+            (
+                format!("{http}{keys}push-token-file = \"/y\""),
+                ["a token or", "`push-token-file`"],
+            ),
+            (
+                format!("{http}{keys}push-region = \"EU 1\""),
+                ["`EU 1` is no region", "us-east-1"],
+            ),
+            (
+                format!("{http}push-region = \"x\""),
+                ["without keys", "`push-keys-file`"],
+            ),
+        ] {
+            complains(&more, parts);
+        }
     }
 }

@@ -4,13 +4,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hyper::header::HeaderValue;
-use memory_plane::push::{Dial, Pusher, Target};
+use memory_plane::push::{self, Dial, Pusher, Target};
 use memory_plane::{Shared, tls};
 use switch::control::ControlSocket;
 use tokio::sync::oneshot;
 
 use super::process::{Event, token};
-use crate::config::Push;
+use crate::config::{self, Push};
 use crate::data_plane::DataPlaneError;
 
 /// A connection, or why there is none.
@@ -62,23 +62,32 @@ pub(crate) fn prepare(
     connections: &Arc<Connections>,
 ) -> Result<Pusher, DataPlaneError> {
     let target: Target = push.to.parse().map_err(DataPlaneError::Store)?;
-    let header = |token: String| {
-        let header = HeaderValue::try_from(format!("Bearer {token}"));
-        header.map_err(|_| DataPlaneError::Token {
-            file: push
-                .token_file
-                .clone()
-                .unwrap_or_default()
-                .display()
-                .to_string(),
-            why: "it has what cannot stand in a header".to_owned(),
-        })
-    };
-    let token = push.token_file.as_deref().map(token).transpose()?;
+    let credential = push.credential.as_ref().map(credential).transpose()?;
     let tls = push.trust.as_deref().map(tls::connector).transpose();
     let connections = Arc::clone(connections);
     let dial: Dial = Box::new(move || connections.ask());
     let tls = tls.map_err(DataPlaneError::Tls)?;
-    let token = token.map(header).transpose()?;
-    Ok(Pusher::new(shared, target, token, tls, dial))
+    Ok(Pusher::new(shared, target, credential, tls, dial))
+}
+
+/// What is in the file.
+fn credential(written: &config::Credential) -> Result<push::Credential, DataPlaneError> {
+    match written {
+        config::Credential::Token(file) => {
+            let header = HeaderValue::try_from(format!("Bearer {}", token(file)?));
+            let header = header.map_err(|_| DataPlaneError::Token {
+                file: file.display().to_string(),
+                why: "it has what cannot stand in a header".to_owned(),
+            });
+            Ok(push::Credential::Token(header?))
+        }
+        config::Credential::Keys { file, region } => {
+            let keys = push::Keys::read(file, region);
+            let keys = keys.map_err(|error| DataPlaneError::Keys {
+                file: file.display().to_string(),
+                error,
+            });
+            Ok(push::Credential::Keys(keys?))
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The user's own nginx in front of a space, as docs/space.md has it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use lab::host::Tied;
@@ -15,6 +15,33 @@ fn documented() -> &'static str {
     block.split_once("```").unwrap().0
 }
 
+/// An nginx with this `server` of its configuration, in a folder of its own, until it is dropped.
+pub(crate) fn serve(folder: &Path, server: &str) -> Tied {
+    std::fs::create_dir(folder).unwrap();
+    let [config, pid] = ["conf", "pid"].map(|name| folder.join(name));
+    let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+    let temporary =
+        temporary.map(|kind| format!("{kind}_temp_path {};", folder.join(kind).display()));
+    let text = format!(
+        "daemon off; master_process off; error_log stderr; pid {};\nevents {{}}\n\
+         http {{ access_log off; {}\nserver {{\n{server}\n}} }}\n",
+        pid.display(),
+        temporary.concat(),
+    );
+    std::fs::write(&config, text).unwrap();
+    let mut command = lab::host::command("nginx");
+    command.arg("-p").arg(folder).arg("-c").arg(&config);
+    command.stdin(Stdio::null());
+    let mut process = Tied::spawn(command).unwrap();
+    // Written once it listens.
+    while !pid.exists() {
+        let ended = process.ended().unwrap();
+        assert!(ended.is_none(), "nginx: {ended:?}");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    process
+}
+
 /// It serves at a socket, and ends with this.
 pub(crate) struct Nginx {
     _process: Tied,
@@ -25,32 +52,11 @@ impl Nginx {
     /// In front of the space that clients fetch from at this address.
     pub(crate) fn start(rig: &Rig, space: &str) -> Self {
         let folder = rig.folder().join("nginx");
-        std::fs::create_dir(&folder).unwrap();
         let socket = folder.join("sock");
-        let [config, pid] = ["conf", "pid"].map(|name| folder.join(name));
-        let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
-        let temporary =
-            temporary.map(|kind| format!("{kind}_temp_path {};", folder.join(kind).display()));
-        let text = format!(
-            "daemon off; master_process off; error_log stderr; pid {};\nevents {{}}\n\
-             http {{ access_log off; {}\nserver {{ listen unix:{};\n{} }} }}\n",
-            pid.display(),
-            temporary.concat(),
-            socket.display(),
-            documented().replace("127.0.0.1:8080", space),
-        );
-        std::fs::write(&config, text).unwrap();
-        let mut command = lab::host::command("nginx");
-        command.arg("-p").arg(&folder).arg("-c").arg(&config);
-        command.stdin(Stdio::null());
-        let mut process = Tied::spawn(command).unwrap();
-        while !socket.exists() {
-            let ended = process.ended().unwrap();
-            assert!(ended.is_none(), "nginx: {ended:?}");
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
+        let block = documented().replace("127.0.0.1:8080", space);
+        let listen = format!("listen unix:{};\n{block}", socket.display());
         Self {
-            _process: process,
+            _process: serve(&folder, &listen),
             socket,
         }
     }

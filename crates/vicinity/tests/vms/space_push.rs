@@ -1,61 +1,68 @@
 //! A space that pushes: its VM writes, a store of the host's gets the files, and slots return.
 
-use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
+use lab::host::{self, Tied};
 use rustix::process::Signal;
 
 use crate::rig::{Rig, step};
 use crate::space::{guest, space, status, until, with_space};
+use crate::space_nginx::serve;
 
-/// What a store has, by path.
-type Files = Arc<Mutex<HashMap<String, Vec<u8>>>>;
-
-/// A store that takes what it is given.
-fn store(at: SocketAddr) -> Files {
-    let files = Files::default();
-    let listener = TcpListener::bind(at).unwrap();
-    let kept = Arc::clone(&files);
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            keep(stream.unwrap(), &kept);
-        }
-    });
-    files
+/// An authority of our own, and a certificate of its for 127.0.0.1.
+fn certificates(folder: &Path) {
+    let new = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2";
+    let signed = "-CA ca.pem -CAkey ca.key -addext subjectAltName=IP:127.0.0.1 \
+                  -addext basicConstraints=critical,CA:FALSE";
+    for words in [
+        format!("{new} -subj /CN=ours -keyout ca.key -out ca.pem"),
+        format!("{new} {signed} -subj /CN=store -keyout key.pem -out cert.pem"),
+    ] {
+        let mut openssl = host::command("openssl");
+        openssl.current_dir(folder).args(words.split_whitespace());
+        host::run(openssl).unwrap();
+    }
 }
 
-/// Serve one connection to its end.
-fn keep(stream: TcpStream, files: &Files) {
-    let mut stream = BufReader::new(stream);
-    loop {
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            if stream.read_line(&mut head).unwrap() == 0 {
-                return;
-            }
-        }
-        let mut lines = head.lines();
-        let mut first = lines.next().unwrap().split(' ');
-        assert_eq!(first.next(), Some("PUT"), "{head}");
-        let path = first.next().unwrap().to_owned();
-        let length = lines.find_map(|line| line.strip_prefix("content-length: "));
-        let mut body = vec![0; length.unwrap().parse().unwrap()];
-        stream.read_exact(&mut body).unwrap();
-        files.lock().unwrap().insert(path, body);
-        let answer = b"HTTP/1.1 201 Created\r\ncontent-length: 0\r\n\r\n";
-        stream.get_mut().write_all(answer).unwrap();
-    }
+/// A store there that takes what is put by TLS, from who signs for it.
+fn store(folder: &Path, port: u16) -> Tied {
+    let secrets = folder.display();
+    let server = format!(
+        "listen 127.0.0.1:{port} ssl;\n\
+         ssl_certificate {secrets}/cert.pem;\nssl_certificate_key {secrets}/key.pem;\n\
+         root {secrets}/store/files;\nclient_max_body_size 0;\n\
+         dav_methods PUT;\ncreate_full_put_path on;\n\
+         if ($http_authorization !~ \"^AWS4-HMAC-SHA256 Credential=AKID/[0-9]+/eu-north-1/s3/\") \
+         {{ return 403; }}"
+    );
+    serve(&folder.join("store"), &server)
+}
+
+/// A place for a daemon's configuration that names files beside it.
+fn prepare(folder: &Path) {
+    certificates(folder);
+    let keys = folder.join("keys");
+    let text = "[default]\naws_access_key_id = AKID\naws_secret_access_key = secret\n";
+    std::fs::write(&keys, text).unwrap();
+    std::fs::set_permissions(&keys, std::fs::Permissions::from_mode(0o600)).unwrap();
 }
 
 #[test]
 fn a_vm_writes_a_store_has_it_and_slots_return() {
-    let at = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let config = format!("[[space]]\nvm = \"red\"\nslots = 8\npush = \"http://{at}/in/\"\n");
+    let folder = tempfile::tempdir().unwrap();
+    prepare(folder.path());
+    let port = {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        free.local_addr().unwrap().port()
+    };
+    let to = format!("https://127.0.0.1:{port}/in/");
+    let place = folder.path().display();
+    let config = format!(
+        "[[space]]\nvm = \"red\"\nslots = 8\npush = \"{to}\"\npush-trust = \"{place}/ca.pem\"\n\
+         push-keys-file = \"{place}/keys\"\npush-region = \"eu-north-1\"\n"
+    );
     let mut rig = Rig::new(Some(&config));
     let [red] = rig.boot([with_space(&rig)]);
     step("no store is there: the guest and the host are told");
@@ -72,23 +79,17 @@ fn a_vm_writes_a_store_has_it_and_slots_return() {
         let trouble = status["push_trouble"].as_str();
         trouble.is_some_and(|why| why.contains("cannot be reached"))
     });
-    assert!(space(&rig, &["list"]).contains(&format!("to http://{at}/in/")));
+    assert!(space(&rig, &["list"]).contains(&format!("to {to}")));
     step("it comes: the file goes");
-    let files = store(at);
+    let nginx = store(folder.path(), port);
     guest(&red, "while test -e '/s/r 1.bin'; do sleep 0.1; done");
     let told = guest(&red, "cat /s/.vicinity-push");
     assert_eq!(told, "1 sent, 0 to send, 0 set aside");
-    let sum = guest(&red, "cksum < /tmp/r");
-    std::fs::write(
-        rig.folder().join("r"),
-        &files.lock().unwrap()["/in/r%201.bin"],
-    )
-    .unwrap();
-    let mut cksum = lab::host::command("sh");
-    cksum
-        .arg("-c")
-        .arg(format!("cksum < {}", rig.folder().join("r").display()));
-    assert_eq!(lab::host::run(cksum).unwrap().trim(), sum);
+    let files = folder.path().join("store/files/in");
+    let mut cksum = host::command("sh");
+    cksum.args(["-c", "cksum < 'r 1.bin'"]).current_dir(&files);
+    let sum = host::run(cksum).unwrap();
+    assert_eq!(sum.trim(), guest(&red, "cksum < /tmp/r"));
     step("three times as much as the space has");
     guest(
         &red,
@@ -102,9 +103,13 @@ fn a_vm_writes_a_store_has_it_and_slots_return() {
         (&7.into(), &8.into())
     );
     assert_eq!(status["push_trouble"], serde_json::Value::Null);
-    let files = files.lock().unwrap();
-    assert!((1..=6).all(|file| files[&format!("/in/f{file}")].len() == 1_400_000));
-    drop(files);
+    let length = |file| {
+        std::fs::metadata(files.join(format!("f{file}")))
+            .unwrap()
+            .len()
+    };
+    assert!((1..=6).all(|file| length(file) == 1_400_000));
+    drop(nginx);
     drop(red);
     rig.end(Signal::TERM);
 }

@@ -21,6 +21,8 @@ pub(in crate::config) struct Space {
     pub(in crate::config) key: Option<Spanned<PathBuf>>,
     pub(in crate::config) push: Option<Spanned<String>>,
     pub(in crate::config) push_token_file: Option<Spanned<PathBuf>>,
+    pub(in crate::config) push_keys_file: Option<Spanned<PathBuf>>,
+    pub(in crate::config) push_region: Option<Spanned<String>>,
     pub(in crate::config) push_trust: Option<Spanned<PathBuf>>,
     pub(in crate::config) cgroup: Option<Spanned<PathBuf>>,
 }
