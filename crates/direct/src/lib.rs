@@ -50,6 +50,7 @@ pub use group::{Group, Standing, monitor};
 pub use parts::{Parts, Seat};
 pub use policy::{Policies, Policy};
 pub use ports::root_ports;
+pub use qmp::Qmp;
 
 /// Why a VM cannot be a member, or the group cannot be opened.
 #[derive(Debug, thiserror::Error)]

@@ -20,7 +20,7 @@ const LINE: usize = 16 << 20;
 
 /// A connection to a VM's monitor.
 #[derive(Debug)]
-pub(crate) struct Qmp {
+pub struct Qmp {
     socket: UnixStream,
     pending: Vec<u8>,
     /// The guest has started again.
@@ -29,7 +29,10 @@ pub(crate) struct Qmp {
 
 impl Qmp {
     /// Connect; `None` when nobody listens there.
-    pub(crate) fn connect(path: &Path) -> Result<Option<Self>, DirectError> {
+    ///
+    /// # Errors
+    /// Who listens is no QEMU, or busy with somebody else.
+    pub fn connect(path: &Path) -> Result<Option<Self>, DirectError> {
         let Ok(socket) = UnixStream::connect(path) else {
             return Ok(None);
         };
@@ -50,11 +53,10 @@ impl Qmp {
     }
 
     /// Run a command and return its answer.
-    pub(crate) fn execute(
-        &mut self,
-        command: &str,
-        arguments: &Value,
-    ) -> Result<Value, DirectError> {
+    ///
+    /// # Errors
+    /// QEMU refuses, is gone, or says nothing for 20 s.
+    pub fn execute(&mut self, command: &str, arguments: &Value) -> Result<Value, DirectError> {
         let line = line(command, arguments);
         let sent = self.socket.write_all(line.as_bytes());
         io(sent, || format!("send {command} to QEMU"))?;
@@ -108,6 +110,18 @@ impl Qmp {
         let answer = self.execute(command, &arguments)?;
         let text = answer.as_str().map(str::to_owned);
         text.ok_or_else(|| DirectError::Monitor(command.to_owned()))
+    }
+
+    /// Names below an object of QEMU's that begin so.
+    ///
+    /// # Errors
+    /// As [`Qmp::execute`].
+    pub fn names(&mut self, path: &str, prefix: &str) -> Result<Vec<String>, DirectError> {
+        let answer = self.execute("qom-list", &json!({"path": path}))?;
+        let all = answer.as_array().into_iter().flatten();
+        let names = all.filter_map(|one| one.get("name").and_then(Value::as_str));
+        let wanted = names.filter(|name| name.starts_with(prefix));
+        Ok(wanted.map(str::to_owned).collect())
     }
 
     /// Whether the guest runs: it is not about to arrive here, or gone elsewhere.

@@ -96,9 +96,9 @@ impl Vm {
 
     fn look(&mut self, control: &Control) -> Result<Found, DirectError> {
         let has_window = self.has_window()?;
-        let views = self.names("/machine/peripheral", VIEW)?;
+        let views = self.qmp.names("/machine/peripheral", VIEW)?;
         if !has_window {
-            let nothing = views.is_empty() && self.names("/objects", MEMORY)?.is_empty();
+            let nothing = views.is_empty() && self.qmp.names("/objects", MEMORY)?.is_empty();
             return Ok(if nothing {
                 Found::Bare
             } else {
@@ -232,7 +232,7 @@ impl Vm {
 
     /// Plug a device in: into a free one of these ports, if the VM has any.
     fn plug(&mut self, mut device: Value, ports: &str) -> Result<Value, DirectError> {
-        let ports = self.names("/machine/peripheral", ports)?;
+        let ports = self.qmp.names("/machine/peripheral", ports)?;
         if !ports.is_empty() {
             let free = self
                 .free_of(&ports)?
@@ -258,7 +258,7 @@ impl Vm {
         for port in ports {
             // A port's bus has its name.
             let bus = format!("/machine/peripheral/{port}/{port}");
-            if self.names(&bus, "child[")?.is_empty() {
+            if self.qmp.names(&bus, "child[")?.is_empty() {
                 return Ok(Some(port.clone()));
             }
         }
@@ -287,7 +287,7 @@ impl Vm {
         if !self.views.values().any(is_going) {
             return Ok(());
         }
-        let there = self.names("/machine/peripheral", VIEW)?;
+        let there = self.qmp.names("/machine/peripheral", VIEW)?;
         let going = self.views.iter().filter(|(_, view)| is_going(view));
         let gone = going.map(|(name, _)| name.clone());
         let gone: Vec<_> = gone
@@ -306,7 +306,7 @@ impl Vm {
 
     /// Remove peers' memories that no device shows.
     fn drop_memories(&mut self) -> Result<(), DirectError> {
-        for memory in self.names("/objects", MEMORY)? {
+        for memory in self.qmp.names("/objects", MEMORY)? {
             // Refused while a device shows it.
             let _shown = self.qmp.execute("object-del", &json!({"id": memory}));
         }
@@ -316,7 +316,7 @@ impl Vm {
     /// Take everything away, views first; whether all is gone. The guest has to let go of each, so
     /// this is to be said again and again.
     pub(crate) fn strip(&mut self) -> Result<bool, DirectError> {
-        let devices = self.names("/machine/peripheral", VIEW)?;
+        let devices = self.qmp.names("/machine/peripheral", VIEW)?;
         if !devices.is_empty() {
             devices.iter().for_each(|device| self.ask_for(device));
             return Ok(false);
@@ -356,15 +356,7 @@ impl Vm {
     }
 
     fn has_window(&mut self) -> Result<bool, DirectError> {
-        Ok(!self.names("/machine/peripheral", WINDOW)?.is_empty())
-    }
-
-    fn names(&mut self, path: &str, prefix: &str) -> Result<Vec<String>, DirectError> {
-        let answer = self.qmp.execute("qom-list", &json!({"path": path}))?;
-        let all = answer.as_array().into_iter().flatten();
-        let names = all.filter_map(|one| one.get("name").and_then(Value::as_str));
-        let ours = names.filter(|name| name.starts_with(prefix));
-        Ok(ours.map(str::to_owned).collect())
+        Ok(!self.qmp.names("/machine/peripheral", WINDOW)?.is_empty())
     }
 }
 

@@ -34,6 +34,7 @@ mod port;
 mod ports;
 mod quarantine;
 mod question;
+mod replug;
 mod spaces;
 mod supervisor;
 mod systemd;

@@ -2,7 +2,7 @@
 //!
 //! The sockets are the supervisor's, so QEMU and clients find the next process where the last one
 //! was. So is the memory: the next process serves what was published. QEMU does not connect its device
-//! again, so the VM has to have it unplugged and plugged, or to start anew.
+//! again, so it is told to unplug and plug it ([`Replug`]).
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -27,9 +27,10 @@ use super::launch::{Duty, Launch};
 use super::life::Due;
 use super::network::sleep_until;
 use super::question::Question;
+use super::replug::Replug;
 use crate::config::{MIN_SPACE_SLOTS, SLOT_BYTES, Space};
 use crate::spaces::process::{Event, Figures, Order, Setting, Size};
-use crate::spaces::socket;
+use crate::spaces::{monitor, socket};
 use crate::status::SpaceStatus;
 
 /// Waiting messages: more senders than that wait themselves.
@@ -125,6 +126,7 @@ pub(super) struct SpaceTask {
     /// The store that it pushes to, and a connection there on its way.
     store: Option<Target>,
     dialing: Dialing,
+    replug: Replug,
 }
 
 impl SpaceTask {
@@ -135,7 +137,9 @@ impl SpaceTask {
         budget: Option<u32>,
         launch: Launch,
     ) -> Result<Self, SpaceError> {
-        let (door, file) = home::listen(&socket(runtime_dir, &config.vm), MODE)?;
+        let path = socket(runtime_dir, &config.vm);
+        let (door, file) = home::listen(&path, MODE)?;
+        let replug = Replug::new(&config.vm, monitor(runtime_dir, &config.vm), path);
         let clients = config
             .listen
             .map(|at| TcpListener::bind(at).map_err(|source| SpaceError::Listen { at, source }));
@@ -165,6 +169,7 @@ impl SpaceTask {
             sized: VecDeque::new(),
             store: None,
             dialing: Dialing::default(),
+            replug,
         };
         let push = space.config.push.as_ref();
         space.store = push.and_then(|push| push.to.parse().ok());
@@ -323,6 +328,7 @@ impl SpaceTask {
                         tracing::error!("space of {}: {error}", self.config.vm);
                     }
                     self.set_up();
+                    self.replug.start();
                 }
             }
         }
@@ -342,7 +348,7 @@ impl SpaceTask {
             vm: self.config.vm.clone(),
             up: self.process.life.is_up(),
             restarts: self.process.life.restarts(),
-            reason: self.process.trouble.clone(),
+            reason: self.process.trouble.clone().or(self.replug.trouble()),
             listen,
             tls: self.config.tls.is_some(),
             rate: self.config.rate,

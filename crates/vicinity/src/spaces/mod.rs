@@ -19,6 +19,13 @@ use crate::status::SpaceStatus;
 use crate::table::{self, Align};
 use crate::{list, name, qemu_args};
 
+/// What QEMU calls the space's device, and its connection to the space's process.
+pub(crate) const DEVICE: &str = "space-fs";
+pub(crate) const CHARDEV: &str = "space";
+
+/// What the VM mounts.
+pub(crate) const TAG: &str = "space";
+
 /// What the controller is compared with, in the last columns.
 const RIVALS: [Policy; 3] = [Policy::Static, Policy::Reactive1, Policy::Pool];
 
@@ -116,9 +123,7 @@ impl Space {
             Self::Set { vm, pairs } => Ok(operate::set(runtime_dir, Target::Space(vm), pairs)?),
             Self::Remove { vm } => Ok(operate::remove(runtime_dir, Target::Space(vm))?),
             Self::Top { once, json } => Ok(control::top(runtime_dir, *once, *json)?),
-            Self::Explain { vm, json } => {
-                Ok(control::explain(runtime_dir, vm.as_deref(), *json)?)
-            }
+            Self::Explain { vm, json } => Ok(control::explain(runtime_dir, vm.as_deref(), *json)?),
             Self::QemuArgs { vm, json } => {
                 Ok(qemu_args::words_of(&qemu_args(runtime_dir, vm), *json))
             }
@@ -148,12 +153,19 @@ pub(crate) fn socket(runtime_dir: &Path, vm: &str) -> PathBuf {
     runtime_dir.join(SPACE_FOLDER).join(format!("{vm}.sock"))
 }
 
+/// Where the VM's QEMU is told to plug its space in again.
+pub(crate) fn monitor(runtime_dir: &Path, vm: &str) -> PathBuf {
+    runtime_dir.join(SPACE_FOLDER).join(format!("{vm}.qmp"))
+}
+
 /// QEMU's options; the VM's memory has to be as `vicinity qemu-args` prints it.
 fn qemu_args(runtime_dir: &Path, vm: &str) -> String {
-    let socket = socket(runtime_dir, vm);
     format!(
-        "-chardev socket,id=space,path={}\n-device vhost-user-fs-pci,id=space-fs,chardev=space,tag=space\n",
-        socket.display()
+        "-chardev socket,id={CHARDEV},path={}\n\
+         -device vhost-user-fs-pci,id={DEVICE},chardev={CHARDEV},tag={TAG}\n\
+         -qmp unix:{},server=on,wait=off\n",
+        socket(runtime_dir, vm).display(),
+        monitor(runtime_dir, vm).display()
     )
 }
 
