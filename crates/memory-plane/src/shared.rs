@@ -141,6 +141,11 @@ impl Shared {
         self.rate.set(rate);
     }
 
+    /// Give back the pages of slots that were free all the time since this was called before.
+    pub fn trim(&self) {
+        self.slots.trim();
+    }
+
     /// What has happened since this was asked the last time.
     #[must_use]
     pub fn window(&self) -> Window {

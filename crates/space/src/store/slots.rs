@@ -1,6 +1,6 @@
 //! The slots themselves: how many may be in use, which are, and what memory they keep.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -50,8 +50,10 @@ struct Pool {
     /// Slots that the credit may become: a file that needs more will never fit.
     limit: u32,
     profile: Profile,
-    /// Free slots that have pages.
-    warm: Vec<u32>,
+    /// Free slots that have pages. The last is used first.
+    warm: VecDeque<u32>,
+    /// The fewest of those that there were since [`Slots::trim`].
+    idle: usize,
     /// Free slots that have none, lowest first.
     cold: BTreeSet<u32>,
 }
@@ -65,7 +67,8 @@ impl Slots {
             used: 0,
             limit: credit.min(most),
             profile: Profile::new(memory.now()),
-            warm: Vec::new(),
+            warm: VecDeque::new(),
+            idle: 0,
             cold: (0..most).collect(),
         };
         Self {
@@ -157,10 +160,12 @@ impl Slots {
         let mut indices = Vec::new();
         for _ in 0..count {
             // One is always there: `used` and the free ones are `most`, and `credit` is no more.
-            let index = pool.warm.pop().or_else(|| pool.cold.pop_first())?;
+            let warm = pool.warm.pop_back();
+            let index = warm.or_else(|| pool.cold.pop_first())?;
             indices.push(index);
         }
         pool.used = after;
+        pool.idle = pool.idle.min(pool.warm.len());
         pool.profile.took(self.memory.now(), count);
         drop(pool);
         let slot = |index| Slot {
@@ -178,13 +183,30 @@ impl Slots {
         pool.credit = credit.min(self.most).max(pool.used);
         pool.limit = limit.min(self.most).max(pool.credit);
         while pool.backed() > pool.credit {
-            let Some(index) = pool.warm.pop() else { break };
+            let Some(index) = pool.warm.pop_back() else {
+                break;
+            };
             self.cool(&mut pool, index);
         }
         if pool.credit > before {
             self.memory.returned();
         }
         pool.credit
+    }
+
+    /// Give back the pages of as many slots as were free all the time since this was called before.
+    pub fn trim(&self) {
+        let idle = self.pool().idle;
+        for _ in 0..idle {
+            // Locked for one at a time: a write waits for no more than that.
+            let mut pool = self.pool();
+            let Some(index) = pool.warm.pop_front() else {
+                break;
+            };
+            self.cool(&mut pool, index);
+        }
+        let mut pool = self.pool();
+        pool.idle = pool.warm.len();
     }
 
     /// Somebody has a file open to write, or nobody.
@@ -211,7 +233,7 @@ impl Slots {
         if backed > pool.credit {
             self.cool(&mut pool, index);
         } else {
-            pool.warm.push(index);
+            pool.warm.push_back(index);
         }
         self.memory.returned();
     }

@@ -28,6 +28,7 @@ enum Step {
     Send(u8),
     Sent(usize),
     Credit(u8),
+    Trim,
     Abandon,
 }
 
@@ -45,6 +46,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => file().prop_map(Step::Send),
         2 => (0_usize..4).prop_map(Step::Sent),
         1 => (0_u8..16).prop_map(Step::Credit),
+        1 => Just(Step::Trim),
         1 => Just(Step::Abandon),
     ];
     prop::collection::vec(step, 1..80)
@@ -155,6 +157,7 @@ proptest! {
                     let credit = u32::from(credit).min(MOST);
                     prop_assert!(store.slots().backed() <= credit.max(store.slots().used()));
                 }
+                Step::Trim => store.slots().trim(),
                 Step::Abandon => {
                     store.abandon();
                     open.clear();
@@ -382,6 +385,27 @@ fn slots_in_use_are_not_taken_away_and_a_file_that_will_never_fit_is_refused() {
     ));
     assert_eq!(store.slots().resize(8, 8), 8);
     store.write(other, end, 1, now(1)).unwrap();
+}
+
+#[test]
+fn what_nobody_used_for_a_while_keeps_no_pages() {
+    let (store, _ram) = store(8);
+    let slots = store.slots();
+    drop(slots.take(6));
+    // Free, but not all the time.
+    slots.trim();
+    assert_eq!(slots.backed(), 6);
+    drop(slots.take(2));
+    slots.trim();
+    assert_eq!(slots.backed(), 2);
+    let kept = slots.take(2);
+    slots.trim();
+    assert_eq!((slots.used(), slots.backed()), (2, 2));
+    drop(kept);
+    slots.trim();
+    assert_eq!(slots.backed(), 2);
+    slots.trim();
+    assert_eq!(slots.backed(), 0);
 }
 
 #[test]

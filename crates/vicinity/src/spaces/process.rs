@@ -286,7 +286,12 @@ where
 /// Do what the supervisor says, until that is to end.
 fn obey(control: &ControlSocket, shared: &Shared, connections: &Connections) -> io::Result<()> {
     loop {
-        let event = match next(control)? {
+        let order = next(control)?;
+        // As often as it is asked how it is: each second, or where nobody decides its size, some times a minute.
+        if matches!(order, Some((Order::Report | Order::Window, _))) {
+            shared.trim();
+        }
+        let event = match order {
             Some((Order::Report, _)) => Event::Report(figures(shared)),
             Some((Order::Window, _)) => Event::Window(shared.window()),
             Some((Order::Resize(size), _)) => Event::Sized(shared.resize(size.slots, size.limit)),

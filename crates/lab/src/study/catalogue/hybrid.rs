@@ -200,7 +200,13 @@ pub(super) static ROWS: &[Experiment] = &[
                 Above(0.0),
             ),
             claim(
-                "and is given back when there are no jobs",
+                "ours: so do its slots, beside a VM whose rate stays",
+                "-",
+                trend("slots", CONTROLLED, "rate"),
+                Above(0.0),
+            ),
+            claim(
+                "and memory is given back when there are no jobs",
                 "- (\"moderate\")",
                 Metrics {
                     metric: "idle_mib",

@@ -34,8 +34,8 @@ pub(super) static SWEEPS: &[Sweep] = &[
     },
     Sweep {
         name: "space-memory",
-        title: "jobs a second that each leave 512 KB in a space for a second, with the controller and with a \
-            fixed number of slots",
+        title: "jobs a second that each leave 512 KB in a space for a second, beside another VM's four, with the \
+            controller and with a fixed half of the slots",
         factors: &[
             Factor {
                 name: "rate",
@@ -45,7 +45,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
             },
             Factor {
                 name: "control",
-                ci: &["on"],
+                ci: &["on", "off"],
                 default: &["on", "off"],
                 full: &["on", "off"],
             },

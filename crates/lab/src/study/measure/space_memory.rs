@@ -1,7 +1,8 @@
 //! The memory that a VM's space takes, by the rate of the VM's jobs (paper 003, Fig. 8).
 //!
 //! Each job leaves a file in the space, which goes away a second later, as one that was sent. Meanwhile the
-//! daemon is asked how large the space is; and once more when there have been no jobs for a while.
+//! daemon is asked how large the space is; and once more when there have been no jobs for a while. Another VM,
+//! whose jobs come at a rate that stays, has a space under the same budget.
 
 use std::time::{Duration, Instant};
 
@@ -18,14 +19,17 @@ use crate::study::world::World;
 const SETTLE: u32 = 6;
 
 /// Without jobs, until memory is given back.
-const REST: Duration = Duration::from_secs(8);
+const REST: Duration = Duration::from_secs(4);
+
+/// The other VM's jobs a second.
+const BESIDE: &str = "4";
 
 /// How often the daemon is asked.
 const LOOK: Duration = Duration::from_millis(250);
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Slots that it has where the controller has no say.
+/// Slots that it has where the controller has no say: half of the budget.
 const FIXED: &str = "slots=256";
 
 /// Jobs at a rate for so many seconds; prints the mean milliseconds in which one's file was written.
@@ -66,19 +70,21 @@ impl Look {
 
 /// Jobs at a rate, with the controller or without.
 pub(super) fn measure(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
-    world.only(1)?;
-    let vm = world.vm(1)?;
-    vm.check(super::space::MOUNT, LIMIT)?;
+    world.only(2)?;
+    let (vm, other) = (world.vm(1)?, world.vm(2)?);
+    for vm in [vm, other] {
+        vm.check(super::space::MOUNT, LIMIT)?;
+    }
     let slots = match cell.level("control") {
         "on" => "slots=",
         _ => FIXED,
     };
     world.size_space(slots)?;
     let seconds = SETTLE + pace.seconds.max(2);
-    let rate = cell.level("rate");
-    let jobs = format!("exec bash -c '{JOBS}' {rate} {seconds}");
+    let jobs = |rate| format!("exec bash -c '{JOBS}' {rate} {seconds}");
     let began = Instant::now();
-    let running = vm.start(&jobs)?;
+    let beside = other.start(&jobs(BESIDE))?;
+    let running = vm.start(&jobs(cell.level("rate")))?;
     let mut looks = Vec::new();
     let output = loop {
         if let Some(output) = running.ended()? {
@@ -87,6 +93,7 @@ pub(super) fn measure(world: &mut World, cell: &Cell, pace: Pace) -> Result<Valu
         looks.push(Look::of(&world.show_space()?, began)?);
         interrupt::sleep(LOOK)?;
     };
+    beside.wait(LIMIT)?;
     let unreadable = || Error::unreadable("what writing took", &output.stderr);
     let write_us: f64 = output.stdout.trim().parse().map_err(|_| unreadable())?;
     interrupt::sleep(REST)?;

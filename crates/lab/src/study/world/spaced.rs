@@ -1,4 +1,4 @@
-//! VM 1's space, and the daemon that has it. Clients of the second host reach it through the same link as
+//! VM 1's space, and the daemon that has it; VM 2 has one that competes for slots. Clients of the second host reach it through the same link as
 //! the VMs' own servers on the switch.
 
 use std::fs::{self, File};
@@ -21,8 +21,9 @@ const NUMBER: u8 = 251;
 /// Where clients fetch.
 const PORT: u16 = 8090;
 
-/// The VM.
+/// The VM, and the one that competes.
 const VM: &str = "vm1";
+const RIVAL: &str = "vm2";
 
 /// Longest start of the daemon.
 const START: Duration = Duration::from_secs(20);
@@ -53,7 +54,8 @@ impl Spaced {
         let run = RunFolder::new()?;
         let config = run.path().join("config.toml");
         let text = format!(
-            "runtime-dir = \"{}\"\nspace-budget = 256\n\n[[space]]\nvm = \"{VM}\"\nlisten = \"{at}\"\nallow = [\"{}/24\"]\n",
+            "runtime-dir = \"{}\"\nspace-budget = 512\n\n[[space]]\nvm = \"{VM}\"\nlisten = \"{at}\"\n\
+             allow = [\"{}/24\"]\n[[space]]\nvm = \"{RIVAL}\"\n",
             run.path().display(),
             channel::address(network, 0)
         );
@@ -82,12 +84,12 @@ impl Spaced {
         })
     }
 
-    /// QEMU's options for a VM: none but for the one that has a space.
+    /// QEMU's options for a VM: none but for those that have a space.
     pub(super) fn qemu_args(&self, vm: &str) -> Result<Vec<String>> {
-        if vm != VM {
+        if ![VM, RIVAL].contains(&vm) {
             return Ok(Vec::new());
         }
-        let text = self.ask(&["qemu-args", VM, "--json"])?;
+        let text = self.ask(&["qemu-args", vm, "--json"])?;
         serde_json::from_str(&text)
             .map_err(|_| Error::unreadable("`vicinity space qemu-args`", &text))
     }
