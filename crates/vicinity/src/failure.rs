@@ -31,6 +31,9 @@ pub(crate) enum Failure {
     /// The daemon could not be asked.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// No configuration was given, and there is no daemon to ask for its own.
+    #[error("{0}; or give a configuration by --config")]
+    NoConfiguration(ClientError),
     /// Something with real VMs went wrong.
     #[error(transparent)]
     Lab(#[from] lab::LabError),

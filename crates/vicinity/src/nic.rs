@@ -6,7 +6,8 @@ use switch::mac::Mac;
 
 use crate::config::{self, Config, MAX_SOCKET_PATH, Mode, Network};
 use crate::failure::Failure;
-use crate::name;
+use crate::status::ConfigStatus;
+use crate::{client, name};
 
 /// Descriptors per ring: the most that QEMU offers on a vhost-user NIC in both directions. A
 /// long ring rides out the moments in which a guest does not run.
@@ -17,7 +18,7 @@ pub(crate) const RING: u16 = 1024;
 pub(crate) struct Which {
     /// Name of the VM
     vm: String,
-    /// The daemon's configuration, if it was started with one
+    /// A configuration, for a daemon that does not run; without it, the one at work is asked
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Which network, when the VM can have a port on several
@@ -31,13 +32,23 @@ pub(crate) struct Which {
 impl Which {
     /// Find it in the configuration; `runtime_dir`, from the command line, wins over the file.
     pub(crate) fn find(&self, runtime_dir: Option<&Path>) -> Result<Nic, Failure> {
-        let config = config::load(self.config.as_deref(), runtime_dir)?;
+        let config = match &self.config {
+            Some(file) => config::load(Some(file), runtime_dir)?,
+            None => in_force(runtime_dir.unwrap_or(Path::new(config::RUNTIME_DIR)))?,
+        };
         let nic = find(&config, &self.vm, self.network.as_deref())?;
         Ok(Nic {
             queues: self.queues,
             ..nic
         })
     }
+}
+
+/// What the daemon that serves `runtime_dir` has in force.
+fn in_force(runtime_dir: &Path) -> Result<Config, Failure> {
+    let status: ConfigStatus =
+        client::get(runtime_dir, "/v1/config").map_err(Failure::NoConfiguration)?;
+    Ok(config::of_text(&status.text, runtime_dir)?)
 }
 
 /// A VM's NIC, found in a configuration.

@@ -35,6 +35,17 @@ fn without_a_daemon_the_error_says_how_to_start_one() {
 }
 
 #[test]
+fn options_are_of_the_daemon_or_of_a_configuration_that_is_given() {
+    for arguments in [["qemu-args", "web"], ["libvirt-xml", "web"]] {
+        let output = run(&[&arguments[..], &["--runtime-dir", "/nonexistent"]].concat());
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains("no vicinity serves /nonexistent"), "{said}");
+        assert!(said.contains("give a configuration by --config"), "{said}");
+    }
+}
+
+#[test]
 fn the_runtime_folder_comes_from_the_environment_too() {
     let output = vicinity()
         .env("VICINITY_RUNTIME_DIR", "/elsewhere")
@@ -47,30 +58,30 @@ fn the_runtime_folder_comes_from_the_environment_too() {
 #[test]
 fn wrong_usage_has_its_own_exit_code() {
     assert_eq!(run(&["sevre"]).status.code(), Some(2));
-    assert_eq!(run(&["qemu-args", "a/b"]).status.code(), Some(2));
     assert_eq!(
         run(&["qemu-args", "web", "--memory", "much"]).status.code(),
         Some(2)
     );
-    assert_eq!(
-        run(&["qemu-args", "web", "--network", "x"]).status.code(),
-        Some(2)
-    );
+    let (_folder, file) = printed_configuration();
+    for wrong in [&["a/b"][..], &["web", "--network", "x"]] {
+        let output = run(&[&["qemu-args", "--config", &file][..], wrong].concat());
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+    }
 }
 
-#[test]
-fn the_printed_configuration_is_one() {
+/// What `vicinity config` prints, in a file.
+fn printed_configuration() -> (tempfile::TempDir, String) {
     let printed = run(&["config"]).stdout;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("vicinity.toml");
     std::fs::write(&file, printed).unwrap();
-    let output = run(&[
-        "qemu-args",
-        "web",
-        "--one-line",
-        "--config",
-        file.to_str().unwrap(),
-    ]);
+    (folder, file.into_os_string().into_string().unwrap())
+}
+
+#[test]
+fn the_printed_configuration_is_one() {
+    let (_folder, file) = printed_configuration();
+    let output = run(&["qemu-args", "web", "--one-line", "--config", &file]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let options = text(&output.stdout);
     assert!(options.contains("path=/run/vicinity/default/web.sock,server=on,wait=off"));
@@ -84,8 +95,9 @@ fn configuration_and_options_are_there_for_programs() {
     };
     let config = json(&["config", "--json"]);
     assert_eq!(config["network"][0]["accept"], true, "{config}");
-    let words = json(&["qemu-args", "web", "--json"]);
-    let line = text(&run(&["qemu-args", "web", "--one-line"]).stdout);
+    let (_folder, file) = printed_configuration();
+    let words = json(&["qemu-args", "web", "--json", "--config", &file]);
+    let line = text(&run(&["qemu-args", "web", "--one-line", "--config", &file]).stdout);
     let words: Vec<_> = words
         .as_array()
         .unwrap()

@@ -30,17 +30,8 @@ fn examine(daemon: &Daemon) -> Vec<Value> {
 }
 
 /// A QEMU with the printed options, one thing of them changed.
-fn qemu(daemon: &Daemon, config: &str, vm: &str, change: [&str; 2]) -> Tied {
-    let output = daemon.command(&[
-        "qemu-args",
-        vm,
-        "--config",
-        config,
-        "--network",
-        "lan",
-        "--memory",
-        "64M",
-    ]);
+fn qemu(daemon: &Daemon, vm: &str, change: [&str; 2]) -> Tied {
+    let output = daemon.command(&["qemu-args", vm, "--network", "lan", "--memory", "64M"]);
     assert!(output.status.success(), "{output:?}");
     let options = String::from_utf8(output.stdout).unwrap();
     assert!(options.contains(change[0]), "{options}");
@@ -64,16 +55,9 @@ fn mistakes_are_named_with_the_vm_and_the_remedy() {
          [[network]]\nname = \"open\"\naccept = true\n"
     );
     let daemon = Daemon::start(folder.path(), Some(&config));
-    let file = folder.path().join("vicinity.toml");
-    let file = file.to_str().unwrap();
 
-    let _web = qemu(&daemon, file, "web", ["share=on", "share=off"]);
-    let _db = qemu(
-        &daemon,
-        file,
-        "db",
-        ["52:54:00:00:00:02", "52:54:00:00:00:01"],
-    );
+    let _web = qemu(&daemon, "web", ["share=on", "share=off"]);
+    let _db = qemu(&daemon, "db", ["52:54:00:00:00:02", "52:54:00:00:00:01"]);
     drop(UnixListener::bind(daemon.path("open/dead.sock")).unwrap());
     daemon.until_state("web", "connected");
     daemon.until_state("db", "running");

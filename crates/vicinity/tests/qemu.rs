@@ -20,9 +20,7 @@ impl Qemu {
     /// Start it with the options that `vicinity qemu-args` prints, in a shell, as a user would.
     fn start(folder: &Path, vm: &str, more: &[&str]) -> Self {
         let output = vicinity()
-            .args(["qemu-args", vm, "--memory", "128M", "--config"])
-            .arg(folder.join("vicinity.toml"))
-            .arg("--runtime-dir")
+            .args(["qemu-args", vm, "--memory", "128M", "--runtime-dir"])
             .arg(folder.join("run"))
             .args(more)
             .output()

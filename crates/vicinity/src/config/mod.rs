@@ -161,6 +161,11 @@ pub(crate) fn load(path: Option<&Path>, runtime_dir: Option<&Path>) -> Result<Co
     Source::load(path, runtime_dir).map(|(_, config)| config)
 }
 
+/// What this text says for a daemon that serves `runtime_dir`.
+pub(crate) fn of_text(text: &str, runtime_dir: &Path) -> Result<Config, ConfigError> {
+    parse("the daemon's configuration", text, Some(runtime_dir))
+}
+
 /// All keys that a file can have, as paths of tables.
 pub(crate) fn keys() -> Vec<String> {
     file::all()

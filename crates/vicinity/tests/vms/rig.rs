@@ -155,11 +155,6 @@ impl Rig {
         command.args(["qemu-args", vm, "--one-line"]).args(more);
         command.args(["--memory", &format!("{MEMORY_MIB}M")]);
         command.arg("--runtime-dir").arg(self.folder().join("run"));
-        if self.config.is_some() {
-            command
-                .arg("--config")
-                .arg(self.folder().join("vicinity.toml"));
-        }
         let output = command.output().unwrap();
         assert!(output.status.success(), "{output:?}");
         shlex::split(&String::from_utf8(output.stdout).unwrap()).unwrap()
