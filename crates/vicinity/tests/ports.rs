@@ -10,6 +10,7 @@ mod common;
 
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
+use std::time::Duration;
 
 use common::neighbours::started;
 use common::{Daemon, until, vicinity};
@@ -108,6 +109,66 @@ fn two_vms_with_one_address_are_named_everywhere() {
         "{text}"
     );
     assert_eq!(text.matches("two ports use").count(), 1, "{text}");
+}
+
+#[test]
+fn the_options_for_a_vm_are_those_of_the_port_that_the_daemon_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(folder.path(), Some(CONFIG));
+    // Of its own, which no file had when it was started.
+    let mac = "mac=52:54:00:00:00:09";
+    let socket = daemon.path("elsewhere.sock");
+    let socket = socket.to_str().unwrap();
+    said(
+        &daemon,
+        &[
+            "port",
+            "add",
+            "lan",
+            "new",
+            mac,
+            &format!("socket={socket}"),
+        ],
+    );
+    let options = said(&daemon, &["qemu-args", "new", "--one-line"]);
+    assert!(
+        options.contains(&format!("path={socket},reconnect")),
+        "{options}"
+    );
+    assert!(options.contains(mac), "{options}");
+    let xml = said(&daemon, &["libvirt-xml", "new", "--interface"]);
+    assert!(
+        xml.contains(&format!("path='{socket}' mode='client'")),
+        "{xml}"
+    );
+    let nobody = daemon.command(&["libvirt-xml", "nwe"]);
+    let error = String::from_utf8(nobody.stderr).unwrap();
+    assert!(error.contains("Did you mean `new`?"), "{error}");
+}
+
+/// CPU time that a process has taken so far (proc_pid_schedstat(5)).
+fn ran(process: u32) -> Duration {
+    let text = std::fs::read_to_string(format!("/proc/{process}/schedstat")).unwrap();
+    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+}
+
+#[test]
+fn a_network_without_frames_takes_no_time_of_a_cpu() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(folder.path(), Some(CONFIG));
+    let [mut a, mut b] = [1, 2].map(|station| connect(&daemon, station));
+    for number in 0..100 {
+        pass(&mut a, &mut b, &to(2, 1, number));
+    }
+    let process = daemon.data_plane("lan").unwrap();
+    // CPU time, which a busy machine does not stretch: one that looks for frames takes all it gets.
+    let pause = Duration::from_millis(500);
+    let before = ran(process);
+    std::thread::sleep(pause);
+    let spent = ran(process) - before;
+    assert!(spent < pause / 20, "{spent:?} of {pause:?}");
+    // And it is awake at once.
+    pass(&mut b, &mut a, &to(1, 2, 100));
 }
 
 #[test]
