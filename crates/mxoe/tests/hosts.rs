@@ -151,6 +151,7 @@ fn child() {
         "find" => find(&mut port, &mut node),
         "flood" => flood(&mut port, &mut node),
         "lose" => lose(&mut port),
+        "fall" => fall(&port),
         other => panic!("no role {other}"),
     }
 }
@@ -372,6 +373,17 @@ fn lose(port: &mut Port) {
     assert!(taken > 10, "{taken} rounds");
 }
 
+/// See the interface go down, without sending anything.
+fn fall(port: &Port) {
+    port.check().unwrap();
+    ip(&["link", "set", "mx", "down"]);
+    let limit = Timespec::try_from(HANG).unwrap();
+    let ready = poll(&mut [PollFd::new(port, PollFlags::IN)], Some(&limit));
+    assert_eq!(ready.unwrap(), 1, "nothing was heard of it");
+    let error = port.check().unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::NetworkDown, "{error}");
+}
+
 fn with_echo(loss: &str, doubling: &str, delay: &str) -> Hosts {
     let mut hosts = Hosts::new();
     hosts.wire(loss, doubling, delay);
@@ -398,6 +410,11 @@ fn mxoe_6_two_hosts_find_each_other() {
 #[test]
 fn frames_that_nobody_takes_in_time_are_lost_and_counted() {
     Hosts::new().run("lose");
+}
+
+#[test]
+fn an_interface_that_goes_down_is_noticed() {
+    Hosts::new().run("fall");
 }
 
 fn with_witness(loss: &str, doubling: &str, delay: &str) -> Hosts {

@@ -4,14 +4,10 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use message::{Board, Code, Completion, Endpoint, Options, Pattern, Peer, Request};
 
-use crate::common::{self, until, vicinity};
-
-/// So long nothing takes; what takes longer is stuck.
-pub(crate) const HANG: Duration = Duration::from_secs(120);
+use crate::common::{self, HANG, until, vicinity};
 
 /// Lengths on both sides of every change of class, on the wire and in windows.
 pub(crate) const LENGTHS: [usize; 12] = [

@@ -17,10 +17,10 @@ mod uplink;
 
 use std::time::Duration;
 
-use common::until;
+use common::{HANG, until};
 use message::{Address, Code, Endpoint, Pattern};
 
-use hosts::{HANG, Hosts, LENGTHS, both, connect, connect_again, exchange, pattern, two_hosts};
+use hosts::{Hosts, LENGTHS, both, connect, connect_again, exchange, pattern, two_hosts};
 
 #[test]
 fn endpoints_of_two_hosts_exchange_every_length_both_ways() {

@@ -10,6 +10,9 @@ use crate::common::trace::{SELDOM, Trace, calls, descriptors};
 use crate::common::until;
 use crate::hosts::{Hosts, both, connect, connect_again, exchange, pattern};
 
+/// Announcements of a host that comes, one a second (mxoe-wire 6).
+const INTRODUCTIONS: u64 = 8;
+
 #[test]
 fn an_uplink_that_is_killed_is_started_again() {
     let mut hosts = Hosts::new(false);
@@ -42,6 +45,20 @@ fn an_uplink_that_is_killed_is_started_again() {
     (a, b) = (hosts.open(0, " beta"), hosts.open(1, " alpha"));
     let (there, _) = connect_again(&mut a, &mut b);
     exchange(&mut a, &mut b, there);
+}
+
+#[test]
+fn an_uplink_with_nothing_to_send_ends_when_its_interface_goes_down() {
+    let mut hosts = Hosts::new(false);
+    hosts.serve(0);
+    // When it has introduced itself, it says nothing for minutes.
+    until("the last introduction", || {
+        hosts.counters(0)["uplink"]["sent"].as_u64() >= Some(INTRODUCTIONS)
+    });
+    hosts.set_interface(0, "down");
+    until("its end", || {
+        hosts.counters(0)["uplink_restarts"].as_u64() > Some(0)
+    });
 }
 
 #[test]

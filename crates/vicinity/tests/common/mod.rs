@@ -9,7 +9,7 @@ pub(crate) mod trace;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -192,15 +192,16 @@ pub(crate) fn child_of(id: u32, name: &str) -> Option<u32> {
     children.find(named)?.parse().ok()
 }
 
-/// Wait for something that takes a moment.
+/// So long nothing takes; what takes longer is stuck.
+pub(crate) const HANG: Duration = Duration::from_secs(120);
+
+/// Wait for something that takes a moment, however long it takes to look.
 pub(crate) fn until(what: &str, mut good: impl FnMut() -> bool) {
-    for _ in 0..6000 {
-        if good() {
-            return;
-        }
+    let end = Instant::now() + HANG;
+    while !good() {
+        assert!(Instant::now() < end, "{what} did not come about");
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("{what} did not come about");
 }
 
 /// What Cargo made of libmyriexpress: beside this test, the newest.
