@@ -10,11 +10,11 @@ use window::waiter::{Waiter, Waker};
 
 use crate::address::{Address, Board, random};
 use crate::connect::Handshakes;
-use crate::engine::{Arrival, Body, Engine, Posted};
+use crate::engine::{Arrival, Engine, Posted};
 use crate::limits::{ENDPOINTS, HEAP, SPIN};
 use crate::matching::{Contexts, Pattern};
 use crate::memory::Memory;
-use crate::peer::{Fault, Peer, Peers, SELF};
+use crate::peer::{Peer, Peers, SELF};
 use crate::request::{Request, State};
 use crate::status::{Code, Completion, Error, Status};
 use crate::token::Token;
@@ -188,94 +188,6 @@ impl Endpoint {
     #[must_use]
     pub fn session_of(&self, peer: Peer) -> Option<u64> {
         self.peers.get(peer).map(|known| known.session)
-    }
-
-    /// Send. Up to 32 KiB it may end before anybody receives; larger messages end when they are
-    /// received.
-    ///
-    /// # Errors
-    /// It is no peer. That a peer is gone is told by the request.
-    #[inline(always)]
-    pub fn isend(
-        &mut self,
-        peer: Peer,
-        value: u64,
-        memory: impl Into<Memory>,
-    ) -> Result<Request, Error> {
-        let memory = memory.into();
-        if let Some(link) = self.peers.link(peer) {
-            if link.takes_now(memory.length()) {
-                return Ok(self.engine.send_now(link, peer, value, memory));
-            }
-        }
-        self.send(peer, value, memory, false)
-    }
-
-    /// Send, and end when it is received.
-    ///
-    /// # Errors
-    /// As [`isend`](Self::isend).
-    pub fn issend(
-        &mut self,
-        peer: Peer,
-        value: u64,
-        memory: impl Into<Memory>,
-    ) -> Result<Request, Error> {
-        self.send(peer, value, memory.into(), true)
-    }
-
-    #[inline(never)]
-    fn send(
-        &mut self,
-        peer: Peer,
-        value: u64,
-        memory: Memory,
-        synchronous: bool,
-    ) -> Result<Request, Error> {
-        if let Some(link) = self.peers.link(peer) {
-            return match self.engine.send(link, peer, value, memory, synchronous) {
-                Ok(request) => Ok(request),
-                Err(fault) => Ok(self.failed_send(peer, value, fault)),
-            };
-        }
-        self.peers.get(peer).ok_or(Error::BadPeer)?;
-        let requests = &mut self.engine.requests;
-        let request = requests.add(State::Offered, memory, Some(peer), value);
-        match peer == SELF {
-            true => self.send_own(request, value),
-            false => {
-                let code = self.gone(peer);
-                self.engine.requests.end(request, code, 0);
-            }
-        }
-        Ok(request)
-    }
-
-    /// The peer's fault was found while sending to it. The memory went with it.
-    #[cold]
-    fn failed_send(&mut self, peer: Peer, value: u64, _fault: Fault) -> Request {
-        self.lose(peer, Code::Unreachable);
-        let requests = &mut self.engine.requests;
-        let request = requests.add(State::Offered, Memory::Empty, Some(peer), value);
-        requests.end(request, Code::Unreachable, 0);
-        request
-    }
-
-    fn send_own(&mut self, request: Request, value: u64) {
-        let engine = &mut self.engine;
-        let fits = |posted: &Posted| posted.pattern.fits(value);
-        if let Some(posted) = engine.posted.take(value, fits) {
-            engine.take_own(posted.request, value, request);
-            return;
-        }
-        let length = engine.requests.get(request).map_or(0, |e| e.status.length);
-        let arrival = Arrival {
-            peer: SELF,
-            value,
-            length,
-            body: Body::Own(request),
-        };
-        engine.put_aside(arrival);
     }
 
     /// Receive the first message that fits.

@@ -75,6 +75,7 @@ mod quiet;
 mod raw;
 mod receive;
 mod request;
+mod send;
 mod status;
 mod token;
 mod unexpected;

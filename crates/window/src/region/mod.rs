@@ -13,27 +13,23 @@
 //! or begins again, writes a number into *opened* that was not there before; the host makes the
 //! trunk new and repeats the number in *heard*. *Beat* changes as long as the member lives.
 
+mod layout;
+mod seat;
+
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use self::layout::{HEADER, PAGE};
 use crate::layout::{Layout, LayoutError};
 use crate::limits;
 use crate::memfd;
 use crate::raw::{Access, Foreign, Mapping, Word};
 use crate::window::{Window, WindowError};
 
-/// The first eight bytes of a region.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"vicregio");
-
-/// Version of the layout of a region.
-pub const VERSION: u32 = 1;
-
-const PAGE: u64 = 4096;
-
-/// Bytes of the header that mean something.
-const HEADER: usize = 52;
+pub use self::layout::{MAGIC, RegionLayout, VERSION};
+pub use self::seat::Seat;
 
 /// Where the bits of links in use are.
 const MARKS: u64 = 1024;
@@ -42,19 +38,6 @@ const _: () = assert!(
     "in the header's page"
 );
 
-/// The sizes of a region, checked. Everything else follows from them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RegionLayout {
-    /// Members it has room for; within [`limits::SEATS`].
-    pub seats: u32,
-    /// Windows it has room for beside the trunks; within [`limits::LINKS`].
-    pub links: u32,
-    /// The window of a seat.
-    pub trunk: Layout,
-    /// Every other window.
-    pub link: Layout,
-}
-
 /// Shared memory with many windows.
 #[derive(Debug)]
 pub struct Region {
@@ -62,92 +45,6 @@ pub struct Region {
     layout: RegionLayout,
     /// The seats' pages.
     head: Arc<Mapping>,
-}
-
-/// The words of a seat that are no window's.
-#[derive(Debug)]
-pub struct Seat {
-    opened: Word,
-    beat: Word,
-    listens: Word,
-    heard: Word,
-    nic: [Word; 2],
-}
-
-impl RegionLayout {
-    fn check(self) -> Result<Self, LayoutError> {
-        if !limits::SEATS.contains(&self.seats) {
-            return Err(LayoutError::Seats(self.seats));
-        }
-        if !limits::LINKS.contains(&self.links) {
-            return Err(LayoutError::Links(self.links));
-        }
-        Ok(self)
-    }
-
-    fn header(&self) -> [u8; HEADER] {
-        let sizes = [self.trunk, self.link].map(|layout| layout.lanes());
-        let sizes = sizes.as_flattened().iter();
-        let sizes = sizes.flat_map(|lane| [lane.slots, lane.data]);
-        let words = [VERSION, self.seats, self.links].into_iter().chain(sizes);
-        let mut bytes = [0; HEADER];
-        let (magic, rest) = bytes.split_at_mut(8);
-        magic.copy_from_slice(&MAGIC.to_le_bytes());
-        for (place, word) in rest.chunks_exact_mut(4).zip(words) {
-            place.copy_from_slice(&word.to_le_bytes());
-        }
-        bytes
-    }
-
-    fn from_header(bytes: &[u8; HEADER]) -> Result<Self, LayoutError> {
-        let (magic, rest) = bytes.split_at(8);
-        if magic != MAGIC.to_le_bytes() {
-            return Err(LayoutError::Magic);
-        }
-        let mut words = rest.chunks_exact(4).map(|bytes| {
-            let bytes = bytes.first_chunk::<4>();
-            bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
-        });
-        let mut word = || words.next().unwrap_or(0);
-        let version = word();
-        if version != VERSION {
-            return Err(LayoutError::Version(version));
-        }
-        let (seats, links) = (word(), word());
-        let mut lane = || crate::layout::LaneSize {
-            slots: word(),
-            data: word(),
-        };
-        let layout = Self {
-            seats,
-            links,
-            trunk: Layout::new([lane(), lane()])?,
-            link: Layout::new([lane(), lane()])?,
-        };
-        layout.check()
-    }
-
-    fn seat(&self, seat: u32) -> u64 {
-        PAGE + u64::from(seat) * (PAGE + self.trunk.length())
-    }
-
-    /// Where the trunk of a seat begins, in bytes from the start of the region.
-    #[must_use]
-    pub fn trunk_at(&self, seat: u32) -> u64 {
-        self.seat(seat) + PAGE
-    }
-
-    /// Where a link begins, in bytes from the start of the region.
-    #[must_use]
-    pub fn link_at(&self, link: u32) -> u64 {
-        self.seat(self.seats) + u64::from(link) * self.link.length()
-    }
-
-    /// Bytes that are used.
-    #[must_use]
-    pub fn length(&self) -> u64 {
-        self.link_at(self.links)
-    }
 }
 
 impl Region {
@@ -255,16 +152,8 @@ impl Region {
     /// The words of a seat; `None` when there is no such seat.
     #[must_use]
     pub fn seat(&self, seat: u32) -> Option<Seat> {
-        let at = self.layout.seat(seat);
-        let word = |offset| Word::new(&self.head, at + offset);
         (seat < self.layout.seats).then_some(())?;
-        Some(Seat {
-            opened: word(0)?,
-            beat: word(128)?,
-            listens: word(132)?,
-            heard: word(256)?,
-            nic: [word(260)?, word(264)?],
-        })
+        Seat::new(&self.head, self.layout.seat(seat))
     }
 
     /// The trunk of a seat; `None` when there is no such seat.
@@ -292,77 +181,12 @@ impl AsFd for Region {
     }
 }
 
-impl Seat {
-    /// The member: begin, with a number that is new.
-    pub fn open(&self, number: u32) {
-        self.opened.store(number);
-    }
-
-    /// The host: what the member began with last; 0 before it ever did.
-    #[must_use]
-    pub fn opened(&self) -> u32 {
-        self.opened.load()
-    }
-
-    /// The member: say whether a doorbell wakes it.
-    pub fn listen(&self, listens: bool) {
-        self.listens.store(listens.into());
-    }
-
-    /// The host: whether a doorbell wakes the member.
-    #[must_use]
-    pub fn listens(&self) -> bool {
-        self.listens.load() != 0
-    }
-
-    /// The host: the trunk is new, for the member that began with this number.
-    pub fn hear(&self, number: u32) {
-        self.heard.store(number);
-    }
-
-    /// The member: whom the trunk is made for.
-    #[must_use]
-    pub fn heard(&self) -> u32 {
-        self.heard.load()
-    }
-
-    /// The host: who sits here. What it is, is for the user of the region.
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "picking the halves of a word"
-    )]
-    pub fn set_nic(&self, nic: u64) {
-        let [low, high] = &self.nic;
-        low.store(nic as u32);
-        high.store((nic >> 32) as u32);
-    }
-
-    /// The member: who it is.
-    #[must_use]
-    pub fn nic(&self) -> u64 {
-        let [low, high] = &self.nic;
-        u64::from(high.load()) << 32 | u64::from(low.load())
-    }
-
-    /// The member: still there.
-    pub fn beat(&self) {
-        self.beat.store(self.beat.load().wrapping_add(1));
-    }
-
-    /// The host: something else than the last time, if the member is still there.
-    #[must_use]
-    pub fn beaten(&self) -> u32 {
-        self.beat.load()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::lane::Record;
     use crate::layout::LaneSize;
     use crate::window::Side;
-    use proptest::prelude::*;
 
     fn layout() -> RegionLayout {
         let lane = LaneSize {
@@ -375,15 +199,6 @@ mod tests {
             links: 5,
             trunk: window,
             link: window,
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn any_header_is_answered_and_a_good_one_stays(bytes: [u8; HEADER]) {
-            if let Ok(layout) = RegionLayout::from_header(&bytes) {
-                prop_assert_eq!(RegionLayout::from_header(&layout.header()), Ok(layout));
-            }
         }
     }
 
