@@ -154,7 +154,10 @@ pub enum RingFault {
     #[error("it was started before its size and addresses were set")]
     NotConfigured,
     /// 2.7.6: the available index runs ahead of what the ring can hold.
-    #[error("available index {index} is more than {size} ahead of {seen}")]
+    #[error(
+        "available index {index} is more than {size} ahead of {seen}: its driver is broken, or its memory \
+         not shared (QEMU: share=on)"
+    )]
     AvailableIndex {
         /// The index found.
         index: u16,

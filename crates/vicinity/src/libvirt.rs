@@ -84,7 +84,7 @@ fn merged(nic: &Nic, text: &str) -> Result<String, String> {
     if child(domain, "features").is_none_or(|features| child(features, "acpi").is_none()) {
         tracing::warn!(
             "the domain has no <acpi/> in its <features>: libvirt before 9.3 then starts QEMU with an \
-             option that QEMU 9 and newer refuse"
+             option that QEMU 9 and newer refuse; add <features><acpi/></features>"
         );
     }
     // From the end, so that what is still to be changed stays where it is.
