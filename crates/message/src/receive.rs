@@ -4,7 +4,7 @@
 use std::mem;
 
 use crate::engine::{Arrival, Body, Engine, Posted};
-use crate::limits::{ARRIVAL, EAGER, MESSAGES};
+use crate::limits::{ARRIVAL, EAGER};
 use crate::peer::{Fault, Link, Peer, SELF};
 use crate::request::{Request, State};
 use crate::status::Code;
@@ -85,9 +85,6 @@ impl Engine {
                         }
                     }
                     None => {
-                        if length > MESSAGES.data {
-                            return Err(Fault::Nonsense);
-                        }
                         let mut bytes = vec![0; length as usize];
                         let read = link.messages_in.read(at, &mut bytes);
                         read.ok_or(Fault::Nonsense)?;

@@ -1,4 +1,5 @@
-//! Records as they lie in a lane. Everything a peer can write is decoded and checked here.
+//! Records as they lie in a lane. Everything a peer can write is decoded and checked here: whoever has an
+//! [`Envelope`] or a [`Control`] need not ask whether a length is one of its kind.
 //!
 //! A tag has the kind in its low byte; an eager record also the length in the next. Words of the
 //! body, in order:
@@ -14,7 +15,7 @@
 
 use window::lane::Record;
 
-use crate::limits::EAGER;
+use crate::limits::{CHUNK, EAGER, MEDIUM};
 
 /// No request, no place.
 const NONE: u64 = u64::MAX;
@@ -162,7 +163,7 @@ impl Envelope {
             }),
             MEDIUM_KIND => {
                 let (offset, length) = halves(first);
-                Some(Self::Medium {
+                (u64::from(length) <= MEDIUM).then_some(Self::Medium {
                     value,
                     offset,
                     length,
@@ -239,6 +240,8 @@ impl Control {
             },
             CHUNK_KIND => {
                 let (offset, length) = halves(second);
+                (length <= CHUNK).then_some(())?;
+
                 Self::Chunk {
                     receiver: first,
                     offset,
@@ -251,6 +254,7 @@ impl Control {
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation, reason = "32 KiB")]
 mod tests {
     use super::*;
     use proptest::prelude::*;
@@ -271,7 +275,7 @@ mod tests {
             (
                 any::<u64>(),
                 any::<u32>(),
-                any::<u32>(),
+                0..=MEDIUM as u32,
                 prop::option::of(handle())
             )
                 .prop_map(|(value, offset, length, sender)| Envelope::Medium {
@@ -306,7 +310,7 @@ mod tests {
                     confirmed,
                 }
             ),
-            (handle(), any::<u32>(), any::<u32>()).prop_map(|(receiver, offset, length)| {
+            (handle(), any::<u32>(), 0..=CHUNK).prop_map(|(receiver, offset, length)| {
                 Control::Chunk {
                     receiver,
                     offset,
@@ -329,6 +333,20 @@ mod tests {
             let _ = Envelope::decode(&record);
             let _ = Control::decode(&record);
         }
+    }
+
+    #[test]
+    fn a_medium_or_a_chunk_longer_than_one_may_be_is_refused() {
+        let most = MEDIUM as u32;
+        assert!(Envelope::decode(&medium(1, 0, most, None)).is_some());
+        assert_eq!(Envelope::decode(&medium(1, 0, most + 1, None)), None);
+        let chunk = |length| Control::Chunk {
+            receiver: 1,
+            offset: 0,
+            length,
+        };
+        assert!(Control::decode(&chunk(CHUNK).encode()).is_some());
+        assert_eq!(Control::decode(&chunk(CHUNK + 1).encode()), None);
     }
 
     #[test]

@@ -75,7 +75,7 @@ pub(super) struct Far<'a> {
 
 /// Bytes of a medium message, as lanes count them.
 #[allow(clippy::cast_possible_truncation, reason = "32 KiB")]
-pub(super) const LARGEST: u32 = MEDIUM as u32;
+const LARGEST: u32 = MEDIUM as u32;
 
 impl Link {
     pub(super) fn new(number: u32, pair: Pair, ends: Ends) -> Self {

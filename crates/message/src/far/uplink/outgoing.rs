@@ -2,7 +2,7 @@
 
 use window::lane::Record;
 
-use super::link::{Chunk, Far, LARGEST, Link, Pair};
+use super::link::{Chunk, Far, Link, Pair};
 use crate::far::BURST;
 use crate::peer::Fault;
 use crate::wire::{Control, Envelope, Handle};
@@ -46,9 +46,6 @@ impl Link {
                 length,
                 sender,
             } => {
-                if length > LARGEST {
-                    return Err(Fault::Nonsense);
-                }
                 let mut data = vec![0; length as usize];
                 let read = messages.read(offset.into(), &mut data);
                 read.ok_or(Fault::Nonsense)?;
