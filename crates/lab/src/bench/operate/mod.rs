@@ -14,10 +14,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::process::setpriority_process;
+use rustix::process::{Pid, setpriority_process};
 use serde_json::Value;
 
 use crate::error::{Context, Error, Result};
+use crate::host;
 use crate::interrupt;
 use crate::machine::Machine;
 use crate::progress::Progress;
@@ -27,7 +28,6 @@ use super::load::{Flow, Pace};
 use super::loads::SHORT;
 use super::needs;
 use super::peer::{Peer, Shape, Switch};
-use super::priority::Priority;
 use super::stage::{Run, Stage, mac};
 use super::threads::Totals;
 use super::vicinity::Vicinity;
@@ -72,9 +72,7 @@ pub fn operate(options: &Options, progress: &Progress) -> Result<Report> {
     scope::sweep_and_tell(progress)?;
     let folder = RunFolder::new()?;
     let machine = Machine::look()?;
-    let first = Priority::raise();
     let samples = rounds(options, folder.path(), progress)?;
-    drop(first);
     let report = Report::new(machine, options.rounds, samples);
     super::write(&report, &options.output)?;
     Ok(report)
@@ -98,6 +96,7 @@ fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<S
     };
     let peer = Peer::Vicinity;
     let mut busy = Stage::start(peer, shape, SHORT, &options.vicinity, folder, "busy")?;
+    as_a_service(busy.running.id())?;
     let socket = folder.join("busy/control.sock");
     let many = folder.join("many");
     fs::create_dir(&many).context(|| format!("make {}", many.display()))?;
@@ -116,6 +115,17 @@ fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<S
         }
     }
     Ok(samples)
+}
+
+/// Give the daemon the priority of a service, instead of the highest that all else has that is measured: a
+/// worker would have as much right to its CPU as the kernel's threads that write to the disk, and each change
+/// of a port is written there.
+fn as_a_service(daemon: u32) -> Result<()> {
+    for process in host::family(daemon) {
+        let id = i32::try_from(process).ok().and_then(Pid::from_raw);
+        setpriority_process(id, 0).context(|| "set a priority".to_owned())?;
+    }
+    Ok(())
 }
 
 /// Each NIC sends to the other one of its pair.
