@@ -47,6 +47,9 @@ const CHANGES: usize = 5;
 /// Times the metrics are read in a round.
 const SCRAPES: u32 = 100;
 
+/// `Nice` of packaging/systemd/vicinity.service.
+const SERVICE_NICE: i32 = -10;
+
 /// Until the load is at its height.
 const RISE: Duration = Duration::from_millis(300);
 
@@ -117,13 +120,13 @@ fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<S
     Ok(samples)
 }
 
-/// Give the daemon the priority of a service, instead of the highest that all else has that is measured: a
-/// worker would have as much right to its CPU as the kernel's threads that write to the disk, and each change
-/// of a port is written there.
+/// Give the daemon the priority that its unit gives it, instead of the highest that all else has that is
+/// measured: a worker would have as much right to its CPU as the kernel's threads that write to the disk, and
+/// each change of a port is written there.
 fn as_a_service(daemon: u32) -> Result<()> {
     for process in host::family(daemon) {
         let id = i32::try_from(process).ok().and_then(Pid::from_raw);
-        setpriority_process(id, 0).context(|| "set a priority".to_owned())?;
+        setpriority_process(id, SERVICE_NICE).context(|| "set a priority".to_owned())?;
     }
     Ok(())
 }
