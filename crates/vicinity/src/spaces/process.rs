@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use memory_plane::access::Access;
 use memory_plane::http::{self, Service};
@@ -31,6 +31,9 @@ use crate::data_plane::{DataPlaneError, settle, take_control};
 
 /// Between attempts to serve a VM when something goes wrong again and again.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// Slots that are free for so long, or longer, have their memory given back.
+const LOOK: Duration = Duration::from_millis(900);
 
 /// Longest token, in bytes.
 const MAX_TOKEN: usize = 4096;
@@ -285,11 +288,14 @@ where
 
 /// Do what the supervisor says, until that is to end.
 fn obey(control: &ControlSocket, shared: &Shared, connections: &Connections) -> io::Result<()> {
+    let mut looked = Instant::now();
     loop {
         let order = next(control)?;
-        // As often as it is asked how it is: each second, or where nobody decides its size, some times a minute.
-        if matches!(order, Some((Order::Report | Order::Window, _))) {
+        // Orders come each second, or where nobody decides its size, some times a minute; more of them
+        // where somebody watches.
+        if looked.elapsed() >= LOOK {
             shared.trim();
+            looked = Instant::now();
         }
         let event = match order {
             Some((Order::Report, _)) => Event::Report(figures(shared)),
