@@ -241,7 +241,6 @@ impl Control {
             CHUNK_KIND => {
                 let (offset, length) = halves(second);
                 (length <= CHUNK).then_some(())?;
-
                 Self::Chunk {
                     receiver: first,
                     offset,

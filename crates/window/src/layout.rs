@@ -11,6 +11,7 @@
 //! All numbers are little endian. The words that the two sides write are 128 bytes apart, because
 //! processors fetch lines in pairs.
 
+use crate::header;
 use crate::limits;
 
 /// Version of the layout. A side that knows another one only must not touch the rest.
@@ -89,22 +90,9 @@ impl Layout {
     /// The header that describes it.
     #[must_use]
     pub fn header(&self) -> [u8; HEADER] {
-        let [first, second] = self.lanes;
-        let words = [
-            VERSION,
-            first.slots,
-            first.data,
-            second.slots,
-            second.data,
-            0,
-        ];
-        let mut bytes = [0; HEADER];
-        let (magic, rest) = bytes.split_at_mut(8);
-        magic.copy_from_slice(&MAGIC.to_le_bytes());
-        for (place, word) in rest.chunks_exact_mut(4).zip(words) {
-            place.copy_from_slice(&word.to_le_bytes());
-        }
-        bytes
+        let sizes = self.lanes.iter();
+        let sizes = sizes.flat_map(|lane| [lane.slots, lane.data]);
+        header::encode(MAGIC, VERSION, sizes)
     }
 
     /// From a header, checked.
@@ -112,19 +100,7 @@ impl Layout {
     /// # Errors
     /// See [`LayoutError`].
     pub fn from_header(bytes: &[u8; HEADER]) -> Result<Self, LayoutError> {
-        let (magic, rest) = bytes.split_at(8);
-        if magic != MAGIC.to_le_bytes() {
-            return Err(LayoutError::Magic);
-        }
-        let mut words = rest.chunks_exact(4).map(|bytes| {
-            let bytes = bytes.first_chunk::<4>();
-            bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
-        });
-        let mut word = || words.next().unwrap_or(0);
-        let version = word();
-        if version != VERSION {
-            return Err(LayoutError::Version(version));
-        }
+        let mut word = header::decode(bytes, MAGIC, VERSION)?;
         let mut lane = || LaneSize {
             slots: word(),
             data: word(),

@@ -33,6 +33,7 @@
 pub mod attach;
 pub mod courtesy;
 pub mod doorbell;
+mod header;
 pub mod heap;
 pub mod ivshmem;
 pub mod lane;

@@ -1,5 +1,6 @@
 //! Where everything in a region lies, and the header that says so.
 
+use crate::header;
 use crate::layout::{LaneSize, Layout, LayoutError};
 use crate::limits;
 
@@ -42,30 +43,12 @@ impl RegionLayout {
         let sizes = [self.trunk, self.link].map(|layout| layout.lanes());
         let sizes = sizes.as_flattened().iter();
         let sizes = sizes.flat_map(|lane| [lane.slots, lane.data]);
-        let words = [VERSION, self.seats, self.links].into_iter().chain(sizes);
-        let mut bytes = [0; HEADER];
-        let (magic, rest) = bytes.split_at_mut(8);
-        magic.copy_from_slice(&MAGIC.to_le_bytes());
-        for (place, word) in rest.chunks_exact_mut(4).zip(words) {
-            place.copy_from_slice(&word.to_le_bytes());
-        }
-        bytes
+        let words = [self.seats, self.links].into_iter().chain(sizes);
+        header::encode(MAGIC, VERSION, words)
     }
 
     pub(super) fn from_header(bytes: &[u8; HEADER]) -> Result<Self, LayoutError> {
-        let (magic, rest) = bytes.split_at(8);
-        if magic != MAGIC.to_le_bytes() {
-            return Err(LayoutError::Magic);
-        }
-        let mut words = rest.chunks_exact(4).map(|bytes| {
-            let bytes = bytes.first_chunk::<4>();
-            bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
-        });
-        let mut word = || words.next().unwrap_or(0);
-        let version = word();
-        if version != VERSION {
-            return Err(LayoutError::Version(version));
-        }
+        let mut word = header::decode(bytes, MAGIC, VERSION)?;
         let (seats, links) = (word(), word());
         let mut lane = || LaneSize {
             slots: word(),

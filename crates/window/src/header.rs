@@ -1,0 +1,46 @@
+//! What shared memory begins with: eight bytes that say what it is, the version of its layout, and sizes,
+//! all little endian.
+
+use crate::layout::LayoutError;
+
+/// Bytes of a header; what has no word is zero.
+pub(crate) fn encode<const N: usize>(
+    magic: u64,
+    version: u32,
+    sizes: impl IntoIterator<Item = u32>,
+) -> [u8; N] {
+    let words = std::iter::once(version).chain(sizes);
+    let words = words.flat_map(u32::to_le_bytes);
+    let mut bytes = [0; N];
+    for (place, byte) in bytes
+        .iter_mut()
+        .zip(magic.to_le_bytes().into_iter().chain(words))
+    {
+        *place = byte;
+    }
+    bytes
+}
+
+/// The sizes of a header, one after the other, then zeros.
+///
+/// # Errors
+/// It is of something else, or of another version.
+pub(crate) fn decode(
+    bytes: &[u8],
+    magic: u64,
+    version: u32,
+) -> Result<impl FnMut() -> u32, LayoutError> {
+    let (start, rest) = bytes.split_first_chunk::<8>().ok_or(LayoutError::Magic)?;
+    if *start != magic.to_le_bytes() {
+        return Err(LayoutError::Magic);
+    }
+    let mut words = rest.chunks_exact(4).map(|bytes| {
+        let bytes = bytes.first_chunk::<4>();
+        bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
+    });
+    let mut word = move || words.next().unwrap_or(0);
+    match word() {
+        found if found == version => Ok(word),
+        other => Err(LayoutError::Version(other)),
+    }
+}
