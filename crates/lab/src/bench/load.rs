@@ -4,6 +4,7 @@
 //!
 //! One thread, on the generator's CPU, drives all NICs in turn and never sleeps.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
@@ -35,6 +36,15 @@ pub(super) enum Pace {
     Rate(f64),
 }
 
+/// How long frames are sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Until<'a> {
+    /// For so long. Latencies are noted.
+    After(Duration),
+    /// Until it is said. They are not: who says so looks at what comes through.
+    Told(&'a AtomicBool),
+}
+
 /// What a run of the generator saw.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
@@ -42,8 +52,6 @@ pub(super) struct Seen {
     pub(super) sent: u64,
     /// Frames received.
     pub(super) received: u64,
-    /// The same, by NIC.
-    pub(super) by_nic: Vec<u64>,
     /// How long it took, in seconds.
     pub(super) seconds: f64,
     /// Nanoseconds from when each frame was due until it was received, in order of value.
@@ -80,13 +88,15 @@ struct Stream<'a> {
     gap: f64,
 }
 
-/// Send for `time` and receive meanwhile. The stamps count from `epoch`.
+/// Send and receive meanwhile. The stamps count from `epoch`. What each NIC receives is added to its
+/// total in `received`, for those who look on.
 pub(super) fn run(
     drivers: &mut [Driver],
     flows: &[Flow],
     pace: Pace,
-    time: Duration,
+    until: Until<'_>,
     epoch: Instant,
+    received: &[AtomicU64],
 ) -> Result<Seen> {
     let gap = match pace {
         Pace::Saturate => 0.0,
@@ -100,27 +110,32 @@ pub(super) fn run(
     };
     let mut streams: Vec<_> = flows.iter().map(stream).collect();
     // Room for all, so that nothing is allocated meanwhile.
-    let mut latencies = Vec::with_capacity(1 << 24);
-    let mut by_nic = vec![0; drivers.len()];
+    let room = match until {
+        Until::After(_) => 1 << 24,
+        Until::Told(_) => 0,
+    };
+    let mut latencies = Vec::with_capacity(room);
     let start = nanoseconds(epoch);
-    let end = start + u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let (mut now, mut rounds) = (start, 0_u32);
-    while now < end {
+    let (mut now, mut rounds, mut total) = (start, 0_u32, 0);
+    while until.goes_on(now - start) {
         for stream in &mut streams {
             let driver = drivers.get_mut(stream.flow.from);
             let driver = driver.ok_or_else(|| Error::Host("a flow without a NIC".to_owned()))?;
             stream.send(driver, start, now);
         }
-        for (driver, received) in drivers.iter_mut().zip(&mut by_nic) {
+        for (driver, received) in drivers.iter_mut().zip(received) {
             now = nanoseconds(epoch);
             let taken = driver.receive(TURN, |stamp| {
                 // What was under way before has a stamp from before.
-                if stamp >= start && latencies.len() < latencies.capacity() {
+                if stamp >= start && latencies.len() < room {
                     let late = now.saturating_sub(stamp);
                     latencies.push(u32::try_from(late).unwrap_or(u32::MAX));
                 }
             });
-            *received += taken as u64;
+            // Nobody else writes to it.
+            let before = received.load(Ordering::Relaxed);
+            received.store(before + taken as u64, Ordering::Relaxed);
+            total += taken as u64;
             driver.publish();
         }
         rounds = rounds.wrapping_add(1);
@@ -131,11 +146,20 @@ pub(super) fn run(
     latencies.sort_unstable();
     Ok(Seen {
         sent: streams.iter().map(|stream| stream.sent).sum(),
-        received: by_nic.iter().sum(),
-        by_nic,
+        received: total,
         seconds: (now - start) as f64 / 1e9,
         latencies,
     })
+}
+
+impl Until<'_> {
+    /// Whether there is more to send after so many nanoseconds.
+    fn goes_on(self, passed: u64) -> bool {
+        match self {
+            Self::After(time) => u128::from(passed) < time.as_nanos(),
+            Self::Told(end) => !end.load(Ordering::Relaxed),
+        }
+    }
 }
 
 impl Stream<'_> {

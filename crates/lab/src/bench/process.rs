@@ -159,15 +159,24 @@ pub(super) fn rest(id: u32, resting: bool) -> Result<()> {
 /// makes for itself inside `folder`. Generator and switches all run so: other jobs then take
 /// little of their time.
 pub(super) fn first(folder: &Path, program: impl AsRef<OsStr>) -> Command {
-    let mut command = host::command("nice");
-    command.args(["-n", "-20"]).arg(program);
-    command.env("RUNTIME_DIRECTORY", folder);
-    command
+    nice(-20, folder, program)
 }
 
 /// The same, and it runs on one CPU only.
 pub(super) fn first_on(cpu: u32, folder: &Path, program: impl AsRef<OsStr>) -> Command {
-    let mut command = first(folder, "taskset");
+    on(cpu, -20, folder, program)
+}
+
+/// A command that runs on one CPU only, with this priority (nice(2)).
+pub(super) fn on(cpu: u32, priority: i32, folder: &Path, program: impl AsRef<OsStr>) -> Command {
+    let mut command = nice(priority, folder, "taskset");
     command.args(["-c", &cpu.to_string()]).arg(program);
+    command
+}
+
+fn nice(priority: i32, folder: &Path, program: impl AsRef<OsStr>) -> Command {
+    let mut command = host::command("nice");
+    command.args(["-n", &priority.to_string()]).arg(program);
+    command.env("RUNTIME_DIRECTORY", folder);
     command
 }

@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use front_end::frame;
@@ -12,7 +14,7 @@ use crate::interrupt;
 
 use super::driver::{Driver, Kind};
 use super::line::pin;
-use super::load::{self, Flow, Pace, Seen};
+use super::load::{self, Flow, Pace, Seen, Until};
 use super::peer::{self, GENERATOR_CPU, Peer, Shape, Switch};
 use super::rig::{explain, wake};
 use super::threads::Totals;
@@ -92,6 +94,8 @@ pub(super) struct Stage {
     pub(super) drivers: Vec<Driver>,
     pub(super) running: Box<dyn Switch>,
     pub(super) switch: Peer,
+    /// Frames that each NIC has received so far.
+    pub(super) received: Arc<[AtomicU64]>,
     folder: PathBuf,
     epoch: Instant,
 }
@@ -116,13 +120,14 @@ impl Stage {
                 let frame = frame::tcp([0; 6], mac(number), 0, &payload);
                 Driver::start(socket, frames.kind(), frames.header(), &frame)
             });
-            let drivers = drivers.collect::<Result<_>>()?;
+            let drivers: Vec<_> = drivers.collect::<Result<_>>()?;
             interrupt::sleep(SETTLE)?;
             running.rest(true)?;
             Ok((running, drivers))
         };
         let (running, drivers) = start().map_err(|error| explain(error, switch, &folder))?;
         Ok(Self {
+            received: drivers.iter().map(|_| AtomicU64::default()).collect(),
             drivers,
             running,
             switch,
@@ -137,12 +142,33 @@ impl Stage {
         run.map_err(|error| explain(error, self.switch, &self.folder))
     }
 
+    /// As many frames as go, for as long as somebody is at work; what comes of that.
+    pub(super) fn load_during<T: Send>(
+        &mut self,
+        flows: &[Flow],
+        work: impl FnOnce() -> Result<T> + Send,
+    ) -> Result<T> {
+        let done = AtomicBool::new(false);
+        let work = || {
+            let found = work();
+            done.store(true, Ordering::Relaxed);
+            found
+        };
+        std::thread::scope(|scope| {
+            let work = scope.spawn(work);
+            let load = self.generate(flows, Pace::Saturate, Until::Told(&done));
+            let failed = |_| Error::Host("the work under load failed".to_owned());
+            let found = work.join().map_err(failed)?;
+            load.and(found)
+        })
+    }
+
     fn measure(&mut self, flows: &[Flow], pace: Pace) -> Result<Run> {
         self.running.rest(false)?;
-        self.generate(flows, pace, WARM_UP)?;
+        self.generate(flows, pace, Until::After(WARM_UP))?;
         let (meter, totals) = (self.running.meter()?, Totals::of(self.running.id())?);
         let begin = Instant::now();
-        let seen = self.generate(flows, pace, WINDOW)?;
+        let seen = self.generate(flows, pace, Until::After(WINDOW))?;
         let seconds = begin.elapsed().as_secs_f64();
         let spent = Totals::of(self.running.id())?.since(&totals);
         let cycles = self.running.meter()?.since(meter);
@@ -162,14 +188,15 @@ impl Stage {
     }
 
     /// Runs the generator on its CPU, before other programs.
-    fn generate(&mut self, flows: &[Flow], pace: Pace, time: Duration) -> Result<Seen> {
+    fn generate(&mut self, flows: &[Flow], pace: Pace, until: Until<'_>) -> Result<Seen> {
         let (drivers, epoch) = (&mut self.drivers, self.epoch);
+        let received = &self.received;
         std::thread::scope(|scope| {
             let thread = scope.spawn(move || {
                 pin(GENERATOR_CPU)?;
                 // The calling thread alone.
                 setpriority_process(None, -20).context(|| "raise a priority".to_owned())?;
-                load::run(drivers, flows, pace, time, epoch)
+                load::run(drivers, flows, pace, until, epoch, received)
             });
             let failed = |_| Error::Host("the generator failed".to_owned());
             thread.join().map_err(failed)?

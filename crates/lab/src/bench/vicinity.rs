@@ -9,7 +9,10 @@ use crate::error::{Context, Error, Result};
 use crate::host;
 
 use super::peer::{Meter, SWITCH_CPU, Sockets, Switch};
-use super::process::{Process, first_on};
+use super::process::{Process, on};
+
+/// The packaged daemon's unit.
+const UNIT: &str = include_str!("../../../../packaging/systemd/vicinity.service");
 
 /// A running `vicinity serve`.
 pub(super) struct Vicinity {
@@ -20,12 +23,13 @@ pub(super) struct Vicinity {
 }
 
 impl Vicinity {
-    /// Starts it on [`SWITCH_CPU`] with one network of so many ports.
+    /// Starts it on [`SWITCH_CPU`] with one network of so many ports, and with the priority that its unit
+    /// gives it.
     pub(super) fn start(folder: &Path, program: &Path, ports: u16) -> Result<Self> {
         let file = folder.join("vicinity.toml");
         let text = configuration(folder, ports);
         fs::write(&file, text).context(|| format!("write {}", file.display()))?;
-        let mut command = first_on(SWITCH_CPU, folder, program);
+        let mut command = on(SWITCH_CPU, nice(UNIT)?, folder, program);
         command.arg("serve").arg("--config").arg(&file);
         let mut vicinity = Self {
             serve: Process::start("vicinity", folder, command)?,
@@ -76,6 +80,13 @@ impl Switch for Vicinity {
     }
 }
 
+/// `Nice` of a unit.
+fn nice(unit: &str) -> Result<i32> {
+    let value = unit.lines().find_map(|line| line.strip_prefix("Nice="));
+    let value = value.and_then(|value| value.parse().ok());
+    value.ok_or_else(|| Error::unreadable("Nice= of vicinity.service", unit))
+}
+
 fn configuration(folder: &Path, ports: u16) -> String {
     let folder = folder.display();
     let mut text = format!("runtime-dir = \"{folder}\"\n\n[[network]]\nname = \"default\"\n");
@@ -88,7 +99,7 @@ fn configuration(folder: &Path, ports: u16) -> String {
 }
 
 /// Reads the worker's figures of the only network.
-fn parse_meter(text: &str) -> Result<Meter> {
+pub(super) fn parse_meter(text: &str) -> Result<Meter> {
     Ok(Meter {
         busy: figure(text, "busy_ticks")?,
         all: figure(text, "elapsed_ticks")?,
@@ -126,6 +137,12 @@ mod tests {
         let error = parse_meter("[]").unwrap_err().to_string();
         assert!(error.contains("network list"), "{error}");
         assert!(error.contains("[]"), "{error}");
+    }
+
+    #[test]
+    fn the_units_priority_is_found() {
+        assert!((-20..0).contains(&nice(UNIT).unwrap()));
+        assert!(nice("[Service]\n").is_err());
     }
 
     #[test]

@@ -2,11 +2,12 @@
 //!
 //! Theory of operation. The benchmark's own generator ([`super::load`]) drives 64 NICs of our own in
 //! pairs, while this thread is the operator and asks the daemon over its control socket (`client`). A
-//! round adds, changes and removes a port a few times under load, and counts the frames that others
-//! lost meanwhile; reads all metrics a hundred times and takes the CPU time of it; compares the load
-//! with and without a capture of one port, each first in every other round; and has a configuration of
-//! 1,000 ports read again in which every port has changed.
+//! round adds, changes and removes a port a few times under load, beside a question that changes nothing, and
+//! counts the frames that others lost meanwhile; reads all metrics a hundred times and takes the CPU time of it; compares the load
+//! with and without a capture of one port (`captures`); and has a configuration of 1,000 ports read again in
+//! which every port has changed.
 
+mod captures;
 mod client;
 mod report;
 
@@ -14,24 +15,24 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, setpriority_process};
+use rustix::process::setpriority_process;
 use serde_json::Value;
 
 use crate::error::{Context, Error, Result};
-use crate::host;
 use crate::interrupt;
 use crate::machine::Machine;
 use crate::progress::Progress;
 use crate::scope::{self, RunFolder};
 
-use super::load::{Flow, Pace};
+use super::load::Flow;
 use super::loads::SHORT;
 use super::needs;
 use super::peer::{Peer, Shape, Switch};
-use super::stage::{Run, Stage, mac};
+use super::stage::{Stage, mac};
 use super::threads::Totals;
 use super::vicinity::Vicinity;
-use client::{ask, discard};
+use captures::captures;
+use client::ask;
 
 pub use self::report::{Kind, Report, Sample};
 
@@ -42,13 +43,10 @@ const PORTS: u16 = 64;
 const MANY: u16 = 1000;
 
 /// Times a port comes, changes and goes in a round.
-const CHANGES: usize = 5;
+const CHANGES: usize = 10;
 
 /// Times the metrics are read in a round.
 const SCRAPES: u32 = 100;
-
-/// `Nice` of packaging/systemd/vicinity.service.
-const SERVICE_NICE: i32 = -10;
 
 /// Until the load is at its height.
 const RISE: Duration = Duration::from_millis(300);
@@ -99,8 +97,8 @@ fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<S
     };
     let peer = Peer::Vicinity;
     let mut busy = Stage::start(peer, shape, SHORT, &options.vicinity, folder, "busy")?;
-    as_a_service(busy.running.id())?;
-    let socket = folder.join("busy/control.sock");
+    let busy_folder = folder.join("busy");
+    let socket = busy_folder.join("control.sock");
     let many = folder.join("many");
     fs::create_dir(&many).context(|| format!("make {}", many.display()))?;
     let _many = Vicinity::start(&many, &options.vicinity, MANY)?;
@@ -109,7 +107,7 @@ fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<S
         interrupt::check()?;
         let mut found = changes(&mut busy, &socket)?;
         found.push((Kind::Scrape, scrapes(busy.running.as_ref(), &socket)?));
-        found.extend(captures(&mut busy, &socket, round)?);
+        found.extend(captures(&mut busy, &busy_folder, &options.vicinity)?);
         found.push((Kind::Reload, reload(&many)?));
         for (kind, value) in found {
             let sample = Sample { round, kind, value };
@@ -118,17 +116,6 @@ fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<S
         }
     }
     Ok(samples)
-}
-
-/// Give the daemon the priority that its unit gives it, instead of the highest that all else has that is
-/// measured: a worker would have as much right to its CPU as the kernel's threads that write to the disk, and
-/// each change of a port is written there.
-fn as_a_service(daemon: u32) -> Result<()> {
-    for process in host::family(daemon) {
-        let id = i32::try_from(process).ok().and_then(Pid::from_raw);
-        setpriority_process(id, SERVICE_NICE).context(|| "set a priority".to_owned())?;
-    }
-    Ok(())
 }
 
 /// Each NIC sends to the other one of its pair.
@@ -150,6 +137,7 @@ fn changes(busy: &mut Stage, socket: &Path) -> Result<Vec<(Kind, f64)>> {
         (Kind::Add, "POST", path, extra.as_str()),
         (Kind::Set, "PATCH", &port, "{\"role\": \"private\"}"),
         (Kind::Remove, "DELETE", &port, ""),
+        (Kind::Ask, "GET", "/v1/openapi.json", ""),
     ];
     let operate = || {
         // The calling thread alone: he does not wait for the generator's CPU.
@@ -167,13 +155,7 @@ fn changes(busy: &mut Stage, socket: &Path) -> Result<Vec<(Kind, f64)>> {
         found.push((Kind::Lost, lost(socket)? - before));
         Ok(found)
     };
-    std::thread::scope(|scope| {
-        let operator = scope.spawn(operate);
-        let run = busy.run(&flows(), Pace::Saturate);
-        let failed = |_| Error::Host("the operator failed".to_owned());
-        let found = operator.join().map_err(failed)?;
-        run.and(found)
-    })
+    busy.load_during(&flows(), operate)
 }
 
 /// Frames that all ports have lost so far.
@@ -198,35 +180,6 @@ fn scrapes(running: &dyn Switch, socket: &Path) -> Result<f64> {
     }
     let spent = Totals::of(running.id())?.since(&before);
     Ok(milliseconds(spent.ran) / f64::from(SCRAPES))
-}
-
-/// The load with a capture of the first port against that without: frames a second of all pairs but its,
-/// and cycles a frame.
-fn captures(busy: &mut Stage, socket: &Path, round: u32) -> Result<[(Kind, f64); 2]> {
-    let (mut without, mut with) = (None, None);
-    for turn in 0..2 {
-        let captured = (round + turn) % 2 == 1;
-        let mut run = || busy.run(&flows(), Pace::Saturate);
-        if captured {
-            let capture = discard(socket, "/v1/capture?ports=vm0")?;
-            with = Some(run()?);
-            capture.end()?;
-        } else {
-            without = Some(run()?);
-        }
-    }
-    let (Some(without), Some(with)) = (without, with) else {
-        return Err(Error::Host("a run is missing".to_owned()));
-    };
-    let others = |run: &Run| {
-        let received: u64 = run.seen.by_nic.iter().skip(2).sum();
-        received as f64 / run.seen.seconds
-    };
-    let cycles = |run: &Run| run.cycles_per_frame.unwrap_or(f64::NAN);
-    Ok([
-        (Kind::CaptureFrames, others(&with) / others(&without)),
-        (Kind::CaptureCycles, cycles(&with) / cycles(&without)),
-    ])
 }
 
 /// Have a configuration read again in which every port has changed; milliseconds.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::bench::Target;
 use crate::machine::Machine;
 use crate::stats::median;
+use crate::study::inference::{Interval, bootstrap};
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +19,9 @@ pub enum Kind {
     Set,
     /// Removing it, in milliseconds.
     Remove,
+    /// A question that changes nothing and needs no data plane, under the same load, in milliseconds: the
+    /// waits for CPUs that all the others have, too.
+    Ask,
     /// Frames that all ports lost meanwhile.
     Lost,
     /// CPU time of reading the metrics of all ports once, in milliseconds.
@@ -31,10 +35,11 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Add,
         Self::Set,
         Self::Remove,
+        Self::Ask,
         Self::Lost,
         Self::Scrape,
         Self::Reload,
@@ -47,6 +52,7 @@ impl Kind {
             Self::Add => "add a port, ms",
             Self::Set => "change a port, ms",
             Self::Remove => "remove a port, ms",
+            Self::Ask => "ask for what changes nothing, ms",
             Self::Lost => "frames lost meanwhile",
             Self::Scrape => "metrics of 64 ports, ms of a core",
             Self::Reload => "reload 1,000 ports, ms",
@@ -55,18 +61,19 @@ impl Kind {
         }
     }
 
-    /// What is promised of the measured values.
-    fn target(self, values: &[f64]) -> Target {
+    /// What is promised of the measured values, if anything is.
+    fn target(self, values: &[f64]) -> Option<Target> {
         let worst = values.iter().copied().fold(0.0, f64::max);
         let name = |of: &str| format!("{}: {of}", self.words());
-        match self {
+        Some(match self {
+            Self::Ask => return None,
             Self::Add | Self::Set | Self::Remove => Target::at_most(name("worst"), worst, 10.0),
             Self::Lost => Target::at_most(name("worst"), worst, 0.0),
             Self::Scrape => Target::at_most(name("median"), median(values), 1.0),
             Self::Reload => Target::at_most(name("worst"), worst, 1000.0),
             Self::CaptureFrames => Target::at_least(name("median"), median(values), 0.98),
             Self::CaptureCycles => Target::at_most(name("median"), median(values), 1.02),
-        }
+        })
     }
 }
 
@@ -96,6 +103,14 @@ pub struct Report {
     pub targets: Vec<Target>,
 }
 
+/// The 95 % interval of a median.
+fn interval(values: &[f64]) -> Interval {
+    bootstrap(values.len(), |chosen| {
+        let chosen = chosen.iter().filter_map(|&at| values.get(at).copied());
+        median(&chosen.collect::<Vec<_>>())
+    })
+}
+
 fn values(samples: &[Sample], kind: Kind) -> Vec<f64> {
     let those = samples.iter().filter(|sample| sample.kind == kind);
     those.map(|sample| sample.value).collect()
@@ -108,7 +123,7 @@ impl Report {
             machine,
             vicinity: env!("CARGO_PKG_VERSION").to_owned(),
             rounds,
-            targets: Kind::ALL.into_iter().map(target).collect(),
+            targets: Kind::ALL.into_iter().filter_map(target).collect(),
             samples,
         }
     }
@@ -127,7 +142,11 @@ impl fmt::Display for Report {
             "{}\n{} rounds, 64 ports that send as much as they can\n",
             self.machine, self.rounds
         )?;
-        writeln!(f, "{:<42}{:>10}{:>10}", "", "median", "worst")?;
+        writeln!(
+            f,
+            "{:<42}{:>10}{:>18}{:>10}",
+            "", "median", "95 % interval", "worst"
+        )?;
         for kind in Kind::ALL {
             let values = values(&self.samples, kind);
             let worst = match kind {
@@ -135,7 +154,13 @@ impl fmt::Display for Report {
                 _ => values.iter().copied().fold(0.0, f64::max),
             };
             let middle = median(&values);
-            writeln!(f, "{:<42}{middle:>10.3}{worst:>10.3}", kind.words())?;
+            let Interval { low, high } = interval(&values);
+            let between = format!("{low:.3} to {high:.3}");
+            writeln!(
+                f,
+                "{:<42}{middle:>10.3}{between:>18}{worst:>10.3}",
+                kind.words()
+            )?;
         }
         writeln!(f)?;
         Target::write_all(f, &self.targets)
@@ -148,7 +173,7 @@ mod tests {
 
     #[test]
     fn times_are_judged_by_the_worst_and_ratios_by_the_median() {
-        let reached = |kind: Kind, values: &[f64]| kind.target(values).reached;
+        let reached = |kind: Kind, values: &[f64]| kind.target(values).unwrap().reached;
         assert!(reached(Kind::Add, &[9.0, 1.0]));
         assert!(!reached(Kind::Add, &[11.0, 1.0, 1.0]));
         assert!(reached(Kind::Scrape, &[11.0, 0.5, 0.5]));
