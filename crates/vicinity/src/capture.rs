@@ -21,7 +21,7 @@ const ENHANCED_PACKET: u32 = 6;
 const LONGEST: usize = 1 << 20;
 
 /// The lowest priority there is (nice(2)).
-pub(crate) const LAST: i32 = 19;
+const LAST: i32 = 19;
 
 /// What is captured, and where to.
 #[derive(Debug, clap::Args)]
@@ -66,13 +66,18 @@ pub(crate) fn run(runtime_dir: &Path, options: &Options) -> Result<(), Failure> 
     let mut sink = Sink::new(options)?;
     let path = path(options);
     let time = options.seconds.map(u64::from).map(Duration::from_secs);
-    // What it does not get round to is missing in the file, and nobody is slower for it.
-    if let Err(error) = setpriority_process(None, LAST) {
-        tracing::debug!(%error, "the capture keeps its priority");
-    }
+    come_last();
     let end = client::stream(runtime_dir, &path, time, |bytes| sink.take(bytes))?;
     sink.end(end)?;
     Ok(())
+}
+
+/// Have this thread come after all others where CPUs are short: what it does not get round to is missing in
+/// the file, and nobody is slower for it.
+pub(crate) fn come_last() {
+    if let Err(error) = setpriority_process(None, LAST) {
+        tracing::debug!(%error, "a capture keeps its priority");
+    }
 }
 
 /// The question.

@@ -1,7 +1,6 @@
 //! Captures over the control API: the frames of ports as they pass, as a pcapng file without end.
 //!
-//! Each has a thread, which comes after all others where CPUs are short: what it does not get round to
-//! is missing in the file, and nobody is slower for it.
+//! Each has a thread, which comes last ([`come_last`]).
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -24,7 +23,6 @@ use pcap_file::pcapng::blocks::interface_description::{
 use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
 use pcap_file::{DataLink, Endianness, PcapError};
 use rustix::net::RecvFlags;
-use rustix::process::setpriority_process;
 use serde::Deserialize;
 use serde_json::json;
 use switch::capture::{Captured, Direction, MAX_DATAGRAM};
@@ -38,7 +36,7 @@ use tokio::task::JoinSet;
 use super::api::Daemon;
 use super::network::Message;
 use super::watches::{WatchError, Watched};
-use crate::capture::LAST;
+use crate::capture::come_last;
 use crate::name;
 
 /// Datagrams, and pieces of the file, that may wait.
@@ -142,9 +140,7 @@ async fn begin(daemon: &Daemon, wanted: &Wanted) -> Result<Body, Refused> {
     let file = file(&ports, bytes)?;
     let (sender, receiver) = mpsc::channel(QUEUE);
     let work = move || {
-        if let Err(error) = setpriority_process(None, LAST) {
-            tracing::debug!(%error, "a capture has the priority of the daemon");
-        }
+        come_last();
         match Builder::new_current_thread().enable_io().build() {
             Ok(runtime) => runtime.block_on(write(file, ports, sockets, sender)),
             Err(error) => tracing::error!(%error, "a capture cannot begin"),
