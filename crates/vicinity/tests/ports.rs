@@ -15,6 +15,7 @@ use std::time::Duration;
 use common::neighbours::started;
 use common::{Daemon, until, vicinity};
 use front_end::{Layout, Nic, Options, Wire, frame};
+use observe::proc::Proc;
 use rustix::process::Signal;
 
 const CONFIG: &str = r#"
@@ -146,10 +147,10 @@ fn the_options_for_a_vm_are_those_of_the_port_that_the_daemon_has() {
     assert!(error.contains("Did you mean `new`?"), "{error}");
 }
 
-/// CPU time that a process has taken so far (proc_pid_schedstat(5)).
+/// CPU time that a process's first thread has taken so far: a data plane's only one.
 fn ran(process: u32) -> Duration {
-    let text = std::fs::read_to_string(format!("/proc/{process}/schedstat")).unwrap();
-    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+    let totals = Proc::default().totals(process, process).unwrap();
+    Duration::from_nanos(totals.run_ns)
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Several queue pairs, and frames as large as virtio allows.
 
 use lab::vm::Vm;
+use observe::proc::Proc;
 
 use crate::common::vicinity;
 use crate::counters::{Counters, assert_nothing_vanished};
@@ -76,12 +77,10 @@ fn two_workers_share_four_queue_pairs() {
 
 /// How long each thread of a data plane has run, in nanoseconds.
 fn worker_times(plane: u32) -> Vec<u64> {
-    let tasks = std::fs::read_dir(format!("/proc/{plane}/task")).unwrap();
-    let times = tasks.map(|task| {
-        let text = std::fs::read_to_string(task.unwrap().path().join("schedstat")).unwrap();
-        text.split(' ').next().unwrap().parse().unwrap()
-    });
-    times.collect()
+    let proc = Proc::default();
+    let threads = proc.threads(plane).into_iter();
+    let totals = threads.map(|thread| proc.totals(plane, thread).unwrap());
+    totals.map(|totals| totals.run_ns).collect()
 }
 
 #[test]
