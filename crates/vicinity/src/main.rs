@@ -29,6 +29,7 @@ mod direct;
 mod direct_plane;
 mod doctor;
 mod failure;
+mod heap;
 mod libvirt;
 mod list;
 mod logging;
@@ -56,6 +57,7 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
+    heap::give_back();
     match cli.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

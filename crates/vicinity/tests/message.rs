@@ -24,6 +24,14 @@ impl Drop for Answerer {
     }
 }
 
+/// KiB of a process's heap that are in memory.
+fn heap(process: u32) -> u32 {
+    let text = std::fs::read_to_string(format!("/proc/{process}/smaps")).unwrap();
+    let (_, heap) = text.split_once("[heap]").unwrap();
+    let rss = heap.lines().find_map(|line| line.strip_prefix("Rss:"));
+    rss.unwrap().trim().trim_end_matches(" kB").parse().unwrap()
+}
+
 #[test]
 fn an_answerer_is_pinged_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -45,6 +53,8 @@ fn an_answerer_is_pinged_and_leaves_nothing() {
         assert!(answerer.0.try_wait().unwrap().is_none());
         std::thread::yield_now();
     }
+    let heap = heap(answerer.0.id());
+    assert!(heap < 256, "{heap} KiB of heap for an endpoint that waits");
     for length in ["0", "8", "100000"] {
         let ping = run(&["ping", "7", "--length", length, "--count", "100"]);
         let output = { ping }.output().unwrap();
