@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use window::attach::Listener;
-use window::courtesy::Courtesy;
+use window::courtesy::{Awaited, Courtesy};
 use window::heap::{Buffer, Heap};
 use window::waiter::{Waiter, Waker};
 
@@ -66,6 +66,8 @@ pub struct Endpoint {
     /// How long a waiter looks before it sleeps.
     pub(crate) patience: Duration,
     pub(crate) courtesy: Courtesy,
+    /// Whoever passes on what far peers send.
+    pub(crate) relay: Awaited,
 }
 
 impl Endpoint {
@@ -99,6 +101,7 @@ impl Endpoint {
             lost: VecDeque::new(),
             patience: SPIN,
             courtesy: Courtesy::default(),
+            relay: Awaited::default(),
         })
     }
 

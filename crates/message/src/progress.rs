@@ -105,6 +105,10 @@ impl Endpoint {
         if let Some(found) = self.look(&mut ready) {
             return Ok(Some(found));
         }
+        if self.hinders() {
+            // Before looks at the clock: they would be in the message's way.
+            self.courtesy.give_way();
+        }
         // Without an end, or one so far away that no clock has it.
         let end = limit.and_then(|limit| Instant::now().checked_add(limit));
         loop {
@@ -125,13 +129,28 @@ impl Endpoint {
     /// Look a few times.
     #[inline]
     fn look<T>(&mut self, ready: &mut impl FnMut(&mut Self) -> Option<T>) -> Option<T> {
-        for _ in 0..CLOCK {
+        let looks = match self.hinders() {
+            true => 1,
+            false => CLOCK,
+        };
+        for _ in 0..looks {
             self.progress();
-            if let Some(found) = ready(self) {
-                return Some(found);
+            let found = ready(self);
+            if found.is_some() {
+                self.relay.came(&self.courtesy);
+            }
+            self.courtesy.looked();
+            if found.is_some() {
+                return found;
             }
         }
         None
+    }
+
+    /// Whether the relay waits for this processor, so that to look on is in vain.
+    #[inline(always)]
+    fn hinders(&self) -> bool {
+        self.patience > SPIN && self.courtesy.is_crowded() && self.relay.shares()
     }
 
     /// Look for a while.

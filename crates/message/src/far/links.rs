@@ -244,7 +244,7 @@ impl Switchboard {
 
     /// Move what is in mediated links; whether there was something.
     pub(super) fn relay(&mut self) -> bool {
-        let mut moved = false;
+        let (mut moved, mut hinders) = (false, false);
         let mut rings = Vec::new();
         let mut broken = Vec::new();
         let mut drained = Vec::new();
@@ -252,8 +252,9 @@ impl Switchboard {
             let Some(relay) = &mut link.relay else {
                 continue;
             };
-            match relay.turn() {
+            match relay.turn(&self.courtesy) {
                 Ok(turn) => {
+                    hinders |= turn.hinders;
                     for (end, taken) in link.ends.iter().zip(turn.taken) {
                         moved |= taken.records > 0;
                         if let Some(seat) = self.seats.get_mut(end.seat) {
@@ -283,6 +284,10 @@ impl Switchboard {
         // Only the link ends: it was one endpoint, not all of its member's.
         for key in broken.into_iter().chain(drained) {
             self.finish(key);
+        }
+        self.courtesy.looked();
+        if moved {
+            self.hinders = hinders;
         }
         moved
     }

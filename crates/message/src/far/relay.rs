@@ -6,6 +6,7 @@
 //! here, and a receiver that does not read holds its sender back.
 
 use window::Ends;
+use window::courtesy::{Awaited, Courtesy};
 use window::lane::{Consumer, Producer, Record};
 
 use super::BURST;
@@ -21,6 +22,7 @@ struct Half {
     ends: Ends,
     /// The end must be woken, if it sleeps.
     told: bool,
+    awaited: Awaited,
 }
 
 impl Half {
@@ -44,6 +46,8 @@ pub(super) struct Turn {
     pub(super) taken: [Taken; 2],
     /// These ends sleep and must be woken.
     pub(super) rings: [bool; 2],
+    /// An end waits for this processor to take what was passed on.
+    pub(super) hinders: bool,
 }
 
 /// What was taken from an end.
@@ -63,20 +67,32 @@ pub(super) struct Guilty(pub(super) Side);
 
 impl Relay {
     pub(super) fn new(ends: [Ends; 2]) -> Self {
-        let half = |ends| Half { ends, told: false };
+        let half = |ends| Half {
+            ends,
+            told: false,
+            awaited: Awaited::default(),
+        };
         Self {
             halves: ends.map(half),
         }
     }
 
     /// Move what can be moved, both ways.
-    pub(super) fn turn(&mut self) -> Result<Turn, Guilty> {
+    pub(super) fn turn(&mut self, courtesy: &Courtesy) -> Result<Turn, Guilty> {
         let mut turn = Turn::default();
         let [one, other] = &mut self.halves;
         turn.taken = [
             forward(one, other).map_err(|blame| blame.of(0, 1))?,
             forward(other, one).map_err(|blame| blame.of(1, 0))?,
         ];
+        let [from_one, from_other] = turn.taken.map(|taken| taken.records > 0);
+        if from_one {
+            one.awaited.came(courtesy);
+        }
+        if from_other {
+            other.awaited.came(courtesy);
+        }
+        turn.hinders = from_one && other.awaited.shares() || from_other && one.awaited.shares();
         for (half, ring) in self.halves.iter_mut().zip(&mut turn.rings) {
             *ring = std::mem::take(&mut half.told) && half.ends.ringer.must_ring();
         }

@@ -56,7 +56,9 @@ pub struct Switchboard {
     pub(super) faulty: Vec<usize>,
     /// When a relay last moved something.
     moved: Option<Instant>,
-    courtesy: Courtesy,
+    pub(super) courtesy: Courtesy,
+    /// Whoever is to take what was moved last waits for this processor.
+    pub(super) hinders: bool,
     /// What somebody else watches has something.
     called: bool,
     /// Seats whose VM was accepted, and told to nobody yet.
@@ -73,10 +75,6 @@ const SPIN: Duration = Duration::from_micros(50);
 
 /// Between two looks at the clock.
 const ROUNDS: u32 = 32;
-
-/// Rounds in which nothing moved, before others have the processor that are known to wait for it:
-/// an answer from the next one comes within them.
-const FEW: u32 = 8;
 
 /// So many of these, and sockets have their turn, however busy the relays are.
 const LOOKS: u32 = 64;
@@ -114,6 +112,7 @@ impl Switchboard {
             faulty: Vec::new(),
             moved: None,
             courtesy: Courtesy::default(),
+            hinders: false,
             called: false,
             accepted: Vec::new(),
         };
@@ -197,14 +196,9 @@ impl Switchboard {
         }
     }
 
-    /// Look at the relays some times; whether something was moved, and whether nothing was in the
-    /// end.
+    /// Look at the relays some times; whether something was moved, and whether others should have the
+    /// processor: nothing was moved in the end.
     fn rounds(&mut self) -> (bool, bool) {
-        let enough = if self.courtesy.is_crowded() {
-            FEW
-        } else {
-            ROUNDS
-        };
         let (mut moved, mut idle) = (false, 0);
         for _ in 0..ROUNDS {
             if self.relay() {
@@ -212,11 +206,11 @@ impl Switchboard {
                 continue;
             }
             idle += 1;
-            if idle == enough {
-                break;
+            if self.hinders && self.courtesy.is_crowded() {
+                return (moved, true);
             }
         }
-        (moved, idle == enough)
+        (moved, idle == ROUNDS)
     }
 
     /// Tell the relays' ends, look once more, then sleep.
