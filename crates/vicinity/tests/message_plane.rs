@@ -217,6 +217,9 @@ fn every_call_is_allowed_and_every_allowed_call_is_made() {
         exchange(&mut a, &mut b);
         exchange(&mut a, &mut c);
     }
+    until("the end of the links' memory", || {
+        calls(&log).contains("fallocate")
+    });
     assert_eq!(counters(&daemon)["restarts"], 0, "a call was denied");
     assert_eq!(daemon.stop(), Some(0));
     trace.ended();

@@ -69,7 +69,7 @@ impl Switchboard {
             if let Some(hall) = self.halls.get_mut(number) {
                 parked.into_iter().for_each(|link| hall.give(link));
                 if empty {
-                    hall.empty();
+                    hall.abandon();
                 }
             }
         }

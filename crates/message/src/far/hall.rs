@@ -1,5 +1,7 @@
 //! A region, and which of its links are free.
 
+use std::time::{Duration, Instant};
+
 use window::region::Region;
 
 use super::LINKS;
@@ -8,16 +10,25 @@ use super::LINKS;
 pub(super) struct Hall {
     pub(super) region: Region,
     free: Vec<u32>,
+    /// Those of them that still have memory, and since when nobody uses it.
+    resting: Vec<(u32, Instant)>,
     /// Links of the process that served before: somebody may still use them, as long as any of the
     /// VMs runs.
     parked: Vec<u32>,
 }
 
+/// How long a link that was given back keeps its memory for the next one.
+const REST: Duration = Duration::from_secs(1);
+
 impl Hall {
     pub(super) fn new(region: Region) -> Self {
-        let (parked, free) = (0..LINKS).rev().partition(|link| region.is_marked(*link));
+        let (parked, free): (_, Vec<_>) =
+            (0..LINKS).rev().partition(|link| region.is_marked(*link));
+        let now = Instant::now();
         Self {
             region,
+            // Whoever served before may have left memory there.
+            resting: free.iter().map(|link| (*link, now)).collect(),
             free,
             parked,
         }
@@ -26,6 +37,7 @@ impl Hall {
     /// A link that nobody uses.
     pub(super) fn take(&mut self) -> Option<u32> {
         let link = self.free.pop()?;
+        self.resting.retain(|(resting, _)| *resting != link);
         self.region.mark(link, true);
         Some(link)
     }
@@ -34,12 +46,51 @@ impl Hall {
     pub(super) fn give(&mut self, link: u32) {
         self.region.mark(link, false);
         self.free.push(link);
+        self.resting.push((link, Instant::now()));
+    }
+
+    /// Give back the memory of links that have rested long enough.
+    pub(super) fn empty(&mut self, now: Instant) {
+        let region = &self.region;
+        self.resting.retain(|(link, since)| {
+            let rests = now.saturating_duration_since(*since) < REST;
+            // Who is refused keeps it.
+            rests || region.empty(*link).is_err()
+        });
     }
 
     /// There is nobody any more.
-    pub(super) fn empty(&mut self) {
+    pub(super) fn abandon(&mut self) {
         for link in std::mem::take(&mut self.parked) {
             self.give(link);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::far::region_layout;
+
+    #[test]
+    fn links_that_rest_give_their_memory_back_unless_they_are_taken_again() {
+        let mut hall = Hall::new(Region::create(region_layout(1).unwrap()).unwrap());
+        let fd = hall.region.as_fd().try_clone_to_owned().unwrap();
+        let blocks = || rustix::fs::fstat(&fd).unwrap().st_blocks;
+        let taken = [hall.take().unwrap(), hall.take().unwrap()];
+        let before = blocks();
+        for link in taken {
+            hall.region.link(link).unwrap().renew().unwrap();
+        }
+        let used = (blocks() - before) / 2;
+        taken.into_iter().for_each(|link| hall.give(link));
+        let now = Instant::now();
+        hall.empty(now);
+        assert_eq!(blocks(), before + 2 * used, "too early");
+        hall.take().unwrap();
+        hall.empty(now + REST);
+        assert_eq!(blocks(), before + used);
     }
 }

@@ -170,6 +170,9 @@ impl Switchboard {
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
                 self.bury(looked);
+                for hall in &mut self.halls {
+                    hall.empty(looked);
+                }
             }
         }
         Ok(())

@@ -19,6 +19,7 @@ mod seat;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
 use self::layout::{HEADER, PAGE};
@@ -170,6 +171,21 @@ impl Region {
         (link < self.layout.links).then(|| self.window(at, self.layout.link))
     }
 
+    /// The host: give back the memory of a link that nobody uses. It is all zeros then, and takes memory
+    /// again when somebody writes there.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn empty(&self, link: u32) -> Result<(), Errno> {
+        if link >= self.layout.links {
+            return Err(Errno::INVAL);
+        }
+        let (at, length) = (self.layout.link_at(link), self.layout.link.length());
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // syscalls: fallocate
+        fallocate(&self.file, flags, at, length)
+    }
+
     fn window(&self, at: u64, layout: Layout) -> Window {
         Window::at(Arc::clone(&self.file), at, layout)
     }
@@ -247,6 +263,32 @@ mod tests {
         window.renew().unwrap();
         let mut ends = window.ends(Side::Guest).unwrap();
         assert!(ends.consumers[0].pop().is_none());
+    }
+
+    #[test]
+    fn an_emptied_link_takes_no_memory_and_can_be_used_again() {
+        let region = Region::create(layout()).unwrap();
+        let blocks = || rustix::fs::fstat(region.as_fd()).unwrap().st_blocks;
+        let before = blocks();
+        let windows = [1, 2].map(|link| region.link(link).unwrap());
+        for window in &windows {
+            window.renew().unwrap();
+            let mut ends = window.ends(Side::Creator).unwrap();
+            ends.producers[0].push(&Record::default());
+        }
+        let used = (blocks() - before) / 2;
+        assert!(used > 0);
+        region.empty(1).unwrap();
+        assert_eq!(blocks(), before + used, "the other link's");
+        let [emptied, other] = &windows;
+        let has_record = |window: &Window| {
+            let ends = window.ends(Side::Guest).unwrap();
+            ends.consumers[0].has_record()
+        };
+        assert!(has_record(other));
+        emptied.renew().unwrap();
+        assert!(!has_record(emptied));
+        assert!(region.empty(5).is_err());
     }
 
     #[test]
