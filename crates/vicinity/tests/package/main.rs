@@ -47,6 +47,7 @@ bash -n /usr/share/bash-completion/completions/vicinity
 grep -x 'PACKAGE_VERSION="0.1.0"' /usr/src/vicinity-direct-0.1.0/dkms.conf
 vicinity-agent --help 2>&1 | grep usage
 test -e /usr/include/myriexpress.h
+ldconfig -p | grep libmyriexpress.so
 
 systemctl is-active vicinity.socket vicinity.service
 test "$(stat --format %G:%a /run/vicinity/default)" = kvm:750
