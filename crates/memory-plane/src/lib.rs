@@ -45,4 +45,4 @@ mod telling;
 pub mod tls;
 
 pub use device::serve_vm;
-pub use shared::{Report, Shared};
+pub use shared::{Figures, Shared};

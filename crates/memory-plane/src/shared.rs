@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use serde::{Deserialize, Serialize};
 use space::estimator::Window;
 use space::store::{Slots, Store, ledger_bytes};
 
@@ -48,38 +49,38 @@ pub(crate) struct Counts {
     pub(crate) sent: AtomicU64,
 }
 
-/// How a space is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
-    /// Slots that may be in use, and are; and those that have pages of the host.
-    pub credit: u32,
+/// What there is, and what has happened since the process began.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Slots that may be in use.
+    pub slots: u32,
     /// Slots in use.
     pub used: u32,
-    /// Slots with pages.
-    pub backed: u32,
+    /// Bytes of the host's memory that slots have.
+    pub memory: u64,
     /// Files that clients can get.
     pub published: usize,
     /// Files being written.
     pub unfinished: usize,
-    /// Writes that wait for slots now.
+    /// Writes of the VM that wait for slots.
     pub waiting: u64,
-    /// Writes that had to, since the beginning.
+    /// Writes that had to.
     pub waited: u64,
-    /// Requests that the guest got wrong.
+    /// Requests of the VM that made no sense.
     pub nonsense: u64,
-    /// Clients connected now.
+    /// Clients connected.
     pub clients: u64,
     /// Requests of clients.
     pub requests: u64,
-    /// Of these, refused by the rules on access.
+    /// Of these, refused because the client may not.
     pub refused: u64,
-    /// Connections cut because the client stalled.
+    /// Clients cut off because they took or said nothing for too long.
     pub stalled: u64,
-    /// Connections not taken because there are too many.
+    /// Clients not taken because there were too many.
     pub turned_away: u64,
-    /// Bytes of objects handed to the network.
+    /// Bytes of files sent to clients, or to the store.
     pub sent: u64,
-    /// Files that a store has acknowledged.
+    /// Files that the store has acknowledged.
     pub pushed: u64,
     /// Attempts to push a file that failed.
     pub push_failures: u64,
@@ -196,16 +197,16 @@ impl Shared {
 
     /// How it is.
     #[must_use]
-    pub fn report(&self) -> Report {
+    pub fn figures(&self) -> Figures {
         let store = self.store();
         let (slots, fill) = (&self.slots, store.fill());
         drop(store);
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counts = &self.counts;
-        Report {
-            credit: slots.credit(),
+        Figures {
+            slots: slots.credit(),
             used: slots.used(),
-            backed: slots.backed(),
+            memory: u64::from(slots.backed()) * slots.slot_bytes(),
             published: fill.published,
             unfinished: fill.unfinished,
             waiting: count(&counts.waiting),

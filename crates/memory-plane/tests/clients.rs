@@ -187,7 +187,7 @@ fn who_may_not_gets_nothing() {
     }
     let right = status("Authorization: Bearer secret\r\n", "/here");
     assert_eq!(right, ("200".to_owned(), b"x".to_vec()));
-    assert_eq!(served.shared.report().refused, 4);
+    assert_eq!(served.shared.figures().refused, 4);
     let nobody = serve(Access::default());
     nobody.publish("here", b"x");
     assert!(nobody.get("/here", "").0.starts_with("http/1.1 403"));
@@ -207,7 +207,7 @@ fn a_slow_client_gets_what_it_asked_for() {
     let mut first = [0; 1000];
     slow.read_exact(&mut first).unwrap();
     served.shared.store().remove(ROOT, b"big", false).unwrap();
-    let used = served.shared.report().used;
+    let used = served.shared.figures().used;
     served.publish("other", &pattern(100));
     assert_eq!(served.get("/other", "").1, pattern(100));
     let mut rest = Vec::new();
@@ -217,7 +217,7 @@ fn a_slow_client_gets_what_it_asked_for() {
     assert!(all[start..] == bytes[..]);
     assert!(used <= 15);
     // And then they return.
-    while served.shared.report().used > 1 {
+    while served.shared.figures().used > 1 {
         std::thread::yield_now();
     }
 }
@@ -236,7 +236,7 @@ fn a_rate_changes_when_not_what_clients_get() {
             }
         });
     }
-    assert_eq!(served.shared.report().stalled, 0);
+    assert_eq!(served.shared.figures().stalled, 0);
 }
 
 /// What a client does not take stays in its slots: the kernel keeps little for it.
@@ -251,11 +251,11 @@ fn a_client_that_takes_nothing_is_sent_little() {
     slow.read_exact(&mut [0]).unwrap();
     // One thread serves all: when others are answered and nothing more was sent, it is stuck.
     let sent_while = |others: u64| {
-        let before = served.shared.report().sent;
+        let before = served.shared.figures().sent;
         (0..others).for_each(|_| drop(served.get("/small", "")));
-        served.shared.report().sent - before - others
+        served.shared.figures().sent - before - others
     };
     while sent_while(10) > 0 {}
-    let sent = served.shared.report().sent;
+    let sent = served.shared.figures().sent;
     assert!(sent < 1 << 20, "{sent}");
 }

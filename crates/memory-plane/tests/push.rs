@@ -155,13 +155,13 @@ fn a_file_goes_when_the_store_has_it() {
     assert!(text.contains("0 sent, 1 to send"), "{text}");
     let said = "/a%20film.m3u8 sending, 200000 bytes so far";
     assert!(text.contains(said), "{text}");
-    assert_eq!(shared.report().used, 4);
+    assert_eq!(shared.figures().used, 4);
     store.answer("201 Created");
     settle(&shared);
-    let report = shared.report();
-    let figures = (report.pushed, report.push_failures, report.published);
+    let figures = shared.figures();
+    let figures = (figures.pushed, figures.push_failures, figures.published);
     assert_eq!(figures, (1, 0, 0));
-    while shared.report().used > 0 {
+    while shared.figures().used > 0 {
         std::thread::yield_now();
     }
 }
@@ -186,7 +186,7 @@ fn what_a_store_refuses_or_loses_is_sent_again() {
     assert!(text.contains(&said), "{text}");
     let said = ": the store answered 507 Insufficient Storage full\\u{7}\n";
     assert!(text.contains(said), "{text}");
-    assert!(shared.report().push_trouble.is_some());
+    assert!(shared.figures().push_trouble.is_some());
     store.answer("204 No Content");
     // Lost without an answer.
     assert_eq!(store.request().1, b"1");
@@ -194,9 +194,9 @@ fn what_a_store_refuses_or_loses_is_sent_again() {
     assert_eq!(store.request().1, b"1");
     store.answer("200 OK");
     settle(&shared);
-    let report = shared.report();
-    assert_eq!((report.pushed, report.push_failures), (2, refused + 1));
-    assert_eq!((report.push_trouble, report.published), (None, 0));
+    let figures = shared.figures();
+    assert_eq!((figures.pushed, figures.push_failures), (2, refused + 1));
+    assert_eq!((figures.push_trouble, figures.published), (None, 0));
 }
 
 #[test]
@@ -209,11 +209,11 @@ fn what_changes_while_it_is_sent_is_sent_as_it_was_and_again() {
     let number = write(&shared, "film", 0, b"new");
     assert!(store.bytes(bytes.len()) == bytes);
     store.answer("200 OK");
-    while shared.report().pushed == 0 {
+    while shared.figures().pushed == 0 {
         std::thread::yield_now();
     }
     // It is somebody's work again, and is sent when that is done.
-    assert_eq!(shared.report().unfinished, 1);
+    assert_eq!(shared.figures().unfinished, 1);
     shared.store().close(number, true);
     shared.note_change();
     let (_, body) = store.request();
@@ -227,7 +227,7 @@ fn what_changes_while_it_is_sent_is_sent_as_it_was_and_again() {
     assert_eq!(store.request().0, "PUT /films/movie HTTP/1.1");
     store.answer("200 OK");
     settle(&shared);
-    assert_eq!(shared.report().published, 0);
+    assert_eq!(shared.figures().published, 0);
     assert!(shared.store().look_up(ROOT, b"film").is_ok());
 }
 
@@ -261,11 +261,12 @@ fn a_receiver_by_raw_tcp_is_sent_one_file_after_the_other() {
         assert!(receiver.bytes(bytes.len()) == bytes);
         receiver.say("no room\n");
         refused += 1;
+        assert!(refused < 100, "nothing else is sent");
         line = receiver.up_to("\n");
     }
     assert_eq!(line, "PUT 0 /empty\n");
     assert_eq!(
-        shared.report().push_trouble.unwrap(),
+        shared.figures().push_trouble.unwrap(),
         "the store answered no room"
     );
     receiver.say("OK\n");
@@ -277,8 +278,8 @@ fn a_receiver_by_raw_tcp_is_sent_one_file_after_the_other() {
     assert!(receiver.bytes(bytes.len()) == bytes);
     receiver.say("OK\r\n");
     settle(&shared);
-    let report = shared.report();
-    assert_eq!((report.pushed, report.push_failures), (2, refused + 1));
+    let figures = shared.figures();
+    assert_eq!((figures.pushed, figures.push_failures), (2, refused + 1));
 }
 
 /// An authority, in this folder, and a certificate of its for `localhost`.
@@ -329,12 +330,15 @@ fn a_store_is_spoken_to_by_tls_if_who_vouches_for_it_is_trusted() {
         if !known {
             let refused = store.line().read_line(&mut String::new());
             assert!(refused.is_err(), "{refused:?}");
-            while shared.report().push_trouble.is_none() {
+            while shared.figures().push_trouble.is_none() {
                 std::thread::yield_now();
             }
-            let trouble = shared.report().push_trouble.unwrap();
+            let trouble = shared.figures().push_trouble.unwrap();
             assert!(trouble.contains("invalid peer certificate"), "{trouble}");
-            assert_eq!((shared.report().pushed, shared.report().published), (0, 1));
+            assert_eq!(
+                (shared.figures().pushed, shared.figures().published),
+                (0, 1)
+            );
             continue;
         }
         let head = store.up_to("\r\n\r\n");
@@ -352,6 +356,6 @@ fn a_store_is_spoken_to_by_tls_if_who_vouches_for_it_is_trusted() {
         assert!(store.bytes(bytes.len()) == bytes);
         store.answer("200 OK");
         settle(&shared);
-        assert_eq!(shared.report().pushed, 1);
+        assert_eq!(shared.figures().pushed, 1);
     }
 }

@@ -12,6 +12,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
+use memory_plane::Figures;
 use memory_plane::push::Target;
 use memory_plane::ram;
 use space::estimator::Window;
@@ -29,7 +30,7 @@ use super::network::sleep_until;
 use super::question::Question;
 use super::replug::Replug;
 use crate::config::{MIN_SPACE_SLOTS, SLOT_BYTES, Space};
-use crate::spaces::process::{Event, Figures, Order, Setting, Size};
+use crate::spaces::process::{Event, Order, Setting, Size};
 use crate::spaces::{monitor, socket};
 use crate::status::SpaceStatus;
 

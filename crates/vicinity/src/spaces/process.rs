@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use memory_plane::access::Access;
 use memory_plane::http::{self, Service};
 use memory_plane::push::Pusher;
-use memory_plane::{Shared, serve_vm, tls};
+use memory_plane::{Figures, Shared, serve_vm, tls};
 use rustix::event::{PollFd, PollFlags, poll};
 use sandbox::Duty;
 use serde::{Deserialize, Serialize};
@@ -118,45 +118,6 @@ pub(crate) struct Size {
     pub(crate) limit: u32,
     /// Slots that its memory has places for; no process ever has more.
     pub(crate) most: u32,
-}
-
-/// What there is, and what has happened since the process began.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Figures {
-    /// Slots that may be in use.
-    pub(crate) slots: u32,
-    /// Slots in use.
-    pub(crate) used: u32,
-    /// Bytes of the host's memory that slots have.
-    pub(crate) memory: u64,
-    /// Files that clients can get.
-    pub(crate) published: usize,
-    /// Files being written.
-    pub(crate) unfinished: usize,
-    /// Writes of the VM that wait for slots.
-    pub(crate) waiting: u64,
-    /// Writes that had to.
-    pub(crate) waited: u64,
-    /// Requests of the VM that made no sense.
-    pub(crate) nonsense: u64,
-    /// Clients connected.
-    pub(crate) clients: u64,
-    /// Requests of clients.
-    pub(crate) requests: u64,
-    /// Of these, refused because the client may not.
-    pub(crate) refused: u64,
-    /// Clients cut off because they took or said nothing for too long.
-    pub(crate) stalled: u64,
-    /// Clients not taken because there were too many.
-    pub(crate) turned_away: u64,
-    /// Bytes of files sent to clients, or to the store.
-    pub(crate) sent: u64,
-    /// Files that the store has acknowledged.
-    pub(crate) pushed: u64,
-    /// Attempts to push a file that failed.
-    pub(crate) push_failures: u64,
-    /// Why the last attempt failed, if none has gone well since.
-    pub(crate) push_trouble: Option<String>,
 }
 
 /// Have the space of this VM.
@@ -298,7 +259,7 @@ fn obey(control: &ControlSocket, shared: &Shared, connections: &Connections) -> 
             looked = Instant::now();
         }
         let event = match order {
-            Some((Order::Report, _)) => Event::Report(figures(shared)),
+            Some((Order::Report, _)) => Event::Report(shared.figures()),
             Some((Order::Window, _)) => Event::Window(shared.window()),
             Some((Order::Resize(size), _)) => Event::Sized(shared.resize(size.slots, size.limit)),
             Some((Order::Rate(rate), _)) => {
@@ -366,28 +327,5 @@ fn take_parts(control: &ControlSocket) -> Result<Parts, DataPlaneError> {
             }
             _ => return Err(wrong()),
         }
-    }
-}
-
-fn figures(shared: &Shared) -> Figures {
-    let report = shared.report();
-    Figures {
-        slots: report.credit,
-        used: report.used,
-        memory: u64::from(report.backed) * u64::from(SLOT_BYTES),
-        published: report.published,
-        unfinished: report.unfinished,
-        waiting: report.waiting,
-        waited: report.waited,
-        nonsense: report.nonsense,
-        clients: report.clients,
-        requests: report.requests,
-        refused: report.refused,
-        stalled: report.stalled,
-        turned_away: report.turned_away,
-        sent: report.sent,
-        pushed: report.pushed,
-        push_failures: report.push_failures,
-        push_trouble: report.push_trouble,
     }
 }

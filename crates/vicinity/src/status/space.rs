@@ -1,12 +1,11 @@
 //! The memory plane as the API tells it.
 
+use memory_plane::Figures;
 use serde::{Deserialize, Serialize};
 use space::controller::Decision;
 use space::demand::Bottleneck;
 use space::estimator::Window;
 use space::pace::Reason;
-
-use crate::spaces::process::Figures;
 
 /// A VM's space, as `GET /v1/spaces` lists it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -15,7 +14,7 @@ pub(crate) struct SpaceStatus {
     pub(crate) vm: String,
     /// Its process runs.
     pub(crate) up: bool,
-    /// How often the process was started again. What was in the space went with it each time.
+    /// How often the process was started again. What was being written went with it each time.
     pub(crate) restarts: u64,
     /// Why it does not run, or did not the last time.
     pub(crate) reason: Option<String>,
