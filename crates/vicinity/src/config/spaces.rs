@@ -197,39 +197,24 @@ fn slots(written: &Spanned<i64>) -> Result<u32, Mistake> {
 
 fn objective(written: &file::Objective) -> Result<Objective, Mistake> {
     let usual = Objective::default();
-    let one = |value: Option<&Spanned<i64>>, range, what, help, usual| match value {
-        Some(value) => number(value, range, what, help),
-        None => Ok(usual),
+    let share = "it is 1 to 99 percent";
+    let class = "it is 0, which is served first, to 255";
+    let or = |value: &Option<Spanned<i64>>, usual, range, help| {
+        let value = value.as_ref();
+        value.map_or(Ok(usual), |value| {
+            number(value, range, "an objective", help)
+        })
     };
     Ok(Objective {
-        within_ms: one(
-            written.within_ms.as_ref(),
-            1..=3_600_000,
-            "an objective",
-            "it is 1 ms to an hour",
+        within_ms: or(
+            &written.within_ms,
             usual.within_ms,
+            1..=3_600_000,
+            "it is 1 ms to an hour",
         )?,
-        percent: one(
-            written.percent.as_ref(),
-            1..=99,
-            "an objective",
-            "it is 1 to 99 percent",
-            usual.percent,
-        )?,
-        weight: one(
-            written.weight.as_ref(),
-            1..=1000,
-            "a weight",
-            "it is 1 to 1000",
-            usual.weight,
-        )?,
-        class: one(
-            written.class.as_ref(),
-            0..=255,
-            "a class",
-            "it is 0, which is served first, to 255",
-            usual.class,
-        )?,
+        percent: or(&written.percent, usual.percent, 1..=99, share)?,
+        weight: or(&written.weight, usual.weight, 1..=1000, "it is 1 to 1000")?,
+        class: or(&written.class, usual.class, 0..=255, class)?,
     })
 }
 
