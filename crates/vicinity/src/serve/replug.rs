@@ -180,3 +180,179 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     // Nothing between two states of it can panic.
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::path::Path;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    /// As much of a QEMU as is asked.
+    #[derive(Default)]
+    struct Qemu {
+        plugged: bool,
+        /// So often it is still there when it was to be taken out.
+        holds: u32,
+        /// How often it still will be.
+        leaves: Option<u32>,
+        /// So many devices are not taken.
+        refuses: u32,
+        commands: Vec<String>,
+    }
+
+    impl Qemu {
+        /// Serve whoever connects.
+        fn serve(self, monitor: UnixListener) -> Arc<Mutex<Self>> {
+            let shared = Arc::new(Mutex::new(self));
+            let qemu = Arc::clone(&shared);
+            std::thread::spawn(move || {
+                for stream in monitor.incoming() {
+                    Self::converse(&qemu, stream.unwrap());
+                }
+            });
+            shared
+        }
+
+        fn converse(qemu: &Mutex<Self>, mut stream: UnixStream) {
+            stream.write_all(b"{\"QMP\": {}}\n").unwrap();
+            for line in BufReader::new(stream.try_clone().unwrap()).lines() {
+                let asked: Value = serde_json::from_str(&line.unwrap()).unwrap();
+                let command = asked["execute"].as_str().unwrap();
+                let answer = qemu.lock().unwrap().answer(command, &asked["arguments"]);
+                let answer = match answer {
+                    Ok(answer) => json!({"return": answer}),
+                    Err(why) => json!({"error": {"desc": why}}),
+                };
+                writeln!(stream, "{answer}").unwrap();
+            }
+        }
+
+        fn answer(&mut self, command: &str, arguments: &Value) -> Result<Value, &'static str> {
+            match command {
+                "qom-list" => {
+                    self.leaves = match self.leaves {
+                        Some(0) => {
+                            self.plugged = false;
+                            None
+                        }
+                        leaves => leaves.map(|times| times - 1),
+                    };
+                    let named = json!([{"name": "type"}, {"name": DEVICE}]);
+                    return Ok(if self.plugged { named } else { json!([]) });
+                }
+                "qom-get" => return Ok(json!("/machine/peripheral/port3/pcie.7")),
+                "device_del" => self.leaves = Some(self.holds),
+                "device_add" if self.plugged => return Err("it is there"),
+                "device_add" if self.refuses > 0 => {
+                    self.refuses -= 1;
+                    return Err("not yet");
+                }
+                "device_add" => {
+                    self.plugged = true;
+                    assert_eq!(arguments["bus"], "pcie.7");
+                    assert_eq!(arguments["chardev"], CHARDEV);
+                }
+                "chardev-add" => {
+                    let address = &arguments["backend"]["data"]["addr"];
+                    assert_eq!(address["data"]["path"], "/run/space/db.sock");
+                }
+                _ => {}
+            }
+            self.commands.push(command.to_owned());
+            Ok(json!({}))
+        }
+    }
+
+    fn monitor(folder: &Path) -> UnixListener {
+        UnixListener::bind(folder.join("qmp")).unwrap()
+    }
+
+    fn replug(folder: &Path) -> Replug {
+        Replug::new("db", folder.join("qmp"), "/run/space/db.sock".into())
+    }
+
+    fn until(done: impl Fn() -> bool) {
+        let end = Instant::now() + 6 * PATIENCE;
+        while !done() {
+            assert!(Instant::now() < end, "it does not end");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn is_done(replug: &Replug) -> bool {
+        !lock(&replug.state).at_work
+    }
+
+    #[test]
+    fn a_dead_device_is_taken_out_and_plugged_in_where_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let qemu = Qemu {
+            plugged: true,
+            holds: 2,
+            refuses: 1,
+            ..Qemu::default()
+        };
+        let qemu = qemu.serve(monitor(folder.path()));
+        let replug = replug(folder.path());
+        replug.start();
+        until(|| replug.trouble().is_some());
+        assert_eq!(
+            replug.trouble().unwrap(),
+            "the VM's device is dead: QEMU refused device_add: not yet"
+        );
+        until(|| is_done(&replug));
+        assert_eq!(replug.trouble(), None);
+        let qemu = qemu.lock().unwrap();
+        assert!(qemu.plugged);
+        // It was out already when it was tried again.
+        let first = [
+            "qmp_capabilities",
+            "device_del",
+            "chardev-remove",
+            "chardev-add",
+        ];
+        let second = [
+            "qmp_capabilities",
+            "chardev-remove",
+            "chardev-add",
+            "device_add",
+        ];
+        assert_eq!(qemu.commands, [first, second].concat());
+    }
+
+    #[test]
+    fn one_whose_process_dies_meanwhile_is_plugged_in_once_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let monitor = monitor(folder.path());
+        let replug = replug(folder.path());
+        replug.start();
+        // The first time QEMU has not answered yet.
+        replug.start();
+        let qemu = Qemu {
+            plugged: true,
+            ..Qemu::default()
+        };
+        let qemu = qemu.serve(monitor);
+        until(|| is_done(&replug));
+        let qemu = qemu.lock().unwrap();
+        let times = |wanted| qemu.commands.iter().filter(|one| *one == wanted).count();
+        assert_eq!((times("device_del"), times("device_add")), (2, 2));
+    }
+
+    #[test]
+    fn a_vm_without_the_device_or_a_monitor_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let replug = replug(folder.path());
+        replug.start();
+        until(|| is_done(&replug));
+        let qemu = Qemu::default().serve(monitor(folder.path()));
+        replug.start();
+        until(|| is_done(&replug));
+        assert_eq!(qemu.lock().unwrap().commands, ["qmp_capabilities"]);
+        assert_eq!(replug.trouble(), None);
+    }
+}
