@@ -99,9 +99,10 @@ impl FileSystem for Folder {
     fn init(&self, _capable: FsOptions) -> io::Result<FsOptions> {
         self.shared.store().abandon();
         // Not `WRITEBACK_CACHE`: a write is answered when it lies in slots, not in the guest.
-        // `ATOMIC_O_TRUNC`: cut by itself, before it is open, a file would be published empty.
-        let wanted = FsOptions::BIG_WRITES | FsOptions::MAX_PAGES | FsOptions::PARALLEL_DIROPS;
-        Ok(wanted | FsOptions::ATOMIC_O_TRUNC)
+        // Not `ATOMIC_O_TRUNC`: with it the kernel forgets what it was told of a file that it has just made,
+        // and asks again. Without, it cuts what is there by a request of its own, after the file was opened
+        // for writing, so nobody fetches it empty.
+        Ok(FsOptions::BIG_WRITES | FsOptions::MAX_PAGES | FsOptions::PARALLEL_DIROPS)
     }
 
     fn destroy(&self) {
