@@ -21,7 +21,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
             },
             Factor {
                 name: "mode",
-                ci: &["stream", "job", "both", "space"],
+                ci: &["stream", "job", "both", "space", "space job"],
                 default: &MODES,
                 full: &MODES,
             },
@@ -35,7 +35,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
     Sweep {
         name: "space-memory",
         title: "jobs a second that each leave 512 KB in a space for a second, beside another VM's four, with the \
-            controller and with a fixed half of the slots",
+            controller and with more slots than they use",
         factors: &[
             Factor {
                 name: "rate",
@@ -57,12 +57,13 @@ pub(super) static SWEEPS: &[Sweep] = &[
 ];
 
 /// `stream` and `job` alone, `both`, with a `protected` backend, and with the `space` instead of the VM's
-/// own server.
-const MODES: [&str; 6] = [
+/// own server; of these, too, each alone.
+const MODES: [&str; 7] = [
     "stream",
     "job",
     "both",
     "protected",
     "space",
+    "space job",
     "space stream",
 ];

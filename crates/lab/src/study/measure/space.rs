@@ -43,7 +43,7 @@ test -e /space/200 || cp /srv/200 /space/
 test -e /run/source || seq 100000 160000 >/run/source";
 
 /// Slots: jobs' files never wait for them.
-const SLOTS: &str = "slots=256";
+const SLOTS: &str = "slots=32";
 
 /// Jobs for so many microseconds, into a folder; prints how many, and in how many microseconds.
 const JOBS: &str = r#"begin=${EPOCHREALTIME/./} count=0
@@ -58,7 +58,7 @@ echo $count $((now - begin))"#;
 struct Mode {
     streams: bool,
     computes: bool,
-    /// The space sends.
+    /// Files are in the space, which sends.
     space: bool,
     /// The backend goes before the guest.
     protected: bool,
@@ -67,7 +67,7 @@ struct Mode {
 impl Mode {
     fn of(level: &str) -> Self {
         Self {
-            streams: level != "job",
+            streams: !matches!(level, "job" | "space job"),
             computes: !matches!(level, "stream" | "space stream"),
             space: level.starts_with("space"),
             protected: level == "protected",
@@ -88,8 +88,8 @@ fn job(level: &str) -> Result<String> {
         "transcode 1080" => 450_000,
         _ => return Err(Error::Host(format!("no job is called {level}"))),
     };
-    let loop_ = format!("awk 'BEGIN {{ for (i = 0; i < {steps}; i++) s += i % 7 * i; print s }}'");
-    Ok(format!("{{ {loop_}; cat /srv/70; }}"))
+    let loop_ = format!("mawk 'BEGIN {{ for (i = 0; i < {steps}; i++) s += i % 7 * i; print s }}'");
+    Ok(format!("{{ {loop_} && cat /srv/70; }}"))
 }
 
 /// Clients that fetch, jobs, or both.

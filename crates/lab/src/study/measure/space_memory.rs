@@ -29,8 +29,8 @@ const LOOK: Duration = Duration::from_millis(250);
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Slots that it has where the controller has no say: half of the budget.
-const FIXED: &str = "slots=256";
+/// Slots that it has where the controller has no say: more than jobs use.
+const FIXED: &str = "slots=48";
 
 /// Jobs at a rate for so many seconds; prints the mean milliseconds in which one's file was written.
 const JOBS: &str = r#"rm -f /space/piece*

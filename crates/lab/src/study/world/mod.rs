@@ -383,6 +383,7 @@ pub(super) fn recipe() -> Recipe {
         .package("apache2-bin")
         .package("nginx")
         .package("gzip")
+        .package("mawk")
         .module("virtiofs")
         .package("libgcc-s1")
 }

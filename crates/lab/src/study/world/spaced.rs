@@ -1,5 +1,5 @@
-//! VM 1's space, and the daemon that has it; VM 2 has one that competes for slots. Clients of the second host reach it through the same link as
-//! the VMs' own servers on the switch.
+//! VM 1's space, and the daemon that has it; VM 2 has one that competes for slots. Clients of the second
+//! host reach it through the same link as the VMs' own servers on the switch.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -24,6 +24,9 @@ const PORT: u16 = 8090;
 /// The VM, and the one that competes.
 const VM: &str = "vm1";
 const RIVAL: &str = "vm2";
+
+/// Slots for both: of the rates of jobs that are measured, the highest needs more than half of them.
+const BUDGET: u32 = 64;
 
 /// Longest start of the daemon.
 const START: Duration = Duration::from_secs(20);
@@ -54,7 +57,7 @@ impl Spaced {
         let run = RunFolder::new()?;
         let config = run.path().join("config.toml");
         let text = format!(
-            "runtime-dir = \"{}\"\nspace-budget = 512\n\n[[space]]\nvm = \"{VM}\"\nlisten = \"{at}\"\n\
+            "runtime-dir = \"{}\"\nspace-budget = {BUDGET}\n\n[[space]]\nvm = \"{VM}\"\nlisten = \"{at}\"\n\
              allow = [\"{}/24\"]\n[[space]]\nvm = \"{RIVAL}\"\n",
             run.path().display(),
             channel::address(network, 0)
