@@ -197,24 +197,30 @@ fn slots(written: &Spanned<i64>) -> Result<u32, Mistake> {
 
 fn objective(written: &file::Objective) -> Result<Objective, Mistake> {
     let usual = Objective::default();
+    let one = "an objective";
     let share = "it is 1 to 99 percent";
     let class = "it is 0, which is served first, to 255";
-    let or = |value: &Option<Spanned<i64>>, usual, range, help| {
+    let or = |value: &Option<Spanned<i64>>, usual, range, what, help| {
         let value = value.as_ref();
-        value.map_or(Ok(usual), |value| {
-            number(value, range, "an objective", help)
-        })
+        value.map_or(Ok(usual), |value| number(value, range, what, help))
     };
     Ok(Objective {
         within_ms: or(
             &written.within_ms,
             usual.within_ms,
             1..=3_600_000,
+            one,
             "it is 1 ms to an hour",
         )?,
-        percent: or(&written.percent, usual.percent, 1..=99, share)?,
-        weight: or(&written.weight, usual.weight, 1..=1000, "it is 1 to 1000")?,
-        class: or(&written.class, usual.class, 0..=255, class)?,
+        percent: or(&written.percent, usual.percent, 1..=99, one, share)?,
+        weight: or(
+            &written.weight,
+            usual.weight,
+            1..=1000,
+            "a weight",
+            "it is 1 to 1000",
+        )?,
+        class: or(&written.class, usual.class, 0..=255, "a class", class)?,
     })
 }
 
@@ -305,6 +311,11 @@ vm = \"db\"
             objective,
             ["space.objective.percent", "1 to 99"],
         );
+        for (named, value) in [("weight", 1001), ("class", 256)] {
+            let objective = format!("objective = {{ {named} = {value} }}");
+            let said = format!("a {named} of {value}");
+            complains("slots = 64", &objective, [&said, "it is"]);
+        }
         let small = "\nspace-budget = 71\n[[space]]\nvm = \"web\"";
         complains(
             "\n[[space]]\nvm = \"web\"",
