@@ -156,8 +156,8 @@ pub(super) fn rest(id: u32, resting: bool) -> Result<()> {
 }
 
 /// A command that is served before the other programs of the machine, with every file that DPDK
-/// makes for itself inside `folder`. Generator and switches all run so: other jobs then take
-/// little of their time.
+/// makes for itself inside `folder`. Generators run so, and switches that do not have a service's
+/// priority: other jobs then take little of their time.
 pub(super) fn first(folder: &Path, program: impl AsRef<OsStr>) -> Command {
     nice(-20, folder, program)
 }

@@ -142,7 +142,7 @@ impl Stage {
         run.map_err(|error| explain(error, self.switch, &self.folder))
     }
 
-    /// As many frames as go, for as long as somebody is at work; what comes of that.
+    /// As many frames as go, for as long as somebody is at work, before other programs; what comes of that.
     pub(super) fn load_during<T: Send>(
         &mut self,
         flows: &[Flow],
@@ -150,7 +150,7 @@ impl Stage {
     ) -> Result<T> {
         let done = AtomicBool::new(false);
         let work = || {
-            let found = work();
+            let found = come_first().and_then(|()| work());
             done.store(true, Ordering::Relaxed);
             found
         };
@@ -194,14 +194,18 @@ impl Stage {
         std::thread::scope(|scope| {
             let thread = scope.spawn(move || {
                 pin(GENERATOR_CPU)?;
-                // The calling thread alone.
-                setpriority_process(None, -20).context(|| "raise a priority".to_owned())?;
+                come_first()?;
                 load::run(drivers, flows, pace, until, epoch, received)
             });
             let failed = |_| Error::Host("the generator failed".to_owned());
             thread.join().map_err(failed)?
         })
     }
+}
+
+/// Have the calling thread, and no other, come before what else runs: it does not wait for the generator's CPU.
+fn come_first() -> Result<()> {
+    setpriority_process(None, -20).context(|| "raise a priority".to_owned())
 }
 
 impl Drop for Stage {

@@ -12,8 +12,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::process::setpriority_process;
-
 use crate::bench::peer::Meter;
 use crate::bench::process::LIMIT;
 use crate::bench::stage::Stage;
@@ -78,8 +76,6 @@ pub(super) fn captures(
     let socket = folder.join("control.sock");
     let received = Arc::clone(&busy.received);
     let compare = || {
-        // The calling thread alone: he does not wait for the generator's CPU.
-        setpriority_process(None, -20).context(|| "raise a priority".to_owned())?;
         interrupt::sleep(RISE)?;
         let (mut without, mut with) = (Passed::default(), Passed::default());
         let mut captured = 0;

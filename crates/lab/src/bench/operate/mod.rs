@@ -15,7 +15,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::process::setpriority_process;
 use serde_json::Value;
 
 use crate::error::{Context, Error, Result};
@@ -140,8 +139,6 @@ fn changes(busy: &mut Stage, socket: &Path) -> Result<Vec<(Kind, f64)>> {
         (Kind::Ask, "GET", "/v1/openapi.json", ""),
     ];
     let operate = || {
-        // The calling thread alone: he does not wait for the generator's CPU.
-        setpriority_process(None, -20).context(|| "raise a priority".to_owned())?;
         interrupt::sleep(RISE)?;
         let before = lost(socket)?;
         let mut found = Vec::new();
