@@ -139,21 +139,43 @@ impl Drop for Tied {
 /// [`Error::MissingTool`], [`Error::Command`] when it fails, [`Error::Interrupted`] (the
 /// program and its children are then told to end).
 pub fn run(command: Command) -> Result<String> {
+    finish(command, Stdio::null(), end_of)
+}
+
+/// Do `work` beside a program that goes on until its standard input ends: it does when the work is done.
+/// Returns the program's standard output and what came of the work.
+///
+/// # Errors
+/// Those of the work (the program is then killed), and those of [`run`].
+pub(crate) fn run_beside<T>(
+    command: Command,
+    work: impl FnOnce() -> Result<T>,
+) -> Result<(String, T)> {
+    let mut done = None;
+    let printed = finish(command, Stdio::piped(), |tied| {
+        let input = tied.child.stdin.take();
+        done = Some(work()?);
+        drop(input);
+        end_of(tied)
+    })?;
+    let done = done.ok_or_else(|| Error::Host("a program ended before it began".to_owned()))?;
+    Ok((printed, done))
+}
+
+fn end_of(tied: &mut Tied) -> Result<ExitStatus> {
     let forever = Duration::from_secs(3600);
-    finish(command, |tied| {
-        let text = tied.command.clone();
-        let ended = interrupt::poll(&text, forever, || tied.ended());
-        if let (Err(_), Some(group)) = (&ended, pid(&tied.child)) {
-            let _gone = kill_process_group(group, Signal::TERM);
-            let _status = tied.child.wait();
-        }
-        ended
-    })
+    let text = tied.command.clone();
+    let ended = interrupt::poll(&text, forever, || tied.ended());
+    if let (Err(_), Some(group)) = (&ended, pid(&tied.child)) {
+        let _gone = kill_process_group(group, Signal::TERM);
+        let _status = tied.child.wait();
+    }
+    ended
 }
 
 /// Like [`run`], for cleaning up: a pending Ctrl-C does not stop it.
 pub(crate) fn run_to_end(command: Command) -> Result<String> {
-    finish(command, |tied| {
+    finish(command, Stdio::null(), |tied| {
         let text = tied.command.clone();
         tied.child.wait().context(|| format!("wait for `{text}`"))
     })
@@ -161,10 +183,11 @@ pub(crate) fn run_to_end(command: Command) -> Result<String> {
 
 fn finish(
     mut command: Command,
+    input: Stdio,
     wait: impl FnOnce(&mut Tied) -> Result<ExitStatus>,
 ) -> Result<String> {
     command
-        .stdin(Stdio::null())
+        .stdin(input)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut tied = Tied::spawn(command)?;
@@ -286,6 +309,23 @@ mod tests {
         let mut echo = command("echo");
         echo.args(["a b", "c"]);
         assert_eq!(run(echo).unwrap(), "a b c\n");
+    }
+
+    #[test]
+    fn a_program_beside_work_lasts_as_long_as_that() {
+        let here = crate::scope::RunFolder::new().unwrap();
+        let gone = here.path().join("gone");
+        let until_input_ends = || {
+            let mut shell = command("sh");
+            shell.args(["-c", "cat; touch $0; echo more"]).arg(&gone);
+            shell
+        };
+        let still_runs = || Ok(!gone.exists());
+        let (printed, during) = run_beside(until_input_ends(), still_runs).unwrap();
+        assert_eq!((printed.as_str(), during), ("more\n", true));
+        assert!(gone.exists());
+        let failed = || Err::<(), _>(Error::Interrupted);
+        assert!(run_beside(until_input_ends(), failed).is_err());
     }
 
     #[test]

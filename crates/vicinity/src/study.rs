@@ -3,8 +3,8 @@
 mod lookups;
 mod residents;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 use lab::progress::Progress;
 use lab::study::catalogue::{self, Scale};
@@ -125,9 +125,11 @@ pub(crate) fn compare(a: &Path, b: &Path, json: bool) -> Result<String, Failure>
     })
 }
 
-/// The HTTP client: its report as JSON.
+/// The HTTP client: its report as JSON. It goes on until standard input ends.
 pub(crate) fn request(load: &Load) -> String {
-    serde_json::to_string(&http::run(load)).unwrap_or_default()
+    let input = std::thread::spawn(|| io::copy(&mut io::stdin(), &mut io::sink()));
+    let report = http::run(load, || !input.is_finished());
+    serde_json::to_string(&report).unwrap_or_default()
 }
 
 fn place(output: &Path) -> Result<Place, Failure> {

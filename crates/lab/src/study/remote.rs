@@ -98,6 +98,23 @@ impl Remote {
     /// # Errors
     /// The client fails.
     pub fn request(&self, load: &Load) -> Result<Report> {
+        report(&host::run(self.client(load))?)
+    }
+
+    /// The same, beside `work`: the client goes on for as long as that takes, its report is of the time asked for.
+    ///
+    /// # Errors
+    /// Those of the work, or the client fails.
+    pub fn request_beside<T>(
+        &self,
+        load: &Load,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<(Report, T)> {
+        let (printed, done) = host::run_beside(self.client(load), work)?;
+        Ok((report(&printed)?, done))
+    }
+
+    fn client(&self, load: &Load) -> std::process::Command {
         let program = self.vicinity.to_string_lossy().into_owned();
         let mut words = vec![
             program,
@@ -111,9 +128,7 @@ impl Remote {
         ];
         words.extend(load.rate.map(|rate| format!("--rate={rate}")));
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let text = host::run(self.inside(&words))?;
-        serde_json::from_str(&text)
-            .map_err(|_| Error::unreadable("the HTTP client's report", &text))
+        self.inside(&words)
     }
 
     /// A program of the host in this namespace.
@@ -130,6 +145,10 @@ impl Remote {
     pub fn run(&self, words: &[&str]) -> Result<String> {
         host::run(self.inside(words))
     }
+}
+
+fn report(text: &str) -> Result<Report> {
+    serde_json::from_str(text).map_err(|_| Error::unreadable("the HTTP client's report", text))
 }
 
 impl Drop for Remote {

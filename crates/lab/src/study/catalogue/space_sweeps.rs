@@ -30,7 +30,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
             "mbit_s", "mbit_p10", "mbit_p50", "mbit_p90", "cov", "job_s", "cpu_pct", "cpu_s_gb",
         ],
         sets: &["vm1", "backend"],
-        cost: 1.1,
+        cost: 1.6,
     },
     Sweep {
         name: "space-memory",
