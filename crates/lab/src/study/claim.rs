@@ -31,6 +31,8 @@ pub struct Evidence {
     pub sureness: Sureness,
     /// Blocks that gave a figure.
     pub blocks: usize,
+    /// Blocks in which all was measured, and whose figure is no number.
+    pub undefined: usize,
 }
 
 /// Blocks from which what is only bootstrapped is judged at all.
@@ -111,6 +113,7 @@ impl Claim {
                 outside: if judged { share(true) } else { 0.5 },
             },
             blocks,
+            undefined: 0,
         }
     }
 
@@ -120,11 +123,11 @@ impl Claim {
         blocks: &[Block<'_>],
         levels: &dyn Fn(&str) -> Vec<String>,
     ) -> Evidence {
-        let figures: Vec<f64> = blocks
+        let found = blocks
             .iter()
-            .filter_map(|block| block.figure(statistic, levels))
-            .filter(|figure| figure.is_finite())
-            .collect();
+            .filter_map(|block| block.figure(statistic, levels));
+        let (figures, undefined): (Vec<f64>, Vec<f64>) =
+            found.partition(|figure| figure.is_finite());
         // Ratios are averaged as logarithms: twice and half cancel out.
         let of = |chosen: &[usize]| {
             let picked: Vec<f64> = chosen
@@ -157,6 +160,7 @@ impl Claim {
             },
             sureness: region.test(&figures),
             blocks: figures.len(),
+            undefined: undefined.len(),
         }
     }
 }
@@ -218,7 +222,7 @@ impl Block<'_> {
             Statistic::Trend { metric, of, along } => {
                 let (places, values): (Vec<f64>, Vec<f64>) =
                     steps(metric, of, along).into_iter().unzip();
-                Some(inference::rank_correlation(&places, &values))
+                (values.len() > 1).then(|| inference::rank_correlation(&places, &values))
             }
             Statistic::FirstStep { metric, of, along } => {
                 let values: Vec<f64> = steps(metric, of, along)
@@ -251,7 +255,7 @@ impl Block<'_> {
                 let matching = self.samples.iter().filter(|sample| sample.cell.matches(of));
                 let pairs = matching.filter_map(|s| Some((*s.values.get(x)?, *s.values.get(y)?)));
                 let (xs, ys): (Vec<f64>, Vec<f64>) = pairs.unzip();
-                Some(inference::rank_correlation(&xs, &ys))
+                (xs.len() > 1).then(|| inference::rank_correlation(&xs, &ys))
             }
             Statistic::Relative {
                 metric,

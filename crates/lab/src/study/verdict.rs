@@ -124,7 +124,11 @@ pub fn judge(
             } else {
                 1.0
             };
-            let (verdict, reason) = decide(row, claim, &evidence, p, noise, samples, probe);
+            let (verdict, mut reason) = decide(row, claim, &evidence, p, noise, samples, probe);
+            if evidence.undefined > 0 {
+                let both = if reason.is_empty() { "" } else { "; " };
+                reason += &format!("{both}{}", undefined(claim.statistic, evidence.undefined));
+            }
             Finding {
                 id: row.id,
                 text: claim.text,
@@ -151,6 +155,9 @@ fn decide(
     samples: &[Sample],
     probe: &Probe,
 ) -> (Verdict, String) {
+    if evidence.blocks == 0 && evidence.undefined > 0 {
+        return (Verdict::NotSignificant, String::new());
+    }
     if evidence.blocks == 0 {
         let failure = samples
             .iter()
@@ -186,6 +193,21 @@ fn decide(
         Verdict::Reversed
     };
     (verdict, String::new())
+}
+
+/// Why so many blocks in which all was measured give no figure.
+fn undefined(statistic: Statistic, blocks: usize) -> String {
+    let why = match statistic {
+        Statistic::Trend { .. } | Statistic::Correlation { .. } => {
+            "what it ranks was alike everywhere"
+        }
+        _ => "a side of its quotient was 0",
+    };
+    let which = match blocks {
+        1 => "a block gives".to_owned(),
+        _ => format!("{blocks} blocks give"),
+    };
+    format!("{which} no figure: {why}")
 }
 
 /// Where the interval of a figure is that is not sure enough; nothing if it is on both sides.
@@ -331,7 +353,7 @@ mod tests {
         samples
     }
 
-    fn verdict(samples: &[Sample]) -> Vec<Verdict> {
+    fn findings(samples: &[Sample]) -> Vec<Finding> {
         let probe = Probe {
             cpus: 2,
             no_vms: None,
@@ -344,6 +366,10 @@ mod tests {
             catalogue::find("X0").unwrap(),
         ];
         judge(&rows, samples, Scale::Ci, &probe)
+    }
+
+    fn verdict(samples: &[Sample]) -> Vec<Verdict> {
+        findings(samples)
             .iter()
             .map(|finding| finding.verdict)
             .collect()
@@ -359,6 +385,25 @@ mod tests {
     }
 
     #[test]
+    fn what_was_measured_and_gives_no_figure_says_why() {
+        let with_zeros = |blocks: u32| {
+            let mut samples = made_up(8, 0.066);
+            let zeros = samples
+                .iter_mut()
+                .filter(|one| one.cell.level("idle") == "3" && one.block <= blocks);
+            zeros.for_each(|one| one.values = [("req_s".to_owned(), 0.0)].into());
+            findings(&samples)
+        };
+        let none = &with_zeros(8)[0];
+        assert_eq!(none.verdict, Verdict::NotSignificant);
+        let why = "8 blocks give no figure: a side of its quotient was 0";
+        assert_eq!(none.reason, why);
+        let some = &with_zeros(1)[0];
+        assert_eq!((some.verdict, some.blocks), (Verdict::Reproduced, 7));
+        assert!(some.reason.starts_with("a block gives no figure"));
+    }
+
+    #[test]
     fn what_is_not_sure_says_where_its_interval_is() {
         let claim = catalogue::find("W1").unwrap().claims.last().unwrap();
         assert_eq!(claim.expects, Region::Within(0.98, 1.02));
@@ -368,6 +413,7 @@ mod tests {
                 interval: Interval { low, high },
                 sureness: Region::Above(0.0).test(&[]),
                 blocks,
+                undefined: 0,
             };
             leaning(claim, &evidence)
         };
