@@ -66,14 +66,12 @@ fn read(tasks: &Path) -> Result<Totals> {
     Ok(sum)
 }
 
-/// `schedstat` is: nanoseconds run, nanoseconds waited, times run.
 fn parse(status: &str, schedule: &str) -> Option<Totals> {
-    let mut times = schedule.split_whitespace().map(str::parse);
-    let mut time = || Some(Duration::from_nanos(times.next()?.ok()?));
+    let counted = observe::counters::Totals::parse(schedule, status)?;
     Some(Totals {
         sleeps: number_after(status, "voluntary_ctxt_switches:")?,
-        ran: time()?,
-        waited: time()?,
+        ran: Duration::from_nanos(counted.run_ns),
+        waited: Duration::from_nanos(counted.wait_ns),
     })
 }
 
