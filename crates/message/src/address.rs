@@ -127,6 +127,11 @@ impl Board {
         self.folder.join("gateway.sock")
     }
 
+    /// Where the kernel keeps which part of the member's heap is whose.
+    pub(crate) fn lent(&self) -> PathBuf {
+        self.folder.join("heap")
+    }
+
     /// Where an endpoint listens.
     #[must_use]
     pub(crate) fn socket(&self, endpoint: u32) -> PathBuf {

@@ -6,7 +6,7 @@
 //! keeps its own and refuses the other's, and the other one waits for that.
 //!
 //! An endpoint of another NIC is reached through the board's gateway ([`crate::far`]): what is said
-//! is the same, but the window comes from the gateway, to both.
+//! is the same, but the window comes from the gateway, to both; with it, where they sit in its region.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,6 +22,7 @@ use crate::endpoint::Endpoint;
 use crate::greeting::{ACCEPTED, BAD_KEY, CLOSED, CROSSED, FULL, Hello, UNREACHABLE, Welcome};
 use crate::limits::{CONTROL, FAR_SPIN, INCOMING, MESSAGES};
 use crate::peer::{Link, Peer};
+use crate::reach::Reach;
 use crate::request::{Request, State};
 use crate::status::{Code, Error};
 use crate::token::Token;
@@ -109,6 +110,7 @@ impl Endpoint {
             own_key: self.key,
             key,
             fences: doorbell::fences_all(),
+            seats: None,
         };
         let heap = (!far).then(|| self.engine.heap.as_fd());
         let hello = hello.encode();
@@ -170,7 +172,7 @@ impl Endpoint {
         };
         let verdict = self.judge(&hello);
         let link = match verdict {
-            ACCEPTED => open(window, channel, heap, hello.fences),
+            ACCEPTED => open(window, channel, heap, &hello),
             _ => {
                 self.answer(&channel, verdict, false);
                 return;
@@ -217,6 +219,7 @@ impl Endpoint {
             verdict,
             session: self.session,
             fences: doorbell::fences_all(),
+            seats: None,
         };
         let accepted = verdict == ACCEPTED;
         let heap = with_heap.then(|| self.engine.heap.as_fd());
@@ -258,9 +261,11 @@ impl Endpoint {
                     (None, Some(place)) => attach(place),
                     _ => Err(WindowError::Unsealed),
                 };
-                match window.and_then(|window| window.ends(Side::Creator)) {
-                    Ok(ends) => {
-                        let link = Link::new(ends, channel, heap, welcome.fences);
+                let made = window.and_then(|window| Ok((window.ends(Side::Creator)?, window)));
+                match made {
+                    Ok((ends, window)) => {
+                        let mut link = Link::new(ends, channel, heap, welcome.fences);
+                        link.reach = welcome.seats.and_then(|seats| Reach::new(&window, seats));
                         self.join(address, welcome.session, key, link);
                     }
                     Err(_) => self.fail(id, Code::NoResources),
@@ -369,10 +374,12 @@ fn open(
     window: Place,
     channel: Channel,
     heap: Option<OwnedFd>,
-    fences: bool,
+    hello: &Hello,
 ) -> Result<Link, WindowError> {
-    let ends = attach(window)?.ends(Side::Guest)?;
-    Ok(Link::new(ends, channel, heap, fences))
+    let window = attach(window)?;
+    let mut link = Link::new(window.ends(Side::Guest)?, channel, heap, hello.fences);
+    link.reach = hello.seats.and_then(|seats| Reach::new(&window, seats));
+    Ok(link)
 }
 
 /// The window of a link that somebody else made.

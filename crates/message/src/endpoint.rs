@@ -10,8 +10,8 @@ use window::waiter::{Waiter, Waker};
 
 use crate::address::{Address, Board, random};
 use crate::connect::Handshakes;
-use crate::engine::{Arrival, Engine, Posted};
-use crate::limits::{ENDPOINTS, HEAP, SPIN};
+use crate::engine::{Arrival, Copies, Engine, Posted};
+use crate::limits::{ENDPOINTS, HEAP, MEDIUM, SPIN};
 use crate::matching::{Contexts, Pattern};
 use crate::memory::Memory;
 use crate::peer::{Peer, Peers, SELF};
@@ -123,11 +123,33 @@ impl Endpoint {
         self.waiter.waker()
     }
 
-    /// Memory on the endpoint's heap: large messages from there are copied once. All peers can
-    /// read it. `None` when the heap is full.
+    /// Memory on the endpoint's heap: large messages from there to peers of this board are copied
+    /// once. All of those can read it. `None` when the heap is full.
     #[must_use]
     pub fn allocate(&self, length: usize) -> Option<Buffer> {
         self.engine.heap.allocate(length)
+    }
+
+    /// Memory from which a message of this length is copied as seldom as can be on its way to this
+    /// peer. Where the peer is in another VM of the trust group, and the message a large one, that is
+    /// memory of this VM's heap, which all VMs of the group can write; else of the endpoint's. It may
+    /// be used for any peer: if that cannot read it, the message is streamed. `None` when both heaps
+    /// are full.
+    #[must_use]
+    pub fn allocate_for(&mut self, peer: Peer, length: usize) -> Option<Memory> {
+        let link = self.peers.link(peer).filter(|_| length as u64 > MEDIUM);
+        let list = self.board.lent();
+        let stretch = link.and_then(|link| link.reach.as_mut()?.lend(&list, length));
+        match stretch {
+            Some(stretch) => Some(Memory::Stretch(Box::new(stretch))),
+            None => self.allocate(length).map(Memory::Window),
+        }
+    }
+
+    /// How large messages came to this endpoint.
+    #[must_use]
+    pub fn copies(&self) -> Copies {
+        self.engine.copies
     }
 
     /// Connect to an endpoint; `None` for the time waits as long as it takes.
@@ -223,7 +245,7 @@ impl Endpoint {
         let link = self.peers.link(peer);
         let taken = self.engine.take_arrival(link, request, arrival);
         match (taken, self.peers.link(peer)) {
-            (Err(_), _) => self.lose(peer, Code::Unreachable),
+            (Err(fault), _) => self.lose(peer, fault.code()),
             // Its sender may sleep until it is received, and this side need not call again.
             (Ok(()), Some(link)) if link.told => link.wake(),
             (Ok(()), _) => {}

@@ -52,6 +52,16 @@ pub(crate) struct Engine {
     /// What goes there only after the program has seen it, if it wants to.
     pub(crate) shown: Option<VecDeque<Arrival>>,
     pub(crate) heap: Heap,
+    pub(crate) copies: Copies,
+}
+
+/// How large messages were received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copies {
+    /// Those that were copied from the sender's heap, or that of its VM: once.
+    pub once: u64,
+    /// Those that were streamed.
+    pub streamed: u64,
 }
 
 impl Engine {
@@ -62,6 +72,7 @@ impl Engine {
             unexpected: Queues::new(contexts),
             shown: None,
             heap,
+            copies: Copies::default(),
         }
     }
 
@@ -109,8 +120,12 @@ impl Engine {
             self.control(link, peer, &record)?;
         }
         // The ring ends: its producer is no more.
-        while self.take_message(link, peer)? {}
-        Ok(())
+        loop {
+            match self.take_message(link, peer) {
+                Ok(true) | Err(Fault::Withdrawn) => {}
+                other => return other.map(drop),
+            }
+        }
     }
 
     /// Send what had no room, as far as there is now.
@@ -266,11 +281,8 @@ impl Engine {
             if !link.messages_out.has_room()? {
                 return Ok(false);
             }
-            let place = match memory {
-                Memory::Window(buffer) if heap.owns(buffer) && !link.far => Some(buffer.offset()),
-                _ => None,
-            };
-            let record = wire::offer(value, length, request.handle(), place);
+            let source = link.source(heap, memory);
+            let record = wire::offer(value, length, request.handle(), source);
             link.messages_out.push(&record);
         }
         link.told = true;

@@ -16,6 +16,8 @@ pub(crate) struct Hello {
     pub(crate) key: u32,
     /// Whether its sleeps fence this side too (`window::doorbell`).
     pub(crate) fences: bool,
+    /// Said by gateways.
+    pub(crate) seats: Option<Seats>,
 }
 
 /// What an answer says.
@@ -25,6 +27,35 @@ pub(crate) struct Welcome {
     pub(crate) session: u64,
     /// As [`Hello::fences`].
     pub(crate) fences: bool,
+    /// Said by gateways.
+    pub(crate) seats: Option<Seats>,
+}
+
+/// Where the two ends of a direct link sit in the region that the window is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seats {
+    /// Of the endpoint that this is said to.
+    pub(crate) own: u32,
+    pub(crate) peer: u32,
+}
+
+impl Seats {
+    /// Nothing when there are none.
+    fn encode(seats: Option<Self>) -> impl Iterator<Item = u8> {
+        let words = seats.into_iter().flat_map(|seats| [seats.own, seats.peer]);
+        words.flat_map(u32::to_le_bytes)
+    }
+
+    /// All that is left of a greeting.
+    fn decode(bytes: &[u8]) -> Option<Option<Self>> {
+        if bytes.is_empty() {
+            return Some(None);
+        }
+        let (own, bytes) = bytes.split_first_chunk()?;
+        let peer = u32::from_le_bytes(bytes.try_into().ok()?);
+        let own = u32::from_le_bytes(*own);
+        Some(Some(Self { own, peer }))
+    }
 }
 
 /// The window is taken.
@@ -51,6 +82,7 @@ impl Hello {
         bytes.extend(self.to.nic.to_le_bytes());
         bytes.extend(self.to.endpoint.to_le_bytes());
         bytes.push(self.fences.into());
+        bytes.extend(Seats::encode(self.seats));
         bytes
     }
 
@@ -71,13 +103,14 @@ impl Hello {
             nic: u64::from_le_bytes(*to_nic),
             endpoint: u32::from_le_bytes(*to_endpoint),
         };
-        bytes.is_empty().then_some(Self {
+        Some(Self {
             from,
             to,
             session: u64::from_le_bytes(*session),
             own_key: u32::from_le_bytes(*own_key),
             key: u32::from_le_bytes(*key),
             fences: *fences == 1,
+            seats: Seats::decode(bytes)?,
         })
     }
 }
@@ -88,6 +121,7 @@ impl Welcome {
         bytes.extend(self.session.to_le_bytes());
         bytes.extend(self.verdict.to_le_bytes());
         bytes.push(self.fences.into());
+        bytes.extend(Seats::encode(self.seats));
         bytes
     }
 
@@ -95,10 +129,11 @@ impl Welcome {
         let (session, bytes) = bytes.split_first_chunk()?;
         let (verdict, bytes) = bytes.split_first_chunk()?;
         let ([fences], bytes) = bytes.split_first_chunk()?;
-        bytes.is_empty().then_some(Self {
+        Some(Self {
             session: u64::from_le_bytes(*session),
             verdict: u32::from_le_bytes(*verdict),
             fences: *fences == 1,
+            seats: Seats::decode(bytes)?,
         })
     }
 }
@@ -122,16 +157,24 @@ mod tests {
             own_key: 3,
             key: 4,
             fences: true,
+            seats: None,
         };
-        assert_eq!(Hello::decode(&hello.encode()), Some(hello));
         let welcome = Welcome {
             verdict: CROSSED,
             session: 9,
             fences: true,
+            seats: None,
         };
-        assert_eq!(Welcome::decode(&welcome.encode()), Some(welcome));
-        assert_eq!(Hello::decode(&welcome.encode()), None);
-        assert_eq!(Welcome::decode(&hello.encode()), None);
+        for seats in [None, Some(Seats { own: 1, peer: 2 })] {
+            let (hello, welcome) = (Hello { seats, ..hello }, Welcome { seats, ..welcome });
+            assert_eq!(Hello::decode(&hello.encode()), Some(hello));
+            assert_eq!(Welcome::decode(&welcome.encode()), Some(welcome));
+            assert_eq!(Hello::decode(&welcome.encode()), None);
+            assert_eq!(Welcome::decode(&hello.encode()), None);
+            let mut longer = welcome.encode();
+            longer.push(0);
+            assert_eq!(Welcome::decode(&longer), None);
+        }
         assert_eq!(Hello::decode(&[]), None);
     }
 }

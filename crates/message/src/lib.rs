@@ -16,7 +16,10 @@
 //!   ends when it is copied in.
 //! - *rendezvous*, above: offered in a slot. If the memory is on the sender's heap, the receiver
 //!   copies it from there, once; otherwise it is streamed in chunks through the data area of the
-//!   lane of control, both sides copying at the same time.
+//!   lane of control, both sides copying at the same time. Where both ends are in VMs of one trust
+//!   group, that heap is a part of the region which all of them map ([`window::region::Heap`]). They
+//!   can all write there: it is copied in and out, never referred to, and who has copied looks whether
+//!   the memory was still the message's. See [`Endpoint::allocate_for`].
 //!
 //! The receiver matches messages of one peer in the order they were sent, whichever way. What
 //! nobody waits for is copied out and kept, up to a limit for each peer; a peer that goes on
@@ -73,6 +76,7 @@ pub mod perf;
 mod progress;
 mod quiet;
 mod raw;
+mod reach;
 mod receive;
 mod request;
 mod send;
@@ -83,6 +87,7 @@ mod wire;
 
 pub use address::{Address, Board};
 pub use endpoint::{Endpoint, Options};
+pub use engine::Copies;
 pub use matching::{Contexts, Pattern};
 pub use memory::Memory;
 pub use peer::Peer;
@@ -91,4 +96,5 @@ pub use request::Request;
 pub use status::{Code, Completion, MessageError, Status};
 pub use unexpected::Unexpected;
 pub use window::heap::Buffer;
+pub use window::region::Stretch;
 pub use window::waiter::Waker;

@@ -1,6 +1,7 @@
 //! The memory that is lent to a request, and comes back with its result.
 
 use window::heap::Buffer;
+use window::region::Stretch;
 
 use crate::raw::Segments;
 
@@ -18,6 +19,9 @@ pub enum Memory {
     /// Memory of the endpoint's heap, see [`allocate`](crate::Endpoint::allocate). Large messages
     /// from there are copied once.
     Window(Buffer),
+    /// Memory of the VM's heap, see [`allocate_for`](crate::Endpoint::allocate_for). Other VMs can
+    /// write there too, so there is no reference to it: see [`put`](Self::put) and [`get`](Self::get).
+    Stretch(Box<Stretch>),
     /// Pieces of memory that belong to somebody else.
     Segments(Segments),
 }
@@ -43,27 +47,29 @@ impl Memory {
             Self::Empty => 0,
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::Window(buffer) => buffer.len() as u64,
+            Self::Stretch(stretch) => stretch.length(),
             Self::Segments(segments) => segments.pieces().map(|piece| piece.len() as u64).sum(),
         }
     }
 
-    /// All bytes, when they are in one piece that Rust knows the owner of; else none.
+    /// All bytes, when they are in one piece that Rust knows the owner of, and nobody else writes; else none.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         match self {
             Self::Bytes(bytes) => bytes,
             Self::Window(buffer) => buffer,
-            Self::Empty | Self::Segments(_) => &[],
+            Self::Empty | Self::Stretch(_) | Self::Segments(_) => &[],
         }
     }
 
-    /// All of it, if it is in one piece.
+    /// All of it, if it is in one piece that can be referred to.
     #[inline(always)]
     pub(crate) fn piece(&self) -> Option<&[u8]> {
         match self {
             Self::Empty => Some(&[]),
             Self::Bytes(bytes) => Some(bytes),
             Self::Window(buffer) => Some(buffer),
+            Self::Stretch(_) => None,
             Self::Segments(segments) => {
                 let mut pieces = segments.pieces();
                 let first = pieces.next().unwrap_or_default();
@@ -72,13 +78,14 @@ impl Memory {
         }
     }
 
-    /// All of it to be filled, if it is in one piece.
+    /// All of it to be filled, if it is in one piece that can be referred to.
     #[inline(always)]
     pub(crate) fn piece_mut(&mut self) -> Option<&mut [u8]> {
         match self {
             Self::Empty => Some(&mut []),
             Self::Bytes(bytes) => Some(bytes),
             Self::Window(buffer) => Some(buffer),
+            Self::Stretch(_) => None,
             Self::Segments(segments) => {
                 let mut pieces = segments.pieces_mut();
                 let first = pieces.next().unwrap_or_default();
@@ -99,6 +106,7 @@ impl Memory {
             Self::Empty => Some(()),
             Self::Bytes(bytes) => each(part(bytes, from, length)),
             Self::Window(buffer) => each(part(buffer, from, length)),
+            Self::Stretch(stretch) => read_by_pages(stretch, from, length, &mut each),
             Self::Segments(segments) => {
                 let (mut skip, mut left) = (from, length);
                 for piece in segments.pieces() {
@@ -127,6 +135,7 @@ impl Memory {
             Self::Empty => Some(()),
             Self::Bytes(bytes) => each(part_mut(bytes, from, length)),
             Self::Window(buffer) => each(part_mut(buffer, from, length)),
+            Self::Stretch(stretch) => fill_by_pages(stretch, from, length, &mut each),
             Self::Segments(segments) => {
                 let (mut skip, mut left) = (from, length);
                 for piece in segments.pieces_mut() {
@@ -143,9 +152,9 @@ impl Memory {
         }
     }
 
-    /// Fill with the beginning of `bytes`; returns how many found room.
+    /// Write the beginning of `bytes` at `at`; returns how many found room.
     #[inline]
-    pub(crate) fn put(&mut self, at: u64, bytes: &[u8]) -> u64 {
+    pub fn put(&mut self, at: u64, bytes: &[u8]) -> u64 {
         let mut rest = bytes;
         // Nothing to refuse: every piece takes what is left.
         let _whole = self.fill(at, bytes.len() as u64, |piece| {
@@ -157,6 +166,71 @@ impl Memory {
         });
         (bytes.len() - rest.len()) as u64
     }
+
+    /// Copy what is at `at` into `bytes`; returns how many there were.
+    pub fn get(&self, at: u64, bytes: &mut [u8]) -> u64 {
+        let mut done = 0;
+        // Nothing to refuse: there are no more bytes than were asked for.
+        let _whole = self.read(at, bytes.len() as u64, |piece| {
+            let end = done + piece.len();
+            bytes.get_mut(done..end)?.copy_from_slice(piece);
+            done = end;
+            Some(())
+        });
+        done as u64
+    }
+
+    /// What a peer copies of it from now on is not good.
+    #[cold]
+    pub(crate) fn withdraw(&mut self) {
+        if let Self::Stretch(stretch) = self {
+            stretch.withdraw();
+        }
+    }
+}
+
+/// What is copied by way of private memory at a time. It stays in the processor's nearest cache.
+const PAGE: usize = 4096;
+
+/// Hand bytes of a stretch to `each`, by way of private memory.
+#[inline(never)]
+fn read_by_pages(
+    stretch: &Stretch,
+    from: u64,
+    length: u64,
+    each: &mut dyn FnMut(&[u8]) -> Option<()>,
+) -> Option<()> {
+    let mut page = [0; PAGE];
+    for (at, count) in pages(stretch, from, length) {
+        let page = page.get_mut(..count)?;
+        stretch.read(at, page)?;
+        each(page)?;
+    }
+    Some(())
+}
+
+/// Have `each` fill bytes of a stretch, by way of private memory.
+#[inline(never)]
+fn fill_by_pages(
+    stretch: &mut Stretch,
+    from: u64,
+    length: u64,
+    each: &mut dyn FnMut(&mut [u8]) -> Option<()>,
+) -> Option<()> {
+    let mut page = [0; PAGE];
+    for (at, count) in pages(stretch, from, length) {
+        let page = page.get_mut(..count)?;
+        each(page)?;
+        stretch.write(at, page)?;
+    }
+    Some(())
+}
+
+/// Where pages begin and how long they are, of `length` bytes from `from`, as far as there are.
+fn pages(stretch: &Stretch, from: u64, length: u64) -> impl Iterator<Item = (u64, usize)> + use<> {
+    let end = from.saturating_add(length).min(stretch.length());
+    let count = move |at| usize::try_from(end - at).unwrap_or(PAGE).min(PAGE);
+    (from..end).step_by(PAGE).map(move |at| (at, count(at)))
 }
 
 /// `length` bytes from `from`, as far as there are.

@@ -5,13 +5,17 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use window::attach::Channel;
 use window::doorbell::{Ringer, Sleeper};
+use window::heap::Heap;
 use window::lane::{Consumer, Producer};
 use window::{Broken, Ends, Foreign};
 
 use crate::address::Address;
 use crate::limits;
+use crate::memory::Memory;
+use crate::reach::Reach;
 use crate::request::Request;
-use crate::wire::Control;
+use crate::status::Code;
+use crate::wire::{Control, Source};
 
 /// A peer of an endpoint: who is connected to it, or was. Means something to that endpoint only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,6 +33,19 @@ pub(crate) enum Fault {
     /// Its records.
     #[error("the peer sent a record that makes no sense")]
     Nonsense,
+    /// It has let go of the link, which this side was not told yet.
+    #[error("the peer took back what it had offered")]
+    Withdrawn,
+}
+
+impl Fault {
+    /// What ends with it.
+    pub(crate) fn code(self) -> Code {
+        match self {
+            Self::Withdrawn => Code::Closed,
+            Self::Broken(_) | Self::Nonsense => Code::Unreachable,
+        }
+    }
 }
 
 /// The way to a peer that lives.
@@ -41,11 +58,13 @@ pub(crate) struct Link {
     pub(crate) sleeper: Sleeper,
     pub(crate) ringer: Ringer,
     pub(crate) channel: Channel,
-    /// Whether it is behind a gateway: then neither side can read the other's heap.
+    /// Whether it is behind a gateway: then neither side can read the heap of the other's process.
     pub(crate) far: bool,
     /// Its heap, once it was needed; before, the file.
     heap: Option<Foreign>,
     heap_file: Option<OwnedFd>,
+    /// The way to heaps of the members, if both are of one region.
+    pub(crate) reach: Option<Reach>,
     /// Requests of this side that need an answer. Without any, control is not looked at.
     pub(crate) expects: u32,
     /// Sends without room, in order.
@@ -83,6 +102,7 @@ impl Link {
             far: false,
             heap: None,
             heap_file,
+            reach: None,
             expects: 0,
             sends: VecDeque::new(),
             control: VecDeque::new(),
@@ -147,6 +167,22 @@ impl Link {
             self.heap = Some(view.map_err(|_| Fault::Nonsense)?);
         }
         self.heap.as_ref().ok_or(Fault::Nonsense)
+    }
+
+    /// Where the peer can have a large message that lies there.
+    pub(crate) fn source(&self, heap: &Heap, memory: &Memory) -> Source {
+        let reach = |stretch| {
+            self.reach
+                .as_ref()
+                .is_some_and(|reach| reach.covers(stretch))
+        };
+        match memory {
+            Memory::Window(buffer) if !self.far && heap.owns(buffer) => {
+                Source::Heap(buffer.offset())
+            }
+            Memory::Stretch(stretch) if reach(stretch) => Source::Lent(stretch.place()),
+            _ => Source::Stream,
+        }
     }
 }
 

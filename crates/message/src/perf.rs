@@ -117,15 +117,14 @@ pub fn answer(endpoint: &mut Endpoint, go_on: &impl Fn() -> bool) -> Result<(), 
     }
 }
 
-/// Memory for one message.
-fn memory(endpoint: &Endpoint, Order { load, .. }: Order) -> Result<Memory, Error> {
+/// Memory for one message to or from the peer.
+fn memory(endpoint: &mut Endpoint, peer: Peer, Order { load, .. }: Order) -> Result<Memory, Error> {
     let length = load.length as usize;
     if !load.heap {
         return Ok(Memory::Bytes(vec![0; length]));
     }
-    let buffer = endpoint.allocate(length);
-    buffer
-        .map(Memory::Window)
+    endpoint
+        .allocate_for(peer, length)
         .ok_or(Error::Connection(Code::NoResources))
 }
 
@@ -158,7 +157,7 @@ fn echo(
     order: Order,
     go_on: &impl Fn() -> bool,
 ) -> Result<(), Error> {
-    let mut room = memory(endpoint, order)?;
+    let mut room = memory(endpoint, peer, order)?;
     for _ in 0..order.load.count {
         let request = endpoint.irecv(Pattern::exactly(DATA), room)?;
         let got = finish(endpoint, request, go_on)?;
@@ -179,7 +178,7 @@ fn take(
     let mut left = order.load.count;
     while let Some(more) = left.checked_sub(1).filter(|_| requests.len() < window) {
         left = more;
-        let room = memory(endpoint, order)?;
+        let room = memory(endpoint, peer, order)?;
         requests.push_back(endpoint.irecv(Pattern::exactly(DATA), room)?);
     }
     while let Some(request) = requests.pop_front() {
@@ -220,8 +219,8 @@ pub fn round_trips(
     };
     let count = load.count;
     begin(endpoint, peer, order, go_on)?;
-    let mut there = memory(endpoint, order)?;
-    let mut back = memory(endpoint, order)?;
+    let mut there = memory(endpoint, peer, order)?;
+    let mut back = memory(endpoint, peer, order)?;
     let mut number = 0u8;
     let _all = there.fill(0, load.length.into(), |piece| {
         piece.fill_with(|| {
@@ -244,13 +243,24 @@ pub fn round_trips(
         there = finish(endpoint, sent, go_on)?.memory;
     }
     let tick = start.elapsed().as_secs_f64() / ticks::now().saturating_sub(first).max(1) as f64;
-    match back.bytes() == there.bytes() {
+    match is_same(&back, &there) {
         true => Ok(times
             .into_iter()
             .map(|time| Duration::from_secs_f64(time as f64 * tick))
             .collect()),
         false => Err(Error::Garbled),
     }
+}
+
+/// Whether two memories hold the same.
+fn is_same(one: &Memory, other: &Memory) -> bool {
+    let [one, other] = [one, other].map(|memory| {
+        let length = usize::try_from(memory.length()).unwrap_or_default();
+        let mut bytes = vec![0; length];
+        memory.get(0, &mut bytes);
+        bytes
+    });
+    one == other
 }
 
 /// Time messages in one direction, as many under way at a time as the load says, until the peer has
@@ -269,7 +279,7 @@ pub fn stream(
     let end = endpoint.irecv(Pattern::exactly(END), Memory::Empty)?;
     begin(endpoint, peer, order, go_on)?;
     let mut requests = std::collections::VecDeque::with_capacity(window.into());
-    let spare = (0..window).map(|_| memory(endpoint, order));
+    let spare = (0..window).map(|_| memory(endpoint, peer, order));
     let mut spare = spare.collect::<Result<Vec<_>, _>>()?;
     let start = Instant::now();
     for _ in 0..count {

@@ -38,8 +38,8 @@ impl Endpoint {
             let Some(link) = self.peers.link(peer) else {
                 continue;
             };
-            if self.engine.serve(link, peer).is_err() {
-                self.lose(peer, Code::Unreachable);
+            if let Err(fault) = self.engine.serve(link, peer) {
+                self.lose(peer, fault.code());
             }
         }
     }

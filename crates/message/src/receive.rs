@@ -6,16 +6,17 @@ use std::mem;
 use crate::engine::{Arrival, Body, Engine, Posted};
 use crate::limits::{ARRIVAL, EAGER};
 use crate::peer::{Fault, Link, Peer, SELF};
+use crate::reach::{self, Reach};
 use crate::request::{Request, State};
 use crate::status::Code;
-use crate::wire::{self, Control, Envelope, Handle};
+use crate::wire::{self, Control, Envelope, Handle, Source};
 use window::lane::Record;
 
 /// A message that its sender keeps until it is asked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offered {
     pub(crate) sender: Handle,
-    pub(crate) heap: Option<u64>,
+    pub(crate) source: Source,
 }
 
 impl Engine {
@@ -97,9 +98,9 @@ impl Engine {
                 value,
                 length,
                 sender,
-                heap,
+                source,
             } => {
-                let offered = Offered { sender, heap };
+                let offered = Offered { sender, source };
                 match self.match_posted(value) {
                     Some(request) => self.pull(link, request, peer, value, length, offered)?,
                     None => self.keep(link, peer, value, length, Body::Offer(offered)),
@@ -224,9 +225,13 @@ impl Engine {
         // From here on the peer's end ends it.
         entry.state = State::Filling { got: 0, wanted };
         let sender = offered.sender;
-        match offered.heap {
+        let lent = match offered.source {
+            Source::Lent(_) => link.reach.as_mut().and_then(Reach::peer),
+            _ => None,
+        };
+        match (offered.source, lent) {
             _ if wanted == 0 => {}
-            Some(mut at) => {
+            (Source::Heap(mut at), _) => {
                 let heap = link.heap()?;
                 let read = entry.memory.fill(0, wanted, |piece| {
                     heap.read(at, piece)?;
@@ -234,8 +239,17 @@ impl Engine {
                     Some(())
                 });
                 read.ok_or(Fault::Nonsense)?;
+                self.copies.once += 1;
             }
-            None => {
+            (Source::Lent(place), Some(heap)) => {
+                let copied = reach::copy(heap, place, &mut entry.memory, wanted);
+                if !copied.ok_or(Fault::Nonsense)? {
+                    return Err(Fault::Withdrawn);
+                }
+                self.copies.once += 1;
+            }
+            // Also what cannot be reached from here.
+            (Source::Stream | Source::Lent(_), _) => {
                 link.expects += 1;
                 let receiver = request.handle();
                 return link.say(Control::Pull {
@@ -350,6 +364,7 @@ impl Engine {
         if got == wanted {
             link.expects = link.expects.saturating_sub(1);
             self.requests.end_with(request, wanted);
+            self.copies.streamed += 1;
         }
         Ok(())
     }

@@ -244,6 +244,10 @@ impl Requests {
         };
         entry.status.code = code;
         entry.status.taken = taken;
+        if code != Code::Success {
+            // The peer may be copying it, and the program is about to write there.
+            entry.memory.withdraw();
+        }
         self.finish(request.index);
     }
 

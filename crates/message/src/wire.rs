@@ -9,11 +9,13 @@
 //! | messages | eager | match value, 48 bytes of message |
 //! | messages | medium | match value, place and length of the message in the data area, the sender's request or none |
 //! | messages | offer | match value, length, the sender's request, place in the sender's heap or none |
+//! | messages | lent | match value, length, the sender's request, unit and number in its member's heap |
 //! | control | done | the sender's request, bytes taken |
 //! | control | pull | the sender's request, the receiver's request, bytes wanted, whether the sender's request ends by *done* |
 //! | control | chunk | the receiver's request, place and length in the data area |
 
 use window::lane::Record;
+use window::region::Place;
 
 use crate::limits::{CHUNK, EAGER, MEDIUM};
 
@@ -26,6 +28,7 @@ const OFFER_KIND: u32 = 3;
 const DONE_KIND: u32 = 4;
 const PULL_KIND: u32 = 5;
 const CHUNK_KIND: u32 = 6;
+const LENT_KIND: u32 = 7;
 
 /// A request as the other side knows it; means something to its owner only.
 pub(crate) type Handle = u64;
@@ -51,8 +54,19 @@ pub(crate) enum Envelope {
         value: u64,
         length: u64,
         sender: Handle,
-        heap: Option<u64>,
+        source: Source,
     },
+}
+
+/// Where an offered message can be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Nowhere: it is streamed.
+    Stream,
+    /// On the heap of its sender.
+    Heap(u64),
+    /// On the heap of the member that its sender is of.
+    Lent(Place),
 }
 
 /// What follows.
@@ -145,8 +159,8 @@ impl Envelope {
                 value,
                 length,
                 sender,
-                heap,
-            } => offer(value, length, sender, heap),
+                source,
+            } => offer(value, length, sender, source),
         }
     }
 
@@ -174,8 +188,17 @@ impl Envelope {
                 value,
                 length: first,
                 sender: second,
-                heap: some(third),
+                source: some(third).map_or(Source::Stream, Source::Heap),
             }),
+            LENT_KIND => {
+                let (unit, number) = halves(third);
+                Some(Self::Offer {
+                    value,
+                    length: first,
+                    sender: second,
+                    source: Source::Lent(Place { unit, number }),
+                })
+            }
             _ => None,
         }
     }
@@ -189,10 +212,15 @@ pub(crate) fn medium(value: u64, offset: u32, length: u32, sender: Option<Handle
     }
 }
 
-pub(crate) fn offer(value: u64, length: u64, sender: Handle, heap: Option<u64>) -> Record {
+pub(crate) fn offer(value: u64, length: u64, sender: Handle, source: Source) -> Record {
+    let (tag, place) = match source {
+        Source::Stream => (OFFER_KIND, NONE),
+        Source::Heap(at) => (OFFER_KIND, at),
+        Source::Lent(Place { unit, number }) => (LENT_KIND, pair(unit, number)),
+    };
     Record {
-        tag: OFFER_KIND,
-        body: [value, length, sender, heap.unwrap_or(NONE), 0, 0, 0],
+        tag,
+        body: [value, length, sender, place, 0, 0, 0],
     }
 }
 
@@ -262,6 +290,14 @@ mod tests {
         0..NONE
     }
 
+    fn source() -> impl Strategy<Value = Source> {
+        prop_oneof![
+            Just(Source::Stream),
+            handle().prop_map(Source::Heap),
+            any::<(u32, u32)>().prop_map(|(unit, number)| Source::Lent(Place { unit, number })),
+        ]
+    }
+
     fn envelope() -> impl Strategy<Value = Envelope> {
         prop_oneof![
             (any::<u64>(), 0..=EAGER, any::<[u64; 6]>()).prop_map(|(value, length, words)| {
@@ -283,18 +319,14 @@ mod tests {
                     length,
                     sender
                 }),
-            (
-                any::<u64>(),
-                any::<u64>(),
-                handle(),
-                prop::option::of(handle())
-            )
-                .prop_map(|(value, length, sender, heap)| Envelope::Offer {
+            (any::<u64>(), any::<u64>(), handle(), source()).prop_map(
+                |(value, length, sender, source)| Envelope::Offer {
                     value,
                     length,
                     sender,
-                    heap
-                }),
+                    source
+                }
+            ),
         ]
     }
 

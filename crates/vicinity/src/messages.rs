@@ -8,7 +8,7 @@ use lab::bench::message::{Figures, Row};
 use lab::interrupt;
 use lab::stats::quantile;
 use message::{
-    Address, Board, Endpoint, MessageError, Options, Peer, limits,
+    Address, Board, Copies, Endpoint, MessageError, Options, Peer, limits,
     perf::{self, Load},
 };
 use serde::Serialize;
@@ -57,6 +57,9 @@ struct Trips {
     least_us: f64,
     p50_us: f64,
     p99_us: f64,
+    /// Large messages that came back: by one copy, or streamed.
+    copied_once: u64,
+    streamed: u64,
 }
 
 /// Time `count` round trips to `peer` with messages of `length` bytes.
@@ -77,18 +80,27 @@ pub(crate) fn ping(
     let times = perf::round_trips(&mut endpoint, peer, load, &go_on)?;
     let micros: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e6).collect();
     let [least_us, p50_us, p99_us] = [0.0, 0.5, 0.99].map(|q| quantile(&micros, q));
+    let Copies { once, streamed } = endpoint.copies();
     let trips = Trips {
         count,
         length,
         least_us,
         p50_us,
         p99_us,
+        copied_once: once,
+        streamed,
+    };
+    let how = match (once, streamed) {
+        (0, 0) => "",
+        (_, 0) => ", copied once",
+        (0, _) => ", streamed",
+        _ => ", some streamed",
     };
     Ok(match json {
         true => list::as_json(&trips),
         false => format!(
             "{count} round trips of {length} B: least {least_us:.2} us, median {p50_us:.2} us, \
-             p99 {p99_us:.2} us\n"
+             p99 {p99_us:.2} us{how}\n"
         ),
     })
 }

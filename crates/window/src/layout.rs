@@ -54,7 +54,9 @@ pub enum LayoutError {
     #[error("it does not begin as a window does")]
     Magic,
     /// It is of another version.
-    #[error("it has layout version {0}, and only version {VERSION} is known here")]
+    #[error(
+        "it has layout version {0}, which is not known here: use the same release on both sides"
+    )]
     Version(u32),
     /// A ring's size is out of bounds.
     #[error("a ring of {0} slots: the number must be a power of two from 8 to 4096")]
@@ -68,6 +70,9 @@ pub enum LayoutError {
     /// A region's number of links is out of bounds.
     #[error("a region of {0} links: it may have 1 to 4096")]
     Links(u32),
+    /// A heap's number of units is out of bounds.
+    #[error("a heap of {0} units: it may have up to 1024")]
+    Units(u32),
 }
 
 impl Layout {

@@ -24,7 +24,8 @@
 //! [`ivshmem`] device, and finds it as a [`pci`] device, without a driver.
 //!
 //! A [`heap`] is memory that only its owner can write, and that peers may read: large payloads lie
-//! there so that they are copied once.
+//! there so that they are copied once. For members of a region it is a part of that
+//! ([`region::Heap`]), which all of them can write.
 //!
 //! What may fail: whatever the other side writes or sends. It is read once, checked, then used; a
 //! [`Broken`] says what was wrong. Nothing here blocks except [`waiter::Waiter::wait`].

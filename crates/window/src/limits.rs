@@ -12,6 +12,9 @@ pub const SEATS: std::ops::RangeInclusive<u32> = 1..=64;
 /// Links a region has room for.
 pub const LINKS: std::ops::RangeInclusive<u32> = 1..=4096;
 
+/// Units a seat's heap has: their numbers fit into a page.
+pub const UNITS: std::ops::RangeInclusive<u32> = 0..=1024;
+
 /// Bytes of a greeting in either direction.
 pub const GREETING: usize = 256;
 

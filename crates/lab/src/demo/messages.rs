@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{BOOT, Options, VMS};
 use crate::accel::{self, Accel};
 use crate::bench::Target;
-use crate::bench::message::{Figures, Row};
+use crate::bench::message::Row;
 use crate::channel::{self, Channel, Setting};
 use crate::error::{Context, Error, Result};
 use crate::host::{self, Tied};
@@ -40,6 +40,8 @@ pub struct MessageSample {
     pub message_us: f64,
     /// Messages of 1 MiB in one direction, MB/s.
     pub message_mb_s: f64,
+    /// The same from and into memory of the VMs' heaps.
+    pub heap_mb_s: f64,
     /// TCP over each channel.
     pub tcp: Vec<TcpSample>,
 }
@@ -189,14 +191,16 @@ impl Members {
                 });
             }
         }
-        let of = |length, value: fn(&Figures) -> f64| {
+        let of = |length, value: fn(&Row) -> f64| {
             let row = figures.iter().find(|row: &&Row| row.length == length);
-            row.map_or(f64::NAN, |row| value(&row.plain))
+            row.map_or(f64::NAN, value)
         };
+        let megabytes = f64::from(LARGE) / 1e6;
         Ok(MessageSample {
             round,
-            message_us: 2.0 * of(SMALL, |f| f.p50_us),
-            message_mb_s: of(LARGE, |f| f.messages_per_s) * f64::from(LARGE) / 1e6,
+            message_us: 2.0 * of(SMALL, |row| row.plain.p50_us),
+            message_mb_s: of(LARGE, |row| row.plain.messages_per_s) * megabytes,
+            heap_mb_s: of(LARGE, |row| row.heap.messages_per_s) * megabytes,
             tcp,
         })
     }
@@ -280,6 +284,13 @@ impl fmt::Display for MessageResult {
             of(|sample| sample.message_us),
             of(|sample| sample.message_mb_s)
         )?;
+        writeln!(
+            f,
+            "{:16}  {:>19}  {:>11.0} MB/s",
+            "on VMs' heaps",
+            "",
+            of(|sample| sample.heap_mb_s)
+        )?;
         let channels = self
             .samples
             .first()
@@ -306,6 +317,7 @@ mod tests {
             round,
             message_us,
             message_mb_s,
+            heap_mb_s: message_mb_s,
             tcp: vec![TcpSample {
                 channel: "bridge".to_owned(),
                 round_trip_us,

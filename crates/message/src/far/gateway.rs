@@ -21,7 +21,7 @@ use super::pauses::Pauses;
 use super::trunk::Trunk;
 use super::way::{Bell, Way, begin, reach};
 use crate::address::Board;
-use crate::greeting::{UNREACHABLE, Welcome};
+use crate::greeting::{Hello, Seats, UNREACHABLE, Welcome};
 use crate::peer::Fault;
 use crate::status::Error;
 
@@ -33,6 +33,8 @@ pub struct Gateway {
     pub(super) waiter: Waiter,
     pub(super) region: Region,
     seat: Seat,
+    /// Which seat that is.
+    pub(super) place: u32,
     /// What it began with.
     number: u32,
     bell: Bell,
@@ -94,6 +96,7 @@ impl Gateway {
             waiter,
             region,
             seat,
+            place,
             number,
             bell,
             trunk,
@@ -198,8 +201,10 @@ impl Gateway {
                     link,
                     window,
                     hello,
+                    seat,
                 } => {
-                    if let Err(verdict) = self.offer(link, window, &hello) {
+                    let seats = self.seats(seat);
+                    if let Err(verdict) = self.offer(link, window, &Hello { seats, ..hello }) {
                         self.trunk.say(answer(link, verdict, 0))?;
                     }
                 }
@@ -208,7 +213,16 @@ impl Gateway {
                     window,
                     verdict,
                     session,
-                } => self.answered(link, window, verdict, session)?,
+                    seat,
+                } => {
+                    let welcome = Welcome {
+                        verdict,
+                        session,
+                        fences: false,
+                        seats: self.seats(seat),
+                    };
+                    self.answered(link, window, welcome)?;
+                }
                 Note::Ring { link } => {
                     if let Some(local) = self.locals.get(&link) {
                         local.channel.ring();
@@ -221,6 +235,7 @@ impl Gateway {
                             verdict: UNREACHABLE,
                             session: 0,
                             fences: false,
+                            seats: None,
                         };
                         // Gone: it needs not know.
                         let channel = &local.channel;
@@ -236,6 +251,12 @@ impl Gateway {
         }
         Ok(moved)
     }
+
+    /// What an endpoint needs to reach the heap of a peer, where the host says that it may.
+    fn seats(&self, peer: Option<u32>) -> Option<Seats> {
+        let own = self.place;
+        peer.map(|peer| Seats { own, peer })
+    }
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "picking half of a word")]
@@ -249,5 +270,6 @@ pub(super) fn answer(link: LinkId, verdict: u32, session: u64) -> Note {
         window: 0,
         verdict,
         session,
+        seat: None,
     }
 }

@@ -110,6 +110,7 @@ impl Switchboard {
                 window: 0,
                 verdict,
                 session: 0,
+                seat: None,
             };
             self.say(number, note);
         }
@@ -186,9 +187,17 @@ impl Switchboard {
             link: other,
             window: second,
             hello,
+            seat: self.neighbour(to, from),
         };
         self.say(to, note);
         Some(())
+    }
+
+    /// Where another member sits, for one whose endpoints may read its heap. An uplink has none.
+    fn neighbour(&self, of: usize, other: usize) -> Option<u32> {
+        let (of, other) = (self.seats.get(of)?, self.seats.get(other)?);
+        let shares = of.hall == other.hall && !of.member.uplink && !other.member.uplink;
+        shares.then_some(other.place)
     }
 
     /// Who connects again has let go of its last link. What the other end has not taken of that, and
@@ -233,6 +242,7 @@ impl Switchboard {
                 window: origin.window,
                 verdict,
                 session,
+                seat: self.neighbour(origin.seat, number),
             };
             self.say(origin.seat, note);
         }

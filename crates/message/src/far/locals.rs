@@ -79,6 +79,7 @@ impl Gateway {
                 link,
                 window: 0,
                 hello,
+                seat: None,
             })?;
         }
         Ok(())
@@ -164,22 +165,16 @@ impl Gateway {
         &mut self,
         link: LinkId,
         window: u32,
-        verdict: u32,
-        session: u64,
+        welcome: Welcome,
     ) -> Result<(), Fault> {
         let Some(local) = self.locals.get_mut(&link) else {
             // It went away meanwhile, and the host was told.
             return Ok(());
         };
-        let accepted = verdict == ACCEPTED;
+        let accepted = welcome.verdict == ACCEPTED;
         let window: Option<Window> = match accepted {
             true => self.region.link(window),
             false => None,
-        };
-        let welcome = Welcome {
-            verdict,
-            session,
-            fences: false,
         };
         let welcome = welcome.encode();
         let channel = &local.channel;

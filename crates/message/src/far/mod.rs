@@ -15,6 +15,10 @@
 //! - *mediated*: each member has a region of its own. Each endpoint has a window with the host, and
 //!   the switchboard copies from one to the other ([`relay`]).
 //!
+//! What trunks and links leave of a group's region is *heaps*, one for each member ([`window::region::Heap`]). Programs
+//! borrow stretches of their member's; its kernel keeps who has which, so neither the gateway nor the host does. The
+//! host tells both ends of a direct link where the other sits, and an endpoint copies from that heap and no other.
+//!
 //! An endpoint that sleeps is woken by its socket, by its gateway. Gateways on the host are woken
 //! by theirs. A gateway in a VM is woken by an interrupt, if a driver is there that takes it
 //! ([`window::pci`]); otherwise it looks at its trunk, less and less often, so that looking takes
@@ -73,8 +77,11 @@ const TRUNK: [LaneSize; 2] = [
     },
 ];
 
-/// Links of a region. It is 64 MiB long then, with up to 16 seats.
+/// Links of a region. It is 64 MiB long then, with up to 16 seats, where there are no heaps.
 const LINKS: u32 = 48;
+
+/// Bytes of a region that members share. What trunks and links leave is for their heaps.
+const SHARED: u64 = 128 << 20;
 
 /// Links of one member at a time.
 const LEGS: usize = LINKS as usize;
@@ -90,10 +97,16 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// The region of a member, or of a group of so many.
 fn region_layout(seats: u32) -> Result<RegionLayout, WindowError> {
-    Ok(RegionLayout {
+    let layout = RegionLayout {
         seats,
         links: LINKS,
+        units: 0,
         trunk: Layout::new(TRUNK)?,
         link: connect::layout()?,
+    };
+    // Alone with the host, nobody would read it.
+    Ok(match seats {
+        ..=1 => layout,
+        _ => layout.filled(SHARED),
     })
 }

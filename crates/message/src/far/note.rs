@@ -18,18 +18,21 @@ pub(super) const FROM_MEMBER: LinkId = 1 << 31;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Note {
-    /// An endpoint wants to connect. From the host: and here is its window.
+    /// An endpoint wants to connect. From the host: and here is its window, and the seat of the
+    /// other end if both are of one region and may read each other's heaps.
     Connect {
         link: LinkId,
         window: u32,
         hello: Hello,
+        seat: Option<u32>,
     },
-    /// What became of it. From the host: and here is the window, if it was accepted.
+    /// What became of it. From the host: and here are window and seat, if it was accepted.
     Answer {
         link: LinkId,
         window: u32,
         verdict: u32,
         session: u64,
+        seat: Option<u32>,
     },
     /// The endpoint at the other end sleeps, and there is something for it.
     Ring { link: LinkId },
@@ -65,6 +68,7 @@ impl Note {
                 link,
                 window,
                 hello,
+                seat,
             } => {
                 let body = [
                     pair(link, window),
@@ -73,7 +77,7 @@ impl Note {
                     pair(hello.from.endpoint, hello.to.endpoint),
                     hello.session,
                     pair(hello.own_key, hello.key),
-                    0,
+                    some_seat(seat),
                 ];
                 (CONNECT, body)
             }
@@ -82,9 +86,11 @@ impl Note {
                 window,
                 verdict,
                 session,
+                seat,
             } => {
-                let verdict = u64::from(verdict);
-                (ANSWER, [pair(link, window), verdict, session, 0, 0, 0, 0])
+                let (verdict, seat) = (u64::from(verdict), some_seat(seat));
+                let body = [pair(link, window), verdict, session, seat, 0, 0, 0];
+                (ANSWER, body)
             }
             Self::Ring { link } => (RING, [link.into(), 0, 0, 0, 0, 0, 0]),
             Self::Close { link } => (CLOSE, [link.into(), 0, 0, 0, 0, 0, 0]),
@@ -122,7 +128,7 @@ impl Note {
         let (link, window) = halves(first);
         Some(match record.tag {
             CONNECT => {
-                let [from, to, endpoints, session, keys, _] = words;
+                let [from, to, endpoints, session, keys, seat] = words;
                 let (from_endpoint, to_endpoint) = halves(endpoints);
                 let (own_key, key) = halves(keys);
                 let address = |nic, endpoint| Address { nic, endpoint };
@@ -136,16 +142,19 @@ impl Note {
                         own_key,
                         key,
                         fences: false,
+                        seats: None,
                     },
+                    seat: seat_of(seat)?,
                 }
             }
             ANSWER => {
-                let [verdict, session, ..] = words;
+                let [verdict, session, seat, ..] = words;
                 Self::Answer {
                     link,
                     window,
                     verdict: u32::try_from(verdict).ok()?,
                     session,
+                    seat: seat_of(seat)?,
                 }
             }
             RING => Self::Ring { link },
@@ -172,6 +181,19 @@ impl Note {
     }
 }
 
+/// A seat in a word: 0 is none.
+fn some_seat(seat: Option<u32>) -> u64 {
+    seat.map_or(0, |seat| u64::from(seat) + 1)
+}
+
+/// What [`some_seat`] put into a word.
+fn seat_of(word: u64) -> Option<Option<u32>> {
+    match word.checked_sub(1) {
+        None => Some(None),
+        Some(seat) => u32::try_from(seat).ok().map(Some),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,8 +206,8 @@ mod tests {
     fn note() -> impl Strategy<Value = Note> {
         let keys = any::<(u32, u32, u64)>();
         prop_oneof![
-            (any::<(u32, u32)>(), address(), address(), keys).prop_map(
-                |((link, window), from, to, (own_key, key, session))| {
+            (any::<(u32, u32, Option<u32>)>(), address(), address(), keys).prop_map(
+                |((link, window, seat), from, to, (own_key, key, session))| {
                     let hello = Hello {
                         from,
                         to,
@@ -193,22 +215,27 @@ mod tests {
                         own_key,
                         key,
                         fences: false,
+                        seats: None,
                     };
                     Note::Connect {
                         link,
                         window,
                         hello,
+                        seat,
                     }
                 }
             ),
-            any::<(u32, u32, u32, u64)>().prop_map(|(link, window, verdict, session)| {
-                Note::Answer {
-                    link,
-                    window,
-                    verdict,
-                    session,
+            any::<(u32, u32, u32, u64, Option<u32>)>().prop_map(
+                |(link, window, verdict, session, seat)| {
+                    Note::Answer {
+                        link,
+                        window,
+                        verdict,
+                        session,
+                        seat,
+                    }
                 }
-            }),
+            ),
             any::<u32>().prop_map(|link| Note::Ring { link }),
             any::<u32>().prop_map(|link| Note::Close { link }),
             any::<u32>().prop_map(|link| Note::Lost { link }),

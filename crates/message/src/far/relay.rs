@@ -11,7 +11,7 @@ use window::lane::{Consumer, Producer, Record};
 
 use super::BURST;
 use crate::limits::{CHUNK, MEDIUM};
-use crate::wire::{self, Control, Envelope};
+use crate::wire::{self, Control, Envelope, Source};
 
 /// Which end of a link.
 pub(super) type Side = usize;
@@ -204,7 +204,7 @@ fn message(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u6
             sender,
             ..
         } => {
-            to.push(&wire::offer(value, length, sender, None));
+            to.push(&wire::offer(value, length, sender, Source::Stream));
             Ok(0)
         }
     }

@@ -130,10 +130,11 @@ fn answer(rig: &Rig) -> Tied {
     answerer
 }
 
-fn ping(vm: &Vm, peer: &str, length: u32, count: u32) {
+fn ping(vm: &Vm, peer: &str, length: u32, count: u32) -> String {
     let command = format!("vicinity message ping {peer} --length {length} --count {count}");
     let said = vm.check(&command, LIMIT).unwrap();
     println!("{} to {peer}: {}", vm.name(), said.trim());
+    said
 }
 
 /// Links that a member has now.
@@ -173,7 +174,13 @@ fn vms_and_hosts_exchange_messages() {
     step("direct, mediated and between hosts: every protocol, each message checked");
     for peer in ["b:7", "alpha:7", "c:7"] {
         for length in [0, 8, 5000, 100_000, 1 << 20] {
-            ping(a, peer, length, 20);
+            let said = ping(a, peer, length, 20);
+            let how = match (peer, length) {
+                (_, ..=32_768) => "us",
+                ("b:7", _) => "copied once",
+                _ => "streamed",
+            };
+            assert!(said.trim().ends_with(how), "{said}");
         }
     }
     ping(b, "beta:7", 100_000, 20);
@@ -212,7 +219,8 @@ fn vms_and_hosts_exchange_messages() {
     };
     for peer in ["b:7", "alpha:7", "c:7"] {
         answers(peer);
-        ping(a, peer, 100_000, 20);
+        let said = ping(a, peer, 100_000, 20);
+        assert_eq!(said.contains("copied once"), peer == "b:7", "{said}");
     }
 
     step("a killed process is missed, on the other host too; the others are not");

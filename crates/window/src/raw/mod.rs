@@ -1,4 +1,4 @@
-//! The crate's only `unsafe` code: mapping shared memory and touching it.
+//! The crate's only `unsafe` code: mapping shared memory, touching it, and having the kernel keep who holds what.
 //!
 //! The other side writes the memory at any time. The rules that keep this sound:
 //! - no reference (`&` or `&mut`) to memory that another side can write is ever made, except to
@@ -11,6 +11,7 @@
 #![allow(unsafe_code)]
 
 mod bytes;
+mod lease;
 mod mapping;
 mod own;
 mod prefetch;
@@ -18,6 +19,7 @@ mod slots;
 mod word;
 
 pub use bytes::Foreign;
+pub(crate) use lease::Lease;
 pub(crate) use mapping::{Access, Mapping};
 pub(crate) use own::{Arena, Owned};
 pub(crate) use slots::{BYTES, Body, Slots};

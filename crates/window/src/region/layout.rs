@@ -8,12 +8,15 @@ use crate::limits;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"vicregio");
 
 /// Version of the layout of a region.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 pub(super) const PAGE: u64 = 4096;
 
+/// Bytes of a heap that are lent at least.
+pub const UNIT: u64 = 64 << 10;
+
 /// Bytes of the header that mean something.
-pub(super) const HEADER: usize = 52;
+pub(super) const HEADER: usize = 56;
 
 /// The sizes of a region, checked. Everything else follows from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +25,8 @@ pub struct RegionLayout {
     pub seats: u32,
     /// Windows it has room for beside the trunks; within [`limits::LINKS`].
     pub links: u32,
+    /// Units of each seat's heap; within [`limits::UNITS`]. None where nobody else could read it.
+    pub units: u32,
     /// The window of a seat.
     pub trunk: Layout,
     /// Every other window.
@@ -36,6 +41,9 @@ impl RegionLayout {
         if !limits::LINKS.contains(&self.links) {
             return Err(LayoutError::Links(self.links));
         }
+        if !limits::UNITS.contains(&self.units) {
+            return Err(LayoutError::Units(self.units));
+        }
         Ok(self)
     }
 
@@ -43,13 +51,14 @@ impl RegionLayout {
         let sizes = [self.trunk, self.link].map(|layout| layout.lanes());
         let sizes = sizes.as_flattened().iter();
         let sizes = sizes.flat_map(|lane| [lane.slots, lane.data]);
-        let words = [self.seats, self.links].into_iter().chain(sizes);
+        let words = [self.seats, self.links, self.units];
+        let words = words.into_iter().chain(sizes);
         header::encode(MAGIC, VERSION, words)
     }
 
     pub(super) fn from_header(bytes: &[u8; HEADER]) -> Result<Self, LayoutError> {
         let mut word = header::decode(bytes, MAGIC, VERSION)?;
-        let (seats, links) = (word(), word());
+        let (seats, links, units) = (word(), word(), word());
         let mut lane = || LaneSize {
             slots: word(),
             data: word(),
@@ -57,6 +66,7 @@ impl RegionLayout {
         let layout = Self {
             seats,
             links,
+            units,
             trunk: Layout::new([lane(), lane()])?,
             link: Layout::new([lane(), lane()])?,
         };
@@ -79,10 +89,33 @@ impl RegionLayout {
         self.seat(self.seats) + u64::from(link) * self.link.length()
     }
 
+    /// Where the heap of a seat begins: a page of numbers, then its units.
+    #[must_use]
+    pub fn heap_at(&self, seat: u32) -> u64 {
+        self.link_at(self.links) + u64::from(seat) * self.heap_length()
+    }
+
+    pub(super) fn heap_length(&self) -> u64 {
+        match self.units {
+            0 => 0,
+            units => PAGE + u64::from(units) * UNIT,
+        }
+    }
+
+    /// This one, with heaps as large as they can be in a region of so many bytes.
+    #[must_use]
+    pub fn filled(self, length: u64) -> Self {
+        let without = Self { units: 0, ..self };
+        let each = length.saturating_sub(without.length()) / u64::from(self.seats.max(1));
+        let units = u32::try_from(each.saturating_sub(PAGE) / UNIT).unwrap_or(u32::MAX);
+        let units = units.min(*limits::UNITS.end());
+        Self { units, ..self }
+    }
+
     /// Bytes that are used.
     #[must_use]
     pub fn length(&self) -> u64 {
-        self.link_at(self.links)
+        self.heap_at(self.seats)
     }
 }
 
@@ -97,6 +130,18 @@ mod tests {
             if let Ok(layout) = RegionLayout::from_header(&bytes) {
                 prop_assert_eq!(RegionLayout::from_header(&layout.header()), Ok(layout));
             }
+        }
+
+        #[test]
+        fn heaps_fill_a_region_and_not_more(seats in 1u32..=64, length in 1u64 << 20..1 << 33) {
+            let lane = LaneSize { slots: 8, data: 4096 };
+            let window = Layout::new([lane, lane]).unwrap();
+            let layout = RegionLayout { seats, links: 3, units: 9, trunk: window, link: window };
+            let filled = layout.filled(length).check().unwrap();
+            let empty = RegionLayout { units: 0, ..layout };
+            prop_assert!(filled.length() <= length.max(empty.length()));
+            let more = RegionLayout { units: filled.units + 1, ..layout };
+            prop_assert!(more.length() > length || filled.units == *limits::UNITS.end());
         }
     }
 }

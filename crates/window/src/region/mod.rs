@@ -8,11 +8,13 @@
 //!          the NIC id @260, by the host
 //!          its trunk: a window between the member and the host
 //! ...    links: windows between two members, or a member and the host
+//! ...    heaps, one for each member: see [`Heap`]
 //! ```
 //! All numbers are little endian. Only the host decides which link is whose. A member that begins,
 //! or begins again, writes a number into *opened* that was not there before; the host makes the
 //! trunk new and repeats the number in *heard*. *Beat* changes as long as the member lives.
 
+mod heap;
 mod layout;
 mod seat;
 
@@ -29,7 +31,8 @@ use crate::memfd;
 use crate::raw::{Access, Foreign, Mapping, Word};
 use crate::window::{Window, WindowError};
 
-pub use self::layout::{MAGIC, RegionLayout, VERSION};
+pub use self::heap::{Heap, Place, Stretch};
+pub use self::layout::{MAGIC, RegionLayout, UNIT, VERSION};
 pub use self::seat::Seat;
 
 /// Where the bits of links in use are.
@@ -171,6 +174,20 @@ impl Region {
         (link < self.layout.links).then(|| self.window(at, self.layout.link))
     }
 
+    /// The heap of a seat; `None` when there is no such seat, or it has no heap.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn heap(&self, seat: u32) -> Result<Option<Heap>, Errno> {
+        if seat >= self.layout.seats || self.layout.units == 0 {
+            return Ok(None);
+        }
+        let (at, length) = (self.layout.heap_at(seat), self.layout.heap_length());
+        let mapping = Mapping::new(self.file.as_fd(), at, length, Access::ReadWrite)?;
+        let home = Home::new(self.as_fd(), seat)?;
+        Ok(Heap::new(mapping, self.layout.units, home))
+    }
+
     /// The host: give back the memory of a link that nobody uses. It is all zeros then, and takes memory
     /// again when somebody writes there.
     ///
@@ -188,6 +205,27 @@ impl Region {
 
     fn window(&self, at: u64, layout: Layout) -> Window {
         Window::at(Arc::clone(&self.file), at, layout)
+    }
+}
+
+/// What tells a seat of a region from all others, by whichever descriptor the region was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Home {
+    region: (u64, u64),
+    seat: u32,
+}
+
+impl Home {
+    /// Of a seat of the region that this descriptor is of.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn new(region: BorrowedFd<'_>, seat: u32) -> Result<Self, Errno> {
+        let of = rustix::fs::fstat(region)?;
+        Ok(Self {
+            region: (of.st_dev, of.st_ino),
+            seat,
+        })
     }
 }
 
@@ -213,6 +251,7 @@ mod tests {
         RegionLayout {
             seats: 3,
             links: 5,
+            units: 2,
             trunk: window,
             link: window,
         }

@@ -234,7 +234,12 @@ impl Link {
                     self.count = self.count.wrapping_add(1);
                     let handle = wire::pair(self.count, self.number);
                     self.offers.insert(handle, offer);
-                    lane.push(&wire::offer(value, length.into(), handle, None));
+                    lane.push(&wire::offer(
+                        value,
+                        length.into(),
+                        handle,
+                        wire::Source::Stream,
+                    ));
                 }
             }
         }

@@ -169,12 +169,14 @@ impl Uplink {
             own_key: key,
             key,
             fences: false,
+            seats: None,
         };
         let window = 0;
         self.trunk.say(Note::Connect {
             link,
             window,
             hello,
+            seat: None,
         })
     }
 }

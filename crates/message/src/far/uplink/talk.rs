@@ -26,6 +26,7 @@ impl Uplink {
                     link,
                     window,
                     hello,
+                    ..
                 } => {
                     if let Err(verdict) = self.dial(link, window, &hello) {
                         self.trunk.say(answer(link, verdict, 0))?;
@@ -245,5 +246,6 @@ pub(super) fn answer(link: LinkId, verdict: u32, session: u64) -> Note {
         window: 0,
         verdict,
         session,
+        seat: None,
     }
 }

@@ -1,0 +1,80 @@
+//! Heaps across VMs: how the ends of a direct link reach into the memory of each other's members.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+use window::Window;
+use window::region::{Heap, Home, Place, Region, Stretch};
+
+use crate::greeting::Seats;
+use crate::memory::Memory;
+
+/// The heaps of a link's two members. They are mapped when they are needed first.
+#[derive(Debug)]
+pub(crate) struct Reach {
+    /// Of the region, which is the window's too.
+    file: OwnedFd,
+    seats: Seats,
+    /// This side's member, in that region.
+    home: Home,
+    own: Option<Heap>,
+    peer: Option<Heap>,
+}
+
+impl Reach {
+    /// `None` when this host lacks descriptors.
+    pub(crate) fn new(window: &Window, seats: Seats) -> Option<Self> {
+        Some(Self {
+            home: Home::new(window.as_fd(), seats.own).ok()?,
+            file: window.as_fd().try_clone_to_owned().ok()?,
+            seats,
+            own: None,
+            peer: None,
+        })
+    }
+
+    /// Whether the peer can copy from there.
+    pub(crate) fn covers(&self, stretch: &Stretch) -> bool {
+        self.home == stretch.home()
+    }
+
+    /// The heap of the peer's member; `None` when this host lacks memory, or the region is none.
+    pub(crate) fn peer(&mut self) -> Option<&Heap> {
+        if self.peer.is_none() {
+            self.peer = self.heap(self.seats.peer);
+        }
+        self.peer.as_ref()
+    }
+
+    /// Memory of this side's member. Who has which is in the file `list`.
+    pub(crate) fn lend(&mut self, list: &Path, length: usize) -> Option<Stretch> {
+        if self.own.is_none() {
+            self.own = self.heap(self.seats.own);
+        }
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
+        let list = rustix::fs::open(list, flags, mode).ok()?;
+        self.own.as_ref()?.lend(list, length).ok()?
+    }
+
+    fn heap(&self, seat: u32) -> Option<Heap> {
+        let region = Region::attach(self.file.try_clone().ok()?).ok()?;
+        region.heap(seat).ok()?
+    }
+}
+
+/// Copy a message from a heap. `None` when it cannot be there; false when the memory has become
+/// somebody else's meanwhile.
+pub(crate) fn copy(heap: &Heap, place: Place, to: &mut Memory, wanted: u64) -> Option<bool> {
+    let mut at = 0;
+    match to {
+        Memory::Stretch(stretch) => heap.carry(place, stretch, wanted),
+        memory => memory.fill(0, wanted, |piece| {
+            heap.read(place, at, piece)?;
+            at += piece.len() as u64;
+            Some(())
+        }),
+    }?;
+    Some(heap.is_still(place))
+}

@@ -1,0 +1,94 @@
+//! Bytes of a file that one process holds: the kernel keeps the list, and strikes out who ends, however it does.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::io::Errno;
+
+/// Some bytes of a file, held until this is dropped. Nothing is read or written there.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    start: u32,
+    _file: OwnedFd,
+}
+
+impl Lease {
+    /// Hold `count` bytes in a row of the first `limit`, where nobody else does: the first that are
+    /// free. The file must have been opened for this lease, to be written.
+    pub(crate) fn take(file: OwnedFd, count: u32, limit: u32) -> Result<Option<Self>, Errno> {
+        let mut start = 0u32;
+        while start.checked_add(count).is_some_and(|end| end <= limit) {
+            match lock(&file, libc::F_OFD_SETLK, start, count) {
+                Ok(_) => return Ok(Some(Self { start, _file: file })),
+                Err(Errno::AGAIN | Errno::ACCESS) => {}
+                Err(error) => return Err(error),
+            }
+            let other = lock(&file, libc::F_OFD_GETLK, start, count)?;
+            // Whoever it was may be gone since; the next place will do.
+            let end = other.l_start.saturating_add(other.l_len);
+            start = u32::try_from(end).unwrap_or(limit).max(start + 1);
+        }
+        Ok(None)
+    }
+
+    /// Where it begins.
+    pub(crate) fn start(&self) -> u32 {
+        self.start
+    }
+}
+
+/// Locks of the open file, not of the process (fcntl_locking(2)): threads exclude each other as processes do.
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "small numbers, which have another type there"
+)]
+fn lock(file: &OwnedFd, command: i32, start: u32, count: u32) -> Result<libc::flock, Errno> {
+    let mut lock = libc::flock {
+        l_type: libc::F_WRLCK as i16,
+        l_whence: libc::SEEK_SET as i16,
+        l_start: start.into(),
+        l_len: count.into(),
+        l_pid: 0,
+    };
+    // SAFETY: with these commands the kernel reads and writes this structure only.
+    let done = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) };
+    match done {
+        0 => Ok(lock),
+        _ => Err(std::io::Error::last_os_error()
+            .raw_os_error()
+            .map_or(Errno::IO, Errno::from_raw_os_error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use rustix::fs::{Mode, OFlags};
+
+    proptest! {
+        #[test]
+        fn what_is_held_never_overlaps_and_is_the_first_that_is_free(
+            steps in prop::collection::vec((any::<bool>(), 1u32..12, any::<prop::sample::Index>()), 1..60)
+        ) {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            let mut held: Vec<(Lease, u32)> = Vec::new();
+            for (take, count, which) in steps {
+                if !take && !held.is_empty() {
+                    held.swap_remove(which.index(held.len()));
+                    continue;
+                }
+                let own = rustix::fs::open(file.path(), OFlags::RDWR, Mode::empty()).unwrap();
+                let got = Lease::take(own, count, 40).unwrap();
+                let is_free = |start: u32| {
+                    start + count <= 40
+                        && held.iter().all(|(other, length)| {
+                            start + count <= other.start() || other.start() + length <= start
+                        })
+                };
+                let first = (0..40).find(|start| is_free(*start));
+                prop_assert_eq!(got.as_ref().map(Lease::start), first);
+                held.extend(got.map(|lease| (lease, count)));
+            }
+        }
+    }
+}
