@@ -253,9 +253,16 @@ fn programs_write_clients_fetch_and_a_full_space_waits() {
     });
     assert_eq!(fetch(&rig, "/two", &[]), ("200".to_owned(), sum.clone()));
     // Who asks for a file before waits for ever.
-    put(&format!(
+    let again = format!(
         "while [ \"{device}\" = {before} ]; do sleep 0.1; done; until test -s /s/two; do sleep 0.1; done"
-    ));
+    );
+    if let Err(error) = red.check(&again, LIMIT) {
+        let has = put("ls -l /sys/bus/virtio/drivers/virtiofs; grep ' /s ' /proc/mounts || true");
+        panic!(
+            "the VM has no device that works: {error}\nit has {has}\nthe daemon says {}",
+            status(&rig)
+        );
+    }
     assert_eq!(guest_sum(&red, "/s/two"), sum);
     assert_eq!(status(&rig)["reason"], serde_json::Value::Null);
     step("too much for ever is said at once");
