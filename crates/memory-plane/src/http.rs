@@ -14,7 +14,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use socket2::SockRef;
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 
 use crate::access::Access;
@@ -79,21 +79,25 @@ pub async fn serve(service: Service, listener: TcpListener) -> io::Result<Infall
         tokio::spawn(async move {
             let counts = &service.shared.counts;
             add(&counts.clients);
-            client(&service, stream, from).await;
+            client(&service, stream, from, place).await;
             counts.clients.fetch_sub(1, Ordering::Relaxed);
-            drop(place);
         });
     }
 }
 
 /// Serve one, to the end of its connection.
-async fn client(service: &Service, stream: TcpStream, from: SocketAddr) {
+async fn client(
+    service: &Service,
+    stream: TcpStream,
+    from: SocketAddr,
+    place: OwnedSemaphorePermit,
+) {
     // Answers are written whole; waiting for more would only delay their ends.
     drop(stream.set_nodelay(true));
     // Else the kernel keeps megabytes for each that takes nothing, which were copied for it alone.
     drop(SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT));
     let moves = Arc::new(Moves::default());
-    let stream = Watched::new(stream, &moves, &service.shared);
+    let stream = Watched::new(stream, &moves, &service.shared, Some(place));
     let conversation = async {
         match &service.tls {
             None => converse(service, stream, from.ip()).await,

@@ -13,7 +13,8 @@
 //!    symbolic link and no way up: a path cannot lead anywhere else.
 //! 2. Clients fetch what was published by HTTP/1.1 and HTTP/2, with TLS or without ([`http`],
 //!    `answer`), if [`access`] lets them. An answer holds the slots of its object until its last
-//!    byte was copied out of them, whatever the VM does to the file meanwhile.
+//!    byte was copied out of them, or the kernel is done with those that it was lent (`zero_copy`), whatever the
+//!    VM does to the file meanwhile.
 //!
 //! Or the space pushes: what is published goes to a store by itself ([`push`]).
 //!
@@ -43,6 +44,7 @@ mod shared;
 mod slow;
 mod telling;
 pub mod tls;
+mod zero_copy;
 
 pub use device::serve_vm;
 pub use shared::{Figures, Shared};

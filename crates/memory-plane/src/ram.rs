@@ -81,6 +81,11 @@ impl Ram {
         self.mapping.slice(at, length)
     }
 
+    /// Where these bytes are, if they are bytes of slots.
+    pub(crate) fn place(&self, bytes: &[u8]) -> Option<u64> {
+        self.mapping.place(bytes)
+    }
+
     /// What becomes readable when slots return.
     pub(crate) fn returned_event(&self) -> RawFd {
         self.returned.as_fd().as_raw_fd()

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use space::estimator::Window;
-use space::store::{Slots, Store, ledger_bytes};
+use space::store::{Slot, Slots, Store, ledger_bytes};
 
 use crate::push::Outbox;
 use crate::ram::{self, Notes, Ram};
@@ -174,6 +174,17 @@ impl Shared {
     /// Bytes of a slot.
     pub(crate) fn slot_bytes(&self) -> u64 {
         self.slots.slot_bytes()
+    }
+
+    /// The slots that have these bytes, which lie in slots that somebody holds: held by the caller, too.
+    pub(crate) fn hold(&self, bytes: &[u8]) -> Option<Vec<Arc<Slot>>> {
+        let start = self.ram.place(bytes)?;
+        let unit = self.slot_bytes();
+        let first = start.checked_div(unit)?;
+        let end = (start + bytes.len() as u64).div_ceil(unit);
+        (first..end)
+            .map(|index| self.slots.hold(index * unit))
+            .collect()
     }
 
     /// So many writes wait for slots.

@@ -9,12 +9,14 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Sleep, sleep_until};
 
 use crate::shared::Shared;
+use crate::zero_copy::Socket;
 
 /// Who is being sent something takes some of it within so long.
-const STALL: Duration = Duration::from_secs(30);
+pub(crate) const STALL: Duration = Duration::from_secs(30);
 
 /// What moves on a connection.
 #[derive(Debug, Default)]
@@ -23,6 +25,8 @@ pub(crate) struct Moves {
     bytes: AtomicU64,
     /// It is we who wait, for the space's rate.
     held: AtomicBool,
+    /// It has moved too little for too long.
+    given_up: AtomicBool,
 }
 
 impl Moves {
@@ -33,6 +37,7 @@ impl Moves {
             tokio::time::sleep(STALL).await;
             let now = self.bytes.load(Ordering::Relaxed);
             if now == before && !self.held.load(Ordering::Relaxed) {
+                self.given_up.store(true, Ordering::Relaxed);
                 return;
             }
             before = now;
@@ -42,23 +47,31 @@ impl Moves {
 
 /// A stream of a space's.
 pub(crate) struct Watched {
-    stream: TcpStream,
+    socket: Socket,
     moves: Arc<Moves>,
     shared: Arc<Shared>,
     /// Until the next turn to send.
     pause: Option<Pin<Box<Sleep>>>,
     /// Bytes of this turn that are left.
     credit: usize,
+    /// Among the space's connections.
+    place: Option<OwnedSemaphorePermit>,
 }
 
 impl Watched {
-    pub(crate) fn new(stream: TcpStream, moves: &Arc<Moves>, shared: &Arc<Shared>) -> Self {
+    pub(crate) fn new(
+        stream: TcpStream,
+        moves: &Arc<Moves>,
+        shared: &Arc<Shared>,
+        place: Option<OwnedSemaphorePermit>,
+    ) -> Self {
         Self {
-            stream,
+            socket: Socket::new(stream, shared),
             moves: Arc::clone(moves),
             shared: Arc::clone(shared),
             pause: None,
             credit: 0,
+            place,
         }
     }
 
@@ -88,12 +101,6 @@ impl Watched {
             }
         }
     }
-
-    fn sent(&mut self, count: usize) -> Poll<io::Result<usize>> {
-        self.credit = self.credit.saturating_sub(count);
-        self.note(count);
-        Poll::Ready(Ok(count))
-    }
 }
 
 impl AsyncRead for Watched {
@@ -103,7 +110,7 @@ impl AsyncRead for Watched {
         to: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = to.filled().len();
-        let done = ready!(Pin::new(&mut self.stream).poll_read(context, to));
+        let done = ready!(self.socket.poll_read(context, to));
         self.note(to.filled().len() - before);
         Poll::Ready(done)
     }
@@ -111,14 +118,11 @@ impl AsyncRead for Watched {
 
 impl AsyncWrite for Watched {
     fn poll_write(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         from: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let leave = ready!(self.poll_leave(context, from.len()));
-        let from = from.get(..leave).unwrap_or(from);
-        let count = ready!(Pin::new(&mut self.stream).poll_write(context, from))?;
-        self.sent(count)
+        self.poll_write_vectored(context, &[IoSlice::new(from)])
     }
 
     fn poll_write_vectored(
@@ -126,26 +130,42 @@ impl AsyncWrite for Watched {
         context: &mut Context<'_>,
         from: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.socket.take_in(context)?;
         let wanted = from.iter().map(|slice| slice.len()).sum();
         let leave = ready!(self.poll_leave(context, wanted));
-        if leave < wanted {
+        let count = if leave < wanted {
             // As much of the first one as there is leave for; the others come later.
             let first = from.iter().find(|slice| !slice.is_empty());
-            return self.poll_write(context, first.map_or(&[], |slice| &**slice));
-        }
-        let count = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, from))?;
-        self.sent(count)
+            let first = first.map_or(&[][..], |slice| slice);
+            let first = IoSlice::new(first.get(..leave).unwrap_or(first));
+            ready!(self.socket.poll_send(context, &[first]))?
+        } else {
+            ready!(self.socket.poll_send(context, from))?
+        };
+        self.credit = self.credit.saturating_sub(count);
+        self.note(count);
+        Poll::Ready(Ok(count))
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        true
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Nothing is kept here.
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        self.socket.poll_shutdown(context)
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        // Who takes nothing has had his time.
+        if !self.moves.given_up.load(Ordering::Relaxed) {
+            self.socket.leave(self.place.take());
+        }
     }
 }

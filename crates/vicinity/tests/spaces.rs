@@ -222,3 +222,21 @@ fn every_thread_of_a_space_is_confined() {
     }
     assert_eq!(daemon.stop(), Some(0));
 }
+
+/// What is lent to the network is locked.
+#[test]
+fn a_space_may_lock_as_much_memory_as_it_can_be_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new("prlimit");
+    command.args(["--memlock=65536:", env!("CARGO_BIN_EXE_vicinity")]);
+    let daemon = Daemon::start_by(command, folder.path(), Some("[[space]]\nvm = \"red\"\n"));
+    assert_eq!(show(&daemon, "red")["up"], true);
+    let id = daemon.process("space-red").unwrap();
+    let limits = std::fs::read_to_string(format!("/proc/{id}/limits")).unwrap();
+    let line = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max locked memory"));
+    let words: Vec<_> = line.unwrap().split_whitespace().collect();
+    assert_eq!(words[0], words[1], "{limits}");
+    assert_eq!(daemon.stop(), Some(0));
+}

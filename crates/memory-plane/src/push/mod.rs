@@ -238,7 +238,7 @@ impl Pusher {
         // Requests are written whole.
         drop(stream.set_nodelay(true));
         let moves = Arc::new(Moves::default());
-        let stream = Watched::new(stream, &moves, &self.shared);
+        let stream = Watched::new(stream, &moves, &self.shared, None);
         Ok(match self.target.way {
             Way::Tcp => Line::Raw(BufReader::new(stream), moves),
             Way::Http => Line::Http(put::begin(stream).await?, moves),

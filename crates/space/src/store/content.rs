@@ -47,7 +47,7 @@ impl Content {
     pub(super) fn restored(
         slots: &Slots,
         size: u64,
-        written: Vec<(Slot, SlotRecord)>,
+        written: Vec<(Arc<Slot>, SlotRecord)>,
     ) -> Option<Self> {
         let unit = slots.slot_bytes();
         if size > unit.checked_mul(u64::from(slots.most()))? {
@@ -60,7 +60,7 @@ impl Content {
             if place.is_some() || record.valid > unit {
                 return None;
             }
-            let (slot, valid) = (Arc::new(slot), record.valid);
+            let valid = record.valid;
             *place = Some(Piece { slot, valid });
         }
         Some(Self { size, pieces })
@@ -188,7 +188,7 @@ impl Content {
 fn owned<'p>(
     piece: &'p mut Option<Piece>,
     slots: &Slots,
-    fresh: &mut Vec<Slot>,
+    fresh: &mut Vec<Arc<Slot>>,
 ) -> Result<&'p mut Piece, StoreError> {
     let shared = match piece {
         Some(piece) => Arc::strong_count(&piece.slot) > 1,
@@ -202,7 +202,6 @@ fn owned<'p>(
                 let copied = slots.memory().copy(old.slot.start(), slot.start(), valid);
                 copied.map_err(StoreError::Host)?;
             }
-            let slot = Arc::new(slot);
             *piece = Some(Piece { slot, valid });
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::estimator::Window;
@@ -56,6 +56,8 @@ struct Pool {
     idle: usize,
     /// Free slots that have none, lowest first.
     cold: BTreeSet<u32>,
+    /// By index, the slots in use.
+    in_use: Vec<Weak<Slot>>,
 }
 
 impl Slots {
@@ -70,6 +72,7 @@ impl Slots {
             warm: VecDeque::new(),
             idle: 0,
             cold: (0..most).collect(),
+            in_use: (0..most).map(|_| Weak::new()).collect(),
         };
         Self {
             pool: Arc::new(Mutex::new(pool)),
@@ -120,16 +123,14 @@ impl Slots {
     }
 
     /// The free slot of this index, whatever the credit: it was in use before.
-    pub(super) fn take_again(&self, index: u32) -> Option<Slot> {
+    pub(super) fn take_again(&self, index: u32) -> Option<Arc<Slot>> {
         let mut pool = self.pool();
         if !pool.cold.remove(&index) {
             return None;
         }
         pool.used += 1;
         pool.profile.took(self.memory.now(), 1);
-        drop(pool);
-        let slots = self.clone();
-        Some(Slot { index, slots })
+        Some(self.in_use(&mut pool, index))
     }
 
     /// Give back the pages of slots that were never taken: another process may have left some there.
@@ -151,7 +152,7 @@ impl Slots {
 
     /// So many slots, or none.
     #[must_use]
-    pub fn take(&self, count: u32) -> Option<Vec<Slot>> {
+    pub fn take(&self, count: u32) -> Option<Vec<Arc<Slot>>> {
         let mut pool = self.pool();
         let after = pool.used.checked_add(count)?;
         if after > pool.credit {
@@ -167,12 +168,15 @@ impl Slots {
         pool.used = after;
         pool.idle = pool.idle.min(pool.warm.len());
         pool.profile.took(self.memory.now(), count);
-        drop(pool);
-        let slot = |index| Slot {
-            index,
-            slots: self.clone(),
-        };
-        Some(indices.into_iter().map(slot).collect())
+        let taken = indices.into_iter();
+        Some(taken.map(|index| self.in_use(&mut pool, index)).collect())
+    }
+
+    /// The slot that has this place, if it is in use: kept so by the caller, too, from now on.
+    #[must_use]
+    pub fn hold(&self, at: u64) -> Option<Arc<Slot>> {
+        let index = usize::try_from(at.checked_div(self.slot_bytes)?).ok()?;
+        self.pool().in_use.get(index)?.upgrade()
     }
 
     /// Let so many be in use from now on, or as many as are if these are more; returns how many. Pages
@@ -236,6 +240,15 @@ impl Slots {
             pool.warm.push_back(index);
         }
         self.memory.returned();
+    }
+
+    fn in_use(&self, pool: &mut Pool, index: u32) -> Arc<Slot> {
+        let slots = self.clone();
+        let slot = Arc::new(Slot { index, slots });
+        if let Some(place) = pool.in_use.get_mut(index as usize) {
+            *place = Arc::downgrade(&slot);
+        }
+        slot
     }
 
     /// With the lock: nobody may take the slot before its pages are gone.

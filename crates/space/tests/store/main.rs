@@ -409,6 +409,23 @@ fn what_nobody_used_for_a_while_keeps_no_pages() {
 }
 
 #[test]
+fn who_holds_a_slot_by_its_place_keeps_it() {
+    let (store, _ram) = store(8);
+    let slots = store.slots();
+    let taken = slots.take(2).unwrap();
+    let last = taken[1].start() + u64::from(SLOT) - 1;
+    let held = slots.hold(last).unwrap();
+    assert_eq!(held.start(), taken[1].start());
+    drop(taken);
+    assert_eq!(slots.used(), 1);
+    drop(held);
+    assert_eq!(slots.used(), 0);
+    // Nobody has it, and there is none.
+    assert!(slots.hold(last).is_none());
+    assert!(slots.hold(8 * u64::from(SLOT)).is_none());
+}
+
+#[test]
 fn windows_say_what_happened_to_slots() {
     let (mut store, ram) = store(8);
     let file = store

@@ -20,6 +20,7 @@ use memory_plane::http::{self, Service};
 use memory_plane::push::Pusher;
 use memory_plane::{Figures, Shared, serve_vm, tls};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sandbox::Duty;
 use serde::{Deserialize, Serialize};
 use space::estimator::Window;
@@ -137,6 +138,7 @@ pub(crate) fn run(vm: &str) -> Result<(), DataPlaneError> {
     let control = Arc::new(control);
     let connections = Connections::new(&control);
     let (shared, service) = prepare(&space, size, memory)?;
+    let_memory_be_lent();
     let push = space.push.as_ref();
     let push = push.map(|push| push::prepare(push, &shared, &connections));
     let push = push.transpose()?;
@@ -168,6 +170,24 @@ fn die_of_panics() {
         log(panic);
         std::process::abort();
     }));
+}
+
+/// What the network is lent is pinned, and the kernel counts that together for all spaces, whose user is one.
+/// It is never more than the spaces' memory. Beyond the limit, sends are copied.
+fn let_memory_be_lent() {
+    let now = getrlimit(Resource::Memlock);
+    let none = Rlimit {
+        current: None,
+        maximum: None,
+    };
+    let most = Rlimit {
+        current: now.maximum,
+        ..now
+    };
+    let raised = setrlimit(Resource::Memlock, none).or_else(|_| setrlimit(Resource::Memlock, most));
+    if let Err(error) = raised {
+        tracing::warn!(%error, "cannot raise the limit on locked memory");
+    }
 }
 
 /// All that needs names of files, or memory of a size of its own.

@@ -1,9 +1,11 @@
-//! The slots' memory, mapped for reading.
+//! The slots' memory, mapped for reading; and what the kernel says of memory that it was lent ([`lent`]).
 //!
-//! It is lent as slices, which the compiler takes to be constant. They are: this process alone writes to
+//! Slots are lent as slices, which the compiler takes to be constant. They are: this process alone writes to
 //! the memory, through its file, and never into a slot that anybody else still holds (see
 //! [`space::store`]). Who is lent some holds the slots.
 #![allow(unsafe_code)]
+
+pub(crate) mod lent;
 
 use std::fs::File;
 use std::io;
@@ -45,6 +47,13 @@ impl Mapping {
         // SAFETY: inside the mapping, which lives as long as `self`. Nobody writes there, see above.
         Some(unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(at), length) })
     }
+
+    /// Where these bytes are, if they lie inside.
+    pub(crate) fn place(&self, bytes: &[u8]) -> Option<u64> {
+        let at = bytes.as_ptr().addr().checked_sub(self.base.addr().get())?;
+        let inside = at.checked_add(bytes.len())? <= self.length;
+        inside.then_some(at as u64)
+    }
 }
 
 impl Drop for Mapping {
@@ -70,5 +79,8 @@ mod tests {
         for (at, length) in [(8192, 1), (0, 8193), (u64::MAX, 1), (1, usize::MAX)] {
             assert_eq!(mapping.slice(at, length), None);
         }
+        assert_eq!(mapping.place(mapping.slice(4090, 4).unwrap()), Some(4090));
+        assert_eq!(mapping.place(mapping.slice(8192, 0).unwrap()), Some(8192));
+        assert_eq!(mapping.place(&[0; 4]), None);
     }
 }
