@@ -55,6 +55,9 @@ pub enum LabError {
         /// QEMU's command line.
         command: String,
     },
+    /// An endpoint of a benchmark failed.
+    #[error("an endpoint of the benchmark failed: {0}")]
+    Message(message::MessageError),
     /// A command inside a guest failed.
     #[error("in VM {vm}, `{command}` ended with {status}: {output}")]
     Guest {

@@ -209,6 +209,10 @@ impl Switchboard {
                 continue;
             }
             idle += 1;
+            if !self.courtesy.is_crowded() {
+                // To look at a line too often takes it from whoever writes there.
+                std::hint::spin_loop();
+            }
             if self.hinders && self.courtesy.is_crowded() {
                 return (moved, true);
             }

@@ -18,55 +18,82 @@ use crate::bench::process::{Process, first, first_on};
 const RELAY_CPU: u32 = 2;
 
 /// The member that asks, and the one that answers.
-const ASKER: &str = "asker";
-const ANSWERER: &str = "answerer";
+pub(super) const ASKER: &str = "asker";
+pub(super) const ANSWERER: &str = "answerer";
 
-/// The relay, the members' gateways, and the endpoint that answers. They end in this order.
-pub(super) struct Mediated {
-    _answerer: Process,
+/// The relay, and the members' gateways. They end in this order.
+pub(super) struct Plane {
     _gateways: [Process; 2],
     _relay: Process,
+}
+
+/// A plane, and the endpoint that answers.
+pub(super) struct Mediated {
+    _answerer: Process,
+    _plane: Plane,
     program: PathBuf,
     folder: PathBuf,
 }
 
-impl Mediated {
-    pub(super) fn start(program: &Path, folder: &Path) -> Result<Self> {
+impl Plane {
+    /// Start one in `folder`, where each member gets a board; with the relay on a CPU, or on any.
+    pub(super) fn start(program: &Path, folder: &Path, cpu: Option<u32>) -> Result<Self> {
         let plane = folder.join("plane");
-        let start = |name: &str, runtime_dir: &Path, cpu, words: &[&str], marker| {
-            let mut command = match cpu {
-                Some(cpu) => first_on(cpu, folder, program),
-                None => first(folder, program),
-            };
-            command.arg("--runtime-dir").arg(runtime_dir);
-            command.arg("message").args(words);
-            let mut process = Process::start(name, folder, command)?;
-            process.expect(marker)?;
-            Ok(process)
-        };
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        let cpu = (cpus > RELAY_CPU as usize).then_some(RELAY_CPU);
-        let relay = start("relay", &plane, cpu, &["serve", ASKER, ANSWERER], "serving")?;
+        let words = ["serve", ASKER, ANSWERER];
+        let relay = start("relay", program, (folder, &plane), cpu, &words, "serving")?;
         let join = |member: &str| {
             let socket = plane.join(format!("message-plane/{member}.sock"));
             let socket = socket.to_string_lossy();
             let words = ["join", "--socket", &socket];
-            start(
-                &format!("gateway-{member}"),
-                &folder.join(member),
-                None,
-                &words,
-                "joined",
-            )
+            let (name, board) = (format!("gateway-{member}"), folder.join(member));
+            start(&name, program, (folder, &board), None, &words, "joined")
         };
-        let gateways = [join(ASKER)?, join(ANSWERER)?];
+        Ok(Self {
+            _gateways: [join(ASKER)?, join(ANSWERER)?],
+            _relay: relay,
+        })
+    }
+}
+
+/// Start `vicinity message` with these words, by a board's folder; it is ready when it prints `marker`.
+fn start(
+    name: &str,
+    program: &Path,
+    (folder, board): (&Path, &Path),
+    cpu: Option<u32>,
+    words: &[&str],
+    marker: &str,
+) -> Result<Process> {
+    let mut command = match cpu {
+        Some(cpu) => first_on(cpu, folder, program),
+        None => first(folder, program),
+    };
+    command.arg("--runtime-dir").arg(board);
+    command.arg("message").args(words);
+    let mut process = Process::start(name, folder, command)?;
+    process.expect(marker)?;
+    Ok(process)
+}
+
+impl Mediated {
+    pub(super) fn start(program: &Path, folder: &Path) -> Result<Self> {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let cpu = (cpus > RELAY_CPU as usize).then_some(RELAY_CPU);
+        let plane = Plane::start(program, folder, cpu)?;
         let words = ["answer", "--endpoint", "0"];
         let board = folder.join(ANSWERER);
-        let answerer = start("mediated", &board, Some(SWITCH_CPU), &words, "answers")?;
+        let cpu = Some(SWITCH_CPU);
+        let answerer = start(
+            "mediated",
+            program,
+            (folder, &board),
+            cpu,
+            &words,
+            "answers",
+        )?;
         Ok(Self {
             _answerer: answerer,
-            _gateways: gateways,
-            _relay: relay,
+            _plane: plane,
             program: program.to_owned(),
             folder: folder.to_owned(),
         })

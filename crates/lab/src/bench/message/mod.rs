@@ -2,7 +2,7 @@
 //!
 //! Theory of operation. Two processes, each alone on one CPU, send messages to each other: ours
 //! with memory of the program and with memory of the heap (`ours`), and through the host's relay
-//! as members without a common group (`mediated`), UCX's `ucx_perftest` over shared memory (`ucx`),
+//! as members without a common group (`mediated`; `apart`: with a CPU for the relay), UCX's `ucx_perftest` over shared memory (`ucx`),
 //! and, as two threads, TCP on loopback (`tcp`). All measure the same two things: round trips one
 //! by one, halved, and a stream in one direction. Beside them, what one copy takes (`copy`).
 //!
@@ -10,6 +10,7 @@
 //! The ratio of a pair counts, and the median over the rounds is reported (`report`), beside what
 //! is promised. Before all that, endpoints that nobody talks to are watched (`idle`).
 
+mod apart;
 mod copy;
 mod idle;
 mod mediated;
@@ -97,6 +98,7 @@ fn check(options: &Options) -> Result<()> {
 fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<Sample>> {
     let ours = ours::Ours::start(&options.vicinity, folder)?;
     let mediated = mediated::Mediated::start(&options.vicinity, folder)?;
+    let mut apart = apart::Apart::start(&options.vicinity, folder)?;
     let mut samples = Vec::new();
     for round in 1..=options.rounds {
         for &length in &options.lengths {
@@ -104,7 +106,7 @@ fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<S
             let line_ns = line::round_trip(line::TRIES)?;
             let mut found = Vec::new();
             // Each goes first in every other round.
-            let order = [0, 1, 2, 3, 4].map(|at| if round % 2 == 0 { 4 - at } else { at });
+            let order = [0, 1, 2, 3, 4, 5].map(|at| if round % 2 == 0 { 5 - at } else { at });
             for turn in order {
                 match turn {
                     0 => {
@@ -112,10 +114,12 @@ fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<S
                         found.push((Way::Vicinity, row.plain));
                         found.push((Way::Heap, row.heap));
                     }
-                    1 => found.push((Way::Mediated, mediated.measure(length)?.plain)),
-                    2 if length < copy::LEAST => {}
-                    2 => found.push((Way::Copy, copy::measure(length)?)),
-                    3 => found.push((Way::Ucx, ucx::measure(length, folder)?)),
+                    1 if length > apart::MOST => {}
+                    1 => found.push((Way::Apart, apart.measure(length)?)),
+                    2 => found.push((Way::Mediated, mediated.measure(length)?.plain)),
+                    3 if length < copy::LEAST => {}
+                    3 => found.push((Way::Copy, copy::measure(length)?)),
+                    4 => found.push((Way::Ucx, ucx::measure(length, folder)?)),
                     // A stream of bytes has no empty messages.
                     _ if length == 0 => {}
                     _ => found.push((Way::Tcp, tcp::measure(length)?)),

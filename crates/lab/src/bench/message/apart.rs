@@ -1,0 +1,174 @@
+//! Ours between two members that share no memory, where the relay has a CPU of its own.
+//!
+//! Two programs and the relay need three CPUs for that. Round trips are measured on two all the same:
+//! of two programs that send one message to and fro, one works at a time, so one thread on one CPU does
+//! the work of both, and the relay has the other. Each message crosses from CPU to CPU twice, as it
+//! would between three.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use message::{
+    Address, Board, Code, Completion, Endpoint, Memory, MessageError, Options, Pattern, Peer,
+    Request,
+};
+use rustix::thread::sched_setaffinity;
+
+use super::mediated::{ANSWERER, ASKER, Plane};
+use super::{Figures, count};
+use crate::bench::line::pin;
+use crate::bench::peer::{GENERATOR_CPU, SWITCH_CPU};
+use crate::error::{Context, Error, Result};
+use crate::stats::quantile;
+
+/// The longest message: above, both ends work at once.
+pub(super) const MOST: u32 = 4096;
+
+/// The match value of all messages.
+const VALUE: u64 = 1;
+
+/// Looks for a message between two at the clock.
+const ROUNDS: u32 = 1000;
+
+/// A message takes no longer.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// A message or a connection without a peer.
+const NOBODY: MessageError = MessageError::Connection(Code::Unreachable);
+
+type Done<T> = std::result::Result<T, MessageError>;
+
+/// The relay alone on its CPU, and the two endpoints.
+pub(super) struct Apart {
+    one: End,
+    other: End,
+    _plane: Plane,
+}
+
+/// An endpoint, and who the other one is to it.
+struct End {
+    endpoint: Endpoint,
+    peer: Peer,
+}
+
+impl Apart {
+    pub(super) fn start(program: &Path, folder: &Path) -> Result<Self> {
+        let folder = folder.join("apart");
+        std::fs::create_dir_all(&folder).context(|| format!("make {}", folder.display()))?;
+        let plane = Plane::start(program, &folder, Some(SWITCH_CPU))?;
+        let (one, other) = (open(&folder.join(ASKER))?, open(&folder.join(ANSWERER))?);
+        let [one, other] = connect(one, other).map_err(Error::Message)?;
+        Ok(Self {
+            one,
+            other,
+            _plane: plane,
+        })
+    }
+
+    /// Round trips. The rate is theirs, too: one message is under way.
+    pub(super) fn measure(&mut self, length: u32) -> Result<Figures> {
+        let before = rustix::thread::sched_getaffinity(None);
+        let before = before.context(|| "read this thread's CPUs".to_owned())?;
+        pin(GENERATOR_CPU)?;
+        let done = self.round_trips(length);
+        sched_setaffinity(None, &before).context(|| "set this thread's CPUs".to_owned())?;
+        done.map_err(Error::Message)
+    }
+
+    fn round_trips(&mut self, length: u32) -> Done<Figures> {
+        let (one, other) = (&mut self.one, &mut self.other);
+        let memory = || Memory::from(vec![0; length as usize]);
+        let (mut there, mut back) = (memory(), memory());
+        let mut halves = Vec::new();
+        let trips = count(length, 256 << 20, 100_000);
+        let mut asked = other.receive(memory())?;
+        let start = Instant::now();
+        let mut before = start;
+        for _ in 0..trips {
+            let question = one.send(there)?;
+            let answered = one.receive(back)?;
+            let got = finish(other, one, asked)?;
+            let answer = other.send(got.memory)?;
+            // As two programs do: while the answer is on its way.
+            there = finish(one, other, question)?.memory;
+            let sent = finish(other, one, answer)?;
+            asked = other.receive(sent.memory)?;
+            back = finish(one, other, answered)?.memory;
+            let now = Instant::now();
+            halves.push((now - before).as_secs_f64() * 1e6 / 2.0);
+            before = now;
+        }
+        other.endpoint.cancel(asked)?;
+        other.endpoint.forget(asked)?;
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+        let messages_per_s = 2.0 * trips as f64 / start.elapsed().as_secs_f64();
+        Ok(Figures {
+            p50_us: quantile(&halves, 0.5),
+            p99_us: quantile(&halves, 0.99),
+            messages_per_s,
+        })
+    }
+}
+
+fn open(board: &Path) -> Result<Endpoint> {
+    let board =
+        Board::open(&board.join("message")).context(|| format!("open {}", board.display()))?;
+    Endpoint::open(&board, &Options::default()).map_err(Error::Message)
+}
+
+impl End {
+    fn send(&mut self, memory: Memory) -> Done<Request> {
+        self.endpoint.isend(self.peer, VALUE, memory)
+    }
+
+    fn receive(&mut self, memory: Memory) -> Done<Request> {
+        self.endpoint.irecv(Pattern::exactly(VALUE), memory)
+    }
+}
+
+/// Connect two endpoints.
+fn connect(one: Endpoint, other: Endpoint) -> Done<[End; 2]> {
+    let address = Address {
+        nic: Board::nic_of(ANSWERER),
+        ..other.address()
+    };
+    // Neither has another peer yet than itself.
+    let end = |endpoint: Endpoint| End {
+        peer: endpoint.own(),
+        endpoint,
+    };
+    let (mut one, mut other) = (end(one), end(other));
+    let request = one.endpoint.iconnect(address, 0, VALUE)?;
+    one.peer = finish(&mut one, &mut other, request)?
+        .status
+        .peer
+        .ok_or(NOBODY)?;
+    let sent = one.send(Memory::Empty)?;
+    let request = other.receive(Memory::Empty)?;
+    other.peer = finish(&mut other, &mut one, request)?
+        .status
+        .peer
+        .ok_or(NOBODY)?;
+    finish(&mut one, &mut other, sent)?;
+    Ok([one, other])
+}
+
+/// Work until a request of `mine` has ended.
+#[inline]
+fn finish(mine: &mut End, other: &mut End, request: Request) -> Done<Completion> {
+    let mut end = None;
+    loop {
+        for _ in 0..ROUNDS {
+            if let Some(done) = mine.endpoint.test(request)? {
+                return match done.status.code {
+                    Code::Success => Ok(done),
+                    code => Err(MessageError::Connection(code)),
+                };
+            }
+        }
+        other.endpoint.progress();
+        if Instant::now() >= *end.get_or_insert_with(|| Instant::now() + LIMIT) {
+            return Err(MessageError::Timeout);
+        }
+    }
+}
