@@ -21,7 +21,6 @@ mod target;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use hyper::client::conn::http1::SendRequest;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
@@ -30,7 +29,7 @@ use space::store::Parcel;
 use tokio::io::BufReader;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
-use tokio::time::{sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::ServerName;
@@ -189,7 +188,7 @@ impl Pusher {
             None => changed.await,
             Some(due) => tokio::select! {
                 () = changed => {}
-                () = sleep_until(due.into()) => {}
+                () = sleep_until(due) => {}
             },
         }
     }
@@ -278,4 +277,47 @@ fn path(names: &[Vec<u8>]) -> String {
     names.iter().fold(String::new(), |path, name| {
         format!("{path}/{}", percent_encode(name, &UNRESERVED))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use space::store::{Attributes, ROOT};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// A space with files, each of which has a pause of its own.
+    fn outbox() -> Arc<Shared> {
+        let shared = Shared::new("test", 64 << 10, 8, 8).unwrap();
+        let mut store = shared.store();
+        for name in [b"one", b"two"] {
+            let file = store.make(ROOT, name, false, Attributes::default());
+            store.close(file.unwrap(), true);
+        }
+        drop(store);
+        shared
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_cannot_be_reached_is_asked_less_and_less_often() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let note = Arc::clone(&asked);
+        let dial: Dial = Box::new(move || {
+            note.lock().unwrap().push(Instant::now());
+            let (asker, answer) = oneshot::channel();
+            asker.send(Err("no route".to_owned())).unwrap();
+            answer
+        });
+        let target = "tcp://store.example:1".parse().unwrap();
+        let pusher = Pusher::new(&outbox(), target, None, None, dial);
+        let two_minutes = timeout(Duration::from_secs(120), pusher.run());
+        assert!(two_minutes.await.is_err());
+        let asked = asked.lock().unwrap();
+        let pauses = asked.windows(2).map(|pair| (pair[1] - pair[0]).as_millis());
+        let expected = [250, 500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000];
+        assert_eq!(pauses.collect::<Vec<_>>(), expected);
+    }
 }

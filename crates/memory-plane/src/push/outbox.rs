@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use space::store::{MAX_NODES, Parcel, Store};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::{PushError, is_set_aside, path};
 
