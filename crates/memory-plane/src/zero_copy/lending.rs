@@ -123,7 +123,12 @@ impl Lending {
                 done => return done,
             }
         }
-        SockRef::from(&self.stream).send_vectored(run)
+        // A head goes in one packet with the beginning of what is lent next.
+        let flags = match run.len() < from.len() {
+            true => libc::MSG_MORE,
+            false => 0,
+        };
+        SockRef::from(&self.stream).send_vectored_with_flags(run, flags)
     }
 
     fn lend(&mut self, run: &[IoSlice<'_>]) -> io::Result<usize> {

@@ -3,7 +3,7 @@
 //! 1. A connection begins by copying. One that has sent [`BEFORE`] bytes lends ([`Lending`]): it sends what lies in
 //!    slots, [`WORTH`] bytes or more at once, with `MSG_ZEROCOPY`. The kernel then sends the slots' own pages and
 //!    says on the socket's error queue when it is done with them. Until then the connection holds the
-//!    slots ([`Outstanding`]), whatever becomes of the file.
+//!    slots ([`outstanding`]), whatever becomes of the file.
 //! 2. To a receiver on this host the kernel copies all the same, and later, which costs more. It says so. So a
 //!    connection lends once and copies until it knows; and it does not even try where both ends have one address.
 //! 3. A send for which the kernel has no leave or memory (`ENOBUFS`) is copied.
@@ -34,8 +34,9 @@ use lending::Lending;
 /// Bytes of a connection that are copied before it lends: for less, to begin costs more than it saves.
 const BEFORE: usize = 1 << 20;
 
-/// The fewest bytes that are lent; docs/space.md has the figures.
-const WORTH: usize = 16 << 10;
+/// The fewest bytes that are lent; docs/space.md has the figures. More than a frame of HTTP/2 (RFC 9113, 4.2): frames
+/// have heads between them, so each would take two sends.
+const WORTH: usize = 32 << 10;
 
 /// A connection of a space's.
 pub(crate) struct Socket {
