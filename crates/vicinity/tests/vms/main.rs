@@ -35,6 +35,7 @@ mod queues;
 mod restart;
 mod rig;
 mod space;
+mod space_lent;
 mod space_nginx;
 mod space_push;
 mod ssh;

@@ -117,7 +117,7 @@ pub(crate) fn get(folder: &Path, url: &str, more: &[&str]) -> (String, String) {
 }
 
 /// The process of the space: a child of the daemon's.
-fn process(rig: &Rig) -> Pid {
+pub(crate) fn process(rig: &Rig) -> Pid {
     let daemon = rig.pid();
     let children = format!("/proc/{daemon}/task/{daemon}/children");
     let children = std::fs::read_to_string(children).unwrap();
