@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lab::host::run;
 use lab::vm::{Spec, Vm};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 use crate::rig::{Rig, step};
 use crate::space_nginx::Nginx;
@@ -114,19 +114,6 @@ pub(crate) fn get(folder: &Path, url: &str, more: &[&str]) -> (String, String) {
     sum.arg(&body);
     let sum = run(sum).unwrap();
     (code, sum.split(' ').next().unwrap().to_owned())
-}
-
-/// The process of the space: a child of the daemon's.
-pub(crate) fn process(rig: &Rig) -> Pid {
-    let daemon = rig.pid();
-    let children = format!("/proc/{daemon}/task/{daemon}/children");
-    let children = std::fs::read_to_string(children).unwrap();
-    let named = |child: &&str| {
-        let name = std::fs::read_to_string(format!("/proc/{child}/comm")).unwrap();
-        name.trim() == "space-red"
-    };
-    let child = children.split_whitespace().find(named).unwrap();
-    Pid::from_raw(child.parse().unwrap()).unwrap()
 }
 
 pub(crate) fn guest(vm: &Vm, line: &str) -> String {
@@ -247,7 +234,7 @@ fn programs_write_clients_fetch_and_a_full_space_waits() {
     let sum = guest_sum(&red, "/s/two");
     let device = "$(stat -c %i /sys/bus/virtio/drivers/virtiofs/virtio*)";
     let before = put(&format!("echo {device}"));
-    kill_process(process(&rig), Signal::KILL).unwrap();
+    rig.daemon().signal_process("space-red", Signal::KILL);
     until(&rig, "it runs again", |status| {
         status["restarts"] == 1 && status["up"] == true
     });

@@ -6,7 +6,7 @@ use lab::host::{Tied, run};
 
 use crate::common::until;
 use crate::rig::{Rig, inside, step};
-use crate::space::{guest, process, status, with_space};
+use crate::space::{guest, status, with_space};
 
 const CONFIG: &str = "
 [[space]]
@@ -17,7 +17,7 @@ allow = [\"10.78.0.2\"]
 ";
 
 /// What a process waits with: one more for each connection that lends.
-fn epolls(process: i32) -> usize {
+fn epolls(process: u32) -> usize {
     let open = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap();
     let open = open.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
     open.filter(|what| what.to_string_lossy().contains("eventpoll"))
@@ -43,7 +43,7 @@ fn a_confined_space_lends_and_lives() {
     let sum = guest(&red, "md5sum < /tmp/r");
     let port = status(&rig)["listen"].as_str().unwrap().to_owned();
     let url = format!("http://10.78.0.1:{}/r", port.rsplit_once(':').unwrap().1);
-    let process = process(&rig).as_raw_pid();
+    let process = rig.daemon().process("space-red").unwrap();
     let before = epolls(process);
     let body = rig.folder().join("body");
     let body = body.to_str().unwrap();
