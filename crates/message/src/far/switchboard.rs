@@ -212,8 +212,7 @@ impl Switchboard {
             if !self.courtesy.is_crowded() {
                 // To look at a line too often takes it from whoever writes there.
                 std::hint::spin_loop();
-            }
-            if self.hinders && self.courtesy.is_crowded() {
+            } else if self.hinders {
                 return (moved, true);
             }
         }
