@@ -31,21 +31,19 @@ pub(crate) fn round_trip(tries: u32) -> Result<f64> {
 
 /// Counts from even to odd, on the generator's CPU.
 fn ask(line: &AtomicU32, tries: u32) -> Result<f64> {
-    let before = rustix::thread::sched_getaffinity(None);
-    let before = before.context(|| "read this thread's CPUs".to_owned())?;
-    let pinned = pin(GENERATOR_CPU);
-    let mut best = f64::INFINITY;
-    for try_number in 0..tries {
-        let start = Instant::now();
-        for trip in 0..TRIPS {
-            let at = 2 * (try_number * TRIPS + trip);
-            line.store(at + 1, Ordering::Release);
-            wait_for(line, at + 2);
+    on_cpu(GENERATOR_CPU, || {
+        let mut best = f64::INFINITY;
+        for try_number in 0..tries {
+            let start = Instant::now();
+            for trip in 0..TRIPS {
+                let at = 2 * (try_number * TRIPS + trip);
+                line.store(at + 1, Ordering::Release);
+                wait_for(line, at + 2);
+            }
+            best = best.min(start.elapsed().as_secs_f64() * 1e9 / f64::from(TRIPS));
         }
-        best = best.min(start.elapsed().as_secs_f64() * 1e9 / f64::from(TRIPS));
-    }
-    sched_setaffinity(None, &before).context(|| "set this thread's CPUs".to_owned())?;
-    pinned.map(|()| best)
+        best
+    })
 }
 
 /// Counts from odd to even, on the switch's CPU.
@@ -62,6 +60,17 @@ fn wait_for(line: &AtomicU32, value: u32) {
     while line.load(Ordering::Acquire) != value {
         std::hint::spin_loop();
     }
+}
+
+/// Does `work` with this thread on one CPU, then lets it run where it could before. The work is done also
+/// where that fails: another thread may wait for it.
+pub(super) fn on_cpu<T>(cpu: u32, work: impl FnOnce() -> T) -> Result<T> {
+    let before = rustix::thread::sched_getaffinity(None);
+    let before = before.context(|| "read this thread's CPUs".to_owned())?;
+    let pinned = pin(cpu);
+    let done = work();
+    sched_setaffinity(None, &before).context(|| "set this thread's CPUs".to_owned())?;
+    pinned.map(|()| done)
 }
 
 /// Keeps this thread on one CPU.

@@ -12,14 +12,12 @@ use message::{
     Address, Board, Code, Completion, Endpoint, Memory, MessageError, Options, Pattern, Peer,
     Request,
 };
-use rustix::thread::sched_setaffinity;
 
 use super::mediated::{ANSWERER, ASKER, Plane};
 use super::{Figures, count};
-use crate::bench::line::pin;
+use crate::bench::line::on_cpu;
 use crate::bench::peer::{GENERATOR_CPU, SWITCH_CPU};
 use crate::error::{Context, Error, Result};
-use crate::stats::quantile;
 
 /// The longest message: above, both ends work at once.
 pub(super) const MOST: u32 = 4096;
@@ -67,12 +65,7 @@ impl Apart {
 
     /// Round trips. The rate is theirs, too: one message is under way.
     pub(super) fn measure(&mut self, length: u32) -> Result<Figures> {
-        let before = rustix::thread::sched_getaffinity(None);
-        let before = before.context(|| "read this thread's CPUs".to_owned())?;
-        pin(GENERATOR_CPU)?;
-        let done = self.round_trips(length);
-        sched_setaffinity(None, &before).context(|| "set this thread's CPUs".to_owned())?;
-        done.map_err(Error::Message)
+        on_cpu(GENERATOR_CPU, || self.round_trips(length))?.map_err(Error::Message)
     }
 
     fn round_trips(&mut self, length: u32) -> Done<Figures> {
@@ -98,15 +91,10 @@ impl Apart {
             halves.push((now - before).as_secs_f64() * 1e6 / 2.0);
             before = now;
         }
+        let figures = Figures::new(&halves, 2 * trips, start);
         other.endpoint.cancel(asked)?;
         other.endpoint.forget(asked)?;
-        #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-        let messages_per_s = 2.0 * trips as f64 / start.elapsed().as_secs_f64();
-        Ok(Figures {
-            p50_us: quantile(&halves, 0.5),
-            p99_us: quantile(&halves, 0.99),
-            messages_per_s,
-        })
+        Ok(figures)
     }
 }
 

@@ -4,7 +4,6 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use crate::error::{Error, Result};
-use crate::stats::quantile;
 
 use super::{Figures, count};
 use crate::bench::line::pin;
@@ -28,13 +27,7 @@ pub(super) fn measure(length: u32) -> Result<Figures> {
             black_box(&mut to);
             micros.push(before.elapsed().as_secs_f64() * 1e6);
         }
-        #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-        let messages_per_s = copies as f64 / start.elapsed().as_secs_f64();
-        Ok(Figures {
-            p50_us: quantile(&micros, 0.5),
-            p99_us: quantile(&micros, 0.99),
-            messages_per_s,
-        })
+        Ok(Figures::new(&micros, copies, start))
     });
     let failed = |_| Error::Host("the thread that copies panicked".to_owned());
     copier.join().map_err(failed)?

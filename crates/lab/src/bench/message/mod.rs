@@ -2,9 +2,10 @@
 //!
 //! Theory of operation. Two processes, each alone on one CPU, send messages to each other: ours
 //! with memory of the program and with memory of the heap (`ours`), and through the host's relay
-//! as members without a common group (`mediated`; `apart`: with a CPU for the relay), UCX's `ucx_perftest` over shared memory (`ucx`),
-//! and, as two threads, TCP on loopback (`tcp`). All measure the same two things: round trips one
-//! by one, halved, and a stream in one direction. Beside them, what one copy takes (`copy`).
+//! as members without a common group (`mediated`; `apart`: with a CPU for the relay), UCX's
+//! `ucx_perftest` over shared memory (`ucx`), and, as two threads, TCP on loopback (`tcp`). All measure
+//! the same two things: round trips one by one, halved, and a stream in one direction (`apart` has no
+//! stream). Beside them, what one copy takes (`copy`).
 //!
 //! A round measures a length with one after the other, and the next round in the reverse order.
 //! The ratio of a pair counts, and the median over the rounds is reported (`report`), beside what

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
 use super::Idle;
 use crate::bench::Target;
 use crate::machine::Machine;
-use crate::stats::{median, paired_ratio};
+use crate::stats::{median, paired_ratio, quantile};
 
 /// A way that messages go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -65,6 +66,19 @@ pub struct Figures {
     pub p99_us: f64,
     /// Messages a second in one direction.
     pub messages_per_s: f64,
+}
+
+impl Figures {
+    /// Of the time of each message one way in microseconds, and of so many messages since `start`.
+    pub(super) fn new(micros: &[f64], messages: u64, start: Instant) -> Self {
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+        let messages_per_s = messages as f64 / start.elapsed().as_secs_f64();
+        Self {
+            p50_us: quantile(micros, 0.5),
+            p99_us: quantile(micros, 0.99),
+            messages_per_s,
+        }
+    }
 }
 
 /// One measurement of one way.

@@ -4,13 +4,10 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::Instant;
 
-use rustix::thread::sched_setaffinity;
-
 use crate::error::{Context, Error, Result};
-use crate::stats::quantile;
 
 use super::{Figures, count};
-use crate::bench::line::pin;
+use crate::bench::line::{on_cpu, pin};
 use crate::bench::peer::{GENERATOR_CPU, SWITCH_CPU};
 
 /// What both sides do.
@@ -32,11 +29,8 @@ pub(super) fn measure(length: u32) -> Result<Figures> {
     let address = listener.local_addr().context(opening)?;
     std::thread::scope(|scope| {
         let server = scope.spawn(move || serve(&listener, work));
-        let before = rustix::thread::sched_getaffinity(None);
-        let before = before.context(|| "read this thread's CPUs".to_owned())?;
-        pin(GENERATOR_CPU)?;
-        let asked = TcpStream::connect(address).and_then(|stream| ask(stream, work));
-        sched_setaffinity(None, &before).context(|| "set this thread's CPUs".to_owned())?;
+        let ask = || TcpStream::connect(address).and_then(|stream| ask(stream, work));
+        let asked = on_cpu(GENERATOR_CPU, ask)?;
         let served = server.join();
         let failed = || Error::Host("the TCP server panicked".to_owned());
         let sending = || "send TCP on loopback".to_owned();
@@ -78,13 +72,7 @@ fn ask(mut stream: TcpStream, work: Work) -> std::io::Result<Figures> {
         stream.write_all(&message)?;
     }
     stream.read_exact(&mut [0])?;
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-    let messages_per_s = work.messages as f64 / start.elapsed().as_secs_f64();
-    Ok(Figures {
-        p50_us: quantile(&halves, 0.5),
-        p99_us: quantile(&halves, 0.99),
-        messages_per_s,
-    })
+    Ok(Figures::new(&halves, work.messages, start))
 }
 
 #[cfg(test)]
