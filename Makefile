@@ -85,7 +85,7 @@ loom:
 	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --target-dir target/loom \
 		--package vicinity-vhost --lib handshake
 	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --target-dir target/loom \
-		--package vicinity-window --lib doorbell
+		--package vicinity-window --lib model
 	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --target-dir target/loom \
 		--package vicinity-switch --lib model
 

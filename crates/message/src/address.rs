@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use window::attach::Channel;
+use window::region::List;
 
 use crate::far::directory;
 
@@ -127,9 +128,9 @@ impl Board {
         self.folder.join("gateway.sock")
     }
 
-    /// Where the kernel keeps which part of the member's heap is whose.
-    pub(crate) fn lent(&self) -> PathBuf {
-        self.folder.join("heap")
+    /// Who has which part of the member's heap: its programs have that in common.
+    pub(crate) fn lent(&self) -> List {
+        List::of_programs(self.folder.join("heap"))
     }
 
     /// Where an endpoint listens.

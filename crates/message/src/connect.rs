@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use window::attach::{Channel, Message, Place};
 use window::doorbell;
 use window::layout::Layout;
+use window::region::List;
 use window::{Side, Window, WindowError};
 
 use crate::address::Address;
@@ -172,7 +173,7 @@ impl Endpoint {
         };
         let verdict = self.judge(&hello);
         let link = match verdict {
-            ACCEPTED => open(window, channel, heap, &hello),
+            ACCEPTED => open(window, channel, heap, (&hello, self.board.lent())),
             _ => {
                 self.answer(&channel, verdict, false);
                 return;
@@ -265,7 +266,9 @@ impl Endpoint {
                 match made {
                     Ok((ends, window)) => {
                         let mut link = Link::new(ends, channel, heap, welcome.fences);
-                        link.reach = welcome.seats.and_then(|seats| Reach::new(&window, seats));
+                        let list = self.board.lent();
+                        let reach = |seats| Reach::new(&window, seats, list);
+                        link.reach = welcome.seats.and_then(reach);
                         self.join(address, welcome.session, key, link);
                     }
                     Err(_) => self.fail(id, Code::NoResources),
@@ -374,11 +377,12 @@ fn open(
     window: Place,
     channel: Channel,
     heap: Option<OwnedFd>,
-    hello: &Hello,
+    (hello, list): (&Hello, List),
 ) -> Result<Link, WindowError> {
     let window = attach(window)?;
     let mut link = Link::new(window.ends(Side::Guest)?, channel, heap, hello.fences);
-    link.reach = hello.seats.and_then(|seats| Reach::new(&window, seats));
+    let reach = |seats| Reach::new(&window, seats, list);
+    link.reach = hello.seats.and_then(reach);
     Ok(link)
 }
 

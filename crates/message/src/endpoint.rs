@@ -138,8 +138,7 @@ impl Endpoint {
     #[must_use]
     pub fn allocate_for(&mut self, peer: Peer, length: usize) -> Option<Memory> {
         let link = self.peers.link(peer).filter(|_| length as u64 > MEDIUM);
-        let list = self.board.lent();
-        let stretch = link.and_then(|link| link.reach.as_mut()?.lend(&list, length));
+        let stretch = link.and_then(|link| link.reach.as_mut()?.lend(length));
         match stretch {
             Some(stretch) => Some(Memory::Stretch(Box::new(stretch))),
             None => self.allocate(length).map(Memory::Window),

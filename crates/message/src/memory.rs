@@ -1,5 +1,7 @@
 //! The memory that is lent to a request, and comes back with its result.
 
+use std::mem;
+
 use window::heap::Buffer;
 use window::region::Stretch;
 
@@ -180,11 +182,16 @@ impl Memory {
         done as u64
     }
 
-    /// What a peer copies of it from now on is not good.
+    /// What a peer copies of it from now on is not good, and it copies nothing there any more. Where it is just
+    /// doing so, the memory is gone: nobody may have it before the peer has left.
     #[cold]
     pub(crate) fn withdraw(&mut self) {
-        if let Self::Stretch(stretch) = self {
-            stretch.withdraw();
+        match mem::take(self) {
+            Self::Stretch(stretch) => {
+                let ours = stretch.withdraw();
+                *self = ours.map_or(Self::Empty, |ours| Self::Stretch(Box::new(ours)));
+            }
+            other => *self = other,
         }
     }
 }

@@ -1,11 +1,9 @@
 //! Heaps across VMs: how the ends of a direct link reach into the memory of each other's members.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
 
-use rustix::fs::{Mode, OFlags};
 use window::Window;
-use window::region::{Heap, Home, Place, Region, Stretch};
+use window::region::{Heap, Home, List, Place, Region, Stretch};
 
 use crate::greeting::Seats;
 use crate::memory::Memory;
@@ -18,14 +16,17 @@ pub(crate) struct Reach {
     seats: Seats,
     /// This side's member, in that region.
     home: Home,
+    /// Who has what of its heap.
+    list: List,
     own: Option<Heap>,
     peer: Option<Heap>,
 }
 
 impl Reach {
     /// `None` when this host lacks descriptors.
-    pub(crate) fn new(window: &Window, seats: Seats) -> Option<Self> {
+    pub(crate) fn new(window: &Window, seats: Seats, list: List) -> Option<Self> {
         Some(Self {
+            list,
             home: Home::new(window.as_fd(), seats.own).ok()?,
             file: window.as_fd().try_clone_to_owned().ok()?,
             seats,
@@ -47,15 +48,12 @@ impl Reach {
         self.peer.as_ref()
     }
 
-    /// Memory of this side's member. Who has which is in the file `list`.
-    pub(crate) fn lend(&mut self, list: &Path, length: usize) -> Option<Stretch> {
+    /// Memory of this side's member; `None` when there is no room.
+    pub(crate) fn lend(&mut self, length: usize) -> Option<Stretch> {
         if self.own.is_none() {
             self.own = self.heap(self.seats.own);
         }
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
-        let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
-        let list = rustix::fs::open(list, flags, mode).ok()?;
-        self.own.as_ref()?.lend(list, length).ok()?
+        self.own.as_ref()?.lend(&self.list, length).ok()?
     }
 
     fn heap(&self, seat: u32) -> Option<Heap> {
@@ -69,12 +67,12 @@ impl Reach {
 pub(crate) fn copy(heap: &Heap, place: Place, to: &mut Memory, wanted: u64) -> Option<bool> {
     let mut at = 0;
     match to {
-        Memory::Stretch(stretch) => heap.carry(place, stretch, wanted),
+        Memory::Stretch(stretch) => heap.carry(place, 0, stretch, usize::try_from(wanted).ok()?),
         memory => memory.fill(0, wanted, |piece| {
             heap.read(place, at, piece)?;
             at += piece.len() as u64;
             Some(())
         }),
     }?;
-    Some(heap.is_still(place))
+    Some(heap.is_still(place, wanted))
 }

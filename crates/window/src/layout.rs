@@ -3,7 +3,8 @@
 //! ```text
 //! 0      header (one page): magic, version, sizes; written once, before the window is shared
 //! 4096   direction 0: creator to guest of the window
-//!          one page, written by the consumer: doorbell @0, released of lane 0 @128, of lane 1 @256
+//!          one page, written by the consumer: doorbell @0, released of lane 0 @128, of lane 1 @256;
+//!          claims @384, written by both
 //!          ring of lane 0, ring of lane 1      slots * 64 bytes each
 //!          data of lane 0, data of lane 1
 //! ...    direction 1: the other way, the same
@@ -15,7 +16,7 @@ use crate::header;
 use crate::limits;
 
 /// Version of the layout. A side that knows another one only must not touch the rest.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The first eight bytes of a window.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"vicinity");
@@ -143,6 +144,11 @@ impl Layout {
         PAGE + direction * self.direction_length()
     }
 
+    /// Where the [claims](crate::claim) of what goes in a direction are.
+    pub(crate) fn claims(&self, direction: u64) -> u64 {
+        self.doorbell(direction) + 384
+    }
+
     /// Where the parts of each lane of a direction lie.
     pub(crate) fn places(&self, direction: u64) -> [LanePlaces; LANES] {
         let control = self.doorbell(direction);
@@ -204,6 +210,7 @@ mod tests {
             let mut parts = vec![(0, PAGE)];
             for direction in 0..2 {
                 parts.push((layout.doorbell(direction), 4));
+                parts.push((layout.claims(direction), 8));
                 for place in layout.places(direction) {
                     parts.push((place.released, 4));
                     parts.push((place.ring, ring_bytes(place.size)));
@@ -236,8 +243,8 @@ mod tests {
         assert_eq!(with(64, 0), Err(LayoutError::Data(0)));
         assert_eq!(with(64, 1 << 25), Err(LayoutError::Data(1 << 25)));
         let mut header = with(64, 4096).unwrap().header();
-        header[8] = 2;
-        assert_eq!(Layout::from_header(&header), Err(LayoutError::Version(2)));
+        header[8] = 3;
+        assert_eq!(Layout::from_header(&header), Err(LayoutError::Version(3)));
         header[0] = 0;
         assert_eq!(Layout::from_header(&header), Err(LayoutError::Magic));
     }

@@ -23,6 +23,9 @@
 //! A VM has no memfds and no sockets. It is given one [`region`] with many windows in it, by QEMU's
 //! [`ivshmem`] device, and finds it as a [`pci`] device, without a driver.
 //!
+//! Where both sides can write the memory that something is copied to, both can copy: a chunk at a time, as they
+//! [`claim`] them.
+//!
 //! A [`heap`] is memory that only its owner can write, and that peers may read: large payloads lie
 //! there so that they are copied once. For members of a region it is a part of that
 //! ([`region::Heap`]), which all of them can write.
@@ -32,6 +35,7 @@
 #![deny(unsafe_code)]
 
 pub mod attach;
+pub mod claim;
 pub mod courtesy;
 pub mod doorbell;
 mod header;
@@ -61,5 +65,15 @@ pub enum Broken {
         released: u32,
         /// What it could have taken.
         outstanding: u32,
+    },
+    /// It takes back claims.
+    #[error(
+        "the peer says that chunk {next} is the next to copy, after one before {least} was claimed"
+    )]
+    Claimed {
+        /// The first that could have been next.
+        least: u32,
+        /// The next, as it says.
+        next: u32,
     },
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use crate::claim::Claims;
 use crate::doorbell::{Ringer, Sleeper};
 use crate::lane::{Consumer, Producer};
 use crate::layout::{HEADER, LANES, Layout, LayoutError};
@@ -58,6 +59,10 @@ pub struct Ends {
     pub producers: [Producer; LANES],
     /// Lanes this side reads.
     pub consumers: [Consumer; LANES],
+    /// Who copies which chunk of what goes out.
+    pub claims_out: Claims,
+    /// Who copies which chunk of what comes in: this side begins the turns.
+    pub claims_in: Claims,
     /// Says whether this side sleeps.
     pub sleeper: Sleeper,
     /// Tells whether the other one does.
@@ -182,6 +187,8 @@ impl Window {
                 Producer::new(mapping, &out1)?,
             ],
             consumers: [Consumer::new(mapping, &in0)?, Consumer::new(mapping, &in1)?],
+            claims_out: Claims::new(mapping, self.layout.claims(writes))?,
+            claims_in: Claims::new(mapping, self.layout.claims(reads))?,
             sleeper: Sleeper::new(Word::new(mapping, ours)?),
             ringer: Ringer::new(Word::new(mapping, theirs)?),
         })

@@ -17,10 +17,12 @@ mod own;
 mod prefetch;
 mod slots;
 mod word;
+mod words;
 
 pub use bytes::Foreign;
 pub(crate) use lease::Lease;
 pub(crate) use mapping::{Access, Mapping};
 pub(crate) use own::{Arena, Owned};
 pub(crate) use slots::{BYTES, Body, Slots};
-pub(crate) use word::Word;
+pub(crate) use word::{LongWord, Word};
+pub(crate) use words::Words;

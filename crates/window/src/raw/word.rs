@@ -1,8 +1,8 @@
-//! One number that one side writes and the other reads.
+//! One number that one side writes and the other reads, and one that both change.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::mapping::{Access, Mapping};
 
@@ -43,5 +43,32 @@ impl Word {
     #[inline(always)]
     pub(crate) fn store(&self, value: u32) {
         self.atomic().store(value, Ordering::Release);
+    }
+}
+
+/// A 64-bit word of a window, which both sides change.
+#[derive(Debug)]
+pub(crate) struct LongWord {
+    place: NonNull<u64>,
+    _mapping: Arc<Mapping>,
+}
+
+// SAFETY: as for `Word`.
+unsafe impl Send for LongWord {}
+
+impl LongWord {
+    /// The word at `offset`, if it lies inside and is aligned.
+    pub(crate) fn new(mapping: &Arc<Mapping>, offset: u64) -> Option<Self> {
+        let place = mapping.piece(offset, 8, 8, Access::ReadWrite)?;
+        Some(Self {
+            place: place.cast(),
+            _mapping: Arc::clone(mapping),
+        })
+    }
+
+    #[inline(always)]
+    pub(crate) fn atomic(&self) -> &AtomicU64 {
+        // SAFETY: as in `Word`.
+        unsafe { AtomicU64::from_ptr(self.place.as_ptr()) }
     }
 }

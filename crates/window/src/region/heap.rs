@@ -1,39 +1,51 @@
-//! The heap of a seat: memory that its member writes and other members copy from.
+//! The heap of a seat: memory that its member writes, that other members copy from, and into which they copy what
+//! its member waits for.
 //!
 //! It is lent in whole units to programs of the member; what one has is a *stretch*, some units in a row. Who has
-//! which is kept by the member's kernel, as locks on a file: so a program that ends, however it does, leaves nothing
-//! behind, and no process is there that could forget.
+//! which is in a [`List`]: for programs of a VM as locks of its kernel, so a program that ends, however it does, leaves
+//! nothing behind, and no process is there that could forget.
 //!
 //! All members can write everything here, so nobody has a reference to it: bytes are copied in and out. Each unit
-//! has a *number*. Whoever is lent a stretch changes the numbers of its units before it writes there; it changes the
-//! first one's before it writes over what others may still be copying. Who copies is told the number, and looks at it
-//! again afterwards: is it the same, then nobody wrote meanwhile who should not.
+//! has a *number*, see [`Units`]. Whoever is lent a stretch changes the numbers of its units before it writes there;
+//! it changes them again before it writes over what others may still be copying. Who copies is told the number, and
+//! looks at it again afterwards: is it the same, then nobody wrote meanwhile who should not. Who copies to a stretch
+//! of somebody else enters its units with that number, and leaves them.
 
-use std::os::fd::OwnedFd;
+use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 
 use rustix::io::Errno;
 
 use super::Home;
 use super::layout::{PAGE, UNIT};
-use crate::raw::{Access, Foreign, Lease, Mapping, Word};
+use super::list::{Held, List};
+use super::units::Units;
+use crate::raw::{Access, Foreign, Mapping, Words};
 
 /// Where something is on a heap, and which number it had there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The first unit of it.
     pub unit: u32,
-    /// That unit's number, as long as it is there.
+    /// The number of its units, as long as it is there.
     pub number: u32,
+}
+
+/// Why nothing is copied to a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It is not all on the heap.
+    Outside,
+    /// What was there is there no more.
+    Withdrawn,
 }
 
 /// A member's heap.
 #[derive(Clone, Debug)]
 pub struct Heap {
     mapping: Arc<Mapping>,
-    units: u32,
-    /// All units.
+    units: Units,
+    /// The memory of all units.
     bytes: Foreign,
     home: Home,
 }
@@ -43,9 +55,9 @@ impl Heap {
         let mapping = Arc::new(mapping);
         let length = u64::from(units) * UNIT;
         Some(Self {
-            bytes: Foreign::new(&mapping, PAGE, length, Access::Read)?,
+            bytes: Foreign::new(&mapping, PAGE, length, Access::ReadWrite)?,
+            units: Units::new(Words::new(&mapping, 0, units)?),
             mapping,
-            units,
             home,
         })
     }
@@ -57,58 +69,85 @@ impl Heap {
         self.bytes.read(at(place, from)?, to)
     }
 
-    /// The same into a stretch of this process.
+    /// The same into a stretch of this process, as far from where that begins.
     #[must_use]
-    pub fn carry(&self, place: Place, to: &mut Stretch, count: u64) -> Option<()> {
-        let count = usize::try_from(count).ok()?;
-        self.bytes.carry(at(place, 0)?, &to.bytes, 0, count)
+    pub fn carry(&self, place: Place, from: u64, to: &mut Stretch, count: usize) -> Option<()> {
+        self.bytes.carry(at(place, from)?, &to.bytes, from, count)
     }
 
-    /// Whether everything that was read before is what lay there.
-    #[must_use]
-    pub fn is_still(&self, place: Place) -> bool {
-        fence(Ordering::Acquire);
-        self.number(place.unit)
-            .is_some_and(|number| number.load() == place.number)
+    /// Copy bytes of a stretch of this process to one that somebody here waits to be filled, `from` where both begin.
+    ///
+    /// # Errors
+    /// See [`Refused`]; nothing is copied then.
+    pub fn deliver(
+        &self,
+        place: Place,
+        from: u64,
+        stretch: &Stretch,
+        count: usize,
+    ) -> Result<(), Refused> {
+        let to = at(place, from).ok_or(Refused::Outside)?;
+        let units = self.units_of(to, count as u64).ok_or(Refused::Outside)?;
+        if !self.units.enter(units.clone(), place.number) {
+            return Err(Refused::Withdrawn);
+        }
+        let copied = stretch.bytes.carry(from, &self.bytes, to, count);
+        self.units.leave(units);
+        copied.ok_or(Refused::Outside)
     }
 
-    /// The member: borrow `length` bytes; `None` when there is no room. `list` is the file in which the member's
-    /// kernel keeps who has what, opened anew, to be written.
+    /// Whether `count` bytes that were read from a place are what lay there.
+    #[must_use]
+    pub fn is_still(&self, place: Place, count: u64) -> bool {
+        let units = at(place, 0).and_then(|at| self.units_of(at, count));
+        units.is_some_and(|units| self.units.have(units, place.number))
+    }
+
+    /// Whether all of so many bytes is on this heap.
+    #[must_use]
+    pub fn holds(&self, place: Place, count: u64) -> bool {
+        at(place, 0)
+            .and_then(|at| self.units_of(at, count))
+            .is_some()
+    }
+
+    /// The member: borrow `length` bytes; `None` when there is no room.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn lend(&self, list: OwnedFd, length: usize) -> Result<Option<Stretch>, Errno> {
+    pub fn lend(&self, list: &List, length: usize) -> Result<Option<Stretch>, Errno> {
         let units = (length.max(1) as u64).div_ceil(UNIT);
         let Ok(units) = u32::try_from(units) else {
             return Ok(None);
         };
-        let Some(lease) = Lease::take(list, units, self.units)? else {
-            return Ok(None);
-        };
-        let unit = lease.start();
-        for unit in unit..unit + units {
-            self.renumber(unit);
+        // Where somebody still writes for one who is gone: kept here until there is another place.
+        let mut avoided = Vec::new();
+        while let Some(held) = list.take(units, self.units.count())? {
+            if let Some(number) = self.units.renew(held.units.clone()) {
+                return Ok(self.stretch(held, number, length));
+            }
+            avoided.push(held);
         }
-        let start = PAGE + u64::from(unit) * UNIT;
-        let bytes = Foreign::new(&self.mapping, start, length as u64, Access::ReadWrite);
-        Ok(bytes.map(|bytes| Stretch {
+        Ok(None)
+    }
+
+    fn stretch(&self, held: Held, number: u32, length: usize) -> Option<Stretch> {
+        let start = PAGE + u64::from(held.units.start) * UNIT;
+        let bytes = Foreign::new(&self.mapping, start, length as u64, Access::ReadWrite)?;
+        Some(Stretch {
             heap: self.clone(),
             bytes,
-            lease,
-        }))
+            number,
+            held,
+        })
     }
 
-    fn number(&self, unit: u32) -> Option<Word> {
-        (unit < self.units).then(|| Word::new(&self.mapping, u64::from(unit) * 4))?
-    }
-
-    /// What was there is there no more, as far as others are concerned.
-    fn renumber(&self, unit: u32) {
-        if let Some(number) = self.number(unit) {
-            number.store(number.load().wrapping_add(1));
-        }
-        // Who sees what is written from here on sees the number.
-        fence(Ordering::Release);
+    /// In which units `count` bytes are, if these are all here.
+    fn units_of(&self, at: u64, count: u64) -> Option<Range<u32>> {
+        let end = at.checked_add(count)?.div_ceil(UNIT);
+        let end = u32::try_from(end).ok()?;
+        let start = u32::try_from(at / UNIT).ok()?;
+        (end <= self.units.count()).then_some(start..end)
     }
 }
 
@@ -122,7 +161,9 @@ fn at(place: Place, from: u64) -> Option<u64> {
 pub struct Stretch {
     heap: Heap,
     bytes: Foreign,
-    lease: Lease,
+    /// Of its units.
+    number: u32,
+    held: Held,
 }
 
 impl Stretch {
@@ -147,15 +188,20 @@ impl Stretch {
     /// Where others find it.
     #[must_use]
     pub fn place(&self) -> Place {
-        let unit = self.lease.start();
-        // It has one: it is on the heap.
-        let number = self.heap.number(unit).map_or(0, |number| number.load());
-        Place { unit, number }
+        Place {
+            unit: self.held.units.start,
+            number: self.number,
+        }
     }
 
-    /// Others were told of it, and did not say that they are done: what they copy from now on is not good.
-    pub fn withdraw(&mut self) {
-        self.heap.renumber(self.lease.start());
+    /// Others were told of it, and did not say that they are done: what they copy from now on is not good, and they
+    /// copy nothing here any more. `None` when one of them is just doing so: it cannot be used then, and is lent again
+    /// when that one has left.
+    #[must_use]
+    pub fn withdraw(mut self) -> Option<Self> {
+        let left = self.heap.units.retire(self.held.units.clone());
+        self.number = self.number.wrapping_add(2);
+        left.then_some(self)
     }
 
     /// Whose heap it is on.
@@ -166,133 +212,4 @@ impl Stretch {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::fd::AsFd;
-
-    use proptest::prelude::*;
-    use rustix::fs::{Mode, OFlags};
-
-    use super::*;
-    use crate::layout::{LaneSize, Layout};
-    use crate::region::{Region, RegionLayout};
-
-    const UNITS: u32 = 8;
-
-    /// A member's heap, as itself and as others see it, and its list.
-    struct Heaps {
-        region: Region,
-        own: Heap,
-        seen: Heap,
-        list: tempfile::NamedTempFile,
-    }
-
-    impl Heaps {
-        fn new() -> Self {
-            let lane = LaneSize {
-                slots: 8,
-                data: 4096,
-            };
-            let window = Layout::new([lane, lane]).unwrap();
-            let region = Region::create(RegionLayout {
-                seats: 2,
-                links: 1,
-                units: UNITS,
-                trunk: window,
-                link: window,
-            });
-            let region = region.unwrap();
-            let other = Region::attach(region.as_fd().try_clone_to_owned().unwrap()).unwrap();
-            Self {
-                own: region.heap(0).unwrap().unwrap(),
-                seen: other.heap(0).unwrap().unwrap(),
-                region,
-                list: tempfile::NamedTempFile::new().unwrap(),
-            }
-        }
-
-        fn lend(&self, length: usize) -> Option<Stretch> {
-            let list = rustix::fs::open(self.list.path(), OFlags::RDWR, Mode::empty());
-            self.own.lend(list.unwrap(), length).unwrap()
-        }
-    }
-
-    #[test]
-    fn what_lies_in_a_stretch_is_read_until_it_is_withdrawn_or_given_back_and_lent_again() {
-        let heaps = Heaps::new();
-        let mut first = heaps.lend(100_000).unwrap();
-        let mut second = heaps.lend(100_000).unwrap();
-        first.write(0, &[1; 100_000]).unwrap();
-        second.write(99_000, &[2; 1000]).unwrap();
-        assert!(second.write(99_001, &[2; 1000]).is_none());
-        assert!(first.read(99_999, &mut [0; 2]).is_none());
-        let mut seen = vec![0; 100_000];
-        heaps.seen.read(first.place(), 0, &mut seen).unwrap();
-        assert_eq!(seen, [1; 100_000]);
-        heaps
-            .seen
-            .read(second.place(), 99_000, &mut seen[..1000])
-            .unwrap();
-        assert_eq!(seen[..1000], [2; 1000]);
-        let place = first.place();
-        assert!(heaps.seen.is_still(place));
-        assert!(heaps.seen.is_still(second.place()));
-        first.withdraw();
-        assert!(!heaps.seen.is_still(place));
-        let place = first.place();
-        assert!(heaps.seen.is_still(place) && heaps.seen.is_still(second.place()));
-        drop(first);
-        assert!(heaps.seen.is_still(place), "nobody wrote there yet");
-        let _again = heaps.lend(1).unwrap();
-        assert!(!heaps.seen.is_still(place));
-        let place = second.place();
-        drop(second);
-        // It begins before, and covers that.
-        let again = heaps.lend(5 << 16).unwrap();
-        assert!(again.place().unit < place.unit);
-        assert!(!heaps.seen.is_still(place));
-    }
-
-    #[test]
-    fn stretches_are_copied_to_stretches_of_other_members() {
-        let heaps = Heaps::new();
-        let mut from = heaps.lend(70_000).unwrap();
-        from.write(0, &[7; 70_000]).unwrap();
-        let list = tempfile::NamedTempFile::new().unwrap();
-        let list = list.reopen().unwrap().into();
-        let other = heaps.region.heap(1).unwrap().unwrap();
-        let mut to = other.lend(list, 70_000).unwrap().unwrap();
-        heaps.seen.carry(from.place(), &mut to, 70_000).unwrap();
-        let mut seen = vec![0; 70_000];
-        to.read(0, &mut seen).unwrap();
-        assert_eq!(seen, [7; 70_000]);
-        assert!(heaps.seen.carry(from.place(), &mut to, 70_001).is_none());
-    }
-
-    #[test]
-    fn there_is_no_more_room_than_there_is_and_no_heap_without_units() {
-        let heaps = Heaps::new();
-        let all = heaps.lend(8 << 16).unwrap();
-        assert!(heaps.lend(1).is_none());
-        drop(all);
-        assert!(heaps.lend((8 << 16) + 1).is_none() && heaps.lend(usize::MAX).is_none());
-        assert!(heaps.region.heap(2).unwrap().is_none());
-        let mut layout = heaps.region.layout();
-        layout.units = 0;
-        let bare = Region::create(layout).unwrap();
-        assert!(bare.heap(0).unwrap().is_none());
-    }
-
-    proptest! {
-        #[test]
-        fn no_place_leads_out_of_a_heap(unit: u32, small in 0u32..12, number: u32, from: u64, length in 0usize..600_000) {
-            let heaps = Heaps::new();
-            let mut bytes = vec![0; length];
-            for (unit, from) in [(unit, from), (small, from), (small, from % 600_000)] {
-                let place = Place { unit, number };
-                let inside = u128::from(unit) * 65_536 + u128::from(from) + length as u128 <= 8 * 65_536;
-                prop_assert_eq!(heaps.seen.read(place, from, &mut bytes).is_some(), inside);
-                prop_assert!(!heaps.seen.is_still(place) || unit < UNITS && number == 0);
-            }
-        }
-    }
-}
+mod tests;

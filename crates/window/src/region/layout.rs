@@ -8,7 +8,7 @@ use crate::limits;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"vicregio");
 
 /// Version of the layout of a region.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 pub(super) const PAGE: u64 = 4096;
 

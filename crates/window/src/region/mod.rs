@@ -16,7 +16,9 @@
 
 mod heap;
 mod layout;
+mod list;
 mod seat;
+mod units;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -31,8 +33,9 @@ use crate::memfd;
 use crate::raw::{Access, Foreign, Mapping, Word};
 use crate::window::{Window, WindowError};
 
-pub use self::heap::{Heap, Place, Stretch};
+pub use self::heap::{Heap, Place, Refused, Stretch};
 pub use self::layout::{MAGIC, RegionLayout, UNIT, VERSION};
+pub use self::list::List;
 pub use self::seat::Seat;
 
 /// Where the bits of links in use are.

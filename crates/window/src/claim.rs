@@ -1,0 +1,308 @@
+//! Who copies which chunk, where both sides of a window copy.
+//!
+//! A word of the window holds a *turn* and how many chunks of it are claimed. The consumer of the direction begins
+//! a turn by writing it there; then both sides claim the next chunk, by compare and swap, until there are no more.
+//! So each chunk is claimed once, and who comes late, or with a turn that is over, claims nothing.
+//!
+//! The other side can write anything there at any time. Whatever it writes, the claims of this side only grow and
+//! are below the number of chunks, so they come to an end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::Broken;
+use crate::raw::{LongWord, Mapping};
+
+/// The claims of one direction of a window.
+#[derive(Debug)]
+pub struct Claims {
+    word: LongWord,
+    /// The last turn that this side began.
+    turn: u32,
+}
+
+impl Claims {
+    pub(crate) fn new(mapping: &Arc<Mapping>, offset: u64) -> Option<Self> {
+        Some(Self {
+            word: LongWord::new(mapping, offset)?,
+            turn: 0,
+        })
+    }
+
+    /// The consumer: begin a turn. All chunks of the last one must be claimed.
+    pub fn begin(&mut self) -> u32 {
+        self.turn = self.turn.wrapping_add(1);
+        let none = pack(self.turn, 0);
+        self.word.atomic().store(none, Ordering::Release);
+        self.turn
+    }
+
+    /// Claim chunks of a turn that has so many.
+    #[must_use]
+    pub fn of(&self, turn: u32, chunks: u32) -> Turn<'_> {
+        Turn {
+            word: self.word.atomic(),
+            turn,
+            chunks,
+            least: 0,
+        }
+    }
+}
+
+/// Claims chunks of a turn, one after the other.
+#[derive(Debug)]
+pub struct Turn<'a> {
+    word: &'a AtomicU64,
+    turn: u32,
+    chunks: u32,
+    /// No chunk before this one is claimed any more.
+    least: u32,
+}
+
+impl Turn<'_> {
+    /// The next chunk, for this side alone; `None` when there is none, or the turn is over.
+    ///
+    /// # Errors
+    /// The other side took claims back.
+    pub fn claim(&mut self) -> Result<Option<u32>, Broken> {
+        let claimed = claim(self.word, self.turn, self.chunks, self.least)?;
+        if let Some(chunk) = claimed {
+            self.least = chunk + 1;
+        }
+        Ok(claimed)
+    }
+}
+
+/// A word that both sides change. A model has another one.
+trait Contested {
+    fn load(&self) -> u64;
+    /// Put `to` in the place of `from`; otherwise, what is there.
+    fn swap(&self, from: u64, to: u64) -> Result<u64, u64>;
+}
+
+macro_rules! contested {
+    ($atomic:ty) => {
+        impl Contested for $atomic {
+            fn load(&self) -> u64 {
+                self.load(Ordering::Acquire)
+            }
+
+            fn swap(&self, from: u64, to: u64) -> Result<u64, u64> {
+                self.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
+            }
+        }
+    };
+}
+
+contested!(AtomicU64);
+
+/// Claim the next chunk, which is `least` or a later one. Each round of the loop sees more claims than the one
+/// before, so there are no more rounds than chunks.
+fn claim(
+    word: &impl Contested,
+    turn: u32,
+    chunks: u32,
+    mut least: u32,
+) -> Result<Option<u32>, Broken> {
+    let mut seen = word.load();
+    loop {
+        let (now, next) = unpack(seen);
+        if now != turn || next >= chunks {
+            return Ok(None);
+        }
+        if next < least {
+            return Err(Broken::Claimed { least, next });
+        }
+        match word.swap(seen, pack(turn, next + 1)) {
+            Ok(_) => return Ok(Some(next)),
+            Err(other) => seen = other,
+        }
+        least = next + 1;
+    }
+}
+
+fn pack(turn: u32, next: u32) -> u64 {
+    u64::from(turn) << 32 | u64::from(next)
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "picking the halves of a word"
+)]
+fn unpack(word: u64) -> (u32, u32) {
+    ((word >> 32) as u32, word as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::cell::Cell;
+
+    /// All that somebody claims of a turn.
+    fn all(word: &AtomicU64, turn: u32, chunks: u32) -> Vec<u32> {
+        let mut turn = Turn {
+            word,
+            turn,
+            chunks,
+            least: 0,
+        };
+        std::iter::from_fn(|| turn.claim().unwrap()).collect()
+    }
+
+    #[test]
+    fn two_that_claim_have_every_chunk_once() {
+        const CHUNKS: u32 = 10_000;
+        let word = AtomicU64::new(0);
+        for turn in 1..20 {
+            word.store(pack(turn, 0), Ordering::Release);
+            let mut claimed: Vec<u32> = std::thread::scope(|scope| {
+                let both = [(); 2].map(|()| scope.spawn(|| all(&word, turn, CHUNKS)));
+                both.into_iter()
+                    .flat_map(|one| one.join().unwrap())
+                    .collect()
+            });
+            claimed.sort_unstable();
+            assert_eq!(claimed, (0..CHUNKS).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn nothing_is_claimed_of_a_turn_that_is_over() {
+        let word = AtomicU64::new(pack(7, 3));
+        assert_eq!(all(&word, 6, 10), []);
+        assert_eq!(all(&word, 8, 10), []);
+        assert_eq!(word.load(Ordering::Relaxed), pack(7, 3));
+        assert_eq!(all(&word, 7, 5), [3, 4]);
+        assert_eq!(all(&word, 7, 5), []);
+    }
+
+    #[test]
+    fn claims_that_are_taken_back_are_found_out() {
+        let word = AtomicU64::new(pack(1, 0));
+        let mut turn = Turn {
+            word: &word,
+            turn: 1,
+            chunks: 10,
+            least: 0,
+        };
+        assert_eq!(turn.claim(), Ok(Some(0)));
+        word.store(pack(1, 0), Ordering::Relaxed);
+        let broken = Broken::Claimed { least: 1, next: 0 };
+        assert_eq!(turn.claim(), Err(broken));
+        // While this side tries.
+        let words = [pack(1, 0), pack(1, 1)].to_vec();
+        let broken = Broken::Claimed { least: 2, next: 0 };
+        assert_eq!(
+            claim(&Hostile(words, Cell::default()), 1, 10, 0),
+            Err(broken)
+        );
+    }
+
+    /// A word that says something else each time it is looked at, and says these again and again.
+    struct Hostile(Vec<u64>, Cell<usize>);
+
+    impl Contested for Hostile {
+        fn load(&self) -> u64 {
+            let looks = self.1.get();
+            assert!(looks < 1000, "it does not end");
+            self.1.set(looks + 1);
+            self.0[looks % self.0.len()]
+        }
+
+        fn swap(&self, from: u64, _: u64) -> Result<u64, u64> {
+            match self.load() {
+                now if now == from => Ok(from),
+                now => Err(now),
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_other_side_writes_claims_grow_and_end(
+            words in prop::collection::vec((0u32..3, prop_oneof![4 => 0u32..12, 1 => any::<u32>()]), 1..100),
+            chunks in 0u32..10,
+        ) {
+            let words = words.into_iter().map(|(turn, next)| pack(turn, next));
+            let word = Hostile(words.collect(), Cell::default());
+            let mut least = 0;
+            while let Ok(Some(chunk)) = claim(&word, 1, chunks, least) {
+                prop_assert!(least <= chunk && chunk < chunks);
+                least = chunk + 1;
+            }
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use std::sync::Arc;
+
+    use loom::cell::UnsafeCell;
+    use loom::sync::atomic::{AtomicU32, AtomicU64};
+    use loom::thread;
+
+    use super::{Contested, Ordering, claim, pack};
+
+    contested!(AtomicU64);
+
+    const CHUNKS: u32 = 2;
+
+    struct Shared {
+        word: AtomicU64,
+        /// The turn that the other side was told of.
+        told: AtomicU32,
+        /// How many chunks it says it has copied.
+        copied: AtomicU32,
+        /// The memory of each, and how often it was written.
+        chunks: [(UnsafeCell<()>, AtomicU32); CHUNKS as usize],
+    }
+
+    impl Shared {
+        /// Claim all there is of a turn, and write there; how many chunks that were.
+        fn copy(&self, turn: u32) -> u32 {
+            let (mut least, mut count) = (0, 0);
+            while let Some(chunk) = claim(&self.word, turn, CHUNKS, least).unwrap() {
+                let (memory, written) = &self.chunks[chunk as usize];
+                // Loom finds out who else is here.
+                memory.with_mut(|_| written.fetch_add(1, Ordering::Relaxed));
+                (least, count) = (chunk + 1, count + 1);
+            }
+            count
+        }
+    }
+
+    /// When the one side has heard that the other is done, each chunk was written once, and the one may use
+    /// them again while the other comes late.
+    #[test]
+    fn each_chunk_is_written_by_one_side_and_then_by_nobody() {
+        loom::model(|| {
+            let shared = Arc::new(Shared {
+                word: AtomicU64::new(0),
+                told: AtomicU32::new(0),
+                copied: AtomicU32::new(0),
+                chunks: [(); 2].map(|()| (UnsafeCell::new(()), AtomicU32::new(0))),
+            });
+            let other = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    if shared.told.load(Ordering::Acquire) == 1 {
+                        let count = shared.copy(1);
+                        shared.copied.store(count, Ordering::Release);
+                    }
+                })
+            };
+            shared.word.store(pack(1, 0), Ordering::Release);
+            shared.told.store(1, Ordering::Release);
+            let own = shared.copy(1);
+            while own + shared.copied.load(Ordering::Acquire) < CHUNKS {
+                thread::yield_now();
+            }
+            for (memory, written) in &shared.chunks {
+                memory.with_mut(|_| assert_eq!(written.load(Ordering::Relaxed), 1));
+            }
+            other.join().unwrap();
+        });
+    }
+}

@@ -1,0 +1,243 @@
+use std::os::fd::AsFd;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::layout::{LaneSize, Layout};
+use crate::region::{Region, RegionLayout};
+
+const UNITS: u32 = 8;
+
+/// A member's heap, as itself and as others see it, and its list.
+struct Heaps {
+    region: Region,
+    own: Heap,
+    seen: Heap,
+    list: List,
+    _file: tempfile::NamedTempFile,
+}
+
+impl Heaps {
+    fn new() -> Self {
+        let lane = LaneSize {
+            slots: 8,
+            data: 4096,
+        };
+        let window = Layout::new([lane, lane]).unwrap();
+        let region = Region::create(RegionLayout {
+            seats: 2,
+            links: 1,
+            units: UNITS,
+            trunk: window,
+            link: window,
+        });
+        let region = region.unwrap();
+        let other = Region::attach(region.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        Self {
+            own: region.heap(0).unwrap().unwrap(),
+            seen: other.heap(0).unwrap().unwrap(),
+            region,
+            list: List::of_programs(file.path().to_owned()),
+            _file: file,
+        }
+    }
+
+    fn lend(&self, length: usize) -> Option<Stretch> {
+        self.own.lend(&self.list, length).unwrap()
+    }
+}
+
+#[test]
+fn what_lies_in_a_stretch_is_read_until_it_is_withdrawn_or_given_back_and_lent_again() {
+    let heaps = Heaps::new();
+    let mut first = heaps.lend(100_000).unwrap();
+    let mut second = heaps.lend(100_000).unwrap();
+    first.write(0, &[1; 100_000]).unwrap();
+    second.write(99_000, &[2; 1000]).unwrap();
+    assert!(second.write(99_001, &[2; 1000]).is_none());
+    assert!(first.read(99_999, &mut [0; 2]).is_none());
+    let mut seen = vec![0; 100_000];
+    heaps.seen.read(first.place(), 0, &mut seen).unwrap();
+    assert_eq!(seen, [1; 100_000]);
+    heaps
+        .seen
+        .read(second.place(), 99_000, &mut seen[..1000])
+        .unwrap();
+    assert_eq!(seen[..1000], [2; 1000]);
+    let place = first.place();
+    let is_still = |place| heaps.seen.is_still(place, 100_000);
+    assert!(is_still(place) && is_still(second.place()));
+    let first = first.withdraw().unwrap();
+    assert!(!is_still(place));
+    let place = first.place();
+    assert!(is_still(place) && is_still(second.place()));
+    drop(first);
+    assert!(is_still(place), "nobody wrote there yet");
+    let _again = heaps.lend(1).unwrap();
+    assert!(!is_still(place));
+    let place = second.place();
+    drop(second);
+    // It begins before, and covers that.
+    let again = heaps.lend(5 << 16).unwrap();
+    assert!(again.place().unit < place.unit);
+    assert!(!is_still(place));
+}
+
+#[test]
+fn stretches_are_copied_to_stretches_of_other_members() {
+    let heaps = Heaps::new();
+    let mut from = heaps.lend(70_000).unwrap();
+    from.write(0, &[7; 70_000]).unwrap();
+    let other = heaps.region.heap(1).unwrap().unwrap();
+    let mut to = other.lend(&List::of_one(), 70_000).unwrap().unwrap();
+    let mut carry = |from_byte, count| heaps.seen.carry(from.place(), from_byte, &mut to, count);
+    carry(0, 30_000).unwrap();
+    carry(30_000, 40_000).unwrap();
+    assert!(carry(30_000, 40_001).is_none());
+    let mut seen = vec![0; 70_000];
+    to.read(0, &mut seen).unwrap();
+    assert_eq!(seen, [7; 70_000]);
+}
+
+#[test]
+fn there_is_no_more_room_than_there_is_and_no_heap_without_units() {
+    let heaps = Heaps::new();
+    let all = heaps.lend(8 << 16).unwrap();
+    assert!(heaps.lend(1).is_none());
+    drop(all);
+    assert!(heaps.lend((8 << 16) + 1).is_none() && heaps.lend(usize::MAX).is_none());
+    assert!(heaps.region.heap(2).unwrap().is_none());
+    let mut layout = heaps.region.layout();
+    layout.units = 0;
+    let bare = Region::create(layout).unwrap();
+    assert!(bare.heap(0).unwrap().is_none());
+}
+
+proptest! {
+    #[test]
+    fn no_place_leads_out_of_a_heap(unit: u32, small in 0u32..12, number: u32, from: u64, length in 0usize..600_000) {
+        let heaps = Heaps::new();
+        let mut bytes = vec![0; length];
+        for (unit, from) in [(unit, from), (small, from), (small, from % 600_000)] {
+            let place = Place { unit, number };
+            let inside = u128::from(unit) * 65_536 + u128::from(from) + length as u128 <= 8 * 65_536;
+            prop_assert_eq!(heaps.seen.read(place, from, &mut bytes).is_some(), inside);
+            let still = heaps.seen.is_still(place, length as u64);
+            prop_assert!(!still || place.unit < UNITS && number == 0);
+        }
+    }
+}
+
+/// A stretch of the other member, which is to be delivered to this one.
+fn filled(heaps: &Heaps, byte: u8) -> Stretch {
+    let other = heaps.region.heap(1).unwrap().unwrap();
+    let mut from = other.lend(&List::of_one(), 150_000).unwrap().unwrap();
+    from.write(0, &[byte; 150_000]).unwrap();
+    from
+}
+
+#[test]
+fn others_copy_to_a_stretch_until_it_is_withdrawn_or_given_back_and_lent_again() {
+    let heaps = Heaps::new();
+    let from = filled(&heaps, 7);
+    let mut to = heaps.lend(150_000).unwrap();
+    to.write(0, &[1; 150_000]).unwrap();
+    let deliver = |place, at, count| heaps.seen.deliver(place, at, &from, count);
+    assert_eq!(deliver(to.place(), 65_536, 84_464), Ok(()));
+    let mut seen = vec![0; 150_000];
+    to.read(0, &mut seen).unwrap();
+    assert_eq!(seen, [[1; 65_536].as_slice(), &[7; 84_464]].concat());
+    let place = to.place();
+    let to = to.withdraw().unwrap();
+    assert_eq!(deliver(place, 0, 1), Err(Refused::Withdrawn));
+    let place = to.place();
+    assert_eq!(deliver(place, 0, 1), Ok(()));
+    drop(to);
+    let again = heaps.lend(1).unwrap();
+    assert_eq!(deliver(place, 0, 1), Err(Refused::Withdrawn));
+    // Its second unit is nobody's.
+    assert_eq!(deliver(place, 65_536, 1), Ok(()));
+    assert_eq!(deliver(place, 0, 65_537), Err(Refused::Withdrawn));
+    drop(again);
+    let _all = heaps.lend(8 << 16).unwrap();
+    assert_eq!(deliver(place, 65_536, 1), Err(Refused::Withdrawn));
+}
+
+#[test]
+fn memory_where_another_still_writes_is_nobodys_before_that_one_has_left() {
+    let heaps = Heaps::new();
+    for is_withdrawn in [true, false] {
+        let stretch = heaps.lend(3 << 16).unwrap();
+        let place = stretch.place();
+        assert_eq!(place.unit, 0);
+        // In its second unit.
+        assert!(heaps.seen.units.enter(1..2, place.number));
+        match is_withdrawn {
+            true => assert!(stretch.withdraw().is_none()),
+            // As when its program ends.
+            false => drop(stretch),
+        }
+        let other = heaps.lend(2 << 16).unwrap();
+        assert!(other.place().unit >= 2);
+        assert!(heaps.lend(8 << 16).is_none());
+        heaps.seen.units.leave(1..2);
+        drop(other);
+        drop(heaps.lend(8 << 16).unwrap());
+        assert!(!heaps.seen.units.enter(1..2, place.number));
+    }
+}
+
+#[test]
+fn units_are_entered_together_or_not_at_all() {
+    let heaps = Heaps::new();
+    let stretch = heaps.lend(2 << 16).unwrap();
+    let number = stretch.place().number;
+    assert!(!heaps.seen.units.enter(1..3, number), "one is not of it");
+    assert!(!heaps.seen.units.enter(7..9, 0), "there are eight");
+    assert!(
+        !heaps.seen.units.enter(0..2, number | 1),
+        "no number is odd"
+    );
+    assert!(stretch.withdraw().is_some(), "nobody is there");
+    assert!(heaps.lend(8 << 16).is_some());
+}
+
+proptest! {
+    #[test]
+    fn nothing_is_delivered_behind_the_end_of_a_heap(unit in 0u32..10, from: u64, near in 0u64..600_000, count in 0usize..150_001) {
+        let heaps = Heaps::new();
+        let stretch = filled(&heaps, 7);
+        for from in [from, near] {
+            let place = Place { unit, number: 0 };
+            let inside = u128::from(unit) * 65_536 + u128::from(from) + count as u128 <= 8 * 65_536
+                && u128::from(from) + count as u128 <= 150_000;
+            let all = u128::from(unit) * 65_536 + u128::from(from) <= 8 * 65_536;
+            prop_assert_eq!(heaps.seen.holds(place, from), all);
+            prop_assert_eq!(heaps.seen.deliver(place, from, &stretch, count).is_ok(), inside);
+        }
+        prop_assert!(heaps.lend(8 << 16).is_some(), "all have left");
+    }
+
+    #[test]
+    fn units_of_one_are_the_first_that_are_free(
+        steps in prop::collection::vec((any::<bool>(), 1u32..12, any::<prop::sample::Index>()), 1..60)
+    ) {
+        let list = List::of_one();
+        let mut held: Vec<Held> = Vec::new();
+        for (take, count, which) in steps {
+            if !take && !held.is_empty() {
+                held.swap_remove(which.index(held.len()));
+                continue;
+            }
+            let got = list.take(count, 40).unwrap();
+            let is_free = |start: u32| {
+                start + count <= 40
+                    && held.iter().all(|other| start + count <= other.units.start || other.units.end <= start)
+            };
+            let first = (0..40).find(|start| is_free(*start));
+            prop_assert_eq!(got.as_ref().map(|held| held.units.start), first);
+            held.extend(got);
+        }
+    }
+}
