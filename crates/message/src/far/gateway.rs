@@ -136,28 +136,34 @@ impl Gateway {
     /// The host is gone, or began anew without this gateway.
     pub fn run(&mut self, go_on: impl Fn() -> bool) -> Result<(), Error> {
         while go_on() {
-            self.seat.beat();
-            if self.seat.heard() != self.number {
-                return Err(Error::Join("the host has ended this gateway".to_owned()));
-            }
-            let nonsense = |fault| Error::Join(format!("the host's trunk is broken: {fault}"));
-            let moved = self.hear_host().map_err(nonsense)?;
-            if !std::mem::replace(&mut self.noted, true) {
-                // Names are missed, not messages.
-                let _told = directory::write(self.board.folder(), self.names.faces());
-            }
+            let moved = self.look()?;
             let pause = match self.trunk.has_note() {
                 true => Duration::ZERO,
                 false => self.pauses.next(moved),
             };
             let woken = self.waiter.wait(Some(pause))?;
             self.attend(&woken)?;
-            self.trunk.flush().map_err(nonsense)?;
-            if std::mem::take(&mut self.trunk.told) {
-                self.bell.ring();
-            }
         }
         Ok(())
+    }
+
+    /// Show that this gateway lives, do what the host says, and tell it what is to be told: a sleep may
+    /// come next. Whether the host said anything.
+    fn look(&mut self) -> Result<bool, Error> {
+        self.seat.beat();
+        if self.seat.heard() != self.number {
+            return Err(Error::Join("the host has ended this gateway".to_owned()));
+        }
+        let moved = self.hear_host().map_err(broken)?;
+        if !std::mem::replace(&mut self.noted, true) {
+            // Names are missed, not messages.
+            let _told = directory::write(self.board.folder(), self.names.faces());
+        }
+        self.trunk.flush().map_err(broken)?;
+        if std::mem::take(&mut self.trunk.told) {
+            self.bell.ring();
+        }
+        Ok(moved)
     }
 
     /// Do what the sockets ask for.
@@ -182,7 +188,7 @@ impl Gateway {
                 token if token >= LOCAL => self.hear_local(low(token)),
                 token => self.hear_incoming(low(token)),
             };
-            said.map_err(|fault| Error::Join(format!("the host's trunk is broken: {fault}")))?;
+            said.map_err(broken)?;
         }
         self.pauses.disturbed |= !woken.tokens.is_empty();
         Ok(())
@@ -259,6 +265,10 @@ impl Gateway {
     }
 }
 
+fn broken(fault: Fault) -> Error {
+    Error::Join(format!("the host's trunk is broken: {fault}"))
+}
+
 #[allow(clippy::cast_possible_truncation, reason = "picking half of a word")]
 fn low(token: Token) -> u32 {
     token as u32
@@ -271,5 +281,77 @@ pub(super) fn answer(link: LinkId, verdict: u32, session: u64) -> Note {
         verdict,
         session,
         seat: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use window::ivshmem::{Doorbell, Server};
+
+    use super::*;
+    use crate::address::Address;
+    use crate::far::region_layout;
+    use crate::greeting::CLOSED;
+
+    /// A host for one gateway: its region and its doorbell.
+    fn host(socket: &Path) -> (Region, Doorbell, impl FnOnce() -> Region + Send + 'static) {
+        let server = Server::bind(socket).unwrap();
+        let region = Region::create(region_layout(1).unwrap()).unwrap();
+        let doorbell = Doorbell::new().unwrap();
+        let same = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().unwrap();
+        let (file, bell) = (
+            same(region.as_fd()),
+            Doorbell::adopt(same(doorbell.as_fd())),
+        );
+        let welcome = move || {
+            let region = Region::attach(file).unwrap();
+            let seat = region.seat(0).unwrap();
+            seat.set_nic(7);
+            let _member = loop {
+                if let Some(member) = server.accept(1, region.as_fd(), &bell).unwrap() {
+                    break member;
+                }
+            };
+            while seat.opened() == 0 {}
+            region.trunk(0).unwrap().renew().unwrap();
+            seat.hear(seat.opened());
+            region
+        };
+        (region, doorbell, welcome)
+    }
+
+    #[test]
+    fn an_answer_is_rung_before_the_gateway_sleeps() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("host.sock");
+        let (region, doorbell, welcome) = host(&socket);
+        let welcomed = std::thread::spawn(welcome);
+        let mut gateway =
+            Gateway::join(&folder.path().join("board"), &Way::Socket(socket)).unwrap();
+        drop(welcomed.join().unwrap());
+        let rung = || rustix::io::read(&doorbell, &mut [0; 8]).is_ok();
+        assert!(rung() && !rung(), "it has begun");
+        let mut trunk = Trunk::new(region.trunk(0).unwrap().ends(Side::Creator).unwrap());
+        // To an endpoint that is not open.
+        let address = |nic| Address { nic, endpoint: 3 };
+        let hello = Hello {
+            from: address(8),
+            to: address(7),
+            session: 1,
+            own_key: 0,
+            key: 0,
+            fences: false,
+            seats: None,
+        };
+        let connect = Note::Connect {
+            link: 1,
+            window: 0,
+            hello,
+            seat: None,
+        };
+        trunk.say(connect).unwrap();
+        assert!(gateway.look().unwrap());
+        assert!(rung(), "the host does not know");
+        assert_eq!(trunk.hear(), Ok(Some(answer(1, CLOSED, 0))));
     }
 }
