@@ -41,11 +41,14 @@ pub(crate) struct Handshakes {
 struct Outgoing {
     address: Address,
     key: u32,
-    /// None while the other side's offer is waited for. Without a window, the answer brings it.
-    offer: Option<(Channel, Option<Window>)>,
+    /// None while the other side's offer is waited for.
+    offer: Option<Offer>,
     /// Who waits for it, and with which key: only one of them can be right.
     requests: Vec<(Request, u32)>,
 }
+
+/// The socket of an offer, and the window. Without a window, the answer brings it.
+type Offer = (Channel, Option<Window>);
 
 impl Handshakes {
     fn id(&mut self) -> u32 {
@@ -80,6 +83,26 @@ impl Endpoint {
             }
             return Ok(());
         }
+        let id = self.handshakes.id();
+        let offer = match self.offer(id, address, key) {
+            Err(Error::Connection(code)) => {
+                self.end_connect(request, code);
+                return Ok(());
+            }
+            other => other?,
+        };
+        let outgoing = Outgoing {
+            address,
+            key,
+            offer: Some(offer),
+            requests: vec![(request, key)],
+        };
+        self.handshakes.outgoing.insert(id, outgoing);
+        Ok(())
+    }
+
+    /// Offer an endpoint a link. [`Error::Connection`] when it is refused at once.
+    fn offer(&self, id: u32, address: Address, key: u32) -> Result<Offer, Error> {
         let far = address.nic != self.address.nic;
         let path = match far {
             true => self.board.gateway(),
@@ -90,14 +113,8 @@ impl Endpoint {
             Err(Errno::NOENT | Errno::CONNREFUSED) if far => {
                 return Err(Error::UnknownNic(address.nic));
             }
-            Err(Errno::NOENT | Errno::CONNREFUSED) => {
-                self.engine.requests.end(request, Code::Closed, 0);
-                return Ok(());
-            }
-            Err(Errno::AGAIN) => {
-                self.engine.requests.end(request, Code::NoResources, 0);
-                return Ok(());
-            }
+            Err(Errno::NOENT | Errno::CONNREFUSED) => return Err(Error::Connection(Code::Closed)),
+            Err(Errno::AGAIN) => return Err(Error::Connection(Code::NoResources)),
             Err(error) => return Err(error.into()),
         };
         let window = match far {
@@ -114,21 +131,10 @@ impl Endpoint {
             seats: None,
         };
         let heap = (!far).then(|| self.engine.heap.as_fd());
-        let hello = hello.encode();
-        if channel.offer(window.as_ref(), heap, &hello).is_err() {
-            self.engine.requests.end(request, Code::Closed, 0);
-            return Ok(());
-        }
-        let id = self.handshakes.id();
+        let offered = channel.offer(window.as_ref(), heap, &hello.encode());
+        offered.map_err(|_| Error::Connection(Code::Closed))?;
         self.waiter.add(&channel, Token::Outgoing(id).encode())?;
-        let outgoing = Outgoing {
-            address,
-            key,
-            offer: Some((channel, window)),
-            requests: vec![(request, key)],
-        };
-        self.handshakes.outgoing.insert(id, outgoing);
-        Ok(())
+        Ok((channel, window))
     }
 
     /// Somebody connects.
@@ -274,33 +280,14 @@ impl Endpoint {
                     Err(_) => self.fail(id, Code::NoResources),
                 }
             }
-            // Its own offer is on the way; the request waits for that.
-            (
-                false,
-                Some(Welcome {
-                    verdict: CROSSED, ..
-                }),
-            ) => {}
-            (
-                false,
-                Some(Welcome {
-                    verdict: BAD_KEY, ..
-                }),
-            ) => self.refuse(id),
-            (
-                false,
-                Some(Welcome {
-                    verdict: CLOSED, ..
-                }),
-            ) => self.fail(id, Code::Closed),
-            (
-                false,
-                Some(Welcome {
-                    verdict: UNREACHABLE,
-                    ..
-                }),
-            ) => self.fail(id, Code::Unreachable),
-            (false, Some(_)) => self.fail(id, Code::NoResources),
+            (false, Some(welcome)) => match welcome.verdict {
+                // Its own offer is on the way; the request waits for that.
+                CROSSED => {}
+                BAD_KEY => self.refuse(id),
+                CLOSED => self.fail(id, Code::Closed),
+                UNREACHABLE => self.fail(id, Code::Unreachable),
+                _ => self.fail(id, Code::NoResources),
+            },
             (_, None) => self.fail(id, Code::Unreachable),
         }
     }

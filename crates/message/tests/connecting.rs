@@ -8,6 +8,9 @@ use std::time::Duration;
 use common::{Pair, both};
 use message::{Board, Code, Endpoint, MessageError, Options, Pattern};
 
+/// So long nothing takes; a wait that long is a hang.
+const HANG: Duration = Duration::from_secs(60);
+
 /// Two endpoints that know nothing of each other, of different keys.
 fn strangers() -> (Endpoint, Endpoint, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
@@ -49,6 +52,23 @@ fn a_connect_that_was_cancelled_stays_so_when_it_is_answered() {
     let done = both(&mut a, &mut b, again);
     assert_eq!(done.status.code, Code::Success);
     assert_eq!(a.take(request).unwrap().status.code, Code::Cancelled);
+    assert!(a.oldest(&Pattern::ANY).is_none(), "ended once");
+}
+
+/// The first one's key is wrong, so the other's turn comes, when nobody is there any more.
+#[test]
+fn a_connect_that_was_cancelled_stays_so_when_its_turn_comes() {
+    let (mut a, mut b, _folder) = strangers();
+    let first = a.iconnect(b.address(), 3, 0).unwrap();
+    let second = a.iconnect(b.address(), 2, 0).unwrap();
+    assert!(a.cancel(second).unwrap());
+    for _ in 0..10_000 {
+        b.progress();
+    }
+    drop(b);
+    let ended = a.wait(first, Some(HANG)).unwrap().unwrap();
+    assert_eq!(ended.status.code, Code::BadKey);
+    assert_eq!(a.take(second).unwrap().status.code, Code::Cancelled);
     assert!(a.oldest(&Pattern::ANY).is_none(), "ended once");
 }
 
