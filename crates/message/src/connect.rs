@@ -3,13 +3,14 @@
 //! The one that connects makes a window and offers it at the other's socket; the other answers.
 //! The link is the same for both afterwards, so a second connect, from either side, finds it. Two
 //! that connect to each other at the same time make two windows; the one with the lower address
-//! keeps its own and refuses the other's, and the other one waits for that.
+//! keeps its own and refuses the other's, and the other one waits for that ([`crate::crossing`]).
 //!
 //! An endpoint of another NIC is reached through the board's gateway ([`crate::far`]): what is said
 //! is the same, but the window comes from the gateway, to both; with it, where they sit in its region.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
 
 use rustix::io::Errno;
 use window::attach::{Channel, Message, Place};
@@ -32,23 +33,25 @@ use crate::token::Token;
 #[derive(Debug, Default)]
 pub(crate) struct Handshakes {
     incoming: HashMap<u32, Channel>,
-    outgoing: HashMap<u32, Outgoing>,
+    pub(crate) outgoing: HashMap<u32, Outgoing>,
     next: u32,
 }
 
 /// A connect of this side that is not answered yet.
 #[derive(Debug)]
-struct Outgoing {
-    address: Address,
-    key: u32,
+pub(crate) struct Outgoing {
+    pub(crate) address: Address,
+    pub(crate) key: u32,
     /// None while the other side's offer is waited for.
-    offer: Option<Offer>,
+    pub(crate) offer: Option<Offer>,
+    /// Then: when this side's is made again.
+    pub(crate) again: Option<Instant>,
     /// Who waits for it, and with which key: only one of them can be right.
-    requests: Vec<(Request, u32)>,
+    pub(crate) requests: Vec<(Request, u32)>,
 }
 
 /// The socket of an offer, and the window. Without a window, the answer brings it.
-type Offer = (Channel, Option<Window>);
+pub(crate) type Offer = (Channel, Option<Window>);
 
 impl Handshakes {
     fn id(&mut self) -> u32 {
@@ -95,6 +98,7 @@ impl Endpoint {
             address,
             key,
             offer: Some(offer),
+            again: None,
             requests: vec![(request, key)],
         };
         self.handshakes.outgoing.insert(id, outgoing);
@@ -102,7 +106,7 @@ impl Endpoint {
     }
 
     /// Offer an endpoint a link. [`Error::Connection`] when it is refused at once.
-    fn offer(&self, id: u32, address: Address, key: u32) -> Result<Offer, Error> {
+    pub(crate) fn offer(&self, id: u32, address: Address, key: u32) -> Result<Offer, Error> {
         let far = address.nic != self.address.nic;
         let path = match far {
             true => self.board.gateway(),
@@ -281,8 +285,7 @@ impl Endpoint {
                 }
             }
             (false, Some(welcome)) => match welcome.verdict {
-                // Its own offer is on the way; the request waits for that.
-                CROSSED => {}
+                CROSSED => self.give_way(id),
                 BAD_KEY => self.refuse(id),
                 CLOSED => self.fail(id, Code::Closed),
                 UNREACHABLE => self.fail(id, Code::Unreachable),
@@ -292,7 +295,7 @@ impl Endpoint {
         }
     }
 
-    fn fail(&mut self, id: u32, code: Code) {
+    pub(crate) fn fail(&mut self, id: u32, code: Code) {
         let outgoing = self.handshakes.outgoing.remove(&id);
         for (request, _) in outgoing.into_iter().flat_map(|out| out.requests) {
             self.end_connect(request, code);

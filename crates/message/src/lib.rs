@@ -63,6 +63,7 @@
 
 mod address;
 mod connect;
+mod crossing;
 mod endpoint;
 mod engine;
 pub mod far;

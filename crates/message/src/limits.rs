@@ -54,6 +54,10 @@ pub const CHUNKS: usize = 64;
 /// Connections that have not said yet what they want.
 pub const INCOMING: usize = 64;
 
+/// How long a connect that gave way to the other side's waits for that: it may have to pass the gateways of two
+/// VMs, which look now and then.
+pub const GIVEN_WAY: Duration = Duration::from_millis(200);
+
 /// Peers that are gone and can still be asked for their address.
 pub const REMEMBERED: usize = 256;
 

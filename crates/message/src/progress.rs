@@ -66,6 +66,7 @@ impl Endpoint {
                 None => {}
             }
         }
+        self.insist();
     }
 
     /// A peer woke this side, or went.
@@ -193,10 +194,10 @@ impl Endpoint {
         for link in self.peers.links() {
             link.sleeper.doze();
         }
-        let limit = match doorbell::settle() {
-            true => limit,
-            false => Some(limit.map_or(NAP, |limit| limit.min(NAP))),
-        };
+        let due = self.handshakes.due();
+        let due = due.map(|due| due.saturating_duration_since(Instant::now()));
+        let nap = (!doorbell::settle()).then_some(NAP);
+        let limit = [limit, due, nap].into_iter().flatten().min();
         let slept = match self.has_work() {
             true => Ok(Woken::default()),
             false => self.waiter.wait(limit),

@@ -3,10 +3,12 @@
 
 mod common;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Pair, both};
-use message::{Board, Code, Endpoint, MessageError, Options, Pattern};
+use message::limits::GIVEN_WAY;
+use message::{Address, Board, Code, Endpoint, MessageError, Options, Pattern, Request};
+use window::attach::{Channel, Greeting, Listener, Message};
 
 /// So long nothing takes; a wait that long is a hang.
 const HANG: Duration = Duration::from_secs(60);
@@ -133,6 +135,101 @@ fn two_that_connect_to_each_other_at_once_have_one_link() {
             assert_eq!(got.status.peer, Some(peer));
         });
     }
+}
+
+/// Somebody with a lower address than the endpoint that connects to it: its own offer comes first.
+struct Lower {
+    listener: Listener,
+    endpoint: Endpoint,
+    request: Request,
+    folder: tempfile::TempDir,
+}
+
+impl Lower {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = Listener::bind(&folder.path().join("0.sock")).unwrap();
+        let board = Board::open(folder.path()).unwrap();
+        let options = Options {
+            endpoint: Some(1),
+            ..Options::default()
+        };
+        let mut endpoint = Endpoint::open(&board, &options).unwrap();
+        let address = Address {
+            endpoint: 0,
+            ..endpoint.address()
+        };
+        let request = endpoint.iconnect(address, 0, 0).unwrap();
+        Self {
+            listener,
+            endpoint,
+            request,
+            folder,
+        }
+    }
+
+    /// Say what became of the next offer.
+    fn answer(&mut self, verdict: u32) -> Channel {
+        let start = Instant::now();
+        let channel = loop {
+            if let Some(channel) = self.listener.accept().unwrap() {
+                break channel;
+            }
+            assert!(self.endpoint.test(self.request).unwrap().is_none());
+            assert!(start.elapsed() < HANG, "it does not ask");
+        };
+        let offer = channel.receive().unwrap();
+        assert!(matches!(offer, Some(Message::Offer { .. })));
+        let mut welcome = Greeting::new();
+        welcome.extend(5u64.to_le_bytes());
+        welcome.extend(verdict.to_le_bytes());
+        welcome.push(0);
+        channel
+            .answer(verdict == ACCEPTED, None, None, &welcome)
+            .unwrap();
+        channel
+    }
+
+    fn code(mut self) -> Code {
+        let ended = self.endpoint.wait(self.request, Some(HANG)).unwrap();
+        drop(self.folder);
+        ended.unwrap().status.code
+    }
+}
+
+/// What answers say, see `message`'s `greeting`.
+const ACCEPTED: u32 = 0;
+const CROSSED: u32 = 2;
+
+#[test]
+fn a_connect_that_gave_way_to_one_that_never_comes_is_tried_again() {
+    let mut lower = Lower::new();
+    for _ in 0..3 {
+        drop(lower.answer(CROSSED));
+    }
+    let _link = lower.answer(ACCEPTED);
+    assert_eq!(lower.code(), Code::Success);
+}
+
+#[test]
+fn a_connect_that_gave_way_ends_when_the_other_side_is_gone() {
+    let mut lower = Lower::new();
+    drop(lower.answer(CROSSED));
+    lower.listener = Listener::bind(&lower.folder.path().join("other.sock")).unwrap();
+    assert_eq!(lower.code(), Code::Closed);
+}
+
+#[test]
+fn a_connect_that_gave_way_and_was_cancelled_is_not_tried_again() {
+    let mut lower = Lower::new();
+    drop(lower.answer(CROSSED));
+    assert!(lower.endpoint.cancel(lower.request).unwrap());
+    let until = Instant::now() + 3 * GIVEN_WAY;
+    while Instant::now() < until {
+        lower.endpoint.progress();
+    }
+    assert!(lower.listener.accept().unwrap().is_none());
+    assert_eq!(lower.code(), Code::Cancelled);
 }
 
 #[test]
