@@ -174,6 +174,30 @@ fn a_member_that_dies_is_missed_and_can_come_again() {
     }
 }
 
+/// A gateway that is killed leaves programs that may not notice for long.
+#[test]
+fn what_is_sent_over_a_link_of_a_gateway_that_was_killed_reaches_nobody() {
+    for members in [DIRECT, MEDIATED] {
+        let mut plane = Plane::new(&members);
+        let (mut a, mut b) = (plane.open("a"), plane.open("b"));
+        let (to_b, _) = connect(&mut a, &mut b);
+        plane.gateways.remove(0);
+        while b.lost().is_none() {
+            b.progress();
+        }
+        plane.gateways.push(plane.gateway("a"));
+        let (mut next, mut other) = (plane.open("a"), plane.open("b"));
+        let (to_other, _) = connect(&mut next, &mut other);
+        a.isend(to_b, 1, vec![1; 8]).unwrap();
+        for _ in 0..200_000 {
+            assert_eq!(other.iprobe(Pattern::ANY), None, "{members:?}");
+        }
+        let wanted = other.irecv(Pattern::exactly(2), vec![0; 8]).unwrap();
+        next.isend(to_other, 2, vec![2; 8]).unwrap();
+        assert_eq!(both(&mut other, &mut next, wanted).memory.bytes(), [2; 8]);
+    }
+}
+
 #[test]
 fn the_host_that_ends_is_missed() {
     let mut plane = Plane::new(&DIRECT);

@@ -205,6 +205,12 @@ impl Member {
         }
     }
 
+    /// Whether it is a process of the host, which has said so, and no VM.
+    #[must_use]
+    pub fn is_process(&self) -> bool {
+        self.wakes
+    }
+
     /// Tell it of a member's doorbell, once for each id: of another's to ring it, of its own to
     /// hear it.
     ///

@@ -55,9 +55,10 @@ impl Switchboard {
             return;
         }
         self.waiter.remove(&*vm);
+        // With a VM, everything is gone that could use its windows. Programs outlive a process of the host.
+        let outlived = vm.is_process();
         seat.vm = None;
-        self.leave(number, false);
-        // With the VM, everything is gone that could use its windows.
+        self.leave(number, outlived);
         if let Some(seat) = self.seats.get_mut(number) {
             let parked = std::mem::take(&mut seat.parked);
             let number = seat.hall;
@@ -67,7 +68,7 @@ impl Switchboard {
                 .iter()
                 .any(|seat| seat.hall == number && seat.vm.is_some());
             if let Some(hall) = self.halls.get_mut(number) {
-                parked.into_iter().for_each(|link| hall.give(link));
+                parked.into_iter().for_each(|link| hall.give_last(link));
                 if empty {
                     hall.abandon();
                 }

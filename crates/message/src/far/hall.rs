@@ -44,8 +44,19 @@ impl Hall {
 
     /// Nobody uses a link any more.
     pub(super) fn give(&mut self, link: u32) {
-        self.region.mark(link, false);
+        self.rest(link);
         self.free.push(link);
+    }
+
+    /// Whoever spoke for its users is gone, and they may not have noticed yet: it is taken again after all
+    /// others.
+    pub(super) fn give_last(&mut self, link: u32) {
+        self.rest(link);
+        self.free.insert(0, link);
+    }
+
+    fn rest(&mut self, link: u32) {
+        self.region.mark(link, false);
         self.resting.push((link, Instant::now()));
     }
 
@@ -62,7 +73,7 @@ impl Hall {
     /// There is nobody any more.
     pub(super) fn abandon(&mut self) {
         for link in std::mem::take(&mut self.parked) {
-            self.give(link);
+            self.give_last(link);
         }
     }
 }
