@@ -174,6 +174,30 @@ fn a_member_that_dies_is_missed_and_can_come_again() {
     }
 }
 
+/// More messages of 20,000 bytes than an endpoint keeps that nobody waits for, 16 MiB, and fewer than fit into
+/// the windows as well.
+const KEPT: usize = 852;
+
+#[test]
+fn whoever_let_go_may_connect_again_while_the_other_end_does_not_listen() {
+    for a_connects in [true, false] {
+        let plane = Plane::new(&MEDIATED);
+        let (mut a, mut b) = (plane.open("a"), plane.open("b"));
+        let to_b = match a_connects {
+            true => connect(&mut a, &mut b).0,
+            false => connect(&mut b, &mut a).1,
+        };
+        let mut send = || a.isend(to_b, 1, vec![1; 20_000]).unwrap();
+        let last = (0..KEPT).map(|_| send()).last().unwrap();
+        assert_eq!(both(&mut a, &mut b, last).status.code, Code::Success);
+        // Some of it lies in windows, and stays there.
+        a.disconnect(to_b).unwrap();
+        let request = a.iconnect(b.address(), 0, 0).unwrap();
+        let code = both(&mut a, &mut b, request).status.code;
+        assert_eq!(code, Code::Success, "a connected first: {a_connects}");
+    }
+}
+
 /// A gateway that is killed leaves programs that may not notice for long.
 #[test]
 fn what_is_sent_over_a_link_of_a_gateway_that_was_killed_reaches_nobody() {

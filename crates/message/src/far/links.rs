@@ -200,11 +200,13 @@ impl Switchboard {
         shares.then_some(other.place)
     }
 
-    /// Who connects again has let go of its last link. What the other end has not taken of that, and
-    /// perhaps never will, must not keep it from hearing so before it hears of the new one.
-    fn supersede(&mut self, between: [Address; 2]) {
+    /// Who connects again has let go of its last link, whoever of the two connected then. What the other end
+    /// has not taken of that, and perhaps never will, must not keep it from hearing so before it hears of the
+    /// new one.
+    fn supersede(&mut self, [from, to]: [Address; 2]) {
         let links = self.links.iter();
-        let old = links.filter(|(_, link)| link.draining && link.between == between);
+        let joins = |link: &Link| [[from, to], [to, from]].contains(&link.between);
+        let old = links.filter(|(_, link)| link.draining && joins(link));
         let old: Vec<u64> = old.map(|(key, _)| *key).collect();
         for key in old {
             self.finish(key);
