@@ -10,6 +10,9 @@ use super::switchboard::Switchboard;
 use crate::address::Address;
 use crate::greeting::{ACCEPTED, CLOSED, FULL, Hello};
 
+#[cfg(test)]
+mod tests;
+
 /// What joins two endpoints.
 #[derive(Debug)]
 pub(super) struct Link {
@@ -224,33 +227,51 @@ impl Switchboard {
             return None;
         }
         let [origin, target] = link.ends;
-        if verdict == ACCEPTED && !origin.closed {
-            let halls = [
-                self.seats.get(origin.seat)?.hall,
-                self.seats.get(number)?.hall,
-            ];
-            if halls[0] != halls[1] {
-                let window = |hall: usize, window| self.halls.get(hall)?.region.link(window);
-                let near = window(halls[0], origin.window)?.ends(Side::Guest).ok()?;
-                let far = window(halls[1], target.window)?.ends(Side::Creator).ok()?;
-                link.relay = Some(Relay::new([near, far]));
+        if origin.closed {
+            // It is told so already; nobody waits for the answer.
+            if verdict != ACCEPTED {
+                self.discard(key);
             }
-            link.up = true;
+            return Some(());
         }
-        let up = link.up;
-        if !origin.closed {
-            let note = Note::Answer {
-                link: origin.id,
-                window: origin.window,
-                verdict,
-                session,
-                seat: self.neighbour(origin.seat, number),
-            };
-            self.say(origin.seat, note);
+        let began = verdict == ACCEPTED && self.begin(key, [origin, target]).is_some();
+        let note = Note::Answer {
+            link: origin.id,
+            window: origin.window,
+            verdict: if verdict == ACCEPTED && !began {
+                FULL
+            } else {
+                verdict
+            },
+            session,
+            seat: self.neighbour(origin.seat, number),
+        };
+        self.say(origin.seat, note);
+        match verdict {
+            ACCEPTED if began => {}
+            // The other end believes that it has a link.
+            ACCEPTED => self.close(key, 0, false),
+            _ => self.discard(key),
         }
-        if !up && verdict != ACCEPTED {
-            self.discard(key);
-        }
+        Some(())
+    }
+
+    /// Both ends want a link: from now on it is there. `None` when this host has no memory for it.
+    fn begin(&mut self, key: u64, [origin, target]: [End; 2]) -> Option<()> {
+        let hall = |end: End| Some(self.seats.get(end.seat)?.hall);
+        let [near, far] = [hall(origin)?, hall(target)?];
+        let relay = match near == far {
+            true => None,
+            false => {
+                let window = |hall: usize, window| self.halls.get(hall)?.region.link(window);
+                let near = window(near, origin.window)?.ends(Side::Guest).ok()?;
+                let far = window(far, target.window)?.ends(Side::Creator).ok()?;
+                Some(Relay::new([near, far]))
+            }
+        };
+        let link = self.links.get_mut(&key)?;
+        link.relay = relay;
+        link.up = true;
         Some(())
     }
 
