@@ -96,6 +96,8 @@ macro_rules! programs {
 
 programs! {
     mx_2_wrong_arguments_get_their_codes: "arguments.c";
+    mx_2_without_a_board_nothing_begins: "boards.c";
+    mx_3_the_headers_have_every_name_value_and_layout: "headers.c";
     mx_4_programs_made_for_the_original_layouts_and_versions_run: "abi.c";
     mx_5_information: "information.c";
     mx_6_1_matching_and_order: "matching.c";
@@ -166,8 +168,30 @@ fn mx_1_only_the_interface_is_visible() {
     );
     let mut command = Command::new("readelf");
     let library = INSTALLED.path().join("lib64/libmyriexpress.so");
-    let dynamic = succeed(command.args(["--dynamic", "--wide"]).arg(library));
+    let dynamic = succeed(command.args(["--dynamic", "--wide"]).arg(&library));
     assert!(dynamic.contains("soname: [libmyriexpress.so]"), "{dynamic}");
+    // The nodes of versions, each behind the one it inherits.
+    let mut command = Command::new("readelf");
+    let text = succeed(command.args(["--version-info", "--wide"]).arg(&library));
+    let (nodes, _) = text.split_once("Version needs").unwrap();
+    let nodes: Vec<_> = nodes
+        .lines()
+        .filter_map(|line| line.split_once("Name: ").or(line.split_once("Parent 1: ")))
+        .map(|(_, name)| name)
+        .collect();
+    assert_eq!(
+        nodes,
+        [
+            "libmyriexpress.so",
+            "MX_0.0",
+            "MX_0.9",
+            "MX_0.0",
+            "MX_0.91",
+            "MX_0.9",
+            "MX_0.92",
+            "MX_0.91"
+        ]
+    );
 }
 
 /// What a program that knows no handler gets for a mistake.

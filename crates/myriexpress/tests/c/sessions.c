@@ -90,8 +90,8 @@ static void connects(void) {
   CHECK(status.code == MX_STATUS_SUCCESS && status.match_info == 76);
   OK(mx_test_any(one, 0, 0, &status, &result));
   CHECK(result == 0);
+  RETURNS(MX_BAD_CONNECTION_KEY, mx_connect(one, nic, 3, KEY + 1, 1000, &addr));
   /* Pointers kept for a peer. */
-  addr = status.source;
   void *kept = &kept;
   OK(mx_connect(one, nic, 2, KEY, 1000, &addr));
   OK(mx_get_endpoint_addr_context(addr, &kept));

@@ -169,6 +169,10 @@ static void alone(void) {
   result = 7;
   OK(mx_probe(endpoint, 1, 0, 0, &status, &result));
   CHECK(result == 0);
+  mx_request_t peeked = NULL;
+  result = 7;
+  OK(mx_peek(endpoint, 1, &peeked, &result));
+  CHECK(result == 0 && peeked == NULL);
   /* While progress is off, nothing matches. It counts how often. */
   mx_endpoint_addr_t own;
   OK(mx_get_endpoint_addr(endpoint, &own));
