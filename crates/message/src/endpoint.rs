@@ -330,8 +330,8 @@ impl Endpoint {
 
 fn bind(board: &Board, endpoint: Option<u32>) -> Result<(u32, Listener), Error> {
     let ids = match endpoint {
-        Some(id) => id..id.saturating_add(1),
-        None => 0..ENDPOINTS,
+        Some(id) => id..=id,
+        None => 0..=ENDPOINTS - 1,
     };
     for id in ids {
         match Listener::bind(&board.socket(id)) {

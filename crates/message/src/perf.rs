@@ -30,6 +30,12 @@ const UNDER_WAY: u32 = 512 << 10;
 const LEAST: u8 = 2;
 const MOST: u8 = 32;
 
+/// Bytes of the longest message that may be ordered.
+pub const LONGEST: u32 = 1 << 28;
+
+/// Bytes that an order may have under way: whoever answers keeps as many for it.
+const ORDERED: u64 = 4 * LONGEST as u64;
+
 /// Match values: what is ordered, what is measured, and the end of a stream.
 const ORDER: u64 = 1 << 56;
 const DATA: u64 = 2 << 56;
@@ -73,14 +79,17 @@ impl Order {
         let &[window] = bytes else {
             return None;
         };
-        (1..=MOST).contains(&window).then_some(Self {
+        let load = Load {
+            heap: *heap == 1,
+            length: u32::from_le_bytes(*length),
+            count: u32::from_le_bytes(*count),
+            window,
+        };
+        let under_way = u64::from(load.length) * u64::from(window);
+        let sane = (1..=MOST).contains(&window) && load.length <= LONGEST && under_way <= ORDERED;
+        sane.then_some(Self {
             stream: *stream == 1,
-            load: Load {
-                heap: *heap == 1,
-                length: u32::from_le_bytes(*length),
-                count: u32::from_le_bytes(*count),
-                window,
-            },
+            load,
         })
     }
 }
@@ -318,6 +327,17 @@ mod tests {
         assert_eq!(Order::decode(&order.encode()), Some(order));
         assert_eq!(Order::decode(&[0; 11]), None, "nothing under way");
         assert_eq!(Order::decode(&[1; 12]), None);
+        let larger = |length, window| {
+            let load = Load {
+                length,
+                window,
+                ..order.load
+            };
+            Order::decode(&Order { load, ..order }.encode())
+        };
+        assert!(larger(LONGEST, 4).is_some());
+        assert_eq!(larger(LONGEST + 1, 1), None, "longer than a message may be");
+        assert_eq!(larger(LONGEST, 5), None, "more than may be under way");
     }
 
     #[test]

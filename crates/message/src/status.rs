@@ -113,7 +113,7 @@ impl From<rustix::io::Errno> for MessageError {
 
 fn reason(code: Code) -> &'static str {
     match code {
-        Code::Closed => "the endpoint is not open",
+        Code::Closed => "the endpoint is not open, or not any more",
         Code::BadSession => "the endpoint was opened again since",
         Code::BadKey => "the key is not the endpoint's",
         Code::NoResources => "the endpoint or this host has too many connections",

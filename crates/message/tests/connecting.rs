@@ -115,6 +115,18 @@ fn connecting_needs_an_open_endpoint_the_right_key_and_this_host() {
 }
 
 #[test]
+fn the_largest_endpoint_id_is_one_like_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let board = Board::open(folder.path()).unwrap();
+    let options = Options {
+        endpoint: Some(u32::MAX),
+        ..Options::default()
+    };
+    let largest = Endpoint::open(&board, &options).unwrap();
+    assert_eq!(largest.address().endpoint, u32::MAX);
+}
+
+#[test]
 fn two_that_connect_to_each_other_at_once_have_one_link() {
     for _ in 0..20 {
         let folder = tempfile::tempdir().unwrap();

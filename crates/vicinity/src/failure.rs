@@ -6,6 +6,7 @@ use crate::capture::CaptureError;
 use crate::client::ClientError;
 use crate::config::ConfigError;
 use crate::data_plane::DataPlaneError;
+use crate::messages::To;
 use crate::serve::ServeError;
 
 /// The exit codes, and what each means.
@@ -40,6 +41,16 @@ pub(crate) enum Failure {
     /// A message could not be sent or received.
     #[error(transparent)]
     Message(#[from] message::MessageError),
+    /// An endpoint was not connected to.
+    #[error("endpoint {to} is not reached: {error}{advice}")]
+    Unconnected {
+        /// Whom.
+        to: To,
+        /// Why.
+        error: message::MessageError,
+        /// What helps, with a semicolon before it; or nothing.
+        advice: &'static str,
+    },
     /// VMs could not be joined directly.
     #[error(transparent)]
     Direct(#[from] direct::DirectError),

@@ -1,5 +1,6 @@
 //! `vicinity message`: endpoints of this host's processes, from the command line.
 
+use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use lab::bench::message::{Figures, Row};
 use lab::interrupt;
 use lab::stats::quantile;
 use message::{
-    Address, Board, Copies, Endpoint, MessageError, Options, Peer, limits,
+    Address, Board, Code, Copies, Endpoint, MessageError, Options, Peer, limits,
     perf::{self, Load},
 };
 use serde::Serialize;
@@ -26,6 +27,9 @@ const TIME: Duration = Duration::from_millis(300);
 /// Messages that tell how many make that time, and how many are sent at least and at most.
 const PROBE: u32 = 20;
 const MOST: f64 = 2e6;
+
+/// Round trips that `ping` times at most: each has its place in memory.
+pub(crate) const MOST_TRIPS: i64 = 100_000_000;
 
 /// Messages of any length that are under way to another member or host, at least.
 const FAR: u8 = 4;
@@ -209,8 +213,30 @@ fn connect(board: &Path, to: &To) -> Result<(Endpoint, Peer), Failure> {
         nic: member.map_or(board.nic(), |name| board.find(name)),
         endpoint: to.endpoint,
     };
-    let peer = endpoint.connect(address, 0, Some(LIMIT))?;
+    let connected = endpoint.connect(address, 0, Some(LIMIT));
+    let peer = connected.map_err(|error| Failure::Unconnected {
+        advice: advice(&error),
+        to: to.clone(),
+        error,
+    })?;
     Ok((endpoint, peer))
+}
+
+/// What helps against a connect that failed.
+fn advice(error: &MessageError) -> &'static str {
+    match error {
+        MessageError::UnknownNic(_) => {
+            "; in a VM run `vicinity message join`, on a host add the member `host` to the configuration"
+        }
+        MessageError::Connection(Code::Closed) => {
+            "; start `vicinity message answer` there, with this number"
+        }
+        MessageError::Connection(Code::BadKey) => {
+            "; it is not of `vicinity message answer`, which has none"
+        }
+        MessageError::Timeout => "; its process is stopped or busy",
+        _ => "",
+    }
 }
 
 /// Whom to send to.
@@ -219,6 +245,15 @@ pub(crate) struct To {
     /// None on this board.
     member: Option<String>,
     endpoint: u32,
+}
+
+impl fmt::Display for To {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.member {
+            Some(member) => write!(to, "{member}:{}", self.endpoint),
+            None => write!(to, "{}", self.endpoint),
+        }
+    }
 }
 
 impl FromStr for To {

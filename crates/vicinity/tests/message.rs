@@ -42,10 +42,16 @@ fn an_answerer_is_pinged_and_leaves_nothing() {
         command.arg("message").args(arguments);
         command
     };
-    let nobody = run(&["ping", "7"]).output().unwrap();
-    assert!(!nobody.status.success());
-    let text = String::from_utf8_lossy(&nobody.stderr);
-    assert!(text.contains("the endpoint is not open"), "{text}");
+    for (peer, what_helps) in [
+        ("7", "start `vicinity message answer` there"),
+        ("web:7", "in a VM run `vicinity message join`"),
+    ] {
+        let nobody = run(&["ping", peer]).output().unwrap();
+        assert_eq!(nobody.status.code(), Some(1));
+        let text = String::from_utf8_lossy(&nobody.stderr);
+        let whom = format!("error: endpoint {peer} is not reached: ");
+        assert!(text.contains(&whom) && text.contains(what_helps), "{text}");
+    }
 
     let mut command = run(&["answer", "--endpoint", "7"]);
     let mut answerer = Answerer(command.stderr(Stdio::null()).spawn().unwrap());

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
+use message::perf;
 
 use super::print;
 use crate::failure::Failure;
@@ -56,10 +57,10 @@ pub(super) enum Message {
         #[arg(value_name = "ENDPOINT")]
         peer: messages::To,
         /// Bytes of a message
-        #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(..=1 << 28))]
+        #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(..=i64::from(perf::LONGEST)))]
         length: u32,
         /// How many
-        #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+        #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=messages::MOST_TRIPS))]
         count: u32,
         /// As JSON
         #[arg(long)]
@@ -71,7 +72,7 @@ pub(super) enum Message {
         #[arg(value_name = "ENDPOINT")]
         peer: messages::To,
         /// Bytes of a message
-        #[arg(long, value_delimiter = ',', default_values_t = messages::LENGTHS, value_parser = clap::value_parser!(u32).range(..=1 << 28))]
+        #[arg(long, value_delimiter = ',', default_values_t = messages::LENGTHS, value_parser = clap::value_parser!(u32).range(..=i64::from(perf::LONGEST)))]
         lengths: Vec<u32>,
         /// As JSON
         #[arg(long)]
