@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use window::courtesy::Courtesy;
 use window::doorbell;
 use window::ivshmem::{Doorbell, Member as Guest};
-use window::waiter::{Token, Waiter};
+use window::waiter::{Token, Waiter, Woken};
 
 use super::BURST;
 use super::hall::Hall;
@@ -55,7 +55,7 @@ pub struct Switchboard {
     /// Seats whose gateway broke the protocol.
     pub(super) faulty: Vec<usize>,
     /// When a relay last moved something.
-    moved: Option<Instant>,
+    pub(super) moved: Option<Instant>,
     pub(super) courtesy: Courtesy,
     /// Whoever is to take what was moved last waits for this processor.
     pub(super) hinders: bool,
@@ -165,8 +165,10 @@ impl Switchboard {
     pub fn serve(&mut self, mut go_on: impl FnMut(&mut Self) -> bool) -> Result<(), Error> {
         let mut looked = Instant::now();
         while go_on(self) {
-            self.spin();
-            self.sleep()?;
+            match self.spin() {
+                true => self.glance()?,
+                false => self.sleep()?,
+            }
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
                 self.bury(looked);
@@ -179,8 +181,8 @@ impl Switchboard {
     }
 
     /// Work, and look on for a while if there are relays that were busy just now. They are looked
-    /// at more often than trunks.
-    fn spin(&mut self) {
+    /// at more often than trunks. True when they still are, and it is the sockets' turn.
+    fn spin(&mut self) -> bool {
         for _ in 0..LOOKS {
             let (moved, idle) = self.rounds();
             self.turn();
@@ -190,13 +192,14 @@ impl Switchboard {
             }
             let busy = self.moved.is_some_and(|moved| now - moved < SPIN);
             if !busy {
-                return;
+                return false;
             }
             if idle {
                 // Whoever has something for it may wait for this processor.
                 self.courtesy.give_way();
             }
         }
+        true
     }
 
     /// Look at the relays some times; whether something was moved, and whether others should have the
@@ -231,9 +234,24 @@ impl Switchboard {
         let _told = doorbell::settle();
         let work = relays.iter_mut().any(|relay| relay.has_work());
         let limit = if work { Duration::ZERO } else { LOOK };
-        self.called = false;
         let woken = self.waiter.wait(Some(limit))?;
         relays.iter_mut().for_each(|relay| relay.rise());
+        self.attend(&woken);
+        Ok(())
+    }
+
+    /// Look at the sockets without sleeping. Whoever sleeps has to tell the relays' ends, and all
+    /// processors (`settle`): in the middle of a conversation that took ten microseconds, and more when
+    /// an end then woke this side.
+    fn glance(&mut self) -> Result<(), Error> {
+        let woken = self.waiter.wait(Some(Duration::ZERO))?;
+        self.attend(&woken);
+        Ok(())
+    }
+
+    /// Do what the sockets ask for.
+    fn attend(&mut self, woken: &Woken) {
+        self.called = false;
         for &token in &woken.tokens {
             let seat = usize::try_from(token & 0xffff_ffff).unwrap_or(usize::MAX);
             match token {
@@ -243,7 +261,6 @@ impl Switchboard {
                 _ => self.accept(seat),
             }
         }
-        Ok(())
     }
 
     /// Tell of each VM, or process of the host, that was accepted since the last time: the place of

@@ -1,3 +1,7 @@
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
 use super::*;
 use crate::far::LINKS;
 use crate::far::switchboard::Member;
@@ -21,9 +25,11 @@ fn switchboard() -> (Switchboard, [Trunk; 2]) {
     (board, trunks)
 }
 
-#[test]
-fn without_memory_for_a_link_it_is_refused_and_no_gateway_is_to_blame() {
-    let (mut board, [mut a, mut b]) = switchboard();
+/// What the first member calls its link.
+const ID: LinkId = FROM_MEMBER | 1;
+
+/// The first member connects to the second; returns what that calls the link.
+fn connect(board: &mut Switchboard, b: &mut Trunk) -> LinkId {
     let address = |member: usize| Address {
         nic: board.seats[member].nic,
         endpoint: 1,
@@ -37,9 +43,8 @@ fn without_memory_for_a_link_it_is_refused_and_no_gateway_is_to_blame() {
         fences: false,
         seats: None,
     };
-    let id = FROM_MEMBER | 1;
     let connect = Note::Connect {
-        link: id,
+        link: ID,
         window: 0,
         hello,
         seat: None,
@@ -48,22 +53,63 @@ fn without_memory_for_a_link_it_is_refused_and_no_gateway_is_to_blame() {
     let Ok(Some(Note::Connect { link, .. })) = b.hear() else {
         panic!("it was not told");
     };
-    // One that cannot be mapped.
-    for link in board.links.values_mut() {
-        link.ends[1].window = LINKS;
-    }
-    let answer = |link, verdict| Note::Answer {
+    link
+}
+
+fn answer(link: LinkId, verdict: u32) -> Note {
+    Note::Answer {
         link,
         window: 0,
         verdict,
         session: 2,
         seat: None,
-    };
+    }
+}
+
+#[test]
+fn without_memory_for_a_link_it_is_refused_and_no_gateway_is_to_blame() {
+    let (mut board, [mut a, mut b]) = switchboard();
+    let link = connect(&mut board, &mut b);
+    // One that cannot be mapped.
+    for link in board.links.values_mut() {
+        link.ends[1].window = LINKS;
+    }
     board.hear(1, answer(link, ACCEPTED));
     assert!(board.faulty.is_empty());
-    assert_eq!(a.hear(), Ok(Some(answer(id, FULL))));
+    assert_eq!(a.hear(), Ok(Some(answer(ID, FULL))));
     assert_eq!(b.hear(), Ok(Some(Note::Close { link })));
     board.hear(1, Note::Close { link });
     assert!(board.links.is_empty());
     assert!(board.seats.iter().all(|seat| seat.legs.is_empty()));
+}
+
+/// How often the first member's end of the link was told that the host sleeps, or is awake again.
+fn told(board: &Switchboard) -> u32 {
+    let end = board.links.values().next().unwrap().ends[0];
+    let hall = &board.halls[board.seats[end.seat].hall];
+    let window = hall.region.link(end.window).unwrap();
+    let mut word = [0; 4];
+    // The doorbell of a window's guest, see `window::layout`.
+    window.scribble().unwrap().read(4096, &mut word).unwrap();
+    u32::from_le_bytes(word)
+}
+
+#[test]
+fn while_relays_are_busy_nobody_sleeps_and_sockets_have_their_turn() {
+    let (mut board, [_a, mut b]) = switchboard();
+    let link = connect(&mut board, &mut b);
+    board.hear(1, answer(link, ACCEPTED));
+    let (mut caller, called) = UnixStream::pair().unwrap();
+    board.watch(&called).unwrap();
+    caller.write_all(b"!").unwrap();
+    // Busy for all of this test.
+    board.moved = Some(Instant::now() + Duration::from_secs(3600));
+    let mut turns = 0..3;
+    board.serve(|_| turns.next().is_some()).unwrap();
+    assert!(board.is_called());
+    assert_eq!(told(&board), 0);
+    board.moved = None;
+    let mut turns = 0..3;
+    board.serve(|_| turns.next().is_some()).unwrap();
+    assert_eq!(told(&board), 6);
 }
