@@ -260,9 +260,17 @@ impl Consumer {
     #[must_use]
     pub fn pop(&mut self) -> Option<Record> {
         let tag = self.tag()?;
+        Some(self.take(tag))
+    }
+
+    /// Take the next record, whose [`tag`](Self::tag) was looked at. Another look may find another: the
+    /// producer can write there at any time. As [`pop`](Self::pop).
+    #[inline(always)]
+    #[must_use]
+    pub fn take(&mut self, tag: u32) -> Record {
         let body = self.slots.body(self.next);
         self.step();
-        Some(Record { tag, body })
+        Record { tag, body }
     }
 
     /// The first word of the next record's body. Another look may find another: the producer can

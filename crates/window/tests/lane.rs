@@ -131,6 +131,20 @@ fn bytes_that_a_slot_has_no_room_for_are_neither_written_nor_read() {
 }
 
 #[test]
+fn a_record_is_taken_with_the_tag_that_was_looked_at() {
+    let window = window(SLOTS);
+    let (mut producer, mut consumer) = lane(&window);
+    producer.push(&record(1));
+    let tag = consumer.tag().unwrap();
+    // Its producer writes another tag into the first slot (see `layout`).
+    let memory = window.scribble().unwrap();
+    memory.write(8192 + 4, &2u32.to_le_bytes()).unwrap();
+    assert_eq!(consumer.tag(), Some(2));
+    assert_eq!(consumer.take(tag), record(1));
+    assert_eq!(consumer.tag(), None);
+}
+
+#[test]
 fn a_full_ring_takes_nothing_until_slots_are_released() {
     let window = window(SLOTS);
     let (mut producer, mut consumer) = lane(&window);

@@ -285,6 +285,10 @@ impl Switchboard {
             let Some(relay) = &mut link.relay else {
                 continue;
             };
+            // Mostly: a relay is looked at many times for each record.
+            if relay.is_idle() && !link.draining {
+                continue;
+            }
             match relay.turn(&self.courtesy) {
                 Ok(turn) => {
                     hinders |= turn.hinders;

@@ -2,12 +2,15 @@
 //!
 //! Records are read, checked and written anew; data is copied from window to window. A member can
 //! thus make the other end believe nothing that it could not have said to it directly. A record is
-//! taken only when there is room for the largest one at the other side, so nothing is ever kept
-//! here, and a receiver that does not read holds its sender back.
+//! taken only when there is room for it at the other side, for the largest if it has data: so nothing
+//! is ever kept here, and a receiver that does not read holds its sender back.
+//!
+//! What a short message waits for is here: from the look that finds it to the slot it is written into.
+//! So that way is inlined, and everything else comes after it: who is woken, who is charged.
 
-use window::Ends;
 use window::courtesy::{Awaited, Courtesy};
 use window::lane::{Consumer, Producer, Record};
+use window::{Broken, Ends};
 
 use super::BURST;
 use crate::limits::{CHUNK, MEDIUM};
@@ -77,6 +80,13 @@ impl Relay {
         }
     }
 
+    /// Whether neither end sent anything that was not taken.
+    #[inline(always)]
+    pub(super) fn is_idle(&self) -> bool {
+        let [one, other] = &self.halves;
+        !(one.has_record() || other.has_record())
+    }
+
     /// Move what can be moved, both ways.
     pub(super) fn turn(&mut self, courtesy: &Courtesy) -> Result<Turn, Guilty> {
         let mut turn = Turn::default();
@@ -141,6 +151,13 @@ impl Blame {
     }
 }
 
+impl From<Broken> for Blame {
+    /// Who takes records breaks what says how many it took.
+    fn from(_: Broken) -> Self {
+        Self::To
+    }
+}
+
 /// Bytes of the largest record of each lane.
 #[allow(clippy::cast_possible_truncation, reason = "32 KiB")]
 const LARGEST: [u32; 2] = [MEDIUM as u32, CHUNK];
@@ -149,45 +166,80 @@ fn could_forward(from: &Half, to: &mut Half) -> bool {
     let lanes = from.ends.consumers.iter().zip(&mut to.ends.producers);
     let mut lanes = lanes.zip(LARGEST);
     lanes.any(|((from, to), largest)| {
-        from.has_record() && to.room(largest).map_or(true, |room| room.is_some())
+        let tag = from.tag();
+        tag.is_some_and(|tag| has_room(to, tag, largest).unwrap_or(true))
     })
 }
 
+/// Whether there is room for a record with this tag: a slot if it is all in its slot, else also the data
+/// of the largest.
+#[inline(always)]
+fn has_room(to: &mut Producer, tag: u32, largest: u32) -> Result<bool, Broken> {
+    match wire::eager_length(tag) {
+        Some(_) => to.has_room(),
+        None => to.room(largest).map(|room| room.is_some()),
+    }
+}
+
+/// Move what one end sent on to the other.
+#[inline(always)]
 fn forward(from: &mut Half, to: &mut Half) -> Result<Taken, Blame> {
     let mut taken = Taken::default();
-    // Mostly: a relay looks at each end many times for each record.
+    // Mostly: one end speaks at a time.
     if !from.has_record() {
         return Ok(taken);
     }
-    let lanes = from.ends.consumers.iter_mut().zip(&mut to.ends.producers);
-    let lanes = lanes.zip(LARGEST).zip([message, control]);
-    for (lane, (((consumer, producer), largest), carry)) in lanes.enumerate() {
-        for _ in 0..BURST {
-            // Room is asked for only when there is something to go there.
-            if !consumer.has_record() {
-                break;
-            }
-            let room = producer.room(largest).map_err(|_| Blame::To)?;
-            let Some(record) = room.and_then(|_| consumer.pop()) else {
-                break;
-            };
-            taken.bytes += carry(&record, consumer, producer)?;
-            taken.records += 1;
-            taken.messages += u64::from(lane == 0);
-            to.told = true;
-        }
-        from.told |= consumer.release();
-    }
+    let [messages, controls] = &mut from.ends.consumers;
+    let [to_messages, to_controls] = &mut to.ends.producers;
+    let [medium, chunk] = LARGEST;
+    taken.messages = pass(messages, to_messages, medium, &mut taken.bytes, message)?;
+    let rest = pass(controls, to_controls, chunk, &mut taken.bytes, control)?;
+    taken.records = taken.messages + rest;
+    to.told |= taken.records > 0;
+    from.told |= messages.release() | controls.release();
     Ok(taken)
 }
 
-/// Pass a message on; returns how many bytes of it there were.
-fn message(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u64, Blame> {
-    match Envelope::decode(record).ok_or(Blame::From)? {
-        Envelope::Eager { length, .. } => {
-            to.push(record);
-            Ok(length as u64)
+/// Move a lane's records on while there is room, as many as are one link's turn; returns how many.
+#[inline(always)]
+fn pass(
+    from: &mut Consumer,
+    to: &mut Producer,
+    largest: u32,
+    bytes: &mut u64,
+    carry: impl Fn(&Record, &mut Consumer, &mut Producer) -> Result<u64, Blame>,
+) -> Result<u64, Blame> {
+    let mut records = 0;
+    while records < BURST as u64 {
+        let Some(tag) = from.tag() else {
+            break;
+        };
+        if !has_room(to, tag, largest)? {
+            break;
         }
+        let record = from.take(tag);
+        *bytes += carry(&record, from, to)?;
+        records += 1;
+    }
+    Ok(records)
+}
+
+/// Pass a message on; returns how many bytes of it there were.
+#[inline(always)]
+fn message(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u64, Blame> {
+    let Some(length) = wire::eager_length(record.tag) else {
+        return larger(record, from, to);
+    };
+    to.push(record);
+    Ok(length as u64)
+}
+
+/// Pass a message on that is not in its slot.
+#[inline(never)]
+fn larger(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u64, Blame> {
+    match Envelope::decode(record).ok_or(Blame::From)? {
+        // It was none when its tag was looked at.
+        Envelope::Eager { .. } => Err(Blame::From),
         Envelope::Medium {
             value,
             offset,
@@ -211,6 +263,7 @@ fn message(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u6
 }
 
 /// Pass control on; returns how many bytes of a message went with it.
+#[inline(never)]
 fn control(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u64, Blame> {
     match Control::decode(record).ok_or(Blame::From)? {
         Control::Chunk {
@@ -242,11 +295,69 @@ fn data(
     from: &mut Consumer,
     to: &mut Producer,
 ) -> Result<u64, Blame> {
-    let room = to.room(length).map_err(|_| Blame::To)?;
+    let room = to.room(length)?;
     // There is room for the largest.
     let room = room.ok_or(Blame::To)?;
     to.carry(room.offset.into(), from, offset.into(), length)
         .ok_or(Blame::From)?;
     to.push_with(&record(room.offset, length), room);
     Ok(length.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connect;
+    use window::{Side, Window};
+
+    /// A relay, and its ends.
+    fn relay() -> (Relay, [Ends; 2]) {
+        let windows = [(); 2].map(|()| Window::create(connect::layout().unwrap()).unwrap());
+        let [ours, theirs] = [Side::Guest, Side::Creator]
+            .map(|side| windows.each_ref().map(|window| window.ends(side).unwrap()));
+        (Relay::new(ours), theirs)
+    }
+
+    fn send_medium(lane: &mut Producer) {
+        let room = lane.room(LARGEST[0]).unwrap().unwrap();
+        let record = wire::medium(7, room.offset, LARGEST[0], None);
+        lane.push_with(&record, room);
+    }
+
+    /// What was taken from the first end.
+    fn taken(relay: &mut Relay) -> u64 {
+        relay.turn(&Courtesy::default()).unwrap().taken[0].records
+    }
+
+    #[test]
+    fn what_needs_no_data_waits_for_none() {
+        let (mut relay, [mut here, there]) = relay();
+        let [out, _] = &mut here.producers;
+        let fill = out.capacity() / MEDIUM;
+        (0..fill).for_each(|_| send_medium(out));
+        assert_eq!(taken(&mut relay), fill);
+        out.push(&wire::eager_bytes(7, b"short"));
+        assert!(!relay.is_idle() && relay.has_work());
+        assert_eq!(taken(&mut relay), 1);
+        send_medium(out);
+        assert!(!relay.is_idle() && !relay.has_work());
+        assert_eq!(taken(&mut relay), 0);
+        let [mut messages, _] = there.consumers;
+        for _ in 0..fill {
+            assert_eq!(messages.pop().unwrap().tag & 0xff, 2);
+        }
+        assert_eq!(messages.pop(), Some(wire::eager_bytes(7, b"short")));
+    }
+
+    #[test]
+    fn a_short_message_longer_than_a_slot_is_the_senders_fault() {
+        let (mut relay, [mut here, _there]) = relay();
+        here.producers[0].push(&Record {
+            tag: wire::eager_tag(49),
+            body: [7; 7],
+        });
+        assert!(relay.has_work());
+        let turn = relay.turn(&Courtesy::default());
+        assert_eq!(turn, Err(Guilty(0)));
+    }
 }
