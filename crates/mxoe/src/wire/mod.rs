@@ -7,6 +7,8 @@ mod bytes;
 mod coding;
 mod packet;
 #[cfg(test)]
+mod places;
+#[cfg(test)]
 mod tests;
 
 use std::fmt;

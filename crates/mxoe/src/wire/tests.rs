@@ -3,6 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::places::by_hand;
 use super::*;
 
 /// A packet with its data as it was made, which a packet only borrows.
@@ -223,80 +224,6 @@ proptest! {
             prop_assert_eq!(Frame::decode(&again), Some(frame));
         }
     }
-}
-
-/// A frame written by hand from the table.
-fn by_hand(index: [u8; 2], body: &[u8]) -> Vec<u8> {
-    let mut frame = vec![1, 2, 3, 4, 5, 6, 2, 7, 7, 7, 7, 7, 0x86, 0xdf];
-    frame.extend(index);
-    frame.extend(body);
-    frame.resize(frame.len().max(60), 0);
-    frame
-}
-
-#[test]
-fn mxoe_2_places_of_a_tiny_message() {
-    let body = [
-        37, 3, 4, 0, 0, 2, 0, 0, 0x40, 1, 0x80, 2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, b'h',
-        b'i',
-    ];
-    let frame = Frame {
-        destination: Mac([1, 2, 3, 4, 5, 6]),
-        source: Mac([2, 7, 7, 7, 7, 7]),
-        index: 0x1234,
-        packet: Packet::Small(Small {
-            ends: Ends { to: 3, from: 4 },
-            seq: 0x4001,
-            ack: 0x8002,
-            value: 0x0102_0304_0506_0708,
-            session: 0x090a_0b0c,
-            data: b"hi",
-        }),
-    };
-    assert_eq!(frame.encode(), by_hand([0x12, 0x34], &body));
-    assert_eq!(Frame::decode(&by_hand([0x12, 0x34], &body)), Some(frame));
-}
-
-#[test]
-fn mxoe_2_places_of_a_pull_and_a_notification() {
-    let ends = Ends { to: 3, from: 4 };
-    let pull = [
-        41, 3, 4, 0, 0, 0, 0, 5, 0, 1, 0, 0, 6, 7, 0, 8, 0, 0, 0, 9, 0, 0, 0, 10, 0, 11, 0x80, 0,
-        0, 0, 0, 12,
-    ];
-    let expected = Packet::Pull(Pull {
-        ends,
-        session: 5,
-        total: 0x10000,
-        region: 6,
-        generation: 7,
-        offset: 8,
-        handle: 9,
-        magic: 10,
-        first: 11,
-        length: 0x8000,
-        frame: 12,
-    });
-    assert_eq!(
-        Frame::decode(&by_hand([0, 0], &pull)).unwrap().packet,
-        expected
-    );
-    let notify = [
-        43, 3, 4, 0, 0, 0, 0, 5, 0, 1, 0, 0, 6, 7, 0, 0, 0, 0, 0x40, 8, 0x40, 9, 0, 0,
-    ];
-    let expected = Packet::Notify(Notify {
-        ends,
-        session: 5,
-        total: 0x10000,
-        region: 6,
-        generation: 7,
-        seq: 0x4008,
-        ack: 0x4009,
-    });
-    assert_eq!(
-        Frame::decode(&by_hand([0, 0], &notify)).unwrap().packet,
-        expected
-    );
 }
 
 #[test]

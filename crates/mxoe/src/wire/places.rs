@@ -1,0 +1,198 @@
+//! Frames written by hand from the table of the wire: what stands where.
+
+use super::*;
+
+/// A frame of that type.
+pub(super) fn by_hand(index: [u8; 2], body: &[u8]) -> Vec<u8> {
+    let mut frame = vec![1, 2, 3, 4, 5, 6, 2, 7, 7, 7, 7, 7, 0x86, 0xdf];
+    frame.extend(index);
+    frame.extend(body);
+    frame.resize(frame.len().max(60), 0);
+    frame
+}
+
+/// The same, encoded and decoded.
+fn is_written(packet: Packet<'_>, body: &[u8]) {
+    let frame = Frame {
+        destination: Mac([1, 2, 3, 4, 5, 6]),
+        source: Mac([2, 7, 7, 7, 7, 7]),
+        index: 0x1234,
+        packet,
+    };
+    let bytes = by_hand([0x12, 0x34], body);
+    assert_eq!(frame.encode(), bytes, "{packet:?}");
+    assert_eq!(Frame::decode(&bytes), Some(frame));
+}
+
+const ENDS: Ends = Ends { to: 3, from: 4 };
+
+/// What messages of every kind begin with, behind their length.
+const HEAD: [u8; 16] = [0x40, 1, 0x80, 2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+
+fn head(data: &[u8]) -> Small<'_> {
+    Small {
+        ends: ENDS,
+        seq: 0x4001,
+        ack: 0x8002,
+        value: 0x0102_0304_0506_0708,
+        session: 0x090a_0b0c,
+        data,
+    }
+}
+
+/// Type, endpoints, generation, length, two bytes, [`HEAD`].
+fn begun(kind: u8, length: u16) -> Vec<u8> {
+    let [high, low] = length.to_be_bytes();
+    [&[kind, 3, 4, 0, high, low, 0, 0][..], &HEAD].concat()
+}
+
+#[test]
+fn mxoe_2_places_of_messages() {
+    let tiny = [&begun(37, 2)[..], b"hi"].concat();
+    is_written(Packet::Small(head(b"hi")), &tiny);
+    let data = [7; 33];
+    let small = [&begun(38, 33)[..], &data].concat();
+    is_written(Packet::Small(head(&data)), &small);
+    // The second fragment of 5000 bytes.
+    let data = [8; 904];
+    let places = [0x03, 0x88, 1, 12, 0, 0, 0, 0];
+    let medium = [&begun(39, 5000)[..], &places, &data].concat();
+    let packet = Medium {
+        head: head(&data),
+        total: 5000,
+        offset: 4096,
+    };
+    is_written(Packet::Medium(packet), &medium);
+    let offer = [&begun(40, 8)[..], &[0, 1, 0, 2, 6, 7, 0, 9]].concat();
+    let packet = Offer {
+        head: head(b""),
+        length: 0x10002,
+        region: 6,
+        generation: 7,
+        offset: 9,
+    };
+    is_written(Packet::Offer(packet), &offer);
+}
+
+#[test]
+fn mxoe_2_places_of_a_pull_its_replies_and_a_notification() {
+    let pull = [
+        41, 3, 4, 0, 0, 0, 0, 5, 0, 1, 0, 0, 6, 7, 0, 8, 0, 0, 0, 9, 0, 0, 0, 10, 0, 11, 0x80, 0,
+        0, 0, 0, 12,
+    ];
+    let packet = Pull {
+        ends: ENDS,
+        session: 5,
+        total: 0x10000,
+        region: 6,
+        generation: 7,
+        offset: 8,
+        handle: 9,
+        magic: 10,
+        first: 11,
+        length: 0x8000,
+        frame: 12,
+    };
+    is_written(Packet::Pull(packet), &pull);
+    let reply = [
+        42, 5, 0, 3, 0, 1, 0, 6, 0, 0, 0, 9, 0, 0, 0, 10, b'a', b'b', b'c',
+    ];
+    let packet = Reply {
+        frame: 5,
+        offset: 0x10006,
+        handle: 9,
+        magic: 10,
+        data: b"abc",
+    };
+    is_written(Packet::Reply(packet), &reply);
+    let notify = [
+        43, 3, 4, 0, 0, 0, 0, 5, 0, 1, 0, 0, 6, 7, 0, 0, 0, 0, 0x40, 8, 0x40, 9, 0, 0,
+    ];
+    let packet = Notify {
+        ends: ENDS,
+        session: 5,
+        total: 0x10000,
+        region: 6,
+        generation: 7,
+        seq: 0x4008,
+        ack: 0x4009,
+    };
+    is_written(Packet::Notify(packet), &notify);
+}
+
+#[test]
+fn mxoe_2_places_of_a_connect_and_its_answer() {
+    let connect = Connect {
+        ends: ENDS,
+        index: 0x0102,
+        session: 5,
+        word: 6,
+        start: 0x4001,
+        number: 9,
+        status: None,
+    };
+    let mut body = vec![36, 3, 4, 0, 16, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0];
+    body.extend([0, 0, 0, 5, 0, 0, 0, 6, 0x40, 1, 0, 9, 0, 0, 0, 0]);
+    is_written(Packet::Connect(connect), &body);
+    let answer = Connect {
+        status: Some(BAD_KEY),
+        ..connect
+    };
+    body[26] = 1;
+    body[28] = 11;
+    is_written(Packet::Connect(answer), &body);
+}
+
+#[test]
+fn mxoe_2_places_of_acknowledgements_and_refusals() {
+    let ack = [
+        35, 3, 4, 0, 16, 0, 0, 0, 0, 0, 0, 5, 0x55, 0, 0x40, 8, 0, 0, 0, 5, 0, 0, 0, 9, 0x40, 8, 0,
+        0,
+    ];
+    let packet = Packet::Ack {
+        ends: ENDS,
+        session: 5,
+        seq: 0x4008,
+        number: 9,
+    };
+    is_written(packet, &ack);
+    let nack = [44, 4, 0, 2, 0, 0, 0, 0, 0, 3, 1, 2, 0x40, 8, 0, 0];
+    let packet = Packet::Nack {
+        ends: ENDS,
+        code: 2,
+        index: 0x0102,
+        seq: 0x4008,
+    };
+    is_written(packet, &nack);
+    let nack = [45, 4, 0, 4, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 10];
+    let packet = Packet::PullNack {
+        from: 4,
+        code: 4,
+        handle: 9,
+        magic: 10,
+    };
+    is_written(packet, &nack);
+}
+
+#[test]
+fn mxoe_2_and_6_places_of_what_hosts_say_to_each_other() {
+    let query = [3, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0];
+    let (index, magic) = (0x0102, 5);
+    is_written(Packet::HostQuery { index, magic }, &query);
+    let reply = [
+        &[4, 5, 1, 2, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0][..],
+        b"beta\0",
+    ]
+    .concat();
+    let name = b"beta";
+    is_written(Packet::HostReply { index, magic, name }, &reply);
+    // At 32, 36 and 40 of the frame.
+    let mut announcement = [0; 48];
+    announcement[0] = 1;
+    announcement[16..28].copy_from_slice(&[0, 0, 1, 2, 3, 4, 5, 6, 0, 0, 0, 9]);
+    let packet = Packet::Announce {
+        nic: 0x0102_0304_0506,
+        serial: 9,
+    };
+    is_written(packet, &announcement);
+}
