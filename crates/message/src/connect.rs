@@ -8,7 +8,7 @@
 //! An endpoint of another NIC is reached through the board's gateway ([`crate::far`]): what is said
 //! is the same, but the window comes from the gateway, to both; with it, where they sit in its region.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
@@ -32,7 +32,7 @@ use crate::token::Token;
 /// Connections on the way to becoming links.
 #[derive(Debug, Default)]
 pub(crate) struct Handshakes {
-    incoming: HashMap<u32, Channel>,
+    incoming: BTreeMap<u32, Channel>,
     pub(crate) outgoing: HashMap<u32, Outgoing>,
     next: u32,
 }
@@ -143,16 +143,27 @@ impl Endpoint {
 
     /// Somebody connects.
     pub(crate) fn accept(&mut self) {
-        while self.handshakes.incoming.len() < INCOMING {
+        for _ in 0..INCOMING {
             // Without descriptors nobody can be let in; whoever waits is let in later.
             let Ok(Some(channel)) = self.listener.accept() else {
                 return;
             };
+            if self.handshakes.incoming.len() >= INCOMING {
+                self.make_room();
+            }
             let id = self.handshakes.id();
             let token = Token::Incoming(id).encode();
             if self.waiter.add(&channel, token).is_ok() {
                 self.handshakes.incoming.insert(id, channel);
             }
+        }
+    }
+
+    /// Whoever connected first and says nothing gives its place to others.
+    fn make_room(&mut self) {
+        if let Some((&first, _)) = self.handshakes.incoming.first_key_value() {
+            self.hear_incoming(first);
+            self.handshakes.incoming.remove(&first);
         }
     }
 

@@ -51,7 +51,7 @@ pub const BURST: usize = 16;
 /// Chunks streamed to one peer before the next one has its turn.
 pub const CHUNKS: usize = 64;
 
-/// Connections that have not said yet what they want.
+/// Connections that have not said yet what they want. The first of more is closed.
 pub const INCOMING: usize = 64;
 
 /// How long a connect that gave way to the other side's waits for that: it may have to pass the gateways of two

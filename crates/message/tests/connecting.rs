@@ -6,7 +6,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{Pair, both};
-use message::limits::GIVEN_WAY;
+use message::limits::{GIVEN_WAY, INCOMING};
 use message::{Address, Board, Code, Endpoint, MessageError, Options, Pattern, Request};
 use window::attach::{Channel, Greeting, Listener, Message};
 
@@ -242,6 +242,17 @@ fn a_connect_that_gave_way_and_was_cancelled_is_not_tried_again() {
     }
     assert!(lower.listener.accept().unwrap().is_none());
     assert_eq!(lower.code(), Code::Cancelled);
+}
+
+#[test]
+fn connections_that_say_nothing_keep_nobody_out() {
+    let (mut a, mut b, folder) = strangers();
+    let socket = folder.path().join("1.sock");
+    let silent = || Channel::connect(&socket).unwrap();
+    let _silent: Vec<_> = (0..3 * INCOMING).map(|_| silent()).collect();
+    let request = a.iconnect(b.address(), 2, 0).unwrap();
+    let code = both(&mut a, &mut b, request).status.code;
+    assert_eq!(code, Code::Success);
 }
 
 #[test]

@@ -18,8 +18,10 @@ use std::time::Duration;
 
 use common::{both, pattern};
 use message::far::{Gateway, Member, Parts, Place, Switchboard, Way};
+use message::limits::INCOMING;
 use message::{Address, Board, Code, Endpoint, MessageError, Options, Pattern};
 use plane::{DIRECT, HANG, MEDIATED, Plane, Running, connect, open};
+use window::attach::Channel;
 
 /// Lengths on both sides of every change of protocol.
 const LENGTHS: [usize; 9] = [0, 8, 48, 49, 4096, 32_768, 32_769, 100_000, 1_000_003];
@@ -127,6 +129,16 @@ fn what_cannot_be_connected_to_is_told() {
         alone.connect(address, 1, HANG),
         Err(MessageError::UnknownNic(_))
     ));
+}
+
+#[test]
+fn connections_that_say_nothing_keep_nobody_from_a_gateway() {
+    let plane = Plane::new(&MEDIATED);
+    let (mut a, mut b) = (plane.open("a"), plane.open("b"));
+    let socket = plane.board("a").join("gateway.sock");
+    let silent = || Channel::connect(&socket).unwrap();
+    let _silent: Vec<_> = (0..3 * INCOMING).map(|_| silent()).collect();
+    connect(&mut a, &mut b);
 }
 
 #[test]

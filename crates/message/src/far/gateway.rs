@@ -1,6 +1,6 @@
 //! The way out of a board to the boards of other members, and in from there.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub struct Gateway {
     bell: Bell,
     pub(super) trunk: Trunk,
     /// Connections that have not said yet what they want.
-    pub(super) incoming: HashMap<u32, Channel>,
+    pub(super) incoming: BTreeMap<u32, Channel>,
     pub(super) locals: HashMap<LinkId, Local>,
     pub(super) next: u32,
     /// What wakes it in a VM.
@@ -100,7 +100,7 @@ impl Gateway {
             number,
             bell,
             trunk,
-            incoming: HashMap::new(),
+            incoming: BTreeMap::new(),
             locals: HashMap::new(),
             next: 0,
             interrupts,
@@ -170,10 +170,7 @@ impl Gateway {
     fn attend(&mut self, woken: &Woken) -> Result<(), Error> {
         for &token in &woken.tokens {
             let said = match token {
-                LISTENER => {
-                    self.accept();
-                    Ok(())
-                }
+                LISTENER => self.accept(),
                 OTHER => Ok(()),
                 INTERRUPT => {
                     self.interrupts.iter().for_each(Interrupts::take);

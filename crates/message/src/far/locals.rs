@@ -36,17 +36,30 @@ pub(super) const LOCAL: Token = 2 << 32;
 
 impl Gateway {
     /// An endpoint of this board connects.
-    pub(super) fn accept(&mut self) {
-        while self.incoming.len() < INCOMING {
+    pub(super) fn accept(&mut self) -> Result<(), Fault> {
+        for _ in 0..INCOMING {
             let Ok(Some(channel)) = self.listener.accept() else {
-                return;
+                break;
             };
+            if self.incoming.len() >= INCOMING {
+                self.make_room()?;
+            }
             self.next = self.next.wrapping_add(1);
             let token = CONNECTING | u64::from(self.next);
             if self.waiter.add(&channel, token).is_ok() {
                 self.incoming.insert(self.next, channel);
             }
         }
+        Ok(())
+    }
+
+    /// Whoever connected first and says nothing gives its place to others.
+    fn make_room(&mut self) -> Result<(), Fault> {
+        if let Some((&first, _)) = self.incoming.first_key_value() {
+            self.hear_incoming(first)?;
+            self.incoming.remove(&first);
+        }
+        Ok(())
     }
 
     /// It says whom it wants.
