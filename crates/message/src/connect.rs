@@ -21,7 +21,9 @@ use window::{Side, Window, WindowError};
 
 use crate::address::Address;
 use crate::endpoint::Endpoint;
-use crate::greeting::{ACCEPTED, BAD_KEY, CLOSED, CROSSED, FULL, Hello, UNREACHABLE, Welcome};
+use crate::greeting::{
+    ACCEPTED, BAD_KEY, CLOSED, CROSSED, FULL, Hello, UNKNOWN, UNREACHABLE, Welcome,
+};
 use crate::limits::{CONTROL, FAR_SPIN, INCOMING, MESSAGES};
 use crate::peer::{Link, Peer};
 use crate::reach::Reach;
@@ -300,6 +302,7 @@ impl Endpoint {
                 BAD_KEY => self.refuse(id),
                 CLOSED => self.fail(id, Code::Closed),
                 UNREACHABLE => self.fail(id, Code::Unreachable),
+                UNKNOWN => self.fail(id, Code::Unknown),
                 _ => self.fail(id, Code::NoResources),
             },
             (_, None) => self.fail(id, Code::Unreachable),

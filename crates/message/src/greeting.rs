@@ -70,6 +70,8 @@ pub(crate) const FULL: u32 = 3;
 pub(crate) const CLOSED: u32 = 4;
 /// The other host does not answer. Said by uplinks.
 pub(crate) const UNREACHABLE: u32 = 5;
+/// There is no member of this NIC id, and no way to other hosts. Said by the host.
+pub(crate) const UNKNOWN: u32 = 6;
 
 impl Hello {
     pub(crate) fn encode(&self) -> Greeting {

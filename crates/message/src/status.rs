@@ -25,6 +25,8 @@ pub enum Code {
     Unreachable,
     /// The connection key is not the one the endpoint was opened with.
     BadKey,
+    /// There is no member of this NIC id, and no way to other hosts.
+    Unknown,
     /// This host has no memory or descriptors left for it.
     NoResources,
 }
@@ -116,6 +118,7 @@ fn reason(code: Code) -> &'static str {
         Code::Closed => "the endpoint is not open, or not any more",
         Code::BadSession => "the endpoint was opened again since",
         Code::BadKey => "the key is not the endpoint's",
+        Code::Unknown => "there is no such member, and no way to other hosts",
         Code::NoResources => "the endpoint or this host has too many connections",
         Code::Unreachable => "its host does not answer, or does not speak this protocol",
         Code::Cancelled => "it was cancelled",

@@ -96,7 +96,7 @@ fn sleepers_are_woken_through_gateways() {
 
 #[test]
 fn what_cannot_be_connected_to_is_told() {
-    let plane = Plane::new(&MEDIATED);
+    let mut plane = Plane::new(&MEDIATED);
     let mut a = plane.open("a");
     let refused = |a: &mut Endpoint, nic, key| {
         let address = Address { nic, endpoint: 9 };
@@ -107,7 +107,7 @@ fn what_cannot_be_connected_to_is_told() {
     };
     let b = Board::nic_of("b");
     assert_eq!(refused(&mut a, b, 0), Code::Closed, "no such endpoint");
-    assert_eq!(refused(&mut a, 5, 0), Code::Closed, "no such member");
+    assert_eq!(refused(&mut a, 5, 0), Code::Unknown, "no such member");
     let board = Board::open(&plane.board("b")).unwrap();
     let options = Options {
         endpoint: Some(9),
@@ -118,6 +118,10 @@ fn what_cannot_be_connected_to_is_told() {
     let request = a.iconnect(other.address(), 0, 0).unwrap();
     let code = both(&mut a, &mut other, request).status.code;
     assert_eq!(code, Code::BadKey);
+    // A member that is away.
+    drop(other);
+    plane.gateways.remove(1);
+    assert_eq!(refused(&mut a, b, 0), Code::Closed);
     // Without a gateway, nobody is far.
     let folder = tempfile::tempdir().unwrap();
     let mut alone = open(folder.path());

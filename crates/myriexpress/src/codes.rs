@@ -111,6 +111,7 @@ impl From<Code> for StatusCode {
             Code::BadSession => Self::BAD_SESSION,
             Code::Unreachable => Self::ENDPOINT_UNREACHABLE,
             Code::BadKey => Self::BAD_KEY,
+            Code::Unknown => Self::ENDPOINT_UNKNOWN,
             Code::NoResources => Self::NO_RESOURCES,
         }
     }
@@ -122,7 +123,9 @@ impl StatusCode {
         Err(match self {
             Self::SUCCESS => return Ok(()),
             Self::BAD_KEY => Return::BAD_CONNECTION_KEY,
-            Self::TIMEOUT => Return::TIMEOUT,
+            // Nobody answered, within the time or after all attempts.
+            Self::TIMEOUT | Self::ENDPOINT_UNREACHABLE => Return::TIMEOUT,
+            Self::ENDPOINT_UNKNOWN => Return::NIC_NOT_FOUND,
             Self::NO_RESOURCES => Return::NO_RESOURCES,
             _ => Return::CONNECTION_FAILED,
         })
@@ -157,6 +160,25 @@ impl From<MessageError> for Return {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mx_2_a_connect_says_how_it_failed() {
+        let failed = |code| Return::from(MessageError::Connection(code));
+        for (code, expected) in [
+            (Code::BadKey, Return::BAD_CONNECTION_KEY),
+            (Code::Closed, Return::CONNECTION_FAILED),
+            (Code::Unknown, Return::NIC_NOT_FOUND),
+            (Code::Unreachable, Return::TIMEOUT),
+            (Code::NoResources, Return::NO_RESOURCES),
+        ] {
+            assert_eq!(failed(code), expected, "{code:?}");
+        }
+        assert_eq!(Return::from(MessageError::Timeout), Return::TIMEOUT);
+        assert_eq!(
+            Return::from(MessageError::UnknownNic(1)),
+            Return::NIC_NOT_FOUND
+        );
+    }
 
     #[test]
     fn every_code_has_its_own_text() {

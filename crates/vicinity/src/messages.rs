@@ -231,6 +231,9 @@ fn advice(error: &MessageError) -> &'static str {
         MessageError::Connection(Code::Closed) => {
             "; start `vicinity message answer` there, with this number"
         }
+        MessageError::Connection(Code::Unknown) => {
+            "; `vicinity message info` on the host says who is one"
+        }
         MessageError::Connection(Code::BadKey) => {
             "; it is not of `vicinity message answer`, which has none"
         }

@@ -8,7 +8,7 @@ use super::relay::{Guilty, Relay};
 use super::seat::Seat;
 use super::switchboard::Switchboard;
 use crate::address::Address;
-use crate::greeting::{ACCEPTED, CLOSED, FULL, Hello};
+use crate::greeting::{ACCEPTED, CLOSED, FULL, Hello, UNKNOWN};
 
 #[cfg(test)]
 mod tests;
@@ -102,7 +102,9 @@ impl Switchboard {
         // Whoever is from elsewhere cannot be called as somebody here.
         let forged = seat.member.uplink && self.whose(hello.from.nic) != Some(number);
         let made = match target {
-            None => Err(CLOSED),
+            // A member that is away, or none.
+            None if self.seats.iter().any(|seat| seat.is(hello.to.nic)) => Err(CLOSED),
+            None => Err(UNKNOWN),
             Some(_) if forged => Err(FULL),
             Some(_) if full => Err(FULL),
             Some(target) => self.join(number, id, target, hello).ok_or(FULL),
@@ -123,7 +125,7 @@ impl Switchboard {
     /// The seat of a NIC: a member's that is here, or else the uplink.
     fn whose(&self, nic: u64) -> Option<usize> {
         let here = |seat: &Seat| seat.trunk.is_some();
-        let is = |seat: &Seat| here(seat) && (seat.nic == nic || seat.alias == nic);
+        let is = |seat: &Seat| here(seat) && seat.is(nic);
         let uplink = |seat: &Seat| here(seat) && seat.member.uplink;
         let found = self.seats.iter().position(is);
         found.or_else(|| self.seats.iter().position(uplink))

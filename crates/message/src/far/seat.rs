@@ -72,6 +72,11 @@ impl Seat {
         }
     }
 
+    /// Whether it answers to this NIC id.
+    pub(super) fn is(&self, nic: u64) -> bool {
+        self.nic == nic || self.alias == nic
+    }
+
     /// Its id in its region's protocol.
     pub(super) fn id(&self) -> u16 {
         // Regions have fewer seats.
