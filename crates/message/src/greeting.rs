@@ -70,7 +70,7 @@ pub(crate) const FULL: u32 = 3;
 pub(crate) const CLOSED: u32 = 4;
 /// The other host does not answer. Said by uplinks.
 pub(crate) const UNREACHABLE: u32 = 5;
-/// There is no member of this NIC id, and no way to other hosts. Said by the host.
+/// No member and no host of this NIC id is known. Said by the switchboard and by uplinks.
 pub(crate) const UNKNOWN: u32 = 6;
 
 impl Hello {

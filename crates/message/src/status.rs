@@ -25,7 +25,7 @@ pub enum Code {
     Unreachable,
     /// The connection key is not the one the endpoint was opened with.
     BadKey,
-    /// There is no member of this NIC id, and no way to other hosts.
+    /// No member and no host of this NIC id is known.
     Unknown,
     /// This host has no memory or descriptors left for it.
     NoResources,
@@ -118,7 +118,7 @@ fn reason(code: Code) -> &'static str {
         Code::Closed => "the endpoint is not open, or not any more",
         Code::BadSession => "the endpoint was opened again since",
         Code::BadKey => "the key is not the endpoint's",
-        Code::Unknown => "there is no such member, and no way to other hosts",
+        Code::Unknown => "no such member or host is known",
         Code::NoResources => "the endpoint or this host has too many connections",
         Code::Unreachable => "its host does not answer, or does not speak this protocol",
         Code::Cancelled => "it was cancelled",

@@ -232,7 +232,8 @@ fn advice(error: &MessageError) -> &'static str {
             "; start `vicinity message answer` there, with this number"
         }
         MessageError::Connection(Code::Unknown) => {
-            "; `vicinity message info` on the host says who is one"
+            "; `vicinity message info` on the host lists the members, and the file `hosts` on the board \
+             other hosts"
         }
         MessageError::Connection(Code::BadKey) => {
             "; it is not of `vicinity message answer`, which has none"

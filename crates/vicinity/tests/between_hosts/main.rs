@@ -47,6 +47,12 @@ fn endpoints_of_two_hosts_exchange_every_length_both_ways() {
     };
     let refused = other.iconnect(nobody, 0, 0).unwrap();
     assert_eq!(both(&mut other, &mut b, refused).status.code, Code::Closed);
+    let nowhere = Address {
+        nic: address.nic ^ 0x00ff_0000,
+        ..address
+    };
+    let refused = other.iconnect(nowhere, 0, 0).unwrap();
+    assert_eq!(both(&mut other, &mut b, refused).status.code, Code::Unknown);
     // What was sent before an endpoint closed arrives; what waits for it ends.
     let last = b.isend(to_a, 9, pattern(3000, 9)).unwrap();
     assert!(b.test(last).unwrap().is_some());

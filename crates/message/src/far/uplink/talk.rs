@@ -10,7 +10,7 @@ use super::{BURST, Face, State, Uplink};
 use crate::address::random;
 use crate::far::names;
 use crate::far::note::{LinkId, Note};
-use crate::greeting::{ACCEPTED, BAD_KEY, CLOSED, CROSSED, FULL, Hello};
+use crate::greeting::{ACCEPTED, BAD_KEY, CLOSED, CROSSED, FULL, Hello, UNKNOWN};
 use crate::peer::Fault;
 use crate::wire::halves;
 
@@ -76,7 +76,7 @@ impl Uplink {
 
     /// An endpoint here connects to one on another host; the verdict when that cannot be.
     fn dial(&mut self, id: LinkId, window: u32, hello: &Hello) -> Result<(), u32> {
-        let host = Mac::from_nic(hello.to.nic).ok_or(CLOSED)?;
+        let host = Mac::from_nic(hello.to.nic).ok_or(UNKNOWN)?;
         let peer = u8::try_from(hello.to.endpoint).map_err(|_| CLOSED)?;
         let pair = Pair {
             nic: hello.from.nic,
@@ -99,7 +99,7 @@ impl Uplink {
         let resident = resident.filter(|resident| resident.is_here());
         let node = &mut resident.ok_or(FULL)?.node;
         if !node.knows(host) {
-            return Err(CLOSED);
+            return Err(UNKNOWN);
         }
         let (session, _) = halves(random().map_err(|_| FULL)?);
         if node.key(pair.endpoint).is_none() {
