@@ -25,6 +25,9 @@ use crate::greeting::{Hello, Seats, UNREACHABLE, Welcome};
 use crate::peer::Fault;
 use crate::status::Error;
 
+#[cfg(test)]
+mod tests;
+
 /// A board's way out and in.
 #[derive(Debug)]
 pub struct Gateway {
@@ -71,9 +74,9 @@ impl Gateway {
         let seat = region.seat(place);
         let seatless = || Error::Join("the host gave no seat".to_owned());
         let seat = seat.ok_or_else(seatless)?;
-        let number = begin(&seat, &bell)?;
+        // Before the host is told: whoever sees that this board has joined finds it ready, and another gateway
+        // of it is not disturbed by one that cannot be.
         let board = Board::claim(folder, seat.nic())?;
-        directory::clear(folder)?;
         let listener = match Listener::bind(&board.gateway()) {
             Err(Errno::ADDRINUSE) => {
                 let text = format!("{} has a gateway already", folder.display());
@@ -81,7 +84,9 @@ impl Gateway {
             }
             other => other?,
         };
+        directory::clear(folder)?;
         waiter.add(&listener, LISTENER)?;
+        let number = begin(&seat, &bell)?;
         let trunk = region.trunk(place).ok_or_else(seatless)?;
         let trunk = Trunk::new(trunk.ends(Side::Guest)?);
         let interrupts = bell.interrupts()?;
@@ -278,77 +283,5 @@ pub(super) fn answer(link: LinkId, verdict: u32, session: u64) -> Note {
         verdict,
         session,
         seat: None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use window::ivshmem::{Doorbell, Server};
-
-    use super::*;
-    use crate::address::Address;
-    use crate::far::region_layout;
-    use crate::greeting::CLOSED;
-
-    /// A host for one gateway: its region and its doorbell.
-    fn host(socket: &Path) -> (Region, Doorbell, impl FnOnce() -> Region + Send + 'static) {
-        let server = Server::bind(socket).unwrap();
-        let region = Region::create(region_layout(1).unwrap()).unwrap();
-        let doorbell = Doorbell::new().unwrap();
-        let same = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().unwrap();
-        let (file, bell) = (
-            same(region.as_fd()),
-            Doorbell::adopt(same(doorbell.as_fd())),
-        );
-        let welcome = move || {
-            let region = Region::attach(file).unwrap();
-            let seat = region.seat(0).unwrap();
-            seat.set_nic(7);
-            let _member = loop {
-                if let Some(member) = server.accept(1, region.as_fd(), &bell).unwrap() {
-                    break member;
-                }
-            };
-            while seat.opened() == 0 {}
-            region.trunk(0).unwrap().renew().unwrap();
-            seat.hear(seat.opened());
-            region
-        };
-        (region, doorbell, welcome)
-    }
-
-    #[test]
-    fn an_answer_is_rung_before_the_gateway_sleeps() {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("host.sock");
-        let (region, doorbell, welcome) = host(&socket);
-        let welcomed = std::thread::spawn(welcome);
-        let mut gateway =
-            Gateway::join(&folder.path().join("board"), &Way::Socket(socket)).unwrap();
-        drop(welcomed.join().unwrap());
-        let rung = || rustix::io::read(&doorbell, &mut [0; 8]).is_ok();
-        assert!(rung() && !rung(), "it has begun");
-        let mut trunk = Trunk::new(region.trunk(0).unwrap().ends(Side::Creator).unwrap());
-        // To an endpoint that is not open.
-        let address = |nic| Address { nic, endpoint: 3 };
-        let hello = Hello {
-            from: address(8),
-            to: address(7),
-            session: 1,
-            own_key: 0,
-            key: 0,
-            fences: false,
-            seats: None,
-        };
-        let connect = Note::Connect {
-            link: 1,
-            window: 0,
-            hello,
-            seat: None,
-        };
-        trunk.say(connect).unwrap();
-        assert!(gateway.look().unwrap());
-        assert!(rung(), "the host does not know");
-        assert_eq!(trunk.hear(), Ok(Some(answer(1, CLOSED, 0))));
     }
 }
