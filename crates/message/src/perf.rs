@@ -7,10 +7,10 @@
 use std::time::{Duration, Instant};
 
 use crate::endpoint::Endpoint;
+use crate::laps::Laps;
 use crate::matching::Pattern;
 use crate::memory::Memory;
 use crate::peer::Peer;
-use crate::raw::ticks;
 use crate::request::Request;
 use crate::status::{Code, Completion, Error};
 
@@ -215,7 +215,6 @@ fn begin(
 ///
 /// # Errors
 /// The peer went, the last message did not come back as it was sent, or this host has no memory.
-#[expect(clippy::cast_precision_loss, reason = "ticks of some hours fit")]
 pub fn round_trips(
     endpoint: &mut Endpoint,
     peer: Peer,
@@ -238,25 +237,16 @@ pub fn round_trips(
         });
         Some(())
     });
-    let mut times = Vec::with_capacity(count as usize);
-    let start = Instant::now();
-    let first = ticks::now();
-    let mut before = first;
+    let mut laps = Laps::start(count as usize);
     for _ in 0..count {
         let sent = endpoint.isend(peer, DATA, there)?;
         let request = endpoint.irecv(Pattern::exactly(DATA), back)?;
         back = finish(endpoint, request, go_on)?.memory;
-        let now = ticks::now();
-        times.push(now.saturating_sub(before));
-        before = now;
+        laps.lap();
         there = finish(endpoint, sent, go_on)?.memory;
     }
-    let tick = start.elapsed().as_secs_f64() / ticks::now().saturating_sub(first).max(1) as f64;
     match is_same(&back, &there) {
-        true => Ok(times
-            .into_iter()
-            .map(|time| Duration::from_secs_f64(time as f64 * tick))
-            .collect()),
+        true => Ok(laps.times()),
         false => Err(Error::Garbled),
     }
 }

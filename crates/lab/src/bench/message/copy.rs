@@ -27,7 +27,7 @@ pub(super) fn measure(length: u32) -> Result<Figures> {
             black_box(&mut to);
             micros.push(before.elapsed().as_secs_f64() * 1e6);
         }
-        Ok(Figures::new(&micros, copies, start))
+        Ok(Figures::new(&micros, copies, start.elapsed()))
     });
     let failed = |_| Error::Host("the thread that copies panicked".to_owned());
     copier.join().map_err(failed)?

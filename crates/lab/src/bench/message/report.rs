@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::time::Instant;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -69,10 +69,10 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Of the time of each message one way in microseconds, and of so many messages since `start`.
-    pub(super) fn new(micros: &[f64], messages: u64, start: Instant) -> Self {
+    /// Of the time of each message one way in microseconds, and of what so many messages took.
+    pub(super) fn new(micros: &[f64], messages: u64, took: Duration) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-        let messages_per_s = messages as f64 / start.elapsed().as_secs_f64();
+        let messages_per_s = messages as f64 / took.as_secs_f64();
         Self {
             p50_us: quantile(micros, 0.5),
             p99_us: quantile(micros, 0.99),

@@ -72,7 +72,7 @@ fn ask(mut stream: TcpStream, work: Work) -> std::io::Result<Figures> {
         stream.write_all(&message)?;
     }
     stream.read_exact(&mut [0])?;
-    Ok(Figures::new(&halves, work.messages, start))
+    Ok(Figures::new(&halves, work.messages, start.elapsed()))
 }
 
 #[cfg(test)]
