@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use window::attach::{Channel, Message, Place};
 use window::doorbell;
 use window::layout::Layout;
-use window::region::List;
+use window::region;
 use window::{Side, Window, WindowError};
 
 use crate::address::Address;
@@ -26,7 +26,7 @@ use crate::greeting::{
 };
 use crate::limits::{CONTROL, FAR_SPIN, INCOMING, MESSAGES};
 use crate::peer::{Link, Peer};
-use crate::reach::Reach;
+use crate::reach::{CREATOR, GUEST};
 use crate::request::{Request, State};
 use crate::status::{Code, Error};
 use crate::token::Token;
@@ -125,7 +125,7 @@ impl Endpoint {
         };
         let window = match far {
             true => None,
-            false => Some(Window::create(layout()?)?),
+            false => Some(region::pair(layout()?)?),
         };
         let hello = Hello {
             from: self.address,
@@ -134,7 +134,7 @@ impl Endpoint {
             own_key: self.key,
             key,
             fences: doorbell::fences_all(),
-            seats: None,
+            seats: (!far).then_some(GUEST),
         };
         let heap = (!far).then(|| self.engine.heap.as_fd());
         let offered = channel.offer(window.as_ref(), heap, &hello.encode());
@@ -196,7 +196,7 @@ impl Endpoint {
         };
         let verdict = self.judge(&hello);
         let link = match verdict {
-            ACCEPTED => open(window, channel, heap, (&hello, self.board.lent())),
+            ACCEPTED => self.attached(window, channel, heap, &hello),
             _ => {
                 self.answer(&channel, verdict, false);
                 return;
@@ -289,9 +289,9 @@ impl Endpoint {
                 match made {
                     Ok((ends, window)) => {
                         let mut link = Link::new(ends, channel, heap, welcome.fences);
-                        let list = self.board.lent();
-                        let reach = |seats| Reach::new(&window, seats, list);
-                        link.reach = welcome.seats.and_then(reach);
+                        let near = address.nic == self.address.nic;
+                        let seats = near.then_some(CREATOR).or(welcome.seats);
+                        link.reach = self.reach(&window, seats, address);
                         self.join(address, welcome.session, key, link);
                     }
                     Err(_) => self.fail(id, Code::NoResources),
@@ -307,6 +307,20 @@ impl Endpoint {
             },
             (_, None) => self.fail(id, Code::Unreachable),
         }
+    }
+
+    /// A link from what a peer offered.
+    fn attached(
+        &self,
+        window: Place,
+        channel: Channel,
+        heap: Option<OwnedFd>,
+        hello: &Hello,
+    ) -> Result<Link, WindowError> {
+        let window = attach(window)?;
+        let mut link = Link::new(window.ends(Side::Guest)?, channel, heap, hello.fences);
+        link.reach = self.reach(&window, hello.seats, hello.from);
+        Ok(link)
     }
 
     pub(crate) fn fail(&mut self, id: u32, code: Code) {
@@ -374,20 +388,6 @@ impl Endpoint {
         }
         self.engine.requests.end(request, Code::Success, 0);
     }
-}
-
-/// A link from what a peer offered.
-fn open(
-    window: Place,
-    channel: Channel,
-    heap: Option<OwnedFd>,
-    (hello, list): (&Hello, List),
-) -> Result<Link, WindowError> {
-    let window = attach(window)?;
-    let mut link = Link::new(window.ends(Side::Guest)?, channel, heap, hello.fences);
-    let reach = |seats| Reach::new(&window, seats, list);
-    link.reach = hello.seats.and_then(reach);
-    Ok(link)
 }
 
 /// The window of a link that somebody else made.

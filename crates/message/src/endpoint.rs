@@ -130,11 +130,10 @@ impl Endpoint {
         self.engine.heap.allocate(length)
     }
 
-    /// Memory from which a message of this length is copied as seldom as can be on its way to this
-    /// peer. Where the peer is in another VM of the trust group, and the message a large one, that is
-    /// memory of this VM's heap, which all VMs of the group can write; else of the endpoint's. It may
-    /// be used for any peer: if that cannot read it, the message is streamed. `None` when both heaps
-    /// are full.
+    /// Memory from which a message of this length is copied as seldom as can be on its way to this peer, and into
+    /// which one of this peer is copied fastest. For a large message that is memory that the peer can write, too: on
+    /// this board no one else, in a trust group all VMs of it. Else it is memory of the endpoint's heap. It may be
+    /// used for any peer: if that cannot read it, the message is streamed. `None` when both heaps are full.
     #[must_use]
     pub fn allocate_for(&mut self, peer: Peer, length: usize) -> Option<Memory> {
         let link = self.peers.link(peer).filter(|_| length as u64 > MEDIUM);
@@ -314,7 +313,7 @@ impl Endpoint {
                 requests.end(request, Code::Cancelled, 0);
                 Ok(true)
             }
-            State::Ended | State::Filling { .. } => Ok(false),
+            State::Ended | State::Filling { .. } | State::Shared { .. } => Ok(false),
             _ => Err(Error::CannotCancel),
         }
     }

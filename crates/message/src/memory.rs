@@ -21,8 +21,9 @@ pub enum Memory {
     /// Memory of the endpoint's heap, see [`allocate`](crate::Endpoint::allocate). Large messages
     /// from there are copied once.
     Window(Buffer),
-    /// Memory of the VM's heap, see [`allocate_for`](crate::Endpoint::allocate_for). Other VMs can
-    /// write there too, so there is no reference to it: see [`put`](Self::put) and [`get`](Self::get).
+    /// Memory that is shared with a peer, or with the VM's trust group, see
+    /// [`allocate_for`](crate::Endpoint::allocate_for). Those can write there too, so there is no reference to it: see
+    /// [`put`](Self::put) and [`get`](Self::get).
     Stretch(Box<Stretch>),
     /// Pieces of memory that belong to somebody else.
     Segments(Segments),

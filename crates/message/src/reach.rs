@@ -1,12 +1,35 @@
-//! Heaps across VMs: how the ends of a direct link reach into the memory of each other's members.
+//! How the ends of a link reach into each other's memory: heaps of VMs, or those of a link within a board.
 
 use std::os::fd::{AsFd, OwnedFd};
 
 use window::Window;
 use window::region::{Heap, Home, List, Place, Region, Stretch};
 
+use crate::address::Address;
+use crate::endpoint::Endpoint;
 use crate::greeting::Seats;
 use crate::memory::Memory;
+
+/// Where the ends of a link within a board sit in its region.
+pub(crate) const CREATOR: Seats = Seats { own: 0, peer: 1 };
+pub(crate) const GUEST: Seats = Seats { own: 1, peer: 0 };
+
+impl Endpoint {
+    /// The way to heaps of the region that a window is of, if its ends sit there.
+    pub(crate) fn reach(
+        &self,
+        window: &Window,
+        seats: Option<Seats>,
+        peer: Address,
+    ) -> Option<Reach> {
+        let list = match peer.nic == self.address.nic {
+            // This heap is this link's alone.
+            true => List::of_one(),
+            false => self.board.lent(),
+        };
+        Reach::new(window, seats?, list)
+    }
+}
 
 /// The heaps of a link's two members. They are mapped when they are needed first.
 #[derive(Debug)]
@@ -24,7 +47,7 @@ pub(crate) struct Reach {
 
 impl Reach {
     /// `None` when this host lacks descriptors.
-    pub(crate) fn new(window: &Window, seats: Seats, list: List) -> Option<Self> {
+    fn new(window: &Window, seats: Seats, list: List) -> Option<Self> {
         Some(Self {
             list,
             home: Home::new(window.as_fd(), seats.own).ok()?,

@@ -77,13 +77,20 @@ impl Window {
     pub fn create(layout: Layout) -> Result<Self, WindowError> {
         let kernel = WindowError::Kernel;
         let file = memfd::create(c"vicinity-window", layout.length()).map_err(kernel)?;
-        let header = layout.header();
-        let written = rustix::io::pwrite(&file, &header, 0).map_err(kernel)?;
-        if written != header.len() {
-            return Err(kernel(Errno::IO));
-        }
         memfd::seal_shared(file.as_fd()).map_err(kernel)?;
-        Ok(Self::at(Arc::new(file), 0, layout))
+        let window = Self::at(Arc::new(file), 0, layout);
+        window.label()?;
+        Ok(window)
+    }
+
+    /// Write its header, where nothing was ever written.
+    pub(crate) fn label(&self) -> Result<(), WindowError> {
+        let header = self.layout.header();
+        let written = rustix::io::pwrite(&self.file, &header, self.offset);
+        match written.map_err(WindowError::Kernel)? {
+            all if all == header.len() => Ok(()),
+            _ => Err(WindowError::Kernel(Errno::IO)),
+        }
     }
 
     /// One in a file that is known to have room for it there.

@@ -17,6 +17,7 @@
 mod heap;
 mod layout;
 mod list;
+mod pair;
 mod seat;
 mod units;
 
@@ -36,6 +37,7 @@ use crate::window::{Window, WindowError};
 pub use self::heap::{Heap, Place, Refused, Stretch};
 pub use self::layout::{MAGIC, RegionLayout, UNIT, VERSION};
 pub use self::list::List;
+pub use self::pair::pair;
 pub use self::seat::Seat;
 
 /// Where the bits of links in use are.
