@@ -60,6 +60,8 @@ pub(crate) struct Engine {
 pub struct Copies {
     /// Those that were copied from the sender's heap, or that of its VM: once.
     pub once: u64,
+    /// Those of them of which the sender copied a part.
+    pub shared: u64,
     /// Those that were streamed.
     pub streamed: u64,
 }
@@ -117,7 +119,10 @@ impl Engine {
     /// Take everything a peer left when it went.
     pub(crate) fn drain(&mut self, link: &mut Link, peer: Peer) -> Result<(), Fault> {
         while let Some(record) = link.control_in.pop() {
-            self.control(link, peer, &record)?;
+            match self.control(link, peer, &record) {
+                Ok(()) | Err(Fault::Withdrawn) => {}
+                other => return other,
+            }
         }
         // The ring ends: its producer is no more.
         loop {

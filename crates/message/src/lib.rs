@@ -16,10 +16,11 @@
 //!   ends when it is copied in.
 //! - *rendezvous*, above: offered in a slot. If the memory is on the sender's heap, the receiver
 //!   copies it from there, once; otherwise it is streamed in chunks through the data area of the
-//!   lane of control, both sides copying at the same time. Where both ends are in VMs of one trust
-//!   group, that heap is a part of the region which all of them map ([`window::region::Heap`]). They
-//!   can all write there: it is copied in and out, never referred to, and who has copied looks whether
-//!   the memory was still the message's. See [`Endpoint::allocate_for`].
+//!   lane of control, both sides copying at the same time. Memory that is allocated for a peer
+//!   ([`Endpoint::allocate_for`]) is on a heap in a region which both map ([`window::region::Heap`]): that of the
+//!   link, or of the trust group that the VMs of both are in. All who map it can write there: it is copied in and
+//!   out, never referred to, and who has copied looks whether the memory was still the message's. If the receiver's
+//!   memory is such, too, both copy, a piece at a time.
 //!
 //! The receiver matches messages of one peer in the order they were sent, whichever way. What
 //! nobody waits for is copied out and kept, up to a limit for each peer; a peer that goes on
@@ -82,6 +83,7 @@ mod reach;
 mod receive;
 mod request;
 mod send;
+mod share;
 mod status;
 mod token;
 mod unexpected;

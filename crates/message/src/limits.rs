@@ -13,6 +13,12 @@ pub const MEDIUM: u64 = 32 * 1024;
 /// Bytes in which a large message without window memory is streamed.
 pub const CHUNK: u32 = 16 * 1024;
 
+/// Bytes from which a message is copied by both sides, where both can.
+pub const SHARED: u64 = 256 * 1024;
+
+/// Bytes that a side copies of it at a time.
+pub const PIECE: u64 = 128 * 1024;
+
 /// The lane of messages. Several medium messages fit, whatever is skipped at the end.
 pub const MESSAGES: LaneSize = LaneSize {
     slots: 256,

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 
 use window::attach::Channel;
+use window::claim::Claims;
 use window::doorbell::{Ringer, Sleeper};
 use window::heap::Heap;
 use window::lane::{Consumer, Producer};
@@ -55,6 +56,9 @@ pub(crate) struct Link {
     pub(crate) messages_out: Producer,
     pub(crate) control_in: Consumer,
     pub(crate) control_out: Producer,
+    /// Who copies which piece of a message that both sides copy.
+    pub(crate) claims_in: Claims,
+    pub(crate) claims_out: Claims,
     pub(crate) sleeper: Sleeper,
     pub(crate) ringer: Ringer,
     pub(crate) channel: Channel,
@@ -96,6 +100,8 @@ impl Link {
             messages_out,
             control_in,
             control_out,
+            claims_in: ends.claims_in,
+            claims_out: ends.claims_out,
             sleeper: ends.sleeper,
             ringer,
             channel,

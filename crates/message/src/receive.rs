@@ -6,7 +6,7 @@ use std::mem;
 use crate::engine::{Arrival, Body, Engine, Posted};
 use crate::limits::{ARRIVAL, EAGER};
 use crate::peer::{Fault, Link, Peer, SELF};
-use crate::reach::{self, Reach};
+use crate::reach;
 use crate::request::{Request, State};
 use crate::status::Code;
 use crate::wire::{self, Control, Envelope, Handle, Source};
@@ -225,13 +225,10 @@ impl Engine {
         // From here on the peer's end ends it.
         entry.state = State::Filling { got: 0, wanted };
         let sender = offered.sender;
-        let lent = match offered.source {
-            Source::Lent(_) => link.reach.as_mut().and_then(Reach::peer),
-            _ => None,
-        };
-        match (offered.source, lent) {
+        let lent = matches!(offered.source, Source::Lent(_)) && link.peer_heap().is_some();
+        match offered.source {
             _ if wanted == 0 => {}
-            (Source::Heap(mut at), _) => {
+            Source::Heap(mut at) => {
                 let heap = link.heap()?;
                 let read = entry.memory.fill(0, wanted, |piece| {
                     heap.read(at, piece)?;
@@ -241,7 +238,11 @@ impl Engine {
                 read.ok_or(Fault::Nonsense)?;
                 self.copies.once += 1;
             }
-            (Source::Lent(place), Some(heap)) => {
+            Source::Lent(place) if lent && link.can_share(&entry.memory, wanted) => {
+                return self.share(link, request, sender, place, wanted);
+            }
+            Source::Lent(place) if lent => {
+                let heap = link.peer_heap().ok_or(Fault::Nonsense)?;
                 let copied = reach::copy(heap, place, &mut entry.memory, wanted);
                 if !copied.ok_or(Fault::Nonsense)? {
                     return Err(Fault::Withdrawn);
@@ -249,7 +250,7 @@ impl Engine {
                 self.copies.once += 1;
             }
             // Also what cannot be reached from here.
-            (Source::Stream | Source::Lent(_), _) => {
+            Source::Stream | Source::Lent(_) => {
                 link.expects += 1;
                 let receiver = request.handle();
                 return link.say(Control::Pull {
@@ -260,9 +261,7 @@ impl Engine {
                 });
             }
         }
-        self.requests.end_with(request, wanted);
-        let taken = wanted;
-        link.say(Control::Done { sender, taken })
+        self.received(link, request, sender, wanted)
     }
 
     /// A message to oneself.
@@ -301,7 +300,8 @@ impl Engine {
             Control::Done { sender, taken } => {
                 let found = self.requests.of_peer(sender, peer);
                 let (request, entry) = found.ok_or(Fault::Nonsense)?;
-                if entry.state != State::Offered || taken > entry.status.length {
+                let awaited = matches!(entry.state, State::Offered | State::Sharing);
+                if !awaited || taken > entry.status.length {
                     return Err(Fault::Nonsense);
                 }
                 link.expects = link.expects.saturating_sub(1);
@@ -332,6 +332,8 @@ impl Engine {
                 offset,
                 length,
             } => self.take_chunk(link, peer, receiver, u64::from(offset), u64::from(length))?,
+            Control::Share(share) => self.join_copy(link, peer, share)?,
+            Control::Copied { receiver, pieces } => self.copied(link, peer, receiver, pieces)?,
         }
         Ok(())
     }

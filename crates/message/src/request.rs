@@ -22,10 +22,18 @@ pub(crate) enum State {
     Posted,
     /// A receive: for the rest of a streamed message.
     Filling { got: u64, wanted: u64 },
+    /// A receive: for the chunks that the sender copies.
+    Shared {
+        left: u32,
+        wanted: u64,
+        sender: Handle,
+    },
     /// A send: for room in the lane.
     Queued,
     /// A send: for the receiver to take it.
     Offered,
+    /// A send: for the receiver to say that both have copied it.
+    Sharing,
     /// A send: for room for the rest of a streamed message.
     Streaming {
         sent: u64,

@@ -13,6 +13,8 @@
 //! | control | done | the sender's request, bytes taken |
 //! | control | pull | the sender's request, the receiver's request, bytes wanted, whether the sender's request ends by *done* |
 //! | control | chunk | the receiver's request, place and length in the data area |
+//! | control | share | the sender's request, the receiver's request, unit and number in its member's heap, bytes wanted, turn |
+//! | control | copied | the receiver's request, pieces |
 
 use window::lane::Record;
 use window::region::Place;
@@ -29,6 +31,8 @@ const DONE_KIND: u32 = 4;
 const PULL_KIND: u32 = 5;
 const CHUNK_KIND: u32 = 6;
 const LENT_KIND: u32 = 7;
+const SHARE_KIND: u32 = 8;
+const COPIED_KIND: u32 = 9;
 
 /// A request as the other side knows it; means something to its owner only.
 pub(crate) type Handle = u64;
@@ -88,6 +92,22 @@ pub(crate) enum Control {
         offset: u32,
         length: u32,
     },
+    /// Copy it too.
+    Share(Share),
+    /// So many pieces were copied by the sender.
+    Copied { receiver: Handle, pieces: u32 },
+}
+
+/// What a receiver says of a message that both sides copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub(crate) sender: Handle,
+    pub(crate) receiver: Handle,
+    /// Where it goes, on the heap of the member that its receiver is of.
+    pub(crate) place: Place,
+    pub(crate) wanted: u64,
+    /// Of the claims.
+    pub(crate) turn: u32,
 }
 
 /// Two halves in one word.
@@ -245,6 +265,21 @@ impl Control {
                 offset,
                 length,
             } => (CHUNK_KIND, receiver, pair(offset, length), 0),
+            Self::Share(Share {
+                sender,
+                receiver,
+                place: Place { unit, number },
+                wanted,
+                turn,
+            }) => {
+                let place = pair(unit, number);
+                let body = [sender, receiver, place, wanted, turn.into(), 0, 0];
+                return Record {
+                    tag: SHARE_KIND,
+                    body,
+                };
+            }
+            Self::Copied { receiver, pieces } => (COPIED_KIND, receiver, pieces.into(), 0),
         };
         Record {
             tag,
@@ -254,7 +289,7 @@ impl Control {
 
     /// `None` for what is no control record.
     pub(crate) fn decode(record: &Record) -> Option<Self> {
-        let [first, second, third, fourth, ..] = record.body;
+        let [first, second, third, fourth, fifth, ..] = record.body;
         Some(match record.tag {
             DONE_KIND => Self::Done {
                 sender: first,
@@ -275,115 +310,24 @@ impl Control {
                     length,
                 }
             }
+            SHARE_KIND => {
+                let (unit, number) = halves(third);
+                Self::Share(Share {
+                    sender: first,
+                    receiver: second,
+                    place: Place { unit, number },
+                    wanted: fourth,
+                    turn: fifth.try_into().ok()?,
+                })
+            }
+            COPIED_KIND => Self::Copied {
+                receiver: first,
+                pieces: second.try_into().ok()?,
+            },
             _ => return None,
         })
     }
 }
 
 #[cfg(test)]
-#[allow(clippy::cast_possible_truncation, reason = "32 KiB")]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn handle() -> impl Strategy<Value = Handle> {
-        0..NONE
-    }
-
-    fn source() -> impl Strategy<Value = Source> {
-        prop_oneof![
-            Just(Source::Stream),
-            handle().prop_map(Source::Heap),
-            any::<(u32, u32)>().prop_map(|(unit, number)| Source::Lent(Place { unit, number })),
-        ]
-    }
-
-    fn envelope() -> impl Strategy<Value = Envelope> {
-        prop_oneof![
-            (any::<u64>(), 0..=EAGER, any::<[u64; 6]>()).prop_map(|(value, length, words)| {
-                Envelope::Eager {
-                    value,
-                    length,
-                    words,
-                }
-            }),
-            (
-                any::<u64>(),
-                any::<u32>(),
-                0..=MEDIUM as u32,
-                prop::option::of(handle())
-            )
-                .prop_map(|(value, offset, length, sender)| Envelope::Medium {
-                    value,
-                    offset,
-                    length,
-                    sender
-                }),
-            (any::<u64>(), any::<u64>(), handle(), source()).prop_map(
-                |(value, length, sender, source)| Envelope::Offer {
-                    value,
-                    length,
-                    sender,
-                    source
-                }
-            ),
-        ]
-    }
-
-    fn control() -> impl Strategy<Value = Control> {
-        prop_oneof![
-            (handle(), any::<u64>()).prop_map(|(sender, taken)| Control::Done { sender, taken }),
-            (handle(), handle(), any::<u64>(), any::<bool>()).prop_map(
-                |(sender, receiver, wanted, confirmed)| Control::Pull {
-                    sender,
-                    receiver,
-                    wanted,
-                    confirmed,
-                }
-            ),
-            (handle(), any::<u32>(), 0..=CHUNK).prop_map(|(receiver, offset, length)| {
-                Control::Chunk {
-                    receiver,
-                    offset,
-                    length,
-                }
-            }),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn records_are_read_as_they_were_written(envelope in envelope(), control in control()) {
-            prop_assert_eq!(Envelope::decode(&envelope.encode()), Some(envelope));
-            prop_assert_eq!(Control::decode(&control.encode()), Some(control));
-        }
-
-        #[test]
-        fn any_record_is_answered(tag: u32, body: [u64; 7]) {
-            let record = Record { tag, body };
-            let _ = Envelope::decode(&record);
-            let _ = Control::decode(&record);
-        }
-    }
-
-    #[test]
-    fn a_medium_or_a_chunk_longer_than_one_may_be_is_refused() {
-        let most = MEDIUM as u32;
-        assert!(Envelope::decode(&medium(1, 0, most, None)).is_some());
-        assert_eq!(Envelope::decode(&medium(1, 0, most + 1, None)), None);
-        let chunk = |length| Control::Chunk {
-            receiver: 1,
-            offset: 0,
-            length,
-        };
-        assert!(Control::decode(&chunk(CHUNK).encode()).is_some());
-        assert_eq!(Control::decode(&chunk(CHUNK + 1).encode()), None);
-    }
-
-    #[test]
-    fn an_eager_record_longer_than_a_slot_is_refused() {
-        let record = eager(1, 49, [0; 6]);
-        assert_eq!(Envelope::decode(&record), None);
-        assert_eq!(Control::decode(&record), None);
-    }
-}
+mod tests;

@@ -8,36 +8,20 @@
 )]
 
 mod common;
+#[path = "common/lender.rs"]
+mod lender;
 #[path = "common/plane.rs"]
 mod plane;
 
-use std::path::Path;
-
-use common::{both, pattern};
-use message::{Board, Code, Copies, Endpoint, Memory, Pattern, Peer, Request};
+use common::{both, bytes, filled, pattern};
+use lender::{Lender, PULL, UNITS};
+use message::{Code, Copies, Endpoint, Memory, Pattern, Request};
 use plane::{DIRECT, HANG, MEDIATED, Plane, connect, open};
 use proptest::prelude::*;
-use window::attach::{Channel, Greeting, Message};
-use window::lane::Record;
-use window::layout::{LaneSize, Layout};
-use window::region::{List, Region, RegionLayout, UNIT};
-use window::{Ends, Side, Window};
+use window::region::{List, UNIT};
 
 /// Around units and pages.
 const LENGTHS: [usize; 6] = [32_769, 65_536, 65_537, 100_000, 131_072, 1_000_003];
-
-/// Memory with these bytes, for messages to the peer.
-fn filled(endpoint: &mut Endpoint, peer: Peer, bytes: &[u8]) -> Memory {
-    let mut memory = endpoint.allocate_for(peer, bytes.len()).unwrap();
-    assert_eq!(memory.put(0, bytes), bytes.len() as u64);
-    memory
-}
-
-fn bytes(memory: &Memory) -> Vec<u8> {
-    let mut bytes = vec![0; memory.length() as usize];
-    assert_eq!(memory.get(0, &mut bytes), memory.length());
-    bytes
-}
 
 fn is_lent(memory: &Memory) -> bool {
     matches!(memory, Memory::Stretch(_))
@@ -82,7 +66,14 @@ fn members_of_a_group_copy_once_and_others_have_it_streamed() {
             true => (count, 0),
             false => (0, count),
         };
-        assert_eq!(b.copies(), Copies { once, streamed });
+        assert_eq!(
+            b.copies(),
+            Copies {
+                once,
+                shared: b.copies().shared,
+                streamed
+            }
+        );
     }
 }
 
@@ -225,84 +216,6 @@ fn a_member_that_is_gone_ends_what_it_offered_and_nothing_else() {
     assert_eq!(got.1, pattern(70_000, 1));
 }
 
-const UNITS: u32 = 4;
-
-/// A peer that says it is far, and offers what it likes.
-struct Attacker {
-    _channel: Channel,
-    ends: Ends,
-    region: Region,
-    peer: Peer,
-}
-
-impl Attacker {
-    /// With a window in a region, or outside of any, and with seats of it, or without.
-    fn connect(board: &Path, victim: &mut Endpoint, inside: bool, seats: Option<[u32; 2]>) -> Self {
-        let to = victim.address();
-        let lane = LaneSize {
-            slots: 8,
-            data: 4096,
-        };
-        let links = [message::limits::MESSAGES, message::limits::CONTROL];
-        let region = Region::create(RegionLayout {
-            seats: 2,
-            links: 1,
-            units: UNITS,
-            trunk: Layout::new([lane, lane]).unwrap(),
-            link: Layout::new(links).unwrap(),
-        });
-        let region = region.unwrap();
-        let window = match inside {
-            true => region.link(0).unwrap(),
-            false => Window::create(Layout::new(links).unwrap()).unwrap(),
-        };
-        window.renew().unwrap();
-        let from = message::Address {
-            nic: Board::nic_of("far"),
-            endpoint: 1,
-        };
-        let mut hello = Greeting::new();
-        hello.extend(from.nic.to_le_bytes());
-        hello.extend(77u64.to_le_bytes());
-        hello.extend(from.endpoint.to_le_bytes());
-        hello.extend([0; 8]);
-        hello.extend(to.nic.to_le_bytes());
-        hello.extend(to.endpoint.to_le_bytes());
-        hello.push(0);
-        hello.extend(seats.into_iter().flatten().flat_map(u32::to_le_bytes));
-        let socket = board.join(format!("{}.sock", to.endpoint));
-        let channel = Channel::connect(&socket).unwrap();
-        channel.offer(Some(&window), None, &hello).unwrap();
-        loop {
-            victim.progress();
-            match channel.receive().unwrap() {
-                None => {}
-                Some(Message::Answer { accepted, .. }) => break assert!(accepted),
-                Some(other) => panic!("{other:?}"),
-            }
-        }
-        Self {
-            _channel: channel,
-            ends: window.ends(Side::Creator).unwrap(),
-            region,
-            peer: victim.connect(from, 0, None).unwrap(),
-        }
-    }
-}
-
-/// Kind of an offer of memory of a member's heap: see `message`'s `wire`.
-const LENT: u32 = 7;
-/// Kind of the wish to have one streamed.
-const PULL: u32 = 5;
-
-impl Attacker {
-    fn offer(&mut self, length: u64, unit: u32, number: u32) {
-        let place = u64::from(number) << 32 | u64::from(unit);
-        let body = [1, length, 5, place, 0, 0, 0];
-        self.ends.producers[0].push(&Record { tag: LENT, body });
-    }
-}
-
 /// What becomes of a receive of 100,000 bytes that meets an offer.
 fn meet(
     (inside, seats): (bool, Option<[u32; 2]>),
@@ -310,7 +223,7 @@ fn meet(
 ) -> (Code, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
     let mut victim = open(folder.path());
-    let mut attacker = Attacker::connect(folder.path(), &mut victim, inside, seats);
+    let mut attacker = Lender::connect(folder.path(), &mut victim, inside, seats);
     // What it may read, and what not: the heap of its own member.
     let heaps = [0, 1].map(|seat| attacker.region.heap(seat).unwrap().unwrap());
     let whole = UNITS as usize * UNIT as usize;
@@ -335,7 +248,12 @@ fn an_offer_that_lies_costs_its_sender_only() {
     assert!((code, bytes) == (Code::Success, vec![9; 100_000]));
     let refused = |link, offer| meet(link, offer).0;
     // Outside: behind the end, across it, and so far behind that it would begin anew.
-    for (length, unit) in [(1, 4), (70_000, 3), (u64::MAX, 3), (1, u32::MAX)] {
+    for (length, unit) in [
+        (1, UNITS),
+        (70_000, UNITS - 1),
+        (u64::MAX, UNITS - 1),
+        (1, u32::MAX),
+    ] {
         assert_eq!(refused((true, SEATS), (length, unit, 2)), Code::Unreachable);
     }
     // Not there any more, or never.
@@ -350,7 +268,7 @@ fn what_cannot_be_reached_is_asked_for() {
     for (inside, seats) in [(true, None), (true, Some([0, 2])), (false, SEATS)] {
         let folder = tempfile::tempdir().unwrap();
         let mut victim = open(folder.path());
-        let mut attacker = Attacker::connect(folder.path(), &mut victim, inside, seats);
+        let mut attacker = Lender::connect(folder.path(), &mut victim, inside, seats);
         let request = victim.irecv(Pattern::ANY, vec![0; 100_000]).unwrap();
         attacker.offer(100_000, 1, 1);
         let asked = loop {
@@ -370,7 +288,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_offer_is_answered(length: u64, short in 1u64..400_000, unit: u32, near in 0u32..6, number in 0u32..4) {
+    fn any_offer_is_answered(length: u64, short in 1u64..400_000, unit: u32, near in 0..UNITS + 2, number in 0u32..4) {
         for (length, unit) in [(length, unit), (length, near), (short, near)] {
             let (code, bytes) = meet((true, SEATS), (length, unit, number));
             let wanted = length.min(100_000);

@@ -28,6 +28,8 @@ const LATER: u64 = 0xfeed_0000_0001;
 const OFFER: u32 = 3;
 const DONE: u32 = 4;
 const PULL: u32 = 5;
+const SHARE: u32 = 8;
+const COPIED: u32 = 9;
 
 /// The other side of a link, by hand.
 struct Attacker {
@@ -153,11 +155,11 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0u32..200, word()).prop_map(|(length, value)| Step::Send(length, value)),
         1 => (40_000usize..90_000).prop_map(Step::Offer),
         2 => (word(), 0usize..60_000).prop_map(|(value, room)| Step::Receive(value, room)),
-        6 => (0usize..2, prop_oneof![9 => 0u32..8, 1 => any::<u32>()], prop::array::uniform7(word()))
+        6 => (0usize..2, prop_oneof![9 => 0u32..10, 1 => any::<u32>()], prop::array::uniform7(word()))
             .prop_map(|(lane, tag, body)| Step::Record(lane, tag, body)),
         3 => (0u64..3, 1u64..100_000).prop_map(|(value, length)| Step::Invite(value, length)),
         3 => (0u64..3, 1usize..60_000).prop_map(|(value, room)| Step::Receive(value, room)),
-        6 => (4u32..7, 0usize..12, 0u64..50_000)
+        6 => (prop_oneof![4u32..7, SHARE..=COPIED], 0usize..12, 0u64..50_000)
             .prop_map(|(kind, which, number)| Step::Control(kind, which, number)),
         1 => (place(), any::<[u8; 8]>()).prop_map(|(at, bytes)| Step::Scribble(at, bytes)),
         1 => Just(Step::Ring),
@@ -268,6 +270,8 @@ proptest! {
                     let body = match kind {
                         DONE => [handle, number, 0, 0, 0, 0, 0],
                         PULL => [handle, 9, number, 0, 0, 0, 0],
+                        SHARE => [handle, 9, 0, number, 1, 0, 0],
+                        COPIED => [handle, number, 0, 0, 0, 0, 0],
                         _ => [handle, number << 32, 0, 0, 0, 0, 0],
                     };
                     attacker.send(1, kind, body);

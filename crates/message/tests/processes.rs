@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use message::{Address, Board, Code, Endpoint, MessageError, Options, Pattern, Peer};
+use message::{Address, Board, Code, Endpoint, Memory, MessageError, Options, Pattern, Peer};
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, waitpid};
 
 /// So long nothing takes; a wait that long is a hang.
@@ -74,6 +74,8 @@ fn child() {
         "rank" => exchange(&mut endpoint, rank),
         "victim" => victim(&mut endpoint),
         "sleeper" => sleeper(&mut endpoint),
+        "giver" => giver(&mut endpoint),
+        "taker" => taker(&mut endpoint),
         other => panic!("no role {other}"),
     }
 }
@@ -230,6 +232,100 @@ fn a_killed_peer_ends_every_protocol_in_the_middle_and_what_it_sent_is_received(
     // Its sockets close one after the other until it is reaped.
     drop(role);
     drop(open(folder.path(), 1));
+}
+
+/// Bytes of messages that both sides copy, and what is in the one of a number: no two pieces are alike.
+const SHARED: usize = 4_000_003;
+
+fn marked(number: u64) -> Vec<u8> {
+    let byte = |at: usize| ((at ^ at >> 8 ^ at >> 16) as u64 * 31 + number) as u8;
+    (0..SHARED).map(byte).collect()
+}
+
+fn contents(memory: &Memory) -> Vec<u8> {
+    let mut bytes = vec![0; memory.length() as usize];
+    memory.get(0, &mut bytes);
+    bytes
+}
+
+/// Send messages that both sides copy, without end.
+fn giver(endpoint: &mut Endpoint) {
+    let peer = connect(endpoint, 0);
+    for number in 0.. {
+        let mut memory = endpoint.allocate_for(peer, SHARED).unwrap();
+        memory.put(0, &marked(number));
+        let request = endpoint.isend(peer, number, memory).unwrap();
+        endpoint.wait(request, None).unwrap();
+    }
+}
+
+/// Receive them.
+fn taker(endpoint: &mut Endpoint) {
+    let peer = connect(endpoint, 0);
+    loop {
+        let memory = endpoint.allocate_for(peer, SHARED).unwrap();
+        let request = endpoint.irecv(Pattern::ANY, memory).unwrap();
+        endpoint.wait(request, None).unwrap();
+    }
+}
+
+#[test]
+fn a_sender_that_is_killed_while_both_copy_spoils_nothing_that_was_received() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut endpoint = open(folder.path(), 0);
+    for rank in 1..=10 {
+        let role = Role::start("giver", folder.path(), rank);
+        let peer = connect(&mut endpoint, rank);
+        let before = endpoint.copies().shared;
+        for number in 0.. {
+            let memory = endpoint.allocate_for(peer, SHARED).unwrap();
+            let request = endpoint.irecv(Pattern::exactly(number), memory).unwrap();
+            // Perhaps in the middle of one.
+            let last = endpoint.copies().shared > before + 2;
+            if last {
+                kill_process(role.pid(), Signal::KILL).unwrap();
+                while endpoint.lost().is_none() {
+                    endpoint.progress();
+                }
+                // It was never sent to it.
+                let _ = endpoint.cancel(request).unwrap();
+            }
+            let got = endpoint.wait(request, HANG).unwrap().unwrap();
+            match got.status.code {
+                Code::Success => assert!(contents(&got.memory) == marked(number)),
+                Code::Closed => assert!([0, SHARED as u64].contains(&got.memory.length())),
+                code => assert_eq!(code, Code::Cancelled),
+            }
+            if last {
+                break;
+            }
+            assert_eq!(got.status.code, Code::Success);
+        }
+    }
+}
+
+#[test]
+fn a_receiver_that_is_killed_while_both_copy_leaves_the_sender_its_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut endpoint = open(folder.path(), 0);
+    for rank in 1..=10 {
+        let role = Role::start("taker", folder.path(), rank);
+        let peer = connect(&mut endpoint, rank);
+        for number in 0.. {
+            let mut memory = endpoint.allocate_for(peer, SHARED).unwrap();
+            memory.put(0, &marked(number));
+            let request = endpoint.isend(peer, number, memory).unwrap();
+            if number > 5 {
+                kill_process(role.pid(), Signal::KILL).unwrap();
+            }
+            let sent = endpoint.wait(request, HANG).unwrap().unwrap();
+            assert!(contents(&sent.memory) == marked(number));
+            if sent.status.code == Code::Closed {
+                break;
+            }
+            assert_eq!(sent.status.code, Code::Success);
+        }
+    }
 }
 
 /// Wait for a message, answer it, and wait for the next.

@@ -84,7 +84,7 @@ pub(crate) fn ping(
     let times = perf::round_trips(&mut endpoint, peer, load, &go_on)?;
     let micros: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e6).collect();
     let [least_us, p50_us, p99_us] = [0.0, 0.5, 0.99].map(|q| quantile(&micros, q));
-    let Copies { once, streamed } = endpoint.copies();
+    let Copies { once, streamed, .. } = endpoint.copies();
     let trips = Trips {
         count,
         length,

@@ -281,6 +281,8 @@ fn control(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u6
             };
             data((offset, length), place, from, to)
         }
+        // They share no memory.
+        Control::Share(_) | Control::Copied { .. } => Err(Blame::From),
         same => {
             to.push(&same.encode());
             Ok(0)

@@ -8,9 +8,10 @@
     reason = "tests; every binary uses its own part of this"
 )]
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use message::{Board, Completion, Endpoint, Options, Peer, Request};
+use message::{Board, Completion, Endpoint, Memory, Options, Peer, Request};
 
 /// So long nothing takes; a wait that long is a hang.
 const HANG: Duration = Duration::from_secs(60);
@@ -49,6 +50,10 @@ impl Pair {
             to_a,
             folder,
         }
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     pub fn board(&self) -> Board {
@@ -93,4 +98,24 @@ pub fn both(first: &mut Endpoint, second: &mut Endpoint, request: Request) -> Co
 pub fn pattern(length: usize, seed: u64) -> Vec<u8> {
     let byte = |at: usize| (at as u64).wrapping_mul(31).wrapping_add(seed) as u8;
     (0..length).map(byte).collect()
+}
+
+/// Bytes that tell where they belong: no two pieces are alike.
+pub fn marked(length: usize, seed: usize) -> Vec<u8> {
+    let byte = |at: usize| ((at ^ at >> 8 ^ at >> 16) * 31 + seed) as u8;
+    (0..length).map(byte).collect()
+}
+
+/// Memory with these bytes, for messages to the peer.
+pub fn filled(endpoint: &mut Endpoint, peer: Peer, bytes: &[u8]) -> Memory {
+    let mut memory = endpoint.allocate_for(peer, bytes.len()).unwrap();
+    assert_eq!(memory.put(0, bytes), bytes.len() as u64);
+    memory
+}
+
+/// All that is in memory of whatever kind.
+pub fn bytes(memory: &Memory) -> Vec<u8> {
+    let mut bytes = vec![0; memory.length() as usize];
+    assert_eq!(memory.get(0, &mut bytes), memory.length());
+    bytes
 }

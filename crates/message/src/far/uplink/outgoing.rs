@@ -124,6 +124,8 @@ impl Link {
                 });
                 Ok(())
             }
+            // It shares no memory.
+            Control::Share(_) | Control::Copied { .. } => Err(Fault::Nonsense),
         }
     }
 

@@ -1,0 +1,116 @@
+#![allow(clippy::cast_possible_truncation, reason = "32 KiB")]
+
+use super::*;
+use proptest::prelude::*;
+
+fn handle() -> impl Strategy<Value = Handle> {
+    0..NONE
+}
+
+fn source() -> impl Strategy<Value = Source> {
+    prop_oneof![
+        Just(Source::Stream),
+        handle().prop_map(Source::Heap),
+        any::<(u32, u32)>().prop_map(|(unit, number)| Source::Lent(Place { unit, number })),
+    ]
+}
+
+fn envelope() -> impl Strategy<Value = Envelope> {
+    prop_oneof![
+        (any::<u64>(), 0..=EAGER, any::<[u64; 6]>()).prop_map(|(value, length, words)| {
+            Envelope::Eager {
+                value,
+                length,
+                words,
+            }
+        }),
+        (
+            any::<u64>(),
+            any::<u32>(),
+            0..=MEDIUM as u32,
+            prop::option::of(handle())
+        )
+            .prop_map(|(value, offset, length, sender)| Envelope::Medium {
+                value,
+                offset,
+                length,
+                sender
+            }),
+        (any::<u64>(), any::<u64>(), handle(), source()).prop_map(
+            |(value, length, sender, source)| Envelope::Offer {
+                value,
+                length,
+                sender,
+                source
+            }
+        ),
+    ]
+}
+
+fn control() -> impl Strategy<Value = Control> {
+    prop_oneof![
+        (handle(), any::<u64>()).prop_map(|(sender, taken)| Control::Done { sender, taken }),
+        (handle(), handle(), any::<u64>(), any::<bool>()).prop_map(
+            |(sender, receiver, wanted, confirmed)| Control::Pull {
+                sender,
+                receiver,
+                wanted,
+                confirmed,
+            }
+        ),
+        (handle(), any::<u32>(), 0..=CHUNK).prop_map(|(receiver, offset, length)| {
+            Control::Chunk {
+                receiver,
+                offset,
+                length,
+            }
+        }),
+        (handle(), handle(), any::<[u32; 3]>(), any::<u64>()).prop_map(
+            |(sender, receiver, [unit, number, turn], wanted)| Control::Share(Share {
+                sender,
+                receiver,
+                place: Place { unit, number },
+                wanted,
+                turn,
+            })
+        ),
+        (handle(), any::<u32>())
+            .prop_map(|(receiver, pieces)| Control::Copied { receiver, pieces }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn records_are_read_as_they_were_written(envelope in envelope(), control in control()) {
+        prop_assert_eq!(Envelope::decode(&envelope.encode()), Some(envelope));
+        prop_assert_eq!(Control::decode(&control.encode()), Some(control));
+    }
+
+    #[test]
+    fn any_record_is_answered(tag: u32, body: [u64; 7]) {
+        let record = Record { tag, body };
+        let _ = Envelope::decode(&record);
+        let _ = Control::decode(&record);
+    }
+}
+
+#[test]
+fn a_medium_or_a_chunk_longer_than_one_may_be_is_refused() {
+    let most = MEDIUM as u32;
+    assert!(Envelope::decode(&medium(1, 0, most, None)).is_some());
+    assert_eq!(Envelope::decode(&medium(1, 0, most + 1, None)), None);
+    let chunk = |length| Control::Chunk {
+        receiver: 1,
+        offset: 0,
+        length,
+    };
+    assert!(Control::decode(&chunk(CHUNK).encode()).is_some());
+    assert_eq!(Control::decode(&chunk(CHUNK + 1).encode()), None);
+}
+
+#[test]
+fn an_eager_record_longer_than_a_slot_is_refused() {
+    let record = eager(1, 49, [0; 6]);
+    assert_eq!(Envelope::decode(&record), None);
+    assert_eq!(Control::decode(&record), None);
+}

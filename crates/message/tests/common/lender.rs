@@ -1,0 +1,102 @@
+//! A peer by hand, with a region that it made itself.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests; every binary uses its own part of this"
+)]
+
+use std::path::Path;
+
+use message::{Board, Endpoint, Peer};
+use window::attach::{Channel, Greeting, Message};
+use window::lane::Record;
+use window::layout::{LaneSize, Layout};
+use window::region::{Region, RegionLayout};
+use window::{Ends, Side, Window};
+
+/// Units of each heap: a MiB.
+pub const UNITS: u32 = 16;
+
+/// A peer that says it is far, and offers what it likes.
+pub struct Lender {
+    _channel: Channel,
+    pub ends: Ends,
+    pub region: Region,
+    pub peer: Peer,
+}
+
+impl Lender {
+    /// With a window in a region, or outside of any, and with seats of it, or without.
+    pub fn connect(
+        board: &Path,
+        victim: &mut Endpoint,
+        inside: bool,
+        seats: Option<[u32; 2]>,
+    ) -> Self {
+        let to = victim.address();
+        let lane = LaneSize {
+            slots: 8,
+            data: 4096,
+        };
+        let links = [message::limits::MESSAGES, message::limits::CONTROL];
+        let region = Region::create(RegionLayout {
+            seats: 2,
+            links: 1,
+            units: UNITS,
+            trunk: Layout::new([lane, lane]).unwrap(),
+            link: Layout::new(links).unwrap(),
+        });
+        let region = region.unwrap();
+        let window = match inside {
+            true => region.link(0).unwrap(),
+            false => Window::create(Layout::new(links).unwrap()).unwrap(),
+        };
+        window.renew().unwrap();
+        let from = message::Address {
+            nic: Board::nic_of("far"),
+            endpoint: 1,
+        };
+        let mut hello = Greeting::new();
+        hello.extend(from.nic.to_le_bytes());
+        hello.extend(77u64.to_le_bytes());
+        hello.extend(from.endpoint.to_le_bytes());
+        hello.extend([0; 8]);
+        hello.extend(to.nic.to_le_bytes());
+        hello.extend(to.endpoint.to_le_bytes());
+        hello.push(0);
+        hello.extend(seats.into_iter().flatten().flat_map(u32::to_le_bytes));
+        let socket = board.join(format!("{}.sock", to.endpoint));
+        let channel = Channel::connect(&socket).unwrap();
+        channel.offer(Some(&window), None, &hello).unwrap();
+        loop {
+            victim.progress();
+            match channel.receive().unwrap() {
+                None => {}
+                Some(Message::Answer { accepted, .. }) => break assert!(accepted),
+                Some(other) => panic!("{other:?}"),
+            }
+        }
+        Self {
+            _channel: channel,
+            ends: window.ends(Side::Creator).unwrap(),
+            region,
+            peer: victim.connect(from, 0, None).unwrap(),
+        }
+    }
+}
+
+/// Kind of an offer of memory of a member's heap: see `message`'s `wire`.
+pub const LENT: u32 = 7;
+/// Kind of the wish to have one streamed.
+pub const PULL: u32 = 5;
+
+impl Lender {
+    pub fn offer(&mut self, length: u64, unit: u32, number: u32) {
+        let place = u64::from(number) << 32 | u64::from(unit);
+        let body = [1, length, 5, place, 0, 0, 0];
+        self.ends.producers[0].push(&Record { tag: LENT, body });
+    }
+}

@@ -1,0 +1,422 @@
+//! Large messages that both sides copy, with a peer by hand: what it may do, and what costs it its link.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "tests"
+)]
+
+mod common;
+#[path = "common/lender.rs"]
+mod lender;
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use common::{bytes, filled, marked};
+use lender::{LENT, Lender, UNITS};
+use message::limits::PIECE;
+use message::{Board, Code, Copies, Endpoint, Memory, Options, Pattern, Request};
+use proptest::prelude::*;
+use window::lane::Record;
+use window::region::{Heap, List, Place, Stretch, UNIT};
+
+/// So long nothing takes; a wait that long is a hang.
+const HANG: Option<Duration> = Some(Duration::from_secs(60));
+
+/// Kinds of records: see `message`'s `wire`.
+const DONE: u32 = 4;
+const SHARE: u32 = 8;
+const COPIED: u32 = 9;
+
+/// The handle that a peer by hand gives itself.
+const OWN: u64 = 5;
+
+/// An endpoint, and its peer by hand.
+struct Rig {
+    victim: Endpoint,
+    lender: Lender,
+    _folder: tempfile::TempDir,
+}
+
+impl Rig {
+    /// The victim sits at 0, the other one at 1.
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let board = Board::open(folder.path()).unwrap();
+        let mut victim = Endpoint::open(&board, &Options::default()).unwrap();
+        let lender = Lender::connect(folder.path(), &mut victim, true, Some([0, 1]));
+        Self {
+            victim,
+            lender,
+            _folder: folder,
+        }
+    }
+
+    fn heap(&self, seat: u32) -> Heap {
+        self.lender.region.heap(seat).unwrap().unwrap()
+    }
+
+    /// Memory of the peer.
+    fn lend(&self, bytes: &[u8]) -> Stretch {
+        let stretch = self.heap(1).lend(&List::of_one(), bytes.len());
+        let mut stretch = stretch.unwrap().unwrap();
+        stretch.write(0, bytes).unwrap();
+        stretch
+    }
+
+    fn say(&mut self, tag: u32, body: [u64; 7]) {
+        self.lender.ends.producers[1].push(&Record { tag, body });
+    }
+
+    /// What the victim says next.
+    fn hear(&mut self, lane: usize) -> Option<Record> {
+        self.victim.progress();
+        let lane = &mut self.lender.ends.consumers[lane];
+        let heard = lane.pop();
+        lane.release();
+        heard
+    }
+
+    /// The victim sends; its request, and as what the peer knows that.
+    fn offered(&mut self, bytes: &[u8]) -> (Request, u64) {
+        let peer = self.lender.peer;
+        let memory = filled(&mut self.victim, peer, bytes);
+        let request = self.victim.isend(peer, 1, memory).unwrap();
+        let offer = self.hear(0).unwrap();
+        assert_eq!((offer.tag, offer.body[1]), (LENT, bytes.len() as u64));
+        (request, offer.body[2])
+    }
+
+    fn ended(&mut self, request: Request) -> (Code, Memory) {
+        let ended = self.victim.wait(request, HANG).unwrap().unwrap();
+        (ended.status.code, ended.memory)
+    }
+}
+
+fn word(place: Place) -> u64 {
+    u64::from(place.number) << 32 | u64::from(place.unit)
+}
+
+/// What the peer of [`Rig::offered`] says of where it goes, and of its turn.
+fn share(handle: u64, place: Place, wanted: u64, turn: u32) -> [u64; 7] {
+    [handle, OWN, word(place), wanted, turn.into(), 0, 0]
+}
+
+#[test]
+fn the_sender_copies_what_the_receiver_has_not_claimed() {
+    let mut rig = Rig::new();
+    let sent = marked(700_000, 1);
+    let (request, handle) = rig.offered(&sent);
+    let room = rig.lend(&[0; 700_000]);
+    let turn = rig.lender.ends.claims_in.begin();
+    for piece in 0..2 {
+        let mut claims = rig.lender.ends.claims_in.of(turn, 6);
+        assert_eq!(claims.claim(), Ok(Some(piece)));
+    }
+    rig.say(SHARE, share(handle, room.place(), 700_000, turn));
+    let copied = rig.hear(1).unwrap();
+    assert_eq!((copied.tag, &copied.body[..2]), (COPIED, &[OWN, 4][..]));
+    let mut seen = vec![0; 700_000];
+    room.read(0, &mut seen).unwrap();
+    let claimed = 2 * PIECE as usize;
+    assert!(seen[..claimed].iter().all(|byte| *byte == 0));
+    assert!(seen[claimed..] == sent[claimed..]);
+    assert!(rig.victim.test(request).unwrap().is_none());
+    rig.say(DONE, [handle, 700_000, 0, 0, 0, 0, 0]);
+    let (code, memory) = rig.ended(request);
+    assert!(code == Code::Success && bytes(&memory) == sent);
+}
+
+#[test]
+fn a_sender_that_comes_late_copies_nothing() {
+    let mut rig = Rig::new();
+    for is_claimed in [true, false] {
+        let (request, handle) = rig.offered(&marked(300_000, 1));
+        let room = rig.lend(&[0; 300_000]);
+        let turn = rig.lender.ends.claims_in.begin();
+        match is_claimed {
+            true => {
+                let mut claims = rig.lender.ends.claims_in.of(turn, 3);
+                while claims.claim().unwrap().is_some() {}
+            }
+            false => drop(rig.lender.ends.claims_in.begin()),
+        }
+        rig.say(SHARE, share(handle, room.place(), 300_000, turn));
+        assert_eq!(rig.hear(1), None);
+        rig.say(DONE, [handle, 300_000, 0, 0, 0, 0, 0]);
+        assert_eq!(rig.ended(request).0, Code::Success);
+        let mut seen = vec![1; 300_000];
+        room.read(0, &mut seen).unwrap();
+        assert!(seen.iter().all(|byte| *byte == 0));
+    }
+}
+
+/// What becomes of a send of 300,000 bytes whose receiver says where it goes, however often.
+fn answer(times: u32, lie: impl Fn([u64; 7]) -> [u64; 7]) -> Code {
+    let mut rig = Rig::new();
+    let sent = marked(300_000, 1);
+    let (request, handle) = rig.offered(&sent);
+    let room = rig.lend(&[0; 300_000]);
+    for _ in 0..times {
+        let turn = rig.lender.ends.claims_in.begin();
+        let body = lie(share(handle, room.place(), 300_000, turn));
+        rig.say(SHARE, body);
+        rig.victim.progress();
+    }
+    rig.say(DONE, [handle, 300_000, 0, 0, 0, 0, 0]);
+    let (code, memory) = rig.ended(request);
+    assert!(bytes(&memory) == sent, "it is its sender's");
+    code
+}
+
+#[test]
+fn a_share_that_lies_costs_its_peer_only() {
+    let with = |at: usize, word: u64| {
+        move |mut body: [u64; 7]| {
+            body[at] = word;
+            body
+        }
+    };
+    assert_eq!(answer(1, |body| body), Code::Success);
+    assert_eq!(answer(2, |body| body), Code::Unreachable);
+    // Another request, nothing, more than there is.
+    for (at, word) in [(0, 77), (0, u64::MAX), (3, 0), (3, 300_001), (3, u64::MAX)] {
+        assert_eq!(answer(1, with(at, word)), Code::Unreachable);
+    }
+    // Behind the end, across it, and so far behind that it would begin anew.
+    for unit in [UNITS, UNITS - 4, u32::MAX] {
+        let place = Place { unit, number: 2 };
+        assert_eq!(answer(1, with(2, word(place))), Code::Unreachable);
+    }
+    // Not there any more, never, and being written.
+    for number in [0, 4, 3, u32::MAX] {
+        let place = Place { unit: 0, number };
+        assert_eq!(answer(1, with(2, word(place))), Code::Closed);
+    }
+    // No turn.
+    assert_eq!(answer(1, with(4, 1 << 32)), Code::Unreachable);
+    assert_eq!(answer(1, with(4, 9)), Code::Success);
+}
+
+#[test]
+fn what_is_not_lent_is_not_shared() {
+    let mut rig = Rig::new();
+    let peer = rig.lender.peer;
+    let request = rig.victim.isend(peer, 1, vec![1; 300_000]).unwrap();
+    let handle = rig.hear(0).unwrap().body[2];
+    let room = rig.lend(&[0; 300_000]);
+    let turn = rig.lender.ends.claims_in.begin();
+    rig.say(SHARE, share(handle, room.place(), 300_000, turn));
+    assert_eq!(rig.ended(request).0, Code::Unreachable);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_is_copied_to_where_no_share_says(unit in 0..UNITS + 2, number in 0u32..6, wanted in 0u64..400_000) {
+        let mut rig = Rig::new();
+        let (request, handle) = rig.offered(&marked(300_000, 1));
+        let room = rig.lend(&vec![7; UNITS as usize * UNIT as usize]);
+        let place = Place { unit, number };
+        let turn = rig.lender.ends.claims_in.begin();
+        rig.say(SHARE, share(handle, place, wanted, turn));
+        rig.victim.progress();
+        let inside = u64::from(unit) * UNIT + wanted <= u64::from(UNITS) * UNIT;
+        let good = inside && (1..=300_000).contains(&wanted) && number == room.place().number;
+        let mut expected = vec![7; UNITS as usize * UNIT as usize];
+        if good {
+            let start = unit as usize * UNIT as usize;
+            let wanted = wanted as usize;
+            expected[start..start + wanted].copy_from_slice(&marked(wanted, 1));
+        }
+        let mut seen = vec![0; expected.len()];
+        room.read(0, &mut seen).unwrap();
+        prop_assert!(seen == expected);
+        prop_assert_eq!(rig.victim.test(request).unwrap().is_none(), good);
+    }
+}
+
+/// A receive of the victim, which waits for what the peer has claimed.
+struct Waiting {
+    rig: Rig,
+    request: Request,
+    /// As what the peer knows it, and where it goes.
+    handle: u64,
+    place: Place,
+    /// Pieces that the peer has claimed.
+    claimed: Vec<u32>,
+    from: Stretch,
+    turn: u32,
+}
+
+/// Bytes of a message, and its pieces.
+const LENGTH: usize = 900_000;
+const PIECES: u32 = 7;
+
+impl Waiting {
+    fn new() -> Self {
+        let mut rig = Rig::new();
+        let from = rig.lend(&marked(LENGTH, 1));
+        let place = from.place();
+        // Until the peer was in time to claim something.
+        for turn in 1.. {
+            let peer = rig.lender.peer;
+            let room = filled(&mut rig.victim, peer, &[0; LENGTH]);
+            let request = rig.victim.irecv(Pattern::ANY, room).unwrap();
+            rig.lender.offer(LENGTH as u64, place.unit, place.number);
+            let Rig { victim, lender, .. } = &mut rig;
+            let mut claims = lender.ends.claims_out.of(turn, PIECES);
+            let over = AtomicBool::new(false);
+            let claimed = std::thread::scope(|scope| {
+                let over = &over;
+                let peer = scope.spawn(move || {
+                    let mut claimed = Vec::new();
+                    while !over.load(Ordering::Relaxed) {
+                        claimed.extend(claims.claim().unwrap());
+                    }
+                    claimed
+                });
+                victim.progress();
+                over.store(true, Ordering::Relaxed);
+                peer.join().unwrap()
+            });
+            let share = rig.hear(1).unwrap();
+            assert_eq!(
+                (share.tag, share.body[0], share.body[3]),
+                (SHARE, 5, LENGTH as u64)
+            );
+            assert_eq!(share.body[4], u64::from(turn));
+            let unit = share.body[2] as u32;
+            let number = (share.body[2] >> 32) as u32;
+            if !claimed.is_empty() {
+                assert_eq!(rig.hear(1), None, "it is not done");
+                return Self {
+                    rig,
+                    request,
+                    handle: share.body[1],
+                    place: Place { unit, number },
+                    claimed,
+                    from,
+                    turn,
+                };
+            }
+            assert_eq!(rig.hear(1).unwrap().tag, DONE);
+            let (code, memory) = rig.ended(request);
+            assert!(code == Code::Success && bytes(&memory) == marked(LENGTH, 1));
+        }
+        unreachable!()
+    }
+
+    fn copied(&mut self, receiver: u64, pieces: usize) {
+        self.rig
+            .say(COPIED, [receiver, pieces as u64, 0, 0, 0, 0, 0]);
+    }
+
+    /// Write the numbers of the victim's units.
+    fn number(&self, number: u32) {
+        let region = &self.rig.lender.region;
+        let at = region.layout().heap_at(0) + u64::from(self.place.unit) * 4;
+        rustix::io::pwrite(region.as_fd(), &number.to_le_bytes(), at).unwrap();
+    }
+}
+
+#[test]
+fn a_message_is_received_when_the_sender_has_copied_its_pieces() {
+    let mut waiting = Waiting::new();
+    let heap = waiting.rig.heap(0);
+    for piece in waiting.claimed.clone() {
+        let from = u64::from(piece) * PIECE;
+        let length = (LENGTH as u64 - from).min(PIECE) as usize;
+        let copied = heap.deliver(waiting.place, from, &waiting.from, length);
+        assert_eq!(copied, Ok(()));
+    }
+    let request = waiting.request;
+    assert!(waiting.rig.victim.test(request).unwrap().is_none());
+    waiting.copied(waiting.handle, waiting.claimed.len());
+    let (code, memory) = waiting.rig.ended(request);
+    assert!(code == Code::Success && bytes(&memory) == marked(LENGTH, 1));
+    let Copies { once, shared, .. } = waiting.rig.victim.copies();
+    assert_eq!((once, shared), (waiting.turn.into(), 1));
+    // Not again.
+    let (request, _) = waiting.rig.offered(&marked(100_000, 1));
+    waiting.copied(waiting.handle, waiting.claimed.len());
+    assert_eq!(waiting.rig.ended(request).0, Code::Unreachable);
+}
+
+#[test]
+fn a_sender_that_lies_about_its_pieces_is_cut_off() {
+    for wrong in [0, 1, 2, 3] {
+        let mut waiting = Waiting::new();
+        let (handle, count) = (waiting.handle, waiting.claimed.len());
+        match wrong {
+            0 => waiting.copied(handle, count + 1),
+            1 => waiting.copied(handle, count - 1),
+            2 => waiting.copied(handle + 1, count),
+            _ => waiting.copied(handle, (1 << 32) + count),
+        }
+        let (code, memory) = waiting.rig.ended(waiting.request);
+        assert_eq!(code, Code::Unreachable);
+        // Nobody is there, and nobody comes.
+        assert_eq!(memory.length(), LENGTH as u64);
+        let heap = waiting.rig.heap(0);
+        assert!(heap.deliver(waiting.place, 0, &waiting.from, 1).is_err());
+    }
+}
+
+#[test]
+fn memory_that_a_peer_still_writes_is_not_given_back() {
+    for is_there in [true, false] {
+        for dies in [true, false] {
+            let waiting = Waiting::new();
+            if is_there {
+                waiting.number(waiting.place.number | 1);
+            }
+            let mut rig = waiting.rig;
+            match dies {
+                true => drop(rig.lender),
+                false => rig.victim.disconnect(rig.lender.peer).unwrap(),
+            }
+            let ended = rig.victim.wait(waiting.request, HANG).unwrap().unwrap();
+            assert_eq!(ended.status.code, Code::Closed);
+            let length = if is_there { 0 } else { LENGTH as u64 };
+            assert_eq!(ended.memory.length(), length, "{is_there}, {dies}");
+        }
+    }
+}
+
+#[test]
+fn whatever_a_peer_writes_over_the_claims_the_receive_ends() {
+    for seed in 0..200u64 {
+        let mut rig = Rig::new();
+        let (peer, from) = (rig.lender.peer, rig.lend(&marked(LENGTH, 1)));
+        let room = filled(&mut rig.victim, peer, &[0; LENGTH]);
+        let request = rig.victim.irecv(Pattern::ANY, room).unwrap();
+        let place = from.place();
+        rig.lender.offer(LENGTH as u64, place.unit, place.number);
+        let region = &rig.lender.region;
+        // Of the direction to the victim: in the page behind the header.
+        let at = region.layout().link_at(0) + 4096 + 384;
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut random = seed;
+                while !over.load(Ordering::Relaxed) {
+                    random = random
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1);
+                    let word = (random >> 63) << 32 | random >> 40 & 7;
+                    rustix::io::pwrite(region.as_fd(), &word.to_le_bytes(), at).unwrap();
+                }
+            });
+            rig.victim.progress();
+            over.store(true, Ordering::Relaxed);
+        });
+        drop(rig.lender);
+        let ended = rig.victim.wait(request, HANG).unwrap().unwrap();
+        let expected = [Code::Success, Code::Closed, Code::Unreachable];
+        assert!(expected.contains(&ended.status.code));
+    }
+}
