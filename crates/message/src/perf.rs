@@ -41,11 +41,26 @@ const ORDER: u64 = 1 << 56;
 const DATA: u64 = 2 << 56;
 const END: u64 = 3 << 56;
 
+/// Memory that messages lie in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The program's.
+    Program,
+    /// The endpoint's heap, see [`Endpoint::allocate`].
+    Heap,
+    /// For the peer, see [`Endpoint::allocate_for`].
+    Shared,
+}
+
+impl Kind {
+    const ALL: [Self; 3] = [Self::Program, Self::Heap, Self::Shared];
+}
+
 /// The messages of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Whether they lie on the heaps of both sides.
-    pub heap: bool,
+    /// Where they lie, on both sides.
+    pub memory: Kind,
     /// Bytes of a message.
     pub length: u32,
     /// Messages.
@@ -64,7 +79,7 @@ struct Order {
 
 impl Order {
     fn encode(self) -> Vec<u8> {
-        let flags = [u8::from(self.stream), u8::from(self.load.heap)];
+        let flags = [u8::from(self.stream), self.load.memory as u8];
         let numbers = [
             self.load.length.to_le_bytes(),
             self.load.count.to_le_bytes(),
@@ -73,14 +88,14 @@ impl Order {
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let ([stream, heap], bytes) = bytes.split_first_chunk()?;
+        let ([stream, memory], bytes) = bytes.split_first_chunk()?;
         let (length, bytes) = bytes.split_first_chunk()?;
         let (count, bytes) = bytes.split_first_chunk()?;
         let &[window] = bytes else {
             return None;
         };
         let load = Load {
-            heap: *heap == 1,
+            memory: *Kind::ALL.get(usize::from(*memory))?,
             length: u32::from_le_bytes(*length),
             count: u32::from_le_bytes(*count),
             window,
@@ -129,12 +144,12 @@ pub fn answer(endpoint: &mut Endpoint, go_on: &impl Fn() -> bool) -> Result<(), 
 /// Memory for one message to or from the peer.
 fn memory(endpoint: &mut Endpoint, peer: Peer, Order { load, .. }: Order) -> Result<Memory, Error> {
     let length = load.length as usize;
-    if !load.heap {
-        return Ok(Memory::Bytes(vec![0; length]));
-    }
-    endpoint
-        .allocate_for(peer, length)
-        .ok_or(Error::Connection(Code::NoResources))
+    let found = match load.memory {
+        Kind::Program => Some(Memory::Bytes(vec![0; length])),
+        Kind::Heap => endpoint.allocate(length).map(Memory::Window),
+        Kind::Shared => endpoint.allocate_for(peer, length),
+    };
+    found.ok_or(Error::Connection(Code::NoResources))
 }
 
 /// Wait for a request, as long as the peer is there and `go_on` says so.
@@ -308,7 +323,7 @@ mod tests {
         let order = Order {
             stream: true,
             load: Load {
-                heap: false,
+                memory: Kind::Heap,
                 length: 70_000,
                 count: 9,
                 window: 7,
@@ -344,9 +359,9 @@ mod tests {
             });
             let peer = here.connect(address, 0, None).unwrap();
             for length in [8, 5000, 100_000] {
-                for heap in [true, false] {
+                for memory in Kind::ALL {
                     let load = |count| Load {
-                        heap,
+                        memory,
                         length,
                         count,
                         window: window(length),
@@ -362,7 +377,7 @@ mod tests {
             let mut here = open();
             let peer = here.connect(address, 0, None).unwrap();
             let load = Load {
-                heap: false,
+                memory: Kind::Program,
                 length: 8,
                 count: 10,
                 window: 1,

@@ -10,7 +10,7 @@ use lab::interrupt;
 use lab::stats::quantile;
 use message::{
     Address, Board, Code, Copies, Endpoint, MessageError, Options, Peer, limits,
-    perf::{self, Load},
+    perf::{self, Kind, Load},
 };
 use serde::Serialize;
 
@@ -61,8 +61,9 @@ struct Trips {
     least_us: f64,
     p50_us: f64,
     p99_us: f64,
-    /// Large messages that came back: by one copy, or streamed.
+    /// Large messages that came back: by one copy, how many of these were copied by both sides, or streamed.
     copied_once: u64,
+    shared: u64,
     streamed: u64,
 }
 
@@ -74,9 +75,12 @@ pub(crate) fn ping(
     json: bool,
 ) -> Result<String, Failure> {
     let (mut endpoint, peer) = connect(board, peer)?;
-    let heap = length as usize > limits::EAGER;
+    let memory = match length as usize > limits::EAGER {
+        true => Kind::Shared,
+        false => Kind::Program,
+    };
     let load = Load {
-        heap,
+        memory,
         length,
         count,
         window: 1,
@@ -84,7 +88,11 @@ pub(crate) fn ping(
     let times = perf::round_trips(&mut endpoint, peer, load, &go_on)?;
     let micros: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e6).collect();
     let [least_us, p50_us, p99_us] = [0.0, 0.5, 0.99].map(|q| quantile(&micros, q));
-    let Copies { once, streamed, .. } = endpoint.copies();
+    let Copies {
+        once,
+        shared,
+        streamed,
+    } = endpoint.copies();
     let trips = Trips {
         count,
         length,
@@ -92,10 +100,12 @@ pub(crate) fn ping(
         p50_us,
         p99_us,
         copied_once: once,
+        shared,
         streamed,
     };
     let how = match (once, streamed) {
         (0, 0) => "",
+        (_, 0) if shared > 0 => ", copied once, by both sides",
         (_, 0) => ", copied once",
         (0, _) => ", streamed",
         _ => ", some streamed",
@@ -120,7 +130,7 @@ pub(crate) fn measure(
     let (mut endpoint, peer) = connect(board, peer)?;
     let mut rows = Vec::new();
     for &length in lengths {
-        let mut figures = |heap| {
+        let mut figures = |memory| {
             interrupt::check()?;
             let window = match peer_is_far {
                 // What one host says of a message, the other waits for: meanwhile others fill the wire.
@@ -128,7 +138,7 @@ pub(crate) fn measure(
                 false => perf::window(length),
             };
             let load = Load {
-                heap,
+                memory,
                 length,
                 count: 0,
                 window,
@@ -137,8 +147,9 @@ pub(crate) fn measure(
         };
         rows.push(Row {
             length,
-            plain: figures(false)?,
-            heap: figures(true)?,
+            plain: figures(Kind::Program)?,
+            heap: figures(Kind::Heap)?,
+            shared: figures(Kind::Shared)?,
         });
     }
     Ok(match json {
@@ -177,23 +188,25 @@ fn enough(probe: Duration) -> u32 {
 
 fn table(rows: &[Row]) -> String {
     let mut text = format!(
-        "{:>9}  {:>11}  {:>9}  {:>12}  {:>12}  {:>12}\n",
-        "length", "one way, us", "p99, us", "messages/s", "GB/s", "heap, GB/s"
+        "{:>9}  {:>11}  {:>9}  {:>12}  {:>12}  {:>12}  {:>12}\n",
+        "length", "one way, us", "p99, us", "messages/s", "GB/s", "heap, GB/s", "shared, GB/s"
     );
     for Row {
         length,
         plain,
         heap,
+        shared,
     } in rows
     {
         let bytes = f64::from(*length) / 1e9;
         text += &format!(
-            "{length:>9}  {:>11.3}  {:>9.3}  {:>12.0}  {:>12.2}  {:>12.2}\n",
+            "{length:>9}  {:>11.3}  {:>9.3}  {:>12.0}  {:>12.2}  {:>12.2}  {:>12.2}\n",
             plain.p50_us,
             plain.p99_us,
             plain.messages_per_s,
             plain.messages_per_s * bytes,
-            heap.messages_per_s * bytes
+            heap.messages_per_s * bytes,
+            shared.messages_per_s * bytes
         );
     }
     text

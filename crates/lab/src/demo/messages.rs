@@ -200,7 +200,7 @@ impl Members {
             round,
             message_us: 2.0 * of(SMALL, |row| row.plain.p50_us),
             message_mb_s: of(LARGE, |row| row.plain.messages_per_s) * megabytes,
-            heap_mb_s: of(LARGE, |row| row.heap.messages_per_s) * megabytes,
+            heap_mb_s: of(LARGE, |row| row.shared.messages_per_s) * megabytes,
             tcp,
         })
     }

@@ -1,7 +1,7 @@
 //! `vicinity bench message`: the message plane measured natively, against UCX and TCP.
 //!
 //! Theory of operation. Two processes, each alone on one CPU, send messages to each other: ours
-//! with memory of the program and with memory of the heap (`ours`), and through the host's relay
+//! with memory of the program, of the heap and for the peer (`ours`), and through the host's relay
 //! as members without a common group (`mediated`; `apart`: with a CPU for the relay), UCX's
 //! `ucx_perftest` over shared memory (`ucx`), and, as two threads, TCP on loopback (`tcp`). All measure
 //! the same two things: round trips one by one, halved, and a stream in one direction (`apart` has no
@@ -114,6 +114,7 @@ fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<S
                         let row = ours.measure(length)?;
                         found.push((Way::Vicinity, row.plain));
                         found.push((Way::Heap, row.heap));
+                        found.push((Way::Shared, row.shared));
                     }
                     1 if length > apart::MOST => {}
                     1 => found.push((Way::Apart, apart.measure(length)?)),

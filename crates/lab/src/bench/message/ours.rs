@@ -21,6 +21,8 @@ pub struct Row {
     pub plain: Figures,
     /// With memory of the endpoint's heap.
     pub heap: Figures,
+    /// With memory for the peer.
+    pub shared: Figures,
 }
 
 /// The endpoint that answers.
