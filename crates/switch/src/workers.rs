@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
 use rustix::event::epoll;
 use rustix::fs::{Mode, OFlags};
@@ -71,26 +71,37 @@ impl Workers {
             // Whoever ends, for whatever reason, ends all: a network is served whole.
             let end = End(&shared);
             let (ready, prepared) = channel();
-            let others = FIRST + 1..shared.posts.len();
-            for number in others.clone() {
+            let mut others = Vec::new();
+            for number in FIRST + 1..shared.posts.len() {
                 let (ready, end, processes) = (ready.clone(), End(&shared), copy(&processes));
-                thread::Builder::new().spawn_scoped(scope, move || {
+                others.push(thread::Builder::new().spawn_scoped(scope, move || {
                     let mut worker = Worker::new(Arc::clone(end.0), number, None)?;
                     let _end = end;
                     prepare(&mut worker, processes);
                     // The first one is gone, then: the next look finds that all is over.
                     let _ = ready.send(());
                     worker.run()
-                })?;
+                })?);
             }
             prepare(&mut first, processes);
             drop(ready);
             for () in prepared.iter().take(others.len()) {}
             let served = first.run();
             drop(end);
-            served
+            // A scope waits for what its threads do, not for their ends: the process would be gone before them.
+            // Why another one failed says more than that it did.
+            others
+                .into_iter()
+                .fold(served, |served, worker| ended(worker).and(served))
         })
     }
+}
+
+/// What became of a worker, whose thread is no more.
+fn ended(worker: ScopedJoinHandle<'_, std::io::Result<()>>) -> std::io::Result<()> {
+    worker
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Ends all workers when it is dropped.
