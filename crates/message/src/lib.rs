@@ -38,6 +38,8 @@
 //!
 //! # Example
 //!
+//! `examples/large.rs` is another, for large messages.
+//!
 //! ```
 //! use message::{Board, Code, Endpoint, Options, Pattern};
 //!

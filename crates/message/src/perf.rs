@@ -4,6 +4,8 @@
 //! the asker's. Calls come in the order of `ucx_perftest`'s, and times from the processor's counter
 //! as there: who asks sends, then posts the receive.
 
+mod order;
+
 use std::time::{Duration, Instant};
 
 use crate::endpoint::Endpoint;
@@ -13,6 +15,9 @@ use crate::memory::Memory;
 use crate::peer::Peer;
 use crate::request::Request;
 use crate::status::{Code, Completion, Error};
+
+pub use order::{Kind, LONGEST, Load};
+use order::{MOST, Order};
 
 /// Messages under way in a stream, unless there is a reason for more. As many as UCX's `ucx_perftest`
 /// has, but fewer large ones: it sends all of them from one buffer, which stays in the caches; here each
@@ -26,88 +31,16 @@ pub fn window(length: u32) -> u8 {
 /// Bytes under way in a stream.
 const UNDER_WAY: u32 = 512 << 10;
 
-/// Messages under way, at least and at most.
+/// Messages under way, at least.
 const LEAST: u8 = 2;
-const MOST: u8 = 32;
 
-/// Bytes of the longest message that may be ordered.
-pub const LONGEST: u32 = 1 << 28;
-
-/// Bytes that an order may have under way: whoever answers keeps as many for it.
-const ORDERED: u64 = 4 * LONGEST as u64;
+/// So long an asker waits to be listened to: others may be before it.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Match values: what is ordered, what is measured, and the end of a stream.
 const ORDER: u64 = 1 << 56;
 const DATA: u64 = 2 << 56;
 const END: u64 = 3 << 56;
-
-/// Memory that messages lie in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// The program's.
-    Program,
-    /// The endpoint's heap, see [`Endpoint::allocate`].
-    Heap,
-    /// For the peer, see [`Endpoint::allocate_for`].
-    Shared,
-}
-
-impl Kind {
-    const ALL: [Self; 3] = [Self::Program, Self::Heap, Self::Shared];
-}
-
-/// The messages of a measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Load {
-    /// Where they lie, on both sides.
-    pub memory: Kind,
-    /// Bytes of a message.
-    pub length: u32,
-    /// Messages.
-    pub count: u32,
-    /// Messages under way in a stream, see [`window()`].
-    pub window: u8,
-}
-
-/// What is measured next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Order {
-    /// Whether messages come back one by one, or only go there.
-    stream: bool,
-    load: Load,
-}
-
-impl Order {
-    fn encode(self) -> Vec<u8> {
-        let flags = [u8::from(self.stream), self.load.memory as u8];
-        let numbers = [
-            self.load.length.to_le_bytes(),
-            self.load.count.to_le_bytes(),
-        ];
-        [&flags[..], numbers.as_flattened(), &[self.load.window]].concat()
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let ([stream, memory], bytes) = bytes.split_first_chunk()?;
-        let (length, bytes) = bytes.split_first_chunk()?;
-        let (count, bytes) = bytes.split_first_chunk()?;
-        let &[window] = bytes else {
-            return None;
-        };
-        let load = Load {
-            memory: *Kind::ALL.get(usize::from(*memory))?,
-            length: u32::from_le_bytes(*length),
-            count: u32::from_le_bytes(*count),
-            window,
-        };
-        let under_way = u64::from(load.length) * u64::from(window);
-        let sane = (1..=MOST).contains(&window) && load.length <= LONGEST && under_way <= ORDERED;
-        sane.then_some(Self {
-            stream: *stream == 1,
-            load,
-        })
-    }
-}
 
 /// Answer one asker until it goes, or until there is nothing to do and `go_on`, asked once a second,
 /// says no.
@@ -216,20 +149,27 @@ fn take(
     finish(endpoint, request, go_on).map(|_| ())
 }
 
+/// Tell the peer what comes. It has so long to listen.
 fn begin(
     endpoint: &mut Endpoint,
     peer: Peer,
     order: Order,
+    patience: Duration,
     go_on: &impl Fn() -> bool,
 ) -> Result<(), Error> {
-    let request = endpoint.isend(peer, ORDER, order.encode())?;
-    finish(endpoint, request, go_on).map(|_| ())
+    // It ends when the peer has it, so whoever answers nothing is found out.
+    let request = endpoint.issend(peer, ORDER, order.encode())?;
+    let end = Instant::now() + patience;
+    match finish(endpoint, request, &|| Instant::now() < end && go_on()) {
+        Err(Error::Connection(Code::Cancelled)) if go_on() => Err(Error::Timeout),
+        other => other.map(|_| ()),
+    }
 }
 
 /// Time round trips, one by one, each from the end of the one before.
 ///
 /// # Errors
-/// The peer went, the last message did not come back as it was sent, or this host has no memory.
+/// The peer went, or does not answer; the last message did not come back as it was sent, or this host has no memory.
 pub fn round_trips(
     endpoint: &mut Endpoint,
     peer: Peer,
@@ -241,7 +181,7 @@ pub fn round_trips(
         load,
     };
     let count = load.count;
-    begin(endpoint, peer, order, go_on)?;
+    begin(endpoint, peer, order, PATIENCE, go_on)?;
     let mut there = memory(endpoint, peer, order)?;
     let mut back = memory(endpoint, peer, order)?;
     let mut number = 0u8;
@@ -281,7 +221,7 @@ fn is_same(one: &Memory, other: &Memory) -> bool {
 /// received the last one.
 ///
 /// # Errors
-/// The peer went, or this host has no memory.
+/// The peer went, or does not answer, or this host has no memory.
 pub fn stream(
     endpoint: &mut Endpoint,
     peer: Peer,
@@ -291,7 +231,7 @@ pub fn stream(
     let order = Order { stream: true, load };
     let Load { count, window, .. } = load;
     let end = endpoint.irecv(Pattern::exactly(END), Memory::Empty)?;
-    begin(endpoint, peer, order, go_on)?;
+    begin(endpoint, peer, order, PATIENCE, go_on)?;
     let mut requests = std::collections::VecDeque::with_capacity(window.into());
     let spare = (0..window).map(|_| memory(endpoint, peer, order));
     let mut spare = spare.collect::<Result<Vec<_>, _>>()?;
@@ -317,33 +257,6 @@ pub fn stream(
 mod tests {
     use super::*;
     use crate::{Board, Options};
-
-    #[test]
-    fn an_order_is_read_as_it_was_written() {
-        let order = Order {
-            stream: true,
-            load: Load {
-                memory: Kind::Heap,
-                length: 70_000,
-                count: 9,
-                window: 7,
-            },
-        };
-        assert_eq!(Order::decode(&order.encode()), Some(order));
-        assert_eq!(Order::decode(&[0; 11]), None, "nothing under way");
-        assert_eq!(Order::decode(&[1; 12]), None);
-        let larger = |length, window| {
-            let load = Load {
-                length,
-                window,
-                ..order.load
-            };
-            Order::decode(&Order { load, ..order }.encode())
-        };
-        assert!(larger(LONGEST, 4).is_some());
-        assert_eq!(larger(LONGEST + 1, 1), None, "longer than a message may be");
-        assert_eq!(larger(LONGEST, 5), None, "more than may be under way");
-    }
 
     #[test]
     fn trips_and_streams_end_and_so_does_the_answerer() {
@@ -386,6 +299,41 @@ mod tests {
             assert_eq!(times.len(), 10);
             drop(here);
             answerer.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn whoever_listens_to_no_order_is_found_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let board = Board::open(folder.path()).unwrap();
+        let open = || Endpoint::open(&board, &Options::default()).unwrap();
+        let (mut here, mut there) = (open(), open());
+        let address = there.address();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    there.progress();
+                }
+            });
+            let peer = here.connect(address, 0, None).unwrap();
+            let load = Load {
+                memory: Kind::Program,
+                length: 8,
+                count: 10,
+                window: 1,
+            };
+            let order = Order {
+                stream: false,
+                load,
+            };
+            let late = begin(&mut here, peer, order, Duration::ZERO, &|| true);
+            let hour = Duration::from_secs(3600);
+            let stopped = begin(&mut here, peer, order, hour, &|| false);
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(matches!(late, Err(Error::Timeout)), "{late:?}");
+            let cancelled = matches!(stopped, Err(Error::Connection(Code::Cancelled)));
+            assert!(cancelled, "{stopped:?}");
         });
     }
 }

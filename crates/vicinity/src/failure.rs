@@ -41,9 +41,9 @@ pub(crate) enum Failure {
     /// A message could not be sent or received.
     #[error(transparent)]
     Message(#[from] message::MessageError),
-    /// An endpoint was not connected to.
+    /// An endpoint does not answer.
     #[error("endpoint {to} is not reached: {error}{advice}")]
-    Unconnected {
+    Unreached {
         /// Whom.
         to: To,
         /// Why.

@@ -70,11 +70,11 @@ struct Trips {
 /// Time `count` round trips to `peer` with messages of `length` bytes.
 pub(crate) fn ping(
     board: &Path,
-    peer: &To,
+    to: &To,
     (length, count): (u32, u32),
     json: bool,
 ) -> Result<String, Failure> {
-    let (mut endpoint, peer) = connect(board, peer)?;
+    let (mut endpoint, peer) = connect(board, to)?;
     let memory = match length as usize > limits::EAGER {
         true => Kind::Shared,
         false => Kind::Program,
@@ -85,7 +85,8 @@ pub(crate) fn ping(
         count,
         window: 1,
     };
-    let times = perf::round_trips(&mut endpoint, peer, load, &go_on)?;
+    let times = perf::round_trips(&mut endpoint, peer, load, &go_on);
+    let times = times.map_err(|error| unreached(to, error))?;
     let micros: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e6).collect();
     let [least_us, p50_us, p99_us] = [0.0, 0.5, 0.99].map(|q| quantile(&micros, q));
     let Copies {
@@ -122,12 +123,12 @@ pub(crate) fn ping(
 /// Measure latency, message rate and bandwidth to `peer` with messages of these `lengths`.
 pub(crate) fn measure(
     board: &Path,
-    peer: &To,
+    to: &To,
     lengths: &[u32],
     json: bool,
 ) -> Result<String, Failure> {
-    let peer_is_far = peer.member.is_some();
-    let (mut endpoint, peer) = connect(board, peer)?;
+    let peer_is_far = to.member.is_some();
+    let (mut endpoint, peer) = connect(board, to)?;
     let mut rows = Vec::new();
     for &length in lengths {
         let mut figures = |memory| {
@@ -143,7 +144,7 @@ pub(crate) fn measure(
                 count: 0,
                 window,
             };
-            figures(&mut endpoint, peer, load)
+            figures(&mut endpoint, peer, load).map_err(|error| unreached(to, error))
         };
         rows.push(Row {
             length,
@@ -158,7 +159,7 @@ pub(crate) fn measure(
     })
 }
 
-fn figures(endpoint: &mut Endpoint, peer: Peer, load: Load) -> Result<Figures, Failure> {
+fn figures(endpoint: &mut Endpoint, peer: Peer, load: Load) -> Result<Figures, MessageError> {
     let load = |count| Load { count, ..load };
     let mut trips = |count| perf::round_trips(endpoint, peer, load(count), &go_on);
     let count = enough(trips(PROBE)?.iter().sum());
@@ -227,15 +228,19 @@ fn connect(board: &Path, to: &To) -> Result<(Endpoint, Peer), Failure> {
         endpoint: to.endpoint,
     };
     let connected = endpoint.connect(address, 0, Some(LIMIT));
-    let peer = connected.map_err(|error| Failure::Unconnected {
-        advice: advice(&error),
-        to: to.clone(),
-        error,
-    })?;
+    let peer = connected.map_err(|error| unreached(to, error))?;
     Ok((endpoint, peer))
 }
 
-/// What helps against a connect that failed.
+fn unreached(to: &To, error: MessageError) -> Failure {
+    Failure::Unreached {
+        advice: advice(&error),
+        to: to.clone(),
+        error,
+    }
+}
+
+/// What helps.
 fn advice(error: &MessageError) -> &'static str {
     match error {
         MessageError::UnknownNic(_) => {
@@ -251,7 +256,9 @@ fn advice(error: &MessageError) -> &'static str {
         MessageError::Connection(Code::BadKey) => {
             "; it is not of `vicinity message answer`, which has none"
         }
-        MessageError::Timeout => "; its process is stopped or busy",
+        MessageError::Timeout => {
+            "; its process is stopped or busy, or is not `vicinity message answer`"
+        }
         _ => "",
     }
 }
