@@ -30,13 +30,14 @@ test:
 	scripts/setup test
 	$(MAKE) lint deny unit loom fuzz
 
-## make soak        the long tests, an hour and three quarters: hostile front-ends, a study's VM, kills, fuzzing
+## make soak        the long tests, an hour and fifty minutes: hostile front-ends, a study's VM, forty VMs, kills, fuzzing
 soak:
 	scripts/setup test
 	scripts/checkpatch --fetch
 	VICINITY_FUZZ_SECONDS=600 $(CARGO) test --release --locked --package vicinity-switch --test vhost_fuzz -- --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms -- --ignored --nocapture study
 	$(CARGO) test --release --locked --package vicinity --test vms direct_churn -- --ignored --nocapture
+	$(CARGO) test --release --locked --package vicinity --test vms as_many_vms -- --ignored --nocapture
 	VICINITY_KILLS=1000 $(CARGO) test --release --locked --package vicinity --test vms a_thousand_resets -- --nocapture
 	scripts/fuzz 420
 

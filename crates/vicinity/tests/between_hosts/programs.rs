@@ -1,10 +1,10 @@
 //! Programs that talk between hosts: `vicinity message`, and programs in C.
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
-use crate::common::{archive, vicinity};
+use crate::common::mx::{Installed, succeed};
+use crate::common::vicinity;
 use crate::hosts::Hosts;
 
 #[test]
@@ -52,35 +52,19 @@ fn hosts_are_pinged_and_measured_by_name() {
     assert!(text.contains("no such member or host is known"), "{text}");
 }
 
-/// Run a command that is to succeed.
-fn succeed(command: &mut Command) {
-    let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {said}");
-}
-
 #[test]
 fn c_programs_of_two_hosts_talk() {
     let mut hosts = Hosts::new(false);
     hosts.serve(0);
     hosts.serve(1);
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let installed = hosts.folder.path().join("mx");
-    let mut install = Command::new(root.join("scripts/myriexpress"));
-    succeed(install.arg(archive()).arg(&installed));
+    let installed = Installed::new(hosts.folder.path().join("mx"));
     let program = hosts.folder.path().join("program");
-    let mut compile = Command::new("cc");
-    compile.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]);
-    compile.arg("-I").arg(installed.join("include"));
-    compile.arg(root.join("crates/myriexpress/tests/c/members.c"));
-    compile.arg("-L").arg(installed.join("lib64"));
-    compile.args(["-lmyriexpress", "-o"]).arg(&program);
-    succeed(&mut compile);
+    installed.compile("tests/c/members.c", &program);
     drop((hosts.open(0, " beta"), hosts.open(1, " alpha")));
     let run = |place: usize, words: [&str; 4]| {
         let mut command = hosts.within(place, &program);
         command.args(words);
-        command.env("LD_LIBRARY_PATH", installed.join("lib64"));
+        command.env("LD_LIBRARY_PATH", installed.libraries());
         command.env("VICINITY_RUNTIME_DIR", hosts.runtime(place));
         succeed(&mut command);
     };

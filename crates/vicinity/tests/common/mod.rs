@@ -3,6 +3,7 @@
 
 pub(crate) mod holdings;
 pub(crate) mod member;
+pub(crate) mod mx;
 pub(crate) mod neighbours;
 pub(crate) mod page;
 pub(crate) mod trace;

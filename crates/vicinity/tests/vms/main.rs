@@ -30,6 +30,7 @@ mod guest;
 mod kinds;
 mod many;
 mod message;
+mod message_many;
 mod migration;
 mod queues;
 mod restart;

@@ -85,7 +85,7 @@ impl Drop for Link {
 }
 
 /// `vicinity message` on a host.
-fn message(rig: &Rig, words: &[&str]) -> std::process::Command {
+pub(crate) fn message(rig: &Rig, words: &[&str]) -> std::process::Command {
     let mut command = lab::host::command(env!("CARGO_BIN_EXE_vicinity"));
     command.env_remove("VICINITY_RUNTIME_DIR");
     command.arg("--runtime-dir").arg(rig.daemon().path(""));
@@ -94,7 +94,7 @@ fn message(rig: &Rig, words: &[&str]) -> std::process::Command {
     command
 }
 
-fn member(rig: &Rig, name: &str) -> Spec {
+pub(crate) fn member(rig: &Rig, name: &str) -> Spec {
     let output = message(rig, &["qemu-args", name]).output().unwrap();
     let mut spec = rig.bare(name);
     spec.memory_mib = 512;

@@ -1,0 +1,154 @@
+//! Programs in C for MX in many VMs and on the host: everybody sends everybody something.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use lab::vm::Vm;
+use tempfile::TempDir;
+
+use crate::common::mx::Installed;
+use crate::message::{member, message};
+use crate::rig::{Rig, step};
+
+/// On a machine that is busy with forty VMs.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// Memory of a guest: its files twice while they are unpacked.
+const MEMORY_MIB: u32 = 384;
+
+/// Messages that the program sends to each of its peers.
+const KINDS: usize = 3;
+
+/// Endpoint of each member.
+const ENDPOINT: u32 = 9;
+
+/// `grouped` VMs of one trust group, `alone` ones of none, and the host.
+fn members(grouped: usize, alone: usize) -> (Vec<String>, String) {
+    let mut names: Vec<String> = (0..grouped + alone).map(|n| format!("vm{n}")).collect();
+    names.push("host".to_owned());
+    let member = |(number, name): (usize, &String)| {
+        let group = match number < grouped {
+            true => "group = \"g\"\n",
+            false => "",
+        };
+        format!("[[message.member]]\nname = \"{name}\"\n{group}")
+    };
+    let config = names.iter().enumerate().map(member).collect();
+    (names, config)
+}
+
+/// The library and the program, for the host and for guests.
+struct Program {
+    folder: TempDir,
+    installed: Installed,
+}
+
+impl Program {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let installed = Installed::new(folder.path().join("mx"));
+        let program = Self { folder, installed };
+        let source = "examples/all_to_all.c";
+        program.installed.compile(source, &program.file());
+        program
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("all_to_all")
+    }
+
+    fn library(&self) -> PathBuf {
+        self.installed.libraries().join("libmyriexpress.so")
+    }
+
+    /// Guests have it, as Debian's packages would put it there.
+    fn inside(&self, rig: Rig) -> Rig {
+        let rig = rig.with_file(&self.file(), "usr/local/bin/all_to_all", "all-to-all");
+        let library = "usr/lib/libmyriexpress.so";
+        rig.with_file(&self.library(), library, "with-myriexpress")
+    }
+
+    fn on_host(&self, rig: &Rig) -> Command {
+        let mut command = Command::new(self.file());
+        command.env("LD_LIBRARY_PATH", self.installed.libraries());
+        command.env("VICINITY_RUNTIME_DIR", rig.daemon().path(""));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+}
+
+/// The VM is a member when this returns.
+fn join(vm: &Vm) {
+    let _goes_on = vm.start("exec vicinity message join").unwrap();
+    let there = "until test -S /run/vicinity/message/gateway.sock; do sleep 0.1; done";
+    vm.check(there, LIMIT).unwrap();
+}
+
+/// Messages that the host passed on.
+fn mediated(rig: &Rig) -> u64 {
+    let output = message(rig, &["counters", "--json"]).output().unwrap();
+    let counters: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let members = counters["members"].as_array().unwrap().iter();
+    members
+        .map(|member| member["messages"].as_u64().unwrap())
+        .sum()
+}
+
+fn exchange(grouped: usize, alone: usize) {
+    let (names, config) = members(grouped, alone);
+    let program = Program::new();
+    let rig = program.inside(Rig::isolated(&config).with_program());
+    step("VMs boot");
+    let vms: Vec<Vm> = names[..grouped + alone]
+        .iter()
+        .map(|name| {
+            let mut spec = member(&rig, name);
+            spec.memory_mib = MEMORY_MIB;
+            rig.power_on(spec)
+        })
+        .collect();
+    for vm in &vms {
+        vm.wait_ready(LIMIT).unwrap();
+        join(vm);
+    }
+    step("everybody sends everybody a message of each protocol");
+    let peers: Vec<String> = names
+        .iter()
+        .map(|name| format!("{name}:{ENDPOINT}"))
+        .collect();
+    let jobs: Vec<_> = vms
+        .iter()
+        .enumerate()
+        .map(|(rank, vm)| {
+            let command = format!("exec all_to_all {rank} {}", peers.join(" "));
+            vm.start(&command).unwrap()
+        })
+        .collect();
+    let mut host = program.on_host(&rig);
+    host.arg(vms.len().to_string()).args(&peers);
+    let host = host.spawn().unwrap();
+    for job in jobs {
+        let ended = job.wait(LIMIT).unwrap();
+        assert!(ended.stdout.contains(" has all "), "{ended:?}");
+    }
+    let ended = host.wait_with_output().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    // Not those to oneself, nor those within the group.
+    let pairs = names.len() * (names.len() - 1) - grouped * grouped.saturating_sub(1);
+    assert_eq!(mediated(&rig), (pairs * KINDS) as u64);
+}
+
+#[test]
+fn c_programs_of_vms_and_the_host_exchange_all_to_all() {
+    exchange(3, 3);
+}
+
+#[test]
+#[ignore = "long: make soak"]
+fn as_many_vms_as_fit_exchange_all_to_all() {
+    // What 48 links of a group's memory are enough for: 36 between its VMs, nine with the host.
+    exchange(9, 0);
+    // And of a VM's memory: 39 with other VMs, one with the host.
+    exchange(0, 40);
+}
