@@ -30,13 +30,16 @@ impl Accel {
     /// QEMU's options for it.
     ///
     /// TCG emulates `rep movsb` a byte at a time; without the two flags the guest's kernel
-    /// copies in a way that is several times faster there.
+    /// copies in a way that is several times faster there. What a guest's CPUs do there at the same time, they can
+    /// do in one thread; see [`Spec::one_thread`](crate::vm::Spec::one_thread).
     #[must_use]
-    pub const fn qemu_args(self) -> [&'static str; 4] {
-        match self {
-            Self::Kvm => ["-accel", "kvm", "-cpu", "host"],
-            Self::Tcg => ["-accel", "tcg,thread=multi", "-cpu", "max,-erms,-fsrm"],
-        }
+    pub const fn qemu_args(self, one_thread: bool) -> [&'static str; 4] {
+        let accel = match (self, one_thread) {
+            (Self::Kvm, _) => return ["-accel", "kvm", "-cpu", "host"],
+            (Self::Tcg, true) => "tcg,thread=single",
+            (Self::Tcg, false) => "tcg,thread=multi",
+        };
+        ["-accel", accel, "-cpu", "max,-erms,-fsrm"]
     }
 
     /// Its name for people.
@@ -90,7 +93,7 @@ fn boots_under_kvm(kernel: &Path) -> Result<bool> {
     let log = folder.path().join("console.log");
     let mut command = host::command("qemu-system-x86_64");
     command
-        .args(Accel::Kvm.qemu_args())
+        .args(Accel::Kvm.qemu_args(false))
         .args(["-nodefaults", "-no-user-config", "-display", "none"])
         .args(["-m", "256", "-no-reboot", "-kernel"])
         .arg(kernel)

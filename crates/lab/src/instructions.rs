@@ -94,7 +94,7 @@ mod tests {
     fn instructions_of_a_guest_are_counted() {
         let counter = Counter::build().unwrap();
         let mut qemu = host::command("qemu-system-x86_64");
-        qemu.args(Accel::Tcg.qemu_args());
+        qemu.args(Accel::Tcg.qemu_args(false));
         qemu.args(["-nodefaults", "-no-user-config", "-display", "none"]);
         qemu.args(counter.qemu_args("vm"));
         qemu.stdin(Stdio::null()).stdout(Stdio::null());

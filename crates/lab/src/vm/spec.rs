@@ -50,6 +50,10 @@ pub struct Spec {
     pub memory_mib: u32,
     /// Virtual CPUs.
     pub vcpus: u32,
+    /// Whether one thread of QEMU runs all of them under TCG, one after the other. With a thread each, QEMU 10.0 aborts
+    /// now and then (`iotlb_to_section`) while a guest of several CPUs sets its devices up: one of them still uses the
+    /// memory map that another one has just replaced.
+    pub one_thread: bool,
     /// NICs, in the guest's order. May be empty.
     pub nics: Vec<Nic>,
     /// More words for the guest's kernel.
@@ -68,6 +72,7 @@ impl Spec {
             name: name.to_owned(),
             memory_mib: 512,
             vcpus: 1,
+            one_thread: false,
             nics: Vec::new(),
             kernel_args: Vec::new(),
             qemu_args: Vec::new(),
@@ -108,7 +113,7 @@ impl Spec {
         // Threads with names of their own, for whoever watches them.
         .arg("-name")
         .arg(format!("{},debug-threads=on", self.name))
-        .args(accel.qemu_args())
+        .args(accel.qemu_args(self.one_thread))
         .args(["-smp", &self.vcpus.to_string(), "-m", &format!("{memory}M")])
         .args(["-machine", "pc"]);
         if !self.brings_memory() {

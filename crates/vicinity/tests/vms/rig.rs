@@ -205,6 +205,7 @@ impl Rig {
         self.boot_running(names.map(|name| {
             let mut spec = self.spec(name);
             spec.vcpus = pairs;
+            spec.one_thread = true;
             spec.qemu_args = self.qemu_args_with(name, &options);
             spec
         }))
