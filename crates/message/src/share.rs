@@ -8,8 +8,12 @@
 //! The message is received when all pieces that the receiver did not copy are said to be copied: exactly these. A
 //! sender that lies about that spoils its own message, and nothing else. One that is late, because it was cut off,
 //! writes to units that it has entered, or to none: see [`window::region`].
+//!
+//! Claims, and entering units, are locked changes of words that two machines share. Where these mean nothing to others
+//! ([`window::locks`]), a side neither shares nor looks: the receiver copies all.
 
 use window::claim::{Claims, Turn};
+use window::locks;
 use window::region::{Heap, Place, Refused};
 
 use crate::engine::Engine;
@@ -63,7 +67,7 @@ impl Link {
     /// Whether the peer can copy its message to this memory, and it is worth telling.
     pub(crate) fn can_share(&self, memory: &Memory, wanted: u64) -> bool {
         let covers = |reach: &Reach| matches!(memory, Memory::Stretch(own) if reach.covers(own));
-        wanted >= SHARED && self.reach.as_ref().is_some_and(covers)
+        wanted >= SHARED && locks::hold() && self.reach.as_ref().is_some_and(covers)
     }
 }
 
@@ -131,7 +135,8 @@ impl Engine {
             return Err(Fault::Nonsense);
         };
         entry.state = State::Sharing;
-        let Some(heap) = link.reach.as_mut().and_then(Reach::peer) else {
+        let heap = link.reach.as_mut().and_then(Reach::peer);
+        let Some(heap) = heap.filter(|_| locks::hold()) else {
             // The receiver copies all.
             return Ok(());
         };

@@ -28,6 +28,9 @@ use crate::workload;
 const SMALL: u32 = 64;
 const LARGE: u32 = 1 << 20;
 
+/// One CPU, and room for another: so it can copy large messages together with its peer, see `window::locks`.
+const SMP: [&str; 2] = ["-smp", "1,maxcpus=2"];
+
 /// Longest that a command in a guest takes.
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -231,7 +234,9 @@ fn member_args(program: &Path, run: &Path, vm: &str) -> Result<Vec<String>> {
     command.arg("--runtime-dir").arg(run);
     command.args(["message", "qemu-args", vm]);
     let text = host::run(command)?;
-    Ok(text.split_whitespace().map(str::to_owned).collect())
+    let words = text.split_whitespace().chain(SMP);
+    let words = words.map(str::to_owned).collect();
+    Ok(words)
 }
 
 fn read(text: &str) -> Result<Vec<Row>> {

@@ -11,6 +11,7 @@
 #![allow(unsafe_code)]
 
 mod bytes;
+mod hypervisor;
 mod lease;
 mod mapping;
 mod own;
@@ -20,6 +21,7 @@ mod word;
 mod words;
 
 pub use bytes::Foreign;
+pub(crate) use hypervisor::hypervisor;
 pub(crate) use lease::Lease;
 pub(crate) use mapping::{Access, Mapping};
 pub(crate) use own::{Arena, Owned};
