@@ -258,6 +258,13 @@ mod tests {
     use super::*;
     use crate::{Board, Options};
 
+    const TEN: Load = Load {
+        memory: Kind::Program,
+        length: 8,
+        count: 10,
+        window: 1,
+    };
+
     #[test]
     fn trips_and_streams_end_and_so_does_the_answerer() {
         let folder = tempfile::tempdir().unwrap();
@@ -289,13 +296,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1500));
             let mut here = open();
             let peer = here.connect(address, 0, None).unwrap();
-            let load = Load {
-                memory: Kind::Program,
-                length: 8,
-                count: 10,
-                window: 1,
-            };
-            let times = round_trips(&mut here, peer, load, &|| true).unwrap();
+            let times = round_trips(&mut here, peer, TEN, &|| true).unwrap();
             assert_eq!(times.len(), 10);
             drop(here);
             answerer.join().unwrap();
@@ -317,15 +318,9 @@ mod tests {
                 }
             });
             let peer = here.connect(address, 0, None).unwrap();
-            let load = Load {
-                memory: Kind::Program,
-                length: 8,
-                count: 10,
-                window: 1,
-            };
             let order = Order {
                 stream: false,
-                load,
+                load: TEN,
             };
             let late = begin(&mut here, peer, order, Duration::ZERO, &|| true);
             let hour = Duration::from_secs(3600);

@@ -12,11 +12,11 @@ mod common;
 
 use std::path::Path;
 
-use common::pattern;
+use common::{by_hand, pattern};
 use message::limits::{CONTROL, MESSAGES};
 use message::{Address, Board, Code, Endpoint, Options, Pattern, Peer, Request};
 use proptest::prelude::*;
-use window::attach::{Channel, Greeting, Message};
+use window::attach::Channel;
 use window::lane::Record;
 use window::layout::Layout;
 use window::{Ends, Foreign, Side, Window};
@@ -41,42 +41,15 @@ struct Attacker {
     heard: Vec<u64>,
 }
 
-/// What an endpoint says when it connects: see `message`'s `greeting`.
-fn hello(from: Address, to: Address) -> Greeting {
-    let mut bytes = Greeting::new();
-    bytes.extend(from.nic.to_le_bytes());
-    bytes.extend(77u64.to_le_bytes());
-    bytes.extend(from.endpoint.to_le_bytes());
-    bytes.extend([0; 8]);
-    bytes.extend(to.nic.to_le_bytes());
-    bytes.extend(to.endpoint.to_le_bytes());
-    bytes.push(1);
-    bytes
-}
-
 impl Attacker {
     fn connect(folder: &Path, victim: &mut Endpoint) -> Self {
-        let to = victim.address();
-        let socket = folder.join(format!("{}.sock", to.endpoint));
-        let channel = Channel::connect(&socket).unwrap();
         let window = Window::create(Layout::new([MESSAGES, CONTROL]).unwrap()).unwrap();
         // Nobody listens at this address.
         let from = Address {
             endpoint: 999,
-            ..to
+            ..victim.address()
         };
-        channel
-            .offer(Some(&window), None, &hello(from, to))
-            .unwrap();
-        loop {
-            victim.progress();
-            match channel.receive().unwrap() {
-                None => {}
-                Some(Message::Answer { accepted, .. }) => break assert!(accepted),
-                Some(other) => panic!("{other:?}"),
-            }
-        }
-        let peer = victim.connect(from, 0, None).unwrap();
+        let (channel, peer) = by_hand::connect(folder, victim, from, &window, true, None);
         Self {
             channel,
             ends: window.ends(Side::Creator).unwrap(),

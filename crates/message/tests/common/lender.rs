@@ -3,7 +3,6 @@
     dead_code,
     unreachable_pub,
     clippy::unwrap_used,
-    clippy::panic,
     clippy::indexing_slicing,
     reason = "tests; every binary uses its own part of this"
 )]
@@ -11,11 +10,13 @@
 use std::path::Path;
 
 use message::{Board, Endpoint, Peer};
-use window::attach::{Channel, Greeting, Message};
+use window::attach::Channel;
 use window::lane::Record;
 use window::layout::{LaneSize, Layout};
 use window::region::{Region, RegionLayout};
 use window::{Ends, Side, Window};
+
+use crate::common::by_hand;
 
 /// Units of each heap: a MiB.
 pub const UNITS: u32 = 16;
@@ -36,7 +37,6 @@ impl Lender {
         inside: bool,
         seats: Option<[u32; 2]>,
     ) -> Self {
-        let to = victim.address();
         let lane = LaneSize {
             slots: 8,
             data: 4096,
@@ -59,31 +59,12 @@ impl Lender {
             nic: Board::nic_of("far"),
             endpoint: 1,
         };
-        let mut hello = Greeting::new();
-        hello.extend(from.nic.to_le_bytes());
-        hello.extend(77u64.to_le_bytes());
-        hello.extend(from.endpoint.to_le_bytes());
-        hello.extend([0; 8]);
-        hello.extend(to.nic.to_le_bytes());
-        hello.extend(to.endpoint.to_le_bytes());
-        hello.push(0);
-        hello.extend(seats.into_iter().flatten().flat_map(u32::to_le_bytes));
-        let socket = board.join(format!("{}.sock", to.endpoint));
-        let channel = Channel::connect(&socket).unwrap();
-        channel.offer(Some(&window), None, &hello).unwrap();
-        loop {
-            victim.progress();
-            match channel.receive().unwrap() {
-                None => {}
-                Some(Message::Answer { accepted, .. }) => break assert!(accepted),
-                Some(other) => panic!("{other:?}"),
-            }
-        }
+        let (channel, peer) = by_hand::connect(board, victim, from, &window, false, seats);
         Self {
             _channel: channel,
             ends: window.ends(Side::Creator).unwrap(),
             region,
-            peer: victim.connect(from, 0, None).unwrap(),
+            peer,
         }
     }
 }

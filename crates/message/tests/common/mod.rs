@@ -8,6 +8,8 @@
     reason = "tests; every binary uses its own part of this"
 )]
 
+pub mod by_hand;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 

@@ -1,0 +1,48 @@
+//! A peer by hand: what an endpoint says when it connects, said by a test.
+
+use std::path::Path;
+
+use message::{Address, Endpoint, Peer};
+use window::Window;
+use window::attach::{Channel, Greeting, Message};
+
+/// Offer a window to an endpoint, whether it fences for this side or not, and with seats in the window's region or
+/// without; it accepts.
+pub fn connect(
+    board: &Path,
+    victim: &mut Endpoint,
+    from: Address,
+    window: &Window,
+    fences: bool,
+    seats: Option<[u32; 2]>,
+) -> (Channel, Peer) {
+    let to = victim.address();
+    let socket = board.join(format!("{}.sock", to.endpoint));
+    let channel = Channel::connect(&socket).unwrap();
+    let hello = hello(from, to, fences, seats);
+    channel.offer(Some(window), None, &hello).unwrap();
+    loop {
+        victim.progress();
+        match channel.receive().unwrap() {
+            None => {}
+            Some(Message::Answer { accepted, .. }) => break assert!(accepted),
+            Some(other) => panic!("{other:?}"),
+        }
+    }
+    let peer = victim.connect(from, 0, None).unwrap();
+    (channel, peer)
+}
+
+/// See `message`'s `greeting`.
+fn hello(from: Address, to: Address, fences: bool, seats: Option<[u32; 2]>) -> Greeting {
+    let mut bytes = Greeting::new();
+    bytes.extend(from.nic.to_le_bytes());
+    bytes.extend(77u64.to_le_bytes());
+    bytes.extend(from.endpoint.to_le_bytes());
+    bytes.extend([0; 8]);
+    bytes.extend(to.nic.to_le_bytes());
+    bytes.extend(to.endpoint.to_le_bytes());
+    bytes.push(u8::from(fences));
+    bytes.extend(seats.into_iter().flatten().flat_map(u32::to_le_bytes));
+    bytes
+}
