@@ -1,8 +1,9 @@
 //! A confined space lends slots to the network: every call that this takes is one that it may make.
 
-use std::process::Stdio;
+use std::io::Read;
+use std::process::{Child, Stdio};
 
-use lab::host::{Tied, run};
+use lab::host::run;
 
 use crate::common::until;
 use crate::rig::{Rig, inside, step};
@@ -15,6 +16,20 @@ slots = 24
 listen = \"0.0.0.0:0\"
 allow = [\"10.78.0.2\"]
 ";
+
+/// Bytes of the file: more than a connection sends before it lends.
+const LENGTH: usize = 4_000_000;
+
+/// Killed when the test ends, however it ends.
+struct Client(Child);
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // It may have ended itself.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
 
 /// What a process waits with: one more for each connection that lends.
 fn epolls(process: u32) -> usize {
@@ -38,40 +53,35 @@ fn a_confined_space_lends_and_lives() {
     let [red] = rig.boot([with_space(&rig)]);
     guest(
         &red,
-        "mkdir /s && mount -t virtiofs space /s && head -c 4000000 /dev/urandom > /tmp/r && cp /tmp/r /s/r",
+        &format!(
+            "mkdir /s && mount -t virtiofs space /s && head -c {LENGTH} /dev/urandom > /tmp/r && cp /tmp/r /s/r"
+        ),
     );
     let sum = guest(&red, "md5sum < /tmp/r");
     let port = status(&rig)["listen"].as_str().unwrap().to_owned();
     let url = format!("http://10.78.0.1:{}/r", port.rsplit_once(':').unwrap().1);
     let process = rig.daemon().process("space-red").unwrap();
     let before = epolls(process);
-    let body = rig.folder().join("body");
-    let body = body.to_str().unwrap();
-    let fetch = [
-        "curl",
-        "--silent",
-        "--interface",
-        "10.78.0.2",
-        "--output",
-        body,
-    ];
 
     step("a connection that has sent much lends");
-    // Twice on one connection, so slowly that it is seen.
-    let slowly = ["--limit-rate", "1M", &url, "--output", body, &url];
-    let mut client = inside(rig.pid(), &[&fetch[..], &slowly].concat());
-    client.stdin(Stdio::null());
-    let mut client = Tied::spawn(client).unwrap();
-    until("a connection lends", || {
-        let ended = client.ended().unwrap();
-        assert!(ended.is_none(), "the client: {ended:?}");
-        epolls(process) > before
-    });
-    until("it has ended", || client.ended().unwrap().is_some());
-    assert_eq!(
-        run(inside(rig.pid(), &["md5sum", body])).unwrap()[..32],
-        sum[..32]
-    );
+    let curl = ["curl", "--silent", "--interface", "10.78.0.2", &url, &url];
+    let mut client = inside(rig.pid(), &curl);
+    client.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut client = Client(client.spawn().unwrap());
+    let mut pipe = client.0.stdout.take().unwrap();
+    let mut once = vec![0; LENGTH];
+    pipe.read_exact(&mut once).unwrap();
+    // It cannot go on with the second before somebody reads on.
+    until("a connection lends", || epolls(process) > before);
+    let mut again = Vec::new();
+    pipe.read_to_end(&mut again).unwrap();
+    assert!(client.0.wait().unwrap().success());
+    assert!(once == again, "the same file, twice");
+    let body = rig.folder().join("body");
+    std::fs::write(&body, once).unwrap();
+    let body = body.to_str().unwrap();
+    let read = run(inside(rig.pid(), &["md5sum", body])).unwrap();
+    assert_eq!(read[..32], sum[..32]);
 
     step("and lets go of what it lent");
     until("nobody lends", || epolls(process) == before);
