@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, OnceLock, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -82,6 +82,11 @@ impl Tied {
     #[must_use]
     pub fn command(&self) -> &str {
         &self.command
+    }
+
+    /// What it says, once, if its command has a pipe for that.
+    pub fn stdout(&mut self) -> Option<ChildStdout> {
+        self.child.stdout.take()
     }
 
     /// Its exit status if it has ended.

@@ -13,8 +13,9 @@ mod lender;
 #[path = "common/plane.rs"]
 mod plane;
 
+use common::by_hand::PULL;
 use common::{both, bytes, filled, pattern};
-use lender::{Lender, PULL, UNITS};
+use lender::{Lender, UNITS};
 use message::{Code, Copies, Endpoint, Memory, Pattern, Request};
 use plane::{DIRECT, HANG, MEDIATED, Plane, connect, open};
 use proptest::prelude::*;

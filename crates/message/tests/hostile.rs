@@ -12,6 +12,7 @@ mod common;
 
 use std::path::Path;
 
+use common::by_hand::{COPIED, DONE, OFFER, PULL, SHARE};
 use common::{by_hand, pattern};
 use message::limits::{CONTROL, MESSAGES};
 use message::{Address, Board, Code, Endpoint, Options, Pattern, Peer, Request};
@@ -23,13 +24,6 @@ use window::{Ends, Foreign, Side, Window};
 
 /// The match value of what is pending all the time.
 const LATER: u64 = 0xfeed_0000_0001;
-
-/// Kinds of records: see `message`'s `wire`.
-const OFFER: u32 = 3;
-const DONE: u32 = 4;
-const PULL: u32 = 5;
-const SHARE: u32 = 8;
-const COPIED: u32 = 9;
 
 /// The other side of a link, by hand.
 struct Attacker {

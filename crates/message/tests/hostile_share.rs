@@ -14,8 +14,9 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use common::by_hand::{COPIED, DONE, LENT, SHARE};
 use common::{bytes, filled, marked};
-use lender::{LENT, Lender, UNITS};
+use lender::{Lender, UNITS};
 use message::limits::PIECE;
 use message::{Board, Code, Copies, Endpoint, Memory, Options, Pattern, Request};
 use proptest::prelude::*;
@@ -24,11 +25,6 @@ use window::region::{Heap, List, Place, Stretch, UNIT};
 
 /// So long nothing takes; a wait that long is a hang.
 const HANG: Option<Duration> = Some(Duration::from_secs(60));
-
-/// Kinds of records: see `message`'s `wire`.
-const DONE: u32 = 4;
-const SHARE: u32 = 8;
-const COPIED: u32 = 9;
 
 /// The handle that a peer by hand gives itself.
 const OWN: u64 = 5;

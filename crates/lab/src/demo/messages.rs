@@ -21,15 +21,12 @@ use crate::machine::Machine;
 use crate::progress::Progress;
 use crate::scope::{self, RunFolder};
 use crate::stats::{median, paired_ratio};
-use crate::vm::{Spec, Vm};
+use crate::vm::{Spec, Vm, WITH_ROOM};
 use crate::workload;
 
 /// Bytes of the messages of a ping-pong, and of those of a stream.
 const SMALL: u32 = 64;
 const LARGE: u32 = 1 << 20;
-
-/// One CPU, and room for another: so it can copy large messages together with its peer, see `window::locks`.
-const SMP: [&str; 2] = ["-smp", "1,maxcpus=2"];
 
 /// Longest that a command in a guest takes.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -234,9 +231,8 @@ fn member_args(program: &Path, run: &Path, vm: &str) -> Result<Vec<String>> {
     command.arg("--runtime-dir").arg(run);
     command.args(["message", "qemu-args", vm]);
     let text = host::run(command)?;
-    let words = text.split_whitespace().chain(SMP);
-    let words = words.map(str::to_owned).collect();
-    Ok(words)
+    let words = text.split_whitespace().chain(WITH_ROOM);
+    Ok(words.map(str::to_owned).collect())
 }
 
 fn read(text: &str) -> Result<Vec<Row>> {

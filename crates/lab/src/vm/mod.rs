@@ -25,7 +25,7 @@ use agent::Agent;
 pub use agent::Output;
 pub use migration::{Migration, Moved};
 pub use qmp::Qmp;
-pub use spec::{Link, Nic, Spec};
+pub use spec::{Link, Nic, Spec, WITH_ROOM};
 
 /// A running VM.
 #[derive(Debug)]

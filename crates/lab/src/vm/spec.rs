@@ -41,6 +41,10 @@ pub struct Nic {
     pub properties: Vec<String>,
 }
 
+/// QEMU's options for one CPU, and room for another: so an emulated VM can copy large messages together with its peer,
+/// see `window::locks`.
+pub const WITH_ROOM: [&str; 2] = ["-smp", "1,maxcpus=2"];
+
 /// What a VM has. Fields may be changed before [`super::Vm::boot`].
 #[derive(Clone, Debug)]
 pub struct Spec {

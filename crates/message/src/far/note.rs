@@ -195,6 +195,28 @@ fn seat_of(word: u64) -> Option<Option<u32>> {
 }
 
 #[cfg(test)]
+impl Note {
+    /// An endpoint without a key wants to connect to one.
+    pub(super) fn connects(link: LinkId, from: Address, to: Address) -> Self {
+        let hello = Hello {
+            from,
+            to,
+            session: 1,
+            own_key: 0,
+            key: 0,
+            fences: false,
+            seats: None,
+        };
+        Self::Connect {
+            link,
+            window: 0,
+            hello,
+            seat: None,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;

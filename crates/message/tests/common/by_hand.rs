@@ -6,6 +6,15 @@ use message::{Address, Endpoint, Peer};
 use window::Window;
 use window::attach::{Channel, Greeting, Message};
 
+/// Kinds of records: see `message`'s `wire`.
+pub const OFFER: u32 = 3;
+pub const DONE: u32 = 4;
+pub const PULL: u32 = 5;
+/// An offer of memory of a member's heap.
+pub const LENT: u32 = 7;
+pub const SHARE: u32 = 8;
+pub const COPIED: u32 = 9;
+
 /// Offer a window to an endpoint, whether it fences for this side or not, and with seats in the window's region or
 /// without; it accepts.
 pub fn connect(

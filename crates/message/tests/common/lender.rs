@@ -16,7 +16,7 @@ use window::layout::{LaneSize, Layout};
 use window::region::{Region, RegionLayout};
 use window::{Ends, Side, Window};
 
-use crate::common::by_hand;
+use crate::common::by_hand::{self, LENT};
 
 /// Units of each heap: a MiB.
 pub const UNITS: u32 = 16;
@@ -68,11 +68,6 @@ impl Lender {
         }
     }
 }
-
-/// Kind of an offer of memory of a member's heap: see `message`'s `wire`.
-pub const LENT: u32 = 7;
-/// Kind of the wish to have one streamed.
-pub const PULL: u32 = 5;
 
 impl Lender {
     pub fn offer(&mut self, length: u64, unit: u32, number: u32) {

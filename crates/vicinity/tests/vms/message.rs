@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use lab::host::{Tied, run};
-use lab::vm::{Job, Spec, Vm};
+use lab::vm::{Job, Spec, Vm, WITH_ROOM};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::until;
@@ -88,7 +88,7 @@ impl Drop for Link {
 }
 
 /// `vicinity message` on a host.
-pub(crate) fn message(rig: &Rig, words: &[&str]) -> std::process::Command {
+fn message(rig: &Rig, words: &[&str]) -> std::process::Command {
     let mut command = lab::host::command(env!("CARGO_BIN_EXE_vicinity"));
     command.env_remove("VICINITY_RUNTIME_DIR");
     command.arg("--runtime-dir").arg(rig.daemon().path(""));
@@ -105,19 +105,24 @@ pub(crate) fn member(rig: &Rig, name: &str) -> Spec {
     spec
 }
 
+/// Start a program in a VM that opens a socket on its board; it is there when this returns.
+fn open<'vm>(vm: &'vm Vm, program: &str, socket: &str, limit: Duration) -> Job<'vm> {
+    let job = vm.start(program).unwrap();
+    let there = format!("until test -S /run/vicinity/message/{socket}; do sleep 0.1; done");
+    vm.check(&there, limit).unwrap();
+    job
+}
+
+/// Become a member.
+pub(crate) fn join(vm: &Vm, limit: Duration) -> Job<'_> {
+    open(vm, "exec vicinity message join", "gateway.sock", limit)
+}
+
 /// Become a member, and answer at endpoint 7.
-fn join(vm: &Vm) -> [Job<'_>; 2] {
-    let wait = |file: &str| {
-        let wait = format!("until test -S /run/vicinity/message/{file}; do sleep 0.1; done");
-        vm.check(&wait, LIMIT).unwrap();
-    };
-    let gateway = vm.start("exec vicinity message join").unwrap();
-    wait("gateway.sock");
-    let answerer = vm
-        .start("exec vicinity message answer --endpoint 7")
-        .unwrap();
-    wait("7.sock");
-    [gateway, answerer]
+fn join_and_answer(vm: &Vm) -> [Job<'_>; 2] {
+    let gateway = join(vm, LIMIT);
+    let answer = "exec vicinity message answer --endpoint 7";
+    [gateway, open(vm, answer, "7.sock", LIMIT)]
 }
 
 /// Answer at endpoint 7 of a host.
@@ -140,11 +145,16 @@ fn ping(vm: &Vm, peer: &str, length: u32, count: u32) -> String {
     said
 }
 
-/// Links that a member has now.
-fn links(rig: &Rig, name: &str) -> u64 {
+/// What the host has counted of each member.
+pub(crate) fn counted(rig: &Rig) -> Vec<serde_json::Value> {
     let output = message(rig, &["counters", "--json"]).output().unwrap();
     let counters: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let mut members = counters["members"].as_array().unwrap().iter();
+    counters["members"].as_array().unwrap().clone()
+}
+
+/// Links that a member has now.
+fn links(rig: &Rig, name: &str) -> u64 {
+    let mut members = counted(rig).into_iter();
     let member = members.find(|member| member["name"] == name).unwrap();
     member["links"].as_u64().unwrap()
 }
@@ -160,8 +170,7 @@ fn vms_and_hosts_exchange_messages() {
         let mut spec = member(rig, name);
         if name != "d" {
             // What locks words does so for other VMs, too, when QEMU emulates this one.
-            spec.qemu_args
-                .extend(["-smp", "1,maxcpus=2"].map(str::to_owned));
+            spec.qemu_args.extend(WITH_ROOM.map(str::to_owned));
         }
         spec
     }));
@@ -172,7 +181,7 @@ fn vms_and_hosts_exchange_messages() {
     for vm in [a, b] {
         vm.check(&format!("insmod {MODULE}"), LIMIT).unwrap();
     }
-    let [_in_a, _in_b, in_c, _in_d] = vms.each_ref().map(join);
+    let [_in_a, _in_b, in_c, _in_d] = vms.each_ref().map(join_and_answer);
 
     step("it hears who is there, on other hosts too");
     let all = "for name in alpha beta a b c; do \

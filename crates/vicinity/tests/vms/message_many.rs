@@ -4,11 +4,13 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use lab::host::Tied;
 use lab::vm::Vm;
 use tempfile::TempDir;
 
 use crate::common::mx::Installed;
-use crate::message::{member, message};
+use crate::common::until;
+use crate::message::{counted, join, member};
 use crate::rig::{Rig, step};
 
 /// On a machine that is busy with forty VMs.
@@ -70,26 +72,17 @@ impl Program {
     }
 
     fn on_host(&self, rig: &Rig) -> Command {
-        let mut command = Command::new(self.file());
+        let mut command = lab::host::command(self.file());
         command.env("LD_LIBRARY_PATH", self.installed.libraries());
         command.env("VICINITY_RUNTIME_DIR", rig.daemon().path(""));
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(Stdio::null());
         command
     }
 }
 
-/// The VM is a member when this returns.
-fn join(vm: &Vm) {
-    let _goes_on = vm.start("exec vicinity message join").unwrap();
-    let there = "until test -S /run/vicinity/message/gateway.sock; do sleep 0.1; done";
-    vm.check(there, LIMIT).unwrap();
-}
-
 /// Messages that the host passed on.
 fn mediated(rig: &Rig) -> u64 {
-    let output = message(rig, &["counters", "--json"]).output().unwrap();
-    let counters: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let members = counters["members"].as_array().unwrap().iter();
+    let members = counted(rig).into_iter();
     members
         .map(|member| member["messages"].as_u64().unwrap())
         .sum()
@@ -110,7 +103,7 @@ fn exchange(grouped: usize, alone: usize) {
         .collect();
     for vm in &vms {
         vm.wait_ready(LIMIT).unwrap();
-        join(vm);
+        let _goes_on = join(vm, LIMIT);
     }
     step("everybody sends everybody a message of each protocol");
     let peers: Vec<String> = names
@@ -127,13 +120,15 @@ fn exchange(grouped: usize, alone: usize) {
         .collect();
     let mut host = program.on_host(&rig);
     host.arg(vms.len().to_string()).args(&peers);
-    let host = host.spawn().unwrap();
+    let mut host = Tied::spawn(host).unwrap();
     for job in jobs {
         let ended = job.wait(LIMIT).unwrap();
         assert!(ended.stdout.contains(" has all "), "{ended:?}");
     }
-    let ended = host.wait_with_output().unwrap();
-    assert!(ended.status.success(), "{ended:?}");
+    until("the end of the host's program", || {
+        host.ended().unwrap().is_some()
+    });
+    assert!(host.ended().unwrap().unwrap().success());
     // Not those to oneself, nor those within the group.
     let pairs = names.len() * (names.len() - 1) - grouped * grouped.saturating_sub(1);
     assert_eq!(mediated(&rig), (pairs * KINDS) as u64);

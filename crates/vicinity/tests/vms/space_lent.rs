@@ -1,9 +1,9 @@
 //! A confined space lends slots to the network: every call that this takes is one that it may make.
 
 use std::io::Read;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
-use lab::host::run;
+use lab::host::{Tied, run};
 
 use crate::common::until;
 use crate::rig::{Rig, inside, step};
@@ -19,17 +19,6 @@ allow = [\"10.78.0.2\"]
 
 /// Bytes of the file: more than a connection sends before it lends.
 const LENGTH: usize = 4_000_000;
-
-/// Killed when the test ends, however it ends.
-struct Client(Child);
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        // It may have ended itself.
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
 
 /// What a process waits with: one more for each connection that lends.
 fn epolls(process: u32) -> usize {
@@ -67,15 +56,16 @@ fn a_confined_space_lends_and_lives() {
     let curl = ["curl", "--silent", "--interface", "10.78.0.2", &url, &url];
     let mut client = inside(rig.pid(), &curl);
     client.stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut client = Client(client.spawn().unwrap());
-    let mut pipe = client.0.stdout.take().unwrap();
+    let mut client = Tied::spawn(client).unwrap();
+    let mut pipe = client.stdout().unwrap();
     let mut once = vec![0; LENGTH];
     pipe.read_exact(&mut once).unwrap();
     // It cannot go on with the second before somebody reads on.
     until("a connection lends", || epolls(process) > before);
     let mut again = Vec::new();
     pipe.read_to_end(&mut again).unwrap();
-    assert!(client.0.wait().unwrap().success());
+    until("it has ended", || client.ended().unwrap().is_some());
+    assert!(client.ended().unwrap().unwrap().success());
     assert!(once == again, "the same file, twice");
     let body = rig.folder().join("body");
     std::fs::write(&body, once).unwrap();

@@ -94,21 +94,7 @@ fn an_answer_is_rung_before_the_gateway_sleeps() {
     let mut trunk = Trunk::new(host.region.trunk(0).unwrap().ends(Side::Creator).unwrap());
     // To an endpoint that is not open.
     let address = |nic| Address { nic, endpoint: 3 };
-    let hello = Hello {
-        from: address(8),
-        to: address(7),
-        session: 1,
-        own_key: 0,
-        key: 0,
-        fences: false,
-        seats: None,
-    };
-    let connect = Note::Connect {
-        link: 1,
-        window: 0,
-        hello,
-        seat: None,
-    };
+    let connect = Note::connects(1, address(8), address(7));
     trunk.say(connect).unwrap();
     assert!(gateway.look().unwrap());
     assert!(rung(), "the host does not know");

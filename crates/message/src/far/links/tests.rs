@@ -34,22 +34,7 @@ fn connect(board: &mut Switchboard, b: &mut Trunk) -> LinkId {
         nic: board.seats[member].nic,
         endpoint: 1,
     };
-    let hello = Hello {
-        from: address(0),
-        to: address(1),
-        session: 1,
-        own_key: 0,
-        key: 0,
-        fences: false,
-        seats: None,
-    };
-    let connect = Note::Connect {
-        link: ID,
-        window: 0,
-        hello,
-        seat: None,
-    };
-    board.hear(0, connect);
+    board.hear(0, Note::connects(ID, address(0), address(1)));
     let Ok(Some(Note::Connect { link, .. })) = b.hear() else {
         panic!("it was not told");
     };
