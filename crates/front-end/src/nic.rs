@@ -42,6 +42,9 @@ pub struct Options {
     pub post: bool,
     /// Where all rings begin.
     pub base: u16,
+    /// Wait for an answer to each message that hands a ring's descriptor over, as QEMU 10.2 and
+    /// later do (`vhost_set_vring_file` in its `hw/virtio/vhost-user.c`).
+    pub replies: bool,
 }
 
 impl Default for Options {
@@ -55,6 +58,7 @@ impl Default for Options {
             regions: 1,
             post: true,
             base: 0,
+            replies: false,
         }
     }
 }
@@ -169,7 +173,9 @@ impl Nic {
         }
     }
 
-    /// Describe a ring, which begins at this place, and start it.
+    /// Describe a ring, which begins at this place, and start it: the messages and the order are
+    /// those of QEMU's `vhost_virtqueue_start` and, for vhost-user NICs, the `vhost_virtqueue_mask` at
+    /// its end, which sends the call descriptor.
     pub fn start_ring(&self, ring: u32, base: u16, mut pump: impl FnMut()) {
         let pair = &self.pairs[ring as usize / 2];
         let queue = if ring % 2 == 0 { &pair.rx } else { &pair.tx };
@@ -183,13 +189,25 @@ impl Nic {
             (request::SET_VRING_NUM, &size, None),
             (request::SET_VRING_BASE, &base, None),
             (request::SET_VRING_ADDR, &place, None),
-            (request::SET_VRING_CALL, &itself, call),
             (request::SET_VRING_KICK, &itself, kick),
+            (request::SET_VRING_CALL, &itself, call),
         ];
         for (request, payload, fd) in messages {
             let fds: Vec<_> = fd.iter().map(AsFd::as_fd).collect();
-            self.wire.send(request, payload, &fds);
+            let waits = pair.options.replies && fd.is_some();
+            if waits {
+                self.wire.send_for_reply(request, payload, &fds);
+            } else {
+                self.wire.send(request, payload, &fds);
+            }
             pump();
+            if waits {
+                assert_eq!(
+                    self.wire.number(request),
+                    0,
+                    "the back-end refused {request}"
+                );
+            }
         }
     }
 
@@ -224,8 +242,8 @@ impl Nic {
         for (ring, queue) in [(0, &self.rx), (1, &self.tx)] {
             let ring = number(ring);
             for (request, fd) in [
-                (request::SET_VRING_CALL, queue.call_fd()),
                 (request::SET_VRING_KICK, queue.kick_fd()),
+                (request::SET_VRING_CALL, queue.call_fd()),
                 (request::SET_VRING_ERR, queue.call_fd()),
             ] {
                 assert!(self.wire.send(request, &ring, &[fd.as_fd()]));

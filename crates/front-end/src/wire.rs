@@ -156,6 +156,11 @@ impl Wire {
         self.send_raw(&message(request, VERSION, payload), fds)
     }
 
+    /// Send a message that the back-end is asked to acknowledge.
+    pub fn send_for_reply(&self, request: u32, payload: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
+        self.send_raw(&message(request, VERSION | NEED_REPLY, payload), fds)
+    }
+
     /// Read a reply: its request and payload. `None`: the back-end hung up.
     #[must_use]
     pub fn reply(&self) -> Option<(u32, Vec<u8>)> {

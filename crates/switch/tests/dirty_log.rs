@@ -308,6 +308,7 @@ fn options() -> impl Strategy<Value = Options> {
             regions,
             pairs: 1,
             post: true,
+            replies: false,
         },
     )
 }

@@ -152,6 +152,13 @@ impl<S> Vring<S> {
         self.waits_for_log = waits;
     }
 
+    /// Use another call descriptor, and signal it once: frames that were delivered since the ring
+    /// started, or before the last back-end ended, may have signalled nobody. QEMU starts a ring by
+    /// `SET_VRING_KICK` and sends `SET_VRING_CALL` after it (`vhost_virtqueue_start` in its
+    /// `hw/virtio/vhost.c`). With `VIRTIO_F_EVENT_IDX` no later frame signals the guest either, as the
+    /// used index has passed `used_event` already. A driver must expect a call without work
+    /// (virtio 1.3, 2.7.7).
+    ///
     /// The front-end shares the descriptor with us and decides what is in it: a full one must not
     /// make us wait. (It can undo this, which is a fault.)
     pub(crate) fn set_call(&mut self, descriptor: Option<OwnedFd>) -> Result<(), RingFault> {
@@ -160,7 +167,7 @@ impl<S> Vring<S> {
             rustix::io::ioctl_fionbio(event, true).map_err(|_| RingFault::Notifier("call"))?;
         }
         self.call = Notifier::from_message(descriptor);
-        Ok(())
+        self.call()
     }
 
     /// New addresses; a running ring moves there at once.

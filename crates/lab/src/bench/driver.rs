@@ -312,8 +312,8 @@ fn set_up(wire: &Wire, ram: &Ram, features: u64, rings: &[&Ring; 2]) {
         wire.send(request::SET_VRING_BASE, &state(index, 0), &[]);
         let places = addresses(index, descriptors, used, available);
         wire.send(request::SET_VRING_ADDR, &places, &[]);
-        wire.send(request::SET_VRING_CALL, &at, &[ring.call.as_fd()]);
         wire.send(request::SET_VRING_KICK, &at, &[ring.kick.as_fd()]);
+        wire.send(request::SET_VRING_CALL, &at, &[ring.call.as_fd()]);
         wire.send(request::SET_VRING_ENABLE, &state(index, 1), &[]);
     }
     let _known = ask(request::GET_FEATURES);

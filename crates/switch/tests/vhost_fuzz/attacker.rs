@@ -72,6 +72,8 @@ impl<'a> Attacker<'a> {
             regions: random.pick(&[1, 1, 2, 5]),
             post: random.one_in(2),
             base: random.edge() as u16,
+            // The back-end may answer nothing: it is being attacked.
+            replies: false,
         }
     }
 
