@@ -34,6 +34,7 @@ impl Workers {
     /// The process is out of descriptors, or signal handling cannot be set up.
     pub fn new(control: ControlSocket, count: usize) -> std::io::Result<Self> {
         sigbus::install()?;
+        vhost::descriptor::prepare()?;
         let shared = Arc::new(Shared::new(count)?);
         if let Some(post) = shared.posts.get(FIRST) {
             let interest = epoll::EventFlags::IN;

@@ -67,8 +67,8 @@ pub enum ProtocolFault {
     },
     /// A descriptor of the wrong kind: using it, or closing it, could make us wait.
     #[error(
-        "it handed over a descriptor of the wrong kind: events need an eventfd, memory a memfd or \
-         a file on tmpfs or hugetlbfs"
+        "it handed over a descriptor of the wrong kind: kick, call and error need an eventfd, memory \
+         a memfd or a file on tmpfs or hugetlbfs"
     )]
     WrongDescriptor,
     /// Features that were never offered.

@@ -32,7 +32,7 @@ pub mod backend;
 pub mod chain;
 pub mod channel;
 pub mod copy;
-mod descriptor;
+pub mod descriptor;
 pub mod dirty_log;
 pub mod fault;
 pub mod features;
