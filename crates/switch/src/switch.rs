@@ -32,6 +32,7 @@ use vhost::net_header::NetHeader;
 
 use crate::aside::Aside;
 use crate::capture::Capture;
+use crate::control::Loss;
 use crate::desk::Desk;
 use crate::frame::{Head, Rest};
 use crate::guard::groups::Groups;
@@ -263,14 +264,23 @@ impl Switch {
         self.groups_mut().greet(number, now);
     }
 
-    /// Announce a VM on its behalf, after a migration (vhost-user, `SEND_RARP`).
+    /// Announce a VM on its behalf, after a migration (vhost-user, `SEND_RARP`). The front-end chooses the
+    /// address, so the port's rules hold for it as for a frame.
     pub fn announce(&mut self, desk: &mut Desk, number: u16, mac: Mac) {
         self.greet(number);
         let Some(port) = self.port(number) else {
             return;
         };
-        let guard = port.guard.as_deref();
-        let checked = guard.map_or_else(Checked::default, Guard::own);
+        let checked = match &port.guard {
+            // A group is no station.
+            _ if mac.is_group() => Err(Loss::MacSpoofed),
+            Some(guard) => guard.announcement(mac),
+            None => Ok(Checked::default()),
+        };
+        let checked = match checked {
+            Ok(checked) => checked,
+            Err(loss) => return port.lose(0, loss, 1),
+        };
         let resident = Resident::new(mac, checked.tci.vlan());
         self.table
             .learn(resident, number, desk.seconds, MAX_LEARNT_PER_PORT);

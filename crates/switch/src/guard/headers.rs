@@ -140,11 +140,21 @@ fn arp(bytes: &[u8]) -> Option<Arp> {
     })
 }
 
+/// The bytes of a packet of this length, without the padding behind it, which could pass for a
+/// transport header. A packet whose segmentation is offloaded may have a length of 0.
+fn within(bytes: &[u8], length: usize) -> &[u8] {
+    match length {
+        0 => bytes,
+        _ => bytes.get(..length).unwrap_or(bytes),
+    }
+}
+
 /// RFC 791, 3.1.
 fn ipv4(bytes: &[u8]) -> Option<Ip> {
     let first = u8_at(bytes, 0)?;
     let header = usize::from(first & 0xf) * 4;
     let source = v4_at(bytes, 12)?;
+    let bytes = within(bytes, usize::from(u16_at(bytes, 2)?));
     if first >> 4 != 4 || header < 20 || bytes.len() < header {
         return None;
     }
@@ -155,7 +165,10 @@ fn ipv4(bytes: &[u8]) -> Option<Ip> {
         _ => None,
     };
     let service = match protocol {
-        UDP => ports.filter(|(from, _)| *from == 67).map(|_| Service::Dhcp),
+        // RFC 2131, 4.1: clients look at the destination port alone, so an answer may come from any.
+        UDP => ports
+            .filter(|(from, to)| *from == 67 || *to == 68)
+            .map(|_| Service::Dhcp),
         IGMP if !later_fragment => (u8_at(bytes, header)? == 0x11).then_some(Service::Router),
         _ => None,
     };
@@ -178,6 +191,10 @@ fn ipv6(bytes: &[u8]) -> Option<Ip> {
         return None;
     }
     let source = v6_at(bytes, 8)?;
+    let bytes = match usize::from(u16_at(bytes, 4)?) {
+        0 => bytes,
+        payload => within(bytes, 40 + payload),
+    };
     let (mut protocol, mut at) = (u8_at(bytes, 6)?, 40);
     let (mut fragment, mut later_fragment) = (false, false);
     // Each extension header takes eight bytes at least, so the snapshot's end ends this.
@@ -209,8 +226,9 @@ fn ipv6(bytes: &[u8]) -> Option<Ip> {
         // A later fragment of either tells nothing without the first, which was looked at.
         _ if later_fragment => {}
         UDP => {
-            let (from, _) = (u16_at(bytes, at)?, u16_at(bytes, at + 2)?);
-            ip.service = (from == 547).then_some(Service::Dhcp);
+            let (from, to) = (u16_at(bytes, at)?, u16_at(bytes, at + 2)?);
+            // RFC 8415, 7.2, and RFC 7610, 3: what goes to a client's port is an answer.
+            ip.service = (from == 547 || to == 546).then_some(Service::Dhcp);
         }
         ICMPV6 => {
             let kind = u8_at(bytes, at)?;

@@ -36,6 +36,7 @@ mod vlan;
 
 use crate::control::Loss;
 use crate::frame::{ETHERNET, Head, Rest};
+use crate::mac::Mac;
 
 pub use floods::Floods;
 pub use limiter::Limiter;
@@ -197,12 +198,17 @@ impl Guard {
         sources.check(head.source(), kind, snapshot.bytes(), header)
     }
 
-    /// Of a frame that the switch sends on behalf of this port.
-    #[must_use]
-    pub fn own(&self) -> Checked {
+    /// Of the frame by which the switch announces a station on behalf of this port.
+    ///
+    /// # Errors
+    /// The port may not speak as that station.
+    pub fn announcement(&self, station: Mac) -> Result<Checked, Loss> {
+        if let Some(sources) = &self.sources {
+            sources.check_mac(station)?;
+        }
         let tci = self.vlans.as_ref().map_or(Tci::NONE, Vlans::untagged);
         let role = self.role;
-        Checked { tci, role }
+        Ok(Checked { tci, role })
     }
 }
 

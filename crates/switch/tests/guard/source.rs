@@ -1,5 +1,6 @@
 //! Whom a port may speak as, and whom to.
 
+use front_end::wire::request;
 use front_end::{Layout, Nic, frame};
 use switch::control::Drops;
 use switch::guard::{Prefix, Role, Rules, SourceRules};
@@ -322,6 +323,16 @@ fn services_are_offered_by_those_who_may() {
         ipv6(LINK_LOCAL, 58, &router),
         ipv6(LINK_LOCAL, 58, &[&[137, 0, 0, 0][..], &[0; 36]].concat()),
         ipv4([10, 0, 0, 1], 17, 0, 0, &udp(67, 68)),
+        // From another port: clients look at the destination alone (RFC 2131, 4.1; RFC 7610, 3).
+        ipv4([10, 0, 0, 1], 17, 0, 0, &udp(4011, 68)),
+        ipv4([10, 0, 0, 1], 17, 0, 4, &udp(40_000, 68)),
+        ipv4([10, 0, 0, 1], 17, 0, 0, &udp(67, 40_000)),
+        ipv6(LINK_LOCAL, 17, &udp(4011, 546)),
+        ipv6(
+            LINK_LOCAL,
+            60,
+            &[&[17, 0, 1, 4, 0, 0, 0, 0][..], &udp(4011, 546)].concat(),
+        ),
         // Whoever asks about groups gets their frames.
         ipv4([10, 0, 0, 1], 2, 0, 4, &[0x11, 10, 0, 0, 0, 0, 0, 0]),
         ipv6(LINK_LOCAL, 58, &[&[130, 0, 0, 0][..], &[0; 20]].concat()),
@@ -353,6 +364,38 @@ fn services_are_offered_by_those_who_may() {
             mine(0x88b5, &[0; 50]),
         ],
     );
+}
+
+/// What is behind a packet's end is padding, and no header of a transport.
+#[test]
+fn rfc791_and_rfc8200_padding_is_not_read() {
+    let mut four = ipv4([10, 0, 0, 1], 17, 0, 0, &udp(9, 9));
+    four[14 + 2..14 + 4].copy_from_slice(&20_u16.to_be_bytes());
+    let mut six = ipv6("fd00::1", 17, &udp(9, 9));
+    six[14 + 4..14 + 6].copy_from_slice(&3_u16.to_be_bytes());
+    is_lost(&own(), |drops| drops.not_understood, &[four, six]);
+}
+
+/// A front-end may ask for an announcement of any address (vhost-user, `SEND_RARP`).
+#[test]
+fn nobody_is_announced_as_another() {
+    let mut plane = Plane::new();
+    let [a, mut b] = nics(&mut plane, [own(), Rules::default()]);
+    let announce = |nic: &Nic, octets: [u8; 6]| {
+        let payload = [&octets[..], &[0, 0]].concat();
+        assert!(nic.wire.send(request::SEND_RARP, &payload, &[]));
+        nic.sync();
+    };
+    announce(&a, frame::mac(2));
+    announce(&a, [0x01, 0, 0x5e, 0, 0, 1]);
+    assert_lost(&mut plane, 1, |drops| drops.mac_spoofed, 2);
+    assert_nothing(&mut b);
+    // Its frames would go to the wrong port now, had it been believed.
+    announce(&a, frame::mac(1));
+    assert_eq!(b.wait_to_receive().frame[6..12], frame::mac(1));
+    // A port without rules may be anybody, but no group.
+    announce(&b, frame::BROADCAST);
+    assert_lost(&mut plane, 2, |drops| drops.mac_spoofed, 1);
 }
 
 /// A rule that is the only one of a port is in force.
