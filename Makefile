@@ -84,7 +84,7 @@ unit:
 
 loom:
 	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --target-dir target/loom \
-		--package vicinity-vhost --lib handshake
+		--package vicinity-vhost --lib model
 	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --target-dir target/loom \
 		--package vicinity-window --lib model
 	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --target-dir target/loom \

@@ -43,6 +43,7 @@ pub mod memory;
 pub mod message;
 pub mod net_header;
 pub mod raw;
+mod registered;
 pub mod ring;
 mod sync;
 pub mod vring;

@@ -13,21 +13,17 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::limits::MAX_MAPPINGS;
+use crate::registered::Entry;
 
-/// One registered mapping; `start` is 0 while the entry is free and 1 while it is being changed.
-struct Entry {
-    start: AtomicUsize,
-    end: AtomicUsize,
+/// One registered mapping.
+struct Slot {
+    bounds: Entry,
     hit: AtomicBool,
 }
 
-const FREE: usize = 0;
-const BUSY: usize = 1;
-
-static ENTRIES: [Entry; MAX_MAPPINGS] = [const {
-    Entry {
-        start: AtomicUsize::new(FREE),
-        end: AtomicUsize::new(0),
+static SLOTS: [Slot; MAX_MAPPINGS] = [const {
+    Slot {
+        bounds: Entry::new(),
         hit: AtomicBool::new(false),
     }
 }; MAX_MAPPINGS];
@@ -54,31 +50,22 @@ impl Guard {
     /// Register a mapping, if there is room.
     pub(super) fn new(start: usize, length: usize) -> Option<Self> {
         let end = start.checked_add(length)?;
-        let index = ENTRIES.iter().position(|entry| {
-            entry
-                .start
-                .compare_exchange(FREE, BUSY, Ordering::Acquire, Ordering::Relaxed)
-                .is_ok()
-        })?;
-        let entry = ENTRIES.get(index)?;
-        entry.hit.store(false, Ordering::Relaxed);
-        entry.end.store(end, Ordering::Relaxed);
-        USED.fetch_max(index + 1, Ordering::Relaxed);
-        entry.start.store(start, Ordering::Release);
+        let index = SLOTS.iter().position(|slot| slot.bounds.take(start, end))?;
+        USED.fetch_max(index + 1, Ordering::Release);
         Some(Self(index))
     }
 
     /// Whether the mapping was found truncated.
     pub(super) fn hit(&self) -> bool {
-        ENTRIES
-            .get(self.0)
-            .is_some_and(|entry| entry.hit.load(Ordering::Relaxed))
+        let slot = SLOTS.get(self.0);
+        slot.is_some_and(|slot| slot.hit.load(Ordering::Relaxed))
     }
 
     /// Forget the mapping; called once, before it is unmapped.
     pub(super) fn release(&self) {
-        if let Some(entry) = ENTRIES.get(self.0) {
-            entry.start.store(FREE, Ordering::Release);
+        if let Some(slot) = SLOTS.get(self.0) {
+            slot.hit.store(false, Ordering::Relaxed);
+            slot.bounds.free();
         }
     }
 }
@@ -131,17 +118,16 @@ extern "C" fn on_sigbus(
 
 /// Put zero pages over the registered mapping that holds `address`; false when there is none.
 fn replace(address: usize) -> bool {
-    let used = USED.load(Ordering::Relaxed);
-    for entry in ENTRIES.iter().take(used) {
-        let start = entry.start.load(Ordering::Acquire);
-        let end = entry.end.load(Ordering::Relaxed);
-        if start <= BUSY || !(start..end).contains(&address) {
+    let used = USED.load(Ordering::Acquire);
+    for slot in SLOTS.iter().take(used) {
+        let Some((start, end)) = slot.bounds.bounds_around(address) else {
             continue;
-        }
+        };
         // syscalls: mmap
-        // SAFETY: the range is exactly one mapping of ours (it is unregistered before it is
-        // unmapped), so nothing else is replaced; the pages stay readable and writable, so
-        // pointers into it stay valid.
+        // SAFETY: the range is exactly one mapping of ours: bounds of two are never mixed, and it
+        // is unregistered before it is unmapped. It holds the address that the interrupted access
+        // is at, which keeps it mapped, so nothing else is replaced. The pages stay readable and
+        // writable, so pointers into it stay valid.
         let mapped = unsafe {
             libc::mmap(
                 ptr::with_exposed_provenance_mut(start),
@@ -155,7 +141,7 @@ fn replace(address: usize) -> bool {
         if mapped == libc::MAP_FAILED {
             return false;
         }
-        entry.hit.store(true, Ordering::Relaxed);
+        slot.hit.store(true, Ordering::Relaxed);
         HITS.fetch_add(1, Ordering::Relaxed);
         return true;
     }
