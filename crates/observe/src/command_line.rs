@@ -164,9 +164,12 @@ fn properties(value: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use proptest::prelude::*;
 
     use super::*;
+    use crate::text::changed;
 
     fn parse(words: &[&str]) -> Option<Kind> {
         kind(words.join("\0").as_bytes())
@@ -269,12 +272,31 @@ mod tests {
         assert_eq!(parse(&["vicinity", "top"]), None);
     }
 
-    proptest! {
-        #[test]
-        fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
-            drop(kind(&bytes));
-        }
+    #[test]
+    fn any_bytes_are_read_or_refused() {
+        let reached = Cell::new(0);
+        let words = "kvm\0-name\0web\0-chardev\0socket,id=c,path=/run/a.sock,server=on\0-netdev\0\
+                     {\"type\":\"vhost-user\",\"chardev\":\"c\",\"id\":\"n\"}\0-netdev\0tap,ifname=tap7\0\
+                     -object\0memory-backend-memfd,id=m,share=on\0";
+        proptest!(|(words in changed(words), cut: prop::sample::Index, byte: u8)| {
+            let mut bytes = words.into_bytes();
+            // A command line need not be UTF-8.
+            if let Some(other) = bytes.len().checked_sub(1).map(|most| cut.index(most + 1)) {
+                bytes[other] = byte;
+            }
+            if let Some(Kind::Vm(machine)) = kind(&bytes) {
+                reached.set(reached.get() + 1);
+                prop_assert!(machine.nics.len() <= 2 && machine.taps.len() <= 2);
+            }
+        });
+        assert!(
+            reached.get() > 100,
+            "{} command lines were a VM's",
+            reached.get()
+        );
+    }
 
+    proptest! {
         #[test]
         fn a_name_with_commas_comes_through(given in "[a-z,=]{1,20}") {
             let escaped = given.replace(',', ",,");

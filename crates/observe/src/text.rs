@@ -19,6 +19,30 @@ pub(crate) fn value_of<T: FromStr>(line: &str, key: &str) -> Option<T> {
         .ok()
 }
 
+/// The text with up to three places changed: a piece removed, doubled or replaced. Most of what it
+/// makes still has the form that the text has, so that a property reaches what reads it.
+#[cfg(test)]
+pub(crate) fn changed(text: &'static str) -> impl proptest::strategy::Strategy<Value = String> {
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+
+    let change = (any::<Index>(), 0_usize..8, 0_usize..3, ".{0,3}");
+    prop::collection::vec(change, 0..=3).prop_map(move |changes| {
+        let mut letters: Vec<char> = text.chars().collect();
+        for (at, length, kind, other) in changes {
+            let start = at.index(letters.len() + 1);
+            let end = (start + length).min(letters.len());
+            let piece: Vec<char> = match kind {
+                0 => Vec::new(),
+                1 => [&letters[start..end], &letters[start..end]].concat(),
+                _ => other.chars().collect(),
+            };
+            letters.splice(start..end, piece);
+        }
+        letters.into_iter().collect()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
