@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::block::Block;
 use crate::endpoint::{Endpoint, World};
 use crate::event::{Code, Event, Offer, Partner as Who, Pull};
-use crate::limits::{BLOCKS, PULL, PULL_FIRST, PULLS};
+use crate::limits::{BLOCKS, PULL, PULL_FIRST, PULLS, REPLIES};
 use crate::partner::{Body, Partner};
 use crate::wire::{self, Packet, Reply};
 
@@ -187,7 +187,7 @@ impl Pulling {
                 block,
                 data: vec![0; block.length as usize],
                 // Up to eight frames.
-                missing: u8::try_from((1u32 << block.frames()) - 1).unwrap_or(u8::MAX),
+                missing: u8::try_from((1u32 << block.frames().min(REPLIES)) - 1).unwrap_or(u8::MAX),
                 hurried: false,
                 since: world.now,
             });
@@ -203,12 +203,12 @@ impl Pulling {
             Some((at, number, asked))
         });
         let (at, number, asked) = found?;
-        let frame = asked.block.frame + number;
+        let frame = asked.block.frame.wrapping_add(number);
         if frame & 0xff != u32::from(reply.frame) || asked.missing & 1 << number == 0 {
             return None;
         }
-        let from = (reply.offset - asked.block.start) as usize;
-        let place = asked.data.get_mut(from..from + reply.data.len())?;
+        let from = reply.offset.checked_sub(asked.block.start)? as usize;
+        let place = asked.data.get_mut(from..)?.get_mut(..reply.data.len())?;
         place.copy_from_slice(reply.data);
         asked.missing &= !(1 << number);
         Some((asked.missing == 0).then_some(at))

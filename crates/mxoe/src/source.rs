@@ -183,7 +183,9 @@ impl Endpoint {
             return;
         };
         let count = count.min(stream.space().len());
-        stream.fed += u32::try_from(count).unwrap_or_default();
+        stream.fed = stream
+            .fed
+            .saturating_add(u32::try_from(count).unwrap_or_default());
         let fed = stream.fed;
         let all = std::mem::take(&mut stream.wanting);
         let mut later = VecDeque::new();
@@ -205,7 +207,9 @@ fn reply(region: &Region, pull: &Pull, block: Block, world: &mut World<'_>) {
         return;
     };
     for number in 0..block.frames() {
-        let (start, length) = block.piece(number);
+        let Some((start, length)) = block.piece(number) else {
+            return;
+        };
         debug_assert!(length as usize <= FRAGMENT, "a frame's worth");
         let data = match &region.bytes {
             Bytes::Here(data) => {
@@ -216,7 +220,7 @@ fn reply(region: &Region, pull: &Pull, block: Block, world: &mut World<'_>) {
         };
         let reply = Reply {
             // Modulo 256.
-            frame: ((block.frame + number) & 0xff) as u8,
+            frame: (block.frame.wrapping_add(number) & 0xff) as u8,
             offset: start,
             handle: pull.handle,
             magic: pull.magic,
