@@ -13,6 +13,9 @@ use crate::greeting::{ACCEPTED, CLOSED, FULL, Hello, UNKNOWN};
 #[cfg(test)]
 mod tests;
 
+/// Links between two members, at most: one member leaves some of another's to all others.
+const PAIR: usize = LEGS - LEGS / 4;
+
 /// What joins two endpoints.
 #[derive(Debug)]
 pub(super) struct Link {
@@ -97,10 +100,11 @@ impl Switchboard {
         if id & FROM_MEMBER == 0 || seat.legs.contains_key(&id) {
             return None;
         }
-        let full = seat.legs.len() >= LEGS;
+        let mut full = seat.legs.len() >= LEGS;
         let target = self.whose(hello.to.nic).filter(|target| *target != number);
         // Whoever is from elsewhere cannot be called as somebody here.
         let forged = seat.member.uplink && self.whose(hello.from.nic) != Some(number);
+        full |= target.is_some_and(|target| self.pair(number, target) >= PAIR);
         let made = match target {
             // A member that is away, or none.
             None if self.seats.iter().any(|seat| seat.is(hello.to.nic)) => Err(CLOSED),
@@ -120,6 +124,14 @@ impl Switchboard {
             self.say(number, note);
         }
         Some(())
+    }
+
+    /// How many links two members have with each other.
+    fn pair(&self, one: usize, other: usize) -> usize {
+        let legs = self.seats.get(one).into_iter();
+        let legs = legs.flat_map(|seat| seat.legs.values());
+        let ends = legs.filter_map(|(key, side)| self.links.get(key)?.ends.get(1 - side));
+        ends.filter(|end| end.seat == other).count()
     }
 
     /// The seat of a NIC: a member's that is here, or else the uplink.
