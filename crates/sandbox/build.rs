@@ -13,9 +13,10 @@ const NETWORK: [&str; 4] = [
 ];
 
 /// Where the code of the message plane's is.
-const MESSAGES: [&str; 5] = [
+const MESSAGES: [&str; 6] = [
     "src",
     "../window/src",
+    "../vhost/src/raw/alarm.rs",
     "../message/src/far",
     "../switch/src/control",
     "../vicinity/src/message_plane.rs",

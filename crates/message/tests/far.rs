@@ -12,12 +12,12 @@ mod common;
 #[path = "common/plane.rs"]
 mod plane;
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use common::{both, pattern};
-use message::far::{Gateway, Member, Parts, Place, Switchboard, Way};
+use message::far::{Gateway, Guest, Member, Parts, Place, Switchboard, Way};
 use message::limits::INCOMING;
 use message::{Address, Board, Code, Endpoint, MessageError, Options, Pattern};
 use plane::{DIRECT, HANG, MEDIATED, Plane, Running, connect, open};
@@ -250,15 +250,24 @@ fn the_host_that_ends_is_missed() {
 }
 
 /// The same parts once more, for another switchboard.
-fn again(parts: &Parts, guests: &mut [Option<OwnedFd>]) -> Parts {
+fn again(parts: &Parts, guests: &mut [Option<Guest>]) -> Parts {
     let same = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().unwrap();
     let places = parts.places().iter().zip(guests);
     let places = places.map(|(place, guest)| {
-        let (listener, bell) = (same(place.listener()), same(place.bell()));
-        Place::adopt(place.member().clone(), listener, bell, guest.take())
+        Place::adopt(place.member().clone(), same(place.listener()), guest.take())
     });
     let regions = parts.regions().map(same).collect();
-    Parts::adopt(same(parts.doorbell()), regions, places.collect()).unwrap()
+    Parts::adopt(regions, places.collect()).unwrap()
+}
+
+/// What a supervisor keeps of a VM.
+fn kept(guest: &Guest<BorrowedFd<'_>>) -> Guest {
+    let same = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().unwrap();
+    Guest {
+        socket: same(guest.socket),
+        bell: same(guest.bell),
+        doorbell: same(guest.doorbell),
+    }
 }
 
 #[test]
@@ -276,9 +285,8 @@ fn another_switchboard_takes_over_and_whoever_was_there_joins_anew() {
         let tell = tell.clone();
         Running::start(move |go_on| {
             let served = switchboard.serve(|switchboard| {
-                switchboard.tell_accepted(|member, socket| {
-                    tell.send((member, socket.try_clone_to_owned().unwrap()))
-                        .unwrap();
+                switchboard.tell_accepted(|member, guest| {
+                    tell.send((member, kept(guest))).unwrap();
                     true
                 });
                 go_on()
@@ -294,8 +302,8 @@ fn another_switchboard_takes_over_and_whoever_was_there_joins_anew() {
     let first = serve(again(&parts, &mut guests));
     let mut gateways = ["a", "b"].map(join);
     for _ in 0..2 {
-        let (member, socket) = told.recv().unwrap();
-        guests[member] = Some(socket);
+        let (member, guest) = told.recv().unwrap();
+        guests[member] = Some(guest);
     }
     drop(first);
     let second = serve(again(&parts, &mut guests));

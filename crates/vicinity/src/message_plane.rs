@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use message::MessageError;
-use message::far::{Gateway, Member, Parts, Place, Switchboard, Way};
+use message::far::{Gateway, Guest, Member, Parts, Place, Switchboard, Way};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -29,8 +29,8 @@ use crate::status::{MemberStatus, UplinkStatus};
 /// Supervisor to data plane, and to uplink.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// Expect a member. Carries one descriptor: the socket that its VM will connect to. Its
-    /// [`Order::Bell`] comes next, and its [`Order::Guest`] if it runs.
+    /// Expect a member. Carries one descriptor: the socket that its VM will connect to. If that runs,
+    /// its [`Order::Bell`], [`Order::Doorbell`] and [`Order::Guest`] come next.
     Member {
         /// Its name.
         name: String,
@@ -43,11 +43,13 @@ pub(crate) enum Order {
     },
     /// What interrupts the member's VM. Carries one descriptor: an eventfd.
     Bell,
+    /// What the member's VM wakes the host with. Carries one descriptor: an eventfd.
+    Doorbell,
     /// The member's VM runs. Carries one descriptor: the socket that another data plane accepted.
     Guest,
     /// The next of the regions. Carries one descriptor.
     Region,
-    /// All has been said. Carries one descriptor: the doorbell that members ring.
+    /// All has been said.
     Begin,
     /// To the uplink: a member, as other hosts know it.
     Face {
@@ -74,8 +76,12 @@ pub(crate) enum Event {
     Member(Box<MemberStatus>),
     /// There is no other.
     End,
-    /// A VM, or a process of the host, was accepted as the member of this number. Carries one
-    /// descriptor: its socket, for the next data plane.
+    /// What interrupts the VM that was accepted as the member of this number. Carries one descriptor,
+    /// an eventfd, for the next data plane, as the two that come next.
+    Bell(usize),
+    /// What it wakes the host with: an eventfd.
+    Doorbell(usize),
+    /// A VM, or a process of the host, was accepted as the member of this number: its socket.
     Accepted(usize),
     /// Of an uplink: what it has done.
     Uplink(UplinkStatus),
@@ -101,40 +107,66 @@ pub(crate) fn run() -> Result<(), DataPlaneError> {
         tracing::warn!("the sandbox has a gap: {gap}; see `vicinity doctor`");
     }
     let served = board.serve(|board| {
-        board.tell_accepted(|member, socket| {
-            let told = control.send(&Event::Accepted(member), Some(socket));
-            // Later, when there is room; never, when the supervisor is gone.
-            !told.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+        board.tell_accepted(|member, guest| {
+            let events = [
+                (Event::Bell(member), guest.bell),
+                (Event::Doorbell(member), guest.doorbell),
+                (Event::Accepted(member), guest.socket),
+            ];
+            let mut told = events
+                .iter()
+                .map(|(event, fd)| control.send(event, Some(*fd)));
+            // All of it later, when there is room; never, when the supervisor is gone.
+            let full = |error: io::Error| error.kind() == io::ErrorKind::WouldBlock;
+            !told.any(|told| told.is_err_and(full))
         });
         !board.is_called() || obey(&control, board)
     });
     served.map_err(DataPlaneError::Messages)
 }
 
+/// What came so far of a VM that was accepted.
+#[derive(Debug, Default)]
+pub(crate) struct Accepted {
+    pub(crate) socket: Option<OwnedFd>,
+    pub(crate) bell: Option<OwnedFd>,
+    pub(crate) doorbell: Option<OwnedFd>,
+}
+
+impl Accepted {
+    /// The VM, once all of it came.
+    fn whole(self) -> Option<Guest> {
+        Some(Guest {
+            socket: self.socket?,
+            bell: self.bell?,
+            doorbell: self.doorbell?,
+        })
+    }
+}
+
 /// What the supervisor hands over.
 #[derive(Default)]
 struct Handed {
     members: Vec<(Member, OwnedFd)>,
-    bells: Vec<OwnedFd>,
     /// By the number of the member.
-    guests: BTreeMap<usize, OwnedFd>,
+    guests: BTreeMap<usize, Accepted>,
     regions: Vec<OwnedFd>,
-    doorbell: Option<OwnedFd>,
 }
 
 impl Handed {
     fn adopt(mut self) -> Result<Parts, MessageError> {
-        let members = self.members.into_iter().zip(self.bells).enumerate();
-        let places = members.map(|(number, ((member, listener), bell))| {
-            let guest = self.guests.remove(&number);
-            Place::adopt(member, listener, bell, guest)
+        let members = self.members.into_iter().enumerate();
+        let places = members.map(|(number, (member, listener))| {
+            let guest = self.guests.remove(&number).and_then(Accepted::whole);
+            Place::adopt(member, listener, guest)
         });
-        let missing = || MessageError::from(Errno::BADF);
-        Parts::adopt(
-            self.doorbell.ok_or_else(missing)?,
-            self.regions,
-            places.collect(),
-        )
+        Parts::adopt(self.regions, places.collect())
+    }
+
+    /// What is known of the guest of the member that was said last.
+    fn guest(&mut self) -> &mut Accepted {
+        let number = self.members.len().saturating_sub(1);
+        self.guests.entry(number).or_default()
     }
 }
 
@@ -144,6 +176,7 @@ fn parts(control: &ControlSocket) -> io::Result<Handed> {
     loop {
         poll(&mut [PollFd::new(control, PollFlags::IN)], None)?;
         let order = match control.receive::<Order>() {
+            Ok(Some((Order::Begin, None))) => return Ok(parts),
             Ok(Some((order, Some(fd)))) => (order, fd),
             Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
@@ -167,16 +200,10 @@ fn parts(control: &ControlSocket) -> io::Result<Handed> {
                 };
                 parts.members.push((member, listener));
             }
-            (Order::Bell, bell) => parts.bells.push(bell),
-            (Order::Guest, socket) => {
-                let number = parts.members.len().saturating_sub(1);
-                parts.guests.insert(number, socket);
-            }
+            (Order::Bell, bell) => parts.guest().bell = Some(bell),
+            (Order::Doorbell, doorbell) => parts.guest().doorbell = Some(doorbell),
+            (Order::Guest, socket) => parts.guest().socket = Some(socket),
             (Order::Region, region) => parts.regions.push(region),
-            (Order::Begin, doorbell) => {
-                parts.doorbell = Some(doorbell);
-                return Ok(parts);
-            }
             _ => return Err(io::ErrorKind::InvalidData.into()),
         }
     }

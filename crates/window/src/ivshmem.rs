@@ -85,10 +85,14 @@ impl Doorbell {
         Self(fd)
     }
 
-    /// Ring it.
-    pub fn ring(&self) {
+    /// Ring it. Whoever has it too can fill it and make it block: QEMU itself takes `O_NONBLOCK`
+    /// from each descriptor that it is sent (`qemu_socket_set_block` in its
+    /// `io/channel-socket.c`). So a thread that serves others rings with an alarm set, which
+    /// interrupts a write that waits. False when that happened: nobody was told.
+    pub fn ring(&self) -> bool {
+        let rung = rustix::io::write(&self.0, &1u64.to_ne_bytes());
         // Full: it has been rung often enough.
-        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+        !matches!(rung, Err(Errno::INTR))
     }
 }
 
@@ -126,7 +130,8 @@ impl Server {
         }
     }
 
-    /// The next that connects, if somebody does; it is given its id, from 1, region and doorbell.
+    /// The next that connects, if somebody does; it is given its id, from 1, region and the doorbell
+    /// that it wakes the host with, which no other member may have: whoever has it can fill it.
     ///
     /// # Errors
     /// No descriptors left, or it went again at once.
@@ -272,7 +277,8 @@ impl Client {
         self.id
     }
 
-    /// Wake the host.
+    /// Wake the host. Nobody but the host has this doorbell too, see [`Server::accept`], and the
+    /// host does not write it.
     pub fn ring(&self) {
         // Full: it has been rung often enough.
         let _ = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());

@@ -4,11 +4,12 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 
 use window::Side;
+use window::ivshmem::Doorbell;
 
 use super::SILENCE;
 use super::note::Note;
 use super::seat::Seat;
-use super::switchboard::{Switchboard, VM};
+use super::switchboard::{DOORBELL, Switchboard, VM};
 use super::trunk::Trunk;
 
 impl Switchboard {
@@ -30,7 +31,11 @@ impl Switchboard {
         }
         seat.words.set_nic(seat.nic);
         let region = hall.region.as_fd();
-        let accepted = seat.server.accept(seat.id(), region, &self.doorbell);
+        // syscalls: eventfd2
+        let (Ok(bell), Ok(doorbell)) = (Doorbell::new(), Doorbell::new()) else {
+            return;
+        };
+        let accepted = seat.server.accept(seat.id(), region, &doorbell);
         let Ok(Some(vm)) = accepted else {
             return;
         };
@@ -39,8 +44,13 @@ impl Switchboard {
             return;
         }
         // Gone: that will be heard.
-        let _gone = vm.introduce(seat.id(), &seat.bell);
+        let _gone = vm.introduce(seat.id(), &bell);
+        if self.waiter.add_shared(&doorbell, DOORBELL).is_err() {
+            self.waiter.remove(&vm);
+            return;
+        }
         seat.vm = Some(vm);
+        seat.bells = Some([bell, doorbell]);
         self.accepted.push(number);
     }
 
@@ -51,10 +61,23 @@ impl Switchboard {
         let Some(vm) = &mut seat.vm else {
             return;
         };
-        if vm.hear() {
-            return;
+        if !vm.hear() {
+            self.part(number);
         }
-        self.waiter.remove(&*vm);
+    }
+
+    /// A VM is gone, or has to go.
+    pub(super) fn part(&mut self, number: usize) {
+        let Some(seat) = self.seats.get_mut(number) else {
+            return;
+        };
+        let Some(vm) = &seat.vm else {
+            return;
+        };
+        self.waiter.remove(vm);
+        if let Some([_, doorbell]) = seat.bells.take() {
+            self.waiter.remove(&doorbell);
+        }
         // With a VM, everything is gone that could use its windows. Programs outlive a process of the host.
         let outlived = vm.is_process();
         seat.vm = None;

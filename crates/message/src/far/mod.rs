@@ -52,7 +52,7 @@ pub mod uplink;
 mod way;
 
 pub use gateway::Gateway;
-pub use parts::{Parts, Place};
+pub use parts::{Guest, Parts, Place};
 pub use report::{Counters, MemberReport};
 pub use switchboard::{Member, Switchboard};
 pub use way::Way;

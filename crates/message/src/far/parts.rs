@@ -4,7 +4,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use window::ivshmem::{Doorbell, Server};
+use window::ivshmem::Server;
 use window::region::Region;
 
 use super::region_layout;
@@ -14,7 +14,6 @@ use crate::status::Error;
 /// Regions, doorbells and sockets of a host.
 #[derive(Debug)]
 pub struct Parts {
-    pub(super) doorbell: Doorbell,
     pub(super) regions: Vec<Region>,
     pub(super) places: Vec<Place>,
 }
@@ -24,9 +23,21 @@ pub struct Parts {
 pub struct Place {
     pub(super) member: Member,
     pub(super) server: Server,
-    pub(super) bell: Doorbell,
-    /// The socket of the VM that runs, if another process accepted it.
-    pub(super) guest: Option<OwnedFd>,
+    /// The VM that runs, if another process accepted it.
+    pub(super) guest: Option<Guest>,
+}
+
+/// A VM, or a process of the host, that was accepted. Its eventfds are made for this connection, and
+/// only it has them: whoever fills one, or makes it block, does so to itself, and the next that
+/// connects has others.
+#[derive(Debug)]
+pub struct Guest<Fd = OwnedFd> {
+    /// Its socket.
+    pub socket: Fd,
+    /// The eventfd that interrupts it.
+    pub bell: Fd,
+    /// The eventfd that it wakes the host with.
+    pub doorbell: Fd,
 }
 
 impl Parts {
@@ -45,12 +56,10 @@ impl Parts {
             Ok(Place {
                 member,
                 server,
-                bell: Doorbell::new()?,
                 guest: None,
             })
         };
         Ok(Self {
-            doorbell: Doorbell::new()?,
             regions,
             places: members
                 .into_iter()
@@ -72,16 +81,11 @@ impl Parts {
         Self::make(members.iter().map(serve).collect::<Result<_, Error>>()?)
     }
 
-    /// Take over what another process made: the host's doorbell, the regions and the places, each in
-    /// their order there.
+    /// Take over what another process made: the regions and the places, each in their order there.
     ///
     /// # Errors
     /// These are not their regions.
-    pub fn adopt(
-        doorbell: OwnedFd,
-        regions: Vec<OwnedFd>,
-        places: Vec<Place>,
-    ) -> Result<Self, Error> {
+    pub fn adopt(regions: Vec<OwnedFd>, places: Vec<Place>) -> Result<Self, Error> {
         let members: Vec<_> = places.iter().map(|place| &place.member).collect();
         let halls = halls(&members);
         if halls.len() != regions.len() {
@@ -93,7 +97,6 @@ impl Parts {
             Ok(region)
         });
         Ok(Self {
-            doorbell: Doorbell::adopt(doorbell),
             regions: regions.collect::<Result<_, Error>>()?,
             places,
         })
@@ -116,12 +119,6 @@ impl Parts {
         Ok(())
     }
 
-    /// The host's doorbell.
-    #[must_use]
-    pub fn doorbell(&self) -> BorrowedFd<'_> {
-        self.doorbell.as_fd()
-    }
-
     /// The regions.
     pub fn regions(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.regions.iter().map(AsFd::as_fd)
@@ -135,14 +132,12 @@ impl Parts {
 }
 
 impl Place {
-    /// Take over one that another process made; with the socket of the member's VM, if it accepted
-    /// that.
+    /// Take over one that another process made; with the member's VM, if it accepted that.
     #[must_use]
-    pub fn adopt(member: Member, listener: OwnedFd, bell: OwnedFd, guest: Option<OwnedFd>) -> Self {
+    pub fn adopt(member: Member, listener: OwnedFd, guest: Option<Guest>) -> Self {
         Self {
             member,
             server: Server::adopt(listener),
-            bell: Doorbell::adopt(bell),
             guest,
         }
     }
@@ -157,12 +152,6 @@ impl Place {
     #[must_use]
     pub fn listener(&self) -> BorrowedFd<'_> {
         self.server.as_fd()
-    }
-
-    /// The doorbell that interrupts its VM.
-    #[must_use]
-    pub fn bell(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
     }
 }
 

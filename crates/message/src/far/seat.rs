@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use vhost::alarm::Alarm;
 use window::ivshmem::{Doorbell, Member as Vm, Server};
 use window::region;
 
@@ -23,10 +24,12 @@ pub(super) struct Seat {
     pub(super) place: u32,
     pub(super) words: region::Seat,
     pub(super) server: Server,
-    /// Interrupts the VM.
-    pub(super) bell: Doorbell,
     /// The VM, while it runs.
     pub(super) vm: Option<Vm>,
+    /// The eventfds of its connection: what interrupts it, and what it wakes the host with.
+    pub(super) bells: Option<[Doorbell; 2]>,
+    /// It has to be woken.
+    due: bool,
     /// The gateway, while there is one.
     pub(super) trunk: Option<Trunk>,
     /// What it began with last.
@@ -49,7 +52,6 @@ impl Seat {
         (hall, place): (usize, u32),
         words: region::Seat,
         server: Server,
-        bell: Doorbell,
     ) -> Self {
         Self {
             alias: Board::nic_of(&member.name),
@@ -59,8 +61,9 @@ impl Seat {
             place,
             words,
             server,
-            bell,
             vm: None,
+            bells: None,
+            due: false,
             trunk: None,
             opened: 0,
             beat: 0,
@@ -85,11 +88,12 @@ impl Seat {
 
     /// Its VM runs, and was another process's until now. A gateway of that time has to begin anew; one
     /// that did so meanwhile has done enough.
-    pub(super) fn resume(&mut self, vm: Vm) {
+    pub(super) fn resume(&mut self, vm: Vm, bells: [Doorbell; 2]) {
         self.opened = self.words.heard();
         self.words.hear(0);
         self.vm = Some(vm);
-        self.ring();
+        self.bells = Some(bells);
+        self.due = true;
     }
 
     /// Its VM is no more, nor what it said.
@@ -99,13 +103,21 @@ impl Seat {
         self.opened = 0;
     }
 
-    fn ring(&self) {
-        if let Some(vm) = &self.vm {
-            vm.wake();
-            if self.words.listens() {
-                self.bell.ring();
-            }
+    /// Wake it if it has to be. False when its eventfd does not take that without a wait: it has
+    /// filled it.
+    pub(super) fn ring(&mut self, alarm: &mut Alarm) -> bool {
+        if !std::mem::take(&mut self.due) {
+            return true;
         }
+        let (Some(vm), Some([bell, _])) = (&self.vm, &self.bells) else {
+            return true;
+        };
+        vm.wake();
+        if !self.words.listens() {
+            return true;
+        }
+        alarm.set();
+        bell.ring()
     }
 
     /// Its gateway has begun, with this number.
@@ -114,7 +126,7 @@ impl Seat {
         self.counters.joins += 1;
         self.beaten = Instant::now();
         self.words.hear(number);
-        self.ring();
+        self.due = true;
     }
 
     /// Its gateway is no more.
@@ -143,15 +155,13 @@ impl Seat {
         }
     }
 
-    /// Say what had no room, and wake the gateway if there is something for it.
-    pub(super) fn wake(&mut self) {
+    /// Say what had no room; the gateway is to be [woken](Self::ring) if there is something for it.
+    pub(super) fn flush(&mut self) {
         let Some(trunk) = &mut self.trunk else {
             return;
         };
         // A fault shows when it is heard next.
         let _fault = trunk.flush();
-        if std::mem::take(&mut trunk.told) {
-            self.ring();
-        }
+        self.due |= std::mem::take(&mut trunk.told);
     }
 }

@@ -5,9 +5,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
+use vhost::alarm::Alarm;
 use window::courtesy::Courtesy;
 use window::doorbell;
-use window::ivshmem::{Doorbell, Member as Guest};
+use window::ivshmem::{Doorbell, Member as Vm};
 use window::waiter::{Token, Waiter, Woken};
 
 use super::BURST;
@@ -15,7 +17,7 @@ use super::hall::Hall;
 use super::links::Link;
 use super::names::Names;
 use super::note::Note;
-use super::parts::{Parts, Place, hall_of_each};
+use super::parts::{Guest, Parts, Place, hall_of_each};
 use super::seat::Seat;
 use crate::address::Board;
 use crate::status::Error;
@@ -50,7 +52,6 @@ pub struct Switchboard {
     pub(super) next: u64,
     /// What the uplink says.
     pub(super) names: Names,
-    pub(super) doorbell: Doorbell,
     pub(super) waiter: Waiter,
     /// Seats whose gateway broke the protocol.
     pub(super) faulty: Vec<usize>,
@@ -65,13 +66,16 @@ pub struct Switchboard {
     pub(super) accepted: Vec<usize>,
 }
 
-const DOORBELL: Token = 0;
+pub(super) const DOORBELL: Token = 0;
 const OTHER: Token = 1;
 const SERVER: Token = 1 << 32;
 pub(super) const VM: Token = 2 << 32;
 
 /// How long the switchboard looks on after it moved something.
 const SPIN: Duration = Duration::from_micros(50);
+
+/// Longest wait for a member's eventfd that does not take a ring: then its connection ends.
+const RING: Duration = Duration::from_millis(1);
 
 /// Between two looks at the clock.
 const ROUNDS: u32 = 32;
@@ -98,7 +102,6 @@ impl Switchboard {
     /// Two names give one NIC id, or the kernel refuses.
     pub fn with(parts: Parts) -> Result<Self, Error> {
         let waiter = Waiter::new()?;
-        waiter.add_shared(&parts.doorbell, DOORBELL)?;
         let members: Vec<_> = parts.places.iter().map(|place| &place.member).collect();
         let numbers = hall_of_each(&members);
         let mut board = Self {
@@ -107,7 +110,6 @@ impl Switchboard {
             links: HashMap::new(),
             next: 0,
             names: Names::default(),
-            doorbell: parts.doorbell,
             waiter,
             faulty: Vec::new(),
             moved: None,
@@ -133,11 +135,14 @@ impl Switchboard {
         let words = self.halls.get(hall).and_then(|hall| hall.region.seat(seat));
         let words = words.ok_or_else(|| Error::Join("a group is too large".to_owned()))?;
         self.waiter.add(&place.server, SERVER | number as u64)?;
-        let mut seat = Seat::new(member, nic, (hall, seat), words, place.server, place.bell);
+        let mut seat = Seat::new(member, nic, (hall, seat), words, place.server);
         seat.words.set_nic(nic);
-        if let Some(guest) = place.guest.map(Guest::adopt) {
-            self.waiter.add(&guest, VM | number as u64)?;
-            seat.resume(guest);
+        if let Some(guest) = place.guest {
+            let vm = Vm::adopt(guest.socket);
+            let bells = [guest.bell, guest.doorbell].map(Doorbell::adopt);
+            self.waiter.add(&vm, VM | number as u64)?;
+            self.waiter.add_shared(&bells[1], DOORBELL)?;
+            seat.resume(vm, bells);
         }
         self.seats.push(seat);
         Ok(())
@@ -161,13 +166,18 @@ impl Switchboard {
     /// Work until `go_on`, asked at least once a second, says no.
     ///
     /// # Errors
-    /// The kernel refuses to wait.
+    /// The kernel refuses to wait, or has no timer.
     pub fn serve(&mut self, mut go_on: impl FnMut(&mut Self) -> bool) -> Result<(), Error> {
+        // syscalls: timer_create
+        let mut alarm = Alarm::new(RING).map_err(|_| Errno::AGAIN)?;
         let mut looked = Instant::now();
         while go_on(self) {
-            match self.spin() {
+            match self.spin(&mut alarm) {
                 true => self.glance()?,
-                false => self.sleep()?,
+                false => {
+                    alarm.unset();
+                    self.sleep()?;
+                }
             }
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
@@ -182,10 +192,10 @@ impl Switchboard {
 
     /// Work, and look on for a while if there are relays that were busy just now. They are looked
     /// at more often than trunks. True when they still are, and it is the sockets' turn.
-    fn spin(&mut self) -> bool {
+    fn spin(&mut self, alarm: &mut Alarm) -> bool {
         for _ in 0..LOOKS {
             let (moved, idle) = self.rounds();
-            self.turn();
+            self.turn(alarm);
             let now = Instant::now();
             if moved {
                 self.moved = Some(now);
@@ -264,18 +274,26 @@ impl Switchboard {
     }
 
     /// Tell of each VM, or process of the host, that was accepted since the last time: the place of
-    /// its member, and its socket, by which another switchboard [takes over](Parts::adopt). What
+    /// its member, and its descriptors, by which another switchboard [takes over](Parts::adopt). What
     /// `tell` returns false for is told again.
-    pub fn tell_accepted(&mut self, mut tell: impl FnMut(usize, BorrowedFd<'_>) -> bool) {
+    pub fn tell_accepted(&mut self, mut tell: impl FnMut(usize, &Guest<BorrowedFd<'_>>) -> bool) {
         let seats = &self.seats;
         self.accepted.retain(|&number| {
-            let vm = seats.get(number).and_then(|seat| seat.vm.as_ref());
-            vm.is_some_and(|vm| !tell(number, vm.as_fd()))
+            let seat = seats.get(number);
+            let known = seat.and_then(|seat| Some((seat.vm.as_ref()?, seat.bells.as_ref()?)));
+            known.is_some_and(|(vm, [bell, doorbell])| {
+                let guest = Guest {
+                    socket: vm.as_fd(),
+                    bell: bell.as_fd(),
+                    doorbell: doorbell.as_fd(),
+                };
+                !tell(number, &guest)
+            })
         });
     }
 
     /// One round over everybody.
-    fn turn(&mut self) {
+    fn turn(&mut self, alarm: &mut Alarm) {
         for number in 0..self.seats.len() {
             self.greet(number);
             for _ in 0..BURST {
@@ -286,6 +304,9 @@ impl Switchboard {
                 else {
                     break;
                 };
+                if trunk.is_full() {
+                    break;
+                }
                 match trunk.hear() {
                     Ok(Some(note)) => self.hear(number, note),
                     Ok(None) => break,
@@ -302,9 +323,15 @@ impl Switchboard {
                 seat.counters.faults += 1;
             }
         }
-        for seat in &mut self.seats {
-            seat.wake();
+        let mut stuck = Vec::new();
+        for (number, seat) in self.seats.iter_mut().enumerate() {
+            seat.flush();
+            if !seat.ring(alarm) {
+                seat.counters.faults += 1;
+                stuck.push(number);
+            }
         }
+        stuck.into_iter().for_each(|number| self.part(number));
     }
 
     /// An uplink says part of a name: tell all others that are here.

@@ -22,7 +22,7 @@ use super::launch::{Duty, Launch};
 use super::life::Due;
 use super::network::{PATIENCE, sleep_until};
 use super::question::Question;
-use crate::message_plane::{Event, Order};
+use crate::message_plane::{Accepted, Event, Order};
 use crate::plane::{FOLDER, HOST, socket};
 use crate::status::{MemberStatus, MessageStatus, UplinkStatus};
 use crate::uplink::{Plan, Uplink};
@@ -65,7 +65,7 @@ pub(super) struct Doors {
     _files: Vec<SocketFile>,
     /// The connections of VMs that run, by the number of the member. That of one that ended stays
     /// until the next one connects; it tells its end itself.
-    guests: BTreeMap<usize, OwnedFd>,
+    guests: BTreeMap<usize, Accepted>,
     /// Each uplink opens it anew: an interface may go and come.
     uplink: Option<Plan>,
     runtime_dir: PathBuf,
@@ -185,15 +185,22 @@ impl Messages {
                 uplink: member.uplink,
             };
             give(order, place.listener());
-            give(Order::Bell, place.bell());
-            if let Some(guest) = self.doors.guests.get(&number) {
-                give(Order::Guest, guest.as_fd());
+            // With the eventfds of its connection: QEMU has no others.
+            if let Some(Accepted {
+                socket: Some(socket),
+                bell: Some(bell),
+                doorbell: Some(doorbell),
+            }) = self.doors.guests.get(&number)
+            {
+                give(Order::Bell, bell.as_fd());
+                give(Order::Doorbell, doorbell.as_fd());
+                give(Order::Guest, socket.as_fd());
             }
         }
         for region in self.doors.parts.regions() {
             give(Order::Region, region);
         }
-        give(Order::Begin, self.doors.parts.doorbell());
+        orders.give(Order::Begin, None);
     }
 
     /// Give the uplink its interface.
@@ -298,6 +305,16 @@ impl Messages {
         }
     }
 
+    /// Part of a VM that the data plane accepted came.
+    fn accepted(&mut self, number: usize, keep: impl FnOnce(&mut Accepted)) {
+        let place = self.doors.parts.places().get(number);
+        // Processes of the host connect again by themselves.
+        let vm = place.map(Place::member);
+        if vm.is_some_and(|member| member.name != HOST && !member.uplink) {
+            keep(self.doors.guests.entry(number).or_default());
+        }
+    }
+
     /// Ask the data plane how it is, unless it has been asked already.
     fn ask(&mut self) {
         if self.asked.put(Instant::now()) {
@@ -316,15 +333,13 @@ impl Messages {
                 self.members = std::mem::take(&mut self.hearing);
                 self.answer();
             }
-            Event::Accepted(number) => {
-                let place = self.doors.parts.places().get(number);
-                // Processes of the host connect again by themselves.
-                let vm = place.map(Place::member);
-                let vm = vm.filter(|member| member.name != HOST && !member.uplink);
-                if let (Some(fd), Some(_)) = (fd, vm) {
-                    self.doors.guests.insert(number, fd);
-                }
+            Event::Bell(number) => {
+                // The next connection: nothing of the last one stays.
+                self.doors.guests.remove(&number);
+                self.accepted(number, |guest| guest.bell = fd);
             }
+            Event::Doorbell(number) => self.accepted(number, |guest| guest.doorbell = fd),
+            Event::Accepted(number) => self.accepted(number, |guest| guest.socket = fd),
             Event::Uplink(_) => tracing::error!("our bug: the message plane is no uplink"),
         }
     }

@@ -1,0 +1,138 @@
+//! A QEMU that fills the eventfds of its connection and makes them block: its own connection ends,
+//! and nobody else notices.
+//!
+//! QEMU makes each descriptor that it is sent block, by itself: `qio_channel_socket_copy_fds` in its
+//! `io/channel-socket.c` calls `qemu_socket_set_block`.
+#![allow(
+    unreachable_pub,
+    dead_code,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
+#[path = "common/attack.rs"]
+mod attack;
+mod common;
+#[path = "common/honest.rs"]
+mod honest;
+
+use std::io::{IoSliceMut, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use honest::Honest;
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use window::region::Region;
+
+/// What QEMU has of the host.
+struct Qemu {
+    socket: UnixStream,
+    region: Region,
+    /// What wakes the host, and what interrupts this VM.
+    doorbell: OwnedFd,
+    bell: OwnedFd,
+}
+
+impl Qemu {
+    fn connect(path: &Path) -> Self {
+        let socket = UnixStream::connect(path).unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
+        let mut fds = Vec::new();
+        // Version, id, region, the host's doorbell, and its own.
+        for _ in 0..5 {
+            fds.extend(receive(&socket));
+        }
+        let [region, doorbell, bell] = fds.try_into().unwrap();
+        for fd in [&doorbell, &bell] {
+            fcntl_setfl(fd, OFlags::empty()).unwrap();
+        }
+        Self {
+            socket,
+            region: Region::attach(region).unwrap(),
+            doorbell,
+            bell,
+        }
+    }
+
+    /// A gateway begins in the VM, and the host has to interrupt it.
+    fn begin(&self, number: u32) {
+        let seat = self.region.seat(0).unwrap();
+        seat.listen(true);
+        seat.open(number);
+    }
+
+    fn is_heard(&self, number: u32) -> bool {
+        self.region.seat(0).unwrap().heard() == number
+    }
+}
+
+fn receive(socket: &UnixStream) -> Option<OwnedFd> {
+    let mut bytes = [0; 8];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let parts = &mut [IoSliceMut::new(&mut bytes)];
+    let got = recvmsg(socket, parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC);
+    assert_eq!(got.unwrap().bytes, 8);
+    ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    })
+}
+
+fn fill(event: &OwnedFd) {
+    let full = u64::MAX - 1;
+    assert_eq!(rustix::io::write(event, &full.to_ne_bytes()), Ok(8));
+}
+
+fn within(what: &str, is: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while !is() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_member_that_fills_its_bell_loses_its_connection_and_the_next_one_has_another() {
+    let mut honest = Honest::new(false);
+    let path = honest.folder.path().join("host/a.sock");
+    let mut qemu = Qemu::connect(&path);
+    fill(&qemu.bell);
+    qemu.begin(1);
+    let ended = qemu.socket.read(&mut [0; 8]);
+    assert_eq!(ended.ok(), Some(0), "it keeps its connection");
+    honest.talk();
+    // The next QEMU of this name is interrupted.
+    let next = Qemu::connect(&path);
+    next.begin(2);
+    within("the next one is not heard", || next.is_heard(2));
+    let mut count = [0; 8];
+    assert_eq!(rustix::io::read(&next.bell, &mut count), Ok(8));
+    honest.talk();
+}
+
+#[test]
+fn a_member_that_fills_the_doorbell_that_it_was_given_fills_its_own() {
+    let mut honest = Honest::new(false);
+    let path = honest.folder.path().join("host/a.sock");
+    let qemu = Qemu::connect(&path);
+    fill(&qemu.doorbell);
+    // The gateways of others ring the host all the time.
+    honest.talk();
+    drop(qemu);
+    // Its successor has one that takes rings: one that does not would wait for ever.
+    let next = Qemu::connect(&path);
+    assert_eq!(
+        rustix::io::write(&next.doorbell, &1u64.to_ne_bytes()),
+        Ok(8)
+    );
+    honest.talk();
+}
