@@ -6,6 +6,8 @@
 #ifndef MYRIEXPRESS_H
 #define MYRIEXPRESS_H
 
+/* With the PRI macros: programs print match values with this header alone. */
+#include <inttypes.h>
 #include <stdint.h>
 
 #ifdef __cplusplus

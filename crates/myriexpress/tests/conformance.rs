@@ -98,6 +98,7 @@ programs! {
     mx_2_wrong_arguments_get_their_codes: "arguments.c";
     mx_2_without_a_board_nothing_begins: "boards.c";
     mx_3_the_headers_have_every_name_value_and_layout: "headers.c";
+    mx_3_the_header_brings_the_formats_of_its_integers: "formats.c";
     mx_4_programs_made_for_the_original_layouts_and_versions_run: "abi.c";
     mx_5_information: "information.c";
     mx_6_1_matching_and_order: "matching.c";
