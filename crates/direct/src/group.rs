@@ -14,6 +14,7 @@ use crate::parts::{Parts, Seat};
 use crate::policy::{Policies, Policy};
 use crate::vm::Vm;
 use crate::{DirectError, io};
+use vhost::alarm::Alarm;
 
 /// How often VMs that are not there are looked for.
 const LOOK: Duration = Duration::from_millis(250);
@@ -52,6 +53,9 @@ pub fn monitor(folder: &Path, name: &str) -> PathBuf {
 pub(crate) fn socket(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.sock"))
 }
+
+/// Longest wait for a doorbell that does not take a ring.
+const RING: Duration = Duration::from_millis(1);
 
 impl Group {
     /// Open one for the VMs of these names. Each has its monitor at `NAME.qmp` in `folder`, which
@@ -224,8 +228,17 @@ impl Group {
 
     /// Have every guest look at the window.
     fn ring(&self) {
+        // A QEMU can make its doorbell block and fill it. It keeps it for ever, see `lib.rs`, and is
+        // not told any more; the others are.
+        let mut alarm = match Alarm::new(RING) {
+            Ok(alarm) => alarm,
+            Err(error) => return tracing::warn!(%error, "no guest can be told to look"),
+        };
+        alarm.set();
         for seat in &self.seats {
-            seat.doorbell.ring();
+            if !seat.doorbell.ring() {
+                tracing::warn!("VM {} has filled its doorbell, and is not told", seat.name);
+            }
         }
     }
 
