@@ -32,7 +32,9 @@ impl Node {
         }
         self.out.counters.received += 1;
         if let Packet::Announce { nic, serial } = frame.packet {
-            self.hosts.announced(now, source, nic, serial);
+            if Mac::from_nic(nic) == Some(source) && self.host(now, source).is_some() {
+                self.hosts.announced(now, source, nic, serial);
+            }
         } else if frame.destination == mac {
             self.hear(now, &frame);
         }
@@ -43,18 +45,19 @@ impl Node {
         match frame.packet {
             // These introduce a host, so its index need not be right yet.
             Packet::HostQuery { index, magic } => {
-                if let Some(host) = self.hosts.add(now, source) {
+                if let Some(host) = self.host(now, source) {
                     let name = &self.config.name;
                     self.hosts.asked(host, index, magic, name, &mut self.out);
                 }
             }
             Packet::HostReply { index, magic, name } => {
                 if let Some(host) = self.hosts.find(source) {
-                    self.hosts.named(host, index, magic, name, &mut self.out);
+                    self.hosts
+                        .named(now, host, (index, magic, name), &mut self.out);
                 }
             }
             Packet::Connect(connect) => {
-                if let Some(host) = self.hosts.add(now, source) {
+                if let Some(host) = self.host(now, source) {
                     self.hosts.learn(host, connect.index);
                     self.hear_connect(now, host, source, &connect);
                 }
@@ -66,7 +69,7 @@ impl Node {
                     self.hear_nack(now, (host, ends.from), ends.to, code, Seq(seq));
                 }
             }
-            packet if self.hosts.knows(frame.index, source) => {
+            packet if self.hosts.knows(now, frame.index, source) => {
                 self.hear_known(now, frame.index, packet);
             }
             // All others are from known hosts only.

@@ -1,18 +1,23 @@
 //! The table of hosts: who is there, by which index, and how a host is found.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use crate::counters::Counters;
 use crate::event::Event;
-use crate::limits::{ANNOUNCE, ANNOUNCE_SELDOM, ANNOUNCEMENTS, BLOCKS, HOSTS, QUERY, REPLIES};
+use crate::limits::{
+    ANNOUNCE, ANNOUNCE_SELDOM, ANNOUNCEMENTS, BLOCKS, HOSTS, QUERY, QUEUED, QUEUED_IN_ALL, RENAME,
+    REPLIES,
+};
 use crate::wire::{Frame, Mac, NO_INDEX, Packet};
 
 /// What leaves a node: frames and events.
 #[derive(Debug)]
 pub(crate) struct Out {
     mac: Mac,
-    pub(crate) frames: VecDeque<Vec<u8>>,
+    frames: VecDeque<Vec<u8>>,
+    /// How many of them are for each host.
+    queued: BTreeMap<Mac, usize>,
     /// Memory for more frames.
     spare: Vec<Vec<u8>>,
     pub(crate) events: VecDeque<Event>,
@@ -35,14 +40,21 @@ impl Out {
         Self {
             mac,
             frames: VecDeque::new(),
+            queued: BTreeMap::new(),
             spare: Vec::new(),
             events: VecDeque::new(),
             counters: Counters::default(),
         }
     }
 
-    /// Send a packet. The source is always this node.
+    /// Send a packet. The source is always this node. It is dropped, as a network may drop it, when
+    /// too many wait: what asks for many is small, so a host could have any number of them wait.
     pub(crate) fn send(&mut self, to: Route, packet: Packet<'_>) {
+        let queued = self.queued.entry(to.mac).or_default();
+        if *queued >= QUEUED || self.frames.len() >= QUEUED_IN_ALL {
+            return;
+        }
+        *queued += 1;
         let frame = Frame {
             destination: to.mac,
             source: self.mac,
@@ -54,6 +66,19 @@ impl Out {
         frame.encode_into(&mut bytes);
         self.frames.push_back(bytes);
         self.counters.sent += 1;
+    }
+
+    /// The next frame to be sent.
+    pub(crate) fn transmit(&mut self) -> Option<Vec<u8>> {
+        let frame = self.frames.pop_front()?;
+        let to = frame.first_chunk().copied().map(Mac);
+        if let Some(queued) = to.and_then(|to| self.queued.get_mut(&to)) {
+            *queued = queued.saturating_sub(1);
+        }
+        if self.frames.is_empty() {
+            self.queued.clear();
+        }
+        Some(frame)
     }
 
     pub(crate) fn reuse(&mut self, frame: Vec<u8>) {
@@ -68,6 +93,10 @@ struct Host {
     mac: Mac,
     index: u16,
     name: Option<String>,
+    /// When that changed last.
+    named: Duration,
+    /// When something came from it last.
+    heard: Duration,
     /// From its announcements.
     serial: Option<u32>,
     /// Of the query that is not answered.
@@ -75,9 +104,26 @@ struct Host {
     query: Option<Duration>,
 }
 
+impl Host {
+    fn new(now: Duration, mac: Mac, magic: u32) -> Self {
+        Self {
+            mac,
+            index: NO_INDEX,
+            name: None,
+            named: Duration::ZERO,
+            heard: now,
+            serial: None,
+            magic,
+            query: Some(now),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Hosts {
     list: Vec<Host>,
+    /// How often a place was given to another host, counted on from the number of places.
+    renewed: u32,
     by_mac: BTreeMap<Mac, u16>,
     serial: u32,
     announcements: u32,
@@ -88,6 +134,8 @@ impl Hosts {
     pub(crate) fn new(serial: u32) -> Self {
         Self {
             list: Vec::new(),
+            // Each query has a number of its own.
+            renewed: u32::try_from(HOSTS).unwrap_or(u32::MAX),
             by_mac: BTreeMap::new(),
             serial,
             announcements: 0,
@@ -120,14 +168,8 @@ impl Hosts {
             return None;
         }
         let place = u16::try_from(self.list.len()).ok()?;
-        self.list.push(Host {
-            mac,
-            index: NO_INDEX,
-            name: None,
-            serial: None,
-            magic: self.serial.wrapping_add(place.into()),
-            query: Some(now),
-        });
+        let magic = self.serial.wrapping_add(place.into());
+        self.list.push(Host::new(now, mac, magic));
         self.by_mac.insert(mac, place);
         Some(place)
     }
@@ -137,9 +179,36 @@ impl Hosts {
     }
 
     /// Whether a frame's index and source name the same host.
-    pub(crate) fn knows(&self, index: u16, source: Mac) -> bool {
-        let host = self.list.get(usize::from(index));
-        host.is_some_and(|host| host.mac == source)
+    pub(crate) fn knows(&mut self, now: Duration, index: u16, source: Mac) -> bool {
+        let host = self.list.get_mut(usize::from(index));
+        host.filter(|host| host.mac == source)
+            .map(|host| host.heard = now)
+            .is_some()
+    }
+
+    /// Whether another host has a place in the table only if one loses its own.
+    pub(crate) fn is_full(&self, mac: Mac) -> bool {
+        self.list.len() >= HOSTS && mac.is_host() && self.find(mac).is_none()
+    }
+
+    /// Give the place of the host that has been silent longest to another one. One that never said
+    /// its name, as one that does not exist, goes first; one that somebody has to do with stays.
+    pub(crate) fn replace(&mut self, now: Duration, mac: Mac, used: &BTreeSet<u16>) {
+        let free = (0u16..).zip(&self.list);
+        let free = free.filter(|(place, _)| !used.contains(place));
+        let oldest = free.min_by_key(|(_, host)| (host.name.is_some(), host.heard));
+        let Some(place) = oldest.map(|(place, _)| place) else {
+            return;
+        };
+        self.renewed = self.renewed.wrapping_add(1);
+        let magic = self.serial.wrapping_add(self.renewed);
+        let Some(host) = self.get(place) else {
+            return;
+        };
+        let fresh = Host::new(now, mac, magic);
+        let gone = std::mem::replace(host, fresh).mac;
+        self.by_mac.remove(&gone);
+        self.by_mac.insert(mac, place);
     }
 
     pub(crate) fn route(&self, place: u16) -> Option<Route> {
@@ -190,14 +259,25 @@ impl Hosts {
     }
 
     /// A host says its name.
-    pub(crate) fn named(&mut self, place: u16, index: u16, magic: u32, name: &[u8], out: &mut Out) {
+    pub(crate) fn named(
+        &mut self,
+        now: Duration,
+        place: u16,
+        (index, magic, name): (u16, u32, &[u8]),
+        out: &mut Out,
+    ) {
         let Some(host) = self.get(place).filter(|host| host.magic == magic) else {
             return;
         };
         host.index = index;
         host.query = None;
         let name = String::from_utf8_lossy(name).into_owned();
-        if host.name.as_ref() != Some(&name) {
+        let soon = host.named.saturating_add(RENAME);
+        if host.name.is_some() && host.name.as_ref() != Some(&name) && now < soon {
+            // Asked again, when it may have another name.
+            host.query = Some(soon);
+        } else if host.name.as_ref() != Some(&name) {
+            host.named = now;
             host.name = Some(name.clone());
             let event = Event::Host {
                 host: host.mac,

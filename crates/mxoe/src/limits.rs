@@ -110,6 +110,19 @@ pub const ANNOUNCE: Duration = Duration::from_secs(1);
 /// See [`ANNOUNCEMENTS`].
 pub const ANNOUNCE_SELDOM: Duration = Duration::from_secs(180);
 
+/// Frames that wait to be sent to one host, at most: a pull of a few bytes asks for some ten
+/// thousand. What is dropped is asked for or sent again. Ours: 16 MiB.
+pub const QUEUED: usize = 4096;
+
+/// The same of all hosts together: 64 MiB.
+pub const QUEUED_IN_ALL: usize = 4 * QUEUED;
+
+/// How often a host may get another one's place in a table that is full.
+pub const REPLACE: Duration = Duration::from_millis(1);
+
+/// How often a host's name may change. Ours: each change is told to every VM.
+pub const RENAME: Duration = Duration::from_secs(10);
+
 /// Refusals sent in a second, at most. Ours: the reference has no limit.
 pub const NACKS: u32 = 100;
 

@@ -1,13 +1,13 @@
 //! A host on the network: what comes in, what is asked of it, what goes out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::counters::Counters;
 use crate::endpoint::{Endpoint, World};
 use crate::event::{Address, Event, Message, Offer, Pull, SendError, Source};
 use crate::hosts::{Hosts, Out};
-use crate::limits::{ENDPOINTS, NACKS, PATIENCE};
+use crate::limits::{ENDPOINTS, NACKS, PATIENCE, REPLACE};
 use crate::partner::{Content, Outgoing, Partner};
 use crate::wire::{Connect, Mac};
 
@@ -50,6 +50,8 @@ pub struct Node {
     /// Refusals that may be sent until the time beside.
     pub(crate) nacks: u32,
     pub(crate) nacks_again: Duration,
+    /// When a host may lose its place to another again.
+    replace_again: Duration,
 }
 
 impl Node {
@@ -63,6 +65,7 @@ impl Node {
             out: Out::new(config.mac),
             nacks: NACKS,
             nacks_again: Duration::ZERO,
+            replace_again: Duration::ZERO,
             config,
         }
     }
@@ -104,7 +107,7 @@ impl Node {
 
     /// The next frame to be sent.
     pub fn transmit(&mut self) -> Option<Vec<u8>> {
-        self.out.frames.pop_front()
+        self.out.transmit()
     }
 
     /// A frame was sent: its memory can be used for the next.
@@ -166,6 +169,23 @@ impl Node {
         Some(act(endpoint, &mut world))
     }
 
+    /// The host of an address, in the place of another if there is no more room.
+    pub(crate) fn host(&mut self, now: Duration, mac: Mac) -> Option<u16> {
+        if self.hosts.is_full(mac) && now >= self.replace_again {
+            // To look for one costs more than a stranger's frame.
+            self.replace_again = now + REPLACE;
+            let endpoints = self.endpoints.values();
+            let used = endpoints.flat_map(|endpoint| endpoint.partners.keys().map(|who| who.0));
+            let asked = self
+                .asked
+                .keys()
+                .filter_map(|(_, at)| self.hosts.find(at.host));
+            let used: BTreeSet<u16> = used.chain(asked).collect();
+            self.hosts.replace(now, mac, &used);
+        }
+        self.hosts.add(now, mac)
+    }
+
     /// Connect an endpoint to another; ends with [`Event::Connected`] of this token.
     ///
     /// # Errors
@@ -178,7 +198,7 @@ impl Node {
         key: u32,
         token: u64,
     ) -> Result<(), SendError> {
-        let host = self.hosts.add(now, to.host).ok_or(SendError::NoHost)?;
+        let host = self.host(now, to.host).ok_or(SendError::NoHost)?;
         let who = (host, to.endpoint);
         let begun = self.at(now, endpoint, |at, world| {
             at.connect(who, to, key, token, world)
