@@ -27,6 +27,7 @@ use rustix::net::{
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 
+use crate::ivshmem::remove_socket;
 use crate::limits::GREETING;
 use crate::window::Window;
 
@@ -334,7 +335,8 @@ impl Listener {
         match Channel::connect(path) {
             // Full is busy.
             Ok(_) | Err(Errno::AGAIN) => return Err(Errno::ADDRINUSE),
-            Err(Errno::CONNREFUSED) => fs::unlink(path)?,
+            // Also what is no socket refuses.
+            Err(Errno::CONNREFUSED) => remove_socket(path)?,
             Err(_) => {}
         }
         let socket = packets()?;

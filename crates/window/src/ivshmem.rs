@@ -103,15 +103,12 @@ impl AsFd for Doorbell {
 }
 
 impl Server {
-    /// Listen at `path` for a member. A file there is replaced.
+    /// Listen at `path` for a member. A socket there is replaced, and nothing else.
     ///
     /// # Errors
     /// Whatever the kernel says.
     pub fn bind(path: &Path) -> Result<Self, Errno> {
-        match fs::unlink(path) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(error) => return Err(error),
-        }
+        remove_socket(path)?;
         let listener = stream()?;
         net::bind(&listener, &SocketAddrUnix::new(path)?)?;
         net::listen(&listener, 1)?;
@@ -300,6 +297,19 @@ impl AsFd for Client {
     }
 }
 
+/// Remove a socket that was left there. Any other file stays, and is in the way.
+pub(crate) fn remove_socket(path: &Path) -> Result<(), Errno> {
+    let removed =
+        fs::lstat(path).and_then(|found| match fs::FileType::from_raw_mode(found.st_mode) {
+            fs::FileType::Socket => fs::unlink(path),
+            _ => Err(Errno::EXIST),
+        });
+    match removed {
+        Err(Errno::NOENT) => Ok(()),
+        removed => removed,
+    }
+}
+
 fn stream() -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
@@ -346,6 +356,21 @@ fn receive(socket: &OwnedFd) -> Result<(i64, Option<OwnedFd>), Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_is_no_socket_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.sock");
+        std::fs::write(&path, "kept").unwrap();
+        assert_eq!(Server::bind(&path).unwrap_err(), Errno::EXIST);
+        let bound = crate::attach::Listener::bind(&path);
+        assert_eq!(bound.unwrap_err(), Errno::EXIST);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "kept");
+        // A socket is, also one that somebody left.
+        std::fs::remove_file(&path).unwrap();
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        Server::bind(&path).unwrap();
+    }
 
     #[test]
     fn a_member_is_given_region_and_doorbell_and_its_end_is_noticed() {
