@@ -12,7 +12,7 @@ use mxoe::{Address, Message, Node, Offer, Pull, Source};
 use window::Ends;
 
 use crate::far::BURST;
-use crate::limits::{CHUNK, EAGER, MEDIUM};
+use crate::limits::{CHUNK, EAGER, MEDIUM, MESSAGES};
 use crate::peer::Fault;
 use crate::wire::{self, Control, Handle};
 
@@ -131,8 +131,13 @@ impl Link {
 
     /// Pass on every message that the endpoint left when it went.
     pub(super) fn drain(&mut self, far: &mut Far<'_>) -> Result<(), Fault> {
-        // The lane ends: its producer is no more.
-        while self.send_message(far)? {}
+        // No more than fit into the lane: its producer is no more, but the VM that it was in may
+        // write on.
+        for _ in 0..MESSAGES.slots {
+            if !self.send_message(far)? {
+                break;
+            }
+        }
         Ok(())
     }
 
