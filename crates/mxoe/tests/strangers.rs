@@ -1,5 +1,10 @@
 //! Strangers on the wire, as many as they like: a node keeps and sends no more than its bounds.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
 
 use std::time::Duration;
 
