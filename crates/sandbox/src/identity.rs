@@ -2,8 +2,8 @@
 
 use rustix::process::{DumpableBehavior, Gid, Uid, geteuid, set_dumpable_behavior};
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, set_capabilities, set_keep_capabilities, set_thread_groups,
-    set_thread_res_gid, set_thread_res_uid,
+    CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_keep_capabilities,
+    set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
 /// The user and group that own nothing.
@@ -26,11 +26,13 @@ fn become_nobody() -> rustix::io::Result<()> {
     set_thread_groups(&[])?;
     set_thread_res_gid(group, group, group)?;
     set_thread_res_uid(user, user, user)?;
+    // A service manager may have left us without.
+    let kept = KEPT & capabilities(None)?.permitted;
     set_capabilities(
         None,
         CapabilitySets {
-            effective: KEPT,
-            permitted: KEPT,
+            effective: kept,
+            permitted: kept,
             inheritable: CapabilitySet::empty(),
         },
     )?;

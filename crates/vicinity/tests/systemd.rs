@@ -171,3 +171,16 @@ fn systemd_understands_the_units() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success() && said.is_empty(), "{said}");
 }
+
+/// What it may do without, it has not: see the reasons in the unit. The threshold is ten times the score.
+#[test]
+fn the_unit_gives_up_what_it_does_not_need() {
+    let unit =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd/vicinity.service");
+    let mut analyze = Command::new("systemd-analyze");
+    analyze.args(["security", "--offline=yes", "--threshold=40", "--no-pager"]);
+    let output = analyze.arg(unit).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("Overall exposure level"), "{said}");
+}
