@@ -19,7 +19,7 @@ pub(crate) fn options(
     let socket = match nic.mode {
         Mode::Client => "server=on,wait=off",
         Mode::Server if qemu.is_some_and(|version| version < RECONNECT_MS) => "reconnect=1",
-        Mode::Server => "reconnect-ms=1000",
+        Mode::Server => "reconnect-ms=100",
     };
     let (mac, queues) = (nic.mac, nic.queues);
     let (netdev, device) = match queues {
@@ -114,7 +114,7 @@ mod tests {
         let expected = "-m 1G \
             -object 'memory-backend-memfd,id=vicinity-memory,size=1G,share=on' \
             -machine 'memory-backend=vicinity-memory' \
-            -chardev 'socket,id=vicinity-blue,path=/srv/my vms/web,,1.sock,reconnect-ms=1000' \
+            -chardev 'socket,id=vicinity-blue,path=/srv/my vms/web,,1.sock,reconnect-ms=100' \
             -netdev 'vhost-user,id=vicinity-blue,chardev=vicinity-blue' \
             -device 'virtio-net-pci,netdev=vicinity-blue,mac=52:54:00:00:00:01,\
             rx_queue_size=1024,tx_queue_size=1024'\n";
@@ -132,8 +132,8 @@ mod tests {
     fn the_reconnect_option_follows_the_version() {
         let nic = find(&config(), "web", Some("blue")).unwrap();
         assert!(text(&nic, Some(Version(8, 2))).contains(",reconnect=1"));
-        assert!(text(&nic, Some(Version(9, 2))).contains(",reconnect-ms=1000"));
-        assert!(text(&nic, Some(Version(10, 0))).contains(",reconnect-ms=1000"));
+        assert!(text(&nic, Some(Version(9, 2))).contains(",reconnect-ms=100"));
+        assert!(text(&nic, Some(Version(10, 0))).contains(",reconnect-ms=100"));
     }
 
     #[test]
