@@ -2,12 +2,15 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, memfd_create};
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, fstat,
+    memfd_create,
+};
 use space::store::{Ledger, Memory};
 
 use crate::raw::Mapping;
@@ -33,8 +36,25 @@ pub fn make(name: &str, bytes: u64) -> io::Result<File> {
     let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     let file = File::from(fd);
     file.set_len(bytes)?;
-    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    fcntl_add_seals(&file, seals())?;
     Ok(file)
+}
+
+/// Of all memory that [`make`] made.
+fn seals() -> SealFlags {
+    SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL
+}
+
+/// How many bytes it is, if it is memory as [`make`] makes it: nobody can make it fewer or more, and it can be
+/// written.
+#[must_use]
+pub fn sealed_length(memory: BorrowedFd<'_>) -> Option<u64> {
+    // The kernel may have added one of its own (`vm.memfd_noexec`). A file that is no memfd cannot have these.
+    let read_only = SealFlags::WRITE | SealFlags::FUTURE_WRITE;
+    let ours = |has: SealFlags| has.contains(seals()) && !has.intersects(read_only);
+    let length = || fstat(memory).ok()?.st_size.try_into().ok();
+    let ours = fcntl_get_seals(memory).is_ok_and(ours);
+    ours.then(length).flatten()
 }
 
 /// The memory of the ledger.

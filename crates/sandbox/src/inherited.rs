@@ -1,6 +1,7 @@
 //! Descriptors that came from whoever started the program, and that nobody here knows of.
 
 use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 /// The first descriptor after the standard ones.
 const FIRST: libc::c_uint = 3;
@@ -21,4 +22,23 @@ pub fn close_inherited() -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// A descriptor that came from whoever started the program, for the caller to own. Programs that are
+/// started do not get it.
+///
+/// To be called once for each, and before the process has opened anything itself.
+///
+/// # Errors
+/// It is not open.
+#[allow(unsafe_code)]
+pub fn take_inherited(fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: takes no memory. The kernel says whether the descriptor is open.
+    let done = unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+    if done < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it is open, and nobody here opened it, so nobody owns it: the caller has to see to that, as for
+    // [`close_inherited`].
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -37,7 +37,7 @@ mod namespaces;
 mod privileges;
 
 pub use calls::{Duty, noted};
-pub use inherited::close_inherited;
+pub use inherited::{close_inherited, take_inherited};
 
 /// A stage the process has to do without.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

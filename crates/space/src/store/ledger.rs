@@ -12,6 +12,10 @@ use std::time::Duration;
 
 use super::node::{Attributes, MAX_NAME, MAX_NODES, check};
 
+/// The version of how the ledger and the slots are laid out: another one for each change, so that a
+/// program never serves what another one wrote differently.
+pub const LAYOUT: u32 = 1;
+
 /// Bytes of a file's or folder's record, and of a slot's.
 const NODE: usize = 512;
 const SLOT: usize = 32;
@@ -225,4 +229,77 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 fn long(bytes: &[u8], at: usize) -> u64 {
     let field = bytes.get(at..).and_then(|from| from.first_chunk());
     field.map_or(0, |field| u64::from_le_bytes(*field))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    struct Bytes(Mutex<Vec<u8>>);
+
+    impl Ledger for Bytes {
+        fn write(&self, at: u64, bytes: &[u8]) {
+            let at = usize::try_from(at).unwrap();
+            self.0.lock().unwrap()[at..at + bytes.len()].copy_from_slice(bytes);
+        }
+
+        fn read(&self, at: u64, to: &mut [u8]) -> std::io::Result<()> {
+            let at = usize::try_from(at).unwrap();
+            to.copy_from_slice(&self.0.lock().unwrap()[at..at + to.len()]);
+            Ok(())
+        }
+    }
+
+    /// Whoever changes this has to change [`LAYOUT`], or another version's ledger is read as if it were ours.
+    #[test]
+    fn the_layout_is_that_of_its_version() {
+        let length = usize::try_from(ledger_bytes(8)).unwrap();
+        let ledger = Bytes(Mutex::new(vec![0; length]));
+        let record = Record {
+            attributes: Attributes {
+                mode: 0o640,
+                user: 3,
+                group: 4,
+                modified: Duration::new(5, 6),
+            },
+            parent: 7,
+            name: b"name".to_vec(),
+            serial: 8,
+            file: Some((9, 10)),
+        };
+        put(&ledger, 1, &record);
+        let slot = SlotRecord {
+            version: 9,
+            index: 11,
+            valid: 12,
+        };
+        put_slot(&ledger, 2, slot);
+        let bytes = ledger.0.lock().unwrap();
+        let written = bytes.iter().enumerate().filter(|(_, byte)| **byte != 0);
+        let expected = [
+            (512, 2),
+            (513, 4),
+            (516, 0xa0),
+            (517, 1),
+            (520, 3),
+            (524, 4),
+            (528, 5),
+            (536, 6),
+            (540, 7),
+            (544, 9),
+            (552, 10),
+            (560, 8),
+            (576, b'n'),
+            (577, b'a'),
+            (578, b'm'),
+            (579, b'e'),
+            (8_388_672, 9),
+            (8_388_680, 11),
+            (8_388_688, 12),
+        ];
+        let written: Vec<_> = written.map(|(at, byte)| (at, *byte)).collect();
+        assert_eq!((LAYOUT, length, &*written), (1, 8_388_864, &expected[..]));
+    }
 }

@@ -20,7 +20,7 @@ mod tree;
 
 pub use content::{Content, Extent};
 pub use error::StoreError;
-pub use ledger::{Ledger, ledger_bytes};
+pub use ledger::{LAYOUT, Ledger, ledger_bytes};
 pub use node::{Attributes, Fill, Found, MAX_NAME, MAX_NODES, Node, Object, ROOT};
 pub use sending::Parcel;
 pub use slots::{Memory, Slot, Slots};

@@ -78,8 +78,10 @@ pub(super) struct Folder {
 
 impl Folder {
     pub(super) fn make(path: &Path) -> Result<Self, HomeError> {
+        // Whatever the umask is.
+        let give = || std::fs::set_permissions(path, Permissions::from_mode(FOLDER_MODE));
         let made = match DirBuilder::new().mode(FOLDER_MODE).create(path) {
-            Ok(()) => true,
+            Ok(()) => give().is_ok(),
             Err(_) if path.is_dir() => false,
             Err(source) => {
                 let path = path.to_owned();
@@ -127,6 +129,15 @@ impl Home {
             _lock: lock,
             _folder: folder,
         })
+    }
+}
+
+/// Remove the socket at `path`, whoever listens there. For sockets that a process of a daemon before may still
+/// have, which nobody can end as long as the kernel keeps it: the runtime folder is ours alone.
+pub(super) fn remove_socket(path: &Path) {
+    let is_socket = |metadata: std::fs::Metadata| metadata.file_type().is_socket();
+    if std::fs::symlink_metadata(path).is_ok_and(is_socket) {
+        drop(std::fs::remove_file(path));
     }
 }
 

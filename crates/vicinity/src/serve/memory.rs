@@ -7,6 +7,7 @@
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
+use super::fd_store::FdStore;
 use super::home::Folder;
 use super::launch::Launch;
 use super::orchestrator::{self, Member, Orchestrator};
@@ -30,6 +31,8 @@ pub(super) struct MemoryPlane {
     /// In the order of the configuration.
     spaces: Vec<Served>,
     orchestrator: Option<mpsc::Sender<orchestrator::Message>>,
+    /// Where spaces' memory outlives us.
+    pub(super) store: FdStore,
 }
 
 /// What a new configuration changes, with all that it needs.
@@ -41,6 +44,14 @@ pub(super) struct Change {
 }
 
 impl MemoryPlane {
+    /// No space yet; what a service manager kept is in the store.
+    pub(super) fn new(store: FdStore) -> Self {
+        Self {
+            store,
+            ..Self::default()
+        }
+    }
+
     /// Where spaces and orchestrator can be reached.
     pub(super) fn addresses(
         &self,
@@ -89,6 +100,7 @@ impl MemoryPlane {
             runtime_dir,
             space.clone(),
             config.space_budget,
+            self.store.take(&space.vm),
             launch.clone(),
         )
     }
@@ -107,8 +119,14 @@ impl MemoryPlane {
             drop(served.address.send(spaces::Message::Stop).await);
             // It drops its inbox when it has ended.
             served.address.closed().await;
+            self.store.remove(&served.config.vm);
         }
+        self.tell_without_manager(&change.started);
         for task in change.started {
+            // Nothing that is published from here on is lost with us.
+            if let Some(memory) = task.new_memory() {
+                self.store.keep(&task.config().vm, memory);
+            }
             self.spaces.push(Served {
                 config: task.config().clone(),
                 most: task.most(),
@@ -136,6 +154,16 @@ impl MemoryPlane {
         self.share(change.budget, tasks).await;
         for served in growing {
             served.configure().await;
+        }
+    }
+
+    /// Say once what a daemon without a service manager cannot promise.
+    fn tell_without_manager(&self, started: &[SpaceTask]) {
+        if self.spaces.is_empty() && !started.is_empty() && !FdStore::is_there() {
+            tracing::warn!(
+                "what VMs publish in their spaces lives as long as this process only: it does not run under \
+                 systemd, which would keep their memory"
+            );
         }
     }
 

@@ -4,8 +4,8 @@
 //! plane per network, a process of its own ([`mod@launch`]), with one [`network`] task beside it
 //! that speaks with it ([`plane`]) and starts it again should it end ([`life`]), answers the
 //! control API ([`api`]), carries out changes of the configuration ([`wishes`], [`supervisor`],
-//! [`change`], [`apply`]), tells a service manager how it is ([`systemd`]), and gives everything back at
-//! the end.
+//! [`change`], [`apply`]), tells a service manager how it is ([`systemd`]), has it keep what is to outlive
+//! the supervisor ([`fd_store`]), and gives everything back at the end.
 
 mod answer;
 mod api;
@@ -15,8 +15,10 @@ mod backoff;
 mod capture;
 mod change;
 mod dialing;
+mod fd_store;
 mod folder;
 mod groups;
+mod handed;
 mod home;
 pub(crate) mod interface;
 mod kept;
@@ -51,9 +53,10 @@ use tokio::task::JoinSet;
 
 use crate::config::{Config, Source};
 pub(crate) use api::OPENAPI;
+use fd_store::FdStore;
+use handed::HandedError;
 use home::{Home, HomeError};
 use supervisor::{Refusal, Supervisor};
-use systemd::HandedError;
 
 /// Name of the control socket in the runtime folder.
 pub(crate) const CONTROL_SOCKET: &str = "control.sock";
@@ -86,7 +89,7 @@ pub(crate) enum ServeError {
 /// line.
 pub(crate) fn run(source: Source, config: Config, log: Vec<String>) -> Result<(), ServeError> {
     raise_descriptor_limit();
-    let control = systemd::handed(&config.runtime_dir.join(CONTROL_SOCKET))?;
+    let (control, kept) = handed::take(&config.runtime_dir.join(CONTROL_SOCKET))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -99,16 +102,23 @@ pub(crate) fn run(source: Source, config: Config, log: Vec<String>) -> Result<()
                 _ = terminate.recv() => {}
             }
         };
-        serve(source, config, control, launch::processes(log), stop).await
+        serve(
+            source,
+            config,
+            (control, kept),
+            launch::processes(log),
+            stop,
+        )
+        .await
     })
 }
 
-/// Serve `config` with data planes started by `launch` until `stop` completes. `control` is the control
-/// socket, if somebody listens on it already.
+/// Serve `config` with data planes started by `launch` until `stop` completes. First come the
+/// control socket, if a service manager listens on it already, and what it kept.
 async fn serve(
     source: Source,
     config: Config,
-    control: Option<UnixListener>,
+    (control, kept): (Option<UnixListener>, FdStore),
     launch: launch::Launch,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
@@ -122,7 +132,7 @@ async fn serve(
             (control, Some(file))
         }
     };
-    let (mut supervisor, wishes) = Supervisor::new(source, config, launch);
+    let (mut supervisor, wishes) = Supervisor::new(source, config, launch, kept);
     supervisor.start().await?;
     let addresses = supervisor.addresses();
     let daemon = api::Daemon { addresses, wishes };

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::net::TcpListener;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::dialing::Dialing;
+use super::fd_store::Memory;
 use super::home::{self, HomeError, SocketFile};
 use super::kept::Kept;
 use super::launch::{Duty, Launch};
@@ -113,6 +114,7 @@ pub(super) struct SpaceTask {
     clients: Option<TcpListener>,
     /// Of its slots, and of its ledger. What was published outlives its process.
     memory: (File, File),
+    came_back: bool,
     launch: Launch,
     process: Kept<Order>,
     inbox: mpsc::Receiver<Message>,
@@ -131,14 +133,17 @@ pub(super) struct SpaceTask {
 }
 
 impl SpaceTask {
-    /// Take what it needs, in the folder that all spaces have, and start its process.
+    /// Take what it needs, in the folder that all spaces have, and start its process. It goes on in `memory`,
+    /// if there is any of it from before.
     pub(super) fn start(
         runtime_dir: &Path,
         config: Space,
         budget: Option<u32>,
+        memory: Option<Memory>,
         launch: Launch,
     ) -> Result<Self, SpaceError> {
         let path = socket(runtime_dir, &config.vm);
+        home::remove_socket(&path);
         let (door, file) = home::listen(&path, MODE)?;
         let replug = Replug::new(&config.vm, monitor(runtime_dir, &config.vm), path);
         let clients = config
@@ -147,19 +152,16 @@ impl SpaceTask {
         let clients = clients.transpose()?;
         let (outlet, inbox) = mpsc::channel(INBOX);
         let name = format!("space of {}", config.vm);
-        let size = Size::of(&config, budget);
-        let bytes = u64::from(SLOT_BYTES) * u64::from(size.most);
-        let memory = (
-            ram::make(&name, bytes)?,
-            ram::make(&name, ledger_bytes(size.most))?,
-        );
+        let size = Size::of(&config, budget, memory.as_ref().map(|memory| memory.most));
+        let memory = memory.map_or_else(|| new_memory(&name, size.most), Ok)?;
         let mut space = Self {
             process: Kept::start(&name, Duty::Space(&config.vm), &launch)?,
             config,
             door,
             _file: file,
             clients,
-            memory,
+            memory: (memory.slots, memory.ledger),
+            came_back: memory.came_back,
             launch,
             inbox,
             outlet,
@@ -176,7 +178,15 @@ impl SpaceTask {
         space.store = push.and_then(|push| push.to.parse().ok());
         space.charge()?;
         space.set_up();
+        // A QEMU that runs already was connected to the process of another supervisor.
+        space.replug.start();
         Ok(space)
+    }
+
+    /// The memory of its slots and of its ledger, unless it came from the store.
+    pub(super) fn new_memory(&self) -> Option<[BorrowedFd<'_>; 2]> {
+        let (slots, ledger) = &self.memory;
+        (!self.came_back).then(|| [slots.as_fd(), ledger.as_fd()])
     }
 
     /// Where to send the space its messages.
@@ -359,15 +369,33 @@ impl SpaceTask {
     }
 }
 
+fn new_memory(name: &str, most: u32) -> std::io::Result<Memory> {
+    Ok(Memory {
+        slots: ram::make(name, u64::from(SLOT_BYTES) * u64::from(most))?,
+        ledger: ram::make(name, ledger_bytes(most))?,
+        most,
+        came_back: false,
+    })
+}
+
 impl Size {
-    /// Of a new space. What the controller has a say in begins without slots: it will be given some.
-    fn of(config: &Space, budget: Option<u32>) -> Self {
+    /// Of a space that begins, in memory with places for `room` slots, if that is there already. What the
+    /// controller has a say in begins without slots: it will be given some.
+    fn of(config: &Space, budget: Option<u32>, room: Option<u32>) -> Self {
         let slots = config.slots.unwrap_or(0);
         let most = slots.saturating_mul(ROOM).max(budget.unwrap_or(0));
+        let most = room.unwrap_or(most.max(MIN_SPACE_SLOTS));
+        if slots > most {
+            tracing::warn!(
+                "space of {}: it is to have {slots} slots, but the memory with what was published has places \
+                 for {most}, which it gets; remove it, with all that is in it, and create it again for more",
+                config.vm
+            );
+        }
         Self {
-            slots,
-            limit: slots.max(MIN_SPACE_SLOTS),
-            most: most.max(MIN_SPACE_SLOTS),
+            slots: slots.min(most),
+            limit: slots.clamp(MIN_SPACE_SLOTS, most.max(MIN_SPACE_SLOTS)),
+            most,
         }
     }
 }

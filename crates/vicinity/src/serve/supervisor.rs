@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::change::Change;
+use super::fd_store::FdStore;
 use super::groups::{self, Group, GroupError};
 use super::home::Folder;
 use super::launch::Launch;
@@ -133,11 +134,12 @@ struct Plan {
 }
 
 impl Supervisor {
-    /// Serve no network yet. Requests go to the sender.
+    /// Serve no network yet. Requests go to the sender. `kept` is what a service manager kept.
     pub(super) fn new(
         source: Source,
         config: Config,
         launch: Launch,
+        kept: FdStore,
     ) -> (Self, mpsc::Sender<Request>) {
         let (outlet, inbox) = mpsc::channel(INBOX);
         let supervisor = Self {
@@ -148,7 +150,7 @@ impl Supervisor {
             messages: None,
             groups: Vec::new(),
             folder: None,
-            spaces: MemoryPlane::default(),
+            spaces: MemoryPlane::new(kept),
             tasks: JoinSet::new(),
             inbox,
             addresses: watch::Sender::new(Addresses::default()),
@@ -164,6 +166,7 @@ impl Supervisor {
         self.start_groups()?;
         let spaces = self.spaces.prepare(&self.config, &self.launch)?;
         self.spaces.carry_out(spaces, &mut self.tasks).await;
+        self.spaces.store.give_up_the_rest();
         for network in started {
             self.run_network(network);
         }

@@ -1,77 +1,14 @@
-//! What a service manager is told, and given: readiness, reloads, the watchdog, and the control
-//! socket. Without one, nothing of this does anything.
+//! What a service manager is told: readiness, reloads and the watchdog. Without one, nothing of this does
+//! anything. What it gives is in [`super::handed`], what it keeps in [`super::fd_store`].
 //!
-//! Protocols: systemd's `sd_notify(3)` and `sd_listen_fds(3)`.
+//! Protocol: systemd's `sd_notify(3)`.
 
-use std::io;
-use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
-
-use listenfd::ListenFd;
 use sd_notify::NotifyState;
 use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 
 use super::api::Daemon;
 use super::supervisor::Wish;
-
-/// Why a socket that was handed over is of no use.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum HandedError {
-    /// Of another kind, or several.
-    #[error(
-        "the service manager handed over {what}; one socket is expected, with \
-         `ListenStream={}`", path.display()
-    )]
-    Kind {
-        /// What it was.
-        what: String,
-        /// The control socket.
-        path: PathBuf,
-    },
-    /// It is at another place than clients look at.
-    #[error(
-        "the service manager listens on {}, but the control socket is {}; make `ListenStream=` and \
-         the runtime folder agree", there.display(), path.display()
-    )]
-    Place {
-        /// Where it is.
-        there: PathBuf,
-        /// The control socket.
-        path: PathBuf,
-    },
-    /// Trouble with the socket.
-    #[error("cannot use the socket that the service manager handed over: {0}")]
-    Socket(#[from] io::Error),
-}
-
-/// The control socket, if a service manager listens on it for us. Once, before there are threads: it
-/// takes the words of the environment away, so that no child believes them.
-pub(super) fn handed(path: &Path) -> Result<Option<UnixListener>, HandedError> {
-    let mut handed = ListenFd::from_env();
-    let wrong = |what: String| {
-        let path = path.to_owned();
-        HandedError::Kind { what, path }
-    };
-    match handed.len() {
-        0 => return Ok(None),
-        1 => {}
-        several => return Err(wrong(format!("{several} descriptors"))),
-    }
-    let socket = handed
-        .take_unix_listener(0)
-        .map_err(|error| wrong(format!("something else ({error})")))?;
-    if let Some(socket) = &socket {
-        let there = socket.local_addr()?;
-        let there = there.as_pathname().unwrap_or(Path::new("nowhere"));
-        if there != path {
-            let (there, path) = (there.to_owned(), path.to_owned());
-            return Err(HandedError::Place { there, path });
-        }
-        socket.set_nonblocking(true)?;
-    }
-    Ok(socket)
-}
 
 /// The daemon serves.
 pub(super) fn ready() {

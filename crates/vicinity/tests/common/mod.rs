@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub(crate) mod holdings;
+pub(crate) mod manager;
 pub(crate) mod member;
+pub(crate) mod mount;
 pub(crate) mod mx;
 pub(crate) mod neighbours;
 pub(crate) mod page;
@@ -58,9 +60,20 @@ impl Daemon {
             command.arg("--config").arg(file);
         }
         let child = command.spawn().unwrap();
+        Self::of(child, folder)
+    }
+
+    /// One that was started with `<folder>/run` as its runtime folder, once it answers.
+    pub(crate) fn of(child: Child, folder: &Path) -> Self {
+        let run = folder.join("run");
         let mut daemon = Self { child, run };
         until("the daemon", || {
-            assert!(daemon.child.try_wait().unwrap().is_none(), "it ended");
+            let log = || std::fs::read_to_string(folder.join("log")).unwrap_or_default();
+            assert!(
+                daemon.child.try_wait().unwrap().is_none(),
+                "it ended: {}",
+                log()
+            );
             daemon.ask("network").status.success()
         });
         daemon
@@ -131,6 +144,11 @@ impl Daemon {
         child_of(self.child.id(), name)
     }
 
+    /// The processes that it started.
+    pub(crate) fn children(&self) -> Vec<u32> {
+        children_of(self.child.id())
+    }
+
     /// Send a network's data plane a signal; returns its process id.
     pub(crate) fn signal_data_plane(&self, network: &str, signal: Signal) -> u32 {
         self.signal_process(&format!("net-{network}"), signal)
@@ -185,12 +203,17 @@ impl Drop for Daemon {
 
 /// The child of a process that has this name.
 pub(crate) fn child_of(id: u32, name: &str) -> Option<u32> {
-    let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
-    let mut children = children.split_whitespace();
-    let named = |id: &&str| {
+    let named = |id: &u32| {
         std::fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|it| it.trim() == name)
     };
-    children.find(named)?.parse().ok()
+    children_of(id).into_iter().find(named)
+}
+
+fn children_of(id: u32) -> Vec<u32> {
+    let list = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+    let list = list.unwrap_or_default();
+    let ids = list.split_whitespace().map(|id| id.parse().unwrap());
+    ids.collect()
 }
 
 /// So long nothing takes; what takes longer is stuck.

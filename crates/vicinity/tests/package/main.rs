@@ -1,16 +1,20 @@
 //! The Debian packages, made of what was built for the tests, and installed in a clean Debian that
 //! systemd has booted.
 //!
+//! What systemd does with the daemon otherwise is in [`restart`].
+//!
 //! Needs root and what the lab needs. The clean root is made once and kept below the target folder.
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,
     clippy::unwrap_used,
+    clippy::cast_possible_truncation,
     reason = "a test fails by panicking"
 )]
 
 #[path = "../common/mod.rs"]
 mod common;
+mod restart;
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

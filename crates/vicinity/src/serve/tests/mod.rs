@@ -159,9 +159,15 @@ impl Daemon {
                 .enable_all()
                 .build()
                 .unwrap()
-                .block_on(serve(source, config, None, threads(), async {
-                    stopped.await.unwrap();
-                }))
+                .block_on(serve(
+                    source,
+                    config,
+                    Default::default(),
+                    threads(),
+                    async {
+                        stopped.await.unwrap();
+                    },
+                ))
         });
         let daemon = Self {
             folder,

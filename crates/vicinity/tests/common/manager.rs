@@ -1,0 +1,200 @@
+//! A service manager as far as descriptors go: what systemd does with `FDSTORE=1` and `FDSTOREREMOVE=1`, and
+//! how it passes on what it has, after systemd 252 to 257 (`src/core/service.c`):
+//!
+//! - `service_process_fdset`, `service_notify_message`: only the main process is heard (`NotifyAccess=main`);
+//!   a descriptor has the name of its message, or `stored`.
+//! - `service_add_fd_store`: a file that is there already is not stored twice, whatever its name; what is
+//!   beyond `FileDescriptorStoreMax=` is dropped; the latest comes first.
+//! - `on_fd_store_io`: what hangs up or fails is dropped, unless it came with `FDPOLL=0`; what cannot be
+//!   polled stays.
+//! - `service_collect_fds`: sockets of socket units come first, then what is stored.
+
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::FdFlags;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg, sockopt};
+
+use super::Daemon;
+
+/// `FileDescriptorStoreMax=`.
+const MOST: usize = 64;
+
+/// Where descriptors are on their way to the daemon's 3 and following.
+const ASIDE: i32 = 300;
+
+/// A descriptor that is kept.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    pub(crate) name: String,
+    pub(crate) fd: OwnedFd,
+    poll: bool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    main: Option<u32>,
+    /// The latest first.
+    store: Vec<Stored>,
+}
+
+/// A manager of one service.
+pub(crate) struct Manager {
+    notify: PathBuf,
+    control: UnixListener,
+    folder: PathBuf,
+    state: Arc<Mutex<State>>,
+}
+
+impl Manager {
+    /// Of a daemon with `<folder>/run` as its runtime folder.
+    pub(crate) fn new(folder: &Path) -> Self {
+        let notify = folder.join("notify");
+        let socket = UnixDatagram::bind(&notify).unwrap();
+        sockopt::set_socket_passcred(&socket, true).unwrap();
+        let run = folder.join("run");
+        std::fs::create_dir(&run).unwrap();
+        let state: Arc<Mutex<State>> = Arc::default();
+        let hears = Arc::clone(&state);
+        std::thread::spawn(move || {
+            loop {
+                hear(&socket, &hears);
+            }
+        });
+        Self {
+            notify,
+            control: UnixListener::bind(run.join("control.sock")).unwrap(),
+            folder: folder.to_owned(),
+            state,
+        }
+    }
+
+    /// Start the daemon with all that is kept, and wait until it answers.
+    pub(crate) fn start(&self, config: Option<&str>, log: &str) -> Daemon {
+        let mut state = self.state.lock().unwrap();
+        state.store.retain(lives);
+        let socket = ("vicinity.socket".to_owned(), self.control.as_fd());
+        let stored = state.store.iter();
+        let stored = stored.map(|stored| (stored.name.clone(), stored.fd.as_fd()));
+        let (mut names, mut aside) = (Vec::new(), Vec::new());
+        for (name, fd) in [socket].into_iter().chain(stored) {
+            let fd = rustix::io::fcntl_dupfd_cloexec(fd, ASIDE).unwrap();
+            rustix::io::fcntl_setfd(&fd, FdFlags::empty()).unwrap();
+            names.push(name);
+            aside.push(fd);
+        }
+        let moved = aside.iter().zip(3..).map(|(fd, to)| {
+            let from = fd.as_raw_fd();
+            format!("exec {to}<&{from} {from}<&-; ")
+        });
+        let line = format!(
+            "{}LISTEN_PID=$$ LISTEN_FDS={} LISTEN_FDNAMES={} exec \"$0\" \"$@\"",
+            moved.collect::<String>(),
+            names.len(),
+            names.join(":"),
+        );
+        let mut command = Command::new("bash");
+        command.args(["-c", &line, env!("CARGO_BIN_EXE_vicinity")]);
+        command.env("NOTIFY_SOCKET", &self.notify);
+        let log_file = std::fs::File::create(self.folder.join("log")).unwrap();
+        command.stderr(log_file);
+        // It is to be heard from its first word on, so nothing is heard until it is known.
+        let file = self.folder.join("vicinity.toml");
+        if let Some(config) = config {
+            std::fs::write(&file, config).unwrap();
+        }
+        let run = self.folder.join("run");
+        command
+            .args(["serve", "--log", log, "--runtime-dir"])
+            .arg(run);
+        command.arg("--config").arg(file);
+        let child = command.spawn().unwrap();
+        state.main = Some(child.id());
+        drop(state);
+        Daemon::of(child, &self.folder)
+    }
+
+    /// What the daemon has logged since it was started the last time.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.join("log")).unwrap()
+    }
+
+    /// Store a descriptor, as another version of the daemon might have.
+    pub(crate) fn store(&self, name: &str, fd: OwnedFd) {
+        let (name, poll) = (name.to_owned(), true);
+        let mut state = self.state.lock().unwrap();
+        state.store.insert(0, Stored { name, fd, poll });
+    }
+
+    /// The names of what is kept, in order.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let state = self.state.lock().unwrap();
+        let mut names: Vec<_> = state.store.iter().map(|one| one.name.clone()).collect();
+        names.sort();
+        names
+    }
+}
+
+/// Take one message.
+fn hear(socket: &UnixDatagram, state: &Mutex<State>) {
+    let mut bytes = [0; 4096];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253), ScmCredentials(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut iov = [IoSliceMut::new(&mut bytes)];
+    let got = recvmsg(socket, &mut iov, &mut ancillary, RecvFlags::CMSG_CLOEXEC).unwrap();
+    let (mut sender, mut fds) = (None, Vec::new());
+    for message in ancillary.drain() {
+        match message {
+            RecvAncillaryMessage::ScmRights(rights) => fds.extend(rights),
+            RecvAncillaryMessage::ScmCredentials(of) => sender = Some(of.pid),
+            _ => {}
+        }
+    }
+    let text = String::from_utf8(bytes[..got.bytes].to_vec()).unwrap();
+    let mut state = state.lock().unwrap();
+    let main = state.main.map(|id| i32::try_from(id).unwrap());
+    if sender.map(|pid| pid.as_raw_nonzero().get()) != main {
+        return;
+    }
+    let lines: Vec<&str> = text.lines().collect();
+    let name = lines.iter().find_map(|line| line.strip_prefix("FDNAME="));
+    if let Some(name) = name {
+        let printable = |byte: u8| (b' '..127).contains(&byte) && byte != b':';
+        assert!(name.len() <= 255 && name.bytes().all(printable), "{name}");
+    }
+    if lines.contains(&"FDSTOREREMOVE=1") {
+        state.store.retain(|stored| Some(&*stored.name) != name);
+    }
+    if lines.contains(&"FDSTORE=1") {
+        for fd in fds {
+            let there = state.store.iter().any(|stored| is_same(&stored.fd, &fd));
+            if !there && state.store.len() < MOST {
+                let name = name.unwrap_or("stored").to_owned();
+                let poll = !lines.contains(&"FDPOLL=0");
+                state.store.insert(0, Stored { name, fd, poll });
+            }
+        }
+    }
+}
+
+fn is_same(one: &OwnedFd, other: &OwnedFd) -> bool {
+    let [one, other] = [one, other].map(|fd| rustix::fs::fstat(fd).unwrap());
+    (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+}
+
+fn lives(stored: &Stored) -> bool {
+    let mut fds = [PollFd::new(&stored.fd, PollFlags::empty())];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    poll(&mut fds, Some(&now)).unwrap();
+    let over = PollFlags::HUP | PollFlags::ERR;
+    !stored.poll || !fds[0].revents().intersects(over)
+}
