@@ -276,7 +276,7 @@ mod tests {
             for (at, word) in changes {
                 match record.body.get_mut(at) {
                     Some(place) => *place = word,
-                    None => record.tag = word as u32,
+                    None => record.tag = u32::try_from(word).unwrap_or(u32::MAX),
                 }
             }
             let count = match Note::decode(&record) {
