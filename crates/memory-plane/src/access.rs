@@ -22,6 +22,12 @@ impl Access {
         self.allow.is_empty() && self.token.is_none()
     }
 
+    /// Whether a client with this address may, or could if it showed the token.
+    #[must_use]
+    pub fn may_ask(&self, from: IpAddr) -> bool {
+        self.token.is_some() || self.permits(from, None)
+    }
+
     /// Whether this client may.
     #[must_use]
     pub fn permits(&self, from: IpAddr, shown: Option<&Authorization<Bearer>>) -> bool {

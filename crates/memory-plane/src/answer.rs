@@ -12,7 +12,7 @@ use headers::{
 };
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RANGE, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
-use space::store::{Found, Object};
+use space::store::{Found, LAST_DATE, Object};
 
 use crate::access::Access;
 use crate::body::{Body, Part};
@@ -94,8 +94,8 @@ fn serve(
     let size = object.content.size();
     let tag = format!("\"{:x}-{}\"", shared.life(), object.version);
     let modified = UNIX_EPOCH
-        .checked_add(object.modified)
-        .unwrap_or_else(SystemTime::now);
+        .checked_add(object.modified.min(LAST_DATE))
+        .unwrap_or(UNIX_EPOCH);
     let tag = tag.parse::<ETag>().ok();
     let mut answer = match condition(headers, tag.as_ref(), modified) {
         Some(status) => empty(status),

@@ -137,12 +137,22 @@ impl Device {
 
     fn work_once(&mut self, queue: usize, vring: &Vring) {
         let memory = self.memory.memory();
-        loop {
+        // A driver cannot have more chains outstanding than its queue has entries (virtio 1.3, 2.7).
+        // One that says so all the same is served when some have come back.
+        while self.outstanding(queue).count() < usize::from(queue_size(vring)) {
             let next = vring
                 .get_mut()
                 .get_queue_mut()
                 .pop_descriptor_chain(memory.clone());
             let Some(chain) = next else { break };
+            if self
+                .outstanding(queue)
+                .any(|head| head == chain.head_index())
+            {
+                tracing::debug!("the guest offers a chain again that it did not get back");
+                add(&self.shared.counts.nonsense);
+                continue;
+            }
             match self.answer(&chain) {
                 Some(written) => give_back(vring, &chain, written),
                 None => {
@@ -183,6 +193,14 @@ impl Device {
         }
     }
 
+    /// The heads of a queue's chains that wait.
+    fn outstanding(&self, queue: usize) -> impl Iterator<Item = u16> {
+        let of_queue = move |(waiting, chain): &(usize, Chain)| {
+            (*waiting == queue).then(|| chain.head_index())
+        };
+        self.waiting.iter().filter_map(of_queue)
+    }
+
     fn note_waiting(&self) {
         self.shared.note_waiting(self.waiting.len() as u64);
     }
@@ -209,6 +227,10 @@ impl Device {
         });
         Some(u32::try_from(written).unwrap_or(u32::MAX))
     }
+}
+
+fn queue_size(vring: &Vring) -> u16 {
+    vring.get_ref().get_queue().size()
 }
 
 fn is_ready(vring: &Vring) -> bool {

@@ -14,14 +14,14 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use socket2::SockRef;
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 
 use crate::access::Access;
 use crate::answer::answer;
 use crate::body::Body;
+use crate::places::{Place, Places};
 use crate::shared::{Shared, add};
-use crate::slow::{Moves, Watched};
+use crate::slow::{LEAST, Moves, Watched};
 
 /// Clients at one time. Each costs at most some hundred kilobytes.
 pub const MAX_CLIENTS: usize = 2048;
@@ -60,7 +60,7 @@ pub async fn serve(service: Service, listener: TcpListener) -> io::Result<Infall
     // syscalls: setsockopt getsockopt getsockname getpeername getrandom sched_yield
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let places = Arc::new(Semaphore::new(MAX_CLIENTS));
+    let places = Places::new(MAX_CLIENTS);
     loop {
         let (stream, from) = match listener.accept().await {
             Ok(taken) => taken,
@@ -71,7 +71,11 @@ pub async fn serve(service: Service, listener: TcpListener) -> io::Result<Infall
                 continue;
             }
         };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+        if !service.access.may_ask(from.ip()) {
+            add(&service.shared.counts.refused);
+            continue;
+        }
+        let Some(place) = places.take(from.ip()) else {
             add(&service.shared.counts.turned_away);
             continue;
         };
@@ -86,12 +90,7 @@ pub async fn serve(service: Service, listener: TcpListener) -> io::Result<Infall
 }
 
 /// Serve one, to the end of its connection.
-async fn client(
-    service: &Service,
-    stream: TcpStream,
-    from: SocketAddr,
-    place: OwnedSemaphorePermit,
-) {
+async fn client(service: &Service, stream: TcpStream, from: SocketAddr, place: Place) {
     // Answers are written whole; waiting for more would only delay their ends.
     drop(stream.set_nodelay(true));
     // Else the kernel keeps megabytes for each that takes nothing, which were copied for it alone.
@@ -100,23 +99,28 @@ async fn client(
     let stream = Watched::new(stream, &moves, &service.shared, Some(place));
     let conversation = async {
         match &service.tls {
-            None => converse(service, stream, from.ip()).await,
+            None => converse(service, stream, from.ip(), &moves).await,
             Some(tls) => match tls.accept(stream).await {
-                Ok(stream) => converse(service, stream, from.ip()).await,
+                Ok(stream) => converse(service, stream, from.ip(), &moves).await,
                 Err(error) => tracing::debug!(%error, "no TLS with {from}"),
             },
         }
     };
     tokio::select! {
         () = conversation => {}
-        () = moves.stalled() => {
+        // TLS, the protocol's preface and the first request's head together.
+        () = moves.silent(PATIENCE) => {
+            add(&service.shared.counts.stalled);
+            tracing::debug!("{from} made no request");
+        }
+        () = moves.stalled(LEAST) => {
             add(&service.shared.counts.stalled);
             tracing::debug!("{from} stalled");
         }
     }
 }
 
-async fn converse<S>(service: &Service, stream: S, from: IpAddr)
+async fn converse<S>(service: &Service, stream: S, from: IpAddr, moves: &Moves)
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
@@ -130,6 +134,7 @@ where
         .max_concurrent_streams(MAX_STREAMS)
         .max_send_buf_size(BUFFER);
     let serve = service_fn(|request: Request<Incoming>| {
+        moves.asked();
         let answer = answer(&service.shared, &service.access, from, &request);
         async move { Ok::<Response<Body>, Infallible>(answer) }
     });

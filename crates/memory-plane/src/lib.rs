@@ -36,6 +36,7 @@ mod folder;
 mod guest;
 pub mod http;
 mod kinds;
+mod places;
 pub mod push;
 pub mod ram;
 mod rate;

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use crate::places::Place;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Sleep, sleep_until};
 
 use crate::shared::Shared;
@@ -18,11 +18,16 @@ use crate::zero_copy::Socket;
 /// Who is being sent something takes some of it within so long.
 pub(crate) const STALL: Duration = Duration::from_secs(30);
 
+/// A client takes, or says, at least so many bytes within [`STALL`], or a request.
+pub(crate) const LEAST: u64 = 32 << 10;
+
 /// What moves on a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
     /// Bytes that the other side said and took.
     bytes: AtomicU64,
+    /// It has made a request.
+    asked: AtomicBool,
     /// It is we who wait, for the space's rate.
     held: AtomicBool,
     /// It has moved too little for too long.
@@ -30,13 +35,29 @@ pub(crate) struct Moves {
 }
 
 impl Moves {
-    /// Ends when the other side neither took nor said anything for too long.
-    pub(crate) async fn stalled(&self) {
+    /// The other side has made a request, which counts for as much as it must move.
+    pub(crate) fn asked(&self) {
+        self.asked.store(true, Ordering::Relaxed);
+        self.bytes.fetch_add(LEAST, Ordering::Relaxed);
+    }
+
+    /// Ends when the other side has made no request within so long.
+    pub(crate) async fn silent(&self, patience: Duration) {
+        tokio::time::sleep(patience).await;
+        if self.asked.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        self.given_up.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends when the other side took and said fewer than `least` bytes for too long.
+    pub(crate) async fn stalled(&self, least: u64) {
         let mut before = self.bytes.load(Ordering::Relaxed);
         loop {
             tokio::time::sleep(STALL).await;
             let now = self.bytes.load(Ordering::Relaxed);
-            if now == before && !self.held.load(Ordering::Relaxed) {
+            let moved = now.wrapping_sub(before);
+            if moved < least && !self.held.load(Ordering::Relaxed) {
                 self.given_up.store(true, Ordering::Relaxed);
                 return;
             }
@@ -55,7 +76,7 @@ pub(crate) struct Watched {
     /// Bytes of this turn that are left.
     credit: usize,
     /// Among the space's connections.
-    place: Option<OwnedSemaphorePermit>,
+    place: Option<Place>,
 }
 
 impl Watched {
@@ -63,7 +84,7 @@ impl Watched {
         stream: TcpStream,
         moves: &Arc<Moves>,
         shared: &Arc<Shared>,
-        place: Option<OwnedSemaphorePermit>,
+        place: Option<Place>,
     ) -> Self {
         Self {
             socket: Socket::new(stream, shared),
@@ -167,5 +188,61 @@ impl Drop for Watched {
         if !self.moves.given_up.load(Ordering::Relaxed) {
             self.socket.leave(self.place.take());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{Instant as TokioInstant, timeout};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    #[tokio::test(start_paused = true)]
+    async fn who_makes_no_request_is_given_up_whatever_else_was_said() {
+        let begin = TokioInstant::now();
+        let moves = Moves::default();
+        // TLS, a preface, half a head.
+        moves.bytes.store(10_000, Ordering::Relaxed);
+        moves.silent(PATIENCE).await;
+        assert_eq!(begin.elapsed(), PATIENCE);
+        assert!(moves.given_up.load(Ordering::Relaxed));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_made_one_is_not() {
+        let moves = Moves::default();
+        moves.asked();
+        let long = Duration::from_secs(3600);
+        assert!(timeout(long, moves.silent(PATIENCE)).await.is_err());
+    }
+
+    /// So long a client lasts that takes so many bytes every second, and is cut off by then.
+    async fn lasts(bytes: u64, held: bool) -> Option<Duration> {
+        let begin = TokioInstant::now();
+        let moves = Moves::default();
+        moves.asked();
+        moves.held.store(held, Ordering::Relaxed);
+        let taking = async {
+            for _ in 0..600 {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                moves.bytes.fetch_add(bytes, Ordering::Relaxed);
+            }
+        };
+        tokio::select! {
+            () = taking => None,
+            () = moves.stalled(LEAST) => Some(begin.elapsed()),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_byte_now_and_then_is_not_enough() {
+        assert_eq!(lasts(0, false).await, Some(STALL));
+        assert_eq!(lasts(1, false).await, Some(STALL));
+        assert_eq!(lasts(LEAST / 60, false).await, Some(STALL));
+        // 2 KiB a second are enough, and a client that we hold back by the space's rate stays.
+        assert_eq!(lasts(2048, false).await, None);
+        assert_eq!(lasts(0, true).await, None);
     }
 }

@@ -12,6 +12,7 @@ mod common;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::{SLOT, pattern};
 use memory_plane::Shared;
@@ -188,9 +189,49 @@ fn who_may_not_gets_nothing() {
     let right = status("Authorization: Bearer secret\r\n", "/here");
     assert_eq!(right, ("200".to_owned(), b"x".to_vec()));
     assert_eq!(served.shared.figures().refused, 4);
-    let nobody = serve(Access::default());
+}
+
+/// A client that no request could help is turned away before it takes a place or says anything.
+#[test]
+fn a_client_that_may_not_and_has_no_token_to_show_is_not_let_in() {
+    let nobody = serve(Access {
+        allow: vec!["192.0.2.0/24".parse().unwrap()],
+        token: None,
+    });
     nobody.publish("here", b"x");
-    assert!(nobody.get("/here", "").0.starts_with("http/1.1 403"));
+    let mut client = TcpStream::connect(nobody.at).unwrap();
+    let mut answer = Vec::new();
+    // Nothing was asked: the space closes by itself.
+    client.read_to_end(&mut answer).unwrap();
+    assert!(answer.is_empty());
+    let figures = nobody.shared.figures();
+    assert_eq!((figures.refused, figures.clients), (1, 0));
+}
+
+/// The guest chooses a file's date; HTTP knows none behind the year 9999.
+#[test]
+fn rfc9110_5_6_7_a_file_of_any_date_is_answered() {
+    let served = serve(everybody());
+    served.publish("late", b"x");
+    let date = |seconds| {
+        let mut store = served.shared.store();
+        let number = store.look_up(ROOT, b"late").unwrap();
+        let modified = Duration::new(seconds, 999_999_999);
+        let set = store.set_attributes(number, |attributes| attributes.modified = modified);
+        set.unwrap();
+    };
+    for seconds in [0, 253_402_300_799, 253_402_300_800, u64::MAX] {
+        date(seconds);
+        for headers in [
+            "",
+            "Range: bytes=0-\r\nIf-Range: Fri, 31 Dec 9999 23:59:59 GMT\r\n",
+        ] {
+            let (head, body) = served.get("/late", headers);
+            assert!(head.starts_with("http/1.1 20"), "{seconds}: {head}");
+            assert_eq!(body, b"x", "{seconds}");
+        }
+    }
+    assert!(served.get("/late", "").0.contains("31 dec 9999 23:59:59"));
 }
 
 /// A client that takes nothing holds the slots of what it is being sent, and no others; what it is

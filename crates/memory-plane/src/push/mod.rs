@@ -263,7 +263,7 @@ async fn unless_stalled<T>(
 ) -> Result<T, PushError> {
     tokio::select! {
         done = work => done,
-        () = moves.stalled() => Err(PushError::Stalled),
+        () = moves.stalled(1) => Err(PushError::Stalled),
     }
 }
 

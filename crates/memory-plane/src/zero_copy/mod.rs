@@ -23,10 +23,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use crate::places::Place;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::shared::Shared;
 use lending::Lending;
@@ -134,7 +134,7 @@ impl Socket {
     }
 
     /// Close it when the kernel is done with what was lent; `place` is kept until then.
-    pub(crate) fn leave(&mut self, place: Option<OwnedSemaphorePermit>) {
+    pub(crate) fn leave(&mut self, place: Option<Place>) {
         let Line::Lending(lending) = std::mem::replace(&mut self.line, Line::Left) else {
             return;
         };

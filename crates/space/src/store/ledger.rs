@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::node::{Attributes, MAX_NAME, MAX_NODES, check};
+use super::node::{Attributes, LAST_DATE, MAX_NAME, MAX_NODES, check};
 
 /// The version of how the ledger and the slots are laid out: another one for each change, so that a
 /// program never serves what another one wrote differently.
@@ -212,7 +212,7 @@ fn record(bytes: &[u8; NODE]) -> Option<Record> {
             mode: word(bytes, 4) & 0o7777,
             user: word(bytes, 8),
             group: word(bytes, 12),
-            modified: Duration::new(long(bytes, 16), nanos),
+            modified: Duration::new(long(bytes, 16), nanos).min(LAST_DATE),
         },
         parent: word(bytes, 28),
         name,

@@ -21,7 +21,7 @@ mod tree;
 pub use content::{Content, Extent};
 pub use error::StoreError;
 pub use ledger::{LAYOUT, Ledger, ledger_bytes};
-pub use node::{Attributes, Fill, Found, MAX_NAME, MAX_NODES, Node, Object, ROOT};
+pub use node::{Attributes, Fill, Found, LAST_DATE, MAX_NAME, MAX_NODES, Node, Object, ROOT};
 pub use sending::Parcel;
 pub use slots::{Memory, Slot, Slots};
 pub use tree::Store;

@@ -25,9 +25,12 @@ pub struct Attributes {
     pub user: u32,
     /// Group.
     pub group: u32,
-    /// When it was written last, since 1970.
+    /// When it was written last, since 1970; at most [`LAST_DATE`].
     pub modified: Duration,
 }
+
+/// The last second of the year 9999: HTTP has no later dates (RFC 9110, 5.6.7).
+pub const LAST_DATE: Duration = Duration::from_secs(253_402_300_799);
 
 /// A file or folder.
 #[derive(Debug)]

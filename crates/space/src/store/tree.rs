@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::StoreError;
 use super::ledger::{self, Ledger};
-use super::node::{Attributes, File, Fill, Folder, Kind, MAX_NODES, Node, ROOT, check};
+use super::node::{Attributes, File, Fill, Folder, Kind, LAST_DATE, MAX_NODES, Node, ROOT, check};
 use super::slots::Slots;
 
 /// Everything in a space.
@@ -103,7 +104,9 @@ impl Store {
         number: u64,
         change: impl FnOnce(&mut Attributes),
     ) -> Result<(), StoreError> {
-        change(&mut self.node_mut(number)?.attributes);
+        let attributes = &mut self.node_mut(number)?.attributes;
+        change(attributes);
+        attributes.modified = attributes.modified.min(LAST_DATE);
         self.write_down(number);
         Ok(())
     }
@@ -132,7 +135,9 @@ impl Store {
         folder: u64,
         after: u64,
     ) -> Result<impl Iterator<Item = (u64, &[u8])>, StoreError> {
-        let entries = self.folder(folder)?.by_number.range(after + 1..);
+        // The guest chooses `after`, up to the largest number there is.
+        let behind = (Bound::Excluded(after), Bound::Unbounded);
+        let entries = self.folder(folder)?.by_number.range(behind);
         Ok(entries.map(|(number, name)| (*number, name.as_slice())))
     }
 
