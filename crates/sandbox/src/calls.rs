@@ -111,15 +111,24 @@ fn conditions(duty: Duty, name: &str) -> Result<Vec<SeccompRule>, seccompiler::B
         "fcntl" => [libc::F_GETFD, libc::F_GET_SEALS]
             .map(|question| equal(1, question))
             .into(),
-        "rt_sigaction" => [libc::SIGBUS, libc::SIGSEGV, libc::SIGABRT]
-            .map(|signal| equal(0, signal))
-            .into(),
+        "rt_sigaction" => signals(duty)
+            .iter()
+            .map(|signal| equal(0, *signal))
+            .collect(),
         _ => Vec::new(),
     };
     let rules = conditions.into_iter();
     rules
         .map(|condition| SeccompRule::new(vec![condition?]))
         .collect()
+}
+
+/// The signals whose handlers may change: of faults, and of the alarm where its thread makes it.
+fn signals(duty: Duty) -> &'static [i32] {
+    match duty {
+        Duty::Messages => &[libc::SIGBUS, libc::SIGSEGV, libc::SIGABRT, libc::SIGALRM],
+        _ => &[libc::SIGBUS, libc::SIGSEGV, libc::SIGABRT],
+    }
 }
 
 type Condition = Result<SeccompCondition, seccompiler::BackendError>;
