@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ pub(crate) enum Order {
 pub(crate) enum Event {
     /// How a member is.
     Member(Box<MemberStatus>),
-    /// There is no other.
+    /// There is no other. Of a gateway or an uplink: it is well.
     End,
     /// What interrupts the VM that was accepted as the member of this number. Carries one descriptor,
     /// an eventfd, for the next data plane, as the two that come next.
@@ -236,17 +236,23 @@ pub(crate) fn host(runtime_dir: &Path) -> Result<(), DataPlaneError> {
     let run = || -> Result<(), MessageError> {
         let mut gateway = Gateway::join(&board, &way)?;
         gateway.watch(&control)?;
-        let control: OwnedFd = control.into();
-        gateway.run(|| is_quiet(&control))
+        gateway.run(|| is_to_go_on(&control))
     };
     run().map_err(DataPlaneError::Messages)
 }
 
-/// Whether the supervisor is there and has said nothing: all it says is to end.
-pub(crate) fn is_quiet(control: impl AsFd) -> bool {
+/// Answer if the supervisor asks how this gateway or uplink is. False when that is to end: the supervisor
+/// says so, or is gone.
+pub(crate) fn is_to_go_on(control: &ControlSocket) -> bool {
+    // Nearly always nothing was said, which is asked without memory for an order.
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-    matches!(
-        recv(control, &mut [0; 1][..], flags),
-        Err(Errno::AGAIN | Errno::INTR)
-    )
+    if let Err(Errno::AGAIN | Errno::INTR) = recv(control, &mut [0; 1][..], flags) {
+        return true;
+    }
+    match control.receive::<Order>() {
+        // There is room: the supervisor asks again only after an answer.
+        Ok(Some((Order::Report, _))) => control.send(&Event::End, None).is_ok(),
+        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+        Ok(_) => false,
+    }
 }

@@ -19,7 +19,7 @@ use sandbox::Duty;
 use switch::control::ControlSocket;
 
 use crate::data_plane::{DataPlaneError, settle, take_control};
-use crate::message_plane::{Event, Order, is_quiet};
+use crate::message_plane::{Event, Order, is_to_go_on};
 use crate::name;
 use crate::plane::{HOST, go_on, socket};
 
@@ -166,11 +166,11 @@ pub(crate) fn process(runtime_dir: &Path) -> Result<(), DataPlaneError> {
     let mut told = Told::default();
     // Each opening of an endpoint on the wire has a random number; sockets tell who is gone; while it
     // looks in vain, others may have the processor; it sleeps, but waits for nothing new; and the
-    // supervisor is told what it has done.
-    // syscalls: getrandom recvfrom sched_yield epoll_pwait2 sendmsg
+    // supervisor asks how it is, and is told what it has done.
+    // syscalls: getrandom recvfrom sched_yield epoll_pwait2 recvmsg sendmsg
     let served = uplink.run(|uplink| {
         told.tell(uplink, &control);
-        is_quiet(&control)
+        is_to_go_on(&control)
     });
     served.map_err(DataPlaneError::Messages)
 }

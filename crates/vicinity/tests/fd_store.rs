@@ -13,7 +13,7 @@ mod common;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::manager::Manager;
@@ -72,18 +72,27 @@ fn kill(mut daemon: Daemon) {
     });
 }
 
+/// Says so when it is dropped.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn what_was_acknowledged_outlives_a_supervisor_that_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let manager = Manager::new(folder.path());
     let socket = folder.path().join("run/space/red.sock");
-    let written = AtomicUsize::new(0);
+    let (written, over) = (AtomicUsize::new(0), AtomicBool::new(false));
     let mut acknowledged = Vec::new();
     std::thread::scope(|scope| {
         // A guest that writes all the time, and mounts again where a device would be plugged in again.
         let writer = scope.spawn(|| {
             let (mut acknowledged, mut number, mut broken) = (Vec::new(), 0, 0);
-            while broken < KILLS && number < FILES {
+            while broken < KILLS && number < FILES && !over.load(Ordering::Relaxed) {
                 let Some(mut mount) = Mount::new(&socket) else {
                     std::thread::sleep(Duration::from_millis(5));
                     continue;
@@ -101,6 +110,8 @@ fn what_was_acknowledged_outlives_a_supervisor_that_is_killed() {
             }
             (acknowledged, broken)
         });
+        // The writer ends with this thread, however that does.
+        let _over = Over(&over);
         for number in 0..KILLS {
             let daemon = manager.start((number == 0).then_some(RED), "error");
             until("files", || written.load(Ordering::Acquire) > number * STEP);

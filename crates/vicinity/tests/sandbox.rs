@@ -181,6 +181,8 @@ fn a_data_plane_holds_what_it_was_handed_and_nothing_else() {
     let mut own = vec![
         // Its supervisor.
         "socket".to_owned(),
+        // Where the kernel says what a descriptor is.
+        format!("/proc/{id}/fd"),
     ];
     // Each worker's queue of the uplink, what it sleeps on, what wakes it, and its figures.
     for worker in threads(id) {

@@ -24,6 +24,12 @@ impl Network {
 
     /// The data plane has answered, or never will.
     pub(super) fn answer(&mut self) {
+        self.asked.answered();
+        self.tell();
+    }
+
+    /// Tell those who ask what is known.
+    pub(super) fn tell(&mut self) {
         let now = Instant::now();
         let name = &self.config.name;
         let up = self.life.is_up();
@@ -39,7 +45,7 @@ impl Network {
                 name: name.clone(),
                 up,
                 restarts: self.life.restarts(),
-                reason: self.trouble.clone(),
+                reason: self.trouble.clone().or_else(|| self.asked.trouble()),
                 uplink: self.config.uplink.as_ref().map(|out| out.name().to_owned()),
                 folder: self.config.folder.display().to_string(),
                 accept: self.config.accept,
@@ -50,7 +56,7 @@ impl Network {
                 worker: self.worker,
             },
         };
-        self.asked.answer(answer);
+        self.asked.tell(answer);
     }
 
     /// The addresses that a port uses and another one, too.

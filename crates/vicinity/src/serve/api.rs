@@ -3,6 +3,8 @@
 //! `GET` tells, and asks the networks; everything else is a change, and the supervisor's to grant.
 //! A refused change has the text of the refusal as `error`, for the person who asked.
 
+use std::time::Duration;
+
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -10,6 +12,7 @@ use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, timeout_at};
 
 use super::answer::Answer;
 use super::network::Message;
@@ -24,6 +27,10 @@ pub(crate) const OPENAPI: &str = include_str!("openapi.json");
 
 /// Largest body of a request, in bytes: a configuration of 10,000 ports.
 const MAX_BODY: usize = 4 << 20;
+
+/// Longest wait for the answers that a question of a client needs. A network, a space or a group answers
+/// before with what it knows, also when its process hangs.
+const ANSWERS: Duration = Duration::from_millis(850);
 
 /// Where answers come from.
 #[derive(Clone, Debug)]
@@ -77,12 +84,8 @@ async fn networks_now(State(daemon): State<Daemon>) -> Json<Vec<NetworkStatus>> 
 }
 
 async fn scrape(State(daemon): State<Daemon>) -> Response {
-    let control = daemon.control().await;
-    let text = metrics::text(
-        &daemon.ask().await,
-        &daemon.spaces().await,
-        control.as_slice(),
-    );
+    let (networks, spaces, control) = tokio::join!(daemon.ask(), daemon.spaces(), daemon.control());
+    let text = metrics::text(&networks, &spaces, control.as_slice());
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
 }
 
@@ -92,14 +95,8 @@ async fn openapi() -> Response {
 
 /// The message plane's state, or null where there is none.
 async fn messages_now(State(daemon): State<Daemon>) -> Json<Option<MessageStatus>> {
-    let Some(plane) = daemon.addresses.borrow().messages.clone() else {
-        return Json(None);
-    };
-    let (question, answer) = oneshot::channel();
-    match plane.send(messages::Message::Ask(question)).await {
-        Ok(()) => Json(answer.await.ok()),
-        Err(_) => Json(None),
-    }
+    let plane = daemon.addresses.borrow().messages.clone();
+    Json(ask_all(plane, messages::Message::Ask).await.pop())
 }
 
 /// The trust groups' state.
@@ -120,26 +117,16 @@ async fn control_now(State(daemon): State<Daemon>) -> Json<Option<ControlStatus>
 impl Daemon {
     /// How spaces are sized.
     async fn control(&self) -> Option<ControlStatus> {
-        let orchestrator = self.addresses.borrow().orchestrator.clone()?;
-        let (question, answer) = oneshot::channel();
-        drop(
-            orchestrator
-                .send(orchestrator::Message::Ask(question))
-                .await,
-        );
-        answer.await.ok()
+        let orchestrator = self.addresses.borrow().orchestrator.clone();
+        ask_all(orchestrator, orchestrator::Message::Ask)
+            .await
+            .pop()
     }
 
     /// The state of every space.
     async fn spaces(&self) -> Vec<SpaceStatus> {
         let spaces = self.addresses.borrow().spaces.clone();
-        let mut answers = Vec::new();
-        for space in spaces {
-            let (question, answer) = oneshot::channel();
-            drop(space.send(spaces::Message::Ask(question)).await);
-            answers.extend(answer.await.ok());
-        }
-        answers
+        ask_all(spaces, spaces::Message::Ask).await
     }
 
     pub(super) fn groups(&self) -> Vec<mpsc::Sender<groups::Message>> {
@@ -148,29 +135,36 @@ impl Daemon {
 
     /// The state of every trust group.
     pub(super) async fn direct(&self) -> Vec<GroupStatus> {
-        let mut answers = Vec::new();
-        for group in self.groups() {
-            let (question, answer) = oneshot::channel();
-            drop(group.send(groups::Message::Ask(question)).await);
-            answers.extend(answer.await.ok());
-        }
-        answers
+        ask_all(self.groups(), groups::Message::Ask).await
     }
 
-    /// The state of every network. All are asked before the first answer is waited for.
+    /// The state of every network.
     pub(super) async fn ask(&self) -> Vec<Answer> {
         let networks = self.addresses.borrow().networks.clone();
-        let mut questions = Vec::new();
-        for (_, network) in networks {
-            let (question, answer) = oneshot::channel();
-            if network.send(Message::Ask(question)).await.is_ok() {
-                questions.push(answer);
-            }
-        }
-        let mut answers = Vec::new();
-        for question in questions {
-            answers.extend(question.await.ok());
-        }
-        answers
+        let networks = networks.into_iter().map(|(_, network)| network);
+        ask_all(networks, Message::Ask).await
     }
+}
+
+/// Ask all of these at once, and wait for their answers, [`ANSWERS`] at most. One that does not answer by
+/// then is left out.
+async fn ask_all<M, A>(
+    addresses: impl IntoIterator<Item = mpsc::Sender<M>>,
+    message: impl Fn(oneshot::Sender<A>) -> M,
+) -> Vec<A> {
+    let by = Instant::now() + ANSWERS;
+    let mut answers = Vec::new();
+    for address in addresses {
+        let (question, answer) = oneshot::channel();
+        if let Ok(Ok(())) = timeout_at(by, address.send(message(question))).await {
+            answers.push(answer);
+        }
+    }
+    let mut told = Vec::new();
+    for answer in answers {
+        if let Ok(Ok(answer)) = timeout_at(by, answer).await {
+            told.push(answer);
+        }
+    }
+    told
 }

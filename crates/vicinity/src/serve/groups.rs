@@ -152,7 +152,7 @@ impl Group {
                 },
                 message = self.inbox.recv() => match message {
                     Some(Message::Ask(asker)) => {
-                        self.asked.wait(asker);
+                        self.asked.wait(asker, Instant::now());
                         match self.process.life.is_up() {
                             true => self.ask(),
                             false => self.answer(),
@@ -186,7 +186,11 @@ impl Group {
     }
 
     fn tick(&mut self) {
-        match self.process.due(&mut self.asked, Instant::now()) {
+        let now = Instant::now();
+        if self.asked.is_late(now) {
+            self.tell();
+        }
+        match self.process.due(&mut self.asked, now) {
             Due::Nothing => {}
             Due::Look => self.ask(),
             Due::Start => {
@@ -222,18 +226,29 @@ impl Group {
         }
     }
 
+    /// The process has answered, or never will.
     fn answer(&mut self) {
+        self.asked.answered();
+        self.tell();
+    }
+
+    /// Tell those who ask what is known.
+    fn tell(&mut self) {
         let up = self.process.life.is_up();
         let status = GroupStatus {
             name: self.config.name.clone(),
             up,
             restarts: self.process.life.restarts(),
-            reason: self.process.trouble.clone(),
+            reason: self
+                .process
+                .trouble
+                .clone()
+                .or_else(|| self.asked.trouble()),
             members: match up {
                 true => self.members.clone(),
                 false => Vec::new(),
             },
         };
-        self.asked.answer(status);
+        self.asked.tell(status);
     }
 }

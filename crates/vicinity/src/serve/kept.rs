@@ -37,10 +37,15 @@ impl<O: Serialize> Kept<O> {
     /// like any other end.
     pub(super) fn due<A: Clone>(&mut self, asked: &mut Question<A>, now: Instant) -> Due {
         if asked.is_overdue(now) {
-            self.life.silenced();
-            self.plane.kill();
+            self.silence();
         }
         self.life.due(now)
+    }
+
+    /// It does not answer.
+    fn silence(&mut self) {
+        self.life.silenced();
+        self.plane.kill();
     }
 
     /// It has ended.

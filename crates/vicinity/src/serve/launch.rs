@@ -45,8 +45,8 @@ impl fmt::Debug for Launch {
     }
 }
 
-/// A data plane that let go of its control socket ends within so long.
-const GRACE: Duration = Duration::from_secs(1);
+/// A data plane that let go of its control socket ends within so long; and so does one that is killed.
+const GRACE: Duration = Duration::from_millis(250);
 
 /// What tells how a data plane ended. Dropped early, it ends the data plane.
 #[derive(Debug)]
@@ -117,17 +117,22 @@ fn below(runtime_dir: &Path, command: &str) -> Vec<OsString> {
 }
 
 impl Ending {
-    /// Wait for the end and say how it came.
+    /// Wait for the end and say how it came. One that the kernel does not let go is left behind: what it
+    /// was given is its own for ever, and whoever is started next has descriptors of its own.
     pub(super) async fn verdict(self) -> String {
         match self {
             Self::Process(mut child) => {
                 if let Ok(status) = tokio::time::timeout(GRACE, child.wait()).await {
                     return status.map_or_else(|error| error.to_string(), describe);
                 }
-                // Killing waits for the end.
-                match child.kill().await {
-                    Ok(()) => "it closed its control socket and went on; killed".to_owned(),
-                    Err(error) => error.to_string(),
+                let id = child.id().unwrap_or_default();
+                if let Err(error) = child.start_kill() {
+                    return error.to_string();
+                }
+                // When it goes at last, the runtime hears of it.
+                match tokio::time::timeout(GRACE, child.wait()).await {
+                    Ok(_) => "it closed its control socket and went on; killed".to_owned(),
+                    Err(_) => left_behind(id),
                 }
             }
             #[cfg(test)]
@@ -156,6 +161,15 @@ impl Ending {
             Self::Thread(_) => {}
         }
     }
+}
+
+/// A process in an uninterruptible sleep.
+fn left_behind(id: u32) -> String {
+    format!(
+        "SIGKILL does not end process {id}, of which a thread waits in the kernel (state D): for a page, a \
+         device or a file system that does not answer; it is left behind, and ends when the kernel lets \
+         it go"
+    )
 }
 
 fn describe(status: ExitStatus) -> String {

@@ -123,6 +123,9 @@ impl Life {
 impl Network {
     /// Time has passed.
     pub(super) fn live(&mut self, now: Instant) {
+        if self.asked.is_late(now) {
+            self.tell();
+        }
         if self.asked.is_overdue(now) {
             self.silence();
         }
@@ -133,15 +136,15 @@ impl Network {
         }
     }
 
-    /// The data plane does not answer: end it, which will be noticed like any other end.
+    /// The data plane does not answer: end it, which will be noticed like any other end, also when the
+    /// kernel does not let it go.
     fn silence(&mut self) {
         self.life.silenced();
         self.plane.kill();
     }
 
-    /// The data plane ended, whyever.
-    pub(super) async fn data_plane_ended(&mut self) {
-        let verdict = self.plane.verdict().await;
+    /// The data plane ended, or cannot be ended and is left behind.
+    pub(super) fn data_plane_ended(&mut self, verdict: &str) {
         for port in self.ports.values_mut() {
             port.lost();
         }
@@ -149,7 +152,7 @@ impl Network {
         self.all_left();
         match std::mem::take(&mut self.life.asked) {
             true => self.start_again(Instant::now()),
-            false => self.down(&verdict, Instant::now()),
+            false => self.down(verdict, Instant::now()),
         }
         self.answer();
     }

@@ -5,6 +5,8 @@
 //! doorbells, and the connections of those that run. So a VM that is started finds the data plane of
 //! the time, and a data plane that is started finds the VMs. Their links end with a data plane.
 
+mod auxiliary;
+
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -16,6 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use window::ivshmem::Server;
 
+use self::auxiliary::{Auxiliary, said};
 use super::home::{self, Folder, HomeError, SOCKET_MODE, SocketFile};
 use super::kept::Kept;
 use super::launch::{Duty, Launch};
@@ -117,8 +120,8 @@ pub(super) struct Messages {
     launch: Launch,
     plane: Kept<Order>,
     /// Of this host's programs, if it is a member.
-    gateway: Option<Kept<Order>>,
-    uplink: Option<Kept<Order>>,
+    gateway: Option<Auxiliary>,
+    uplink: Option<Auxiliary>,
     /// What the uplink said last.
     uplink_said: UplinkStatus,
     inbox: mpsc::Receiver<Message>,
@@ -136,11 +139,11 @@ impl Messages {
         let is_host = |place: &Place| place.member().name == HOST;
         let gateway = doors.parts.places().iter().any(is_host).then(|| {
             let duty = Duty::Gateway(&doors.runtime_dir);
-            Kept::start("the message plane's gateway for this host", duty, &launch)
+            Auxiliary::start("the message plane's gateway for this host", duty, &launch)
         });
         let uplink = doors.uplink.as_ref().map(|_| {
             let duty = Duty::Uplink(&doors.runtime_dir);
-            Kept::start("the message plane's uplink", duty, &launch)
+            Auxiliary::start("the message plane's uplink", duty, &launch)
         });
         let mut messages = Self {
             plane: Kept::start("the message plane", Duty::Messages, &launch)?,
@@ -208,18 +211,17 @@ impl Messages {
         let (Some(plan), Some(uplink)) = (&self.doors.uplink, &mut self.uplink) else {
             return;
         };
-        let orders = &mut uplink.plane.orders;
         match plan.open() {
             Ok(port) => {
                 for Face { nic, name } in plan.faces.clone() {
-                    orders.give(Order::Face { nic, name }, None);
+                    uplink.give(Order::Face { nic, name }, None);
                 }
                 let give_up = plan.give_up;
-                orders.give(Order::Uplink { give_up }, Some(port.into()));
+                uplink.give(Order::Uplink { give_up }, Some(port.into()));
             }
             Err(error) => {
                 tracing::error!(%error, "the uplink's interface cannot be used");
-                orders.give(Order::Stop, None);
+                uplink.give(Order::Stop, None);
             }
         }
     }
@@ -236,20 +238,23 @@ impl Messages {
                         self.answer();
                     }
                 },
-                event = said(&mut self.gateway) => if event.is_none() {
-                    ended(&mut self.gateway).await;
+                event = said(&mut self.gateway) => match (event, &mut self.gateway) {
+                    (None, Some(gateway)) => gateway.ended().await,
+                    _ => tracing::error!("our bug: the gateway says what it cannot know"),
                 },
-                event = said(&mut self.uplink) => match event {
-                    Some(Event::Uplink(status)) => self.uplink_said = status,
-                    Some(_) => tracing::error!("our bug: the uplink says what it cannot know"),
-                    None => {
-                        ended(&mut self.uplink).await;
+                event = said(&mut self.uplink) => match (event, &mut self.uplink) {
+                    (Some(Event::Uplink(status)), _) => self.uplink_said = status,
+                    (Some(_), _) | (None, None) => {
+                        tracing::error!("our bug: the uplink says what it cannot know");
+                    }
+                    (None, Some(uplink)) => {
+                        uplink.ended().await;
                         self.uplink_said = UplinkStatus::default();
                     }
                 },
                 message = self.inbox.recv() => match message {
                     Some(Message::Ask(asker)) => {
-                        self.asked.wait(asker);
+                        self.asked.wait(asker, Instant::now());
                         match self.plane.life.is_up() {
                             true => self.ask(),
                             false => self.answer(),
@@ -260,21 +265,24 @@ impl Messages {
                 () = sleep_until(deadline) => self.tick(),
             }
         }
-        for kept in [&mut self.uplink, &mut self.gateway].into_iter().flatten() {
-            kept.stop::<Event>(Order::Stop, PATIENCE).await;
+        for auxiliary in [&mut self.uplink, &mut self.gateway].into_iter().flatten() {
+            auxiliary.stop().await;
         }
         self.plane.stop::<Event>(Order::Stop, PATIENCE).await;
     }
 
     fn deadline(&self) -> Option<Instant> {
         let others = self.gateway.iter().chain(&self.uplink);
-        let all = others.chain([&self.plane]);
-        let lives = all.filter_map(|kept| kept.life.deadline());
-        lives.chain(self.asked.deadline()).min()
+        let others = others.filter_map(Auxiliary::deadline);
+        let plane = self.plane.life.deadline();
+        others.chain(plane).chain(self.asked.deadline()).min()
     }
 
     fn tick(&mut self) {
         let now = Instant::now();
+        if self.asked.is_late(now) {
+            self.tell();
+        }
         match self.plane.due(&mut self.asked, now) {
             Due::Nothing => {}
             Due::Look => self.ask(),
@@ -293,13 +301,10 @@ impl Messages {
             }
         }
         if let Some(gateway) = &mut self.gateway {
-            if gateway.life.due(now) == Due::Start {
-                gateway.start_again(Duty::Gateway(&self.doors.runtime_dir), &self.launch);
-            }
+            gateway.tick(now, Duty::Gateway(&self.doors.runtime_dir), &self.launch);
         }
         if let Some(uplink) = &mut self.uplink {
-            let duty = Duty::Uplink(&self.doors.runtime_dir);
-            if uplink.life.due(now) == Due::Start && uplink.start_again(duty, &self.launch) {
+            if uplink.tick(now, Duty::Uplink(&self.doors.runtime_dir), &self.launch) {
                 self.set_up_uplink();
             }
         }
@@ -344,37 +349,30 @@ impl Messages {
         }
     }
 
+    /// The data plane has answered, or never will.
     fn answer(&mut self) {
+        self.asked.answered();
+        self.tell();
+    }
+
+    /// Tell those who ask what is known.
+    fn tell(&mut self) {
         let up = self.plane.life.is_up();
         let (gateway, uplink) = (self.gateway.as_ref(), self.uplink.as_ref());
         let status = MessageStatus {
             up,
             restarts: self.plane.life.restarts(),
-            reason: self.plane.trouble.clone(),
-            gateway_restarts: gateway.map(|gateway| gateway.life.restarts()),
-            gateway_reason: gateway.and_then(|gateway| gateway.trouble.clone()),
-            uplink_restarts: uplink.map(|uplink| uplink.life.restarts()),
-            uplink_reason: uplink.and_then(|uplink| uplink.trouble.clone()),
+            reason: self.plane.trouble.clone().or_else(|| self.asked.trouble()),
+            gateway_restarts: gateway.map(Auxiliary::restarts),
+            gateway_reason: gateway.and_then(Auxiliary::trouble),
+            uplink_restarts: uplink.map(Auxiliary::restarts),
+            uplink_reason: uplink.and_then(Auxiliary::trouble),
             uplink: uplink.map(|_| self.uplink_said),
             members: match up {
                 true => self.members.clone(),
                 false => Vec::new(),
             },
         };
-        self.asked.answer(status);
-    }
-}
-
-/// What a process says, `None` when it is gone; nothing, for ever, without one. Cancel safe.
-async fn said(kept: &mut Option<Kept<Order>>) -> Option<Event> {
-    match kept {
-        Some(kept) => kept.plane.next_event().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn ended(kept: &mut Option<Kept<Order>>) {
-    if let Some(kept) = kept {
-        kept.ended().await;
+        self.asked.tell(status);
     }
 }

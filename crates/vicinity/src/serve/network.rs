@@ -172,7 +172,10 @@ impl Network {
             tokio::select! {
                 event = self.plane.next_event() => match event {
                     Some(event) => self.event(event),
-                    None => self.data_plane_ended().await,
+                    None => {
+                        let verdict = self.plane.verdict().await;
+                        self.data_plane_ended(&verdict);
+                    }
                 },
                 message = self.inbox.recv() => match message {
                     Some(Message::Stop) | None => break,
@@ -241,9 +244,10 @@ impl Network {
                 }
             }
             Message::Ask(asker) => {
-                self.asked.wait(asker);
+                let now = Instant::now();
+                self.asked.wait(asker, now);
                 match self.life.is_up() {
-                    true => self.ask(Instant::now()),
+                    true => self.ask(now),
                     false => self.answer(),
                 }
             }

@@ -58,6 +58,8 @@ struct Known {
     /// The controller has taken it in.
     attached: bool,
     slots: u32,
+    /// It answered the last time.
+    answers: bool,
     window: Window,
     /// What was decided last.
     decision: Option<Decision>,
@@ -151,6 +153,7 @@ impl Orchestrator {
             member,
             attached: false,
             slots: 0,
+            answers: true,
             window: Window::default(),
             decision: None,
         };
@@ -210,9 +213,12 @@ impl Orchestrator {
                 windows.push((id, window));
             }
         }
+        for known in self.spaces.values_mut() {
+            known.answers = false;
+        }
         for (id, window) in &windows {
             if let Some(known) = self.spaces.get_mut(id) {
-                known.window = *window;
+                (known.answers, known.window) = (true, *window);
             }
         }
         windows
@@ -253,8 +259,17 @@ impl Orchestrator {
         let message = spaces::Message::Resize(slots, self.budget, done);
         // A space that is gone, or whose process does not answer, has nothing in use for long.
         drop(known.member.address.send(message).await);
-        let has = timeout(PATIENCE, answer).await;
-        known.slots = has.map_or(slots, |has| has.unwrap_or(slots));
+        // One that does not answer is waited for once in a window.
+        known.slots = match known.answers {
+            true => match timeout(PATIENCE, answer).await {
+                Ok(has) => has.unwrap_or(slots),
+                Err(_) => {
+                    known.answers = false;
+                    slots
+                }
+            },
+            false => slots,
+        };
         known.slots
     }
 

@@ -10,8 +10,14 @@ use serde::de::DeserializeOwned;
 use switch::control::{ControlSocket, Order};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
+use tokio::time::Instant;
 
 use super::launch::{Duty, Ending, Launch};
+use super::network::sleep_until;
+
+/// A process that is killed has ended within so long, unless a thread of it waits in the kernel for
+/// something that does not come. Then it is left behind.
+const KILLED: Duration = Duration::from_millis(500);
 
 /// Orders on their way to a data plane, in order. An order stays here until the control socket
 /// took it, so none is lost when the data plane is behind. Their number is bounded by what a
@@ -58,6 +64,8 @@ pub(super) struct Plane<O = Order> {
     pub(super) orders: Orders<O>,
     /// None once it has ended and said why.
     ending: Option<Ending>,
+    /// It was killed, and is waited for until then.
+    killed: Option<Instant>,
 }
 
 impl<O: Serialize> Plane<O> {
@@ -71,6 +79,7 @@ impl<O: Serialize> Plane<O> {
             ready: UnixStream::from_std(same.into())?,
             orders: Orders::default(),
             ending: Some(ending),
+            killed: None,
         })
     }
 
@@ -79,7 +88,7 @@ impl<O: Serialize> Plane<O> {
         self.ending.as_ref()?.id()
     }
 
-    /// The next event; `None` once the data plane is gone, and never anything again after
+    /// The next event; `None` once the data plane is gone, or was killed and does not go, and never anything again after
     /// that. Sends waiting orders meanwhile. Cancel safe.
     pub(super) async fn next_event<E: DeserializeOwned>(&mut self) -> Option<E> {
         Some(self.next_with_descriptor().await?.0)
@@ -97,7 +106,10 @@ impl<O: Serialize> Plane<O> {
                 true => Interest::READABLE,
                 false => Interest::READABLE | Interest::WRITABLE,
             };
-            self.ready.ready(interest).await.ok()?;
+            tokio::select! {
+                ready = self.ready.ready(interest) => ready.ok()?,
+                () = sleep_until(self.killed) => return None,
+            };
             let socket = &self.socket;
             match self
                 .ready
@@ -125,7 +137,8 @@ impl<O: Serialize> Plane<O> {
     }
 
     /// Why the data plane ended, after [`Self::next_event`] returned `None`. Nothing of it is
-    /// left when this returns.
+    /// left when this returns, unless it says so: a process that the kernel does not let go still has
+    /// its descriptors.
     pub(super) async fn verdict(&mut self) -> String {
         match self.ending.take() {
             None => "ended".to_owned(),
@@ -144,10 +157,11 @@ impl<O: Serialize> Plane<O> {
         tokio::time::timeout(limit, ended).await.is_ok()
     }
 
-    /// End it by force; [`Self::next_event`] will return `None`.
+    /// End it by force; [`Self::next_event`] will return `None`, whether the kernel lets it go or not.
     pub(super) fn kill(&mut self) {
         if let Some(ending) = &mut self.ending {
             ending.kill();
+            self.killed = Some(Instant::now() + KILLED);
         }
     }
 }

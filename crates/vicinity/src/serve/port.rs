@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rustix::net::{Shutdown, shutdown};
 use switch::control::{Counters, DuplicateMac, Order, Peer, PortId, PortReport, Reason, UplinkWay};
 use switch::guard::Rules;
 use switch::mac::Mac;
@@ -76,6 +77,8 @@ pub(super) struct Port {
     totals: Counters,
     /// The present connection's last report.
     report: PortReport,
+    /// Its socket once more: a data plane that the kernel does not let go would keep it open.
+    stream: Option<OwnedFd>,
     task: Option<AbortHandle>,
     file: Option<SocketFile>,
 }
@@ -97,6 +100,7 @@ impl Port {
             quarantines: 0,
             totals: Counters::default(),
             report: PortReport::default(),
+            stream: None,
             task: None,
             file: None,
         }
@@ -217,6 +221,7 @@ impl Port {
                     port: self.id,
                     name: self.name.clone(),
                 };
+                self.stream = stream.try_clone().map(OwnedFd::from).ok();
                 orders.give(order, Some(stream.into()));
                 self.serving = Serving::Somebody { running: false };
                 self.connections += 1;
@@ -308,6 +313,7 @@ impl Port {
         }
         self.totals = self.totals.plus(counters);
         self.report = PortReport::default();
+        self.stream = None;
         self.serving = Serving::Nobody;
         match reason {
             Reason::Asked => self.reason = None,
@@ -324,8 +330,13 @@ impl Port {
     }
 
     /// The data plane is gone; what it last reported is all there is. A quarantine goes on, and
-    /// nobody is dialed before [`Self::reopen`].
+    /// nobody is dialed before [`Self::reopen`]. The front-end hears of it even if the kernel keeps the
+    /// data plane, with its descriptors, for as long as it likes.
     pub(super) fn lost(&mut self) {
+        if let Some(stream) = self.stream.take() {
+            // Gone: it has heard.
+            let _gone = shutdown(&stream, Shutdown::Both);
+        }
         self.totals = self.totals.plus(&self.report.counters);
         self.report = PortReport::default();
         if self.attached() {

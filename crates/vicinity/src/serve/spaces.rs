@@ -267,7 +267,7 @@ impl SpaceTask {
                 },
                 message = self.inbox.recv() => match message {
                     Some(Message::Ask(asker)) => {
-                        self.asked.wait(asker);
+                        self.asked.wait(asker, Instant::now());
                         match self.process.life.is_up() {
                             true => self.ask(),
                             false => self.answer(),
@@ -329,7 +329,11 @@ impl SpaceTask {
     }
 
     fn tick(&mut self) {
-        match self.process.due(&mut self.asked, Instant::now()) {
+        let now = Instant::now();
+        if self.asked.is_late(now) {
+            self.tell();
+        }
+        match self.process.due(&mut self.asked, now) {
             Due::Nothing => {}
             Due::Look => self.ask(),
             Due::Start => {
@@ -352,14 +356,26 @@ impl SpaceTask {
         }
     }
 
+    /// The process has answered, or never will.
     fn answer(&mut self) {
+        self.asked.answered();
+        self.tell();
+    }
+
+    /// Tell those who ask what is known.
+    fn tell(&mut self) {
         let listen = self.clients.as_ref();
         let listen = listen.and_then(|clients| clients.local_addr().ok());
-        self.asked.answer(SpaceStatus {
+        self.asked.tell(SpaceStatus {
             vm: self.config.vm.clone(),
             up: self.process.life.is_up(),
             restarts: self.process.life.restarts(),
-            reason: self.process.trouble.clone().or(self.replug.trouble()),
+            reason: self
+                .process
+                .trouble
+                .clone()
+                .or(self.replug.trouble())
+                .or(self.asked.trouble()),
             listen,
             tls: self.config.tls.is_some(),
             rate: self.config.rate,

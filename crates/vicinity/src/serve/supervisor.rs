@@ -5,8 +5,11 @@
 //! taken from the system, then it is written to its file, and only then does anything change: from
 //! there on nothing can fail. So a change that is refused has changed nothing.
 
+use std::time::Duration;
+
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::change::Change;
 use super::fd_store::FdStore;
@@ -25,6 +28,10 @@ use crate::direct;
 
 /// Waiting requests: more clients than that wait themselves.
 const INBOX: usize = 16;
+
+/// Longest wait for a network to be gone, or for a change to be in force everywhere: the next change, and the
+/// watchdog, wait meanwhile.
+const IN_FORCE: Duration = Duration::from_secs(6);
 
 /// What a client wants to be changed.
 #[derive(Debug)]
@@ -329,7 +336,7 @@ impl Supervisor {
             tracing::info!(network = %name, "the network is removed");
             drop(address.send(Message::Stop).await);
             // It drops its inbox when it has ended.
-            address.closed().await;
+            let _late = timeout(IN_FORCE, address.closed()).await;
         }
         for network in plan.started {
             self.run_network(network);
@@ -344,9 +351,11 @@ impl Supervisor {
                 waiting.push(in_force);
             }
         }
+        let by = Instant::now() + IN_FORCE;
         for in_force in waiting {
-            // A network that ended meanwhile has nobody left.
-            drop(in_force.await);
+            // A network that ended meanwhile has nobody left. One whose data plane hangs has its ports gone
+            // when that is ended.
+            drop(timeout_at(by, in_force).await);
         }
         let place = |name: &String| {
             let mut networks = plan.config.networks.iter();

@@ -40,8 +40,9 @@ impl Drop for Reloading {
     }
 }
 
-/// Tell the watchdog, for ever, that the daemon is well: that the supervisor answers, and every
-/// network. A daemon of which one hangs is not, however well its other tasks run.
+/// Tell the watchdog, for ever, that the supervisor answers. It judges nothing else: what hangs of a
+/// network, the message plane or a space is the supervisor's to end, and to end the supervisor for it would
+/// stop everybody.
 pub(super) async fn watch(daemon: Daemon) {
     let Some(limit) = sd_notify::watchdog_enabled().filter(|limit| !limit.is_zero()) else {
         return std::future::pending().await;
@@ -55,7 +56,6 @@ pub(super) async fn watch(daemon: Daemon) {
             // The daemon ends.
             return std::future::pending().await;
         }
-        daemon.ask().await;
         tell(&[NotifyState::Watchdog]);
     }
 }

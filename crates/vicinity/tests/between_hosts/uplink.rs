@@ -14,6 +14,21 @@ use crate::hosts::{Hosts, both, connect, connect_again, exchange, pattern};
 const INTRODUCTIONS: u64 = 8;
 
 #[test]
+fn an_uplink_that_hangs_is_killed_and_started_again() {
+    let mut hosts = Hosts::new(false);
+    let daemon = hosts.serve(0);
+    hosts.serve(1);
+    let (mut a, mut b) = (hosts.open(0, " beta"), hosts.open(1, " alpha"));
+    connect(&mut a, &mut b);
+    stop(hosts.process(daemon, "message-uplink"));
+    until("the next uplink", || {
+        hosts.counters(0)["uplink_restarts"] == 1
+    });
+    let (mut a, mut b) = (hosts.open(0, " beta"), hosts.open(1, " alpha"));
+    connect_again(&mut a, &mut b);
+}
+
+#[test]
 fn an_uplink_that_is_killed_is_started_again() {
     let mut hosts = Hosts::new(false);
     let daemon = hosts.serve(0);
@@ -135,6 +150,14 @@ fn an_uplink_makes_every_call_it_may_and_holds_what_it_was_handed() {
 }
 
 fn kill(process: u32) {
+    send(process, Signal::KILL);
+}
+
+fn stop(process: u32) {
+    send(process, Signal::STOP);
+}
+
+fn send(process: u32, signal: Signal) {
     let process = Pid::from_raw(process.try_into().unwrap()).unwrap();
-    kill_process(process, Signal::KILL).unwrap();
+    kill_process(process, signal).unwrap();
 }

@@ -8,6 +8,7 @@ pub(crate) mod mount;
 pub(crate) mod mx;
 pub(crate) mod neighbours;
 pub(crate) mod page;
+pub(crate) mod silent;
 pub(crate) mod trace;
 
 use std::path::{Path, PathBuf};

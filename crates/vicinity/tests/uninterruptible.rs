@@ -1,0 +1,173 @@
+//! A data plane of which a thread waits in the kernel where no signal reaches it (state D): it costs its own
+//! network at most, and that for a while only.
+//!
+//! A front-end hands over a file of a file system that it serves itself. No operation of it is called, so it
+//! is refused; but to close it is one, too, and that is not answered.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::fs::File;
+use std::io::{IoSlice, Read};
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use common::silent::Silent;
+use common::{Daemon, until, vicinity};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::process::Signal;
+
+const TWO: &str = r#"
+    [[network]]
+    name = "blue"
+    [[network.port]]
+    vm = "a"
+    [[network.port]]
+    vm = "hostile"
+
+    [[network]]
+    name = "green"
+    [[network.port]]
+    vm = "b"
+"#;
+
+/// All that the daemon is asked is answered within so long.
+const ANSWERS: Duration = Duration::from_secs(1);
+
+/// Hear, as systemd does, what the daemon tells on this socket; when that was last.
+fn pulse(path: &Path) -> Arc<Mutex<Instant>> {
+    let manager = UnixDatagram::bind(path).unwrap();
+    let heard = Arc::new(Mutex::new(Instant::now()));
+    let last = heard.clone();
+    std::thread::spawn(move || {
+        while manager.recv(&mut [0; 1000]).is_ok() {
+            *last.lock().unwrap() = Instant::now();
+        }
+    });
+    heard
+}
+
+/// Send `VHOST_USER_SET_VRING_KICK` of ring 0 with a descriptor.
+fn hand_over(front_end: &UnixStream, file: &File) {
+    let (request, version, size) = (12_u32, 1_u32, 8_u32);
+    let header = [request, version, size].map(u32::to_le_bytes).concat();
+    let message = [header, 0_u64.to_le_bytes().to_vec()].concat();
+    let descriptors = [file.as_fd()];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    assert!(ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)));
+    let bytes = [IoSlice::new(&message)];
+    sendmsg(front_end, &bytes, &mut ancillary, SendFlags::empty()).unwrap();
+}
+
+/// The states of a process's threads.
+fn states(id: u32) -> Vec<String> {
+    let threads = std::fs::read_dir(format!("/proc/{id}/task"));
+    let status = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("status"));
+    let state = |text: String| Some(text.split_once("State:\t")?.1.chars().next()?.to_string());
+    let threads = threads.into_iter().flatten().flatten();
+    threads
+        .filter_map(|thread| state(status(thread).ok()?))
+        .collect()
+}
+
+/// Ask all that people and programs ask, each within [`ANSWERS`].
+fn all_is_answered(daemon: &Daemon) {
+    let timed = |what: &str, ask: &dyn Fn()| {
+        let started = Instant::now();
+        ask();
+        let took = started.elapsed();
+        assert!(took < ANSWERS, "{what}: {took:?}");
+    };
+    timed("port list", &|| {
+        assert!(
+            daemon.port("hostile").is_object(),
+            "it is known all the same"
+        );
+        assert_eq!(daemon.port("b")["state"], "connected");
+    });
+    timed("metrics", &|| {
+        let output = daemon.command(&["metrics"]);
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("network=\"green\""), "{text}");
+    });
+    // An interval of a second, and a question at each end of it.
+    let started = Instant::now();
+    let output = daemon.command(&["top", "--once"]);
+    assert!(output.status.success(), "{output:?}");
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(1) + 2 * ANSWERS, "top: {took:?}");
+}
+
+#[test]
+fn a_data_plane_that_sigkill_does_not_end_costs_its_own_network_for_a_while() {
+    let folder = tempfile::tempdir().unwrap();
+    let pulse = pulse(&folder.path().join("notify"));
+    let mut command = vicinity();
+    command.env("NOTIFY_SOCKET", folder.path().join("notify"));
+    command.env("WATCHDOG_USEC", "100000");
+    let daemon = Daemon::start_by(command, folder.path(), Some(TWO));
+    let connect = |path| UnixStream::connect(daemon.path(path)).unwrap();
+    let mut honest = connect("blue/a.sock");
+    let _neighbour = connect("green/b.sock");
+    daemon.until_state("a", "connected");
+    daemon.until_state("b", "connected");
+    let green = daemon.data_plane("green").unwrap();
+
+    let silent = Silent::mount();
+    let hostile = connect("blue/hostile.sock");
+    daemon.until_state("hostile", "connected");
+    let id = daemon.data_plane("blue").unwrap();
+    let file = silent.open();
+    hand_over(&hostile, &file);
+    // To close it waits here, too, and every process that this one starts would close it.
+    let closing = std::thread::spawn(move || drop(file));
+    std::thread::sleep(Duration::from_millis(50));
+    // Whatever it does with it, now it hangs.
+    std::thread::sleep(Duration::from_millis(200));
+    daemon.signal_data_plane("blue", Signal::STOP);
+
+    let started = Instant::now();
+    while daemon.network("blue")["restarts"] == 0 {
+        all_is_answered(&daemon);
+        assert!(pulse.lock().unwrap().elapsed() < ANSWERS, "no pulse");
+        assert!(started.elapsed() < Duration::from_secs(40));
+    }
+    assert!(
+        states(id).iter().any(|state| state == "D"),
+        "{:?}",
+        states(id)
+    );
+
+    // Its front-ends are told, though it still has their sockets, and are served again.
+    honest.set_read_timeout(Some(ANSWERS)).unwrap();
+    assert_eq!(
+        honest.read(&mut [0; 1]).unwrap(),
+        0,
+        "the socket is shut down"
+    );
+    let _honest = connect("blue/a.sock");
+    daemon.until_state("a", "connected");
+    all_is_answered(&daemon);
+    assert_eq!(daemon.network("green")["restarts"], 0);
+    assert_eq!(daemon.data_plane("green"), Some(green));
+
+    // The daemon ends in time with such a process left, and that ends when the kernel lets it go.
+    let started = Instant::now();
+    assert_eq!(daemon.stop(), Some(0));
+    assert!(started.elapsed() < Duration::from_secs(5));
+    assert!(states(id).iter().any(|state| state == "D"));
+    drop(silent);
+    until("its end", || states(id).iter().all(|state| state == "Z"));
+    drop(hostile);
+    closing.join().unwrap();
+}
