@@ -202,7 +202,8 @@ impl Manager {
             self.unwatch(switch, number, port);
             tracing::debug!(port = port.name, ?reason, "port detached");
         }
-        // Gone, with its descriptors and its memory, when the supervisor hears of it.
+        // No worker uses its descriptors and its memory any more when the supervisor hears of it: they are given
+        // back from then on.
         let counters = port.map_or_else(Counters::default, |mut port| port.counters());
         let id = PortId(number);
         self.outbox.send(Event::Detached {

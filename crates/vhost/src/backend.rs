@@ -20,6 +20,7 @@ use crate::features::{self, protocol};
 use crate::limits::{MAX_MEMORY_SLOTS, MAX_RING_SIZE, MAX_VRINGS};
 use crate::memory::{GuestMemory, RegionInfo};
 use crate::message::Request;
+use crate::raw::Foreign;
 use crate::sync::{Mutex, MutexGuard};
 use crate::vring::Vring;
 
@@ -81,7 +82,7 @@ impl Message {
 
 impl Request {
     /// Whether a descriptor is of the kind that comes with this message.
-    fn takes(&self, descriptor: &OwnedFd) -> bool {
+    fn takes(&self, descriptor: &Foreign) -> bool {
         match self {
             Self::SetVringKick(_)
             | Self::SetVringCall(_)
@@ -271,7 +272,7 @@ impl<S> Backend<S> {
                 return Ok((Change::Ring(ring), Reply::Acknowledge(0)));
             }
             Request::SetVringCall(ring) => {
-                let call = descriptors.into_iter().next();
+                let call = descriptors.into_iter().next().map(Foreign::into_inner);
                 self.ring(ring)?.set_call(call).map_err(at(ring))?;
             }
             // Errors end the port and close the socket; nobody needs to be told twice.
@@ -340,7 +341,7 @@ impl<S> Backend<S> {
         }
     }
 
-    fn set_memory(&mut self, regions: &[RegionInfo], fds: &[OwnedFd]) -> Result<(), Fault> {
+    fn set_memory(&mut self, regions: &[RegionInfo], fds: &[Foreign]) -> Result<(), Fault> {
         let log = self.memory.log().cloned();
         let mut memory = GuestMemory::default().logged_by(log)?;
         for (info, fd) in regions.iter().zip(fds) {
@@ -349,7 +350,7 @@ impl<S> Backend<S> {
         self.replace_memory(memory)
     }
 
-    fn add_region(&mut self, info: RegionInfo, fds: &[OwnedFd]) -> Result<(), Fault> {
+    fn add_region(&mut self, info: RegionInfo, fds: &[Foreign]) -> Result<(), Fault> {
         match fds.first() {
             Some(fd) => self.replace_memory(self.memory.with(info, fd.as_fd())?),
             None => Ok(()),
@@ -368,7 +369,7 @@ impl<S> Backend<S> {
 
     fn start(&mut self, ring: usize, descriptors: Descriptors) -> Result<(), Fault> {
         let (memory, features) = (Arc::clone(&self.memory), self.features);
-        let kick = descriptors.into_iter().next();
+        let kick = descriptors.into_iter().next().map(Foreign::into_inner);
         self.ring(ring)?
             .start(kick, &memory, features)
             .map_err(at(ring))?;

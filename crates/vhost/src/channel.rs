@@ -8,15 +8,20 @@ use arrayvec::ArrayVec;
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendFlags,
+    SendFlags, Shutdown,
 };
 
 use crate::fault::{Fault, ProtocolFault};
 use crate::limits::{MAX_MESSAGE_FDS, MAX_PAYLOAD};
 use crate::message::{Header, Request, decode};
+use crate::raw::Foreign;
+
+/// Descriptors that the kernel passes with one message, at most (`SCM_MAX_FD`). There is room for all of
+/// them: what has none is closed by the kernel in the thread that receives, however long that takes.
+const PASSED: usize = 253;
 
 /// Descriptors that came with a message.
-pub type Descriptors = ArrayVec<OwnedFd, MAX_MESSAGE_FDS>;
+pub type Descriptors = ArrayVec<Foreign, MAX_MESSAGE_FDS>;
 
 /// A whole message.
 #[derive(Debug)]
@@ -32,7 +37,7 @@ pub struct Message {
 /// A vhost-user socket.
 #[derive(Debug)]
 pub struct Channel {
-    socket: OwnedFd,
+    socket: Foreign,
     buffer: [u8; Header::SIZE + MAX_PAYLOAD],
     filled: usize,
     descriptors: Descriptors,
@@ -47,7 +52,7 @@ impl Channel {
         // syscalls: ioctl
         rustix::io::ioctl_fionbio(&socket, true).map_err(Fault::Host)?;
         Ok(Self {
-            socket,
+            socket: Foreign::from(socket),
             buffer: [0; Header::SIZE + MAX_PAYLOAD],
             filled: 0,
             descriptors: Descriptors::new(),
@@ -105,7 +110,7 @@ impl Channel {
     /// Read up to `wanted` bytes; false when the socket has no more for now.
     fn fill(&mut self, wanted: usize) -> Result<bool, Fault> {
         let room = self.buffer.get_mut(self.filled..wanted).unwrap_or_default();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_MESSAGE_FDS))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         // syscalls: recvmsg
         let got = match rustix::net::recvmsg(
@@ -124,8 +129,8 @@ impl Channel {
             if let RecvAncillaryMessage::ScmRights(fds) = message {
                 for fd in fds {
                     count += 1;
-                    // What does not fit is closed here, and the message refused below.
-                    drop(self.descriptors.try_push(fd));
+                    // What does not fit is dropped, and the message refused below.
+                    drop(self.descriptors.try_push(Foreign::from(fd)));
                 }
             }
         }
@@ -172,6 +177,16 @@ impl Channel {
             Err(Errno::PIPE | Errno::CONNRESET) => Err(Fault::Gone),
             Err(error) => Err(Fault::Host(error)),
         }
+    }
+}
+
+impl Drop for Channel {
+    /// Descriptors that nobody received wait in the socket, and are closed with it, where
+    /// nobody waits for that. The front-end hears of the end at once.
+    fn drop(&mut self) {
+        // syscalls: shutdown
+        // It may be gone already.
+        let _gone = rustix::net::shutdown(&self.socket, Shutdown::Both);
     }
 }
 

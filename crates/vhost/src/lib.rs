@@ -25,7 +25,8 @@
 //! What may fail: everything a guest or front-end writes. A [`fault::Fault`] says whose doing it
 //! was; it ends this device and nothing else. A front-end that truncates its memory in use is
 //! caught too ([`sigbus`]), and so is one that makes us wait where its guest is called, if the
-//! thread has an [`alarm`]. Nothing else here blocks, and nothing allocates once a ring runs.
+//! thread has an [`alarm`]. What front-ends handed over is closed and unmapped by threads that nobody waits
+//! for ([`reclaim`]). Nothing else here blocks, and nothing allocates once a ring runs.
 #![deny(unsafe_code)]
 
 pub mod backend;
@@ -43,6 +44,7 @@ pub mod memory;
 pub mod message;
 pub mod net_header;
 pub mod raw;
+pub mod reclaim;
 mod registered;
 pub mod ring;
 mod sync;

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use sandbox::Duty;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -83,14 +83,20 @@ pub(crate) fn run(network: &str, workers: usize) -> Result<(), DataPlaneError> {
     // What it opens, and what it asks the kernel once, comes before the sandbox closes.
     rustix::param::page_size();
     let workers = Workers::new(control, workers).map_err(DataPlaneError::System)?;
-    let gaps = Mutex::new(sandbox::enter_process());
-    let confine = || {
-        let mut told = gaps.lock().unwrap_or_else(PoisonError::into_inner);
-        for gap in told.drain(..).chain(sandbox::enter_thread(Duty::Network)) {
-            tracing::warn!("the sandbox has a gap: {gap}; see `vicinity doctor`");
-        }
-    };
+    tell(sandbox::enter_process());
+    vhost::reclaim::start(confine).map_err(DataPlaneError::System)?;
     workers.run(confine).map_err(DataPlaneError::Serving)
+}
+
+/// Confine a thread of a network's data plane.
+fn confine() {
+    tell(sandbox::enter_thread(Duty::Network));
+}
+
+fn tell(gaps: Vec<sandbox::Gap>) {
+    for gap in gaps {
+        tracing::warn!("the sandbox has a gap: {gap}; see `vicinity doctor`");
+    }
 }
 
 /// The control socket, which is standard input. That and standard output lead to the log

@@ -79,6 +79,15 @@ fn states(id: u32) -> Vec<String> {
         .collect()
 }
 
+/// Whether a thread of a process waits for an answer of a file system.
+fn waits_for_fuse(id: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{id}/task")).unwrap();
+    threads.flatten().any(|thread| {
+        let place = std::fs::read_to_string(thread.path().join("wchan"));
+        place.is_ok_and(|place| place == "request_wait_answer")
+    })
+}
+
 /// Ask all that people and programs ask, each within [`ANSWERS`].
 fn all_is_answered(daemon: &Daemon) {
     let timed = |what: &str, ask: &dyn Fn()| {
@@ -106,6 +115,39 @@ fn all_is_answered(daemon: &Daemon) {
     assert!(output.status.success(), "{output:?}");
     let took = started.elapsed();
     assert!(took < Duration::from_secs(1) + 2 * ANSWERS, "top: {took:?}");
+}
+
+#[test]
+fn a_close_that_does_not_end_costs_nobody_anything() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(folder.path(), Some(TWO));
+    let connect = |path| UnixStream::connect(daemon.path(path)).unwrap();
+    let _neighbour = connect("green/b.sock");
+    daemon.until_state("b", "connected");
+    let silent = Silent::mount();
+    let hostile = connect("blue/hostile.sock");
+    daemon.until_state("hostile", "connected");
+    let id = daemon.data_plane("blue").unwrap();
+    let file = silent.open();
+    hand_over(&hostile, &file);
+    let closing = std::thread::spawn(move || drop(file));
+    until("a thread that closes it", || waits_for_fuse(id));
+    daemon.until_state("hostile", "quarantined");
+
+    // The thread that closes is stuck, and all others serve: for longer than a data plane has to answer.
+    let started = Instant::now();
+    let _honest = connect("blue/a.sock");
+    while started.elapsed() < Duration::from_secs(6) {
+        daemon.until_state("a", "connected");
+        all_is_answered(&daemon);
+    }
+    assert_eq!(daemon.network("blue")["restarts"], 0);
+    assert_eq!(daemon.data_plane("blue"), Some(id));
+    assert!(waits_for_fuse(id));
+
+    drop((silent, hostile));
+    closing.join().unwrap();
+    until("the close's end", || !waits_for_fuse(id));
 }
 
 #[test]

@@ -3,13 +3,14 @@
 //! QEMU tells in either order: for a running device the log, then to use it; for one that starts
 //! in the middle of a migration to use it, then its rings, then the log.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use super::Backend;
 use crate::dirty_log::DirtyLog;
 use crate::fault::{Fault, ProtocolFault};
 use crate::features::protocol;
+use crate::raw::Foreign;
 
 impl<S> Backend<S> {
     /// Begin or end logging. An end means the log as well: the front-end gives another one for the
@@ -25,7 +26,7 @@ impl<S> Backend<S> {
         self.use_log()
     }
 
-    pub(super) fn set_log(&mut self, size: u64, offset: u64, fds: &[OwnedFd]) -> Result<(), Fault> {
+    pub(super) fn set_log(&mut self, size: u64, offset: u64, fds: &[Foreign]) -> Result<(), Fault> {
         if self.protocol_features & protocol::LOG_SHMFD == 0 {
             return Err(ProtocolFault::NotNegotiated(6).into());
         }

@@ -11,6 +11,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 use super::sigbus;
 use super::span::Span;
 use crate::descriptor::is_memory;
+use crate::reclaim;
 
 /// A region that cannot be mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,14 +39,28 @@ pub enum MapError {
 /// A shared, writable mapping of part of a front-end's memory.
 #[derive(Debug)]
 pub struct Mapping {
-    /// What was mapped, from a page boundary.
-    start: NonNull<u8>,
-    length: usize,
     /// Where the region itself begins and how long it is.
     base: NonNull<u8>,
     size: usize,
+    pages: Option<Pages>,
+}
+
+/// Memory that is mapped; unmapped when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    start: NonNull<u8>,
+    length: usize,
+    /// Of the file: what is unmapped at once is a multiple of it.
+    page: usize,
     guard: sigbus::Guard,
 }
+
+/// Unmapped at once: others of the process that need its table of mappings wait meanwhile, for some tenths of
+/// a millisecond.
+const PIECE: usize = 4 << 20;
+
+// SAFETY: an address and a length, which only its owner uses.
+unsafe impl Send for Pages {}
 
 // SAFETY: the mapping is memory of the process, usable from any thread; what may race on it is
 // what the module's documentation allows to race.
@@ -111,12 +126,16 @@ impl Mapping {
             unmap();
             return Err(MapError::TooMany);
         };
+        let page = usize::try_from(page).map_err(|_| MapError::Range)?;
         Ok(Self {
-            start,
-            length,
             base,
             size,
-            guard,
+            pages: Some(Pages {
+                start,
+                length,
+                page,
+                guard,
+            }),
         })
     }
 
@@ -130,7 +149,7 @@ impl Mapping {
     /// memory any more.
     #[must_use]
     pub fn truncated(&self) -> bool {
-        self.guard.hit()
+        self.pages.as_ref().is_some_and(|pages| pages.guard.hit())
     }
 
     /// The bytes from `offset`, if all `length` of them are inside the region.
@@ -176,10 +195,24 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if let Some(pages) = self.pages.take() {
+            reclaim::unmap(pages);
+        }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
         self.guard.release();
-        // SAFETY: this mapping was made by `new` and nothing can point into it any more: spans
-        // borrow it, and rings hold it by `Arc`.
-        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.length) };
+        let piece = PIECE.max(self.page);
+        let mut done = 0;
+        while done < self.length {
+            let length = piece.min(self.length - done);
+            // SAFETY: this mapping was made by `Mapping::new` and nothing can point into it any more: spans
+            // borrow it, and rings hold it by `Arc`. `done < length`, so the piece begins inside it.
+            let _ = unsafe { rustix::mm::munmap(self.start.add(done).as_ptr().cast(), length) };
+            done += length;
+        }
     }
 }
 

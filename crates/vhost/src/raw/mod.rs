@@ -18,6 +18,7 @@
 #![allow(unsafe_code)]
 
 pub mod alarm;
+mod foreign;
 mod huge;
 pub(crate) mod io;
 mod mapping;
@@ -26,7 +27,9 @@ mod ring;
 pub mod sigbus;
 mod span;
 
+pub use foreign::Foreign;
 pub use huge::prefer_huge_pages;
+pub(crate) use mapping::Pages;
 pub use mapping::{MapError, Mapping};
 pub use prefetch::prefetch;
 pub use ring::{Descriptor, Part, RingError, RingMemory};

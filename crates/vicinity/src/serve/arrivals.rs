@@ -1,5 +1,6 @@
 //! Where connections come from: front-ends that connect to us, and front-ends we connect to.
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use switch::control::PortId;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, mpsc, oneshot};
+use vhost::raw::Foreign;
 
 use super::network::Message;
 
@@ -23,7 +25,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Arrival {
     pub(super) port: PortId,
-    pub(super) stream: UnixStream,
+    pub(super) stream: Foreign,
     pub(super) next: oneshot::Sender<()>,
 }
 
@@ -95,6 +97,13 @@ fn unreachable(path: &Path, error: &std::io::Error) -> String {
 /// take it.
 async fn deliver(port: PortId, stream: UnixStream, to: &mpsc::Sender<Message>) -> bool {
     let (next, welcome) = oneshot::channel();
+    let stream = match stream.into_std() {
+        Ok(stream) => Foreign::from(OwnedFd::from(stream)),
+        Err(error) => {
+            tracing::error!(%error, "cannot take a front-end");
+            return true;
+        }
+    };
     let arrival = Arrival { port, stream, next };
     if to.send(Message::Arrival(arrival)).await.is_err() {
         return false;

@@ -89,6 +89,8 @@ pub(crate) enum ServeError {
 /// line.
 pub(crate) fn run(source: Source, config: Config, log: Vec<String>) -> Result<(), ServeError> {
     raise_descriptor_limit();
+    // For front-ends that are turned away, or whose data plane is gone.
+    vhost::reclaim::start(|| {})?;
     let (control, kept) = handed::take(&config.runtime_dir.join(CONTROL_SOCKET))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

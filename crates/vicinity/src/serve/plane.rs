@@ -11,6 +11,7 @@ use switch::control::{ControlSocket, Order};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::time::Instant;
+use vhost::raw::Foreign;
 
 use super::launch::{Duty, Ending, Launch};
 use super::network::sleep_until;
@@ -24,7 +25,7 @@ const KILLED: Duration = Duration::from_millis(500);
 /// network can ask for (one attachment for each port, one report) and by the changes that are made
 /// until a data plane that does not take them is ended.
 #[derive(Debug)]
-pub(super) struct Orders<O = Order>(VecDeque<(O, Option<OwnedFd>)>);
+pub(super) struct Orders<O = Order>(VecDeque<(O, Option<Foreign>)>);
 
 impl<O> Default for Orders<O> {
     fn default() -> Self {
@@ -34,7 +35,7 @@ impl<O> Default for Orders<O> {
 
 impl<O: Serialize> Orders<O> {
     pub(super) fn give(&mut self, order: O, fd: Option<OwnedFd>) {
-        self.0.push_back((order, fd));
+        self.0.push_back((order, fd.map(Foreign::from)));
     }
 
     /// Send what the socket takes now.

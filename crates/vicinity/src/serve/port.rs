@@ -1,7 +1,7 @@
 //! One port: who is connected, who waits, who is kept out, and what was counted.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use switch::mac::Mac;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
+use vhost::raw::Foreign;
 
 use super::arrivals::Arrival;
 use super::home::SocketFile;
@@ -78,7 +79,7 @@ pub(super) struct Port {
     /// The present connection's last report.
     report: PortReport,
     /// Its socket once more: a data plane that the kernel does not let go would keep it open.
-    stream: Option<OwnedFd>,
+    stream: Option<Foreign>,
     task: Option<AbortHandle>,
     file: Option<SocketFile>,
 }
@@ -215,21 +216,17 @@ impl Port {
             self.quarantine(reason, now);
             return;
         }
-        match stream.into_std() {
-            Ok(stream) => {
-                let order = Order::Attach {
-                    port: self.id,
-                    name: self.name.clone(),
-                };
-                self.stream = stream.try_clone().map(OwnedFd::from).ok();
-                orders.give(order, Some(stream.into()));
-                self.serving = Serving::Somebody { running: false };
-                self.connections += 1;
-                self.reason = None;
-                tracing::info!(port = %self.name, "front-end connected");
-            }
-            Err(error) => self.quarantine(format!("the host failed: {error}"), now),
-        }
+        let order = Order::Attach {
+            port: self.id,
+            name: self.name.clone(),
+        };
+        let same = stream.as_fd().try_clone_to_owned();
+        self.stream = same.map(Foreign::from).ok();
+        orders.give(order, Some(stream.into_inner()));
+        self.serving = Serving::Somebody { running: false };
+        self.connections += 1;
+        self.reason = None;
+        tracing::info!(port = %self.name, "front-end connected");
     }
 
     /// Nobody can be let in now: the network is down. A front-end that connects to us tries again

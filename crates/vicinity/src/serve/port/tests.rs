@@ -34,7 +34,7 @@ fn arrival() -> (Arrival, UnixStream, oneshot::Receiver<()>) {
     for end in [&stream, &front_end] {
         end.set_nonblocking(true).unwrap();
     }
-    let stream = tokio::net::UnixStream::from_std(stream).unwrap();
+    let stream = Foreign::from(OwnedFd::from(stream));
     let (next, welcome) = oneshot::channel();
     let port = PortId(3);
     (Arrival { port, stream, next }, front_end, welcome)
