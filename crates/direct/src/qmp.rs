@@ -27,6 +27,13 @@ pub struct Qmp {
     reset: bool,
 }
 
+/// The process at the other end of a Unix socket.
+pub(crate) fn process_of(socket: impl AsFd) -> Result<i32, DirectError> {
+    let of = rustix::net::sockopt::socket_peercred(socket);
+    let of = io(of, || "ask who QEMU is".to_owned())?;
+    Ok(of.pid.as_raw_nonzero().get())
+}
+
 impl Qmp {
     /// Connect; `None` when nobody listens there.
     ///
@@ -47,9 +54,7 @@ impl Qmp {
 
     /// The process at the other end.
     pub(crate) fn process(&self) -> Result<i32, DirectError> {
-        let of = rustix::net::sockopt::socket_peercred(&self.socket);
-        let of = io(of, || "ask who QEMU is".to_owned())?;
-        Ok(of.pid.as_raw_nonzero().get())
+        process_of(&self.socket)
     }
 
     /// Run a command and return its answer.

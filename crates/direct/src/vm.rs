@@ -12,7 +12,7 @@ use crate::held::{self, FileId};
 use crate::mend::{self, Numbers, unique};
 use crate::parts::Seat;
 use crate::ports;
-use crate::qmp::Qmp;
+use crate::qmp::{Qmp, process_of};
 use crate::ram::{Ram, Range};
 use crate::{DirectError, io};
 
@@ -142,9 +142,18 @@ impl Vm {
         let chardev = unique(WINDOW);
         self.qmp
             .execute("chardev-add", &json!({"id": chardev, "backend": backend}))?;
-        let accepted = seat.server.accept_alone(id, control.as_fd());
-        let accepted = io(accepted, || "accept QEMU".to_owned())?;
-        let member = accepted.ok_or_else(|| DirectError::Monitor("chardev-add".to_owned()))?;
+        // Others that may connect to the socket may have come first.
+        let socket = loop {
+            let accepted = io(seat.server.accept(), || "accept QEMU".to_owned())?;
+            let accepted =
+                accepted.ok_or_else(|| DirectError::Monitor("chardev-add".to_owned()))?;
+            if process_of(&accepted)? == self.process {
+                break accepted;
+            }
+            tracing::warn!("a process that is not this VM's QEMU was turned away");
+        };
+        let member = ivshmem::Member::admit_alone(socket, id, control.as_fd());
+        let member = io(member, || "greet QEMU".to_owned())?;
         for (peer, seat) in (0..).zip(seats) {
             let told = member.introduce(peer, &seat.doorbell);
             io(told, || "tell QEMU of a doorbell".to_owned())?;

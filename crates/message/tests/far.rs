@@ -13,7 +13,8 @@ mod common;
 mod plane;
 
 use std::os::fd::BorrowedFd;
-use std::sync::mpsc;
+use std::os::unix::net::UnixListener;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use common::{both, pattern};
@@ -253,9 +254,7 @@ fn the_host_that_ends_is_missed() {
 fn again(parts: &Parts, guests: &mut [Option<Guest>]) -> Parts {
     let same = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().unwrap();
     let places = parts.places().iter().zip(guests);
-    let places = places.map(|(place, guest)| {
-        Place::adopt(place.member().clone(), same(place.listener()), guest.take())
-    });
+    let places = places.map(|(place, guest)| Place::adopt(place.member().clone(), guest.take()));
     let regions = parts.regions().map(same).collect();
     Parts::adopt(regions, places.collect()).unwrap()
 }
@@ -278,13 +277,28 @@ fn another_switchboard_takes_over_and_whoever_was_there_joins_anew() {
         name: name.to_owned(),
         ..Member::default()
     });
-    let parts = Parts::make_in(&at("host"), &members).unwrap();
+    std::fs::create_dir(at("host")).unwrap();
+    let listen = |member: &Member| {
+        let path = at("host").join(format!("{}.sock", member.name));
+        let listener = UnixListener::bind(path).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        listener
+    };
+    let listeners = Arc::new(members.each_ref().map(listen));
+    let parts = Parts::make(members.into()).unwrap();
     let (tell, told) = mpsc::channel();
     let serve = |parts: Parts| {
         let mut switchboard = Switchboard::with(parts).unwrap();
-        let tell = tell.clone();
+        let (tell, listeners) = (tell.clone(), listeners.clone());
         Running::start(move |go_on| {
             let served = switchboard.serve(|switchboard| {
+                // As the supervisor does.
+                for (number, listener) in listeners.iter().enumerate() {
+                    if let Ok((socket, _)) = listener.accept() {
+                        socket.set_nonblocking(true).unwrap();
+                        assert!(switchboard.admit(number, socket.into()));
+                    }
+                }
                 switchboard.tell_accepted(|member, guest| {
                     tell.send((member, kept(guest))).unwrap();
                     true

@@ -29,8 +29,8 @@ use crate::status::{MemberStatus, UplinkStatus};
 /// Supervisor to data plane, and to uplink.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// Expect a member. Carries one descriptor: the socket that its VM will connect to. If that runs,
-    /// its [`Order::Bell`], [`Order::Doorbell`] and [`Order::Guest`] come next.
+    /// Expect a member. If its VM runs, its [`Order::Bell`], [`Order::Doorbell`] and [`Order::Guest`] come
+    /// next.
     Member {
         /// Its name.
         name: String,
@@ -51,6 +51,8 @@ pub(crate) enum Order {
     Region,
     /// All has been said.
     Begin,
+    /// A VM, or a process of the host, has connected as the member of this number. Carries its socket.
+    Admit(usize),
     /// To the uplink: a member, as other hosts know it.
     Face {
         /// Its NIC id.
@@ -83,6 +85,8 @@ pub(crate) enum Event {
     Doorbell(usize),
     /// A VM, or a process of the host, was accepted as the member of this number: its socket.
     Accepted(usize),
+    /// What an [`Order::Admit`] carried is looked at from now on.
+    Admitting(usize),
     /// Of an uplink: what it has done.
     Uplink(UplinkStatus),
 }
@@ -147,7 +151,7 @@ impl Accepted {
 /// What the supervisor hands over.
 #[derive(Default)]
 struct Handed {
-    members: Vec<(Member, OwnedFd)>,
+    members: Vec<Member>,
     /// By the number of the member.
     guests: BTreeMap<usize, Accepted>,
     regions: Vec<OwnedFd>,
@@ -156,9 +160,9 @@ struct Handed {
 impl Handed {
     fn adopt(mut self) -> Result<Parts, MessageError> {
         let members = self.members.into_iter().enumerate();
-        let places = members.map(|(number, (member, listener))| {
+        let places = members.map(|(number, member)| {
             let guest = self.guests.remove(&number).and_then(Accepted::whole);
-            Place::adopt(member, listener, guest)
+            Place::adopt(member, guest)
         });
         Parts::adopt(self.regions, places.collect())
     }
@@ -176,13 +180,13 @@ fn parts(control: &ControlSocket) -> io::Result<Handed> {
     loop {
         poll(&mut [PollFd::new(control, PollFlags::IN)], None)?;
         let order = match control.receive::<Order>() {
-            Ok(Some((Order::Begin, None))) => return Ok(parts),
-            Ok(Some((order, Some(fd)))) => (order, fd),
-            Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
+            Ok(Some(order)) => order,
+            Ok(None) => return Err(io::ErrorKind::InvalidData.into()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(error) => return Err(error),
         };
         match order {
+            (Order::Begin, None) => return Ok(parts),
             (
                 Order::Member {
                     name,
@@ -190,29 +194,37 @@ fn parts(control: &ControlSocket) -> io::Result<Handed> {
                     nic,
                     uplink,
                 },
-                listener,
-            ) => {
-                let member = Member {
-                    name,
-                    group,
-                    nic,
-                    uplink,
-                };
-                parts.members.push((member, listener));
-            }
-            (Order::Bell, bell) => parts.guest().bell = Some(bell),
-            (Order::Doorbell, doorbell) => parts.guest().doorbell = Some(doorbell),
-            (Order::Guest, socket) => parts.guest().socket = Some(socket),
-            (Order::Region, region) => parts.regions.push(region),
+                None,
+            ) => parts.members.push(Member {
+                name,
+                group,
+                nic,
+                uplink,
+            }),
+            (Order::Bell, Some(bell)) => parts.guest().bell = Some(bell),
+            (Order::Doorbell, Some(doorbell)) => parts.guest().doorbell = Some(doorbell),
+            (Order::Guest, Some(socket)) => parts.guest().socket = Some(socket),
+            (Order::Region, Some(region)) => parts.regions.push(region),
             _ => return Err(io::ErrorKind::InvalidData.into()),
         }
     }
 }
 
 /// Do what the supervisor says; false when that is to end.
-fn obey(control: &ControlSocket, board: &Switchboard) -> bool {
+fn obey(control: &ControlSocket, board: &mut Switchboard) -> bool {
     match control.receive::<Order>() {
         Ok(Some((Order::Report, _))) => report(control, board).is_ok(),
+        Ok(Some((Order::Admit(member), Some(socket)))) => {
+            // Said before: what has been greeted must not be given to another data plane.
+            let told = control.send(&Event::Admitting(member), None).is_ok();
+            if told && !board.admit(member, socket) {
+                tracing::debug!(
+                    member,
+                    "there is one already, or the kernel refuses: turned away"
+                );
+            }
+            told
+        }
         Err(error) => error.kind() == io::ErrorKind::WouldBlock,
         Ok(_) => false,
     }

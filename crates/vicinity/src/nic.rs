@@ -179,7 +179,7 @@ pub(crate) mod tests {
     use switch::guard::Rules;
 
     use super::*;
-    use crate::config::{GATHER_US, Port};
+    use crate::config::{GATHER_US, Owner, Port};
 
     fn port(vm: &str, mac: Option<&str>, mode: Mode) -> Port {
         Port {
@@ -189,6 +189,7 @@ pub(crate) mod tests {
             mode,
             mirror: Vec::new(),
             rules: Rules::default(),
+            owner: Owner::default(),
         }
     }
 

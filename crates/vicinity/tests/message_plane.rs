@@ -254,12 +254,12 @@ fn the_data_plane_holds_what_it_was_handed_and_nothing_else() {
     }
     let own = descriptors(id);
     let count = |what: &str| own.iter().filter(|held| held.contains(what)).count();
-    // Three members' sockets and its supervisor's; a region for the group and one for `c`.
-    assert_eq!((count("socket"), count("memfd")), (4, 2), "{own:?}");
+    // Its supervisor's socket; a region for the group and one for `c`.
+    assert_eq!((count("socket"), count("memfd")), (1, 2), "{own:?}");
     // What it sleeps on, and what would wake it.
     assert_eq!(count("anon_inode"), 2, "{own:?}");
     // Input and output lead to the log.
-    assert_eq!(own.len(), 4 + 2 + 2 + 3, "{own:?}");
+    assert_eq!(own.len(), 1 + 2 + 2 + 3, "{own:?}");
     let joined = join(&daemon, folder.path(), "a");
     // Its socket, what wakes it, and what it wakes the host with.
     assert_eq!(descriptors(id).len(), own.len() + 3);

@@ -127,44 +127,17 @@ impl Server {
         }
     }
 
-    /// The next that connects, if somebody does; it is given its id, from 1, region and the doorbell
-    /// that it wakes the host with, which no other member may have: whoever has it can fill it.
+    /// The next that connects, if somebody does.
     ///
     /// # Errors
-    /// No descriptors left, or it went again at once.
-    pub fn accept(
-        &self,
-        id: u16,
-        region: BorrowedFd<'_>,
-        doorbell: &Doorbell,
-    ) -> Result<Option<Member>, Errno> {
-        let Some(member) = self.accept_alone(id, region)? else {
-            return Ok(None);
-        };
-        member.introduce(HOST, doorbell)?;
-        Ok(Some(member))
-    }
-
-    /// The same, for members that ring each other's doorbells and not the host's: see
-    /// [`Member::introduce`].
-    ///
-    /// # Errors
-    /// No descriptors left, or it went again at once.
-    pub fn accept_alone(&self, id: u16, region: BorrowedFd<'_>) -> Result<Option<Member>, Errno> {
+    /// No descriptors left.
+    pub fn accept(&self) -> Result<Option<OwnedFd>, Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        // syscalls: accept4
-        let socket = match net::accept_with(&self.listener, flags) {
-            Ok(socket) => socket,
-            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        send(&socket, VERSION, None)?;
-        send(&socket, id.into(), None)?;
-        send(&socket, MEMORY, Some(region))?;
-        Ok(Some(Member {
-            socket,
-            wakes: false,
-        }))
+        match net::accept_with(&self.listener, flags) {
+            Ok(socket) => Ok(Some(socket)),
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -192,6 +165,34 @@ impl Member {
             socket,
             wakes: false,
         }
+    }
+
+    /// One that has connected with this socket, which must not block. It is given its id, from 1, the region and
+    /// the doorbell that it wakes the host with, which no other member may have: whoever has it can fill it.
+    ///
+    /// # Errors
+    /// It went again at once.
+    pub fn admit(
+        socket: OwnedFd,
+        id: u16,
+        region: BorrowedFd<'_>,
+        doorbell: &Doorbell,
+    ) -> Result<Self, Errno> {
+        let member = Self::admit_alone(socket, id, region)?;
+        member.introduce(HOST, doorbell)?;
+        Ok(member)
+    }
+
+    /// The same, for members that ring each other's doorbells and not the host's: see
+    /// [`introduce`](Self::introduce).
+    ///
+    /// # Errors
+    /// It went again at once.
+    pub fn admit_alone(socket: OwnedFd, id: u16, region: BorrowedFd<'_>) -> Result<Self, Errno> {
+        send(&socket, VERSION, None)?;
+        send(&socket, id.into(), None)?;
+        send(&socket, MEMORY, Some(region))?;
+        Ok(Self::adopt(socket))
     }
 
     /// Look at its socket; false when it is gone.
@@ -379,14 +380,14 @@ mod tests {
         let server = Server::bind(&path).unwrap();
         let doorbell = Doorbell::new().unwrap();
         let region = crate::memfd::create(c"x", 4096).unwrap();
-        let accept = || server.accept(3, region.as_fd(), &doorbell).unwrap();
-        assert!(accept().is_none());
+        assert!(server.accept().unwrap().is_none());
         let client = std::thread::spawn(move || Client::connect(&path).unwrap());
-        let mut member = loop {
-            if let Some(member) = accept() {
-                break member;
+        let socket = loop {
+            if let Some(socket) = server.accept().unwrap() {
+                break socket;
             }
         };
+        let mut member = Member::admit(socket, 3, region.as_fd(), &doorbell).unwrap();
         let (client, memory) = client.join().unwrap();
         assert_eq!(client.id(), 3);
         assert_eq!(crate::memfd::final_length(memory.as_fd()), Some(4096));

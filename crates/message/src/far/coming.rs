@@ -1,10 +1,10 @@
 //! Members come and go: the VM, and the gateway in it.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 use window::Side;
-use window::ivshmem::Doorbell;
+use window::ivshmem::{Doorbell, Member as Vm, Server};
 
 use super::SILENCE;
 use super::note::Note;
@@ -13,45 +13,48 @@ use super::switchboard::{DOORBELL, Switchboard, VM};
 use super::trunk::Trunk;
 
 impl Switchboard {
-    /// A VM starts, or a process of the host.
+    /// Somebody connects to a member's socket.
     pub(super) fn accept(&mut self, number: usize) {
+        let server = self.seats.get(number).and_then(|seat| seat.server.as_ref());
+        if let Some(Ok(Some(socket))) = server.map(Server::accept) {
+            self.admit(number, socket);
+        }
+    }
+
+    /// A VM starts that is the member of this number, or a process of the host: this is its socket, which must
+    /// not block. False when it is turned away: the member is there already, or the kernel refuses.
+    pub fn admit(&mut self, number: usize, socket: OwnedFd) -> bool {
         // The last one's end may not have been heard yet.
         if self.seats.get(number).is_some_and(|seat| seat.vm.is_some()) {
             self.hear_vm(number);
         }
-        let Some(seat) = self.seats.get_mut(number) else {
-            return;
-        };
-        let Some(hall) = self.halls.get(seat.hall) else {
-            return;
-        };
-        // The last one may have left anything there.
-        if hall.region.renew().is_err() {
-            return;
-        }
-        seat.words.set_nic(seat.nic);
-        let region = hall.region.as_fd();
-        // syscalls: eventfd2
-        let (Ok(bell), Ok(doorbell)) = (Doorbell::new(), Doorbell::new()) else {
-            return;
-        };
-        let accepted = seat.server.accept(seat.id(), region, &doorbell);
-        let Ok(Some(vm)) = accepted else {
-            return;
-        };
+        self.try_admit(number, socket).is_some()
+    }
+
+    fn try_admit(&mut self, number: usize, socket: OwnedFd) -> Option<()> {
         // One at a time: a second QEMU of this name is turned away.
-        if seat.vm.is_some() || self.waiter.add(&vm, VM | number as u64).is_err() {
-            return;
-        }
+        let seat = self
+            .seats
+            .get_mut(number)
+            .filter(|seat| seat.vm.is_none())?;
+        let hall = self.halls.get(seat.hall)?;
+        // The last one may have left anything there.
+        hall.region.renew().ok()?;
+        seat.words.set_nic(seat.nic);
+        // syscalls: eventfd2
+        let (bell, doorbell) = (Doorbell::new().ok()?, Doorbell::new().ok()?);
+        let vm = Vm::admit(socket, seat.id(), hall.region.as_fd(), &doorbell).ok()?;
+        self.waiter.add(&vm, VM | number as u64).ok()?;
         // Gone: that will be heard.
         let _gone = vm.introduce(seat.id(), &bell);
         if self.waiter.add_shared(&doorbell, DOORBELL).is_err() {
             self.waiter.remove(&vm);
-            return;
+            return None;
         }
         seat.vm = Some(vm);
         seat.bells = Some([bell, doorbell]);
         self.accepted.push(number);
+        Some(())
     }
 
     pub(super) fn hear_vm(&mut self, number: usize) {

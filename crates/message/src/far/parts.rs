@@ -22,7 +22,7 @@ pub struct Parts {
 #[derive(Debug)]
 pub struct Place {
     pub(super) member: Member,
-    pub(super) server: Server,
+    pub(super) server: Option<Server>,
     /// The VM that runs, if another process accepted it.
     pub(super) guest: Option<Guest>,
 }
@@ -41,31 +41,12 @@ pub struct Guest<Fd = OwnedFd> {
 }
 
 impl Parts {
-    /// Make them for these members, each expected at its socket.
+    /// Make them for these members. Somebody else accepts their VMs, see [`Switchboard::admit`](super::Switchboard::admit).
     ///
     /// # Errors
     /// A group is too large, or the kernel refuses.
-    pub fn make(members: Vec<(Member, Server)>) -> Result<Self, Error> {
-        let names: Vec<_> = members.iter().map(|(member, _)| member).collect();
-        let regions = halls(&names).into_iter().map(|(_, seats)| {
-            let region = Region::create(region_layout(seats)?)?;
-            Ok(region)
-        });
-        let regions = regions.collect::<Result<_, Error>>()?;
-        let place = |(member, server)| {
-            Ok(Place {
-                member,
-                server,
-                guest: None,
-            })
-        };
-        Ok(Self {
-            regions,
-            places: members
-                .into_iter()
-                .map(place)
-                .collect::<Result<_, Error>>()?,
-        })
+    pub fn make(members: Vec<Member>) -> Result<Self, Error> {
+        Self::with(members.into_iter().map(|member| (member, None)).collect())
     }
 
     /// The same, with a socket `NAME.sock` for each in `folder`, which is made.
@@ -76,9 +57,27 @@ impl Parts {
         std::fs::create_dir_all(folder)?;
         let serve = |member: &Member| {
             let server = Server::bind(&folder.join(format!("{}.sock", member.name)));
-            Ok((member.clone(), server?))
+            Ok((member.clone(), Some(server?)))
         };
-        Self::make(members.iter().map(serve).collect::<Result<_, Error>>()?)
+        Self::with(members.iter().map(serve).collect::<Result<_, Error>>()?)
+    }
+
+    fn with(members: Vec<(Member, Option<Server>)>) -> Result<Self, Error> {
+        let names: Vec<_> = members.iter().map(|(member, _)| member).collect();
+        let regions = halls(&names).into_iter().map(|(_, seats)| {
+            let region = Region::create(region_layout(seats)?)?;
+            Ok(region)
+        });
+        let regions = regions.collect::<Result<_, Error>>()?;
+        let places = members.into_iter().map(|(member, server)| Place {
+            member,
+            server,
+            guest: None,
+        });
+        Ok(Self {
+            regions,
+            places: places.collect(),
+        })
     }
 
     /// Take over what another process made: the regions and the places, each in their order there.
@@ -134,10 +133,10 @@ impl Parts {
 impl Place {
     /// Take over one that another process made; with the member's VM, if it accepted that.
     #[must_use]
-    pub fn adopt(member: Member, listener: OwnedFd, guest: Option<Guest>) -> Self {
+    pub fn adopt(member: Member, guest: Option<Guest>) -> Self {
         Self {
             member,
-            server: Server::adopt(listener),
+            server: None,
             guest,
         }
     }
@@ -146,12 +145,6 @@ impl Place {
     #[must_use]
     pub fn member(&self) -> &Member {
         &self.member
-    }
-
-    /// The socket that its VM connects to.
-    #[must_use]
-    pub fn listener(&self) -> BorrowedFd<'_> {
-        self.server.as_fd()
     }
 }
 

@@ -23,7 +23,8 @@ pub(super) struct Seat {
     pub(super) hall: usize,
     pub(super) place: u32,
     pub(super) words: region::Seat,
-    pub(super) server: Server,
+    /// Where it connects; none when somebody else accepts, see [`Switchboard::admit`](super::Switchboard::admit).
+    pub(super) server: Option<Server>,
     /// The VM, while it runs.
     pub(super) vm: Option<Vm>,
     /// The eventfds of its connection: what interrupts it, and what it wakes the host with.
@@ -51,7 +52,7 @@ impl Seat {
         nic: u64,
         (hall, place): (usize, u32),
         words: region::Seat,
-        server: Server,
+        server: Option<Server>,
     ) -> Self {
         Self {
             alias: Board::nic_of(&member.name),

@@ -90,7 +90,7 @@ impl Switchboard {
     /// Open one for these members. Each has a socket `NAME.sock` in `folder`, which is made.
     ///
     /// # Errors
-    /// As for [`with`](Self::with) and [`Parts::make`].
+    /// As for [`with`](Self::with) and [`Parts::make_in`].
     pub fn new(folder: &Path, members: &[Member]) -> Result<Self, Error> {
         Self::with(Parts::make_in(folder, members)?)
     }
@@ -134,7 +134,9 @@ impl Switchboard {
         let seat = u32::try_from(seat).unwrap_or(u32::MAX);
         let words = self.halls.get(hall).and_then(|hall| hall.region.seat(seat));
         let words = words.ok_or_else(|| Error::Join("a group is too large".to_owned()))?;
-        self.waiter.add(&place.server, SERVER | number as u64)?;
+        if let Some(server) = &place.server {
+            self.waiter.add(server, SERVER | number as u64)?;
+        }
         let mut seat = Seat::new(member, nic, (hall, seat), words, place.server);
         seat.words.set_nic(nic);
         if let Some(guest) = place.guest {

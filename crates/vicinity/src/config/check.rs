@@ -11,7 +11,8 @@ use toml::Spanned;
 use super::complaint::{Mistake, line_number};
 use super::{
     Config, GATHER_US, MAX_GATHER_US, MAX_LOOK_UPS, MAX_NETWORKS, MAX_PORTS, MAX_SOCKET_PATH,
-    MAX_WORKERS, Network, Out, Port, RUNTIME_DIR, direct, file, members, mirrors, rules, spaces,
+    MAX_WORKERS, Network, Out, Port, RUNTIME_DIR, direct, file, members, mirrors, owner, rules,
+    spaces,
 };
 use crate::name;
 
@@ -190,6 +191,11 @@ impl<'t> Seen<'t> {
                     socket,
                     mode: port.mode,
                     rules,
+                    owner: owner::check(owner::Written {
+                        user: port.owner.as_ref(),
+                        label: port.owner_label.as_ref(),
+                        cgroup: port.owner_cgroup.as_ref(),
+                    })?,
                 })
             })
             .collect()

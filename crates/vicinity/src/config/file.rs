@@ -81,6 +81,17 @@ pub(super) struct MessageUplink {
 pub(super) struct Member {
     pub(super) name: Spanned<String>,
     pub(super) group: Option<Spanned<String>>,
+    pub(super) owner: Option<Spanned<User>>,
+    pub(super) owner_label: Option<Spanned<String>>,
+    pub(super) owner_cgroup: Option<Spanned<String>>,
+}
+
+/// A user of this host.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "a user like \"libvirt-qemu\", or its number")]
+pub(super) enum User {
+    Number(i64),
+    Name(String),
 }
 
 /// A `[[network]]`.
@@ -169,6 +180,9 @@ pub(super) struct Port {
     pub(super) socket: Option<Spanned<PathBuf>>,
     #[serde(default)]
     pub(super) mode: Mode,
+    pub(super) owner: Option<Spanned<User>>,
+    pub(super) owner_label: Option<Spanned<String>>,
+    pub(super) owner_cgroup: Option<Spanned<String>>,
     pub(super) allowed_macs: Option<Spanned<Vec<Spanned<String>>>>,
     pub(super) allowed_ips: Option<Spanned<Vec<Spanned<String>>>>,
     pub(super) router: Option<bool>,
@@ -235,7 +249,13 @@ static GROUP: Keys = Keys(&[
     ("pair", Some(&GROUP_PAIR)),
 ]);
 static GROUP_PAIR: Keys = Keys(&[("vms", None), ("policy", None)]);
-static MEMBER: Keys = Keys(&[("name", None), ("group", None)]);
+static MEMBER: Keys = Keys(&[
+    ("name", None),
+    ("group", None),
+    ("owner", None),
+    ("owner-label", None),
+    ("owner-cgroup", None),
+]);
 static NETWORK: Keys = Keys(&[
     ("name", None),
     ("accept", None),
@@ -273,6 +293,9 @@ static PORT: Keys = Keys(&[
     ("mac", None),
     ("socket", None),
     ("mode", None),
+    ("owner", None),
+    ("owner-label", None),
+    ("owner-cgroup", None),
     ("allowed-macs", None),
     ("allowed-ips", None),
     ("router", None),

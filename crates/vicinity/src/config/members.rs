@@ -8,12 +8,15 @@ use std::time::Duration;
 
 use super::check::{Unique, interface, named};
 use super::complaint::Mistake;
-use super::{MAX_MEMBERS, direct, file, spaces};
-use crate::plane::{BOARD, FOLDER};
+use super::{MAX_MEMBERS, Owner, direct, file, owner, spaces};
+use crate::plane::{BOARD, FOLDER, HOST};
 use crate::uplink::{GIVE_UP, UPLINK, Uplink};
 
 /// Check the `[message]` table.
-pub(super) fn check(text: &str, plane: &Spanned<file::Message>) -> Result<Vec<Member>, Mistake> {
+pub(super) fn check(
+    text: &str,
+    plane: &Spanned<file::Message>,
+) -> Result<Vec<(Member, Owner)>, Mistake> {
     let members = &plane.get_ref().member;
     if members.is_empty() {
         let help = "add a [[message.member]] table with a `name`: a VM's, or `host`";
@@ -27,7 +30,8 @@ pub(super) fn check(text: &str, plane: &Spanned<file::Message>) -> Result<Vec<Me
     let mut names = Unique::new(text, "member");
     let mut nics = Unique::new(text, "NIC id");
     let check = |member: &Spanned<file::Member>| {
-        let file::Member { name, group } = member.get_ref();
+        let member = member.get_ref();
+        let file::Member { name, group, .. } = member;
         named(name)?;
         if name.get_ref() == UPLINK && plane.get_ref().uplink.is_some() {
             let message = format!("with an uplink, no other member can be called `{UPLINK}`");
@@ -36,11 +40,21 @@ pub(super) fn check(text: &str, plane: &Spanned<file::Message>) -> Result<Vec<Me
         group.as_ref().map_or(Ok(()), named)?;
         names.take(name.get_ref().clone(), name.span())?;
         nics.take(Board::nic_of(name.get_ref()), name.span())?;
-        Ok(Member {
+        let owner = owner::check(owner::Written {
+            user: member.owner.as_ref(),
+            label: member.owner_label.as_ref(),
+            cgroup: member.owner_cgroup.as_ref(),
+        })?;
+        if let Some(text) = member.owner.as_ref().filter(|_| name.get_ref() == HOST) {
+            let message = format!("`{HOST}` is the daemon's own");
+            return Err(Mistake::new(text.span(), message, "leave `owner` out"));
+        }
+        let member = Member {
             name: name.get_ref().clone(),
             group: group.as_ref().map(|group| group.get_ref().clone()),
             ..Member::default()
-        })
+        };
+        Ok((member, owner))
     };
     members.iter().map(check).collect()
 }

@@ -11,6 +11,7 @@ mod file;
 mod limits;
 mod members;
 mod mirrors;
+mod owner;
 mod pushes;
 mod rules;
 mod source;
@@ -27,6 +28,7 @@ use crate::uplink::Uplink;
 pub(crate) use complaint::ConfigError;
 pub(crate) use direct::{FOLDER as DIRECT_FOLDER, TrustGroup};
 pub(crate) use edit::{Edit, EditError, Keys};
+pub(crate) use owner::{Owner, matches};
 pub(crate) use pushes::{Credential, Push};
 pub(crate) use source::{SaveError, Source};
 pub(crate) use spaces::{
@@ -59,8 +61,8 @@ pub(crate) struct Config {
     /// plane.
     pub(crate) networks: Vec<Network>,
     /// The message plane's members; none without it, at most [`MAX_MEMBERS`], with different names
-    /// and NIC ids.
-    pub(crate) members: Vec<Member>,
+    /// and NIC ids; and whom each one's socket is for.
+    pub(crate) members: Vec<(Member, Owner)>,
     /// The message plane's way to other hosts.
     pub(crate) message_uplink: Option<Uplink>,
     /// The direct channel's trust groups, with different names; no VM is in two of them.
@@ -131,6 +133,8 @@ pub(crate) struct Port {
     pub(crate) mode: Mode,
     /// What it may send and receive.
     pub(crate) rules: Rules,
+    /// Whose front-end it is for.
+    pub(crate) owner: Owner,
     /// The ports whose frames are copied to it; none for a port that is no mirror port.
     pub(crate) mirror: Vec<Mirrored>,
 }

@@ -81,7 +81,7 @@ fn an_unknown_key_is_shown_whole() {
     let expected = "test.toml:8:1: network.port.macc: unknown key `macc`\n \
                     8 | macc = \"52:54:00:00:00:01\"\n   \
                       | ^^^^\n \
-                    did you mean `mac`? The keys here are: vm, mac, socket, mode, \
+                    did you mean `mac`? The keys here are: vm, mac, socket, mode, owner, owner-label, owner-cgroup, \
                     allowed-macs, allowed-ips, router, dhcp-server, role, limits, \
                     multicast-router, mirror, vlan, trunk, native-vlan";
     assert_eq!(error(&text), expected);

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::change::Change;
 use super::network::Network;
 use super::parts;
-use super::port::Way;
+use super::port::{Settings, Way};
 use crate::config::{self, Mode};
 
 impl Network {
@@ -54,15 +54,15 @@ impl Network {
                 .as_ref()
                 .and_then(|(id, _)| self.ports.get_mut(id));
             if let Some(port) = port {
-                let rules = self.config.uplink_rules.clone();
-                port.change(None, rules, &mut self.plane.orders);
+                let settings = Settings::of_rules(&self.config.uplink_rules);
+                port.change(settings, &mut self.plane.orders);
             }
         }
     }
 
     fn change_port(&mut self, vm: &str, new: &config::Port) {
         if let Some(port) = self.ports.values_mut().find(|port| port.name == vm) {
-            port.change(new.mac, new.rules.clone(), &mut self.plane.orders);
+            port.change(Settings::from(new), &mut self.plane.orders);
         }
     }
 
@@ -77,8 +77,8 @@ impl Network {
                 self.remove(id);
             } else if before.unlisted_rules != self.config.unlisted_rules {
                 if let Some(port) = self.ports.get_mut(&id) {
-                    let rules = self.config.unlisted_rules.clone();
-                    port.change(None, rules, &mut self.plane.orders);
+                    let settings = Settings::of_rules(&self.config.unlisted_rules);
+                    port.change(settings, &mut self.plane.orders);
                 }
             }
         }

@@ -11,6 +11,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use vhost::raw::Foreign;
 
 use super::network::Message;
+use super::peer::Peer;
 
 /// Between two connections accepted for one port: bounds what a front-end can make us do.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
@@ -21,24 +22,28 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// Longest pause between attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// A connection to a port's front-end. The next one for this port comes when `next` is dropped.
+/// A connection. The next one of the same socket comes when `next` is dropped.
 #[derive(Debug)]
 pub(super) struct Arrival {
-    pub(super) port: PortId,
     pub(super) stream: Foreign,
+    pub(super) peer: Peer,
     pub(super) next: oneshot::Sender<()>,
 }
 
-/// Accept front-ends on a port's socket, for ever.
-pub(super) async fn accept(port: PortId, socket: UnixListener, to: mpsc::Sender<Message>) {
+/// Accept what connects to a socket, for ever. `wrap` makes messages of it.
+pub(super) async fn accept<M>(
+    socket: UnixListener,
+    to: mpsc::Sender<M>,
+    wrap: impl Fn(Arrival) -> M,
+) {
     loop {
         match socket.accept().await {
             Ok((stream, _)) => {
-                if !deliver(port, stream, &to).await {
+                if !deliver(stream, &to, &wrap).await {
                     return;
                 }
             }
-            Err(error) => tracing::error!(%error, "cannot accept a front-end"),
+            Err(error) => tracing::error!(%error, "cannot accept a connection"),
         }
         tokio::time::sleep(ACCEPT_PAUSE).await;
     }
@@ -52,13 +57,14 @@ pub(super) async fn dial(
     wake: Arc<Notify>,
     to: mpsc::Sender<Message>,
 ) {
+    let wrap = |arrival| Message::Arrival(port, arrival);
     let mut pause = FIRST_PAUSE;
     let mut trouble = None;
     loop {
         match UnixStream::connect(&path).await {
             Ok(stream) => {
                 (pause, trouble) = (FIRST_PAUSE, None);
-                if !deliver(port, stream, &to).await {
+                if !deliver(stream, &to, &wrap).await {
                     return;
                 }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -95,17 +101,22 @@ fn unreachable(path: &Path, error: &std::io::Error) -> String {
 
 /// Hand a connection over and wait until another one is welcome. False when nobody is left to
 /// take it.
-async fn deliver(port: PortId, stream: UnixStream, to: &mpsc::Sender<Message>) -> bool {
+async fn deliver<M>(
+    stream: UnixStream,
+    to: &mpsc::Sender<M>,
+    wrap: &impl Fn(Arrival) -> M,
+) -> bool {
     let (next, welcome) = oneshot::channel();
-    let stream = match stream.into_std() {
-        Ok(stream) => Foreign::from(OwnedFd::from(stream)),
-        Err(error) => {
-            tracing::error!(%error, "cannot take a front-end");
+    let peer = Peer::of(&stream);
+    let (stream, peer) = match (stream.into_std(), peer) {
+        (Ok(stream), Ok(peer)) => (Foreign::from(OwnedFd::from(stream)), peer),
+        (Err(error), _) | (_, Err(error)) => {
+            tracing::error!(%error, "cannot take a connection");
             return true;
         }
     };
-    let arrival = Arrival { port, stream, next };
-    if to.send(Message::Arrival(arrival)).await.is_err() {
+    let arrival = Arrival { stream, peer, next };
+    if to.send(wrap(arrival)).await.is_err() {
         return false;
     }
     // The answer is that `next` was dropped.
@@ -134,7 +145,7 @@ mod tests {
         let bound = Instant::now();
         wake.notify_one();
         let second = inbox.recv().await.unwrap();
-        assert!(matches!(second, Message::Arrival(_)));
+        assert!(matches!(second, Message::Arrival(..)));
         assert_eq!(bound.elapsed(), Duration::ZERO);
     }
 }

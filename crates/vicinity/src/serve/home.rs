@@ -1,15 +1,16 @@
 //! What the daemon puts on disk: its runtime folder, the networks' folders and its sockets.
 //! Each is removed by the value that made it, and nothing else is.
 
-use std::fs::{DirBuilder, File, Permissions};
+use std::fs::{DirBuilder, File, Metadata, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, Mode};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::{geteuid, umask};
 use tokio::net::UnixListener;
 
 /// Permissions of folders: the owner, and readers of the owner's group.
@@ -34,6 +35,16 @@ pub(crate) enum HomeError {
         path: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// A folder in which others can take our sockets' places.
+    #[error(
+        "the folder {} belongs to another user, or everybody may write in it: others could put their sockets in \
+         the place of ours; give it to the user that vicinity runs as (chown, chmod o-w), or choose another one \
+         with --runtime-dir", path.display()
+    )]
+    Foreign {
+        /// Which.
+        path: PathBuf,
     },
     /// Another daemon has the runtime folder.
     #[error(
@@ -82,17 +93,33 @@ impl Folder {
         let give = || std::fs::set_permissions(path, Permissions::from_mode(FOLDER_MODE));
         let made = match DirBuilder::new().mode(FOLDER_MODE).create(path) {
             Ok(()) => give().is_ok(),
-            Err(_) if path.is_dir() => false,
-            Err(source) => {
-                let path = path.to_owned();
-                return Err(HomeError::Folder { path, source });
-            }
+            Err(source) => match std::fs::metadata(path) {
+                Ok(there) if there.is_dir() => {
+                    check(path, &there)?;
+                    false
+                }
+                _ => {
+                    let path = path.to_owned();
+                    return Err(HomeError::Folder { path, source });
+                }
+            },
         };
         Ok(Self {
             path: path.to_owned(),
             made,
         })
     }
+}
+
+/// Whether nobody else can put other sockets into a folder in place of ours.
+fn check(path: &Path, folder: &Metadata) -> Result<(), HomeError> {
+    let others_write = folder.mode() & 0o002 != 0;
+    if !others_write && [0, geteuid().as_raw()].contains(&folder.uid()) {
+        return Ok(());
+    }
+    Err(HomeError::Foreign {
+        path: path.to_owned(),
+    })
 }
 
 impl Drop for Folder {
@@ -135,32 +162,37 @@ impl Home {
 /// Remove the socket at `path`, whoever listens there. For sockets that a process of a daemon before may still
 /// have, which nobody can end as long as the kernel keeps it: the runtime folder is ours alone.
 pub(super) fn remove_socket(path: &Path) {
-    let is_socket = |metadata: std::fs::Metadata| metadata.file_type().is_socket();
+    let is_socket = |metadata: Metadata| metadata.file_type().is_socket();
     if std::fs::symlink_metadata(path).is_ok_and(is_socket) {
         drop(std::fs::remove_file(path));
     }
 }
 
-/// Listen on `path`. A socket that nobody listens on any more is replaced. Nobody can connect
-/// before the permissions are in force.
+/// Listen on `path`. A socket that nobody listens on any more is replaced.
 pub(super) fn listen(path: &Path, mode: u32) -> Result<(UnixListener, SocketFile), HomeError> {
     remove_stale(path)?;
     let failed = |source: io::Error| HomeError::Socket {
         path: path.to_owned(),
         source,
     };
-    let socket = bound(path).map_err(failed)?;
+    let socket = bound(path, mode).map_err(failed)?;
     let file = SocketFile(path.to_owned());
-    std::fs::set_permissions(path, Permissions::from_mode(mode)).map_err(failed)?;
     rustix::net::listen(&socket, BACKLOG).map_err(|error| failed(error.into()))?;
     let listener = UnixListener::from_std(socket.into()).map_err(failed)?;
     Ok((listener, file))
 }
 
-fn bound(path: &Path) -> io::Result<OwnedFd> {
+/// A socket at `path` with these permissions. It has them from the beginning: to change them afterwards would
+/// be to change whatever is at `path` by then.
+fn bound(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    let address = SocketAddrUnix::new(path)?;
+    // No other thread of this process makes files.
+    let before = umask(Mode::from_raw_mode(!mode & 0o777));
+    let bound = rustix::net::bind(&socket, &address);
+    umask(before);
+    bound?;
     Ok(socket)
 }
 
@@ -189,5 +221,50 @@ fn remove_stale(path: &Path) -> Result<(), HomeError> {
         }
         // Connected, or refused for another reason such as permission: somebody lives there.
         _ => Err(HomeError::Busy { path }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::chown;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_socket_has_its_permissions_whatever_the_umask_is_and_whatever_its_path_becomes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("web.sock");
+        for mode in [0o660, 0o600, 0o666] {
+            let (_socket, _file) = listen(&path, mode).unwrap();
+            let there = std::fs::symlink_metadata(&path).unwrap();
+            assert!(there.file_type().is_socket());
+            assert_eq!(there.mode() & 0o777, mode);
+        }
+        // A link in its place is not followed.
+        let other = folder.path().join("other");
+        std::fs::write(&other, "").unwrap();
+        std::fs::set_permissions(&other, Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        listen(&path, 0o666).unwrap_err();
+        assert_eq!(std::fs::metadata(&other).unwrap().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_folder_in_which_others_can_put_sockets_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        Folder::make(folder.path()).unwrap();
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+        let error = Folder::make(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("everybody may write"), "{error}");
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+        Folder::make(folder.path()).unwrap();
+        // Only root can give a folder away.
+        if geteuid().is_root() {
+            chown(folder.path(), Some(4711), None).unwrap();
+            Folder::make(folder.path()).unwrap_err();
+        }
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        assert!(matches!(Folder::make(&file), Err(HomeError::Folder { .. })));
     }
 }

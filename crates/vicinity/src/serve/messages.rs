@@ -5,30 +5,30 @@
 //! doorbells, and the connections of those that run. So a VM that is started finds the data plane of
 //! the time, and a data plane that is started finds the VMs. Their links end with a data plane.
 
+mod admission;
 mod auxiliary;
+mod doors;
 
-use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
 
-use message::MessageError;
+use message::far::Place;
 use message::far::uplink::Face;
-use message::far::{Member, Parts, Place};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
-use window::ivshmem::Server;
 
+use self::admission::Admission;
 use self::auxiliary::{Auxiliary, said};
-use super::home::{self, Folder, HomeError, SOCKET_MODE, SocketFile};
+pub(super) use self::doors::{Doors, DoorsError};
+use super::arrivals::Arrival;
 use super::kept::Kept;
 use super::launch::{Duty, Launch};
 use super::life::Due;
 use super::network::{PATIENCE, sleep_until};
+use super::plane::Orders;
 use super::question::Question;
 use crate::message_plane::{Accepted, Event, Order};
-use crate::plane::{FOLDER, HOST, socket};
+use crate::plane::HOST;
 use crate::status::{MemberStatus, MessageStatus, UplinkStatus};
-use crate::uplink::{Plan, Uplink};
 
 /// Waiting messages: more senders than that wait themselves.
 const INBOX: usize = 64;
@@ -38,85 +38,17 @@ const INBOX: usize = 64;
 pub(super) enum Message {
     /// Somebody wants to know the state.
     Ask(oneshot::Sender<MessageStatus>),
+    /// Somebody connected as the member of this number.
+    Arrived(usize, Arrival),
     /// Stop the processes and end.
     Stop,
-}
-
-/// Why the message plane cannot be served.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum DoorsError {
-    /// A folder or socket.
-    #[error(transparent)]
-    Home(#[from] HomeError),
-    /// Memory or doorbells.
-    #[error("the message plane's memory cannot be made: {0}")]
-    Parts(#[from] MessageError),
-    /// The uplink.
-    #[error("the uplink {interface} cannot be used: {source}")]
-    Uplink {
-        /// Its interface.
-        interface: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
-}
-
-/// What the message plane needs from the system.
-#[derive(Debug)]
-pub(super) struct Doors {
-    parts: Parts,
-    _files: Vec<SocketFile>,
-    /// The connections of VMs that run, by the number of the member. That of one that ended stays
-    /// until the next one connects; it tells its end itself.
-    guests: BTreeMap<usize, Accepted>,
-    /// Each uplink opens it anew: an interface may go and come.
-    uplink: Option<Plan>,
-    runtime_dir: PathBuf,
-    /// Last, so that it is empty when it is dropped.
-    _folder: Folder,
-}
-
-impl Doors {
-    pub(super) fn take(
-        runtime_dir: &Path,
-        mut members: Vec<Member>,
-        uplink: Option<&Uplink>,
-    ) -> Result<Self, DoorsError> {
-        let plan = uplink.map(|uplink| {
-            let plan = uplink.plan(&mut members);
-            let open = plan.and_then(|plan| plan.open().map(|_port| plan));
-            open.map_err(|source| DoorsError::Uplink {
-                interface: uplink.interface.clone(),
-                source,
-            })
-        });
-        let plan = plan.transpose()?;
-        let folder = Folder::make(&runtime_dir.join(FOLDER))?;
-        let door = |member: Member| {
-            let path = socket(runtime_dir, &member.name);
-            let (listener, file) = home::listen(&path, SOCKET_MODE)?;
-            let listener = listener.into_std().map(OwnedFd::from);
-            let listener = listener.map_err(|source| HomeError::Socket { path, source })?;
-            Ok(((member, Server::adopt(listener)), file))
-        };
-        let doors = members.into_iter().map(door);
-        let doors = doors.collect::<Result<Vec<_>, HomeError>>()?;
-        let (members, files) = doors.into_iter().unzip();
-        Ok(Self {
-            parts: Parts::make(members)?,
-            _files: files,
-            guests: BTreeMap::new(),
-            uplink: plan,
-            runtime_dir: runtime_dir.to_owned(),
-            _folder: folder,
-        })
-    }
 }
 
 /// The message plane at work.
 #[derive(Debug)]
 pub(super) struct Messages {
     doors: Doors,
+    admission: Admission,
     launch: Launch,
     plane: Kept<Order>,
     /// Of this host's programs, if it is a member.
@@ -134,8 +66,11 @@ pub(super) struct Messages {
 
 impl Messages {
     /// Start the processes.
-    pub(super) fn start(doors: Doors, launch: Launch) -> std::io::Result<Self> {
+    pub(super) fn start(mut doors: Doors, launch: Launch) -> std::io::Result<Self> {
         let (outlet, inbox) = mpsc::channel(INBOX);
+        let listeners = std::mem::take(&mut doors.listeners);
+        let members = doors.parts.places().iter().map(Place::member);
+        let admission = Admission::start(members, listeners, &outlet);
         let is_host = |place: &Place| place.member().name == HOST;
         let gateway = doors.parts.places().iter().any(is_host).then(|| {
             let duty = Duty::Gateway(&doors.runtime_dir);
@@ -151,6 +86,7 @@ impl Messages {
             uplink: uplink.transpose()?,
             uplink_said: UplinkStatus::default(),
             doors,
+            admission,
             launch,
             inbox,
             outlet,
@@ -171,12 +107,14 @@ impl Messages {
     /// Tell the data plane who its members are.
     fn set_up(&mut self) {
         let orders = &mut self.plane.plane.orders;
-        let mut give = |order, fd: BorrowedFd<'_>| match fd.try_clone_to_owned() {
-            Ok(fd) => orders.give(order, Some(fd)),
-            // The process will find the order without a descriptor, end, and be started again.
-            Err(error) => {
-                tracing::error!(%error, "the message plane");
-                orders.give(order, None);
+        let give = |orders: &mut Orders<Order>, order, fd: BorrowedFd<'_>| {
+            match fd.try_clone_to_owned() {
+                Ok(fd) => orders.give(order, Some(fd)),
+                // The process will find the order without a descriptor, end, and be started again.
+                Err(error) => {
+                    tracing::error!(%error, "the message plane");
+                    orders.give(order, None);
+                }
             }
         };
         for (number, place) in self.doors.parts.places().iter().enumerate() {
@@ -187,7 +125,7 @@ impl Messages {
                 nic: member.nic,
                 uplink: member.uplink,
             };
-            give(order, place.listener());
+            orders.give(order, None);
             // With the eventfds of its connection: QEMU has no others.
             if let Some(Accepted {
                 socket: Some(socket),
@@ -195,15 +133,16 @@ impl Messages {
                 doorbell: Some(doorbell),
             }) = self.doors.guests.get(&number)
             {
-                give(Order::Bell, bell.as_fd());
-                give(Order::Doorbell, doorbell.as_fd());
-                give(Order::Guest, socket.as_fd());
+                give(orders, Order::Bell, bell.as_fd());
+                give(orders, Order::Doorbell, doorbell.as_fd());
+                give(orders, Order::Guest, socket.as_fd());
             }
         }
         for region in self.doors.parts.regions() {
-            give(Order::Region, region);
+            give(orders, Order::Region, region);
         }
         orders.give(Order::Begin, None);
+        self.admission.again(orders);
     }
 
     /// Give the uplink its interface.
@@ -259,6 +198,11 @@ impl Messages {
                             true => self.ask(),
                             false => self.answer(),
                         }
+                    }
+                    Some(Message::Arrived(number, arrival)) => {
+                        let up = self.plane.life.is_up();
+                        let orders = &mut self.plane.plane.orders;
+                        self.admission.arrived(number, arrival, up, orders);
                     }
                     Some(Message::Stop) | None => break,
                 },
@@ -337,6 +281,9 @@ impl Messages {
             Event::End => {
                 self.members = std::mem::take(&mut self.hearing);
                 self.answer();
+            }
+            Event::Admitting(number) => {
+                self.admission.begun(number, &mut self.plane.plane.orders);
             }
             Event::Bell(number) => {
                 // The next connection: nothing of the last one stays.

@@ -31,6 +31,7 @@ mod mirrors;
 mod network;
 mod orchestrator;
 mod parts;
+mod peer;
 mod plane;
 mod port;
 mod ports;

@@ -38,7 +38,7 @@ const INBOX: usize = 64;
 #[derive(Debug)]
 pub(super) enum Message {
     /// A front-end is connected.
-    Arrival(Arrival),
+    Arrival(PortId, Arrival),
     /// A front-end cannot be connected to.
     Unreachable {
         /// Which port's.
@@ -228,9 +228,9 @@ impl Network {
 
     fn message(&mut self, message: Message) {
         match message {
-            Message::Arrival(arrival) => {
+            Message::Arrival(port, arrival) => {
                 let up = self.life.is_up();
-                match self.ports.get_mut(&arrival.port) {
+                match self.ports.get_mut(&port) {
                     Some(port) if up => {
                         port.arrive(arrival, Instant::now(), &mut self.plane.orders);
                     }

@@ -1,9 +1,13 @@
 //! One port: who is connected, who waits, who is kept out, and what was counted.
 
+mod settings;
+mod status;
+
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::net::{Shutdown, shutdown};
 use switch::control::{Counters, DuplicateMac, Order, Peer, PortId, PortReport, Reason, UplinkWay};
@@ -18,12 +22,17 @@ use super::arrivals::Arrival;
 use super::home::SocketFile;
 use super::plane::Orders;
 use super::quarantine::{CONNECTS, CONNECTS_WITHIN, Conduct};
-use crate::config::Mode;
-use crate::status::{Kind, PortStatus, State};
+pub(super) use settings::Settings;
 
 /// Said of a port in a storm.
 const STORM: &str = "a storm: it goes on sending more broadcast, multicast or unknown unicast \
                      than its limits allow";
+
+/// Between two lines of the log on strangers at a port.
+const STRANGERS: Duration = Duration::from_secs(10);
+
+/// Before a socket on which a stranger listens is dialed again.
+const REDIAL_STRANGER: Duration = Duration::from_secs(1);
 
 /// What a port leads to, and how.
 #[derive(Debug)]
@@ -63,9 +72,10 @@ pub(super) struct Port {
     pub(super) id: PortId,
     pub(super) name: String,
     pub(super) way: Way,
-    mac: Option<Mac>,
-    rules: Rules,
+    settings: Settings,
     serving: Serving,
+    /// When a stranger was last told of in the log.
+    told: Option<Instant>,
     /// A second front-end, let in when the first is gone. More of them wait in the kernel.
     waiting: Option<Arrival>,
     /// Client mode: dropped when the front-end may be dialed again.
@@ -85,14 +95,14 @@ pub(super) struct Port {
 }
 
 impl Port {
-    pub(super) fn new(id: PortId, name: &str, way: Way, mac: Option<Mac>, rules: Rules) -> Self {
+    pub(super) fn new(id: PortId, name: &str, way: Way, settings: Settings) -> Self {
         Self {
             id,
             name: name.to_owned(),
             way,
-            mac,
-            rules,
+            settings,
             serving: Serving::Nobody,
+            told: None,
             waiting: None,
             redial: None,
             conduct: Conduct::default(),
@@ -116,17 +126,18 @@ impl Port {
 
     /// Tell the data plane all that holds for this port whoever is connected.
     pub(super) fn set_up(&self, orders: &mut Orders) {
-        if self.rules != Rules::default() {
-            self.give_rules(self.rules.clone(), orders);
+        if self.settings.rules != Rules::default() {
+            self.give_rules(self.settings.rules.clone(), orders);
         }
         self.pin(orders);
     }
 
-    /// Another address, other rules: in force at once, with whoever is connected.
-    pub(super) fn change(&mut self, mac: Option<Mac>, rules: Rules, orders: &mut Orders) {
+    /// Another address, other rules: in force at once, with whoever is connected. Another owner: in force for
+    /// the next one that connects.
+    pub(super) fn change(&mut self, settings: Settings, orders: &mut Orders) {
         self.unpin(orders);
-        (self.mac, self.rules) = (mac, rules);
-        self.give_rules(self.rules.clone(), orders);
+        self.settings = settings;
+        self.give_rules(self.settings.rules.clone(), orders);
         self.pin(orders);
     }
 
@@ -137,7 +148,7 @@ impl Port {
         }
         (self.file, self.waiting, self.redial) = (None, None, None);
         self.unpin(orders);
-        if self.rules != Rules::default() {
+        if self.settings.rules != Rules::default() {
             self.give_rules(Rules::default(), orders);
         }
     }
@@ -163,9 +174,9 @@ impl Port {
 
     /// The address in each VLAN of the port.
     fn pins(&self) -> impl Iterator<Item = (Mac, u16)> {
-        let vlans = self.rules.vlan.as_ref();
+        let vlans = self.settings.rules.vlan.as_ref();
         let vlans = vlans.map_or_else(|| vec![0], |vlans| vlans.all().collect());
-        let mac = self.mac;
+        let mac = self.settings.mac;
         vlans.into_iter().filter_map(move |vlan| Some((mac?, vlan)))
     }
 
@@ -188,8 +199,16 @@ impl Port {
 
     /// A front-end is connected.
     pub(super) fn arrive(&mut self, arrival: Arrival, now: Instant, orders: &mut Orders) {
+        if let Err(why) = arrival.peer.check(&self.settings.owner) {
+            // Nothing of it counts: it is not the owner's conduct.
+            return self.turn_away_stranger(arrival, &why, now);
+        }
         match self.serving {
             Serving::Nobody => self.admit(arrival, now, orders),
+            // Who waits already stays.
+            Serving::Somebody { .. } if self.waiting.is_some() => {
+                tracing::debug!(port = %self.name, "two front-ends already: turned away");
+            }
             Serving::Somebody { .. } => {
                 tracing::warn!(
                     port = %self.name,
@@ -201,6 +220,28 @@ impl Port {
             Serving::Quarantine { .. } => {
                 tracing::debug!(port = %self.name, "in quarantine: front-end turned away");
             }
+        }
+    }
+
+    fn turn_away_stranger(&mut self, arrival: Arrival, why: &str, now: Instant) {
+        if self
+            .told
+            .is_none_or(|told| now.duration_since(told) >= STRANGERS)
+        {
+            self.told = Some(now);
+            tracing::warn!(
+                port = %self.name,
+                "a process that is not this port's owner was turned away: {why}. Is `owner` right?"
+            );
+        }
+        if matches!(self.way, Way::Client { .. }) {
+            self.reason = Some(format!("a process that is not the owner listens: {why}"));
+            // It is dialed again, for its owner may listen there by then.
+            let next = arrival.next;
+            tokio::spawn(async move {
+                tokio::time::sleep(REDIAL_STRANGER).await;
+                drop(next);
+            });
         }
     }
 
@@ -375,51 +416,6 @@ impl Port {
         self.waiting = None;
         self.quarantines += 1;
         self.reason = Some(reason);
-    }
-
-    pub(super) fn status(&self, network: &str, up: bool, now: Instant) -> PortStatus {
-        let uplink = matches!(self.way, Way::Uplink(_));
-        let state = match self.serving {
-            _ if !up => State::Down,
-            Serving::Nobody if uplink => State::Down,
-            Serving::Nobody => State::Waiting,
-            Serving::Somebody { running: false } => State::Connected,
-            Serving::Somebody { running: true } if self.report.logging => State::Migrating,
-            Serving::Somebody { running: true } => State::Running,
-            Serving::Quarantine { .. } => State::Quarantined,
-        };
-        let (mode, socket) = match &self.way {
-            Way::Server { socket } => (Some(Mode::Server), Some(socket)),
-            Way::Client { socket, .. } => (Some(Mode::Client), Some(socket)),
-            Way::Uplink(_) => (None, None),
-        };
-        let left = self
-            .deadline()
-            .map(|until| until.duration_since(now).as_millis());
-        PortStatus {
-            network: network.to_owned(),
-            vm: self.name.clone(),
-            kind: if uplink { Kind::Uplink } else { Kind::Vm },
-            state,
-            mode,
-            socket: socket.map(|path| path.display().to_string()),
-            mac: self.mac,
-            rules: self.rules.clone(),
-            residents: self.report.residents,
-            features: self.report.features,
-            mtu: self.report.mtu,
-            connections: self.connections,
-            quarantines: self.quarantines,
-            quarantine_left_ms: left.map(|left| u64::try_from(left).unwrap_or(u64::MAX)),
-            reason: match self.report.storm {
-                true => Some(STORM.to_owned()),
-                false => self.reason.clone(),
-            },
-            counters: self.totals.plus(&self.report.counters),
-            sent_to: Vec::new(),
-            mirrors: Vec::new(),
-            duplicates: Vec::new(),
-        }
     }
 
     /// The addresses that another port uses, too.

@@ -5,16 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use switch::control::PortId;
-use switch::guard::Rules;
-use switch::mac::Mac;
 use tokio::sync::Notify;
 
 use super::arrivals;
 use super::folder;
 use super::interface;
-use super::network::Network;
+use super::network::{Message, Network};
 use super::parts::Opened;
-use super::port::{Port, Way};
+use super::port::{Port, Settings, Way};
 use crate::config::MAX_PORTS;
 use crate::name;
 
@@ -52,32 +50,35 @@ impl Network {
             tracing::warn!(socket = %path.display(), "socket ignored: VM {vm} has another one");
             return;
         }
-        let rules = self.config.unlisted_rules.clone();
-        self.dialed(vm, path.to_owned(), None, rules);
+        let settings = Settings::of_rules(&self.config.unlisted_rules);
+        self.dialed(vm, path.to_owned(), settings);
     }
 
     /// A listed port comes.
     pub(super) fn configured(&mut self, (config, socket): Opened) {
+        let settings = Settings::from(&config);
         let Some((listener, file)) = socket else {
-            return self.dialed(&config.vm, config.socket, config.mac, config.rules);
+            return self.dialed(&config.vm, config.socket, settings);
         };
         let way = Way::Server {
             socket: config.socket,
         };
-        if let Some(mut port) = self.new_port(&config.vm, way, config.mac, config.rules) {
-            let task = arrivals::accept(port.id, listener, self.outlet.clone());
+        if let Some(mut port) = self.new_port(&config.vm, way, settings) {
+            let id = port.id;
+            let wrap = move |arrival| Message::Arrival(id, arrival);
+            let task = arrivals::accept(listener, self.outlet.clone(), wrap);
             port.fed_by(tokio::spawn(task).abort_handle(), Some(file));
             self.ports.insert(port.id, port);
         }
     }
 
-    fn dialed(&mut self, vm: &str, socket: PathBuf, mac: Option<Mac>, rules: Rules) {
+    fn dialed(&mut self, vm: &str, socket: PathBuf, settings: Settings) {
         let wake = Arc::new(Notify::new());
         let way = Way::Client {
             socket: socket.clone(),
             wake: wake.clone(),
         };
-        if let Some(mut port) = self.new_port(vm, way, mac, rules) {
+        if let Some(mut port) = self.new_port(vm, way, settings) {
             let task = arrivals::dial(port.id, socket, wake, self.outlet.clone());
             port.fed_by(tokio::spawn(task).abort_handle(), None);
             self.ports.insert(port.id, port);
@@ -85,13 +86,7 @@ impl Network {
     }
 
     /// A port with a number of its own, known to the data plane.
-    pub(super) fn new_port(
-        &mut self,
-        vm: &str,
-        way: Way,
-        mac: Option<Mac>,
-        rules: Rules,
-    ) -> Option<Port> {
+    pub(super) fn new_port(&mut self, vm: &str, way: Way, settings: Settings) -> Option<Port> {
         if self.ports.len() >= MAX_PORTS {
             self.forget_one();
         }
@@ -108,7 +103,7 @@ impl Network {
             );
             return None;
         };
-        let port = Port::new(id, vm, way, mac, rules);
+        let port = Port::new(id, vm, way, settings);
         port.set_up(&mut self.plane.orders);
         Some(port)
     }
@@ -126,8 +121,8 @@ impl Network {
                 return;
             }
         };
-        let rules = self.config.uplink_rules.clone();
-        if let Some(port) = self.new_port(&name, Way::Uplink(way), None, rules) {
+        let settings = Settings::of_rules(&self.config.uplink_rules);
+        if let Some(port) = self.new_port(&name, Way::Uplink(way), settings) {
             self.uplink = Some((port.id, queues));
             self.ports.insert(port.id, port);
             self.attach_uplink();

@@ -1,4 +1,4 @@
-use window::ivshmem::{Doorbell, Server};
+use window::ivshmem::{Doorbell, Member, Server};
 
 use super::*;
 use crate::address::Address;
@@ -38,11 +38,11 @@ impl Host {
         std::thread::spawn(move || Gateway::join(&board, &Way::Socket(way)))
     }
 
-    fn accept(&self) -> window::ivshmem::Member {
+    fn accept(&self) -> Member {
         loop {
             let region = self.region.as_fd();
-            if let Some(member) = self.server.accept(1, region, &self.doorbell).unwrap() {
-                break member;
+            if let Some(socket) = self.server.accept().unwrap() {
+                break Member::admit(socket, 1, region, &self.doorbell).unwrap();
             }
         }
     }

@@ -8,6 +8,9 @@ use switch::control::Drops;
 use switch::guard::VlanRules;
 
 use super::*;
+use crate::config::Owner;
+use crate::serve::peer::Peer;
+use crate::status::State;
 
 fn server() -> Port {
     let socket = "/nowhere/web.sock".into();
@@ -15,8 +18,7 @@ fn server() -> Port {
         PortId(3),
         "web",
         Way::Server { socket },
-        None,
-        Rules::default(),
+        Settings::default(),
     )
 }
 
@@ -25,7 +27,7 @@ fn client() -> Port {
         socket: "/nowhere/web.sock".into(),
         wake: Arc::default(),
     };
-    Port::new(PortId(3), "web", way, None, Rules::default())
+    Port::new(PortId(3), "web", way, Settings::default())
 }
 
 /// A connection, its front-end's end, and what tells that the next one is welcome.
@@ -36,8 +38,8 @@ fn arrival() -> (Arrival, UnixStream, oneshot::Receiver<()>) {
     }
     let stream = Foreign::from(OwnedFd::from(stream));
     let (next, welcome) = oneshot::channel();
-    let port = PortId(3);
-    (Arrival { port, stream, next }, front_end, welcome)
+    let peer = Peer::default();
+    (Arrival { stream, peer, next }, front_end, welcome)
 }
 
 fn closed(mut front_end: &UnixStream) -> bool {
@@ -258,9 +260,9 @@ async fn a_front_end_that_connects_to_us_tries_again_by_itself() {
 async fn a_quarantine_outlives_the_data_plane_and_so_do_rules_and_a_pinned_address() {
     let (mut port, mut orders, now) = (client(), Orders::default(), Instant::now());
     let mac = "52:54:00:00:00:01".parse().unwrap();
-    port.mac = Some(mac);
-    port.rules.vlan = Some(VlanRules::access(10));
-    let rules = Box::new(port.rules.clone());
+    port.settings.mac = Some(mac);
+    port.settings.rules.vlan = Some(VlanRules::access(10));
+    let rules = Box::new(port.settings.rules.clone());
     let (first, _a, mut next) = arrival();
     port.arrive(first, now, &mut orders);
     let fault = Reason::Fault("bad ring".into());
@@ -297,4 +299,54 @@ async fn a_storm_is_said_as_long_as_it_lasts() {
         let said = status.reason.is_some_and(|reason| reason.contains("storm"));
         assert_eq!(said, storm);
     }
+}
+
+/// Somebody who has no security label, or one that no test asks for.
+fn owned(mut port: Port) -> Port {
+    port.settings.owner = Owner {
+        label: Some("of the owner".to_owned()),
+        ..Owner::default()
+    };
+    port
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stranger_is_turned_away_and_counts_for_nothing() {
+    let (mut port, mut orders, now) = (owned(server()), Orders::default(), Instant::now());
+    for _ in 0..2 * CONNECTS {
+        let (stranger, end, mut next) = arrival();
+        port.arrive(stranger, now, &mut orders);
+        assert!(closed(&end) && welcome(&mut next));
+    }
+    assert_eq!(orders.take(), []);
+    assert_eq!(state(&port, now), State::Waiting, "no quarantine");
+    // The owner comes: of default rights here, for a label cannot be had in every test.
+    port.settings.owner = Owner::default();
+    port.arrive(arrival().0, now, &mut orders);
+    assert_eq!(orders.take(), [attach()]);
+    let (waits, waiting_end, _next) = arrival();
+    port.arrive(waits, now, &mut orders);
+    // Neither a stranger nor one more takes the place of the one that waits.
+    let mut port = owned(port);
+    port.arrive(arrival().0, now, &mut orders);
+    port.settings.owner = Owner::default();
+    let (third, third_end, _next) = arrival();
+    port.arrive(third, now, &mut orders);
+    assert!(closed(&third_end) && !closed(&waiting_end));
+    gone(&mut port, now, &mut orders);
+    assert_eq!(orders.take(), [attach()]);
+    assert!(!closed(&waiting_end), "it was let in");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_socket_on_which_a_stranger_listens_is_dialed_again_after_a_while() {
+    let (mut port, mut orders, now) = (owned(client()), Orders::default(), Instant::now());
+    let (stranger, end, mut next) = arrival();
+    port.arrive(stranger, now, &mut orders);
+    assert!(closed(&end) && !welcome(&mut next));
+    let reason = port.status("lan", true, now).reason.unwrap();
+    assert!(reason.contains("not the owner listens"), "{reason}");
+    tokio::time::sleep(REDIAL_STRANGER + Duration::from_millis(1)).await;
+    assert!(welcome(&mut next));
+    assert_eq!(orders.take(), []);
 }

@@ -1,0 +1,127 @@
+//! Whom a socket is for: `owner`, `owner-label` and `owner-cgroup` of a port or a member.
+
+use nix::unistd::User;
+use toml::Spanned;
+
+use super::complaint::Mistake;
+use super::file;
+
+/// Who may connect to a socket, as far as it is said. By default anybody whom the socket's permissions let in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Owner {
+    /// The user's number; root may always.
+    pub(crate) user: Option<u32>,
+    /// A pattern of the security label, see [`matches()`].
+    pub(crate) label: Option<String>,
+    /// A pattern of the cgroup's path.
+    pub(crate) cgroup: Option<String>,
+}
+
+/// The keys as they are written.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Written<'f> {
+    pub(super) user: Option<&'f Spanned<file::User>>,
+    pub(super) label: Option<&'f Spanned<String>>,
+    pub(super) cgroup: Option<&'f Spanned<String>>,
+}
+
+/// Check the keys.
+pub(super) fn check(written: Written<'_>) -> Result<Owner, Mistake> {
+    let text = |text: &Spanned<String>| text.get_ref().clone();
+    for pattern in [written.label, written.cgroup].into_iter().flatten() {
+        if pattern.get_ref().is_empty() {
+            let help = "`*` stands for any characters; leave the key out to allow all";
+            return Err(Mistake::new(pattern.span(), "an empty pattern", help));
+        }
+    }
+    Ok(Owner {
+        user: written.user.map(user).transpose()?,
+        label: written.label.map(text),
+        cgroup: written.cgroup.map(text),
+    })
+}
+
+/// The number of a user, who is known by name or number.
+fn user(written: &Spanned<file::User>) -> Result<u32, Mistake> {
+    let refused = |message: String| {
+        let help = "the user that QEMU runs as, like \"libvirt-qemu\", or its number";
+        Mistake::new(written.span(), message, help)
+    };
+    let name = match written.get_ref() {
+        file::User::Number(number) => {
+            return u32::try_from(*number)
+                .map_err(|_| refused(format!("{number} is no user's number")));
+        }
+        file::User::Name(name) => name,
+    };
+    if let Ok(number) = name.parse() {
+        return Ok(number);
+    }
+    let shown = name.escape_debug();
+    match User::from_name(name) {
+        Ok(Some(user)) => Ok(user.uid.as_raw()),
+        Ok(None) => Err(refused(format!("this host has no user `{shown}`"))),
+        Err(error) => Err(refused(format!(
+            "the user `{shown}` cannot be looked up: {error}"
+        ))),
+    }
+}
+
+/// Whether all of `text` matches `pattern`, in which `*` stands for any characters, also none.
+pub(crate) fn matches(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else {
+        return false;
+    };
+    let Some(last) = parts.next_back() else {
+        // No `*` at all.
+        return rest.is_empty();
+    };
+    for part in parts {
+        // The earliest place leaves most for what comes.
+        let Some((_, behind)) = rest.split_once(part) else {
+            return false;
+        };
+        rest = behind;
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_whole_texts() {
+        for (pattern, text) in [
+            ("web", "web"),
+            ("*", ""),
+            ("*", "anything"),
+            ("libvirt-*", "libvirt-4711"),
+            ("*:c1,c2", "system_u:system_r:svirt_t:s0:c1,c2"),
+            (
+                "/machine.slice/machine-qemu-*-web.scope*",
+                "/machine.slice/machine-qemu-3-web.scope/libvirt/emulator",
+            ),
+            ("a*b*c", "a-b-b-c"),
+            ("**", "x"),
+        ] {
+            assert!(matches(pattern, text), "{pattern} {text}");
+        }
+        for (pattern, text) in [
+            ("web", "web2"),
+            ("web", "2web"),
+            ("", "web"),
+            ("a*a", "a"),
+            ("*:c1,c2", "system_u:system_r:svirt_t:s0:c1,c20"),
+            (
+                "/machine.slice/machine-qemu-*-web.scope*",
+                "/machine.slice/machine-qemu-3-web2.scope",
+            ),
+            ("a*b*c", "a-c-b"),
+        ] {
+            assert!(!matches(pattern, text), "{pattern} {text}");
+        }
+    }
+}
