@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 
 use crate::{DirectError, io};
 
+/// Messages that nobody asked for and that are looked at together, at most.
+const HEARD: u32 = 64;
+
 /// QEMU answers within this, also on a busy machine.
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -87,7 +90,8 @@ impl Qmp {
     fn answer(&mut self, command: &str) -> Result<Value, DirectError> {
         let end = Instant::now() + LIMIT;
         let silent = || DirectError::Monitor(command.to_owned());
-        loop {
+        // Nor longer, whatever else it says.
+        while Instant::now() < end {
             let mut message = self.receive(end)?.ok_or_else(silent)?;
             if let Some(error) = message.get("error") {
                 let reason = error.get("desc").and_then(Value::as_str);
@@ -100,6 +104,7 @@ impl Qmp {
                 return Ok(answer.take());
             }
         }
+        Err(silent())
     }
 
     /// The same, for a command that answers with a text.
@@ -151,12 +156,17 @@ impl Qmp {
 
     /// Whether the guest has started again; an error when QEMU is gone.
     pub(crate) fn hear(&mut self) -> Result<bool, DirectError> {
-        while self.receive(Instant::now())?.is_some() {}
+        for _ in 0..HEARD {
+            if self.receive(Instant::now())?.is_none() {
+                break;
+            }
+        }
         Ok(std::mem::take(&mut self.reset))
     }
 
     /// The next message that is no event, if it comes in time.
     fn receive(&mut self, end: Instant) -> Result<Option<Value>, DirectError> {
+        let mut late = false;
         loop {
             while let Some(message) = self.next_line()? {
                 match message.get("event").and_then(Value::as_str) {
@@ -164,6 +174,11 @@ impl Qmp {
                     None => return Ok(Some(message)),
                 }
             }
+            // One that never stops talking has had its time.
+            if late {
+                return Ok(None);
+            }
+            late = Instant::now() >= end;
             if !self.fill(end)? {
                 return Ok(None);
             }
@@ -235,5 +250,27 @@ mod tests {
         assert_eq!(refused.to_string(), "QEMU refused b: no");
         drop(qemu);
         assert!(qmp.hear().is_err());
+    }
+
+    #[test]
+    fn a_monitor_that_never_stops_talking_is_not_listened_to_for_ever() {
+        for line in ["{\"event\": \"RESET\"}\n", "{\"QMP\": {}}\n"] {
+            let (socket, mut qemu) = UnixStream::pair().unwrap();
+            let mut qmp = Qmp {
+                socket,
+                pending: Vec::new(),
+                reset: false,
+            };
+            let lines = line.repeat(1000);
+            let talking =
+                std::thread::spawn(move || while qemu.write_all(lines.as_bytes()).is_ok() {});
+            let started = Instant::now();
+            for _ in 0..10 {
+                qmp.hear().unwrap();
+            }
+            assert!(started.elapsed() < Duration::from_secs(10));
+            drop(qmp);
+            talking.join().unwrap();
+        }
     }
 }

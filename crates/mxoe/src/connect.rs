@@ -29,7 +29,7 @@ impl Endpoint {
         token: u64,
         world: &mut World<'_>,
     ) -> bool {
-        if self.partner(who, at).is_none() {
+        if self.partner(world.now, who, at).is_none() {
             return false;
         }
         self.connects = self.connects.wrapping_add(1);
@@ -158,7 +158,7 @@ impl Endpoint {
     ) {
         let right = request.word == self.key;
         if right {
-            if self.partner(who, at).is_none() {
+            if self.partner(world.now, who, at).is_none() {
                 return;
             }
             if self.meet(who, request.session, Seq(request.start), world) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::connect::Connecting;
 use crate::event::{Address, Code, Event, Message, Offer, Partner as Who};
 use crate::hosts::{Hosts, Out};
-use crate::limits::{MEDIUM, PARTNERS, REGIONS};
+use crate::limits::{MEDIUM, PARTNERS, REGIONS, REPLACE};
 use crate::partner::{Arrived, Body, Content, Notified, Outgoing, Partner};
 use crate::pull::Pulls;
 use crate::source::{Place, Region};
@@ -21,6 +21,8 @@ pub(crate) struct Endpoint {
     pub(crate) pulls: Pulls,
     pub(crate) connecting: Vec<Connecting>,
     pub(crate) connects: u8,
+    /// When the place of a partner may be given to another one again.
+    replace_again: Duration,
 }
 
 /// What an endpoint works with: the time, the hosts, and the way out.
@@ -44,17 +46,46 @@ impl Endpoint {
             pulls: Pulls::new(number),
             connecting: Vec::new(),
             connects: 0,
+            replace_again: Duration::ZERO,
         }
     }
 
-    /// The partner, made if there is none yet; `None` when there are too many.
-    pub(crate) fn partner(&mut self, who: Who, at: Address) -> Option<&mut Partner> {
-        let full = self.partners.len() >= PARTNERS && !self.partners.contains_key(&who);
+    /// The partner, made if there is none yet, in the place of the one that nobody has had to do with for
+    /// longest; `None` when there are too many in use.
+    pub(crate) fn partner(&mut self, now: Duration, who: Who, at: Address) -> Option<&mut Partner> {
+        if self.partners.len() >= PARTNERS && !self.partners.contains_key(&who) {
+            // To look for one costs more than a stranger's frame.
+            if now < self.replace_again {
+                return None;
+            }
+            self.replace_again = now + REPLACE;
+            let unused = self.partners.iter().filter(|entry| !self.uses(entry));
+            let oldest = unused
+                .min_by_key(|(_, partner)| partner.met)
+                .map(|(who, _)| *who)?;
+            self.partners.remove(&oldest);
+        }
         let number = self.number;
-        (!full).then(|| {
-            let fresh = || Partner::new(at, number);
-            self.partners.entry(who).or_insert_with(fresh)
-        })
+        let fresh = || Partner::new(at, number);
+        let partner = self.partners.entry(who).or_insert_with(fresh);
+        partner.met = now;
+        Some(partner)
+    }
+
+    /// The places of hosts with partners in use.
+    pub(crate) fn hosts_in_use(&self) -> impl Iterator<Item = u16> {
+        let used = self.partners.iter().filter(|entry| self.uses(entry));
+        used.map(|(who, _)| who.0)
+    }
+
+    /// Whether a partner is connected, is being connected to, or has something to be sent.
+    fn uses(&self, (who, partner): &(&Who, &Partner)) -> bool {
+        let connecting = || {
+            self.connecting
+                .iter()
+                .any(|connecting| connecting.who == **who)
+        };
+        partner.session.is_some() || !partner.is_idle() || connecting()
     }
 
     /// Send what waits, as far as there is room.

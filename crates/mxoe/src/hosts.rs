@@ -192,23 +192,20 @@ impl Hosts {
     }
 
     /// Give the place of the host that has been silent longest to another one. One that never said
-    /// its name, as one that does not exist, goes first; one that somebody has to do with stays.
-    pub(crate) fn replace(&mut self, now: Duration, mac: Mac, used: &BTreeSet<u16>) {
+    /// its name, as one that does not exist, goes first; one that somebody has to do with stays. Returns the place.
+    pub(crate) fn replace(&mut self, now: Duration, mac: Mac, used: &BTreeSet<u16>) -> Option<u16> {
         let free = (0u16..).zip(&self.list);
         let free = free.filter(|(place, _)| !used.contains(place));
         let oldest = free.min_by_key(|(_, host)| (host.name.is_some(), host.heard));
-        let Some(place) = oldest.map(|(place, _)| place) else {
-            return;
-        };
+        let place = oldest.map(|(place, _)| place)?;
         self.renewed = self.renewed.wrapping_add(1);
         let magic = self.serial.wrapping_add(self.renewed);
-        let Some(host) = self.get(place) else {
-            return;
-        };
+        let host = self.get(place)?;
         let fresh = Host::new(now, mac, magic);
         let gone = std::mem::replace(host, fresh).mac;
         self.by_mac.remove(&gone);
         self.by_mac.insert(mac, place);
+        Some(place)
     }
 
     pub(crate) fn route(&self, place: u16) -> Option<Route> {

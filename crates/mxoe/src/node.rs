@@ -175,13 +175,17 @@ impl Node {
             // To look for one costs more than a stranger's frame.
             self.replace_again = now + REPLACE;
             let endpoints = self.endpoints.values();
-            let used = endpoints.flat_map(|endpoint| endpoint.partners.keys().map(|who| who.0));
+            let used = endpoints.flat_map(Endpoint::hosts_in_use);
             let asked = self
                 .asked
                 .keys()
                 .filter_map(|(_, at)| self.hosts.find(at.host));
             let used: BTreeSet<u16> = used.chain(asked).collect();
-            self.hosts.replace(now, mac, &used);
+            if let Some(place) = self.hosts.replace(now, mac, &used) {
+                for endpoint in self.endpoints.values_mut() {
+                    endpoint.partners.retain(|who, _| who.0 != place);
+                }
+            }
         }
         self.hosts.add(now, mac)
     }

@@ -8,8 +8,8 @@
 
 use std::time::Duration;
 
-use mxoe::limits::{HOSTS, QUEUED, RENAME};
-use mxoe::wire::{Frame, Mac, Packet};
+use mxoe::limits::{HOSTS, PARTNERS, QUEUED, RENAME};
+use mxoe::wire::{Connect, Ends, Frame, Mac, Packet};
 use mxoe::{Config, Event, Node};
 
 const HERE: Mac = Mac([2, 0, 0, 0, 0, 1]);
@@ -108,4 +108,85 @@ fn a_host_that_changes_its_name_all_the_time_is_renamed_now_and_then() {
     }
     let most = 30 / RENAME.as_secs() + 1;
     assert!((2..=most).contains(&renamed), "{renamed} of at most {most}");
+}
+
+/// A node that soon gives up who is silent, with an endpoint of key 7.
+fn impatient() -> Node {
+    let mut config = Config::new(HERE, "here", 1);
+    config.patience = Duration::from_secs(20);
+    let mut node = Node::new(config);
+    node.open(Duration::ZERO, 3, 7, 1);
+    node
+}
+
+/// Connect to endpoint 3 with its key, and say whether that was answered.
+fn connect(node: &mut Node, now: Duration, source: Mac, endpoint: u8) -> bool {
+    let connect = Connect {
+        ends: Ends {
+            to: 3,
+            from: endpoint,
+        },
+        index: 0,
+        session: 9,
+        word: 7,
+        start: 0,
+        number: 1,
+        status: None,
+    };
+    receive(node, now, source, HERE, Packet::Connect(connect));
+    let mut answered = false;
+    while let Some(frame) = node.transmit() {
+        let frame = Frame::decode(&frame).unwrap();
+        answered |= frame.destination == source && matches!(frame.packet, Packet::Connect(_));
+    }
+    while node.event().is_some() {}
+    answered
+}
+
+#[test]
+fn partners_that_are_silent_keep_no_place_from_one_that_is_there() {
+    let mut node = impatient();
+    let mut now = Duration::ZERO;
+    // As many as there may be, and they are never heard of again.
+    for number in 0..u32::try_from(PARTNERS).unwrap() {
+        let endpoint = u8::try_from(number % 128).unwrap();
+        assert!(connect(&mut node, now, stranger(number / 128), endpoint));
+        now += Duration::from_micros(1);
+    }
+    let real = Mac([2, 9, 9, 9, 9, 9]);
+    assert!(!connect(&mut node, now, real, 0), "all are connected");
+    // Asked in vain, and given up.
+    let end = now + Duration::from_secs(30);
+    while now < end {
+        node.tick(now);
+        while node.transmit().is_some() || node.event().is_some() {}
+        now += Duration::from_millis(500);
+    }
+    assert!(connect(&mut node, now, real, 0));
+    // To look for a place costs: a host that comes with many has one in a millisecond.
+    assert!(!connect(&mut node, now, real, 1));
+    assert!(connect(&mut node, now + Duration::from_millis(1), real, 1));
+}
+
+#[test]
+fn hosts_that_connected_once_and_are_gone_keep_no_place_from_one_that_is_there() {
+    let mut node = impatient();
+    let mut now = Duration::ZERO;
+    for number in 0..u32::try_from(HOSTS).unwrap() {
+        assert!(connect(&mut node, now, stranger(number), 0));
+        now += Duration::from_micros(1);
+    }
+    let real = Mac([2, 9, 9, 9, 9, 9]);
+    assert!(!connect(&mut node, now, real, 0), "all are connected");
+    let end = now + Duration::from_secs(30);
+    while now < end {
+        node.tick(now);
+        while node.transmit().is_some() || node.event().is_some() {}
+        now += Duration::from_millis(500);
+    }
+    assert!(connect(&mut node, now, real, 0));
+    assert!(node.knows(real));
+    // Whoever had the place before is nobody's partner any more, and can come again.
+    now += Duration::from_millis(1);
+    assert!(connect(&mut node, now, stranger(0), 0));
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use window::Side;
@@ -52,7 +52,12 @@ pub struct Gateway {
     /// As the uplink knows them; and whether the board's directory has them all.
     names: Names,
     noted: bool,
+    /// When that was last written.
+    written: Option<Instant>,
 }
+
+/// Between two writes of the board's directory: other hosts decide how often names change.
+const WRITE: Duration = Duration::from_secs(1);
 
 const LISTENER: Token = 0;
 const HOST: Token = 1;
@@ -112,6 +117,7 @@ impl Gateway {
             pauses: Pauses::new(blind),
             names: Names::default(),
             noted: true,
+            written: None,
         })
     }
 
@@ -160,7 +166,8 @@ impl Gateway {
             return Err(Error::Join("the host has ended this gateway".to_owned()));
         }
         let moved = self.hear_host().map_err(broken)?;
-        if !std::mem::replace(&mut self.noted, true) {
+        if !self.noted && self.written.is_none_or(|at| at.elapsed() >= WRITE) {
+            (self.noted, self.written) = (true, Some(Instant::now()));
             // Names are missed, not messages.
             let _told = directory::write(self.board.folder(), self.names.faces());
         }

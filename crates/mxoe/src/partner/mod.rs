@@ -101,6 +101,8 @@ pub(crate) struct Partner {
     pub(crate) pulls: Pace,
     /// Regions it may pull, and pulls from it.
     pub(crate) owing: u32,
+    /// When one of both last connected to the other, or tried.
+    pub(crate) met: Duration,
     /// Since when it is asked in vain.
     silent: Option<Duration>,
     probe: Option<Duration>,
@@ -130,6 +132,7 @@ impl Partner {
             acknowledges: Pace::default(),
             pulls: Pace::default(),
             owing: 0,
+            met: Duration::ZERO,
             silent: None,
             probe: None,
             probe_number: None,
@@ -147,6 +150,7 @@ impl Partner {
         let fresh = Self {
             next_receive: next,
             acks: self.acks,
+            met: self.met,
             ..Self::new(self.at, self.own)
         };
         let old = std::mem::replace(self, fresh);
