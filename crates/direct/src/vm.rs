@@ -152,8 +152,9 @@ impl Vm {
             }
             tracing::warn!("a process that is not this VM's QEMU was turned away");
         };
-        let member = ivshmem::Member::admit_alone(socket, id, control.as_fd());
-        let member = io(member, || "greet QEMU".to_owned())?;
+        let member = ivshmem::Member::adopt(socket);
+        let admitted = member.admit_alone(id, control.as_fd());
+        io(admitted, || "greet QEMU".to_owned())?;
         for (peer, seat) in (0..).zip(seats) {
             let told = member.introduce(peer, &seat.doorbell);
             io(told, || "tell QEMU of a doorbell".to_owned())?;

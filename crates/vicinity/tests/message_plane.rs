@@ -12,6 +12,8 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
@@ -221,6 +223,9 @@ fn every_call_is_allowed_and_every_allowed_call_is_made() {
         let [mut a, mut b, mut c] = members.each_ref().map(Member::open);
         exchange(&mut a, &mut b);
         exchange(&mut a, &mut c);
+        // A second one of a name hears at once that it is turned away.
+        let mut second = UnixStream::connect(daemon.path("message-plane/a.sock")).unwrap();
+        assert_eq!(second.read(&mut [0]).unwrap(), 0);
     }
     until("the end of the links' memory", || {
         calls(&log).contains("fallocate")

@@ -25,7 +25,7 @@ use rustix::fs;
 use rustix::io::Errno;
 use rustix::net::{
     self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
 };
 
 /// The version of the protocol.
@@ -167,20 +167,14 @@ impl Member {
         }
     }
 
-    /// One that has connected with this socket, which must not block. It is given its id, from 1, the region and
-    /// the doorbell that it wakes the host with, which no other member may have: whoever has it can fill it.
+    /// Admit one that has just connected: it is given its id, from 1, the region and the doorbell that it wakes
+    /// the host with, which no other member may have: whoever has it can fill it.
     ///
     /// # Errors
     /// It went again at once.
-    pub fn admit(
-        socket: OwnedFd,
-        id: u16,
-        region: BorrowedFd<'_>,
-        doorbell: &Doorbell,
-    ) -> Result<Self, Errno> {
-        let member = Self::admit_alone(socket, id, region)?;
-        member.introduce(HOST, doorbell)?;
-        Ok(member)
+    pub fn admit(&self, id: u16, region: BorrowedFd<'_>, doorbell: &Doorbell) -> Result<(), Errno> {
+        self.admit_alone(id, region)?;
+        self.introduce(HOST, doorbell)
     }
 
     /// The same, for members that ring each other's doorbells and not the host's: see
@@ -188,21 +182,31 @@ impl Member {
     ///
     /// # Errors
     /// It went again at once.
-    pub fn admit_alone(socket: OwnedFd, id: u16, region: BorrowedFd<'_>) -> Result<Self, Errno> {
-        send(&socket, VERSION, None)?;
-        send(&socket, id.into(), None)?;
-        send(&socket, MEMORY, Some(region))?;
-        Ok(Self::adopt(socket))
+    pub fn admit_alone(&self, id: u16, region: BorrowedFd<'_>) -> Result<(), Errno> {
+        send(&self.socket, VERSION, None)?;
+        send(&self.socket, id.into(), None)?;
+        send(&self.socket, MEMORY, Some(region))
     }
 
-    /// Look at its socket; false when it is gone.
+    /// Tell it that nothing more comes, also where another process has the socket too.
+    pub fn turn_away(self) {
+        // syscalls: shutdown
+        // It may be gone already.
+        let _gone = net::shutdown(&self.socket, Shutdown::Both);
+    }
+
+    /// Look at its socket; false when it is gone. What it said stays there: descriptors may have come along, and
+    /// whoever takes them has to close them, which may take as long as their sender likes. So this is to be
+    /// called once for each time that something comes ([`Waiter::add_shared`](crate::waiter::Waiter::add_shared)).
     pub fn hear(&mut self) -> bool {
         // syscalls: recvfrom
-        match net::recv(&self.socket, &mut [0; 16][..], RecvFlags::DONTWAIT) {
+        let look = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+        match net::recv(&self.socket, &mut [0; 1][..], look) {
             Ok((0, _)) => false,
             Ok(_) => {
                 self.wakes = true;
-                true
+                // The end is behind what it said. A socket without another end takes nothing, not even nothing.
+                send_bytes(&self.socket, &[], None).is_ok()
             }
             Err(error) => matches!(error, Errno::AGAIN | Errno::INTR),
         }
@@ -318,7 +322,11 @@ fn stream() -> Result<OwnedFd, Errno> {
 
 /// Send a number, perhaps with a descriptor. A socket's buffer has room for what is sent here.
 fn send(socket: &OwnedFd, number: i64, fd: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
-    let bytes = number.to_le_bytes();
+    send_bytes(socket, &number.to_le_bytes(), fd)
+}
+
+/// Send bytes, all of them or none.
+fn send_bytes(socket: &OwnedFd, bytes: &[u8], fd: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
     let fds: arrayvec::ArrayVec<_, 1> = fd.into_iter().collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -327,7 +335,7 @@ fn send(socket: &OwnedFd, number: i64, fd: Option<BorrowedFd<'_>>) -> Result<(),
     }
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     // syscalls: sendmsg
-    let sent = net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut ancillary, flags)?;
+    let sent = net::sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, flags)?;
     match sent == bytes.len() {
         true => Ok(()),
         false => Err(Errno::AGAIN),
@@ -387,7 +395,8 @@ mod tests {
                 break socket;
             }
         };
-        let mut member = Member::admit(socket, 3, region.as_fd(), &doorbell).unwrap();
+        let mut member = Member::adopt(socket);
+        member.admit(3, region.as_fd(), &doorbell).unwrap();
         let (client, memory) = client.join().unwrap();
         assert_eq!(client.id(), 3);
         assert_eq!(crate::memfd::final_length(memory.as_fd()), Some(4096));
@@ -399,7 +408,28 @@ mod tests {
         let mut woken = [0; 8];
         let (count, _) = net::recv(&client.socket, &mut woken[..], RecvFlags::empty()).unwrap();
         assert_eq!((count, i64::from_le_bytes(woken)), (8, WAKE));
+        assert!(member.is_process());
         drop(client);
         assert!(!member.hear());
+    }
+
+    #[test]
+    fn what_a_member_says_is_left_in_its_socket_and_its_end_noticed() {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let (mut member, theirs) = (Member::adopt(ours.into()), OwnedFd::from(theirs));
+        assert!(member.hear() && !member.is_process());
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        send_bytes(&theirs, b"w", Some(write.as_fd())).unwrap();
+        drop(write);
+        assert!(member.hear() && member.is_process());
+        // The pipe has its other end: in the socket, where nobody has closed it.
+        let flags = rustix::event::PollFlags::HUP;
+        let mut end = [rustix::event::PollFd::new(&read, flags)];
+        let now = rustix::time::Timespec::default();
+        assert_eq!(rustix::event::poll(&mut end, Some(&now)), Ok(0));
+        drop(theirs);
+        assert!(!member.hear(), "its end is behind what it said");
+        member.turn_away();
+        assert_eq!(rustix::event::poll(&mut end, Some(&now)), Ok(1));
     }
 }

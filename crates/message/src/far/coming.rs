@@ -28,33 +28,38 @@ impl Switchboard {
         if self.seats.get(number).is_some_and(|seat| seat.vm.is_some()) {
             self.hear_vm(number);
         }
-        self.try_admit(number, socket).is_some()
+        let vm = Vm::adopt(socket);
+        let bells = self.try_admit(number, &vm);
+        let (Some(bells), Some(seat)) = (bells, self.seats.get_mut(number)) else {
+            vm.turn_away();
+            return false;
+        };
+        seat.vm = Some(vm);
+        seat.bells = Some(bells);
+        self.accepted.push(number);
+        true
     }
 
-    fn try_admit(&mut self, number: usize, socket: OwnedFd) -> Option<()> {
+    /// Greet it, and wait for what it says. Returns what interrupts it, and what it wakes the host with.
+    fn try_admit(&mut self, number: usize, vm: &Vm) -> Option<[Doorbell; 2]> {
         // One at a time: a second QEMU of this name is turned away.
-        let seat = self
-            .seats
-            .get_mut(number)
-            .filter(|seat| seat.vm.is_none())?;
+        let free = |seat: &&mut Seat| seat.vm.is_none();
+        let seat = self.seats.get_mut(number).filter(free)?;
         let hall = self.halls.get(seat.hall)?;
         // The last one may have left anything there.
         hall.region.renew().ok()?;
         seat.words.set_nic(seat.nic);
         // syscalls: eventfd2
         let (bell, doorbell) = (Doorbell::new().ok()?, Doorbell::new().ok()?);
-        let vm = Vm::admit(socket, seat.id(), hall.region.as_fd(), &doorbell).ok()?;
-        self.waiter.add(&vm, VM | number as u64).ok()?;
+        vm.admit(seat.id(), hall.region.as_fd(), &doorbell).ok()?;
+        self.waiter.add_shared(vm, VM | number as u64).ok()?;
         // Gone: that will be heard.
         let _gone = vm.introduce(seat.id(), &bell);
         if self.waiter.add_shared(&doorbell, DOORBELL).is_err() {
-            self.waiter.remove(&vm);
+            self.waiter.remove(vm);
             return None;
         }
-        seat.vm = Some(vm);
-        seat.bells = Some([bell, doorbell]);
-        self.accepted.push(number);
-        Some(())
+        Some([bell, doorbell])
     }
 
     pub(super) fn hear_vm(&mut self, number: usize) {

@@ -142,7 +142,7 @@ impl Switchboard {
         if let Some(guest) = place.guest {
             let vm = Vm::adopt(guest.socket);
             let bells = [guest.bell, guest.doorbell].map(Doorbell::adopt);
-            self.waiter.add(&vm, VM | number as u64)?;
+            self.waiter.add_shared(&vm, VM | number as u64)?;
             self.waiter.add_shared(&bells[1], DOORBELL)?;
             seat.resume(vm, bells);
         }

@@ -287,7 +287,10 @@ impl Messages {
             }
             Event::Bell(number) => {
                 // The next connection: nothing of the last one stays.
-                self.doors.guests.remove(&number);
+                let last = self.doors.guests.remove(&number);
+                if let Some(socket) = last.and_then(|last| last.socket) {
+                    vhost::reclaim::close(socket);
+                }
                 self.accepted(number, |guest| guest.bell = fd);
             }
             Event::Doorbell(number) => self.accepted(number, |guest| guest.doorbell = fd),

@@ -75,10 +75,14 @@ fn two_workers_share_four_queue_pairs() {
     assert!(ran.iter().all(|nanos| *nanos > 5_000_000), "{ran:?}");
 }
 
-/// How long each thread of a data plane has run, in nanoseconds.
+/// How long each worker of a data plane has run, in nanoseconds.
 fn worker_times(plane: u32) -> Vec<u64> {
     let proc = Proc::default();
-    let threads = proc.threads(plane).into_iter();
+    let serves = |thread: &u32| {
+        let name = std::fs::read_to_string(format!("/proc/{plane}/task/{thread}/comm"));
+        !name.unwrap().starts_with("reclaim-")
+    };
+    let threads = proc.threads(plane).into_iter().filter(serves);
     let totals = threads.map(|thread| proc.totals(plane, thread).unwrap());
     totals.map(|totals| totals.run_ns).collect()
 }

@@ -42,7 +42,9 @@ impl Host {
         loop {
             let region = self.region.as_fd();
             if let Some(socket) = self.server.accept().unwrap() {
-                break Member::admit(socket, 1, region, &self.doorbell).unwrap();
+                let member = Member::adopt(socket);
+                member.admit(1, region, &self.doorbell).unwrap();
+                break member;
             }
         }
     }

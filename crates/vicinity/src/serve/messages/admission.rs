@@ -31,6 +31,9 @@ struct Door {
     told: Option<Instant>,
     /// Given to the data plane, which has not begun with it.
     given: Option<Foreign>,
+    /// The last that it has begun with. It is closed here, not where others wait for that: in its socket may be
+    /// what takes long to close.
+    begun: Option<Foreign>,
     /// To be given. More of them wait in the kernel.
     waiting: Option<Arrival>,
 }
@@ -61,6 +64,7 @@ impl Admission {
                 owner: (!ours).then_some(owner),
                 told: None,
                 given: None,
+                begun: None,
                 waiting: None,
             }
         });
@@ -93,7 +97,9 @@ impl Admission {
     /// The data plane has begun with what it was given of a member.
     pub(super) fn begun(&mut self, number: usize, orders: &mut Orders<Order>) {
         if let Some(door) = self.doors.get_mut(number) {
-            door.given = None;
+            let given = door.given.take();
+            // Processes of the daemon hear of a data plane's end by the end of their connection.
+            door.begun = given.filter(|_| door.owner.is_some());
             door.give(number, orders);
         }
     }
@@ -174,6 +180,7 @@ mod tests {
             owner: Some(owner),
             told: None,
             given: None,
+            begun: None,
             waiting: None,
         };
         Admission {
