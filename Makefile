@@ -27,8 +27,12 @@ demo-message:
 
 ## make test        everything: lints, unit, property, protocol, hostile and VM tests
 test:
-	scripts/setup test
-	$(MAKE) lint deny unit loom fuzz
+	scripts/quietly setup scripts/setup test
+	scripts/quietly lint $(MAKE) lint
+	scripts/quietly deny $(MAKE) deny
+	scripts/quietly unit $(MAKE) unit
+	scripts/quietly loom $(MAKE) loom
+	scripts/quietly fuzz $(MAKE) fuzz
 
 ## make soak        the long tests, an hour and fifty minutes: hostile front-ends, a study's VM, forty VMs, kills, fuzzing
 soak:
