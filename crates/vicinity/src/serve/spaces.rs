@@ -4,6 +4,8 @@
 //! was. So is the memory: the next process serves what was published. QEMU does not connect its device
 //! again, so it is told to unplug and plug it ([`Replug`]).
 
+mod size;
+
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -14,9 +16,7 @@ use std::time::Duration;
 
 use memory_plane::Figures;
 use memory_plane::push::Target;
-use memory_plane::ram;
 use space::estimator::Window;
-use space::store::ledger_bytes;
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -30,19 +30,17 @@ use super::life::Due;
 use super::network::sleep_until;
 use super::question::Question;
 use super::replug::Replug;
-use crate::config::{MIN_SPACE_SLOTS, SLOT_BYTES, Space};
+use crate::config::Space;
 use crate::spaces::process::{Event, Order, Setting, Size};
 use crate::spaces::{monitor, socket};
 use crate::status::SpaceStatus;
+use size::new_memory;
 
 /// Waiting messages: more senders than that wait themselves.
 const INBOX: usize = 64;
 
 /// The process answers within so long, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Times its slots that a space can become as large while it is at work.
-const ROOM: u32 = 4;
 
 /// Permissions of a space's socket: the owner alone.
 const MODE: u32 = 0o600;
@@ -382,36 +380,5 @@ impl SpaceTask {
             push: self.store.as_ref().map(Target::to_string),
             figures: self.figures.clone(),
         });
-    }
-}
-
-fn new_memory(name: &str, most: u32) -> std::io::Result<Memory> {
-    Ok(Memory {
-        slots: ram::make(name, u64::from(SLOT_BYTES) * u64::from(most))?,
-        ledger: ram::make(name, ledger_bytes(most))?,
-        most,
-        came_back: false,
-    })
-}
-
-impl Size {
-    /// Of a space that begins, in memory with places for `room` slots, if that is there already. What the
-    /// controller has a say in begins without slots: it will be given some.
-    fn of(config: &Space, budget: Option<u32>, room: Option<u32>) -> Self {
-        let slots = config.slots.unwrap_or(0);
-        let most = slots.saturating_mul(ROOM).max(budget.unwrap_or(0));
-        let most = room.unwrap_or(most.max(MIN_SPACE_SLOTS));
-        if slots > most {
-            tracing::warn!(
-                "space of {}: it is to have {slots} slots, but the memory with what was published has places \
-                 for {most}, which it gets; remove it, with all that is in it, and create it again for more",
-                config.vm
-            );
-        }
-        Self {
-            slots: slots.min(most),
-            limit: slots.clamp(MIN_SPACE_SLOTS, most.max(MIN_SPACE_SLOTS)),
-            most,
-        }
     }
 }

@@ -7,9 +7,11 @@ use std::time::Duration;
 use switch::control::Drops;
 use switch::guard::VlanRules;
 
+use super::arrival::REDIAL_STRANGER;
 use super::*;
 use crate::config::Owner;
 use crate::serve::peer::Peer;
+use crate::serve::quarantine::CONNECTS;
 use crate::status::State;
 
 fn server() -> Port {
