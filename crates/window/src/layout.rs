@@ -224,11 +224,33 @@ mod tests {
             let (start, length) = parts.pop().unwrap();
             prop_assert!(start + length <= layout.length());
         }
+    }
 
-        #[test]
-        fn any_header_is_answered(bytes: [u8; HEADER]) {
-            let _ = Layout::from_header(&bytes);
-        }
+    /// Of a good header, with up to three bytes changed: what is read is a layout, and is written as it was read.
+    #[test]
+    fn any_header_is_answered() {
+        use std::cell::Cell;
+        let changes = prop::collection::vec((0..HEADER, prop_oneof![0..25u8, any::<u8>()]), 0..4);
+        let [read, refused] = [Cell::new(0), Cell::new(0)];
+        let mut runner = proptest::test_runner::TestRunner::default();
+        let checked = runner.run(&(lane(), lane(), changes), |(first, second, changes)| {
+            let mut header = Layout::new([first, second]).unwrap().header();
+            for (at, byte) in changes {
+                header[at] = byte;
+            }
+            let count = match Layout::from_header(&header) {
+                Ok(layout) => {
+                    prop_assert_eq!(Layout::from_header(&layout.header()), Ok(layout));
+                    &read
+                }
+                Err(_) => &refused,
+            };
+            count.set(count.get() + 1);
+            Ok(())
+        });
+        checked.unwrap();
+        let counts = (read.get(), refused.get());
+        assert!(counts.0 > 50 && counts.1 > 20, "{counts:?}");
     }
 
     #[test]

@@ -85,13 +85,44 @@ proptest! {
         prop_assert_eq!(Envelope::decode(&envelope.encode()), Some(envelope));
         prop_assert_eq!(Control::decode(&control.encode()), Some(control));
     }
+}
 
-    #[test]
-    fn any_record_is_answered(tag: u32, body: [u64; 7]) {
-        let record = Record { tag, body };
-        let _ = Envelope::decode(&record);
-        let _ = Control::decode(&record);
-    }
+/// Of a good record, with up to three of its words changed: what is read is written as it was read.
+#[test]
+fn any_record_is_answered() {
+    use std::cell::Cell;
+    let good = prop_oneof![
+        envelope().prop_map(|envelope| envelope.encode()),
+        control().prop_map(|control| control.encode()),
+    ];
+    let word = || prop_oneof![0..20u64, any::<u64>()];
+    let changes = proptest::collection::vec((0..8usize, word()), 0..4);
+    let [read, refused] = [Cell::new(0), Cell::new(0)];
+    let mut runner = proptest::test_runner::TestRunner::default();
+    let checked = runner.run(&(good, changes), |(mut record, changes)| {
+        for (at, word) in changes {
+            match record.body.get_mut(at) {
+                Some(place) => *place = word,
+                None => record.tag = u32::try_from(word).unwrap_or(u32::MAX),
+            }
+        }
+        let (envelope, control) = (Envelope::decode(&record), Control::decode(&record));
+        if let Some(envelope) = envelope {
+            prop_assert_eq!(Envelope::decode(&envelope.encode()), Some(envelope));
+        }
+        if let Some(control) = control {
+            prop_assert_eq!(Control::decode(&control.encode()), Some(control));
+        }
+        let count = match envelope.is_some() || control.is_some() {
+            true => &read,
+            false => &refused,
+        };
+        count.set(count.get() + 1);
+        Ok(())
+    });
+    checked.unwrap();
+    let counts = (read.get(), refused.get());
+    assert!(counts.0 > 50 && counts.1 > 20, "{counts:?}");
 }
 
 #[test]

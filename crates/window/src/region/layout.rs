@@ -124,14 +124,54 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    proptest! {
-        #[test]
-        fn any_header_is_answered_and_a_good_one_stays(bytes: [u8; HEADER]) {
-            if let Ok(layout) = RegionLayout::from_header(&bytes) {
-                prop_assert_eq!(RegionLayout::from_header(&layout.header()), Ok(layout));
+    /// Of a good header, with up to three bytes changed: what is read is a layout, and is written as it was read.
+    #[test]
+    fn any_header_is_answered_and_a_good_one_stays() {
+        use std::cell::Cell;
+        let lanes = || {
+            let lane = |(slots, data): (u32, u32)| LaneSize {
+                slots: 1 << slots,
+                data: 1 << data,
+            };
+            let lane = || (3u32..=6, 12u32..=16).prop_map(lane);
+            (lane(), lane()).prop_map(|(one, other)| Layout::new([one, other]).unwrap())
+        };
+        let good = (1u32..=64, 1u32..=64, 0u32..=64, lanes(), lanes());
+        let changes = prop::collection::vec((0..HEADER, prop_oneof![0..25u8, any::<u8>()]), 0..4);
+        let [read, refused] = [Cell::new(0), Cell::new(0)];
+        let mut runner = proptest::test_runner::TestRunner::default();
+        let checked = runner.run(&(good, changes), |(good, changes)| {
+            let (seats, links, units, trunk, link) = good;
+            let layout = RegionLayout {
+                seats,
+                links,
+                units,
+                trunk,
+                link,
+            };
+            let mut header = layout.header();
+            if changes.is_empty() {
+                prop_assert_eq!(RegionLayout::from_header(&header), Ok(layout));
             }
-        }
+            for (at, byte) in changes {
+                header[at] = byte;
+            }
+            let count = match RegionLayout::from_header(&header) {
+                Ok(layout) => {
+                    prop_assert_eq!(RegionLayout::from_header(&layout.header()), Ok(layout));
+                    &read
+                }
+                Err(_) => &refused,
+            };
+            count.set(count.get() + 1);
+            Ok(())
+        });
+        checked.unwrap();
+        let counts = (read.get(), refused.get());
+        assert!(counts.0 > 50 && counts.1 > 20, "{counts:?}");
+    }
 
+    proptest! {
         #[test]
         fn heaps_fill_a_region_and_not_more(seats in 1u32..=64, length in 1u64 << 20..1 << 33) {
             let lane = LaneSize { slots: 8, data: 4096 };
