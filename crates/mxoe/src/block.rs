@@ -177,7 +177,7 @@ mod tests {
     fn mxoe_7_any_request_is_checked() {
         let change = proptest::collection::vec((0..5usize, word()), 0..3);
         let values = (total(), any::<u16>(), any::<u32>(), change);
-        run(values, 64, |(total, offset, at, changes)| {
+        run(values, 32, |(total, offset, at, changes)| {
             let block = Block::at(start_of_block(total, offset, at), total, offset);
             let mut words = [block.frame, block.first, block.length, total, offset.into()];
             for (at, word) in changes {
@@ -210,7 +210,7 @@ mod tests {
         let values = (total(), any::<u16>(), any::<u32>(), 0..REPLIES, changes);
         run(
             values,
-            32,
+            16,
             |(total, offset, at, number, (other_start, other_length))| {
                 let block = Block::at(start_of_block(total, offset, at), total, offset);
                 let Some((start, length)) = block.piece(number) else {

@@ -191,28 +191,56 @@ mod tests {
         let broken = Broken::Claimed { least: 1, next: 0 };
         assert_eq!(turn.claim(), Err(broken));
         // While this side tries.
-        let words = [pack(1, 0), pack(1, 1)].to_vec();
+        let words = [pack(1, 0), pack(1, 1)].map(Other::Writes).to_vec();
         let broken = Broken::Claimed { least: 2, next: 0 };
-        assert_eq!(
-            claim(&Hostile(words, Cell::default()), 1, 10, 0),
-            Err(broken)
-        );
+        assert_eq!(claim(&Hostile::new(words), 1, 10, 0), Err(broken));
     }
 
-    /// A word that says something else each time it is looked at, and says these again and again.
-    struct Hostile(Vec<u64>, Cell<usize>);
+    /// What the other side does to the word before this side looks.
+    #[derive(Clone, Copy, Debug)]
+    enum Other {
+        Nothing,
+        /// It claims, as it should.
+        Claims(u32),
+        Writes(u64),
+    }
+
+    /// A word that the other side does these to, again and again.
+    struct Hostile {
+        others: Vec<Other>,
+        looks: Cell<usize>,
+        word: Cell<u64>,
+    }
+
+    impl Hostile {
+        fn new(others: Vec<Other>) -> Self {
+            Self {
+                others,
+                looks: Cell::default(),
+                word: Cell::new(pack(1, 0)),
+            }
+        }
+    }
 
     impl Contested for Hostile {
         fn load(&self) -> u64 {
-            let looks = self.1.get();
+            let looks = self.looks.get();
             assert!(looks < 1000, "it does not end");
-            self.1.set(looks + 1);
-            self.0[looks % self.0.len()]
+            self.looks.set(looks + 1);
+            match self.others[looks % self.others.len()] {
+                Other::Nothing => {}
+                Other::Claims(count) => self.word.set(self.word.get() + u64::from(count)),
+                Other::Writes(word) => self.word.set(word),
+            }
+            self.word.get()
         }
 
-        fn swap(&self, from: u64, _: u64) -> Result<u64, u64> {
+        fn swap(&self, from: u64, to: u64) -> Result<u64, u64> {
             match self.load() {
-                now if now == from => Ok(from),
+                now if now == from => {
+                    self.word.set(to);
+                    Ok(from)
+                }
                 now => Err(now),
             }
         }
@@ -220,17 +248,17 @@ mod tests {
 
     #[test]
     fn whatever_the_other_side_writes_claims_grow_and_end() {
-        let next = prop_oneof![4 => 0u32..12, 1 => any::<u32>()];
-        let turn = prop_oneof![3 => Just(1), 1 => 0u32..3];
-        // A word that stays for a few looks is claimed from; one that does not is another one by then.
-        let words = prop::collection::vec((turn, next, 1usize..6), 1..100);
+        let word = (0u32..3, prop_oneof![0u32..40, any::<u32>()]);
+        let other = prop_oneof![
+            6 => Just(Other::Nothing),
+            3 => (1u32..3).prop_map(Other::Claims),
+            1 => word.prop_map(|(turn, next)| Other::Writes(pack(turn, next))),
+        ];
+        let others = prop::collection::vec(other, 1..100);
         let claimed = Cell::new(0);
         let mut runner = proptest::test_runner::TestRunner::default();
-        let checked = runner.run(&(words, 0u32..20), |(words, chunks)| {
-            let words = words
-                .into_iter()
-                .flat_map(|(turn, next, looks)| std::iter::repeat_n(pack(turn, next), looks));
-            let word = Hostile(words.collect(), Cell::default());
+        let checked = runner.run(&(others, 0u32..40), |(others, chunks)| {
+            let word = Hostile::new(others);
             let mut least = 0;
             while let Ok(Some(chunk)) = claim(&word, 1, chunks, least) {
                 prop_assert!(least <= chunk && chunk < chunks);
@@ -240,6 +268,7 @@ mod tests {
             Ok(())
         });
         checked.unwrap();
+        println!("{} were claimed", claimed.get());
         assert!(claimed.get() > 100, "{} were claimed", claimed.get());
     }
 }

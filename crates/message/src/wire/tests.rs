@@ -96,7 +96,7 @@ fn any_record_is_answered() {
         control().prop_map(|control| control.encode()),
     ];
     let word = || prop_oneof![0..20u64, any::<u64>()];
-    let changes = proptest::collection::vec((0..8usize, word()), 0..4);
+    let changes = proptest::collection::vec((0..8usize, word()), 0..8);
     let [read, refused] = [Cell::new(0), Cell::new(0)];
     let mut runner = proptest::test_runner::TestRunner::default();
     let checked = runner.run(&(good, changes), |(mut record, changes)| {

@@ -253,7 +253,7 @@ fn any_frame_is_answered() {
     );
     checked.unwrap();
     let counts = (read.get(), refused.get());
-    assert!(counts.0 > 50 && counts.1 > 20, "{counts:?}");
+    assert!(counts.0 > 50 && counts.1 > 10, "{counts:?}");
 }
 
 #[test]
