@@ -1,23 +1,29 @@
 //! The VM's side: a vhost-user back-end for QEMU's `vhost-user-fs`.
 
+pub mod requests;
+mod ring;
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex};
 
 use fuse_backend_rs::api::server::Server;
 use fuse_backend_rs::transport::{Reader, VirtioFsWriter};
 use rust_vmm_vhost::vhost_user::{Error as VhostUserError, VhostUserProtocolFeatures};
-use vhost_user_backend::{VhostUserBackendMut, VhostUserDaemon, VringMutex, VringT};
+use rustix::event::{EventfdFlags, eventfd};
+use vhost_user_backend::{VhostUserBackendMut, VhostUserDaemon, VringT};
 use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
 use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
 use virtio_queue::{DescriptorChain, QueueT};
 use vm_memory::{GuestAddressSpace, GuestMemoryAtomic, GuestMemoryLoadGuard, GuestMemoryMmap};
 use vmm_sys_util::epoll::EventSet;
-use vmm_sys_util::event::{
-    EventConsumer, EventFlag, EventNotifier, new_event_consumer_and_notifier,
-};
+use vmm_sys_util::event::{EventConsumer, EventNotifier};
 
+use self::ring::Ring;
 use crate::folder::Folder;
 use crate::shared::{Shared, add};
 
@@ -34,9 +40,11 @@ const PROTOCOL_FEATURES: u64 = 1 << 30;
 const RETURNED: u16 = 3;
 const _: () = assert!(RETURNED as usize > QUEUES);
 
+/// The event that the VM is gone.
+const GONE: u16 = RETURNED + 1;
+
 type Memory = GuestMemoryAtomic<GuestMemoryMmap>;
 type Chain = DescriptorChain<GuestMemoryLoadGuard<GuestMemoryMmap>>;
-type Vring = VringMutex<Memory>;
 
 /// Why a VM cannot be served any longer.
 #[derive(Debug, thiserror::Error)]
@@ -62,10 +70,22 @@ impl From<vhost_user_backend::Error> for DeviceError {
 pub fn serve_vm(shared: &Arc<Shared>, listener: &UnixListener) -> Result<(), DeviceError> {
     let memory = Memory::new(GuestMemoryMmap::new());
     let device = Arc::new(Mutex::new(Device::new(shared, memory.clone())?));
+    // Closed after the workers have ended, or they would not be told.
+    let event =
+        eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from)?;
     let mut daemon = VhostUserDaemon::new("space".to_owned(), Arc::clone(&device), memory)?;
+    let gone = Gone(&event);
     let returned = shared.ram().returned_event();
     for handler in daemon.get_epoll_handlers() {
-        handler.register_listener(returned, EventSet::IN, u64::from(RETURNED))?;
+        let listen = |descriptor, event| {
+            handler.register_listener(descriptor, EventSet::IN, u64::from(event))
+        };
+        if let Err(error) = listen(event.as_raw_fd(), GONE) {
+            // Its workers would be waited for without end.
+            std::mem::forget(daemon);
+            return Err(error.into());
+        }
+        listen(returned, RETURNED)?;
     }
     // What the libraries do: accept, converse, map the VM's memory, and have its queues' events.
     // syscalls: accept accept4 recvmsg recvfrom sendmsg read write mmap munmap fstat statx lseek
@@ -73,7 +93,7 @@ pub fn serve_vm(shared: &Arc<Shared>, listener: &UnixListener) -> Result<(), Dev
     daemon.start(&mut listener.try_clone()?.into())?;
     tracing::info!("a VM has come");
     let ended = daemon.wait();
-    // Its workers end when it goes.
+    drop(gone);
     drop(daemon);
     shared.note_waiting(0);
     let lost = shared.store().abandon();
@@ -83,6 +103,18 @@ pub fn serve_vm(shared: &Arc<Shared>, listener: &UnixListener) -> Result<(), Dev
         Err(HandleRequest(error)) if !is_end(&error) => Err(HandleRequest(error).into()),
         Err(HandleRequest(_)) | Ok(()) => Ok(()),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Tells the library's workers that the VM is gone, for they are waited for when the daemon is dropped.
+///
+/// The library's own way (`exit_event`) leaves an eventfd open for each QEMU that came.
+struct Gone<'a>(&'a OwnedFd);
+
+impl Drop for Gone<'_> {
+    fn drop(&mut self) {
+        // An eventfd of ours, written once, has room.
+        let _told = rustix::io::write(self.0, &1_u64.to_ne_bytes());
     }
 }
 
@@ -120,7 +152,7 @@ impl Device {
     }
 
     /// Carry out what the guest has put into a queue.
-    fn work(&mut self, queue: usize, vring: &Vring) {
+    fn work(&mut self, queue: usize, vring: &Ring) {
         self.forget_after_reset(queue, vring);
         loop {
             // Errors here are the guest's: its queue lies outside its memory.
@@ -135,7 +167,7 @@ impl Device {
         }
     }
 
-    fn work_once(&mut self, queue: usize, vring: &Vring) {
+    fn work_once(&mut self, queue: usize, vring: &Ring) {
         let memory = self.memory.memory();
         // A driver cannot have more chains outstanding than its queue has entries (virtio 1.3, 2.7).
         // One that says so all the same is served when some have come back.
@@ -165,7 +197,7 @@ impl Device {
     }
 
     /// Try those again that wait, as far as there are slots for them.
-    fn go_on(&mut self, vrings: &[Vring]) {
+    fn go_on(&mut self, vrings: &[Ring]) {
         for (queue, vring) in vrings.iter().enumerate() {
             self.forget_after_reset(queue, vring);
         }
@@ -187,7 +219,7 @@ impl Device {
 
     /// A queue that is not where we left it belongs to a guest that has begun anew: what its
     /// predecessor waits for is nobody's any more.
-    fn forget_after_reset(&mut self, queue: usize, vring: &Vring) {
+    fn forget_after_reset(&mut self, queue: usize, vring: &Ring) {
         if self.places.get(queue) != Some(&vring.queue_next_avail()) && is_ready(vring) {
             self.waiting.retain(|(waiting, _)| *waiting != queue);
         }
@@ -229,15 +261,15 @@ impl Device {
     }
 }
 
-fn queue_size(vring: &Vring) -> u16 {
+fn queue_size(vring: &Ring) -> u16 {
     vring.get_ref().get_queue().size()
 }
 
-fn is_ready(vring: &Vring) -> bool {
+fn is_ready(vring: &Ring) -> bool {
     vring.get_ref().get_queue().ready()
 }
 
-fn give_back(vring: &Vring, chain: &Chain, written: u32) {
+fn give_back(vring: &Ring, chain: &Chain, written: u32) {
     if let Err(error) = vring.add_used(chain.head_index(), written) {
         tracing::debug!("the guest's queue: {error}");
         return;
@@ -251,7 +283,7 @@ fn give_back(vring: &Vring, chain: &Chain, written: u32) {
 
 impl VhostUserBackendMut for Device {
     type Bitmap = ();
-    type Vring = Vring;
+    type Vring = Ring;
 
     fn num_queues(&self) -> usize {
         QUEUES
@@ -283,17 +315,21 @@ impl VhostUserBackendMut for Device {
     }
 
     fn exit_event(&self, _thread: usize) -> Option<(EventConsumer, EventNotifier)> {
-        new_event_consumer_and_notifier(EventFlag::NONBLOCK | EventFlag::CLOEXEC).ok()
+        // See `Gone`.
+        None
     }
 
     fn handle_event(
         &mut self,
         event: u16,
         _: EventSet,
-        vrings: &[Vring],
+        vrings: &[Ring],
         _: usize,
     ) -> io::Result<()> {
-        if event == RETURNED {
+        if event == GONE {
+            // An error is what ends a worker that has no exit event.
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        } else if event == RETURNED {
             self.shared.ram().take_returned();
             self.go_on(vrings);
         } else if let Some(vring) = vrings.get(usize::from(event)) {

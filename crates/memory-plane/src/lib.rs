@@ -31,7 +31,7 @@
 pub mod access;
 mod answer;
 mod body;
-mod device;
+pub mod device;
 mod folder;
 mod guest;
 pub mod http;

@@ -41,7 +41,7 @@ pub fn prepare() -> Result<(), Errno> {
 ///
 /// The write of a zero, which tells eventfds from most others, is an operation of a VFIO device, too: so
 /// the kernel is asked for the name, which calls nothing of the file.
-pub(crate) fn is_event(descriptor: impl AsFd) -> bool {
+pub fn is_event(descriptor: impl AsFd) -> bool {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     // syscalls: statx
     let anonymous = statx(&descriptor, c"", flags, StatxFlags::TYPE)

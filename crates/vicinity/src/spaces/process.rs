@@ -138,6 +138,7 @@ pub(crate) fn run(vm: &str) -> Result<(), DataPlaneError> {
     let control = Arc::new(control);
     let connections = Connections::new(&control);
     let (shared, service) = prepare(&space, size, memory)?;
+    vhost::descriptor::prepare().map_err(|error| DataPlaneError::System(error.into()))?;
     let_memory_be_lent();
     let push = space.push.as_ref();
     let push = push.map(|push| push::prepare(push, &shared, &connections));
