@@ -97,11 +97,27 @@ async fn client(service: &Service, stream: TcpStream, from: SocketAddr, place: P
     drop(SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT));
     let moves = Arc::new(Moves::default());
     let stream = Watched::new(stream, &moves, &service.shared, Some(place));
+    within_limits(service, stream, from.ip(), &moves).await;
+}
+
+/// Serve what speaks on a stream as a client would, to its end: what tests and the fuzz target `http` are.
+pub async fn serve_stream<S>(service: &Service, stream: S, from: IpAddr)
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    within_limits(service, stream, from, &Moves::default()).await;
+}
+
+/// A conversation, with TLS where the space has that, for as long as the client asks and takes.
+async fn within_limits<S>(service: &Service, stream: S, from: IpAddr, moves: &Moves)
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
     let conversation = async {
         match &service.tls {
-            None => converse(service, stream, from.ip(), &moves).await,
+            None => converse(service, stream, from, moves).await,
             Some(tls) => match tls.accept(stream).await {
-                Ok(stream) => converse(service, stream, from.ip(), &moves).await,
+                Ok(stream) => converse(service, stream, from, moves).await,
                 Err(error) => tracing::debug!(%error, "no TLS with {from}"),
             },
         }
@@ -143,3 +159,6 @@ where
         tracing::debug!(error, "a client's connection ended early");
     }
 }
+
+#[cfg(test)]
+mod tests;
