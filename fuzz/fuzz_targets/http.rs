@@ -1,0 +1,86 @@
+//! A client of a space that says anything: HTTP/1.1 and HTTP/2, in pieces.
+//!
+//! An input is what it says: pieces, each with its length before it (one byte; 0 waits until all that can be
+//! done was done). What is answered is taken. Afterwards nothing of the space is held for it.
+#![no_main]
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use libfuzzer_sys::fuzz_target;
+use memory_plane::Shared;
+use memory_plane::access::Access;
+use memory_plane::http::{Service, serve_stream};
+use space::store::{Attributes, ROOT};
+use tokio::io::AsyncWriteExt;
+use tokio::runtime::{Builder, Runtime};
+
+const SLOT: u32 = 4096;
+
+/// Names, lengths and dates of the files that there are.
+const FILES: [(&str, usize, u64); 4] = [
+    ("a", 5, 1_000_000_000),
+    ("empty", 0, 0),
+    ("large", 10_000, 253_402_300_799),
+    ("odd.html", 4096, u64::MAX),
+];
+
+fn service() -> &'static (Service, Runtime) {
+    static SERVICE: OnceLock<(Service, Runtime)> = OnceLock::new();
+    SERVICE.get_or_init(|| {
+        let shared = Shared::new("fuzz", SLOT, 16, 16).expect("memory");
+        for (name, length, date) in FILES {
+            let mut store = shared.store();
+            let date = Duration::from_secs(date);
+            let number = store.make(ROOT, name.as_bytes(), false, Attributes::default());
+            let number = number.expect("room");
+            store.open(number, true).expect("it is there");
+            store.write(number, 0, length as u64, date).expect("room");
+            let change = |attributes: &mut Attributes| attributes.modified = date;
+            store.set_attributes(number, change).expect("it is there");
+            store.close(number, true);
+        }
+        let service = Service {
+            shared,
+            access: Arc::new(Access {
+                allow: vec!["127.0.0.0/8".parse().expect("a network")],
+                token: None,
+            }),
+            tls: None,
+        };
+        // Time passes when nobody has anything to do.
+        let mut runtime = Builder::new_current_thread();
+        let runtime = runtime.enable_time().start_paused(true).build();
+        (service, runtime.expect("a runtime"))
+    })
+}
+
+fuzz_target!(|data: &[u8]| {
+    let (service, runtime) = service();
+    let used = service.shared.store().slots().used();
+    let client = async {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let (mut answers, mut asks) = tokio::io::split(ours);
+        let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let serve = serve_stream(service, theirs, from);
+        let take = async { tokio::io::copy(&mut answers, &mut tokio::io::sink()).await };
+        let say = async {
+            let mut rest = data;
+            while let Some((length, tail)) = rest.split_first() {
+                let (piece, tail) = tail.split_at(tail.len().min(usize::from(*length)));
+                rest = tail;
+                if piece.is_empty() {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                } else if asks.write_all(piece).await.is_err() {
+                    break;
+                }
+            }
+            asks.shutdown().await
+        };
+        drop(tokio::join!(serve, take, say));
+    };
+    runtime.block_on(client);
+    // Nothing is taken, and what was sent is given back: files that are removed leave nothing.
+    assert_eq!(service.shared.store().slots().used(), used);
+});

@@ -1,0 +1,111 @@
+//! A guest that asks anything of its space: FUSE requests that are valid but for a few bytes, and any bytes.
+//!
+//! An input is a list of requests: what (one byte), whose (one byte: node in the low half, name in the high
+//! one), and how many bytes are changed (one byte), each by its place and value (two bytes). What is 255 is
+//! followed by a length and so many bytes, which are asked as they are.
+#![no_main]
+
+use std::sync::Arc;
+
+use libfuzzer_sys::fuzz_target;
+use memory_plane::Shared;
+use memory_plane::device::requests::Requests;
+
+const SLOT: u32 = 4096;
+const SLOTS: u32 = 8;
+
+/// Bytes of `struct fuse_in_header`.
+const HEADER: usize = 40;
+
+/// A body that is valid for a request of this code (include/uapi/linux/fuse.h); `name` is one of a few.
+fn body(code: u32, name: &[u8]) -> Vec<u8> {
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let named = |words: &[u32]| {
+        let words = words.iter().flat_map(|word| word.to_le_bytes());
+        words.chain(name.iter().copied()).chain([0]).collect::<Vec<u8>>()
+    };
+    match code {
+        // Look up, remove.
+        1 | 10 | 11 => named(&[]),
+        // Forget; and many.
+        2 => words(&[1, 0]),
+        42 => words(&[1, 0, 2, 0, 1, 0]),
+        // Attributes: told, and changed (size, time, mode).
+        3 => words(&[0; 4]),
+        4 => words(&[0x69, 0, 0, 0, 5000, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0o644, 0, 0, 0, 0]),
+        // A folder, a file.
+        9 => named(&[0o755, 0]),
+        35 => named(&[2, 0o644, 0, 0]),
+        // Rename, with and without flags.
+        12 => [named(&[1, 0]), b"z\0".to_vec()].concat(),
+        45 => [named(&[1, 0, 0, 0]), b"z\0".to_vec()].concat(),
+        // Open; read, files and folders; write.
+        14 | 27 => words(&[2, 0]),
+        15 | 28 | 44 => words(&[0, 0, 0, 0, 4096, 0, 0, 0, 0, 0]),
+        16 => [words(&[0, 0, 0, 0, 100, 0, 0, 0, 0, 0]), vec![7; 100]].concat(),
+        // Close, flush, sync.
+        18 | 29 => words(&[0; 6]),
+        25 => words(&[0; 6]),
+        20 | 30 => words(&[0; 4]),
+        26 => words(&[7, 31, 4096, 0]),
+        34 => words(&[4, 0]),
+        // Allocate, seek, copy.
+        43 => words(&[0, 0, 0, 0, 10_000, 0, 0, 0]),
+        46 => words(&[0, 0, 0, 0, 3, 0]),
+        47 => words(&[0; 14]),
+        _ => words(&[0; 10]),
+    }
+}
+
+fn request(what: u8, whose: u8) -> Vec<u8> {
+    let code = u32::from(what % 64);
+    let names: [&[u8]; 4] = [b"a", b"b", b"folder", b"a-name-that-is-longer"];
+    let body = body(code, names[usize::from(whose >> 4) % names.len()]);
+    let length = u32::try_from(HEADER + body.len()).expect("it is short");
+    let mut bytes = [length, code].map(u32::to_le_bytes).concat();
+    bytes.extend(7_u64.to_le_bytes());
+    bytes.extend(u64::from(whose & 15).to_le_bytes());
+    bytes.resize(HEADER, 0);
+    [bytes, body].concat()
+}
+
+fuzz_target!(|data: &[u8]| {
+    let shared = Shared::new("fuzz", SLOT, SLOTS, SLOTS).expect("memory");
+    let mut guest = Requests::new(&shared).expect("a device");
+    guest.ask(&request(26, 0), 4096);
+    let mut rest = data;
+    while let Some(([what, whose, changes], tail)) = rest.split_first_chunk::<3>() {
+        rest = tail;
+        if *what == u8::MAX {
+            let (raw, tail) = rest.split_at(rest.len().min(usize::from(*changes)));
+            rest = tail;
+            guest.ask(raw, usize::from(*whose) * 64);
+            continue;
+        }
+        let mut bytes = request(*what, *whose);
+        for _ in 0..changes % 8 {
+            let Some(([at, value], tail)) = rest.split_first_chunk::<2>() else {
+                break;
+            };
+            rest = tail;
+            let at = usize::from(*at) % bytes.len();
+            bytes[at] = *value;
+        }
+        guest.ask(&bytes, 8192);
+        check(&shared);
+    }
+    drop(guest);
+    // What is left is published, and can be found by everybody; what was open is not.
+    shared.store().abandon();
+    check(&shared);
+});
+
+/// No more is used than there is.
+fn check(shared: &Arc<Shared>) {
+    let store = shared.store();
+    let slots = store.slots();
+    assert!(slots.used() <= slots.most());
+    for (_, path) in store.published_files() {
+        assert!(!path.is_empty());
+    }
+}
