@@ -34,11 +34,16 @@ test:
 	scripts/quietly loom $(MAKE) loom
 	scripts/quietly fuzz $(MAKE) fuzz
 
-## make soak        the long tests, an hour and fifty minutes: hostile front-ends, a study's VM, forty VMs, kills, fuzzing
+## make soak        the long tests, three hours: hostile front-ends, members, hosts and clients, forty VMs, kills, fuzzing
 soak:
 	scripts/setup test
 	scripts/checkpatch --fetch
 	VICINITY_FUZZ_SECONDS=600 $(CARGO) test --release --locked --package vicinity-switch --test vhost_fuzz -- --nocapture
+	VICINITY_SOAK_SECONDS=600 $(CARGO) test --release --locked --package vicinity-message --test hostile_member -- --nocapture for_long
+	VICINITY_SOAK_SECONDS=600 $(CARGO) test --release --locked --package vicinity-mxoe --test network -- --nocapture for_long
+	VICINITY_SOAK_SECONDS=600 $(CARGO) test --release --locked --package vicinity --test between_hosts -- --nocapture for_long
+	VICINITY_SOAK_SECONDS=600 $(CARGO) test --release --locked --package vicinity-memory-plane --test hostile_clients -- --nocapture
+	$(CARGO) test --release --locked --package vicinity-vhost --test waiting -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms -- --ignored --nocapture study
 	$(CARGO) test --release --locked --package vicinity --test vms direct_churn -- --ignored --nocapture
 	$(CARGO) test --release --locked --package vicinity --test vms as_many_vms -- --ignored --nocapture

@@ -18,7 +18,7 @@ mod honest;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use attack::{Attack, ENDPOINT, STEP};
 use common::{both, pattern};
@@ -153,4 +153,78 @@ fn whoever_was_killed_comes_again_in_the_same_session() {
         honest.talk();
         attack.go();
     }
+}
+
+/// Resident bytes of this process (proc_pid_statm(5)).
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = text.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * rustix::param::page_size() as u64
+}
+
+/// A member, or an uplink, for long: its answers fill what is kept for it, then it writes anything anywhere,
+/// then it comes again. Others' messages come all the while, and nothing grows.
+fn for_long(uplink: bool) {
+    /// Bytes that this process may have more at the end than after a quarter of the time.
+    const GROWTH: u64 = 64 << 20;
+    let seconds = std::env::var("VICINITY_SOAK_SECONDS");
+    let seconds = seconds.map_or(2, |seconds| seconds.parse().unwrap());
+    let (begin, time) = (Instant::now(), Duration::from_secs(seconds));
+    let mut honest = Honest::new(uplink);
+    let socket = honest.folder.path().join("host/a.sock");
+    let (mut dice, mut early) = (fastrand::Rng::with_seed(21), None);
+    let (mut rounds, mut asked, mut slowest) = (0_u32, 0_u64, Duration::ZERO);
+    let mut full = 0_u32;
+    while begin.elapsed() < time || rounds < 4 {
+        if begin.elapsed() >= time / 4 {
+            early.get_or_insert_with(resident);
+        }
+        let mut attack = Attack::new(&socket, "b");
+        connect(&mut attack, &mut honest);
+        let talk = |honest: &mut Honest| {
+            let began = Instant::now();
+            honest.talk();
+            began.elapsed()
+        };
+        for _ in 0..20 {
+            let count = attack.flood(10_000);
+            asked += u64::from(count);
+            // It is heard no more while its answers wait.
+            full += u32::from(count == 0);
+            attack.ring();
+            slowest = slowest.max(talk(&mut honest));
+        }
+        for _ in 0..dice.u32(0..2000) {
+            let mut step = [0; STEP];
+            dice.fill(&mut step);
+            if dice.bool() {
+                step[1..4].iter_mut().for_each(|byte| *byte %= 8);
+            }
+            attack.step(&step);
+            honest.b.progress();
+        }
+        attack.ring();
+        slowest = slowest.max(talk(&mut honest));
+        attack.go();
+        rounds += 1;
+    }
+    let grown = resident().saturating_sub(early.unwrap());
+    println!(
+        "{rounds} rounds, {asked} links asked for, full {full} times, {grown} bytes more, slowest {slowest:?}"
+    );
+    assert!(
+        full > 0 && asked > 100,
+        "{asked} links asked for, full {full} times"
+    );
+    assert!(grown < GROWTH, "{grown} bytes more");
+}
+
+#[test]
+fn a_member_that_takes_no_answer_disturbs_nobody_for_long() {
+    for_long(false);
+}
+
+#[test]
+fn an_uplink_that_takes_no_answer_disturbs_nobody_for_long() {
+    for_long(true);
 }

@@ -166,6 +166,25 @@ impl Attack {
         there.window.is_some()
     }
 
+    /// Ask for links that nobody can have, each time another one, and take no answer. Returns how many were
+    /// asked for before there was no room.
+    pub fn flood(&mut self, count: u32) -> u32 {
+        let Some(there) = &mut self.there else {
+            return 0;
+        };
+        for number in 0..count {
+            let link = u64::from(FROM_MEMBER | (there.asked + number + 1));
+            // No member has this id.
+            let body = [link, self.from, 0x0bad, 0, u64::from(number), 0, 0];
+            if !there.say(&Record { tag: CONNECT, body }) {
+                there.asked += number;
+                return number;
+            }
+        }
+        there.asked += count;
+        count
+    }
+
     /// Do one thing.
     pub fn step(&mut self, step: &[u8; STEP]) {
         let target = self.target;
@@ -198,10 +217,13 @@ impl Attack {
                 };
                 there.say(&Record { tag, body });
             }
-            4 => there.say(&Record {
-                tag: number % 9,
-                body: [word; 7],
-            }),
+            4 => {
+                let tag = number % 9;
+                there.say(&Record {
+                    tag,
+                    body: [word; 7],
+                });
+            }
             5 | 6 => {
                 let lane = usize::from(a % 2);
                 // A length in the high half, a place in the low one, or a handle.
@@ -215,18 +237,21 @@ impl Attack {
 }
 
 impl There {
-    fn say(&mut self, record: &Record) {
+    /// False if there is no room.
+    fn say(&mut self, record: &Record) -> bool {
         if self.trunk.is_none() {
             let trunk = self.region.trunk(0);
             self.trunk = trunk.and_then(|trunk| trunk.ends(Side::Guest).ok());
         }
         let Some(trunk) = &mut self.trunk else {
-            return;
+            return false;
         };
         let [lane, _] = &mut trunk.producers;
-        if lane.has_room().unwrap_or(false) {
+        let has_room = lane.has_room().unwrap_or(false);
+        if has_room {
             lane.push(record);
         }
+        has_room
     }
 
     /// Take the answer to its connect; true when it is refused.

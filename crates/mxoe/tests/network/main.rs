@@ -9,6 +9,7 @@
     reason = "tests"
 )]
 
+mod hostile;
 mod net;
 mod weather;
 

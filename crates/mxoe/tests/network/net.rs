@@ -24,6 +24,10 @@ pub(crate) struct Network {
     pub(crate) count: u64,
     /// Every frame that was sent, before the weather.
     pub(crate) sent: Vec<Vec<u8>>,
+    /// A node of whose frames a third are changed a little, or sent again and again.
+    pub(crate) hostile: Option<usize>,
+    /// How many were.
+    pub(crate) changed: u64,
     /// What nodes said.
     pub(crate) said: Vec<VecDeque<Event>>,
 }
@@ -64,6 +68,8 @@ impl Network {
             flight: BTreeMap::new(),
             count: 0,
             sent: Vec::new(),
+            hostile: None,
+            changed: 0,
             said: (0..count).map(|_| VecDeque::new()).collect(),
         }
     }
@@ -86,8 +92,35 @@ impl Network {
                 if self.dice.u8(0..100) < self.weather.doubling {
                     self.launch(frame.clone());
                 }
-                self.launch(frame);
+                match self.hostile == Some(number) && self.dice.u8(0..3) == 0 {
+                    true => self.change(frame),
+                    false => self.launch(frame),
+                }
             }
+        }
+    }
+
+    /// Launch a frame with a few of its words changed, behind its MAC header, and some more like it.
+    fn change(&mut self, frame: Vec<u8>) {
+        let count = if self.dice.u8(0..20) == 0 { 200 } else { 1 };
+        for _ in 0..count {
+            let mut frame = frame.clone();
+            for _ in 0..self.dice.u8(0..4) {
+                // Most of the sense of a packet is in its first words.
+                let end = if self.dice.bool() {
+                    frame.len()
+                } else {
+                    frame.len().min(64)
+                };
+                let place = self.dice.usize(14..end);
+                frame[place] = match self.dice.u8(0..4) {
+                    0 => 0,
+                    1 => 0xff,
+                    _ => self.dice.u8(..),
+                };
+            }
+            self.changed += 1;
+            self.launch(frame);
         }
     }
 

@@ -11,6 +11,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod hostile;
 mod hosts;
 mod programs;
 mod uplink;
