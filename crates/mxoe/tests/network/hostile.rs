@@ -51,7 +51,7 @@ impl Talk {
                 match message {
                     _ if address == at(HOSTILE, 3) => {
                         if let Message::Offered { offer, length, .. } = message {
-                            drop(network.nodes[node].pull(now, 3, offer, length, 0));
+                            let _ = network.nodes[node].pull(now, 3, offer, length, 0);
                         }
                     }
                     Message::Whole { value: is, data } => {
@@ -73,7 +73,7 @@ fn attack(network: &mut Network, value: u64) {
         // Its connections end again and again, of its own frames.
         if from.connect(now, 3, at(to, 3), crate::net::KEY, 1).is_ok() {
             for length in [5, 129, 32_768, 100_000] {
-                drop(from.send(now, 3, at(to, 3), (value, pattern(length, value)), false, 2));
+                let _ = from.send(now, 3, at(to, 3), (value, pattern(length, value)), false, 2);
             }
         }
     }

@@ -93,7 +93,7 @@ impl Network {
                     self.launch(frame.clone());
                 }
                 match self.hostile == Some(number) && self.dice.u8(0..3) == 0 {
-                    true => self.change(frame),
+                    true => self.change(&frame),
                     false => self.launch(frame),
                 }
             }
@@ -101,10 +101,10 @@ impl Network {
     }
 
     /// Launch a frame with a few of its words changed, behind its MAC header, and some more like it.
-    fn change(&mut self, frame: Vec<u8>) {
+    fn change(&mut self, frame: &[u8]) {
         let count = if self.dice.u8(0..20) == 0 { 200 } else { 1 };
         for _ in 0..count {
-            let mut frame = frame.clone();
+            let mut frame = frame.to_owned();
             for _ in 0..self.dice.u8(0..4) {
                 // Most of the sense of a packet is in its first words.
                 let end = if self.dice.bool() {
