@@ -17,7 +17,8 @@ use std::io::{IoSlice, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use common::silent::Silent;
@@ -117,8 +118,23 @@ fn all_is_answered(daemon: &Daemon) {
     assert!(took < Duration::from_secs(1) + 2 * ANSWERS, "top: {took:?}");
 }
 
+/// One at a time: a process that a test starts has the other test's file for a moment, and waits in the kernel to
+/// close it.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Close this process's own descriptor of the file, which waits, too; and every process that this one starts
+/// before it is closed would.
+fn close(file: File) -> JoinHandle<()> {
+    let closing = std::thread::spawn(move || drop(file));
+    until("this process closes it", || {
+        waits_for_fuse(std::process::id())
+    });
+    closing
+}
+
 #[test]
 fn a_close_that_does_not_end_costs_nobody_anything() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(folder.path(), Some(TWO));
     let connect = |path| UnixStream::connect(daemon.path(path)).unwrap();
@@ -130,9 +146,12 @@ fn a_close_that_does_not_end_costs_nobody_anything() {
     let id = daemon.data_plane("blue").unwrap();
     let file = silent.open();
     hand_over(&hostile, &file);
-    let closing = std::thread::spawn(move || drop(file));
+    let closing = close(file);
     until("a thread that closes it", || waits_for_fuse(id));
-    daemon.until_state("hostile", "quarantined");
+    // The first quarantine is over after a second.
+    until("its quarantine", || {
+        daemon.port("hostile")["quarantines"] == 1
+    });
 
     // The thread that closes is stuck, and all others serve: for longer than a data plane has to answer.
     let started = Instant::now();
@@ -152,6 +171,7 @@ fn a_close_that_does_not_end_costs_nobody_anything() {
 
 #[test]
 fn a_data_plane_that_sigkill_does_not_end_costs_its_own_network_for_a_while() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
     let pulse = pulse(&folder.path().join("notify"));
     let mut command = vicinity();
@@ -171,9 +191,7 @@ fn a_data_plane_that_sigkill_does_not_end_costs_its_own_network_for_a_while() {
     let id = daemon.data_plane("blue").unwrap();
     let file = silent.open();
     hand_over(&hostile, &file);
-    // To close it waits here, too, and every process that this one starts would close it.
-    let closing = std::thread::spawn(move || drop(file));
-    std::thread::sleep(Duration::from_millis(50));
+    let closing = close(file);
     // Whatever it does with it, now it hangs.
     std::thread::sleep(Duration::from_millis(200));
     daemon.signal_data_plane("blue", Signal::STOP);
