@@ -15,7 +15,7 @@ use front_end::features::protocol;
 use front_end::wire::{addresses, log, logged_addresses, number, request, state};
 use front_end::{Layout, Nic, Options, Queue, Ram, Wire, features, frame};
 use libfuzzer_sys::fuzz_target;
-use switch::desk::Desk;
+use switch::context::WorkerContext;
 use switch::mac::Mac;
 use switch::port::{Backend, Guest, Kind, Port};
 use switch::switch::Switch;

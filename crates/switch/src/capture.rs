@@ -2,7 +2,7 @@
 //!
 //! Who captures has one end of a socket of datagrams, and the data plane the other. What a worker shows
 //! before it next asks the kernel for news is a datagram or a few. Where the reader is slow they find no
-//! room, and where the worker is busy it may show only so much ([`Allowance`](crate::allowance)): what is
+//! room, and where the worker is busy it may show only so much ([`CaptureBudget`](crate::allowance)): what is
 //! left out is counted as missed, and nobody waits. A port that nobody captures costs one look a run of
 //! frames.
 //!
@@ -18,7 +18,7 @@ use std::time::SystemTime;
 
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 
-use crate::desk::Desk;
+use crate::context::WorkerContext;
 use crate::frame::{ETHERNET, Head, Rest};
 use crate::guard::{Checked, Outgoing, Way, passage};
 use crate::limits::MAX_CAPTURES;
@@ -219,7 +219,7 @@ impl Switch {
     #[inline(never)]
     pub(crate) fn show<'f, 'm>(
         &self,
-        desk: &mut Desk,
+        context: &mut WorkerContext,
         (number, pair): (u16, usize),
         direction: Direction,
         frames: impl Iterator<Item = (&'f Head, Rest<'f, 'm>, Checked)>,
@@ -230,7 +230,7 @@ impl Switch {
             return;
         };
         let mirrors = self.mirrors.get(&number);
-        if mirrors.is_none() && !desk.allowance.is_left() {
+        if mirrors.is_none() && !context.capture_budget.is_left() {
             return self.miss(number, frames.count());
         }
         let time = now();
@@ -240,10 +240,10 @@ impl Switch {
             let Some(out) = Outgoing::new(way, checked, head, &rest) else {
                 continue;
             };
-            self.note(desk, number, (time, direction), &out);
+            self.note(context, number, (time, direction), &out);
             for to in mirrors.into_iter().flatten() {
-                if self.mirror(desk, (*to, pair), &out) {
-                    self.note(desk, *to, (time, Direction::Received), &out);
+                if self.mirror(context, (*to, pair), &out) {
+                    self.note(context, *to, (time, Direction::Received), &out);
                 }
             }
         }
@@ -252,15 +252,15 @@ impl Switch {
     /// Note a frame for those who capture a port.
     fn note(
         &self,
-        desk: &mut Desk,
+        context: &mut WorkerContext,
         number: u16,
         (time, direction): (u64, Direction),
         out: &Outgoing<'_, '_>,
     ) {
         for capture in self.captures.get(&number).into_iter().flatten() {
-            if desk.allowance.is_left() {
+            if context.capture_budget.is_left() {
                 let bytes = capture.note(time, direction, &out.head, out.rest());
-                desk.allowance.spend(bytes);
+                context.capture_budget.spend(bytes);
             } else {
                 capture.batch().missed += 1;
             }

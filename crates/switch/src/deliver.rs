@@ -5,18 +5,18 @@ use vhost::backend::at;
 use vhost::chain::Batch;
 use vhost::fault::{Fault, RingFault};
 
-use crate::books::Books;
+use crate::batch_entry::BatchEntry;
 use crate::capture::Direction;
+use crate::context::WorkerContext;
 use crate::control::{Counters, Loss};
-use crate::desk::Desk;
 use crate::frame::{Head, Rest};
 use crate::guard::{Checked, Cost, Outgoing, Rates, Way, passage};
-use crate::job::Job;
 use crate::offload::Plan;
 use crate::port::{Guest, Kind, Port, Vring, publish, receive_ring};
 use crate::receiver::{Delivery, Receiver};
+use crate::ring_state::RingState;
 use crate::sender::Sender;
-use crate::spread::Askers;
+use crate::steering::WakeSet;
 use crate::switch::Switch;
 use crate::translate::{Scratch, plan_for};
 
@@ -49,7 +49,7 @@ impl Switch {
     /// The port may not have it.
     pub(crate) fn deliver_one(
         &self,
-        desk: &mut Desk,
+        context: &mut WorkerContext,
         number: u16,
         pair: usize,
         head: &Head,
@@ -62,10 +62,10 @@ impl Switch {
         let way = passage(port.guard.as_deref(), checked)?;
         let shown = (head, *rest, checked);
         let out = Outgoing::new(way, checked, head, rest).ok_or(Loss::Untranslatable)?;
-        let delivered = self.hand_out(desk, (number, pair), port, &out.head, &out.rest());
+        let delivered = self.hand_out(context, (number, pair), port, &out.head, &out.rest());
         if delivered && port.watched {
             self.show(
-                desk,
+                context,
                 (number, pair),
                 Direction::Received,
                 std::iter::once(shown),
@@ -77,14 +77,14 @@ impl Switch {
     /// Deliver one frame as it leaves the switch; where it is lost, it is counted. Whether it is not.
     pub(crate) fn hand_out(
         &self,
-        desk: &mut Desk,
+        context: &mut WorkerContext,
         (number, pair): (u16, usize),
         port: &Port,
         head: &Head,
         rest: &Rest<'_, '_>,
     ) -> bool {
         let rates = port.limits.receive.as_deref();
-        if rates.is_some_and(|rates| rates.wait(desk.now).is_some()) {
+        if rates.is_some_and(|rates| rates.wait(context.now).is_some()) {
             port.lose(pair, Loss::ReceiveLimit, 1);
             return false;
         }
@@ -97,9 +97,9 @@ impl Switch {
                 true
             }
             Kind::Guest(guest) => {
-                let delivered = deliver_if_room(guest, pair, desk, head, *rest, rates);
+                let delivered = deliver_if_room(guest, pair, context, head, *rest, rates);
                 delivered.unwrap_or_else(|fault| {
-                    desk.faults.push((number, fault));
+                    context.faults.push((number, fault));
                     false
                 })
             }
@@ -111,7 +111,7 @@ impl Switch {
 fn deliver_if_room(
     guest: &Guest,
     senders: usize,
-    desk: &mut Desk,
+    context: &mut WorkerContext,
     head: &Head,
     rest: Rest<'_, '_>,
     rates: Option<&Rates>,
@@ -120,10 +120,10 @@ fn deliver_if_room(
     let Some(mut vring) = guest.backend.vring(number) else {
         return Ok(false);
     };
-    let now = desk.now;
-    let Desk { scratch, wakes, .. } = desk;
-    let act = |receiver: &mut Receiver<'_, '_>, features, books: &mut Books| {
-        let counters = &mut books.counters;
+    let now = context.now;
+    let WorkerContext { scratch, wakes, .. } = context;
+    let act = |receiver: &mut Receiver<'_, '_>, features, ring_state: &mut RingState| {
+        let counters = &mut ring_state.counters;
         deliver(receiver, features, counters, scratch, head, rest, 0)
     };
     let outcome = with_receiver(guest, &mut vring, number, 1, wakes, act)?;
@@ -145,9 +145,9 @@ fn deliver_if_room(
 /// guest's.
 pub(crate) fn to_guest(
     guest: &Guest,
-    desk: &mut Desk,
+    context: &mut WorkerContext,
     sender: &mut Sender<'_>,
-    run: &mut [Job<'_, '_>],
+    run: &mut [BatchEntry<'_, '_>],
     way: Way,
 ) -> (usize, Result<End, Fault>) {
     let (frames, pair) = (run.len(), sender.pair);
@@ -157,20 +157,20 @@ pub(crate) fn to_guest(
                scratch: &mut Scratch,
                done: &mut usize| {
         if way == Way::Untagged {
-            *done = receiver.deliver_simple(run.iter().map(Job::simple));
+            *done = receiver.deliver_simple(run.iter().map(BatchEntry::simple));
         }
         let (simple, others) = run.split_at_mut((*done).min(run.len()));
         count_delivered(simple, counters);
         sender.finish_run(simple);
-        for job in others {
-            let from = job.segments;
+        for entry in others {
+            let from = entry.segments;
             let out;
             let (head, rest) = match way {
-                Way::Untagged => (&job.head, job.rest()),
+                Way::Untagged => (&entry.head, entry.rest()),
                 Way::Tagged => {
-                    out = Outgoing::new(way, job.checked(), &job.head, &job.rest());
+                    out = Outgoing::new(way, entry.checked(), &entry.head, &entry.rest());
                     let Some(out) = &out else {
-                        sender.lose(job.chain, job.head.length, Loss::Untranslatable);
+                        sender.lose(entry.chain, entry.head.length, Loss::Untranslatable);
                         *done += 1;
                         continue;
                     };
@@ -178,10 +178,10 @@ pub(crate) fn to_guest(
                 }
             };
             match deliver(receiver, features, counters, scratch, head, rest, from)? {
-                Outcome::Delivered => sender.finish(job.chain, job.head.length),
-                Outcome::Dropped(loss) => sender.lose(job.chain, job.head.length, loss),
+                Outcome::Delivered => sender.finish(entry.chain, entry.head.length),
+                Outcome::Dropped(loss) => sender.lose(entry.chain, entry.head.length, loss),
                 Outcome::NoRoom(segments) => {
-                    job.segments = segments;
+                    entry.segments = segments;
                     return Ok(false);
                 }
             }
@@ -189,7 +189,7 @@ pub(crate) fn to_guest(
         }
         Ok(true)
     };
-    attempt(guest, pair, desk, frames, act)
+    attempt(guest, pair, context, frames, act)
 }
 
 /// Have `act` deliver about `frames` frames of a sender's pair to a guest. It counts those done with in its last
@@ -197,7 +197,7 @@ pub(crate) fn to_guest(
 pub(crate) fn attempt(
     guest: &Guest,
     senders: usize,
-    desk: &mut Desk,
+    context: &mut WorkerContext,
     frames: usize,
     act: impl FnOnce(
         &mut Receiver<'_, '_>,
@@ -211,10 +211,16 @@ pub(crate) fn attempt(
     let Some(mut vring) = guest.backend.vring(number) else {
         return (0, Ok(End::Down));
     };
-    let (now, mut done) = (desk.now, 0);
-    let Desk { scratch, wakes, .. } = desk;
-    let act = |receiver: &mut Receiver<'_, '_>, features, books: &mut Books| {
-        let all = act(receiver, features, &mut books.counters, scratch, &mut done)?;
+    let (now, mut done) = (context.now, 0);
+    let WorkerContext { scratch, wakes, .. } = context;
+    let act = |receiver: &mut Receiver<'_, '_>, features, ring_state: &mut RingState| {
+        let all = act(
+            receiver,
+            features,
+            &mut ring_state.counters,
+            scratch,
+            &mut done,
+        )?;
         Ok((!all).then(|| receiver.seen()))
     };
     let short = match with_receiver(guest, &mut vring, number, frames, wakes, act) {
@@ -222,23 +228,23 @@ pub(crate) fn attempt(
         Ok(None) => return (0, Ok(End::Down)),
         Err(fault) => return (done, Err(fault)),
     };
-    let books = &mut vring.state;
+    let ring_state = &mut vring.state;
     if done > 0 || short.is_none() {
-        books.short = None;
+        ring_state.short = None;
     }
     let end = match short {
         None => End::Done,
-        Some(seen) if books.note_short(seen, now).is_stuck(now) => End::Stuck,
+        Some(seen) if ring_state.note_short(seen, now).is_stuck(now) => End::Stuck,
         Some(_) => End::NoRoom,
     };
     (done, Ok(end))
 }
 
-fn count_delivered(jobs: &[Job<'_, '_>], counters: &mut Counters) {
+fn count_delivered(jobs: &[BatchEntry<'_, '_>], counters: &mut Counters) {
     counters.rx_frames += jobs.len() as u64;
     counters.rx_bytes += jobs
         .iter()
-        .map(|job| u64::from(job.head.length))
+        .map(|entry| u64::from(entry.head.length))
         .sum::<u64>();
 }
 
@@ -249,19 +255,19 @@ fn with_receiver<T>(
     vring: &mut Vring,
     number: usize,
     frames: usize,
-    wakes: &mut Askers,
-    act: impl FnOnce(&mut Receiver<'_, '_>, u64, &mut Books) -> Result<T, RingFault>,
+    wakes: &mut WakeSet,
+    act: impl FnOnce(&mut Receiver<'_, '_>, u64, &mut RingState) -> Result<T, RingFault>,
 ) -> Result<Option<T>, Fault> {
     let memory = guest.backend.memory();
     let features = guest.backend.features();
-    let (Some(ring), books) = vring.parts_mut() else {
+    let (Some(ring), ring_state) = vring.parts_mut() else {
         return Ok(None);
     };
-    wakes.join(std::mem::take(&mut books.askers));
+    wakes.join(std::mem::take(&mut ring_state.wake_set));
     ring.suppress_kicks();
     let mut batch = Batch::new();
     let result = Receiver::new(ring, memory, features, &mut batch, frames)
-        .and_then(|mut receiver| act(&mut receiver, features, books))
+        .and_then(|mut receiver| act(&mut receiver, features, ring_state))
         .map_err(at(number))?;
     publish(vring).map_err(at(number))?;
     Ok(Some(result))

@@ -1,7 +1,7 @@
 //! MAC addresses that two ports use: told to whom it concerns.
 
 use crate::control::DuplicateMac;
-use crate::residency::Duplicate;
+use crate::fdb::Duplicate;
 use crate::switch::Switch;
 
 impl Switch {

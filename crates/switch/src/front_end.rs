@@ -6,14 +6,14 @@ use vhost::backend::{Change, at};
 use vhost::fault::{Fault, RingFault};
 use vhost::vring::Notifier;
 
+use crate::context::WorkerContext;
 use crate::control::{Event, PortId};
-use crate::desk::Desk;
+use crate::event_key::EventKey;
 use crate::limits::MESSAGES_PER_TURN;
 use crate::mac::Mac;
 use crate::manager::Manager;
 use crate::port::{Guest, Kind};
 use crate::switch::Switch;
-use crate::token::Token;
 
 /// The VM's NIC at a port.
 pub(crate) fn guest(switch: &mut Switch, number: u16) -> Option<&mut Guest> {
@@ -26,9 +26,14 @@ pub(crate) fn guest(switch: &mut Switch, number: u16) -> Option<&mut Guest> {
 impl Manager {
     /// Handle what a front-end has sent, some messages at a time. What is left makes the socket
     /// readable again at the next look.
-    pub(crate) fn take_messages(&mut self, switch: &mut Switch, desk: &mut Desk, number: u16) {
+    pub(crate) fn take_messages(
+        &mut self,
+        switch: &mut Switch,
+        context: &mut WorkerContext,
+        number: u16,
+    ) {
         for _ in 0..MESSAGES_PER_TURN {
-            match self.take_message(switch, desk, number) {
+            match self.take_message(switch, context, number) {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(fault) => return self.fail(switch, number, &fault),
@@ -40,7 +45,7 @@ impl Manager {
     fn take_message(
         &mut self,
         switch: &mut Switch,
-        desk: &mut Desk,
+        context: &mut WorkerContext,
         number: u16,
     ) -> Result<bool, Fault> {
         let Some(port) = guest(switch, number) else {
@@ -58,7 +63,7 @@ impl Manager {
         };
         match port.backend.apply(message)? {
             Change::None => {}
-            Change::Announce(mac) => switch.announce(desk, number, Mac::from_octets(mac)),
+            Change::Announce(mac) => switch.announce(context, number, Mac::from_octets(mac)),
             Change::Ring(_) | Change::AllRings => {
                 self.rings_changed(switch, number);
                 self.activate(switch, number);
@@ -105,7 +110,7 @@ impl Manager {
         let Notifier::Event(kick) = vring.kick() else {
             return Ok(());
         };
-        let data = Token::Kick(number, ring).data();
+        let data = EventKey::Kick(number, ring).data();
         // Edge triggered: each kick is one event, and the counter need not be read back.
         let edge = epoll::EventFlags::IN | epoll::EventFlags::ET;
         // A transmit ring is read by one worker; for a receive ring any may wait.

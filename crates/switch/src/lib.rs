@@ -5,7 +5,7 @@
 //!
 //! One or more workers, threads, serve a network ([`workers`], [`mod@worker`]). Each VM's NIC is a
 //! [`port`] with a vhost-user device behind it; an [`uplink`] is a port with a tap, or another interface of the host, behind it. A frame is looked at in the sender's
-//! ring, its destination looked up in the [`residency`] table, and its bytes copied once, from the
+//! ring, its destination looked up in the [`fdb`] table, and its bytes copied once, from the
 //! sender's RAM into buffers the receiver has posted ([`receiver`]). [`switch`] has the whole path.
 //!
 //! Between neighbours nothing is lost: a frame whose receiver has no room waits in the sender's
@@ -24,8 +24,8 @@
 //! ring of the same number, wrapped round to those that run ([`port::Guest::receiving_pair`]): so a
 //! flow that keeps to its queue keeps its order.
 //!
-//! Who owns what: the workers share the network (`shared`), and each has a [`desk`] of its own.
-//! Every transmit ring is read by one worker only ([`spread`]), so what a sender sends in order
+//! Who owns what: the workers share the network (`shared`), and each has a [`context`] of its own.
+//! Every transmit ring is read by one worker only ([`steering`]), so what a sender sends in order
 //! stays in order. A receive ring takes frames from any of them, in turn, behind its own lock; so
 //! does every other thing that several need ([`switch`] has the list).
 //!
@@ -39,29 +39,31 @@
 //! table has a limit ([`limits`]).
 #![deny(unsafe_code)]
 
-mod allowance;
-mod aside;
 mod attach;
-mod away;
-pub mod books;
+pub mod backpressure;
+mod batch_entry;
 pub mod capture;
+mod capture_budget;
 mod contention;
+pub mod context;
 pub mod control;
+mod deferred;
 mod deliver;
-pub mod desk;
 mod duplicates;
+mod event_key;
+pub mod fdb;
 pub mod frame;
 mod front_end;
 pub mod guard;
 pub mod histogram;
-pub mod hold;
-mod job;
 pub mod limits;
 pub mod mac;
 mod manager;
+mod migrated;
 mod mirror;
 #[cfg(all(loom, test))]
 mod model;
+mod moderation;
 mod multicast;
 pub mod offload;
 mod orders;
@@ -69,20 +71,18 @@ mod outbox;
 mod packet;
 mod peers;
 pub mod port;
-mod quiet;
 mod rarp;
 mod raw;
 pub mod receiver;
-pub mod residency;
 mod resolve;
+pub mod ring_state;
 mod sender;
 mod shared;
+mod sleep;
 mod spin;
-pub mod spread;
+pub mod steering;
 pub mod switch;
 mod sync;
-mod thin;
-mod token;
 pub mod translate;
 mod transmit;
 pub mod uplink;

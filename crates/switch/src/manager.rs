@@ -7,14 +7,14 @@ use rustix::event::epoll;
 use vhost::fault::Fault;
 use vhost::sigbus;
 
+use crate::context::WorkerContext;
 use crate::control::{ControlSocket, Reason};
-use crate::desk::Desk;
+use crate::event_key::EventKey;
 use crate::outbox::Outbox;
 use crate::port::Kind;
 use crate::raw::ticks;
 use crate::shared::{FIRST, Shared};
 use crate::switch::Switch;
-use crate::token::Token;
 
 /// What it takes to manage a network.
 #[derive(Debug)]
@@ -39,10 +39,10 @@ impl Manager {
     }
 
     /// Act on events that are not about frames.
-    pub(crate) fn act(&mut self, desk: &mut Desk, events: &[epoll::Event]) {
+    pub(crate) fn act(&mut self, context: &mut WorkerContext, events: &[epoll::Event]) {
         let ours = |event: &&epoll::Event| {
-            let token = Token::from_data(event.data);
-            matches!(token, Token::Control | Token::Socket(_))
+            let token = EventKey::from_data(event.data);
+            matches!(token, EventKey::Control | EventKey::Socket(_))
         };
         let mut ours = events.iter().filter(ours).peekable();
         if ours.peek().is_none() {
@@ -51,15 +51,15 @@ impl Manager {
         let shared = Arc::clone(&self.shared);
         let switch = &mut *shared.write();
         for event in ours {
-            match Token::from_data(event.data) {
-                Token::Control => {
+            match EventKey::from_data(event.data) {
+                EventKey::Control => {
                     let flags = event.flags;
                     if flags.contains(epoll::EventFlags::OUT) {
                         self.outbox.flush();
                     }
                     self.take_orders(switch);
                 }
-                Token::Socket(port) => self.take_messages(switch, desk, port),
+                EventKey::Socket(port) => self.take_messages(switch, context, port),
                 _ => {}
             }
         }

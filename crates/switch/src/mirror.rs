@@ -4,8 +4,8 @@
 //! port on VLANs or roles applies to it. Nobody waits for a mirror port: a copy that finds no room
 //! there is lost, and counted there.
 
+use crate::context::WorkerContext;
 use crate::control::PortId;
-use crate::desk::Desk;
 use crate::guard::Outgoing;
 use crate::limits::MAX_MIRRORS;
 use crate::switch::Switch;
@@ -24,11 +24,11 @@ impl Switch {
     /// Copy a frame to a mirror port; false when it is lost there.
     pub(crate) fn mirror(
         &self,
-        desk: &mut Desk,
+        context: &mut WorkerContext,
         (to, pair): (u16, usize),
         out: &Outgoing<'_, '_>,
     ) -> bool {
         let port = self.port(to);
-        port.is_some_and(|port| self.hand_out(desk, (to, pair), port, &out.head, &out.rest()))
+        port.is_some_and(|port| self.hand_out(context, (to, pair), port, &out.head, &out.rest()))
     }
 }

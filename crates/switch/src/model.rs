@@ -176,7 +176,7 @@ fn send(shared: &Shared, port: u16, nic: &Mutex<Nic>, from: u16, to: u16) {
 fn rest(worker: &mut Worker, moved: bool) {
     if !moved && worker.may_sleep() {
         let shared = Arc::clone(&worker.shared);
-        shared.posts[worker.desk.worker].bell.wait();
+        shared.posts[worker.context.worker].bell.wait();
     }
     worker.wait(Some(Duration::ZERO)).unwrap();
 }

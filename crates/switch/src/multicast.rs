@@ -2,9 +2,9 @@
 
 use std::sync::PoisonError;
 
-use crate::aside::Aside;
+use crate::context::WorkerContext;
 use crate::control::Loss;
-use crate::desk::Desk;
+use crate::deferred::Deferred;
 use crate::frame::{ETHERNET, Head, Rest};
 use crate::guard::groups::{Audience, Groups, family};
 use crate::guard::membership::{self, FIRST, Family, MAX_PACKET, Message};
@@ -17,7 +17,7 @@ pub(crate) struct Origin<'a> {
     pub(crate) port: u16,
     pub(crate) pair: usize,
     /// What of the port's frames is set aside.
-    pub(crate) aside: &'a Aside,
+    pub(crate) deferred: &'a Deferred,
     pub(crate) limits: &'a Limiter,
     pub(crate) checked: Checked,
 }
@@ -28,9 +28,9 @@ impl Switch {
     ///
     /// # Errors
     /// The port has sent too many of them.
-    pub(crate) fn spread(
+    pub(crate) fn steering(
         &self,
-        desk: &mut Desk,
+        context: &mut WorkerContext,
         origin: Origin<'_>,
         head: &Head,
         rest: &Rest<'_, '_>,
@@ -39,35 +39,35 @@ impl Switch {
             .snooping
             .then(|| family(head.destination(), head.ether_type()));
         let Some(family) = family.flatten() else {
-            return self.spread_to_all(desk, origin, head, rest);
+            return self.spread_to_all(context, origin, head, rest);
         };
         let mut first = [0; FIRST];
         let mut peek = *rest;
         let count = peek.read(&mut first);
         let first = first.get(..count).unwrap_or_default();
         if membership::concerns_groups(family, first) {
-            return self.spread_membership(desk, origin, family, head, rest);
+            return self.spread_membership(context, origin, family, head, rest);
         }
-        let (vlan, now) = (origin.checked.tci.vlan(), desk.seconds);
+        let (vlan, now) = (origin.checked.tci.vlan(), context.seconds);
         let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
         let audience = groups.audience(family, vlan, head.destination(), now);
         drop(groups);
         if audience == Audience::All {
-            return self.spread_to_all(desk, origin, head, rest);
+            return self.spread_to_all(context, origin, head, rest);
         }
-        Ok(self.deliver_to(desk, audience, origin, head, rest))
+        Ok(self.deliver_to(context, audience, origin, head, rest))
     }
 
     fn spread_to_all(
         &self,
-        desk: &mut Desk,
+        context: &mut WorkerContext,
         origin: Origin<'_>,
         head: &Head,
         rest: &Rest<'_, '_>,
     ) -> Result<bool, Loss> {
         let floods = &origin.limits.floods;
-        floods.admit(head, desk.now, desk.seconds)?;
-        self.deliver_to(desk, Audience::All, origin, head, rest);
+        floods.admit(head, context.now, context.seconds)?;
+        self.deliver_to(context, Audience::All, origin, head, rest);
         Ok(true)
     }
 
@@ -75,19 +75,19 @@ impl Switch {
     #[cold]
     fn spread_membership(
         &self,
-        desk: &mut Desk,
+        context: &mut WorkerContext,
         origin: Origin<'_>,
         family: Family,
         head: &Head,
         rest: &Rest<'_, '_>,
     ) -> Result<bool, Loss> {
         let floods = &origin.limits.floods;
-        floods.admit(head, desk.now, desk.seconds)?;
+        floods.admit(head, context.now, context.seconds)?;
         let mut packet = [0; MAX_PACKET];
         let length = head.length.saturating_sub(ETHERNET) as usize;
         let Some(packet) = packet.get_mut(..length).filter(|_| head.start.is_plain()) else {
             // Longer than hosts make them, or unfinished: nothing is learnt from it.
-            self.deliver_to(desk, Audience::All, origin, head, rest);
+            self.deliver_to(context, Audience::All, origin, head, rest);
             return Ok(true);
         };
         let mut copy = *rest;
@@ -98,11 +98,11 @@ impl Switch {
             message => message,
         };
         let place = (origin.checked.tci.vlan(), head.destination());
-        let (port, now) = (origin.port, desk.seconds);
+        let (port, now) = (origin.port, context.seconds);
         let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
         let audience = groups.hear(message, family, place, port, now);
         drop(groups);
-        Ok(self.deliver_to(desk, audience, origin, head, &Rest::Private(packet)))
+        Ok(self.deliver_to(context, audience, origin, head, &Rest::Private(packet)))
     }
 
     /// Deliver a frame to those ports of an audience that may have it, but not to its own, nor
@@ -110,7 +110,7 @@ impl Switch {
     /// all, or when somebody is in it.
     fn deliver_to(
         &self,
-        desk: &mut Desk,
+        context: &mut WorkerContext,
         audience: Audience,
         origin: Origin<'_>,
         head: &Head,
@@ -123,9 +123,9 @@ impl Switch {
                 continue;
             }
             heard = true;
-            if !origin.aside.waits_for(number) {
+            if !origin.deferred.waits_for(number) {
                 // That one of many may not have it is no loss.
-                let _ = self.deliver_one(desk, number, origin.pair, head, rest, checked);
+                let _ = self.deliver_one(context, number, origin.pair, head, rest, checked);
             } else if let Some(port) = self.port(number) {
                 if passage(port.guard.as_deref(), checked).is_ok() {
                     port.lose(origin.pair, Loss::ReceiverFull, 1);

@@ -12,15 +12,15 @@ use crate::capture::Capture;
 use crate::control::{
     Counters, Event, MAX_REPORTS, Order, PortId, PortReport, Reason, WorkerReport,
 };
+use crate::event_key::EventKey;
+use crate::fdb::Resident;
 use crate::front_end::guest;
 use crate::limits::{MAX_GATHER_US, MAX_LOOK_UPS};
 use crate::manager::Manager;
 use crate::port::{Kind, Port};
 use crate::raw::ticks;
-use crate::residency::Resident;
 use crate::shared::FIRST;
 use crate::switch::Switch;
-use crate::token::Token;
 
 impl Manager {
     pub(crate) fn take_orders(&mut self, switch: &mut Switch) {
@@ -141,7 +141,7 @@ impl Manager {
         epoll::add(
             poll,
             queue.ok_or(Errno::NODEV)?,
-            Token::Tap(number).data(),
+            EventKey::Tap(number).data(),
             edge,
         )
     }
@@ -154,7 +154,7 @@ impl Manager {
         match &port.kind {
             // Its messages are the first worker's.
             Kind::Guest(guest) => {
-                let data = Token::Socket(number).data();
+                let data = EventKey::Socket(number).data();
                 let interest = epoll::EventFlags::IN;
                 epoll::add(self.poll_of(FIRST)?, &guest.backend, data, interest)
             }

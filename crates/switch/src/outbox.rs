@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use rustix::event::epoll;
 
 use crate::control::{ControlSocket, Event, Order};
-use crate::token::Token;
+use crate::event_key::EventKey;
 
 /// The data plane's end of the conversation.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl Outbox {
         let mut interest = epoll::EventFlags::IN;
         interest.set(epoll::EventFlags::OUT, waits);
         // syscalls: epoll_ctl
-        match epoll::modify(poll, &self.control, Token::Control.data(), interest) {
+        match epoll::modify(poll, &self.control, EventKey::Control.data(), interest) {
             Ok(()) => self.watched = waits,
             Err(error) => tracing::error!(%error, "events may reach the supervisor late"),
         }

@@ -7,18 +7,18 @@ use vhost::fault::RingFault;
 use vhost::ring::Ring;
 use vhost::vring::Notifier;
 
-use crate::books::Books;
 use crate::control::{Counters, Loss, Peer};
 use crate::guard::{Guard, Limiter};
 use crate::limits::MAX_QUEUE_PAIRS;
 use crate::peers;
+use crate::ring_state::RingState;
 use crate::uplink::Uplink;
 
 /// A VM's vhost-user device, with books beside each ring.
-pub type Backend = vhost::backend::Backend<Books>;
+pub type Backend = vhost::backend::Backend<RingState>;
 
 /// One of its rings.
-pub type Vring = vhost::vring::Vring<Books>;
+pub type Vring = vhost::vring::Vring<RingState>;
 
 /// What is behind a port.
 #[derive(Debug)]
@@ -61,10 +61,12 @@ impl Port {
     #[must_use]
     pub fn counters(&mut self) -> Counters {
         match &mut self.kind {
-            Kind::Guest(guest) => guest.books_mut().fold(Counters::default(), |sum, books| {
-                // A ring that never ran has nothing.
-                sum.plus(&books.counters)
-            }),
+            Kind::Guest(guest) => guest
+                .books_mut()
+                .fold(Counters::default(), |sum, ring_state| {
+                    // A ring that never ran has nothing.
+                    sum.plus(&ring_state.counters)
+                }),
             Kind::Uplink(uplink) => uplink.counters(),
         }
     }
@@ -73,7 +75,7 @@ impl Port {
     #[must_use]
     pub fn peers(&mut self) -> Vec<Peer> {
         match &mut self.kind {
-            Kind::Guest(guest) => peers::sum(guest.books_mut().map(|books| &books.peers)),
+            Kind::Guest(guest) => peers::sum(guest.books_mut().map(|ring_state| &ring_state.peers)),
             Kind::Uplink(uplink) => uplink.peers(),
         }
     }
@@ -97,8 +99,10 @@ impl Port {
     pub fn set_aside(&mut self) -> u64 {
         match &mut self.kind {
             Kind::Guest(guest) => {
-                let books = guest.books_mut();
-                books.map(|books| books.held.aside.len() as u64).sum()
+                let ring_state = guest.books_mut();
+                ring_state
+                    .map(|ring_state| ring_state.held.deferred.len() as u64)
+                    .sum()
             }
             Kind::Uplink(_) => 0,
         }
@@ -107,8 +111,8 @@ impl Port {
     /// Lose the frames it has set aside: it is gone.
     pub fn lose_aside(&mut self) {
         if let Kind::Guest(guest) = &mut self.kind {
-            for books in guest.books_mut() {
-                books.counters.drops.sender_gone += books.held.aside.len() as u64;
+            for ring_state in guest.books_mut() {
+                ring_state.counters.drops.sender_gone += ring_state.held.deferred.len() as u64;
             }
         }
     }
@@ -116,7 +120,9 @@ impl Port {
     /// Have it teach the residency table anew what it has taught this second.
     pub fn forget_teaching(&mut self) {
         if let Kind::Guest(guest) = &mut self.kind {
-            guest.books_mut().for_each(|books| books.teacher.forget());
+            guest
+                .books_mut()
+                .for_each(|ring_state| ring_state.teacher.forget());
         }
     }
 
@@ -124,10 +130,10 @@ impl Port {
     pub fn forget(&mut self, receiver: u16) {
         match &mut self.kind {
             Kind::Guest(guest) => {
-                for books in guest.books_mut() {
-                    books.peers.forget(receiver);
-                    let lost = books.held.aside.forget(receiver);
-                    books.counters.drops.receiver_down += lost as u64;
+                for ring_state in guest.books_mut() {
+                    ring_state.peers.forget(receiver);
+                    let lost = ring_state.held.deferred.forget(receiver);
+                    ring_state.counters.drops.receiver_down += lost as u64;
                 }
             }
             Kind::Uplink(uplink) => uplink.forget(receiver),
@@ -175,7 +181,7 @@ impl Guest {
     }
 
     /// The books of all rings.
-    fn books_mut(&mut self) -> impl Iterator<Item = &mut Books> {
+    fn books_mut(&mut self) -> impl Iterator<Item = &mut RingState> {
         self.backend.vrings_mut().map(|vring| &mut vring.state)
     }
 
@@ -202,7 +208,7 @@ impl Guest {
     /// After rings have started, stopped, or been enabled or disabled: what was known of them is
     /// no more, and senders' pairs are spread over the receive rings that run now.
     pub fn rings_changed(&mut self) {
-        self.books_mut().for_each(Books::ring_changed);
+        self.books_mut().for_each(RingState::ring_changed);
         let polled =
             |vring: &Vring| vring.active().is_some() && matches!(vring.kick(), Notifier::Polling);
         self.polled = self.backend.vrings_mut().any(|vring| polled(vring));
@@ -210,8 +216,8 @@ impl Guest {
             .filter(|pair| self.is_active(receive_ring(*pair)))
             .collect();
         // Without any, frames find the first ring not running.
-        let spread = running.iter().copied().cycle().chain(std::iter::repeat(0));
-        for (place, pair) in self.steering.iter_mut().zip(spread) {
+        let steering = running.iter().copied().cycle().chain(std::iter::repeat(0));
+        for (place, pair) in self.steering.iter_mut().zip(steering) {
             *place = pair;
         }
     }

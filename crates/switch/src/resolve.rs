@@ -1,10 +1,10 @@
 //! Where a frame goes, as the residency table has it, and what the frame teaches the table.
 
-use crate::books::Teacher;
+use crate::batch_entry::Target;
 use crate::control::Loss;
+use crate::fdb::Resident;
 use crate::frame::Head;
-use crate::job::Target;
-use crate::residency::Resident;
+use crate::ring_state::Teacher;
 use crate::switch::Switch;
 
 /// Where frames come from, as the residency table is concerned.

@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use vhost::ring::Ring;
 
+use crate::backpressure::{Full, Held, InRing};
+use crate::batch_entry::{BatchEntry, Target};
 use crate::control::{Counters, Loss};
 use crate::guard::{Guard, Limiter};
-use crate::hold::{Full, Held, InRing};
-use crate::job::{Job, Target};
 use crate::limits::BURST;
 use crate::peers::Peers;
 
@@ -28,9 +28,9 @@ pub(crate) struct Sender<'p> {
 impl Sender<'_> {
     /// The frames are done with: hand their chains back.
     #[inline]
-    pub(crate) fn finish_run(&mut self, jobs: &[Job<'_, '_>]) {
-        self.ring.put_used_run(jobs.iter().map(|job| job.chain));
-        let bytes = jobs.iter().map(|job| u64::from(job.head.length));
+    pub(crate) fn finish_run(&mut self, jobs: &[BatchEntry<'_, '_>]) {
+        self.ring.put_used_run(jobs.iter().map(|entry| entry.chain));
+        let bytes = jobs.iter().map(|entry| u64::from(entry.head.length));
         self.counters.tx_frames += jobs.len() as u64;
         self.counters.tx_bytes += bytes.sum::<u64>();
     }
@@ -53,7 +53,7 @@ impl Sender<'_> {
     /// Whether a frame to this port must wait behind older ones.
     #[inline]
     pub(crate) fn must_wait(&self, to: u16, full: &Full) -> bool {
-        full.contains(&to) || self.held.aside.waits_for(to)
+        full.contains(&to) || self.held.deferred.waits_for(to)
     }
 
     /// Make way for the first frame that need not wait: set aside those before it, or drop them
@@ -62,30 +62,30 @@ impl Sender<'_> {
     #[cold]
     pub(crate) fn make_way(
         &mut self,
-        jobs: &[Job<'_, '_>],
+        jobs: &[BatchEntry<'_, '_>],
         full: &Full,
         known: usize,
         now: Instant,
     ) -> usize {
-        let waits = |job: &Job<'_, '_>| match job.target {
+        let waits = |entry: &BatchEntry<'_, '_>| match entry.target {
             Target::Port(to) => self.must_wait(to, full),
             _ => false,
         };
-        let Some(count) = jobs.iter().position(|job| !waits(job)) else {
+        let Some(count) = jobs.iter().position(|entry| !waits(entry)) else {
             return 0;
         };
-        for (index, job) in jobs.iter().take(count).enumerate() {
-            let Target::Port(to) = job.target else {
+        for (index, entry) in jobs.iter().take(count).enumerate() {
+            let Target::Port(to) = entry.target else {
                 return index;
             };
-            let (rest, checked) = (job.rest(), job.checked());
-            let aside = &mut self.held.aside;
-            if aside.push(to, &job.head, rest, checked, job.segments, now) {
-                self.finish(job.chain, job.head.length);
-                self.peers.add(to, 1, job.head.length.into());
+            let (rest, checked) = (entry.rest(), entry.checked());
+            let deferred = &mut self.held.deferred;
+            if deferred.push(to, &entry.head, rest, checked, entry.segments, now) {
+                self.finish(entry.chain, entry.head.length);
+                self.peers.add(to, 1, entry.head.length.into());
                 self.counters.held += u64::from(index >= known);
             } else if self.held.stall(now) {
-                self.lose(job.chain, job.head.length, Loss::ReceiverStuck);
+                self.lose(entry.chain, entry.head.length, Loss::ReceiverStuck);
             } else {
                 return index;
             }
@@ -97,7 +97,7 @@ impl Sender<'_> {
     #[cold]
     pub(crate) fn wait_in_ring(
         &mut self,
-        jobs: &[Job<'_, '_>],
+        jobs: &[BatchEntry<'_, '_>],
         done: usize,
         before: Option<&InRing>,
         full: Full,

@@ -9,10 +9,10 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::Errno;
 
 use crate::control::WorkerReport;
-use crate::spread::{Askers, Spread};
+use crate::event_key::EventKey;
+use crate::steering::{Steering, WakeSet};
 use crate::switch::Switch;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use crate::token::Token;
 
 /// The number of the worker that also hears the supervisor and the front-ends.
 pub(crate) const FIRST: usize = 0;
@@ -53,7 +53,7 @@ impl Post {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         // Edge triggered: each write is one event, and the counter need not be read back.
         let edge = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        epoll::add(&poll, &wake, Token::Wake.data(), edge)?;
+        epoll::add(&poll, &wake, EventKey::Wake.data(), edge)?;
         Ok(Self {
             poll,
             wake,
@@ -82,10 +82,10 @@ impl Shared {
     /// # Errors
     /// The process is out of descriptors.
     pub(crate) fn new(workers: usize) -> Result<Self, Errno> {
-        let spread = Spread::new(workers);
-        let posts = (0..spread.workers()).map(|_| Post::new());
+        let steering = Steering::new(workers);
+        let posts = (0..steering.workers()).map(|_| Post::new());
         Ok(Self {
-            network: RwLock::new(Switch::new(spread)),
+            network: RwLock::new(Switch::new(steering)),
             posts: posts.collect::<Result<_, _>>()?,
             epoch: Instant::now(),
             over: AtomicBool::new(false),
@@ -127,12 +127,12 @@ impl Shared {
         }
     }
 
-    /// End the sleep of those among `askers`, but for oneself.
-    pub(crate) fn wake_askers(&self, askers: Askers, own: usize) {
-        if askers != Askers::NONE {
+    /// End the sleep of those among `wake_set`, but for oneself.
+    pub(crate) fn wake_askers(&self, wake_set: WakeSet, own: usize) {
+        if wake_set != WakeSet::NONE {
             let others = (0..self.posts.len()).filter(|worker| *worker != own);
             others
-                .filter(|worker| askers.has(*worker))
+                .filter(|worker| wake_set.has(*worker))
                 .for_each(|worker| self.wake(worker));
         }
     }

@@ -10,7 +10,7 @@
 //! A frame never comes back to the port it came from. A fault of the sender ends the sender, a
 //! fault of a receiver the receiver.
 //!
-//! Several workers forward at the same time, each with a [`Desk`] of its own, and share the switch
+//! Several workers forward at the same time, each with a [`WorkerContext`] of its own, and share the switch
 //! (`&Switch`). What they change lies behind locks:
 //! - a transmit ring's, with its [books](crate::books), taken by the one worker that reads it and
 //!   by nobody else, for a burst;
@@ -30,10 +30,11 @@ use std::time::Duration;
 use vhost::fault::Fault;
 use vhost::net_header::NetHeader;
 
-use crate::aside::Aside;
 use crate::capture::Capture;
+use crate::context::WorkerContext;
 use crate::control::Loss;
-use crate::desk::Desk;
+use crate::deferred::Deferred;
+use crate::fdb::{Fdb, Resident};
 use crate::frame::{Head, Rest};
 use crate::guard::groups::Groups;
 use crate::guard::{Checked, Guard, Limiter, Rules};
@@ -41,8 +42,7 @@ use crate::limits::{GATHER, MAX_LEARNT_PER_PORT, MAX_PORTS, SWEEP};
 use crate::mac::Mac;
 use crate::multicast::Origin;
 use crate::port::{Kind, Port};
-use crate::residency::{Residency, Resident};
-use crate::spread::Spread;
+use crate::steering::Steering;
 use crate::sync::{AtomicBool, Mutex, RwLock};
 
 /// What one visit to a port achieved.
@@ -59,9 +59,9 @@ pub struct Visit {
 pub struct Switch {
     pub(crate) ports: Vec<Option<Box<Port>>>,
     /// The residency table.
-    pub table: Residency,
+    pub table: Fdb,
     /// Who reads which ring.
-    pub(crate) readers: Spread,
+    pub(crate) readers: Steering,
     /// Seconds since the start, when the network was last changed.
     pub seconds: u32,
     /// How long the frames of a stream may gather; zero for never.
@@ -86,17 +86,17 @@ pub struct Switch {
 
 impl Default for Switch {
     fn default() -> Self {
-        Self::new(Spread::new(1))
+        Self::new(Steering::new(1))
     }
 }
 
 impl Switch {
     /// A network without ports.
     #[must_use]
-    pub fn new(readers: Spread) -> Self {
+    pub fn new(readers: Steering) -> Self {
         Self {
             ports: Vec::with_capacity(MAX_PORTS),
-            table: Residency::new(),
+            table: Fdb::new(),
             readers,
             seconds: 0,
             gather: GATHER,
@@ -218,20 +218,20 @@ impl Switch {
     }
 
     /// Move what a port has to send by the rings that this worker reads, up to one burst a ring.
-    pub fn serve(&self, desk: &mut Desk, number: u16) -> Visit {
+    pub fn serve(&self, context: &mut WorkerContext, number: u16) -> Visit {
         let Some(port) = self.port(number) else {
             return Visit::default();
         };
         let visit = match &port.kind {
-            Kind::Guest(guest) => self.serve_guest(desk, number, port, guest),
-            Kind::Uplink(uplink) => self.serve_uplink(desk, number, port, uplink),
+            Kind::Guest(guest) => self.serve_guest(context, number, port, guest),
+            Kind::Uplink(uplink) => self.serve_uplink(context, number, port, uplink),
         };
         let visit = visit.unwrap_or_else(|fault| {
-            desk.faults.push((number, fault));
+            context.faults.push((number, fault));
             Visit::default()
         });
-        if !desk.faults.is_empty() {
-            self.blame(&mut desk.faults);
+        if !context.faults.is_empty() {
+            self.blame(&mut context.faults);
         }
         visit
     }
@@ -266,7 +266,7 @@ impl Switch {
 
     /// Announce a VM on its behalf, after a migration (vhost-user, `SEND_RARP`). The front-end chooses the
     /// address, so the port's rules hold for it as for a frame.
-    pub fn announce(&mut self, desk: &mut Desk, number: u16, mac: Mac) {
+    pub fn announce(&mut self, context: &mut WorkerContext, number: u16, mac: Mac) {
         self.greet(number);
         let Some(port) = self.port(number) else {
             return;
@@ -283,22 +283,22 @@ impl Switch {
         };
         let resident = Resident::new(mac, checked.tci.vlan());
         self.table
-            .learn(resident, number, desk.seconds, MAX_LEARNT_PER_PORT);
+            .learn(resident, number, context.seconds, MAX_LEARNT_PER_PORT);
         let frame = crate::rarp::frame(mac);
         if let Some((head, rest)) = Head::of_private(NetHeader::default(), &frame) {
             let origin = Origin {
                 port: number,
                 pair: 0,
-                aside: &Aside::default(),
+                deferred: &Deferred::default(),
                 limits: &port.limits,
                 checked,
             };
             // Its limits count: a front-end may ask for this as often as it likes.
-            if let Err(loss) = self.spread(desk, origin, &head, &Rest::Private(rest)) {
+            if let Err(loss) = self.steering(context, origin, &head, &Rest::Private(rest)) {
                 port.lose(0, loss, 1);
             }
         }
-        self.blame(&mut desk.faults);
+        self.blame(&mut context.faults);
     }
 }
 

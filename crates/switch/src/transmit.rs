@@ -9,19 +9,19 @@ use vhost::features::header_size;
 use vhost::memory::GuestMemory;
 use vhost::ring::Ring;
 
-use crate::books::{Books, Teacher};
+use crate::backpressure::{Full, Held, InRing};
+use crate::batch_entry::{BatchEntry, Target};
 use crate::capture::Direction;
+use crate::context::WorkerContext;
 use crate::control::{Counters, Loss};
 use crate::deliver::{End, count_sent, to_guest};
-use crate::desk::Desk;
 use crate::frame::Head;
 use crate::guard::{Checked, Cost, Outgoing, Snapshot, Way, passage};
-use crate::hold::{Full, Held, InRing};
-use crate::job::{Job, Target};
 use crate::limits::{BURST, MAX_LEARNT_PER_PORT};
 use crate::multicast::Origin;
 use crate::port::{Guest, Kind, Port, publish, transmit_ring};
 use crate::resolve::Source;
+use crate::ring_state::{RingState, Teacher};
 use crate::sender::Sender;
 use crate::switch::{Switch, Visit};
 use crate::uplink::Uplink;
@@ -29,7 +29,7 @@ use crate::uplink::Uplink;
 impl Switch {
     pub(crate) fn serve_guest(
         &self,
-        desk: &mut Desk,
+        context: &mut WorkerContext,
         number: u16,
         port: &Port,
         guest: &Guest,
@@ -38,17 +38,17 @@ impl Switch {
         let must_wait = limits
             .send
             .as_ref()
-            .is_some_and(|rates| rates.wait(desk.now).is_some());
+            .is_some_and(|rates| rates.wait(context.now).is_some());
         let (memory, features) = (guest.backend.memory(), guest.backend.features());
         let mut visit = Visit::default();
         let pairs = guest.backend.pairs();
-        for pair in self.readers.pairs(number, desk.worker, pairs) {
+        for pair in self.readers.pairs(number, context.worker, pairs) {
             let number_of_ring = transmit_ring(pair);
             let Some(mut vring) = guest.backend.vring(number_of_ring) else {
                 continue;
             };
-            let (ring, books) = vring.parts_mut();
-            let Books {
+            let (ring, ring_state) = vring.parts_mut();
+            let RingState {
                 held,
                 peers,
                 counters,
@@ -56,10 +56,10 @@ impl Switch {
                 sampler,
                 sent,
                 ..
-            } = books;
+            } = ring_state;
             let mut delivered = 0;
-            if !held.aside.is_empty() {
-                delivered = self.deliver_aside(desk, pair, held, counters, sampler);
+            if !held.deferred.is_empty() {
+                delivered = self.deliver_aside(context, pair, held, counters, sampler);
                 visit.moved += delivered;
             }
             let Some(ring) = ring else {
@@ -70,7 +70,7 @@ impl Switch {
             }
             if delivered == 0
                 && self
-                    .is_blocked(desk, pair, held, ring)
+                    .is_blocked(context, pair, held, ring)
                     .map_err(at(number_of_ring))?
             {
                 continue;
@@ -87,9 +87,10 @@ impl Switch {
                 limits,
                 watched: port.watched,
             };
-            let mut room = std::mem::take(&mut desk.snapshots);
-            let served = self.serve_ring(desk, &mut sender, memory, features, teacher, &mut room);
-            desk.snapshots = room;
+            let mut room = std::mem::take(&mut context.snapshots);
+            let served =
+                self.serve_ring(context, &mut sender, memory, features, teacher, &mut room);
+            context.snapshots = room;
             let served = served.map_err(at(number_of_ring))?;
             visit.moved += served.moved;
             visit.more |= served.more;
@@ -97,7 +98,7 @@ impl Switch {
             let measured = served.moved > 0 && sampler.next();
             publish(&mut vring).map_err(at(number_of_ring))?;
             if served.moved > 0 {
-                let since = measured.then_some(waits_since.unwrap_or(desk.now));
+                let since = measured.then_some(waits_since.unwrap_or(context.now));
                 let counters = &mut vring.state.counters;
                 counters.bursts.note(served.moved.into());
                 counters.count_latency(since);
@@ -110,7 +111,7 @@ impl Switch {
     #[inline]
     fn is_blocked(
         &self,
-        desk: &Desk,
+        context: &WorkerContext,
         pair: usize,
         held: &Held,
         ring: &Ring,
@@ -119,7 +120,7 @@ impl Switch {
             return Ok(false);
         };
         let mut full = in_ring.full.iter();
-        if held.is_overdue(desk.now) || full.any(|to| self.worth_a_try(desk, *to, pair)) {
+        if held.is_overdue(context.now) || full.any(|to| self.worth_a_try(context, *to, pair)) {
             return Ok(false);
         }
         match in_ring.seen {
@@ -130,7 +131,7 @@ impl Switch {
 
     fn serve_ring(
         &self,
-        desk: &mut Desk,
+        context: &mut WorkerContext,
         sender: &mut Sender<'_>,
         memory: &GuestMemory,
         features: u64,
@@ -140,8 +141,8 @@ impl Switch {
         sender.ring.suppress_kicks();
         let mut batch = Batch::new();
         sender.ring.collect(memory, BURST, &mut batch)?;
-        let mut jobs: ArrayVec<Job<'_, '_>, { BURST as usize }> = ArrayVec::new();
-        let now = desk.seconds;
+        let mut jobs: ArrayVec<BatchEntry<'_, '_>, { BURST as usize }> = ArrayVec::new();
+        let now = context.seconds;
         teacher.begin(now, &self.table);
         let mut source = Source::new(sender.port, MAX_LEARNT_PER_PORT, teacher);
         let mut room = room.iter_mut();
@@ -150,7 +151,7 @@ impl Switch {
         for chain in batch.chains() {
             let mut rest = Cursor::new(batch.spans(chain));
             let head = Head::read(&mut rest, chain.bytes, header_size(features), features)?;
-            let mut job = Job {
+            let mut entry = BatchEntry {
                 chain: chain.head,
                 head: head.unwrap_or_default(),
                 rest,
@@ -159,34 +160,34 @@ impl Switch {
                 snapshot: None,
                 segments: 0,
             };
-            if let (Some(guard), None) = (sender.guard, job.refused) {
-                job.refused = job.admit(guard, room.next()).err();
+            if let (Some(guard), None) = (sender.guard, entry.refused) {
+                entry.refused = entry.admit(guard, room.next()).err();
             }
             if ahead {
-                self.table.prefetch(job.destination());
+                self.table.prefetch(entry.destination());
             } else {
-                self.resolve_job(&mut job, now, &mut source);
+                self.resolve_job(&mut entry, now, &mut source);
             }
-            jobs.push(job);
+            jobs.push(entry);
         }
         if ahead {
-            for job in &mut jobs {
-                self.resolve_job(job, now, &mut source);
+            for entry in &mut jobs {
+                self.resolve_job(entry, now, &mut source);
             }
         }
         let rates = sender.limits.send.as_deref();
         if let Some(rates) = rates {
-            let within = rates.within(desk.now, costs(&jobs));
+            let within = rates.within(context.now, costs(&jobs));
             sender.counters.limited += u64::from(within < jobs.len());
             jobs.truncate(within);
         }
-        let taken = self.forward(desk, sender, &mut jobs);
+        let taken = self.forward(context, sender, &mut jobs);
         if let Some(rates) = rates {
-            rates.charge(desk.now, costs(&jobs).take(taken.into()));
+            rates.charge(context.now, costs(&jobs).take(taken.into()));
         }
         if sender.watched {
-            let taken = jobs.iter().take(taken.into()).map(Job::shown);
-            self.show(desk, (sender.port, sender.pair), Direction::Sent, taken);
+            let taken = jobs.iter().take(taken.into()).map(BatchEntry::shown);
+            self.show(context, (sender.port, sender.pair), Direction::Sent, taken);
         }
         sender.ring.consume(taken);
         Ok(Visit {
@@ -197,26 +198,34 @@ impl Switch {
 
     /// Find out where a frame goes, if it may go anywhere.
     #[inline(always)]
-    fn resolve_job(&self, job: &mut Job<'_, '_>, now: u32, source: &mut Source<'_>) {
-        job.target = match job.refused {
-            None => self.resolve(&job.head, job.checked().tci.vlan(), now, source),
+    fn resolve_job(&self, entry: &mut BatchEntry<'_, '_>, now: u32, source: &mut Source<'_>) {
+        entry.target = match entry.refused {
+            None => self.resolve(&entry.head, entry.checked().tci.vlan(), now, source),
             Some(loss) => Target::Nowhere(loss),
         };
     }
 
     /// Forward jobs in order until all are done or one must wait in the ring; returns how many
     /// are done.
-    fn forward(&self, desk: &mut Desk, sender: &mut Sender<'_>, jobs: &mut [Job<'_, '_>]) -> u16 {
+    fn forward(
+        &self,
+        context: &mut WorkerContext,
+        sender: &mut Sender<'_>,
+        jobs: &mut [BatchEntry<'_, '_>],
+    ) -> u16 {
         let mut full = Full::new();
         let before = sender.held.in_ring.take();
         if let (Some(in_ring), Some(first)) = (&before, jobs.first_mut()) {
             first.go_on(in_ring);
         }
         let mut done = 0;
-        while let Some(target) = jobs.get(done).map(|job| job.target) {
+        while let Some(target) = jobs.get(done).map(|entry| entry.target) {
             let run = jobs.get_mut(done..).unwrap_or_default();
             let length = match &sender.guard {
-                None => run.iter().take_while(|job| job.target == target).count(),
+                None => run
+                    .iter()
+                    .take_while(|entry| entry.target == target)
+                    .count(),
                 Some(_) => alike(run),
             };
             let run = run.get_mut(..length).unwrap_or_default();
@@ -224,13 +233,13 @@ impl Switch {
                 Target::Port(to) if sender.must_wait(to, &full) => 0,
                 Target::Port(to) => {
                     let (frames, bytes) = (sender.counters.tx_frames, sender.counters.tx_bytes);
-                    let passed = self.unicast(desk, sender, run, to, &mut full);
+                    let passed = self.unicast(context, sender, run, to, &mut full);
                     let frames = sender.counters.tx_frames.wrapping_sub(frames);
                     let bytes = sender.counters.tx_bytes.wrapping_sub(bytes);
                     sender.peers.add(to, frames, bytes);
                     passed
                 }
-                Target::Flood => self.flood_run(desk, sender, run),
+                Target::Flood => self.flood_run(context, sender, run),
                 Target::Nowhere(loss) => drop_run(sender, run, loss),
             };
             done += passed;
@@ -242,14 +251,14 @@ impl Switch {
                 .map_or(0, InRing::count)
                 .saturating_sub(done);
             let left = jobs.get(done..).unwrap_or_default();
-            let made_way = sender.make_way(left, &full, known, desk.now);
+            let made_way = sender.make_way(left, &full, known, context.now);
             if made_way == 0 {
                 break;
             }
             done += made_way;
         }
         if done < jobs.len() || before.is_some() {
-            sender.wait_in_ring(jobs, done, before.as_ref(), full, desk.now);
+            sender.wait_in_ring(jobs, done, before.as_ref(), full, context.now);
         }
         u16::try_from(done).unwrap_or(BURST)
     }
@@ -259,19 +268,21 @@ impl Switch {
     #[inline]
     fn unicast(
         &self,
-        desk: &mut Desk,
+        context: &mut WorkerContext,
         sender: &mut Sender<'_>,
-        run: &mut [Job<'_, '_>],
+        run: &mut [BatchEntry<'_, '_>],
         to: u16,
         full: &mut Full,
     ) -> usize {
         let Some(port) = self.port(to) else {
-            return self.send_away(desk, sender, run);
+            return self.send_migrated(context, sender, run);
         };
         let way = match (sender.guard, &port.guard) {
             (None, None) => Way::Untagged,
             (_, guard) => {
-                let checked = run.first().map_or_else(Checked::default, Job::checked);
+                let checked = run
+                    .first()
+                    .map_or_else(Checked::default, BatchEntry::checked);
                 match passage(guard.as_deref(), checked) {
                     Ok(way) => way,
                     Err(loss) => return drop_run(sender, run, loss),
@@ -282,25 +293,25 @@ impl Switch {
             Kind::Guest(guest) => guest,
             Kind::Uplink(uplink) => {
                 if port.watched {
-                    let shown = run.iter().map(Job::shown);
-                    self.show(desk, (to, sender.pair), Direction::Received, shown);
+                    let shown = run.iter().map(BatchEntry::shown);
+                    self.show(context, (to, sender.pair), Direction::Received, shown);
                 }
                 return send_out(sender, run, way, uplink);
             }
         };
         let rates = port.limits.receive.as_deref();
-        let within = rates.map_or(run.len(), |rates| rates.within(desk.now, costs(run)));
+        let within = rates.map_or(run.len(), |rates| rates.within(context.now, costs(run)));
         let (run, beyond) = run.split_at_mut(within.min(run.len()));
         if run.is_empty() {
             return drop_beyond(sender, beyond, port);
         }
-        let (done, end) = to_guest(guest, desk, sender, run, way);
+        let (done, end) = to_guest(guest, context, sender, run, way);
         if let Some(rates) = rates {
-            rates.charge(desk.now, costs(run).take(done));
+            rates.charge(context.now, costs(run).take(done));
         }
         if port.watched {
-            let shown = run.iter().take(done).map(Job::shown);
-            self.show(desk, (to, sender.pair), Direction::Received, shown);
+            let shown = run.iter().take(done).map(BatchEntry::shown);
+            self.show(context, (to, sender.pair), Direction::Received, shown);
         }
         let left = run.get(done..).unwrap_or_default();
         match end {
@@ -312,7 +323,7 @@ impl Switch {
             Ok(End::Down) => _ = drop_run(sender, left, Loss::ReceiverDown),
             Ok(End::Stuck) => _ = drop_run(sender, left, Loss::ReceiverStuck),
             Err(fault) => {
-                desk.faults.push((to, fault));
+                context.faults.push((to, fault));
                 drop_run(sender, left, Loss::ReceiverDown);
             }
         }
@@ -322,24 +333,24 @@ impl Switch {
     /// Deliver frames that are not for one port. Nobody is waited for.
     fn flood_run(
         &self,
-        desk: &mut Desk,
+        context: &mut WorkerContext,
         sender: &mut Sender<'_>,
-        run: &mut [Job<'_, '_>],
+        run: &mut [BatchEntry<'_, '_>],
     ) -> usize {
-        for job in run.iter() {
+        for entry in run.iter() {
             let origin = Origin {
                 port: sender.port,
                 pair: sender.pair,
-                aside: &sender.held.aside,
+                deferred: &sender.held.deferred,
                 limits: sender.limits,
-                checked: job.checked(),
+                checked: entry.checked(),
             };
-            match self.spread(desk, origin, &job.head, &job.rest()) {
+            match self.steering(context, origin, &entry.head, &entry.rest()) {
                 Ok(heard) => {
-                    sender.finish(job.chain, job.head.length);
+                    sender.finish(entry.chain, entry.head.length);
                     sender.counters.unheard += u64::from(!heard);
                 }
-                Err(loss) => sender.lose(job.chain, job.head.length, loss),
+                Err(loss) => sender.lose(entry.chain, entry.head.length, loss),
             }
         }
         run.len()
@@ -347,25 +358,27 @@ impl Switch {
 }
 
 /// How many of the first jobs have the same target in the same VLAN.
-fn alike(run: &[Job<'_, '_>]) -> usize {
-    let of = |job: &Job<'_, '_>| (job.target, job.checked());
+fn alike(run: &[BatchEntry<'_, '_>]) -> usize {
+    let of = |entry: &BatchEntry<'_, '_>| (entry.target, entry.checked());
     let first = run.first().map(of);
-    run.iter().take_while(|job| Some(of(job)) == first).count()
+    run.iter()
+        .take_while(|entry| Some(of(entry)) == first)
+        .count()
 }
 
-fn drop_run(sender: &mut Sender<'_>, run: &[Job<'_, '_>], loss: Loss) -> usize {
-    for job in run {
-        sender.lose(job.chain, job.head.length, loss);
+fn drop_run(sender: &mut Sender<'_>, run: &[BatchEntry<'_, '_>], loss: Loss) -> usize {
+    for entry in run {
+        sender.lose(entry.chain, entry.head.length, loss);
     }
     run.len()
 }
 
 /// Frames that are over what the receiver may receive.
 #[inline]
-fn drop_beyond(sender: &mut Sender<'_>, run: &[Job<'_, '_>], receiver: &Port) -> usize {
+fn drop_beyond(sender: &mut Sender<'_>, run: &[BatchEntry<'_, '_>], receiver: &Port) -> usize {
     if !run.is_empty() {
-        for job in run {
-            sender.finish(job.chain, job.head.length);
+        for entry in run {
+            sender.finish(entry.chain, entry.head.length);
         }
         receiver.lose(sender.pair, Loss::ReceiveLimit, run.len());
     }
@@ -373,23 +386,28 @@ fn drop_beyond(sender: &mut Sender<'_>, run: &[Job<'_, '_>], receiver: &Port) ->
 }
 
 /// What each frame counts for.
-fn costs(run: &[Job<'_, '_>]) -> impl Iterator<Item = Cost> {
-    run.iter().map(|job| Cost::of(&job.head))
+fn costs(run: &[BatchEntry<'_, '_>]) -> impl Iterator<Item = Cost> {
+    run.iter().map(|entry| Cost::of(&entry.head))
 }
 
-fn send_out(sender: &mut Sender<'_>, run: &[Job<'_, '_>], way: Way, uplink: &Uplink) -> usize {
+fn send_out(
+    sender: &mut Sender<'_>,
+    run: &[BatchEntry<'_, '_>],
+    way: Way,
+    uplink: &Uplink,
+) -> usize {
     // Nobody waits for the kernel with a lock in hand.
     let mut counters = Counters::default();
     let queue = uplink.queue(sender.pair);
-    for job in run {
-        match Outgoing::new(way, job.checked(), &job.head, &job.rest()) {
+    for entry in run {
+        match Outgoing::new(way, entry.checked(), &entry.head, &entry.rest()) {
             Some(out) => {
                 let sent = queue.send(&out.head, &out.rest());
                 count_sent(sent, &out.head, &mut counters);
             }
             None => counters.drops.count(Loss::Untranslatable),
         }
-        sender.finish(job.chain, job.head.length);
+        sender.finish(entry.chain, entry.head.length);
     }
     queue.flush();
     let mut sum = queue.sent_out();

@@ -14,20 +14,20 @@ use vhost::fault::Fault;
 use vhost::limits::MAX_FRAME;
 use vhost::net_header::{GSO_NONE, NEEDS_CSUM, NetHeader};
 
-use crate::aside::Aside;
-use crate::books::{Sampler, Teacher};
+use crate::batch_entry::Target;
 use crate::capture::Direction;
+use crate::context::WorkerContext;
 use crate::control::{Counters, Loss, Peer, UplinkWay};
-use crate::desk::Desk;
+use crate::deferred::Deferred;
 use crate::frame::{Head, Rest};
 use crate::guard::Checked;
-use crate::job::Target;
 use crate::limits::BURST;
 use crate::multicast::Origin;
 use crate::packet;
 use crate::peers::{self, Peers};
 use crate::port::Port;
 use crate::resolve::Source;
+use crate::ring_state::{Sampler, Teacher};
 use crate::switch::{Switch, Visit};
 use crate::sync::{Mutex, MutexGuard};
 use crate::xdp::{self, Xdp};
@@ -54,7 +54,7 @@ pub(crate) struct Queue {
     taken_in: Mutex<TakenIn>,
 }
 
-/// Books of frames taken in.
+/// RingState of frames taken in.
 #[derive(Debug, Default)]
 struct TakenIn {
     counters: Counters,
@@ -119,8 +119,8 @@ impl Uplink {
     /// What came in for each port.
     #[must_use]
     pub fn peers(&self) -> Vec<Peer> {
-        let books: Vec<_> = self.queues().map(Queue::taken_in).collect();
-        peers::sum(books.iter().map(|books| &books.peers))
+        let ring_state: Vec<_> = self.queues().map(Queue::taken_in).collect();
+        peers::sum(ring_state.iter().map(|ring_state| &ring_state.peers))
     }
 
     /// A port is gone; its number may be another's one day.
@@ -227,15 +227,15 @@ impl Switch {
     /// Move what has come in by the queues that this worker reads, up to one burst a queue.
     pub(crate) fn serve_uplink(
         &self,
-        desk: &mut Desk,
+        context: &mut WorkerContext,
         number: u16,
         port: &Port,
         uplink: &Uplink,
     ) -> Result<Visit, Fault> {
         let mut visit = Visit::default();
         for (pair, queue) in uplink.queues().enumerate() {
-            if self.readers.worker(number, pair) == desk.worker {
-                let one = self.serve_queue(desk, (number, pair), port, queue)?;
+            if self.readers.worker(number, pair) == context.worker {
+                let one = self.serve_queue(context, (number, pair), port, queue)?;
                 visit.moved += one.moved;
                 visit.more |= one.more;
             }
@@ -245,20 +245,20 @@ impl Switch {
 
     fn serve_queue(
         &self,
-        desk: &mut Desk,
+        context: &mut WorkerContext,
         (number, pair): (u16, usize),
         port: &Port,
         queue: &Queue,
     ) -> Result<Visit, Fault> {
         let mut visit = Visit::default();
-        let mut buffer = std::mem::take(&mut desk.buffer);
+        let mut buffer = std::mem::take(&mut context.buffer);
         let TakenIn {
             counters,
             teacher,
             sampler,
             peers,
         } = &mut *queue.taken_in();
-        teacher.begin(desk.seconds, &self.table);
+        teacher.begin(context.seconds, &self.table);
         let mut source = Source::new(number, u32::MAX, teacher);
         let end = loop {
             if visit.moved == u32::from(BURST) {
@@ -271,7 +271,7 @@ impl Switch {
                     counters.tx_frames += 1;
                     let bytes = received.1.len() as u64;
                     counters.tx_bytes += bytes;
-                    match self.take_in(desk, &mut source, (port, pair), received) {
+                    match self.take_in(context, &mut source, (port, pair), received) {
                         Ok(Target::Port(to)) => peers.add(to, 1, bytes),
                         Ok(_) => {}
                         Err(loss) => counters.drops.count(loss),
@@ -281,10 +281,10 @@ impl Switch {
                 Err(error) => break Err(Fault::Host(error)),
             }
         };
-        desk.buffer = buffer;
+        context.buffer = buffer;
         if visit.moved > 0 {
             counters.bursts.note(visit.moved.into());
-            counters.count_latency(sampler.next().then_some(desk.now));
+            counters.count_latency(sampler.next().then_some(context.now));
         }
         end
     }
@@ -292,7 +292,7 @@ impl Switch {
     /// Pass a frame on; returns whom it was for.
     fn take_in(
         &self,
-        desk: &mut Desk,
+        context: &mut WorkerContext,
         source: &mut Source<'_>,
         (port, pair): (&Port, usize),
         (header, frame): (NetHeader, &[u8]),
@@ -315,21 +315,21 @@ impl Switch {
         };
         if port.watched {
             let shown = std::iter::once((&head, rest, checked));
-            self.show(desk, (source.port, pair), Direction::Sent, shown);
+            self.show(context, (source.port, pair), Direction::Sent, shown);
         }
-        let target = self.resolve(&head, checked.tci.vlan(), desk.seconds, source);
+        let target = self.resolve(&head, checked.tci.vlan(), context.seconds, source);
         match target {
-            Target::Port(to) => self.deliver_one(desk, to, pair, &head, &rest, checked)?,
+            Target::Port(to) => self.deliver_one(context, to, pair, &head, &rest, checked)?,
             Target::Flood => {
                 let origin = Origin {
                     port: source.port,
                     pair,
-                    aside: &Aside::default(),
+                    deferred: &Deferred::default(),
                     limits: &port.limits,
                     checked,
                 };
                 // Of what the world sends to groups, most is for nobody here.
-                let _heard = self.spread(desk, origin, &head, &rest)?;
+                let _heard = self.steering(context, origin, &head, &rest)?;
             }
             Target::Nowhere(loss) => return Err(loss),
         }

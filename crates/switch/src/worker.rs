@@ -9,7 +9,7 @@
 //!
 //! Receive rings belong to nobody. One that is too short is asked for a kick by each worker that
 //! waits for it, and the kick reaches all. Who fills a receive ring meanwhile suppresses the kick,
-//! or moves its mark, and wakes those who waited for it ([`Books`](crate::books::Books::askers)).
+//! or moves its mark, and wakes those who waited for it ([`RingState`](crate::ring_state::RingState::askers)).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,15 +20,15 @@ use rustix::io::Errno;
 use vhost::alarm::Alarm;
 
 use crate::contention::Contention;
-use crate::desk::Desk;
+use crate::context::WorkerContext;
+use crate::event_key::EventKey;
 use crate::limits::{CALL, MAX_PORTS, ROUNDS_PER_POLL, SPIN, THIN};
 use crate::manager::Manager;
+use crate::moderation::Moderation;
 use crate::raw::ticks;
 use crate::shared::{FIRST, Post, Shared};
 use crate::spin::Spin;
-use crate::spread::Askers;
-use crate::thin::Thin;
-use crate::token::Token;
+use crate::steering::WakeSet;
 
 /// Events taken from the kernel at once.
 const EVENTS: usize = 128;
@@ -38,14 +38,14 @@ pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     /// Of the first one.
     manager: Option<Manager>,
-    pub(crate) desk: Desk,
+    pub(crate) context: WorkerContext,
     events: Vec<epoll::Event>,
     /// Ports that have, or may have, something to do. No port is listed twice.
     pub(crate) active: Vec<u16>,
     /// How long it may sleep if nobody kicks it.
     pub(crate) patience: Option<Duration>,
     spin: Spin,
-    thin: Thin,
+    moderation: Moderation,
     /// Frames may gather at all.
     may_gather: bool,
     /// Somebody captures.
@@ -71,12 +71,12 @@ impl Worker {
         Ok(Self {
             shared,
             manager,
-            desk: Desk::new(number),
+            context: WorkerContext::new(number),
             events: Vec::with_capacity(EVENTS),
             active: Vec::with_capacity(MAX_PORTS),
             patience: None,
             spin: Spin::new(SPIN),
-            thin: Thin::new(epoch),
+            moderation: Moderation::new(epoch),
             may_gather: true,
             shows: false,
             alarm: Alarm::new(CALL)?,
@@ -104,7 +104,8 @@ impl Worker {
                     continue;
                 }
                 self.wait(Some(Duration::ZERO))?;
-            } else if self.may_gather && self.thin.gathers(self.desk.now, self.busy_frames) {
+            } else if self.may_gather && self.moderation.gathers(self.context.now, self.busy_frames)
+            {
                 // No kick is asked for: the ports stay on the list.
                 self.wait(Some(THIN))?;
                 self.count_wakeup();
@@ -138,18 +139,20 @@ impl Worker {
     }
 
     fn post(&self) -> Option<&Post> {
-        self.shared.posts.get(self.desk.worker)
+        self.shared.posts.get(self.context.worker)
     }
 
     /// Bring the clocks up to date; since the last time something was moved, or nothing was to be done.
     fn tick(&mut self, moved: bool) {
         let now = Instant::now();
-        self.desk.allowance.earn(now - self.desk.now, !moved);
-        self.desk.now = now;
-        self.contention.look(self.desk.now);
-        let seconds = self.shared.seconds(self.desk.now);
-        if self.desk.seconds != seconds {
-            self.desk.seconds = seconds;
+        self.context
+            .capture_budget
+            .earn(now - self.context.now, !moved);
+        self.context.now = now;
+        self.contention.look(self.context.now);
+        let seconds = self.shared.seconds(self.context.now);
+        if self.context.seconds != seconds {
+            self.context.seconds = seconds;
             self.shared.read().age(seconds);
         }
     }
@@ -161,7 +164,7 @@ impl Worker {
         let mut more = false;
         let switch = self.shared.read();
         for port in &self.active {
-            let visit = switch.serve(&mut self.desk, *port);
+            let visit = switch.serve(&mut self.context, *port);
             moved += visit.moved;
             more |= visit.more;
         }
@@ -177,8 +180,8 @@ impl Worker {
                 post.busy_frames.store(self.busy_frames, Ordering::Relaxed);
             }
         }
-        let (wakes, own) = (std::mem::take(&mut self.desk.wakes), self.desk.worker);
-        if wakes != Askers::NONE {
+        let (wakes, own) = (std::mem::take(&mut self.context.wakes), self.context.worker);
+        if wakes != WakeSet::NONE {
             self.shared.wake_askers(wakes, own);
         }
         if faulty && own != FIRST {
@@ -193,7 +196,7 @@ impl Worker {
         let begin = Instant::now();
         self.wait(patience)?;
         let slept = begin.elapsed();
-        self.thin.slept();
+        self.moderation.slept();
         // A sleep that ran its time says nothing about when work comes.
         if patience.is_none_or(|patience| slept < patience) {
             self.spin.slept(slept);
@@ -218,7 +221,7 @@ impl Worker {
         if self.shows {
             shared.read().flush_captures();
         }
-        let Some(post) = shared.posts.get(self.desk.worker) else {
+        let Some(post) = shared.posts.get(self.context.worker) else {
             return Ok(());
         };
         let mut events = std::mem::take(&mut self.events);
@@ -236,7 +239,7 @@ impl Worker {
         self.alarm.set();
         self.hear(&events);
         if let Some(manager) = &mut self.manager {
-            manager.act(&mut self.desk, &events);
+            manager.act(&mut self.context, &events);
         }
         self.events = events;
         while let Some(port) = post.next_mail() {
@@ -248,11 +251,11 @@ impl Worker {
     /// Put ports on the list that have something to do.
     fn hear(&mut self, events: &[epoll::Event]) {
         for event in events {
-            match Token::from_data(event.data) {
+            match EventKey::from_data(event.data) {
                 // A kick of a receive ring concerns those who wait for it, and they are active.
-                Token::Kick(port, ring) if ring % 2 == 1 => self.activate(port),
-                Token::Tap(port) => self.activate(port),
-                Token::Kick(..) | Token::Control | Token::Socket(_) | Token::Wake => {}
+                EventKey::Kick(port, ring) if ring % 2 == 1 => self.activate(port),
+                EventKey::Tap(port) => self.activate(port),
+                EventKey::Kick(..) | EventKey::Control | EventKey::Socket(_) | EventKey::Wake => {}
             }
         }
         self.count_kicks(events);
@@ -262,14 +265,14 @@ impl Worker {
     fn count_kicks(&self, events: &[epoll::Event]) {
         let kicks = events
             .iter()
-            .filter_map(|event| match Token::from_data(event.data) {
-                Token::Kick(port, ring) => Some((port, ring)),
+            .filter_map(|event| match EventKey::from_data(event.data) {
+                EventKey::Kick(port, ring) => Some((port, ring)),
                 _ => None,
             });
         let mut kicks = kicks.peekable();
         if kicks.peek().is_some() {
             let switch = self.shared.read();
-            kicks.for_each(|(port, ring)| switch.count_kick(self.desk.worker, port, ring));
+            kicks.for_each(|(port, ring)| switch.count_kick(self.context.worker, port, ring));
         }
     }
 

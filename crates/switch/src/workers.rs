@@ -12,9 +12,9 @@ use vhost::sigbus;
 
 use crate::contention::Contention;
 use crate::control::ControlSocket;
+use crate::event_key::EventKey;
 use crate::manager::Manager;
 use crate::shared::{FIRST, Shared};
-use crate::token::Token;
 use crate::worker::Worker;
 
 /// Workers that are about to start.
@@ -28,7 +28,7 @@ pub struct Workers {
 
 impl Workers {
     /// Workers for the network whose supervisor is at the other end of `control`: as many as
-    /// `count` says, within [`MAX_WORKERS`](crate::spread::MAX_WORKERS).
+    /// `count` says, within [`MAX_WORKERS`](crate::steering::MAX_WORKERS).
     ///
     /// # Errors
     /// The process is out of descriptors, or signal handling cannot be set up.
@@ -38,7 +38,7 @@ impl Workers {
         let shared = Arc::new(Shared::new(count)?);
         if let Some(post) = shared.posts.get(FIRST) {
             let interest = epoll::EventFlags::IN;
-            epoll::add(&post.poll, &control, Token::Control.data(), interest)?;
+            epoll::add(&post.poll, &control, EventKey::Control.data(), interest)?;
         }
         let manager = Manager::new(Arc::clone(&shared), control);
         let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

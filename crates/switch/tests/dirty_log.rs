@@ -21,7 +21,7 @@ use front_end::log::PAGE;
 use front_end::queue::{INDIRECT, NEXT};
 use front_end::{Layout, Log, Nic, Options, Queue, Ram, Wire, frame};
 use proptest::prelude::*;
-use switch::desk::Desk;
+use switch::context::WorkerContext;
 use switch::switch::Switch;
 
 /// Added to a guest-physical address, it gives the one at which a used ring is logged: nothing
@@ -164,7 +164,7 @@ impl Watched {
 
 struct World {
     switch: Switch,
-    desk: Desk,
+    context: WorkerContext,
     guests: [Watched; 2],
 }
 
@@ -182,7 +182,7 @@ impl World {
         });
         Self {
             switch,
-            desk: Desk::new(0),
+            context: WorkerContext::new(0),
             guests,
         }
     }
@@ -190,9 +190,11 @@ impl World {
     /// Let the switch work, look at what it wrote, and let the guests see it.
     fn turn(&mut self) {
         self.guests.iter_mut().for_each(Watched::look);
-        self.desk.now = Instant::now();
-        let Self { switch, desk, .. } = self;
-        while (0..2).any(|number| switch.serve(desk, number).moved > 0) {}
+        self.context.now = Instant::now();
+        let Self {
+            switch, context, ..
+        } = self;
+        while (0..2).any(|number| switch.serve(context, number).moved > 0) {}
         assert!(self.switch.take_fault().is_none());
         for guest in &mut self.guests {
             guest.check();

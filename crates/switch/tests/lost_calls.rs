@@ -15,7 +15,7 @@ use std::cell::RefCell;
 
 use common::bare::{attach, messages};
 use front_end::{Layout, Nic, Options, Wire, features, frame};
-use switch::desk::Desk;
+use switch::context::WorkerContext;
 use switch::mac::Mac;
 use switch::switch::Switch;
 
@@ -49,7 +49,7 @@ fn switch_for(sender: &mut Nic) -> (Switch, Wire) {
 fn send(switch: &mut Switch, sender: &mut Nic) {
     let bytes = frame::numbered(frame::mac(RECEIVER), frame::mac(SENDER), 0, 60);
     sender.send(&bytes, Layout::One);
-    switch.serve(&mut Desk::new(0), SENDER);
+    switch.serve(&mut WorkerContext::new(0), SENDER);
     assert!(switch.take_fault().is_none());
 }
 

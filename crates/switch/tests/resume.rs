@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use common::bare::{attach, messages};
 use front_end::{Layout, Nic, Options, Wire, features, frame};
 use proptest::prelude::*;
-use switch::desk::Desk;
+use switch::context::WorkerContext;
 use switch::limits::HOLD;
 use switch::mac::Mac;
 use switch::switch::Switch;
@@ -27,7 +27,7 @@ const PORTS: u16 = 4;
 /// One after another, on this thread: the switch, its guests, and the time.
 struct World {
     switch: Switch,
-    desk: Desk,
+    context: WorkerContext,
     now: Instant,
     nics: Vec<Nic>,
     /// Frames sent, and the numbers of those received: from one station to another.
@@ -57,7 +57,7 @@ impl World {
         let nics = nics.collect();
         Self {
             switch,
-            desk: Desk::new(0),
+            context: WorkerContext::new(0),
             now: Instant::now(),
             nics,
             sent: Default::default(),
@@ -83,8 +83,8 @@ impl World {
     }
 
     fn serve(&mut self, port: u16) -> bool {
-        self.desk.now = self.now;
-        let moved = self.switch.serve(&mut self.desk, port).moved > 0;
+        self.context.now = self.now;
+        let moved = self.switch.serve(&mut self.context, port).moved > 0;
         assert!(self.switch.take_fault().is_none());
         moved
     }

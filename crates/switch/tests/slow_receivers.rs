@@ -13,18 +13,18 @@ mod common;
 use common::bare::{attach, messages};
 use common::lost;
 use front_end::{Layout, Nic, Options, Wire, frame};
+use switch::context::WorkerContext;
 use switch::control::Drops;
-use switch::desk::Desk;
+use switch::fdb::Resident;
 use switch::guard::{Rules, VlanRules};
 use switch::mac::Mac;
-use switch::residency::Resident;
 use switch::switch::Switch;
 
 /// Who sends, who has too few buffers, and a third.
 const STATIONS: [u16; 3] = [0, 1, 2];
 
 /// Whose addresses are known, in this VLAN.
-fn world(vlan: u16, rules: [Rules; 3]) -> (Switch, Desk, [Nic; 3]) {
+fn world(vlan: u16, rules: [Rules; 3]) -> (Switch, WorkerContext, [Nic; 3]) {
     let mut switch = Switch::default();
     for (number, rules) in STATIONS.into_iter().zip(rules) {
         switch.set_rules(number, rules);
@@ -42,7 +42,7 @@ fn world(vlan: u16, rules: [Rules; 3]) -> (Switch, Desk, [Nic; 3]) {
         nic.start(|| messages(&mut switch, number));
         nic
     });
-    (switch, Desk::new(0), nics)
+    (switch, WorkerContext::new(0), nics)
 }
 
 fn offer(nic: &mut Nic, frames: &[Vec<u8>]) {
@@ -57,8 +57,8 @@ fn drops(switch: &mut Switch, port: u16) -> Drops {
 }
 
 /// Serve the sender until nothing moves.
-fn serve(switch: &mut Switch, desk: &mut Desk) {
-    while switch.serve(desk, 0).moved > 0 {}
+fn serve(switch: &mut Switch, context: &mut WorkerContext) {
+    while switch.serve(context, 0).moved > 0 {}
     assert!(switch.take_fault().is_none());
 }
 
@@ -69,18 +69,18 @@ fn to(station: u16, number: u64, length: usize) -> Vec<u8> {
 #[test]
 fn a_slow_receiver_gets_everything_in_order() {
     const COUNT: u64 = 3000;
-    let (mut switch, mut desk, [mut a, mut b, _c]) = world(0, Default::default());
+    let (mut switch, mut context, [mut a, mut b, _c]) = world(0, Default::default());
     let (mut sent, mut got) = (0, 0);
     while got < COUNT {
         // As far ahead as the sender can get.
         while sent < COUNT && a.send(&to(1, sent, 200), Layout::One) {
             sent += 1;
         }
-        serve(&mut switch, &mut desk);
+        serve(&mut switch, &mut context);
         // Three buffers at a time.
         b.post(3);
         b.rx.publish_and_kick();
-        serve(&mut switch, &mut desk);
+        serve(&mut switch, &mut context);
         for _ in 0..3.min(COUNT - got) {
             assert_eq!(b.receive().unwrap().frame, to(1, got, 200));
             got += 1;
@@ -95,19 +95,19 @@ fn a_slow_receiver_gets_everything_in_order() {
 
 #[test]
 fn order_towards_a_receiver_is_kept_when_a_smaller_frame_would_fit() {
-    let (mut switch, mut desk, [mut a, mut b, mut c]) = world(0, Default::default());
+    let (mut switch, mut context, [mut a, mut b, mut c]) = world(0, Default::default());
     // Held: a frame of three buffers and, behind one for the other station, a small one.
     offer(&mut a, &[to(1, 0, 4000), to(2, 1, 100), to(1, 2, 100)]);
-    serve(&mut switch, &mut desk);
+    serve(&mut switch, &mut context);
     assert_eq!(c.receive().unwrap().frame, to(2, 1, 100));
     // One buffer is too few for the first, and enough for the last.
     b.post(1);
     b.rx.publish_and_kick();
-    serve(&mut switch, &mut desk);
+    serve(&mut switch, &mut context);
     assert_eq!(b.receive(), None);
     b.post(10);
     b.rx.publish_and_kick();
-    serve(&mut switch, &mut desk);
+    serve(&mut switch, &mut context);
     assert_eq!(b.receive().unwrap().frame, to(1, 0, 4000));
     assert_eq!(b.receive().unwrap().frame, to(1, 2, 100));
     assert_eq!(lost(&drops(&mut switch, 0)), 0);
@@ -115,17 +115,17 @@ fn order_towards_a_receiver_is_kept_when_a_smaller_frame_would_fit() {
 
 #[test]
 fn a_receiver_whose_ring_is_short_but_not_empty_is_waited_for() {
-    let (mut switch, mut desk, [mut a, mut b, _c]) = world(0, Default::default());
+    let (mut switch, mut context, [mut a, mut b, _c]) = world(0, Default::default());
     for number in 0..50 {
         b.post(2);
         b.rx.publish_and_kick();
         // Three buffers' worth.
         offer(&mut a, &[to(1, number, 4000)]);
-        serve(&mut switch, &mut desk);
+        serve(&mut switch, &mut context);
         assert_eq!(b.receive(), None);
         b.post(1);
         b.rx.publish_and_kick();
-        serve(&mut switch, &mut desk);
+        serve(&mut switch, &mut context);
         assert_eq!(b.receive().unwrap().frame, to(1, number, 4000));
     }
     assert_eq!(lost(&drops(&mut switch, 0)), 0);
@@ -133,13 +133,13 @@ fn a_receiver_whose_ring_is_short_but_not_empty_is_waited_for() {
 
 #[test]
 fn a_flood_does_not_overtake_what_is_set_aside() {
-    let (mut switch, mut desk, [mut a, mut b, mut c]) = world(0, Default::default());
+    let (mut switch, mut context, [mut a, mut b, mut c]) = world(0, Default::default());
     // Too few for a frame of three buffers, and enough for a flood.
     b.post(1);
     b.rx.publish_and_kick();
     let flood = frame::numbered(frame::BROADCAST, frame::mac(0), 2, 100);
     offer(&mut a, &[to(1, 0, 4000), to(2, 1, 100), flood.clone()]);
-    serve(&mut switch, &mut desk);
+    serve(&mut switch, &mut context);
     assert_eq!(c.receive().unwrap().frame, to(2, 1, 100));
     assert_eq!(c.receive().unwrap().frame, flood);
     assert_eq!(b.receive(), None);
@@ -147,7 +147,7 @@ fn a_flood_does_not_overtake_what_is_set_aside() {
     b.post(10);
     b.rx.publish_and_kick();
     offer(&mut a, &[to(1, 3, 100)]);
-    serve(&mut switch, &mut desk);
+    serve(&mut switch, &mut context);
     assert_eq!(b.receive().unwrap().frame, to(1, 0, 4000));
     assert_eq!(b.receive().unwrap().frame, to(1, 3, 100));
     assert_eq!(b.receive(), None);
@@ -167,17 +167,17 @@ fn a_flood_that_a_receiver_may_not_have_is_no_loss_to_it() {
         vlans(Some(10), &[]),
         vlans(Some(10), &[(20, 20)]),
     ];
-    let (mut switch, mut desk, [mut a, _b, mut c]) = world(10, rules);
+    let (mut switch, mut context, [mut a, _b, mut c]) = world(10, rules);
     let flood = frame::numbered(frame::BROADCAST, frame::mac(0), 2, 100);
     let elsewhere = [&flood[..12], &[0x81, 0, 0, 20], &flood[12..]].concat();
     offer(&mut a, &[to(1, 0, 100), to(2, 0, 100), elsewhere.clone()]);
-    serve(&mut switch, &mut desk);
+    serve(&mut switch, &mut context);
     assert_eq!(switch.port_mut(0).unwrap().set_aside(), 1);
     assert_eq!(c.receive().unwrap().frame, to(2, 0, 100));
     assert_eq!(c.receive().unwrap().frame, elsewhere);
     assert_eq!(drops(&mut switch, 1).receiver_full, 0);
     // The same in its own VLAN is one.
     offer(&mut a, &[flood]);
-    serve(&mut switch, &mut desk);
+    serve(&mut switch, &mut context);
     assert_eq!(drops(&mut switch, 1).receiver_full, 1);
 }

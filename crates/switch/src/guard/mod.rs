@@ -15,7 +15,7 @@
 //! How much it sends is measured beside that ([`Limiter`]), by every port that has limits, guard or
 //! no guard: its rates once a burst ([`Rates`]), its floods once a flooded frame ([`Floods`]).
 //!
-//! Residency is per VLAN ([`Resident`](crate::residency::Resident)), so a station may have the
+//! Fdb is per VLAN ([`Resident`](crate::fdb::Resident)), so a station may have the
 //! same address in two VLANs, and a lookup never crosses from one to the other.
 //!
 //! Every check is made on private memory, and those bytes are what is delivered: a guest that

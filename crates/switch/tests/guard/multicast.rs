@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use front_end::membership::{igmp_query, igmp_report};
 use front_end::{Layout, Nic, Options, Wire, features, frame};
-use switch::desk::Desk;
+use switch::context::WorkerContext;
 use switch::guard::{Role, Rules};
 use switch::switch::Switch;
 
@@ -18,7 +18,7 @@ const GROUP: [u8; 4] = [239, 1, 2, 3];
 
 struct World {
     switch: Switch,
-    desk: Desk,
+    context: WorkerContext,
     nics: Vec<Nic>,
 }
 
@@ -28,7 +28,7 @@ impl World {
         switch.snooping = true;
         let mut world = Self {
             switch,
-            desk: Desk::new(0),
+            context: WorkerContext::new(0),
             nics: Vec::new(),
         };
         (0..PORTS).for_each(|_| world.join());
@@ -39,7 +39,7 @@ impl World {
     /// Let so many seconds pass.
     fn pass(&mut self, seconds: u32) {
         self.switch.seconds += seconds;
-        self.desk.seconds += seconds;
+        self.context.seconds += seconds;
     }
 
     fn join(&mut self) {
@@ -66,7 +66,7 @@ impl World {
         for layout in [Layout::One, Layout::Pieces(15)] {
             assert!(self.nics[usize::from(from)].send(bytes, layout));
         }
-        while self.switch.serve(&mut self.desk, from).moved > 0 {}
+        while self.switch.serve(&mut self.context, from).moved > 0 {}
         self.nics[usize::from(from)].reclaim();
         let mut got = Vec::new();
         for (number, nic) in (0..).zip(&mut self.nics) {
@@ -143,7 +143,7 @@ fn a_port_that_joins_late_or_is_announced_gets_everything_for_a_while() {
     assert_eq!(world.send(1, &datagram(GROUP)), [0, ROUTER, 4]);
     // It moves to this host only now, and has joined its groups elsewhere.
     let mac = switch::mac::Mac::from_octets(frame::mac(2));
-    world.switch.announce(&mut world.desk, 2, mac);
+    world.switch.announce(&mut world.context, 2, mac);
     for nic in &mut world.nics {
         while nic.receive().is_some() {}
     }
@@ -219,7 +219,7 @@ fn an_unfinished_message_is_delivered_and_not_read() {
     let query = framed(&igmp_query());
     let router = &mut world.nics[usize::from(ROUTER)];
     assert!(router.send_with(&header, &query, Layout::One));
-    while world.switch.serve(&mut world.desk, ROUTER).moved > 0 {}
+    while world.switch.serve(&mut world.context, ROUTER).moved > 0 {}
     for nic in &mut world.nics[..3] {
         let got = nic.receive().unwrap();
         assert_eq!((&got.frame, got.header[0]), (&query, 1));
@@ -253,7 +253,7 @@ fn a_group_that_goes_to_members_alone_is_no_flood() {
     for _ in 0..10 {
         assert!(world.nics[1].send(&framed(&igmp_report(true, GROUP)), Layout::One));
     }
-    while world.switch.serve(&mut world.desk, 1).moved > 0 {}
+    while world.switch.serve(&mut world.context, 1).moved > 0 {}
     let drops = world.switch.port_mut(1).unwrap().counters().drops;
     assert_eq!(drops.total(), drops.multicast_limit);
     assert!(drops.multicast_limit > 0);
@@ -291,7 +291,7 @@ fn a_group_that_goes_to_everybody_is_a_flood() {
     for _ in 0..10 {
         assert!(world.nics[1].send(&datagram(GROUP), Layout::One));
     }
-    while world.switch.serve(&mut world.desk, 1).moved > 0 {}
+    while world.switch.serve(&mut world.context, 1).moved > 0 {}
     let drops = world.switch.port_mut(1).unwrap().counters().drops;
     assert_eq!(drops.total(), drops.multicast_limit);
     assert!(drops.multicast_limit > 0);
@@ -303,7 +303,7 @@ fn a_port_with_new_rules_is_heard_anew() {
     let mut world = World::new();
     let lives_at = |world: &World| {
         let mac = switch::mac::Mac::from_octets(frame::mac(7));
-        world.switch.table.lookup(mac, world.desk.seconds)
+        world.switch.table.lookup(mac, world.context.seconds)
     };
     world.send(1, &datagram(GROUP));
     assert_eq!(lives_at(&world), Some(1));

@@ -35,7 +35,7 @@ pub(crate) use spaces::{
     FOLDER as SPACE_FOLDER, MIN_SLOTS as MIN_SPACE_SLOTS, Objective, SLOT_BYTES, Space,
 };
 pub(crate) use switch::limits::{GATHER_US, MAX_GATHER_US, MAX_LOOK_UPS, MAX_PORTS};
-pub(crate) use switch::spread::MAX_WORKERS;
+pub(crate) use switch::steering::MAX_WORKERS;
 
 /// The configuration used when none is given, as text with comments.
 pub(crate) const DEFAULT: &str = include_str!("default.toml");

@@ -4,8 +4,8 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
+use switch::fdb::Fdb;
 use switch::mac::Mac;
-use switch::residency::Residency;
 
 /// Look-ups that are timed.
 const COUNT: u32 = 1 << 20;
@@ -17,7 +17,7 @@ pub(crate) fn time(residents: u32) -> f64 {
     let table = Residency::new();
     let residents = residents.max(1);
     for number in 0..residents {
-        let _: switch::residency::Learnt = table.learn(address(number), 1, 0, u32::MAX);
+        let _: switch::fdb::Learnt = table.learn(address(number), 1, 0, u32::MAX);
     }
     let mut who = 0;
     let began = used();

@@ -5,7 +5,7 @@
 //! A frame for a full receiver
 //! - **stays in the ring** while nothing at hand behind it goes elsewhere: no copy, and the
 //!   sender feels the receiver's pace;
-//! - is **set aside** ([`Aside`]) when something does.
+//! - is **set aside** ([`Deferred`]) when something does.
 //!
 //! What keeps one slow receiver from stopping everybody:
 //! - **share**: what is set aside is bounded; past that the ring stalls, and a stall is bounded;
@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use arrayvec::ArrayVec;
 
-use crate::aside::Aside;
+use crate::deferred::Deferred;
 use crate::limits::{BURST, HOLD};
 
 /// The receivers that had no room in a burst.
@@ -51,7 +51,7 @@ impl InRing {
 #[derive(Debug, Default)]
 pub struct Held {
     /// Frames set aside.
-    pub aside: Aside,
+    pub deferred: Deferred,
     /// Frames that wait in the ring, if any do.
     pub in_ring: Option<InRing>,
     stalled: Option<Instant>,
@@ -62,7 +62,7 @@ impl Held {
     pub fn receivers(&self, runs: bool) -> impl Iterator<Item = u16> + '_ {
         let in_ring = self.in_ring.as_ref().filter(|_| runs);
         let full = in_ring.map(|in_ring| in_ring.full.iter().copied());
-        self.aside.receivers().chain(full.into_iter().flatten())
+        self.deferred.receivers().chain(full.into_iter().flatten())
     }
 
     /// A frame finds no room to be set aside in. Whether it has been so for too long: then it is
@@ -87,7 +87,7 @@ impl Held {
 
     /// After frames set aside have gone: a stall ends once there is room for half as many again.
     pub fn settle(&mut self) {
-        if self.aside.is_half_empty() {
+        if self.deferred.is_half_empty() {
             self.stalled = None;
         }
     }
@@ -109,7 +109,7 @@ mod tests {
 
     fn push(held: &mut Held, to: u16) -> bool {
         let (head, rest) = Head::of_private(NetHeader::default(), &[0; 60]).unwrap();
-        held.aside.push(
+        held.deferred.push(
             to,
             &head,
             Rest::Private(rest),
@@ -134,11 +134,11 @@ mod tests {
         assert!(push(&mut held, 2));
         while push(&mut held, 1) {}
         assert!(!held.stall(start));
-        assert_eq!(held.aside.forget(2), 1);
+        assert_eq!(held.deferred.forget(2), 1);
         held.settle();
         assert!(push(&mut held, 1));
         assert!(held.stall(start + HOLD * 2));
-        assert_eq!(held.aside.forget(1), ASIDE_FRAMES);
+        assert_eq!(held.deferred.forget(1), ASIDE_FRAMES);
         held.settle();
         assert!(!held.stall(start + HOLD * 2));
     }

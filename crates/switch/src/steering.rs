@@ -1,15 +1,15 @@
 //! Which worker reads which transmit ring.
 
-/// Most workers of a network: one bit each in [`Askers`].
+/// Most workers of a network: one bit each in [`WakeSet`].
 pub const MAX_WORKERS: usize = 16;
 
 /// Transmit rings spread over workers, in turn by port and pair.
 #[derive(Clone, Copy, Debug)]
-pub struct Spread {
+pub struct Steering {
     workers: usize,
 }
 
-impl Spread {
+impl Steering {
     /// Over so many workers, at least one and at most [`MAX_WORKERS`].
     #[must_use]
     pub fn new(workers: usize) -> Self {
@@ -40,9 +40,9 @@ impl Spread {
 
 /// A set of workers: those that have asked for a kick of a receive ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Askers(u16);
+pub struct WakeSet(u16);
 
-impl Askers {
+impl WakeSet {
     /// Nobody.
     pub const NONE: Self = Self(0);
 
@@ -71,15 +71,15 @@ mod tests {
     #[test]
     fn every_pair_has_one_worker() {
         for workers in 1..=MAX_WORKERS {
-            let spread = Spread::new(workers);
+            let steering = Steering::new(workers);
             for port in [0, 1, 7, 1023] {
                 let mut all = Vec::new();
                 for worker in 0..workers {
-                    let pairs: Vec<usize> = spread.pairs(port, worker, 16).collect();
+                    let pairs: Vec<usize> = steering.pairs(port, worker, 16).collect();
                     assert!(
                         pairs
                             .iter()
-                            .all(|pair| spread.worker(port, *pair) == worker)
+                            .all(|pair| steering.worker(port, *pair) == worker)
                     );
                     all.extend(pairs);
                 }
@@ -91,12 +91,12 @@ mod tests {
 
     #[test]
     fn a_set_has_whom_it_was_given() {
-        let mut askers = Askers::NONE;
-        askers.add(3);
-        let mut others = Askers::NONE;
+        let mut wake_set = WakeSet::NONE;
+        wake_set.add(3);
+        let mut others = WakeSet::NONE;
         others.add(15);
-        askers.join(others);
-        let all = (0..MAX_WORKERS).filter(|worker| askers.has(*worker));
+        wake_set.join(others);
+        let all = (0..MAX_WORKERS).filter(|worker| wake_set.has(*worker));
         assert_eq!(all.collect::<Vec<_>>(), [3, 15]);
     }
 }

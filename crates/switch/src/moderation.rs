@@ -30,7 +30,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// The decision, and what it rests on.
 #[derive(Debug)]
-pub(crate) struct Thin {
+pub(crate) struct Moderation {
     gathers: bool,
     began: Instant,
     /// Frames that had moved by then.
@@ -44,7 +44,7 @@ pub(crate) struct Thin {
     not_before: Instant,
 }
 
-impl Thin {
+impl Moderation {
     pub(crate) fn new(now: Instant) -> Self {
         Self {
             gathers: false,
@@ -85,15 +85,15 @@ impl Thin {
             reason = "far below 2^52, and positive"
         )]
         let moved = (moved as f64 / windows) as u64;
-        let thin = (FEW..=MANY).contains(&moved);
+        let moderation = (FEW..=MANY).contains(&moved);
         if !self.gathers {
-            self.gathers = thin && self.slept < moved / 2 && now >= self.not_before;
+            self.gathers = moderation && self.slept < moved / 2 && now >= self.not_before;
         } else if moved < self.before - self.before / 4 {
             self.gathers = false;
             self.not_before = now + self.pause;
             self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         } else {
-            self.gathers = thin;
+            self.gathers = moderation;
             self.pause = PAUSE;
         }
         self.before = moved;
@@ -109,7 +109,7 @@ mod tests {
 
     /// A worker's time, and the frames it has moved.
     struct World {
-        thin: Thin,
+        moderation: Moderation,
         now: Instant,
         frames: u64,
     }
@@ -118,7 +118,7 @@ mod tests {
         fn new() -> Self {
             let now = Instant::now();
             Self {
-                thin: Thin::new(now),
+                moderation: Moderation::new(now),
                 now,
                 frames: 0,
             }
@@ -128,7 +128,7 @@ mod tests {
         fn window(&mut self, frames: u64) -> bool {
             self.now += WINDOW;
             self.frames += frames;
-            self.thin.gathers(self.now, self.frames)
+            self.moderation.gathers(self.now, self.frames)
         }
     }
 
@@ -150,9 +150,9 @@ mod tests {
         let mut gathered = 0;
         for window in 0..5_000 {
             // Twice as many where it looks at once.
-            let frames = if world.thin.gathers { 2 } else { 4 };
+            let frames = if world.moderation.gathers { 2 } else { 4 };
             gathered += u32::from(world.window(frames * SLEEPS));
-            assert!(window > 0 || world.thin.gathers);
+            assert!(window > 0 || world.moderation.gathers);
         }
         // 10 s: after 20 ms, 60 ms, 140 ms, ... 2.5 s, then every 2 s.
         assert!((8..=12).contains(&gathered), "{gathered}");
@@ -163,7 +163,7 @@ mod tests {
         let mut world = World::new();
         assert!(!world.window(FEW - 1));
         assert!(!world.window(MANY + 1));
-        (0..5 * SLEEPS).for_each(|_| world.thin.slept());
+        (0..5 * SLEEPS).for_each(|_| world.moderation.slept());
         assert!(!world.window(10 * SLEEPS));
         assert!(world.window(10 * SLEEPS));
     }

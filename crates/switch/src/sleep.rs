@@ -16,11 +16,11 @@ use vhost::backend::at;
 use vhost::fault::Fault;
 use vhost::ring::Ring;
 
-use crate::books::Books;
-use crate::desk::Desk;
-use crate::hold::Held;
+use crate::backpressure::Held;
+use crate::context::WorkerContext;
 use crate::limits::{GATHER_SHARE, HOLD, POLL, STREAM};
 use crate::port::{Guest, Kind, receive_ring, transmit_ring};
+use crate::ring_state::RingState;
 use crate::shared::FIRST;
 use crate::switch::Switch;
 use crate::worker::Worker;
@@ -56,16 +56,16 @@ impl Worker {
     /// there is work after all.
     pub(crate) fn may_sleep(&mut self) -> bool {
         let switch = self.shared.read();
-        let (desk, short) = (&mut self.desk, self.contention.is_short());
+        let (context, short) = (&mut self.context, self.contention.is_short());
         let mut all = Rest::QUIET;
         self.active.retain(|port| {
-            let rest = switch.leave_alone(desk, *port, short);
+            let rest = switch.leave_alone(context, *port, short);
             all.idle &= rest.idle;
             all.patience = shorter(all.patience, rest.patience);
             !rest.idle || rest.patience.is_some()
         });
-        if !desk.faults.is_empty() {
-            switch.blame(&mut desk.faults);
+        if !context.faults.is_empty() {
+            switch.blame(&mut context.faults);
             self.shared.wake(FIRST);
         }
         self.patience = all.patience;
@@ -76,7 +76,7 @@ impl Worker {
 impl Switch {
     /// Ask the transmit rings of a port that this worker reads for a kick, and the receivers they
     /// wait for too.
-    fn leave_alone(&self, desk: &mut Desk, number: u16, short: bool) -> Rest {
+    fn leave_alone(&self, context: &mut WorkerContext, number: u16, short: bool) -> Rest {
         let mut rest = Rest::QUIET;
         let Some(port) = self.port(number) else {
             return rest;
@@ -84,18 +84,18 @@ impl Switch {
         let Kind::Guest(guest) = &port.kind else {
             return rest;
         };
-        let held_back = port.limits.held_back(desk.now);
+        let held_back = port.limits.held_back(context.now);
         if let Some(wait) = held_back {
             rest.within(wait);
         }
         if guest.is_polled() {
             rest.within(POLL);
         }
-        let mut receivers = std::mem::take(&mut desk.receivers);
+        let mut receivers = std::mem::take(&mut context.receivers);
         receivers.clear();
         for pair in self
             .readers
-            .pairs(number, desk.worker, guest.backend.pairs())
+            .pairs(number, context.worker, guest.backend.pairs())
         {
             let unasked = match held_back {
                 Some(_) => Unasked::Always,
@@ -103,16 +103,16 @@ impl Switch {
                 None => Unasked::Never,
             };
             let result = leave_ring(guest, pair, unasked, &mut rest, &mut receivers);
-            rest.idle &= or_fault(desk, number, result);
+            rest.idle &= or_fault(context, number, result);
         }
         receivers.sort_unstable();
         receivers.dedup();
         for (receiver, pair) in &receivers {
             rest.within(HOLD);
-            let result = self.ask_receiver(desk.worker, *receiver, *pair);
-            rest.idle &= or_fault(desk, *receiver, result);
+            let result = self.ask_receiver(context.worker, *receiver, *pair);
+            rest.idle &= or_fault(context, *receiver, result);
         }
-        desk.receivers = receivers;
+        context.receivers = receivers;
         rest
     }
 
@@ -126,24 +126,24 @@ impl Switch {
         let Some(mut vring) = guest.backend.vring(number) else {
             return Ok(false);
         };
-        let (Some(ring), books) = vring.parts_mut() else {
+        let (Some(ring), ring_state) = vring.parts_mut() else {
             return Ok(false);
         };
-        let Some(short) = books.short else {
+        let Some(short) = ring_state.short else {
             return Ok(false);
         };
         let more = ring.ask_for_kick(short.seen).map_err(at(number))?;
         if !more {
-            books.askers.add(worker);
+            ring_state.wake_set.add(worker);
         }
         Ok(!more)
     }
 }
 
 /// A fault is left to the first worker; until it has seen to it there is work.
-fn or_fault(desk: &mut Desk, port: u16, result: Result<bool, Fault>) -> bool {
+fn or_fault(context: &mut WorkerContext, port: u16, result: Result<bool, Fault>) -> bool {
     result.unwrap_or_else(|fault| {
-        desk.faults.push((port, fault));
+        context.faults.push((port, fault));
         false
     })
 }
@@ -170,8 +170,8 @@ fn leave_ring(
     let Some(mut vring) = guest.backend.vring(number) else {
         return Ok(true);
     };
-    let (ring, books) = vring.parts_mut();
-    let Books { held, sent, .. } = books;
+    let (ring, ring_state) = vring.parts_mut();
+    let RingState { held, sent, .. } = ring_state;
     receivers.extend(held.receivers(ring.is_some()).map(|to| (to, pair)));
     let sent = std::mem::take(sent);
     match (ring, unasked) {
@@ -210,7 +210,7 @@ mod tests {
     use crate::guard::Rules;
     use crate::limits::GATHER;
     use crate::port::Port;
-    use crate::spread::{Askers, Spread};
+    use crate::steering::{Steering, WakeSet};
     use crate::workers::Workers;
 
     /// A worker with one running guest at port 1, and the supervisor's end of its control socket.
@@ -292,26 +292,26 @@ mod tests {
         rules.limits.send.frames = Some(100);
         rules.limits.send.burst_ms = 10;
         worker.shared.write().set_rules(1, rules);
-        worker.desk.now = std::time::Instant::now();
+        worker.context.now = std::time::Instant::now();
         // The burst, and the frame that ends it.
         let wait = after(&mut worker, &mut nic, 5).unwrap();
         assert!(wait <= Duration::from_millis(10), "{wait:?}");
         assert_eq!((worker.active.as_slice(), nic.in_flight()), (&[1][..], 3));
         // Nobody kicks for what comes now.
         assert!(!nic.tx.publish());
-        worker.desk.now += wait;
+        worker.context.now += wait;
         assert_eq!(
             after(&mut worker, &mut nic, 0),
             Some(Duration::from_millis(10))
         );
         assert_eq!(nic.in_flight(), 2);
         // Once it may send again and has nothing to send, it is kicked for.
-        worker.desk.now += Duration::from_millis(20);
+        worker.context.now += Duration::from_millis(20);
         assert_eq!(
             after(&mut worker, &mut nic, 0),
             Some(Duration::from_millis(10))
         );
-        worker.desk.now += Duration::from_millis(10);
+        worker.context.now += Duration::from_millis(10);
         assert_eq!(after(&mut worker, &mut nic, 0), None);
         assert!(worker.active.is_empty() && nic.in_flight() == 0);
     }
@@ -345,8 +345,8 @@ mod tests {
     #[test]
     fn who_waits_for_a_receiver_is_woken_by_who_fills_it() {
         for features in [features::PLAIN, features::PLAIN & !features::EVENT_IDX] {
-            let mut switch = Switch::new(Spread::new(2));
-            let mut desks = [0, 1].map(Desk::new);
+            let mut switch = Switch::new(Steering::new(2));
+            let mut desks = [0, 1].map(WorkerContext::new);
             let options = Options {
                 features,
                 ..Options::default()
@@ -367,7 +367,7 @@ mod tests {
                 assert!(switch.leave_alone(&mut desks[0], 0, false).idle);
                 receiver.post(1);
                 assert!(receiver.rx.publish(), "a kick was asked for");
-                desks[1].wakes = Askers::NONE;
+                desks[1].wakes = WakeSet::NONE;
                 send(1, number);
                 assert_eq!(switch.serve(&mut desks[1], 1).moved, 1);
                 assert!(desks[1].wakes.has(0));
@@ -380,10 +380,10 @@ mod tests {
             );
             let _ = receiver.rx.publish();
             assert_eq!(switch.serve(&mut desks[0], 0).moved, 1);
-            desks[1].wakes = Askers::NONE;
+            desks[1].wakes = WakeSet::NONE;
             send(1, 2);
             assert_eq!(switch.serve(&mut desks[1], 1).moved, 1);
-            assert_eq!(desks[1].wakes, Askers::NONE, "nobody waits");
+            assert_eq!(desks[1].wakes, WakeSet::NONE, "nobody waits");
         }
     }
 }

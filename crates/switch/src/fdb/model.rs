@@ -21,7 +21,7 @@ fn mac(number: u8) -> Mac {
 #[test]
 fn who_moves_up_is_found_all_the_time() {
     check(|| {
-        let table = Arc::new(Residency::new());
+        let table = Arc::new(Fdb::new());
         assert!(table.pin(mac(1), 1));
         assert!(table.pin(mac(2), 2));
         let theirs = Arc::clone(&table);
@@ -37,7 +37,7 @@ fn who_moves_up_is_found_all_the_time() {
 #[test]
 fn nobody_is_found_at_anothers_port() {
     check(|| {
-        let table = Arc::new(Residency::new());
+        let table = Arc::new(Fdb::new());
         assert!(table.pin(mac(1), 1));
         let theirs = Arc::clone(&table);
         let other = thread::spawn(move || {

@@ -15,7 +15,7 @@ fn mac(number: u32) -> Mac {
 
 #[test]
 fn a_learnt_address_moves_and_ages() {
-    let table = Residency::new();
+    let table = Fdb::new();
     assert_eq!(table.learn(mac(1), 3, 10, u32::MAX), Learnt::New);
     assert_eq!(table.lookup(mac(1), 10), Some(3));
     assert_eq!(table.learn(mac(1), 4, 20, u32::MAX), Learnt::Moved(3));
@@ -25,7 +25,7 @@ fn a_learnt_address_moves_and_ages() {
 
 #[test]
 fn a_pinned_address_neither_moves_nor_ages() {
-    let table = Residency::new();
+    let table = Fdb::new();
     assert!(table.pin(mac(1), 3));
     assert_eq!(table.learn(mac(1), 4, 20, u32::MAX), Learnt::Refused);
     table.forget_port(3);
@@ -34,7 +34,7 @@ fn a_pinned_address_neither_moves_nor_ages() {
 
 #[test]
 fn group_and_zero_addresses_are_not_learnt() {
-    let table = Residency::new();
+    let table = Fdb::new();
     let group = Mac::from_octets([1, 0, 0x5e, 0, 0, 1]);
     assert_eq!(table.learn(group, 1, 0, u32::MAX), Learnt::Refused);
     assert_eq!(
@@ -46,7 +46,7 @@ fn group_and_zero_addresses_are_not_learnt() {
 
 #[test]
 fn a_port_at_its_limit_learns_no_more() {
-    let table = Residency::new();
+    let table = Fdb::new();
     assert_eq!(table.learn(mac(1), 3, 0, 1), Learnt::New);
     assert_eq!(table.learn(mac(2), 3, 0, 1), Learnt::Refused);
     assert_eq!(table.learn(mac(1), 3, 0, 1), Learnt::Known);
@@ -58,7 +58,7 @@ fn a_port_at_its_limit_learns_no_more() {
 
 #[test]
 fn a_full_table_refuses_and_still_answers() {
-    let table = Residency::new();
+    let table = Fdb::new();
     for number in 0..u32::try_from(MAX_RESIDENTS).unwrap() {
         assert_eq!(table.learn(mac(number), 1, 0, u32::MAX), Learnt::New);
     }
@@ -69,7 +69,7 @@ fn a_full_table_refuses_and_still_answers() {
 
 #[test]
 fn ageing_visits_every_slot() {
-    let table = Residency::new();
+    let table = Fdb::new();
     for number in 0..1000 {
         table.learn(mac(number), 1, 0, u32::MAX);
     }
@@ -103,7 +103,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn agrees_with_a_map(steps in prop::collection::vec(step(), 1..200), key: u64) {
-        let mut table = Residency::new();
+        let mut table = Fdb::new();
         // A poor key makes long probe runs, where mistakes would show.
         table.key = (key % 64) | 1;
         let mut model: HashMap<u32, (u16, bool)> = HashMap::new();
@@ -141,7 +141,7 @@ proptest! {
 
 #[test]
 fn an_address_that_goes_to_and_fro_has_two_owners() {
-    let table = Residency::new();
+    let table = Fdb::new();
     table.learn(mac(1), 3, 0, u32::MAX);
     for step in 0..DUPLICATE_MOVES {
         assert_eq!(table.duplicates(step), [], "after {step} moves");
@@ -164,7 +164,7 @@ fn an_address_that_goes_to_and_fro_has_two_owners() {
 
 #[test]
 fn an_address_that_moves_now_and_then_has_one_owner() {
-    let table = Residency::new();
+    let table = Fdb::new();
     table.learn(mac(1), 3, 0, u32::MAX);
     let pause = DUPLICATE_SECONDS / 3;
     for step in 1..20 {
@@ -176,7 +176,7 @@ fn an_address_that_moves_now_and_then_has_one_owner() {
 
 #[test]
 fn who_uses_a_pinned_address_is_found_out() {
-    let table = Residency::new();
+    let table = Fdb::new();
     let who = Resident::new(mac(1), 7);
     table.pin(who, 3);
     for second in 0..DUPLICATE_MOVES {
@@ -192,7 +192,7 @@ fn who_uses_a_pinned_address_is_found_out() {
 
 #[test]
 fn many_that_move_once_do_not_hide_one_that_fights() {
-    let table = Residency::new();
+    let table = Fdb::new();
     let fight = |step: u32| {
         table.learn(mac(1), 3 + u16::try_from(step % 2).unwrap(), 0, u32::MAX);
     };

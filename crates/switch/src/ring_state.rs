@@ -2,16 +2,16 @@
 
 use std::time::Instant;
 
+use crate::backpressure::Held;
 use crate::control::Counters;
-use crate::hold::Held;
+use crate::fdb::{Fdb, Learnt, Resident};
 use crate::limits::{HOLD, LATENCY_SAMPLE};
 use crate::peers::Peers;
-use crate::residency::{Learnt, Residency, Resident};
-use crate::spread::Askers;
+use crate::steering::WakeSet;
 
 /// What is known of a ring: a transmit ring uses the one half, a receive ring the other.
 #[derive(Debug, Default)]
-pub struct Books {
+pub struct RingState {
     /// Running totals of the ring.
     pub counters: Counters,
     /// Of a transmit ring: the frames held back.
@@ -28,10 +28,10 @@ pub struct Books {
     pub short: Option<Short>,
     /// Of a receive ring: workers that have asked for a kick. Whoever takes the ring in hand takes
     /// the kick for itself, and wakes them instead.
-    pub askers: Askers,
+    pub wake_set: WakeSet,
 }
 
-impl Books {
+impl RingState {
     /// The receive ring was too short; it had `seen` chains.
     pub fn note_short(&mut self, seen: u16, now: Instant) -> Short {
         let since = self.short.map_or(now, |short| short.since);
@@ -90,7 +90,7 @@ pub struct Teacher {
 impl Teacher {
     /// A burst begins, at this second.
     #[inline]
-    pub fn begin(&mut self, now: u32, table: &Residency) {
+    pub fn begin(&mut self, now: u32, table: &Fdb) {
         let moment = (now, table.moves());
         if self.moment != moment {
             self.moment = moment;
@@ -105,7 +105,7 @@ impl Teacher {
 
     /// Note the source of a frame of a port that may teach `limit` addresses.
     #[inline]
-    pub fn note(&mut self, source: Resident, port: u16, limit: u32, table: &Residency) {
+    pub fn note(&mut self, source: Resident, port: u16, limit: u32, table: &Fdb) {
         if self.last != Some(source) {
             self.last = Some(source);
             let (now, _) = self.moment;

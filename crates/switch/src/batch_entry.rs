@@ -2,11 +2,11 @@
 
 use vhost::copy::Cursor;
 
+use crate::backpressure::InRing;
 use crate::control::Loss;
+use crate::fdb::Resident;
 use crate::frame::{Head, Rest, Simple};
 use crate::guard::{Checked, Guard, Snapshot};
-use crate::hold::InRing;
-use crate::residency::Resident;
 
 /// Where a frame goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(crate) enum Target {
 
 /// One frame of a burst.
 #[derive(Debug)]
-pub(crate) struct Job<'a, 'm> {
+pub(crate) struct BatchEntry<'a, 'm> {
     pub(crate) chain: u16,
     pub(crate) head: Head,
     pub(crate) rest: Cursor<'a, 'm>,
@@ -32,7 +32,7 @@ pub(crate) struct Job<'a, 'm> {
     pub(crate) segments: u16,
 }
 
-impl<'a, 'm> Job<'a, 'm> {
+impl<'a, 'm> BatchEntry<'a, 'm> {
     /// The frame as a simple one, if it is.
     #[inline(always)]
     pub(crate) fn simple(&self) -> Option<Simple<'m>> {

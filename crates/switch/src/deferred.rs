@@ -8,17 +8,17 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use crate::books::Sampler;
+use crate::backpressure::Held;
 use crate::capture::Direction;
+use crate::context::WorkerContext;
 use crate::control::{Counters, Loss};
 use crate::deliver::{End, Outcome, attempt, deliver};
-use crate::desk::Desk;
 use crate::frame::{ETHERNET, Head, Rest};
 use crate::guard::{Checked, Cost, Guard, Outgoing, passage};
-use crate::hold::Held;
 use crate::limits::{ASIDE_BYTES, ASIDE_FRAMES};
 use crate::port::Kind;
 use crate::receiver::Receiver;
+use crate::ring_state::Sampler;
 use crate::switch::Switch;
 use crate::translate::Scratch;
 
@@ -59,13 +59,13 @@ struct Line {
 
 /// The frames of one transmit ring that are set aside.
 #[derive(Debug, Default)]
-pub struct Aside {
+pub struct Deferred {
     lines: Vec<Line>,
     frames: usize,
     bytes: usize,
 }
 
-impl Aside {
+impl Deferred {
     /// Nothing is set aside.
     #[inline]
     #[must_use]
@@ -167,22 +167,22 @@ impl Switch {
     /// frames are done with.
     pub(crate) fn deliver_aside(
         &self,
-        desk: &mut Desk,
+        context: &mut WorkerContext,
         pair: usize,
         held: &mut Held,
         counters: &mut Counters,
         sampler: &mut Sampler,
     ) -> u32 {
-        let before = held.aside.len();
-        let oldest = held.aside.oldest();
-        for line in &mut held.aside.lines {
-            if self.worth_a_try(desk, line.to, pair) {
-                self.deliver_line(desk, pair, line, counters);
+        let before = held.deferred.len();
+        let oldest = held.deferred.oldest();
+        for line in &mut held.deferred.lines {
+            if self.worth_a_try(context, line.to, pair) {
+                self.deliver_line(context, pair, line, counters);
             }
         }
-        held.aside.settle();
+        held.deferred.settle();
         held.settle();
-        let gone = u32::try_from(before - held.aside.len()).unwrap_or(u32::MAX);
+        let gone = u32::try_from(before - held.deferred.len()).unwrap_or(u32::MAX);
         if gone > 0 {
             counters.count_latency(oldest.filter(|_| sampler.next()));
         }
@@ -191,14 +191,20 @@ impl Switch {
 
     /// Whether a port that had no room for a pair's frames may have some now, or is not to be
     /// waited for any more.
-    pub(crate) fn worth_a_try(&self, desk: &Desk, to: u16, pair: usize) -> bool {
+    pub(crate) fn worth_a_try(&self, context: &WorkerContext, to: u16, pair: usize) -> bool {
         match self.port(to).map(|port| &port.kind) {
-            Some(Kind::Guest(guest)) => guest.worth_a_try(pair, desk.now),
+            Some(Kind::Guest(guest)) => guest.worth_a_try(pair, context.now),
             _ => true,
         }
     }
 
-    fn deliver_line(&self, desk: &mut Desk, pair: usize, line: &mut Line, counters: &mut Counters) {
+    fn deliver_line(
+        &self,
+        context: &mut WorkerContext,
+        pair: usize,
+        line: &mut Line,
+        counters: &mut Counters,
+    ) {
         let Some(port) = self.port(line.to) else {
             return lose(line, counters, Loss::ReceiverDown);
         };
@@ -206,19 +212,19 @@ impl Switch {
             return lose(line, counters, Loss::ReceiverDown);
         };
         let guard = port.guard.as_deref();
-        let (rates, now) = (port.limits.receive.as_deref(), desk.now);
+        let (rates, now) = (port.limits.receive.as_deref(), context.now);
         let (number, frames) = (line.to, line.frames.len());
         let mut shown = Vec::new();
         let act = |receiver: &mut Receiver<'_, '_>,
                    features,
-                   books: &mut Counters,
+                   ring_state: &mut Counters,
                    scratch: &mut Scratch,
                    done: &mut usize| {
             while let Some(frame) = line.frames.front_mut() {
                 let outcome = match frame.leave(guard) {
                     Ok(out) => {
                         let (head, rest, from) = (&out.head, out.rest(), frame.segments);
-                        deliver(receiver, features, books, scratch, head, rest, from)?
+                        deliver(receiver, features, ring_state, scratch, head, rest, from)?
                     }
                     Err(loss) => Outcome::Dropped(loss),
                 };
@@ -244,17 +250,17 @@ impl Switch {
             }
             Ok(true)
         };
-        let end = attempt(guest, pair, desk, frames, act).1;
+        let end = attempt(guest, pair, context, frames, act).1;
         if !shown.is_empty() {
             let shown = shown.iter().map(Frame::shown);
-            self.show(desk, (number, pair), Direction::Received, shown);
+            self.show(context, (number, pair), Direction::Received, shown);
         }
         match end {
             Ok(End::Done | End::NoRoom) => {}
             Ok(End::Stuck) => lose(line, counters, Loss::ReceiverStuck),
             Ok(End::Down) => lose(line, counters, Loss::ReceiverDown),
             Err(fault) => {
-                desk.faults.push((line.to, fault));
+                context.faults.push((line.to, fault));
                 lose(line, counters, Loss::ReceiverDown);
             }
         }
@@ -273,10 +279,10 @@ mod tests {
 
     use super::*;
 
-    fn push(aside: &mut Aside, to: u16, length: usize) -> bool {
+    fn push(deferred: &mut Deferred, to: u16, length: usize) -> bool {
         let bytes = vec![7; length];
         let (head, rest) = Head::of_private(NetHeader::default(), &bytes).unwrap();
-        aside.push(
+        deferred.push(
             to,
             &head,
             Rest::Private(rest),
@@ -289,24 +295,24 @@ mod tests {
     #[test]
     fn the_store_is_bounded_in_frames_and_in_bytes() {
         for length in [60, 65_000] {
-            let mut aside = Aside::default();
-            while push(&mut aside, 1, length) {}
+            let mut deferred = Deferred::default();
+            while push(&mut deferred, 1, length) {}
             let all = (ASIDE_BYTES / (length - ETHERNET as usize)).min(ASIDE_FRAMES);
-            assert_eq!(aside.len(), all);
-            assert!(!aside.is_half_empty());
+            assert_eq!(deferred.len(), all);
+            assert!(!deferred.is_half_empty());
         }
     }
 
     #[test]
     fn what_a_receiver_leaves_behind_is_forgotten() {
-        let mut aside = Aside::default();
+        let mut deferred = Deferred::default();
         for to in [1, 2, 1] {
-            assert!(push(&mut aside, to, 100));
+            assert!(push(&mut deferred, to, 100));
         }
-        assert!(aside.waits_for(1));
-        assert_eq!(aside.forget(1), 2);
-        assert!(!aside.waits_for(1) && aside.waits_for(2));
-        assert_eq!((aside.forget(2), aside.bytes), (1, 0));
-        assert!(aside.is_empty());
+        assert!(deferred.waits_for(1));
+        assert_eq!(deferred.forget(1), 2);
+        assert!(!deferred.waits_for(1) && deferred.waits_for(2));
+        assert_eq!((deferred.forget(2), deferred.bytes), (1, 0));
+        assert!(deferred.is_empty());
     }
 }

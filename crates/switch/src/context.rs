@@ -4,16 +4,16 @@ use std::time::Instant;
 
 use vhost::fault::Fault;
 
-use crate::allowance::Allowance;
+use crate::capture_budget::CaptureBudget;
 use crate::guard::Snapshot;
 use crate::limits::{BURST, MAX_PORTS};
-use crate::spread::Askers;
+use crate::steering::WakeSet;
 use crate::translate::Scratch;
 use crate::uplink::BUFFER;
 
 /// A worker's own things.
 #[derive(Debug)]
-pub struct Desk {
+pub struct WorkerContext {
     /// The worker's number.
     pub worker: usize,
     /// The time of this round.
@@ -21,9 +21,9 @@ pub struct Desk {
     /// Seconds since the start, for ageing.
     pub seconds: u32,
     /// What captures may cost.
-    pub(crate) allowance: Allowance,
+    pub(crate) capture_budget: CaptureBudget,
     /// Workers to be woken: their receivers have been taken in hand.
-    pub(crate) wakes: Askers,
+    pub(crate) wakes: WakeSet,
     /// Ports found at fault.
     pub(crate) faults: Vec<(u16, Fault)>,
     /// What guards have seen of the frames of a burst.
@@ -34,7 +34,7 @@ pub struct Desk {
     pub(crate) receivers: Vec<(u16, usize)>,
 }
 
-impl Desk {
+impl WorkerContext {
     /// For the worker with this number.
     #[must_use]
     pub fn new(worker: usize) -> Self {
@@ -42,8 +42,8 @@ impl Desk {
             worker,
             now: Instant::now(),
             seconds: 0,
-            allowance: Allowance::default(),
-            wakes: Askers::NONE,
+            capture_budget: CaptureBudget::default(),
+            wakes: WakeSet::NONE,
             faults: Vec::with_capacity(MAX_PORTS),
             snapshots: vec![Snapshot::default(); usize::from(BURST)].into_boxed_slice(),
             scratch: Scratch::default(),

@@ -3,9 +3,9 @@
 //! A pinned address is not learnt elsewhere, so nothing would ever say that it lives behind an
 //! uplink now. Neighbours are none of its business: they do not get such frames.
 
+use crate::batch_entry::BatchEntry;
+use crate::context::WorkerContext;
 use crate::control::Loss;
-use crate::desk::Desk;
-use crate::job::Job;
 use crate::port::Kind;
 use crate::sender::Sender;
 use crate::switch::Switch;
@@ -14,27 +14,27 @@ impl Switch {
     /// Send frames out by every uplink that may have them; returns how many are done with, which
     /// is all.
     #[cold]
-    pub(crate) fn send_away(
+    pub(crate) fn send_migrated(
         &self,
-        desk: &mut Desk,
+        context: &mut WorkerContext,
         sender: &mut Sender<'_>,
-        run: &[Job<'_, '_>],
+        run: &[BatchEntry<'_, '_>],
     ) -> usize {
-        for job in run {
+        for entry in run {
             let mut sent = false;
             for number in (0..).take(self.ports.len()) {
                 let port = self.port(number).map(|port| &port.kind);
                 if matches!(port, Some(Kind::Uplink(_))) {
-                    let (rest, checked) = (job.rest(), job.checked());
+                    let (rest, checked) = (entry.rest(), entry.checked());
                     let done =
-                        self.deliver_one(desk, number, sender.pair, &job.head, &rest, checked);
+                        self.deliver_one(context, number, sender.pair, &entry.head, &rest, checked);
                     sent |= done.is_ok();
                 }
             }
             if sent {
-                sender.finish(job.chain, job.head.length);
+                sender.finish(entry.chain, entry.head.length);
             } else {
-                sender.lose(job.chain, job.head.length, Loss::ReceiverDown);
+                sender.lose(entry.chain, entry.head.length, Loss::ReceiverDown);
             }
         }
         run.len()

@@ -3,9 +3,9 @@
 use std::hint::black_box;
 use std::num::NonZeroU32;
 
-use super::{Residency, Resident};
+use super::{Fdb, Resident};
 
-impl Residency {
+impl Fdb {
     /// The port an address lives at, looked up so many times, each time after the answer of the time
     /// before is there: what a chain of as many entries would take that are in the caches.
     #[cold]
@@ -29,7 +29,7 @@ mod tests {
 
     #[test]
     fn looking_again_finds_the_same() {
-        let table = Residency::new();
+        let table = Fdb::new();
         let who = Resident::new(Mac::from_octets([2, 0, 0, 0, 0, 1]), 0);
         let times = [1, 2, 10, 1000].map(|times| NonZeroU32::new(times).unwrap());
         for times in times {

@@ -4,7 +4,7 @@ use rustix::event::epoll::EventData;
 
 /// The source of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Token {
+pub(crate) enum EventKey {
     /// The supervisor.
     Control,
     /// A front-end's socket.
@@ -17,7 +17,7 @@ pub(crate) enum Token {
     Wake,
 }
 
-impl Token {
+impl EventKey {
     /// As event data: kind, ring, port.
     #[must_use]
     pub(crate) fn data(self) -> EventData {
@@ -53,15 +53,15 @@ mod tests {
     #[test]
     fn every_token_survives_the_kernel() {
         let tokens = [
-            Token::Control,
-            Token::Socket(0),
-            Token::Kick(1023, 31),
-            Token::Kick(0, 1),
-            Token::Tap(7),
-            Token::Wake,
+            EventKey::Control,
+            EventKey::Socket(0),
+            EventKey::Kick(1023, 31),
+            EventKey::Kick(0, 1),
+            EventKey::Tap(7),
+            EventKey::Wake,
         ];
         for token in tokens {
-            assert_eq!(Token::from_data(token.data()), token);
+            assert_eq!(EventKey::from_data(token.data()), token);
         }
     }
 }

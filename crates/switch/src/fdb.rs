@@ -39,7 +39,7 @@ const CACHED: u32 = 256;
 
 /// The residency table of a network. Any thread may use it; those that change it take turns.
 #[derive(Debug)]
-pub struct Residency {
+pub struct Fdb {
     slots: Box<[Slot]>,
     key: u64,
     /// Odd while residents change places; so whoever finds it even, and the same afterwards, has
@@ -49,12 +49,12 @@ pub struct Residency {
     moves: AtomicU32,
     /// How many addresses are known.
     residents: AtomicU32,
-    books: Mutex<Books>,
+    ring_state: Mutex<RingState>,
 }
 
 /// What only those that change the table need.
 #[derive(Debug)]
-struct Books {
+struct RingState {
     /// Addresses of each port.
     counts: Box<[u32]>,
     /// Next slot that ageing looks at.
@@ -62,7 +62,7 @@ struct Books {
     duplicates: Duplicates,
 }
 
-/// What came of [`Residency::learn`].
+/// What came of [`Fdb::learn`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Learnt {
     /// The address is new here.
@@ -75,13 +75,13 @@ pub enum Learnt {
     Refused,
 }
 
-impl Default for Residency {
+impl Default for Fdb {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Residency {
+impl Fdb {
     /// An empty table.
     #[must_use]
     pub fn new() -> Self {
@@ -100,7 +100,7 @@ impl Residency {
             version: AtomicU64::new(0),
             moves: AtomicU32::new(0),
             residents: AtomicU32::new(0),
-            books: Mutex::new(Books {
+            ring_state: Mutex::new(RingState {
                 counts: vec![0; MAX_PORTS].into_boxed_slice(),
                 sweep: 0,
                 duplicates: Duplicates::default(),
@@ -108,8 +108,10 @@ impl Residency {
         }
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    fn ring_state(&self) -> MutexGuard<'_, RingState> {
+        self.ring_state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many addresses are known.
@@ -132,7 +134,7 @@ impl Residency {
     /// Addresses at a port, pinned or learnt.
     #[must_use]
     pub fn count(&self, port: u16) -> u32 {
-        self.books().count(port)
+        self.ring_state().count(port)
     }
 
     /// How often a resident has moved: whoever remembers where one was compares.
@@ -185,7 +187,7 @@ impl Residency {
     /// The same when somebody changes the table.
     #[cold]
     fn read_in_turn(&self, mac: u64) -> Option<Entry> {
-        let _turn = self.books();
+        let _turn = self.ring_state();
         known(self.find(mac))
     }
 
@@ -224,7 +226,9 @@ impl Residency {
                 Learnt::Known
             }
             Some(entry) if entry.port != port && entry.pinned => {
-                self.books().duplicates.note(who, entry.port, port, now);
+                self.ring_state()
+                    .duplicates
+                    .note(who, entry.port, port, now);
                 Learnt::Refused
             }
             _ => self.learn_in_turn(who, port, now, limit),
@@ -232,19 +236,19 @@ impl Residency {
     }
 
     fn learn_in_turn(&self, who: Resident, port: u16, now: u32, limit: u32) -> Learnt {
-        let mut books = self.books();
+        let mut ring_state = self.ring_state();
         let Some((slot, entry)) = self.find(who.bits()) else {
             return Learnt::Refused;
         };
         let known = entry.mac != 0;
         if known && entry.port == port {
             if !entry.pinned {
-                self.put(&mut books, slot, Entry { seen: now, ..entry });
+                self.put(&mut ring_state, slot, Entry { seen: now, ..entry });
             }
             return Learnt::Known;
         }
         let full = !known && self.is_full();
-        if entry.pinned || full || books.count(port) >= limit {
+        if entry.pinned || full || ring_state.count(port) >= limit {
             return Learnt::Refused;
         }
         let there = Entry {
@@ -253,9 +257,9 @@ impl Residency {
             port,
             pinned: false,
         };
-        self.put(&mut books, slot, there);
+        self.put(&mut ring_state, slot, there);
         if known {
-            books.duplicates.note(who, entry.port, port, now);
+            ring_state.duplicates.note(who, entry.port, port, now);
             Learnt::Moved(entry.port)
         } else {
             Learnt::New
@@ -265,7 +269,7 @@ impl Residency {
     /// Pin an address to a port; false when the table is full.
     pub fn pin(&self, who: impl Into<Resident>, port: u16) -> bool {
         let who = who.into();
-        let mut books = self.books();
+        let mut ring_state = self.ring_state();
         let Some((slot, entry)) = self.find(who.bits()) else {
             return false;
         };
@@ -278,28 +282,28 @@ impl Residency {
             port,
             pinned: true,
         };
-        self.put(&mut books, slot, pinned);
+        self.put(&mut ring_state, slot, pinned);
         true
     }
 
     /// Forget an address, pinned or not.
     pub fn forget(&self, who: impl Into<Resident>) {
-        let mut books = self.books();
+        let mut ring_state = self.ring_state();
         if let Some((slot, entry)) = self.find(who.into().bits()) {
             if entry.mac != 0 {
-                self.free(&mut books, slot);
+                self.free(&mut ring_state, slot);
             }
         }
     }
 
     /// Forget what was learnt at a port; pinned addresses stay.
     pub fn forget_port(&self, port: u16) {
-        let mut books = self.books();
-        books.duplicates.forget_port(port);
-        if books.count(port) == 0 {
+        let mut ring_state = self.ring_state();
+        ring_state.duplicates.forget_port(port);
+        if ring_state.count(port) == 0 {
             return;
         }
-        self.forget_where(&mut books, 0, SLOTS, |entry| {
+        self.forget_where(&mut ring_state, 0, SLOTS, |entry| {
             entry.port == port && !entry.pinned
         });
     }
@@ -307,27 +311,27 @@ impl Residency {
     /// The addresses that two ports use at the same time.
     #[must_use]
     pub fn duplicates(&self, now: u32) -> Vec<Duplicate> {
-        self.books().duplicates.all(now).collect()
+        self.ring_state().duplicates.all(now).collect()
     }
 
     /// One of them that this has not returned before.
     pub fn new_duplicate(&self) -> Option<Duplicate> {
-        self.books().duplicates.news()
+        self.ring_state().duplicates.news()
     }
 
     /// Look at the next few slots and forget what is too old there. Called now and then, it keeps
     /// the table clean without ever stalling a frame.
     pub fn age(&self, now: u32) {
         const STEP: usize = 1024;
-        let mut books = self.books();
-        let from = books.sweep;
-        books.sweep = (from + STEP) % SLOTS;
-        self.forget_where(&mut books, from, STEP, |entry| entry.expired(now));
+        let mut ring_state = self.ring_state();
+        let from = ring_state.sweep;
+        ring_state.sweep = (from + STEP) % SLOTS;
+        self.forget_where(&mut ring_state, from, STEP, |entry| entry.expired(now));
     }
 
     fn forget_where(
         &self,
-        books: &mut Books,
+        ring_state: &mut RingState,
         from: usize,
         count: usize,
         condition: impl Fn(&Entry) -> bool,
@@ -340,14 +344,14 @@ impl Residency {
                 if entry.mac == 0 || !condition(&entry) {
                     break;
                 }
-                self.free(books, slot);
+                self.free(ring_state, slot);
             }
             slot = (slot + 1) % SLOTS;
         }
     }
 
     /// Put an entry into the slot that was found for it, and keep the books.
-    fn put(&self, books: &mut Books, slot: usize, entry: Entry) {
+    fn put(&self, ring_state: &mut RingState, slot: usize, entry: Entry) {
         let Some(place) = self.slots.get(slot) else {
             return;
         };
@@ -362,12 +366,12 @@ impl Residency {
         } else {
             self.change(|| place.set(entry));
         }
-        self.replace(books, before, entry);
+        self.replace(ring_state, before, entry);
     }
 
     /// Free a slot and close the gap, so that every entry stays reachable from its home.
-    fn free(&self, books: &mut Books, slot: usize) {
-        self.replace(books, self.entry(slot), Entry::default());
+    fn free(&self, ring_state: &mut RingState, slot: usize) {
+        self.replace(ring_state, self.entry(slot), Entry::default());
         self.change(|| {
             let mut gap = slot;
             let mut next = (slot + 1) % SLOTS;
@@ -389,16 +393,16 @@ impl Residency {
     }
 
     /// Count one entry out and another in.
-    fn replace(&self, books: &mut Books, before: Entry, after: Entry) {
+    fn replace(&self, ring_state: &mut RingState, before: Entry, after: Entry) {
         if before.mac != 0 {
             self.residents.fetch_sub(1, Ordering::Relaxed);
-            if let Some(count) = books.counts.get_mut(usize::from(before.port)) {
+            if let Some(count) = ring_state.counts.get_mut(usize::from(before.port)) {
                 *count = count.saturating_sub(1);
             }
         }
         if after.mac != 0 {
             self.residents.fetch_add(1, Ordering::Relaxed);
-            if let Some(count) = books.counts.get_mut(usize::from(after.port)) {
+            if let Some(count) = ring_state.counts.get_mut(usize::from(after.port)) {
                 *count += 1;
             }
         }
@@ -429,7 +433,7 @@ fn known(found: Option<(usize, Entry)>) -> Option<Entry> {
     found.map(|(_, entry)| entry).filter(|entry| entry.mac != 0)
 }
 
-impl Books {
+impl RingState {
     fn count(&self, port: u16) -> u32 {
         self.counts.get(usize::from(port)).copied().unwrap_or(0)
     }

@@ -17,7 +17,7 @@ const BYTES: i64 = 5;
 
 /// The time there is.
 #[derive(Debug)]
-pub(crate) struct Allowance {
+pub(crate) struct CaptureBudget {
     /// Of [`CAPTURE_SHARE`]s of a nanosecond so many, up to [`MOST`]; below zero after a run of frames
     /// that cost more.
     left: i64,
@@ -26,13 +26,13 @@ pub(crate) struct Allowance {
 /// [`CAPTURE_BURST`].
 const MOST: i64 = CAPTURE_BURST.subsec_nanos() as i64 * CAPTURE_SHARE;
 
-impl Default for Allowance {
+impl Default for CaptureBudget {
     fn default() -> Self {
         Self { left: MOST }
     }
 }
 
-impl Allowance {
+impl CaptureBudget {
     /// So much time has passed; in it, there was nothing to do, or there was.
     #[inline]
     pub(crate) fn earn(&mut self, time: Duration, idle: bool) {
@@ -58,19 +58,19 @@ impl Allowance {
 mod tests {
     use super::*;
 
-    fn spent() -> Allowance {
-        let mut allowance = Allowance::default();
-        while allowance.is_left() {
-            allowance.spend(1500);
+    fn spent() -> CaptureBudget {
+        let mut capture_budget = CaptureBudget::default();
+        while capture_budget.is_left() {
+            capture_budget.spend(1500);
         }
-        allowance
+        capture_budget
     }
 
     /// Frames of 60 bytes that may be shown now.
-    fn frames(mut allowance: Allowance) -> i64 {
+    fn frames(mut capture_budget: CaptureBudget) -> i64 {
         let mut frames: i64 = 0;
-        while allowance.is_left() {
-            allowance.spend(60);
+        while capture_budget.is_left() {
+            capture_budget.spend(60);
             frames += 1;
         }
         frames
@@ -94,11 +94,11 @@ mod tests {
 
     #[test]
     fn what_a_long_sleep_earns_is_limited() {
-        let mut allowance = spent();
+        let mut capture_budget = spent();
         for seconds in [3600, 0, 1, u64::MAX] {
-            allowance.earn(Duration::from_secs(seconds), false);
+            capture_budget.earn(Duration::from_secs(seconds), false);
         }
-        assert_eq!(allowance.left, MOST);
-        assert_eq!(frames(allowance), frames(Allowance::default()));
+        assert_eq!(capture_budget.left, MOST);
+        assert_eq!(frames(capture_budget), frames(CaptureBudget::default()));
     }
 }
