@@ -17,7 +17,7 @@ const MESSAGES: [&str; 6] = [
     "src",
     "../window/src",
     "../vhost/src/raw/alarm.rs",
-    "../message/src/far",
+    "../message/src/remote",
     "../switch/src/control",
     "../vicinity/src/message_plane.rs",
 ];

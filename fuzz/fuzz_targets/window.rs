@@ -51,8 +51,8 @@ fuzz_target!(|data: &[u8]| {
                 ends.consumers[lane].release();
             }
             2 => {
-                ends.sleeper.doze();
-                ends.sleeper.rise();
+                ends.sleeper.prepare_to_wait();
+                ends.sleeper.finish_wait();
                 let _ = ends.ringer.must_ring();
             }
             // Two bytes of place within the control pages and rings, one of value.

@@ -7,8 +7,8 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use rustix::io::{Errno, pread, pwrite};
 
 use crate::auto::{Sent, Traffic};
-use crate::held::FileId;
 use crate::layout::{self, MEMBERS};
+use crate::open_files::FileId;
 use crate::ram::Range;
 use crate::{DirectError, io};
 

@@ -35,13 +35,13 @@
 mod auto;
 mod control;
 mod group;
-mod held;
 pub mod layout;
 mod member;
-mod mend;
+mod open_files;
 mod parts;
 mod policy;
 mod ports;
+mod qemu_fd_workaround;
 mod qmp;
 pub mod ram;
 mod vm;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use rustix::fs::{SealFlags, fcntl_get_seals};
 
-use crate::held::{self, FileId};
+use crate::open_files::{self, FileId};
 use crate::qmp::Qmp;
 use crate::{DirectError, io};
 
@@ -86,7 +86,7 @@ impl Ram {
 
 /// The memfd of this size that a QEMU holds as its own, which must be the only one.
 fn file(process: i32, size: u64) -> Result<File, DirectError> {
-    let held = held::memfds(process)?.into_iter();
+    let held = open_files::memfds(process)?.into_iter();
     let mut own = held.filter(|held| held.size == size && held.writable);
     let file = match (own.next(), own.next()) {
         (Some(own), None) => File::open(own.path).ok(),

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use window::ivshmem;
 
 use crate::control::Control;
-use crate::held::{self, FileId};
-use crate::mend::{self, Numbers, unique};
+use crate::open_files::{self, FileId};
 use crate::parts::Seat;
 use crate::ports;
+use crate::qemu_fd_workaround::{self, Numbers, unique};
 use crate::qmp::{Qmp, process_of};
 use crate::ram::{Ram, Range};
 use crate::{DirectError, io};
@@ -106,7 +106,7 @@ impl Vm {
             });
         }
         let window = control.id()?;
-        let held = held::memfds(self.process)?;
+        let held = open_files::memfds(self.process)?;
         if !held.iter().any(|held| held.id == window) {
             return Ok(Found::Leftovers);
         }
@@ -193,7 +193,7 @@ impl Vm {
             return Ok(());
         };
         if view.of.is_none() {
-            let held = held::memfds(self.process)?;
+            let held = open_files::memfds(self.process)?;
             view.of = held
                 .iter()
                 .find(|held| held.id == ram.id)
@@ -342,7 +342,7 @@ impl Vm {
         }
         self.socket = None;
         if let Some(before) = self.parting.take() {
-            mend::mend(&mut self.qmp, self.process, &before)?;
+            qemu_fd_workaround::mend(&mut self.qmp, self.process, &before)?;
         }
         self.drop_chardevs()?;
         Ok(true)

@@ -14,8 +14,8 @@ use fuse_backend_rs::api::filesystem::{
 use space::store::{Attributes, Extent, Store, StoreError};
 
 use crate::guest::{change, fill, in_memory, open, status, told, writes, zeros};
+use crate::push_status_file;
 use crate::shared::{Shared, now};
-use crate::telling;
 
 /// Unless files are pushed, only the guest changes what is in its folder, so its kernel may remember what
 /// it was told.
@@ -110,8 +110,8 @@ impl FileSystem for Folder {
     }
 
     fn lookup(&self, _: &Context, parent: u64, name: &CStr) -> io::Result<Entry> {
-        if telling::is_meant(&self.shared, parent, name.to_bytes()) {
-            return Ok(telling::entry());
+        if push_status_file::is_meant(&self.shared, parent, name.to_bytes()) {
+            return Ok(push_status_file::entry());
         }
         let store = self.shared.store();
         let found = store.look_up(parent, name.to_bytes());
@@ -121,8 +121,8 @@ impl FileSystem for Folder {
     }
 
     fn getattr(&self, _: &Context, number: u64, _: Option<u64>) -> io::Result<(stat64, Duration)> {
-        if number == telling::NUMBER {
-            return Ok((telling::status(), Duration::ZERO));
+        if number == push_status_file::NUMBER {
+            return Ok((push_status_file::status(), Duration::ZERO));
         }
         let store = self.shared.store();
         let node = store.node(number).map_err(told)?;
@@ -224,7 +224,7 @@ impl FileSystem for Folder {
         _: u32,
     ) -> io::Result<(Option<u64>, OpenOptions, Option<u32>)> {
         let writes = writes(flags);
-        if number != telling::NUMBER {
+        if number != push_status_file::NUMBER {
             open(&mut self.shared.store(), number, flags).map_err(told)?;
         }
         Ok((Some(u64::from(writes)), OpenOptions::DIRECT_IO, None))
@@ -263,8 +263,8 @@ impl FileSystem for Folder {
         _: Option<u64>,
         _: u32,
     ) -> io::Result<usize> {
-        if number == telling::NUMBER {
-            return telling::read(&self.shared, to, size, offset);
+        if number == push_status_file::NUMBER {
+            return push_status_file::read(&self.shared, to, size, offset);
         }
         let store = self.shared.store();
         let node = store.node(number).map_err(told)?;

@@ -17,11 +17,11 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 use crate::access::Access;
-use crate::answer::answer;
 use crate::body::Body;
 use crate::places::{Place, Places};
+use crate::response::answer;
 use crate::shared::{Shared, add};
-use crate::slow::{LEAST, Moves, Watched};
+use crate::throttle::{LEAST, Moves, Throttled};
 
 /// Clients at one time. Each costs at most some hundred kilobytes.
 pub const MAX_CLIENTS: usize = 2048;
@@ -96,7 +96,7 @@ async fn client(service: &Service, stream: TcpStream, from: SocketAddr, place: P
     // Else the kernel keeps megabytes for each that takes nothing, which were copied for it alone.
     drop(SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT));
     let moves = Arc::new(Moves::default());
-    let stream = Watched::new(stream, &moves, &service.shared, Some(place));
+    let stream = Throttled::new(stream, &moves, &service.shared, Some(place));
     within_limits(service, stream, from.ip(), &moves).await;
 }
 

@@ -29,21 +29,21 @@
 #![deny(unsafe_code)]
 
 pub mod access;
-mod answer;
 mod body;
+mod content_type;
 pub mod device;
 mod folder;
 mod guest;
 pub mod http;
-mod kinds;
 mod places;
 pub mod push;
+mod push_status_file;
 pub mod ram;
 mod rate;
 mod raw;
+mod response;
 mod shared;
-mod slow;
-mod telling;
+mod throttle;
 pub mod tls;
 mod zero_copy;
 

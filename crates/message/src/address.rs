@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use window::attach::Channel;
 use window::region::List;
 
-use crate::far::directory;
+use crate::remote::directory;
 
 /// An endpoint's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -21,12 +21,12 @@ use window::{Side, Window, WindowError};
 
 use crate::address::Address;
 use crate::endpoint::Endpoint;
-use crate::greeting::{
+use crate::handshake::{
     ACCEPTED, BAD_KEY, CLOSED, CROSSED, FULL, Hello, UNKNOWN, UNREACHABLE, Welcome,
 };
 use crate::limits::{CONTROL, FAR_SPIN, INCOMING, MESSAGES};
 use crate::peer::{Link, Peer};
-use crate::reach::{CREATOR, GUEST};
+use crate::remote_memory::{CREATOR, GUEST};
 use crate::request::{Request, State};
 use crate::status::{Code, Error};
 use crate::token::Token;

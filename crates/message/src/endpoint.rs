@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use window::attach::Listener;
-use window::courtesy::{Awaited, Courtesy};
 use window::heap::{Buffer, Heap};
 use window::waiter::{Waiter, Waker};
+use window::yielding::{Awaited, Courtesy};
 
 use crate::address::{Address, Board, random};
 use crate::connect::Handshakes;

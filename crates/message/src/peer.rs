@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 
 use window::attach::Channel;
-use window::claim::Claims;
+use window::chunk_claim::Claims;
 use window::doorbell::{Ringer, Sleeper};
 use window::heap::Heap;
 use window::lane::{Consumer, Producer};
@@ -13,7 +13,7 @@ use window::{Broken, Ends, Foreign};
 use crate::address::Address;
 use crate::limits;
 use crate::memory::Memory;
-use crate::reach::Reach;
+use crate::remote_memory::RemoteMemory;
 use crate::request::Request;
 use crate::status::Code;
 use crate::wire::{Control, Source};
@@ -68,7 +68,7 @@ pub(crate) struct Link {
     heap: Option<Foreign>,
     heap_file: Option<OwnedFd>,
     /// The way to heaps of the members, if both are of one region.
-    pub(crate) reach: Option<Reach>,
+    pub(crate) reach: Option<RemoteMemory>,
     /// Requests of this side that need an answer. Without any, control is not looked at.
     pub(crate) expects: u32,
     /// Sends without room, in order.

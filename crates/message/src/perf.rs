@@ -9,7 +9,7 @@ mod order;
 use std::time::{Duration, Instant};
 
 use crate::endpoint::Endpoint;
-use crate::laps::Laps;
+use crate::latency_samples::LatencySamples;
 use crate::matching::Pattern;
 use crate::memory::Memory;
 use crate::peer::Peer;
@@ -192,7 +192,7 @@ pub fn round_trips(
         });
         Some(())
     });
-    let mut laps = Laps::start(count as usize);
+    let mut laps = LatencySamples::start(count as usize);
     for _ in 0..count {
         let sent = endpoint.isend(peer, DATA, there)?;
         let request = endpoint.irecv(Pattern::exactly(DATA), back)?;

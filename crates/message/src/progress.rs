@@ -192,7 +192,7 @@ impl Endpoint {
     /// Tell everybody, look once more, then sleep.
     fn sleep(&mut self, limit: Option<Duration>) -> Result<(), Error> {
         for link in self.peers.links() {
-            link.sleeper.doze();
+            link.sleeper.prepare_to_wait();
         }
         let due = self.handshakes.due();
         let due = due.map(|due| due.saturating_duration_since(Instant::now()));
@@ -203,7 +203,7 @@ impl Endpoint {
             false => self.waiter.wait(limit),
         };
         for link in self.peers.links() {
-            link.sleeper.rise();
+            link.sleeper.finish_wait();
         }
         self.attend(&slept?);
         Ok(())

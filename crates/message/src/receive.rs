@@ -6,7 +6,7 @@ use std::mem;
 use crate::engine::{Arrival, Body, Engine, Posted};
 use crate::limits::{ARRIVAL, EAGER};
 use crate::peer::{Fault, Link, Peer, SELF};
-use crate::reach;
+use crate::remote_memory;
 use crate::request::{Request, State};
 use crate::status::Code;
 use crate::wire::{self, Control, Envelope, Handle, Source};
@@ -243,7 +243,7 @@ impl Engine {
             }
             Source::Lent(place) if lent => {
                 let heap = link.peer_heap().ok_or(Fault::Nonsense)?;
-                let copied = reach::copy(heap, place, &mut entry.memory, wanted);
+                let copied = remote_memory::copy(heap, place, &mut entry.memory, wanted);
                 if !copied.ok_or(Fault::Nonsense)? {
                     return Err(Fault::Withdrawn);
                 }

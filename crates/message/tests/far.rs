@@ -18,8 +18,8 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use common::{both, pattern};
-use message::far::{Gateway, Guest, Member, Parts, Place, Switchboard, Way};
 use message::limits::INCOMING;
+use message::remote::{Gateway, Guest, Member, Place, Resources, Switchboard, Transport};
 use message::{Address, Board, Code, Endpoint, MessageError, Options, Pattern};
 use plane::{DIRECT, HANG, MEDIATED, Plane, Running, connect, open};
 use window::attach::Channel;
@@ -251,12 +251,12 @@ fn the_host_that_ends_is_missed() {
 }
 
 /// The same parts once more, for another switchboard.
-fn again(parts: &Parts, guests: &mut [Option<Guest>]) -> Parts {
+fn again(parts: &Resources, guests: &mut [Option<Guest>]) -> Resources {
     let same = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().unwrap();
     let places = parts.places().iter().zip(guests);
     let places = places.map(|(place, guest)| Place::adopt(place.member().clone(), guest.take()));
     let regions = parts.regions().map(same).collect();
-    Parts::adopt(regions, places.collect()).unwrap()
+    Resources::adopt(regions, places.collect()).unwrap()
 }
 
 /// What a supervisor keeps of a VM.
@@ -285,9 +285,9 @@ fn another_switchboard_takes_over_and_whoever_was_there_joins_anew() {
         listener
     };
     let listeners = Arc::new(members.each_ref().map(listen));
-    let parts = Parts::make(members.into()).unwrap();
+    let parts = Resources::make(members.into()).unwrap();
     let (tell, told) = mpsc::channel();
-    let serve = |parts: Parts| {
+    let serve = |parts: Resources| {
         let mut switchboard = Switchboard::with(parts).unwrap();
         let (tell, listeners) = (tell.clone(), listeners.clone());
         Running::start(move |go_on| {
@@ -309,7 +309,7 @@ fn another_switchboard_takes_over_and_whoever_was_there_joins_anew() {
         })
     };
     let join = |name: &str| {
-        let way = Way::Socket(at("host").join(format!("{name}.sock")));
+        let way = Transport::Socket(at("host").join(format!("{name}.sock")));
         Gateway::join(&at(name), &way).unwrap()
     };
     let mut guests = [None, None];

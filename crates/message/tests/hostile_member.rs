@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use attack::{Attack, ENDPOINT, STEP};
 use common::{both, pattern};
 use honest::{HANG, Honest, connect, exchange, open};
-use message::far::{Gateway, Way};
+use message::remote::{Gateway, Transport};
 use message::{Address, Board};
 use proptest::prelude::*;
 
@@ -115,7 +115,7 @@ fn whoever_was_cut_off_may_come_again_as_a_member_that_means_well() {
     }
     let joined = loop {
         // The host may not have noticed yet that the last one is gone.
-        let way = Way::Socket(folder.join("host/a.sock"));
+        let way = Transport::Socket(folder.join("host/a.sock"));
         if let Ok(gateway) = Gateway::join(&folder.join("a"), &way) {
             break gateway;
         }
@@ -155,7 +155,7 @@ fn whoever_was_killed_comes_again_in_the_same_session() {
     }
 }
 
-/// Resident bytes of this process (proc_pid_statm(5)).
+/// WireMember bytes of this process (proc_pid_statm(5)).
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = text.split(' ').nth(1).unwrap().parse().unwrap();

@@ -8,8 +8,8 @@ use crate::event::{Address, Code, Event, Message, Offer, Partner as Who};
 use crate::hosts::{Hosts, Out};
 use crate::limits::{MEDIUM, PARTNERS, REGIONS, REPLACE};
 use crate::partner::{Arrived, Body, Content, Notified, Outgoing, Partner};
-use crate::pull::Pulls;
-use crate::source::{Place, Region};
+use crate::pull_sink::Pulls;
+use crate::pull_source::{Place, Region};
 
 #[derive(Debug)]
 pub(crate) struct Endpoint {

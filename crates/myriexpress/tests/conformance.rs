@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{panic, panic::AssertUnwindSafe, thread};
 
-use message::far::{Gateway, Member, Switchboard, Way};
+use message::remote::{Gateway, Member, Switchboard, Transport};
 use tempfile::TempDir;
 
 /// The libraries and headers, made once.
@@ -224,7 +224,7 @@ fn plane(folder: &Path, members: [&str; 2], group: Option<&str>, work: impl FnOn
         scope.spawn(|| switchboard.serve(|_| stays()).unwrap());
         for name in members {
             let board = folder.join(name).join("message");
-            let way = Way::Socket(host.join(format!("{name}.sock")));
+            let way = Transport::Socket(host.join(format!("{name}.sock")));
             let mut gateway = Gateway::join(&board, &way).unwrap();
             let stays = &stays;
             // The host may end before it.

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use message::MessageError;
-use message::far::{Gateway, Guest, Member, Parts, Place, Switchboard, Way};
+use message::remote::{Gateway, Guest, Member, Place, Resources, Switchboard, Transport};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -158,13 +158,13 @@ struct Handed {
 }
 
 impl Handed {
-    fn adopt(mut self) -> Result<Parts, MessageError> {
+    fn adopt(mut self) -> Result<Resources, MessageError> {
         let members = self.members.into_iter().enumerate();
         let places = members.map(|(number, member)| {
             let guest = self.guests.remove(&number).and_then(Accepted::whole);
             Place::adopt(member, guest)
         });
-        Parts::adopt(self.regions, places.collect())
+        Resources::adopt(self.regions, places.collect())
     }
 
     /// What is known of the guest of the member that was said last.
@@ -244,7 +244,7 @@ pub(crate) fn host(runtime_dir: &Path) -> Result<(), DataPlaneError> {
     let control = take_control().map_err(DataPlaneError::Control)?;
     settle("message-host").map_err(DataPlaneError::System)?;
     let board = runtime_dir.join(BOARD);
-    let way = Way::Socket(socket(runtime_dir, HOST));
+    let way = Transport::Socket(socket(runtime_dir, HOST));
     let run = || -> Result<(), MessageError> {
         let mut gateway = Gateway::join(&board, &way)?;
         gateway.watch(&control)?;

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use lab::interrupt;
-use message::far::{self, Gateway, Member, Switchboard};
+use message::remote::{self, Gateway, Member, Switchboard};
 
 use crate::failure::Failure;
 use crate::name;
@@ -61,7 +61,7 @@ pub(crate) fn serve(runtime_dir: &Path, members: &[Member], way: &Way) -> Result
     let mut switchboard = Switchboard::new(&runtime_dir.join(FOLDER), &members)?;
     thread::scope(|scope| {
         let gateway = || {
-            let way = far::Way::Socket(socket(runtime_dir, HOST));
+            let way = remote::Transport::Socket(socket(runtime_dir, HOST));
             Gateway::join(&runtime_dir.join(BOARD), &way)?.run(go_on)
         };
         let gateway = host.then(|| scope.spawn(gateway));
@@ -87,8 +87,8 @@ pub(crate) fn serve(runtime_dir: &Path, members: &[Member], way: &Way) -> Result
 /// with that socket.
 pub(crate) fn join(runtime_dir: &Path, socket: Option<&Path>) -> Result<(), Failure> {
     interrupt::install()?;
-    let way = socket.map_or(far::Way::Device, |socket| {
-        far::Way::Socket(socket.to_owned())
+    let way = socket.map_or(remote::Transport::Device, |socket| {
+        remote::Transport::Socket(socket.to_owned())
     });
     let board = runtime_dir.join(BOARD);
     let mut gateway = Gateway::join(&board, &way)?;

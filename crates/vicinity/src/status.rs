@@ -2,7 +2,7 @@
 
 mod space;
 
-use message::far::{MemberReport, uplink};
+use message::remote::{MemberReport, uplink};
 use observe::traffic::Traffic;
 use serde::{Deserialize, Serialize};
 use switch::control::{Counters, WorkerReport};
@@ -118,7 +118,7 @@ pub(crate) enum State {
     Running,
     /// Frames flow, and writes into the guest's memory are logged: it migrates.
     Migrating,
-    /// Kept out for a while; see the reason.
+    /// ChildProcess out for a while; see the reason.
     Quarantined,
     /// An uplink that failed, or a port of a network that is down.
     Down,

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use message::MessageError;
-use message::far::Member;
-use message::far::uplink::{self, Face, Options};
+use message::remote::Member;
+use message::remote::uplink::{self, Face, Options};
 use mxoe::Port;
 use mxoe::wire::Mac;
 use rustix::event::{PollFd, PollFlags, poll};

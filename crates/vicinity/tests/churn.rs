@@ -65,13 +65,13 @@ fn connect(daemon: &Daemon, station: u16) -> Wire {
 }
 
 /// One pair's front-ends, from their connections to their deaths.
-struct Life {
+struct Lifecycle {
     random: fastrand::Rng,
     macs: [[u8; 6]; 2],
     sent: u64,
 }
 
-impl Life {
+impl Lifecycle {
     fn run(mut self, wires: [Wire; 2]) {
         let mut nics = wires.map(|wire| started(wire, self.options()));
         for one in 0..2 {
@@ -153,7 +153,7 @@ fn a_thousand_lives_leave_nothing_behind() {
                     let stations = stations(pair);
                     let (stream, _) = listener.accept().unwrap();
                     let wires = [connect(&daemon, stations[0]), Wire::new(stream.into())];
-                    let life = Life {
+                    let life = Lifecycle {
                         random: fastrand::Rng::with_seed(u64::from(life * PAIRS + pair)),
                         macs: stations.map(mac),
                         sent: 0,

@@ -20,7 +20,7 @@ use std::time::Duration;
 use common::member::Member;
 use common::trace::{SELDOM, Trace, calls, descriptors};
 use common::{Daemon, until, vicinity};
-use message::far::{Gateway, Way};
+use message::remote::{Gateway, Transport};
 use message::{Board, Code, Endpoint, MessageError, Options, Pattern, Peer};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -272,7 +272,7 @@ fn the_data_plane_holds_what_it_was_handed_and_nothing_else() {
     until("its end", || descriptors(id) == own);
     let refused = Gateway::join(
         &folder.path().join("x"),
-        &Way::Socket(daemon.path("message-plane/x.sock")),
+        &Transport::Socket(daemon.path("message-plane/x.sock")),
     );
     assert!(matches!(refused, Err(MessageError::Kernel(_))));
 }

@@ -58,14 +58,14 @@ impl Sleeper {
     /// Tell that this side is about to sleep. Call [`settle`] once for all sleepers of a thread
     /// before looking for work a last time.
     #[inline]
-    pub fn doze(&mut self) {
+    pub fn prepare_to_wait(&mut self) {
         self.count = self.count.wrapping_add(1) | 1;
         self.word.store(self.count);
     }
 
     /// Tell that this side is awake.
     #[inline]
-    pub fn rise(&mut self) {
+    pub fn finish_wait(&mut self) {
         if self.count & 1 != 0 {
             self.count = self.count.wrapping_add(1);
             self.word.store(self.count);
@@ -73,7 +73,7 @@ impl Sleeper {
     }
 }
 
-/// Comes between [`Sleeper::doze`] and the last look. False when it could not be done as peers
+/// Comes between [`Sleeper::prepare_to_wait`] and the last look. False when it could not be done as peers
 /// were told: then they may forget this side, and it must not sleep for long.
 #[must_use]
 pub fn settle() -> bool {

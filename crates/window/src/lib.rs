@@ -35,8 +35,7 @@
 #![deny(unsafe_code)]
 
 pub mod attach;
-pub mod claim;
-pub mod courtesy;
+pub mod chunk_claim;
 pub mod doorbell;
 mod header;
 pub mod heap;
@@ -52,6 +51,7 @@ mod raw;
 pub mod region;
 pub mod waiter;
 mod window;
+pub mod yielding;
 
 pub use raw::Foreign;
 pub use window::{Ends, Side, Window, WindowError};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use crate::claim::Claims;
+use crate::chunk_claim::Claims;
 use crate::doorbell::{Ringer, Sleeper};
 use crate::lane::{Consumer, Producer};
 use crate::layout::{HEADER, LANES, Layout, LayoutError};

@@ -246,8 +246,8 @@ fn a_peer_that_scribbles_over_every_byte_costs_only_itself() {
                 }
                 consumer.release();
             }
-            ends.sleeper.doze();
-            ends.sleeper.rise();
+            ends.sleeper.prepare_to_wait();
+            ends.sleeper.finish_wait();
             let _ = ends.ringer.must_ring();
         }
     });
@@ -260,10 +260,10 @@ fn one_sleep_is_rung_for_once() {
     let mut ringer = window.ends(Side::Guest).unwrap().ringer;
     assert!(!ringer.must_ring());
     for _ in 0..3 {
-        sleeper.doze();
+        sleeper.prepare_to_wait();
         assert!(ringer.must_ring());
         assert!(!ringer.must_ring());
-        sleeper.rise();
+        sleeper.finish_wait();
         assert!(!ringer.must_ring());
     }
 }

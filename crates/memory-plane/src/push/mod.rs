@@ -40,7 +40,7 @@ pub use target::{NoTarget, Target, Way};
 
 use crate::body::{Body, Part};
 use crate::shared::{Shared, now};
-use crate::slow::{Moves, Watched};
+use crate::throttle::{Moves, Throttled};
 
 /// Gets a connection to the store, or the reason why there is none.
 pub type Dial =
@@ -122,7 +122,7 @@ impl PushError {
 /// A connection to the store.
 enum Line {
     Http(SendRequest<Body>, Arc<Moves>),
-    Raw(BufReader<Watched>, Arc<Moves>),
+    Raw(BufReader<Throttled>, Arc<Moves>),
 }
 
 impl Pusher {
@@ -237,7 +237,7 @@ impl Pusher {
         // Requests are written whole.
         drop(stream.set_nodelay(true));
         let moves = Arc::new(Moves::default());
-        let stream = Watched::new(stream, &moves, &self.shared, None);
+        let stream = Throttled::new(stream, &moves, &self.shared, None);
         Ok(match self.target.way {
             Way::Tcp => Line::Raw(BufReader::new(stream), moves),
             Way::Http => Line::Http(put::begin(stream).await?, moves),
@@ -248,7 +248,7 @@ impl Pusher {
         })
     }
 
-    async fn secure(&self, stream: Watched) -> Result<TlsStream<Watched>, PushError> {
+    async fn secure(&self, stream: Throttled) -> Result<TlsStream<Throttled>, PushError> {
         let unknown = || PushError::Unreachable("nobody says whom to trust".to_owned());
         let tls = self.tls.as_ref().ok_or_else(unknown)?;
         let name = ServerName::try_from(self.target.host.clone());

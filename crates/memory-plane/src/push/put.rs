@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::PushError;
 use crate::body::{Body, Part};
-use crate::kinds::kind;
+use crate::content_type::kind;
 
 /// What hyper gathers before it waits for the store to take it.
 const BUFFER: usize = 128 << 10;

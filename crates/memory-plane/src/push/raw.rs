@@ -7,14 +7,14 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
 use super::PushError;
 use crate::body::Part;
-use crate::slow::Watched;
+use crate::throttle::Throttled;
 
 /// Longest line of a receiver, in bytes.
 const MAX_LINE: u64 = 512;
 
 /// Send a file and wait until the receiver has it.
 pub(super) async fn send(
-    stream: &mut BufReader<Watched>,
+    stream: &mut BufReader<Throttled>,
     path: &str,
     length: u64,
     mut part: Part,

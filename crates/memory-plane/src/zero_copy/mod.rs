@@ -1,6 +1,6 @@
 //! A connection that lends slots to the kernel instead of having it copy them, where that pays.
 //!
-//! 1. A connection begins by copying. One that has sent [`BEFORE`] bytes lends ([`Lending`]): it sends what lies in
+//! 1. A connection begins by copying. One that has sent [`BEFORE`] bytes lends ([`InFlight`]): it sends what lies in
 //!    slots, [`WORTH`] bytes or more at once, with `MSG_ZEROCOPY`. The kernel then sends the slots' own pages and
 //!    says on the socket's error queue when it is done with them. Until then the connection holds the
 //!    slots ([`outstanding`]), whatever becomes of the file.
@@ -10,12 +10,12 @@
 //! 4. A process that dies holds nothing any more, but the kernel would go on sending from slots that the next
 //!    one fills. So closing a connection that lends means to reset it (`SO_LINGER` of 0 s), until all is
 //!    complete: the client knows that it does not have everything. Who is done with a connection, and not it with
-//!    what it lent, leaves it to [`Lending::farewell`].
+//!    what it lent, leaves it to [`InFlight::farewell`].
 //!
 //! What TLS encrypts lies in no slot, so it is copied.
 
 mod events;
-mod lending;
+mod in_flight;
 mod outstanding;
 
 use std::io::{self, IoSlice};
@@ -29,7 +29,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
 use crate::shared::Shared;
-use lending::Lending;
+use in_flight::InFlight;
 
 /// Bytes of a connection that are copied before it lends: for less, to begin costs more than it saves.
 const BEFORE: usize = 1 << 20;
@@ -47,8 +47,8 @@ pub(crate) struct Socket {
 enum Line {
     /// It may lend when so many more bytes have been sent; or never.
     Copying(TcpStream, Option<usize>),
-    Lending(Box<Lending>),
-    /// Left to [`Lending::farewell`].
+    InFlight(Box<InFlight>),
+    /// Left to [`InFlight::farewell`].
     Left,
 }
 
@@ -63,7 +63,7 @@ impl Socket {
     /// Let go of what the kernel is done with by now.
     pub(crate) fn take_in(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         match &mut self.line {
-            Line::Lending(lending) => lending.take_in(context),
+            Line::InFlight(lending) => lending.take_in(context),
             _ => Ok(()),
         }
     }
@@ -81,7 +81,7 @@ impl Socket {
                 *before = before.map(|before| before.saturating_sub(count));
                 Poll::Ready(Ok(count))
             }
-            Line::Lending(lending) => lending.poll_send(context, from),
+            Line::InFlight(lending) => lending.poll_send(context, from),
             Line::Left => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
@@ -94,7 +94,7 @@ impl Socket {
     ) -> Poll<io::Result<()>> {
         match &mut self.line {
             Line::Copying(stream, _) => Pin::new(stream).poll_read(context, to),
-            Line::Lending(lending) => lending.poll_read(context, to),
+            Line::InFlight(lending) => lending.poll_read(context, to),
             Line::Left => Poll::Ready(Ok(())),
         }
     }
@@ -103,7 +103,7 @@ impl Socket {
     pub(crate) fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.line {
             Line::Copying(stream, _) => Pin::new(stream).poll_shutdown(context),
-            Line::Lending(lending) => Poll::Ready(lending.shut_down()),
+            Line::InFlight(lending) => Poll::Ready(lending.shut_down()),
             Line::Left => Poll::Ready(Ok(())),
         }
     }
@@ -123,9 +123,9 @@ impl Socket {
         if is_near(stream) {
             return;
         }
-        match Lending::begin(stream, &self.shared) {
+        match InFlight::begin(stream, &self.shared) {
             Ok(lending) => {
-                self.line = Line::Lending(Box::new(lending));
+                self.line = Line::InFlight(Box::new(lending));
                 // Who waits for something to read waits for the line that is gone.
                 context.waker().wake_by_ref();
             }
@@ -135,7 +135,7 @@ impl Socket {
 
     /// Close it when the kernel is done with what was lent; `place` is kept until then.
     pub(crate) fn leave(&mut self, place: Option<Place>) {
-        let Line::Lending(lending) = std::mem::replace(&mut self.line, Line::Left) else {
+        let Line::InFlight(lending) = std::mem::replace(&mut self.line, Line::Left) else {
             return;
         };
         if let (true, Ok(runtime)) = (lending.is_awaited(), Handle::try_current()) {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use message::far::{Gateway, Member, Switchboard, Way};
+use message::remote::{Gateway, Member, Switchboard, Transport};
 use message::{Board, Code, Endpoint, Options, Pattern, Peer};
 
 use crate::attack::{Attack, ENDPOINT};
@@ -26,7 +26,7 @@ pub struct Honest {
 }
 
 fn gateway(folder: &Path, name: &str, stop: &Arc<AtomicBool>) -> JoinHandle<()> {
-    let way = Way::Socket(folder.join("host").join(format!("{name}.sock")));
+    let way = Transport::Socket(folder.join("host").join(format!("{name}.sock")));
     let mut gateway = Gateway::join(&folder.join(name), &way).unwrap();
     let stop = Arc::clone(stop);
     std::thread::spawn(move || drop(gateway.run(|| !stop.load(Ordering::Relaxed))))

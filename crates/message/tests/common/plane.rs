@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use message::far::{Gateway, Member, Switchboard, Way};
+use message::remote::{Gateway, Member, Switchboard, Transport};
 use message::{Board, Endpoint, Options, Peer};
 
 use crate::common::both;
@@ -88,7 +88,7 @@ impl Plane {
 
     pub fn gateway(&self, name: &str) -> Running {
         let socket = self.folder.path().join("host").join(format!("{name}.sock"));
-        let mut gateway = Gateway::join(&self.board(name), &Way::Socket(socket)).unwrap();
+        let mut gateway = Gateway::join(&self.board(name), &Transport::Socket(socket)).unwrap();
         assert_eq!(gateway.nic(), Board::nic_of(name));
         Running::start(move |go_on| {
             // The host may end before it.

@@ -10,7 +10,7 @@ use crate::hosts::{Out, Route};
 use crate::limits::{
     FRAGMENT, IDLE, PIPELINE, PROBE, RESEND, RESEND_FIRST, SMALL, WINDOW, WINDOW_BYTES,
 };
-use crate::pace::Pace;
+use crate::retransmit::Retransmit;
 use crate::seq::Seq;
 use crate::wire::{Ends, Medium, Notify, Offer, Packet, Small};
 
@@ -97,8 +97,8 @@ pub(crate) struct Partner {
     early: BTreeMap<Seq, Arrived>,
     early_bytes: usize,
     /// How long it takes to acknowledge, and to send a block that is pulled.
-    acknowledges: Pace,
-    pub(crate) pulls: Pace,
+    acknowledges: Retransmit,
+    pub(crate) pulls: Retransmit,
     /// Regions it may pull, and pulls from it.
     pub(crate) owing: u32,
     /// When one of both last connected to the other, or tried.
@@ -129,8 +129,8 @@ impl Partner {
             waiting: VecDeque::new(),
             early: BTreeMap::new(),
             early_bytes: 0,
-            acknowledges: Pace::default(),
-            pulls: Pace::default(),
+            acknowledges: Retransmit::default(),
+            pulls: Retransmit::default(),
             owing: 0,
             met: Duration::ZERO,
             silent: None,

@@ -5,9 +5,9 @@
 
 mod bytes;
 mod coding;
-mod packet;
 #[cfg(test)]
-mod places;
+mod offsets;
+mod packet;
 #[cfg(test)]
 mod tests;
 

@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::places::by_hand;
+use super::offsets::by_hand;
 use super::*;
 
 /// A packet with its data as it was made, which a packet only borrows.

@@ -4,9 +4,9 @@ use super::{AT_RISK, BAD_ROUNDS, Decision, FILLING, GOOD_ROUNDS, Id, LEVERAGE, S
 use crate::allocation::Claim;
 use crate::demand::{Model, Objective};
 use crate::estimator::{Change, Estimator, Window};
-use crate::pace::{Pace, Reason, Wish};
 use crate::queueing::completion;
 use crate::residual::Residual;
+use crate::resize_policy::{Reason, ResizePolicy, Wish};
 
 /// Windows without a slot that came back, after which a space counts as one that only keeps.
 const STILL: u32 = 5;
@@ -25,7 +25,7 @@ pub(super) struct Space {
     still: u32,
     estimator: Estimator,
     residual: Residual,
-    pace: Pace,
+    pace: ResizePolicy,
     /// Since the slow loop's last round.
     window: Window,
     /// The last one.
@@ -52,7 +52,7 @@ impl Space {
             still: STILL,
             estimator: Estimator::default(),
             residual: Residual::default(),
-            pace: Pace::new(SLOW),
+            pace: ResizePolicy::new(SLOW),
             window: Window::default(),
             latest: Window::default(),
             slots_before: slots,

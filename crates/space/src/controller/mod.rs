@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::allocation::{self, Shares};
 use crate::demand::{Bottleneck, Objective};
 use crate::estimator::Window;
-use crate::pace::Reason;
+use crate::resize_policy::Reason;
 use member::{Need, Space};
 
 /// Seconds between two rounds of the slow loop.

@@ -10,10 +10,10 @@
 
 mod content;
 mod error;
-mod kept;
 mod ledger;
 mod names;
 mod node;
+mod persist;
 mod sending;
 mod slots;
 mod tree;

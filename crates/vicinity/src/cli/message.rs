@@ -33,7 +33,7 @@ pub(super) enum Message {
     Serve {
         /// A VM, or `host`; with a trust group, whose members share memory, as NAME=GROUP
         #[arg(required = true, value_parser = plane::member, value_name = "NAME")]
-        members: Vec<message::far::Member>,
+        members: Vec<message::remote::Member>,
         #[command(flatten)]
         way: crate::uplink::Way,
     },

@@ -282,7 +282,7 @@ mod tests {
     use super::*;
 
     const TEXT: &str = "\
-# Kept.
+# ChildProcess.
 [[network]]
 name = \"blue\" # the first
 limits = { broadcast = 5 }

@@ -1,7 +1,7 @@
 //! The message plane's members.
 
 use message::Board;
-use message::far::Member;
+use message::remote::Member;
 use toml::Spanned;
 
 use std::time::Duration;

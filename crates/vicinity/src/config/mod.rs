@@ -19,7 +19,7 @@ mod spaces;
 
 use std::path::{Path, PathBuf};
 
-use message::far::Member;
+use message::remote::Member;
 use serde::{Deserialize, Serialize};
 use switch::guard::Rules;
 use switch::mac::Mac;

@@ -14,10 +14,10 @@ use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
-use super::answer::Answer;
 use super::network::Message;
+use super::status_reply::Answer;
 use super::supervisor::{Addresses, Request};
-use super::{capture, groups, messages, metrics, orchestrator, spaces, wishes};
+use super::{capture, groups, messages, metrics, mutations, orchestrator, spaces};
 use crate::status::{
     ControlStatus, GroupStatus, MessageStatus, NetworkStatus, PortStatus, SpaceStatus,
 };
@@ -41,29 +41,32 @@ pub(super) struct Daemon {
 
 /// Answer on `socket` for ever.
 pub(super) async fn serve(socket: UnixListener, daemon: Daemon) {
-    let port = delete(wishes::remove_port).patch(wishes::set_port);
+    let port = delete(mutations::remove_port).patch(mutations::set_port);
     let router = Router::new()
         .route("/v1/ports", get(ports))
-        .route("/v1/networks", get(networks_now).post(wishes::add_network))
+        .route(
+            "/v1/networks",
+            get(networks_now).post(mutations::add_network),
+        )
         .route(
             "/v1/networks/{network}",
-            delete(wishes::remove_network).patch(wishes::set_network),
+            delete(mutations::remove_network).patch(mutations::set_network),
         )
-        .route("/v1/networks/{network}/ports", post(wishes::add_port))
+        .route("/v1/networks/{network}/ports", post(mutations::add_port))
         .route("/v1/networks/{network}/ports/{vm}", port)
-        .route("/v1/config", get(wishes::config).put(wishes::replace))
-        .route("/v1/reload", post(wishes::reload))
+        .route("/v1/config", get(mutations::config).put(mutations::replace))
+        .route("/v1/reload", post(mutations::reload))
         .route("/v1/messages", get(messages_now))
         .route("/v1/capture", get(capture::capture))
         .route("/v1/direct", get(direct_now))
-        .route("/v1/spaces", get(spaces_now).post(wishes::add_space))
+        .route("/v1/spaces", get(spaces_now).post(mutations::add_space))
         .route(
             "/v1/spaces/{vm}",
-            delete(wishes::remove_space).patch(wishes::set_space),
+            delete(mutations::remove_space).patch(mutations::set_space),
         )
         .route("/v1/space-control", get(control_now))
-        .route("/v1/direct/{vm}/leave", post(wishes::leave))
-        .route("/v1/direct/{vm}/join", post(wishes::join))
+        .route("/v1/direct/{vm}/leave", post(mutations::leave))
+        .route("/v1/direct/{vm}/join", post(mutations::join))
         .route("/v1/openapi.json", get(openapi))
         .route("/metrics", get(scrape))
         .layer(DefaultBodyLimit::max(MAX_BODY))

@@ -35,7 +35,7 @@ use tokio::task::JoinSet;
 
 use super::api::Daemon;
 use super::network::Message;
-use super::watches::{WatchError, Watched};
+use super::subscriptions::{WatchError, Watched};
 use crate::capture::come_last;
 use crate::name;
 

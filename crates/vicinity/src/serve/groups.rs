@@ -12,12 +12,12 @@ use direct::{DirectError, Parts};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::home::HomeError;
-use super::kept::Kept;
+use super::child_process::ChildProcess;
 use super::launch::{Duty, Launch};
-use super::life::Due;
+use super::lifecycle::Due;
 use super::network::sleep_until;
-use super::question::Question;
+use super::pending_request::PendingRequest;
+use super::runtime_dir::RuntimeDirError;
 use crate::config::TrustGroup;
 use crate::direct::folder;
 use crate::direct_plane::{Event, Order};
@@ -37,7 +37,7 @@ const FAREWELL: Duration = Duration::from_secs(15);
 pub(crate) enum GroupError {
     /// Its folder.
     #[error(transparent)]
-    Folder(#[from] HomeError),
+    Folder(#[from] RuntimeDirError),
     /// Its window, doorbells or sockets.
     #[error(transparent)]
     Parts(#[from] DirectError),
@@ -68,12 +68,12 @@ pub(super) struct Group {
     runtime_dir: PathBuf,
     parts: Parts,
     launch: Launch,
-    process: Kept<Order>,
+    process: ChildProcess<Order>,
     /// Who is to stay out; kept here for the next process.
     out: BTreeSet<String>,
     inbox: mpsc::Receiver<Message>,
     outlet: mpsc::Sender<Message>,
-    asked: Question<GroupStatus>,
+    asked: PendingRequest<GroupStatus>,
     /// What it said so far of what it was asked, and the last time in full.
     hearing: Vec<StandingStatus>,
     members: Vec<StandingStatus>,
@@ -91,7 +91,7 @@ impl Group {
         let duty = Duty::Group(runtime_dir, &config.name);
         let name = format!("group {}", config.name);
         let mut group = Self {
-            process: Kept::start(&name, duty, &launch)?,
+            process: ChildProcess::start(&name, duty, &launch)?,
             config,
             runtime_dir: runtime_dir.to_owned(),
             parts,
@@ -99,7 +99,7 @@ impl Group {
             out: BTreeSet::new(),
             inbox,
             outlet,
-            asked: Question::new(PATIENCE),
+            asked: PendingRequest::new(PATIENCE),
             hearing: Vec::new(),
             members: Vec::new(),
         };

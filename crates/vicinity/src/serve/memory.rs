@@ -8,9 +8,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::fd_store::FdStore;
-use super::home::Folder;
 use super::launch::Launch;
 use super::orchestrator::{self, Member, Orchestrator};
+use super::runtime_dir::Folder;
 use super::spaces::{self, SpaceError, SpaceTask};
 use super::supervisor::Refusal;
 use crate::config::{self, Config, Space};

@@ -11,21 +11,21 @@ mod doors;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use message::far::Place;
-use message::far::uplink::Face;
+use message::remote::Place;
+use message::remote::uplink::Face;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use self::admission::Admission;
 use self::auxiliary::{Auxiliary, said};
 pub(super) use self::doors::{Doors, DoorsError};
-use super::arrivals::Arrival;
-use super::kept::Kept;
+use super::child_process::ChildProcess;
+use super::connections::Arrival;
 use super::launch::{Duty, Launch};
-use super::life::Due;
+use super::lifecycle::Due;
 use super::network::{PATIENCE, sleep_until};
+use super::pending_request::PendingRequest;
 use super::plane::Orders;
-use super::question::Question;
 use crate::message_plane::{Accepted, Event, Order};
 use crate::plane::HOST;
 use crate::status::{MemberStatus, MessageStatus, UplinkStatus};
@@ -50,7 +50,7 @@ pub(super) struct Messages {
     doors: Doors,
     admission: Admission,
     launch: Launch,
-    plane: Kept<Order>,
+    plane: ChildProcess<Order>,
     /// Of this host's programs, if it is a member.
     gateway: Option<Auxiliary>,
     uplink: Option<Auxiliary>,
@@ -58,7 +58,7 @@ pub(super) struct Messages {
     uplink_said: UplinkStatus,
     inbox: mpsc::Receiver<Message>,
     outlet: mpsc::Sender<Message>,
-    asked: Question<MessageStatus>,
+    asked: PendingRequest<MessageStatus>,
     /// What it said so far of what it was asked, and the last time in full.
     hearing: Vec<MemberStatus>,
     members: Vec<MemberStatus>,
@@ -81,7 +81,7 @@ impl Messages {
             Auxiliary::start("the message plane's uplink", duty, &launch)
         });
         let mut messages = Self {
-            plane: Kept::start("the message plane", Duty::Messages, &launch)?,
+            plane: ChildProcess::start("the message plane", Duty::Messages, &launch)?,
             gateway: gateway.transpose()?,
             uplink: uplink.transpose()?,
             uplink_said: UplinkStatus::default(),
@@ -90,7 +90,7 @@ impl Messages {
             launch,
             inbox,
             outlet,
-            asked: Question::new(PATIENCE),
+            asked: PendingRequest::new(PATIENCE),
             hearing: Vec::new(),
             members: Vec::new(),
         };

@@ -3,7 +3,7 @@
 use observe::prometheus::{self, Labels, Text};
 use switch::histogram::Histogram;
 
-use super::answer::Answer;
+use super::status_reply::Answer;
 use crate::status::{ControlStatus, NetworkStatus, PortStatus, SpaceStatus, State};
 
 /// Of the text.

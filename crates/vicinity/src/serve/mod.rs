@@ -7,42 +7,42 @@
 //! [`change`], [`apply`]), tells a service manager how it is ([`systemd`]), has it keep what is to outlive
 //! the supervisor ([`fd_store`]), and gives everything back at the end.
 
-mod answer;
 mod api;
-mod apply;
-mod arrivals;
 mod backoff;
 mod capture;
-mod change;
+mod child_process;
+mod config_apply;
+mod config_diff;
+mod connections;
 mod dialing;
 mod fd_store;
 mod folder;
 mod groups;
 mod handed;
-mod home;
 pub(crate) mod interface;
-mod kept;
 mod launch;
-mod life;
+mod lifecycle;
 mod memory;
 mod messages;
 mod metrics;
 mod mirrors;
+mod mutations;
 mod network;
 mod orchestrator;
 mod parts;
 mod peer;
+mod pending_request;
 mod plane;
 mod port;
 mod ports;
 mod quarantine;
-mod question;
 mod replug;
+mod runtime_dir;
 mod spaces;
+mod status_reply;
+mod subscriptions;
 mod supervisor;
 mod systemd;
-mod watches;
-mod wishes;
 
 use std::future::Future;
 use std::io;
@@ -56,7 +56,7 @@ use crate::config::{Config, Source};
 pub(crate) use api::OPENAPI;
 use fd_store::FdStore;
 use handed::HandedError;
-use home::{Home, HomeError};
+use runtime_dir::{RuntimeDir, RuntimeDirError};
 use supervisor::{Refusal, Supervisor};
 
 /// Name of the control socket in the runtime folder.
@@ -74,7 +74,7 @@ const DESCRIPTORS: u64 = 65_536;
 pub(crate) enum ServeError {
     /// The runtime folder or the control socket.
     #[error(transparent)]
-    Home(#[from] HomeError),
+    RuntimeDir(#[from] RuntimeDirError),
     /// A network.
     #[error(transparent)]
     Network(#[from] Refusal),
@@ -126,12 +126,12 @@ async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let runtime_dir = config.runtime_dir.clone();
-    let _home = Home::claim(&runtime_dir)?;
+    let _home = RuntimeDir::claim(&runtime_dir)?;
     let path = runtime_dir.join(CONTROL_SOCKET);
     let (control, _file) = match control {
         Some(control) => (tokio::net::UnixListener::from_std(control)?, None),
         None => {
-            let (control, file) = home::listen(&path, CONTROL_MODE)?;
+            let (control, file) = runtime_dir::listen(&path, CONTROL_MODE)?;
             (control, Some(file))
         }
     };

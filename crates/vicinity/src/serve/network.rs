@@ -12,20 +12,20 @@ use switch::control::{Event, Order, PortId, WorkerReport};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::answer::Answer;
-use super::arrivals::Arrival;
-use super::change::Change;
+use super::config_diff::Change;
+use super::connections::Arrival;
 use super::folder;
-use super::home::Folder;
 use super::interface::{self, UplinkError};
 use super::launch::{Duty, Launch};
-use super::life::Life;
+use super::lifecycle::Lifecycle;
 use super::mirrors::Mirrors;
 use super::parts::Parts;
+use super::pending_request::PendingRequest;
 use super::plane::Plane;
 use super::port::Port;
-use super::question::Question;
-use super::watches::{Watch, WatchError, Watched};
+use super::runtime_dir::Folder;
+use super::status_reply::Answer;
+use super::subscriptions::{Watch, WatchError, Watched};
 use crate::config;
 
 /// A data plane answers a question, and ends when told to, within so long.
@@ -64,7 +64,7 @@ pub(super) struct Network {
     pub(super) config: config::Network,
     pub(super) launch: Launch,
     pub(super) plane: Plane,
-    pub(super) life: Life,
+    pub(super) life: Lifecycle,
     pub(super) watch: folder::Watch,
     pub(super) ports: BTreeMap<PortId, Port>,
     /// Ports that were removed and whose memory the data plane may still have.
@@ -81,7 +81,7 @@ pub(super) struct Network {
     /// For the tasks that bring connections.
     pub(super) outlet: mpsc::Sender<Message>,
     /// Who wants to know the state, and until when the data plane may take to tell it.
-    pub(super) asked: Question<Answer>,
+    pub(super) asked: PendingRequest<Answer>,
     pub(super) worker: WorkerReport,
     /// Why the data plane is gone.
     pub(super) trouble: Option<String>,
@@ -96,7 +96,7 @@ impl Network {
             plane: Plane::start(Duty::Network(&parts.config), &launch)?,
             config: parts.config,
             launch,
-            life: Life::new(Instant::now()),
+            life: Lifecycle::new(Instant::now()),
             watch: parts.watch,
             ports: BTreeMap::new(),
             leaving: BTreeMap::new(),
@@ -106,7 +106,7 @@ impl Network {
             uplink: None,
             inbox,
             outlet,
-            asked: Question::new(PATIENCE),
+            asked: PendingRequest::new(PATIENCE),
             worker: WorkerReport::default(),
             trouble: None,
             _folder: parts.folder,

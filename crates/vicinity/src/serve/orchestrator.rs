@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use space::controller::{Controller, Decision, Id};
 use space::estimator::Window;
-use space::pace::Reason;
+use space::resize_policy::Reason;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, timeout};
 

@@ -8,8 +8,8 @@ use std::path::Path;
 use tokio::net::UnixListener;
 
 use super::folder::Watch;
-use super::home::{self, Folder, HomeError, SOCKET_MODE, SocketFile};
 use super::interface::{self, UplinkError};
+use super::runtime_dir::{self, Folder, RuntimeDirError, SOCKET_MODE, SocketFile};
 use crate::config::{self, Mode};
 
 /// Why a network cannot be served.
@@ -17,7 +17,7 @@ use crate::config::{self, Mode};
 pub(crate) enum PartsError {
     /// A folder or socket.
     #[error(transparent)]
-    Home(#[from] HomeError),
+    RuntimeDir(#[from] RuntimeDirError),
     /// The uplink.
     #[error(transparent)]
     Uplink(#[from] UplinkError),
@@ -54,7 +54,7 @@ impl Parts {
         let folder = Folder::make(&config.folder)?;
         let uplink = interface::open(&config)?;
         let ports = config.ports.iter().map(open);
-        let ports = ports.collect::<Result<_, HomeError>>()?;
+        let ports = ports.collect::<Result<_, RuntimeDirError>>()?;
         let watch = watch(&config)?;
         Ok(Self {
             config,
@@ -67,9 +67,9 @@ impl Parts {
 }
 
 /// Listen for a port, if it is for us to listen.
-pub(super) fn open(port: &config::Port) -> Result<Opened, HomeError> {
+pub(super) fn open(port: &config::Port) -> Result<Opened, RuntimeDirError> {
     let listening = match port.mode {
-        Mode::Server => Some(home::listen(&port.socket, SOCKET_MODE)?),
+        Mode::Server => Some(runtime_dir::listen(&port.socket, SOCKET_MODE)?),
         Mode::Client => None,
     };
     Ok((port.clone(), listening))

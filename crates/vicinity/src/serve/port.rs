@@ -18,10 +18,10 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use vhost::raw::Foreign;
 
-use super::arrivals::Arrival;
-use super::home::SocketFile;
+use super::connections::Arrival;
 use super::plane::Orders;
 use super::quarantine::Conduct;
+use super::runtime_dir::SocketFile;
 pub(super) use settings::Settings;
 
 /// Said of a port in a storm.

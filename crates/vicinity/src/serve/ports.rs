@@ -7,7 +7,7 @@ use std::sync::Arc;
 use switch::control::PortId;
 use tokio::sync::Notify;
 
-use super::arrivals;
+use super::connections;
 use super::folder;
 use super::interface;
 use super::network::{Message, Network};
@@ -66,7 +66,7 @@ impl Network {
         if let Some(mut port) = self.new_port(&config.vm, way, settings) {
             let id = port.id;
             let wrap = move |arrival| Message::Arrival(id, arrival);
-            let task = arrivals::accept(listener, self.outlet.clone(), wrap);
+            let task = connections::accept(listener, self.outlet.clone(), wrap);
             port.fed_by(tokio::spawn(task).abort_handle(), Some(file));
             self.ports.insert(port.id, port);
         }
@@ -79,7 +79,7 @@ impl Network {
             wake: wake.clone(),
         };
         if let Some(mut port) = self.new_port(vm, way, settings) {
-            let task = arrivals::dial(port.id, socket, wake, self.outlet.clone());
+            let task = connections::dial(port.id, socket, wake, self.outlet.clone());
             port.fed_by(tokio::spawn(task).abort_handle(), None);
             self.ports.insert(port.id, port);
         }

@@ -21,15 +21,15 @@ use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+use super::child_process::ChildProcess;
 use super::dialing::Dialing;
 use super::fd_store::Memory;
-use super::home::{self, HomeError, SocketFile};
-use super::kept::Kept;
 use super::launch::{Duty, Launch};
-use super::life::Due;
+use super::lifecycle::Due;
 use super::network::sleep_until;
-use super::question::Question;
+use super::pending_request::PendingRequest;
 use super::replug::Replug;
+use super::runtime_dir::{self, RuntimeDirError, SocketFile};
 use crate::config::Space;
 use crate::spaces::process::{Event, Order, Setting, Size};
 use crate::spaces::{monitor, socket};
@@ -50,7 +50,7 @@ const MODE: u32 = 0o600;
 pub(crate) enum SpaceError {
     /// Its folder, or the socket for its VM.
     #[error(transparent)]
-    Socket(#[from] HomeError),
+    Socket(#[from] RuntimeDirError),
     /// The socket for its clients.
     #[error("cannot listen on {at}: {source}")]
     Listen {
@@ -114,10 +114,10 @@ pub(super) struct SpaceTask {
     memory: (File, File),
     came_back: bool,
     launch: Launch,
-    process: Kept<Order>,
+    process: ChildProcess<Order>,
     inbox: mpsc::Receiver<Message>,
     outlet: mpsc::Sender<Message>,
-    asked: Question<SpaceStatus>,
+    asked: PendingRequest<SpaceStatus>,
     /// What it said last.
     figures: Figures,
     size: Size,
@@ -141,8 +141,8 @@ impl SpaceTask {
         launch: Launch,
     ) -> Result<Self, SpaceError> {
         let path = socket(runtime_dir, &config.vm);
-        home::remove_socket(&path);
-        let (door, file) = home::listen(&path, MODE)?;
+        runtime_dir::remove_socket(&path);
+        let (door, file) = runtime_dir::listen(&path, MODE)?;
         let replug = Replug::new(&config.vm, monitor(runtime_dir, &config.vm), path);
         let clients = config
             .listen
@@ -153,7 +153,7 @@ impl SpaceTask {
         let size = Size::of(&config, budget, memory.as_ref().map(|memory| memory.most));
         let memory = memory.map_or_else(|| new_memory(&name, size.most), Ok)?;
         let mut space = Self {
-            process: Kept::start(&name, Duty::Space(&config.vm), &launch)?,
+            process: ChildProcess::start(&name, Duty::Space(&config.vm), &launch)?,
             config,
             door,
             _file: file,
@@ -163,7 +163,7 @@ impl SpaceTask {
             launch,
             inbox,
             outlet,
-            asked: Question::new(PATIENCE),
+            asked: PendingRequest::new(PATIENCE),
             figures: Figures::default(),
             size,
             windows: VecDeque::new(),

@@ -11,16 +11,16 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::change::Change;
+use super::config_diff::Change;
 use super::fd_store::FdStore;
 use super::groups::{self, Group, GroupError};
-use super::home::Folder;
 use super::launch::Launch;
 use super::memory::{self, MemoryPlane};
 use super::messages::{self, Doors, DoorsError, Messages};
 use super::network::{Message, Network};
 use super::orchestrator;
 use super::parts::{Parts, PartsError};
+use super::runtime_dir::Folder;
 use super::spaces::{self, SpaceError};
 use super::systemd::Reloading;
 use crate::config::{self, Config, ConfigError, Edit, EditError, SaveError, Source};

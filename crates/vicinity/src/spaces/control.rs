@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use space::demand::Bottleneck;
 use space::estimator::Window;
-use space::pace::Reason;
+use space::resize_policy::Reason;
 
 use crate::client::{self, ClientError};
 use crate::list;

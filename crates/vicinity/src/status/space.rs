@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use space::controller::Decision;
 use space::demand::Bottleneck;
 use space::estimator::Window;
-use space::pace::Reason;
+use space::resize_policy::Reason;
 
 /// A VM's space, as `GET /v1/spaces` lists it.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -14,7 +14,7 @@ const COUNT: u32 = 1 << 20;
 /// the last answer, so that nothing is looked up ahead, and any resident may be next: no guest's
 /// frames have it worse.
 pub(crate) fn time(residents: u32) -> f64 {
-    let table = Residency::new();
+    let table = Fdb::new();
     let residents = residents.max(1);
     for number in 0..residents {
         let _: switch::fdb::Learnt = table.learn(address(number), 1, 0, u32::MAX);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use message::far::{Gateway, Way};
+use message::remote::{Gateway, Transport};
 use message::{Board, Endpoint, Options};
 
 use super::until;
@@ -20,7 +20,7 @@ pub(crate) struct Member {
 impl Member {
     /// Join at a socket of a host, however long that takes to expect it.
     pub(crate) fn join(socket: &Path, board: &Path) -> Self {
-        let way = Way::Socket(socket.to_owned());
+        let way = Transport::Socket(socket.to_owned());
         let mut joined = None;
         until("a gateway", || {
             joined = Gateway::join(board, &way).ok();

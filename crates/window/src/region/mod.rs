@@ -14,10 +14,10 @@
 //! or begins again, writes a number into *opened* that was not there before; the host makes the
 //! trunk new and repeats the number in *heard*. *Beat* changes as long as the member lives.
 
+mod endpoint_pair;
 mod heap;
 mod layout;
 mod list;
-mod pair;
 mod seat;
 mod units;
 
@@ -34,10 +34,10 @@ use crate::memfd;
 use crate::raw::{Access, Foreign, Mapping, Word};
 use crate::window::{Window, WindowError};
 
+pub use self::endpoint_pair::pair;
 pub use self::heap::{Heap, Place, Refused, Stretch};
 pub use self::layout::{MAGIC, RegionLayout, UNIT, VERSION};
 pub use self::list::List;
-pub use self::pair::pair;
 pub use self::seat::Seat;
 
 /// Where the bits of links in use are.

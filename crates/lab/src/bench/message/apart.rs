@@ -13,8 +13,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use message::{
-    Address, Board, Code, Completion, Endpoint, Laps, Memory, MessageError, Options, Pattern, Peer,
-    Request,
+    Address, Board, Code, Completion, Endpoint, LatencySamples, Memory, MessageError, Options,
+    Pattern, Peer, Request,
 };
 
 use super::mediated::{ANSWERER, ASKER, Plane};
@@ -80,7 +80,7 @@ impl Apart {
         let mut asked = other.receive(memory())?;
         let start = Instant::now();
         // At most 100,000.
-        let mut laps = Laps::start(usize::try_from(trips).unwrap_or_default());
+        let mut laps = LatencySamples::start(usize::try_from(trips).unwrap_or_default());
         for _ in 0..trips {
             let question = one.send(there)?;
             let answered = one.receive(back)?;

@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use message::far::Member;
+use message::remote::Member;
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -14,7 +14,7 @@ use super::Message;
 use crate::config::Owner;
 use crate::message_plane::Order;
 use crate::plane::HOST;
-use crate::serve::arrivals::{self, Arrival};
+use crate::serve::connections::{self, Arrival};
 use crate::serve::peer::Peer;
 use crate::serve::plane::Orders;
 
@@ -57,7 +57,7 @@ impl Admission {
         let doors = members.zip(listeners).enumerate();
         let doors = doors.map(|(number, (member, (listener, owner)))| {
             let wrap = move |arrival| Message::Arrived(number, arrival);
-            tasks.spawn(arrivals::accept(listener, to.clone(), wrap));
+            tasks.spawn(connections::accept(listener, to.clone(), wrap));
             let ours = member.name == HOST || member.uplink;
             Door {
                 name: member.name.clone(),

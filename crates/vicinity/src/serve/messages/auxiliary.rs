@@ -6,25 +6,25 @@ use std::io;
 use tokio::time::Instant;
 
 use crate::message_plane::{Event, Order};
-use crate::serve::kept::Kept;
+use crate::serve::child_process::ChildProcess;
 use crate::serve::launch::{Duty, Launch};
-use crate::serve::life::Due;
+use crate::serve::lifecycle::Due;
 use crate::serve::network::PATIENCE;
-use crate::serve::question::Question;
+use crate::serve::pending_request::PendingRequest;
 
 #[derive(Debug)]
 pub(super) struct Auxiliary {
-    process: Kept<Order>,
+    process: ChildProcess<Order>,
     /// Nobody waits for the answer: that there is one is all that it says.
-    asked: Question<()>,
+    asked: PendingRequest<()>,
 }
 
 impl Auxiliary {
     /// Start one, which the log knows by this name.
     pub(super) fn start(name: &str, duty: Duty<'_>, launch: &Launch) -> io::Result<Self> {
         Ok(Self {
-            process: Kept::start(name, duty, launch)?,
-            asked: Question::new(PATIENCE),
+            process: ChildProcess::start(name, duty, launch)?,
+            asked: PendingRequest::new(PATIENCE),
         })
     }
 

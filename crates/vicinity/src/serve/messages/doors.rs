@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use message::MessageError;
-use message::far::{Member, Parts};
+use message::remote::{Member, Resources};
 use tokio::net::UnixListener;
 
 use crate::config::Owner;
 use crate::message_plane::Accepted;
 use crate::plane::{FOLDER, socket};
-use crate::serve::home::{self, Folder, HomeError, SOCKET_MODE, SocketFile};
+use crate::serve::runtime_dir::{self, Folder, RuntimeDirError, SOCKET_MODE, SocketFile};
 use crate::uplink::{Plan, Uplink};
 
 /// Why the message plane cannot be served.
@@ -18,10 +18,10 @@ use crate::uplink::{Plan, Uplink};
 pub(crate) enum DoorsError {
     /// A folder or socket.
     #[error(transparent)]
-    Home(#[from] HomeError),
+    RuntimeDir(#[from] RuntimeDirError),
     /// Memory or doorbells.
     #[error("the message plane's memory cannot be made: {0}")]
-    Parts(#[from] MessageError),
+    Resources(#[from] MessageError),
     /// The uplink.
     #[error("the uplink {interface} cannot be used: {source}")]
     Uplink {
@@ -35,7 +35,7 @@ pub(crate) enum DoorsError {
 /// What the message plane needs from the system.
 #[derive(Debug)]
 pub(in crate::serve) struct Doors {
-    pub(super) parts: Parts,
+    pub(super) parts: Resources,
     /// The members' sockets, each with its owner.
     pub(super) listeners: Vec<(UnixListener, Owner)>,
     _files: Vec<SocketFile>,
@@ -68,11 +68,12 @@ impl Doors {
         let folder = Folder::make(&runtime_dir.join(FOLDER))?;
         // The uplink is a member that nobody wrote down.
         owners.resize_with(members.len(), Owner::default);
-        let open = |member: &Member| home::listen(&socket(runtime_dir, &member.name), SOCKET_MODE);
+        let open =
+            |member: &Member| runtime_dir::listen(&socket(runtime_dir, &member.name), SOCKET_MODE);
         let doors = members.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let (listeners, files): (Vec<_>, Vec<_>) = doors.into_iter().unzip();
         Ok(Self {
-            parts: Parts::make(members)?,
+            parts: Resources::make(members)?,
             listeners: listeners.into_iter().zip(owners).collect(),
             _files: files,
             guests: BTreeMap::new(),

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use vhost::raw::Foreign;
 
 use super::{Port, Serving, Way};
-use crate::serve::arrivals::Arrival;
+use crate::serve::connections::Arrival;
 use crate::serve::plane::Orders;
 use crate::serve::quarantine::{CONNECTS, CONNECTS_WITHIN};
 

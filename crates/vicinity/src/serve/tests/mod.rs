@@ -17,7 +17,7 @@ use super::*;
 use crate::client;
 use crate::status::{NetworkStatus, PortStatus, State};
 
-mod change;
+mod config_diff;
 mod openapi;
 
 /// A data plane that obeys its front-ends: `F` is a fault, `P` a panic, any other byte is a
@@ -391,7 +391,7 @@ fn a_full_network_forgets_a_vm_that_is_gone_to_make_room() {
 #[test]
 fn two_daemons_do_not_share_a_folder() {
     let daemon = Daemon::start(TWO);
-    let second = Home::claim(&daemon.run()).unwrap_err().to_string();
+    let second = RuntimeDir::claim(&daemon.run()).unwrap_err().to_string();
     assert!(second.contains("another vicinity serves"), "{second}");
     assert!(Path::new(&daemon.run()).exists());
     daemon.stop();

@@ -1,0 +1,299 @@
+//! What gateways and the switchboard say to each other.
+//!
+//! The kind is in the tag; each note begins with the link it is about, if it is about one, in the low half of its first
+//! word. A link's number means something to one gateway and the host only: gateways number those
+//! that begin with them, with the highest bit set, the host the others.
+
+use window::lane::Record;
+
+use crate::address::Address;
+use crate::handshake::Hello;
+use crate::wire::{halves, pair};
+
+/// The link's number.
+pub(super) type LinkId = u32;
+
+/// Set in the numbers that gateways give.
+pub(super) const FROM_MEMBER: LinkId = 1 << 31;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ControlMessage {
+    /// An endpoint wants to connect. From the host: and here is its window, and the seat of the
+    /// other end if both are of one region and may read each other's heaps.
+    Connect {
+        link: LinkId,
+        window: u32,
+        hello: Hello,
+        seat: Option<u32>,
+    },
+    /// What became of it. From the host: and here are window and seat, if it was accepted.
+    Answer {
+        link: LinkId,
+        window: u32,
+        verdict: u32,
+        session: u64,
+        seat: Option<u32>,
+    },
+    /// The endpoint at the other end sleeps, and there is something for it.
+    Ring { link: LinkId },
+    /// This end of the link is closed. It is over when both ends are.
+    Close { link: LinkId },
+    /// The other end does not answer any more. It is closed with the next note.
+    Lost { link: LinkId },
+    /// From the host, to an uplink: a member has come, or is gone.
+    Member { nic: u64, here: bool },
+    /// A part of the name of a member or of another host, see [`names`](super::names). From an
+    /// uplink to the host, and from there to gateways.
+    Name { nic: u64, part: u32, text: Text },
+}
+
+/// Part of a name, filled up with zeros.
+pub(super) type Text = [u8; TEXT];
+
+/// Bytes of that.
+pub(super) const TEXT: usize = 40;
+
+const CONNECT: u32 = 1;
+const ANSWER: u32 = 2;
+const RING: u32 = 3;
+const CLOSE: u32 = 4;
+const MEMBER: u32 = 5;
+const LOST: u32 = 6;
+const NAME: u32 = 7;
+
+impl ControlMessage {
+    pub(super) fn encode(&self) -> Record {
+        let (tag, body) = match *self {
+            Self::Connect {
+                link,
+                window,
+                hello,
+                seat,
+            } => {
+                let body = [
+                    pair(link, window),
+                    hello.from.nic,
+                    hello.to.nic,
+                    pair(hello.from.endpoint, hello.to.endpoint),
+                    hello.session,
+                    pair(hello.own_key, hello.key),
+                    some_seat(seat),
+                ];
+                (CONNECT, body)
+            }
+            Self::Answer {
+                link,
+                window,
+                verdict,
+                session,
+                seat,
+            } => {
+                let (verdict, seat) = (u64::from(verdict), some_seat(seat));
+                let body = [pair(link, window), verdict, session, seat, 0, 0, 0];
+                (ANSWER, body)
+            }
+            Self::Ring { link } => (RING, [link.into(), 0, 0, 0, 0, 0, 0]),
+            Self::Close { link } => (CLOSE, [link.into(), 0, 0, 0, 0, 0, 0]),
+            Self::Lost { link } => (LOST, [link.into(), 0, 0, 0, 0, 0, 0]),
+            Self::Member { nic, here } => (MEMBER, [0, nic, here.into(), 0, 0, 0, 0]),
+            Self::Name { nic, part, text } => {
+                let mut body = [part.into(), nic, 0, 0, 0, 0, 0];
+                for (place, word) in body.iter_mut().skip(2).zip(text.chunks_exact(8)) {
+                    *place = word.try_into().map_or(0, u64::from_le_bytes);
+                }
+                (NAME, body)
+            }
+        };
+        Record { tag, body }
+    }
+
+    /// `None` for what is no note.
+    pub(super) fn decode(record: &Record) -> Option<Self> {
+        let [first, words @ ..] = record.body;
+        let (link, window) = halves(first);
+        Some(match record.tag {
+            CONNECT => {
+                let [from, to, endpoints, session, keys, seat] = words;
+                let (from_endpoint, to_endpoint) = halves(endpoints);
+                let (own_key, key) = halves(keys);
+                let address = |nic, endpoint| Address { nic, endpoint };
+                Self::Connect {
+                    link,
+                    window,
+                    hello: Hello {
+                        from: address(from, from_endpoint),
+                        to: address(to, to_endpoint),
+                        session,
+                        own_key,
+                        key,
+                        fences: false,
+                        seats: None,
+                    },
+                    seat: seat_of(seat)?,
+                }
+            }
+            ANSWER => {
+                let [verdict, session, seat, ..] = words;
+                Self::Answer {
+                    link,
+                    window,
+                    verdict: u32::try_from(verdict).ok()?,
+                    session,
+                    seat: seat_of(seat)?,
+                }
+            }
+            RING => Self::Ring { link },
+            CLOSE => Self::Close { link },
+            LOST => Self::Lost { link },
+            MEMBER => {
+                let [nic, here, ..] = words;
+                let here = here == 1;
+                Self::Member { nic, here }
+            }
+            NAME => {
+                let [nic, words @ ..] = words;
+                let mut text = [0; TEXT];
+                let bytes = words.map(u64::to_le_bytes);
+                text.copy_from_slice(bytes.as_flattened());
+                Self::Name {
+                    nic,
+                    part: link,
+                    text,
+                }
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// A seat in a word: 0 is none.
+fn some_seat(seat: Option<u32>) -> u64 {
+    seat.map_or(0, |seat| u64::from(seat) + 1)
+}
+
+/// What [`some_seat`] put into a word.
+fn seat_of(word: u64) -> Option<Option<u32>> {
+    match word.checked_sub(1) {
+        None => Some(None),
+        Some(seat) => u32::try_from(seat).ok().map(Some),
+    }
+}
+
+#[cfg(test)]
+impl ControlMessage {
+    /// An endpoint without a key wants to connect to one.
+    pub(super) fn connects(link: LinkId, from: Address, to: Address) -> Self {
+        let hello = Hello {
+            from,
+            to,
+            session: 1,
+            own_key: 0,
+            key: 0,
+            fences: false,
+            seats: None,
+        };
+        Self::Connect {
+            link,
+            window: 0,
+            hello,
+            seat: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn address() -> impl Strategy<Value = Address> {
+        any::<(u64, u32)>().prop_map(|(nic, endpoint)| Address { nic, endpoint })
+    }
+
+    fn note() -> impl Strategy<Value = ControlMessage> {
+        let keys = any::<(u32, u32, u64)>();
+        prop_oneof![
+            (any::<(u32, u32, Option<u32>)>(), address(), address(), keys).prop_map(
+                |((link, window, seat), from, to, (own_key, key, session))| {
+                    let hello = Hello {
+                        from,
+                        to,
+                        session,
+                        own_key,
+                        key,
+                        fences: false,
+                        seats: None,
+                    };
+                    ControlMessage::Connect {
+                        link,
+                        window,
+                        hello,
+                        seat,
+                    }
+                }
+            ),
+            any::<(u32, u32, u32, u64, Option<u32>)>().prop_map(
+                |(link, window, verdict, session, seat)| {
+                    ControlMessage::Answer {
+                        link,
+                        window,
+                        verdict,
+                        session,
+                        seat,
+                    }
+                }
+            ),
+            any::<u32>().prop_map(|link| ControlMessage::Ring { link }),
+            any::<u32>().prop_map(|link| ControlMessage::Close { link }),
+            any::<u32>().prop_map(|link| ControlMessage::Lost { link }),
+            any::<(u64, bool)>().prop_map(|(nic, here)| ControlMessage::Member { nic, here }),
+            any::<(u64, u32, [u64; 5])>().prop_map(|(nic, part, words)| {
+                let mut text = [0; TEXT];
+                text.copy_from_slice(words.map(u64::to_be_bytes).as_flattened());
+                ControlMessage::Name { nic, part, text }
+            }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn notes_are_read_as_they_were_written(note in note()) {
+            prop_assert_eq!(ControlMessage::decode(&note.encode()), Some(note));
+        }
+    }
+
+    /// Of a note, with up to three of its words changed: what is read is a note, and is written as
+    /// it was read.
+    #[test]
+    fn any_record_is_answered() {
+        use std::cell::Cell;
+        let word = || prop_oneof![any::<u64>(), 0..9u64];
+        let changes = proptest::collection::vec((0..8usize, word()), 0..4);
+        let [read, refused] = [Cell::new(0), Cell::new(0)];
+        let mut runner = proptest::test_runner::TestRunner::default();
+        let checked = runner.run(&(note(), changes), |(note, changes)| {
+            let mut record = note.encode();
+            for (at, word) in changes {
+                match record.body.get_mut(at) {
+                    Some(place) => *place = word,
+                    None => record.tag = u32::try_from(word).unwrap_or(u32::MAX),
+                }
+            }
+            let count = match ControlMessage::decode(&record) {
+                Some(note) => {
+                    prop_assert_eq!(ControlMessage::decode(&note.encode()), Some(note));
+                    &read
+                }
+                None => {
+                    prop_assert!(!(RING..=NAME).contains(&record.tag));
+                    &refused
+                }
+            };
+            count.set(count.get() + 1);
+            Ok(())
+        });
+        checked.unwrap();
+        let counts = (read.get(), refused.get());
+        assert!(counts.0 > 100 && counts.1 > 5, "{counts:?}");
+    }
+}

@@ -1,0 +1,276 @@
+//! What the daemon puts on disk: its runtime folder, the networks' folders and its sockets.
+//! Each is removed by the value that made it, and nothing else is.
+
+use std::fs::{DirBuilder, File, Metadata, Permissions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, Mode};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::{geteuid, umask};
+use tokio::net::UnixListener;
+
+/// Permissions of folders: the owner, and readers of the owner's group.
+const FOLDER_MODE: u32 = 0o750;
+
+/// Permissions of a socket that QEMU connects to: the owner, and the owner's group.
+pub(super) const SOCKET_MODE: u32 = 0o660;
+
+/// Connections the kernel keeps until they are accepted.
+const BACKLOG: i32 = 64;
+
+/// Why something could not be put on disk.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RuntimeDirError {
+    /// A folder.
+    #[error(
+        "cannot use the folder {}: {source}; run as root, or choose another one with \
+         --runtime-dir", path.display()
+    )]
+    Folder {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A folder in which others can take our sockets' places.
+    #[error(
+        "the folder {} belongs to another user, or everybody may write in it: others could put their sockets in \
+         the place of ours; give it to the user that vicinity runs as (chown, chmod o-w), or choose another one \
+         with --runtime-dir", path.display()
+    )]
+    Foreign {
+        /// Which.
+        path: PathBuf,
+    },
+    /// Another daemon has the runtime folder.
+    #[error(
+        "another vicinity serves {}; stop it, or choose another folder with --runtime-dir",
+        path.display()
+    )]
+    Served {
+        /// The runtime folder.
+        path: PathBuf,
+    },
+    /// A living process listens on a socket path.
+    #[error(
+        "the socket {} is in use by another process; stop that process, or give the port \
+         another `socket`", path.display()
+    )]
+    Busy {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// Something that is not a socket has the path.
+    #[error("{} exists and is not a socket; remove it, or choose another path", path.display())]
+    NotASocket {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Any other trouble with a socket.
+    #[error("cannot listen on {}: {source}", path.display())]
+    Socket {
+        /// The socket.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// A folder; removed again if it was made here and is empty by then.
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+    made: bool,
+}
+
+impl Folder {
+    pub(super) fn make(path: &Path) -> Result<Self, RuntimeDirError> {
+        // Whatever the umask is.
+        let give = || std::fs::set_permissions(path, Permissions::from_mode(FOLDER_MODE));
+        let made = match DirBuilder::new().mode(FOLDER_MODE).create(path) {
+            Ok(()) => give().is_ok(),
+            Err(source) => match std::fs::metadata(path) {
+                Ok(there) if there.is_dir() => {
+                    check(path, &there)?;
+                    false
+                }
+                _ => {
+                    let path = path.to_owned();
+                    return Err(RuntimeDirError::Folder { path, source });
+                }
+            },
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            made,
+        })
+    }
+}
+
+/// Whether nobody else can put other sockets into a folder in place of ours.
+fn check(path: &Path, folder: &Metadata) -> Result<(), RuntimeDirError> {
+    let others_write = folder.mode() & 0o002 != 0;
+    if !others_write && [0, geteuid().as_raw()].contains(&folder.uid()) {
+        return Ok(());
+    }
+    Err(RuntimeDirError::Foreign {
+        path: path.to_owned(),
+    })
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if self.made {
+            // Not empty means that it is in use by others now: it stays.
+            drop(std::fs::remove_dir(&self.path));
+        }
+    }
+}
+
+/// The runtime folder, held by this daemon alone.
+#[derive(Debug)]
+pub(super) struct RuntimeDir {
+    _lock: File,
+    _folder: Folder,
+}
+
+impl RuntimeDir {
+    pub(super) fn claim(path: &Path) -> Result<Self, RuntimeDirError> {
+        let folder = Folder::make(path)?;
+        let lock = File::open(path).map_err(|source| RuntimeDirError::Folder {
+            path: path.to_owned(),
+            source,
+        })?;
+        // The lock is on the folder itself, so it leaves no file behind and ends with us,
+        // however we end.
+        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+            RuntimeDirError::Served {
+                path: path.to_owned(),
+            }
+        })?;
+        Ok(Self {
+            _lock: lock,
+            _folder: folder,
+        })
+    }
+}
+
+/// Remove the socket at `path`, whoever listens there. For sockets that a process of a daemon before may still
+/// have, which nobody can end as long as the kernel keeps it: the runtime folder is ours alone.
+pub(super) fn remove_socket(path: &Path) {
+    let is_socket = |metadata: Metadata| metadata.file_type().is_socket();
+    if std::fs::symlink_metadata(path).is_ok_and(is_socket) {
+        drop(std::fs::remove_file(path));
+    }
+}
+
+/// Listen on `path`. A socket that nobody listens on any more is replaced.
+pub(super) fn listen(
+    path: &Path,
+    mode: u32,
+) -> Result<(UnixListener, SocketFile), RuntimeDirError> {
+    remove_stale(path)?;
+    let failed = |source: io::Error| RuntimeDirError::Socket {
+        path: path.to_owned(),
+        source,
+    };
+    let socket = bound(path, mode).map_err(failed)?;
+    let file = SocketFile(path.to_owned());
+    rustix::net::listen(&socket, BACKLOG).map_err(|error| failed(error.into()))?;
+    let listener = UnixListener::from_std(socket.into()).map_err(failed)?;
+    Ok((listener, file))
+}
+
+/// A socket at `path` with these permissions. It has them from the beginning: to change them afterwards would
+/// be to change whatever is at `path` by then.
+fn bound(path: &Path, mode: u32) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let address = SocketAddrUnix::new(path)?;
+    // No other thread of this process makes files.
+    let before = umask(Mode::from_raw_mode(!mode & 0o777));
+    let bound = rustix::net::bind(&socket, &address);
+    umask(before);
+    bound?;
+    Ok(socket)
+}
+
+/// A socket's file, removed when this is dropped.
+#[derive(Debug)]
+pub(super) struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        drop(std::fs::remove_file(&self.0));
+    }
+}
+
+fn remove_stale(path: &Path) -> Result<(), RuntimeDirError> {
+    let Ok(metadata) = std::fs::symlink_metadata(path) else {
+        return Ok(());
+    };
+    let path = path.to_owned();
+    if !metadata.file_type().is_socket() {
+        return Err(RuntimeDirError::NotASocket { path });
+    }
+    match UnixStream::connect(&path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            tracing::info!(socket = %path.display(), "replacing a socket left by a dead process");
+            std::fs::remove_file(&path).map_err(|source| RuntimeDirError::Socket { path, source })
+        }
+        // Connected, or refused for another reason such as permission: somebody lives there.
+        _ => Err(RuntimeDirError::Busy { path }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::chown;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_socket_has_its_permissions_whatever_the_umask_is_and_whatever_its_path_becomes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("web.sock");
+        for mode in [0o660, 0o600, 0o666] {
+            let (_socket, _file) = listen(&path, mode).unwrap();
+            let there = std::fs::symlink_metadata(&path).unwrap();
+            assert!(there.file_type().is_socket());
+            assert_eq!(there.mode() & 0o777, mode);
+        }
+        // A link in its place is not followed.
+        let other = folder.path().join("other");
+        std::fs::write(&other, "").unwrap();
+        std::fs::set_permissions(&other, Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        listen(&path, 0o666).unwrap_err();
+        assert_eq!(std::fs::metadata(&other).unwrap().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_folder_in_which_others_can_put_sockets_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        Folder::make(folder.path()).unwrap();
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+        let error = Folder::make(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("everybody may write"), "{error}");
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+        Folder::make(folder.path()).unwrap();
+        // Only root can give a folder away.
+        if geteuid().is_root() {
+            chown(folder.path(), Some(4711), None).unwrap();
+            Folder::make(folder.path()).unwrap_err();
+        }
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        assert!(matches!(
+            Folder::make(&file),
+            Err(RuntimeDirError::Folder { .. })
+        ));
+    }
+}
