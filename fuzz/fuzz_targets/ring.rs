@@ -42,7 +42,7 @@ fn logs() -> &'static Ram {
 
 struct World {
     switch: Switch,
-    desk: Desk,
+    context: WorkerContext,
     good: Nic,
 }
 
@@ -78,8 +78,12 @@ impl World {
         let mut good = Nic::new(wire, options);
         good.start(|| serve_messages(&mut backend));
         assert!(switch.add(GOOD, port(backend)));
-        let desk = Desk::new(0);
-        Self { switch, desk, good }
+        let context = WorkerContext::new(0);
+        Self {
+            switch,
+            context,
+            good,
+        }
     }
 
     /// Take the hostile port out. Forgetting its pinned address first spares a walk through the
@@ -93,9 +97,9 @@ impl World {
 
     /// One turn of both, and of the good one's driver.
     fn turn(&mut self) {
-        self.desk.now = Instant::now();
+        self.context.now = Instant::now();
         for number in [HOSTILE, GOOD] {
-            let _ = self.switch.serve(&mut self.desk, number);
+            let _ = self.switch.serve(&mut self.context, number);
         }
         while let Some((number, _)) = self.switch.take_fault() {
             assert_eq!(number, HOSTILE, "a good port was blamed");

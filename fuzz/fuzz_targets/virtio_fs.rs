@@ -22,7 +22,10 @@ fn body(code: u32, name: &[u8]) -> Vec<u8> {
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let named = |words: &[u32]| {
         let words = words.iter().flat_map(|word| word.to_le_bytes());
-        words.chain(name.iter().copied()).chain([0]).collect::<Vec<u8>>()
+        words
+            .chain(name.iter().copied())
+            .chain([0])
+            .collect::<Vec<u8>>()
     };
     match code {
         // Look up, remove.
@@ -32,7 +35,9 @@ fn body(code: u32, name: &[u8]) -> Vec<u8> {
         42 => words(&[1, 0, 2, 0, 1, 0]),
         // Attributes: told, and changed (size, time, mode).
         3 => words(&[0; 4]),
-        4 => words(&[0x69, 0, 0, 0, 5000, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0o644, 0, 0, 0, 0]),
+        4 => words(&[
+            0x69, 0, 0, 0, 5000, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0o644, 0, 0, 0, 0,
+        ]),
         // A folder, a file.
         9 => named(&[0o755, 0]),
         35 => named(&[2, 0o644, 0, 0]),

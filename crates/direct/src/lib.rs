@@ -22,14 +22,14 @@
 //!
 //! A member may *leave* while it runs, because it is to migrate: guests are told to send to it
 //! another way, then its sessions end, and its views and its window are unplugged. QEMU needs
-//! [`mend`] after that.
+//! [`qemu_fd_workaround`] after that.
 //!
 //! Under the policy `auto` the host tells two members to use their ordinary NICs while shared memory
 //! does not pay ([`auto`]).
 //!
 //! The window and the doorbells ([`Parts`]) may be another process's. Then whoever serves the group
 //! may be killed: its successor is given the same parts, sees in each QEMU what is plugged in
-//! ([`held`] tells whose memory a view shows), and goes on from there, without a word to the guests.
+//! ([`open_files`] tells whose memory a view shows), and goes on from there, without a word to the guests.
 #![forbid(unsafe_code)]
 
 mod auto;

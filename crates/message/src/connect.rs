@@ -3,9 +3,9 @@
 //! The one that connects makes a window and offers it at the other's socket; the other answers.
 //! The link is the same for both afterwards, so a second connect, from either side, finds it. Two
 //! that connect to each other at the same time make two windows; the one with the lower address
-//! keeps its own and refuses the other's, and the other one waits for that ([`crate::crossing`]).
+//! keeps its own and refuses the other's, and the other one waits for that ([`crate::simultaneous_connect`]).
 //!
-//! An endpoint of another NIC is reached through the board's gateway ([`crate::far`]): what is said
+//! An endpoint of another NIC is reached through the board's gateway ([`crate::remote`]): what is said
 //! is the same, but the window comes from the gateway, to both; with it, where they sit in its region.
 
 use std::collections::{BTreeMap, HashMap};

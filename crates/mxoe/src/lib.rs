@@ -14,7 +14,7 @@
 //! that the host puts into what it sends. Its endpoints have partners: endpoints elsewhere.
 //! Partners learn each other's session and where sequence numbers start when one connects. From
 //! then on each message has a number and is kept until it is acknowledged, and sent again until
-//! then, soon at first ([`pace`]) and then every half second; the receiver puts messages in order, and drops what it has. Up to 32
+//! then, soon at first ([`retransmit`]) and then every half second; the receiver puts messages in order, and drops what it has. Up to 32
 //! KiB a message travels in one or several packets; a larger or synchronous one is offered, and
 //! the receiver pulls it, block by block, and says when it has it.
 //!

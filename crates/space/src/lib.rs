@@ -15,7 +15,7 @@
 //!    memory is not the problem.
 //! 4. [`allocation`] shares the host's budget: floors, all stretched by one factor if they do not
 //!    fit, then slot by slot to whom it helps most.
-//! 5. [`pace`] keeps changes few; the [`controller`] has both loops, a slow one that knows and a
+//! 5. [`resize_policy`] keeps changes few; the [`controller`] has both loops, a slow one that knows and a
 //!    fast one that helps who waits now. Every decision has its reason.
 //!
 //! Nothing here reads a clock or touches memory: time comes as an argument, decisions go out. So

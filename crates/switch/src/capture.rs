@@ -2,7 +2,7 @@
 //!
 //! Who captures has one end of a socket of datagrams, and the data plane the other. What a worker shows
 //! before it next asks the kernel for news is a datagram or a few. Where the reader is slow they find no
-//! room, and where the worker is busy it may show only so much ([`CaptureBudget`](crate::allowance)): what is
+//! room, and where the worker is busy it may show only so much ([`CaptureBudget`](crate::capture_budget)): what is
 //! left out is counted as missed, and nobody waits. A port that nobody captures costs one look a run of
 //! frames.
 //!

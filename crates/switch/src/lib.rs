@@ -9,7 +9,7 @@
 //! sender's RAM into buffers the receiver has posted ([`receiver`]). [`switch`] has the whole path.
 //!
 //! Between neighbours nothing is lost: a frame whose receiver has no room waits in the sender's
-//! ring, or in private memory if others are behind it ([`hold`]), within limits that keep one slow
+//! ring, or in private memory if others are behind it ([`backpressure`]), within limits that keep one slow
 //! VM from stopping the others. Floods, and frames from an uplink, are dropped where there is no
 //! room, and counted. A ring's chains are handed back in the order they came, always: that is what
 //! lets another process go on where one was killed.

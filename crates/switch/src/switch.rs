@@ -12,7 +12,7 @@
 //!
 //! Several workers forward at the same time, each with a [`WorkerContext`] of its own, and share the switch
 //! (`&Switch`). What they change lies behind locks:
-//! - a transmit ring's, with its [books](crate::books), taken by the one worker that reads it and
+//! - a transmit ring's, with its [state](crate::ring_state), taken by the one worker that reads it and
 //!   by nobody else, for a burst;
 //! - a receive ring's, with its books, for a run of frames: the last lock that anybody takes, so
 //!   nobody ever waits in a circle;

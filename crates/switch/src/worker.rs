@@ -9,7 +9,7 @@
 //!
 //! Receive rings belong to nobody. One that is too short is asked for a kick by each worker that
 //! waits for it, and the kick reaches all. Who fills a receive ring meanwhile suppresses the kick,
-//! or moves its mark, and wakes those who waited for it ([`RingState`](crate::ring_state::RingState::askers)).
+//! or moves its mark, and wakes those who waited for it ([`RingState`](crate::ring_state::RingState::wake_set)).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -144,7 +144,7 @@ impl Layout {
         PAGE + direction * self.direction_length()
     }
 
-    /// Where the [claims](crate::claim) of what goes in a direction are.
+    /// Where the [claims](crate::chunk_claim) of what goes in a direction are.
     pub(crate) fn claims(&self, direction: u64) -> u64 {
         self.doorbell(direction) + 384
     }

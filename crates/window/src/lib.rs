@@ -24,7 +24,7 @@
 //! [`ivshmem`] device, and finds it as a [`pci`] device, without a driver.
 //!
 //! Where both sides can write the memory that something is copied to, both can copy: a chunk at a time, as they
-//! [`claim`] them, unless one is a machine whose [`locks`] mean nothing to others.
+//! [`chunk_claim`] them, unless one is a machine whose [`locks`] mean nothing to others.
 //!
 //! A [`heap`] is memory that only its owner can write, and that peers may read: large payloads lie
 //! there so that they are copied once. For members of a region it is a part of that

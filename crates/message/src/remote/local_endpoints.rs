@@ -127,7 +127,7 @@ impl Gateway {
             match (local.channel.receive(), local.state) {
                 (Ok(None), _) => return Ok(()),
                 (Ok(Some(Message::Wake)), State::Up) => {
-                    self.trunk.say(ControlMessage::Ring { link })?
+                    self.trunk.say(ControlMessage::Ring { link })?;
                 }
                 (Ok(Some(Message::Wake)), _) => {}
                 (Ok(Some(Message::Answer { greeting, .. })), State::Offered) => {

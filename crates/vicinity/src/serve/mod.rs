@@ -2,9 +2,9 @@
 //!
 //! It takes from the system all that a configuration asks for ([`parts`]), starts one data
 //! plane per network, a process of its own ([`mod@launch`]), with one [`network`] task beside it
-//! that speaks with it ([`plane`]) and starts it again should it end ([`life`]), answers the
-//! control API ([`api`]), carries out changes of the configuration ([`wishes`], [`supervisor`],
-//! [`change`], [`apply`]), tells a service manager how it is ([`systemd`]), has it keep what is to outlive
+//! that speaks with it ([`plane`]) and starts it again should it end ([`lifecycle`]), answers the
+//! control API ([`api`]), carries out changes of the configuration ([`mutations`], [`supervisor`],
+//! [`config_diff`], [`config_apply`]), tells a service manager how it is ([`systemd`]), has it keep what is to outlive
 //! the supervisor ([`fd_store`]), and gives everything back at the end.
 
 mod api;

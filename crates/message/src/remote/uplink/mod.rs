@@ -8,7 +8,7 @@
 //! ([`mxoe::Node`]) send, and what they take into records.
 //!
 //! Each member that is here is a host on the wire, with its NIC id for an address: its own node
-//! ([`resident`]). So a member is found by its NIC id wherever it lives, and none can send under
+//! ([`wire_member`]). So a member is found by its NIC id wherever it lives, and none can send under
 //! another's address. The switchboard says who is here. Who is there, they find by their
 //! announcements. The names go through the switchboard to every gateway, which writes them into its
 //! board's [`directory`](super::directory).
