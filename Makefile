@@ -34,6 +34,12 @@ test:
 	scripts/quietly loom $(MAKE) loom
 	scripts/quietly fuzz $(MAKE) fuzz
 
+## make check       format, clippy and the unit tests, without VMs: some minutes
+check:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
+	$(CARGO) test --workspace --locked --lib --bins
+
 ## make soak        the long tests, three hours: hostile front-ends, members, hosts and clients, forty VMs, kills, fuzzing
 soak:
 	scripts/setup test

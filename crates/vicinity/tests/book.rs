@@ -64,6 +64,7 @@ fn every_link_leads_somewhere() {
     let docs = root().join("docs");
     let mut all = pages(&docs);
     all.extend(pages(&docs.join("reference")));
+    all.extend(pages(&docs.join("design")));
     all.extend(["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|name| root().join(name)));
     for page in all {
         let text = fs::read_to_string(&page).unwrap();
