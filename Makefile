@@ -27,12 +27,12 @@ demo-message:
 
 ## make test        everything: lints, unit, property, protocol, hostile and VM tests
 test:
-	scripts/quietly setup scripts/setup test
-	scripts/quietly lint $(MAKE) lint
-	scripts/quietly deny $(MAKE) deny
-	scripts/quietly unit $(MAKE) unit
-	scripts/quietly loom $(MAKE) loom
-	scripts/quietly fuzz $(MAKE) fuzz
+	@scripts/quietly setup scripts/setup test
+	@scripts/quietly lint $(MAKE) lint
+	@scripts/quietly deny $(MAKE) deny
+	@scripts/quietly unit $(MAKE) unit
+	@scripts/quietly loom $(MAKE) loom
+	@scripts/quietly fuzz $(MAKE) fuzz
 
 ## make check       format, clippy and the unit tests, without VMs: some minutes
 check:
