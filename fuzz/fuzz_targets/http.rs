@@ -1,7 +1,7 @@
 //! A client of a space that says anything: HTTP/1.1 and HTTP/2, in pieces.
 //!
 //! An input is what it says: pieces, each with its length before it (one byte; 0 waits until all that can be
-//! done was done). What is answered is taken. Afterwards nothing of the space is held for it.
+//! done was done). The target reads all answers. Afterwards the space keeps no slot for the client.
 #![no_main]
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -81,6 +81,6 @@ fuzz_target!(|data: &[u8]| {
         drop(tokio::join!(serve, take, say));
     };
     runtime.block_on(client);
-    // Nothing is taken, and what was sent is given back: files that are removed leave nothing.
+    // The conversation changed no file, and the slots of all answers have returned.
     assert_eq!(service.shared.store().slots().used(), used);
 });

@@ -100,7 +100,7 @@ fuzz_target!(|data: &[u8]| {
         check(&shared);
     }
     drop(guest);
-    // What is left is published, and can be found by everybody; what was open is not.
+    // The VM is gone: only published files remain, and files that were open for writing are dropped.
     shared.store().abandon();
     check(&shared);
 });

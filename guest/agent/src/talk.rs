@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    /// Of what is said, with some bytes changed: what is heard is said as it was heard.
+    /// A message with some bytes changed either does not decode, or encodes again to the same message.
     #[test]
     fn anything_is_answered() {
         use std::cell::Cell;
