@@ -183,10 +183,7 @@ impl Switchboard {
         while go_on(self) {
             match self.spin(&mut alarm) {
                 true => self.glance()?,
-                false => {
-                    alarm.unset();
-                    self.sleep()?;
-                }
+                false => self.sleep()?,
             }
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
@@ -340,6 +337,7 @@ impl Switchboard {
                 stuck.push(number);
             }
         }
+        alarm.unset();
         stuck.into_iter().for_each(|number| self.part(number));
     }
 

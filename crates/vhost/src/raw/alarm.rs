@@ -75,9 +75,12 @@ impl Alarm {
     }
 
     /// The thread does not call before the alarm is set again.
+    #[inline]
     pub fn unset(&mut self) {
-        self.arm(Duration::ZERO);
-        self.set = false;
+        if self.set {
+            self.arm(Duration::ZERO);
+            self.set = false;
+        }
     }
 
     #[cold]
