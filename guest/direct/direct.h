@@ -145,6 +145,7 @@ struct direct {
 	__le64 *beacon;
 	struct napi_struct napi;
 	struct delayed_work settle;
+	u32 soon;		/* `settle` is to run within a jiffy */
 	u64 interrupts;
 	u32 turn;
 	u32 taken;		/* of DIRECT_QUOTA, by this poll */

@@ -181,6 +181,9 @@ void direct_settle(struct work_struct *work)
 	bool tell = false;
 	u32 peer;
 
+	/* What changes from now on asks for another run. Pairs with direct_settle_soon(). */
+	WRITE_ONCE(direct->soon, 0);
+	smp_mb();
 	mutex_lock(&direct_lock);
 	if (!direct->open)
 		goto out;
@@ -203,10 +206,15 @@ out:
 		direct_tell_peers(direct);
 }
 
-/* At most once a jiffy, whatever peers write. */
+/*
+ * At most once a jiffy, whatever peers write. A run that is due already stays due: to ask for it anew
+ * would put it off by a jiffy, and take it back from the work queue. A peer that has this device poll
+ * all the time could then keep every session of the device from beginning and ending.
+ */
 void direct_settle_soon(struct direct *direct)
 {
-	mod_delayed_work(system_wq, &direct->settle, 1);
+	if (!xchg(&direct->soon, 1))
+		mod_delayed_work(system_wq, &direct->settle, 1);
 }
 
 /* The caller has direct_lock. */

@@ -70,6 +70,7 @@ static int direct_stop(struct net_device *dev)
 	mutex_unlock(&direct_lock);
 	direct_stop_idler(direct);
 	cancel_delayed_work_sync(&direct->settle);
+	WRITE_ONCE(direct->soon, 0);
 	netif_carrier_off(dev);
 	return 0;
 }

@@ -223,6 +223,11 @@ fn every_call_is_allowed_and_every_allowed_call_is_made() {
         let [mut a, mut b, mut c] = members.each_ref().map(Member::open);
         exchange(&mut a, &mut b);
         exchange(&mut a, &mut c);
+        // The data plane arms its alarm only before it wakes a member that sleeps, so one has to sleep.
+        until("a member that sleeps to be woken", || {
+            exchange(&mut members[1].open(), &mut c);
+            calls(&log).contains("timer_settime")
+        });
         // A second one of a name hears at once that it is turned away.
         let mut second = UnixStream::connect(daemon.path("message-plane/a.sock")).unwrap();
         assert_eq!(second.read(&mut [0]).unwrap(), 0);
