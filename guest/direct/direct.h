@@ -8,6 +8,7 @@
  *
  *	window.c	the control window: probe, network device, doorbells
  *	view.c		views, and which peer's each is
+ *	memory.c	memory of both, mapped like RAM
  *	session.c	who may send to whom: sessions begin, end, time out
  *	transmit.c	packets into rings, and their release
  *	receive.c	packets out of rings: every field is read once, checked, then used
@@ -38,6 +39,9 @@
 
 #define DIRECT_NAME		"vicinity_direct"
 #define DIRECT_VERSION_TEXT	"0.1.0"
+
+/* The BAR that has a device's memory (QEMU's docs/specs/ivshmem-spec.rst). */
+#define DIRECT_MEMORY_BAR	2
 
 /* The longest packet: 64 KiB for IP, and an Ethernet header with a VLAN tag. */
 #define DIRECT_LENGTH		(65535 + VLAN_ETH_HLEN)
@@ -170,6 +174,9 @@ extern struct list_head direct_views;
 
 /* window.c */
 void direct_ring_doorbell(struct direct *direct, u32 peer);
+
+/* memory.c */
+void *direct_map_memory(struct pci_dev *pdev);
 
 /* view.c */
 int direct_view_probe(struct pci_dev *pdev);

@@ -4,11 +4,7 @@
  * a page of the peer's RAM whose address and nonce the peer has written into the window. Finding
  * it where the peer's ranges say it is also proves that the ranges are right.
  */
-#include <linux/io.h>
-
 #include "direct.h"
-
-#define VIEW_BAR 2
 
 LIST_HEAD(direct_views);
 
@@ -52,9 +48,8 @@ int direct_view_probe(struct pci_dev *pdev)
 	if (error)
 		return error;
 	view->pdev = pdev;
-	view->size = pci_resource_len(pdev, VIEW_BAR);
-	view->memory = devm_memremap(&pdev->dev, pci_resource_start(pdev, VIEW_BAR), view->size,
-				     MEMREMAP_WB);
+	view->size = pci_resource_len(pdev, DIRECT_MEMORY_BAR);
+	view->memory = direct_map_memory(pdev);
 	if (IS_ERR(view->memory))
 		return PTR_ERR(view->memory);
 	pci_set_drvdata(pdev, view);

@@ -9,7 +9,6 @@
 #include "direct.h"
 
 #define REGISTERS_BAR	0
-#define MEMORY_BAR	2
 /* QEMU's docs/specs/ivshmem-spec.rst, "Device Registers" */
 #define POSITION	8
 #define DOORBELL	12
@@ -109,7 +108,7 @@ static bool is_window(const struct direct_header *header)
 static int map_window(struct direct *direct)
 {
 	struct pci_dev *pdev = direct->pdev;
-	u64 size = pci_resource_len(pdev, MEMORY_BAR);
+	u64 size = pci_resource_len(pdev, DIRECT_MEMORY_BAR);
 	int error;
 
 	error = pcim_enable_device(pdev);
@@ -120,8 +119,7 @@ static int map_window(struct direct *direct)
 	direct->registers = pcim_iomap(pdev, REGISTERS_BAR, 0);
 	if (!direct->registers)
 		return -ENOMEM;
-	direct->window = devm_memremap(&pdev->dev, pci_resource_start(pdev, MEMORY_BAR), size,
-				       MEMREMAP_WB);
+	direct->window = direct_map_memory(pdev);
 	if (IS_ERR(direct->window))
 		return PTR_ERR(direct->window);
 	direct->id = ioread32(direct->registers + POSITION);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lab::interrupt;
 use message::remote::{self, Gateway, Member, Switchboard};
+use window::cached::LoadTime;
 
 use crate::failure::Failure;
 use crate::name;
@@ -98,6 +99,9 @@ pub(crate) fn join(runtime_dir: &Path, socket: Option<&Path>) -> Result<(), Fail
             false => ", without interrupts",
         };
         eprintln!("joined as NIC {:012x}{woken}", gateway.nic());
+        if let Some(time) = gateway.load_time().filter(|time| time.is_uncached()) {
+            eprintln!("{}", uncached(time));
+        }
         match gateway.run(go_on) {
             // In a VM the device stays, and the host's next process has it.
             Err(error) if socket.is_none() => eprintln!("{error}: joining again"),
@@ -112,6 +116,17 @@ pub(crate) fn join(runtime_dir: &Path, socket: Option<&Path>) -> Result<(), Fail
             }
         };
     }
+}
+
+/// What is wrong when loads from the region bypass the caches, and what helps.
+fn uncached(time: LoadTime) -> String {
+    format!(
+        "warning: this VM's kernel maps the region uncached: a load takes {} ns, and {} ns from other memory. \
+         Messages of this VM are many times slower than they could be, and its atomic operations hold up all \
+         processors of the host. Load the module vicinity_wake in this VM (package vicinity-guest), then join again.",
+        time.region.as_nanos(),
+        time.private.as_nanos()
+    )
 }
 
 /// QEMU's options that make a VM a member.
@@ -131,6 +146,13 @@ pub(crate) fn go_on() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_uncached_region_is_told_with_its_remedy() {
+        let [region, private] = [180, 1].map(Duration::from_nanos);
+        let text = uncached(LoadTime { region, private });
+        assert!(text.contains("180 ns, and 1 ns") && text.contains("vicinity_wake"));
+    }
 
     #[test]
     fn a_member_may_have_a_group() {

@@ -38,6 +38,9 @@ name = \"c\"
 name = \"host\"
 ";
 
+/// The data plane arms its alarm before it interrupts a VM. No member here is a VM; `vms/message.rs` has some.
+const ALARM: &str = "timer_settime";
+
 /// So long nothing takes; a wait that long is a hang.
 const HANG: Option<Duration> = Some(Duration::from_secs(60));
 
@@ -223,11 +226,6 @@ fn every_call_is_allowed_and_every_allowed_call_is_made() {
         let [mut a, mut b, mut c] = members.each_ref().map(Member::open);
         exchange(&mut a, &mut b);
         exchange(&mut a, &mut c);
-        // The data plane arms its alarm only before it wakes a member that sleeps, so one has to sleep.
-        until("a member that sleeps to be woken", || {
-            exchange(&mut members[1].open(), &mut c);
-            calls(&log).contains("timer_settime")
-        });
         // A second one of a name hears at once that it is turned away.
         let mut second = UnixStream::connect(daemon.path("message-plane/a.sock")).unwrap();
         assert_eq!(second.read(&mut [0]).unwrap(), 0);
@@ -243,7 +241,7 @@ fn every_call_is_allowed_and_every_allowed_call_is_made() {
     let allowed: BTreeSet<String> = allowed.into_iter().map(str::to_owned).collect();
     let unused: Vec<&String> = allowed
         .difference(&made)
-        .filter(|call| !SELDOM.contains(&call.as_str()))
+        .filter(|call| !SELDOM.contains(&call.as_str()) && *call != ALARM)
         .collect();
     assert!(unused.is_empty(), "allowed and never made: {unused:?}");
     let denied: Vec<&String> = made.difference(&allowed).collect();

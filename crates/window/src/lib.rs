@@ -35,6 +35,7 @@
 #![deny(unsafe_code)]
 
 pub mod attach;
+pub mod cached;
 pub mod chunk_claim;
 pub mod doorbell;
 mod header;

@@ -1,8 +1,15 @@
-//! The inside of a VM: its `ivshmem` device, without a driver.
+//! The inside of a VM: its `ivshmem` device, with the driver `vicinity_wake` or without a driver.
 //!
-//! The kernel shows a PCI device's BARs as files: `resource0` has the registers, `resource2` the
-//! memory. Both can be mapped by who may write them. Interrupts alone need a driver: ours
-//! (`guest/wake`), which shows them as a UIO device.
+//! The kernel offers a PCI device's BARs as files in sysfs: `resource0` has the registers and
+//! `resource2` has the memory. A program that may write these files can map them, and needs no
+//! driver. The kernel maps `resource2` uncached, which makes messages slow where the processor obeys
+//! (see [`crate::cached`]), and a kernel that is locked down refuses to map either file.
+//!
+//! The driver (`guest/wake`) adds what sysfs lacks: the file `memory`, which the kernel maps
+//! write-back; the file `registers`, which a kernel that is locked down maps too; and interrupts,
+//! as a UIO device. The driver keeps programs from mapping `resource2`, because two mappings of one
+//! page must not differ in their memory type. So all programs of a VM have to use the same file,
+//! and a gateway binds the driver, if it is loaded, before it opens the memory ([`Device::bind`]).
 
 use std::fs::{self, File};
 use std::io;
@@ -25,7 +32,7 @@ const POSITION: u64 = 8;
 const DOORBELL: u64 = 12;
 const REGISTERS: u64 = 256;
 
-/// The driver that takes interrupts, and its folder while it is loaded.
+/// The driver, and its folder while it is loaded.
 const DRIVER: &str = "vicinity_wake";
 const DRIVER_FOLDER: &str = "/sys/bus/pci/drivers/vicinity_wake";
 
@@ -59,10 +66,11 @@ impl AsFd for Interrupts {
 }
 
 impl Device {
-    /// All that there are, in the bus's order.
+    /// All `ivshmem` devices that no other driver has taken, in the bus's order.
     ///
     /// # Errors
-    /// One cannot be used: usually because we are not root.
+    /// The kernel refuses to open or to map a device's registers: usually because this program does not run as
+    /// root.
     pub fn all() -> io::Result<Vec<Self>> {
         Self::below(Path::new(DEVICES))
     }
@@ -80,16 +88,26 @@ impl Device {
         };
         let (vendor, device) = IVSHMEM;
         folders.retain(|folder| is(folder, "vendor", vendor) && is(folder, "device", device));
+        folders.retain(|folder| driver(folder).is_none_or(|name| name == DRIVER));
         folders.into_iter().map(Self::open).collect()
     }
 
     fn open(folder: PathBuf) -> io::Result<Self> {
-        // A device without a driver may be off.
-        if !folder.join("driver").exists() {
+        // A device without a driver may be disabled.
+        if driver(&folder).is_none() {
             fs::write(folder.join("enable"), "1")?;
         }
-        let file = read_write(&folder.join("resource0"))?;
-        let mapping = Mapping::new(file.as_fd(), 0, REGISTERS, Access::ReadWrite)?;
+        let map = || -> io::Result<_> {
+            let file = read_write(&file_of(&folder, "registers", "resource0"))?;
+            Ok(Mapping::new(file.as_fd(), 0, REGISTERS, Access::ReadWrite)?)
+        };
+        let mapping = match map() {
+            // A kernel that is locked down refuses to map `resource0`, also to root.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && bind(&folder)? => {
+                map()?
+            }
+            mapping => mapping?,
+        };
         let mapping = Arc::new(mapping);
         let register = |at| Word::new(&mapping, at).ok_or(io::ErrorKind::InvalidData);
         Ok(Self {
@@ -97,6 +115,17 @@ impl Device {
             doorbell: register(DOORBELL)?,
             folder,
         })
+    }
+
+    /// The same device with the driver, if the driver is loaded; otherwise as it is.
+    ///
+    /// # Errors
+    /// The kernel refuses to bind the driver, or to map the registers anew.
+    pub fn bind(self) -> io::Result<Self> {
+        match driver(&self.folder).is_none() && bind(&self.folder)? {
+            true => Self::open(self.folder),
+            false => Ok(self),
+        }
     }
 
     /// The id that the host gave this VM; 0 when it gave none (`ivshmem-plain`).
@@ -110,18 +139,13 @@ impl Device {
         self.doorbell.store(0);
     }
 
-    /// What tells that the host rang; `None` in a kernel without the driver for it.
+    /// The interrupts by which the host wakes this VM; `None` without the driver.
     ///
     /// # Errors
-    /// The driver does not take the device.
+    /// The kernel does not offer the driver's UIO device.
     pub fn interrupts(&self) -> io::Result<Option<Interrupts>> {
-        if !Path::new(DRIVER_FOLDER).exists() {
+        if driver(&self.folder).is_none() {
             return Ok(None);
-        }
-        if !self.folder.join("driver").exists() {
-            fs::write(self.folder.join("driver_override"), DRIVER)?;
-            let name = self.folder.file_name().unwrap_or_default();
-            fs::write(PROBE, name.as_encoded_bytes())?;
         }
         let mut found = fs::read_dir(self.folder.join("uio"))?.flatten();
         let name = found.next().ok_or(io::ErrorKind::NotFound)?.file_name();
@@ -131,12 +155,38 @@ impl Device {
         Ok(Some(Interrupts(file)))
     }
 
-    /// The memory.
+    /// The memory: write-back with the driver, uncached without it where the processor obeys.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// The file cannot be opened.
     pub fn memory(&self) -> io::Result<OwnedFd> {
-        read_write(&self.folder.join("resource2"))
+        read_write(&file_of(&self.folder, "memory", "resource2"))
+    }
+}
+
+/// The name of the driver that has taken the device.
+fn driver(folder: &Path) -> Option<String> {
+    let driver = fs::read_link(folder.join("driver")).ok()?;
+    Some(driver.file_name()?.to_string_lossy().into_owned())
+}
+
+/// Has the driver take the device; false if the driver is not loaded, or does not take the device.
+fn bind(folder: &Path) -> io::Result<bool> {
+    if !Path::new(DRIVER_FOLDER).exists() {
+        return Ok(false);
+    }
+    fs::write(folder.join("driver_override"), DRIVER)?;
+    let name = folder.file_name().unwrap_or_default();
+    fs::write(PROBE, name.as_encoded_bytes())?;
+    Ok(driver(folder).is_some())
+}
+
+/// The driver's file, or the kernel's own if the driver offers none.
+fn file_of(folder: &Path, by_driver: &str, by_kernel: &str) -> PathBuf {
+    let file = folder.join(by_driver);
+    match file.exists() {
+        true => file,
+        false => folder.join(by_kernel),
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use window::Side;
 use window::attach::{Channel, Listener};
+use window::cached::LoadTime;
 use window::pci::Interrupts;
 use window::region::{Region, Seat};
 use window::waiter::{Token, Waiter, Woken};
@@ -99,7 +100,7 @@ impl Gateway {
             waiter.add(interrupts, INTERRUPT)?;
         }
         seat.listen(interrupts.is_some());
-        let blind = matches!(bell, Bell::Device(_)) && interrupts.is_none();
+        let blind = matches!(bell, Bell::Device(..)) && interrupts.is_none();
         Ok(Self {
             board,
             listener,
@@ -131,6 +132,12 @@ impl Gateway {
     #[must_use]
     pub fn is_woken(&self) -> bool {
         !self.pauses.blind
+    }
+
+    /// What a load from the region takes in this VM; `None` on the host, whose memory is always cached.
+    #[must_use]
+    pub fn load_time(&self) -> Option<LoadTime> {
+        self.bell.load_time()
     }
 
     /// Have `go_on` of [`run`](Self::run) asked also when there is something to read here.

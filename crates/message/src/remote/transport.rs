@@ -1,8 +1,10 @@
 //! How a member reaches the host: its region, and what wakes the host.
 
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use window::cached::LoadTime;
 use window::ivshmem::Client;
 use window::pci::{Device, Interrupts};
 use window::region::{Region, Seat};
@@ -22,7 +24,8 @@ pub enum Transport {
 /// What wakes the host.
 #[derive(Debug)]
 pub(super) enum Bell {
-    Device(Device),
+    /// The device of this VM, and what a load from its memory takes.
+    Device(Device, LoadTime),
     Client(Client),
 }
 
@@ -45,9 +48,12 @@ pub(super) fn reach(way: &Transport) -> Result<(Bell, Region, u16), Error> {
                             options that `vicinity message qemu-args` prints";
                 Error::Join(text.to_owned())
             })?;
-            let region = Region::attach(device.memory()?)?;
+            let device = device.bind()?;
+            let memory = device.memory()?;
+            let load_time = LoadTime::measure(memory.as_fd())?;
+            let region = Region::attach(memory)?;
             let id = device.id();
-            Ok((Bell::Device(device), region, id))
+            Ok((Bell::Device(device, load_time), region, id))
         }
     }
 }
@@ -71,14 +77,22 @@ impl Bell {
     /// What the host can wake this VM with.
     pub(super) fn interrupts(&self) -> Result<Option<Interrupts>, Error> {
         match self {
-            Self::Device(device) => Ok(device.interrupts()?),
+            Self::Device(device, _) => Ok(device.interrupts()?),
             Self::Client(_) => Ok(None),
+        }
+    }
+
+    /// What a load from the region takes in this VM; `None` on the host, whose memory is always cached.
+    pub(super) fn load_time(&self) -> Option<LoadTime> {
+        match self {
+            Self::Device(_, load_time) => Some(*load_time),
+            Self::Client(_) => None,
         }
     }
 
     pub(super) fn ring(&self) {
         match self {
-            Self::Device(device) => device.ring(),
+            Self::Device(device, _) => device.ring(),
             Self::Client(client) => client.ring(),
         }
     }

@@ -48,7 +48,9 @@ grep 'MISSING  qemu' /doctor
 grep 'serves 1 network' /doctor
 MANPAGER=cat man vicinity-port-add | grep 'Add one to a network'
 bash -n /usr/share/bash-completion/completions/vicinity
-grep -x 'PACKAGE_VERSION="0.1.0"' /usr/src/vicinity-direct-0.1.0/dkms.conf
+for module in direct wake; do
+    grep -x 'PACKAGE_VERSION="0.1.0"' /usr/src/vicinity-$module-0.1.0/dkms.conf
+done
 vicinity-agent --help 2>&1 | grep usage
 test -e /usr/include/myriexpress.h
 ldconfig -p | grep libmyriexpress.so

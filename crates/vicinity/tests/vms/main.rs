@@ -29,6 +29,7 @@ mod guard;
 mod guest;
 mod kinds;
 mod many;
+mod memory_type;
 mod message;
 mod message_many;
 mod migration;

@@ -13,7 +13,7 @@ use crate::guest;
 use crate::rig::{Rig, step};
 
 /// On a busy machine.
-const LIMIT: Duration = Duration::from_secs(120);
+pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
 /// VMs `a`, `b` and `d` of one trust group.
 const ALPHA: &str = "
@@ -42,10 +42,10 @@ name = \"host\"
 ";
 
 /// Where the module is in the guests that hands interrupts to programs.
-const MODULE: &str = "/lib/modules/vicinity_wake.ko";
+pub(crate) const MODULE: &str = "/lib/modules/vicinity_wake.ko";
 
 /// Guests get that module.
-fn with_wake(rig: Rig) -> Rig {
+pub(crate) fn with_wake(rig: Rig) -> Rig {
     let module = guest::module("wake", rig.kernel());
     rig.with_file(&module, &MODULE[1..], "with-wake")
 }
@@ -106,7 +106,7 @@ pub(crate) fn member(rig: &Rig, name: &str) -> Spec {
 }
 
 /// Start a program in a VM that opens a socket on its board; it is there when this returns.
-fn open<'vm>(vm: &'vm Vm, program: &str, socket: &str, limit: Duration) -> Job<'vm> {
+pub(crate) fn open<'vm>(vm: &'vm Vm, program: &str, socket: &str, limit: Duration) -> Job<'vm> {
     let job = vm.start(program).unwrap();
     let there = format!("until test -S /run/vicinity/message/{socket}; do sleep 0.1; done");
     vm.check(&there, limit).unwrap();
