@@ -126,6 +126,8 @@ pub(crate) fn ip(number: u8) -> String {
 pub(crate) fn load(vm: &Vm, number: u8) {
     insert(vm);
     address(vm, number);
+    let said = sh(vm, "dmesg");
+    assert!(!said.contains("mapped uncached"), "{said}");
 }
 
 pub(crate) fn address(vm: &Vm, number: u8) {
