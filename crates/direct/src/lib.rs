@@ -77,6 +77,12 @@ pub enum DirectError {
     /// The VM's memory cannot be shared as it is.
     #[error("{0}")]
     Memory(String),
+    /// The VM has a device of the host, by VFIO.
+    #[error(
+        "the VM has a device of the host (VFIO, `{0}`): QEMU would pin the RAM of every member for that device, \
+         and end the VM if the host refuses. Take the device out of the VM, or the VM out of the group"
+    )]
+    Passthrough(String),
     /// More members than a window has room for.
     #[error("a group has at most {} members", layout::MEMBERS)]
     TooMany,

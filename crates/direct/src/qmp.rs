@@ -134,6 +134,23 @@ impl Qmp {
         Ok(wanted.map(str::to_owned).collect())
     }
 
+    /// The name of a device of the host that this VM has by VFIO, if it has one.
+    pub(crate) fn passthrough(&mut self) -> Result<Option<String>, DirectError> {
+        let text = |one: &Value, key| one.get(key).and_then(Value::as_str).map(str::to_owned);
+        // Devices with an id, and without.
+        for path in ["/machine/peripheral", "/machine/peripheral-anon"] {
+            let answer = self.execute("qom-list", &json!({"path": path}))?;
+            let mut all = answer.as_array().into_iter().flatten();
+            let is_vfio = |one: &&Value| {
+                text(one, "type").is_some_and(|kind| kind.starts_with("child<vfio-"))
+            };
+            if let Some(device) = all.find(is_vfio) {
+                return Ok(text(device, "name"));
+            }
+        }
+        Ok(None)
+    }
+
     /// Whether the guest runs: it is not about to arrive here, or gone elsewhere.
     pub(crate) fn is_running(&mut self) -> Result<bool, DirectError> {
         let status = self.execute("query-status", &json!({}))?;
@@ -250,6 +267,35 @@ mod tests {
         assert_eq!(refused.to_string(), "QEMU refused b: no");
         drop(qemu);
         assert!(qmp.hear().is_err());
+    }
+
+    #[test]
+    fn a_device_of_the_host_is_found_with_an_id_and_without() {
+        // As QEMU 10.0 answers: the folder's own type first, then the children.
+        let none = json!([{"name": "type", "type": "string"},
+            {"name": "net0", "type": "child<virtio-net-pci>"}]);
+        let hostdev = json!([{"name": "type", "type": "string"},
+            {"name": "device[0]", "type": "child<VGA>"},
+            {"name": "device[1]", "type": "child<vfio-pci>"}]);
+        let named = json!([{"name": "type", "type": "string"},
+            {"name": "hostdev0", "type": "child<vfio-pci-nohotplug>"}]);
+        for (answers, expected) in [
+            (vec![&none, &none], None),
+            (vec![&none, &hostdev], Some("device[1]")),
+            (vec![&named], Some("hostdev0")),
+        ] {
+            let (socket, mut qemu) = UnixStream::pair().unwrap();
+            for answer in answers {
+                let line = format!("{}\n", json!({"return": answer}));
+                qemu.write_all(line.as_bytes()).unwrap();
+            }
+            let mut qmp = Qmp {
+                socket,
+                pending: Vec::new(),
+                reset: false,
+            };
+            assert_eq!(qmp.passthrough().unwrap().as_deref(), expected);
+        }
     }
 
     #[test]

@@ -138,6 +138,7 @@ impl Vm {
         };
         let address = json!({"type": "unix", "data": {"path": socket}});
         let backend = json!({"type": "socket", "data": {"addr": address, "server": false}});
+        self.refuse_passthrough()?;
         self.drop_chardevs()?;
         let chardev = unique(WINDOW);
         self.qmp
@@ -168,6 +169,16 @@ impl Vm {
         }
         self.socket = Some(member);
         given.map(drop)
+    }
+
+    /// A VM with a device of the host (VFIO) cannot join. QEMU maps all memory of the VM for such a device, also
+    /// what is plugged in later. So it would pin the RAM of every peer, and it ends the VM when that fails
+    /// (`vfio_listener_region_add` in QEMU's `hw/vfio/listener.c`: "unable to continue").
+    fn refuse_passthrough(&mut self) -> Result<(), DirectError> {
+        match self.qmp.passthrough()? {
+            Some(device) => Err(DirectError::Passthrough(device)),
+            None => Ok(()),
+        }
     }
 
     /// See this peer's memory, or nothing of it.
@@ -207,6 +218,8 @@ impl Vm {
         let object = json!({
             "qom-type": "memory-backend-file", "id": memory, "size": ram.size, "share": true,
             "readonly": true, "mem-path": ram.path(),
+            // Otherwise a core dump of this QEMU has the RAM of all its peers.
+            "dump": false, "merge": false,
         });
         let device = json!({
             "driver": "ivshmem-plain", "id": format!("{VIEW}{name}"), "memdev": memory

@@ -42,6 +42,13 @@ struct Zone {
     range: u64,
 }
 
+impl Zone {
+    fn is_by_memory(&self) -> bool {
+        let folder = self.file.parent().and_then(Path::file_name);
+        folder.is_some_and(|name| name.to_string_lossy().starts_with("intel-rapl-mmio"))
+    }
+}
+
 /// The counters of this host.
 #[derive(Clone, Debug, Default)]
 pub struct Meter(Vec<Zone>);
@@ -52,11 +59,16 @@ pub struct Reading(Vec<u64>);
 
 impl Meter {
     /// The packages and their memory below `powercap`. Zones inside a package other than its
-    /// memory are part of it, and `psys` contains the packages: counted neither.
+    /// memory are part of the package, and `psys` contains the packages: neither counts. Client processors of
+    /// Intel have each package twice, as `intel-rapl:N` by registers (MSRs) and as `intel-rapl-mmio:N`
+    /// by memory; the second counts only where the first is not.
     #[must_use]
     pub fn find(powercap: &Path) -> Self {
         let entries = fs::read_dir(powercap).into_iter().flatten().flatten();
         let mut zones: Vec<Zone> = entries.filter_map(|entry| zone(&entry.path())).collect();
+        if zones.iter().any(|zone| !zone.is_by_memory()) {
+            zones.retain(|zone| !zone.is_by_memory());
+        }
         zones.sort_by(|a, b| a.file.cmp(&b.file));
         Self(zones)
     }
@@ -131,6 +143,26 @@ mod tests {
         ]);
         let meter = Meter::find(root.path());
         assert_eq!(meter.read(), Some(Reading(vec![100, 7])));
+    }
+
+    #[test]
+    fn a_package_by_registers_and_by_memory_counts_once() {
+        // As a notebook of 2019 has them (Linux 5.10), each with a folder for the control type.
+        let root = host(&[
+            ("intel-rapl", "", 0),
+            ("intel-rapl-mmio", "", 0),
+            ("intel-rapl:0", "package-0", 100),
+            ("intel-rapl:0:0", "core", 60),
+            ("intel-rapl:0:1", "uncore", 1),
+            ("intel-rapl:0:2", "dram", 7),
+            ("intel-rapl:1", "psys", 900),
+            ("intel-rapl-mmio:0", "package-0", 101),
+            ("intel-rapl-mmio:0:0", "dram", 8),
+        ]);
+        let meter = Meter::find(root.path());
+        assert_eq!(meter.read(), Some(Reading(vec![100, 7])));
+        let root = host(&[("intel-rapl-mmio:0", "package-0", 101)]);
+        assert_eq!(Meter::find(root.path()).read(), Some(Reading(vec![101])));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Halt polling: CPU time that KVM spends looking for work before it lets an idle vCPU sleep.
 //!
-//! The scheduler books it as use, although the guest is idle. KVM counts it for each vCPU in
-//! `/sys/kernel/debug/kvm/PID-FD/vcpuN/` (the kernel's `halt-polling.rst`); root only, and
-//! only where debugfs is mounted.
+//! The scheduler counts this time as use, although the guest is idle. KVM counts it too, for each VM as
+//! the sum of its vCPUs, in `/sys/kernel/debug/kvm/PID-FD/` (`kvm_create_vm_debugfs()` in the kernel's
+//! `virt/kvm/kvm_main.c`). The folders `vcpuN` there have other files. Only root may read these files, and only
+//! where debugfs is mounted.
 
 use std::fs;
 use std::path::Path;
@@ -10,49 +11,51 @@ use std::path::Path;
 /// Where KVM's statistics are.
 pub const STATISTICS: &str = "/sys/kernel/debug/kvm";
 
-/// Nanoseconds the vCPUs of process `pid` have polled, below `statistics`; `None` when there
-/// are none or they may not be read.
+/// The nanoseconds of polls that found work, and of those that did not.
+const POLLED: [&str; 2] = ["halt_poll_success_ns", "halt_poll_fail_ns"];
+
+/// Nanoseconds that the vCPUs of process `pid` have polled, below `statistics`; `None` when the process has
+/// no VM, or this program may not read the statistics.
 #[must_use]
 pub fn polled_ns(statistics: &Path, pid: u32) -> Option<u64> {
     let owner = format!("{pid}-");
-    let mut found = None;
-    for vm in fs::read_dir(statistics).ok()?.flatten() {
-        if !vm.file_name().to_string_lossy().starts_with(&owner) {
-            continue;
-        }
-        for vcpu in fs::read_dir(vm.path()).ok()?.flatten() {
-            if !vcpu.file_name().to_string_lossy().starts_with("vcpu") {
-                continue;
-            }
-            for file in ["halt_poll_success_ns", "halt_poll_fail_ns"] {
-                let text = fs::read_to_string(vcpu.path().join(file)).ok();
-                if let Some(ns) = text.and_then(|text| text.trim().parse::<u64>().ok()) {
-                    found = Some(found.unwrap_or(0_u64).saturating_add(ns));
-                }
-            }
-        }
-    }
-    found
+    let folders = fs::read_dir(statistics).ok()?.flatten();
+    let of_process = folders.filter(|it| it.file_name().to_string_lossy().starts_with(&owner));
+    let files = of_process.flat_map(|vm| POLLED.map(|file| vm.path().join(file)));
+    let numbers = files.filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok());
+    numbers.reduce(u64::saturating_add)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// The files of Linux 6.1 for a VM with two vCPUs, as `kvm_create_vm_debugfs()` and
+    /// `kvm_arch_create_vcpu_debugfs()` make them, with the values of those that are read.
+    const TREE: [(&str, &str); 13] = [
+        ("4711-12/halt_poll_success_ns", "1000"),
+        ("4711-12/halt_poll_fail_ns", "230"),
+        ("4711-12/halt_wait_ns", "777777"),
+        ("4711-12/halt_attempted_poll", "9"),
+        ("4711-12/exits", "123456"),
+        ("4711-12/vcpu0/pid", "4715"),
+        ("4711-12/vcpu0/guest_mode", "1"),
+        ("4711-12/vcpu0/tsc-offset", "18446744073709551615"),
+        ("4711-12/vcpu0/lapic_timer_advance_ns", "1000"),
+        ("4711-12/vcpu1/pid", "4716"),
+        ("47-12/halt_poll_success_ns", "5"),
+        ("47-12/halt_poll_fail_ns", "0"),
+        ("halt_poll_success_ns", "1005"),
+    ];
+
     #[test]
-    fn all_vcpus_of_a_vm_are_summed_and_no_others() {
+    fn the_files_of_a_vm_are_read_and_no_others() {
         let root = tempfile::tempdir().unwrap();
-        let write = |file: &str, text: &str| {
+        for (file, text) in TREE {
             let file = root.path().join(file);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
-            fs::write(file, text).unwrap();
-        };
-        write("4711-12/vcpu0/halt_poll_success_ns", "1000\n");
-        write("4711-12/vcpu0/halt_poll_fail_ns", "200\n");
-        write("4711-12/vcpu1/halt_poll_success_ns", "30\n");
-        write("4711-12/vcpu1/guest_mode", "1\n");
-        write("4711-12/halt_poll_success_ns", "9999\n");
-        write("47-12/vcpu0/halt_poll_success_ns", "5\n");
+            fs::write(file, format!("{text}\n")).unwrap();
+        }
         assert_eq!(polled_ns(root.path(), 4711), Some(1230));
         assert_eq!(polled_ns(root.path(), 47), Some(5));
         assert_eq!(polled_ns(root.path(), 4), None);

@@ -173,7 +173,9 @@ impl Worker {
         let faulty = switch.is_faulty();
         drop(switch);
         if moved > 0 {
-            self.busy_ticks += ticks::now().wrapping_sub(begin);
+            // The counters of two processors may differ: no time is less than none.
+            let spent = ticks::now().saturating_sub(begin);
+            self.busy_ticks = self.busy_ticks.saturating_add(spent);
             self.busy_frames += u64::from(moved);
             if let Some(post) = self.post() {
                 post.busy_ticks.store(self.busy_ticks, Ordering::Relaxed);

@@ -105,10 +105,34 @@ fn memory() -> Check {
     Check::ok("memory", found)
 }
 
+/// Where the kernel says which shared memory gets huge pages by itself.
+const SHARED_HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+
 fn hugepages() -> Check {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let pages = figure(&text, "HugePages_Total:").unwrap_or(0);
-    Check::ok("huge pages", format!("{pages} reserved; not needed"))
+    let reserved = figure(&text, "HugePages_Total:").unwrap_or(0);
+    let shared = fs::read_to_string(SHARED_HUGE_PAGES).unwrap_or_default();
+    huge_pages(reserved, &shared)
+}
+
+/// Shared memory is shmem, to which the setting for anonymous memory does not apply. With pages of 4 KiB, a VM's
+/// processor walks both page tables with up to 24 loads where huge pages need 15, and has 512 times as many entries.
+fn huge_pages(reserved: u64, shared: &str) -> Check {
+    let name = "huge pages";
+    // `always within_size advise [never] deny force`
+    let chosen = shared.split(['[', ']']).nth(1).unwrap_or("never");
+    let found = format!("{reserved} reserved, shared memory: {chosen}");
+    match chosen {
+        "never" | "deny" if reserved == 0 => Check::warn(
+            name,
+            format!(
+                "{found}; VMs work with pages of 4 KiB, and run slower than with private memory"
+            ),
+            "as root: `echo advise >/sys/kernel/mm/transparent_hugepage/shmem_enabled`; or reserve huge pages \
+             and give VMs `hugetlb=on` beside `share=on`",
+        ),
+        _ => Check::ok(name, found),
+    }
 }
 
 /// The figure that follows `key` in `/proc/meminfo`.
@@ -182,7 +206,24 @@ fn seccomp() -> Check {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Verdict;
     use super::*;
+
+    #[test]
+    fn shared_memory_without_huge_pages_is_told() {
+        let never = huge_pages(0, "always within_size advise [never] deny force\n");
+        assert_eq!(never.verdict, Verdict::Warn);
+        assert!(never.found.contains("4 KiB"), "{}", never.found);
+        for (reserved, shared) in [(0, "always within_size [advise] never\n"), (64, "[never]")] {
+            assert_eq!(
+                huge_pages(reserved, shared).verdict,
+                Verdict::Ok,
+                "{shared}"
+            );
+        }
+        // A kernel without huge pages.
+        assert_eq!(huge_pages(0, "").verdict, Verdict::Warn);
+    }
 
     #[test]
     fn figures_are_found() {

@@ -52,6 +52,23 @@ fn mapped(qemu: &Tied) -> [usize; 2] {
     [" rw-s ", " r--s "].map(|rights| lines.iter().filter(|line| line.contains(rights)).count())
 }
 
+/// How many peers' memories are in a core dump of this QEMU: those whose mapping lacks the flag `dd` (`VM_DONTDUMP`).
+fn dumped(qemu: &Tied) -> usize {
+    let maps = fs::read_to_string(format!("/proc/{}/smaps", qemu.id())).unwrap();
+    let mut views = 0;
+    let mut is_view = false;
+    for line in maps.lines() {
+        if line.contains("/memfd:") {
+            is_view = line.contains(" r--s ");
+        }
+        if let Some(flags) = line.strip_prefix("VmFlags:") {
+            views += usize::from(is_view && !flags.split(' ').any(|flag| flag == "dd"));
+            is_view = false;
+        }
+    }
+    views
+}
+
 /// What the daemon has to say of a VM.
 fn reason(rig: &Rig, vm: &str) -> String {
     let reason = member_of(rig, vm)["reason"].clone();
@@ -72,6 +89,7 @@ fn eight_qemus_are_given_each_others_memory_for_reading_only() {
         until("all views", || mapped(qemu) == [1, views]);
         assert_eq!(standing(&rig, name), "joined");
         assert_eq!(reason(&rig, name), "");
+        assert_eq!(dumped(qemu), 0, "{name}");
     }
 
     step("one is switched off, and only its memory goes");

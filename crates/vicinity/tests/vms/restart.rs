@@ -7,7 +7,7 @@ use front_end::frame::{mac, numbered};
 use front_end::{Layout, Nic, Options, Wire};
 use lab::vm::Vm;
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::common::until;
 use crate::guest::{Pinging, serve_iperf, sh, tcp_both_ways, wait_for_port};
@@ -105,6 +105,28 @@ fn killed_under_load(rig: &Rig, [red, blue]: [Vm; 2], streams: u32) {
         assert_eq!(said, "", "{}'s kernel complains", vm.name());
     }
     assert_eq!([&red, &blue].map(boot_id), boots);
+}
+
+/// QEMU stops a VM's rings and starts them again. It sends the kick of a ring before its call, so a frame may be
+/// delivered before the back-end can interrupt the guest (`crates/switch/tests/lost_calls.rs`).
+#[test]
+fn a_vm_stopped_and_continued_under_a_flood_receives_each_time() {
+    let rig = Rig::new(Some(&shared_by_workers(1)));
+    let [red, blue] = rig.boot_named(["red", "blue"]);
+    let flood = red.start(&format!("exec ping -f {}", ip(2))).unwrap();
+    let mut monitor = blue.qmp().unwrap();
+    for _ in 0..50 {
+        for command in ["stop", "cont"] {
+            monitor.execute(command, &json!({})).unwrap();
+        }
+        // Nobody but the other VM sends to this one.
+        let before = received(&rig, "red");
+        until("answers", || received(&rig, "red") > before + 20);
+    }
+    flood.kill().unwrap();
+    for vm in ["red", "blue"] {
+        assert_eq!(rig.daemon().port(vm)["quarantines"], 0);
+    }
 }
 
 fn received(rig: &Rig, vm: &str) -> u64 {
