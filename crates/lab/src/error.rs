@@ -20,6 +20,9 @@ pub enum LabError {
         /// The system's answer.
         source: io::Error,
     },
+    /// The accelerator that was chosen does not work.
+    #[error("the accelerator that was chosen cannot be used: {0}")]
+    Accel(String),
     /// A tool is not installed on this host.
     #[error("`{0}` is not installed on this host; run `scripts/setup demo` as root")]
     MissingTool(String),

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use ::lab::accel::{self, Accel};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::failure::{EXIT_CODES, Failure};
@@ -179,6 +180,10 @@ enum Command {
         /// each other's memory
         #[arg(long, value_parser = ["switch", "direct"], default_value = "switch", value_name = "NAME", conflicts_with = "messages")]
         channel: String,
+        /// The accelerator of the VMs: `kvm` or `tcg`; with `kvm`, the demo fails where KVM does not work. Without this
+        /// option KVM is used where it works
+        #[arg(long, env = "VICINITY_ACCEL", value_name = "NAME")]
+        accel: Option<Accel>,
         /// Folder for guest images, results and logs
         #[arg(long, default_value = demo::FOLDER, value_name = "DIR")]
         folder: PathBuf,
@@ -286,19 +291,19 @@ impl Cli {
             Command::Doctor { json } => examine(runtime_dir, json),
             Command::Top(options) => top::run(runtime_dir, &options),
             Command::Demo {
-                shell: true,
+                shell,
+                messages,
                 channel,
+                accel,
                 folder,
-                ..
-            } => demo::shell(&channel, &folder),
-            Command::Demo {
-                messages: true,
-                folder,
-                ..
-            } => print(&demo::messages(&folder)?),
-            Command::Demo {
-                channel, folder, ..
-            } => print(&demo::run(&channel, &folder)?),
+            } => {
+                accel.into_iter().for_each(accel::choose);
+                match (shell, messages) {
+                    (true, _) => demo::shell(&channel, &folder),
+                    (false, true) => print(&demo::messages(&folder)?),
+                    (false, false) => print(&demo::run(&channel, &folder)?),
+                }
+            }
             Command::Bench(bench) => print(&bench.run()?),
             Command::Lab(lab) => lab.run(),
             Command::Message(message) => message.run(runtime_dir),

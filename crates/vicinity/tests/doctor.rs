@@ -36,7 +36,9 @@ fn qemu(daemon: &Daemon, vm: &str, change: [&str; 2]) -> Tied {
     let options = String::from_utf8(output.stdout).unwrap();
     assert!(options.contains(change[0]), "{options}");
     let options = options.replace(change[0], change[1]);
-    let line = format!("exec qemu-system-x86_64 -accel tcg -display none -nodefaults {options}");
+    let accel = lab::accel::expected().unwrap().name();
+    let line =
+        format!("exec qemu-system-x86_64 -accel {accel} -display none -nodefaults {options}");
     let mut shell = command("sh");
     shell.args(["-c", &line]);
     shell.stdin(Stdio::null()).stderr(Stdio::null());

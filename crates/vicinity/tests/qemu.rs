@@ -27,8 +27,9 @@ impl Qemu {
             .unwrap();
         assert!(output.status.success(), "{output:?}");
         let options = String::from_utf8(output.stdout).unwrap();
+        let accel = lab::accel::expected().unwrap().name();
         let line = format!(
-            "exec qemu-system-x86_64 -accel tcg -display none -nodefaults -no-reboot {options}"
+            "exec qemu-system-x86_64 -accel {accel} -display none -nodefaults -no-reboot {options}"
         );
         let child = Command::new("sh")
             .args(["-c", &line])

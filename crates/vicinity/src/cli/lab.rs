@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use ::lab::accel::{self, Accel};
 use clap::Subcommand;
 
 use super::print;
@@ -37,6 +38,10 @@ pub(super) enum Lab {
         /// Seed of the order in which cells are measured [default: drawn, and noted]
         #[arg(long)]
         seed: Option<u64>,
+        /// The accelerator of the VMs: `kvm` or `tcg`; with `kvm`, the run fails where KVM does not work. Without this
+        /// option KVM is used where it works
+        #[arg(long, env = "VICINITY_ACCEL", value_name = "NAME")]
+        accel: Option<Accel>,
         /// Folder of the results
         #[arg(long, default_value = study::FOLDER, value_name = "DIR")]
         output: PathBuf,
@@ -121,9 +126,11 @@ impl Lab {
                 scale,
                 minutes,
                 seed,
+                accel,
                 output,
                 ..
             } => {
+                accel.into_iter().for_each(accel::choose);
                 let scale = scale.into();
                 print(&study::start(&ids, &only, scale, minutes, seed, &output)?)
             }

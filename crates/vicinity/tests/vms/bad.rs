@@ -11,7 +11,8 @@ use crate::rig::{Rig, home, step};
 fn start(rig: &Rig, vm: &str, memory: &[String]) -> Tied {
     let words = rig.qemu_args(vm);
     let mut qemu: Command = command("qemu-system-x86_64");
-    qemu.args(["-accel", "tcg", "-display", "none", "-nodefaults"]);
+    qemu.args(rig.accel())
+        .args(["-display", "none", "-nodefaults"]);
     for pair in words.chunks(2) {
         match pair[0].as_str() {
             "-object" | "-machine" => {}

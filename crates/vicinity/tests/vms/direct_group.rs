@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ::direct::layout;
 use lab::host::Tied;
@@ -13,7 +13,7 @@ use lab::vm::Vm;
 use observe::proc::Proc;
 use rustix::process::Signal;
 
-use crate::common::until;
+use crate::common::{HANG, until};
 use crate::direct::{
     config, counter, devices, flood, ip, is_well, load, member, received, signal, standing,
     until_devices, until_peers, until_reached, with_module,
@@ -160,6 +160,25 @@ fn at_the_edge(random: &mut fastrand::Rng) -> [u8; 32] {
     entries
 }
 
+/// Wait until `a` and `b` have a session. If none begins, what the ring and the kernels of these VMs say is the reason.
+fn until_session(window: &File, vms: [&Vm; 2]) {
+    let end = Instant::now() + HANG;
+    loop {
+        let words = [SESSION, ACCEPTED, PRODUCED, CONSUMED].map(|at| word(window, at));
+        let [session, accepted, ..] = words;
+        if session != 0 && session == accepted {
+            return;
+        }
+        if Instant::now() >= end {
+            let state =
+                "ethtool -S direct0; cat /proc/loadavg /proc/interrupts; dmesg | tail -n 30";
+            let states = vms.map(|vm| format!("{}: {}", vm.name(), sh(vm, state)));
+            panic!("no session begins: {words:x?}\n{}", states.join("\n"));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// Rings from `a` to `b` full of packets that are partly there, and partly beyond what there is, while `b` has
 /// others to take from `c`. What is refused ends the session.
 fn packets_at_the_edge(window: &File, b: &Vm, c: &Vm) {
@@ -170,10 +189,7 @@ fn packets_at_the_edge(window: &File, b: &Vm, c: &Vm) {
     let sending = c.start("exec ping -f 10.97.0.2").unwrap();
     // A second each: what is refused before its sender knows of the session is tried again no sooner.
     for _ in 0..6 {
-        until("a session", || {
-            let session = word(window, SESSION);
-            session != 0 && session == word(window, ACCEPTED)
-        });
+        until_session(window, [b, c]);
         let packets: Vec<u8> = (0..512).flat_map(|_| at_the_edge(&mut random)).collect();
         window
             .write_all_at(&packets, layout::ring(0, 1) + PAGE)

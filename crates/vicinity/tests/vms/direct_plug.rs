@@ -20,7 +20,8 @@ policy = \"never\"
 /// Start a QEMU that may join, with these options.
 fn power_on(rig: &Rig, name: &str, options: &[&str]) -> Tied {
     let mut qemu = command("qemu-system-x86_64");
-    qemu.args(["-accel", "tcg", "-display", "none", "-nodefaults"]);
+    qemu.args(rig.accel())
+        .args(["-display", "none", "-nodefaults"]);
     let memory = "memory-backend-memfd,id=ram,size=64M,share=on";
     qemu.args(["-m", "64M", "-object", memory]);
     qemu.args(["-machine", "memory-backend=ram"]).args(options);

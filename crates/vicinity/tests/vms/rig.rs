@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use lab::accel;
 use lab::image::{Image, Recipe};
 use lab::scope::{self, RunFolder};
 use lab::vm::{Spec, Vm};
@@ -74,6 +75,11 @@ impl Rig {
             .with_file(file, Path::new(inside), &folder)
             .unwrap();
         self
+    }
+
+    /// QEMU's option for the accelerator that works here.
+    pub(crate) fn accel(&self) -> [&'static str; 2] {
+        ["-accel", accel::detect(&self.image.kernel).unwrap().name()]
     }
 
     /// Release of the guests' kernel.

@@ -66,7 +66,8 @@ impl Tiny {
     fn power_on(rig: &Rig, firmware: &Firmware, vm: &str) -> Self {
         let (commands, monitor) = rustix::pipe::pipe().unwrap();
         let mut qemu = command("qemu-system-x86_64");
-        qemu.args(["-accel", "tcg", "-display", "none", "-nodefaults"]);
+        qemu.args(rig.accel())
+            .args(["-display", "none", "-nodefaults"]);
         qemu.args(["-monitor", "stdio", "-bios"]).arg(&firmware.0);
         qemu.args(rig.qemu_args(vm));
         qemu.stdin(commands).stdout(Stdio::null());
