@@ -41,9 +41,10 @@ pub(crate) fn data_path() -> String {
         y += 26.0;
     }
     let height = y + 22.0;
+    let [frames, tcp] = ["switch.json", "message-vms.json"].map(measured);
     let notes = [
-        "Frames: results/switch.json, medians of 15 rounds, AMD EPYC, one CPU for the switch, no VMs.",
-        "TCP: results/message-vms.json, medians of 5 rounds, Intel Xeon, VMs emulated by QEMU without KVM.",
+        format!("Frames: results/switch.json, {frames}, one CPU for the switch, no VMs."),
+        format!("TCP: results/message-vms.json, {tcp}, VMs emulated by QEMU without KVM."),
     ];
     for (line, note) in notes.iter().enumerate() {
         let at = if line == 0 { y } else { y + 16.0 };
@@ -69,6 +70,15 @@ pub(crate) fn data_path() -> String {
          <tspan font-weight=\"bold\" font-size=\"17\">Vicinity beside OVS-DPDK and tap + bridge\
          </tspan></text>\n{body}</svg>\n"
     )
+}
+
+/// Returns how often and on which processor a result was measured.
+fn measured(name: &str) -> String {
+    let results = read(name);
+    let rounds = list(&results, "samples").iter();
+    let rounds = rounds.filter_map(|it| it["round"].as_u64()).max();
+    let processor = results["machine"]["processor"].as_str().unwrap();
+    format!("medians of {} rounds, {processor}", rounds.unwrap())
 }
 
 /// Writes the title of a group.
