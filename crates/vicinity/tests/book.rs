@@ -1,4 +1,4 @@
-//! The book in docs/: what it promises is there.
+//! Tests of the documents: the reference, links, paths, figures and the chart match the code and the results.
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,
@@ -6,7 +6,11 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "book/chart.rs"]
+mod chart;
 mod common;
+#[path = "book/results.rs"]
+mod results;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -59,13 +63,19 @@ fn anchor(heading: &str) -> String {
         .collect()
 }
 
-#[test]
-fn every_link_leads_somewhere() {
+/// All documents that people read, the changelog apart: it names what is gone.
+fn documents() -> Vec<PathBuf> {
     let docs = root().join("docs");
     let mut all = pages(&docs);
     all.extend(pages(&docs.join("reference")));
     all.extend(pages(&docs.join("design")));
     all.extend(["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|name| root().join(name)));
+    all
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let all = documents();
     for page in all {
         let text = fs::read_to_string(&page).unwrap();
         for link in links(&text).filter(|link| !link.contains("://")) {
@@ -84,6 +94,82 @@ fn every_link_leads_somewhere() {
                     page.display()
                 );
             }
+        }
+    }
+}
+
+/// The texts between single backticks, code blocks left out.
+fn quoted(text: &str) -> Vec<&str> {
+    let blocks = text.split("```").step_by(2);
+    let texts = blocks.flat_map(|block| block.split('`').skip(1).step_by(2));
+    texts.collect()
+}
+
+/// Whether a quoted text is the path of a file or folder of this repository. Paths with `*`, `…` or
+/// braces stand for several files; `target` is made by the build.
+fn is_path(text: &str) -> bool {
+    let starts = [
+        "crates/",
+        "docs/",
+        "guest/",
+        "scripts/",
+        "packaging/",
+        "fuzz/",
+    ];
+    let letters = |it: char| it.is_ascii_alphanumeric() || "/._-".contains(it);
+    starts.iter().any(|start| text.starts_with(start)) && text.chars().all(letters)
+}
+
+#[test]
+fn every_path_that_a_document_names_exists() {
+    // QEMU's, in its own tree.
+    let foreign = "docs/interop/vhost-user.rst";
+    let mut missing = Vec::new();
+    let mut count = 0;
+    for page in documents() {
+        let text = fs::read_to_string(&page).unwrap();
+        let paths = quoted(&text).into_iter();
+        for path in paths.filter(|path| is_path(path) && *path != foreign) {
+            count += 1;
+            if !root().join(path).exists() {
+                missing.push(format!("{}: {path}", page.display()));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+    assert!(count > 100, "{count} paths");
+}
+
+/// With `VICINITY_WRITE_CHART=1` in the environment the file is written instead.
+#[test]
+fn the_chart_is_what_the_results_give() {
+    let file = root().join("docs/charts/data-path.svg");
+    let made = chart::data_path();
+    if std::env::var_os("VICINITY_WRITE_CHART").is_some() {
+        fs::write(&file, &made).unwrap();
+    }
+    assert!(
+        fs::read_to_string(&file).unwrap_or_default() == made,
+        "docs/charts/data-path.svg is out of date: \
+         `VICINITY_WRITE_CHART=1 cargo test -p vicinity --test book chart`"
+    );
+}
+
+#[test]
+fn every_figure_of_a_committed_result_is_as_measured() {
+    let checks = [
+        ("docs/performance.md", results::of_the_data_path()),
+        ("docs/performance.md", results::of_the_spaces()),
+        ("docs/performance-messages.md", results::of_the_messages()),
+        ("README.md", results::of_the_readme()),
+    ];
+    for (page, texts) in checks {
+        let text = fs::read_to_string(root().join(page)).unwrap();
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for said in texts {
+            // A row may have further columns.
+            let said = said.trim_end_matches(" |");
+            assert!(text.contains(said), "{page} does not have: {said}");
         }
     }
 }
