@@ -33,13 +33,13 @@ fn service() -> &'static (Service, Runtime) {
         for (name, length, date) in FILES {
             let mut store = shared.store();
             let date = Duration::from_secs(date);
-            let number = store.make(ROOT, name.as_bytes(), false, Attributes::default());
-            let number = number.expect("room");
-            store.open(number, true).expect("it is there");
-            store.write(number, 0, length as u64, date).expect("room");
+            let inode = store.make(ROOT, name.as_bytes(), false, Attributes::default());
+            let inode = inode.expect("room");
+            store.open(inode, true).expect("it is there");
+            store.write(inode, 0, length as u64, date).expect("room");
             let change = |attributes: &mut Attributes| attributes.modified = date;
-            store.set_attributes(number, change).expect("it is there");
-            store.close(number, true);
+            store.set_attributes(inode, change).expect("it is there");
+            store.close(inode, true);
         }
         let service = Service {
             shared,
@@ -61,24 +61,24 @@ fuzz_target!(|data: &[u8]| {
     let used = service.shared.store().slots().used();
     let client = async {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
-        let (mut answers, mut asks) = tokio::io::split(ours);
+        let (mut responses, mut requests) = tokio::io::split(ours);
         let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let serve = serve_stream(service, theirs, from);
-        let take = async { tokio::io::copy(&mut answers, &mut tokio::io::sink()).await };
-        let say = async {
+        let read = async { tokio::io::copy(&mut responses, &mut tokio::io::sink()).await };
+        let send = async {
             let mut rest = data;
             while let Some((length, tail)) = rest.split_first() {
                 let (piece, tail) = tail.split_at(tail.len().min(usize::from(*length)));
                 rest = tail;
                 if piece.is_empty() {
                     tokio::time::sleep(Duration::from_millis(1)).await;
-                } else if asks.write_all(piece).await.is_err() {
+                } else if requests.write_all(piece).await.is_err() {
                     break;
                 }
             }
-            asks.shutdown().await
+            requests.shutdown().await
         };
-        drop(tokio::join!(serve, take, say));
+        drop(tokio::join!(serve, read, send));
     };
     runtime.block_on(client);
     // The conversation changed no file, and the slots of all answers have returned.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use memory_plane::Shared;
-use memory_plane::device::requests::Requests;
+use memory_plane::device::test_driver::TestDriver;
 
 const SLOT: u32 = 4096;
 const SLOTS: u32 = 8;
@@ -76,15 +76,15 @@ fn request(what: u8, whose: u8) -> Vec<u8> {
 
 fuzz_target!(|data: &[u8]| {
     let shared = Shared::new("fuzz", SLOT, SLOTS, SLOTS).expect("memory");
-    let mut guest = Requests::new(&shared).expect("a device");
-    guest.ask(&request(26, 0), 4096);
+    let mut guest = TestDriver::new(&shared).expect("a device");
+    guest.request(&request(26, 0), 4096);
     let mut rest = data;
     while let Some(([what, whose, changes], tail)) = rest.split_first_chunk::<3>() {
         rest = tail;
         if *what == u8::MAX {
             let (raw, tail) = rest.split_at(rest.len().min(usize::from(*changes)));
             rest = tail;
-            guest.ask(raw, usize::from(*whose) * 64);
+            guest.request(raw, usize::from(*whose) * 64);
             continue;
         }
         let mut bytes = request(*what, *whose);
@@ -96,12 +96,12 @@ fuzz_target!(|data: &[u8]| {
             let at = usize::from(*at) % bytes.len();
             bytes[at] = *value;
         }
-        guest.ask(&bytes, 8192);
+        guest.request(&bytes, 8192);
         check(&shared);
     }
     drop(guest);
     // The VM is gone: only published files remain, and files that were open for writing are dropped.
-    shared.store().abandon();
+    shared.store().end_session();
     check(&shared);
 });
 
@@ -109,7 +109,7 @@ fuzz_target!(|data: &[u8]| {
 fn check(shared: &Arc<Shared>) {
     let store = shared.store();
     let slots = store.slots();
-    assert!(slots.used() <= slots.most());
+    assert!(slots.used() <= slots.max_slots());
     for (_, path) in store.published_files() {
         assert!(!path.is_empty());
     }

@@ -17,40 +17,40 @@ use crate::shared::Shared;
 static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
 
 /// Bytes handed on at a time.
-const STEP: u64 = 128 << 10;
+const CHUNK: u64 = 128 << 10;
 
 /// The body of an answer.
 pub(crate) enum Body {
     /// Words of ours.
     Text(Option<Bytes>),
     /// Part of an object.
-    Object(Part),
+    Object(ObjectReader),
 }
 
 /// A part of an object that is still to be sent. It holds the object's slots.
-pub(crate) struct Part {
+pub(crate) struct ObjectReader {
     shared: Arc<Shared>,
     content: Arc<Content>,
     extents: VecDeque<Extent>,
-    left: u64,
+    remaining: u64,
 }
 
 /// Bytes in slots, which it holds.
-struct Lent {
+struct SlotBytes {
     ram: Arc<Ram>,
     _content: Arc<Content>,
     at: u64,
     length: usize,
 }
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for SlotBytes {
     fn as_ref(&self) -> &[u8] {
         // Looked at before it was made.
         self.ram.slice(self.at, self.length).unwrap_or_default()
     }
 }
 
-impl Part {
+impl ObjectReader {
     /// These bytes of it.
     pub(crate) fn new(shared: &Arc<Shared>, content: Content, offset: u64, length: u64) -> Self {
         let extents = content.read(shared.slot_bytes(), offset, length);
@@ -58,7 +58,7 @@ impl Part {
             shared: Arc::clone(shared),
             content: Arc::new(content),
             extents: extents.into(),
-            left: length,
+            remaining: length,
         }
     }
 
@@ -69,14 +69,14 @@ impl Part {
         };
         let (bytes, rest) = match extent {
             Extent::Zeros { length } => {
-                let count = length.min(STEP);
+                let count = length.min(CHUNK);
                 let length = length - count;
                 let zeros = ZEROS.get(..size(count)).unwrap_or_default();
                 (Bytes::from_static(zeros), Extent::Zeros { length })
             }
             Extent::Bytes { at, length } => {
-                let count = length.min(STEP);
-                let bytes = self.lend(at, size(count))?;
+                let count = length.min(CHUNK);
+                let bytes = self.slot_bytes(at, size(count))?;
                 let (at, length) = (at + count, length - count);
                 (bytes, Extent::Bytes { at, length })
             }
@@ -88,17 +88,20 @@ impl Part {
             self.extents.push_front(rest);
         }
         let count = bytes.len() as u64;
-        self.left -= count;
-        self.shared.counts.sent.fetch_add(count, Ordering::Relaxed);
+        self.remaining -= count;
+        self.shared
+            .counters
+            .sent
+            .fetch_add(count, Ordering::Relaxed);
         Ok(Some(bytes))
     }
 
-    fn lend(&self, at: u64, length: usize) -> std::io::Result<Bytes> {
+    fn slot_bytes(&self, at: u64, length: usize) -> std::io::Result<Bytes> {
         let ram = self.shared.ram();
         if ram.slice(at, length).is_none() {
             return Err(std::io::ErrorKind::InvalidData.into());
         }
-        Ok(Bytes::from_owner(Lent {
+        Ok(Bytes::from_owner(SlotBytes {
             ram: Arc::clone(ram),
             _content: Arc::clone(&self.content),
             at,
@@ -107,7 +110,7 @@ impl Part {
     }
 }
 
-/// At most [`STEP`].
+/// At most [`CHUNK`].
 fn size(count: u64) -> usize {
     usize::try_from(count).unwrap_or(0)
 }
@@ -122,7 +125,7 @@ impl http_body::Body for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let next = match &mut *self {
             Self::Text(text) => Ok(text.take()),
-            Self::Object(part) => part.next(),
+            Self::Object(reader) => reader.next(),
         };
         Poll::Ready(next.transpose().map(|next| next.map(Frame::data)))
     }
@@ -130,14 +133,14 @@ impl http_body::Body for Body {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Text(text) => text.is_none(),
-            Self::Object(part) => part.left == 0,
+            Self::Object(reader) => reader.remaining == 0,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(match self {
             Self::Text(text) => text.as_ref().map_or(0, Bytes::len) as u64,
-            Self::Object(part) => part.left,
+            Self::Object(reader) => reader.remaining,
         })
     }
 }

@@ -18,7 +18,7 @@
 //!
 //! Or the space pushes: what is published goes to a store by itself ([`push`]).
 //!
-//! What is published is written down in a ledger ([`ram::Notes`]), memory like the slots': the supervisor
+//! What is published is written down in a ledger ([`ram::LedgerFile`]), memory like the slots': the supervisor
 //! keeps both, so a process that is started after one was killed has what was acknowledged.
 //!
 //! The guest is hostile: all it can do is fill its own space. Clients are too: there are limits on
@@ -30,12 +30,12 @@
 
 pub mod access;
 mod body;
+mod connection_limit;
 mod content_type;
 pub mod device;
-mod folder;
-mod guest;
+mod file_system;
+mod fuse_types;
 pub mod http;
-mod places;
 pub mod push;
 mod push_status_file;
 pub mod ram;

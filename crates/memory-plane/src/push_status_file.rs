@@ -8,25 +8,25 @@ use fuse_backend_rs::abi::fuse_abi::stat64;
 use fuse_backend_rs::api::filesystem::{Entry, ZeroCopyWriter};
 use space::store::ROOT;
 
-use crate::guest::in_memory;
+use crate::fuse_types::to_usize;
 use crate::shared::{Shared, now};
 
 /// It is in the outermost folder, under this name.
 pub(crate) const NAME: &[u8] = b".vicinity-push";
 
 /// No file or folder of the store comes to have this number.
-pub(crate) const NUMBER: u64 = u64::MAX;
+pub(crate) const INODE: u64 = u64::MAX;
 
 /// Whether that is what the guest looks for.
-pub(crate) fn is_meant(shared: &Shared, folder: u64, name: &[u8]) -> bool {
-    folder == ROOT && name == NAME && shared.outbox.is_on()
+pub(crate) fn is_looked_up(shared: &Shared, directory: u64, name: &[u8]) -> bool {
+    directory == ROOT && name == NAME && shared.outbox.is_enabled()
 }
 
 /// What the guest's kernel is told of it.
 pub(crate) fn entry() -> Entry {
     Entry {
-        inode: NUMBER,
-        attr: status(),
+        inode: INODE,
+        attr: stat(),
         entry_timeout: Duration::ZERO,
         attr_timeout: Duration::ZERO,
         ..Entry::default()
@@ -34,13 +34,13 @@ pub(crate) fn entry() -> Entry {
 }
 
 /// What `stat` says of it. Its length is not known before it is read.
-pub(crate) fn status() -> stat64 {
-    let mut answer = Entry::default().attr;
-    answer.st_ino = NUMBER;
-    answer.st_mode = libc::S_IFREG | 0o444;
-    answer.st_nlink = 1;
-    answer.st_mtime = i64::try_from(now().as_secs()).unwrap_or(i64::MAX);
-    answer
+pub(crate) fn stat() -> stat64 {
+    let mut stat = Entry::default().attr;
+    stat.st_ino = INODE;
+    stat.st_mode = libc::S_IFREG | 0o444;
+    stat.st_nlink = 1;
+    stat.st_mtime = i64::try_from(now().as_secs()).unwrap_or(i64::MAX);
+    stat
 }
 
 /// Read it.
@@ -50,8 +50,8 @@ pub(crate) fn read(
     size: u32,
     offset: u64,
 ) -> io::Result<usize> {
-    let text = shared.pushing();
-    let rest = text.as_bytes().get(in_memory(offset)..).unwrap_or_default();
+    let text = shared.push_status();
+    let rest = text.as_bytes().get(to_usize(offset)..).unwrap_or_default();
     let part = rest.get(..size as usize).unwrap_or(rest);
     Write::write_all(to, part)?;
     Ok(part.len())

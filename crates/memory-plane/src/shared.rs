@@ -7,28 +7,28 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use space::estimator::Window;
-use space::store::{Slot, Slots, Store, ledger_bytes};
+use space::store::{Slot, SlotPool, Store, ledger_bytes};
 
 use crate::push::Outbox;
-use crate::ram::{self, Notes, Ram};
-use crate::rate::Rate;
+use crate::ram::{self, LedgerFile, Ram};
+use crate::rate::RateLimit;
 
 /// A space at work.
 #[derive(Debug)]
 pub struct Shared {
     store: Mutex<Store>,
-    slots: Slots,
+    slots: SlotPool,
     ram: Arc<Ram>,
     /// When it began, since 1970: in the tags of its objects, for versions are counted anew.
     began: Duration,
-    pub(crate) counts: Counts,
-    pub(crate) rate: Rate,
+    pub(crate) counters: Counters,
+    pub(crate) rate: RateLimit,
     pub(crate) outbox: Outbox,
 }
 
 /// What has happened.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct Counters {
     /// Writes that wait for slots now.
     pub(crate) waiting: AtomicU64,
     /// Writes that had to.
@@ -95,8 +95,8 @@ impl Shared {
     /// The kernel gives no memory.
     pub fn new(name: &str, slot_bytes: u32, credit: u32, slots: u32) -> std::io::Result<Arc<Self>> {
         let ram = ram::make(name, u64::from(slot_bytes) * u64::from(slots))?;
-        let notes = ram::make(&format!("{name}-notes"), ledger_bytes(slots))?;
-        Self::with(ram, notes, slot_bytes, credit, slots)
+        let ledger = ram::make(&format!("{name}-notes"), ledger_bytes(slots))?;
+        Self::with(ram, ledger, slot_bytes, credit, slots)
     }
 
     /// The same in memory that is there, with what was published in it.
@@ -105,22 +105,22 @@ impl Shared {
     /// The memory cannot be read.
     pub fn with(
         ram: File,
-        notes: File,
+        ledger: File,
         slot_bytes: u32,
         credit: u32,
         slots: u32,
     ) -> std::io::Result<Arc<Self>> {
         let ram = Arc::new(Ram::new(ram)?);
-        let slots = Slots::new(Arc::clone(&ram) as Arc<_>, slot_bytes, credit, slots);
+        let slots = SlotPool::new(Arc::clone(&ram) as Arc<_>, slot_bytes, credit, slots);
         let began = now();
-        let store = Store::from_ledger(slots.clone(), Arc::new(Notes(notes)), began)?;
+        let store = Store::from_ledger(slots.clone(), Arc::new(LedgerFile(ledger)), began)?;
         Ok(Arc::new(Self {
             store: Mutex::new(store),
             slots,
             ram,
             began,
-            counts: Counts::default(),
-            rate: Rate::default(),
+            counters: Counters::default(),
+            rate: RateLimit::default(),
             outbox: Outbox::default(),
         }))
     }
@@ -155,20 +155,20 @@ impl Shared {
 
     /// How pushing goes, as the guest reads it: a line for all, and one for each file.
     #[must_use]
-    pub fn pushing(&self) -> String {
-        self.outbox.text(&self.store(), self.sent())
+    pub fn push_status(&self) -> String {
+        self.outbox.status_text(&self.store(), self.sent())
     }
 
     /// A file may have been published, got another name, or gone.
     pub fn note_change(&self) {
-        if self.outbox.is_on() {
+        if self.outbox.is_enabled() {
             self.outbox.changed.notify_one();
         }
     }
 
     /// Bytes of objects handed to the network.
     pub(crate) fn sent(&self) -> u64 {
-        self.counts.sent.load(Ordering::Relaxed)
+        self.counters.sent.load(Ordering::Relaxed)
     }
 
     /// Bytes of a slot.
@@ -177,21 +177,21 @@ impl Shared {
     }
 
     /// The slots that have these bytes, which lie in slots that somebody holds: held by the caller, too.
-    pub(crate) fn hold(&self, bytes: &[u8]) -> Option<Vec<Arc<Slot>>> {
-        let start = self.ram.place(bytes)?;
-        let unit = self.slot_bytes();
-        let first = start.checked_div(unit)?;
-        let end = (start + bytes.len() as u64).div_ceil(unit);
+    pub(crate) fn slots_containing(&self, bytes: &[u8]) -> Option<Vec<Arc<Slot>>> {
+        let start = self.ram.offset_of(bytes)?;
+        let slot_bytes = self.slot_bytes();
+        let first = start.checked_div(slot_bytes)?;
+        let end = (start + bytes.len() as u64).div_ceil(slot_bytes);
         (first..end)
-            .map(|index| self.slots.hold(index * unit))
+            .map(|index| self.slots.slot_containing(index * slot_bytes))
             .collect()
     }
 
     /// So many writes wait for slots.
     pub(crate) fn note_waiting(&self, waiting: u64) {
-        let before = self.counts.waiting.swap(waiting, Ordering::Relaxed);
+        let before = self.counters.waiting.swap(waiting, Ordering::Relaxed);
         if (before == 0) != (waiting == 0) {
-            self.slots.waiting(waiting > 0);
+            self.slots.set_waiting(waiting > 0);
         }
     }
 
@@ -202,7 +202,7 @@ impl Shared {
     }
 
     /// What tells this life of the space from others.
-    pub(crate) fn life(&self) -> u128 {
+    pub(crate) fn start_nanos(&self) -> u128 {
         self.began.as_nanos()
     }
 
@@ -210,34 +210,34 @@ impl Shared {
     #[must_use]
     pub fn figures(&self) -> Figures {
         let store = self.store();
-        let (slots, fill) = (&self.slots, store.fill());
+        let (slots, fill) = (&self.slots, store.usage());
         drop(store);
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let counts = &self.counts;
+        let counters = &self.counters;
         Figures {
             slots: slots.credit(),
             used: slots.used(),
             memory: u64::from(slots.backed()) * slots.slot_bytes(),
             published: fill.published,
             unfinished: fill.unfinished,
-            waiting: count(&counts.waiting),
-            waited: count(&counts.waited),
-            nonsense: count(&counts.nonsense),
-            clients: count(&counts.clients),
-            requests: count(&counts.requests),
-            refused: count(&counts.refused),
-            stalled: count(&counts.stalled),
-            turned_away: count(&counts.turned_away),
-            sent: count(&counts.sent),
+            waiting: count(&counters.waiting),
+            waited: count(&counters.waited),
+            nonsense: count(&counters.nonsense),
+            clients: count(&counters.clients),
+            requests: count(&counters.requests),
+            refused: count(&counters.refused),
+            stalled: count(&counters.stalled),
+            turned_away: count(&counters.turned_away),
+            sent: count(&counters.sent),
             pushed: count(&self.outbox.pushed),
             push_failures: count(&self.outbox.failures),
-            push_trouble: self.outbox.trouble(),
+            push_trouble: self.outbox.last_error(),
         }
     }
 }
 
 /// One more.
-pub(crate) fn add(counter: &AtomicU64) {
+pub(crate) fn increment(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 

@@ -38,7 +38,7 @@ pub enum TlsError {
 /// # Errors
 /// They cannot be read or do not fit.
 pub fn acceptor(certificates: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
-    let chain = read(certificates)?;
+    let chain = read_certificates(certificates)?;
     let key = PrivateKeyDer::from_pem_file(key).map_err(|source| TlsError::Key {
         file: key.display().to_string(),
         source,
@@ -55,13 +55,13 @@ pub fn acceptor(certificates: &Path, key: &Path) -> Result<TlsAcceptor, TlsError
 ///
 /// # Errors
 /// They cannot be read.
-pub fn connector(trusted: &Path) -> Result<TlsConnector, TlsError> {
+pub fn connector(roots_file: &Path) -> Result<TlsConnector, TlsError> {
     let mut roots = RootCertStore::empty();
     // A host's own list may have some that nobody takes any more.
-    roots.add_parsable_certificates(read(trusted)?);
+    roots.add_parsable_certificates(read_certificates(roots_file)?);
     if roots.is_empty() {
         return Err(TlsError::Certificate {
-            file: trusted.display().to_string(),
+            file: roots_file.display().to_string(),
             source: pem::Error::NoItemsFound,
         });
     }
@@ -72,7 +72,7 @@ pub fn connector(trusted: &Path) -> Result<TlsConnector, TlsError> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-fn read(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     CertificateDer::pem_file_iter(file)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|source| TlsError::Certificate {

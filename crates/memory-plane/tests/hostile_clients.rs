@@ -32,7 +32,7 @@ const GROWTH: u64 = 64 << 20;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 /// What a hostile client says at once, and how often it says the second part.
-type Saying = (Vec<u8>, usize);
+type Attack = (Vec<u8>, usize);
 
 /// An HTTP/2 frame (RFC 9113, 4.1).
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -45,12 +45,12 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// What hostile clients say. Each is a kind that brought a server down somewhere.
-fn sayings(dice: &mut fastrand::Rng) -> Saying {
+fn attack_bytes(rng: &mut fastrand::Rng) -> Attack {
     let get = b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n";
     // GET, http, "/large", the authority "a" (RFC 7541, appendix A).
-    let ask = b"\x82\x86\x04\x06/large\x41\x01a";
-    match dice.u8(0..10) {
-        0 => ((0..dice.usize(1..4000)).map(|_| dice.u8(..)).collect(), 1),
+    let request = b"\x82\x86\x04\x06/large\x41\x01a";
+    match rng.u8(0..10) {
+        0 => ((0..rng.usize(1..4000)).map(|_| rng.u8(..)).collect(), 1),
         // Half of a head; one that never ends.
         1 => (get[..20].to_vec(), 1),
         2 => ([&get[..27], &vec![b'a'; 200_000][..]].concat(), 1),
@@ -66,7 +66,11 @@ fn sayings(dice: &mut fastrand::Rng) -> Saying {
         5 => {
             let reset = |number: u32| {
                 let stream = 2 * number + 1;
-                [frame(1, 5, stream, ask), frame(3, 0, stream, &[0, 0, 0, 8])].concat()
+                [
+                    frame(1, 5, stream, request),
+                    frame(3, 0, stream, &[0, 0, 0, 8]),
+                ]
+                .concat()
             };
             (
                 [PREFACE.to_vec(), (0..2000).flat_map(reset).collect()].concat(),
@@ -77,7 +81,7 @@ fn sayings(dice: &mut fastrand::Rng) -> Saying {
         6 => {
             let more = frame(9, 0, 1, &vec![0x82; 4000]);
             (
-                [PREFACE.to_vec(), frame(1, 1, 1, ask), more.repeat(200)].concat(),
+                [PREFACE.to_vec(), frame(1, 1, 1, request), more.repeat(200)].concat(),
                 1,
             )
         }
@@ -92,31 +96,31 @@ fn sayings(dice: &mut fastrand::Rng) -> Saying {
         ),
         // A window that stays shut, and many answers for it (CVE-2019-9517).
         _ => {
-            let shut = frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
-            let ask = |number: u32| frame(1, 5, 2 * number + 1, ask);
-            let asks: Vec<u8> = (0..32).flat_map(ask).collect();
-            ([PREFACE.to_vec(), shut, asks].concat(), 1)
+            let closed = frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
+            let request = |number: u32| frame(1, 5, 2 * number + 1, request);
+            let requests: Vec<u8> = (0..32).flat_map(request).collect();
+            ([PREFACE.to_vec(), closed, requests].concat(), 1)
         }
     }
 }
 
 /// One connection of a hostile client, from an address of its own.
-fn attack(to: SocketAddr, dice: &mut fastrand::Rng) -> std::io::Result<()> {
+fn attack(to: SocketAddr, rng: &mut fastrand::Rng) -> std::io::Result<()> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-    let from = Ipv4Addr::new(127, 0, 1, dice.u8(1..20));
+    let from = Ipv4Addr::new(127, 0, 1, rng.u8(1..20));
     socket.bind(&SocketAddr::from((from, 0)).into())?;
     socket.connect(&to.into())?;
     let mut stream = TcpStream::from(socket);
     stream.set_write_timeout(Some(Duration::from_millis(50)))?;
     stream.set_read_timeout(Some(Duration::from_millis(50)))?;
-    let (text, times) = sayings(dice);
+    let (text, times) = attack_bytes(rng);
     for _ in 0..times {
         stream.write_all(&text)?;
     }
-    if dice.bool() {
+    if rng.bool() {
         stream.read_exact(&mut [0; 64])?;
     }
-    if dice.bool() {
+    if rng.bool() {
         SockRef::from(&stream).set_linger(Some(Duration::ZERO))?;
     }
     Ok(())
@@ -149,7 +153,7 @@ fn descriptors() -> usize {
 }
 
 #[test]
-fn clients_of_every_hostile_kind_take_nothing_from_others_for_long() {
+fn hostile_clients_do_not_harm_a_well_behaved_client() {
     let seconds = std::env::var("VICINITY_SOAK_SECONDS");
     let seconds = seconds.map_or(3, |seconds| seconds.parse().unwrap());
     let (begin, time) = (Instant::now(), Duration::from_secs(seconds));
@@ -181,10 +185,10 @@ fn clients_of_every_hostile_kind_take_nothing_from_others_for_long() {
         for seed in 0..4 {
             let (stop, attacks) = (&stop, &attacks);
             scope.spawn(move || {
-                let mut dice = fastrand::Rng::with_seed(seed);
+                let mut rng = fastrand::Rng::with_seed(seed);
                 while !stop.load(Ordering::Relaxed) {
                     // The space may well end it before it has said all.
-                    drop(attack(at, &mut dice));
+                    drop(attack(at, &mut rng));
                     attacks.fetch_add(1, Ordering::Relaxed);
                 }
             });

@@ -24,23 +24,23 @@ use memory_plane::access::Access;
 use memory_plane::http::{self, Service};
 use socket2::{Domain, Socket, Type};
 use space::store::ROOT;
-use wire::{HERE, Wire, enter, within};
+use wire::{SERVER_ADDRESS, Wire, enter, within};
 
 /// The namespace in which this program, started again by a test, is to serve.
 const NAMESPACE: &str = "VICINITY_TEST_NAMESPACE";
 
 /// What a connection copies before it lends, and more.
-const MUCH: usize = 2 << 20;
+const LARGE: usize = 2 << 20;
 
 /// As many bytes as the kernel takes of an answer though nobody acknowledges them.
-const LITTLE: usize = 3 * SLOT as usize - 1000;
+const SMALL: usize = 3 * SLOT as usize - 1000;
 
 /// Serve a space's files in a namespace: `much`, and `little`.
 fn serve(namespace: &str) -> (Arc<Shared>, SocketAddr) {
     let slots = 40;
     let shared = Shared::new("test", SLOT, slots, slots).unwrap();
-    publish(&shared, "much", &pattern(MUCH));
-    publish(&shared, "little", &pattern(LITTLE));
+    publish(&shared, "much", &pattern(LARGE));
+    publish(&shared, "little", &pattern(SMALL));
     let service = Service {
         shared: Arc::clone(&shared),
         access: Arc::new(Access {
@@ -49,19 +49,19 @@ fn serve(namespace: &str) -> (Arc<Shared>, SocketAddr) {
         }),
         tls: None,
     };
-    let (say, hear) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let namespace = namespace.to_owned();
     std::thread::spawn(move || {
         enter(&namespace);
-        let listener = TcpListener::bind((HERE, 0)).unwrap();
-        say.send(listener.local_addr().unwrap()).unwrap();
+        let listener = TcpListener::bind((SERVER_ADDRESS, 0)).unwrap();
+        sender.send(listener.local_addr().unwrap()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
         runtime.block_on(http::serve(service, listener))
     });
-    (shared, hear.recv().unwrap())
+    (shared, receiver.recv().unwrap())
 }
 
 struct Client(BufReader<TcpStream>);
@@ -81,13 +81,13 @@ impl Client {
         Self(BufReader::new(socket.into()))
     }
 
-    fn ask(&mut self, path: &str) {
+    fn send_get(&mut self, path: &str) {
         let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
         self.0.get_mut().write_all(request.as_bytes()).unwrap();
     }
 
     /// The body that comes next.
-    fn take(&mut self) -> Vec<u8> {
+    fn read_body(&mut self) -> Vec<u8> {
         let mut length = 0;
         loop {
             let mut line = String::new();
@@ -106,12 +106,12 @@ impl Client {
     }
 
     fn get(&mut self, path: &str) -> Vec<u8> {
-        self.ask(path);
-        self.take()
+        self.send_get(path);
+        self.read_body()
     }
 }
 
-fn until(mut is_so: impl FnMut() -> bool) {
+fn wait_until(mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         std::thread::yield_now();
     }
@@ -123,36 +123,36 @@ fn remove(shared: &Shared, name: &str) {
 }
 
 /// Wait until the kernel has an answer of so many bytes.
-fn handed_over(shared: &Shared, wire: &Wire, at: SocketAddr, sent: u64) {
-    until(|| shared.figures().sent >= sent);
+fn wait_until_sent(shared: &Shared, wire: &Wire, at: SocketAddr, sent: u64) {
+    wait_until(|| shared.figures().sent >= sent);
     // One thread serves all, in turns: it was written when others are answered.
-    let mut other = Client::new(&wire.here, at);
+    let mut other = Client::new(&wire.server, at);
     for _ in 0..3 {
         other.get("/nowhere");
     }
 }
 
 #[test]
-fn slots_are_held_until_the_other_side_has_their_bytes() {
+fn slots_stay_in_use_until_the_client_has_acknowledged_their_bytes() {
     let Some(mut wire) = Wire::new() else { return };
-    let (shared, at) = serve(&wire.here);
-    let mut client = Client::new(&wire.there, at);
-    assert!(client.get("/much") == pattern(MUCH));
+    let (shared, at) = serve(&wire.server);
+    let mut client = Client::new(&wire.client, at);
+    assert!(client.get("/much") == pattern(LARGE));
     remove(&shared, "much");
-    until(|| shared.figures().used == 3);
+    wait_until(|| shared.figures().used == 3);
 
-    wire.lets_pass(false);
-    client.ask("/little");
-    handed_over(&shared, &wire, at, (MUCH + LITTLE) as u64);
+    wire.set_pass(false);
+    client.send_get("/little");
+    wait_until_sent(&shared, &wire, at, (LARGE + SMALL) as u64);
     remove(&shared, "little");
     // Nobody sends it any more, but the kernel.
     assert_eq!(shared.figures().used, 3);
     // Nor does anybody else get its slots.
     let other = vec![0xff; 10 * SLOT as usize];
     publish(&shared, "other", &other);
-    wire.lets_pass(true);
-    assert!(client.take() == pattern(LITTLE));
-    until(|| shared.figures().used == 10);
+    wire.set_pass(true);
+    assert!(client.read_body() == pattern(SMALL));
+    wait_until(|| shared.figures().used == 10);
     assert!(client.get("/other") == other);
 }
 
@@ -164,7 +164,7 @@ fn child() {
     };
     let (shared, at) = serve(&namespace);
     println!("at {at}");
-    until(|| shared.figures().sent >= (MUCH + LITTLE) as u64);
+    wait_until(|| shared.figures().sent >= (LARGE + SMALL) as u64);
     println!("sent");
     loop {
         std::thread::park();
@@ -172,11 +172,11 @@ fn child() {
 }
 
 #[test]
-fn a_process_that_dies_resets_what_it_lends() {
+fn the_death_of_the_process_resets_a_zero_copy_connection() {
     let Some(wire) = Wire::new() else { return };
     let mut server = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child", "--nocapture"])
-        .env(NAMESPACE, &wire.here)
+        .env(NAMESPACE, &wire.server)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -189,14 +189,14 @@ fn a_process_that_dies_resets_what_it_lends() {
         })
     };
     let at: SocketAddr = said("at ").unwrap().parse().unwrap();
-    let mut client = Client::small(&wire.there, at);
-    assert!(client.get("/much") == pattern(MUCH));
-    client.ask("/little");
+    let mut client = Client::small(&wire.client, at);
+    assert!(client.get("/much") == pattern(LARGE));
+    client.send_get("/little");
     said("sent").unwrap();
     server.kill().unwrap();
     server.wait().unwrap();
     let mut taken = Vec::new();
     let error = client.0.read_to_end(&mut taken).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-    assert!(taken.len() < LITTLE, "{}", taken.len());
+    assert!(taken.len() < SMALL, "{}", taken.len());
 }

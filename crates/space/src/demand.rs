@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::queueing::{Flow, blocked, completion, fewest, quantile, stable_slots};
+use crate::queueing::{
+    Flow, blocked_fraction, mean_time_to_slot, quantile, smallest, stable_slots,
+};
 use crate::residual::Residual;
 
 /// The share of jobs that find no slot up to which more slots are worth having, where no number of
 /// them is enough.
-const KNEE: f64 = 0.01;
+const KNEE_BLOCKED_FRACTION: f64 = 0.01;
 
 /// What a VM is promised.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,10 +32,10 @@ pub struct Objective {
 impl Objective {
     /// This much later for everybody.
     #[must_use]
-    pub fn stretched(&self, by: f64) -> Self {
+    pub fn stretched(&self, factor: f64) -> Self {
         Self {
-            seconds: self.seconds * by,
-            blocked: (self.blocked * by).min(0.5),
+            seconds: self.seconds * factor,
+            blocked: (self.blocked * factor).min(0.5),
             ..*self
         }
     }
@@ -73,14 +75,14 @@ pub struct Model<'a> {
     /// Slots it has.
     slots: u32,
     /// By slots, what was computed already: objectives are stretched many times.
-    known: RefCell<BTreeMap<u32, Expected>>,
+    predictions: RefCell<BTreeMap<u32, Prediction>>,
 }
 
 /// What the model expects of a number of slots.
 #[derive(Clone, Copy, Debug)]
-struct Expected {
-    completion: f64,
-    blocked: f64,
+struct Prediction {
+    time_to_slot: f64,
+    blocked_fraction: f64,
 }
 
 impl<'a> Model<'a> {
@@ -91,43 +93,49 @@ impl<'a> Model<'a> {
             flow,
             residual,
             slots,
-            known: RefCell::default(),
+            predictions: RefCell::default(),
         }
     }
 
-    fn expected(&self, slots: u32) -> Expected {
-        let compute = || Expected {
-            completion: completion(&self.flow, slots),
-            blocked: blocked(&self.flow, slots),
+    fn prediction(&self, slots: u32) -> Prediction {
+        let compute = || Prediction {
+            time_to_slot: mean_time_to_slot(&self.flow, slots),
+            blocked_fraction: blocked_fraction(&self.flow, slots),
         };
-        *self.known.borrow_mut().entry(slots).or_insert_with(compute)
+        *self
+            .predictions
+            .borrow_mut()
+            .entry(slots)
+            .or_insert_with(compute)
     }
 
     /// The mean time to a slot with so many of them, corrected.
     #[must_use]
     pub fn predicted(&self, slots: u32) -> f64 {
         let change = f64::from(slots.max(1)).ln() - f64::from(self.slots.max(1)).ln();
-        self.expected(slots).completion * self.residual.expected(change).exp()
+        self.prediction(slots).time_to_slot * self.residual.predict(change).exp()
     }
 
-    /// The fewest slots, at most `most`, that meet an objective.
+    /// The fewest slots, at most `max_slots`, that meet an objective.
     #[must_use]
-    pub fn demand(&self, objective: &Objective, most: u32) -> Demand {
+    pub fn demand(&self, objective: &Objective, max_slots: u32) -> Demand {
         let meets = |slots| {
             self.predicted(slots) <= objective.mean()
-                && self.expected(slots).blocked <= objective.blocked
+                && self.prediction(slots).blocked_fraction <= objective.blocked
         };
-        let stable = stable_slots(&self.flow, most);
-        if let (Some(stable), Some(enough)) = (stable, fewest(most, meets)) {
+        let stable = stable_slots(&self.flow, max_slots);
+        if let (Some(stable), Some(meeting)) = (stable, smallest(max_slots, meets)) {
             return Demand {
-                slots: stable.max(enough),
+                slots: stable.max(meeting),
                 bottleneck: None,
             };
         }
-        let knee = fewest(most, |slots| self.expected(slots).blocked <= KNEE);
+        let knee = smallest(max_slots, |slots| {
+            self.prediction(slots).blocked_fraction <= KNEE_BLOCKED_FRACTION
+        });
         Demand {
-            slots: knee.unwrap_or(most).max(stable.unwrap_or(1)),
-            bottleneck: Some(match self.flow.compute < self.flow.transmit {
+            slots: knee.unwrap_or(max_slots).max(stable.unwrap_or(1)),
+            bottleneck: Some(match self.flow.compute_rate < self.flow.transmit_rate {
                 true => Bottleneck::Compute,
                 false => Bottleneck::Link,
             }),
@@ -136,10 +144,12 @@ impl<'a> Model<'a> {
 
     /// What one more slot would bring: jobs a second, weighted, that find one and would not have.
     #[must_use]
-    pub fn gain(&self, objective: &Objective, slots: u32) -> f64 {
-        let load = self.flow.arrivals / self.flow.transmit;
-        let full = |slots| crate::queueing::full(load, slots);
-        objective.weight * self.flow.arrivals * (full(slots) - full(slots.saturating_add(1)))
+    pub fn marginal_gain(&self, objective: &Objective, slots: u32) -> f64 {
+        let load = self.flow.arrival_rate / self.flow.transmit_rate;
+        let blocked = |slots| crate::queueing::blocking_probability(load, slots);
+        objective.weight
+            * self.flow.arrival_rate
+            * (blocked(slots) - blocked(slots.saturating_add(1)))
     }
 }
 
@@ -160,14 +170,14 @@ mod tests {
     }
 
     #[test]
-    fn what_memory_cannot_do_is_named() {
+    fn the_bottleneck_is_named_when_slots_do_not_help() {
         let residual = Residual::default();
         let model =
             |compute, transmit| Model::new(Flow::exponential(1.0, compute, transmit), &residual, 8);
-        let asked = |compute, transmit| model(compute, transmit).demand(&objective(0.5), 256);
-        assert_eq!(asked(1.2, 9.0).bottleneck, Some(Bottleneck::Compute));
-        assert_eq!(asked(9.0, 0.9).bottleneck, Some(Bottleneck::Link));
-        assert_eq!(asked(9.0, 9.0).bottleneck, None);
+        let demand_of = |compute, transmit| model(compute, transmit).demand(&objective(0.5), 256);
+        assert_eq!(demand_of(1.2, 9.0).bottleneck, Some(Bottleneck::Compute));
+        assert_eq!(demand_of(9.0, 0.9).bottleneck, Some(Bottleneck::Link));
+        assert_eq!(demand_of(9.0, 9.0).bottleneck, None);
     }
 
     proptest! {
@@ -177,12 +187,12 @@ mod tests {
             seconds in 1.0_f64..20.0,
         ) {
             let residual = Residual::default();
-            let asked = |arrivals, compute| {
+            let demand_of = |arrivals, compute| {
                 let flow = Flow::exponential(arrivals, compute, 1.0);
                 Model::new(flow, &residual, 8).demand(&objective(seconds), 256)
             };
-            let (one, busier) = (asked(arrivals, compute), asked(arrivals * more, compute));
-            let slower = asked(arrivals, compute / more);
+            let (one, busier) = (demand_of(arrivals, compute), demand_of(arrivals * more, compute));
+            let slower = demand_of(arrivals, compute / more);
             for other in [busier, slower] {
                 if one.bottleneck.is_none() && other.bottleneck.is_none() {
                     prop_assert!(other.slots >= one.slots);
@@ -191,13 +201,13 @@ mod tests {
         }
 
         #[test]
-        fn gains_fall_with_slots(
+        fn marginal_gains_fall_with_slots(
             arrivals in 0.1_f64..3.0, transmit in 0.2_f64..3.0, slots in 0_u32..200,
         ) {
             let residual = Residual::default();
             let flow = Flow::exponential(arrivals, 1.0, transmit);
             let model = Model::new(flow, &residual, 8);
-            let gain = |slots| model.gain(&objective(1.0), slots);
+            let gain = |slots| model.marginal_gain(&objective(1.0), slots);
             prop_assert!(gain(slots + 1) <= gain(slots) + 1e-12);
         }
     }

@@ -11,17 +11,17 @@ use serde::{Deserialize, Serialize};
 use crate::queueing::Flow;
 
 /// Weight of the newest window in a smoothed figure.
-const GAIN: f64 = 0.35;
+const SMOOTHING_GAIN: f64 = 0.35;
 
 /// What a CUSUM ignores, and at which sum it rings, in standard deviations of a window's count.
-const SLACK: f64 = 0.75;
-const ALARM: f64 = 5.0;
+const CUSUM_SLACK: f64 = 0.75;
+const CUSUM_THRESHOLD: f64 = 5.0;
 
 /// Windows whose high water is remembered.
-const REMEMBERED: usize = 3;
+const HIGH_WATER_WINDOWS: usize = 3;
 
 /// Completions in a window below which its times say nothing.
-pub const FEW: u64 = 5;
+pub const MIN_COMPLETIONS: u64 = 5;
 
 /// What happened to a VM's space in one window of time. Sums of squares make variations exact
 /// however windows are cut.
@@ -61,7 +61,7 @@ pub struct Window {
 impl Window {
     /// Both, one after the other.
     #[must_use]
-    pub fn and(&self, next: &Self) -> Self {
+    pub fn merge(&self, next: &Self) -> Self {
         let jobs = self.computed + next.computed;
         #[allow(clippy::cast_precision_loss, reason = "counts of a window")]
         let mean = |a: f64, b: f64| match jobs {
@@ -88,21 +88,21 @@ impl Window {
 
     /// Whether its times mean something.
     #[must_use]
-    pub fn tells(&self) -> bool {
-        self.computed >= FEW
+    pub fn has_enough_completions(&self) -> bool {
+        self.computed >= MIN_COMPLETIONS
     }
 }
 
 /// What is believed of a VM.
 #[derive(Clone, Debug, Default)]
 pub struct Estimator {
-    arrivals: Option<f64>,
-    compute: Option<f64>,
-    transmit: Option<f64>,
+    arrival_rate: Option<f64>,
+    compute_rate: Option<f64>,
+    transmit_rate: Option<f64>,
     arrival_scv: Option<f64>,
     compute_scv: Option<f64>,
-    above: f64,
-    below: f64,
+    cusum_above: f64,
+    cusum_below: f64,
     high_water: VecDeque<u32>,
 }
 
@@ -118,11 +118,11 @@ pub enum Change {
 #[allow(clippy::cast_precision_loss, reason = "counts of a window")]
 impl Estimator {
     /// Take a window in.
-    pub fn take(&mut self, window: &Window) -> Change {
+    pub fn update(&mut self, window: &Window) -> Change {
         if window.seconds <= 0.0 {
             return Change::None;
         }
-        let change = self.watch(window);
+        let change = self.detect_step(window);
         if change == Change::Step {
             *self = Self {
                 high_water: std::mem::take(&mut self.high_water),
@@ -130,13 +130,16 @@ impl Estimator {
             };
         }
         smooth(
-            &mut self.arrivals,
+            &mut self.arrival_rate,
             Some(window.arrived as f64 / window.seconds),
         );
         let rate = |count: u64, busy: f64| (count > 0 && busy > 0.0).then(|| count as f64 / busy);
-        smooth(&mut self.compute, rate(window.computed, window.computing));
         smooth(
-            &mut self.transmit,
+            &mut self.compute_rate,
+            rate(window.computed, window.computing),
+        );
+        smooth(
+            &mut self.transmit_rate,
             rate(window.released, window.transmitting),
         );
         let gaps = window.arrived;
@@ -144,9 +147,9 @@ impl Estimator {
             &mut self.arrival_scv,
             scv(gaps, window.gaps, window.gaps_squared),
         );
-        let served = scv(window.computed, window.computing, window.computing_squared);
-        smooth(&mut self.compute_scv, served);
-        if self.high_water.len() == REMEMBERED {
+        let compute_scv = scv(window.computed, window.computing, window.computing_squared);
+        smooth(&mut self.compute_scv, compute_scv);
+        if self.high_water.len() == HIGH_WATER_WINDOWS {
             self.high_water.pop_front();
         }
         self.high_water.push_back(window.high_water);
@@ -154,15 +157,15 @@ impl Estimator {
     }
 
     /// Two-sided CUSUM over the count of arrivals, in standard deviations of a Poisson count.
-    fn watch(&mut self, window: &Window) -> Change {
-        let Some(arrivals) = self.arrivals else {
+    fn detect_step(&mut self, window: &Window) -> Change {
+        let Some(arrival_rate) = self.arrival_rate else {
             return Change::None;
         };
-        let expected = (arrivals * window.seconds).max(1.0);
-        let off = (window.arrived as f64 - expected) / expected.sqrt();
-        self.above = (self.above + off - SLACK).max(0.0);
-        self.below = (self.below - off - SLACK).max(0.0);
-        match self.above.max(self.below) > ALARM {
+        let expected = (arrival_rate * window.seconds).max(1.0);
+        let deviation = (window.arrived as f64 - expected) / expected.sqrt();
+        self.cusum_above = (self.cusum_above + deviation - CUSUM_SLACK).max(0.0);
+        self.cusum_below = (self.cusum_below - deviation - CUSUM_SLACK).max(0.0);
+        match self.cusum_above.max(self.cusum_below) > CUSUM_THRESHOLD {
             true => Change::Step,
             false => Change::None,
         }
@@ -173,11 +176,12 @@ impl Estimator {
     /// more than too large a one.
     #[must_use]
     pub fn flow(&self, seconds: f64) -> Option<Flow> {
-        let arrivals = self.arrivals?;
+        let arrival_rate = self.arrival_rate?;
         Some(Flow {
-            arrivals: arrivals + 0.5 * (arrivals / seconds.max(f64::MIN_POSITIVE)).sqrt(),
-            compute: self.compute?,
-            transmit: self.transmit?,
+            arrival_rate: arrival_rate
+                + 0.5 * (arrival_rate / seconds.max(f64::MIN_POSITIVE)).sqrt(),
+            compute_rate: self.compute_rate?,
+            transmit_rate: self.transmit_rate?,
             arrival_scv: self.arrival_scv.unwrap_or(1.0),
             compute_scv: self.compute_scv.unwrap_or(1.0),
         })
@@ -193,7 +197,7 @@ impl Estimator {
 /// Squared coefficient of variation of so many values with these sums; none of too few.
 #[allow(clippy::cast_precision_loss, reason = "counts of a window")]
 fn scv(count: u64, sum: f64, squares: f64) -> Option<f64> {
-    if count < FEW || sum <= 0.0 {
+    if count < MIN_COMPLETIONS || sum <= 0.0 {
         return None;
     }
     let mean = sum / count as f64;
@@ -203,7 +207,7 @@ fn scv(count: u64, sum: f64, squares: f64) -> Option<f64> {
 
 fn smooth(value: &mut Option<f64>, new: Option<f64>) {
     if let Some(new) = new.filter(|new| new.is_finite()) {
-        *value = Some(value.map_or(new, |old| old + GAIN * (new - old)));
+        *value = Some(value.map_or(new, |old| old + SMOOTHING_GAIN * (new - old)));
     }
 }
 
@@ -229,53 +233,57 @@ mod tests {
     }
 
     #[test]
-    fn rates_count_busy_time_only() {
+    fn service_rates_count_busy_time_only() {
         let mut estimator = Estimator::default();
         assert_eq!(estimator.flow(5.0), None);
-        estimator.take(&window(20));
+        estimator.update(&window(20));
         let flow = estimator.flow(5.0).unwrap();
-        assert!((flow.compute - 10.0).abs() < 1e-9 && (flow.transmit - 5.0).abs() < 1e-9);
-        assert!((flow.arrivals - (4.0 + 0.5 * 0.8_f64.sqrt())).abs() < 1e-9);
+        assert!((flow.compute_rate - 10.0).abs() < 1e-9 && (flow.transmit_rate - 5.0).abs() < 1e-9);
+        assert!((flow.arrival_rate - (4.0 + 0.5 * 0.8_f64.sqrt())).abs() < 1e-9);
     }
 
     #[test]
-    fn a_step_is_believed_at_once_and_noise_is_not() {
+    fn a_step_is_detected_within_two_windows_and_noise_is_not() {
         let mut estimator = Estimator::default();
         for round in 0..100 {
             // Up and down by a standard deviation.
             let arrived = if round % 2 == 0 { 95 } else { 105 };
-            assert_eq!(estimator.take(&window(arrived)), Change::None);
+            assert_eq!(estimator.update(&window(arrived)), Change::None);
         }
-        let steps = [300, 300].map(|arrived| estimator.take(&window(arrived)));
+        let steps = [300, 300].map(|arrived| estimator.update(&window(arrived)));
         assert!(steps.contains(&Change::Step));
         let flow = estimator.flow(1e12).unwrap();
-        assert!((flow.arrivals - 60.0).abs() < 1.0, "{}", flow.arrivals);
+        assert!(
+            (flow.arrival_rate - 60.0).abs() < 1.0,
+            "{}",
+            flow.arrival_rate
+        );
     }
 
     #[test]
-    fn high_water_is_that_of_the_last_windows() {
+    fn high_water_covers_the_last_three_windows() {
         let mut estimator = Estimator::default();
         for high in [9, 3, 4] {
-            estimator.take(&window(high));
+            estimator.update(&window(high));
         }
         assert_eq!(estimator.high_water(), 9);
-        estimator.take(&window(2));
+        estimator.update(&window(2));
         assert_eq!(estimator.high_water(), 4);
     }
 
     proptest! {
         #[test]
-        fn empty_and_odd_windows_leave_numbers(
+        fn empty_and_inconsistent_windows_leave_finite_estimates(
             windows in prop::collection::vec((0_u64..50, 0.0_f64..2.0, 0.0_f64..2.0), 1..40),
         ) {
             let mut estimator = Estimator::default();
             for (count, computing, transmitting) in windows {
                 let window = Window { computing, transmitting, ..window(count) };
-                estimator.take(&window);
+                estimator.update(&window);
                 if let Some(flow) = estimator.flow(5.0) {
-                    let all = [flow.arrivals, flow.compute, flow.transmit, flow.arrival_scv];
+                    let all = [flow.arrival_rate, flow.compute_rate, flow.transmit_rate, flow.arrival_scv];
                     prop_assert!(all.iter().all(|value| value.is_finite() && *value >= 0.0));
-                    prop_assert!(flow.compute > 0.0 && flow.transmit > 0.0);
+                    prop_assert!(flow.compute_rate > 0.0 && flow.transmit_rate > 0.0);
                 }
             }
         }

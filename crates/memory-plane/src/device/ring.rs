@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_a_full_call_nor_an_empty_kick_is_waited_for() {
+    fn a_full_call_and_an_empty_kick_do_not_block() {
         let ring = ring();
         ring.set_enabled(true);
         let (sent, call) = notifier(EventfdFlags::empty());
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn only_eventfds_are_used() {
+    fn descriptors_that_are_no_eventfds_are_ignored() {
         let ring = ring();
         for _ in 0..2 {
             let other = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();

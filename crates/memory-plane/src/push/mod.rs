@@ -4,7 +4,7 @@
 //! a time; and goes from the folder when the store has said that it has it, so its slots return. What a
 //! store has not acknowledged is sent again, after a while that doubles each time, for ever: nothing that the guest was
 //! told is written is lost, and a store may see a file twice. A file that is changed or gets another name
-//! while it is sent stays, and is sent again. Of names that begin with a dot or end in `.tmp` or `.part`
+//! while it is sent stays, and is sent again. Of names that begin with a dot or end in `.tmp` or `.reader`
 //! nothing is sent: programs write so what they will rename.
 //!
 //! One store's trouble with one file (it *refuses* it) holds up no other; trouble with the connection
@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering;
 use hyper::client::conn::http1::SendRequest;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
-use space::store::Parcel;
+use space::store::PublishedFile;
 use tokio::io::BufReader;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -38,9 +38,9 @@ pub(crate) use outbox::Outbox;
 pub use sign::{Keys, KeysError};
 pub use target::{NoTarget, Target, Way};
 
-use crate::body::{Body, Part};
+use crate::body::{Body, ObjectReader};
 use crate::shared::{Shared, now};
-use crate::throttle::{Moves, Throttled};
+use crate::throttle::{Progress, Throttled};
 
 /// Gets a connection to the store, or the reason why there is none.
 pub type Dial =
@@ -54,7 +54,7 @@ const UNRESERVED: AsciiSet = NON_ALPHANUMERIC
     .remove(b'~');
 
 /// Most of what a store says that is told, in bytes.
-const MAX_WORDS: usize = 200;
+const MAX_REASON: usize = 200;
 
 /// What a store knows us by.
 #[derive(Debug)]
@@ -107,22 +107,22 @@ pub(crate) enum PushError {
 
 impl PushError {
     /// In the store's words, as far as they can be shown.
-    fn refused(words: &[u8]) -> Self {
-        let words = words.get(..MAX_WORDS).unwrap_or(words);
-        let words = String::from_utf8_lossy(words);
-        Self::Refused(words.trim().escape_debug().to_string())
+    fn refused(reason: &[u8]) -> Self {
+        let reason = reason.get(..MAX_REASON).unwrap_or(reason);
+        let reason = String::from_utf8_lossy(reason);
+        Self::Refused(reason.trim().escape_debug().to_string())
     }
 
     /// Whether it is about this file alone, and the connection is well.
-    fn is_of_the_file(&self) -> bool {
+    fn is_file_error(&self) -> bool {
         matches!(self, Self::Refused(_) | Self::Name)
     }
 }
 
 /// A connection to the store.
-enum Line {
-    Http(SendRequest<Body>, Arc<Moves>),
-    Raw(BufReader<Throttled>, Arc<Moves>),
+enum Connection {
+    Http(SendRequest<Body>, Arc<Progress>),
+    Raw(BufReader<Throttled>, Arc<Progress>),
 }
 
 impl Pusher {
@@ -135,7 +135,7 @@ impl Pusher {
         tls: Option<TlsConnector>,
         dial: Dial,
     ) -> Self {
-        shared.outbox.on.store(true, Ordering::Relaxed);
+        shared.outbox.enabled.store(true, Ordering::Relaxed);
         Self {
             shared: Arc::clone(shared),
             target,
@@ -148,77 +148,81 @@ impl Pusher {
     /// Push for ever.
     pub async fn run(self) -> Infallible {
         let outbox = &self.shared.outbox;
-        let (mut line, mut failures) = (None, 0);
+        let (mut connection, mut failures) = (None, 0);
         loop {
             let now = Instant::now();
             let next = outbox.next(&self.shared.store(), now);
-            let Some(parcel) = next else {
+            let Some(file) = next else {
                 // Nobody keeps a connection for us for long.
-                line = None;
-                self.wait(now).await;
+                connection = None;
+                self.wait_for_work(now).await;
                 continue;
             };
-            outbox.begin(parcel.number, self.shared.sent());
-            match self.push(&parcel, &mut line).await {
+            outbox.started(file.inode, self.shared.sent());
+            match self.push(&file, &mut connection).await {
                 Ok(()) => {
                     failures = 0;
-                    outbox.done(parcel.number);
-                    self.shared.store().remove_sent(&parcel);
+                    outbox.succeeded(file.inode);
+                    self.shared.store().remove_pushed(&file);
                 }
                 Err(why) => {
-                    outbox.failed(&self.shared.store(), &parcel, &why, Instant::now());
-                    if why.is_of_the_file() {
+                    outbox.failed(&self.shared.store(), &file, &why, Instant::now());
+                    if why.is_file_error() {
                         failures = 0;
                         continue;
                     }
-                    line = None;
+                    connection = None;
                     failures += 1;
-                    drop(parcel);
-                    sleep(outbox::back_off(failures)).await;
+                    drop(file);
+                    sleep(outbox::retry_delay(failures)).await;
                 }
             }
         }
     }
 
     /// Until there may be something to send.
-    async fn wait(&self, now: Instant) {
+    async fn wait_for_work(&self, now: Instant) {
         let outbox = &self.shared.outbox;
         let changed = outbox.changed.notified();
-        match outbox.due(now) {
+        match outbox.next_retry(now) {
             None => changed.await,
-            Some(due) => tokio::select! {
+            Some(next_retry) => tokio::select! {
                 () = changed => {}
-                () = sleep_until(due) => {}
+                () = sleep_until(next_retry) => {}
             },
         }
     }
 
     /// Send a file and wait until the store has it.
-    async fn push(&self, parcel: &Parcel, line: &mut Option<Line>) -> Result<(), PushError> {
-        let line = match line {
-            Some(line) => line,
-            None => line.insert(self.connect().await?),
+    async fn push(
+        &self,
+        file: &PublishedFile,
+        connection: &mut Option<Connection>,
+    ) -> Result<(), PushError> {
+        let connection = match connection {
+            Some(connection) => connection,
+            None => connection.insert(self.connect().await?),
         };
-        let content = parcel.object.content.clone();
+        let content = file.object.content.clone();
         let length = content.size();
-        let part = Part::new(&self.shared, content, 0, length);
-        let path = path(&parcel.path);
-        match line {
-            Line::Http(store, moves) => {
+        let reader = ObjectReader::new(&self.shared, content, 0, length);
+        let path = url_path(&file.path);
+        match connection {
+            Connection::Http(store, progress) => {
                 let path = format!("{}{path}", self.target.prefix);
-                let shown = self.shown(&path).ok_or(PushError::Name)?;
+                let auth_headers = self.auth_headers(&path).ok_or(PushError::Name)?;
                 let host = &self.target.authority;
-                let request = put::request(host, shown, &path, (length, part))?;
-                unless_stalled(moves, put::send(store, request)).await
+                let request = put::request(host, auth_headers, &path, (length, reader))?;
+                unless_stalled(progress, put::send(store, request)).await
             }
-            Line::Raw(stream, moves) => {
-                unless_stalled(moves, raw::send(stream, &path, length, part)).await
+            Connection::Raw(stream, progress) => {
+                unless_stalled(progress, raw::send(stream, &path, length, reader)).await
             }
         }
     }
 
     /// The headers by which the store knows that we may PUT this path.
-    fn shown(&self, path: &str) -> Option<HeaderMap> {
+    fn auth_headers(&self, path: &str) -> Option<HeaderMap> {
         match &self.credential {
             None => Some(HeaderMap::new()),
             Some(Credential::Token(token)) => {
@@ -228,7 +232,7 @@ impl Pusher {
         }
     }
 
-    async fn connect(&self) -> Result<Line, PushError> {
+    async fn connect(&self) -> Result<Connection, PushError> {
         let gone = |_| Err("nobody connects any more".to_owned());
         let stream = (self.dial)().await.unwrap_or_else(gone);
         let stream = stream.map_err(PushError::Unreachable)?;
@@ -236,19 +240,19 @@ impl Pusher {
         let stream = TcpStream::from_std(stream)?;
         // Requests are written whole.
         drop(stream.set_nodelay(true));
-        let moves = Arc::new(Moves::default());
-        let stream = Throttled::new(stream, &moves, &self.shared, None);
+        let progress = Arc::new(Progress::default());
+        let stream = Throttled::new(stream, &progress, &self.shared, None);
         Ok(match self.target.way {
-            Way::Tcp => Line::Raw(BufReader::new(stream), moves),
-            Way::Http => Line::Http(put::begin(stream).await?, moves),
+            Way::Tcp => Connection::Raw(BufReader::new(stream), progress),
+            Way::Http => Connection::Http(put::handshake(stream).await?, progress),
             Way::Https => {
-                let secured = unless_stalled(&moves, self.secure(stream)).await?;
-                Line::Http(put::begin(secured).await?, moves)
+                let encrypted = unless_stalled(&progress, self.start_tls(stream)).await?;
+                Connection::Http(put::handshake(encrypted).await?, progress)
             }
         })
     }
 
-    async fn secure(&self, stream: Throttled) -> Result<TlsStream<Throttled>, PushError> {
+    async fn start_tls(&self, stream: Throttled) -> Result<TlsStream<Throttled>, PushError> {
         let unknown = || PushError::Unreachable("nobody says whom to trust".to_owned());
         let tls = self.tls.as_ref().ok_or_else(unknown)?;
         let name = ServerName::try_from(self.target.host.clone());
@@ -258,22 +262,22 @@ impl Pusher {
 }
 
 async fn unless_stalled<T>(
-    moves: &Moves,
+    progress: &Progress,
     work: impl Future<Output = Result<T, PushError>>,
 ) -> Result<T, PushError> {
     tokio::select! {
         done = work => done,
-        () = moves.stalled(1) => Err(PushError::Stalled),
+        () = progress.stalled(1) => Err(PushError::Stalled),
     }
 }
 
 /// Whether a file of this name is not sent: who writes it will give it another one.
-fn is_set_aside(name: &[u8]) -> bool {
+fn is_temporary_name(name: &[u8]) -> bool {
     name.starts_with(b".") || name.ends_with(b".tmp") || name.ends_with(b".part")
 }
 
 /// The path of a URL that these names make.
-fn path(names: &[Vec<u8>]) -> String {
+fn url_path(names: &[Vec<u8>]) -> String {
     names.iter().fold(String::new(), |path, name| {
         format!("{path}/{}", percent_encode(name, &UNRESERVED))
     })
@@ -302,7 +306,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_store_that_cannot_be_reached_is_asked_less_and_less_often() {
+    async fn dials_to_an_unreachable_store_back_off() {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let note = Arc::clone(&asked);
         let dial: Dial = Box::new(move || {

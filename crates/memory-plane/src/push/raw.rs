@@ -6,7 +6,7 @@
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
 use super::PushError;
-use crate::body::Part;
+use crate::body::ObjectReader;
 use crate::throttle::Throttled;
 
 /// Longest line of a receiver, in bytes.
@@ -17,11 +17,11 @@ pub(super) async fn send(
     stream: &mut BufReader<Throttled>,
     path: &str,
     length: u64,
-    mut part: Part,
+    mut reader: ObjectReader,
 ) -> Result<(), PushError> {
     let line = format!("PUT {length} {path}\n");
     stream.write_all(line.as_bytes()).await?;
-    while let Some(bytes) = part.next()? {
+    while let Some(bytes) = reader.next()? {
         stream.write_all(&bytes).await?;
     }
     stream.flush().await?;
@@ -30,7 +30,7 @@ pub(super) async fn send(
     limited.read_until(b'\n', &mut line).await?;
     match line.strip_suffix(b"\n") {
         Some(b"OK" | b"OK\r") => Ok(()),
-        Some(words) => Err(PushError::refused(words)),
+        Some(reason) => Err(PushError::refused(reason)),
         None => Err(PushError::Ended),
     }
 }

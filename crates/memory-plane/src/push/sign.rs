@@ -14,7 +14,7 @@ use percent_encoding::percent_decode_str;
 use ring::digest::{SHA256, digest};
 use ring::hmac::{self, HMAC_SHA256};
 
-use super::path;
+use super::url_path;
 
 /// The only way of signing there is here.
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
@@ -32,7 +32,7 @@ const SIGNED: &str = "host;x-amz-content-sha256;x-amz-date";
 const MAX_FILE: u64 = 64 << 10;
 
 /// Permissions of others than the owner.
-const OTHERS: u32 = 0o077;
+const OTHERS_PERMISSIONS: u32 = 0o077;
 
 /// What a store knows us by.
 pub struct Keys {
@@ -66,11 +66,11 @@ impl Keys {
         let mut text = String::new();
         let file = File::open(file)?;
         // Of what was opened, not of what has the name now.
-        if file.metadata()?.mode() & OTHERS != 0 {
+        if file.metadata()?.mode() & OTHERS_PERMISSIONS != 0 {
             return Err(KeysError::Open);
         }
         file.take(MAX_FILE).read_to_string(&mut text)?;
-        let of = |key| in_default(&text, key).ok_or(KeysError::Missing);
+        let of = |key| default_profile_value(&text, key).ok_or(KeysError::Missing);
         Ok(Self::new(
             of("aws_access_key_id")?,
             of("aws_secret_access_key")?,
@@ -91,16 +91,16 @@ impl Keys {
         let stamp = stamp(now);
         let request = format!(
             "PUT\n{}\n\nhost:{host}\nx-amz-content-sha256:{UNSIGNED}\nx-amz-date:{stamp}\n\n{SIGNED}\n{UNSIGNED}",
-            canonical(at)
+            canonical_path(at)
         );
         let scope = self.scope(&stamp)?;
         let signature = self.signature(&stamp, &request)?;
-        let shown = format!(
+        let authorization = format!(
             "{ALGORITHM} Credential={}/{scope}, SignedHeaders={SIGNED}, Signature={signature}",
             self.id
         );
         let mut headers = HeaderMap::new();
-        headers.insert(AUTHORIZATION, HeaderValue::try_from(shown).ok()?);
+        headers.insert(AUTHORIZATION, HeaderValue::try_from(authorization).ok()?);
         let (checksum, date) = ("x-amz-content-sha256", "x-amz-date");
         headers.insert(
             HeaderName::from_static(checksum),
@@ -138,7 +138,7 @@ impl std::fmt::Debug for Keys {
 }
 
 /// The value of a key in the profile `default`.
-fn in_default<'t>(text: &'t str, key: &str) -> Option<&'t str> {
+fn default_profile_value<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     let lines = text.lines().map(str::trim);
     let mut lines = lines.skip_while(|line| *line != "[default]").skip(1);
     let own = lines.by_ref().take_while(|line| !line.starts_with('['));
@@ -148,12 +148,12 @@ fn in_default<'t>(text: &'t str, key: &str) -> Option<&'t str> {
 }
 
 /// The path as every store writes it before it looks at a signature.
-fn canonical(at: &str) -> String {
+fn canonical_path(at: &str) -> String {
     let names = at.trim_start_matches('/').split('/');
     let names: Vec<Vec<u8>> = names
         .map(|name| percent_decode_str(name).collect())
         .collect();
-    path(&names)
+    url_path(&names)
 }
 
 /// A time since 1970 as `20130524T000000Z`.
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_signed_as_in_amazons_examples() {
+    fn signatures_match_amazons_examples() {
         let sum = "44ce7dd67c959e0d3524ffac1771dfbba87d2b6b4b4e99e42034a8b803f8b072";
         let put = format!(
             "PUT\n/test%24file.text\n\ndate:Fri, 24 May 2013 00:00:00 GMT\n\
@@ -232,7 +232,7 @@ mod tests {
 
     /// As botocore 1.43 signs it.
     #[test]
-    fn a_put_is_signed_as_by_amazons_library() {
+    fn the_signature_of_a_put_matches_botocore() {
         let keys = Keys {
             region: "eu-central-1".to_owned(),
             ..keys()
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn dates_follow_the_gregorian_calendar() {
         for (day, date_of_it) in [
             (0, (1970, 1, 1)),
             (11_016, (2000, 2, 29)),
@@ -266,9 +266,9 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_read_from_a_file_that_nobody_else_may_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("keys");
+    fn keys_are_read_only_from_a_file_with_mode_600() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("keys");
         let read = |text: &str, mode| {
             std::fs::write(&file, text).unwrap();
             std::fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
@@ -282,11 +282,11 @@ mod tests {
         assert_eq!(sign(&found), sign(&as_written));
         assert!(!format!("{found:?}").contains("s="));
         assert!(matches!(read(good, 0o640), Err(KeysError::Open)));
-        for lacking in [
+        for incomplete in [
             "",
             "[default]\naws_access_key_id = A\n[x]\naws_secret_access_key = s\n",
         ] {
-            assert!(matches!(read(lacking, 0o600), Err(KeysError::Missing)));
+            assert!(matches!(read(incomplete, 0o600), Err(KeysError::Missing)));
         }
     }
 }

@@ -1,11 +1,11 @@
-//! The slots' memory, mapped for reading; and what the kernel says of memory that it was lent ([`lent`]).
+//! The slots' memory, mapped for reading; and what the kernel says of memory that it was lent ([`zero_copy`]).
 //!
 //! Slots are lent as slices, which the compiler takes to be constant. They are: this process alone writes to
 //! the memory, through its file, and never into a slot that anybody else still holds (see
 //! [`space::store`]). Who is lent some holds the slots.
 #![allow(unsafe_code)]
 
-pub(crate) mod lent;
+pub(crate) mod zero_copy;
 
 use std::fs::File;
 use std::io;
@@ -49,7 +49,7 @@ impl Mapping {
     }
 
     /// Where these bytes are, if they lie inside.
-    pub(crate) fn place(&self, bytes: &[u8]) -> Option<u64> {
+    pub(crate) fn offset_of(&self, bytes: &[u8]) -> Option<u64> {
         let at = bytes.as_ptr().addr().checked_sub(self.base.addr().get())?;
         let inside = at.checked_add(bytes.len())? <= self.length;
         inside.then_some(at as u64)
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_inside_are_those_of_the_file() {
+    fn a_mapping_shows_the_bytes_of_its_file() {
         let file = crate::ram::make("test", 8192).unwrap();
         file.write_all_at(b"here", 4090).unwrap();
         let mapping = Mapping::new(&file).unwrap();
@@ -79,8 +79,14 @@ mod tests {
         for (at, length) in [(8192, 1), (0, 8193), (u64::MAX, 1), (1, usize::MAX)] {
             assert_eq!(mapping.slice(at, length), None);
         }
-        assert_eq!(mapping.place(mapping.slice(4090, 4).unwrap()), Some(4090));
-        assert_eq!(mapping.place(mapping.slice(8192, 0).unwrap()), Some(8192));
-        assert_eq!(mapping.place(&[0; 4]), None);
+        assert_eq!(
+            mapping.offset_of(mapping.slice(4090, 4).unwrap()),
+            Some(4090)
+        );
+        assert_eq!(
+            mapping.offset_of(mapping.slice(8192, 0).unwrap()),
+            Some(8192)
+        );
+        assert_eq!(mapping.offset_of(&[0; 4]), None);
     }
 }

@@ -11,7 +11,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::time::Timespec;
 use tokio::io::unix::AsyncFd;
 
-use crate::raw::lent;
+use crate::raw::zero_copy;
 
 /// What happens on one socket. One task at a time waits for it.
 #[derive(Debug)]
@@ -26,10 +26,10 @@ impl Events {
     pub(super) fn new(socket: impl AsFd) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         // Errors are told unasked.
-        let wanted = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        epoll::add(&epoll, socket, EventData::new_u64(0), wanted)?;
+        let interest = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        epoll::add(&epoll, socket, EventData::new_u64(0), interest)?;
         Ok(Self {
-            epoll: lent::watch(epoll)?,
+            epoll: zero_copy::register_epoll(epoll)?,
             readable: false,
             writable: false,
         })
@@ -40,11 +40,11 @@ impl Events {
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
         loop {
             let mut ready = ready!(self.epoll.poll_read_ready(context))?;
-            let mut happened = [const { nothing() }; 1];
+            let mut events = [const { no_event() }; 1];
             // syscalls: epoll_pwait2
-            let at_once = Some(&Timespec::default());
-            let count = epoll::wait(ready.get_inner(), &mut happened, at_once)?;
-            let [Event { flags, .. }] = happened;
+            let no_wait = Some(&Timespec::default());
+            let count = epoll::wait(ready.get_inner(), &mut events, no_wait)?;
+            let [Event { flags, .. }] = events;
             if count > 0 {
                 let ends = EventFlags::RDHUP | EventFlags::HUP;
                 self.readable |= flags.intersects(EventFlags::IN | ends);
@@ -56,7 +56,7 @@ impl Events {
     }
 }
 
-const fn nothing() -> Event {
+const fn no_event() -> Event {
     Event {
         flags: EventFlags::empty(),
         data: EventData::new_u64(0),

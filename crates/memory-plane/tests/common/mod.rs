@@ -12,29 +12,29 @@ pub(crate) const SLOT: u32 = 64 << 10;
 pub(crate) fn write(shared: &Shared, name: &str, at: u64, bytes: &[u8]) -> u64 {
     let mut store = shared.store();
     let found = store.look_up(ROOT, name.as_bytes());
-    let number = found.unwrap_or_else(|_| {
+    let inode = found.unwrap_or_else(|_| {
         store
             .make(ROOT, name.as_bytes(), false, Attributes::default())
             .unwrap()
     });
-    store.open(number, true).unwrap();
+    store.open(inode, true).unwrap();
     let now = Duration::from_secs(1_000_000_000);
-    let places = store.write(number, at, bytes.len() as u64, now);
-    let mut left = bytes;
-    for (place, length) in places.unwrap() {
-        let (here, rest) = left.split_at(length as usize);
-        shared.ram().file().write_all_at(here, place).unwrap();
-        left = rest;
+    let ranges = store.write(inode, at, bytes.len() as u64, now);
+    let mut remaining = bytes;
+    for (offset, length) in ranges.unwrap() {
+        let (chunk, rest) = remaining.split_at(length as usize);
+        shared.ram().file().write_all_at(chunk, offset).unwrap();
+        remaining = rest;
     }
-    number
+    inode
 }
 
 /// The same, and close it.
 pub(crate) fn publish(shared: &Shared, name: &str, bytes: &[u8]) -> u64 {
-    let number = write(shared, name, 0, bytes);
-    shared.store().close(number, true);
+    let inode = write(shared, name, 0, bytes);
+    shared.store().close(inode, true);
     shared.note_change();
-    number
+    inode
 }
 
 pub(crate) fn pattern(length: usize) -> Vec<u8> {

@@ -1,35 +1,35 @@
 //! The loops: a slow one that knows what each VM will need, a fast one that helps who waits now.
 //!
-//! Every [`SLOW`] the estimates of all spaces are brought up to date, the model's demand for each is
+//! Every [`SLOW_PERIOD`] the estimates of all spaces are brought up to date, the model's demand for each is
 //! computed, and the budget is shared ([`crate::allocation`]). In between, every window, a space
 //! that is about to be full is lent what nobody uses: from what is free, then from the space with
 //! the most slack. What is lent comes back when its owner fills up in turn, by the same rule. Slots
 //! are given up before they are granted, so the sum is within the budget at every instant.
 
-mod member;
+mod controlled_space;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::allocation::{self, Shares};
+use crate::allocation::{self, Allocation};
 use crate::demand::{Bottleneck, Objective};
 use crate::estimator::Window;
 use crate::resize_policy::Reason;
-use member::{Need, Space};
+use controlled_space::{ControlledSpace, SpaceClaim};
 
 /// Seconds between two rounds of the slow loop.
-pub const SLOW: f64 = 5.0;
+pub const SLOW_PERIOD: f64 = 5.0;
 
 /// Share of the budget that floors may take: the rest is there for whoever needs it first.
-const PROMISED: f64 = 0.7;
+const FLOOR_FRACTION: f64 = 0.7;
 
 /// In-use share of a space from which it counts as about to be full.
-const FILLING: f64 = 0.9;
+const NEARLY_FULL: f64 = 0.9;
 
 /// Share of its time that a job must gain for more slots to be worth having.
-const LEVERAGE: f64 = 0.02;
+const MIN_IMPROVEMENT: f64 = 0.02;
 
 /// Share of a window spent without a slot, and of the objective's time, from which a space needs
 /// help before the slow loop's next round.
@@ -37,7 +37,7 @@ const AT_RISK: f64 = 0.25;
 
 /// Prediction error (of the logarithm) above which a round was a bad one; rounds of the kind that
 /// change the state.
-const WRONG: f64 = 0.5;
+const BAD_ERROR: f64 = 0.5;
 const BAD_ROUNDS: u32 = 6;
 const GOOD_ROUNDS: u32 = 12;
 
@@ -70,11 +70,11 @@ pub struct NoRoom;
 pub struct Controller {
     budget: u32,
     /// Slots that every space has.
-    least: u32,
-    spaces: BTreeMap<Id, Space>,
-    next_slow: f64,
+    min_slots: u32,
+    spaces: BTreeMap<Id, ControlledSpace>,
+    next_slow_round: f64,
     /// The fast loop is at work.
-    fast: bool,
+    fast_loop: bool,
     stretch: f64,
     price: f64,
 }
@@ -82,13 +82,13 @@ pub struct Controller {
 impl Controller {
     /// For a host that gives this many slots, and each space at least so many of them.
     #[must_use]
-    pub fn new(budget: u32, least: u32) -> Self {
+    pub fn new(budget: u32, min_slots: u32) -> Self {
         Self {
             budget,
-            least,
+            min_slots,
             spaces: BTreeMap::new(),
-            next_slow: SLOW,
-            fast: true,
+            next_slow_round: SLOW_PERIOD,
+            fast_loop: true,
             stretch: 1.0,
             price: 0.0,
         }
@@ -96,17 +96,17 @@ impl Controller {
 
     /// The same without its fast loop, to be compared with.
     #[must_use]
-    pub fn without_help(budget: u32, least: u32) -> Self {
+    pub fn without_fast_loop(budget: u32, min_slots: u32) -> Self {
         Self {
-            fast: false,
-            ..Self::new(budget, least)
+            fast_loop: false,
+            ..Self::new(budget, min_slots)
         }
     }
 
     /// Slots that nobody has.
     #[must_use]
     pub fn free(&self) -> u32 {
-        self.budget.saturating_sub(self.taken())
+        self.budget.saturating_sub(self.allocated())
     }
 
     /// Slots a space has.
@@ -134,27 +134,27 @@ impl Controller {
     /// The others use what it would need.
     pub fn attach(&mut self, id: Id, objective: Objective) -> Result<Vec<Decision>, NoRoom> {
         let mut decisions = Vec::new();
-        let equal = self.equal(1);
-        while let Some(lent) = self.make_room(equal) {
-            decisions.push(lent);
+        let equal = self.equal_share(1);
+        while let Some(reclaimed) = self.reclaim_above(equal) {
+            decisions.push(reclaimed);
         }
-        if self.free() < self.least {
+        if self.free() < self.min_slots {
             return Err(NoRoom);
         }
-        let space = Space::new(objective, equal.min(self.free()), self.least);
+        let space = ControlledSpace::new(objective, equal.min(self.free()), self.min_slots);
         self.spaces.insert(id, space);
         Ok(decisions)
     }
 
     /// An equal share, when so many more spaces have come.
-    fn equal(&self, coming: u32) -> u32 {
+    fn equal_share(&self, coming: u32) -> u32 {
         let count = u32::try_from(self.spaces.len()).unwrap_or(u32::MAX);
-        (self.budget / count.saturating_add(coming).max(1)).max(self.least)
+        (self.budget / count.saturating_add(coming).max(1)).max(self.min_slots)
     }
 
     /// Have whoever has the most above an equal share give that up, as far as it is not in use.
-    fn make_room(&mut self, equal: u32) -> Option<Decision> {
-        self.lend(None, equal, |space| {
+    fn reclaim_above(&mut self, equal: u32) -> Option<Decision> {
+        self.reclaim(None, equal, |space| {
             space.slots.saturating_sub(space.latest.in_use.max(equal))
         })
     }
@@ -174,16 +174,16 @@ impl Controller {
     /// The host gives another number of slots. What is too much is taken back, as far as it is not in use.
     pub fn set_budget(&mut self, budget: u32) -> Vec<Decision> {
         self.budget = budget;
-        let equal = self.equal(0);
+        let equal = self.equal_share(0);
         let mut decisions = Vec::new();
         while self.excess() > 0 {
             let missing = self.excess();
-            let spare = |space: &Space| {
-                let kept = space.latest.in_use.max(equal);
-                space.slots.saturating_sub(kept)
+            let spare = |space: &ControlledSpace| {
+                let min_size = space.latest.in_use.max(equal);
+                space.slots.saturating_sub(min_size)
             };
-            match self.give_up(None, missing, spare) {
-                Some(less) => decisions.push(less),
+            match self.shrink_largest_spare(None, missing, spare) {
+                Some(decision) => decisions.push(decision),
                 None => break,
             }
         }
@@ -200,63 +200,66 @@ impl Controller {
     /// Slots that spaces have beyond the budget.
     #[must_use]
     pub fn excess(&self) -> u32 {
-        self.taken().saturating_sub(self.budget)
+        self.allocated().saturating_sub(self.budget)
     }
 
-    fn taken(&self) -> u32 {
+    fn allocated(&self) -> u32 {
         self.spaces.values().map(|space| space.slots).sum()
     }
 
     /// A window of time is over at `now` (seconds on any clock). Under `pressure`, when the host
     /// itself is short of memory, nothing grows. Windows that were lost are simply not there.
     pub fn tick(&mut self, now: f64, windows: &[(Id, Window)], pressure: bool) -> Vec<Decision> {
-        let equal = self.equal(0);
+        let equal = self.equal_share(0);
         for (id, window) in windows {
             if let Some(space) = self.spaces.get_mut(id) {
-                space.tell(window, equal);
+                space.record_window(window, equal);
             }
         }
         let mut decisions = Vec::new();
-        if now >= self.next_slow {
-            self.next_slow = now + SLOW;
-            decisions = self.plan(now, pressure);
+        if now >= self.next_slow_round {
+            self.next_slow_round = now + SLOW_PERIOD;
+            decisions = self.run_slow_loop(now, pressure);
         }
-        if self.fast && !pressure {
-            decisions.extend(self.help());
+        if self.fast_loop && !pressure {
+            decisions.extend(self.run_fast_loop());
         }
         decisions
     }
 
     /// The slow loop.
-    fn plan(&mut self, now: f64, pressure: bool) -> Vec<Decision> {
-        self.spaces.values_mut().for_each(Space::learn);
-        let needs: Vec<Need<'_>> = self.spaces.values().map(|s| s.need(self.budget)).collect();
+    fn run_slow_loop(&mut self, now: f64, pressure: bool) -> Vec<Decision> {
+        self.spaces
+            .values_mut()
+            .for_each(ControlledSpace::update_model);
+        let claims: Vec<SpaceClaim<'_>> =
+            self.spaces.values().map(|s| s.claim(self.budget)).collect();
         #[allow(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "a share of a u32"
         )]
-        let promised = match self.fast {
-            true => (f64::from(self.budget) * PROMISED) as u32,
+        let floor_budget = match self.fast_loop {
+            true => (f64::from(self.budget) * FLOOR_FRACTION) as u32,
             false => self.budget,
         };
-        let Shares {
+        let Allocation {
             floors,
             slots,
             stretch,
             price,
-        } = allocation::share(self.budget, promised, &needs);
+        } = allocation::allocate(self.budget, floor_budget, &claims);
         (self.stretch, self.price) = (stretch, price);
-        let mut wishes: Vec<(Id, u32, Reason)> = Vec::new();
-        for (((id, space), floor), wanted) in self.spaces.iter_mut().zip(floors).zip(slots) {
+        let mut changes: Vec<(Id, u32, Reason)> = Vec::new();
+        for (((id, space), floor), target) in self.spaces.iter_mut().zip(floors).zip(slots) {
             space.floor = floor;
-            let (to, reason) = space.wish(now, wanted, pressure);
-            wishes.push((*id, to, reason));
+            let (to, reason) = space.propose(now, target, pressure);
+            changes.push((*id, to, reason));
         }
         // First those that give, then those that take.
-        wishes.sort_by_key(|(id, to, _)| (self.slots(*id).is_some_and(|slots| *to > slots), *id));
+        changes.sort_by_key(|(id, to, _)| (self.slots(*id).is_some_and(|slots| *to > slots), *id));
         let decide = |(id, to, reason)| self.set(id, to, reason);
-        wishes.into_iter().filter_map(decide).collect()
+        changes.into_iter().filter_map(decide).collect()
     }
 
     /// Give a space this many slots, or as many as there are.
@@ -273,25 +276,25 @@ impl Controller {
     }
 
     /// The fast loop.
-    fn help(&mut self) -> Vec<Decision> {
-        let mut needy: Vec<(Id, f64)> = self
+    fn run_fast_loop(&mut self) -> Vec<Decision> {
+        let mut waiting: Vec<(Id, f64)> = self
             .spaces
             .iter()
-            .filter(|(_, space)| space.suffers())
+            .filter(|(_, space)| space.is_at_risk())
             .map(|(id, space)| (*id, space.latest.blocked))
             .collect();
         // Who stands still the longest first.
-        needy.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        waiting.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         let mut decisions = Vec::new();
-        for (id, _) in needy {
+        for (id, _) in waiting {
             let Some(slots) = self.slots(id) else {
                 continue;
             };
-            let more = self.missing(id).max(slots / 2).max(1);
-            let more = more.min(self.most_lent(id, slots));
+            let more = self.backlog(id).max(slots / 2).max(1);
+            let more = more.min(self.max_extra(id, slots));
             while self.free() < more {
-                match self.borrow(id, more) {
-                    Some(lent) => decisions.push(lent),
+                match self.reclaim_slack(id, more) {
+                    Some(reclaimed) => decisions.push(reclaimed),
                     None => break,
                 }
             }
@@ -303,15 +306,19 @@ impl Controller {
     }
 
     /// Most slots that this space may be lent: none beyond an equal share, if they do not come back.
-    fn most_lent(&self, id: Id, slots: u32) -> u32 {
-        match self.spaces.get(&id).is_some_and(Space::only_keeps) {
-            true => self.equal(0).saturating_sub(slots),
+    fn max_extra(&self, id: Id, slots: u32) -> u32 {
+        match self
+            .spaces
+            .get(&id)
+            .is_some_and(ControlledSpace::is_retaining)
+        {
+            true => self.equal_share(0).saturating_sub(slots),
             false => u32::MAX,
         }
     }
 
     /// Jobs that came in the last window and did not go.
-    fn missing(&self, id: Id) -> u32 {
+    fn backlog(&self, id: Id) -> u32 {
         let window = self
             .spaces
             .get(&id)
@@ -320,39 +327,39 @@ impl Controller {
         u32::try_from(window.arrived.saturating_sub(window.released)).unwrap_or(u32::MAX)
     }
 
-    /// Free slots of the space that has the most to spare, for `id` to have at most `wanted` of them.
-    fn borrow(&mut self, id: Id, wanted: u32) -> Option<Decision> {
-        self.lend(Some(id), wanted, Space::slack)
+    /// Free slots of the space that has the most to spare, for `id` to have at most `target` of them.
+    fn reclaim_slack(&mut self, id: Id, target: u32) -> Option<Decision> {
+        self.reclaim(Some(id), target, ControlledSpace::slack)
     }
 
-    /// Have the space with the most to spare, but not `except`, give up what is missing of `wanted`
+    /// Have the space with the most to spare, but not `except`, give up what is missing of `target`
     /// free slots.
-    fn lend(
+    fn reclaim(
         &mut self,
         except: Option<Id>,
-        wanted: u32,
-        spare: impl Fn(&Space) -> u32,
+        target: u32,
+        spare: impl Fn(&ControlledSpace) -> u32,
     ) -> Option<Decision> {
-        let missing = wanted.saturating_sub(self.free());
-        self.give_up(except, missing, spare)
+        let missing = target.saturating_sub(self.free());
+        self.shrink_largest_spare(except, missing, spare)
     }
 
     /// Have the space with the most to spare, but not `except`, give up to so many of that.
-    fn give_up(
+    fn shrink_largest_spare(
         &mut self,
         except: Option<Id>,
         missing: u32,
-        spare: impl Fn(&Space) -> u32,
+        spare: impl Fn(&ControlledSpace) -> u32,
     ) -> Option<Decision> {
         let others = self.spaces.iter().filter(|(id, _)| Some(**id) != except);
         let spares = others.map(|(id, space)| (spare(space), Reverse(*id)));
-        let (spare, Reverse(lender)) = spares.max()?;
-        let lent = spare.min(missing);
-        if lent == 0 {
+        let (spare, Reverse(donor)) = spares.max()?;
+        let reclaimed = spare.min(missing);
+        if reclaimed == 0 {
             return None;
         }
-        let slots = self.slots(lender)?.saturating_sub(lent);
-        self.set(lender, slots, Reason::ShrinkLent)
+        let slots = self.slots(donor)?.saturating_sub(reclaimed);
+        self.set(donor, slots, Reason::ShrinkLent)
     }
 }
 

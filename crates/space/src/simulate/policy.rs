@@ -7,7 +7,7 @@ use crate::demand::Objective;
 use crate::estimator::Window;
 
 /// Slots that every VM has.
-const LEAST: u32 = 2;
+const MIN_SLOTS: u32 = 2;
 
 /// Who decides how many slots a VM has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,24 +54,24 @@ impl Policy {
 
 /// A policy at work.
 #[derive(Debug)]
-pub(super) enum Deciding {
+pub(super) enum RunningPolicy {
     Static { share: u32 },
     Reactive(Reactive),
     Controller(Box<Controller>),
 }
 
-impl Deciding {
+impl RunningPolicy {
     pub(super) fn new(policy: Policy, budget: u32, vms: usize) -> Self {
         let share = budget / u32::try_from(vms).unwrap_or(1);
         let reactive = |period, rule| Self::Reactive(Reactive::new(budget, period, rule));
         let controller = |controller| Self::Controller(Box::new(controller));
         match policy {
             Policy::Static => Self::Static { share },
-            Policy::Reactive5 => reactive(5, Rule::Full),
-            Policy::Reactive1 => reactive(1, Rule::Full),
-            Policy::Pool => reactive(1, Rule::Filling),
-            Policy::Model => controller(Controller::without_help(budget, LEAST)),
-            Policy::Hybrid => controller(Controller::new(budget, LEAST)),
+            Policy::Reactive5 => reactive(5, GrowthRule::Full),
+            Policy::Reactive1 => reactive(1, GrowthRule::Full),
+            Policy::Pool => reactive(1, GrowthRule::NearlyFull),
+            Policy::Model => controller(Controller::without_fast_loop(budget, MIN_SLOTS)),
+            Policy::Hybrid => controller(Controller::new(budget, MIN_SLOTS)),
         }
     }
 
@@ -112,27 +112,27 @@ impl Deciding {
 
 /// When a space grows and shrinks without a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rule {
+enum GrowthRule {
     /// It was full or blocked; it was neither.
     Full,
     /// It is about to be full; it was half empty.
-    Filling,
+    NearlyFull,
 }
 
-impl Rule {
+impl GrowthRule {
     fn grows(self, slots: u32, window: &Window) -> bool {
         let inflow = window.arrived.saturating_sub(window.released);
         let soon = u64::from(window.in_use) + 2 * inflow >= u64::from(slots);
         match self {
             Self::Full => window.blocked > 0.0 || window.high_water >= slots,
-            Self::Filling => 10 * window.in_use >= 9 * slots || inflow > 0 && soon,
+            Self::NearlyFull => 10 * window.in_use >= 9 * slots || inflow > 0 && soon,
         }
     }
 
     fn shrinks(self, slots: u32, window: &Window) -> bool {
         match self {
             Self::Full => !self.grows(slots, window),
-            Self::Filling => 2 * window.high_water < slots,
+            Self::NearlyFull => 2 * window.high_water < slots,
         }
     }
 }
@@ -142,19 +142,19 @@ impl Rule {
 pub(super) struct Reactive {
     budget: u32,
     period: u32,
-    rule: Rule,
+    rule: GrowthRule,
     ticks: u32,
-    spaces: BTreeMap<Id, Reacting>,
+    spaces: BTreeMap<Id, ReactiveSpace>,
 }
 
 #[derive(Debug, Default)]
-struct Reacting {
+struct ReactiveSpace {
     slots: u32,
     window: Window,
 }
 
 impl Reactive {
-    fn new(budget: u32, period: u32, rule: Rule) -> Self {
+    fn new(budget: u32, period: u32, rule: GrowthRule) -> Self {
         Self {
             budget,
             period,
@@ -165,19 +165,19 @@ impl Reactive {
     }
 
     fn free(&self) -> u32 {
-        let taken: u32 = self.spaces.values().map(|space| space.slots).sum();
-        self.budget.saturating_sub(taken)
+        let allocated: u32 = self.spaces.values().map(|space| space.slots).sum();
+        self.budget.saturating_sub(allocated)
     }
 
     fn attach(&mut self, id: Id) {
         let count = u32::try_from(self.spaces.len()).unwrap_or(0);
-        let equal = self.budget / (count + 1);
+        let equal_share = self.budget / (count + 1);
         for space in self.spaces.values_mut() {
-            space.slots = space.slots.min(equal.max(LEAST));
+            space.slots = space.slots.min(equal_share.max(MIN_SLOTS));
         }
-        let space = Reacting {
-            slots: equal.min(self.free()),
-            ..Reacting::default()
+        let space = ReactiveSpace {
+            slots: equal_share.min(self.free()),
+            ..ReactiveSpace::default()
         };
         self.spaces.insert(id, space);
     }
@@ -185,7 +185,7 @@ impl Reactive {
     fn tick(&mut self, windows: &[(Id, Window)]) {
         for (id, window) in windows {
             if let Some(space) = self.spaces.get_mut(id) {
-                space.window = space.window.and(window);
+                space.window = space.window.merge(window);
             }
         }
         self.ticks += 1;
@@ -198,8 +198,8 @@ impl Reactive {
             if self.rule.grows(space.slots, &window) {
                 growing.push(*id);
             } else if self.rule.shrinks(space.slots, &window) {
-                let less = space.slots - (space.slots / 5).max(1);
-                space.slots = less.max(window.in_use).max(LEAST).min(space.slots);
+                let smaller = space.slots - (space.slots / 5).max(1);
+                space.slots = smaller.max(window.in_use).max(MIN_SLOTS).min(space.slots);
             }
         }
         for id in growing {

@@ -5,17 +5,17 @@ use std::f64::consts::TAU;
 use fastrand::Rng;
 
 /// Simulated seconds.
-pub(super) const LENGTH: f64 = 600.0;
+pub(super) const TRACE_SECONDS: f64 = 600.0;
 
 /// VMs of a host.
 pub(super) const VMS: usize = 4;
 
 /// The most jobs a second that arrive at a VM.
-const MOST: f64 = 11.0;
+const MAX_ARRIVAL_RATE: f64 = 11.0;
 
 /// Jobs a second that a guest computes and the network takes, unless a trace says otherwise.
-const COMPUTE: f64 = 12.0;
-const TRANSMIT: f64 = 8.0;
+const COMPUTE_RATE: f64 = 12.0;
+const TRANSMIT_RATE: f64 = 8.0;
 
 /// A load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,8 +71,8 @@ impl Trace {
     }
 
     /// Jobs a second that arrive at a VM.
-    fn arrivals(self, vm: usize, at: f64) -> f64 {
-        let place = vm as f64 / VMS as f64;
+    fn arrival_rate(self, vm: usize, at: f64) -> f64 {
+        let phase_of_vm = vm as f64 / VMS as f64;
         let skewed = [6.8, 4.0, 2.0, 1.0].get(vm).copied().unwrap_or(1.0);
         let bursts = |phase: f64, most| match (at / 60.0 + phase).fract() < 0.2 {
             true => most,
@@ -82,23 +82,23 @@ impl Trace {
             Self::Equal => 5.6,
             Self::Skewed | Self::HeavySend | Self::WrongModel => skewed,
             Self::LinkStep => 3.2,
-            Self::Bursts => bursts(place, 9.0),
-            Self::Correlated => bursts(0.0, MOST),
-            Self::Diurnal => 3.8 + 3.4 * (TAU * (at / 300.0 + place)).sin(),
+            Self::Bursts => bursts(phase_of_vm, 9.0),
+            Self::Correlated => bursts(0.0, MAX_ARRIVAL_RATE),
+            Self::Diurnal => 3.8 + 3.4 * (TAU * (at / 300.0 + phase_of_vm)).sin(),
             Self::Churn => 5.0,
         }
     }
 
     /// Jobs a second that the network takes.
-    fn transmit(self, vm: usize, at: f64) -> f64 {
+    fn transmit_rate(self, vm: usize, at: f64) -> f64 {
         match self {
-            Self::LinkStep if vm == 0 && (200.0..350.0).contains(&at) => TRANSMIT / 2.0,
-            _ => TRANSMIT,
+            Self::LinkStep if vm == 0 && (200.0..350.0).contains(&at) => TRANSMIT_RATE / 2.0,
+            _ => TRANSMIT_RATE,
         }
     }
 
     /// Whether a VM is there.
-    pub(super) fn present(self, vm: usize, at: f64) -> bool {
+    pub(super) fn is_present(self, vm: usize, at: f64) -> bool {
         self != Self::Churn || vm == 0 || (at / 50.0 + vm as f64).floor() % 3.0 >= 1.0
     }
 
@@ -116,9 +116,9 @@ impl Trace {
 pub(super) struct Jobs {
     trace: Trace,
     vm: usize,
-    arriving: Rng,
-    computing: Rng,
-    sending: Rng,
+    arrival_rng: Rng,
+    compute_rng: Rng,
+    transmit_rng: Rng,
 }
 
 impl Jobs {
@@ -127,50 +127,46 @@ impl Jobs {
         Self {
             trace,
             vm,
-            arriving: seeds.fork(),
-            computing: seeds.fork(),
-            sending: seeds.fork(),
+            arrival_rng: seeds.fork(),
+            compute_rng: seeds.fork(),
+            transmit_rng: seeds.fork(),
         }
     }
 
     /// When the next job comes: a Poisson process whose rate changes, by thinning.
     pub(super) fn next_arrival(&mut self, mut now: f64) -> f64 {
         loop {
-            now += exponential(&mut self.arriving) / MOST;
-            let keep = self.arriving.f64() * MOST;
-            if now > LENGTH || keep < self.trace.arrivals(self.vm, now) {
+            now += exponential(&mut self.arrival_rng) / MAX_ARRIVAL_RATE;
+            let threshold = self.arrival_rng.f64() * MAX_ARRIVAL_RATE;
+            if now > TRACE_SECONDS || threshold < self.trace.arrival_rate(self.vm, now) {
                 return now;
             }
         }
     }
 
     pub(super) fn compute_time(&mut self, _now: f64) -> f64 {
-        exponential(&mut self.computing) / COMPUTE
+        exponential(&mut self.compute_rng) / COMPUTE_RATE
     }
 
     pub(super) fn transmit_time(&mut self, now: f64) -> f64 {
         let unit = match self.trace {
-            Trace::HeavySend | Trace::WrongModel => varied(&mut self.sending),
-            _ => exponential(&mut self.sending),
+            Trace::HeavySend | Trace::WrongModel => hyperexponential(&mut self.transmit_rng),
+            _ => exponential(&mut self.transmit_rng),
         };
-        unit / self.trace.transmit(self.vm, now)
+        unit / self.trace.transmit_rate(self.vm, now)
     }
 }
 
-fn exponential(random: &mut Rng) -> f64 {
-    -(1.0 - random.f64()).ln()
+fn exponential(rng: &mut Rng) -> f64 {
+    -(1.0 - rng.f64()).ln()
 }
 
 /// Mean 1 and squared coefficient of variation 8: two exponential times, the rare one long.
-fn varied(random: &mut Rng) -> f64 {
+fn hyperexponential(rng: &mut Rng) -> f64 {
     const SCV: f64 = 8.0;
     let rare = 0.5 * (1.0 - ((SCV - 1.0) / (SCV + 1.0)).sqrt());
-    let share = if random.f64() < rare {
-        rare
-    } else {
-        1.0 - rare
-    };
-    exponential(random) / (2.0 * share)
+    let share = if rng.f64() < rare { rare } else { 1.0 - rare };
+    exponential(rng) / (2.0 * share)
 }
 
 #[cfg(test)]
@@ -178,9 +174,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn varied_times_have_their_mean_and_variation() {
-        let mut random = Rng::with_seed(1);
-        let values: Vec<f64> = (0..400_000).map(|_| varied(&mut random)).collect();
+    fn hyperexponential_times_have_the_given_mean_and_variation() {
+        let mut rng = Rng::with_seed(1);
+        let values: Vec<f64> = (0..400_000).map(|_| hyperexponential(&mut rng)).collect();
         let count = 400_000.0;
         let mean = values.iter().sum::<f64>() / count;
         let squares = values.iter().map(|value| value * value).sum::<f64>() / count;
@@ -189,13 +185,13 @@ mod tests {
     }
 
     #[test]
-    fn arrivals_come_at_their_rate() {
+    fn arrivals_have_the_rate_of_the_trace() {
         let mut jobs = Jobs::new(Trace::Equal, 0, 3);
         let (mut now, mut count) = (0.0, 0.0);
-        while now < LENGTH {
+        while now < TRACE_SECONDS {
             now = jobs.next_arrival(now);
             count += 1.0;
         }
-        assert!((count / LENGTH - 5.6).abs() < 0.4, "{count}");
+        assert!((count / TRACE_SECONDS - 5.6).abs() < 0.4, "{count}");
     }
 }

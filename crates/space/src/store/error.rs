@@ -14,22 +14,22 @@ pub enum StoreError {
     TooMany,
     /// There is none of this name or number.
     #[error("no such file or folder")]
-    Missing,
+    NotFound,
     /// There is one of this name already.
     #[error("it exists already")]
-    Exists,
+    AlreadyExists,
     /// A file stands where a folder is needed.
     #[error("not a folder")]
-    NotAFolder,
+    NotADirectory,
     /// A folder stands where a file is needed.
     #[error("a folder")]
-    AFolder,
+    IsADirectory,
     /// A folder has something in it.
     #[error("the folder is not empty")]
     NotEmpty,
     /// A name is empty, too long, or has a slash; or a folder is to be moved into itself.
     #[error("an impossible name")]
-    Name,
+    InvalidName,
     /// The host has no memory.
     #[error("the host's memory: {0}")]
     Host(std::io::Error),

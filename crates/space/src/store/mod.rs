@@ -14,14 +14,14 @@ mod ledger;
 mod names;
 mod node;
 mod persist;
-mod sending;
+mod published;
 mod slots;
 mod tree;
 
 pub use content::{Content, Extent};
 pub use error::StoreError;
 pub use ledger::{LAYOUT, Ledger, ledger_bytes};
-pub use node::{Attributes, Fill, Found, LAST_DATE, MAX_NAME, MAX_NODES, Node, Object, ROOT};
-pub use sending::Parcel;
-pub use slots::{Memory, Slot, Slots};
+pub use node::{Attributes, LAST_DATE, Lookup, MAX_NAME, MAX_NODES, Node, Object, ROOT, Usage};
+pub use published::PublishedFile;
+pub use slots::{Memory, Slot, SlotPool};
 pub use tree::Store;

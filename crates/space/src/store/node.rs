@@ -22,9 +22,9 @@ pub struct Attributes {
     /// Permissions, of the low 12 bits.
     pub mode: u32,
     /// Owner.
-    pub user: u32,
+    pub uid: u32,
     /// Group.
-    pub group: u32,
+    pub gid: u32,
     /// When it was written last, since 1970; at most [`LAST_DATE`].
     pub modified: Duration,
 }
@@ -40,25 +40,25 @@ pub struct Node {
     /// The folder it is in; its own if it was removed.
     pub(super) parent: u64,
     /// The place of its record in the ledger, while it has a name.
-    pub(super) place: u32,
+    pub(super) record: u32,
     /// It has a name.
     pub(super) linked: bool,
     /// How many have it open.
-    pub(super) opens: u32,
+    pub(super) open_count: u32,
     pub(super) kind: Kind,
 }
 
 #[derive(Debug)]
 pub(super) enum Kind {
-    Folder(Folder),
+    Directory(Directory),
     File(File),
 }
 
 /// Names both ways: by number they are in an order that removals do not change.
 #[derive(Debug, Default)]
-pub(super) struct Folder {
+pub(super) struct Directory {
     pub(super) by_name: HashMap<Vec<u8>, u64>,
-    pub(super) by_number: BTreeMap<u64, Vec<u8>>,
+    pub(super) by_inode: BTreeMap<u64, Vec<u8>>,
 }
 
 /// A file as clients see it, once it is whole.
@@ -69,7 +69,7 @@ pub(super) struct File {
     /// being written.
     pub(super) version: Option<u64>,
     /// How many have it open for writing.
-    pub(super) writers: u32,
+    pub(super) writer_count: u32,
 }
 
 /// A published file, as it was when it was asked for. It holds its slots.
@@ -85,7 +85,7 @@ pub struct Object {
 
 /// What a path leads to for a client.
 #[derive(Debug)]
-pub enum Found {
+pub enum Lookup {
     /// A published file.
     Object(Object),
     /// A file that is being written.
@@ -96,7 +96,7 @@ pub enum Found {
 
 /// How full a store is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fill {
+pub struct Usage {
     /// Files that are published.
     pub published: usize,
     /// Files that are being written.
@@ -108,8 +108,8 @@ pub struct Fill {
 impl Node {
     /// Whether it is a folder.
     #[must_use]
-    pub fn is_folder(&self) -> bool {
-        matches!(self.kind, Kind::Folder(_))
+    pub fn is_directory(&self) -> bool {
+        matches!(self.kind, Kind::Directory(_))
     }
 
     /// Its bytes: none, if it is a folder.
@@ -117,7 +117,7 @@ impl Node {
     pub fn content(&self) -> Option<&Content> {
         match &self.kind {
             Kind::File(file) => Some(&file.content),
-            Kind::Folder(_) => None,
+            Kind::Directory(_) => None,
         }
     }
 
@@ -132,7 +132,7 @@ impl Node {
     pub(super) fn file(&self) -> Option<&File> {
         match &self.kind {
             Kind::File(file) => Some(file),
-            Kind::Folder(_) => None,
+            Kind::Directory(_) => None,
         }
     }
 }
@@ -140,8 +140,8 @@ impl Node {
 impl File {
     /// If nobody writes into it, it is whole: as this version, unless it was already. Returns how
     /// many versions that makes.
-    pub(super) fn settle(&mut self, version: u64) -> u64 {
-        if self.writers > 0 || self.version.is_some() {
+    pub(super) fn publish_if_closed(&mut self, version: u64) -> u64 {
+        if self.writer_count > 0 || self.version.is_some() {
             return 0;
         }
         self.version = Some(version);
@@ -149,31 +149,31 @@ impl File {
     }
 }
 
-impl Folder {
-    pub(super) fn insert(&mut self, name: &[u8], number: u64) {
-        self.by_name.insert(name.to_vec(), number);
-        self.by_number.insert(number, name.to_vec());
+impl Directory {
+    pub(super) fn insert(&mut self, name: &[u8], inode: u64) {
+        self.by_name.insert(name.to_vec(), inode);
+        self.by_inode.insert(inode, name.to_vec());
     }
 
     pub(super) fn remove(&mut self, name: &[u8]) {
-        if let Some(number) = self.by_name.remove(name) {
-            self.by_number.remove(&number);
+        if let Some(inode) = self.by_name.remove(name) {
+            self.by_inode.remove(&inode);
         }
     }
 
-    pub(super) fn remove_number(&mut self, number: u64) {
-        if let Some(name) = self.by_number.remove(&number) {
+    pub(super) fn remove_inode(&mut self, inode: u64) {
+        if let Some(name) = self.by_inode.remove(&inode) {
             self.by_name.remove(&name);
         }
     }
 }
 
 /// Whether a file or folder may have this name.
-pub(super) fn check(name: &[u8]) -> Result<(), StoreError> {
-    let odd =
+pub(super) fn check_name(name: &[u8]) -> Result<(), StoreError> {
+    let invalid =
         matches!(name, b"" | b"." | b"..") || name.iter().any(|byte| matches!(byte, b'/' | 0));
-    match odd || name.len() > MAX_NAME {
-        true => Err(StoreError::Name),
+    match invalid || name.len() > MAX_NAME {
+        true => Err(StoreError::InvalidName),
         false => Ok(()),
     }
 }

@@ -14,10 +14,10 @@ const SO_EE_CODE_ZEROCOPY_COPIED: u8 = 1;
 
 /// Room for a control message and the address in it; the kernel wants it aligned like the header of one.
 #[repr(C, align(8))]
-struct Beside([u8; 128]);
+struct ControlBuffer([u8; 128]);
 
 /// Bytes of the head of a control message.
-const HEAD: usize = size_of::<libc::cmsghdr>();
+const HEADER: usize = size_of::<libc::cmsghdr>();
 
 /// Sends that the kernel is done with, by their numbers on this socket, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) struct Completion {
 }
 
 /// Say to the kernel that this socket will lend.
-pub(crate) fn announce(socket: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn enable(socket: BorrowedFd<'_>) -> io::Result<()> {
     let on: libc::c_int = 1;
     let length = libc::socklen_t::try_from(size_of_val(&on)).map_err(io::Error::other)?;
     // syscalls: setsockopt
@@ -51,13 +51,13 @@ pub(crate) fn announce(socket: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 /// The next completion that this socket has, if it has one.
-pub(crate) fn completion(socket: BorrowedFd<'_>) -> io::Result<Option<Completion>> {
+pub(crate) fn next_completion(socket: BorrowedFd<'_>) -> io::Result<Option<Completion>> {
     loop {
-        let mut beside = Beside([0; 128]);
+        let mut control = ControlBuffer([0; 128]);
         // SAFETY: all of its fields are numbers and pointers, of which zero is one.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-        message.msg_control = ptr::from_mut(&mut beside).cast();
-        message.msg_controllen = size_of::<Beside>();
+        message.msg_control = ptr::from_mut(&mut control).cast();
+        message.msg_controllen = size_of::<ControlBuffer>();
         let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
         // syscalls: recvmsg
         // SAFETY: the only pointer leads to memory of that length that is ours for longer than the call.
@@ -68,8 +68,8 @@ pub(crate) fn completion(socket: BorrowedFd<'_>) -> io::Result<Option<Completion
                 _ => Err(error),
             };
         }
-        let told = beside.0.get(..message.msg_controllen).unwrap_or_default();
-        if let Some(completion) = parse(told) {
+        let received = control.0.get(..message.msg_controllen).unwrap_or_default();
+        if let Some(completion) = parse(received) {
             return Ok(Some(completion));
         }
         // Something else is told the same way: of no use here.
@@ -77,7 +77,7 @@ pub(crate) fn completion(socket: BorrowedFd<'_>) -> io::Result<Option<Completion
 }
 
 /// How many bytes the other side has acknowledged.
-pub(crate) fn acknowledged(socket: BorrowedFd<'_>) -> io::Result<u64> {
+pub(crate) fn acknowledged_bytes(socket: BorrowedFd<'_>) -> io::Result<u64> {
     /// Where `tcpi_bytes_acked` begins in `struct tcp_info` (linux/tcp.h).
     const AT: usize = 120;
     let mut info = [0; 128];
@@ -101,16 +101,16 @@ pub(crate) fn acknowledged(socket: BorrowedFd<'_>) -> io::Result<u64> {
 }
 
 /// Have tokio say when this, an epoll, has something.
-pub(crate) fn watch(epoll: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+pub(crate) fn register_epoll(epoll: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: the descriptor is owned, so it is open and the same for as long as there is its owner.
     Ok(unsafe { AsyncFd::register_with_interest(epoll, Interest::READABLE) }?)
 }
 
 /// What a control message says: `struct cmsghdr`, then `struct sock_extended_err` (linux/errqueue.h).
 fn parse(message: &[u8]) -> Option<Completion> {
-    let (head, rest) = message.split_at_checked(HEAD)?;
+    let (head, rest) = message.split_at_checked(HEADER)?;
     let (length, kind) = head.split_first_chunk::<8>()?;
-    let data = usize::from_ne_bytes(*length).checked_sub(HEAD)?;
+    let data = usize::from_ne_bytes(*length).checked_sub(HEADER)?;
     let error = rest.get(..data)?;
     let part = |at: usize| Some(i32::from_ne_bytes(*kind.get(at..)?.first_chunk()?));
     let kind = (part(0)?, part(4)?);
@@ -123,13 +123,13 @@ fn parse(message: &[u8]) -> Option<Completion> {
     }
     let (origin, code) = (*error.get(4)?, *error.get(6)?);
     (origin == SO_EE_ORIGIN_ZEROCOPY).then_some(Completion {
-        first: word(error, 8)?,
-        last: word(error, 12)?,
+        first: read_u32(error, 8)?,
+        last: read_u32(error, 12)?,
         copied: code & SO_EE_CODE_ZEROCOPY_COPIED != 0,
     })
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
+fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
     let bytes = bytes.get(at..)?.first_chunk()?;
     Some(u32::from_ne_bytes(*bytes))
 }

@@ -14,60 +14,60 @@ use tokio::io::ReadBuf;
 use tokio::time::timeout;
 
 use super::events::Events;
-use super::is_worth;
+use super::is_eligible;
 use super::outstanding::Outstanding;
-use crate::raw::lent;
-use crate::shared::{Shared, add};
-use crate::throttle::STALL;
+use crate::raw::zero_copy;
+use crate::shared::{Shared, increment};
+use crate::throttle::STALL_TIMEOUT;
 
 /// It is polled by one task at a time.
-pub(super) struct InFlight {
+pub(super) struct ZeroCopyStream {
     /// Comes first: it is closed before the holds go.
     stream: TcpStream,
     events: Events,
     shared: Arc<Shared>,
     outstanding: Outstanding<Vec<Arc<Slot>>>,
-    verdict: Verdict,
+    kernel_behaviour: KernelBehaviour,
 }
 
 /// What the kernel does with what it is lent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum KernelBehaviour {
     Unknown,
-    Sends,
+    ZeroCopy,
     Copies,
 }
 
-impl InFlight {
+impl ZeroCopyStream {
     /// Go on with a connection by lending.
-    pub(super) fn begin(stream: impl AsFd, shared: &Arc<Shared>) -> io::Result<Self> {
+    pub(super) fn new(stream: impl AsFd, shared: &Arc<Shared>) -> io::Result<Self> {
         // syscalls: fcntl
         let stream = TcpStream::from(stream.as_fd().try_clone_to_owned()?);
-        lent::announce(stream.as_fd())?;
-        let lending = Self {
+        zero_copy::enable(stream.as_fd())?;
+        let zero_copy = Self {
             events: Events::new(&stream)?,
             stream,
             shared: Arc::clone(shared),
             outstanding: Outstanding::new(),
-            verdict: Verdict::Unknown,
+            kernel_behaviour: KernelBehaviour::Unknown,
         };
-        lending.reset_at_close(true)?;
-        Ok(lending)
+        zero_copy.reset_at_close(true)?;
+        Ok(zero_copy)
     }
 
-    fn reset_at_close(&self, wanted: bool) -> io::Result<()> {
-        SockRef::from(&self.stream).set_linger(wanted.then_some(Duration::ZERO))
+    fn reset_at_close(&self, enabled: bool) -> io::Result<()> {
+        SockRef::from(&self.stream).set_linger(enabled.then_some(Duration::ZERO))
     }
 
     /// Whether the kernel still has something that it was lent.
-    pub(super) fn is_awaited(&self) -> bool {
+    pub(super) fn has_outstanding(&self) -> bool {
         !self.outstanding.is_empty()
     }
 
     /// Take in all that has happened; the task is woken when more does.
-    pub(super) fn take_in(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        while let Poll::Ready(has_told) = self.events.poll(context) {
-            if has_told? {
+    pub(super) fn process_events(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        while let Poll::Ready(has_error) = self.events.poll(context) {
+            if has_error? {
                 self.take_completions()?;
             }
         }
@@ -75,11 +75,11 @@ impl InFlight {
     }
 
     fn take_completions(&mut self) -> io::Result<()> {
-        while let Some(done) = lent::completion(self.stream.as_fd())? {
+        while let Some(done) = zero_copy::next_completion(self.stream.as_fd())? {
             self.outstanding.complete(done.first, done.last);
-            self.verdict = match (done.copied, self.verdict) {
-                (true, _) | (_, Verdict::Copies) => Verdict::Copies,
-                _ => Verdict::Sends,
+            self.kernel_behaviour = match (done.copied, self.kernel_behaviour) {
+                (true, _) | (_, KernelBehaviour::Copies) => KernelBehaviour::Copies,
+                _ => KernelBehaviour::ZeroCopy,
             };
         }
         Ok(())
@@ -91,7 +91,7 @@ impl InFlight {
         from: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         loop {
-            self.take_in(context)?;
+            self.process_events(context)?;
             if !self.events.writable {
                 return Poll::Pending;
             }
@@ -108,41 +108,46 @@ impl InFlight {
     fn send(&mut self, from: &[IoSlice<'_>]) -> io::Result<usize> {
         let empty = from.iter().take_while(|slice| slice.is_empty()).count();
         let from = from.get(empty..).unwrap_or_default();
-        let lends = match self.verdict {
-            Verdict::Unknown => self.outstanding.is_empty(),
-            Verdict::Sends => true,
-            Verdict::Copies => false,
+        let use_zero_copy = match self.kernel_behaviour {
+            KernelBehaviour::Unknown => self.outstanding.is_empty(),
+            KernelBehaviour::ZeroCopy => true,
+            KernelBehaviour::Copies => false,
         };
-        let is_lent = |slice: &IoSlice<'_>| lends && is_worth(&self.shared, slice);
-        let lent = from.iter().take_while(|slice| is_lent(slice)).count();
-        let copied = from.iter().take_while(|slice| !is_lent(slice)).count();
-        let run = from.get(..lent.max(copied)).unwrap_or(from);
-        if lent > 0 {
-            match self.lend(run) {
+        let is_zero_copy = |slice: &IoSlice<'_>| use_zero_copy && is_eligible(&self.shared, slice);
+        let zero_copy_count = from.iter().take_while(|slice| is_zero_copy(slice)).count();
+        let copied_count = from.iter().take_while(|slice| !is_zero_copy(slice)).count();
+        let batch = from
+            .get(..zero_copy_count.max(copied_count))
+            .unwrap_or(from);
+        if zero_copy_count > 0 {
+            match self.send_zero_copy(batch) {
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
                 done => return done,
             }
         }
         // A head goes in one packet with the beginning of what is lent next.
-        let flags = match run.len() < from.len() {
+        let flags = match batch.len() < from.len() {
             true => libc::MSG_MORE,
             false => 0,
         };
-        SockRef::from(&self.stream).send_vectored_with_flags(run, flags)
+        SockRef::from(&self.stream).send_vectored_with_flags(batch, flags)
     }
 
-    fn lend(&mut self, run: &[IoSlice<'_>]) -> io::Result<usize> {
-        let mut holds = Vec::new();
-        for slice in run {
+    fn send_zero_copy(&mut self, batch: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut slots = Vec::new();
+        for slice in batch {
             // Who sends it holds it: none can be missing.
-            let held = self.shared.hold(slice).ok_or(io::ErrorKind::InvalidData)?;
-            holds.extend(held);
+            let containing = self
+                .shared
+                .slots_containing(slice)
+                .ok_or(io::ErrorKind::InvalidData)?;
+            slots.extend(containing);
         }
         // syscalls: sendmsg
         let socket = SockRef::from(&self.stream);
-        let count = socket.send_vectored_with_flags(run, libc::MSG_ZEROCOPY)?;
+        let count = socket.send_vectored_with_flags(batch, libc::MSG_ZEROCOPY)?;
         // Only a send that took something has a number.
-        self.outstanding.lent(holds);
+        self.outstanding.push(slots);
         Ok(count)
     }
 
@@ -152,7 +157,7 @@ impl InFlight {
         to: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         loop {
-            self.take_in(context)?;
+            self.process_events(context)?;
             if !self.events.readable {
                 return Poll::Pending;
             }
@@ -169,7 +174,7 @@ impl InFlight {
     }
 
     /// Say no more.
-    pub(super) fn shut_down(&self) -> io::Result<()> {
+    pub(super) fn shut_down_write(&self) -> io::Result<()> {
         match self.stream.shutdown(Shutdown::Write) {
             Err(error) if error.kind() != io::ErrorKind::NotConnected => Err(error),
             _ => Ok(()),
@@ -178,16 +183,19 @@ impl InFlight {
 
     /// Say no more, and end when the kernel is done with all that it was lent, or the other side takes nothing
     /// for too long.
-    pub(super) async fn farewell(mut self: Box<Self>) {
-        drop(self.shut_down());
-        let mut before = lent::acknowledged(self.stream.as_fd()).unwrap_or(0);
-        while timeout(STALL, poll_fn(|context| self.poll_complete(context)))
-            .await
-            .is_err()
+    pub(super) async fn drain(mut self: Box<Self>) {
+        drop(self.shut_down_write());
+        let mut before = zero_copy::acknowledged_bytes(self.stream.as_fd()).unwrap_or(0);
+        while timeout(
+            STALL_TIMEOUT,
+            poll_fn(|context| self.poll_complete(context)),
+        )
+        .await
+        .is_err()
         {
-            let now = lent::acknowledged(self.stream.as_fd()).unwrap_or(before);
+            let now = zero_copy::acknowledged_bytes(self.stream.as_fd()).unwrap_or(before);
             if now == before {
-                add(&self.shared.counts.stalled);
+                increment(&self.shared.counters.stalled);
                 return;
             }
             before = now;
@@ -195,18 +203,18 @@ impl InFlight {
     }
 
     fn poll_complete(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.take_in(context)?;
-        match self.is_awaited() {
+        self.process_events(context)?;
+        match self.has_outstanding() {
             true => Poll::Pending,
             false => Poll::Ready(Ok(())),
         }
     }
 }
 
-impl Drop for InFlight {
+impl Drop for ZeroCopyStream {
     fn drop(&mut self) {
         drop(self.take_completions());
-        if !self.is_awaited() {
+        if !self.has_outstanding() {
             drop(self.reset_at_close(false));
         }
     }

@@ -12,22 +12,22 @@ use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use space::store::{Attributes, ROOT};
 
 use super::*;
-use crate::body::Part;
+use crate::body::ObjectReader;
 
 const SLOT: u32 = 64 << 10;
 
 /// A space with one file of a slot, that slot as it is sent, and a connection that lends with its other side.
-fn rig() -> (Arc<Shared>, Bytes, Box<InFlight>, TcpStream) {
+fn setup() -> (Arc<Shared>, Bytes, Box<ZeroCopyStream>, TcpStream) {
     let shared = Shared::new("test", SLOT, 4, 4).unwrap();
     let content = {
         let mut store = shared.store();
         let file = store.make(ROOT, b"f", false, Attributes::default());
         let file = file.unwrap();
         store.open(file, true).unwrap();
-        let places = store.write(file, 0, u64::from(SLOT), Duration::ZERO);
+        let ranges = store.write(file, 0, u64::from(SLOT), Duration::ZERO);
         let bytes = vec![7; SLOT as usize];
-        let (place, _) = places.unwrap()[0];
-        shared.ram().file().write_all_at(&bytes, place).unwrap();
+        let (offset, _) = ranges.unwrap()[0];
+        shared.ram().file().write_all_at(&bytes, offset).unwrap();
         store.close(file, true);
         store
             .first_published(|_, _, _| true)
@@ -35,19 +35,19 @@ fn rig() -> (Arc<Shared>, Bytes, Box<InFlight>, TcpStream) {
             .object
             .content
     };
-    let mut part = Part::new(&shared, content, 0, SLOT.into());
-    let bytes = part.next().unwrap().unwrap();
+    let mut reader = ObjectReader::new(&shared, content, 0, SLOT.into());
+    let bytes = reader.next().unwrap().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let there = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let client = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     // Less than a slot.
-    there.set_recv_buffer_size(4 << 10).unwrap();
-    there
+    client.set_recv_buffer_size(4 << 10).unwrap();
+    client
         .connect(&listener.local_addr().unwrap().into())
         .unwrap();
-    let here = listener.accept().unwrap().0;
-    here.set_nonblocking(true).unwrap();
-    let lending = Box::new(InFlight::begin(&here, &shared).unwrap());
-    (shared, bytes, lending, there.into())
+    let server = listener.accept().unwrap().0;
+    server.set_nonblocking(true).unwrap();
+    let zero_copy = Box::new(ZeroCopyStream::new(&server, &shared).unwrap());
+    (shared, bytes, zero_copy, client.into())
 }
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -55,9 +55,9 @@ fn runtime() -> tokio::runtime::Runtime {
     builder.enable_all().build().unwrap()
 }
 
-async fn send(lending: &mut InFlight, bytes: &[u8]) -> usize {
+async fn send(zero_copy: &mut ZeroCopyStream, bytes: &[u8]) -> usize {
     let from = [IoSlice::new(&[]), IoSlice::new(bytes)];
-    poll_fn(|context| lending.poll_send(context, &from))
+    poll_fn(|context| zero_copy.poll_send(context, &from))
         .await
         .unwrap()
 }
@@ -67,53 +67,53 @@ fn remove(shared: &Shared) {
 }
 
 #[test]
-fn what_is_lent_is_held_until_it_was_taken_and_then_no_more_is_lent_where_it_is_copied() {
+fn slots_stay_in_use_until_completion_and_a_copied_send_ends_zero_copy() {
     runtime().block_on(async {
-        let (shared, bytes, mut lending, mut there) = rig();
-        let first = send(&mut lending, &bytes).await;
-        assert!(lending.is_awaited());
+        let (shared, bytes, mut zero_copy, mut client) = setup();
+        let first = send(&mut zero_copy, &bytes).await;
+        assert!(zero_copy.has_outstanding());
         remove(&shared);
         drop(bytes);
         assert_eq!(shared.figures().used, 1);
         let reader = std::thread::spawn(move || {
             let mut all = vec![0; first];
-            there.read_exact(&mut all).unwrap();
-            (there, all)
+            client.read_exact(&mut all).unwrap();
+            (client, all)
         });
-        poll_fn(|context| lending.poll_complete(context))
+        poll_fn(|context| zero_copy.poll_complete(context))
             .await
             .unwrap();
         assert_eq!(shared.figures().used, 0);
-        assert_eq!(lending.verdict, Verdict::Copies);
+        assert_eq!(zero_copy.kernel_behaviour, KernelBehaviour::Copies);
         let (_there, all) = reader.join().unwrap();
         assert!(all == vec![7; first]);
     });
 }
 
 #[test]
-fn one_is_lent_until_the_kernel_has_said_what_it_does() {
+fn only_one_send_is_zero_copy_until_its_completion() {
     runtime().block_on(async {
-        let (_shared, bytes, mut lending, _there) = rig();
-        assert!(send(&mut lending, &bytes).await > 0);
-        assert!(send(&mut lending, &bytes).await > 0);
-        lending.outstanding.complete(0, 0);
-        assert!(!lending.is_awaited());
+        let (_shared, bytes, mut zero_copy, _there) = setup();
+        assert!(send(&mut zero_copy, &bytes).await > 0);
+        assert!(send(&mut zero_copy, &bytes).await > 0);
+        zero_copy.outstanding.complete(0, 0);
+        assert!(!zero_copy.has_outstanding());
     });
 }
 
 #[test]
-fn one_that_was_copied_is_the_last_that_is_lent() {
+fn no_send_is_zero_copy_after_one_was_copied() {
     runtime().block_on(async {
-        let (_shared, bytes, mut lending, _there) = rig();
-        lending.verdict = Verdict::Copies;
-        send(&mut lending, &bytes).await;
-        assert!(!lending.is_awaited());
+        let (_shared, bytes, mut zero_copy, _there) = setup();
+        zero_copy.kernel_behaviour = KernelBehaviour::Copies;
+        send(&mut zero_copy, &bytes).await;
+        assert!(!zero_copy.has_outstanding());
     });
 }
 
 /// The limit on pinned memory is the process's, the capability that lifts it the thread's.
 #[test]
-fn without_leave_to_lend_the_kernel_copies() {
+fn a_send_without_locked_memory_is_copied() {
     let (mut sets, limit) = (capabilities(None).unwrap(), getrlimit(Resource::Memlock));
     if !sets.effective.contains(CapabilitySet::IPC_LOCK) {
         eprintln!("not run: it needs root, or the other tests would have the limit, too");
@@ -130,69 +130,69 @@ fn without_leave_to_lend_the_kernel_copies() {
     )
     .unwrap();
     runtime().block_on(async {
-        let (_shared, bytes, mut lending, _there) = rig();
-        assert!(send(&mut lending, &bytes).await > 0);
-        assert!(!lending.is_awaited());
-        assert_eq!(lending.verdict, Verdict::Unknown);
+        let (_shared, bytes, mut zero_copy, _there) = setup();
+        assert!(send(&mut zero_copy, &bytes).await > 0);
+        assert!(!zero_copy.has_outstanding());
+        assert_eq!(zero_copy.kernel_behaviour, KernelBehaviour::Unknown);
     });
     setrlimit(Resource::Memlock, limit).unwrap();
 }
 
 #[test]
-fn who_takes_nothing_is_reset_and_the_slots_return() {
+fn drain_resets_a_receiver_that_reads_nothing_and_frees_the_slots() {
     let runtime = runtime();
     runtime.block_on(async {
-        let (shared, bytes, mut lending, mut there) = rig();
-        send(&mut lending, &bytes).await;
-        assert!(lending.is_awaited());
+        let (shared, bytes, mut zero_copy, mut client) = setup();
+        send(&mut zero_copy, &bytes).await;
+        assert!(zero_copy.has_outstanding());
         remove(&shared);
         drop(bytes);
         tokio::time::pause();
-        lending.farewell().await;
+        zero_copy.drain().await;
         assert_eq!((shared.figures().used, shared.figures().stalled), (0, 1));
-        let error = there.read_to_end(&mut Vec::new()).unwrap_err();
+        let error = client.read_to_end(&mut Vec::new()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     });
 }
 
 #[test]
-fn who_took_all_is_told_the_end() {
+fn drain_ends_in_order_when_the_receiver_has_read_all() {
     runtime().block_on(async {
-        let (_shared, bytes, mut lending, mut there) = rig();
-        let count = send(&mut lending, &bytes).await;
+        let (_shared, bytes, mut zero_copy, mut client) = setup();
+        let count = send(&mut zero_copy, &bytes).await;
         let reader = std::thread::spawn(move || {
             let mut all = Vec::new();
-            there.read_to_end(&mut all).map(|_| (there, all.len()))
+            client.read_to_end(&mut all).map(|_| (client, all.len()))
         });
-        lending.farewell().await;
-        let (there, taken) = reader.join().unwrap().unwrap();
+        zero_copy.drain().await;
+        let (client, taken) = reader.join().unwrap().unwrap();
         assert_eq!(taken, count);
         // A reset would come after the end.
-        assert!(there.take_error().unwrap().is_none());
+        assert!(client.take_error().unwrap().is_none());
     });
 }
 
 /// What comes in wakes who reads, while the error queue has something, too.
 #[test]
-fn what_is_said_is_heard() {
+fn received_bytes_wake_the_reader_while_completions_arrive() {
     use std::io::Write;
     runtime().block_on(async {
-        let (_shared, bytes, mut lending, mut there) = rig();
-        send(&mut lending, &bytes).await;
+        let (_shared, bytes, mut zero_copy, mut client) = setup();
+        send(&mut zero_copy, &bytes).await;
         let mut space = [0; 16];
         let mut to = ReadBuf::new(&mut space);
         let mut context = Context::from_waker(Waker::noop());
-        assert!(lending.poll_read(&mut context, &mut to).is_pending());
-        there.write_all(b"said").unwrap();
-        poll_fn(|context| lending.poll_read(context, &mut to))
+        assert!(zero_copy.poll_read(&mut context, &mut to).is_pending());
+        client.write_all(b"said").unwrap();
+        poll_fn(|context| zero_copy.poll_read(context, &mut to))
             .await
             .unwrap();
         assert_eq!(to.filled(), b"said");
-        drop(there);
+        drop(client);
         to.clear();
         // Reset, for it has not taken all.
         assert!(
-            poll_fn(|context| lending.poll_read(context, &mut to))
+            poll_fn(|context| zero_copy.poll_read(context, &mut to))
                 .await
                 .is_err()
         );
