@@ -1,40 +1,45 @@
-//! How a host's budget of slots is shared: first what each VM needs, then what helps most.
+//! Divides a host's budget of slots among its VMs.
+//!
+//! [`allocate`] works in two steps. First each claim gets a floor: the slots that its objective requires. Classes are
+//! served in ascending order. If the floors of a class do not fit, all objectives of that class are multiplied by the
+//! same factor, the stretch. Then the slots that remain go one by one to the claim with the largest marginal gain.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// Halvings of the range in which a stretch is sought.
+/// Bisection steps in the search for the smallest stretch.
 const BISECTION_STEPS: u32 = 40;
 
-/// The longest stretch.
+/// The largest stretch that is tried.
 const MAX_STRETCH: f64 = 1e4;
 
-/// One VM's claim.
+/// The slots that one VM claims.
 pub trait Claim {
-    /// Slots that it must have whatever the others need: those in use, and the least of all.
+    /// Returns the slots that this claim gets in any case: those in use, and at least the configured minimum.
     fn min_slots(&self) -> u32;
-    /// Its class: lower ones are served first.
+    /// Returns the class. Lower classes are served first.
     fn class(&self) -> u8;
-    /// Slots for its objective, if that may take so many times as long.
+    /// Returns the slots required to meet the objective after its times are multiplied by `stretch`.
     fn required(&self, stretch: f64) -> u32;
-    /// What one slot more than these would bring it.
+    /// Returns the gain of one slot in addition to `slots`. It must not rise with `slots`.
     fn marginal_gain(&self, slots: u32) -> f64;
 }
 
-/// The outcome.
+/// The result of [`allocate`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Allocation {
-    /// By claim, what it is promised.
+    /// The floor of each claim, in the order of the claims.
     pub floors: Vec<u32>,
-    /// By claim, what it gets: its floor, and its part of what was left.
+    /// The slots of each claim: its floor, and its part of the slots that remained.
     pub slots: Vec<u32>,
-    /// How many times as long everybody's objectives take, in the first class that had to wait.
+    /// The factor by which the objectives of the first class that did not fit are multiplied; 1 if all classes fit.
     pub stretch: f64,
-    /// What one more slot of budget would bring.
+    /// The marginal gain of one more slot of budget (the shadow price).
     pub price: f64,
 }
 
-/// Share `budget`, of which at most `floor_budget` as floors. The claims' least are always granted.
+/// Divides `budget` among `claims`. Floors take at most `floor_budget` of it, except that the minimum of each claim is
+/// always granted.
 #[must_use]
 pub fn allocate(budget: u32, floor_budget: u32, claims: &[impl Claim]) -> Allocation {
     let (floors, stretch) = floors(floor_budget, claims);
@@ -48,7 +53,7 @@ pub fn allocate(budget: u32, floor_budget: u32, claims: &[impl Claim]) -> Alloca
     }
 }
 
-/// Floors, class by class; everybody in the class that does not fit misses by the same factor.
+/// Returns the floors, and the stretch of the first class that does not fit. Classes behind it get their minimum.
 fn floors(floor_budget: u32, claims: &[impl Claim]) -> (Vec<u32>, f64) {
     let mut floors: Vec<u32> = claims.iter().map(Claim::min_slots).collect();
     let mut remaining = floor_budget.saturating_sub(floors.iter().sum());
@@ -70,14 +75,15 @@ fn floors(floor_budget: u32, claims: &[impl Claim]) -> (Vec<u32>, f64) {
         }
         match stretch {
             Some(stretch) if stretch <= 1.0 => remaining -= extra(1.0).min(remaining),
-            // Nothing is left for those behind.
+            // No slots remain for the classes behind this one.
             _ => return (floors, stretch.unwrap_or(MAX_STRETCH)),
         }
     }
     (floors, 1.0)
 }
 
-/// The smallest stretch with which the needs fit.
+/// Returns the smallest stretch with which the `extra` slots fit into `remaining`, or `None` if none up to
+/// [`MAX_STRETCH`] does.
 fn smallest_stretch(remaining: u32, extra: &impl Fn(f64) -> u32) -> Option<f64> {
     if extra(1.0) <= remaining {
         return Some(1.0);
@@ -97,7 +103,7 @@ fn smallest_stretch(remaining: u32, extra: &impl Fn(f64) -> u32) -> Option<f64> 
     Some(high)
 }
 
-/// An offer for one more slot.
+/// A claim's bid for one more slot.
 struct Bid {
     gain: f64,
     claim: usize,
@@ -105,7 +111,7 @@ struct Bid {
 
 impl Ord for Bid {
     fn cmp(&self, reversed: &Self) -> Ordering {
-        // Of equal gains, the first claim's: any rule will do that is one.
+        // Of equal gains the first claim wins. Any rule would do, but the order must be total.
         let by_gain = self.gain.total_cmp(&reversed.gain);
         by_gain.then(reversed.claim.cmp(&self.claim))
     }
@@ -125,8 +131,8 @@ impl PartialEq for Bid {
 
 impl Eq for Bid {}
 
-/// Slot by slot to whom it helps most: optimal, as gains fall with slots. Also says what the next
-/// one would bring.
+/// Gives the remaining slots one by one to the claim with the largest marginal gain. This greedy order is optimal because
+/// marginal gains fall with slots. Also returns the gain of the next slot.
 fn distribute(remaining: u32, floors: &[u32], claims: &[impl Claim]) -> (Vec<u32>, f64) {
     let mut slots = floors.to_vec();
     let bid = |claim: usize, slots: &[u32]| {
@@ -152,7 +158,7 @@ mod tests {
 
     use super::*;
 
-    /// Needs `work / stretch` slots, and has ever less use for more.
+    /// Requires `work / stretch` slots. Its marginal gain falls with each slot.
     #[derive(Clone, Debug)]
     struct TestClaim {
         min_slots: u32,
@@ -234,7 +240,7 @@ mod tests {
                     prop_assert!(*floor >= claim.required(1.0));
                 }
             }
-            // Nobody who got more than the floor values the last slot below the price.
+            // For each claim above its floor, the last slot gained at least the price.
             for ((slots, floor), claim) in allocation.slots.iter().zip(&allocation.floors).zip(&claims) {
                 prop_assert!(slots == floor || claim.marginal_gain(slots - 1) >= allocation.price - 1e-12);
             }
@@ -251,7 +257,7 @@ mod tests {
             reversed.floors.reverse();
             prop_assert_eq!(forward.floors, reversed.floors);
             let difference = forward.slots.iter().zip(&reversed.slots).map(|(a, b)| a.abs_diff(*b)).max();
-            prop_assert!(difference <= Some(1), "equal gains aside");
+            prop_assert!(difference <= Some(1), "more than one slot apart, which equal gains do not explain");
         }
     }
 }

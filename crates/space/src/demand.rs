@@ -1,4 +1,4 @@
-//! How many slots one VM needs for its objective.
+//! Computes how many slots one VM needs to meet its objective, from the queueing model and its learnt residual.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,27 +10,27 @@ use crate::queueing::{
 };
 use crate::residual::Residual;
 
-/// The share of jobs that find no slot up to which more slots are worth having, where no number of
-/// them is enough.
+/// If no number of slots meets the objective, the demand is the number from which on at most this fraction of the jobs
+/// is blocked: more slots would hardly help.
 const KNEE_BLOCKED_FRACTION: f64 = 0.01;
 
-/// What a VM is promised.
+/// The service-level objective of a VM.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Objective {
     /// Seconds from a job's arrival until it has a slot.
     pub seconds: f64,
-    /// The share of jobs that this holds for; without one it is for their mean.
+    /// The fraction of the jobs for which `seconds` holds (a quantile). Without it, `seconds` is for the mean.
     pub share: Option<f64>,
-    /// The largest share of jobs that find no slot.
+    /// The largest fraction of the jobs that may find no free slot.
     pub blocked: f64,
-    /// How much its jobs count against others' when slots are left.
+    /// The weight of its jobs in the division of slots that remain after all floors.
     pub weight: f64,
-    /// Its class: lower ones are served first.
+    /// The class. Lower classes are served first.
     pub class: u8,
 }
 
 impl Objective {
-    /// This much later for everybody.
+    /// Returns this objective with its times, and its blocked fraction up to 0.5, multiplied by `factor`.
     #[must_use]
     pub fn stretched(&self, factor: f64) -> Self {
         Self {
@@ -40,45 +40,45 @@ impl Objective {
         }
     }
 
-    /// The mean that an exponential time must have.
+    /// Returns the mean of an exponentially distributed time that meets this objective exactly.
     #[must_use]
     pub fn mean(&self) -> f64 {
         self.seconds / self.share.map_or(1.0, |share| quantile(1.0, share))
     }
 }
 
-/// What keeps a VM from its objective when memory does not.
+/// The station that keeps a VM from its objective when slots do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bottleneck {
-    /// The guest computes too slowly.
+    /// The first station: the guest computes too slowly.
     Compute,
-    /// The network is too slow.
+    /// The second station: the network transmits too slowly.
     Link,
 }
 
-/// What is asked for.
+/// The slots that an objective requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// Slots.
+    /// Number of slots.
     pub slots: u32,
-    /// Set when the objective is out of reach with any number of them.
+    /// Set if no number of slots meets the objective.
     pub bottleneck: Option<Bottleneck>,
 }
 
-/// A VM as the model sees it.
+/// The queueing model of one VM, corrected by its residual.
 #[derive(Clone, Debug)]
 pub struct Model<'a> {
-    /// Its jobs.
+    /// Rates and variations of the VM's jobs.
     pub flow: Flow,
     residual: &'a Residual,
-    /// Slots it has.
+    /// Slots that the VM has now; the residual is relative to them.
     slots: u32,
-    /// By slots, what was computed already: objectives are stretched many times.
+    /// Predictions already computed, by number of slots. The search for a stretch asks for the same numbers many times.
     predictions: RefCell<BTreeMap<u32, Prediction>>,
 }
 
-/// What the model expects of a number of slots.
+/// The uncorrected prediction for a number of slots.
 #[derive(Clone, Copy, Debug)]
 struct Prediction {
     time_to_slot: f64,
@@ -86,7 +86,7 @@ struct Prediction {
 }
 
 impl<'a> Model<'a> {
-    /// Of a VM with these jobs, which has so many slots, and what the formulas were off by.
+    /// Creates the model of a VM that has `slots` slots now.
     #[must_use]
     pub fn new(flow: Flow, residual: &'a Residual, slots: u32) -> Self {
         Self {
@@ -109,14 +109,14 @@ impl<'a> Model<'a> {
             .or_insert_with(compute)
     }
 
-    /// The mean time to a slot with so many of them, corrected.
+    /// Returns the corrected mean time, in seconds, from a job's arrival to its slot, if the VM has `slots` slots.
     #[must_use]
     pub fn predicted(&self, slots: u32) -> f64 {
         let change = f64::from(slots.max(1)).ln() - f64::from(self.slots.max(1)).ln();
         self.prediction(slots).time_to_slot * self.residual.predict(change).exp()
     }
 
-    /// The fewest slots, at most `max_slots`, that meet an objective.
+    /// Returns the fewest slots, at most `max_slots`, that meet an objective.
     #[must_use]
     pub fn demand(&self, objective: &Objective, max_slots: u32) -> Demand {
         let meets = |slots| {
@@ -142,7 +142,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// What one more slot would bring: jobs a second, weighted, that find one and would not have.
+    /// Returns the gain of one slot in addition to `slots`: the weighted number of jobs per second that would find a slot
+    /// and did not before.
     #[must_use]
     pub fn marginal_gain(&self, objective: &Objective, slots: u32) -> f64 {
         let load = self.flow.arrival_rate / self.flow.transmit_rate;

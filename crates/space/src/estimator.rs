@@ -1,8 +1,8 @@
-//! From what a window of time brought to what a VM's jobs do: rates, variations, high water.
+//! Estimates the rates, variations and high-water mark of a VM's jobs from windows of measurements.
 //!
-//! Rates are smoothed, so that one odd window does not move anything. A change that lasts is found
-//! by a two-sided CUSUM over arrivals, and what was smoothed before is forgotten then: a step is
-//! believed within a window or two, where smoothing alone would take five.
+//! Rates are smoothed exponentially, so a single unusual window changes little. A two-sided CUSUM over the count of
+//! arrivals detects a lasting change. The estimator then discards the smoothed values, so it follows a step within one or
+//! two windows; smoothing alone would take five.
 
 use std::collections::VecDeque;
 
@@ -10,56 +10,57 @@ use serde::{Deserialize, Serialize};
 
 use crate::queueing::Flow;
 
-/// Weight of the newest window in a smoothed figure.
+/// Weight of the newest window in a smoothed value.
 const SMOOTHING_GAIN: f64 = 0.35;
 
-/// What a CUSUM ignores, and at which sum it rings, in standard deviations of a window's count.
+/// The drift that the CUSUM subtracts per window, and the sum at which it reports a step. Both are in standard deviations
+/// of a window's count.
 const CUSUM_SLACK: f64 = 0.75;
 const CUSUM_THRESHOLD: f64 = 5.0;
 
-/// Windows whose high water is remembered.
+/// Windows over which the high-water mark is taken.
 const HIGH_WATER_WINDOWS: usize = 3;
 
-/// Completions in a window below which its times say nothing.
+/// Below this number of completions in a window, its times are not significant.
 pub const MIN_COMPLETIONS: u64 = 5;
 
-/// What happened to a VM's space in one window of time. Sums of squares make variations exact
-/// however windows are cut.
+/// Measurements of a VM's space in one window of time. It has sums and sums of squares, so the variation of merged
+/// windows is exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Window {
-    /// Its length in seconds.
+    /// Length of the window, in seconds.
     pub seconds: f64,
-    /// Jobs that arrived.
+    /// Number of jobs that arrived.
     pub arrived: u64,
-    /// Sum of squared times between arrivals, and how many there were.
+    /// Sum of the squared times between arrivals, in s².
     pub gaps_squared: f64,
-    /// Sum of the times between arrivals.
+    /// Sum of the times between arrivals, in seconds.
     pub gaps: f64,
-    /// Jobs that the first station has done.
+    /// Jobs that the first station (the guest) completed.
     pub computed: u64,
-    /// Seconds it worked; not those in which it waited for a slot.
+    /// Seconds in which the first station was busy, without those in which it waited for a slot.
     pub computing: f64,
-    /// Sum of its squared service times.
+    /// Sum of the squared service times of the first station, in s².
     pub computing_squared: f64,
-    /// Seconds in which it waited for a slot.
+    /// Seconds in which the first station waited for a slot.
     pub blocked: f64,
-    /// Slots given back.
+    /// Number of slots that became free.
     pub released: u64,
-    /// Seconds in which the second station had something to do.
+    /// Seconds in which the second station (transmission) was busy.
     pub transmitting: f64,
-    /// Mean time, in seconds, from arrival to slot of the jobs that got one.
+    /// Mean time, in seconds, from a job's arrival until it got its slot.
     pub completion: f64,
-    /// Most slots in use at any time.
+    /// Largest number of slots in use at any time of the window.
     pub high_water: u32,
-    /// Slots in use at the end.
+    /// Slots in use at the end of the window.
     pub in_use: u32,
-    /// Slots that have been in use all the time for some windows: what lies there, not what passes
-    /// through. The second station is busy while more than these are in use.
+    /// Slots that stayed in use throughout the last windows. They store files that the guest keeps, so they are not part of
+    /// the flow of jobs. The second station is busy while more than these are in use.
     pub held: u32,
 }
 
 impl Window {
-    /// Both, one after the other.
+    /// Returns the window that consists of `self` followed by `next`.
     #[must_use]
     pub fn merge(&self, next: &Self) -> Self {
         let jobs = self.computed + next.computed;
@@ -86,14 +87,14 @@ impl Window {
         }
     }
 
-    /// Whether its times mean something.
+    /// Returns whether enough jobs completed for the window's times to be significant.
     #[must_use]
     pub fn has_enough_completions(&self) -> bool {
         self.computed >= MIN_COMPLETIONS
     }
 }
 
-/// What is believed of a VM.
+/// Smoothed estimates of a VM's jobs.
 #[derive(Clone, Debug, Default)]
 pub struct Estimator {
     arrival_rate: Option<f64>,
@@ -106,18 +107,18 @@ pub struct Estimator {
     high_water: VecDeque<u32>,
 }
 
-/// What a window changed.
+/// Whether a window shows a lasting change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Nothing unusual.
+    /// The window fits the estimates.
     None,
-    /// The arrivals are others than before.
+    /// The arrival rate changed; the estimates start anew from this window.
     Step,
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts of a window")]
 impl Estimator {
-    /// Take a window in.
+    /// Adds a window to the estimates.
     pub fn update(&mut self, window: &Window) -> Change {
         if window.seconds <= 0.0 {
             return Change::None;
@@ -156,7 +157,7 @@ impl Estimator {
         change
     }
 
-    /// Two-sided CUSUM over the count of arrivals, in standard deviations of a Poisson count.
+    /// Adds a window's count of arrivals to the two-sided CUSUM, in standard deviations of a Poisson count.
     fn detect_step(&mut self, window: &Window) -> Change {
         let Some(arrival_rate) = self.arrival_rate else {
             return Change::None;
@@ -171,9 +172,9 @@ impl Estimator {
         }
     }
 
-    /// What the VM's jobs do, once both stations have been seen at work. Arrivals are taken half a
-    /// standard deviation of a window of `seconds` higher than they are: too small a space costs
-    /// more than too large a one.
+    /// Returns the rates and variations of the VM's jobs, once both stations were busy. The arrival rate is raised by half a
+    /// standard deviation of the count in a window of `seconds`, because a space that is too small costs more than one
+    /// that is too large.
     #[must_use]
     pub fn flow(&self, seconds: f64) -> Option<Flow> {
         let arrival_rate = self.arrival_rate?;
@@ -187,14 +188,15 @@ impl Estimator {
         })
     }
 
-    /// Most slots in use in the last windows.
+    /// Returns the largest number of slots in use in the last windows.
     #[must_use]
     pub fn high_water(&self) -> u32 {
         self.high_water.iter().copied().max().unwrap_or(0)
     }
 }
 
-/// Squared coefficient of variation of so many values with these sums; none of too few.
+/// Returns the squared coefficient of variation of `count` values with this sum and sum of squares; `None` if there are
+/// too few values.
 #[allow(clippy::cast_precision_loss, reason = "counts of a window")]
 fn scv(count: u64, sum: f64, squares: f64) -> Option<f64> {
     if count < MIN_COMPLETIONS || sum <= 0.0 {
@@ -246,7 +248,7 @@ mod tests {
     fn a_step_is_detected_within_two_windows_and_noise_is_not() {
         let mut estimator = Estimator::default();
         for round in 0..100 {
-            // Up and down by a standard deviation.
+            // Up and down by half a standard deviation.
             let arrived = if round % 2 == 0 { 95 } else { 105 };
             assert_eq!(estimator.update(&window(arrived)), Change::None);
         }

@@ -1,39 +1,42 @@
-//! The profiler: what happens to a space's slots, as windows of time.
+//! The profiler: turns the events of a space's slots into [`Window`]s.
 //!
-//! A job is a slot. The first station is the guest: it works while it has a file open to write and no
-//! write waits for slots. A job arrives when its slot is taken, for before that nobody but the guest
-//! knows of it; the guest's work since the slot before is its service. The second station is all
-//! that comes between a slot's being taken and its return: what is written, sent, kept, removed. It is
-//! busy while more slots are in use than lie full anyway ([`Window::held`]).
+//! The queueing model maps to a space as follows:
+//!
+//! - A job is the filling of one slot.
+//! - The first station is the guest. It is busy while it has a file open for writing and no write waits for slots.
+//! - A job arrives when its slot is allocated, because the host cannot observe it earlier. Its service time is the time
+//!   that the guest was busy since the previous allocation.
+//! - The second station is everything between the allocation of a slot and its return: writing, sending, keeping and
+//!   removing the file. It is busy while more slots are in use than are held anyway ([`Window::held`]).
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::estimator::Window;
 
-/// Windows in which a slot must have been in use to count as one that lies full.
+/// Windows over which slots must stay in use to count as held.
 const HELD_WINDOWS: usize = 5;
 
 /// The profile of one space.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// Until when everything is in the window.
+    /// The time up to which the window accounts for everything.
     updated: Duration,
     window_start: Duration,
     used: u32,
     writing: bool,
     waiting: bool,
-    /// Fewest slots in use in this window, and in those before.
+    /// Fewest slots in use in this window, and in each of the last [`HELD_WINDOWS`] windows.
     low_water: u32,
     low_water_history: VecDeque<u32>,
-    /// Seconds that the guest worked since a slot was taken, and that passed since then.
+    /// Seconds since the last allocation: those in which the guest was busy, and all.
     work_since_take: f64,
     time_since_take: f64,
     window: Window,
 }
 
 impl Profile {
-    /// Of an empty space.
+    /// Creates the profile of an empty space.
     #[must_use]
     pub fn new(now: Duration) -> Self {
         Self {
@@ -50,7 +53,7 @@ impl Profile {
         }
     }
 
-    /// So many slots were taken.
+    /// Records that `count` slots were allocated.
     pub fn record_take(&mut self, now: Duration, count: u32) {
         if count == 0 {
             return;
@@ -61,7 +64,7 @@ impl Profile {
         window.high_water = window.high_water.max(self.used);
         window.arrived += u64::from(count);
         window.computed += u64::from(count);
-        // As if each had taken the same time.
+        // The time is divided equally among the slots of one allocation.
         let jobs = f64::from(count);
         window.gaps += self.time_since_take;
         window.gaps_squared += self.time_since_take * self.time_since_take / jobs;
@@ -69,7 +72,7 @@ impl Profile {
         (self.work_since_take, self.time_since_take) = (0.0, 0.0);
     }
 
-    /// A slot came back.
+    /// Records that a slot became free.
     pub fn record_return(&mut self, now: Duration) {
         self.advance(now);
         self.used = self.used.saturating_sub(1);
@@ -77,19 +80,19 @@ impl Profile {
         self.window.released += 1;
     }
 
-    /// The guest has a file open to write, or none.
+    /// Records whether the guest has any file open for writing.
     pub fn set_writing(&mut self, now: Duration, writing: bool) {
         self.advance(now);
         self.writing = writing;
     }
 
-    /// A write waits for slots, or none.
+    /// Records whether any write waits for slots.
     pub fn set_waiting(&mut self, now: Duration, waiting: bool) {
         self.advance(now);
         self.waiting = waiting;
     }
 
-    /// The window that ends now; another one begins.
+    /// Ends the current window at `now`, returns it and begins the next one.
     pub fn close_window(&mut self, now: Duration) -> Window {
         self.advance(now);
         let next = Window {
@@ -117,7 +120,7 @@ impl Profile {
         }
     }
 
-    /// Slots that were in use all the time.
+    /// Returns the slots that stayed in use throughout this window and the last [`HELD_WINDOWS`].
     fn held(&self) -> u32 {
         match self.low_water_history.len() {
             HELD_WINDOWS => self
@@ -131,7 +134,7 @@ impl Profile {
         }
     }
 
-    /// Time has passed until now.
+    /// Accounts for the time since the last event.
     fn advance(&mut self, now: Duration) {
         let elapsed = now.saturating_sub(self.updated).as_secs_f64();
         self.updated = self.updated.max(now);
@@ -185,14 +188,14 @@ mod tests {
         assert_close(computing, 0.4);
         assert_close(blocked, 0.2);
         assert_close(completion, 0.6 / 3.0);
-        // Twice 0.1 s, once 0.1 s.
+        // Three service times of 0.1 s.
         assert_close(computing_squared, 0.03);
         assert_close(gaps, 0.7);
         assert_close(transmitting, 0.6);
         let counts = (window.arrived, window.computed, window.released);
         assert_eq!(counts, (3, 3, 1));
         assert_eq!((window.in_use, window.high_water, window.held), (2, 2, 0));
-        // A window of its own.
+        // The next window starts from zero.
         let next = profile.close_window(at(15));
         assert_close(next.seconds, 0.5);
         assert_eq!((next.arrived, next.high_water), (0, 2));

@@ -1,32 +1,33 @@
-//! How far the model is off, and how that goes on: one line of regression, learnt while running.
+//! Predicts the error of the queueing model by linear regression, updated online.
 //!
-//! The error is the logarithm of measured over predicted time, so it has no unit and a corrected
-//! prediction is never negative. It follows `e' = a e + b du + d`, with `du` the change of the
-//! logarithm of the slots; recursive least squares with forgetting finds the three. Bounds keep
-//! them sensible, and nothing is learnt where there is nothing to learn from.
+//! The error `e` is the logarithm of measured over predicted time, so it has no unit and a corrected prediction is never
+//! negative. The regression is `e' = a e + b du + d`, where `du` is the change of the logarithm of the number of slots.
+//! Recursive least squares with a forgetting factor estimates `a`, `b` and `d`. All three are bounded. An observation
+//! without excitation (no change of slots and no unusual error) does not update them.
 
-/// Weight that an observation keeps from one step to the next.
+/// Forgetting factor: the weight of an observation is multiplied by it in each step.
 const FORGETTING: f64 = 0.97;
 
-/// Largest uncertainty: without excitation it would grow for ever.
+/// Largest trace of the covariance matrix: without excitation it would grow without bound.
 const MAX_TRACE: f64 = 100.0;
 
-/// A change of slots, and an error in standard deviations, below which an observation is no news.
+/// An observation below both of these updates nothing: the change of the logarithm of the slots, and the error in
+/// standard deviations.
 const MIN_CHANGE: f64 = 0.01;
 const MIN_ERROR_DEVIATIONS: f64 = 2.0;
 
-/// Weight of the newest error in the spread of errors.
+/// Weight of the newest squared error in the variance of errors.
 const VARIANCE_GAIN: f64 = 0.1;
 
 type Vector = [f64; 3];
 
-/// The regression.
+/// The regression and its state.
 #[derive(Clone, Debug)]
 pub struct Residual {
     theta: Vector,
     covariance: [Vector; 3],
     error: f64,
-    /// Variance of what it did not foresee.
+    /// Smoothed variance of the prediction errors (innovations).
     variance: f64,
 }
 
@@ -50,25 +51,25 @@ fn dot(a: Vector, b: Vector) -> f64 {
 }
 
 impl Residual {
-    /// The error to expect if the slots change by `change` (difference of logarithms).
+    /// Returns the error of the next step, predicted for a change of slots by `change` (difference of logarithms).
     #[must_use]
     pub fn predict(&self, change: f64) -> f64 {
         dot(self.theta, [self.error, change, 1.0])
     }
 
-    /// Standard deviation of what it does not foresee.
+    /// Returns the standard deviation of the prediction errors.
     #[must_use]
     pub fn standard_deviation(&self) -> f64 {
         self.variance.sqrt()
     }
 
-    /// Everything may be different now: learn fast.
+    /// Resets the covariance after a change of the jobs, so that the next observations have full weight.
     pub fn reset_covariance(&mut self) {
         self.covariance = initial_covariance();
     }
 
-    /// The error that was measured, after a change of the slots. Returns by how much it was other
-    /// than expected. With `learn` false, only the error is noted.
+    /// Adds a measured error after a change of slots and returns the innovation: measured minus predicted error. If `learn`
+    /// is false, the coefficients stay as they are.
     pub fn observe(&mut self, error: f64, change: f64, learn: bool) -> f64 {
         if !error.is_finite() || !change.is_finite() {
             return 0.0;

@@ -1,57 +1,58 @@
-//! How fast a space may change: not at every whim, and never below what is in use.
+//! Limits how often and how far the slow loop resizes a space: a dead band, repeated requests before a shrink, a hold time
+//! after a shrink, and a limit on changes per minute. No space shrinks below the slots in use.
 
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-/// Wishes to shrink that must agree.
+/// Consecutive requests to shrink that are required before a shrink.
 const SHRINK_AGREEMENTS: u32 = 3;
 
-/// Share of a space that a change must exceed.
+/// Fraction of a space that a change must exceed.
 const DEAD_BAND: f64 = 0.1;
 
-/// Most of a space that is given back at once.
+/// Smallest fraction of a space that remains after one shrink.
 const MIN_KEPT_FRACTION: f64 = 0.7;
 
-/// Longest time without a shrink, in seconds.
+/// Longest hold time after a shrink, in seconds.
 const MAX_SHRINK_HOLD: f64 = 60.0;
 
-/// Changes a minute.
+/// Most changes of a space within a minute.
 const MAX_CHANGES_PER_MINUTE: usize = 6;
 
-/// Why a space changed, or did not.
+/// Why a space was resized or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Reason {
-    /// To meet the objective.
+    /// It grew to meet its objective.
     GrowSlo,
-    /// Jobs wait for slots now.
+    /// It grew because writes wait for slots now.
     GrowBlocked,
-    /// More than it needs.
+    /// It shrank because it had more slots than it needs.
     ShrinkSlack,
-    /// Lent to a space that needs them now.
+    /// It shrank because another space needs the slots now.
     ShrinkLent,
-    /// The change is too small to be worth it.
+    /// The change is within the dead band.
     HoldDeadband,
-    /// It has changed enough lately.
+    /// It was resized too often within the last minute.
     HoldChurn,
-    /// It should shrink, if that is still so in a while.
+    /// It will shrink if the next requests agree.
     HoldAgree,
-    /// More slots would not help, as far as is known.
+    /// The model predicts no improvement from more slots.
     HoldNoLeverage,
-    /// There are no more.
+    /// No slots of the budget are free.
     HoldBudget,
-    /// The host is short of memory.
+    /// The host is short of memory, so nothing grows.
     HoldPressure,
-    /// Too little has happened to know anything.
+    /// There are too few measurements for a prediction.
     HoldUnknown,
-    /// The guest or the network is too slow, and no number of slots would help.
+    /// The guest or the network is too slow; no number of slots meets the objective.
     NotAMemoryProblem,
-    /// The model is wrong too often: only the fast loop acts.
+    /// The model was wrong in too many rounds; only the fast loop acts.
     Degraded,
 }
 
-/// What one space may do in the slow loop.
+/// The state of the policy for one space.
 #[derive(Clone, Debug)]
 pub(crate) struct ResizePolicy {
     shrink_requests: u32,
@@ -60,18 +61,18 @@ pub(crate) struct ResizePolicy {
     changes: VecDeque<f64>,
 }
 
-/// What is known when a change is wished for.
+/// A request of the slow loop to resize a space.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResizeRequest {
     pub(crate) slots: u32,
     pub(crate) target: u32,
-    /// Slots that cannot be given back.
+    /// Slots that cannot be reclaimed.
     pub(crate) in_use: u32,
     pub(crate) blocked: bool,
 }
 
 impl ResizePolicy {
-    /// For a loop with this period.
+    /// Creates the policy of a slow loop with this period in seconds.
     pub(crate) fn new(period: f64) -> Self {
         Self {
             shrink_requests: 0,
@@ -81,7 +82,7 @@ impl ResizePolicy {
         }
     }
 
-    /// What a wish comes to.
+    /// Decides on a request at `now` and returns the number of slots and the reason.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -104,7 +105,7 @@ impl ResizePolicy {
         if target > slots {
             self.shrink_requests = 0;
             if now < self.no_shrink_before {
-                // It was wrong to shrink.
+                // The space grows within the hold time, so the last shrink was wrong: double the hold time.
                 self.shrink_hold = (self.shrink_hold * 2.0).min(MAX_SHRINK_HOLD);
                 self.no_shrink_before = now + self.shrink_hold;
             }

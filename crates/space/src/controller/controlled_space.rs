@@ -1,4 +1,4 @@
-//! One space as the controller knows it: what it is believed to need, and what it may do about it.
+//! The controller's state of one space: its estimates, its model and its resize policy.
 
 use super::{
     AT_RISK, BAD_ERROR, BAD_ROUNDS, Decision, GOOD_ROUNDS, Id, MIN_IMPROVEMENT, NEARLY_FULL,
@@ -11,31 +11,31 @@ use crate::queueing::mean_time_to_slot;
 use crate::residual::Residual;
 use crate::resize_policy::{Reason, ResizePolicy, ResizeRequest};
 
-/// Windows without a slot that came back, after which a space counts as one that only keeps.
+/// Consecutive windows without a returned slot after which a space counts as one that only retains slots.
 const RETAINING_WINDOWS: u32 = 5;
 
-/// A space of the controller's.
+/// One space under the controller.
 #[derive(Debug)]
 pub(super) struct ControlledSpace {
     pub(super) objective: Objective,
     pub(super) slots: u32,
     pub(super) floor: u32,
-    /// Slots that it must have.
+    /// Fewest slots of the space.
     min_slots: u32,
-    /// Slots that lie full for long ([`Window::held`]), as far as they count: up to an equal share.
+    /// Slots that stay in use ([`Window::held`]), up to an equal share.
     held: u32,
-    /// Windows since a slot came back.
+    /// Windows since a slot was returned.
     windows_without_return: u32,
     estimator: Estimator,
     residual: Residual,
     resize_policy: ResizePolicy,
-    /// Since the slow loop's last round.
+    /// Measurements since the last round of the slow loop.
     since_round: Window,
-    /// The last one.
+    /// The last window.
     pub(super) latest: Window,
-    /// Slots in the slow loop's last round.
+    /// Slots in the last round of the slow loop.
     previous_slots: u32,
-    /// Rounds since it came, or since its jobs changed.
+    /// Rounds since the space was added or its arrival rate changed.
     rounds: u32,
     bad_rounds: u32,
     good_rounds: u32,
@@ -43,7 +43,7 @@ pub(super) struct ControlledSpace {
 }
 
 impl ControlledSpace {
-    /// One that nothing is known of yet.
+    /// Creates the state of a space without measurements.
     pub(super) fn new(objective: Objective, slots: u32, min_slots: u32) -> Self {
         Self {
             objective,
@@ -51,7 +51,7 @@ impl ControlledSpace {
             floor: min_slots,
             min_slots,
             held: 0,
-            // Until something comes back.
+            // A space counts as retaining until it returns a slot.
             windows_without_return: RETAINING_WINDOWS,
             estimator: Estimator::default(),
             residual: Residual::default(),
@@ -66,8 +66,7 @@ impl ControlledSpace {
         }
     }
 
-    /// A window is over. What lies full for long counts up to `equal` slots, so that who fills a
-    /// space and stops does not grow for it.
+    /// Records a window. Held slots count only up to `equal`, so a VM that fills its space and stops does not grow.
     pub(super) fn record_window(&mut self, window: &Window, equal: u32) {
         self.since_round = self.since_round.merge(window);
         self.latest = *window;
@@ -78,17 +77,17 @@ impl ControlledSpace {
         };
     }
 
-    /// Whether its slots do not come back, so that lending it some would be giving them away.
+    /// Returns whether the space does not return its slots, so the fast loop could not reclaim what it grants.
     pub(super) fn is_retaining(&self) -> bool {
         self.windows_without_return >= RETAINING_WINDOWS || self.latest.held > self.held
     }
 
-    /// Of so many slots, those that jobs pass through.
+    /// Returns how many of `slots` jobs pass through: all but the held ones, and at least one.
     fn circulating(&self, slots: u32) -> u32 {
         slots.saturating_sub(self.held).max(1)
     }
 
-    /// Take what happened since the last round in.
+    /// Updates the estimates and the residual from the measurements since the last round.
     pub(super) fn update_model(&mut self) {
         let window = std::mem::take(&mut self.since_round);
         let change = self.estimator.update(&window);
@@ -105,7 +104,7 @@ impl ControlledSpace {
             let step = f64::from(now).ln() - f64::from(before).ln();
             let modelled = mean_time_to_slot(&flow, now);
             let error = (window.completion.max(1e-6) / modelled).ln();
-            // Nothing is learnt of a space whose size was not the model's choice.
+            // The residual learns only from sizes that the model chose.
             let learn = self.rounds > 0 && self.slots > self.min_slots;
             let innovation = self.residual.observe(error, step, learn);
             self.count_round(innovation.abs() > BAD_ERROR);
@@ -114,7 +113,7 @@ impl ControlledSpace {
         self.previous_slots = self.slots;
     }
 
-    /// A round was a bad one, or not.
+    /// Counts a good or bad round and switches the degraded mode.
     fn count_round(&mut self, bad: bool) {
         (self.bad_rounds, self.good_rounds) = match bad {
             true => (self.bad_rounds + 1, 0),
@@ -143,7 +142,7 @@ impl ControlledSpace {
         }
     }
 
-    /// What it may do about what it should have.
+    /// Returns the new size and the reason, given the allocation's `target`.
     pub(super) fn propose(&mut self, now: f64, target: u32, pressure: bool) -> (u32, Reason) {
         if self.degraded {
             return (self.slots, Reason::Degraded);
@@ -182,7 +181,7 @@ impl ControlledSpace {
         }
     }
 
-    /// Its jobs wait for slots, and so long that its objective is at risk.
+    /// Returns whether writes wait for slots so long that the objective is at risk.
     pub(super) fn is_at_risk(&self) -> bool {
         let Window {
             seconds,
@@ -194,7 +193,7 @@ impl ControlledSpace {
             || blocked > 0.0 && completion > AT_RISK * self.objective.seconds
     }
 
-    /// It is full, or will be before anybody looks again.
+    /// Returns whether the space is full, or will be before the next windows arrive.
     fn is_nearly_full(&self) -> bool {
         let Window {
             seconds,
@@ -212,7 +211,8 @@ impl ControlledSpace {
                 || soon > f64::from(self.slots) && in_use * 2 > self.slots)
     }
 
-    /// Slots it would not miss at once. A floor is kept for who uses half of it.
+    /// Returns the slots that can be reclaimed without an immediate effect. A space that uses half of its floor keeps the
+    /// floor.
     pub(super) fn slack(&self) -> u32 {
         if self.is_nearly_full() {
             return 0;
@@ -248,7 +248,7 @@ impl ControlledSpace {
     }
 }
 
-/// A space's claim.
+/// The claim of one space on the budget.
 pub(super) struct SpaceClaim<'a> {
     space: &'a ControlledSpace,
     model: Option<Model<'a>>,

@@ -1,10 +1,10 @@
-//! The loops: a slow one that knows what each VM will need, a fast one that helps who waits now.
+//! The controller of all spaces of a host: a slow loop that follows the model and a fast loop that reacts to waiting
+//! writes.
 //!
-//! Every [`SLOW_PERIOD`] the estimates of all spaces are brought up to date, the model's demand for each is
-//! computed, and the budget is shared ([`crate::allocation`]). In between, every window, a space
-//! that is about to be full is lent what nobody uses: from what is free, then from the space with
-//! the most slack. What is lent comes back when its owner fills up in turn, by the same rule. Slots
-//! are given up before they are granted, so the sum is within the budget at every instant.
+//! Every [`SLOW_PERIOD`] seconds the slow loop updates the estimates of all spaces, computes each demand from the model and
+//! divides the budget ([`crate::allocation`]). In every window, the fast loop gives slots to spaces whose writes wait:
+//! first free slots, then slots of the space with the most slack. That space gets slots in the same way when its own writes
+//! wait. The controller reclaims slots before it grants them, so the sum is within the budget at every instant.
 
 mod controlled_space;
 
@@ -19,68 +19,68 @@ use crate::estimator::Window;
 use crate::resize_policy::Reason;
 use controlled_space::{ControlledSpace, SpaceClaim};
 
-/// Seconds between two rounds of the slow loop.
+/// Period of the slow loop, in seconds.
 pub const SLOW_PERIOD: f64 = 5.0;
 
-/// Share of the budget that floors may take: the rest is there for whoever needs it first.
+/// Fraction of the budget that floors may take. The rest is for the fast loop and for marginal gains.
 const FLOOR_FRACTION: f64 = 0.7;
 
-/// In-use share of a space from which it counts as about to be full.
+/// Fraction of its slots in use from which a space counts as nearly full.
 const NEARLY_FULL: f64 = 0.9;
 
-/// Share of its time that a job must gain for more slots to be worth having.
+/// Fraction by which more slots must shorten the predicted time for a space to grow.
 const MIN_IMPROVEMENT: f64 = 0.02;
 
-/// Share of a window spent without a slot, and of the objective's time, from which a space needs
-/// help before the slow loop's next round.
+/// A space needs slots before the next round of the slow loop if its writes waited for more than this fraction of a
+/// window, or if its jobs took more than this fraction of the objective's time.
 const AT_RISK: f64 = 0.25;
 
-/// Prediction error (of the logarithm) above which a round was a bad one; rounds of the kind that
-/// change the state.
+/// A round is bad if the innovation of the logarithmic error exceeds [`BAD_ERROR`]. [`BAD_ROUNDS`] bad rounds in a row
+/// switch a space to degraded mode, and [`GOOD_ROUNDS`] good rounds in a row switch it back.
 const BAD_ERROR: f64 = 0.5;
 const BAD_ROUNDS: u32 = 6;
 const GOOD_ROUNDS: u32 = 12;
 
-/// A space's number.
+/// Identifies a space.
 pub type Id = u32;
 
-/// One change, or none, and why.
+/// A decision about one space: its new size and the reason. The size may be unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Decision {
-    /// The space.
+    /// The space that the decision is about.
     pub space: Id,
-    /// Slots it has from now on.
+    /// Number of slots from now on.
     pub slots: u32,
-    /// Slots it had.
+    /// Number of slots before.
     pub before: u32,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// What keeps it from its objective, if memory does not.
+    /// The station that keeps the space from its objective, if slots do not.
     pub bottleneck: Option<Bottleneck>,
-    /// The mean time to a slot that is expected with these slots, if anything is.
+    /// The predicted mean time to a slot in seconds, if the model can predict one.
     pub predicted: Option<f64>,
 }
 
-/// A space that cannot be taken in.
+/// The error of [`Controller::attach`]: the slots of the other spaces are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom;
 
-/// All spaces of a host.
+/// Divides a host's budget of slots among its spaces.
 #[derive(Debug)]
 pub struct Controller {
     budget: u32,
-    /// Slots that every space has.
+    /// Fewest slots of each space.
     min_slots: u32,
     spaces: BTreeMap<Id, ControlledSpace>,
     next_slow_round: f64,
-    /// The fast loop is at work.
+    /// Whether the fast loop runs.
     fast_loop: bool,
     stretch: f64,
     price: f64,
 }
 
 impl Controller {
-    /// For a host that gives this many slots, and each space at least so many of them.
+    /// Creates the controller of a host with a budget of `budget` slots, of which each space gets at least `min_slots`.
     #[must_use]
     pub fn new(budget: u32, min_slots: u32) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl Controller {
         }
     }
 
-    /// The same without its fast loop, to be compared with.
+    /// Creates a controller without the fast loop, for comparison.
     #[must_use]
     pub fn without_fast_loop(budget: u32, min_slots: u32) -> Self {
         Self {
@@ -103,35 +103,35 @@ impl Controller {
         }
     }
 
-    /// Slots that nobody has.
+    /// Returns the slots of the budget that no space has.
     #[must_use]
     pub fn free(&self) -> u32 {
         self.budget.saturating_sub(self.allocated())
     }
 
-    /// Slots a space has.
+    /// Returns the slots of a space.
     #[must_use]
     pub fn slots(&self, space: Id) -> Option<u32> {
         self.spaces.get(&space).map(|space| space.slots)
     }
 
-    /// How many times as long objectives take for want of budget.
+    /// Returns the factor by which objectives are stretched because the budget is too small; 1 if all are met.
     #[must_use]
     pub fn stretch(&self) -> f64 {
         self.stretch
     }
 
-    /// What one more slot of budget would bring: weighted jobs a second that would find one.
+    /// Returns the gain of one more slot of budget: the weighted number of jobs per second that would find a slot.
     #[must_use]
     pub fn price(&self) -> f64 {
         self.price
     }
 
-    /// Take a space in. It gets an equal share of what is free, and what others can spare if that is
-    /// too little.
+    /// Adds a space. It gets an equal share of the budget; spaces with more than an equal share lose slots that are not in
+    /// use. Returns the decisions about those spaces.
     ///
     /// # Errors
-    /// The others use what it would need.
+    /// Returns [`NoRoom`] if fewer than `min_slots` slots become free because the other spaces use them.
     pub fn attach(&mut self, id: Id, objective: Objective) -> Result<Vec<Decision>, NoRoom> {
         let mut decisions = Vec::new();
         let equal = self.equal_share(1);
@@ -146,32 +146,33 @@ impl Controller {
         Ok(decisions)
     }
 
-    /// An equal share, when so many more spaces have come.
+    /// Returns an equal share of the budget after `coming` more spaces are added.
     fn equal_share(&self, coming: u32) -> u32 {
         let count = u32::try_from(self.spaces.len()).unwrap_or(u32::MAX);
         (self.budget / count.saturating_add(coming).max(1)).max(self.min_slots)
     }
 
-    /// Have whoever has the most above an equal share give that up, as far as it is not in use.
+    /// Reclaims slots above an equal share that are not in use, from the space with the most of them.
     fn reclaim_above(&mut self, equal: u32) -> Option<Decision> {
         self.reclaim(None, equal, |space| {
             space.slots.saturating_sub(space.latest.in_use.max(equal))
         })
     }
 
-    /// A space is gone, and its slots are free.
+    /// Removes a space. Its slots become free.
     pub fn detach(&mut self, id: Id) {
         self.spaces.remove(&id);
     }
 
-    /// A space has another objective.
+    /// Replaces the objective of a space.
     pub fn set_objective(&mut self, id: Id, objective: Objective) {
         if let Some(space) = self.spaces.get_mut(&id) {
             space.objective = objective;
         }
     }
 
-    /// The host gives another number of slots. What is too much is taken back, as far as it is not in use.
+    /// Changes the budget. If the spaces have more slots than the new budget, reclaims those that are not in use and above
+    /// an equal share. Returns the decisions.
     pub fn set_budget(&mut self, budget: u32) -> Vec<Decision> {
         self.budget = budget;
         let equal = self.equal_share(0);
@@ -190,14 +191,14 @@ impl Controller {
         decisions
     }
 
-    /// A space has kept more slots than it was to have, for they were in use by then.
+    /// Records the size that a space reported. It may exceed the decision because slots came into use meanwhile.
     pub fn kept(&mut self, id: Id, slots: u32) {
         if let Some(space) = self.spaces.get_mut(&id) {
             space.slots = slots;
         }
     }
 
-    /// Slots that spaces have beyond the budget.
+    /// Returns the slots that spaces have beyond the budget.
     #[must_use]
     pub fn excess(&self) -> u32 {
         self.allocated().saturating_sub(self.budget)
@@ -207,8 +208,9 @@ impl Controller {
         self.spaces.values().map(|space| space.slots).sum()
     }
 
-    /// A window of time is over at `now` (seconds on any clock). Under `pressure`, when the host
-    /// itself is short of memory, nothing grows. Windows that were lost are simply not there.
+    /// Processes the windows of the spaces that end at `now` (seconds on any monotonic clock) and returns the decisions.
+    /// Under `pressure`, when the host itself is short of memory, no space grows. `windows` omits spaces whose window was
+    /// lost.
     pub fn tick(&mut self, now: f64, windows: &[(Id, Window)], pressure: bool) -> Vec<Decision> {
         let equal = self.equal_share(0);
         for (id, window) in windows {
@@ -227,7 +229,7 @@ impl Controller {
         decisions
     }
 
-    /// The slow loop.
+    /// Runs one round of the slow loop.
     fn run_slow_loop(&mut self, now: f64, pressure: bool) -> Vec<Decision> {
         self.spaces
             .values_mut()
@@ -256,13 +258,13 @@ impl Controller {
             let (to, reason) = space.propose(now, target, pressure);
             changes.push((*id, to, reason));
         }
-        // First those that give, then those that take.
+        // Shrink first, then grow.
         changes.sort_by_key(|(id, to, _)| (self.slots(*id).is_some_and(|slots| *to > slots), *id));
         let decide = |(id, to, reason)| self.set(id, to, reason);
         changes.into_iter().filter_map(decide).collect()
     }
 
-    /// Give a space this many slots, or as many as there are.
+    /// Gives a space `to` slots, or as many as the free slots allow.
     fn set(&mut self, id: Id, to: u32, reason: Reason) -> Option<Decision> {
         let free = self.free();
         let space = self.spaces.get_mut(&id)?;
@@ -275,7 +277,7 @@ impl Controller {
         Some(space.decision(id, before, reason))
     }
 
-    /// The fast loop.
+    /// Runs one round of the fast loop.
     fn run_fast_loop(&mut self) -> Vec<Decision> {
         let mut waiting: Vec<(Id, f64)> = self
             .spaces
@@ -283,7 +285,7 @@ impl Controller {
             .filter(|(_, space)| space.is_at_risk())
             .map(|(id, space)| (*id, space.latest.blocked))
             .collect();
-        // Who stands still the longest first.
+        // The space whose writes waited longest comes first.
         waiting.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         let mut decisions = Vec::new();
         for (id, _) in waiting {
@@ -305,7 +307,8 @@ impl Controller {
         decisions
     }
 
-    /// Most slots that this space may be lent: none beyond an equal share, if they do not come back.
+    /// Returns how many slots the fast loop may add to a space. A space that returns no slots gets none beyond an equal
+    /// share.
     fn max_extra(&self, id: Id, slots: u32) -> u32 {
         match self
             .spaces
@@ -317,7 +320,7 @@ impl Controller {
         }
     }
 
-    /// Jobs that came in the last window and did not go.
+    /// Returns the jobs that arrived in the last window minus those that left.
     fn backlog(&self, id: Id) -> u32 {
         let window = self
             .spaces
@@ -327,13 +330,12 @@ impl Controller {
         u32::try_from(window.arrived.saturating_sub(window.released)).unwrap_or(u32::MAX)
     }
 
-    /// Free slots of the space that has the most to spare, for `id` to have at most `target` of them.
+    /// Shrinks the space with the most slack, other than `id`, until `target` slots are free or it has no slack left.
     fn reclaim_slack(&mut self, id: Id, target: u32) -> Option<Decision> {
         self.reclaim(Some(id), target, ControlledSpace::slack)
     }
 
-    /// Have the space with the most to spare, but not `except`, give up what is missing of `target`
-    /// free slots.
+    /// Shrinks the space with the most spare slots (other than `except`) by what is missing to `target` free slots.
     fn reclaim(
         &mut self,
         except: Option<Id>,
@@ -344,7 +346,7 @@ impl Controller {
         self.shrink_largest_spare(except, missing, spare)
     }
 
-    /// Have the space with the most to spare, but not `except`, give up to so many of that.
+    /// Shrinks the space with the most spare slots (other than `except`) by at most `missing` of them.
     fn shrink_largest_spare(
         &mut self,
         except: Option<Id>,

@@ -14,7 +14,7 @@ fn objective() -> Objective {
     }
 }
 
-/// A second in which so many jobs came and went.
+/// Returns a window of one second in which `jobs` jobs arrived and left.
 fn window(jobs: u64, blocked: f64, in_use: u32) -> Window {
     #[allow(clippy::cast_precision_loss, reason = "small")]
     let count = jobs as f64;
@@ -42,7 +42,7 @@ fn a_space_that_only_retains_slots_gets_an_equal_share_and_no_more() {
     for id in [1, 2] {
         assert!(controller.attach(id, objective()).is_ok());
     }
-    // Fills what it has, waits, and nothing ever comes back.
+    // Space 1 fills its slots, waits, and never returns one.
     for second in 1..60 {
         let slots = controller.slots(1).unwrap();
         let full = Window {
@@ -189,7 +189,7 @@ proptest! {
         for step in steps {
             match step {
                 Step::Attach(id) => if controller.slots(id).is_none() {
-                    // A host can be full.
+                    // The host may have no room for another space.
                     let _full = controller.attach(id, objective());
                 },
                 Step::Detach(id) => controller.detach(id),

@@ -1,7 +1,7 @@
-//! The controller on simulated VMs, beside what it has to beat.
+//! A discrete-event simulation of the controller and of simpler policies on synthetic loads.
 //!
-//! Everything is driven by simulated time; the controller is the one that decides about real
-//! spaces. A seed brings the same jobs to every policy, so policies are compared in pairs.
+//! Time is simulated. The controller is the same code that sizes real spaces. One seed produces the same jobs for every
+//! policy, so that policies can be compared in pairs.
 
 mod plant;
 mod policy;
@@ -18,23 +18,23 @@ use policy::RunningPolicy;
 pub use trace::Trace;
 use trace::{Jobs, TRACE_SECONDS, VMS};
 
-/// What each simulated VM is promised: 19 of 20 jobs have their slot within this many seconds.
+/// The objective of each simulated VM: 95 % of the jobs get their slot within this many seconds.
 pub const DEADLINE: f64 = 1.5;
 
-/// What became of one policy on one load.
+/// The result of one policy on one load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// Share of jobs that got their slot too late.
+    /// Fraction of the jobs that got their slot after [`DEADLINE`] or not at all.
     pub late: f64,
-    /// Changes of a space a minute, all VMs together.
+    /// Resizes per minute, of all VMs together.
     pub resizes: f64,
-    /// Seconds that guests stood still for want of a slot.
+    /// Seconds in which guests were blocked because no slot was free.
     pub blocked: f64,
-    /// Slots in use, on average.
+    /// Mean number of slots that all spaces have together.
     pub slots: f64,
 }
 
-/// Try a policy on a load, with so many slots for all VMs.
+/// Simulates a policy on a load, with `budget` slots for all VMs together.
 #[must_use]
 pub fn run(trace: Trace, policy: Policy, budget: u32, seed: u64) -> Outcome {
     let objective = Objective {
@@ -106,7 +106,7 @@ pub fn run(trace: Trace, policy: Policy, budget: u32, seed: u64) -> Outcome {
     }
 }
 
-/// Carry out what was decided; how many spaces changed.
+/// Resizes the plants as the policy decided and returns how many changed.
 fn apply(policy_state: &RunningPolicy, plants: &mut [Option<Plant>], now: f64) -> u32 {
     let mut changed = 0;
     for (vm, plant) in (0..).zip(plants) {
@@ -120,7 +120,7 @@ fn apply(policy_state: &RunningPolicy, plants: &mut [Option<Plant>], now: f64) -
     changed
 }
 
-/// A window as it is told: its times off by a factor.
+/// Returns the window that the policy receives: its times are multiplied by `factor`.
 fn distorted(window: Window, factor: f64) -> Window {
     Window {
         computing: window.computing * factor,
@@ -134,7 +134,7 @@ fn distorted(window: Window, factor: f64) -> Window {
 mod tests {
     use super::*;
 
-    /// The same seeds always: nothing here depends on the machine.
+    /// The number of seeds. The results do not depend on the machine.
     const SEEDS: u64 = 8;
 
     fn mean(trace: Trace, policy: Policy, budget: u32, value: fn(&Outcome) -> f64) -> f64 {
@@ -190,7 +190,7 @@ mod tests {
             released += window.released;
             transmitting += window.transmitting;
         }
-        // 5.6 jobs a second, each transmitted in an eighth of one.
+        // 5.6 jobs per second, each transmitted in 1/8 s on average.
         assert!((3_200..3_500).contains(&arrived), "{arrived}");
         assert!(arrived - released <= 40);
         assert!((transmitting / 600.0 - 0.7).abs() < 0.04, "{transmitting}");

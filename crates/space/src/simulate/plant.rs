@@ -1,4 +1,4 @@
-//! A VM's jobs and its space, event by event: what the controller is tried on.
+//! The plant under control: a discrete-event simulation of one VM's jobs and its space.
 
 use std::collections::VecDeque;
 
@@ -6,23 +6,23 @@ use crate::estimator::Window;
 
 use super::trace::Jobs;
 
-/// What the first station does.
+/// State of the first station.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Compute {
     Idle,
-    /// On the job that arrived then, until then.
+    /// It serves the job that arrived at `arrived` until `until`.
     Busy {
         arrived: f64,
         until: f64,
     },
-    /// The job that arrived then has no slot, since then.
+    /// The job that arrived at `arrived` waits for a slot since `since`.
     Blocked {
         arrived: f64,
         since: f64,
     },
 }
 
-/// One VM.
+/// One simulated VM with its space.
 #[derive(Debug)]
 pub(super) struct Plant {
     jobs: Jobs,
@@ -30,23 +30,23 @@ pub(super) struct Plant {
     waiting: VecDeque<f64>,
     compute: Compute,
     in_use: u32,
-    /// When the job in transmission is done with.
+    /// When the current transmission ends, if there is one.
     transmission_end: Option<f64>,
     next_arrival: f64,
     window: Window,
-    /// When the window began.
+    /// When the current window began.
     window_start: f64,
     completion_sum: f64,
     last_arrival: f64,
-    /// When the second station began to be busy, as far as it is not in the window yet.
+    /// Start of the second station's busy time that the window does not include yet.
     busy_since: f64,
-    /// Times from arrival to slot, of all jobs.
+    /// Time from arrival to slot of each job, in seconds.
     pub(super) times_to_slot: Vec<f64>,
     pub(super) blocked_seconds: f64,
 }
 
 impl Plant {
-    /// A VM that starts now.
+    /// Creates a VM that starts at `now`.
     pub(super) fn new(mut jobs: Jobs, slots: u32, now: f64) -> Self {
         let next_arrival = jobs.next_arrival(now);
         Self {
@@ -67,7 +67,7 @@ impl Plant {
         }
     }
 
-    /// Let time pass until `end`.
+    /// Simulates all events until `end`.
     pub(super) fn run(&mut self, end: f64) {
         loop {
             let computed = match self.compute {
@@ -89,7 +89,7 @@ impl Plant {
         }
     }
 
-    /// More or fewer slots. Those in use stay.
+    /// Changes the number of slots. Slots in use stay in use.
     pub(super) fn resize(&mut self, now: f64, slots: u32) {
         self.slots = slots;
         self.admit(now);
@@ -106,7 +106,7 @@ impl Plant {
         self.start_computation(now);
     }
 
-    /// Compute the next job, if the station has nothing to do.
+    /// Starts the first station on the next job, if it is idle.
     fn start_computation(&mut self, now: f64) {
         if self.compute != Compute::Idle {
             return;
@@ -129,7 +129,7 @@ impl Plant {
         self.admit(now);
     }
 
-    /// Give the job that waits for a slot one, if there is one.
+    /// Gives the blocked job a slot, if one is free.
     fn admit(&mut self, now: f64) {
         let Compute::Blocked { arrived, since } = self.compute else {
             return;
@@ -161,12 +161,12 @@ impl Plant {
         self.admit(now);
     }
 
-    /// Jobs that got no slot.
+    /// Returns the number of jobs that did not get a slot yet.
     pub(super) fn unserved(&self) -> usize {
         self.waiting.len() + usize::from(self.compute != Compute::Idle)
     }
 
-    /// The window that ends now.
+    /// Ends the current window at `now` and returns it.
     pub(super) fn close_window(&mut self, now: f64) -> Window {
         let window_start = std::mem::replace(&mut self.window_start, now);
         if self.transmission_end.is_some() {

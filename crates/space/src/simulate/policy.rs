@@ -1,4 +1,4 @@
-//! The controller, and what it is compared with.
+//! The policies of the simulation: the controller and its competitors.
 
 use std::collections::BTreeMap;
 
@@ -6,29 +6,28 @@ use crate::controller::{Controller, Id};
 use crate::demand::Objective;
 use crate::estimator::Window;
 
-/// Slots that every VM has.
+/// Fewest slots of each VM.
 const MIN_SLOTS: u32 = 2;
 
-/// Who decides how many slots a VM has.
+/// How the slots of the VMs are decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Nobody: an equal share each.
+    /// Each VM has an equal share, which never changes.
     Static,
-    /// A loop that grows what was full or blocked and shrinks what was neither, every 5 s.
+    /// Every 5 s, spaces that were full or blocked grow by half, and all others shrink by a fifth.
     Reactive5,
-    /// The same every second.
+    /// As [`Reactive5`](Self::Reactive5), every second.
     Reactive1,
-    /// A pool: what is about to be full grows by half, what is half empty shrinks by a fifth, every
-    /// second.
+    /// Every second, spaces that are nearly full grow by half, and those that are half empty shrink by a fifth.
     Pool,
-    /// The controller's slow loop alone.
+    /// The controller without its fast loop.
     Model,
-    /// The controller.
+    /// The controller with both loops.
     Hybrid,
 }
 
 impl Policy {
-    /// All of them.
+    /// All policies.
     pub const ALL: [Self; 6] = [
         Self::Static,
         Self::Reactive5,
@@ -38,7 +37,7 @@ impl Policy {
         Self::Hybrid,
     ];
 
-    /// Its name.
+    /// Returns the name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -52,7 +51,7 @@ impl Policy {
     }
 }
 
-/// A policy at work.
+/// A policy with its state.
 #[derive(Debug)]
 pub(super) enum RunningPolicy {
     Static { share: u32 },
@@ -75,12 +74,12 @@ impl RunningPolicy {
         }
     }
 
-    /// A VM comes; the slots of everybody that it changed.
+    /// Adds a VM.
     pub(super) fn attach(&mut self, id: Id, objective: Objective) {
         match self {
             Self::Static { .. } => {}
             Self::Reactive(reactive) => reactive.attach(id),
-            // The simulated VMs always fit.
+            // The simulated VMs always fit, so an error cannot occur.
             Self::Controller(controller) => drop(controller.attach(id, objective)),
         }
     }
@@ -110,12 +109,12 @@ impl RunningPolicy {
     }
 }
 
-/// When a space grows and shrinks without a model.
+/// When a reactive policy grows and shrinks a space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GrowthRule {
-    /// It was full or blocked; it was neither.
+    /// Grows a space that was full or blocked; shrinks all others.
     Full,
-    /// It is about to be full; it was half empty.
+    /// Grows a space that is nearly full; shrinks one that was half empty.
     NearlyFull,
 }
 
@@ -137,7 +136,7 @@ impl GrowthRule {
     }
 }
 
-/// Grows and shrinks spaces by what the last window brought.
+/// A policy that resizes spaces by their last windows, without a model.
 #[derive(Debug)]
 pub(super) struct Reactive {
     budget: u32,

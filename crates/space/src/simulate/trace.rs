@@ -1,47 +1,47 @@
-//! The loads that the controller is tried on.
+//! The synthetic loads of the simulation.
 
 use std::f64::consts::TAU;
 
 use fastrand::Rng;
 
-/// Simulated seconds.
+/// Simulated time, in seconds.
 pub(super) const TRACE_SECONDS: f64 = 600.0;
 
-/// VMs of a host.
+/// Number of VMs on the host.
 pub(super) const VMS: usize = 4;
 
-/// The most jobs a second that arrive at a VM.
+/// The highest arrival rate of a VM, in jobs per second.
 const MAX_ARRIVAL_RATE: f64 = 11.0;
 
-/// Jobs a second that a guest computes and the network takes, unless a trace says otherwise.
+/// Service rates of the guest and of the network in jobs per second, unless a trace has others.
 const COMPUTE_RATE: f64 = 12.0;
 const TRANSMIT_RATE: f64 = 8.0;
 
 /// A load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trace {
-    /// Steady, and the same for all.
+    /// Constant rates, equal for all VMs.
     Equal,
-    /// Steady, one VM with much more than the others.
+    /// Constant rates, one VM with a much higher one than the others.
     Skewed,
-    /// One VM's link halves for 150 s.
+    /// The transmission rate of one VM is halved for 150 s.
     LinkStep,
-    /// Each VM in turn works for 12 of 60 s.
+    /// Each VM in turn has a burst of 12 s in every 60 s.
     Bursts,
-    /// The times of transmission vary much.
+    /// Transmission times have a high variation.
     HeavySend,
-    /// A slow wave, each VM at another place of it.
+    /// Sinusoidal rates with a period of 300 s; each VM has another phase.
     Diurnal,
-    /// All VMs burst together, and no budget would do.
+    /// All VMs have their bursts at the same time; no budget suffices.
     Correlated,
-    /// VMs come and go.
+    /// VMs start and stop.
     Churn,
-    /// The model is wrong, what it is told is noisy, and some of it is lost.
+    /// The model does not fit, measurements are noisy, and some windows are lost.
     WrongModel,
 }
 
 impl Trace {
-    /// All of them.
+    /// All loads.
     pub const ALL: [Self; 9] = [
         Self::Equal,
         Self::Skewed,
@@ -54,7 +54,7 @@ impl Trace {
         Self::WrongModel,
     ];
 
-    /// Its name.
+    /// Returns the name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -70,7 +70,7 @@ impl Trace {
         }
     }
 
-    /// Jobs a second that arrive at a VM.
+    /// Returns the arrival rate of a VM in jobs per second.
     fn arrival_rate(self, vm: usize, at: f64) -> f64 {
         let phase_of_vm = vm as f64 / VMS as f64;
         let skewed = [6.8, 4.0, 2.0, 1.0].get(vm).copied().unwrap_or(1.0);
@@ -89,7 +89,7 @@ impl Trace {
         }
     }
 
-    /// Jobs a second that the network takes.
+    /// Returns the service rate of the network in jobs per second.
     fn transmit_rate(self, vm: usize, at: f64) -> f64 {
         match self {
             Self::LinkStep if vm == 0 && (200.0..350.0).contains(&at) => TRANSMIT_RATE / 2.0,
@@ -97,12 +97,12 @@ impl Trace {
         }
     }
 
-    /// Whether a VM is there.
+    /// Returns whether a VM runs.
     pub(super) fn is_present(self, vm: usize, at: f64) -> bool {
         self != Self::Churn || vm == 0 || (at / 50.0 + vm as f64).floor() % 3.0 >= 1.0
     }
 
-    /// By how much what is told is off, at most, and how often it is lost.
+    /// Returns the largest relative error of the measured times, and the fraction of the windows that are lost.
     pub(super) fn noise(self) -> (f64, f64) {
         match self {
             Self::WrongModel => (0.3, 0.1),
@@ -111,7 +111,7 @@ impl Trace {
     }
 }
 
-/// The jobs of one VM. The same seed brings the same jobs, whatever becomes of them.
+/// The jobs of one VM. They depend on the seed alone, not on what happens to earlier jobs.
 #[derive(Debug)]
 pub(super) struct Jobs {
     trace: Trace,
@@ -133,7 +133,7 @@ impl Jobs {
         }
     }
 
-    /// When the next job comes: a Poisson process whose rate changes, by thinning.
+    /// Returns the time of the next arrival of a non-homogeneous Poisson process, by thinning.
     pub(super) fn next_arrival(&mut self, mut now: f64) -> f64 {
         loop {
             now += exponential(&mut self.arrival_rng) / MAX_ARRIVAL_RATE;
@@ -161,7 +161,8 @@ fn exponential(rng: &mut Rng) -> f64 {
     -(1.0 - rng.f64()).ln()
 }
 
-/// Mean 1 and squared coefficient of variation 8: two exponential times, the rare one long.
+/// Draws from a hyperexponential distribution with mean 1 and squared coefficient of variation 8: one of two exponential
+/// times, of which the longer is rare.
 fn hyperexponential(rng: &mut Rng) -> f64 {
     const SCV: f64 = 8.0;
     let rare = 0.5 * (1.0 - ((SCV - 1.0) / (SCV + 1.0)).sqrt());
