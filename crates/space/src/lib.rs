@@ -51,8 +51,8 @@
 //! }
 //! assert_eq!((controller.slots(1), controller.slots(2)), (Some(10), Some(10)));
 //!
-//! let full = Window { seconds: 1.0, blocked: 0.6, in_use: 10, high_water: 10, ..Window::default() };
-//! let idle = Window { seconds: 1.0, in_use: 1, high_water: 1, ..Window::default() };
+//! let full = Window { seconds: 1.0, arrived: 9, released: 9, blocked: 0.6, in_use: 10, high_water: 10, ..Window::default() };
+//! let idle = Window { seconds: 1.0, arrived: 1, released: 1, in_use: 1, high_water: 1, ..Window::default() };
 //! for decision in controller.tick(1.0, &[(1, full), (2, idle)], false) {
 //!     println!("space {}: {} slots, {:?}", decision.space, decision.slots, decision.reason);
 //! }
