@@ -1,8 +1,7 @@
-//! The bytes of one file: which slots they lie in.
+//! The content of one file: the slots that store its bytes.
 //!
-//! A slot belongs to one file. A clone of a file's content (what a client is being sent) shares its
-//! slots; a write into a slot that is shared goes into a slot of its own, so nothing changes under
-//! a transmission.
+//! A slot belongs to one file. A clone of a file's content (for a transmission to a client) shares its slots. A write to a
+//! shared slot goes to a new slot, so a transmission never sees a change.
 
 use std::sync::Arc;
 
@@ -10,40 +9,40 @@ use super::error::StoreError;
 use super::ledger::SlotRecord;
 use super::slots::{Slot, SlotPool};
 
-/// A file's bytes.
+/// The bytes of a file, as blocks of one slot each.
 #[derive(Clone, Debug, Default)]
 pub struct Content {
     size: u64,
     blocks: Vec<Option<Block>>,
 }
 
-/// A slot, and how many of its bytes were ever written for this file; the others read as zeros.
+/// A slot, and how many of its bytes, counted from its start, belong to this file. The bytes behind them read as zeros.
 #[derive(Clone, Debug)]
 struct Block {
     slot: Arc<Slot>,
     valid_bytes: u64,
 }
 
-/// Bytes that lie together.
+/// A contiguous range of a file's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// In memory.
+    /// Bytes in the slots' memory.
     Bytes {
-        /// Where.
+        /// Offset in the slots' memory.
         at: u64,
-        /// How many.
+        /// Number of bytes.
         length: u64,
     },
-    /// Nowhere: they were never written.
+    /// A hole: bytes that were never written. They read as zeros.
     Zeros {
-        /// How many.
+        /// Number of bytes.
         length: u64,
     },
 }
 
 impl Content {
-    /// What was written down of it: slots, each with its place among the file's, and how many of its
-    /// bytes were written; none if that makes no sense.
+    /// Restores the content of a file of `size` bytes from the slot records of the ledger. Returns `None` if the records
+    /// are inconsistent.
     pub(super) fn from_records(
         slots: &SlotPool,
         size: u64,
@@ -66,7 +65,7 @@ impl Content {
         Some(Self { size, blocks })
     }
 
-    /// What is to be written down of its slots, as this version.
+    /// Returns the record of each slot for the ledger, with the index of the slot.
     pub(super) fn records(&self, version: u64) -> impl Iterator<Item = (u32, SlotRecord)> {
         let blocks = (0..).zip(&self.blocks);
         blocks.filter_map(move |(index, block)| {
@@ -81,19 +80,20 @@ impl Content {
         })
     }
 
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// How many slots it has.
+    /// Returns the number of slots.
     #[must_use]
     pub fn slots(&self) -> usize {
         self.blocks.iter().flatten().count()
     }
 
-    /// Make room for a write. The caller fills the places returned, before anybody reads.
+    /// Allocates the slots for a write and returns the ranges (offset and length) in the slots' memory. The caller writes
+    /// the bytes there before it lets any reader in.
     pub(super) fn write(
         &mut self,
         slots: &SlotPool,
@@ -143,7 +143,7 @@ impl Content {
         Ok(ranges)
     }
 
-    /// Cut it, or make it longer by bytes that are zeros and take no slot.
+    /// Changes the length. Added bytes read as zeros and take no slot.
     pub(super) fn truncate(&mut self, slots: &SlotPool, size: u64) -> Result<(), StoreError> {
         let slot_bytes = slots.slot_bytes();
         if size > slot_bytes * u64::from(slots.limit()) {
@@ -158,7 +158,7 @@ impl Content {
         Ok(())
     }
 
-    /// Where up to `length` bytes are, as far as there are any.
+    /// Returns the extents of up to `length` bytes from `offset`. They end at the end of the file.
     #[must_use]
     pub fn read(&self, slot_bytes: u64, offset: u64, length: u64) -> Vec<Extent> {
         let end = offset.saturating_add(length).min(self.size);
@@ -187,7 +187,8 @@ impl Content {
     }
 }
 
-/// This piece in a slot that nobody shares.
+/// Returns the block in a slot that no other content shares. If the slot is shared or missing, takes one of `fresh` and
+/// copies the valid bytes.
 fn exclusive_block<'p>(
     block: &'p mut Option<Block>,
     slots: &SlotPool,
@@ -197,7 +198,8 @@ fn exclusive_block<'p>(
         Some(block) => Arc::strong_count(&block.slot) > 1,
         None => true,
     };
-    // Somebody who shared it may have let go since they were counted; then one is left over.
+    // Another user of the slot may have dropped it after the caller counted shared slots. Then one fresh slot remains
+    // unused and returns to the pool.
     if shared {
         if let Some(slot) = fresh.pop() {
             let valid_bytes = block.as_ref().map_or(0, |old| old.valid_bytes);
@@ -213,7 +215,7 @@ fn exclusive_block<'p>(
     block.as_mut().ok_or(StoreError::Full)
 }
 
-/// A place in the list of pieces. Sizes are at most those of a space, which fit.
+/// Converts a block number to an index. A space's sizes fit into `usize`.
 fn to_index(of: u64) -> usize {
     usize::try_from(of).unwrap_or(usize::MAX)
 }

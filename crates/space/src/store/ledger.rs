@@ -1,84 +1,96 @@
-//! What is published, written down: a store that ends can be opened again as it was acknowledged.
+//! The ledger: the record of the published files, from which a new process reopens a store as it was acknowledged.
 //!
-//! The ledger is memory that outlives the process: a table of records of files and folders, and one of
-//! slots. Each record lies within a page and is written at once, so a process that is killed has written
-//! it or not. A file's slots are written down before the file is, and it is struck out before any of it
-//! changes: what the ledger has is whole. All zeros are an empty ledger.
+//! The ledger is memory that outlives the process. It has two tables: records of files and directories, and records of
+//! slots.
 //!
-//! Who reads it trusts nothing in it: the process that wrote it was one that a guest talks to.
+//! ```text
+//!   0                        MAX_NODES * 512 bytes       + slots * 32 bytes
+//!   +------------------------+---------------------------+
+//!   | node records (512 B)   | slot records (32 B)       |
+//!   +------------------------+---------------------------+
+//!   kind, name length, mode, uid, gid,     version, block of the file,
+//!   mtime, parent, version, size,          valid bytes
+//!   serial, name
+//! ```
+//!
+//! Each record is within one page and is written by one call, so a process that is killed wrote it completely or not at
+//! all. The store writes the records of a file's slots before the record of the file, and erases the record of a file before
+//! it changes the file. Therefore each file in the ledger is complete. A ledger of zeros is empty.
+//!
+//! The reader trusts no record, because a process that talks to a guest wrote the ledger.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use super::node::{Attributes, LAST_DATE, MAX_NAME, MAX_NODES, check_name};
 
-/// The version of how the ledger and the slots are laid out: another one for each change, so that a
-/// program never serves what another one wrote differently.
+/// The version of the layout of ledger and slots. Each change of the layout needs a new version, so that a program never
+/// reads memory that another program wrote in another layout.
 pub const LAYOUT: u32 = 1;
 
-/// Bytes of a file's or folder's record, and of a slot's.
+/// Bytes of the record of a file or directory, and of the record of a slot.
 const NODE_RECORD_BYTES: usize = 512;
 const SLOT_RECORD_BYTES: usize = 32;
 
-/// No count of versions or records comes so far.
+/// Upper bound of versions and serials. No real counter reaches it.
 const MAX_COUNTER: u64 = 1 << 62;
 
-/// Records read at a time.
+/// Records that one call reads.
 const RECORDS_PER_READ: usize = 64;
 
-/// Where a record's name begins.
+/// Offset of the name in a node record.
 const NAME_OFFSET: usize = 64;
 const _: () = assert!(NAME_OFFSET + MAX_NAME <= NODE_RECORD_BYTES);
 
-/// Where the slots' table begins.
+/// Offset of the table of slot records.
 const SLOT_TABLE_OFFSET: u64 = (MAX_NODES * NODE_RECORD_BYTES) as u64;
 
-/// What a record is of. Zero is nobody's.
+/// The kind of a node record. Zero marks a free record.
 const DIRECTORY: u8 = 1;
 const FILE: u8 = 2;
 
-/// Memory that outlives the process. Places are bytes from its start.
+/// Memory that outlives the process. Offsets are in bytes from its start.
 pub trait Ledger: Send + Sync {
-    /// Write bytes, which lie within a page. If that fails, a later process misses them.
+    /// Writes bytes, all within one page. If the write fails, a later process does not have them.
     fn write(&self, at: u64, bytes: &[u8]);
 
-    /// Fill `to` with what was written; zeros where nothing was.
+    /// Fills `to` with the bytes at `at`. Bytes that were never written read as zeros.
     ///
     /// # Errors
-    /// The host cannot.
+    /// Returns the error of the host's memory.
     fn read(&self, at: u64, to: &mut [u8]) -> std::io::Result<()>;
 }
 
-/// Bytes of the ledger of a space with so many slots.
+/// Returns the bytes of the ledger of a space with `slots` slots.
 #[must_use]
 pub fn ledger_bytes(slots: u32) -> u64 {
     SLOT_TABLE_OFFSET + u64::from(slots) * SLOT_RECORD_BYTES as u64
 }
 
-/// A file's or folder's record.
+/// The record of a file or directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NodeRecord {
     pub(super) attributes: Attributes,
-    /// Place of the record of the folder it is in.
+    /// Index of the record of the parent directory.
     pub(super) parent: u32,
     pub(super) name: Vec<u8>,
-    /// Higher in records that were written later.
+    /// Serial number of the write: later records have higher ones.
     pub(super) serial: u64,
-    /// Of a file: its version, and its length in bytes.
+    /// For a file: its version, and its length in bytes.
     pub(super) file: Option<(u64, u64)>,
 }
 
-/// A slot's record: it is the file's that was published as this version.
+/// The record of a slot that belongs to the file published as `version`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SlotRecord {
     pub(super) version: u64,
-    /// Which of the file's.
+    /// Index of the block in the file.
     pub(super) block: u32,
-    /// How many of its bytes were written.
+    /// Number of bytes of the block that belong to the file.
     pub(super) valid_bytes: u64,
 }
 
-/// Write a record at its place.
+/// Writes the record of a file or directory at `index`.
 pub(super) fn write_node(ledger: &dyn Ledger, index: u32, record: &NodeRecord) {
     let mut bytes = [0; NODE_RECORD_BYTES];
     let Attributes {
@@ -114,12 +126,12 @@ pub(super) fn write_node(ledger: &dyn Ledger, index: u32, record: &NodeRecord) {
     ledger.write(u64::from(index) * NODE_RECORD_BYTES as u64, &bytes);
 }
 
-/// Strike a record out.
+/// Erases the record at `index`.
 pub(super) fn erase_node(ledger: &dyn Ledger, index: u32) {
     ledger.write(u64::from(index) * NODE_RECORD_BYTES as u64, &[0]);
 }
 
-/// Write whose a slot is.
+/// Writes the record of a slot.
 pub(super) fn write_slot(ledger: &dyn Ledger, slot: u32, record: SlotRecord) {
     let mut bytes = [0; SLOT_RECORD_BYTES];
     let (version, rest) = bytes.split_at_mut(8);
@@ -135,7 +147,7 @@ pub(super) fn write_slot(ledger: &dyn Ledger, slot: u32, record: SlotRecord) {
     );
 }
 
-/// All records of files and folders that make sense by themselves, by place.
+/// Returns all valid records of files and directories, with their indices. Relations between records are not checked.
 pub(super) fn read_nodes(ledger: &dyn Ledger) -> std::io::Result<Vec<(u32, NodeRecord)>> {
     let mut records = Vec::new();
     for_each_record(
@@ -149,7 +161,7 @@ pub(super) fn read_nodes(ledger: &dyn Ledger) -> std::io::Result<Vec<(u32, NodeR
     Ok(records)
 }
 
-/// The slots of each version, as they were written down.
+/// Returns the slot records of each version, with the indices of the slots.
 pub(super) fn read_slots(
     ledger: &dyn Ledger,
     max_slots: u32,
@@ -176,7 +188,7 @@ pub(super) fn read_slots(
     Ok(slots)
 }
 
-/// Read a table of so many records of `SIZE` bytes.
+/// Calls `take` for each of `count` records of `SIZE` bytes from offset `start`.
 fn for_each_record<const SIZE: usize>(
     ledger: &dyn Ledger,
     start: u64,
@@ -202,7 +214,7 @@ fn for_each_record<const SIZE: usize>(
     Ok(())
 }
 
-/// Places for records.
+/// Returns the number of node records of a ledger.
 pub(super) fn max_records() -> u32 {
     u32::try_from(MAX_NODES).unwrap_or(u32::MAX)
 }
@@ -220,7 +232,7 @@ fn parse_node(bytes: &[u8; NODE_RECORD_BYTES]) -> Option<NodeRecord> {
     if serial >= MAX_COUNTER || file.is_some_and(|(version, _)| version >= MAX_COUNTER) {
         return None;
     }
-    // The outermost folder alone has no name.
+    // Only the root directory has no name.
     if !name.is_empty() {
         check_name(&name).ok()?;
     }
@@ -270,7 +282,8 @@ mod tests {
         }
     }
 
-    /// Whoever changes this has to change [`LAYOUT`], or another version's ledger is read as if it were ours.
+    /// If this test fails because the layout changed, change [`LAYOUT`] too. Otherwise the new program reads ledgers of the
+    /// old layout as if they were its own.
     #[test]
     fn the_layout_has_not_changed_without_its_version() {
         let length = usize::try_from(ledger_bytes(8)).unwrap();

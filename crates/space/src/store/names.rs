@@ -1,14 +1,14 @@
-//! How files and folders lose their names, and get others.
+//! Removes and renames files and directories.
 
 use super::error::StoreError;
 use super::node::{Kind, ROOT, check_name};
 use super::tree::Store;
 
 impl Store {
-    /// Take a file's or an empty folder's name away. What is open stays until it is closed.
+    /// Unlinks a file or an empty directory. An open file or directory exists until it is closed.
     ///
     /// # Errors
-    /// There is none of this name, or it is of the other kind.
+    /// Returns an error if nothing has this name, it is of the other kind, or the directory is not empty.
     pub fn remove(
         &mut self,
         directory: u64,
@@ -21,7 +21,7 @@ impl Store {
         Ok(())
     }
 
-    /// The number of what has this name, if it can lose it.
+    /// Returns the inode number of the file or directory of this name, if it can be unlinked.
     fn removable(
         &self,
         directory: u64,
@@ -39,10 +39,12 @@ impl Store {
         }
     }
 
-    /// Give a file or folder another name, in place of what has it now, unless `no_replace`.
+    /// Renames a file or directory. An existing file or empty directory of the new name is replaced, unless `no_replace` is
+    /// set.
     ///
     /// # Errors
-    /// As when making and removing; or a folder would get into itself.
+    /// Returns the errors of [`make`](Self::make) and [`remove`](Self::remove), and an error if a directory would move into
+    /// itself.
     pub fn rename(
         &mut self,
         (directory, name): (u64, &[u8]),
@@ -71,7 +73,7 @@ impl Store {
         directory.remove(new_name);
         directory.insert(new_name, inode);
         self.node_mut(inode)?.parent = new_directory;
-        // First who comes, then who goes: the ledger always has one of them under this name.
+        // Write the new record before the old one is erased, so the ledger always has a file under this name.
         self.persist(inode);
         if let Some(replaced) = replaced {
             self.unlink(replaced);
@@ -79,7 +81,7 @@ impl Store {
         Ok(())
     }
 
-    /// Whether `inode` is `directory` or somewhere in it.
+    /// Returns whether `inode` is `directory` or a descendant of it.
     fn is_within(&self, mut inode: u64, directory: u64) -> Result<bool, StoreError> {
         while inode != ROOT {
             if inode == directory {

@@ -1,4 +1,4 @@
-//! What of a store outlives its process: how it is written down in the ledger, and read again.
+//! Persistence: writes published files and directories to the ledger, and restores a store from it.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use super::tree::Store;
 type Versions = HashMap<u64, Vec<(u32, SlotRecord)>>;
 
 impl Store {
-    /// A file has been published so many times, once or not at all.
+    /// Records that a file was published `times` times (0 or 1), and writes it to the ledger.
     pub(super) fn publish(&mut self, inode: u64, times: u64) {
         if times > 0 {
             self.last_version += times;
@@ -18,7 +18,7 @@ impl Store {
         }
     }
 
-    /// A file is about to change: what the ledger has of it is not true any more.
+    /// Erases a published file's record from the ledger, because the file is about to change.
     pub(super) fn invalidate(&self, inode: u64) {
         let node = self.nodes.get(&inode).filter(|node| node.linked);
         if let Some(node) = node.filter(|node| node.file().is_some_and(|f| f.version.is_some())) {
@@ -26,7 +26,7 @@ impl Store {
         }
     }
 
-    /// Write a folder, or a published file, down as it is.
+    /// Writes a directory or a published file to the ledger. Does nothing for unfinished and unlinked ones.
     pub(super) fn persist(&mut self, inode: u64) {
         let serial = self.last_serial + 1;
         let Some(node) = self.nodes.get(&inode).filter(|node| node.linked) else {
@@ -60,12 +60,13 @@ impl Store {
         self.last_serial = serial;
     }
 
-    /// Take in what the ledger has and makes sense: what hangs together from the outermost folder on,
-    /// in slots that are there. All else is struck out.
+    /// Restores the files and directories of the ledger that are consistent: those that are reachable from the root, and
+    /// whose slots exist. Erases all other records.
     pub(super) fn restore(&mut self) -> std::io::Result<()> {
         let records = ledger::read_nodes(&*self.ledger)?;
         let mut versions = ledger::read_slots(&*self.ledger, self.slots.max_slots())?;
-        // No version comes twice: slots of what is gone stay written down until they are taken again.
+        // No version is used twice. Slot records of removed files remain until their slots are allocated again, so the
+        // next version must be higher than theirs.
         self.last_version = versions.keys().copied().max().unwrap_or(0);
         let last = records.iter().map(|(_, record)| record.serial).max();
         self.last_serial = last.unwrap_or(0);
@@ -91,11 +92,11 @@ impl Store {
                     .push((record_index, record)),
             }
         }
-        // Each folder once, so folders that claim to be in each other lead nowhere.
+        // Each directory is visited once, so directories that claim to contain each other are never reached.
         let mut directories = vec![(0, ROOT)];
         while let Some((record_index, inode)) = directories.pop() {
             let mut records = by_parent.remove(&record_index).unwrap_or_default();
-            // Of two with one name, the later is right.
+            // Of two records with one name, the later one is valid.
             records.sort_by_key(|(_, record)| std::cmp::Reverse(record.serial));
             for (record_index, record) in records {
                 let is_directory = record.file.is_none();
@@ -122,7 +123,8 @@ impl Store {
         }
     }
 
-    /// Put what a record says into a folder; returns its number.
+    /// Adds the file or directory of a record to the directory `parent` and returns its inode number. Returns `None` if the
+    /// record is inconsistent.
     fn restore_node(
         &mut self,
         parent: u64,

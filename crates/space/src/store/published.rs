@@ -1,25 +1,25 @@
-//! What of a store is sent: found by clients for its path, or sent unasked, first come first.
+//! Access to published files: by path for clients, and in the order of publication for the push.
 
 use super::node::{Kind, Lookup, Object, ROOT};
 use super::tree::Store;
 
-/// A published file that is to be sent somewhere. It holds its slots.
+/// A published file that is to be pushed. Its slots stay in use as long as it exists.
 #[derive(Clone, Debug)]
 pub struct PublishedFile {
-    /// The file's number.
+    /// Inode number of the file.
     pub inode: u64,
-    /// The names that lead to it.
+    /// The names of its path, the outermost first.
     pub path: Vec<Vec<u8>>,
-    /// The file as it is now.
+    /// A snapshot of the file.
     pub object: Object,
 }
 
 impl Store {
-    /// What a client gets for a path, given as its names.
+    /// Looks up a client's path, given as its names.
     pub fn find<'p>(&self, path: impl IntoIterator<Item = &'p [u8]>) -> Lookup {
         let mut inode = ROOT;
         for name in path {
-            // Not `look_up`: a client has no business with `..`.
+            // Not `look_up`, because clients may not use `.` and `..`.
             let inner = self.directory(inode).ok();
             match inner.and_then(|directory| directory.by_name.get(name)) {
                 Some(inner) => inode = *inner,
@@ -43,8 +43,8 @@ impl Store {
         })
     }
 
-    /// Of the published files that nobody has open to write, and that are `is_wanted` by number, version and
-    /// name, the one that has been published for longest.
+    /// Returns the file that was published first, among the published files without a handle open for writing for which
+    /// `is_wanted` (of inode number, version and name) returns true.
     pub fn first_published(
         &self,
         is_wanted: impl Fn(u64, u64, &[u8]) -> bool,
@@ -67,7 +67,7 @@ impl Store {
         })
     }
 
-    /// The published files' numbers and paths, in the order in which they were published.
+    /// Returns the inode numbers and paths of the published files, in the order of publication.
     #[must_use]
     pub fn published_files(&self) -> Vec<(u64, Vec<Vec<u8>>)> {
         let files = self.nodes.iter();
@@ -78,8 +78,8 @@ impl Store {
         files.into_iter().filter_map(path).collect()
     }
 
-    /// A parcel has come to where it was to go: the file goes, unless it is another one by now, is called
-    /// otherwise, or somebody has it open to write. Whether it went.
+    /// Removes a file after its push succeeded, unless it has another version or path by now, or is open for writing.
+    /// Returns whether it was removed.
     pub fn remove_pushed(&mut self, pushed: &PublishedFile) -> bool {
         let file = self.nodes.get(&pushed.inode);
         let file = file.filter(|node| node.linked).and_then(|node| node.file());
@@ -97,7 +97,7 @@ impl Store {
         }
     }
 
-    /// The names that lead to a file or folder that has one, the outermost first.
+    /// Returns the names of the path of a linked file or directory, the outermost first.
     fn path(&self, mut inode: u64) -> Option<Vec<Vec<u8>>> {
         let mut names = Vec::new();
         while inode != ROOT {

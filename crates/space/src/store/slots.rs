@@ -1,4 +1,7 @@
-//! The slots themselves: how many may be in use, which are, and what memory they keep.
+//! The pool of slots: how many may be in use, which are in use, and which have pages of the host.
+//!
+//! A free slot is *warm* if it has pages, and *cold* if its pages were released. The pool allocates warm slots first, the
+//! most recently used one before the others, so the number of warm slots follows the demand ([`SlotPool::trim`]).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -8,32 +11,33 @@ use std::time::Duration;
 use crate::estimator::Window;
 use crate::profile::Profile;
 
-/// The memory that slots lie in, and who waits for them. Places are bytes from its start.
+/// The memory of the slots, and the notification of writes that wait for slots. Offsets are in bytes from its start.
 pub trait Memory: Send + Sync {
-    /// Copy bytes that do not overlap.
+    /// Copies bytes between ranges that do not overlap.
     ///
     /// # Errors
-    /// The host has no memory left.
+    /// Returns an error if the host has no memory available.
     fn copy(&self, from: u64, to: u64, length: u64) -> std::io::Result<()>;
 
-    /// Write zeros.
+    /// Writes zeros.
     ///
     /// # Errors
-    /// The host has no memory left.
+    /// Returns an error if the host has no memory available.
     fn zero(&self, at: u64, length: u64) -> std::io::Result<()>;
 
-    /// Give these bytes' pages back to the host. Nobody uses them; what is read there next is
-    /// written before.
+    /// Returns the pages of these bytes to the host. The bytes belong to free slots; they are written before they are read
+    /// again.
     fn release_pages(&self, at: u64, length: u64);
 
-    /// A slot can be taken that could not before. Called with the slots locked: only make a note.
+    /// Notifies waiting writes that a slot may be available. The pool is locked during the call, so the implementation may
+    /// only set a flag or write to an eventfd.
     fn notify_slot_free(&self);
 
-    /// The time, since any beginning: for the profile of what happens to slots.
+    /// Returns the monotonic time, from any epoch, for the profile.
     fn now(&self) -> Duration;
 }
 
-/// All slots of a space. Clones are the same slots.
+/// All slots of a space. Clones refer to the same slots.
 #[derive(Clone)]
 pub struct SlotPool {
     state: Arc<Mutex<PoolState>>,
@@ -44,24 +48,24 @@ pub struct SlotPool {
 
 #[derive(Debug)]
 struct PoolState {
-    /// How many may be in use: what the controller changes.
+    /// Number of slots that may be in use. The controller changes it.
     credit: u32,
     used: u32,
-    /// Slots that the credit may become: a file that needs more will never fit.
+    /// The largest credit that the controller may grant. A file that needs more slots is refused.
     limit: u32,
     profile: Profile,
-    /// Free slots that have pages. The last is used first.
+    /// Free slots with pages. The last one is allocated first.
     warm: VecDeque<u32>,
-    /// The fewest of those that there were since [`SlotPool::trim`].
+    /// The smallest number of warm slots since the last [`SlotPool::trim`].
     min_warm: usize,
-    /// Free slots that have none, lowest first.
+    /// Free slots without pages. The lowest index is allocated first.
     cold: BTreeSet<u32>,
-    /// By index, the slots in use.
+    /// The slots in use, by index.
     in_use: Vec<Weak<Slot>>,
 }
 
 impl SlotPool {
-    /// Slots of `slot_bytes` bytes: `credit` of them may be used, at most `max_slots` ever.
+    /// Creates a pool of `max_slots` slots of `slot_bytes` bytes, of which `credit` may be in use.
     #[must_use]
     pub fn new(memory: Arc<dyn Memory>, slot_bytes: u32, credit: u32, max_slots: u32) -> Self {
         let state = PoolState {
@@ -82,37 +86,37 @@ impl SlotPool {
         }
     }
 
-    /// Bytes of a slot.
+    /// Returns the bytes of a slot.
     #[must_use]
     pub fn slot_bytes(&self) -> u64 {
         self.slot_bytes
     }
 
-    /// The largest credit there can be.
+    /// Returns the number of slots in the memory: the largest possible credit.
     #[must_use]
     pub fn max_slots(&self) -> u32 {
         self.max_slots
     }
 
-    /// The most that a file may need: more there will never be.
+    /// Returns the largest number of slots that a file may need.
     #[must_use]
     pub fn limit(&self) -> u32 {
         self.lock().limit
     }
 
-    /// How many may be in use.
+    /// Returns the number of slots that may be in use.
     #[must_use]
     pub fn credit(&self) -> u32 {
         self.lock().credit
     }
 
-    /// How many are.
+    /// Returns the number of slots in use.
     #[must_use]
     pub fn used(&self) -> u32 {
         self.lock().used
     }
 
-    /// How many have pages of the host.
+    /// Returns the number of slots that have pages of the host.
     #[must_use]
     pub fn backed(&self) -> u32 {
         self.lock().backed()
@@ -122,7 +126,7 @@ impl SlotPool {
         &*self.memory
     }
 
-    /// The free slot of this index, whatever the credit: it was in use before.
+    /// Allocates the slot of this index if it is free, regardless of the credit, because the previous process used it.
     pub(super) fn allocate_at(&self, index: u32) -> Option<Arc<Slot>> {
         let mut state = self.lock();
         if !state.cold.remove(&index) {
@@ -133,7 +137,7 @@ impl SlotPool {
         Some(self.register(&mut state, index))
     }
 
-    /// Give back the pages of slots that were never taken: another process may have left some there.
+    /// Releases the pages of all cold slots: a previous process may have left pages there.
     pub(super) fn release_free_pages(&self) {
         let state = self.lock();
         let mut runs: Vec<(u32, u32)> = Vec::new();
@@ -150,7 +154,7 @@ impl SlotPool {
         }
     }
 
-    /// So many slots, or none.
+    /// Allocates `count` slots. Returns `None` without a change if the credit does not allow that.
     #[must_use]
     pub fn allocate(&self, count: u32) -> Option<Vec<Arc<Slot>>> {
         let mut state = self.lock();
@@ -160,7 +164,7 @@ impl SlotPool {
         }
         let mut indices = Vec::new();
         for _ in 0..count {
-            // One is always there: `used` and the free ones are `max_slots`, and `credit` is no more.
+            // A free slot exists: used and free slots together are `max_slots`, and `credit` is at most that.
             let warm = state.warm.pop_back();
             let index = warm.or_else(|| state.cold.pop_first())?;
             indices.push(index);
@@ -176,15 +180,15 @@ impl SlotPool {
         )
     }
 
-    /// The slot that has this place, if it is in use: kept so by the caller, too, from now on.
+    /// Returns the slot in use that contains this offset. The slot stays in use as long as the caller keeps it.
     #[must_use]
     pub fn slot_containing(&self, at: u64) -> Option<Arc<Slot>> {
         let index = usize::try_from(at.checked_div(self.slot_bytes)?).ok()?;
         self.lock().in_use.get(index)?.upgrade()
     }
 
-    /// Let so many be in use from now on, or as many as are if these are more; returns how many. Pages
-    /// of free slots beyond that go at once. Up to `limit` there may come to be.
+    /// Sets the number of slots that may be in use, but not below the slots in use now; returns the number. Releases the
+    /// pages of free slots beyond it at once. `limit` is the largest number that a later call may grant.
     pub fn resize(&self, credit: u32, limit: u32) -> u32 {
         let mut state = self.lock();
         let before = state.credit;
@@ -202,11 +206,11 @@ impl SlotPool {
         state.credit
     }
 
-    /// Give back the pages of as many slots as were free all the time since this was called before.
+    /// Releases the pages of as many slots as were warm throughout the time since the last call.
     pub fn trim(&self) {
         let min_warm = self.lock().min_warm;
         for _ in 0..min_warm {
-            // Locked for one at a time: a write waits for no more than that.
+            // Lock the pool for one slot at a time, so a write waits for the release of one slot at most.
             let mut state = self.lock();
             let Some(index) = state.warm.pop_front() else {
                 break;
@@ -217,17 +221,17 @@ impl SlotPool {
         state.min_warm = state.warm.len();
     }
 
-    /// Somebody has a file open to write, or nobody.
+    /// Records in the profile whether any file is open for writing.
     pub(super) fn set_writing(&self, writing: bool) {
         self.lock().profile.set_writing(self.memory.now(), writing);
     }
 
-    /// A write waits for slots, or none.
+    /// Records in the profile whether any write waits for slots.
     pub fn set_waiting(&self, waiting: bool) {
         self.lock().profile.set_waiting(self.memory.now(), waiting);
     }
 
-    /// What has happened since this was asked the last time.
+    /// Returns the measurements since the last call.
     #[must_use]
     pub fn window(&self) -> Window {
         self.lock().profile.close_window(self.memory.now())
@@ -255,7 +259,8 @@ impl SlotPool {
         slot
     }
 
-    /// With the lock: nobody may take the slot before its pages are gone.
+    /// Releases the pages of a free slot. The caller has the pool locked, so the slot cannot be allocated before its pages
+    /// are released.
     fn make_cold(&self, state: &mut PoolState, index: u32) {
         let at = u64::from(index) * self.slot_bytes;
         self.memory.release_pages(at, self.slot_bytes);
@@ -263,7 +268,7 @@ impl SlotPool {
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolState> {
-        // Nothing between two states of it can panic.
+        // No code panics between two consistent states of the pool.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -280,7 +285,7 @@ impl fmt::Debug for SlotPool {
     }
 }
 
-/// A slot in use. It goes back when this is dropped: none can leak, none can return early.
+/// A slot in use. Dropping it returns the slot to the pool, so no slot leaks and none returns early.
 #[derive(Debug)]
 pub struct Slot {
     index: u32,
@@ -288,12 +293,12 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Which it is.
+    /// Returns the index of the slot.
     pub(super) fn index(&self) -> u32 {
         self.index
     }
 
-    /// Where it begins.
+    /// Returns the offset of its first byte.
     #[must_use]
     pub fn start(&self) -> u64 {
         u64::from(self.index) * self.pool.slot_bytes

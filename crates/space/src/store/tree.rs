@@ -1,4 +1,4 @@
-//! The tree of files and folders, and all that may be done to it.
+//! The store: the tree of files and directories, and the operations on it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,27 +13,27 @@ use super::node::{
 };
 use super::slots::SlotPool;
 
-/// Everything in a space.
+/// The file system of a space.
 pub struct Store {
     pub(super) slots: SlotPool,
     pub(super) nodes: HashMap<u64, Node>,
     pub(super) next_inode: u64,
-    /// The last version that was published.
+    /// The last version under which a file was published.
     pub(super) last_version: u64,
     pub(super) ledger: Arc<dyn Ledger>,
-    /// The ledger's places that are nobody's.
+    /// Indices of the free node records of the ledger.
     pub(super) free_records: Vec<u32>,
-    /// Of the ledger's last record.
+    /// Serial of the last record written to the ledger.
     pub(super) last_serial: u64,
-    /// How many have files open to write.
+    /// Number of handles that are open for writing, of all files.
     writers: u64,
 }
 
 impl Store {
-    /// What the ledger has, in these slots; of a new ledger, nothing.
+    /// Restores the store of a ledger, with these slots. A new ledger gives an empty store.
     ///
     /// # Errors
-    /// The ledger cannot be read.
+    /// Returns an error if the ledger cannot be read.
     pub fn from_ledger(
         slots: SlotPool,
         ledger: Arc<dyn Ledger>,
@@ -71,13 +71,13 @@ impl Store {
         }
     }
 
-    /// Its slots.
+    /// Returns the pool of slots.
     #[must_use]
     pub fn slots(&self) -> &SlotPool {
         &self.slots
     }
 
-    /// How full it is.
+    /// Returns the numbers of files and nodes.
     #[must_use]
     pub fn usage(&self) -> Usage {
         let files = || self.nodes.values().filter_map(Node::file);
@@ -89,18 +89,18 @@ impl Store {
         }
     }
 
-    /// A file or folder by its number.
+    /// Returns the file or directory of an inode number.
     ///
     /// # Errors
-    /// There is none.
+    /// Returns an error if there is none.
     pub fn node(&self, inode: u64) -> Result<&Node, StoreError> {
         self.nodes.get(&inode).ok_or(StoreError::NotFound)
     }
 
-    /// Change its attributes.
+    /// Changes the attributes of a file or directory.
     ///
     /// # Errors
-    /// There is none.
+    /// Returns an error if there is none of this inode number.
     pub fn set_attributes(
         &mut self,
         inode: u64,
@@ -113,10 +113,10 @@ impl Store {
         Ok(())
     }
 
-    /// The number of what has this name in a folder.
+    /// Returns the inode number of the entry `name` of a directory.
     ///
     /// # Errors
-    /// There is none, or no such folder.
+    /// Returns an error if there is no such entry or directory.
     pub fn look_up(&self, directory: u64, name: &[u8]) -> Result<u64, StoreError> {
         match name {
             b"." => Ok(directory),
@@ -128,25 +128,25 @@ impl Store {
         }
     }
 
-    /// What is in a folder and has a higher number than `after`, by number.
+    /// Returns the entries of a directory with an inode number above `after`, in ascending order.
     ///
     /// # Errors
-    /// There is no such folder.
+    /// Returns an error if there is no such directory.
     pub fn list(
         &self,
         directory: u64,
         after: u64,
     ) -> Result<impl Iterator<Item = (u64, &[u8])>, StoreError> {
-        // The guest chooses `after`, up to the largest number there is.
+        // The guest chooses `after`; it can be `u64::MAX`.
         let range = (Bound::Excluded(after), Bound::Unbounded);
         let entries = self.directory(directory)?.by_inode.range(range);
         Ok(entries.map(|(inode, name)| (*inode, name.as_slice())))
     }
 
-    /// Make a file, not yet published, or a folder; returns its number.
+    /// Creates an unfinished file or a directory and returns its inode number.
     ///
     /// # Errors
-    /// The name is impossible or there already, or there are too many.
+    /// Returns an error if the name is invalid or exists, or if there are too many files and directories.
     pub fn make(
         &mut self,
         directory: u64,
@@ -164,7 +164,7 @@ impl Store {
         if self.nodes.len() >= MAX_NODES {
             return Err(StoreError::TooMany);
         }
-        // There is one: a file or folder has at most one.
+        // A record is free, because each file or directory has at most one.
         let record = self.free_records.pop().ok_or(StoreError::TooMany)?;
         let inode = self.next_inode;
         self.next_inode += 1;
@@ -186,10 +186,10 @@ impl Store {
         Ok(inode)
     }
 
-    /// Somebody opens it, to write into it or not.
+    /// Opens a file or directory, for writing or not.
     ///
     /// # Errors
-    /// It does not exist.
+    /// Returns an error if it does not exist.
     pub fn open(&mut self, inode: u64, writes: bool) -> Result<(), StoreError> {
         let node = self.node_mut(inode)?;
         node.open_count = node.open_count.saturating_add(1);
@@ -200,8 +200,8 @@ impl Store {
         Ok(())
     }
 
-    /// Somebody closes it, who had it open to write or not. When the last writer does, the file
-    /// is whole: clients get it. A guest that closes what it did not open does so to itself alone.
+    /// Closes a handle that was opened for writing or not. The close of the last writer publishes the file. A guest that
+    /// closes more handles than it opened affects its own files only.
     pub fn close(&mut self, inode: u64, writes: bool) {
         let Some(node) = self.nodes.get_mut(&inode) else {
             return;
@@ -217,8 +217,8 @@ impl Store {
         self.remove_unused(inode);
     }
 
-    /// Nobody has anything open any more: the VM is gone. Returns how many files it left half
-    /// written, which go; what was published stays.
+    /// Closes all handles and removes unfinished files, because the VM disconnected or mounts anew. Published files remain.
+    /// Returns the number of files removed.
     pub fn end_session(&mut self) -> usize {
         let inodes: Vec<_> = self.nodes.keys().copied().collect();
         let mut removed = 0;
@@ -245,11 +245,11 @@ impl Store {
         removed
     }
 
-    /// Make room for a write into a file, which is unpublished until its writers close it. Returns where
-    /// its bytes belong, as places and lengths; the caller puts them there before anybody reads.
+    /// Allocates slots for a write to a file, which is unfinished until its writers close it. Returns the ranges (offset and
+    /// length) in the slots' memory; the caller writes the bytes there before it unlocks the store.
     ///
     /// # Errors
-    /// [`StoreError::Full`] changes nothing: try again when slots have returned.
+    /// Returns [`StoreError::Full`] without a change if too few slots are free. The caller may retry when slots become free.
     pub fn write(
         &mut self,
         inode: u64,
@@ -260,7 +260,7 @@ impl Store {
         let slots = self.slots.clone();
         let (file, _) = self.file_mut(inode)?;
         let ranges = file.content.write(&slots, offset, length)?;
-        // Before the caller writes anything there.
+        // Erase the record before the caller writes to the slots.
         self.invalidate(inode);
         let (file, attributes) = self.file_mut(inode)?;
         file.version = None;
@@ -268,13 +268,13 @@ impl Store {
         Ok(ranges)
     }
 
-    /// Cut a file, or make it longer by zeros.
+    /// Changes the length of a file. Added bytes are zeros.
     ///
     /// # Errors
-    /// It is none, or would be too large.
+    /// Returns an error if it is not a file, or would be too large.
     pub fn truncate(&mut self, inode: u64, size: u64, now: Duration) -> Result<(), StoreError> {
         let (slots, next) = (self.slots.clone(), self.last_version + 1);
-        // Before a slot goes.
+        // Erase the record before a slot becomes free.
         self.invalidate(inode);
         let (file, attributes) = self.file_mut(inode)?;
         if let Err(error) = file.content.truncate(&slots, size) {

@@ -1,4 +1,4 @@
-//! Memory and ledger to try the store with.
+//! A fake memory and a fake ledger for the tests of the store.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,7 +11,7 @@ use space::store::{Content, Extent, Ledger, Lookup, Memory, SlotPool, Store, Sto
 pub(crate) const SLOT: u32 = 8;
 pub(crate) const MAX_SLOTS: u32 = 12;
 
-/// Memory of which pages that were given back read as a pattern that nobody writes.
+/// A memory whose released pages read as a byte that no test writes.
 pub(crate) struct FakeMemory {
     pub(crate) bytes: Mutex<Vec<u8>>,
     pub(crate) freed: AtomicUsize,
@@ -75,7 +75,7 @@ impl Memory for FakeMemory {
     }
 }
 
-/// What was written of a ledger, by place: most of it never is. And how ledger and memory were after
+/// A sparse ledger: the bytes written, by offset. With `memory` set, it also records the state of ledger and memory after
 /// each write.
 #[derive(Default)]
 pub(crate) struct FakeLedger {
@@ -109,7 +109,7 @@ impl Ledger for FakeLedger {
     }
 }
 
-/// A store as another process opens it, when the one before was killed at this point.
+/// Opens a store as a new process does after the previous one was killed in this state of ledger and memory.
 pub(crate) fn reopen(written: &Written, bytes: &[u8]) -> (Store, Arc<FakeMemory>, Arc<FakeLedger>) {
     let memory = FakeMemory::new();
     memory.bytes.lock().unwrap().copy_from_slice(bytes);

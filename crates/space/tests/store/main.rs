@@ -1,4 +1,4 @@
-//! The store against a plain model: random guests, clients and controllers.
+//! Tests the store against a simple model, with random operations of guests, clients and controllers.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::indexing_slicing,
@@ -52,14 +52,14 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..80)
 }
 
-/// What a file should be.
+/// The expected state of a file.
 #[derive(Clone, Default)]
 struct ExpectedFile {
     bytes: Vec<u8>,
     published: bool,
 }
 
-/// The slots that something holds, each once.
+/// Returns the number of distinct slots of these contents.
 fn distinct_slots<'c>(contents: impl Iterator<Item = &'c Content>) -> usize {
     let extents = contents.flat_map(|content| content.read(u64::from(SLOT), 0, u64::MAX));
     let slots: std::collections::BTreeSet<_> = extents
@@ -105,7 +105,7 @@ proptest! {
                         if fits {
                             let expected_file = expected.get_mut(&file).unwrap();
                             expected_file.bytes.resize(usize::from(size), 0);
-                            // Nobody has it open to write more.
+                            // No handle is open for writing, so the file is published again.
                             expected_file.published = true;
                         }
                     }
@@ -165,7 +165,7 @@ proptest! {
                 }
             }
             let slots = store.slots();
-            // The credit holds back whoever wants more, and takes nothing away.
+            // The credit limits allocations, and does not reclaim slots in use.
             prop_assert!(slots.used() <= slots.credit().max(before));
             for (file, expected_file) in &expected {
                 let node = store.node(store.look_up(ROOT, &[*file]).unwrap()).unwrap();
@@ -175,7 +175,7 @@ proptest! {
                 prop_assert_eq!(&memory.read_all(&object.content), bytes);
             }
         }
-        // Another process would have what is published, and nothing else.
+        // A new process restores the published files and nothing else.
         let written = ledger.written.lock().unwrap().clone();
         let (reopened, reopened_memory, _) = reopen(&written, &memory.bytes.lock().unwrap());
         let mut kept = Vec::new();
@@ -191,7 +191,7 @@ proptest! {
         prop_assert!(distinct_slots(kept.iter()) <= reopened.slots().used() as usize);
         drop((kept, reopened));
 
-        // A guest that leaves, and clients that are done: what is published is left, and held.
+        // After the guest disconnects and all transmissions end, the published files and their slots remain.
         store.end_session();
         sending.clear();
         let left: Vec<_> = expected.iter().filter(|(_, expected_file)| expected_file.published).collect();
@@ -223,7 +223,7 @@ fn a_write_finds_the_space_full_until_the_last_object_is_dropped() {
     let two = store
         .make(ROOT, b"two", false, Attributes::default())
         .unwrap();
-    // The file is gone, and still being sent.
+    // The file is removed, but its object still uses the slots.
     let full = write(&mut store, &memory, two, 0, &[2]);
     assert!(matches!(full, Err(StoreError::Full)));
     assert_eq!(memory.read_all(&sent.content), [1; 16]);
@@ -279,7 +279,7 @@ fn directory_operations_follow_posix_rules() {
         let made = store.make(ROOT, name, false, attributes);
         assert!(matches!(made, Err(StoreError::InvalidName)), "{name:?}");
     }
-    // Removed while open: nothing can come into it, so nothing can be lost in it.
+    // A directory that was removed while open accepts no entries, so no file can become unreachable in it.
     store.open(b, false).unwrap();
     store.remove(a, b"b", true).unwrap();
     let orphan = store.make(b, b"c", false, attributes);
@@ -324,13 +324,13 @@ fn the_store_limits_the_number_of_files() {
     };
     assert!(matches!(stopped, StoreError::TooMany));
     assert_eq!(made, MAX_NODES - 1);
-    // What removals leave of a listing is each listed once.
+    // A listing that continues after a removal returns each remaining entry once.
     let listed: Vec<u64> = store.list(ROOT, 0).unwrap().map(|(n, _)| n).collect();
     assert_eq!(listed.len(), made);
     let middle = listed[5_000];
     store.remove(ROOT, b"0", false).unwrap();
     assert_eq!(store.list(ROOT, middle).unwrap().count(), made - 5_001);
-    // A guest may ask from anywhere.
+    // The guest can start a listing at any offset.
     assert_eq!(store.list(ROOT, u64::MAX).unwrap().count(), 0);
 }
 
@@ -349,7 +349,7 @@ fn the_last_close_by_a_writer_publishes_a_file() {
     assert!(object(&store, b"f").is_none());
     store.close(file, true);
     let first = object(&store, b"f").unwrap();
-    // Another look is no other version, another write is.
+    // Opening for writing alone makes no new version; a write does.
     store.open(file, true).unwrap();
     store.close(file, true);
     assert_eq!(object(&store, b"f").unwrap().version, first.version);
@@ -394,7 +394,7 @@ fn trim_releases_the_pages_of_slots_that_stayed_free() {
     let (store, _ram) = store(8);
     let slots = store.slots();
     drop(slots.allocate(6));
-    // Free, but not all the time.
+    // The slots were not free all the time since the last call.
     slots.trim();
     assert_eq!(slots.backed(), 6);
     drop(slots.allocate(2));
@@ -422,7 +422,7 @@ fn slot_containing_keeps_a_slot_in_use() {
     assert_eq!(slots.used(), 1);
     drop(distinct_slots);
     assert_eq!(slots.used(), 0);
-    // Nobody has it, and there is none.
+    // A free slot, and an offset beyond all slots.
     assert!(slots.slot_containing(last).is_none());
     assert!(slots.slot_containing(8 * u64::from(SLOT)).is_none());
 }

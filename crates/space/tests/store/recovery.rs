@@ -1,4 +1,4 @@
-//! Stores whose process was killed.
+//! Stores that a new process opens after the previous one was killed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use space::store::{Attributes, Lookup, MAX_NODES, ROOT, Store};
 
 use crate::fakes::*;
 
-/// What each file of two folders is to clients.
+/// Returns the content of each published file of two directories.
 fn published_contents(store: &Store, memory: &FakeMemory) -> BTreeMap<&'static str, Vec<u8>> {
     let mut published_contents = BTreeMap::new();
     for path in ["a", "b", "d/a", "d/b"] {
@@ -19,8 +19,8 @@ fn published_contents(store: &Store, memory: &FakeMemory) -> BTreeMap<&'static s
     published_contents
 }
 
-/// Killed between any two writes, the next process has each file as it was before the step under way or as
-/// it is after; one that was being changed in place may be gone, and none is damaged.
+/// After a kill between any two writes, the next process has each file as it was before or after the current step. A file
+/// that was being changed in place may be missing. No file is damaged.
 #[test]
 fn a_store_reopened_after_any_ledger_write_has_every_acknowledged_file() {
     let (mut store, memory, ledger) = store_with_ledger(MAX_SLOTS);
@@ -40,7 +40,7 @@ fn a_store_reopened_after_any_ledger_write_has_every_acknowledged_file() {
     let steps: [(Option<&str>, Work<'_>); 7] = [
         (None, &|store| replace_file(store, ROOT, b"a", &[1; 20])),
         (None, &|store| replace_file(store, directory, b"b", &[2; 9])),
-        // Replaced in one step: under this name there is always one.
+        // The replacement is atomic: a file of this name always exists.
         (None, &|store| {
             store
                 .rename((directory, b"b"), (ROOT, b"a"), false)
@@ -106,7 +106,7 @@ proptest! {
         }
         let (mut store, memory, ledger) = reopen(&written, &[7; (SLOT * MAX_SLOTS) as usize]);
         prop_assert!(store.slots().used() <= MAX_SLOTS);
-        // It works, and what it makes of the ledger is the same for the next process.
+        // The store works, and the next process restores the same state from its ledger.
         let file = store.make(ROOT, b"new", false, Attributes::default()).unwrap();
         publish(&mut store, file);
         let written = ledger.written.lock().unwrap().clone();
