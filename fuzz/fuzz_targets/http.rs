@@ -1,7 +1,7 @@
-//! A client of a space that says anything: HTTP/1.1 and HTTP/2, in pieces.
+//! A client of a space that sends arbitrary bytes of HTTP/1.1 and HTTP/2, in pieces.
 //!
-//! An input is what it says: pieces, each with its length before it (one byte; 0 waits until all that can be
-//! done was done). The target reads all answers. Afterwards the space keeps no slot for the client.
+//! An input is a sequence of pieces, each after its length (one byte; 0 waits until the server is idle). The target reads
+//! all responses. Afterwards no slot is in use for the client.
 #![no_main]
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -18,7 +18,7 @@ use tokio::runtime::{Builder, Runtime};
 
 const SLOT: u32 = 4096;
 
-/// Names, lengths and dates of the files that there are.
+/// Names, lengths and dates of the space's files.
 const FILES: [(&str, usize, u64); 4] = [
     ("a", 5, 1_000_000_000),
     ("empty", 0, 0),
@@ -49,7 +49,7 @@ fn service() -> &'static (Service, Runtime) {
             }),
             tls: None,
         };
-        // Time passes when nobody has anything to do.
+        // The clock is simulated: it advances when all tasks wait.
         let mut runtime = Builder::new_current_thread();
         let runtime = runtime.enable_time().start_paused(true).build();
         (service, runtime.expect("a runtime"))
@@ -81,6 +81,6 @@ fuzz_target!(|data: &[u8]| {
         drop(tokio::join!(serve, read, send));
     };
     runtime.block_on(client);
-    // The conversation changed no file, and the slots of all answers have returned.
+    // The client cannot change a file, and the slots of all responses are free again.
     assert_eq!(service.shared.store().slots().used(), used);
 });

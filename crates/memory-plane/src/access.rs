@@ -1,4 +1,4 @@
-//! Who may fetch.
+//! Access control: which clients may fetch a space's objects.
 
 use std::net::IpAddr;
 
@@ -6,29 +6,29 @@ use headers::Authorization;
 use headers::authorization::Bearer;
 use ipnet::IpNet;
 
-/// Who may fetch a space's objects. Nobody, unless told otherwise.
+/// The clients that may fetch a space's objects: by address or by token. The default allows none.
 #[derive(Clone, Default)]
 pub struct Access {
-    /// Clients with these addresses.
+    /// Networks whose clients may fetch.
     pub allow: Vec<IpNet>,
-    /// Clients that show this.
+    /// The bearer token with which any client may fetch.
     pub token: Option<String>,
 }
 
 impl Access {
-    /// Whether nobody may.
+    /// Returns whether no client may fetch.
     #[must_use]
     pub fn is_nobody(&self) -> bool {
         self.allow.is_empty() && self.token.is_none()
     }
 
-    /// Whether a client with this address may, or could if it showed the token.
+    /// Returns whether a client with this address may connect: it may fetch, or could present the token.
     #[must_use]
     pub fn may_connect(&self, from: IpAddr) -> bool {
         self.token.is_some() || self.permits(from, None)
     }
 
-    /// Whether this client may.
+    /// Returns whether a client with this address and this token may fetch.
     #[must_use]
     pub fn permits(&self, from: IpAddr, presented: Option<&Authorization<Bearer>>) -> bool {
         let from = from.to_canonical();
@@ -39,7 +39,7 @@ impl Access {
     }
 }
 
-/// The time this takes tells nothing of where they differ.
+/// Compares two strings in a time that does not depend on where they differ, against timing attacks.
 fn equal_in_constant_time(one: &[u8], other: &[u8]) -> bool {
     let differing = one.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b));
     one.len() == other.len() && differing == 0

@@ -1,4 +1,4 @@
-//! What an answer carries: bytes of an object, lent out of its slots until the network has taken them.
+//! Response bodies: the bytes of an object, referenced in its slots without a copy.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -13,21 +13,22 @@ use space::store::{Content, Extent};
 use crate::ram::Ram;
 use crate::shared::Shared;
 
-/// What was never written.
+/// The bytes of holes in a file.
 static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
 
-/// Bytes handed on at a time.
+/// Most bytes of one frame of a body.
 const CHUNK: u64 = 128 << 10;
 
-/// The body of an answer.
+/// The body of a response or of a pushed request.
 pub(crate) enum Body {
-    /// Words of ours.
+    /// A short text, such as an error message.
     Text(Option<Bytes>),
-    /// Part of an object.
+    /// A range of an object.
     Object(ObjectReader),
 }
 
-/// A part of an object that is still to be sent. It holds the object's slots.
+/// Reads a range of an object in chunks. The object's slots stay in use as long as the reader or one of its chunks
+/// exists.
 pub(crate) struct ObjectReader {
     shared: Arc<Shared>,
     content: Arc<Content>,
@@ -35,7 +36,7 @@ pub(crate) struct ObjectReader {
     remaining: u64,
 }
 
-/// Bytes in slots, which it holds.
+/// A chunk of bytes in slots. It keeps the slots in use.
 struct SlotBytes {
     ram: Arc<Ram>,
     _content: Arc<Content>,
@@ -45,13 +46,13 @@ struct SlotBytes {
 
 impl AsRef<[u8]> for SlotBytes {
     fn as_ref(&self) -> &[u8] {
-        // Looked at before it was made.
+        // `ObjectReader::slot_bytes` checked the range.
         self.ram.slice(self.at, self.length).unwrap_or_default()
     }
 }
 
 impl ObjectReader {
-    /// These bytes of it.
+    /// Creates a reader of `length` bytes from `offset`.
     pub(crate) fn new(shared: &Arc<Shared>, content: Content, offset: u64, length: u64) -> Self {
         let extents = content.read(shared.slot_bytes(), offset, length);
         Self {
@@ -62,7 +63,7 @@ impl ObjectReader {
         }
     }
 
-    /// The next bytes.
+    /// Returns the next chunk, or `None` at the end of the range.
     pub(crate) fn next(&mut self) -> std::io::Result<Option<Bytes>> {
         let Some(extent) = self.extents.pop_front() else {
             return Ok(None);
@@ -110,7 +111,7 @@ impl ObjectReader {
     }
 }
 
-/// At most [`CHUNK`].
+/// Converts a count of at most [`CHUNK`].
 fn size(count: u64) -> usize {
     usize::try_from(count).unwrap_or(0)
 }

@@ -1,25 +1,25 @@
-//! The places of a space's clients, shared out by address.
+//! Limits the connections of a space's clients, in total and per address.
 //!
-//! A client takes a place for each connection. An address may hold at most as many as are free (dynamic
-//! thresholds, Choudhury and Hahne 1998): one alone may have half of all, and the next one still finds
-//! half of the rest. So no address keeps the others out, and none is held back while there is room.
+//! A client needs a permit for each connection. An address may have at most as many permits as are free (dynamic
+//! thresholds, Choudhury and Hahne 1998): a single address gets half of all permits, and the next one half of the rest. So
+//! no address can exhaust the permits, and an address is limited only while others need permits too.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Places that are left, and who has how many.
+/// Free permits, and open connections by address.
 #[derive(Debug)]
 struct State {
     free: usize,
     by_address: HashMap<IpAddr, usize>,
 }
 
-/// All places.
+/// All permits of a space. Clones refer to the same permits.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionLimit(Arc<Mutex<State>>);
 
-/// A place, given back when it is dropped.
+/// A permit for one connection. Dropping it returns the permit.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     limit: ConnectionLimit,
@@ -34,7 +34,7 @@ impl ConnectionLimit {
         })))
     }
 
-    /// A place for a client with this address; none if its share is used up.
+    /// Returns a permit for a client with this address, or `None` if the address has as many as are free.
     pub(crate) fn acquire(&self, address: IpAddr) -> Option<ConnectionPermit> {
         let address = address_key(address);
         let mut state = self.lock();
@@ -67,7 +67,8 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// What counts as one address: a host has a whole /64 of IPv6 (RFC 4291, 2.5.4).
+/// Returns the key under which an address is counted: an IPv6 address by its /64 prefix, because a host has a whole /64
+/// (RFC 4291, 2.5.4).
 fn address_key(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -92,7 +93,7 @@ mod tests {
         let limit = ConnectionLimit::new(2048);
         let greedy = acquire_all(&limit, "192.0.2.1");
         assert_eq!(greedy.len(), 1024);
-        // The same host, written as IPv6.
+        // The same host as an IPv4-mapped IPv6 address.
         assert!(acquire_all(&limit, "::ffff:192.0.2.1").is_empty());
         let next = acquire_all(&limit, "192.0.2.2");
         assert_eq!(next.len(), 512);

@@ -1,4 +1,8 @@
-//! The VM's side: a vhost-user back-end for QEMU's `vhost-user-fs`.
+//! The VM's side: a vhost-user back-end for QEMU's `vhost-user-fs-pci` device.
+//!
+//! One thread of the library `vhost-user-backend` handles kicks of the virtqueues and the event of free slots. A request
+//! that finds the space full stays in the device: its descriptor chain is not returned, so the guest's program waits. When
+//! slots become free, the device retries the waiting requests in their order.
 
 mod ring;
 pub mod test_driver;
@@ -27,32 +31,32 @@ use self::ring::Ring;
 use crate::file_system::SpaceFileSystem;
 use crate::shared::{Shared, increment};
 
-/// The queue for what must not wait, and the one for all else.
+/// The high-priority queue and the request queue (virtio 1.3, 5.11.2).
 const QUEUES: usize = 2;
 
-/// Longest queue. QEMU's have 128 entries unless it is told otherwise.
+/// Largest queue size. QEMU's default is 128 entries.
 const QUEUE_SIZE: usize = 1024;
 
 /// `VHOST_USER_F_PROTOCOL_FEATURES`.
 const PROTOCOL_FEATURES: u64 = 1 << 30;
 
-/// The event that slots returned, behind the queues' and the library's own.
+/// The event of free slots. Lower numbers are the events of the queues and of the library.
 const SLOT_FREE_EVENT: u16 = 3;
 const _: () = assert!(SLOT_FREE_EVENT as usize > QUEUES);
 
-/// The event that the VM is gone.
+/// The event that ends the worker after the VM disconnected.
 const EXIT_EVENT: u16 = SLOT_FREE_EVENT + 1;
 
 type Memory = GuestMemoryAtomic<GuestMemoryMmap>;
 type Chain = DescriptorChain<GuestMemoryLoadGuard<GuestMemoryMmap>>;
 
-/// Why a VM cannot be served any longer.
+/// Why the connection to a VM ended.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
-    /// The library that speaks with QEMU.
+    /// An error of the library that speaks vhost-user with QEMU.
     #[error("{0}")]
     Library(vhost_user_backend::Error),
-    /// The kernel.
+    /// An error of the kernel.
     #[error(transparent)]
     System(#[from] io::Error),
 }
@@ -63,14 +67,14 @@ impl From<vhost_user_backend::Error> for DeviceError {
     }
 }
 
-/// Wait for a QEMU on this socket and serve it until it goes.
+/// Waits for a QEMU on this socket and serves it until it disconnects.
 ///
 /// # Errors
-/// It said nonsense, or the system is short of something. Another one can be served.
+/// Returns an error if QEMU violated the protocol or the system lacks a resource. The caller may serve the next QEMU.
 pub fn serve_vm(shared: &Arc<Shared>, listener: &UnixListener) -> Result<(), DeviceError> {
     let memory = Memory::new(GuestMemoryMmap::new());
     let device = Arc::new(Mutex::new(Device::new(shared, memory.clone())?));
-    // Closed after the workers have ended, or they would not be told.
+    // This descriptor must outlive the workers, because it ends them.
     let event =
         eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from)?;
     let mut daemon = VhostUserDaemon::new("space".to_owned(), Arc::clone(&device), memory)?;
@@ -81,23 +85,23 @@ pub fn serve_vm(shared: &Arc<Shared>, listener: &UnixListener) -> Result<(), Dev
             handler.register_listener(descriptor, EventSet::IN, u64::from(event))
         };
         if let Err(error) = register(event.as_raw_fd(), EXIT_EVENT) {
-            // Its workers would be waited for without end.
+            // Without the exit event, dropping the daemon would wait for its workers without end.
             std::mem::forget(daemon);
             return Err(error.into());
         }
         register(slot_free, SLOT_FREE_EVENT)?;
     }
-    // What the libraries do: accept, converse, map the VM's memory, and have its queues' events.
+    // System calls of the libraries: accept, exchange messages, map the VM's memory, and wait for events of its queues.
     // syscalls: accept accept4 recvmsg recvfrom sendmsg read write mmap munmap fstat statx lseek
     // syscalls: epoll_create1 epoll_ctl epoll_wait epoll_pwait eventfd2 dup fcntl shutdown
     daemon.start(&mut listener.try_clone()?.into())?;
-    tracing::info!("a VM has come");
+    tracing::info!("a VM connected");
     let ended = daemon.wait();
     drop(exit);
     drop(daemon);
     shared.note_waiting(0);
     let removed = shared.store().end_session();
-    tracing::info!(half_written = removed, "the VM is gone");
+    tracing::info!(half_written = removed, "the VM disconnected");
     use vhost_user_backend::Error::HandleRequest;
     match ended {
         Err(HandleRequest(error)) if !is_disconnect(&error) => Err(HandleRequest(error).into()),
@@ -106,34 +110,34 @@ pub fn serve_vm(shared: &Arc<Shared>, listener: &UnixListener) -> Result<(), Dev
     }
 }
 
-/// Tells the library's workers that the VM is gone, for they are waited for when the daemon is dropped.
+/// Ends the library's workers when it is dropped, because dropping the daemon waits for them.
 ///
-/// The library's own way (`exit_event`) leaves an eventfd open for each QEMU that came.
+/// The library's own mechanism (`exit_event`) leaks an eventfd for each QEMU that connects.
 struct WorkerExit<'a>(&'a OwnedFd);
 
 impl Drop for WorkerExit<'_> {
     fn drop(&mut self) {
-        // An eventfd of ours, written once, has room.
+        // The eventfd is written once only, so its counter cannot be full.
         let _told = rustix::io::write(self.0, &1_u64.to_ne_bytes());
     }
 }
 
-/// Whether that is how a QEMU that ends looks.
+/// Returns whether the error means that QEMU disconnected.
 fn is_disconnect(error: &VhostUserError) -> bool {
     use VhostUserError::{Disconnected, PartialMessage, SocketBroken};
     matches!(error, Disconnected | PartialMessage | SocketBroken(_))
 }
 
-/// One VM's device.
+/// The file system device of one VM.
 struct Device {
     shared: Arc<Shared>,
     file_system: Arc<SpaceFileSystem>,
     server: Server<Arc<SpaceFileSystem>>,
     memory: Memory,
     event_idx: bool,
-    /// Writes that found no slots, in the order they came: their chains are not given back.
+    /// Writes that found no free slots, in order of arrival, with their queues. Their chains are not returned to the driver.
     waiting: VecDeque<(usize, Chain)>,
-    /// Where each queue was after the last work on it.
+    /// The next available index of each queue after its last processing.
     next_avail: [u16; QUEUES],
 }
 
@@ -151,11 +155,11 @@ impl Device {
         })
     }
 
-    /// Carry out what the guest has put into a queue.
+    /// Processes all available requests of a queue.
     fn process_queue(&mut self, queue: usize, vring: &Ring) {
         self.drop_waiting_after_reset(queue, vring);
         loop {
-            // Errors here are the guest's: its queue lies outside its memory.
+            // An error here means that the guest placed its queue outside its memory.
             let _none = vring.disable_notification();
             self.process_available(queue, vring);
             if !matches!(vring.enable_notification(), Ok(true)) {
@@ -170,7 +174,7 @@ impl Device {
     fn process_available(&mut self, queue: usize, vring: &Ring) {
         let memory = self.memory.memory();
         // A driver cannot have more chains outstanding than its queue has entries (virtio 1.3, 2.7).
-        // One that says so all the same is served when some have come back.
+        // If a driver offers more, the device processes them after it has returned some.
         while self.waiting_heads(queue).count() < usize::from(queue_size(vring)) {
             let next = vring
                 .get_mut()
@@ -181,7 +185,7 @@ impl Device {
                 .waiting_heads(queue)
                 .any(|head| head == chain.head_index())
             {
-                tracing::debug!("the guest offers a chain again that it did not get back");
+                tracing::debug!("the guest offers a chain again that the device has not returned");
                 increment(&self.shared.counters.nonsense);
                 continue;
             }
@@ -196,7 +200,7 @@ impl Device {
         self.note_waiting();
     }
 
-    /// Try those again that wait, as far as there are slots for them.
+    /// Retries the waiting requests in order, until one finds no free slots.
     fn retry_waiting(&mut self, vrings: &[Ring]) {
         for (queue, vring) in vrings.iter().enumerate() {
             self.drop_waiting_after_reset(queue, vring);
@@ -217,15 +221,15 @@ impl Device {
         self.note_waiting();
     }
 
-    /// A queue that is not where we left it belongs to a guest that has begun anew: what its
-    /// predecessor waits for is nobody's any more.
+    /// Drops the waiting requests of a queue that was reset. A queue whose next available index changed since its last
+    /// processing belongs to a restarted guest, which does not expect answers to the requests of its predecessor.
     fn drop_waiting_after_reset(&mut self, queue: usize, vring: &Ring) {
         if self.next_avail.get(queue) != Some(&vring.queue_next_avail()) && is_ready(vring) {
             self.waiting.retain(|(waiting, _)| *waiting != queue);
         }
     }
 
-    /// The heads of a queue's chains that wait.
+    /// Returns the head indices of a queue's waiting chains.
     fn waiting_heads(&self, queue: usize) -> impl Iterator<Item = u16> {
         let of_queue = move |(waiting, chain): &(usize, Chain)| {
             (*waiting == queue).then(|| chain.head_index())
@@ -237,7 +241,7 @@ impl Device {
         self.shared.note_waiting(self.waiting.len() as u64);
     }
 
-    /// Carry out a request; none, if it is to be tried again. Returns how many bytes were written.
+    /// Handles a request and returns the number of bytes written to the chain; `None` if the request must be retried.
     fn handle_request(&self, chain: &Chain) -> Option<u32> {
         let memory = chain.memory();
         let reader = Reader::from_descriptor_chain(memory, chain.clone());
@@ -253,7 +257,7 @@ impl Device {
             return None;
         }
         let written = done.unwrap_or_else(|error| {
-            tracing::debug!("a request that makes no sense: {error}");
+            tracing::debug!("a malformed request: {error}");
             increment(&self.shared.counters.nonsense);
             0
         });
@@ -327,7 +331,7 @@ impl VhostUserBackendMut for Device {
         _: usize,
     ) -> io::Result<()> {
         if event == EXIT_EVENT {
-            // An error is what ends a worker that has no exit event.
+            // A worker without an exit event ends when its handler returns an error.
             return Err(io::ErrorKind::ConnectionAborted.into());
         } else if event == SLOT_FREE_EVENT {
             self.shared.ram().clear_slot_free();

@@ -1,4 +1,4 @@
-//! The guest's file system requests, carried out on the store.
+//! The FUSE file system: executes the guest's requests on the store.
 
 use std::ffi::CStr;
 use std::io;
@@ -20,18 +20,18 @@ use crate::fuse_types::{
 use crate::push_status_file;
 use crate::shared::{Shared, now};
 
-/// Unless files are pushed, only the guest changes what is in its folder, so its kernel may remember what
-/// it was told.
+/// How long the guest's kernel may cache entries and attributes. Unless files are pushed, only the guest changes its file
+/// system, so its cache stays valid.
 const CACHE_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// `RENAME_NOREPLACE`; the other flags of `renameat2` are not served.
 const NO_REPLACE: u32 = 1;
 
-/// The folder that the VM mounts.
+/// The file system that the VM mounts.
 #[derive(Debug)]
 pub(crate) struct SpaceFileSystem {
     shared: Arc<Shared>,
-    /// The last write found no slots: it is to be tried again, and nobody has seen its answer.
+    /// Whether the last write found no free slots. The device then keeps the request unanswered and retries it.
     found_full: AtomicBool,
 }
 
@@ -43,7 +43,7 @@ impl SpaceFileSystem {
         }
     }
 
-    /// Whether the request before found the space full. Forgets it.
+    /// Returns whether the previous request found the space full, and clears the flag.
     pub(crate) fn take_found_full(&self) -> bool {
         self.found_full.swap(false, Ordering::Relaxed)
     }
@@ -91,20 +91,20 @@ impl SpaceFileSystem {
     }
 }
 
-/// What is written lies in slots when the write is answered, and there is no better place. So `flush`,
-/// `fsync` and `fsyncdir` are left to the library, which says that there are none: the guest's kernel takes
-/// that for success and never asks again. A close, of which a shell makes many, costs no way to the host.
+/// The bytes of a write are in slots when the write is answered, and nothing more durable exists. So `flush`, `fsync` and
+/// `fsyncdir` keep the library's default, which answers `ENOSYS`: the guest's kernel treats that as success and does not
+/// send these requests again. This saves one request per close, of which a shell makes many.
 impl FileSystem for SpaceFileSystem {
     type Inode = u64;
     type Handle = u64;
 
-    /// A new session: whatever the guest had open is not open any more.
+    /// Starts a new session. All handles of the previous session are closed.
     fn init(&self, _capable: FsOptions) -> io::Result<FsOptions> {
         self.shared.store().end_session();
-        // Not `WRITEBACK_CACHE`: a write is answered when it lies in slots, not in the guest.
-        // Not `ATOMIC_O_TRUNC`: with it the kernel forgets what it was told of a file that it has just made,
-        // and asks again. Without, it cuts what is there by a request of its own, after the file was opened
-        // for writing, so nobody fetches it empty.
+        // Not `WRITEBACK_CACHE`: a write is answered when its bytes are in slots, not in the guest's page cache.
+        // Not `ATOMIC_O_TRUNC`: with it the guest's kernel drops the attributes of a file that it just created and
+        // requests them again. Without it, the kernel truncates by a separate request after it opened the file for
+        // writing, so no client can fetch the file while it is empty.
         Ok(FsOptions::BIG_WRITES | FsOptions::MAX_PAGES | FsOptions::PARALLEL_DIROPS)
     }
 
@@ -342,7 +342,7 @@ impl FileSystem for SpaceFileSystem {
     }
 
     fn statfs(&self, context: &Context, inode: u64) -> io::Result<statvfs64> {
-        // Zeros, and the fields that this leaves out.
+        // The default fills in the fields that `fill_statvfs` does not set.
         let mut answer = Defaults.statfs(context, inode)?;
         fill_statvfs(&mut answer, &self.shared.store());
         Ok(answer)
@@ -388,7 +388,7 @@ impl FileSystem for SpaceFileSystem {
     }
 }
 
-/// A file system that answers what the library has as defaults.
+/// A file system with the library's default answers.
 struct Defaults;
 
 impl FileSystem for Defaults {

@@ -1,4 +1,4 @@
-//! What is said to the guest's kernel and by it, in its own terms: errors, flags, status.
+//! Conversions between the store's types and those of FUSE: error numbers, open flags, `stat`, `statvfs` and `setattr`.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use space::store::{Attributes, MAX_NAME, MAX_NODES, Node, Store, StoreError};
 
 use crate::shared::now;
 
-/// Zeros are written to the guest in steps of so many.
+/// The zeros that one step writes to the guest.
 const ZEROS: [u8; 4096] = [0; 4096];
 
-/// What the guest is told.
+/// Returns the error number that the guest receives.
 pub(crate) fn to_errno(error: StoreError) -> io::Error {
     let errno = match error {
         StoreError::Full => libc::ENOSPC,
@@ -32,12 +32,12 @@ pub(crate) fn to_errno(error: StoreError) -> io::Error {
     io::Error::from_raw_os_error(errno)
 }
 
-/// Whether a file that is opened with these flags of `open` may be written.
+/// Returns whether these flags of `open` open a file for writing.
 pub(crate) fn opens_for_writing(flags: u32) -> bool {
     flags & libc::O_ACCMODE.unsigned_abs() != libc::O_RDONLY.unsigned_abs()
 }
 
-/// Open a file as these flags of `open` say.
+/// Opens a file with these flags of `open`, and truncates it if they ask for that.
 pub(crate) fn open_file(store: &mut Store, inode: u64, flags: u32) -> Result<(), StoreError> {
     let opens_for_writing = opens_for_writing(flags);
     store.open(inode, opens_for_writing)?;
@@ -47,12 +47,12 @@ pub(crate) fn open_file(store: &mut Store, inode: u64, flags: u32) -> Result<(),
     Ok(())
 }
 
-/// A length of no more than a request's.
+/// Converts a length, which is at most that of a request.
 pub(crate) fn to_usize(length: u64) -> usize {
     usize::try_from(length).unwrap_or(usize::MAX)
 }
 
-/// Write so many zeros to the guest.
+/// Writes `length` zeros to the guest.
 pub(crate) fn write_zeros(to: &mut dyn ZeroCopyWriter, length: usize) -> io::Result<usize> {
     let mut left = length;
     while left > 0 {
@@ -63,7 +63,7 @@ pub(crate) fn write_zeros(to: &mut dyn ZeroCopyWriter, length: usize) -> io::Res
     Ok(length)
 }
 
-/// What `stat` says of a file or folder.
+/// Returns the `stat` of a file or directory.
 pub(crate) fn stat_of(store: &Store, inode: u64, node: &Node) -> stat64 {
     let attributes = &node.attributes;
     let (file_type, links) = match (node.is_directory(), node.is_linked()) {
@@ -91,7 +91,7 @@ pub(crate) fn stat_of(store: &Store, inode: u64, node: &Node) -> stat64 {
     stat
 }
 
-/// What `df` says of a space.
+/// Fills in the `statvfs` of a space, for `df`.
 pub(crate) fn fill_statvfs(stat: &mut statvfs64, store: &Store) {
     let slots = store.slots();
     let (credit, used) = (u64::from(slots.credit()), u64::from(slots.used()));
@@ -107,7 +107,7 @@ pub(crate) fn fill_statvfs(stat: &mut statvfs64, store: &Store) {
     stat.f_namemax = MAX_NAME as u64;
 }
 
-/// Change attributes as `setattr` says.
+/// Applies a `setattr` request to the attributes.
 pub(crate) fn apply_setattr(attributes: &mut Attributes, wanted: &stat64, valid: SetattrValid) {
     if valid.contains(SetattrValid::MODE) {
         attributes.mode = wanted.st_mode & 0o7777;

@@ -1,5 +1,5 @@
-//! The file in which the guest reads how pushing goes. It is not of the store: it takes no slot, nobody
-//! writes it, and each reading is answered with what is so then.
+//! The read-only file from which the guest reads the state of the push. It is not in the store and takes no slot. Each
+//! read returns the current state.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -11,18 +11,18 @@ use space::store::ROOT;
 use crate::fuse_types::to_usize;
 use crate::shared::{Shared, now};
 
-/// It is in the outermost folder, under this name.
+/// The name of the file, in the root directory.
 pub(crate) const NAME: &[u8] = b".vicinity-push";
 
-/// No file or folder of the store comes to have this number.
+/// Its inode number. The store never assigns it to a file or directory.
 pub(crate) const INODE: u64 = u64::MAX;
 
-/// Whether that is what the guest looks for.
+/// Returns whether the guest looks up this file.
 pub(crate) fn is_looked_up(shared: &Shared, directory: u64, name: &[u8]) -> bool {
     directory == ROOT && name == NAME && shared.outbox.is_enabled()
 }
 
-/// What the guest's kernel is told of it.
+/// Returns the FUSE entry of the file.
 pub(crate) fn entry() -> Entry {
     Entry {
         inode: INODE,
@@ -33,7 +33,7 @@ pub(crate) fn entry() -> Entry {
     }
 }
 
-/// What `stat` says of it. Its length is not known before it is read.
+/// Returns the `stat` of the file. The size is 0, because the length is not known before the file is read.
 pub(crate) fn stat() -> stat64 {
     let mut stat = Entry::default().attr;
     stat.st_ino = INODE;
@@ -43,7 +43,7 @@ pub(crate) fn stat() -> stat64 {
     stat
 }
 
-/// Read it.
+/// Answers a read of the file.
 pub(crate) fn read(
     shared: &Shared,
     to: &mut dyn ZeroCopyWriter,

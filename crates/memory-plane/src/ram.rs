@@ -1,4 +1,4 @@
-//! The memory of a space, and of its ledger: sealed memfds.
+//! The memory of a space's slots and of its ledger: sealed memfds.
 
 use std::fs::File;
 use std::io;
@@ -15,10 +15,10 @@ use space::store::{Ledger, Memory};
 
 use crate::raw::Mapping;
 
-/// Bytes copied at a time where a file's slot is shared.
+/// Bytes that one step copies or zeroes.
 const CHUNK: usize = 64 << 10;
 
-/// The memory, and the event that says that slots returned.
+/// The slots' memory, and the eventfd that signals free slots.
 #[derive(Debug)]
 pub struct Ram {
     file: File,
@@ -27,11 +27,10 @@ pub struct Ram {
     began: Instant,
 }
 
-/// So many bytes of memory, all zeros, which nobody can make fewer or more. The host gives pages as they
-/// are written.
+/// Creates a memfd of `bytes` zeros, whose size is sealed. The kernel allocates its pages when they are written.
 ///
 /// # Errors
-/// The kernel cannot.
+/// Returns the kernel's error.
 pub fn make(name: &str, bytes: u64) -> io::Result<File> {
     let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     let file = File::from(fd);
@@ -40,16 +39,16 @@ pub fn make(name: &str, bytes: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// Of all memory that [`make`] made.
+/// Returns the seals of each memfd that [`make`] creates.
 fn required_seals() -> SealFlags {
     SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL
 }
 
-/// How many bytes it is, if it is memory as [`make`] makes it: nobody can make it fewer or more, and it can be
-/// written.
+/// Returns the length of a memfd with the seals of [`make`]: its size is fixed, and it is writable. Returns `None` for any
+/// other descriptor.
 #[must_use]
 pub fn sealed_length(memory: BorrowedFd<'_>) -> Option<u64> {
-    // The kernel may have added one of its own (`vm.memfd_noexec`). A file that is no memfd cannot have these.
+    // The kernel may have added a seal of its own (`vm.memfd_noexec`). Only a memfd can have these seals.
     let read_only = SealFlags::WRITE | SealFlags::FUTURE_WRITE;
     let is_sealed = |has: SealFlags| has.contains(required_seals()) && !has.intersects(read_only);
     let length = || fstat(memory).ok()?.st_size.try_into().ok();
@@ -57,14 +56,14 @@ pub fn sealed_length(memory: BorrowedFd<'_>) -> Option<u64> {
     is_sealed.then(length).flatten()
 }
 
-/// The memory of the ledger.
+/// The ledger's memory.
 #[derive(Debug)]
 pub struct LedgerFile(pub File);
 
 impl Ledger for LedgerFile {
     fn write(&self, at: u64, bytes: &[u8]) {
         if let Err(error) = self.0.write_all_at(bytes, at) {
-            tracing::error!(%error, "what was published cannot be written down: it ends with this process");
+            tracing::error!(%error, "cannot write to the ledger: files published now are lost when this process ends; check the host's memory");
         }
     }
 
@@ -74,10 +73,10 @@ impl Ledger for LedgerFile {
 }
 
 impl Ram {
-    /// This memory, which [`make`] made.
+    /// Maps a memfd that [`make`] created.
     ///
     /// # Errors
-    /// The kernel cannot.
+    /// Returns the kernel's error.
     pub fn new(file: File) -> io::Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         // syscalls: eventfd2
@@ -90,30 +89,30 @@ impl Ram {
         })
     }
 
-    /// For reading and writing at places.
+    /// Returns the memfd, for reading and writing at offsets.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Bytes of slots that the caller holds, if they are there.
+    /// Returns bytes of slots that the caller keeps in use; `None` if they are outside the memory.
     pub(crate) fn slice(&self, at: u64, length: usize) -> Option<&[u8]> {
         self.mapping.slice(at, length)
     }
 
-    /// Where these bytes are, if they are bytes of slots.
+    /// Returns the offset of these bytes, if they are in the slots' memory.
     pub(crate) fn offset_of(&self, bytes: &[u8]) -> Option<u64> {
         self.mapping.offset_of(bytes)
     }
 
-    /// What becomes readable when slots return.
+    /// Returns the eventfd that becomes readable when slots become free.
     pub(crate) fn slot_free_event(&self) -> RawFd {
         self.slot_free.as_fd().as_raw_fd()
     }
 
-    /// Take note of all returns so far.
+    /// Clears the event of free slots.
     pub(crate) fn clear_slot_free(&self) {
-        // It may have been taken already.
+        // The counter may be zero already.
         let _ = rustix::io::read(&self.slot_free, &mut [0; 8]);
     }
 }
@@ -149,12 +148,12 @@ impl Memory for Ram {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         // syscalls: fallocate
         if let Err(error) = fallocate(&self.file, flags, at, length) {
-            tracing::warn!(%error, "a slot's pages stay");
+            tracing::warn!(%error, "cannot release the pages of a slot");
         }
     }
 
     fn notify_slot_free(&self) {
-        // A full counter says the same.
+        // If the counter is full, the event is signalled already.
         let _ = rustix::io::write(&self.slot_free, &1_u64.to_ne_bytes());
     }
 

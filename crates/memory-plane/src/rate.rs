@@ -1,49 +1,49 @@
-//! How fast a space may send.
+//! The rate limit of a space.
 //!
-//! Who wants to send is given a turn: so many bytes, and from when. Turns follow each other as the rate
-//! has it, in the order they were asked for, so all clients are sent equally much, however many
-//! connections wait.
+//! A connection that has bytes to send reserves a number of bytes and gets the time from which it may send them (GCRA, a
+//! token bucket without a timer). Reservations follow each other at the configured rate, in the order of the requests. So
+//! all sending connections get equal rates, however many there are.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Turns for each second's bytes, within [`RESERVATION_BYTES`].
+/// Reservations per second into which the rate is divided, within the bounds of [`RESERVATION_BYTES`].
 const RESERVATIONS_PER_SECOND: u64 = 50;
 
-/// Bytes of a turn.
+/// Bounds of the bytes of one reservation.
 const RESERVATION_BYTES: RangeInclusive<u64> = 1 << 10..=128 << 10;
 
-/// What could have been sent in so long before, and was not, may be sent at once.
+/// Unused capacity of this long before now may be sent at once.
 const BURST: Duration = Duration::from_millis(100);
 
-/// Bytes a second, or as many as there are.
+/// The rate limit, which may be off.
 #[derive(Debug, Default)]
 pub(crate) struct RateLimit {
-    /// 0 for no limit.
+    /// Bytes per second; 0 for no limit.
     bytes: AtomicU64,
-    /// When the next turn may be.
+    /// When the next reservation may begin.
     next: Mutex<Option<Instant>>,
 }
 
-/// Leave to send.
+/// Permission to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reservation {
-    /// From when; it may be past.
+    /// The time from which the bytes may be sent; it may be past.
     pub(crate) at: Instant,
-    /// How many bytes.
+    /// Number of bytes.
     pub(crate) bytes: usize,
 }
 
 impl RateLimit {
-    /// Bytes a second from now on; turns that were given stay.
+    /// Sets the limit in bytes per second. Reservations already made stay valid.
     pub(crate) fn set(&self, bytes: Option<u64>) {
         self.bytes.store(bytes.unwrap_or(0), Ordering::Relaxed);
         *self.next() = None;
     }
 
-    /// The next turn, of at most this many bytes; none if no leave is needed.
+    /// Reserves at most `wanted` bytes. Returns `None` if there is no limit.
     pub(crate) fn reserve(&self, now: Instant, wanted: usize) -> Option<Reservation> {
         let rate = self.bytes.load(Ordering::Relaxed);
         if rate == 0 {
@@ -60,7 +60,7 @@ impl RateLimit {
     }
 
     fn next(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
-        // A time, whoever wrote it.
+        // The value is a single time, which is valid after a panic, too.
         self.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -69,7 +69,7 @@ impl RateLimit {
 mod tests {
     use super::*;
 
-    /// Bytes of turns that come before `end`, asked for all at once at `now`.
+    /// Returns the bytes of all reservations made at `now` that begin before `end`.
     fn before(rate: &RateLimit, now: Instant, end: Instant) -> usize {
         let reservations = std::iter::repeat_with(|| rate.reserve(now, usize::MAX).unwrap());
         reservations
@@ -85,12 +85,12 @@ mod tests {
         assert_eq!(rate.reserve(start, 1), None);
         for bytes in [1_000, 1_000_000, 10_000_000_000] {
             rate.set(Some(bytes));
-            // One second, what could have been sent before, and the turn that reaches over the end.
+            // One second, the burst, and the reservation that extends over the end.
             let sent = before(&rate, start, start + Duration::from_secs(1)) as u64;
-            // Times are whole nanoseconds.
+            // Times are rounded to nanoseconds.
             let (least, max_bytes) = (bytes * 1099 / 1000, bytes * 1101 / 1000 + (128 << 10));
             assert!((least..=max_bytes).contains(&sent), "{bytes}: {sent}");
-            // After a long rest no more than that.
+            // After a long pause the burst is not larger.
             let later = start + Duration::from_secs(60);
             let sent = before(&rate, later, later) as u64;
             assert!(sent <= bytes * 101 / 1000 + (128 << 10), "{bytes}: {sent}");

@@ -1,4 +1,4 @@
-//! What a client gets for a request (RFC 9110: ranges, conditions).
+//! Responses to clients' requests, with ranges and conditional requests (RFC 9110).
 
 use std::net::IpAddr;
 use std::ops::Range as Span;
@@ -19,10 +19,10 @@ use crate::body::{Body, ObjectReader};
 use crate::content_type::content_type;
 use crate::shared::{Shared, increment};
 
-/// Longest path, in bytes, as it comes.
+/// Longest path of a request, in bytes, before percent-decoding.
 const MAX_PATH: usize = 4096;
 
-/// Answer a request from this address.
+/// Returns the response to a request from this address.
 pub(crate) fn respond<B>(
     shared: &Arc<Shared>,
     access: &Access,
@@ -74,14 +74,14 @@ fn access_denied(access: &Access, credentials: bool) -> Response<Body> {
     response
 }
 
-/// The names that a path consists of, as bytes; none if it cannot be one of ours.
+/// Splits a path at slashes and percent-decodes its names. Returns `None` for a path that no object can have.
 fn path_names(path: &str) -> Option<Vec<Vec<u8>>> {
     if path.len() > MAX_PATH {
         return None;
     }
     let names = path.strip_prefix('/')?.split('/');
     let names = names.map(|name| percent_encoding::percent_decode_str(name).collect::<Vec<_>>());
-    // A slash that was written as `%2F` is part of a name, and no name has one.
+    // A slash that was encoded as `%2F` becomes part of a name. The store has no such names, so the look-up fails.
     Some(names.collect())
 }
 
@@ -129,7 +129,8 @@ fn respond_with_object(
     response
 }
 
-/// Conditions in the order of RFC 9110, 13.2.2; the status if one says not to send.
+/// Evaluates the conditions of a request in the order of RFC 9110, 13.2.2. Returns the status if the object is not to be
+/// sent.
 fn failed_precondition(
     headers: &HeaderMap,
     tag: Option<&ETag>,
@@ -157,7 +158,7 @@ fn failed_precondition(
     None
 }
 
-/// As it stands in a header.
+/// Truncates a time to whole seconds, the resolution of HTTP headers.
 fn whole_seconds(time: SystemTime) -> SystemTime {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     UNIX_EPOCH
@@ -172,7 +173,7 @@ enum RequestedRange {
     Unsatisfiable,
 }
 
-/// The range asked for, if it is one of this version.
+/// Returns the requested range. A range under an `If-Range` of another version is ignored.
 fn requested_range(
     headers: &HeaderMap,
     tag: Option<&ETag>,
@@ -192,15 +193,15 @@ fn requested_range(
     range(text, size).unwrap_or(RequestedRange::Whole)
 }
 
-/// A range of bytes (RFC 9110, 14.1.2); none for what is no valid one, and for several at once, which
-/// may be answered by all (14.2).
+/// Parses a range of bytes (RFC 9110, 14.1.2). Returns `None` for an invalid range, and for several ranges, which a server
+/// may answer with the whole object (14.2).
 fn range(text: &str, size: u64) -> Option<RequestedRange> {
     let (first, last) = text.strip_prefix("bytes=")?.trim().split_once('-')?;
     let span = match (number(first)?, number(last)?) {
         (Some(first), Some(last)) if first > last => return None,
         (Some(first), Some(last)) => first..last.saturating_add(1).min(size),
         (Some(first), None) => first..size,
-        // The last so many.
+        // A suffix range: the last `count` bytes.
         (None, Some(count)) => size.saturating_sub(count)..size,
         (None, None) => return None,
     };
@@ -210,7 +211,8 @@ fn range(text: &str, size: u64) -> Option<RequestedRange> {
     })
 }
 
-/// A number, or nothing; none for anything else. A larger one than there can be is the largest.
+/// Parses an optional number: `Some(None)` for an empty string, `None` for invalid text. Numbers above `u64::MAX` are
+/// `u64::MAX`.
 fn number(text: &str) -> Option<Option<u64>> {
     match text {
         "" => Some(None),
@@ -300,7 +302,7 @@ mod tests {
                 "{unsatisfiable}"
             );
         }
-        // Of nothing there is no part. One may ask for the same byte a thousand times.
+        // An empty object has no range. A client may request the same byte a thousand times.
         assert_eq!(requested("bytes=0-", 0), RequestedRange::Unsatisfiable);
         let many = format!("bytes=0-0{}", ",0-0".repeat(1000));
         assert_eq!(requested(&many, 10), RequestedRange::Whole);

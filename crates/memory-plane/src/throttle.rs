@@ -1,4 +1,4 @@
-//! A connection that counts what moves on it, and sends as fast as the space may.
+//! A connection that counts the bytes of both directions and obeys the space's rate limit.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -15,33 +15,33 @@ use tokio::time::{Sleep, sleep_until};
 use crate::shared::Shared;
 use crate::zero_copy::Socket;
 
-/// Who is being sent something takes some of it within so long.
+/// Period in which a connection must make progress.
 pub(crate) const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A client takes, or says, at least so many bytes within [`STALL_TIMEOUT`], or a request.
+/// Bytes that a client must read or send within each [`STALL_TIMEOUT`], unless it sends a request.
 pub(crate) const MIN_PROGRESS: u64 = 32 << 10;
 
-/// What moves on a connection.
+/// The progress of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// Bytes that the other side said and took.
+    /// Bytes that the peer sent and read.
     bytes: AtomicU64,
-    /// It has made a request.
+    /// Whether the peer has sent a request.
     has_request: AtomicBool,
-    /// It is we who wait, for the space's rate.
+    /// Whether this side waits for the space's rate limit.
     throttled: AtomicBool,
-    /// It has moved too little for too long.
+    /// Whether the peer exceeded a timeout.
     timed_out: AtomicBool,
 }
 
 impl Progress {
-    /// The other side has made a request, which counts for as much as it must move.
+    /// Records a request of the peer. It counts as [`MIN_PROGRESS`] bytes.
     pub(crate) fn note_request(&self) {
         self.has_request.store(true, Ordering::Relaxed);
         self.bytes.fetch_add(MIN_PROGRESS, Ordering::Relaxed);
     }
 
-    /// Ends when the other side has made no request within so long.
+    /// Completes when the peer has sent no request within `timeout`; never completes otherwise.
     pub(crate) async fn no_request(&self, timeout: Duration) {
         tokio::time::sleep(timeout).await;
         if self.has_request.load(Ordering::Relaxed) {
@@ -50,7 +50,7 @@ impl Progress {
         self.timed_out.store(true, Ordering::Relaxed);
     }
 
-    /// Ends when the other side took and said fewer than `least` bytes for too long.
+    /// Completes when the peer read and sent fewer than `least` bytes in a period of [`STALL_TIMEOUT`].
     pub(crate) async fn stalled(&self, least: u64) {
         let mut before = self.bytes.load(Ordering::Relaxed);
         loop {
@@ -66,16 +66,16 @@ impl Progress {
     }
 }
 
-/// A stream of a space's.
+/// A rate-limited stream of a space.
 pub(crate) struct Throttled {
     socket: Socket,
     progress: Arc<Progress>,
     shared: Arc<Shared>,
-    /// Until the next turn to send.
+    /// Sleeps until the next reservation may be used.
     pause: Option<Pin<Box<Sleep>>>,
-    /// Bytes of this turn that are left.
+    /// Bytes of the current reservation that are not used yet.
     reserved: usize,
-    /// Among the space's connections.
+    /// The client's permit; a pushed connection needs none.
     permit: Option<ConnectionPermit>,
 }
 
@@ -102,7 +102,7 @@ impl Throttled {
             .fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    /// How many of this many bytes may be sent, at least one.
+    /// Waits for the rate limit and returns how many of `wanted` bytes may be sent now: at least one.
     fn poll_reservation(&mut self, context: &mut Context<'_>, wanted: usize) -> Poll<usize> {
         loop {
             if let Some(pause) = &mut self.pause {
@@ -157,7 +157,7 @@ impl AsyncWrite for Throttled {
         let wanted = from.iter().map(|slice| slice.len()).sum();
         let allowed = ready!(self.poll_reservation(context, wanted));
         let count = if allowed < wanted {
-            // As much of the first one as there is leave for; the others come later.
+            // Send the allowed part of the first slice; the rest follows with later reservations.
             let first = from.iter().find(|slice| !slice.is_empty());
             let first = first.map_or(&[][..], |slice| slice);
             let first = IoSlice::new(first.get(..allowed).unwrap_or(first));
@@ -175,7 +175,7 @@ impl AsyncWrite for Throttled {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Nothing is kept here.
+        // No bytes are buffered here.
         Poll::Ready(Ok(()))
     }
 
@@ -186,7 +186,7 @@ impl AsyncWrite for Throttled {
 
 impl Drop for Throttled {
     fn drop(&mut self) {
-        // Who takes nothing has had his time.
+        // A peer that exceeded a timeout gets no more time for outstanding zero-copy sends.
         if !self.progress.timed_out.load(Ordering::Relaxed) {
             self.socket.detach(self.permit.take());
         }
@@ -205,7 +205,7 @@ mod tests {
     async fn a_client_without_a_request_times_out_whatever_bytes_it_sent() {
         let begin = TokioInstant::now();
         let progress = Progress::default();
-        // TLS, a preface, half a head.
+        // As of a TLS handshake, a preface, and half a head.
         progress.bytes.store(10_000, Ordering::Relaxed);
         progress.no_request(REQUEST_TIMEOUT).await;
         assert_eq!(begin.elapsed(), REQUEST_TIMEOUT);
@@ -224,7 +224,7 @@ mod tests {
         );
     }
 
-    /// So long a client lasts that takes so many bytes every second, and is cut off by then.
+    /// Returns the time after which a client stalls that reads `bytes` every second; `None` if it does not within 600 s.
     async fn time_until_stalled(bytes: u64, throttled: bool) -> Option<Duration> {
         let begin = TokioInstant::now();
         let progress = Progress::default();
@@ -250,7 +250,7 @@ mod tests {
             time_until_stalled(MIN_PROGRESS / 60, false).await,
             Some(STALL_TIMEOUT)
         );
-        // 2 KiB a second are enough, and a client that we hold back by the space's rate stays.
+        // 2 KiB per second suffice, and a client that waits for the space's rate limit does not stall.
         assert_eq!(time_until_stalled(2048, false).await, None);
         assert_eq!(time_until_stalled(0, true).await, None);
     }

@@ -1,4 +1,4 @@
-//! Clients of a space, by their bytes.
+//! Tests of the HTTP server with clients that write raw bytes.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::indexing_slicing,
@@ -29,7 +29,7 @@ fn serve(access: Access) -> Server {
     serve_slots(16, access)
 }
 
-/// Of a space of so many slots.
+/// Serves a space of `slots` slots.
 fn serve_slots(slots: u32, access: Access) -> Server {
     let shared = Shared::new("test", SLOT, slots, slots).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -63,7 +63,7 @@ impl Server {
         common::publish(&self.shared, name, bytes);
     }
 
-    /// All that comes for these bytes, after which the connection is to end.
+    /// Sends these bytes and returns the head and the body of the response. The server must close the connection.
     fn exchange(&self, request: &str) -> (String, Vec<u8>) {
         let mut stream = TcpStream::connect(self.at).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
@@ -162,7 +162,7 @@ fn invalid_paths_and_requests_are_rejected() {
         let mut stream = TcpStream::connect(server.at).unwrap();
         stream.write_all(garbage.as_bytes()).unwrap();
         let mut answer = Vec::new();
-        // Refused by words or without: the connection ends.
+        // The server may answer with an error or not; it must close the connection.
         drop(stream.read_to_end(&mut answer));
         assert!(!answer.starts_with(b"HTTP/1.1 200"));
     }
@@ -181,7 +181,7 @@ fn a_client_without_the_token_gets_nothing() {
         let (head, body) = server.get(path, headers);
         (head.split(' ').nth(1).unwrap().to_owned(), body)
     };
-    // Nor may he learn what there is.
+    // The client must not learn which files exist, either.
     for path in ["/here", "/nowhere"] {
         assert_eq!(status("", path).0, "401");
         assert_eq!(status("Authorization: Bearer wrong\r\n", path).0, "403");
@@ -191,7 +191,7 @@ fn a_client_without_the_token_gets_nothing() {
     assert_eq!(server.shared.figures().refused, 4);
 }
 
-/// A client that no request could help is turned away before it takes a place or says anything.
+/// A client that no request could authenticate is disconnected before it takes a permit or sends a byte.
 #[test]
 fn a_client_from_a_denied_address_is_disconnected_at_once() {
     let server = serve(Access {
@@ -201,14 +201,14 @@ fn a_client_from_a_denied_address_is_disconnected_at_once() {
     server.publish("here", b"x");
     let mut client = TcpStream::connect(server.at).unwrap();
     let mut answer = Vec::new();
-    // Nothing was asked: the space closes by itself.
+    // The client sent no request; the server closes the connection.
     client.read_to_end(&mut answer).unwrap();
     assert!(answer.is_empty());
     let figures = server.shared.figures();
     assert_eq!((figures.refused, figures.clients), (1, 0));
 }
 
-/// The guest chooses a file's date; HTTP knows none behind the year 9999.
+/// The guest chooses a file's date. HTTP has no dates after the year 9999.
 #[test]
 fn rfc9110_5_6_7_a_file_of_any_date_can_be_fetched() {
     let server = serve(loopback());
@@ -234,12 +234,12 @@ fn rfc9110_5_6_7_a_file_of_any_date_can_be_fetched() {
     assert!(server.get("/late", "").0.contains("31 dec 9999 23:59:59"));
 }
 
-/// A client that takes nothing holds the slots of what it is being sent, and no others; what it is
-/// sent is what it asked for, whatever has become of the file.
+/// A client that reads nothing keeps only the slots of its object in use. It receives the object that it requested, whatever
+/// happens to the file.
 #[test]
 fn a_slow_client_gets_the_object_that_it_requested() {
     let server = serve(loopback());
-    // More than all buffers between us.
+    // More bytes than all buffers of the connection.
     let bytes = pattern(15 * SLOT as usize);
     server.publish("big", &bytes);
     let mut slow = TcpStream::connect(server.at).unwrap();
@@ -257,7 +257,7 @@ fn a_slow_client_gets_the_object_that_it_requested() {
     let start = all.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
     assert!(all[start..] == bytes[..]);
     assert!(used <= 15);
-    // And then they return.
+    // Afterwards the slots become free.
     while server.shared.figures().used > 1 {
         std::thread::yield_now();
     }
@@ -268,7 +268,7 @@ fn a_rate_limit_does_not_change_the_content() {
     let server = serve(loopback());
     let bytes = pattern(3 * SLOT as usize);
     server.publish("film", &bytes);
-    // Turns of the fewest bytes and of the most, and what is between.
+    // Rates with the smallest reservation, the largest, and one between.
     for rate in [Some(1 << 20), Some(50 << 20), Some(1 << 30), None] {
         server.shared.limit(rate);
         std::thread::scope(|scope| {
@@ -280,7 +280,7 @@ fn a_rate_limit_does_not_change_the_content() {
     assert_eq!(server.shared.figures().stalled, 0);
 }
 
-/// What a client does not take stays in its slots: the kernel keeps little for it.
+/// The bytes that a client does not read stay in their slots; the kernel buffers few of them.
 #[test]
 fn little_is_sent_to_a_client_that_reads_nothing() {
     let server = serve_slots(256, loopback());
@@ -290,7 +290,7 @@ fn little_is_sent_to_a_client_that_reads_nothing() {
     slow.write_all(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
         .unwrap();
     slow.read_exact(&mut [0]).unwrap();
-    // One thread serves all: when others are answered and nothing more was sent, it is stuck.
+    // One thread serves all connections: if others were answered and no more was sent to this one, its socket is full.
     let sent_while = |others: u64| {
         let before = server.shared.figures().sent;
         (0..others).for_each(|_| drop(server.get("/small", "")));

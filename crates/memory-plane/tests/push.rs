@@ -1,4 +1,4 @@
-//! A space that pushes, and stores that take what they are given, or do not.
+//! Tests of the push, with stores that accept, refuse or lose files.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::indexing_slicing,
@@ -25,13 +25,13 @@ use tokio::sync::oneshot;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// A space that pushes to a store, which it shows a token.
+/// Returns a space that pushes to a store with a token, and the store.
 fn push_setup(scheme: &str) -> (Arc<Shared>, Store) {
     let token = Credential::Token("Bearer secret".parse().unwrap());
     push_setup_with(scheme, token, None)
 }
 
-/// The same with a credential and, for https, with whom it trusts.
+/// As [`push_setup`], with a credential and, for https, the trusted authorities.
 fn push_setup_with(
     scheme: &str,
     credential: Credential,
@@ -65,17 +65,17 @@ fn push_setup_with(
     (shared, store)
 }
 
-/// Until all that is to be sent was sent.
+/// Waits until no file remains to be sent.
 fn wait_until_sent(shared: &Shared) {
     while !shared.push_status().contains(" 0 to send") {
         std::thread::yield_now();
     }
 }
 
-/// What it is sent, on whichever connection.
+/// A store that the test controls.
 struct Store {
     listener: TcpListener,
-    /// It speaks TLS, if there is one.
+    /// The TLS configuration; `None` for plain connections.
     tls: Option<Arc<ServerConfig>>,
     stream: Option<BufReader<Box<dyn Stream>>>,
 }
@@ -98,7 +98,7 @@ impl Store {
         })
     }
 
-    /// What comes next up to this end.
+    /// Reads lines until the text ends with `end`. Accepts a new connection when the current one ends.
     fn read_until(&mut self, end: &str) -> String {
         let mut text = String::new();
         while !text.ends_with(end) {
@@ -109,14 +109,14 @@ impl Store {
         text
     }
 
-    /// So many bytes.
+    /// Reads `length` bytes.
     fn bytes(&mut self, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
         self.stream().read_exact(&mut bytes).unwrap();
         bytes
     }
 
-    /// The next request's first line, and its body.
+    /// Reads a request and returns its first line and its body.
     fn request(&mut self) -> (String, Vec<u8>) {
         let head = self.read_until("\r\n\r\n");
         let length = head
@@ -156,7 +156,7 @@ fn a_file_is_removed_when_the_store_acknowledges_it() {
         );
     }
     assert!(store.bytes(200_000) == bytes);
-    // It is there until the store says so, and the guest can see what is going on.
+    // The file remains until the store acknowledges it, and the guest can read the state of the push.
     let text = shared.push_status();
     assert!(text.contains("0 sent, 1 to send"), "{text}");
     let expected = "/a%20film.m3u8 sending, 200000 bytes so far";
@@ -179,7 +179,7 @@ fn a_refused_or_unacknowledged_file_is_sent_again() {
     let (mut stream, _) = store.request();
     publish(&shared, "second", b"2");
     let mut refused = 0;
-    // One file's trouble is not the other's.
+    // A refusal of one file does not delay the other file.
     while stream.starts_with("PUT /films/first ") {
         store.send("HTTP/1.1 507 Insufficient Storage\r\ncontent-length: 5\r\n\r\nfull\x07");
         refused += 1;
@@ -194,7 +194,7 @@ fn a_refused_or_unacknowledged_file_is_sent_again() {
     assert!(text.contains(expected), "{text}");
     assert!(shared.figures().push_trouble.is_some());
     store.answer("204 No Content");
-    // Lost without an answer.
+    // The connection ends without a response.
     assert_eq!(store.request().1, b"1");
     store.stream = None;
     assert_eq!(store.request().1, b"1");
@@ -208,7 +208,7 @@ fn a_refused_or_unacknowledged_file_is_sent_again() {
 #[test]
 fn a_file_changed_during_its_push_is_pushed_again() {
     let (shared, mut store) = push_setup("http");
-    // More than all buffers between us.
+    // More bytes than all buffers of the connection.
     let bytes = pattern(10 * SLOT as usize);
     publish(&shared, "film", &bytes);
     store.read_until("\r\n\r\n");
@@ -218,16 +218,16 @@ fn a_file_changed_during_its_push_is_pushed_again() {
     while shared.figures().pushed == 0 {
         std::thread::yield_now();
     }
-    // It is somebody's work again, and is sent when that is done.
+    // The file is open for writing again, and is sent after it is closed.
     assert_eq!(shared.figures().unfinished, 1);
     shared.store().close(number, true);
     shared.note_change();
     let (_, body) = store.request();
     assert!(body[..3] == *b"new" && body[3..] == bytes[3..]);
-    // Under another name it is another file.
+    // A renamed file is pushed under its new name.
     let (film, movie) = ((ROOT, &b"film"[..]), (ROOT, &b"movie"[..]));
     shared.store().rename(film, movie, false).unwrap();
-    // And who has its old name by now has not been sent.
+    // The new file under the old name has not been sent.
     write(&shared, "film", 0, b"half");
     store.answer("200 OK");
     assert_eq!(store.request().0, "PUT /films/movie HTTP/1.1");
@@ -276,7 +276,7 @@ fn raw_tcp_sends_one_file_after_the_other() {
         "the store answered no room"
     );
     receiver.send("OK\n");
-    // Ended without an answer, after so many bytes: again from the beginning.
+    // The connection ends after a part of the bytes and without a response: the file is sent again from its beginning.
     assert_eq!(receiver.read_until("\n"), film);
     receiver.bytes(1000);
     receiver.stream = None;
@@ -288,7 +288,7 @@ fn raw_tcp_sends_one_file_after_the_other() {
     assert_eq!((figures.pushed, figures.push_failures), (2, refused + 1));
 }
 
-/// An authority, in this folder, and a certificate of its for `localhost`.
+/// Creates a certificate authority in this directory, and its certificate for `localhost`.
 fn authority(directory: &Path) {
     let openssl = |arguments: &str, name: &str| {
         let mut openssl = Command::new("openssl");
@@ -309,7 +309,7 @@ fn authority(directory: &Path) {
     );
 }
 
-/// Keys for a store, in this folder.
+/// Returns access keys, read from a file in this directory.
 fn keys(directory: &Path) -> Credential {
     let file = directory.join("keys");
     let text = "[default]\naws_access_key_id = AKID\naws_secret_access_key = secret\n";

@@ -1,5 +1,5 @@
-//! Slots that are lent to the kernel: between two network namespaces on a wire that copies what it is given, so
-//! that the sender's pages are sent. Needs root, `ip` and `python3`; without root it is not run.
+//! Tests of zero-copy sends between two network namespaces. The receiving end of the veth pair copies the frames, so the
+//! kernel sends the pages of the slots. The tests need root, `ip` and `python3`; without root they are skipped.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::indexing_slicing,
@@ -26,16 +26,16 @@ use socket2::{Domain, Socket, Type};
 use space::store::ROOT;
 use wire::{SERVER_ADDRESS, Wire, enter, within};
 
-/// The namespace in which this program, started again by a test, is to serve.
+/// Environment variable with the namespace in which this program serves when a test starts it again.
 const NAMESPACE: &str = "VICINITY_TEST_NAMESPACE";
 
-/// What a connection copies before it lends, and more.
+/// More bytes than a connection copies before it uses zero-copy sends.
 const LARGE: usize = 2 << 20;
 
-/// As many bytes as the kernel takes of an answer though nobody acknowledges them.
+/// Bytes of a response that the kernel accepts although the client acknowledges none.
 const SMALL: usize = 3 * SLOT as usize - 1000;
 
-/// Serve a space's files in a namespace: `much`, and `little`.
+/// Serves a space in a namespace with two files: `much` and `little`.
 fn serve(namespace: &str) -> (Arc<Shared>, SocketAddr) {
     let slots = 40;
     let shared = Shared::new("test", SLOT, slots, slots).unwrap();
@@ -72,7 +72,7 @@ impl Client {
         Self(BufReader::new(stream))
     }
 
-    /// One that has little room for what it has not asked its kernel for.
+    /// Connects with a small receive buffer.
     fn small(namespace: &str, at: SocketAddr) -> Self {
         let socket = within(namespace, || Socket::new(Domain::IPV4, Type::STREAM, None));
         let socket = socket.unwrap();
@@ -86,7 +86,7 @@ impl Client {
         self.0.get_mut().write_all(request.as_bytes()).unwrap();
     }
 
-    /// The body that comes next.
+    /// Reads the next response and returns its body.
     fn read_body(&mut self) -> Vec<u8> {
         let mut length = 0;
         loop {
@@ -122,10 +122,10 @@ fn remove(shared: &Shared, name: &str) {
     removed.unwrap();
 }
 
-/// Wait until the kernel has an answer of so many bytes.
+/// Waits until the kernel has accepted responses of `sent` bytes.
 fn wait_until_sent(shared: &Shared, wire: &Wire, at: SocketAddr, sent: u64) {
     wait_until(|| shared.figures().sent >= sent);
-    // One thread serves all, in turns: it was written when others are answered.
+    // One thread serves all connections in turn, so the response was written when others were answered.
     let mut other = Client::new(&wire.server, at);
     for _ in 0..3 {
         other.get("/nowhere");
@@ -145,9 +145,9 @@ fn slots_stay_in_use_until_the_client_has_acknowledged_their_bytes() {
     client.send_get("/little");
     wait_until_sent(&shared, &wire, at, (LARGE + SMALL) as u64);
     remove(&shared, "little");
-    // Nobody sends it any more, but the kernel.
+    // Only the kernel still sends the file.
     assert_eq!(shared.figures().used, 3);
-    // Nor does anybody else get its slots.
+    // No other file gets its slots.
     let other = vec![0xff; 10 * SLOT as usize];
     publish(&shared, "other", &other);
     wire.set_pass(true);
@@ -156,7 +156,7 @@ fn slots_stay_in_use_until_the_client_has_acknowledged_their_bytes() {
     assert!(client.get("/other") == other);
 }
 
-/// Started by the next test.
+/// The server process of the next test.
 #[test]
 fn child() {
     let Ok(namespace) = std::env::var(NAMESPACE) else {

@@ -1,4 +1,4 @@
-//! Drivers that offer more than they may, and QEMUs that come and go.
+//! Tests of drivers that offer too many chains, and of repeated connections of QEMU.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -12,13 +12,13 @@ fn error(response: &[u8]) -> i32 {
     i32::from_le_bytes(*response[4..].first_chunk().unwrap())
 }
 
-/// FUSE_INIT of 7.31 with no flags.
+/// Returns a FUSE_INIT request of version 7.31 without flags.
 fn fuse_init() -> Vec<u8> {
     let body = [7_u32, 31, 4096, 0].map(u32::to_le_bytes).concat();
     request(26, 0, &body)
 }
 
-/// `struct fuse_in_header`, and what follows it (include/uapi/linux/fuse.h).
+/// Returns a request: `struct fuse_in_header` and a body (include/uapi/linux/fuse.h).
 fn request(code: u32, node: u64, body: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend(u32::try_from(40 + body.len()).unwrap().to_le_bytes());
@@ -30,7 +30,7 @@ fn request(code: u32, node: u64, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// `struct fuse_write_in`, and one slot's bytes.
+/// Returns a FUSE_WRITE request of one slot's bytes: `struct fuse_write_in` and the bytes.
 fn write(node: u64, handle: u64, at: u64) -> Vec<u8> {
     let head = [handle, at, u64::from(SLOT), 0, 0];
     let mut body = head.map(u64::to_le_bytes).concat();
@@ -45,22 +45,22 @@ fn valid_and_malformed_requests_are_answered() {
     let response = guest.request(&fuse_init(), 4096).unwrap();
     assert_eq!(error(&response), 0);
     assert!(response.len() > 16);
-    // FUSE_LOOKUP of what is not there.
+    // FUSE_LOOKUP of a missing name.
     let response = guest.request(&request(1, 1, b"none\0"), 4096).unwrap();
     assert_eq!(error(&response), -libc::ENOENT);
-    // FUSE_MKDIR, and again.
+    // FUSE_MKDIR, twice.
     let body = [&[0xff, 1, 0, 0, 0, 0, 0, 0], b"folder\0".as_slice()].concat();
     let mkdir = request(9, 1, &body);
     assert_eq!(error(&guest.request(&mkdir, 4096).unwrap()), 0);
     assert_eq!(error(&guest.request(&mkdir, 4096).unwrap()), -libc::EEXIST);
-    // Too short for a header.
+    // A request that is too short for its header.
     assert_eq!(guest.request(&[1, 2, 3], 4096), Some(Vec::new()));
     assert_eq!(guest.request(&vec![0; MAX_REQUEST + 1], 4096), None);
 }
 
 #[test]
 fn virtio_2_7_no_more_chains_wait_than_the_queue_has_entries() {
-    // Two slots may be used now, so what needs a third one waits until it is given more.
+    // Two slots may be in use, so a write that needs a third one waits for more credit.
     let shared = Shared::new("test", SLOT, 2, 64).unwrap();
     let mut guest = TestDriver::new(&shared).unwrap();
     guest.request(&fuse_init(), 4096).unwrap();
@@ -79,7 +79,7 @@ fn virtio_2_7_no_more_chains_wait_than_the_queue_has_entries() {
         let request = write(other, other_handle, number * u64::from(SLOT));
         assert_eq!(error(&guest.request(&request, 4096).unwrap()), 0);
     }
-    // The space is full: what is written now waits.
+    // The space is full, so all further writes wait.
     let before = guest.used_index();
     for head in (0..ENTRIES).step_by(2) {
         guest.chain(head, &write(node, handle, 0), 4096).unwrap();
@@ -100,16 +100,16 @@ fn virtio_2_7_no_more_chains_wait_than_the_queue_has_entries() {
     let nonsense = shared.figures().nonsense;
     assert!(
         nonsense >= 1000,
-        "{nonsense} chains were the device's already"
+        "only {nonsense} chains were counted as offered twice"
     );
 }
 
-/// This process's descriptors.
+/// Returns the number of open descriptors of this process.
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Other tests of this process have descriptors too, so only growth by each QEMU counts.
+/// Other tests of this process open descriptors, too, so the test checks only that not every QEMU adds one.
 #[test]
 fn connections_of_qemu_leak_no_descriptor() {
     const QEMUS: usize = 500;
@@ -120,7 +120,7 @@ fn connections_of_qemu_leak_no_descriptor() {
     let before = descriptors();
     for number in 0..QEMUS {
         let mut qemu = UnixStream::connect(&path).unwrap();
-        // VHOST_USER_SET_OWNER, as QEMU begins, and half of a message from every other one.
+        // VHOST_USER_SET_OWNER, the first message of QEMU. Every other connection also sends half of a second message.
         qemu.write_all(&[3_u32, 1, 0].map(u32::to_le_bytes).concat())
             .unwrap();
         if number % 2 == 0 {

@@ -1,5 +1,4 @@
-//! How long a client may take for each stage of each protocol. Time is the runtime's, which passes when
-//! nobody has anything to do.
+//! Tests the timeouts of each stage of each protocol. The runtime's clock is simulated: it advances when all tasks wait.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -37,7 +36,7 @@ fn service(tls: Option<TlsAcceptor>) -> Service {
     }
 }
 
-/// How long a client is served, and how many were given up for what they did not say or take.
+/// Returns how long the server serves a client, and the counter of stalled clients.
 async fn serve_time<C>(service: Service, client: impl FnOnce(DuplexStream) -> C) -> (Duration, u64)
 where
     C: Future<Output = ()>,
@@ -53,7 +52,7 @@ where
     (begin.elapsed(), stalled)
 }
 
-/// Say so much, then a piece every second; take what is answered.
+/// Sends `begin`, then `then` every second, and reads all responses.
 async fn send_and_read(stream: impl AsyncRead + AsyncWrite, begin: &[u8], then: &[u8]) {
     let (mut responses, mut requests) = tokio::io::split(stream);
     let send = async {
@@ -110,12 +109,12 @@ async fn each_stage_after_a_request_times_out() {
     ] {
         let (time, _) =
             serve_time(service(None), |stream| send_and_read(stream, begin, then)).await;
-        // The first request counts in the first stretch.
+        // The first request counts as progress of the first period.
         assert!(time <= 2 * STALL_TIMEOUT, "{stage}: {time:?}");
     }
 }
 
-/// A certificate that vouches for itself, and its key.
+/// Creates a self-signed certificate and its key, and returns their paths.
 fn certificate(directory: &Path) -> (std::path::PathBuf, std::path::PathBuf) {
     let arguments = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=space \
                  -addext subjectAltName=DNS:space -addext basicConstraints=critical,CA:FALSE \
@@ -133,7 +132,7 @@ async fn tls_and_the_first_request_share_one_timeout() {
     let directory = tempfile::tempdir().unwrap();
     let (certificate, key) = certificate(directory.path());
     let acceptor = tls::acceptor(&certificate, &key).unwrap();
-    // The head of a handshake's record of 512 bytes (RFC 8446, 5.1), then it byte by byte.
+    // The header of a handshake record of 512 bytes (RFC 8446, 5.1), then one byte per second.
     let hello = [22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
     for (begin, then) in [(&hello[..], &[0][..]), (&hello[..3], &[]), (&[], &[])] {
         let service = service(Some(acceptor.clone()));

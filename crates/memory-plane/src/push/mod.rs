@@ -1,16 +1,15 @@
-//! Pushing: a space's files go to a store, unasked.
+//! Push: sends a space's files to a store, such as an S3 server.
 //!
-//! The folder is an outbox. A file is sent when it is published, in the order in which files were, one at
-//! a time; and goes from the folder when the store has said that it has it, so its slots return. What a
-//! store has not acknowledged is sent again, after a while that doubles each time, for ever: nothing that the guest was
-//! told is written is lost, and a store may see a file twice. A file that is changed or gets another name
-//! while it is sent stays, and is sent again. Of names that begin with a dot or end in `.tmp` or `.reader`
-//! nothing is sent: programs write so what they will rename.
+//! The space's file system is an outbox. Each published file is sent, one at a time, in the order of publication. When the
+//! store acknowledges a file, the file is removed from the space and its slots become free. A file that the store did not
+//! acknowledge is sent again without end, after a delay that doubles up to a maximum (at-least-once delivery): no
+//! acknowledged write of the guest is lost, and the store may receive a file twice. A file that changes or is renamed during
+//! its push remains, and is sent again. Files whose names begin with a dot or end in `.tmp` or `.part` are not sent, because
+//! programs write such files in order to rename them.
 //!
-//! One store's trouble with one file (it *refuses* it) holds up no other; trouble with the connection
-//! holds all up.
+//! If the store refuses one file, the other files are sent meanwhile. If the connection fails, all files wait.
 //!
-//! The process cannot connect: it asks who started it for a connection ([`Dial`]).
+//! The process is not allowed to connect by itself. It requests a connection from its supervisor ([`Dial`]).
 
 mod outbox;
 mod put;
@@ -42,78 +41,78 @@ use crate::body::{Body, ObjectReader};
 use crate::shared::{Shared, now};
 use crate::throttle::{Progress, Throttled};
 
-/// Gets a connection to the store, or the reason why there is none.
+/// Requests a connection to the store. The channel delivers the connection, or the reason why there is none.
 pub type Dial =
     Box<dyn Fn() -> oneshot::Receiver<Result<std::net::TcpStream, String>> + Send + Sync>;
 
-/// What stays as it is in a path (RFC 3986, 2.3).
+/// Characters that are not percent-encoded in a path (RFC 3986, 2.3).
 const UNRESERVED: AsciiSet = NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// Most of what a store says that is told, in bytes.
+/// Most bytes of a store's error message that are reported.
 const MAX_REASON: usize = 200;
 
-/// What a store knows us by.
+/// How a space authenticates to the store.
 #[derive(Debug)]
 pub enum Credential {
-    /// `Authorization`, as it stands.
+    /// The value of the `Authorization` header.
     Token(HeaderValue),
-    /// Each request is signed with these.
+    /// Keys that sign each request.
     Keys(Keys),
 }
 
-/// How a space pushes.
+/// Pushes the files of one space to a store.
 pub struct Pusher {
-    /// Whose files.
+    /// The space.
     shared: Arc<Shared>,
-    /// Where to.
+    /// The store.
     target: Target,
-    /// What the store is shown.
+    /// How the space authenticates to the store.
     credential: Option<Credential>,
-    /// For TLS.
+    /// The TLS configuration for https.
     tls: Option<TlsConnector>,
-    /// How to get there.
+    /// How to get a connection.
     dial: Dial,
 }
 
-/// Why a file is not with the store.
+/// Why a push failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PushError {
-    /// There is no connection.
+    /// No connection could be made.
     #[error("the store cannot be reached: {0}")]
     Unreachable(String),
-    /// It ended, or is no good.
+    /// The connection failed.
     #[error("the connection to the store: {0}")]
     Connection(#[from] std::io::Error),
-    /// What was said on it is not HTTP, or it ended.
+    /// The HTTP exchange failed.
     #[error("the connection to the store: {0}")]
     Http(#[from] hyper::Error),
-    /// It ended before an answer.
+    /// The store closed the connection before its response.
     #[error("the store ended the connection without an answer")]
     Ended,
-    /// Nothing moved.
+    /// The connection made no progress in time.
     #[error("the store stalled")]
     Stalled,
-    /// The store does not want it.
+    /// The store refused the file.
     #[error("the store answered {0}")]
     Refused(String),
-    /// No request can be made for it.
-    #[error("its name cannot be said to the store")]
+    /// The file's name cannot be put into a request.
+    #[error("its name cannot be sent to the store: rename the file")]
     Name,
 }
 
 impl PushError {
-    /// In the store's words, as far as they can be shown.
+    /// Returns a refusal with the store's message, shortened and escaped.
     fn refused(reason: &[u8]) -> Self {
         let reason = reason.get(..MAX_REASON).unwrap_or(reason);
         let reason = String::from_utf8_lossy(reason);
         Self::Refused(reason.trim().escape_debug().to_string())
     }
 
-    /// Whether it is about this file alone, and the connection is well.
+    /// Returns whether the error concerns this file only, so the connection remains usable.
     fn is_file_error(&self) -> bool {
         matches!(self, Self::Refused(_) | Self::Name)
     }
@@ -126,7 +125,7 @@ enum Connection {
 }
 
 impl Pusher {
-    /// Push these files there. From now on they go when they were sent.
+    /// Creates the pusher of a space. From now on, files are removed after they were sent.
     #[must_use]
     pub fn new(
         shared: &Arc<Shared>,
@@ -145,7 +144,7 @@ impl Pusher {
         }
     }
 
-    /// Push for ever.
+    /// Pushes files without end.
     pub async fn run(self) -> Infallible {
         let outbox = &self.shared.outbox;
         let (mut connection, mut failures) = (None, 0);
@@ -153,7 +152,7 @@ impl Pusher {
             let now = Instant::now();
             let next = outbox.next(&self.shared.store(), now);
             let Some(file) = next else {
-                // Nobody keeps a connection for us for long.
+                // Close the connection, because a store would not keep an idle connection open for long.
                 connection = None;
                 self.wait_for_work(now).await;
                 continue;
@@ -180,7 +179,7 @@ impl Pusher {
         }
     }
 
-    /// Until there may be something to send.
+    /// Waits until there may be a file to send.
     async fn wait_for_work(&self, now: Instant) {
         let outbox = &self.shared.outbox;
         let changed = outbox.changed.notified();
@@ -193,7 +192,7 @@ impl Pusher {
         }
     }
 
-    /// Send a file and wait until the store has it.
+    /// Sends a file and waits for the store's acknowledgement.
     async fn push(
         &self,
         file: &PublishedFile,
@@ -221,7 +220,7 @@ impl Pusher {
         }
     }
 
-    /// The headers by which the store knows that we may PUT this path.
+    /// Returns the headers that authenticate a PUT of this path.
     fn auth_headers(&self, path: &str) -> Option<HeaderMap> {
         match &self.credential {
             None => Some(HeaderMap::new()),
@@ -233,12 +232,12 @@ impl Pusher {
     }
 
     async fn connect(&self) -> Result<Connection, PushError> {
-        let gone = |_| Err("nobody connects any more".to_owned());
+        let gone = |_| Err("the supervisor makes no more connections".to_owned());
         let stream = (self.dial)().await.unwrap_or_else(gone);
         let stream = stream.map_err(PushError::Unreachable)?;
         stream.set_nonblocking(true)?;
         let stream = TcpStream::from_std(stream)?;
-        // Requests are written whole.
+        // Requests are written as a whole, so Nagle's algorithm would only delay their last packets.
         drop(stream.set_nodelay(true));
         let progress = Arc::new(Progress::default());
         let stream = Throttled::new(stream, &progress, &self.shared, None);
@@ -253,7 +252,11 @@ impl Pusher {
     }
 
     async fn start_tls(&self, stream: Throttled) -> Result<TlsStream<Throttled>, PushError> {
-        let unknown = || PushError::Unreachable("nobody says whom to trust".to_owned());
+        let unknown = || {
+            PushError::Unreachable(
+                "no certificate authorities are configured: set `push-trust`".to_owned(),
+            )
+        };
         let tls = self.tls.as_ref().ok_or_else(unknown)?;
         let name = ServerName::try_from(self.target.host.clone());
         let name = name.map_err(|error| PushError::Unreachable(error.to_string()))?;
@@ -271,12 +274,12 @@ async fn unless_stalled<T>(
     }
 }
 
-/// Whether a file of this name is not sent: who writes it will give it another one.
+/// Returns whether this is a name of a temporary file, which its program will rename.
 fn is_temporary_name(name: &[u8]) -> bool {
     name.starts_with(b".") || name.ends_with(b".tmp") || name.ends_with(b".part")
 }
 
-/// The path of a URL that these names make.
+/// Joins names to the path of a URL.
 fn url_path(names: &[Vec<u8>]) -> String {
     names.iter().fold(String::new(), |path, name| {
         format!("{path}/{}", percent_encode(name, &UNRESERVED))
@@ -293,7 +296,7 @@ mod tests {
 
     use super::*;
 
-    /// A space with files, each of which has a pause of its own.
+    /// Returns a space with two published files, each with a retry delay of its own.
     fn outbox() -> Arc<Shared> {
         let shared = Shared::new("test", 64 << 10, 8, 8).unwrap();
         let mut store = shared.store();

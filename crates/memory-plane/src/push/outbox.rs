@@ -1,4 +1,4 @@
-//! How pushing goes, for the guest and for the host.
+//! The state of the push: the current file, failed files and their retry times, and counters.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -12,39 +12,39 @@ use tokio::time::Instant;
 
 use super::{PushError, is_temporary_name, url_path};
 
-/// After the first failure; twice as long after each further one, up to [`MAX_RETRY`].
+/// Delay after the first failure. It doubles with each further failure, up to [`MAX_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 
-/// Between two attempts.
+/// Longest delay between two attempts.
 const MAX_RETRY: Duration = Duration::from_secs(30);
 
-/// Files that the guest is shown.
+/// Most files that the status file lists.
 const LISTED_FILES: usize = 100;
 
-/// How pushing goes. Without a store to push to, nothing does.
+/// The state of the push. It is disabled if the space has no store to push to.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
-    /// There is a store.
+    /// Whether the space has a store to push to.
     pub(crate) enabled: AtomicBool,
-    /// A file was published, or may have been.
+    /// Notified when a file may have been published, renamed or removed.
     pub(crate) changed: Notify,
-    /// Files that the store has.
+    /// Files that the store acknowledged.
     pub(crate) pushed: AtomicU64,
-    /// Attempts that failed.
+    /// Failed attempts.
     pub(crate) failures: AtomicU64,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// What is being sent: the file's number, and the bytes sent of all files before it.
+    /// The file that is being sent: its inode number, and the bytes sent before it began.
     sending: Option<(u64, u64)>,
     failed_pushes: HashMap<u64, FailedPush>,
-    /// Why the last attempt failed, until one does not.
+    /// Why the last attempt failed; cleared by a success.
     last_error: Option<String>,
 }
 
-/// A version of a file that could not be sent.
+/// A file version whose push failed.
 #[derive(Debug)]
 struct FailedPush {
     version: u64,
@@ -53,24 +53,24 @@ struct FailedPush {
     retry_at: Instant,
 }
 
-/// How long to wait after so many failures.
+/// Returns the delay after this many failures.
 pub(super) fn retry_delay(attempts: u32) -> Duration {
     let doubled = 2_u32.saturating_pow(attempts.saturating_sub(1));
     FIRST_RETRY.saturating_mul(doubled).min(MAX_RETRY)
 }
 
 impl Outbox {
-    /// Whether there is a store.
+    /// Returns whether the space has a store to push to.
     pub(crate) fn is_enabled(&self) -> bool {
         self.enabled.load(Ordering::Relaxed)
     }
 
-    /// Why the last attempt failed, if none has gone well since.
+    /// Returns why the last attempt failed, if none succeeded since.
     pub(crate) fn last_error(&self) -> Option<String> {
         self.state().last_error.clone()
     }
 
-    /// The next file to send.
+    /// Returns the next file to send.
     pub(super) fn next(&self, store: &Store, now: Instant) -> Option<PublishedFile> {
         let state = self.state();
         let may_send = |inode: u64, version: u64| match state.failed_pushes.get(&inode) {
@@ -82,19 +82,19 @@ impl Outbox {
         })
     }
 
-    /// When a file that could not be sent is next to be.
+    /// Returns the earliest future retry time.
     pub(super) fn next_retry(&self, now: Instant) -> Option<Instant> {
         let state = self.state();
         let attempts = state.failed_pushes.values().map(|failed| failed.retry_at);
         attempts.filter(|next| *next > now).min()
     }
 
-    /// A file is being sent, after so many bytes of others.
+    /// Records that a file is being sent. `before` is the number of bytes sent before it.
     pub(super) fn started(&self, inode: u64, before: u64) {
         self.state().sending = Some((inode, before));
     }
 
-    /// The store has it.
+    /// Records that the store acknowledged a file.
     pub(super) fn succeeded(&self, inode: u64) {
         self.pushed.fetch_add(1, Ordering::Relaxed);
         let mut state = self.state();
@@ -103,7 +103,7 @@ impl Outbox {
         state.failed_pushes.remove(&inode);
     }
 
-    /// The store has not.
+    /// Records that a push failed, and schedules the retry.
     pub(super) fn failed(
         &self,
         store: &Store,
@@ -120,7 +120,7 @@ impl Outbox {
         let before = state.failed_pushes.get(&inode);
         let before = before.filter(|failed| failed.version == version);
         let attempts = before.map_or(0, |failed| failed.attempts).saturating_add(1);
-        // Once for each, or a guest could fill the host's log.
+        // Warn once per file version, or a guest could fill the host's log.
         match attempts {
             1 => tracing::warn!(path, "not pushed: {reason}"),
             _ => tracing::debug!(path, attempts, "not pushed: {reason}"),
@@ -132,7 +132,7 @@ impl Outbox {
             retry_at: now + retry_delay(attempts),
         };
         state.failed_pushes.insert(inode, failed);
-        // Of files that the guest has removed meanwhile.
+        // Drop the entries of files that the guest has removed meanwhile.
         if state.failed_pushes.len() > MAX_NODES {
             state
                 .failed_pushes
@@ -140,7 +140,7 @@ impl Outbox {
         }
     }
 
-    /// All of it, for the guest to read.
+    /// Returns the text of the status file that the guest reads.
     pub(crate) fn status_text(&self, store: &Store, sent: u64) -> String {
         let (state, now) = (self.state(), Instant::now());
         let files = store.published_files();
@@ -178,7 +178,7 @@ impl Outbox {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing between two states of it can panic.
+        // No code panics between two consistent states.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! PUT, by HTTP/1.1.
+//! PUT requests by HTTP/1.1.
 
 use http_body_util::{BodyExt, Limited};
 use hyper::Request;
@@ -11,13 +11,13 @@ use super::PushError;
 use crate::body::{Body, ObjectReader};
 use crate::content_type::content_type;
 
-/// What hyper gathers before it waits for the store to take it.
+/// Bytes that hyper buffers before it waits for the socket to be writable.
 const SEND_BUFFER: usize = 128 << 10;
 
-/// Longest body of an answer that is read to its end.
+/// Longest response body that is read to its end.
 const MAX_RESPONSE_BODY: usize = 16 << 10;
 
-/// Speak HTTP on a connection. What drives it ends with the sender.
+/// Starts HTTP on a connection. The task that drives the connection ends when the returned sender is dropped.
 pub(super) async fn handshake<S>(stream: S) -> Result<SendRequest<Body>, PushError>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -26,13 +26,13 @@ where
     http.max_buf_size(SEND_BUFFER);
     let (sender, connection) = http.handshake(TokioIo::new(stream)).await?;
     tokio::spawn(async move {
-        // Who waits for an answer is told.
+        // The sender receives the error, too.
         drop(connection.await);
     });
     Ok(sender)
 }
 
-/// To put a file of this length under a path, with these headers, too.
+/// Returns the request that puts a file of `length` bytes under `path`, with additional headers.
 pub(super) fn request(
     host: &str,
     headers: HeaderMap,
@@ -49,7 +49,7 @@ pub(super) fn request(
     Ok(request)
 }
 
-/// Send a file and wait until the store has it.
+/// Sends a request and waits for the store's acknowledgement.
 pub(super) async fn send(
     store: &mut SendRequest<Body>,
     request: Request<Body>,
@@ -57,7 +57,7 @@ pub(super) async fn send(
     store.ready().await?;
     let response = store.send_request(request).await?;
     let status = response.status();
-    // The connection is of use again when the answer was read; one that goes on for long is not worth it.
+    // The connection can be reused only after the body was read. A longer body is not read to its end.
     let body = Limited::new(response.into_body(), MAX_RESPONSE_BODY)
         .collect()
         .await;

@@ -1,7 +1,7 @@
-//! Raw TCP: files one after the other.
+//! Raw TCP: sends files one after the other.
 //!
-//! For each, a line `PUT LENGTH PATH`, the path as in a URL, and then so many bytes. The receiver answers
-//! each file by a line: `OK` when it has the file, or what is wrong.
+//! For each file, the space sends a line `PUT LENGTH PATH` with the path as in a URL, and then LENGTH bytes. The receiver
+//! answers each file with a line: `OK` when it has stored the file, or an error message.
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
@@ -9,10 +9,10 @@ use super::PushError;
 use crate::body::ObjectReader;
 use crate::throttle::Throttled;
 
-/// Longest line of a receiver, in bytes.
+/// Longest response line of a receiver, in bytes.
 const MAX_LINE: u64 = 512;
 
-/// Send a file and wait until the receiver has it.
+/// Sends a file and waits for the receiver's acknowledgement.
 pub(super) async fn send(
     stream: &mut BufReader<Throttled>,
     path: &str,

@@ -1,7 +1,7 @@
-//! Signing requests for S3, and for stores that speak like it (AWS Signature Version 4).
+//! Signs requests for S3 and compatible stores (AWS Signature Version 4).
 //!
-//! What is signed is what a request is about: method, host, path, time. The content is not, for that would
-//! have to be read twice: TLS looks after it.
+//! The signature covers the method, host, path and time. It does not cover the content, because the content would have to be
+//! read twice; TLS protects its integrity.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,56 +16,56 @@ use ring::hmac::{self, HMAC_SHA256};
 
 use super::url_path;
 
-/// The only way of signing there is here.
+/// The signature algorithm.
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 
-/// Whose keys.
+/// The service in the scope of the signature.
 const SERVICE: &str = "s3";
 
-/// Instead of the content's checksum.
+/// Replaces the checksum of the content.
 const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 
-/// Headers that are signed, by name.
+/// The signed headers, in alphabetical order.
 const SIGNED: &str = "host;x-amz-content-sha256;x-amz-date";
 
-/// Longest file of keys, in bytes.
+/// Longest credentials file, in bytes.
 const MAX_FILE: u64 = 64 << 10;
 
-/// Permissions of others than the owner.
+/// Permission bits of group and others.
 const OTHERS_PERMISSIONS: u32 = 0o077;
 
-/// What a store knows us by.
+/// The access keys for a store, with its region.
 pub struct Keys {
     id: String,
     secret: hmac::Key,
     region: String,
 }
 
-/// Why there are no keys. All are the caller's file.
+/// Why keys cannot be read. The cause is in the file that the caller names.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error(transparent)]
     File(#[from] io::Error),
-    /// Others than its owner may.
+    /// Users other than the owner may read the file.
     #[error(
         "others than its owner may read it: `chmod 600` it, and change the keys if that was long so"
     )]
     Open,
-    /// They are not in it.
+    /// The file has no keys in its profile `default`.
     #[error("its [default] has no `aws_access_key_id` or no `aws_secret_access_key`")]
     Missing,
 }
 
 impl Keys {
-    /// Those in this file (AWS's file of credentials, its profile `default`), for stores in a region.
+    /// Reads the keys of the profile `default` from an AWS credentials file, for stores in `region`.
     ///
     /// # Errors
-    /// The file has none, or others may read it.
+    /// Returns an error if the file has no such keys or if users other than its owner may read it.
     pub fn read(file: &Path, region: &str) -> Result<Self, KeysError> {
         let mut text = String::new();
         let file = File::open(file)?;
-        // Of what was opened, not of what has the name now.
+        // Check the opened file, because the name may refer to another file by now.
         if file.metadata()?.mode() & OTHERS_PERMISSIONS != 0 {
             return Err(KeysError::Open);
         }
@@ -86,7 +86,7 @@ impl Keys {
         }
     }
 
-    /// Headers that say who asks a host to PUT this path, at this time since 1970.
+    /// Returns the headers that sign a PUT of the path `at` to `host` at the time `now` since 1970.
     pub(super) fn headers(&self, host: &str, at: &str, now: Duration) -> Option<HeaderMap> {
         let stamp = stamp(now);
         let request = format!(
@@ -113,13 +113,13 @@ impl Keys {
         Some(headers)
     }
 
-    /// Where and when a signature is good: for a day.
+    /// Returns the credential scope: day, region and service. A signature is valid for that day.
     fn scope(&self, stamp: &str) -> Option<String> {
         let day = stamp.get(..8)?;
         Some(format!("{day}/{}/{SERVICE}/aws4_request", self.region))
     }
 
-    /// Of a request in its canonical form.
+    /// Returns the signature of a canonical request.
     fn signature(&self, stamp: &str, request: &str) -> Option<String> {
         let scope = self.scope(stamp)?;
         let sum = hex(digest(&SHA256, request.as_bytes()).as_ref());
@@ -137,7 +137,7 @@ impl std::fmt::Debug for Keys {
     }
 }
 
-/// The value of a key in the profile `default`.
+/// Returns the value of a key in the profile `default`.
 fn default_profile_value<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     let lines = text.lines().map(str::trim);
     let mut lines = lines.skip_while(|line| *line != "[default]").skip(1);
@@ -147,7 +147,7 @@ fn default_profile_value<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     Some(value.trim()).filter(|value| !value.is_empty())
 }
 
-/// The path as every store writes it before it looks at a signature.
+/// Returns the path in the canonical encoding that a store uses to verify the signature.
 fn canonical_path(at: &str) -> String {
     let names = at.trim_start_matches('/').split('/');
     let names: Vec<Vec<u8>> = names
@@ -156,7 +156,7 @@ fn canonical_path(at: &str) -> String {
     url_path(&names)
 }
 
-/// A time since 1970 as `20130524T000000Z`.
+/// Formats a time since 1970 like `20130524T000000Z`.
 fn stamp(time: Duration) -> String {
     let seconds = time.as_secs();
     let (year, month, day) = date(seconds / 86_400);
@@ -164,8 +164,8 @@ fn stamp(time: Duration) -> String {
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
 }
 
-/// The Gregorian date so many days after the first of January 1970. Years are counted from March, so that
-/// the day that may be missing is the last.
+/// Returns the Gregorian date `days` days after 1 January 1970. The years of the computation begin in March, so that the
+/// leap day is the last day of a year.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
@@ -192,7 +192,7 @@ mod tests {
 
     use super::*;
 
-    /// 2013-05-24 00:00:00 UTC, and keys: those of the examples in Amazon's documentation of S3.
+    /// 2013-05-24 00:00:00 UTC, as in the examples of Amazon's S3 documentation; so are the keys below.
     const THEN: Duration = Duration::from_secs(1_369_353_600);
 
     fn keys() -> Keys {
@@ -230,7 +230,7 @@ mod tests {
         }
     }
 
-    /// As botocore 1.43 signs it.
+    /// The expected signature is from botocore 1.43.
     #[test]
     fn the_signature_of_a_put_matches_botocore() {
         let keys = Keys {

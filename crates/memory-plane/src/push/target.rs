@@ -1,37 +1,37 @@
-//! Where a space pushes to.
+//! The URL of the store that a space pushes to.
 
 use std::fmt;
 use std::str::FromStr;
 
 use hyper::Uri;
 
-/// What is spoken with a store.
+/// The protocol of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// PUT, by HTTP/1.1.
+    /// PUT requests by HTTP/1.1.
     Http,
-    /// The same by TLS.
+    /// PUT requests by HTTP/1.1 and TLS.
     Https,
-    /// Files one after the other (see [`super::raw`]).
+    /// Raw TCP: files one after the other (see [`super::raw`]).
     Tcp,
 }
 
-/// A store: a URL like `http://store:9000/films/`, or `tcp://store:7000`.
+/// A store, as a URL like `http://store:9000/films/` or `tcp://store:7000`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// What is spoken.
+    /// The protocol.
     pub way: Way,
-    /// Its name or address, as who connects takes it.
+    /// Host name or address, without brackets.
     pub host: String,
-    /// Its port.
+    /// Port.
     pub port: u16,
-    /// As it stands in the URL.
+    /// Host and port as in the URL.
     pub(crate) authority: String,
-    /// Goes before every path; has no slash at its end.
+    /// Prefix of every path, without a slash at its end.
     pub(crate) prefix: String,
 }
 
-/// A URL that leads to no store.
+/// The error of a URL that does not name a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a store is `http://HOST[:PORT]/PATH`, the same with `https`, or `tcp://HOST:PORT`")]
 pub struct NoTarget;
@@ -55,7 +55,7 @@ impl FromStr for Target {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let port = url.port_u16().or(default_port).filter(|port| *port > 0);
         let has_host = !host.is_empty() && !authority.contains('@') && !text.contains('#');
-        // A prefix of raw TCP would be nobody's.
+        // Raw TCP has no prefix.
         let prefix = url.path().trim_end_matches('/');
         if !has_host || url.query().is_some() || (way == Way::Tcp && !prefix.is_empty()) {
             return Err(NoTarget);

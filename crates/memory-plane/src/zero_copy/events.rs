@@ -1,7 +1,7 @@
-//! What happens on a socket, its error queue included.
+//! Events of a socket, including its error queue.
 //!
-//! tokio takes a socket on whose error queue something lies for one whose other side is gone, and ever after for
-//! one that can be written to. So the socket is watched by an epoll of its own, and tokio watches that.
+//! tokio treats a socket with a message on its error queue as closed by the peer, and from then on as always writable.
+//! Therefore the socket is registered with an epoll descriptor of its own, and that descriptor with tokio.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,11 +13,11 @@ use tokio::io::unix::AsyncFd;
 
 use crate::raw::zero_copy;
 
-/// What happens on one socket. One task at a time waits for it.
+/// The events of one socket. One task at a time waits for them.
 #[derive(Debug)]
 pub(super) struct Events {
     epoll: AsyncFd<OwnedFd>,
-    /// Nobody has found it otherwise since it was said.
+    /// Whether the last event said that the socket is readable (writable), and no call has blocked since.
     pub(super) readable: bool,
     pub(super) writable: bool,
 }
@@ -25,7 +25,7 @@ pub(super) struct Events {
 impl Events {
     pub(super) fn new(socket: impl AsFd) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        // Errors are told unasked.
+        // The kernel reports errors without a request.
         let interest = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(&epoll, socket, EventData::new_u64(0), interest)?;
         Ok(Self {
@@ -35,8 +35,8 @@ impl Events {
         })
     }
 
-    /// Take in what has happened next; whether it may concern the error queue. While nothing has, the task is
-    /// woken when something does.
+    /// Processes the next event and returns whether the error queue may have a message. If there is no event, the task is
+    /// woken at the next one.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
         loop {
             let mut ready = ready!(self.epoll.poll_read_ready(context))?;

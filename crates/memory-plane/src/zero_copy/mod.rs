@@ -1,18 +1,26 @@
-//! A connection that lends slots to the kernel instead of having it copy them, where that pays.
+//! Zero-copy sends (`MSG_ZEROCOPY`): where it pays, the kernel sends the pages of slots without copying them.
 //!
-//! 1. A connection begins by copying. One that has sent [`COPY_FIRST_BYTES`] bytes lends ([`ZeroCopyStream`]): it sends what lies in
-//!    slots, [`MIN_BYTES`] bytes or more at once, with `MSG_ZEROCOPY`. The kernel then sends the slots' own pages and
-//!    says on the socket's error queue when it is done with them. Until then the connection holds the
-//!    slots ([`outstanding`]), whatever becomes of the file.
-//! 2. To a receiver on this host the kernel copies all the same, and later, which costs more. It says so. So a
-//!    connection lends once and copies until it knows; and it does not even try where both ends have one address.
-//! 3. A send for which the kernel has no leave or memory (`ENOBUFS`) is copied.
-//! 4. A process that dies holds nothing any more, but the kernel would go on sending from slots that the next
-//!    one fills. So closing a connection that lends means to reset it (`SO_LINGER` of 0 s), until all is
-//!    complete: the client knows that it does not have everything. Who is done with a connection, and not it with
-//!    what it lent, leaves it to [`ZeroCopyStream::drain`].
+//! ```text
+//!   Copying --after COPY_FIRST_BYTES--> ZeroCopyStream --dropped with outstanding sends--> drain, in a task of its own
+//!                                            |  ^
+//!                    sendmsg(MSG_ZEROCOPY)   v  |  completions (error queue)
+//!                                          kernel
+//! ```
 //!
-//! What TLS encrypts lies in no slot, so it is copied.
+//! 1. A connection begins with ordinary sends, which copy. After [`COPY_FIRST_BYTES`] bytes it becomes a
+//!    [`ZeroCopyStream`]: it sends slices of slots of at least [`MIN_BYTES`] bytes with `MSG_ZEROCOPY`. The kernel sends the
+//!    slots' own pages and reports on the socket's error queue when it no longer uses them. Until then the connection keeps
+//!    the slots in use ([`outstanding`]), whatever happens to the file.
+//! 2. For a receiver on the same host, the kernel copies the bytes nevertheless, and later, which costs more than an ordinary
+//!    send. The completion says so. Therefore a connection makes one zero-copy send and copies until its completion
+//!    arrives. It makes none if the peer has a loopback address or the address of this side.
+//! 3. A zero-copy send that fails with `ENOBUFS` (no locked memory allowed or available) is repeated as an ordinary send.
+//! 4. A process that dies frees its slots, but the kernel would continue to send from slots that the next process fills.
+//!    Therefore closing a zero-copy connection resets it (`SO_LINGER` of 0 s) as long as sends are outstanding, so the client
+//!    notices that its response is incomplete. When a connection ends with outstanding sends, [`ZeroCopyStream::drain`] waits
+//!    for them.
+//!
+//! TLS encrypts into buffers outside the slots, so its bytes are copied.
 
 mod events;
 mod outstanding;
@@ -31,24 +39,24 @@ use tokio::runtime::Handle;
 use crate::shared::Shared;
 use stream::ZeroCopyStream;
 
-/// Bytes of a connection that are copied before it lends: for less, to begin costs more than it saves.
+/// Bytes that a connection sends by copying first. Below this, setting up zero-copy sends costs more than it saves.
 const COPY_FIRST_BYTES: usize = 1 << 20;
 
-/// The fewest bytes that are lent; docs/space.md has the figures. More than a frame of HTTP/2 (RFC 9113, 4.2): frames
-/// have heads between them, so each would take two sends.
+/// Smallest slice that is sent without copying; docs/space.md has the measurements. It is larger than a frame of HTTP/2
+/// (RFC 9113, 4.2): frames have headers between them, so each frame would need two sends.
 const MIN_BYTES: usize = 32 << 10;
 
-/// A connection of a space's.
+/// A connection of a space, with or without zero-copy sends.
 pub(crate) struct Socket {
     state: State,
     shared: Arc<Shared>,
 }
 
 enum State {
-    /// It may lend when so many more bytes have been sent; or never.
+    /// Sends copy. After this many more bytes the connection may switch to zero-copy sends; with `None`, never.
     Copying(TcpStream, Option<usize>),
     ZeroCopy(Box<ZeroCopyStream>),
-    /// Left to [`ZeroCopyStream::drain`].
+    /// [`ZeroCopyStream::drain`] owns the connection now.
     Detached,
 }
 
@@ -60,7 +68,7 @@ impl Socket {
         }
     }
 
-    /// Let go of what the kernel is done with by now.
+    /// Releases the slots of all sends that are complete by now.
     pub(crate) fn process_events(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         match &mut self.state {
             State::ZeroCopy(zero_copy) => zero_copy.process_events(context),
@@ -68,7 +76,7 @@ impl Socket {
         }
     }
 
-    /// Send some of this.
+    /// Sends some of the bytes.
     pub(crate) fn poll_send(
         &mut self,
         context: &mut Context<'_>,
@@ -86,7 +94,7 @@ impl Socket {
         }
     }
 
-    /// Read some.
+    /// Reads some bytes.
     pub(crate) fn poll_read(
         &mut self,
         context: &mut Context<'_>,
@@ -99,7 +107,7 @@ impl Socket {
         }
     }
 
-    /// Say no more.
+    /// Shuts down the sending direction.
     pub(crate) fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.state {
             State::Copying(stream, _) => Pin::new(stream).poll_shutdown(context),
@@ -108,7 +116,7 @@ impl Socket {
         }
     }
 
-    /// If it is time to, and this may be lent.
+    /// Switches to zero-copy sends, if enough bytes were copied and the next slice is eligible.
     fn try_zero_copy(&mut self, context: &mut Context<'_>, from: &[IoSlice<'_>]) {
         let State::Copying(stream, copy_first @ Some(0)) = &mut self.state else {
             return;
@@ -126,14 +134,16 @@ impl Socket {
         match ZeroCopyStream::new(stream, &self.shared) {
             Ok(zero_copy) => {
                 self.state = State::ZeroCopy(Box::new(zero_copy));
-                // Who waits for something to read waits for the line that is gone.
+                // A pending read waits for the old stream, so wake the task to poll the new one.
                 context.waker().wake_by_ref();
             }
-            Err(error) => tracing::debug!(%error, "a connection goes on copying"),
+            Err(error) => {
+                tracing::debug!(%error, "cannot enable zero-copy sends; the connection continues to copy");
+            }
         }
     }
 
-    /// Close it when the kernel is done with what was lent; `permit` is kept until then.
+    /// Closes the connection when all zero-copy sends are complete. The permit is kept until then.
     pub(crate) fn detach(&mut self, permit: Option<ConnectionPermit>) {
         let State::ZeroCopy(zero_copy) = std::mem::replace(&mut self.state, State::Detached) else {
             return;
@@ -147,12 +157,12 @@ impl Socket {
     }
 }
 
-/// Whether these bytes lie in slots and are many enough to be lent.
+/// Returns whether these bytes are in slots and enough for a zero-copy send.
 fn is_eligible(shared: &Shared, bytes: &[u8]) -> bool {
     bytes.len() >= MIN_BYTES && shared.ram().offset_of(bytes).is_some()
 }
 
-/// Whether the other side is surely on this host.
+/// Returns whether the peer is certainly on this host.
 fn is_local(stream: &TcpStream) -> bool {
     let addresses = stream
         .peer_addr()

@@ -1,19 +1,18 @@
-//! What is lent to the kernel on one connection, in the order of the sends' numbers.
+//! The buffers of outstanding zero-copy sends of one connection, in the order of the sends' numbers.
 
 use std::collections::VecDeque;
 
-/// Holds on what was lent, each until its send is complete.
+/// Keeps the buffer of each send until the send is complete.
 #[derive(Debug)]
 pub(super) struct Outstanding<B> {
-    /// The number of the first of them. The kernel counts a connection's lending sends from 0 on, and after the
-    /// last `u32` from 0 again.
+    /// The number of the first outstanding send. The kernel numbers the zero-copy sends of a connection from 0, modulo 2³².
     first: u32,
-    /// None for those that were complete before their elders.
+    /// `None` for sends that completed before earlier ones.
     buffers: VecDeque<Option<B>>,
 }
 
 impl<B> Outstanding<B> {
-    /// Of a connection that has lent nothing yet.
+    /// Creates the list of a connection without zero-copy sends.
     pub(super) fn new() -> Self {
         Self {
             first: 0,
@@ -25,12 +24,12 @@ impl<B> Outstanding<B> {
         self.buffers.is_empty()
     }
 
-    /// The next send has lent this.
+    /// Adds the buffer of the next send.
     pub(super) fn push(&mut self, buffer: B) {
         self.buffers.push_back(Some(buffer));
     }
 
-    /// The sends of these numbers, both included, are complete: let go of what they lent.
+    /// Drops the buffers of the sends `first` to `last`, both included, because they are complete.
     pub(super) fn complete(&mut self, first: u32, last: u32) {
         let mut number = self.first;
         for buffer in &mut self.buffers {
@@ -54,7 +53,7 @@ mod tests {
 
     use super::*;
 
-    /// Sends, and completions of runs of what is outstanding: where a run begins and how long it is, as shares.
+    /// A send, or the completion of a run of outstanding sends: where the run begins, and its length.
     #[derive(Clone, Debug)]
     enum Step {
         Send,
@@ -74,8 +73,8 @@ mod tests {
     }
 
     proptest! {
-        /// However completions are merged and ordered, and wherever numbers begin: held is what is
-        /// outstanding, and nothing else.
+        /// For any order and merging of completions, and any first number, exactly the buffers of outstanding sends are
+        /// kept.
         #[test]
         fn each_buffer_is_kept_until_its_send_completes(
             begin in prop_oneof![Just(0), (u32::MAX - 20)..=u32::MAX],
@@ -83,7 +82,7 @@ mod tests {
         ) {
             let mut outstanding: Outstanding<Rc<u32>> = Outstanding { first: begin, buffers: VecDeque::new() };
             let mut all: Vec<(u32, std::rc::Weak<u32>)> = Vec::new();
-            // By what the kernel will say.
+            // Numbers of the sends that the kernel has not completed.
             let mut incomplete: Vec<u32> = Vec::new();
             for step in steps {
                 match step {
@@ -96,7 +95,7 @@ mod tests {
                     }
                     Step::Complete(from, length) if !incomplete.is_empty() => {
                         let from = from.index(incomplete.len());
-                        // A run without gaps.
+                        // A run of consecutive numbers.
                         let run = (from..incomplete.len().min(from + length))
                             .take_while(|at| incomplete[*at] == incomplete[from].wrapping_add(number(at - from)))
                             .count();

@@ -1,4 +1,4 @@
-//! A connection that lends, and what it has lent.
+//! A connection with zero-copy sends, and the slots of its outstanding sends.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice, Read};
@@ -20,9 +20,9 @@ use crate::raw::zero_copy;
 use crate::shared::{Shared, increment};
 use crate::throttle::STALL_TIMEOUT;
 
-/// It is polled by one task at a time.
+/// A connection with zero-copy sends. One task at a time polls it.
 pub(super) struct ZeroCopyStream {
-    /// Comes first: it is closed before the holds go.
+    /// The first field, so the socket is closed before the slots of outstanding sends are released.
     stream: TcpStream,
     events: Events,
     shared: Arc<Shared>,
@@ -30,7 +30,7 @@ pub(super) struct ZeroCopyStream {
     kernel_behaviour: KernelBehaviour,
 }
 
-/// What the kernel does with what it is lent.
+/// Whether the kernel copies the bytes of zero-copy sends on this connection, according to its completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KernelBehaviour {
     Unknown,
@@ -39,7 +39,7 @@ enum KernelBehaviour {
 }
 
 impl ZeroCopyStream {
-    /// Go on with a connection by lending.
+    /// Enables zero-copy sends on a duplicate of a connection's descriptor.
     pub(super) fn new(stream: impl AsFd, shared: &Arc<Shared>) -> io::Result<Self> {
         // syscalls: fcntl
         let stream = TcpStream::from(stream.as_fd().try_clone_to_owned()?);
@@ -59,12 +59,12 @@ impl ZeroCopyStream {
         SockRef::from(&self.stream).set_linger(enabled.then_some(Duration::ZERO))
     }
 
-    /// Whether the kernel still has something that it was lent.
+    /// Returns whether the kernel still uses slots.
     pub(super) fn has_outstanding(&self) -> bool {
         !self.outstanding.is_empty()
     }
 
-    /// Take in all that has happened; the task is woken when more does.
+    /// Processes all pending events. The task is woken at the next event.
     pub(super) fn process_events(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         while let Poll::Ready(has_error) = self.events.poll(context) {
             if has_error? {
@@ -104,7 +104,7 @@ impl ZeroCopyStream {
         }
     }
 
-    /// Lend what comes first, or have it copied.
+    /// Sends the first run of slices that are all eligible for zero-copy, or all not.
     fn send(&mut self, from: &[IoSlice<'_>]) -> io::Result<usize> {
         let empty = from.iter().take_while(|slice| slice.is_empty()).count();
         let from = from.get(empty..).unwrap_or_default();
@@ -125,7 +125,7 @@ impl ZeroCopyStream {
                 done => return done,
             }
         }
-        // A head goes in one packet with the beginning of what is lent next.
+        // `MSG_MORE` puts a response's head into one packet with the beginning of the slice that follows.
         let flags = match batch.len() < from.len() {
             true => libc::MSG_MORE,
             false => 0,
@@ -136,7 +136,7 @@ impl ZeroCopyStream {
     fn send_zero_copy(&mut self, batch: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut slots = Vec::new();
         for slice in batch {
-            // Who sends it holds it: none can be missing.
+            // The sender keeps these slots in use, so none can be missing.
             let containing = self
                 .shared
                 .slots_containing(slice)
@@ -146,7 +146,7 @@ impl ZeroCopyStream {
         // syscalls: sendmsg
         let socket = SockRef::from(&self.stream);
         let count = socket.send_vectored_with_flags(batch, libc::MSG_ZEROCOPY)?;
-        // Only a send that took something has a number.
+        // The kernel numbers only the sends that succeed.
         self.outstanding.push(slots);
         Ok(count)
     }
@@ -173,7 +173,7 @@ impl ZeroCopyStream {
         }
     }
 
-    /// Say no more.
+    /// Shuts down the sending direction.
     pub(super) fn shut_down_write(&self) -> io::Result<()> {
         match self.stream.shutdown(Shutdown::Write) {
             Err(error) if error.kind() != io::ErrorKind::NotConnected => Err(error),
@@ -181,8 +181,8 @@ impl ZeroCopyStream {
         }
     }
 
-    /// Say no more, and end when the kernel is done with all that it was lent, or the other side takes nothing
-    /// for too long.
+    /// Shuts down the sending direction and waits until all zero-copy sends are complete, or until the peer acknowledges no
+    /// byte within [`STALL_TIMEOUT`].
     pub(super) async fn drain(mut self: Box<Self>) {
         drop(self.shut_down_write());
         let mut before = zero_copy::acknowledged_bytes(self.stream.as_fd()).unwrap_or(0);

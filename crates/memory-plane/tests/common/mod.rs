@@ -1,4 +1,4 @@
-//! What these tests do to a space.
+//! Operations on a space that several tests share.
 
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use space::store::{Attributes, ROOT};
 
 pub(crate) const SLOT: u32 = 64 << 10;
 
-/// Write into a file of the outermost folder, which is open then; returns its number.
+/// Writes to a file in the root directory, which stays open for writing; returns its inode number.
 pub(crate) fn write(shared: &Shared, name: &str, at: u64, bytes: &[u8]) -> u64 {
     let mut store = shared.store();
     let found = store.look_up(ROOT, name.as_bytes());
@@ -29,7 +29,7 @@ pub(crate) fn write(shared: &Shared, name: &str, at: u64, bytes: &[u8]) -> u64 {
     inode
 }
 
-/// The same, and close it.
+/// Writes a file and closes it, so that it is published.
 pub(crate) fn publish(shared: &Shared, name: &str, bytes: &[u8]) -> u64 {
     let inode = write(shared, name, 0, bytes);
     shared.store().close(inode, true);

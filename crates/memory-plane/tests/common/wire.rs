@@ -1,4 +1,4 @@
-//! A wire between two network namespaces on which what the kernel was lent is sent from its pages: see `xdp.py`.
+//! A veth pair between two network namespaces on which the kernel does not copy zero-copy sends at the sender: see `xdp.py`.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -27,11 +27,11 @@ fn ip(words: &[&str]) {
 }
 
 impl Wire {
-    /// Or none, said so, for who is not root.
+    /// Creates the namespaces and the pair. Without root, prints that the test is skipped and returns `None`.
     pub(crate) fn new() -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         if !rustix::process::geteuid().is_root() {
-            eprintln!("not run: it needs root, for network namespaces");
+            eprintln!("skipped: network namespaces need root");
             return None;
         }
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -69,7 +69,7 @@ impl Wire {
         Some(wire)
     }
 
-    /// Let what is sent from here come there, or not. The other direction is always open.
+    /// Passes or drops the frames from the server to the client. The other direction is always open.
     pub(crate) fn set_pass(&mut self, pass: bool) {
         let word = if pass { "pass" } else { "drop" };
         writeln!(self.stdin, "{word}").unwrap();
@@ -83,7 +83,7 @@ impl Wire {
     }
 }
 
-/// Do something in a namespace. Sockets that are made there stay there.
+/// Runs `work` in a network namespace. Sockets that it creates stay in that namespace.
 pub(crate) fn within<T: Send>(namespace: &str, work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let client = || {
@@ -94,7 +94,7 @@ pub(crate) fn within<T: Send>(namespace: &str, work: impl FnOnce() -> T + Send) 
     })
 }
 
-/// Move this thread into a namespace.
+/// Moves this thread into a network namespace.
 pub(crate) fn enter(namespace: &str) {
     let file = File::open(format!("/run/netns/{namespace}")).unwrap();
     move_into_link_name_space(

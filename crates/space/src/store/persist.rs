@@ -84,7 +84,7 @@ impl Store {
             match record_index {
                 0 if record.file.is_none() => self.restore_root(&record),
                 _ if record_index == 0 || claimed_twice(&record) => {
-                    ledger::erase_node(&*self.ledger, record_index)
+                    ledger::erase_node(&*self.ledger, record_index);
                 }
                 _ => by_parent
                     .entry(record.parent)

@@ -47,10 +47,10 @@ fn a_store_reopened_after_any_ledger_write_has_every_acknowledged_file() {
                 .unwrap();
         }),
         (None, &|store| {
-            replace_file(store, directory, b"a", &[3; 30])
+            replace_file(store, directory, b"a", &[3; 30]);
         }),
         (Some("d/a"), &|store| {
-            replace_file(store, directory, b"a", &[4; 12])
+            replace_file(store, directory, b"a", &[4; 12]);
         }),
         (Some("a"), &|store| {
             let file = store.look_up(ROOT, b"a").unwrap();

@@ -1,5 +1,5 @@
-//! On the loopback interface: there the kernel copies what it was lent when it delivers it, and keeps what the
-//! other side has no room for.
+//! Tests on the loopback interface. There the kernel copies the bytes of a zero-copy send at delivery, and keeps the pages of
+//! bytes for which the receiver has no buffer.
 
 use std::io::ErrorKind;
 use std::net::TcpListener;
@@ -16,7 +16,7 @@ use crate::body::ObjectReader;
 
 const SLOT: u32 = 64 << 10;
 
-/// A space with one file of a slot, that slot as it is sent, and a connection that lends with its other side.
+/// Returns a space with one file of one slot, the bytes of that slot, a zero-copy connection and its peer.
 fn setup() -> (Arc<Shared>, Bytes, Box<ZeroCopyStream>, TcpStream) {
     let shared = Shared::new("test", SLOT, 4, 4).unwrap();
     let content = {
@@ -39,7 +39,7 @@ fn setup() -> (Arc<Shared>, Bytes, Box<ZeroCopyStream>, TcpStream) {
     let bytes = reader.next().unwrap().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    // Less than a slot.
+    // Smaller than a slot, so that a send stays outstanding.
     client.set_recv_buffer_size(4 << 10).unwrap();
     client
         .connect(&listener.local_addr().unwrap().into())
@@ -111,12 +111,12 @@ fn no_send_is_zero_copy_after_one_was_copied() {
     });
 }
 
-/// The limit on pinned memory is the process's, the capability that lifts it the thread's.
+/// The limit on locked memory belongs to the process, the capability that overrides it to the thread.
 #[test]
 fn a_send_without_locked_memory_is_copied() {
     let (mut sets, limit) = (capabilities(None).unwrap(), getrlimit(Resource::Memlock));
     if !sets.effective.contains(CapabilitySet::IPC_LOCK) {
-        eprintln!("not run: it needs root, or the other tests would have the limit, too");
+        eprintln!("skipped: without root, the limit would apply to the other tests, too");
         return;
     }
     sets.effective.remove(CapabilitySet::IPC_LOCK);
@@ -167,12 +167,12 @@ fn drain_ends_in_order_when_the_receiver_has_read_all() {
         zero_copy.drain().await;
         let (client, taken) = reader.join().unwrap().unwrap();
         assert_eq!(taken, count);
-        // A reset would come after the end.
+        // A reset would arrive after the end of the stream.
         assert!(client.take_error().unwrap().is_none());
     });
 }
 
-/// What comes in wakes who reads, while the error queue has something, too.
+/// Incoming bytes wake the reader even while the error queue has messages.
 #[test]
 fn received_bytes_wake_the_reader_while_completions_arrive() {
     use std::io::Write;
@@ -190,7 +190,7 @@ fn received_bytes_wake_the_reader_while_completions_arrive() {
         assert_eq!(to.filled(), b"said");
         drop(client);
         to.clear();
-        // Reset, for it has not taken all.
+        // The peer resets the connection, because it has not read all bytes.
         assert!(
             poll_fn(|context| zero_copy.poll_read(context, &mut to))
                 .await
