@@ -136,16 +136,17 @@ impl FileSystem for SpaceFileSystem {
         &self,
         _: &Context,
         inode: u64,
-        wanted: stat64,
+        requested: stat64,
         _: Option<u64>,
         valid: SetattrValid,
     ) -> io::Result<(stat64, Duration)> {
         let mut store = self.shared.store();
         if valid.contains(SetattrValid::SIZE) {
-            let size = u64::try_from(wanted.st_size).map_err(|_| to_errno(StoreError::TooLarge))?;
+            let size =
+                u64::try_from(requested.st_size).map_err(|_| to_errno(StoreError::TooLarge))?;
             store.truncate(inode, size, now()).map_err(to_errno)?;
         }
-        let change = |attributes: &mut Attributes| apply_setattr(attributes, &wanted, valid);
+        let change = |attributes: &mut Attributes| apply_setattr(attributes, &requested, valid);
         store.set_attributes(inode, change).map_err(to_errno)?;
         self.shared.note_change();
         let node = store.node(inode).map_err(to_errno)?;

@@ -108,21 +108,21 @@ pub(crate) fn fill_statvfs(stat: &mut statvfs64, store: &Store) {
 }
 
 /// Applies a `setattr` request to the attributes.
-pub(crate) fn apply_setattr(attributes: &mut Attributes, wanted: &stat64, valid: SetattrValid) {
+pub(crate) fn apply_setattr(attributes: &mut Attributes, requested: &stat64, valid: SetattrValid) {
     if valid.contains(SetattrValid::MODE) {
-        attributes.mode = wanted.st_mode & 0o7777;
+        attributes.mode = requested.st_mode & 0o7777;
     }
     if valid.contains(SetattrValid::UID) {
-        attributes.uid = wanted.st_uid;
+        attributes.uid = requested.st_uid;
     }
     if valid.contains(SetattrValid::GID) {
-        attributes.gid = wanted.st_gid;
+        attributes.gid = requested.st_gid;
     }
     if valid.contains(SetattrValid::MTIME_NOW) {
         attributes.modified = now();
     } else if valid.contains(SetattrValid::MTIME) {
-        let seconds = u64::try_from(wanted.st_mtime).unwrap_or(0);
-        let nanoseconds = u32::try_from(wanted.st_mtime_nsec).unwrap_or(0);
+        let seconds = u64::try_from(requested.st_mtime).unwrap_or(0);
+        let nanoseconds = u32::try_from(requested.st_mtime_nsec).unwrap_or(0);
         attributes.modified = Duration::from_secs(seconds)
             .saturating_add(Duration::from_nanos(u64::from(nanoseconds)));
     }

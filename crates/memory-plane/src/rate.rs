@@ -43,15 +43,15 @@ impl RateLimit {
         *self.next() = None;
     }
 
-    /// Reserves at most `wanted` bytes. Returns `None` if there is no limit.
-    pub(crate) fn reserve(&self, now: Instant, wanted: usize) -> Option<Reservation> {
+    /// Reserves at most `requested` bytes. Returns `None` if there is no limit.
+    pub(crate) fn reserve(&self, now: Instant, requested: usize) -> Option<Reservation> {
         let rate = self.bytes.load(Ordering::Relaxed);
         if rate == 0 {
             return None;
         }
         let max_bytes = (rate / RESERVATIONS_PER_SECOND)
             .clamp(*RESERVATION_BYTES.start(), *RESERVATION_BYTES.end());
-        let bytes = wanted.min(usize::try_from(max_bytes).unwrap_or(wanted));
+        let bytes = requested.min(usize::try_from(max_bytes).unwrap_or(requested));
         let mut next = self.next();
         let earliest = now.checked_sub(BURST).unwrap_or(now);
         let at = next.map_or(earliest, |next| next.max(earliest));

@@ -50,8 +50,10 @@ pub(crate) fn respond<B>(
     match found {
         Lookup::Nothing => text_response(StatusCode::NOT_FOUND, "no such object"),
         Lookup::Unfinished => {
-            let mut response =
-                text_response(StatusCode::SERVICE_UNAVAILABLE, "it is being written");
+            let mut response = text_response(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the object is being written",
+            );
             let soon = HeaderValue::from_static("1");
             response.headers_mut().insert(RETRY_AFTER, soon);
             response
@@ -64,11 +66,11 @@ pub(crate) fn respond<B>(
     }
 }
 
-fn access_denied(access: &Access, credentials: bool) -> Response<Body> {
-    if access.token.is_none() || credentials {
-        return text_response(StatusCode::FORBIDDEN, "not for you");
+fn access_denied(access: &Access, has_credentials: bool) -> Response<Body> {
+    if access.token.is_none() || has_credentials {
+        return text_response(StatusCode::FORBIDDEN, "this client may not fetch objects");
     }
-    let mut response = text_response(StatusCode::UNAUTHORIZED, "show a token");
+    let mut response = text_response(StatusCode::UNAUTHORIZED, "a bearer token is required");
     let how = HeaderValue::from_static("Bearer");
     response.headers_mut().insert(WWW_AUTHENTICATE, how);
     response
@@ -102,7 +104,7 @@ fn respond_with_object(
         Some(status) => empty_response(status),
         None => match requested_range(headers, tag.as_ref(), modified, size) {
             RequestedRange::Whole => object_response(shared, object, 0..size, is_head),
-            RequestedRange::ObjectReader(span) => {
+            RequestedRange::Part(span) => {
                 let range = ContentRange::bytes(span.clone(), size).ok();
                 let mut response = object_response(shared, object, span, is_head);
                 *response.status_mut() = StatusCode::PARTIAL_CONTENT;
@@ -169,7 +171,7 @@ fn whole_seconds(time: SystemTime) -> SystemTime {
 #[derive(Debug, PartialEq, Eq)]
 enum RequestedRange {
     Whole,
-    ObjectReader(Span<u64>),
+    Part(Span<u64>),
     Unsatisfiable,
 }
 
@@ -207,7 +209,7 @@ fn range(text: &str, size: u64) -> Option<RequestedRange> {
     };
     Some(match span.is_empty() {
         true => RequestedRange::Unsatisfiable,
-        false => RequestedRange::ObjectReader(span),
+        false => RequestedRange::Part(span),
     })
 }
 
@@ -270,26 +272,11 @@ mod tests {
 
     #[test]
     fn ranges_follow_rfc_9110() {
-        assert_eq!(
-            requested("bytes=0-0", 10),
-            RequestedRange::ObjectReader(0..1)
-        );
-        assert_eq!(
-            requested("bytes=2-", 10),
-            RequestedRange::ObjectReader(2..10)
-        );
-        assert_eq!(
-            requested("bytes=-3", 10),
-            RequestedRange::ObjectReader(7..10)
-        );
-        assert_eq!(
-            requested("bytes=-30", 10),
-            RequestedRange::ObjectReader(0..10)
-        );
-        assert_eq!(
-            requested("bytes=5-99", 10),
-            RequestedRange::ObjectReader(5..10)
-        );
+        assert_eq!(requested("bytes=0-0", 10), RequestedRange::Part(0..1));
+        assert_eq!(requested("bytes=2-", 10), RequestedRange::Part(2..10));
+        assert_eq!(requested("bytes=-3", 10), RequestedRange::Part(7..10));
+        assert_eq!(requested("bytes=-30", 10), RequestedRange::Part(0..10));
+        assert_eq!(requested("bytes=5-99", 10), RequestedRange::Part(5..10));
         for unsatisfiable in [
             "bytes=10-",
             "bytes=10-20",
@@ -314,7 +301,7 @@ mod tests {
         ] {
             let other = requested(invalid, 10);
             assert!(
-                !matches!(other, RequestedRange::ObjectReader(_)),
+                !matches!(other, RequestedRange::Part(_)),
                 "{invalid}: {other:?}"
             );
         }

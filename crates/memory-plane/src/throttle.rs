@@ -102,20 +102,20 @@ impl Throttled {
             .fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    /// Waits for the rate limit and returns how many of `wanted` bytes may be sent now: at least one.
-    fn poll_reservation(&mut self, context: &mut Context<'_>, wanted: usize) -> Poll<usize> {
+    /// Waits for the rate limit and returns how many of `requested` bytes may be sent now: at least one.
+    fn poll_reservation(&mut self, context: &mut Context<'_>, requested: usize) -> Poll<usize> {
         loop {
             if let Some(pause) = &mut self.pause {
                 ready!(pause.as_mut().poll(context));
                 self.pause = None;
                 self.progress.throttled.store(false, Ordering::Relaxed);
             }
-            if self.reserved > 0 || wanted == 0 {
-                return Poll::Ready(wanted.min(self.reserved));
+            if self.reserved > 0 || requested == 0 {
+                return Poll::Ready(requested.min(self.reserved));
             }
             let now = Instant::now();
-            let Some(reservation) = self.shared.rate.reserve(now, wanted) else {
-                return Poll::Ready(wanted);
+            let Some(reservation) = self.shared.rate.reserve(now, requested) else {
+                return Poll::Ready(requested);
             };
             self.reserved = reservation.bytes;
             if reservation.at > now {
@@ -154,9 +154,9 @@ impl AsyncWrite for Throttled {
         from: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.socket.process_events(context)?;
-        let wanted = from.iter().map(|slice| slice.len()).sum();
-        let allowed = ready!(self.poll_reservation(context, wanted));
-        let count = if allowed < wanted {
+        let requested = from.iter().map(|slice| slice.len()).sum();
+        let allowed = ready!(self.poll_reservation(context, requested));
+        let count = if allowed < requested {
             // Send the allowed part of the first slice; the rest follows with later reservations.
             let first = from.iter().find(|slice| !slice.is_empty());
             let first = first.map_or(&[][..], |slice| slice);

@@ -121,16 +121,13 @@ impl Store {
         let head = self.read_until("\r\n\r\n");
         let length = head
             .lines()
-            .find_map(|stream| stream.strip_prefix("content-length: "));
+            .find_map(|line| line.strip_prefix("content-length: "));
         let body = self.bytes(length.unwrap().parse().unwrap());
         (head.lines().next().unwrap().to_owned(), body)
     }
 
-    fn send(&mut self, arguments: &str) {
-        self.stream()
-            .get_mut()
-            .write_all(arguments.as_bytes())
-            .unwrap();
+    fn send(&mut self, text: &str) {
+        self.stream().get_mut().write_all(text.as_bytes()).unwrap();
     }
 
     fn answer(&mut self, status: &str) {
@@ -144,16 +141,13 @@ fn a_file_is_removed_when_the_store_acknowledges_it() {
     let bytes = pattern(200_000);
     publish(&shared, "a film.m3u8", &bytes);
     let head = store.read_until("\r\n\r\n");
-    for stream in [
+    for line in [
         "PUT /films/a%20film.m3u8 HTTP/1.1",
         "authorization: Bearer secret",
         "content-type: application/vnd.apple.mpegurl",
         "content-length: 200000",
     ] {
-        assert!(
-            head.lines().any(|expected| expected == stream),
-            "{stream}: {head}"
-        );
+        assert!(head.lines().any(|sent| sent == line), "{line}: {head}");
     }
     assert!(store.bytes(200_000) == bytes);
     // The file remains until the store acknowledges it, and the guest can read the state of the push.
@@ -176,17 +170,17 @@ fn a_file_is_removed_when_the_store_acknowledges_it() {
 fn a_refused_or_unacknowledged_file_is_sent_again() {
     let (shared, mut store) = push_setup("http");
     publish(&shared, "first", b"1");
-    let (mut stream, _) = store.request();
+    let (mut line, _) = store.request();
     publish(&shared, "second", b"2");
     let mut refused = 0;
     // A refusal of one file does not delay the other file.
-    while stream.starts_with("PUT /films/first ") {
+    while line.starts_with("PUT /films/first ") {
         store.send("HTTP/1.1 507 Insufficient Storage\r\ncontent-length: 5\r\n\r\nfull\x07");
         refused += 1;
         assert!(refused < 100, "nothing else is sent");
-        stream = store.request().0;
+        line = store.request().0;
     }
-    assert_eq!(stream, "PUT /films/second HTTP/1.1");
+    assert_eq!(line, "PUT /films/second HTTP/1.1");
     let text = shared.push_status();
     let expected = format!("/first failed {refused} times, again in ");
     assert!(text.contains(&expected), "{text}");
@@ -260,17 +254,17 @@ fn raw_tcp_sends_one_file_after_the_other() {
     let bytes = pattern(3 * SLOT as usize + 1);
     publish(&shared, "a film", &bytes);
     let film = format!("PUT {} /a%20film\n", bytes.len());
-    let mut stream = receiver.read_until("\n");
+    let mut line = receiver.read_until("\n");
     publish(&shared, "empty", b"");
     let mut refused = 0;
-    while stream == film {
+    while line == film {
         assert!(receiver.bytes(bytes.len()) == bytes);
         receiver.send("no room\n");
         refused += 1;
         assert!(refused < 100, "nothing else is sent");
-        stream = receiver.read_until("\n");
+        line = receiver.read_until("\n");
     }
-    assert_eq!(stream, "PUT 0 /empty\n");
+    assert_eq!(line, "PUT 0 /empty\n");
     assert_eq!(
         shared.figures().push_trouble.unwrap(),
         "the store answered no room"
@@ -348,11 +342,11 @@ fn https_requires_a_certificate_of_a_trusted_authority() {
             continue;
         }
         let head = store.read_until("\r\n\r\n");
-        let signed = head.lines().any(|stream| {
+        let signed = head.lines().any(|line| {
             let scope =
                 "/eu-north-1/s3/aws4_request, SignedHeaders=host;x-amz-content-sha256;x-amz-date";
-            stream.starts_with("authorization: AWS4-HMAC-SHA256 Credential=AKID/2")
-                && stream.contains(scope)
+            line.starts_with("authorization: AWS4-HMAC-SHA256 Credential=AKID/2")
+                && line.contains(scope)
         });
         assert!(
             signed && head.starts_with("PUT /films/film HTTP/1.1\r\n"),

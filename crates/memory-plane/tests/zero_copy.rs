@@ -111,8 +111,8 @@ impl Client {
     }
 }
 
-fn wait_until(mut is_so: impl FnMut() -> bool) {
-    while !is_so() {
+fn wait_until(mut condition: impl FnMut() -> bool) {
+    while !condition() {
         std::thread::yield_now();
     }
 }
@@ -181,22 +181,22 @@ fn the_death_of_the_process_resets_a_zero_copy_connection() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
-    let mut said = |word: &str| {
+    let mut value_after = |word: &str| {
         lines.find_map(|line| {
             let line = line.unwrap();
             line.split_once(word)
                 .map(|(_, rest)| rest.trim().to_owned())
         })
     };
-    let at: SocketAddr = said("at ").unwrap().parse().unwrap();
+    let at: SocketAddr = value_after("at ").unwrap().parse().unwrap();
     let mut client = Client::small(&wire.client, at);
     assert!(client.get("/much") == pattern(LARGE));
     client.send_get("/little");
-    said("sent").unwrap();
+    value_after("sent").unwrap();
     server.kill().unwrap();
     server.wait().unwrap();
-    let mut taken = Vec::new();
-    let error = client.0.read_to_end(&mut taken).unwrap_err();
+    let mut received = Vec::new();
+    let error = client.0.read_to_end(&mut received).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-    assert!(taken.len() < SMALL, "{}", taken.len());
+    assert!(received.len() < SMALL, "{}", received.len());
 }

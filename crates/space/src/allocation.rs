@@ -110,22 +110,22 @@ struct Bid {
 }
 
 impl Ord for Bid {
-    fn cmp(&self, reversed: &Self) -> Ordering {
+    fn cmp(&self, other: &Self) -> Ordering {
         // Of equal gains the first claim wins. Any rule would do, but the order must be total.
-        let by_gain = self.gain.total_cmp(&reversed.gain);
-        by_gain.then(reversed.claim.cmp(&self.claim))
+        let by_gain = self.gain.total_cmp(&other.gain);
+        by_gain.then(other.claim.cmp(&self.claim))
     }
 }
 
 impl PartialOrd for Bid {
-    fn partial_cmp(&self, reversed: &Self) -> Option<Ordering> {
-        Some(self.cmp(reversed))
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
 impl PartialEq for Bid {
-    fn eq(&self, reversed: &Self) -> bool {
-        self.cmp(reversed) == Ordering::Equal
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
     }
 }
 

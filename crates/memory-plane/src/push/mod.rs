@@ -232,8 +232,8 @@ impl Pusher {
     }
 
     async fn connect(&self) -> Result<Connection, PushError> {
-        let gone = |_| Err("the supervisor makes no more connections".to_owned());
-        let stream = (self.dial)().await.unwrap_or_else(gone);
+        let no_supervisor = |_| Err("the supervisor makes no more connections".to_owned());
+        let stream = (self.dial)().await.unwrap_or_else(no_supervisor);
         let stream = stream.map_err(PushError::Unreachable)?;
         stream.set_nonblocking(true)?;
         let stream = TcpStream::from_std(stream)?;
@@ -252,12 +252,12 @@ impl Pusher {
     }
 
     async fn start_tls(&self, stream: Throttled) -> Result<TlsStream<Throttled>, PushError> {
-        let unknown = || {
+        let no_authorities = || {
             PushError::Unreachable(
                 "no certificate authorities are configured: set `push-trust`".to_owned(),
             )
         };
-        let tls = self.tls.as_ref().ok_or_else(unknown)?;
+        let tls = self.tls.as_ref().ok_or_else(no_authorities)?;
         let name = ServerName::try_from(self.target.host.clone());
         let name = name.map_err(|error| PushError::Unreachable(error.to_string()))?;
         Ok(tls.connect(name, stream).await?)
@@ -310,20 +310,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn dials_to_an_unreachable_store_back_off() {
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let note = Arc::clone(&asked);
+        let dials = Arc::new(Mutex::new(Vec::new()));
+        let note = Arc::clone(&dials);
         let dial: Dial = Box::new(move || {
             note.lock().unwrap().push(Instant::now());
-            let (asker, answer) = oneshot::channel();
-            asker.send(Err("no route".to_owned())).unwrap();
+            let (sender, answer) = oneshot::channel();
+            sender.send(Err("no route".to_owned())).unwrap();
             answer
         });
         let target = "tcp://store.example:1".parse().unwrap();
         let pusher = Pusher::new(&outbox(), target, None, None, dial);
         let two_minutes = timeout(Duration::from_secs(120), pusher.run());
         assert!(two_minutes.await.is_err());
-        let asked = asked.lock().unwrap();
-        let pauses = asked.windows(2).map(|pair| (pair[1] - pair[0]).as_millis());
+        let dials = dials.lock().unwrap();
+        let pauses = dials.windows(2).map(|pair| (pair[1] - pair[0]).as_millis());
         let expected = [250, 500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000];
         assert_eq!(pauses.collect::<Vec<_>>(), expected);
     }

@@ -85,8 +85,8 @@ impl Outbox {
     /// Returns the earliest future retry time.
     pub(super) fn next_retry(&self, now: Instant) -> Option<Instant> {
         let state = self.state();
-        let attempts = state.failed_pushes.values().map(|failed| failed.retry_at);
-        attempts.filter(|next| *next > now).min()
+        let times = state.failed_pushes.values().map(|failed| failed.retry_at);
+        times.filter(|next| *next > now).min()
     }
 
     /// Records that a file is being sent. `before` is the number of bytes sent before it.

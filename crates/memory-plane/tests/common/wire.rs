@@ -20,10 +20,10 @@ pub(crate) struct Wire {
     stdout: BufReader<ChildStdout>,
 }
 
-fn ip(words: &[&str]) {
-    let output = Command::new("ip").args(words).output().unwrap();
+fn ip(arguments: &[&str]) {
+    let output = Command::new("ip").args(arguments).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "ip {words:?}: {stderr}");
+    assert!(output.status.success(), "ip {arguments:?}: {stderr}");
 }
 
 impl Wire {

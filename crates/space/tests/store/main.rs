@@ -178,18 +178,18 @@ proptest! {
         // A new process restores the published files and nothing else.
         let written = ledger.written.lock().unwrap().clone();
         let (reopened, reopened_memory, _) = reopen(&written, &memory.bytes.lock().unwrap());
-        let mut kept = Vec::new();
+        let mut contents = Vec::new();
         for (file, expected_file) in &expected {
             let found = object(&reopened, &[*file]);
             prop_assert_eq!(found.is_some(), expected_file.published);
             if let Some(found) = found {
                 prop_assert_eq!(&reopened_memory.read_all(&found.content), &expected_file.bytes);
-                kept.push(found.content);
+                contents.push(found.content);
             }
         }
         prop_assert_eq!(reopened.usage().unfinished, 0);
-        prop_assert!(distinct_slots(kept.iter()) <= reopened.slots().used() as usize);
-        drop((kept, reopened));
+        prop_assert!(distinct_slots(contents.iter()) <= reopened.slots().used() as usize);
+        drop((contents, reopened));
 
         // After the guest disconnects and all transmissions end, the published files and their slots remain.
         store.end_session();
@@ -400,10 +400,10 @@ fn trim_releases_the_pages_of_slots_that_stayed_free() {
     drop(slots.allocate(2));
     slots.trim();
     assert_eq!(slots.backed(), 2);
-    let kept = slots.allocate(2);
+    let allocated = slots.allocate(2);
     slots.trim();
     assert_eq!((slots.used(), slots.backed()), (2, 2));
-    drop(kept);
+    drop(allocated);
     slots.trim();
     assert_eq!(slots.backed(), 2);
     slots.trim();
@@ -414,13 +414,13 @@ fn trim_releases_the_pages_of_slots_that_stayed_free() {
 fn slot_containing_keeps_a_slot_in_use() {
     let (store, _ram) = store(8);
     let slots = store.slots();
-    let taken = slots.allocate(2).unwrap();
-    let last = taken[1].start() + u64::from(SLOT) - 1;
-    let distinct_slots = slots.slot_containing(last).unwrap();
-    assert_eq!(distinct_slots.start(), taken[1].start());
-    drop(taken);
+    let allocated = slots.allocate(2).unwrap();
+    let last = allocated[1].start() + u64::from(SLOT) - 1;
+    let slot = slots.slot_containing(last).unwrap();
+    assert_eq!(slot.start(), allocated[1].start());
+    drop(allocated);
     assert_eq!(slots.used(), 1);
-    drop(distinct_slots);
+    drop(slot);
     assert_eq!(slots.used(), 0);
     // A free slot, and an offset beyond all slots.
     assert!(slots.slot_containing(last).is_none());

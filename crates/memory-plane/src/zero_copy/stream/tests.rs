@@ -165,8 +165,8 @@ fn drain_ends_in_order_when_the_receiver_has_read_all() {
             client.read_to_end(&mut all).map(|_| (client, all.len()))
         });
         zero_copy.drain().await;
-        let (client, taken) = reader.join().unwrap().unwrap();
-        assert_eq!(taken, count);
+        let (client, received) = reader.join().unwrap().unwrap();
+        assert_eq!(received, count);
         // A reset would arrive after the end of the stream.
         assert!(client.take_error().unwrap().is_none());
     });
