@@ -1,7 +1,7 @@
-//! A client of a space that says anything: HTTP/1.1 and HTTP/2, in pieces.
+//! A client of a space that sends arbitrary bytes of HTTP/1.1 and HTTP/2, in pieces.
 //!
-//! An input is what it says: pieces, each with its length before it (one byte; 0 waits until all that can be
-//! done was done). The target reads all answers. Afterwards the space keeps no slot for the client.
+//! An input is a sequence of pieces, each after its length (one byte; 0 waits until the server is idle). The target reads
+//! all responses. Afterwards no slot is in use for the client.
 #![no_main]
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -18,7 +18,7 @@ use tokio::runtime::{Builder, Runtime};
 
 const SLOT: u32 = 4096;
 
-/// Names, lengths and dates of the files that there are.
+/// Names, lengths and dates of the space's files.
 const FILES: [(&str, usize, u64); 4] = [
     ("a", 5, 1_000_000_000),
     ("empty", 0, 0),
@@ -33,13 +33,13 @@ fn service() -> &'static (Service, Runtime) {
         for (name, length, date) in FILES {
             let mut store = shared.store();
             let date = Duration::from_secs(date);
-            let number = store.make(ROOT, name.as_bytes(), false, Attributes::default());
-            let number = number.expect("room");
-            store.open(number, true).expect("it is there");
-            store.write(number, 0, length as u64, date).expect("room");
+            let inode = store.make(ROOT, name.as_bytes(), false, Attributes::default());
+            let inode = inode.expect("room");
+            store.open(inode, true).expect("it is there");
+            store.write(inode, 0, length as u64, date).expect("room");
             let change = |attributes: &mut Attributes| attributes.modified = date;
-            store.set_attributes(number, change).expect("it is there");
-            store.close(number, true);
+            store.set_attributes(inode, change).expect("it is there");
+            store.close(inode, true);
         }
         let service = Service {
             shared,
@@ -49,7 +49,7 @@ fn service() -> &'static (Service, Runtime) {
             }),
             tls: None,
         };
-        // Time passes when nobody has anything to do.
+        // The clock is simulated: it advances when all tasks wait.
         let mut runtime = Builder::new_current_thread();
         let runtime = runtime.enable_time().start_paused(true).build();
         (service, runtime.expect("a runtime"))
@@ -61,26 +61,26 @@ fuzz_target!(|data: &[u8]| {
     let used = service.shared.store().slots().used();
     let client = async {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
-        let (mut answers, mut asks) = tokio::io::split(ours);
+        let (mut responses, mut requests) = tokio::io::split(ours);
         let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let serve = serve_stream(service, theirs, from);
-        let take = async { tokio::io::copy(&mut answers, &mut tokio::io::sink()).await };
-        let say = async {
+        let read = async { tokio::io::copy(&mut responses, &mut tokio::io::sink()).await };
+        let send = async {
             let mut rest = data;
             while let Some((length, tail)) = rest.split_first() {
                 let (piece, tail) = tail.split_at(tail.len().min(usize::from(*length)));
                 rest = tail;
                 if piece.is_empty() {
                     tokio::time::sleep(Duration::from_millis(1)).await;
-                } else if asks.write_all(piece).await.is_err() {
+                } else if requests.write_all(piece).await.is_err() {
                     break;
                 }
             }
-            asks.shutdown().await
+            requests.shutdown().await
         };
-        drop(tokio::join!(serve, take, say));
+        drop(tokio::join!(serve, read, send));
     };
     runtime.block_on(client);
-    // The conversation changed no file, and the slots of all answers have returned.
+    // The client cannot change a file, and the slots of all responses are free again.
     assert_eq!(service.shared.store().slots().used(), used);
 });

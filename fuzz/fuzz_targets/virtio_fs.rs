@@ -1,15 +1,16 @@
-//! A guest that asks anything of its space: FUSE requests that are valid but for a few bytes, and any bytes.
+//! A guest that sends arbitrary requests to its space: FUSE requests with a few bytes changed, and random bytes.
 //!
-//! An input is a list of requests: what (one byte), whose (one byte: node in the low half, name in the high
-//! one), and how many bytes are changed (one byte), each by its place and value (two bytes). What is 255 is
-//! followed by a length and so many bytes, which are asked as they are.
+//! An input is a list of requests. Each has an opcode (one byte), a target (one byte: the inode in the low half, the name in
+//! the high half), and the number of changed bytes (one byte), each by its offset and value (two bytes). Opcode 255 sends raw
+//! bytes instead: its second byte is the size of the response buffer in units of 64 bytes, and its third byte is the number
+//! of bytes that follow.
 #![no_main]
 
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use memory_plane::Shared;
-use memory_plane::device::requests::Requests;
+use memory_plane::device::test_driver::TestDriver;
 
 const SLOT: u32 = 4096;
 const SLOTS: u32 = 8;
@@ -17,7 +18,7 @@ const SLOTS: u32 = 8;
 /// Bytes of `struct fuse_in_header`.
 const HEADER: usize = 40;
 
-/// A body that is valid for a request of this code (include/uapi/linux/fuse.h); `name` is one of a few.
+/// Returns a valid body of a request with this opcode (include/uapi/linux/fuse.h).
 fn body(code: u32, name: &[u8]) -> Vec<u8> {
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let named = |words: &[u32]| {
@@ -33,12 +34,12 @@ fn body(code: u32, name: &[u8]) -> Vec<u8> {
         // Forget; and many.
         2 => words(&[1, 0]),
         42 => words(&[1, 0, 2, 0, 1, 0]),
-        // Attributes: told, and changed (size, time, mode).
+        // Get attributes, and set them (size, time, mode).
         3 => words(&[0; 4]),
         4 => words(&[
             0x69, 0, 0, 0, 5000, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0o644, 0, 0, 0, 0,
         ]),
-        // A folder, a file.
+        // Create a directory, a file.
         9 => named(&[0o755, 0]),
         35 => named(&[2, 0o644, 0, 0]),
         // Rename, with and without flags.
@@ -76,15 +77,15 @@ fn request(what: u8, whose: u8) -> Vec<u8> {
 
 fuzz_target!(|data: &[u8]| {
     let shared = Shared::new("fuzz", SLOT, SLOTS, SLOTS).expect("memory");
-    let mut guest = Requests::new(&shared).expect("a device");
-    guest.ask(&request(26, 0), 4096);
+    let mut guest = TestDriver::new(&shared).expect("a device");
+    guest.request(&request(26, 0), 4096);
     let mut rest = data;
     while let Some(([what, whose, changes], tail)) = rest.split_first_chunk::<3>() {
         rest = tail;
         if *what == u8::MAX {
             let (raw, tail) = rest.split_at(rest.len().min(usize::from(*changes)));
             rest = tail;
-            guest.ask(raw, usize::from(*whose) * 64);
+            guest.request(raw, usize::from(*whose) * 64);
             continue;
         }
         let mut bytes = request(*what, *whose);
@@ -96,20 +97,20 @@ fuzz_target!(|data: &[u8]| {
             let at = usize::from(*at) % bytes.len();
             bytes[at] = *value;
         }
-        guest.ask(&bytes, 8192);
+        guest.request(&bytes, 8192);
         check(&shared);
     }
     drop(guest);
-    // The VM is gone: only published files remain, and files that were open for writing are dropped.
-    shared.store().abandon();
+    // After the VM disconnects, only published files remain; unfinished files are removed.
+    shared.store().end_session();
     check(&shared);
 });
 
-/// No more is used than there is.
+/// Checks that no more slots are in use than exist.
 fn check(shared: &Arc<Shared>) {
     let store = shared.store();
     let slots = store.slots();
-    assert!(slots.used() <= slots.most());
+    assert!(slots.used() <= slots.max_slots());
     for (_, path) in store.published_files() {
         assert!(!path.is_empty());
     }

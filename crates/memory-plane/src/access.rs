@@ -1,4 +1,4 @@
-//! Who may fetch.
+//! Access control: which clients may fetch a space's objects.
 
 use std::net::IpAddr;
 
@@ -6,41 +6,41 @@ use headers::Authorization;
 use headers::authorization::Bearer;
 use ipnet::IpNet;
 
-/// Who may fetch a space's objects. Nobody, unless told otherwise.
+/// The clients that may fetch a space's objects: by address or by token. The default allows none.
 #[derive(Clone, Default)]
 pub struct Access {
-    /// Clients with these addresses.
+    /// Networks whose clients may fetch.
     pub allow: Vec<IpNet>,
-    /// Clients that show this.
+    /// The bearer token with which any client may fetch.
     pub token: Option<String>,
 }
 
 impl Access {
-    /// Whether nobody may.
+    /// Returns whether no client may fetch.
     #[must_use]
     pub fn is_nobody(&self) -> bool {
         self.allow.is_empty() && self.token.is_none()
     }
 
-    /// Whether a client with this address may, or could if it showed the token.
+    /// Returns whether a client with this address may connect: it may fetch, or could present the token.
     #[must_use]
-    pub fn may_ask(&self, from: IpAddr) -> bool {
+    pub fn may_connect(&self, from: IpAddr) -> bool {
         self.token.is_some() || self.permits(from, None)
     }
 
-    /// Whether this client may.
+    /// Returns whether a client with this address and this token may fetch.
     #[must_use]
-    pub fn permits(&self, from: IpAddr, shown: Option<&Authorization<Bearer>>) -> bool {
+    pub fn permits(&self, from: IpAddr, presented: Option<&Authorization<Bearer>>) -> bool {
         let from = from.to_canonical();
-        let shown = shown.map(|shown| shown.token().as_bytes());
+        let presented = presented.map(|presented| presented.token().as_bytes());
         let token = self.token.as_deref().map(str::as_bytes);
-        let knows = matches!((token, shown), (Some(token), Some(shown)) if same(token, shown));
-        knows || self.allow.iter().any(|net| net.contains(&from))
+        let token_matches = matches!((token, presented), (Some(token), Some(presented)) if equal_in_constant_time(token, presented));
+        token_matches || self.allow.iter().any(|net| net.contains(&from))
     }
 }
 
-/// The time this takes tells nothing of where they differ.
-fn same(one: &[u8], other: &[u8]) -> bool {
+/// Compares two strings in a time that does not depend on where they differ, against timing attacks.
+fn equal_in_constant_time(one: &[u8], other: &[u8]) -> bool {
     let differing = one.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b));
     one.len() == other.len() && differing == 0
 }
@@ -60,22 +60,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn by_address_or_by_token_and_nobody_else() {
-        let near: IpAddr = "10.1.2.3".parse().unwrap();
+    fn access_is_granted_by_address_or_by_token() {
+        let allowed: IpAddr = "10.1.2.3".parse().unwrap();
         let mapped: IpAddr = "::ffff:10.1.2.3".parse().unwrap();
-        let far: IpAddr = "11.1.2.3".parse().unwrap();
+        let other: IpAddr = "11.1.2.3".parse().unwrap();
         let right = Authorization::bearer("secret").unwrap();
-        let nobody = Access::default();
-        assert!(nobody.is_nobody() && !nobody.permits(near, Some(&right)));
+        let none = Access::default();
+        assert!(none.is_nobody() && !none.permits(allowed, Some(&right)));
         let access = Access {
             allow: vec!["10.0.0.0/8".parse().unwrap()],
             token: Some("secret".to_owned()),
         };
-        assert!(access.permits(near, None) && access.permits(mapped, None));
-        assert!(!access.permits(far, None) && access.permits(far, Some(&right)));
+        assert!(access.permits(allowed, None) && access.permits(mapped, None));
+        assert!(!access.permits(other, None) && access.permits(other, Some(&right)));
         for wrong in ["secre", "secret2", "secreT"] {
             let wrong = Authorization::bearer(wrong).unwrap();
-            assert!(!access.permits(far, Some(&wrong)));
+            assert!(!access.permits(other, Some(&wrong)));
         }
         assert!(!format!("{access:?}").contains("secret"));
     }

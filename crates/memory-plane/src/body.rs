@@ -1,4 +1,4 @@
-//! What an answer carries: bytes of an object, lent out of its slots until the network has taken them.
+//! Response bodies: the bytes of an object, referenced in its slots without a copy.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -13,70 +13,71 @@ use space::store::{Content, Extent};
 use crate::ram::Ram;
 use crate::shared::Shared;
 
-/// What was never written.
+/// The bytes of holes in a file.
 static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
 
-/// Bytes handed on at a time.
-const STEP: u64 = 128 << 10;
+/// Most bytes of one frame of a body.
+const CHUNK: u64 = 128 << 10;
 
-/// The body of an answer.
+/// The body of a response or of a pushed request.
 pub(crate) enum Body {
-    /// Words of ours.
+    /// A short text, such as an error message.
     Text(Option<Bytes>),
-    /// Part of an object.
-    Object(Part),
+    /// A range of an object.
+    Object(ObjectReader),
 }
 
-/// A part of an object that is still to be sent. It holds the object's slots.
-pub(crate) struct Part {
+/// Reads a range of an object in chunks. The object's slots stay in use as long as the reader or one of its chunks
+/// exists.
+pub(crate) struct ObjectReader {
     shared: Arc<Shared>,
     content: Arc<Content>,
     extents: VecDeque<Extent>,
-    left: u64,
+    remaining: u64,
 }
 
-/// Bytes in slots, which it holds.
-struct Lent {
+/// A chunk of bytes in slots. It keeps the slots in use.
+struct SlotBytes {
     ram: Arc<Ram>,
     _content: Arc<Content>,
     at: u64,
     length: usize,
 }
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for SlotBytes {
     fn as_ref(&self) -> &[u8] {
-        // Looked at before it was made.
+        // `ObjectReader::slot_bytes` checked the range.
         self.ram.slice(self.at, self.length).unwrap_or_default()
     }
 }
 
-impl Part {
-    /// These bytes of it.
+impl ObjectReader {
+    /// Creates a reader of `length` bytes from `offset`.
     pub(crate) fn new(shared: &Arc<Shared>, content: Content, offset: u64, length: u64) -> Self {
         let extents = content.read(shared.slot_bytes(), offset, length);
         Self {
             shared: Arc::clone(shared),
             content: Arc::new(content),
             extents: extents.into(),
-            left: length,
+            remaining: length,
         }
     }
 
-    /// The next bytes.
+    /// Returns the next chunk, or `None` at the end of the range.
     pub(crate) fn next(&mut self) -> std::io::Result<Option<Bytes>> {
         let Some(extent) = self.extents.pop_front() else {
             return Ok(None);
         };
         let (bytes, rest) = match extent {
             Extent::Zeros { length } => {
-                let count = length.min(STEP);
+                let count = length.min(CHUNK);
                 let length = length - count;
                 let zeros = ZEROS.get(..size(count)).unwrap_or_default();
                 (Bytes::from_static(zeros), Extent::Zeros { length })
             }
             Extent::Bytes { at, length } => {
-                let count = length.min(STEP);
-                let bytes = self.lend(at, size(count))?;
+                let count = length.min(CHUNK);
+                let bytes = self.slot_bytes(at, size(count))?;
                 let (at, length) = (at + count, length - count);
                 (bytes, Extent::Bytes { at, length })
             }
@@ -88,17 +89,20 @@ impl Part {
             self.extents.push_front(rest);
         }
         let count = bytes.len() as u64;
-        self.left -= count;
-        self.shared.counts.sent.fetch_add(count, Ordering::Relaxed);
+        self.remaining -= count;
+        self.shared
+            .counters
+            .sent
+            .fetch_add(count, Ordering::Relaxed);
         Ok(Some(bytes))
     }
 
-    fn lend(&self, at: u64, length: usize) -> std::io::Result<Bytes> {
+    fn slot_bytes(&self, at: u64, length: usize) -> std::io::Result<Bytes> {
         let ram = self.shared.ram();
         if ram.slice(at, length).is_none() {
             return Err(std::io::ErrorKind::InvalidData.into());
         }
-        Ok(Bytes::from_owner(Lent {
+        Ok(Bytes::from_owner(SlotBytes {
             ram: Arc::clone(ram),
             _content: Arc::clone(&self.content),
             at,
@@ -107,7 +111,7 @@ impl Part {
     }
 }
 
-/// At most [`STEP`].
+/// Converts a count of at most [`CHUNK`].
 fn size(count: u64) -> usize {
     usize::try_from(count).unwrap_or(0)
 }
@@ -122,7 +126,7 @@ impl http_body::Body for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let next = match &mut *self {
             Self::Text(text) => Ok(text.take()),
-            Self::Object(part) => part.next(),
+            Self::Object(reader) => reader.next(),
         };
         Poll::Ready(next.transpose().map(|next| next.map(Frame::data)))
     }
@@ -130,14 +134,14 @@ impl http_body::Body for Body {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Text(text) => text.is_none(),
-            Self::Object(part) => part.left == 0,
+            Self::Object(reader) => reader.remaining == 0,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(match self {
             Self::Text(text) => text.as_ref().map_or(0, Bytes::len) as u64,
-            Self::Object(part) => part.left,
+            Self::Object(reader) => reader.remaining,
         })
     }
 }

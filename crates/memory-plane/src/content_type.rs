@@ -1,11 +1,11 @@
-//! What kind of content a file has, by its name.
+//! The media type of a file, by the extension of its name.
 
-/// The media type of a file of this name.
-pub(crate) fn kind(name: &[u8]) -> &'static str {
+/// Returns the media type of a file of this name.
+pub(crate) fn content_type(name: &[u8]) -> &'static str {
     let dot = name.iter().rposition(|byte| *byte == b'.');
-    let ending = dot.and_then(|dot| name.get(dot + 1..)).unwrap_or_default();
-    match ending.to_ascii_lowercase().as_slice() {
-        // HLS (RFC 8216) and DASH: players refuse others.
+    let extension = dot.and_then(|dot| name.get(dot + 1..)).unwrap_or_default();
+    match extension.to_ascii_lowercase().as_slice() {
+        // HLS (RFC 8216) and DASH: players reject other types.
         b"m3u8" => "application/vnd.apple.mpegurl",
         b"mpd" => "application/dash+xml",
         b"ts" => "video/mp2t",

@@ -1,7 +1,11 @@
-//! The VM's side: a vhost-user back-end for QEMU's `vhost-user-fs`.
+//! The VM's side: a vhost-user back-end for QEMU's `vhost-user-fs-pci` device.
+//!
+//! One thread of the library `vhost-user-backend` handles kicks of the virtqueues and the event of free slots. A request
+//! that finds the space full stays in the device: its descriptor chain is not returned, so the guest's program waits. When
+//! slots become free, the device retries the waiting requests in their order.
 
-pub mod requests;
 mod ring;
+pub mod test_driver;
 #[cfg(test)]
 mod tests;
 
@@ -24,35 +28,35 @@ use vmm_sys_util::epoll::EventSet;
 use vmm_sys_util::event::{EventConsumer, EventNotifier};
 
 use self::ring::Ring;
-use crate::folder::Folder;
-use crate::shared::{Shared, add};
+use crate::file_system::SpaceFileSystem;
+use crate::shared::{Shared, increment};
 
-/// The queue for what must not wait, and the one for all else.
+/// The high-priority queue and the request queue (virtio 1.3, 5.11.2).
 const QUEUES: usize = 2;
 
-/// Longest queue. QEMU's have 128 entries unless it is told otherwise.
+/// Largest queue size. QEMU's default is 128 entries.
 const QUEUE_SIZE: usize = 1024;
 
 /// `VHOST_USER_F_PROTOCOL_FEATURES`.
 const PROTOCOL_FEATURES: u64 = 1 << 30;
 
-/// The event that slots returned, behind the queues' and the library's own.
-const RETURNED: u16 = 3;
-const _: () = assert!(RETURNED as usize > QUEUES);
+/// The event of free slots. Lower numbers are the events of the queues and of the library.
+const SLOT_FREE_EVENT: u16 = 3;
+const _: () = assert!(SLOT_FREE_EVENT as usize > QUEUES);
 
-/// The event that the VM is gone.
-const GONE: u16 = RETURNED + 1;
+/// The event that ends the worker after the VM disconnected.
+const EXIT_EVENT: u16 = SLOT_FREE_EVENT + 1;
 
 type Memory = GuestMemoryAtomic<GuestMemoryMmap>;
 type Chain = DescriptorChain<GuestMemoryLoadGuard<GuestMemoryMmap>>;
 
-/// Why a VM cannot be served any longer.
+/// Why the connection to a VM ended.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
-    /// The library that speaks with QEMU.
+    /// An error of the library that speaks vhost-user with QEMU.
     #[error("{0}")]
     Library(vhost_user_backend::Error),
-    /// The kernel.
+    /// An error of the kernel.
     #[error(transparent)]
     System(#[from] io::Error),
 }
@@ -63,132 +67,132 @@ impl From<vhost_user_backend::Error> for DeviceError {
     }
 }
 
-/// Wait for a QEMU on this socket and serve it until it goes.
+/// Waits for a QEMU on this socket and serves it until it disconnects.
 ///
 /// # Errors
-/// It said nonsense, or the system is short of something. Another one can be served.
+/// Returns an error if QEMU violated the protocol or the system lacks a resource. The caller may serve the next QEMU.
 pub fn serve_vm(shared: &Arc<Shared>, listener: &UnixListener) -> Result<(), DeviceError> {
     let memory = Memory::new(GuestMemoryMmap::new());
     let device = Arc::new(Mutex::new(Device::new(shared, memory.clone())?));
-    // Closed after the workers have ended, or they would not be told.
+    // This descriptor must outlive the workers, because it ends them.
     let event =
         eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from)?;
     let mut daemon = VhostUserDaemon::new("space".to_owned(), Arc::clone(&device), memory)?;
-    let gone = Gone(&event);
-    let returned = shared.ram().returned_event();
+    let exit = WorkerExit(&event);
+    let slot_free = shared.ram().slot_free_event();
     for handler in daemon.get_epoll_handlers() {
-        let listen = |descriptor, event| {
+        let register = |descriptor, event| {
             handler.register_listener(descriptor, EventSet::IN, u64::from(event))
         };
-        if let Err(error) = listen(event.as_raw_fd(), GONE) {
-            // Its workers would be waited for without end.
+        if let Err(error) = register(event.as_raw_fd(), EXIT_EVENT) {
+            // Without the exit event, dropping the daemon would wait for its workers without end.
             std::mem::forget(daemon);
             return Err(error.into());
         }
-        listen(returned, RETURNED)?;
+        register(slot_free, SLOT_FREE_EVENT)?;
     }
-    // What the libraries do: accept, converse, map the VM's memory, and have its queues' events.
+    // System calls of the libraries: accept, exchange messages, map the VM's memory, and wait for events of its queues.
     // syscalls: accept accept4 recvmsg recvfrom sendmsg read write mmap munmap fstat statx lseek
     // syscalls: epoll_create1 epoll_ctl epoll_wait epoll_pwait eventfd2 dup fcntl shutdown
     daemon.start(&mut listener.try_clone()?.into())?;
-    tracing::info!("a VM has come");
+    tracing::info!("a VM connected");
     let ended = daemon.wait();
-    drop(gone);
+    drop(exit);
     drop(daemon);
     shared.note_waiting(0);
-    let lost = shared.store().abandon();
-    tracing::info!(half_written = lost, "the VM is gone");
+    let removed = shared.store().end_session();
+    tracing::info!(half_written = removed, "the VM disconnected");
     use vhost_user_backend::Error::HandleRequest;
     match ended {
-        Err(HandleRequest(error)) if !is_end(&error) => Err(HandleRequest(error).into()),
+        Err(HandleRequest(error)) if !is_disconnect(&error) => Err(HandleRequest(error).into()),
         Err(HandleRequest(_)) | Ok(()) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Tells the library's workers that the VM is gone, for they are waited for when the daemon is dropped.
+/// Ends the library's workers when it is dropped, because dropping the daemon waits for them.
 ///
-/// The library's own way (`exit_event`) leaves an eventfd open for each QEMU that came.
-struct Gone<'a>(&'a OwnedFd);
+/// The library's own mechanism (`exit_event`) leaks an eventfd for each QEMU that connects.
+struct WorkerExit<'a>(&'a OwnedFd);
 
-impl Drop for Gone<'_> {
+impl Drop for WorkerExit<'_> {
     fn drop(&mut self) {
-        // An eventfd of ours, written once, has room.
+        // The eventfd is written once only, so its counter cannot be full.
         let _told = rustix::io::write(self.0, &1_u64.to_ne_bytes());
     }
 }
 
-/// Whether that is how a QEMU that ends looks.
-fn is_end(error: &VhostUserError) -> bool {
+/// Returns whether the error means that QEMU disconnected.
+fn is_disconnect(error: &VhostUserError) -> bool {
     use VhostUserError::{Disconnected, PartialMessage, SocketBroken};
     matches!(error, Disconnected | PartialMessage | SocketBroken(_))
 }
 
-/// One VM's device.
+/// The file system device of one VM.
 struct Device {
     shared: Arc<Shared>,
-    folder: Arc<Folder>,
-    server: Server<Arc<Folder>>,
+    file_system: Arc<SpaceFileSystem>,
+    server: Server<Arc<SpaceFileSystem>>,
     memory: Memory,
     event_idx: bool,
-    /// Writes that found no slots, in the order they came: their chains are not given back.
+    /// Writes that found no free slots, in order of arrival, with their queues. Their chains are not returned to the driver.
     waiting: VecDeque<(usize, Chain)>,
-    /// Where each queue was after the last work on it.
-    places: [u16; QUEUES],
+    /// The next available index of each queue after its last processing.
+    next_avail: [u16; QUEUES],
 }
 
 impl Device {
     fn new(shared: &Arc<Shared>, memory: Memory) -> io::Result<Self> {
-        let folder = Arc::new(Folder::new(Arc::clone(shared)));
+        let file_system = Arc::new(SpaceFileSystem::new(Arc::clone(shared)));
         Ok(Self {
             shared: Arc::clone(shared),
-            server: Server::new(Arc::clone(&folder)),
-            folder,
+            server: Server::new(Arc::clone(&file_system)),
+            file_system,
             memory,
             event_idx: false,
             waiting: VecDeque::new(),
-            places: [0; QUEUES],
+            next_avail: [0; QUEUES],
         })
     }
 
-    /// Carry out what the guest has put into a queue.
-    fn work(&mut self, queue: usize, vring: &Ring) {
-        self.forget_after_reset(queue, vring);
+    /// Processes all available requests of a queue.
+    fn process_queue(&mut self, queue: usize, vring: &Ring) {
+        self.drop_waiting_after_reset(queue, vring);
         loop {
-            // Errors here are the guest's: its queue lies outside its memory.
+            // An error here means that the guest placed its queue outside its memory.
             let _none = vring.disable_notification();
-            self.work_once(queue, vring);
+            self.process_available(queue, vring);
             if !matches!(vring.enable_notification(), Ok(true)) {
                 break;
             }
         }
-        if let Some(place) = self.places.get_mut(queue) {
-            *place = vring.queue_next_avail();
+        if let Some(next) = self.next_avail.get_mut(queue) {
+            *next = vring.queue_next_avail();
         }
     }
 
-    fn work_once(&mut self, queue: usize, vring: &Ring) {
+    fn process_available(&mut self, queue: usize, vring: &Ring) {
         let memory = self.memory.memory();
         // A driver cannot have more chains outstanding than its queue has entries (virtio 1.3, 2.7).
-        // One that says so all the same is served when some have come back.
-        while self.outstanding(queue).count() < usize::from(queue_size(vring)) {
+        // If a driver offers more, the device processes them after it has returned some.
+        while self.waiting_heads(queue).count() < usize::from(queue_size(vring)) {
             let next = vring
                 .get_mut()
                 .get_queue_mut()
                 .pop_descriptor_chain(memory.clone());
             let Some(chain) = next else { break };
             if self
-                .outstanding(queue)
+                .waiting_heads(queue)
                 .any(|head| head == chain.head_index())
             {
-                tracing::debug!("the guest offers a chain again that it did not get back");
-                add(&self.shared.counts.nonsense);
+                tracing::debug!("the guest offers a chain again that the device has not returned");
+                increment(&self.shared.counters.nonsense);
                 continue;
             }
-            match self.answer(&chain) {
-                Some(written) => give_back(vring, &chain, written),
+            match self.handle_request(&chain) {
+                Some(written) => return_chain(vring, &chain, written),
                 None => {
-                    add(&self.shared.counts.waited);
+                    increment(&self.shared.counters.waited);
                     self.waiting.push_back((queue, chain));
                 }
             }
@@ -196,18 +200,18 @@ impl Device {
         self.note_waiting();
     }
 
-    /// Try those again that wait, as far as there are slots for them.
-    fn go_on(&mut self, vrings: &[Ring]) {
+    /// Retries the waiting requests in order, until one finds no free slots.
+    fn retry_waiting(&mut self, vrings: &[Ring]) {
         for (queue, vring) in vrings.iter().enumerate() {
-            self.forget_after_reset(queue, vring);
+            self.drop_waiting_after_reset(queue, vring);
         }
         while let Some((queue, chain)) = self.waiting.pop_front() {
             let Some(vring) = vrings.get(queue).filter(|vring| is_ready(vring)) else {
                 self.waiting.push_front((queue, chain));
                 break;
             };
-            match self.answer(&chain) {
-                Some(written) => give_back(vring, &chain, written),
+            match self.handle_request(&chain) {
+                Some(written) => return_chain(vring, &chain, written),
                 None => {
                     self.waiting.push_front((queue, chain));
                     break;
@@ -217,16 +221,16 @@ impl Device {
         self.note_waiting();
     }
 
-    /// A queue that is not where we left it belongs to a guest that has begun anew: what its
-    /// predecessor waits for is nobody's any more.
-    fn forget_after_reset(&mut self, queue: usize, vring: &Ring) {
-        if self.places.get(queue) != Some(&vring.queue_next_avail()) && is_ready(vring) {
+    /// Drops the waiting requests of a queue that was reset. A queue whose next available index changed since its last
+    /// processing belongs to a restarted guest, which does not expect answers to the requests of its predecessor.
+    fn drop_waiting_after_reset(&mut self, queue: usize, vring: &Ring) {
+        if self.next_avail.get(queue) != Some(&vring.queue_next_avail()) && is_ready(vring) {
             self.waiting.retain(|(waiting, _)| *waiting != queue);
         }
     }
 
-    /// The heads of a queue's chains that wait.
-    fn outstanding(&self, queue: usize) -> impl Iterator<Item = u16> {
+    /// Returns the head indices of a queue's waiting chains.
+    fn waiting_heads(&self, queue: usize) -> impl Iterator<Item = u16> {
         let of_queue = move |(waiting, chain): &(usize, Chain)| {
             (*waiting == queue).then(|| chain.head_index())
         };
@@ -237,24 +241,24 @@ impl Device {
         self.shared.note_waiting(self.waiting.len() as u64);
     }
 
-    /// Carry out a request; none, if it is to be tried again. Returns how many bytes were written.
-    fn answer(&self, chain: &Chain) -> Option<u32> {
+    /// Handles a request and returns the number of bytes written to the chain; `None` if the request must be retried.
+    fn handle_request(&self, chain: &Chain) -> Option<u32> {
         let memory = chain.memory();
         let reader = Reader::from_descriptor_chain(memory, chain.clone());
         let writer = VirtioFsWriter::new(memory, chain.clone());
         let (Ok(reader), Ok(writer)) = (reader, writer) else {
-            add(&self.shared.counts.nonsense);
+            increment(&self.shared.counters.nonsense);
             return Some(0);
         };
         let done = self
             .server
             .handle_message(reader, writer.into(), None, None);
-        if self.folder.take_full() {
+        if self.file_system.take_found_full() {
             return None;
         }
         let written = done.unwrap_or_else(|error| {
-            tracing::debug!("a request that makes no sense: {error}");
-            add(&self.shared.counts.nonsense);
+            tracing::debug!("a malformed request: {error}");
+            increment(&self.shared.counters.nonsense);
             0
         });
         Some(u32::try_from(written).unwrap_or(u32::MAX))
@@ -269,7 +273,7 @@ fn is_ready(vring: &Ring) -> bool {
     vring.get_ref().get_queue().ready()
 }
 
-fn give_back(vring: &Ring, chain: &Chain, written: u32) {
+fn return_chain(vring: &Ring, chain: &Chain, written: u32) {
     if let Err(error) = vring.add_used(chain.head_index(), written) {
         tracing::debug!("the guest's queue: {error}");
         return;
@@ -315,7 +319,7 @@ impl VhostUserBackendMut for Device {
     }
 
     fn exit_event(&self, _thread: usize) -> Option<(EventConsumer, EventNotifier)> {
-        // See `Gone`.
+        // See `WorkerExit`.
         None
     }
 
@@ -326,14 +330,14 @@ impl VhostUserBackendMut for Device {
         vrings: &[Ring],
         _: usize,
     ) -> io::Result<()> {
-        if event == GONE {
-            // An error is what ends a worker that has no exit event.
+        if event == EXIT_EVENT {
+            // A worker without an exit event ends when its handler returns an error.
             return Err(io::ErrorKind::ConnectionAborted.into());
-        } else if event == RETURNED {
-            self.shared.ram().take_returned();
-            self.go_on(vrings);
+        } else if event == SLOT_FREE_EVENT {
+            self.shared.ram().clear_slot_free();
+            self.retry_waiting(vrings);
         } else if let Some(vring) = vrings.get(usize::from(event)) {
-            self.work(usize::from(event), vring);
+            self.process_queue(usize::from(event), vring);
         }
         Ok(())
     }

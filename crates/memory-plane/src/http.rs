@@ -1,4 +1,4 @@
-//! Clients: connections, their limits, and what is spoken on them.
+//! The HTTP server: accepts clients, limits their number and their time, and serves HTTP/1.1 and HTTP/2.
 
 use std::convert::Infallible;
 use std::io;
@@ -18,144 +18,149 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::access::Access;
 use crate::body::Body;
-use crate::places::{Place, Places};
-use crate::response::answer;
-use crate::shared::{Shared, add};
-use crate::throttle::{LEAST, Moves, Throttled};
+use crate::connection_limit::{ConnectionLimit, ConnectionPermit};
+use crate::response::respond;
+use crate::shared::{Shared, increment};
+use crate::throttle::{MIN_PROGRESS, Progress, Throttled};
 
-/// Clients at one time. Each costs at most some hundred kilobytes.
+/// Most clients at one time. Each costs at most some hundred kilobytes of memory.
 pub const MAX_CLIENTS: usize = 2048;
 
-/// Requests at one time on one HTTP/2 connection.
+/// Most concurrent requests on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 32;
 
-/// A client says its request, or the next one, within so long.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Time within which a client must send its first request; with HTTP/1.1, also the head of each later one.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What hyper gathers for a connection before it waits for the client to take it.
-const BUFFER: usize = 128 << 10;
+/// Bytes that hyper buffers for a connection before it waits for the socket to be writable.
+const SEND_BUFFER: usize = 128 << 10;
 
-/// Bytes of answers that the kernel keeps of a connection beside those that it has sent.
-const UNSENT: u32 = 256 << 10;
+/// Unsent bytes that the kernel keeps for a connection (`TCP_NOTSENT_LOWAT`).
+const NOTSENT_LOWAT: u32 = 256 << 10;
 
-/// How clients are served.
+/// What the server needs to serve clients.
 #[derive(Clone)]
 pub struct Service {
-    /// What they get.
+    /// The space.
     pub shared: Arc<Shared>,
-    /// Who gets it.
+    /// The clients that may fetch.
     pub access: Arc<Access>,
-    /// With TLS, or without.
+    /// The TLS configuration; `None` serves plain HTTP.
     pub tls: Option<TlsAcceptor>,
 }
 
-/// Serve clients for ever.
+/// Serves clients without end.
 ///
 /// # Errors
-/// The socket cannot be used.
+/// Returns an error if the listening socket cannot be used.
 pub async fn serve(service: Service, listener: TcpListener) -> io::Result<Infallible> {
-    // What the runtime does for this and all connections, and what TLS asks for.
+    // System calls of the runtime for this and all connections, and of TLS.
     // syscalls: epoll_create1 epoll_ctl epoll_wait epoll_pwait eventfd2 socketpair accept4 ioctl
     // syscalls: read readv recvfrom recvmsg write writev sendto sendmsg shutdown
     // syscalls: setsockopt getsockopt getsockname getpeername getrandom sched_yield
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let places = Places::new(MAX_CLIENTS);
+    let limit = ConnectionLimit::new(MAX_CLIENTS);
     loop {
         let (stream, from) = match listener.accept().await {
-            Ok(taken) => taken,
-            // Of this client, or for now too many descriptors.
+            Ok(accepted) => accepted,
+            // This client's connection failed, or the process has too many descriptors at the moment.
             Err(error) => {
-                tracing::debug!(%error, "a client was lost");
+                tracing::debug!(%error, "cannot accept a client");
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 continue;
             }
         };
-        if !service.access.may_ask(from.ip()) {
-            add(&service.shared.counts.refused);
+        if !service.access.may_connect(from.ip()) {
+            increment(&service.shared.counters.refused);
             continue;
         }
-        let Some(place) = places.take(from.ip()) else {
-            add(&service.shared.counts.turned_away);
+        let Some(permit) = limit.acquire(from.ip()) else {
+            increment(&service.shared.counters.turned_away);
             continue;
         };
         let service = service.clone();
         tokio::spawn(async move {
-            let counts = &service.shared.counts;
-            add(&counts.clients);
-            client(&service, stream, from, place).await;
-            counts.clients.fetch_sub(1, Ordering::Relaxed);
+            let counters = &service.shared.counters;
+            increment(&counters.clients);
+            serve_client(&service, stream, from, permit).await;
+            counters.clients.fetch_sub(1, Ordering::Relaxed);
         });
     }
 }
 
-/// Serve one, to the end of its connection.
-async fn client(service: &Service, stream: TcpStream, from: SocketAddr, place: Place) {
-    // Answers are written whole; waiting for more would only delay their ends.
+/// Serves one client until its connection ends.
+async fn serve_client(
+    service: &Service,
+    stream: TcpStream,
+    from: SocketAddr,
+    permit: ConnectionPermit,
+) {
+    // Responses are written as a whole, so Nagle's algorithm would only delay their last packets.
     drop(stream.set_nodelay(true));
-    // Else the kernel keeps megabytes for each that takes nothing, which were copied for it alone.
-    drop(SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT));
-    let moves = Arc::new(Moves::default());
-    let stream = Throttled::new(stream, &moves, &service.shared, Some(place));
-    within_limits(service, stream, from.ip(), &moves).await;
+    // Otherwise the kernel would buffer megabytes of copied data for each client that reads nothing.
+    drop(SockRef::from(&stream).set_tcp_notsent_lowat(NOTSENT_LOWAT));
+    let progress = Arc::new(Progress::default());
+    let stream = Throttled::new(stream, &progress, &service.shared, Some(permit));
+    within_limits(service, stream, from.ip(), &progress).await;
 }
 
-/// Serve what speaks on a stream as a client would, to its end: what tests and the fuzz target `http` are.
+/// Serves a client on any stream until it ends, for tests and the fuzz target `http`.
 pub async fn serve_stream<S>(service: &Service, stream: S, from: IpAddr)
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
-    within_limits(service, stream, from, &Moves::default()).await;
+    within_limits(service, stream, from, &Progress::default()).await;
 }
 
-/// A conversation, with TLS where the space has that, for as long as the client asks and takes.
-async fn within_limits<S>(service: &Service, stream: S, from: IpAddr, moves: &Moves)
+/// Serves a connection, with TLS if the space has it, until it ends or the client exceeds its limits of time.
+async fn within_limits<S>(service: &Service, stream: S, from: IpAddr, progress: &Progress)
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
-    let conversation = async {
+    let connection = async {
         match &service.tls {
-            None => converse(service, stream, from, moves).await,
+            None => serve_http(service, stream, from, progress).await,
             Some(tls) => match tls.accept(stream).await {
-                Ok(stream) => converse(service, stream, from, moves).await,
-                Err(error) => tracing::debug!(%error, "no TLS with {from}"),
+                Ok(stream) => serve_http(service, stream, from, progress).await,
+                Err(error) => tracing::debug!(%error, "the TLS handshake with {from} failed"),
             },
         }
     };
     tokio::select! {
-        () = conversation => {}
-        // TLS, the protocol's preface and the first request's head together.
-        () = moves.silent(PATIENCE) => {
-            add(&service.shared.counts.stalled);
-            tracing::debug!("{from} made no request");
+        () = connection => {}
+        // This covers the TLS handshake, the protocol's preface and the head of the first request together.
+        () = progress.no_request(REQUEST_TIMEOUT) => {
+            increment(&service.shared.counters.stalled);
+            tracing::debug!("{from} sent no request in time");
         }
-        () = moves.stalled(LEAST) => {
-            add(&service.shared.counts.stalled);
-            tracing::debug!("{from} stalled");
+        () = progress.stalled(MIN_PROGRESS) => {
+            increment(&service.shared.counters.stalled);
+            tracing::debug!("{from} read too little in time");
         }
     }
 }
 
-async fn converse<S>(service: &Service, stream: S, from: IpAddr, moves: &Moves)
+async fn serve_http<S>(service: &Service, stream: S, from: IpAddr, progress: &Progress)
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
     let mut http = Builder::new(TokioExecutor::new());
     http.http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
-        .max_buf_size(BUFFER);
+        .header_read_timeout(REQUEST_TIMEOUT)
+        .max_buf_size(SEND_BUFFER);
     http.http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS)
-        .max_send_buf_size(BUFFER);
+        .max_send_buf_size(SEND_BUFFER);
     let serve = service_fn(|request: Request<Incoming>| {
-        moves.asked();
-        let answer = answer(&service.shared, &service.access, from, &request);
-        async move { Ok::<Response<Body>, Infallible>(answer) }
+        progress.note_request();
+        let response = respond(&service.shared, &service.access, from, &request);
+        async move { Ok::<Response<Body>, Infallible>(response) }
     });
-    let conversation = http.serve_connection(TokioIo::new(stream), serve);
-    if let Err(error) = conversation.await {
+    let connection = http.serve_connection(TokioIo::new(stream), serve);
+    if let Err(error) = connection.await {
         tracing::debug!(error, "a client's connection ended early");
     }
 }

@@ -1,41 +1,75 @@
-//! The memory plane's process: a space, its folder in a VM, its objects for clients.
+//! The memory plane's process: one space, its file system in a VM, and its HTTP clients or its push to a store.
 //!
 //! # Theory of operation
 //!
-//! A space is a sealed memfd divided into slots ([`ram`]), and a store that says what lies in which
-//! ([`space::store`]). Two sides work on it:
+//! A space is a sealed memfd that is divided into slots ([`ram`]), and a store that maps files to slots ([`space::store`]).
 //!
-//! 1. The VM has it as a folder, by virtio-fs: QEMU's `vhost-user-fs` device leads the guest's
-//!    requests here (`device`), a library takes them apart, and `folder` carries them out on the
-//!    store. A write is copied once, from the VM's memory into slots, and answered when it lies
-//!    there. One that finds the space full is set aside, unanswered, so the program in the VM
-//!    waits; when slots return, it is tried again. There is no folder of the host behind it, no
-//!    symbolic link and no way up: a path cannot lead anywhere else.
-//! 2. Clients fetch what was published by HTTP/1.1 and HTTP/2, with TLS or without ([`http`],
-//!    `answer`), if [`access`] lets them. An answer holds the slots of its object until its last
-//!    byte was copied out of them, or the kernel is done with those that it was lent (`zero_copy`), whatever the
-//!    VM does to the file meanwhile.
+//! ```text
+//!            VM                                 the space's process                          network
+//!  +---------------------+      +------------------------------------------------+
+//!  | program -> virtiofs |      | device --> file_system --+      +-- http <----------> clients (HTTP/1.1, HTTP/2, TLS)
+//!  +---------------------+      | (thread for the VM)      |      |   access, response, connection_limit
+//!            |                  |                          v      v              |
+//!   QEMU: vhost-user-fs <-------->               Shared: Store (one lock)        |
+//!                               |                 |    |          ^              |
+//!                               |     ram: slots (memfd)|         +-- push ----------> store (S3, HTTP PUT, raw TCP)
+//!                               |          ledger (memfd)             put, sign, raw
+//!                               |          ^                          both: throttle, rate, zero_copy
+//!                               +----------|-------------------------------------+
+//!                          the supervisor keeps both memfds
+//! ```
 //!
-//! Or the space pushes: what is published goes to a store by itself ([`push`]).
+//! 1. The VM mounts the space by virtio-fs. QEMU's `vhost-user-fs-pci` device forwards the guest's requests (`device`), the
+//!    library `fuse-backend-rs` parses them, and `file_system` executes them on the store. A write is copied once, from the
+//!    VM's memory into slots, and is answered afterwards. If the space is full, the write stays unanswered, so the program
+//!    in the VM waits; the device retries it when slots become free. No directory of the host is behind the file system, and
+//!    it has no symbolic links, so no path leads out of the space.
+//! 2. Clients that [`access`] admits fetch published files by HTTP/1.1 and HTTP/2, with or without TLS ([`http`],
+//!    `response`). A response keeps the slots of its object in use until its last byte was copied out of them, or until the
+//!    kernel has completed its zero-copy sends (`zero_copy`), whatever the VM does to the file meanwhile.
+//! 3. Instead of serving clients, a space can push each published file to a store ([`push`]).
 //!
-//! What is published is written down in a ledger ([`ram::Notes`]), memory like the slots': the supervisor
-//! keeps both, so a process that is started after one was killed has what was acknowledged.
+//! Published files are recorded in a ledger ([`ram::LedgerFile`]) in a second memfd. The supervisor keeps both memfds, so a
+//! process that starts after another one was killed restores every acknowledged file.
 //!
-//! The guest is hostile: all it can do is fill its own space. Clients are too: there are limits on
-//! how many there are and how long they take.
+//! The guest is hostile: it can only fill its own space. Clients are hostile, too: their number and their time are limited.
 //!
-//! One thread works for the VM, one for clients; what they share is the store, behind one lock,
-//! which is never held while waiting.
+//! One thread serves the VM and one serves the clients or pushes. They share the store behind one lock, which no thread
+//! holds while it waits.
+//!
+//! # Example
+//!
+//! A space of 16 slots of 64 KiB, with one published file:
+//!
+//! ```
+//! use std::os::unix::fs::FileExt;
+//! use std::time::Duration;
+//!
+//! use memory_plane::Shared;
+//! use space::store::{Attributes, ROOT};
+//!
+//! let shared = Shared::new("example", 64 << 10, 16, 16)?;
+//! let mut store = shared.store();
+//! let file = store.make(ROOT, b"greeting.txt", false, Attributes::default())?;
+//! store.open(file, true)?;
+//! for (offset, _length) in store.write(file, 0, 5, Duration::ZERO)? {
+//!     shared.ram().file().write_all_at(b"hello", offset)?;
+//! }
+//! store.close(file, true);
+//! drop(store);
+//! assert_eq!((shared.figures().published, shared.figures().used), (1, 1));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![deny(unsafe_code)]
 
 pub mod access;
 mod body;
+mod connection_limit;
 mod content_type;
 pub mod device;
-mod folder;
-mod guest;
+mod file_system;
+mod fuse_types;
 pub mod http;
-mod places;
 pub mod push;
 mod push_status_file;
 pub mod ram;

@@ -1,4 +1,4 @@
-//! The memory of a space, and of its ledger: sealed memfds.
+//! The memory of a space's slots and of its ledger: sealed memfds.
 
 use std::fs::File;
 use std::io;
@@ -15,56 +15,55 @@ use space::store::{Ledger, Memory};
 
 use crate::raw::Mapping;
 
-/// Bytes copied at a time where a file's slot is shared.
-const STEP: usize = 64 << 10;
+/// Bytes that one step copies or zeroes.
+const CHUNK: usize = 64 << 10;
 
-/// The memory, and the event that says that slots returned.
+/// The slots' memory, and the eventfd that signals free slots.
 #[derive(Debug)]
 pub struct Ram {
     file: File,
     mapping: Mapping,
-    returned: OwnedFd,
+    slot_free: OwnedFd,
     began: Instant,
 }
 
-/// So many bytes of memory, all zeros, which nobody can make fewer or more. The host gives pages as they
-/// are written.
+/// Creates a memfd of `bytes` zeros, whose size is sealed. The kernel allocates its pages when they are written.
 ///
 /// # Errors
-/// The kernel cannot.
+/// Returns the kernel's error.
 pub fn make(name: &str, bytes: u64) -> io::Result<File> {
     let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     let file = File::from(fd);
     file.set_len(bytes)?;
-    fcntl_add_seals(&file, seals())?;
+    fcntl_add_seals(&file, required_seals())?;
     Ok(file)
 }
 
-/// Of all memory that [`make`] made.
-fn seals() -> SealFlags {
+/// Returns the seals of each memfd that [`make`] creates.
+fn required_seals() -> SealFlags {
     SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL
 }
 
-/// How many bytes it is, if it is memory as [`make`] makes it: nobody can make it fewer or more, and it can be
-/// written.
+/// Returns the length of a memfd with the seals of [`make`]: its size is fixed, and it is writable. Returns `None` for any
+/// other descriptor.
 #[must_use]
 pub fn sealed_length(memory: BorrowedFd<'_>) -> Option<u64> {
-    // The kernel may have added one of its own (`vm.memfd_noexec`). A file that is no memfd cannot have these.
+    // The kernel may have added a seal of its own (`vm.memfd_noexec`). Only a memfd can have these seals.
     let read_only = SealFlags::WRITE | SealFlags::FUTURE_WRITE;
-    let ours = |has: SealFlags| has.contains(seals()) && !has.intersects(read_only);
+    let is_sealed = |has: SealFlags| has.contains(required_seals()) && !has.intersects(read_only);
     let length = || fstat(memory).ok()?.st_size.try_into().ok();
-    let ours = fcntl_get_seals(memory).is_ok_and(ours);
-    ours.then(length).flatten()
+    let is_sealed = fcntl_get_seals(memory).is_ok_and(is_sealed);
+    is_sealed.then(length).flatten()
 }
 
-/// The memory of the ledger.
+/// The ledger's memory.
 #[derive(Debug)]
-pub struct Notes(pub File);
+pub struct LedgerFile(pub File);
 
-impl Ledger for Notes {
+impl Ledger for LedgerFile {
     fn write(&self, at: u64, bytes: &[u8]) {
         if let Err(error) = self.0.write_all_at(bytes, at) {
-            tracing::error!(%error, "what was published cannot be written down: it ends with this process");
+            tracing::error!(%error, "cannot write to the ledger: files published now are lost when this process ends; check the host's memory");
         }
     }
 
@@ -74,60 +73,60 @@ impl Ledger for Notes {
 }
 
 impl Ram {
-    /// This memory, which [`make`] made.
+    /// Maps a memfd that [`make`] created.
     ///
     /// # Errors
-    /// The kernel cannot.
+    /// Returns the kernel's error.
     pub fn new(file: File) -> io::Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         // syscalls: eventfd2
-        let returned = eventfd(0, flags)?;
+        let slot_free = eventfd(0, flags)?;
         Ok(Self {
             mapping: Mapping::new(&file)?,
             file,
-            returned,
+            slot_free,
             began: Instant::now(),
         })
     }
 
-    /// For reading and writing at places.
+    /// Returns the memfd, for reading and writing at offsets.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Bytes of slots that the caller holds, if they are there.
+    /// Returns bytes of slots that the caller keeps in use; `None` if they are outside the memory.
     pub(crate) fn slice(&self, at: u64, length: usize) -> Option<&[u8]> {
         self.mapping.slice(at, length)
     }
 
-    /// Where these bytes are, if they are bytes of slots.
-    pub(crate) fn place(&self, bytes: &[u8]) -> Option<u64> {
-        self.mapping.place(bytes)
+    /// Returns the offset of these bytes, if they are in the slots' memory.
+    pub(crate) fn offset_of(&self, bytes: &[u8]) -> Option<u64> {
+        self.mapping.offset_of(bytes)
     }
 
-    /// What becomes readable when slots return.
-    pub(crate) fn returned_event(&self) -> RawFd {
-        self.returned.as_fd().as_raw_fd()
+    /// Returns the eventfd that becomes readable when slots become free.
+    pub(crate) fn slot_free_event(&self) -> RawFd {
+        self.slot_free.as_fd().as_raw_fd()
     }
 
-    /// Take note of all returns so far.
-    pub(crate) fn take_returned(&self) {
-        // It may have been taken already.
-        let _ = rustix::io::read(&self.returned, &mut [0; 8]);
+    /// Clears the event of free slots.
+    pub(crate) fn clear_slot_free(&self) {
+        // The counter may be zero already.
+        let _ = rustix::io::read(&self.slot_free, &mut [0; 8]);
     }
 }
 
 impl Memory for Ram {
     // syscalls: pread64 pwrite64
     fn copy(&self, mut from: u64, mut to: u64, mut length: u64) -> io::Result<()> {
-        let mut buffer = vec![0; STEP];
+        let mut buffer = vec![0; CHUNK];
         while length > 0 {
-            let count = length.min(STEP as u64);
-            let step = buffer.get_mut(..usize::try_from(count).unwrap_or(STEP));
-            let step = step.unwrap_or_default();
-            self.file.read_exact_at(step, from)?;
-            self.file.write_all_at(step, to)?;
+            let count = length.min(CHUNK as u64);
+            let chunk = buffer.get_mut(..usize::try_from(count).unwrap_or(CHUNK));
+            let chunk = chunk.unwrap_or_default();
+            self.file.read_exact_at(chunk, from)?;
+            self.file.write_all_at(chunk, to)?;
             (from, to, length) = (from + count, to + count, length - count);
         }
         Ok(())
@@ -135,27 +134,27 @@ impl Memory for Ram {
 
     fn zero(&self, at: u64, length: u64) -> io::Result<()> {
         let (mut at, mut left) = (at, length);
-        let zeros = vec![0; STEP];
+        let zeros = vec![0; CHUNK];
         while left > 0 {
-            let count = left.min(STEP as u64);
-            let step = zeros.get(..usize::try_from(count).unwrap_or(STEP));
-            self.file.write_all_at(step.unwrap_or_default(), at)?;
+            let count = left.min(CHUNK as u64);
+            let chunk = zeros.get(..usize::try_from(count).unwrap_or(CHUNK));
+            self.file.write_all_at(chunk.unwrap_or_default(), at)?;
             (at, left) = (at + count, left - count);
         }
         Ok(())
     }
 
-    fn give_back(&self, at: u64, length: u64) {
+    fn release_pages(&self, at: u64, length: u64) {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         // syscalls: fallocate
         if let Err(error) = fallocate(&self.file, flags, at, length) {
-            tracing::warn!(%error, "a slot's pages stay");
+            tracing::warn!(%error, "cannot release the pages of a slot");
         }
     }
 
-    fn returned(&self) {
-        // A full counter says the same.
-        let _ = rustix::io::write(&self.returned, &1_u64.to_ne_bytes());
+    fn notify_slot_free(&self) {
+        // If the counter is full, the event is signalled already.
+        let _ = rustix::io::write(&self.slot_free, &1_u64.to_ne_bytes());
     }
 
     fn now(&self) -> Duration {
@@ -170,14 +169,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_come_when_written_and_go_when_given_back() {
+    fn pages_are_allocated_on_write_and_freed_by_release_pages() {
         let ram = Ram::new(make("test", 4 << 20).unwrap()).unwrap();
         let pages = || ram.file.metadata().unwrap().blocks() * 512;
         assert_eq!(pages(), 0);
         ram.zero(1 << 20, 1 << 20).unwrap();
         assert_eq!(pages(), 1 << 20);
         ram.copy(1 << 20, 0, 1 << 20).unwrap();
-        ram.give_back(1 << 20, 1 << 20);
+        ram.release_pages(1 << 20, 1 << 20);
         assert_eq!(pages(), 1 << 20);
         assert!(ram.file.set_len(0).is_err() && ram.file.set_len(8 << 20).is_err());
     }

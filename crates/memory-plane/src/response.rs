@@ -1,4 +1,4 @@
-//! What a client gets for a request (RFC 9110: ranges, conditions).
+//! Responses to clients' requests, with ranges and conditional requests (RFC 9110).
 
 use std::net::IpAddr;
 use std::ops::Range as Span;
@@ -12,124 +12,132 @@ use headers::{
 };
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RANGE, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
-use space::store::{Found, LAST_DATE, Object};
+use space::store::{LAST_DATE, Lookup, Object};
 
 use crate::access::Access;
-use crate::body::{Body, Part};
-use crate::content_type::kind;
-use crate::shared::{Shared, add};
+use crate::body::{Body, ObjectReader};
+use crate::content_type::content_type;
+use crate::shared::{Shared, increment};
 
-/// Longest path, in bytes, as it comes.
+/// Longest path of a request, in bytes, before percent-decoding.
 const MAX_PATH: usize = 4096;
 
-/// Answer a request from this address.
-pub(crate) fn answer<B>(
+/// Returns the response to a request from this address.
+pub(crate) fn respond<B>(
     shared: &Arc<Shared>,
     access: &Access,
     from: IpAddr,
     request: &Request<B>,
 ) -> Response<Body> {
-    add(&shared.counts.requests);
+    increment(&shared.counters.requests);
     let headers = request.headers();
-    let shown = headers.typed_get::<Authorization<Bearer>>();
-    if !access.permits(from, shown.as_ref()) {
-        add(&shared.counts.refused);
-        return refusal(access, shown.is_some());
+    let credentials = headers.typed_get::<Authorization<Bearer>>();
+    if !access.permits(from, credentials.as_ref()) {
+        increment(&shared.counters.refused);
+        return access_denied(access, credentials.is_some());
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let mut answer = words(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD");
+        let mut response = text_response(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD");
         let allowed = HeaderValue::from_static("GET, HEAD");
-        answer.headers_mut().insert(ALLOW, allowed);
-        return answer;
+        response.headers_mut().insert(ALLOW, allowed);
+        return response;
     }
     let path = request.uri().path();
-    let Some(path) = names(path) else {
-        return words(StatusCode::NOT_FOUND, "no such object");
+    let Some(path) = path_names(path) else {
+        return text_response(StatusCode::NOT_FOUND, "no such object");
     };
     let found = shared.store().find(path.iter().map(Vec::as_slice));
     match found {
-        Found::Nothing => words(StatusCode::NOT_FOUND, "no such object"),
-        Found::Unfinished => {
-            let mut answer = words(StatusCode::SERVICE_UNAVAILABLE, "it is being written");
+        Lookup::Nothing => text_response(StatusCode::NOT_FOUND, "no such object"),
+        Lookup::Unfinished => {
+            let mut response = text_response(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the object is being written",
+            );
             let soon = HeaderValue::from_static("1");
-            answer.headers_mut().insert(RETRY_AFTER, soon);
-            answer
+            response.headers_mut().insert(RETRY_AFTER, soon);
+            response
         }
-        Found::Object(object) => {
+        Lookup::Object(object) => {
             let name = path.last().map_or(&b""[..], Vec::as_slice);
-            let head = *request.method() == Method::HEAD;
-            serve(shared, object, name, headers, head)
+            let is_head = *request.method() == Method::HEAD;
+            respond_with_object(shared, object, name, headers, is_head)
         }
     }
 }
 
-fn refusal(access: &Access, shown: bool) -> Response<Body> {
-    if access.token.is_none() || shown {
-        return words(StatusCode::FORBIDDEN, "not for you");
+fn access_denied(access: &Access, has_credentials: bool) -> Response<Body> {
+    if access.token.is_none() || has_credentials {
+        return text_response(StatusCode::FORBIDDEN, "this client may not fetch objects");
     }
-    let mut answer = words(StatusCode::UNAUTHORIZED, "show a token");
+    let mut response = text_response(StatusCode::UNAUTHORIZED, "a bearer token is required");
     let how = HeaderValue::from_static("Bearer");
-    answer.headers_mut().insert(WWW_AUTHENTICATE, how);
-    answer
+    response.headers_mut().insert(WWW_AUTHENTICATE, how);
+    response
 }
 
-/// The names that a path consists of, as bytes; none if it cannot be one of ours.
-fn names(path: &str) -> Option<Vec<Vec<u8>>> {
+/// Splits a path at slashes and percent-decodes its names. Returns `None` for a path that no object can have.
+fn path_names(path: &str) -> Option<Vec<Vec<u8>>> {
     if path.len() > MAX_PATH {
         return None;
     }
     let names = path.strip_prefix('/')?.split('/');
     let names = names.map(|name| percent_encoding::percent_decode_str(name).collect::<Vec<_>>());
-    // A slash that was written as `%2F` is part of a name, and no name has one.
+    // A slash that was encoded as `%2F` becomes part of a name. The store has no such names, so the look-up fails.
     Some(names.collect())
 }
 
-fn serve(
+fn respond_with_object(
     shared: &Arc<Shared>,
     object: Object,
     name: &[u8],
     headers: &HeaderMap,
-    head: bool,
+    is_head: bool,
 ) -> Response<Body> {
     let size = object.content.size();
-    let tag = format!("\"{:x}-{}\"", shared.life(), object.version);
+    let tag = format!("\"{:x}-{}\"", shared.start_nanos(), object.version);
     let modified = UNIX_EPOCH
         .checked_add(object.modified.min(LAST_DATE))
         .unwrap_or(UNIX_EPOCH);
     let tag = tag.parse::<ETag>().ok();
-    let mut answer = match condition(headers, tag.as_ref(), modified) {
-        Some(status) => empty(status),
-        None => match part(headers, tag.as_ref(), modified, size) {
-            Wanted::All => content(shared, object, 0..size, head),
-            Wanted::Part(span) => {
+    let mut response = match failed_precondition(headers, tag.as_ref(), modified) {
+        Some(status) => empty_response(status),
+        None => match requested_range(headers, tag.as_ref(), modified, size) {
+            RequestedRange::Whole => object_response(shared, object, 0..size, is_head),
+            RequestedRange::Part(span) => {
                 let range = ContentRange::bytes(span.clone(), size).ok();
-                let mut answer = content(shared, object, span, head);
-                *answer.status_mut() = StatusCode::PARTIAL_CONTENT;
+                let mut response = object_response(shared, object, span, is_head);
+                *response.status_mut() = StatusCode::PARTIAL_CONTENT;
                 if let Some(range) = range {
-                    answer.headers_mut().typed_insert(range);
+                    response.headers_mut().typed_insert(range);
                 }
-                answer
+                response
             }
-            Wanted::Impossible => {
-                let mut answer = empty(StatusCode::RANGE_NOT_SATISFIABLE);
+            RequestedRange::Unsatisfiable => {
+                let mut response = empty_response(StatusCode::RANGE_NOT_SATISFIABLE);
                 let size = ContentRange::unsatisfied_bytes(size);
-                answer.headers_mut().typed_insert(size);
-                answer
+                response.headers_mut().typed_insert(size);
+                response
             }
         },
     };
-    let to = answer.headers_mut();
+    let to = response.headers_mut();
     to.typed_insert(AcceptRanges::bytes());
     to.typed_insert(LastModified::from(modified));
-    to.insert(CONTENT_TYPE, HeaderValue::from_static(kind(name)));
+    to.insert(CONTENT_TYPE, HeaderValue::from_static(content_type(name)));
     if let Some(tag) = tag {
         to.typed_insert(tag);
     }
-    answer
+    response
 }
 
-/// Conditions in the order of RFC 9110, 13.2.2; the status if one says not to send.
-fn condition(headers: &HeaderMap, tag: Option<&ETag>, modified: SystemTime) -> Option<StatusCode> {
+/// Evaluates the conditions of a request in the order of RFC 9110, 13.2.2. Returns the status if the object is not to be
+/// sent.
+fn failed_precondition(
+    headers: &HeaderMap,
+    tag: Option<&ETag>,
+    modified: SystemTime,
+) -> Option<StatusCode> {
     let tag = tag?;
     if let Some(condition) = headers.typed_get::<IfMatch>() {
         if !condition.precondition_passes(tag) {
@@ -152,7 +160,7 @@ fn condition(headers: &HeaderMap, tag: Option<&ETag>, modified: SystemTime) -> O
     None
 }
 
-/// As it stands in a header.
+/// Truncates a time to whole seconds, the resolution of HTTP headers.
 fn whole_seconds(time: SystemTime) -> SystemTime {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     UNIX_EPOCH
@@ -161,46 +169,52 @@ fn whole_seconds(time: SystemTime) -> SystemTime {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Wanted {
-    All,
+enum RequestedRange {
+    Whole,
     Part(Span<u64>),
-    Impossible,
+    Unsatisfiable,
 }
 
-/// The range asked for, if it is one of this version.
-fn part(headers: &HeaderMap, tag: Option<&ETag>, modified: SystemTime, size: u64) -> Wanted {
+/// Returns the requested range. A range under an `If-Range` of another version is ignored.
+fn requested_range(
+    headers: &HeaderMap,
+    tag: Option<&ETag>,
+    modified: SystemTime,
+    size: u64,
+) -> RequestedRange {
     let text = headers.get(RANGE).and_then(|text| text.to_str().ok());
     let Some(text) = text else {
-        return Wanted::All;
+        return RequestedRange::Whole;
     };
     if let Some(condition) = headers.typed_get::<IfRange>() {
         let modified = LastModified::from(modified);
         if condition.is_modified(tag, Some(&modified)) {
-            return Wanted::All;
+            return RequestedRange::Whole;
         }
     }
-    range(text, size).unwrap_or(Wanted::All)
+    range(text, size).unwrap_or(RequestedRange::Whole)
 }
 
-/// A range of bytes (RFC 9110, 14.1.2); none for what is no valid one, and for several at once, which
-/// may be answered by all (14.2).
-fn range(text: &str, size: u64) -> Option<Wanted> {
+/// Parses a range of bytes (RFC 9110, 14.1.2). Returns `None` for an invalid range, and for several ranges, which a server
+/// may answer with the whole object (14.2).
+fn range(text: &str, size: u64) -> Option<RequestedRange> {
     let (first, last) = text.strip_prefix("bytes=")?.trim().split_once('-')?;
     let span = match (number(first)?, number(last)?) {
         (Some(first), Some(last)) if first > last => return None,
         (Some(first), Some(last)) => first..last.saturating_add(1).min(size),
         (Some(first), None) => first..size,
-        // The last so many.
+        // A suffix range: the last `count` bytes.
         (None, Some(count)) => size.saturating_sub(count)..size,
         (None, None) => return None,
     };
     Some(match span.is_empty() {
-        true => Wanted::Impossible,
-        false => Wanted::Part(span),
+        true => RequestedRange::Unsatisfiable,
+        false => RequestedRange::Part(span),
     })
 }
 
-/// A number, or nothing; none for anything else. A larger one than there can be is the largest.
+/// Parses an optional number: `Some(None)` for an empty string, `None` for invalid text. Numbers above `u64::MAX` are
+/// `u64::MAX`.
 fn number(text: &str) -> Option<Option<u64>> {
     match text {
         "" => Some(None),
@@ -211,77 +225,94 @@ fn number(text: &str) -> Option<Option<u64>> {
     }
 }
 
-fn content(shared: &Arc<Shared>, object: Object, span: Span<u64>, head: bool) -> Response<Body> {
+fn object_response(
+    shared: &Arc<Shared>,
+    object: Object,
+    span: Span<u64>,
+    is_head: bool,
+) -> Response<Body> {
     let length = span.end - span.start;
-    let body = match head {
+    let body = match is_head {
         true => Body::Text(None),
-        false => Body::Object(Part::new(shared, object.content, span.start, length)),
+        false => Body::Object(ObjectReader::new(
+            shared,
+            object.content,
+            span.start,
+            length,
+        )),
     };
-    let mut answer = Response::new(body);
-    answer.headers_mut().typed_insert(ContentLength(length));
-    answer
+    let mut response = Response::new(body);
+    response.headers_mut().typed_insert(ContentLength(length));
+    response
 }
 
-fn empty(status: StatusCode) -> Response<Body> {
-    let mut answer = Response::new(Body::Text(None));
-    *answer.status_mut() = status;
-    answer
+fn empty_response(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::Text(None));
+    *response.status_mut() = status;
+    response
 }
 
-fn words(status: StatusCode, text: &'static str) -> Response<Body> {
-    let mut answer = Response::new(Body::Text(Some(text.into())));
-    *answer.status_mut() = status;
-    let kind = HeaderValue::from_static("text/plain");
-    answer.headers_mut().insert(CONTENT_TYPE, kind);
-    answer
+fn text_response(status: StatusCode, text: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::Text(Some(text.into())));
+    *response.status_mut() = status;
+    let text_plain = HeaderValue::from_static("text/plain");
+    response.headers_mut().insert(CONTENT_TYPE, text_plain);
+    response
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn wanted(range: &str, size: u64) -> Wanted {
+    fn requested(range: &str, size: u64) -> RequestedRange {
         let mut headers = HeaderMap::new();
         headers.insert("range", range.parse().unwrap());
-        part(&headers, None, UNIX_EPOCH, size)
+        requested_range(&headers, None, UNIX_EPOCH, size)
     }
 
     #[test]
-    fn ranges_are_as_http_has_them() {
-        assert_eq!(wanted("bytes=0-0", 10), Wanted::Part(0..1));
-        assert_eq!(wanted("bytes=2-", 10), Wanted::Part(2..10));
-        assert_eq!(wanted("bytes=-3", 10), Wanted::Part(7..10));
-        assert_eq!(wanted("bytes=-30", 10), Wanted::Part(0..10));
-        assert_eq!(wanted("bytes=5-99", 10), Wanted::Part(5..10));
-        for absurd in [
+    fn ranges_follow_rfc_9110() {
+        assert_eq!(requested("bytes=0-0", 10), RequestedRange::Part(0..1));
+        assert_eq!(requested("bytes=2-", 10), RequestedRange::Part(2..10));
+        assert_eq!(requested("bytes=-3", 10), RequestedRange::Part(7..10));
+        assert_eq!(requested("bytes=-30", 10), RequestedRange::Part(0..10));
+        assert_eq!(requested("bytes=5-99", 10), RequestedRange::Part(5..10));
+        for unsatisfiable in [
             "bytes=10-",
             "bytes=10-20",
             "bytes=-0",
             "bytes=99999999999999999999-",
         ] {
-            assert_eq!(wanted(absurd, 10), Wanted::Impossible, "{absurd}");
+            assert_eq!(
+                requested(unsatisfiable, 10),
+                RequestedRange::Unsatisfiable,
+                "{unsatisfiable}"
+            );
         }
-        // Of nothing there is no part. One may ask for the same byte a thousand times.
-        assert_eq!(wanted("bytes=0-", 0), Wanted::Impossible);
+        // An empty object has no range. A client may request the same byte a thousand times.
+        assert_eq!(requested("bytes=0-", 0), RequestedRange::Unsatisfiable);
         let many = format!("bytes=0-0{}", ",0-0".repeat(1000));
-        assert_eq!(wanted(&many, 10), Wanted::All);
-        for garbage in [
+        assert_eq!(requested(&many, 10), RequestedRange::Whole);
+        for invalid in [
             "bytes=5-2",
             "lines=1-2",
             "bytes=x",
             "bytes=99999999999999999999-",
         ] {
-            let other = wanted(garbage, 10);
-            assert!(!matches!(other, Wanted::Part(_)), "{garbage}: {other:?}");
+            let other = requested(invalid, 10);
+            assert!(
+                !matches!(other, RequestedRange::Part(_)),
+                "{invalid}: {other:?}"
+            );
         }
     }
 
     #[test]
-    fn a_path_is_names() {
-        let names = |path| names(path).unwrap_or_default();
-        assert_eq!(names("/a/b%20c"), [b"a".to_vec(), b"b c".to_vec()]);
-        assert_eq!(names("/%2e%2e/x%2fy"), [b"..".to_vec(), b"x/y".to_vec()]);
-        assert_eq!(names("/%ff"), [vec![0xff]]);
-        assert!(names("*").is_empty());
+    fn a_path_is_split_and_percent_decoded() {
+        let split = |path| path_names(path).unwrap_or_default();
+        assert_eq!(split("/a/b%20c"), [b"a".to_vec(), b"b c".to_vec()]);
+        assert_eq!(split("/%2e%2e/x%2fy"), [b"..".to_vec(), b"x/y".to_vec()]);
+        assert_eq!(split("/%ff"), [vec![0xff]]);
+        assert!(split("*").is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! What the VM's side and the clients' side share.
+//! The state that the VM's thread and the clients' thread share.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,241 +7,241 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use space::estimator::Window;
-use space::store::{Slot, Slots, Store, ledger_bytes};
+use space::store::{Slot, SlotPool, Store, ledger_bytes};
 
 use crate::push::Outbox;
-use crate::ram::{self, Notes, Ram};
-use crate::rate::Rate;
+use crate::ram::{self, LedgerFile, Ram};
+use crate::rate::RateLimit;
 
-/// A space at work.
+/// A running space: its store, its memory, its counters and its rate limit.
 #[derive(Debug)]
 pub struct Shared {
     store: Mutex<Store>,
-    slots: Slots,
+    slots: SlotPool,
     ram: Arc<Ram>,
-    /// When it began, since 1970: in the tags of its objects, for versions are counted anew.
+    /// Start time since 1970. It is part of the ETags, because a new process may count versions anew.
     began: Duration,
-    pub(crate) counts: Counts,
-    pub(crate) rate: Rate,
+    pub(crate) counters: Counters,
+    pub(crate) rate: RateLimit,
     pub(crate) outbox: Outbox,
 }
 
-/// What has happened.
+/// The counters of a space.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
-    /// Writes that wait for slots now.
+pub(crate) struct Counters {
+    /// Writes that wait for slots now (gauge).
     pub(crate) waiting: AtomicU64,
-    /// Writes that had to.
+    /// Writes that had to wait for slots.
     pub(crate) waited: AtomicU64,
-    /// Requests that the guest got wrong.
+    /// Malformed requests of the guest.
     pub(crate) nonsense: AtomicU64,
-    /// Clients connected now.
+    /// Connected clients (gauge).
     pub(crate) clients: AtomicU64,
     /// Requests of clients.
     pub(crate) requests: AtomicU64,
-    /// Of these, refused by the rules on access.
+    /// Requests and connections that the access rules refused.
     pub(crate) refused: AtomicU64,
-    /// Connections cut because the client took nothing for too long, or said nothing.
+    /// Connections that were closed because the client read or sent too little in time.
     pub(crate) stalled: AtomicU64,
-    /// Connections not taken because there are too many.
+    /// Connections that were refused because there were too many.
     pub(crate) turned_away: AtomicU64,
-    /// Bytes of objects handed to the network.
+    /// Bytes of objects that were passed to the network.
     pub(crate) sent: AtomicU64,
 }
 
-/// What there is, and what has happened since the process began.
+/// The gauges of a space, and its counters since the process started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Figures {
-    /// Slots that may be in use.
+    /// Number of slots that may be in use.
     pub slots: u32,
-    /// Slots in use.
+    /// Number of slots in use.
     pub used: u32,
-    /// Bytes of the host's memory that slots have.
+    /// Bytes of host memory that the slots occupy.
     pub memory: u64,
-    /// Files that clients can get.
+    /// Published files.
     pub published: usize,
-    /// Files being written.
+    /// Unfinished files.
     pub unfinished: usize,
-    /// Writes of the VM that wait for slots.
+    /// Writes of the VM that wait for slots now.
     pub waiting: u64,
-    /// Writes that had to.
+    /// Writes of the VM that had to wait for slots.
     pub waited: u64,
-    /// Requests of the VM that made no sense.
+    /// Malformed requests of the VM.
     pub nonsense: u64,
-    /// Clients connected.
+    /// Connected clients.
     pub clients: u64,
     /// Requests of clients.
     pub requests: u64,
-    /// Of these, refused because the client may not.
+    /// Requests and connections that were refused because the client may not fetch.
     pub refused: u64,
-    /// Clients cut off because they took or said nothing for too long.
+    /// Clients that were disconnected because they read or sent too little in time.
     pub stalled: u64,
-    /// Clients not taken because there were too many.
+    /// Clients that were refused because there were too many.
     pub turned_away: u64,
-    /// Bytes of files sent to clients, or to the store.
+    /// Bytes of files sent to clients or pushed.
     pub sent: u64,
-    /// Files that the store has acknowledged.
+    /// Pushed files that the store acknowledged.
     pub pushed: u64,
-    /// Attempts to push a file that failed.
+    /// Failed attempts to push a file.
     pub push_failures: u64,
-    /// Why the last attempt failed, if none has gone well since.
+    /// Why the last attempt failed, if none succeeded since.
     pub push_trouble: Option<String>,
 }
 
 impl Shared {
-    /// An empty space of `slots` slots, of which `credit` may be used now.
+    /// Creates an empty space of `slots` slots, of which `credit` may be in use, in new memory.
     ///
     /// # Errors
-    /// The kernel gives no memory.
+    /// Returns an error if the kernel provides no memory.
     pub fn new(name: &str, slot_bytes: u32, credit: u32, slots: u32) -> std::io::Result<Arc<Self>> {
         let ram = ram::make(name, u64::from(slot_bytes) * u64::from(slots))?;
-        let notes = ram::make(&format!("{name}-notes"), ledger_bytes(slots))?;
-        Self::with(ram, notes, slot_bytes, credit, slots)
+        let ledger = ram::make(&format!("{name}-notes"), ledger_bytes(slots))?;
+        Self::with(ram, ledger, slot_bytes, credit, slots)
     }
 
-    /// The same in memory that is there, with what was published in it.
+    /// Opens a space in existing memory and restores the files of its ledger.
     ///
     /// # Errors
-    /// The memory cannot be read.
+    /// Returns an error if the memory cannot be mapped or read.
     pub fn with(
         ram: File,
-        notes: File,
+        ledger: File,
         slot_bytes: u32,
         credit: u32,
         slots: u32,
     ) -> std::io::Result<Arc<Self>> {
         let ram = Arc::new(Ram::new(ram)?);
-        let slots = Slots::new(Arc::clone(&ram) as Arc<_>, slot_bytes, credit, slots);
+        let slots = SlotPool::new(Arc::clone(&ram) as Arc<_>, slot_bytes, credit, slots);
         let began = now();
-        let store = Store::from_ledger(slots.clone(), Arc::new(Notes(notes)), began)?;
+        let store = Store::from_ledger(slots.clone(), Arc::new(LedgerFile(ledger)), began)?;
         Ok(Arc::new(Self {
             store: Mutex::new(store),
             slots,
             ram,
             began,
-            counts: Counts::default(),
-            rate: Rate::default(),
+            counters: Counters::default(),
+            rate: RateLimit::default(),
             outbox: Outbox::default(),
         }))
     }
 
-    /// What is in it, for the caller alone.
+    /// Locks the store.
     pub fn store(&self) -> MutexGuard<'_, Store> {
-        // A thread that panics ends the process; until then nothing is worse than it was.
+        // A panic of a thread ends the process. Until then, the store is as usable as before.
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Let so many slots be in use, or as many as are if these are more; returns how many. Up to
-    /// `limit` there may come to be.
+    /// Sets the number of slots that may be in use, but not below the slots in use now; returns the number. `limit` is the
+    /// largest number that a later call may grant.
     pub fn resize(&self, credit: u32, limit: u32) -> u32 {
         self.slots.resize(credit, limit)
     }
 
-    /// Send at most so many bytes a second, what belongs to protocols included; or as many as can be.
+    /// Sets the rate limit in bytes per second, protocol overhead included; `None` removes it.
     pub fn limit(&self, rate: Option<u64>) {
         self.rate.set(rate);
     }
 
-    /// Give back the pages of slots that were free all the time since this was called before.
+    /// Releases the pages of slots that stayed free since the last call.
     pub fn trim(&self) {
         self.slots.trim();
     }
 
-    /// What has happened since this was asked the last time.
+    /// Returns the measurements since the last call.
     #[must_use]
     pub fn window(&self) -> Window {
         self.slots.window()
     }
 
-    /// How pushing goes, as the guest reads it: a line for all, and one for each file.
+    /// Returns the state of the push as the guest reads it: a summary line, and one line per file.
     #[must_use]
-    pub fn pushing(&self) -> String {
-        self.outbox.text(&self.store(), self.sent())
+    pub fn push_status(&self) -> String {
+        self.outbox.status_text(&self.store(), self.sent())
     }
 
-    /// A file may have been published, got another name, or gone.
+    /// Notifies the push that a file may have been published, renamed or removed.
     pub fn note_change(&self) {
-        if self.outbox.is_on() {
+        if self.outbox.is_enabled() {
             self.outbox.changed.notify_one();
         }
     }
 
-    /// Bytes of objects handed to the network.
+    /// Returns the bytes of objects that were passed to the network.
     pub(crate) fn sent(&self) -> u64 {
-        self.counts.sent.load(Ordering::Relaxed)
+        self.counters.sent.load(Ordering::Relaxed)
     }
 
-    /// Bytes of a slot.
+    /// Returns the bytes of a slot.
     pub(crate) fn slot_bytes(&self) -> u64 {
         self.slots.slot_bytes()
     }
 
-    /// The slots that have these bytes, which lie in slots that somebody holds: held by the caller, too.
-    pub(crate) fn hold(&self, bytes: &[u8]) -> Option<Vec<Arc<Slot>>> {
-        let start = self.ram.place(bytes)?;
-        let unit = self.slot_bytes();
-        let first = start.checked_div(unit)?;
-        let end = (start + bytes.len() as u64).div_ceil(unit);
+    /// Returns the slots that contain these bytes, so that the caller keeps them in use, too. All must be in use already.
+    pub(crate) fn slots_containing(&self, bytes: &[u8]) -> Option<Vec<Arc<Slot>>> {
+        let start = self.ram.offset_of(bytes)?;
+        let slot_bytes = self.slot_bytes();
+        let first = start.checked_div(slot_bytes)?;
+        let end = (start + bytes.len() as u64).div_ceil(slot_bytes);
         (first..end)
-            .map(|index| self.slots.hold(index * unit))
+            .map(|index| self.slots.slot_containing(index * slot_bytes))
             .collect()
     }
 
-    /// So many writes wait for slots.
+    /// Records how many writes wait for slots.
     pub(crate) fn note_waiting(&self, waiting: u64) {
-        let before = self.counts.waiting.swap(waiting, Ordering::Relaxed);
+        let before = self.counters.waiting.swap(waiting, Ordering::Relaxed);
         if (before == 0) != (waiting == 0) {
-            self.slots.waiting(waiting > 0);
+            self.slots.set_waiting(waiting > 0);
         }
     }
 
-    /// Its memory.
+    /// Returns the slots' memory.
     #[must_use]
     pub fn ram(&self) -> &Arc<Ram> {
         &self.ram
     }
 
-    /// What tells this life of the space from others.
-    pub(crate) fn life(&self) -> u128 {
+    /// Returns a number that differs between the processes that serve the space: the start time in nanoseconds.
+    pub(crate) fn start_nanos(&self) -> u128 {
         self.began.as_nanos()
     }
 
-    /// How it is.
+    /// Returns the gauges and counters.
     #[must_use]
     pub fn figures(&self) -> Figures {
         let store = self.store();
-        let (slots, fill) = (&self.slots, store.fill());
+        let (slots, fill) = (&self.slots, store.usage());
         drop(store);
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let counts = &self.counts;
+        let counters = &self.counters;
         Figures {
             slots: slots.credit(),
             used: slots.used(),
             memory: u64::from(slots.backed()) * slots.slot_bytes(),
             published: fill.published,
             unfinished: fill.unfinished,
-            waiting: count(&counts.waiting),
-            waited: count(&counts.waited),
-            nonsense: count(&counts.nonsense),
-            clients: count(&counts.clients),
-            requests: count(&counts.requests),
-            refused: count(&counts.refused),
-            stalled: count(&counts.stalled),
-            turned_away: count(&counts.turned_away),
-            sent: count(&counts.sent),
+            waiting: count(&counters.waiting),
+            waited: count(&counters.waited),
+            nonsense: count(&counters.nonsense),
+            clients: count(&counters.clients),
+            requests: count(&counters.requests),
+            refused: count(&counters.refused),
+            stalled: count(&counters.stalled),
+            turned_away: count(&counters.turned_away),
+            sent: count(&counters.sent),
             pushed: count(&self.outbox.pushed),
             push_failures: count(&self.outbox.failures),
-            push_trouble: self.outbox.trouble(),
+            push_trouble: self.outbox.last_error(),
         }
     }
 }
 
-/// One more.
-pub(crate) fn add(counter: &AtomicU64) {
+/// Adds 1 to a counter.
+pub(crate) fn increment(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The time since 1970.
+/// Returns the time since 1970.
 pub(crate) fn now() -> Duration {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -1,4 +1,4 @@
-//! A connection that counts what moves on it, and sends as fast as the space may.
+//! A connection that counts the bytes of both directions and obeys the space's rate limit.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use crate::places::Place;
+use crate::connection_limit::ConnectionPermit;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep_until};
@@ -15,50 +15,50 @@ use tokio::time::{Sleep, sleep_until};
 use crate::shared::Shared;
 use crate::zero_copy::Socket;
 
-/// Who is being sent something takes some of it within so long.
-pub(crate) const STALL: Duration = Duration::from_secs(30);
+/// Period in which a connection must make progress.
+pub(crate) const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A client takes, or says, at least so many bytes within [`STALL`], or a request.
-pub(crate) const LEAST: u64 = 32 << 10;
+/// Bytes that a client must read or send within each [`STALL_TIMEOUT`], unless it sends a request.
+pub(crate) const MIN_PROGRESS: u64 = 32 << 10;
 
-/// What moves on a connection.
+/// The progress of a connection.
 #[derive(Debug, Default)]
-pub(crate) struct Moves {
-    /// Bytes that the other side said and took.
+pub(crate) struct Progress {
+    /// Bytes that the peer sent and read.
     bytes: AtomicU64,
-    /// It has made a request.
-    asked: AtomicBool,
-    /// It is we who wait, for the space's rate.
-    held: AtomicBool,
-    /// It has moved too little for too long.
-    given_up: AtomicBool,
+    /// Whether the peer has sent a request.
+    has_request: AtomicBool,
+    /// Whether this side waits for the space's rate limit.
+    throttled: AtomicBool,
+    /// Whether the peer exceeded a timeout.
+    timed_out: AtomicBool,
 }
 
-impl Moves {
-    /// The other side has made a request, which counts for as much as it must move.
-    pub(crate) fn asked(&self) {
-        self.asked.store(true, Ordering::Relaxed);
-        self.bytes.fetch_add(LEAST, Ordering::Relaxed);
+impl Progress {
+    /// Records a request of the peer. It counts as [`MIN_PROGRESS`] bytes.
+    pub(crate) fn note_request(&self) {
+        self.has_request.store(true, Ordering::Relaxed);
+        self.bytes.fetch_add(MIN_PROGRESS, Ordering::Relaxed);
     }
 
-    /// Ends when the other side has made no request within so long.
-    pub(crate) async fn silent(&self, patience: Duration) {
-        tokio::time::sleep(patience).await;
-        if self.asked.load(Ordering::Relaxed) {
+    /// Completes when the peer has sent no request within `timeout`; never completes otherwise.
+    pub(crate) async fn no_request(&self, timeout: Duration) {
+        tokio::time::sleep(timeout).await;
+        if self.has_request.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
-        self.given_up.store(true, Ordering::Relaxed);
+        self.timed_out.store(true, Ordering::Relaxed);
     }
 
-    /// Ends when the other side took and said fewer than `least` bytes for too long.
+    /// Completes when the peer read and sent fewer than `least` bytes in a period of [`STALL_TIMEOUT`].
     pub(crate) async fn stalled(&self, least: u64) {
         let mut before = self.bytes.load(Ordering::Relaxed);
         loop {
-            tokio::time::sleep(STALL).await;
+            tokio::time::sleep(STALL_TIMEOUT).await;
             let now = self.bytes.load(Ordering::Relaxed);
             let moved = now.wrapping_sub(before);
-            if moved < least && !self.held.load(Ordering::Relaxed) {
-                self.given_up.store(true, Ordering::Relaxed);
+            if moved < least && !self.throttled.load(Ordering::Relaxed) {
+                self.timed_out.store(true, Ordering::Relaxed);
                 return;
             }
             before = now;
@@ -66,59 +66,61 @@ impl Moves {
     }
 }
 
-/// A stream of a space's.
+/// A rate-limited stream of a space.
 pub(crate) struct Throttled {
     socket: Socket,
-    moves: Arc<Moves>,
+    progress: Arc<Progress>,
     shared: Arc<Shared>,
-    /// Until the next turn to send.
+    /// Sleeps until the next reservation may be used.
     pause: Option<Pin<Box<Sleep>>>,
-    /// Bytes of this turn that are left.
-    credit: usize,
-    /// Among the space's connections.
-    place: Option<Place>,
+    /// Bytes of the current reservation that are not used yet.
+    reserved: usize,
+    /// The client's permit; a pushed connection needs none.
+    permit: Option<ConnectionPermit>,
 }
 
 impl Throttled {
     pub(crate) fn new(
         stream: TcpStream,
-        moves: &Arc<Moves>,
+        progress: &Arc<Progress>,
         shared: &Arc<Shared>,
-        place: Option<Place>,
+        permit: Option<ConnectionPermit>,
     ) -> Self {
         Self {
             socket: Socket::new(stream, shared),
-            moves: Arc::clone(moves),
+            progress: Arc::clone(progress),
             shared: Arc::clone(shared),
             pause: None,
-            credit: 0,
-            place,
+            reserved: 0,
+            permit,
         }
     }
 
-    fn note(&self, count: usize) {
-        self.moves.bytes.fetch_add(count as u64, Ordering::Relaxed);
+    fn count(&self, count: usize) {
+        self.progress
+            .bytes
+            .fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    /// How many of this many bytes may be sent, at least one.
-    fn poll_leave(&mut self, context: &mut Context<'_>, wanted: usize) -> Poll<usize> {
+    /// Waits for the rate limit and returns how many of `requested` bytes may be sent now: at least one.
+    fn poll_reservation(&mut self, context: &mut Context<'_>, requested: usize) -> Poll<usize> {
         loop {
             if let Some(pause) = &mut self.pause {
                 ready!(pause.as_mut().poll(context));
                 self.pause = None;
-                self.moves.held.store(false, Ordering::Relaxed);
+                self.progress.throttled.store(false, Ordering::Relaxed);
             }
-            if self.credit > 0 || wanted == 0 {
-                return Poll::Ready(wanted.min(self.credit));
+            if self.reserved > 0 || requested == 0 {
+                return Poll::Ready(requested.min(self.reserved));
             }
             let now = Instant::now();
-            let Some(turn) = self.shared.rate.turn(now, wanted) else {
-                return Poll::Ready(wanted);
+            let Some(reservation) = self.shared.rate.reserve(now, requested) else {
+                return Poll::Ready(requested);
             };
-            self.credit = turn.bytes;
-            if turn.at > now {
-                self.pause = Some(Box::pin(sleep_until(turn.at.into())));
-                self.moves.held.store(true, Ordering::Relaxed);
+            self.reserved = reservation.bytes;
+            if reservation.at > now {
+                self.pause = Some(Box::pin(sleep_until(reservation.at.into())));
+                self.progress.throttled.store(true, Ordering::Relaxed);
             }
         }
     }
@@ -132,7 +134,7 @@ impl AsyncRead for Throttled {
     ) -> Poll<io::Result<()>> {
         let before = to.filled().len();
         let done = ready!(self.socket.poll_read(context, to));
-        self.note(to.filled().len() - before);
+        self.count(to.filled().len() - before);
         Poll::Ready(done)
     }
 }
@@ -151,20 +153,20 @@ impl AsyncWrite for Throttled {
         context: &mut Context<'_>,
         from: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.socket.take_in(context)?;
-        let wanted = from.iter().map(|slice| slice.len()).sum();
-        let leave = ready!(self.poll_leave(context, wanted));
-        let count = if leave < wanted {
-            // As much of the first one as there is leave for; the others come later.
+        self.socket.process_events(context)?;
+        let requested = from.iter().map(|slice| slice.len()).sum();
+        let allowed = ready!(self.poll_reservation(context, requested));
+        let count = if allowed < requested {
+            // Send the allowed part of the first slice; the rest follows with later reservations.
             let first = from.iter().find(|slice| !slice.is_empty());
             let first = first.map_or(&[][..], |slice| slice);
-            let first = IoSlice::new(first.get(..leave).unwrap_or(first));
+            let first = IoSlice::new(first.get(..allowed).unwrap_or(first));
             ready!(self.socket.poll_send(context, &[first]))?
         } else {
             ready!(self.socket.poll_send(context, from))?
         };
-        self.credit = self.credit.saturating_sub(count);
-        self.note(count);
+        self.reserved = self.reserved.saturating_sub(count);
+        self.count(count);
         Poll::Ready(Ok(count))
     }
 
@@ -173,7 +175,7 @@ impl AsyncWrite for Throttled {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Nothing is kept here.
+        // No bytes are buffered here.
         Poll::Ready(Ok(()))
     }
 
@@ -184,9 +186,9 @@ impl AsyncWrite for Throttled {
 
 impl Drop for Throttled {
     fn drop(&mut self) {
-        // Who takes nothing has had his time.
-        if !self.moves.given_up.load(Ordering::Relaxed) {
-            self.socket.leave(self.place.take());
+        // A peer that exceeded a timeout gets no more time for outstanding zero-copy sends.
+        if !self.progress.timed_out.load(Ordering::Relaxed) {
+            self.socket.detach(self.permit.take());
         }
     }
 }
@@ -197,52 +199,59 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 
     #[tokio::test(start_paused = true)]
-    async fn who_makes_no_request_is_given_up_whatever_else_was_said() {
+    async fn a_client_without_a_request_times_out_whatever_bytes_it_sent() {
         let begin = TokioInstant::now();
-        let moves = Moves::default();
-        // TLS, a preface, half a head.
-        moves.bytes.store(10_000, Ordering::Relaxed);
-        moves.silent(PATIENCE).await;
-        assert_eq!(begin.elapsed(), PATIENCE);
-        assert!(moves.given_up.load(Ordering::Relaxed));
+        let progress = Progress::default();
+        // As of a TLS handshake, a preface, and half a head.
+        progress.bytes.store(10_000, Ordering::Relaxed);
+        progress.no_request(REQUEST_TIMEOUT).await;
+        assert_eq!(begin.elapsed(), REQUEST_TIMEOUT);
+        assert!(progress.timed_out.load(Ordering::Relaxed));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_has_made_one_is_not() {
-        let moves = Moves::default();
-        moves.asked();
+    async fn a_client_with_a_request_does_not_time_out() {
+        let progress = Progress::default();
+        progress.note_request();
         let long = Duration::from_secs(3600);
-        assert!(timeout(long, moves.silent(PATIENCE)).await.is_err());
+        assert!(
+            timeout(long, progress.no_request(REQUEST_TIMEOUT))
+                .await
+                .is_err()
+        );
     }
 
-    /// So long a client lasts that takes so many bytes every second, and is cut off by then.
-    async fn lasts(bytes: u64, held: bool) -> Option<Duration> {
+    /// Returns the time after which a client stalls that reads `bytes` every second; `None` if it does not within 600 s.
+    async fn time_until_stalled(bytes: u64, throttled: bool) -> Option<Duration> {
         let begin = TokioInstant::now();
-        let moves = Moves::default();
-        moves.asked();
-        moves.held.store(held, Ordering::Relaxed);
+        let progress = Progress::default();
+        progress.note_request();
+        progress.throttled.store(throttled, Ordering::Relaxed);
         let taking = async {
             for _ in 0..600 {
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                moves.bytes.fetch_add(bytes, Ordering::Relaxed);
+                progress.bytes.fetch_add(bytes, Ordering::Relaxed);
             }
         };
         tokio::select! {
             () = taking => None,
-            () = moves.stalled(LEAST) => Some(begin.elapsed()),
+            () = progress.stalled(MIN_PROGRESS) => Some(begin.elapsed()),
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_byte_now_and_then_is_not_enough() {
-        assert_eq!(lasts(0, false).await, Some(STALL));
-        assert_eq!(lasts(1, false).await, Some(STALL));
-        assert_eq!(lasts(LEAST / 60, false).await, Some(STALL));
-        // 2 KiB a second are enough, and a client that we hold back by the space's rate stays.
-        assert_eq!(lasts(2048, false).await, None);
-        assert_eq!(lasts(0, true).await, None);
+    async fn a_client_below_the_minimum_progress_stalls() {
+        assert_eq!(time_until_stalled(0, false).await, Some(STALL_TIMEOUT));
+        assert_eq!(time_until_stalled(1, false).await, Some(STALL_TIMEOUT));
+        assert_eq!(
+            time_until_stalled(MIN_PROGRESS / 60, false).await,
+            Some(STALL_TIMEOUT)
+        );
+        // 2 KiB per second suffice, and a client that waits for the space's rate limit does not stall.
+        assert_eq!(time_until_stalled(2048, false).await, None);
+        assert_eq!(time_until_stalled(0, true).await, None);
     }
 }

@@ -1,4 +1,4 @@
-//! TLS, from a certificate and its key.
+//! TLS configurations of the server and of the push client, from PEM files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-/// Why there is no TLS. All are the caller's files.
+/// Why a TLS configuration cannot be made. The cause is in the files that the caller names.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// The certificates.
+    /// The file has no valid certificates.
     #[error("no certificates in {file}: {source}")]
     Certificate {
         /// The file.
@@ -20,7 +20,7 @@ pub enum TlsError {
         /// What is wrong with it.
         source: pem::Error,
     },
-    /// The key.
+    /// The file has no valid private key.
     #[error("no private key in {file}: {source}")]
     Key {
         /// The file.
@@ -28,17 +28,17 @@ pub enum TlsError {
         /// What is wrong with it.
         source: pem::Error,
     },
-    /// They do not fit.
+    /// Certificate and key do not belong together.
     #[error("certificate and key: {0}")]
     Pair(#[from] tokio_rustls::rustls::Error),
 }
 
-/// Speak TLS with the certificates and the key in these files (PEM), and HTTP/2 with who can.
+/// Returns an acceptor with the certificates and the key of these PEM files. It offers HTTP/2 and HTTP/1.1 by ALPN.
 ///
 /// # Errors
-/// They cannot be read or do not fit.
+/// Returns an error if the files cannot be read or do not belong together.
 pub fn acceptor(certificates: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
-    let chain = read(certificates)?;
+    let chain = read_certificates(certificates)?;
     let key = PrivateKeyDer::from_pem_file(key).map_err(|source| TlsError::Key {
         file: key.display().to_string(),
         source,
@@ -51,17 +51,17 @@ pub fn acceptor(certificates: &Path, key: &Path) -> Result<TlsAcceptor, TlsError
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Speak TLS with who is trusted by the certificates in this file (PEM).
+/// Returns a connector that trusts the certificate authorities in this PEM file.
 ///
 /// # Errors
-/// They cannot be read.
-pub fn connector(trusted: &Path) -> Result<TlsConnector, TlsError> {
+/// Returns an error if the file cannot be read or has no usable certificate.
+pub fn connector(roots_file: &Path) -> Result<TlsConnector, TlsError> {
     let mut roots = RootCertStore::empty();
-    // A host's own list may have some that nobody takes any more.
-    roots.add_parsable_certificates(read(trusted)?);
+    // A host's own list may contain certificates that rustls rejects; they are skipped.
+    roots.add_parsable_certificates(read_certificates(roots_file)?);
     if roots.is_empty() {
         return Err(TlsError::Certificate {
-            file: trusted.display().to_string(),
+            file: roots_file.display().to_string(),
             source: pem::Error::NoItemsFound,
         });
     }
@@ -72,7 +72,7 @@ pub fn connector(trusted: &Path) -> Result<TlsConnector, TlsError> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-fn read(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     CertificateDer::pem_file_iter(file)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|source| TlsError::Certificate {

@@ -1,4 +1,4 @@
-//! Clients of a space, by their bytes.
+//! Tests of the HTTP server with clients that write raw bytes.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::indexing_slicing,
@@ -20,17 +20,17 @@ use memory_plane::access::Access;
 use memory_plane::http::{self, Service};
 use space::store::ROOT;
 
-struct Served {
+struct Server {
     shared: Arc<Shared>,
     at: SocketAddr,
 }
 
-fn serve(access: Access) -> Served {
-    serve_of(16, access)
+fn serve(access: Access) -> Server {
+    serve_slots(16, access)
 }
 
-/// Of a space of so many slots.
-fn serve_of(slots: u32, access: Access) -> Served {
+/// Serves a space of `slots` slots.
+fn serve_slots(slots: u32, access: Access) -> Server {
     let shared = Shared::new("test", SLOT, slots, slots).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
@@ -44,17 +44,17 @@ fn serve_of(slots: u32, access: Access) -> Served {
         .build()
         .unwrap();
     std::thread::spawn(move || runtime.block_on(http::serve(service, listener)));
-    Served { shared, at }
+    Server { shared, at }
 }
 
-fn everybody() -> Access {
+fn loopback() -> Access {
     Access {
         allow: vec!["127.0.0.0/8".parse().unwrap()],
         token: None,
     }
 }
 
-impl Served {
+impl Server {
     fn write(&self, name: &str, at: u64, bytes: &[u8]) -> u64 {
         common::write(&self.shared, name, at, bytes)
     }
@@ -63,8 +63,8 @@ impl Served {
         common::publish(&self.shared, name, bytes);
     }
 
-    /// All that comes for these bytes, after which the connection is to end.
-    fn say(&self, request: &str) -> (String, Vec<u8>) {
+    /// Sends these bytes and returns the head and the body of the response. The server must close the connection.
+    fn exchange(&self, request: &str) -> (String, Vec<u8>) {
         let mut stream = TcpStream::connect(self.at).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = Vec::new();
@@ -78,7 +78,7 @@ impl Served {
     }
 
     fn get(&self, path: &str, headers: &str) -> (String, Vec<u8>) {
-        self.say(&format!(
+        self.exchange(&format!(
             "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n"
         ))
     }
@@ -90,18 +90,18 @@ fn field<'h>(head: &'h str, name: &str) -> &'h str {
 }
 
 #[test]
-fn objects_their_parts_and_conditions() {
-    let served = serve(everybody());
+fn get_head_range_and_conditional_requests() {
+    let server = serve(loopback());
     let bytes = pattern(200_000);
-    served.publish("film.m3u8", &bytes);
-    let (head, body) = served.get("/film.m3u8", "");
+    server.publish("film.m3u8", &bytes);
+    let (head, body) = server.get("/film.m3u8", "");
     assert!(head.starts_with("http/1.1 200"), "{head}");
     assert_eq!(
         field(&head, "content-type:"),
         "application/vnd.apple.mpegurl"
     );
     assert_eq!(body, bytes);
-    let (head, body) = served.get("/film.m3u8", "Range: bytes=65530-131079\r\n");
+    let (head, body) = server.get("/film.m3u8", "Range: bytes=65530-131079\r\n");
     assert!(head.starts_with("http/1.1 206"), "{head}");
     assert_eq!(field(&head, "content-range:"), "bytes 65530-131079/200000");
     assert_eq!(body, bytes[65530..131_080]);
@@ -118,7 +118,7 @@ fn objects_their_parts_and_conditions() {
         ("If-Range: \"x\"\r\nRange: bytes=0-0\r\n".to_owned(), 200),
         ("Range: bytes=200000-\r\n".to_owned(), 416),
     ] {
-        let (head, body) = served.get("/film.m3u8", &header);
+        let (head, body) = server.get("/film.m3u8", &header);
         let begin = format!("http/1.1 {status}");
         assert!(head.starts_with(&begin), "{header}: {head}");
         if matches!(status, 304 | 412 | 416) {
@@ -126,16 +126,16 @@ fn objects_their_parts_and_conditions() {
         }
     }
     let head = "HEAD /film.m3u8 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-    let (head, body) = served.say(head);
+    let (head, body) = server.exchange(head);
     assert_eq!(field(&head, "content-length:"), "200000");
     assert!(body.is_empty());
 }
 
 #[test]
-fn what_is_no_object_is_said_so() {
-    let served = serve(everybody());
-    served.publish("here", b"x");
-    let unfinished = served.write("half", 0, b"y");
+fn invalid_paths_and_requests_are_rejected() {
+    let server = serve(loopback());
+    server.publish("here", b"x");
+    let unfinished = server.write("half", 0, b"y");
     for (path, status) in [
         ("/here", 200),
         ("/%68ere", 200),
@@ -148,73 +148,73 @@ fn what_is_no_object_is_said_so() {
         ("/x%2f..%2fhere", 404),
         ("/half", 503),
     ] {
-        let (head, _) = served.get(path, "");
+        let (head, _) = server.get(path, "");
         assert!(
             head.starts_with(&format!("http/1.1 {status}")),
             "{path}: {head}"
         );
     }
-    served.shared.store().close(unfinished, true);
-    assert_eq!(served.get("/half", "").1, b"y");
-    let (head, _) = served.say("PUT /here HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    server.shared.store().close(unfinished, true);
+    assert_eq!(server.get("/half", "").1, b"y");
+    let (head, _) = server.exchange("PUT /here HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     assert!(head.starts_with("http/1.1 405"), "{head}");
     for garbage in ["\0\0\0\0\r\n\r\n", "GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n"] {
-        let mut stream = TcpStream::connect(served.at).unwrap();
+        let mut stream = TcpStream::connect(server.at).unwrap();
         stream.write_all(garbage.as_bytes()).unwrap();
         let mut answer = Vec::new();
-        // Refused by words or without: the connection ends.
+        // The server may answer with an error or not; it must close the connection.
         drop(stream.read_to_end(&mut answer));
         assert!(!answer.starts_with(b"HTTP/1.1 200"));
     }
-    assert_eq!(served.get("/here", "").1, b"x");
+    assert_eq!(server.get("/here", "").1, b"x");
 }
 
 #[test]
-fn who_may_not_gets_nothing() {
+fn a_client_without_the_token_gets_nothing() {
     let token = Some("secret".to_owned());
-    let served = serve(Access {
+    let server = serve(Access {
         allow: Vec::new(),
         token,
     });
-    served.publish("here", b"x");
+    server.publish("here", b"x");
     let status = |headers: &str, path: &str| {
-        let (head, body) = served.get(path, headers);
+        let (head, body) = server.get(path, headers);
         (head.split(' ').nth(1).unwrap().to_owned(), body)
     };
-    // Nor may he learn what there is.
+    // The client must not learn which files exist, either.
     for path in ["/here", "/nowhere"] {
         assert_eq!(status("", path).0, "401");
         assert_eq!(status("Authorization: Bearer wrong\r\n", path).0, "403");
     }
     let right = status("Authorization: Bearer secret\r\n", "/here");
     assert_eq!(right, ("200".to_owned(), b"x".to_vec()));
-    assert_eq!(served.shared.figures().refused, 4);
+    assert_eq!(server.shared.figures().refused, 4);
 }
 
-/// A client that no request could help is turned away before it takes a place or says anything.
+/// A client that no request could authenticate is disconnected before it takes a permit or sends a byte.
 #[test]
-fn a_client_that_may_not_and_has_no_token_to_show_is_not_let_in() {
-    let nobody = serve(Access {
+fn a_client_from_a_denied_address_is_disconnected_at_once() {
+    let server = serve(Access {
         allow: vec!["192.0.2.0/24".parse().unwrap()],
         token: None,
     });
-    nobody.publish("here", b"x");
-    let mut client = TcpStream::connect(nobody.at).unwrap();
+    server.publish("here", b"x");
+    let mut client = TcpStream::connect(server.at).unwrap();
     let mut answer = Vec::new();
-    // Nothing was asked: the space closes by itself.
+    // The client sent no request; the server closes the connection.
     client.read_to_end(&mut answer).unwrap();
     assert!(answer.is_empty());
-    let figures = nobody.shared.figures();
+    let figures = server.shared.figures();
     assert_eq!((figures.refused, figures.clients), (1, 0));
 }
 
-/// The guest chooses a file's date; HTTP knows none behind the year 9999.
+/// The guest chooses a file's date. HTTP has no dates after the year 9999.
 #[test]
-fn rfc9110_5_6_7_a_file_of_any_date_is_answered() {
-    let served = serve(everybody());
-    served.publish("late", b"x");
+fn rfc9110_5_6_7_a_file_of_any_date_can_be_fetched() {
+    let server = serve(loopback());
+    server.publish("late", b"x");
     let date = |seconds| {
-        let mut store = served.shared.store();
+        let mut store = server.shared.store();
         let number = store.look_up(ROOT, b"late").unwrap();
         let modified = Duration::new(seconds, 999_999_999);
         let set = store.set_attributes(number, |attributes| attributes.modified = modified);
@@ -226,77 +226,77 @@ fn rfc9110_5_6_7_a_file_of_any_date_is_answered() {
             "",
             "Range: bytes=0-\r\nIf-Range: Fri, 31 Dec 9999 23:59:59 GMT\r\n",
         ] {
-            let (head, body) = served.get("/late", headers);
+            let (head, body) = server.get("/late", headers);
             assert!(head.starts_with("http/1.1 20"), "{seconds}: {head}");
             assert_eq!(body, b"x", "{seconds}");
         }
     }
-    assert!(served.get("/late", "").0.contains("31 dec 9999 23:59:59"));
+    assert!(server.get("/late", "").0.contains("31 dec 9999 23:59:59"));
 }
 
-/// A client that takes nothing holds the slots of what it is being sent, and no others; what it is
-/// sent is what it asked for, whatever has become of the file.
+/// A client that reads nothing keeps only the slots of its object in use. It receives the object that it requested, whatever
+/// happens to the file.
 #[test]
-fn a_slow_client_gets_what_it_asked_for() {
-    let served = serve(everybody());
-    // More than all buffers between us.
+fn a_slow_client_gets_the_object_that_it_requested() {
+    let server = serve(loopback());
+    // More bytes than all buffers of the connection.
     let bytes = pattern(15 * SLOT as usize);
-    served.publish("big", &bytes);
-    let mut slow = TcpStream::connect(served.at).unwrap();
+    server.publish("big", &bytes);
+    let mut slow = TcpStream::connect(server.at).unwrap();
     slow.write_all(b"GET /big HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         .unwrap();
     let mut first = [0; 1000];
     slow.read_exact(&mut first).unwrap();
-    served.shared.store().remove(ROOT, b"big", false).unwrap();
-    let used = served.shared.figures().used;
-    served.publish("other", &pattern(100));
-    assert_eq!(served.get("/other", "").1, pattern(100));
+    server.shared.store().remove(ROOT, b"big", false).unwrap();
+    let used = server.shared.figures().used;
+    server.publish("other", &pattern(100));
+    assert_eq!(server.get("/other", "").1, pattern(100));
     let mut rest = Vec::new();
     slow.read_to_end(&mut rest).unwrap();
     let all = [&first[..], &rest[..]].concat();
     let start = all.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
     assert!(all[start..] == bytes[..]);
     assert!(used <= 15);
-    // And then they return.
-    while served.shared.figures().used > 1 {
+    // Afterwards the slots become free.
+    while server.shared.figures().used > 1 {
         std::thread::yield_now();
     }
 }
 
 #[test]
-fn a_rate_changes_when_not_what_clients_get() {
-    let served = serve(everybody());
+fn a_rate_limit_does_not_change_the_content() {
+    let server = serve(loopback());
     let bytes = pattern(3 * SLOT as usize);
-    served.publish("film", &bytes);
-    // Turns of the fewest bytes and of the most, and what is between.
+    server.publish("film", &bytes);
+    // Rates with the smallest reservation, the largest, and one between.
     for rate in [Some(1 << 20), Some(50 << 20), Some(1 << 30), None] {
-        served.shared.limit(rate);
+        server.shared.limit(rate);
         std::thread::scope(|scope| {
             for _ in 0..3 {
-                scope.spawn(|| assert!(served.get("/film", "").1 == bytes, "{rate:?}"));
+                scope.spawn(|| assert!(server.get("/film", "").1 == bytes, "{rate:?}"));
             }
         });
     }
-    assert_eq!(served.shared.figures().stalled, 0);
+    assert_eq!(server.shared.figures().stalled, 0);
 }
 
-/// What a client does not take stays in its slots: the kernel keeps little for it.
+/// The bytes that a client does not read stay in their slots; the kernel buffers few of them.
 #[test]
-fn a_client_that_takes_nothing_is_sent_little() {
-    let served = serve_of(256, everybody());
-    served.publish("big", &pattern(200 * SLOT as usize));
-    served.publish("small", b"x");
-    let mut slow = TcpStream::connect(served.at).unwrap();
+fn little_is_sent_to_a_client_that_reads_nothing() {
+    let server = serve_slots(256, loopback());
+    server.publish("big", &pattern(200 * SLOT as usize));
+    server.publish("small", b"x");
+    let mut slow = TcpStream::connect(server.at).unwrap();
     slow.write_all(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
         .unwrap();
     slow.read_exact(&mut [0]).unwrap();
-    // One thread serves all: when others are answered and nothing more was sent, it is stuck.
+    // One thread serves all connections: if others were answered and no more was sent to this one, its socket is full.
     let sent_while = |others: u64| {
-        let before = served.shared.figures().sent;
-        (0..others).for_each(|_| drop(served.get("/small", "")));
-        served.shared.figures().sent - before - others
+        let before = server.shared.figures().sent;
+        (0..others).for_each(|_| drop(server.get("/small", "")));
+        server.shared.figures().sent - before - others
     };
     while sent_while(10) > 0 {}
-    let sent = served.shared.figures().sent;
+    let sent = server.shared.figures().sent;
     assert!(sent < 1 << 20, "{sent}");
 }

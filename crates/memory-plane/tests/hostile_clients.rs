@@ -1,7 +1,7 @@
-//! Clients of every hostile kind beside one that fetches files and a VM that publishes and removes some:
-//! every file that is fetched is right, and nothing grows.
+//! Runs hostile clients of ten kinds beside a well-behaved client that fetches files and a VM that publishes and removes
+//! files. Every fetched file must be correct, and memory and descriptors must not grow.
 //!
-//! `VICINITY_SOAK_SECONDS` says for how long.
+//! `VICINITY_SOAK_SECONDS` sets the duration.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::indexing_slicing,
@@ -25,16 +25,16 @@ use memory_plane::http::{self, Service};
 use socket2::{Domain, SockRef, Socket, Type};
 use space::store::ROOT;
 
-/// Bytes that this process may have more at the end than after a quarter of the time.
+/// Largest growth of the resident memory between a quarter of the time and the end, in bytes.
 const GROWTH: u64 = 64 << 20;
 
-/// RFC 9113, 3.4, and an empty SETTINGS frame.
+/// The preface of HTTP/2 (RFC 9113, 3.4) and an empty SETTINGS frame.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-/// What a hostile client says at once, and how often it says the second part.
-type Saying = (Vec<u8>, usize);
+/// The bytes that a hostile client sends, and how often.
+type Attack = (Vec<u8>, usize);
 
-/// An HTTP/2 frame (RFC 9113, 4.1).
+/// Returns an HTTP/2 frame (RFC 9113, 4.1).
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_be_bytes();
     let mut bytes = length[1..].to_vec();
@@ -44,17 +44,17 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What hostile clients say. Each is a kind that brought a server down somewhere.
-fn sayings(dice: &mut fastrand::Rng) -> Saying {
+/// Returns the bytes of a random attack. Each kind of attack has brought down a real server.
+fn attack_bytes(rng: &mut fastrand::Rng) -> Attack {
     let get = b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n";
     // GET, http, "/large", the authority "a" (RFC 7541, appendix A).
-    let ask = b"\x82\x86\x04\x06/large\x41\x01a";
-    match dice.u8(0..10) {
-        0 => ((0..dice.usize(1..4000)).map(|_| dice.u8(..)).collect(), 1),
-        // Half of a head; one that never ends.
+    let request = b"\x82\x86\x04\x06/large\x41\x01a";
+    match rng.u8(0..10) {
+        0 => ((0..rng.usize(1..4000)).map(|_| rng.u8(..)).collect(), 1),
+        // Half of a request head, and a head that never ends.
         1 => (get[..20].to_vec(), 1),
         2 => ([&get[..27], &vec![b'a'; 200_000][..]].concat(), 1),
-        // Pipelined, and nothing is taken.
+        // Pipelined requests whose responses are not read.
         3 => (get.repeat(1000), 1),
         4 => {
             let ranges = "0-0,".repeat(2000);
@@ -62,26 +62,30 @@ fn sayings(dice: &mut fastrand::Rng) -> Saying {
                 format!("GET /large HTTP/1.1\r\nHost: x\r\nRange: bytes={ranges}1-1\r\n\r\n");
             (text.into_bytes(), 3)
         }
-        // Streams that are reset as soon as they are open (CVE-2023-44487).
+        // Streams that are reset as soon as they are opened (CVE-2023-44487).
         5 => {
             let reset = |number: u32| {
                 let stream = 2 * number + 1;
-                [frame(1, 5, stream, ask), frame(3, 0, stream, &[0, 0, 0, 8])].concat()
+                [
+                    frame(1, 5, stream, request),
+                    frame(3, 0, stream, &[0, 0, 0, 8]),
+                ]
+                .concat()
             };
             (
                 [PREFACE.to_vec(), (0..2000).flat_map(reset).collect()].concat(),
                 1,
             )
         }
-        // A head that goes on in frame after frame (CVE-2024-27316).
+        // A head that continues in frame after frame (CVE-2024-27316).
         6 => {
             let more = frame(9, 0, 1, &vec![0x82; 4000]);
             (
-                [PREFACE.to_vec(), frame(1, 1, 1, ask), more.repeat(200)].concat(),
+                [PREFACE.to_vec(), frame(1, 1, 1, request), more.repeat(200)].concat(),
                 1,
             )
         }
-        // PINGs and SETTINGS whose answers are not taken (CVE-2019-9512, CVE-2019-9515).
+        // PINGs and SETTINGS whose acknowledgements are not read (CVE-2019-9512, CVE-2019-9515).
         7 => (
             [PREFACE.to_vec(), frame(6, 0, 0, &[7; 8]).repeat(5000)].concat(),
             1,
@@ -90,39 +94,39 @@ fn sayings(dice: &mut fastrand::Rng) -> Saying {
             [PREFACE.to_vec(), frame(4, 0, 0, &[]).repeat(5000)].concat(),
             1,
         ),
-        // A window that stays shut, and many answers for it (CVE-2019-9517).
+        // A flow-control window of 0, and many requests (CVE-2019-9517).
         _ => {
-            let shut = frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
-            let ask = |number: u32| frame(1, 5, 2 * number + 1, ask);
-            let asks: Vec<u8> = (0..32).flat_map(ask).collect();
-            ([PREFACE.to_vec(), shut, asks].concat(), 1)
+            let closed = frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
+            let request = |number: u32| frame(1, 5, 2 * number + 1, request);
+            let requests: Vec<u8> = (0..32).flat_map(request).collect();
+            ([PREFACE.to_vec(), closed, requests].concat(), 1)
         }
     }
 }
 
-/// One connection of a hostile client, from an address of its own.
-fn attack(to: SocketAddr, dice: &mut fastrand::Rng) -> std::io::Result<()> {
+/// Runs one attack on a new connection, from a random loopback address.
+fn attack(to: SocketAddr, rng: &mut fastrand::Rng) -> std::io::Result<()> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-    let from = Ipv4Addr::new(127, 0, 1, dice.u8(1..20));
+    let from = Ipv4Addr::new(127, 0, 1, rng.u8(1..20));
     socket.bind(&SocketAddr::from((from, 0)).into())?;
     socket.connect(&to.into())?;
     let mut stream = TcpStream::from(socket);
     stream.set_write_timeout(Some(Duration::from_millis(50)))?;
     stream.set_read_timeout(Some(Duration::from_millis(50)))?;
-    let (text, times) = sayings(dice);
+    let (text, times) = attack_bytes(rng);
     for _ in 0..times {
         stream.write_all(&text)?;
     }
-    if dice.bool() {
+    if rng.bool() {
         stream.read_exact(&mut [0; 64])?;
     }
-    if dice.bool() {
+    if rng.bool() {
         SockRef::from(&stream).set_linger(Some(Duration::ZERO))?;
     }
     Ok(())
 }
 
-/// Fetch a file as a client does that means well.
+/// Fetches a file as a well-behaved client does.
 fn fetch(at: SocketAddr, name: &str) -> std::io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(at)?;
     stream.set_read_timeout(Some(Duration::from_secs(20)))?;
@@ -137,7 +141,7 @@ fn fetch(at: SocketAddr, name: &str) -> std::io::Result<Vec<u8>> {
     Ok(answer.split_off(end + 4))
 }
 
-/// Resident bytes of this process (proc_pid_statm(5)).
+/// Returns the resident bytes of this process (proc_pid_statm(5)).
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = text.split(' ').nth(1).unwrap().parse().unwrap();
@@ -149,7 +153,7 @@ fn descriptors() -> usize {
 }
 
 #[test]
-fn clients_of_every_hostile_kind_take_nothing_from_others_for_long() {
+fn hostile_clients_do_not_harm_a_well_behaved_client() {
     let seconds = std::env::var("VICINITY_SOAK_SECONDS");
     let seconds = seconds.map_or(3, |seconds| seconds.parse().unwrap());
     let (begin, time) = (Instant::now(), Duration::from_secs(seconds));
@@ -181,10 +185,10 @@ fn clients_of_every_hostile_kind_take_nothing_from_others_for_long() {
         for seed in 0..4 {
             let (stop, attacks) = (&stop, &attacks);
             scope.spawn(move || {
-                let mut dice = fastrand::Rng::with_seed(seed);
+                let mut rng = fastrand::Rng::with_seed(seed);
                 while !stop.load(Ordering::Relaxed) {
-                    // The space may well end it before it has said all.
-                    drop(attack(at, &mut dice));
+                    // The server may close the connection before the client has sent all.
+                    drop(attack(at, &mut rng));
                     attacks.fetch_add(1, Ordering::Relaxed);
                 }
             });
@@ -211,7 +215,7 @@ fn clients_of_every_hostile_kind_take_nothing_from_others_for_long() {
     println!("{fetched} files, the slowest in {slowest:?}, {attacks} attacks, {grown} bytes more");
     assert!(attacks > 50, "only {attacks} attacks");
     assert!(grown < GROWTH, "{grown} bytes more");
-    // All are gone, at the latest when they had their time for saying or taking something.
+    // All connections end, at the latest when their timeouts expire.
     let end = Instant::now() + Duration::from_secs(90);
     while descriptors() > before || shared.store().slots().used() > used {
         assert!(

@@ -1,4 +1,4 @@
-//! A space that pushes, and stores that take what they are given, or do not.
+//! Tests of the push, with stores that accept, refuse or lose files.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::indexing_slicing,
@@ -25,14 +25,14 @@ use tokio::sync::oneshot;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// A space that pushes to a store, which it shows a token.
-fn pushing(scheme: &str) -> (Arc<Shared>, Store) {
+/// Returns a space that pushes to a store with a token, and the store.
+fn push_setup(scheme: &str) -> (Arc<Shared>, Store) {
     let token = Credential::Token("Bearer secret".parse().unwrap());
-    pushing_as(scheme, token, None)
+    push_setup_with(scheme, token, None)
 }
 
-/// The same with a credential and, for https, with whom it trusts.
-fn pushing_as(
+/// As [`push_setup`], with a credential and, for https, the trusted authorities.
+fn push_setup_with(
     scheme: &str,
     credential: Credential,
     trusted: Option<TlsConnector>,
@@ -60,34 +60,34 @@ fn pushing_as(
     let store = Store {
         listener,
         tls: None,
-        line: None,
+        stream: None,
     };
     (shared, store)
 }
 
-/// Until all that is to be sent was sent.
-fn settle(shared: &Shared) {
-    while !shared.pushing().contains(" 0 to send") {
+/// Waits until no file remains to be sent.
+fn wait_until_sent(shared: &Shared) {
+    while !shared.push_status().contains(" 0 to send") {
         std::thread::yield_now();
     }
 }
 
-/// What it is sent, on whichever connection.
+/// A store that the test controls.
 struct Store {
     listener: TcpListener,
-    /// It speaks TLS, if there is one.
+    /// The TLS configuration; `None` for plain connections.
     tls: Option<Arc<ServerConfig>>,
-    line: Option<BufReader<Box<dyn Line>>>,
+    stream: Option<BufReader<Box<dyn Stream>>>,
 }
 
-trait Line: Read + Write {}
-impl<T: Read + Write> Line for T {}
+trait Stream: Read + Write {}
+impl<T: Read + Write> Stream for T {}
 
 impl Store {
-    fn line(&mut self) -> &mut BufReader<Box<dyn Line>> {
-        self.line.get_or_insert_with(|| {
+    fn stream(&mut self) -> &mut BufReader<Box<dyn Stream>> {
+        self.stream.get_or_insert_with(|| {
             let (stream, _) = self.listener.accept().unwrap();
-            let stream: Box<dyn Line> = match &self.tls {
+            let stream: Box<dyn Stream> = match &self.tls {
                 None => Box::new(stream),
                 Some(tls) => {
                     let connection = ServerConnection::new(Arc::clone(tls)).unwrap();
@@ -98,27 +98,27 @@ impl Store {
         })
     }
 
-    /// What comes next up to this end.
-    fn up_to(&mut self, end: &str) -> String {
+    /// Reads lines until the text ends with `end`. Accepts a new connection when the current one ends.
+    fn read_until(&mut self, end: &str) -> String {
         let mut text = String::new();
         while !text.ends_with(end) {
-            if self.line().read_line(&mut text).unwrap() == 0 {
-                self.line = None;
+            if self.stream().read_line(&mut text).unwrap() == 0 {
+                self.stream = None;
             }
         }
         text
     }
 
-    /// So many bytes.
+    /// Reads `length` bytes.
     fn bytes(&mut self, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
-        self.line().read_exact(&mut bytes).unwrap();
+        self.stream().read_exact(&mut bytes).unwrap();
         bytes
     }
 
-    /// The next request's first line, and its body.
+    /// Reads a request and returns its first line and its body.
     fn request(&mut self) -> (String, Vec<u8>) {
-        let head = self.up_to("\r\n\r\n");
+        let head = self.read_until("\r\n\r\n");
         let length = head
             .lines()
             .find_map(|line| line.strip_prefix("content-length: "));
@@ -126,38 +126,38 @@ impl Store {
         (head.lines().next().unwrap().to_owned(), body)
     }
 
-    fn say(&mut self, words: &str) {
-        self.line().get_mut().write_all(words.as_bytes()).unwrap();
+    fn send(&mut self, text: &str) {
+        self.stream().get_mut().write_all(text.as_bytes()).unwrap();
     }
 
     fn answer(&mut self, status: &str) {
-        self.say(&format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n"));
+        self.send(&format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n"));
     }
 }
 
 #[test]
-fn a_file_goes_when_the_store_has_it() {
-    let (shared, mut store) = pushing("http");
+fn a_file_is_removed_when_the_store_acknowledges_it() {
+    let (shared, mut store) = push_setup("http");
     let bytes = pattern(200_000);
     publish(&shared, "a film.m3u8", &bytes);
-    let head = store.up_to("\r\n\r\n");
+    let head = store.read_until("\r\n\r\n");
     for line in [
         "PUT /films/a%20film.m3u8 HTTP/1.1",
         "authorization: Bearer secret",
         "content-type: application/vnd.apple.mpegurl",
         "content-length: 200000",
     ] {
-        assert!(head.lines().any(|said| said == line), "{line}: {head}");
+        assert!(head.lines().any(|sent| sent == line), "{line}: {head}");
     }
     assert!(store.bytes(200_000) == bytes);
-    // It is there until the store says so, and the guest can see what is going on.
-    let text = shared.pushing();
+    // The file remains until the store acknowledges it, and the guest can read the state of the push.
+    let text = shared.push_status();
     assert!(text.contains("0 sent, 1 to send"), "{text}");
-    let said = "/a%20film.m3u8 sending, 200000 bytes so far";
-    assert!(text.contains(said), "{text}");
+    let expected = "/a%20film.m3u8 sending, 200000 bytes so far";
+    assert!(text.contains(expected), "{text}");
     assert_eq!(shared.figures().used, 4);
     store.answer("201 Created");
-    settle(&shared);
+    wait_until_sent(&shared);
     let figures = shared.figures();
     let figures = (figures.pushed, figures.push_failures, figures.published);
     assert_eq!(figures, (1, 0, 0));
@@ -167,81 +167,81 @@ fn a_file_goes_when_the_store_has_it() {
 }
 
 #[test]
-fn what_a_store_refuses_or_loses_is_sent_again() {
-    let (shared, mut store) = pushing("http");
+fn a_refused_or_unacknowledged_file_is_sent_again() {
+    let (shared, mut store) = push_setup("http");
     publish(&shared, "first", b"1");
     let (mut line, _) = store.request();
     publish(&shared, "second", b"2");
     let mut refused = 0;
-    // One file's trouble is not the other's.
+    // A refusal of one file does not delay the other file.
     while line.starts_with("PUT /films/first ") {
-        store.say("HTTP/1.1 507 Insufficient Storage\r\ncontent-length: 5\r\n\r\nfull\x07");
+        store.send("HTTP/1.1 507 Insufficient Storage\r\ncontent-length: 5\r\n\r\nfull\x07");
         refused += 1;
         assert!(refused < 100, "nothing else is sent");
         line = store.request().0;
     }
     assert_eq!(line, "PUT /films/second HTTP/1.1");
-    let text = shared.pushing();
-    let said = format!("/first failed {refused} times, again in ");
-    assert!(text.contains(&said), "{text}");
-    let said = ": the store answered 507 Insufficient Storage full\\u{7}\n";
-    assert!(text.contains(said), "{text}");
+    let text = shared.push_status();
+    let expected = format!("/first failed {refused} times, again in ");
+    assert!(text.contains(&expected), "{text}");
+    let expected = ": the store answered 507 Insufficient Storage full\\u{7}\n";
+    assert!(text.contains(expected), "{text}");
     assert!(shared.figures().push_trouble.is_some());
     store.answer("204 No Content");
-    // Lost without an answer.
+    // The connection ends without a response.
     assert_eq!(store.request().1, b"1");
-    store.line = None;
+    store.stream = None;
     assert_eq!(store.request().1, b"1");
     store.answer("200 OK");
-    settle(&shared);
+    wait_until_sent(&shared);
     let figures = shared.figures();
     assert_eq!((figures.pushed, figures.push_failures), (2, refused + 1));
     assert_eq!((figures.push_trouble, figures.published), (None, 0));
 }
 
 #[test]
-fn what_changes_while_it_is_sent_is_sent_as_it_was_and_again() {
-    let (shared, mut store) = pushing("http");
-    // More than all buffers between us.
+fn a_file_changed_during_its_push_is_pushed_again() {
+    let (shared, mut store) = push_setup("http");
+    // More bytes than all buffers of the connection.
     let bytes = pattern(10 * SLOT as usize);
     publish(&shared, "film", &bytes);
-    store.up_to("\r\n\r\n");
+    store.read_until("\r\n\r\n");
     let number = write(&shared, "film", 0, b"new");
     assert!(store.bytes(bytes.len()) == bytes);
     store.answer("200 OK");
     while shared.figures().pushed == 0 {
         std::thread::yield_now();
     }
-    // It is somebody's work again, and is sent when that is done.
+    // The file is open for writing again, and is sent after it is closed.
     assert_eq!(shared.figures().unfinished, 1);
     shared.store().close(number, true);
     shared.note_change();
     let (_, body) = store.request();
     assert!(body[..3] == *b"new" && body[3..] == bytes[3..]);
-    // Under another name it is another file.
+    // A renamed file is pushed under its new name.
     let (film, movie) = ((ROOT, &b"film"[..]), (ROOT, &b"movie"[..]));
     shared.store().rename(film, movie, false).unwrap();
-    // And who has its old name by now has not been sent.
+    // The new file under the old name has not been sent.
     write(&shared, "film", 0, b"half");
     store.answer("200 OK");
     assert_eq!(store.request().0, "PUT /films/movie HTTP/1.1");
     store.answer("200 OK");
-    settle(&shared);
+    wait_until_sent(&shared);
     assert_eq!(shared.figures().published, 0);
     assert!(shared.store().look_up(ROOT, b"film").is_ok());
 }
 
 #[test]
-fn what_will_get_another_name_is_not_sent() {
-    let (shared, mut store) = pushing("http");
+fn files_with_temporary_names_are_not_pushed() {
+    let (shared, mut store) = push_setup("http");
     for name in [".film", "list.m3u8.tmp", "film.part"] {
         publish(&shared, name, b"half");
     }
     publish(&shared, "film", b"whole");
     assert_eq!(store.request().0, "PUT /films/film HTTP/1.1");
     store.answer("200 OK");
-    settle(&shared);
-    assert_eq!(shared.pushing(), "1 sent, 0 to send, 3 set aside\n");
+    wait_until_sent(&shared);
+    assert_eq!(shared.push_status(), "1 sent, 0 to send, 3 set aside\n");
     let (part, whole) = ((ROOT, &b"list.m3u8.tmp"[..]), (ROOT, &b"list.m3u8"[..]));
     shared.store().rename(part, whole, false).unwrap();
     shared.note_change();
@@ -249,44 +249,44 @@ fn what_will_get_another_name_is_not_sent() {
 }
 
 #[test]
-fn a_receiver_by_raw_tcp_is_sent_one_file_after_the_other() {
-    let (shared, mut receiver) = pushing("tcp");
+fn raw_tcp_sends_one_file_after_the_other() {
+    let (shared, mut receiver) = push_setup("tcp");
     let bytes = pattern(3 * SLOT as usize + 1);
     publish(&shared, "a film", &bytes);
     let film = format!("PUT {} /a%20film\n", bytes.len());
-    let mut line = receiver.up_to("\n");
+    let mut line = receiver.read_until("\n");
     publish(&shared, "empty", b"");
     let mut refused = 0;
     while line == film {
         assert!(receiver.bytes(bytes.len()) == bytes);
-        receiver.say("no room\n");
+        receiver.send("no room\n");
         refused += 1;
         assert!(refused < 100, "nothing else is sent");
-        line = receiver.up_to("\n");
+        line = receiver.read_until("\n");
     }
     assert_eq!(line, "PUT 0 /empty\n");
     assert_eq!(
         shared.figures().push_trouble.unwrap(),
         "the store answered no room"
     );
-    receiver.say("OK\n");
-    // Ended without an answer, after so many bytes: again from the beginning.
-    assert_eq!(receiver.up_to("\n"), film);
+    receiver.send("OK\n");
+    // The connection ends after a part of the bytes and without a response: the file is sent again from its beginning.
+    assert_eq!(receiver.read_until("\n"), film);
     receiver.bytes(1000);
-    receiver.line = None;
-    assert_eq!(receiver.up_to("\n"), film);
+    receiver.stream = None;
+    assert_eq!(receiver.read_until("\n"), film);
     assert!(receiver.bytes(bytes.len()) == bytes);
-    receiver.say("OK\r\n");
-    settle(&shared);
+    receiver.send("OK\r\n");
+    wait_until_sent(&shared);
     let figures = shared.figures();
     assert_eq!((figures.pushed, figures.push_failures), (2, refused + 1));
 }
 
-/// An authority, in this folder, and a certificate of its for `localhost`.
-fn authority(folder: &Path) {
-    let openssl = |words: &str, name: &str| {
+/// Creates a certificate authority in this directory, and its certificate for `localhost`.
+fn authority(directory: &Path) {
+    let openssl = |arguments: &str, name: &str| {
         let mut openssl = Command::new("openssl");
-        openssl.current_dir(folder).args(words.split(' '));
+        openssl.current_dir(directory).args(arguments.split(' '));
         let output = openssl.args(["-subj", name]).output().unwrap();
         assert!(output.status.success(), "{output:?}");
     };
@@ -303,9 +303,9 @@ fn authority(folder: &Path) {
     );
 }
 
-/// Keys for a store, in this folder.
-fn keys(folder: &Path) -> Credential {
-    let file = folder.join("keys");
+/// Returns access keys, read from a file in this directory.
+fn keys(directory: &Path) -> Credential {
+    let file = directory.join("keys");
     let text = "[default]\naws_access_key_id = AKID\naws_secret_access_key = secret\n";
     std::fs::write(&file, text).unwrap();
     std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
@@ -313,35 +313,35 @@ fn keys(folder: &Path) -> Credential {
 }
 
 #[test]
-fn a_store_is_spoken_to_by_tls_if_who_vouches_for_it_is_trusted() {
-    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    for folder in &folders {
-        authority(folder.path());
+fn https_requires_a_certificate_of_a_trusted_authority() {
+    let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    for directory in &directories {
+        authority(directory.path());
     }
-    let [ours, others] = &folders;
+    let [ours, other] = &directories;
     let file = |name: &str| ours.path().join(name);
     let acceptor = tls::acceptor(&file("cert.pem"), &file("key.pem")).unwrap();
-    for (trusted, known) in [(others, false), (ours, true)] {
+    for (trusted, is_trusted) in [(other, false), (ours, true)] {
         let trusted = tls::connector(&trusted.path().join("ca.pem")).unwrap();
-        let (shared, mut store) = pushing_as("https", keys(ours.path()), Some(trusted));
+        let (shared, mut store) = push_setup_with("https", keys(ours.path()), Some(trusted));
         store.tls = Some(Arc::clone(acceptor.config()));
         let bytes = pattern(3 * SLOT as usize);
         publish(&shared, "film", &bytes);
-        if !known {
-            let refused = store.line().read_line(&mut String::new());
+        if !is_trusted {
+            let refused = store.stream().read_line(&mut String::new());
             assert!(refused.is_err(), "{refused:?}");
             while shared.figures().push_trouble.is_none() {
                 std::thread::yield_now();
             }
-            let trouble = shared.figures().push_trouble.unwrap();
-            assert!(trouble.contains("invalid peer certificate"), "{trouble}");
+            let error = shared.figures().push_trouble.unwrap();
+            assert!(error.contains("invalid peer certificate"), "{error}");
             assert_eq!(
                 (shared.figures().pushed, shared.figures().published),
                 (0, 1)
             );
             continue;
         }
-        let head = store.up_to("\r\n\r\n");
+        let head = store.read_until("\r\n\r\n");
         let signed = head.lines().any(|line| {
             let scope =
                 "/eu-north-1/s3/aws4_request, SignedHeaders=host;x-amz-content-sha256;x-amz-date";
@@ -355,7 +355,7 @@ fn a_store_is_spoken_to_by_tls_if_who_vouches_for_it_is_trusted() {
         assert!(!head.contains("secret"));
         assert!(store.bytes(bytes.len()) == bytes);
         store.answer("200 OK");
-        settle(&shared);
+        wait_until_sent(&shared);
         assert_eq!(shared.figures().pushed, 1);
     }
 }

@@ -1,5 +1,5 @@
-//! Slots that are lent to the kernel: between two network namespaces on a wire that copies what it is given, so
-//! that the sender's pages are sent. Needs root, `ip` and `python3`; without root it is not run.
+//! Tests of zero-copy sends between two network namespaces. The receiving end of the veth pair copies the frames, so the
+//! kernel sends the pages of the slots. The tests need root, `ip` and `python3`; without root they are skipped.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::indexing_slicing,
@@ -24,23 +24,23 @@ use memory_plane::access::Access;
 use memory_plane::http::{self, Service};
 use socket2::{Domain, Socket, Type};
 use space::store::ROOT;
-use wire::{HERE, Wire, enter, within};
+use wire::{SERVER_ADDRESS, Wire, enter, within};
 
-/// The namespace in which this program, started again by a test, is to serve.
+/// Environment variable with the namespace in which this program serves when a test starts it again.
 const NAMESPACE: &str = "VICINITY_TEST_NAMESPACE";
 
-/// What a connection copies before it lends, and more.
-const MUCH: usize = 2 << 20;
+/// More bytes than a connection copies before it uses zero-copy sends.
+const LARGE: usize = 2 << 20;
 
-/// As many bytes as the kernel takes of an answer though nobody acknowledges them.
-const LITTLE: usize = 3 * SLOT as usize - 1000;
+/// Bytes of a response that the kernel accepts although the client acknowledges none.
+const SMALL: usize = 3 * SLOT as usize - 1000;
 
-/// Serve a space's files in a namespace: `much`, and `little`.
+/// Serves a space in a namespace with two files: `much` and `little`.
 fn serve(namespace: &str) -> (Arc<Shared>, SocketAddr) {
     let slots = 40;
     let shared = Shared::new("test", SLOT, slots, slots).unwrap();
-    publish(&shared, "much", &pattern(MUCH));
-    publish(&shared, "little", &pattern(LITTLE));
+    publish(&shared, "much", &pattern(LARGE));
+    publish(&shared, "little", &pattern(SMALL));
     let service = Service {
         shared: Arc::clone(&shared),
         access: Arc::new(Access {
@@ -49,19 +49,19 @@ fn serve(namespace: &str) -> (Arc<Shared>, SocketAddr) {
         }),
         tls: None,
     };
-    let (say, hear) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let namespace = namespace.to_owned();
     std::thread::spawn(move || {
         enter(&namespace);
-        let listener = TcpListener::bind((HERE, 0)).unwrap();
-        say.send(listener.local_addr().unwrap()).unwrap();
+        let listener = TcpListener::bind((SERVER_ADDRESS, 0)).unwrap();
+        sender.send(listener.local_addr().unwrap()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
         runtime.block_on(http::serve(service, listener))
     });
-    (shared, hear.recv().unwrap())
+    (shared, receiver.recv().unwrap())
 }
 
 struct Client(BufReader<TcpStream>);
@@ -72,7 +72,7 @@ impl Client {
         Self(BufReader::new(stream))
     }
 
-    /// One that has little room for what it has not asked its kernel for.
+    /// Connects with a small receive buffer.
     fn small(namespace: &str, at: SocketAddr) -> Self {
         let socket = within(namespace, || Socket::new(Domain::IPV4, Type::STREAM, None));
         let socket = socket.unwrap();
@@ -81,13 +81,13 @@ impl Client {
         Self(BufReader::new(socket.into()))
     }
 
-    fn ask(&mut self, path: &str) {
+    fn send_get(&mut self, path: &str) {
         let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
         self.0.get_mut().write_all(request.as_bytes()).unwrap();
     }
 
-    /// The body that comes next.
-    fn take(&mut self) -> Vec<u8> {
+    /// Reads the next response and returns its body.
+    fn read_body(&mut self) -> Vec<u8> {
         let mut length = 0;
         loop {
             let mut line = String::new();
@@ -106,13 +106,13 @@ impl Client {
     }
 
     fn get(&mut self, path: &str) -> Vec<u8> {
-        self.ask(path);
-        self.take()
+        self.send_get(path);
+        self.read_body()
     }
 }
 
-fn until(mut is_so: impl FnMut() -> bool) {
-    while !is_so() {
+fn wait_until(mut condition: impl FnMut() -> bool) {
+    while !condition() {
         std::thread::yield_now();
     }
 }
@@ -122,41 +122,41 @@ fn remove(shared: &Shared, name: &str) {
     removed.unwrap();
 }
 
-/// Wait until the kernel has an answer of so many bytes.
-fn handed_over(shared: &Shared, wire: &Wire, at: SocketAddr, sent: u64) {
-    until(|| shared.figures().sent >= sent);
-    // One thread serves all, in turns: it was written when others are answered.
-    let mut other = Client::new(&wire.here, at);
+/// Waits until the kernel has accepted responses of `sent` bytes.
+fn wait_until_sent(shared: &Shared, wire: &Wire, at: SocketAddr, sent: u64) {
+    wait_until(|| shared.figures().sent >= sent);
+    // One thread serves all connections in turn, so the response was written when others were answered.
+    let mut other = Client::new(&wire.server, at);
     for _ in 0..3 {
         other.get("/nowhere");
     }
 }
 
 #[test]
-fn slots_are_held_until_the_other_side_has_their_bytes() {
+fn slots_stay_in_use_until_the_client_has_acknowledged_their_bytes() {
     let Some(mut wire) = Wire::new() else { return };
-    let (shared, at) = serve(&wire.here);
-    let mut client = Client::new(&wire.there, at);
-    assert!(client.get("/much") == pattern(MUCH));
+    let (shared, at) = serve(&wire.server);
+    let mut client = Client::new(&wire.client, at);
+    assert!(client.get("/much") == pattern(LARGE));
     remove(&shared, "much");
-    until(|| shared.figures().used == 3);
+    wait_until(|| shared.figures().used == 3);
 
-    wire.lets_pass(false);
-    client.ask("/little");
-    handed_over(&shared, &wire, at, (MUCH + LITTLE) as u64);
+    wire.set_pass(false);
+    client.send_get("/little");
+    wait_until_sent(&shared, &wire, at, (LARGE + SMALL) as u64);
     remove(&shared, "little");
-    // Nobody sends it any more, but the kernel.
+    // Only the kernel still sends the file.
     assert_eq!(shared.figures().used, 3);
-    // Nor does anybody else get its slots.
+    // No other file gets its slots.
     let other = vec![0xff; 10 * SLOT as usize];
     publish(&shared, "other", &other);
-    wire.lets_pass(true);
-    assert!(client.take() == pattern(LITTLE));
-    until(|| shared.figures().used == 10);
+    wire.set_pass(true);
+    assert!(client.read_body() == pattern(SMALL));
+    wait_until(|| shared.figures().used == 10);
     assert!(client.get("/other") == other);
 }
 
-/// Started by the next test.
+/// The server process of the next test.
 #[test]
 fn child() {
     let Ok(namespace) = std::env::var(NAMESPACE) else {
@@ -164,7 +164,7 @@ fn child() {
     };
     let (shared, at) = serve(&namespace);
     println!("at {at}");
-    until(|| shared.figures().sent >= (MUCH + LITTLE) as u64);
+    wait_until(|| shared.figures().sent >= (LARGE + SMALL) as u64);
     println!("sent");
     loop {
         std::thread::park();
@@ -172,31 +172,31 @@ fn child() {
 }
 
 #[test]
-fn a_process_that_dies_resets_what_it_lends() {
+fn the_death_of_the_process_resets_a_zero_copy_connection() {
     let Some(wire) = Wire::new() else { return };
     let mut server = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child", "--nocapture"])
-        .env(NAMESPACE, &wire.here)
+        .env(NAMESPACE, &wire.server)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
-    let mut said = |word: &str| {
+    let mut value_after = |word: &str| {
         lines.find_map(|line| {
             let line = line.unwrap();
             line.split_once(word)
                 .map(|(_, rest)| rest.trim().to_owned())
         })
     };
-    let at: SocketAddr = said("at ").unwrap().parse().unwrap();
-    let mut client = Client::small(&wire.there, at);
-    assert!(client.get("/much") == pattern(MUCH));
-    client.ask("/little");
-    said("sent").unwrap();
+    let at: SocketAddr = value_after("at ").unwrap().parse().unwrap();
+    let mut client = Client::small(&wire.client, at);
+    assert!(client.get("/much") == pattern(LARGE));
+    client.send_get("/little");
+    value_after("sent").unwrap();
     server.kill().unwrap();
     server.wait().unwrap();
-    let mut taken = Vec::new();
-    let error = client.0.read_to_end(&mut taken).unwrap_err();
+    let mut received = Vec::new();
+    let error = client.0.read_to_end(&mut received).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-    assert!(taken.len() < LITTLE, "{}", taken.len());
+    assert!(received.len() < SMALL, "{}", received.len());
 }

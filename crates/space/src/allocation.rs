@@ -1,46 +1,51 @@
-//! How a host's budget of slots is shared: first what each VM needs, then what helps most.
+//! Divides a host's budget of slots among its VMs.
+//!
+//! [`allocate`] works in two steps. First each claim gets a floor: the slots that its objective requires. Classes are
+//! served in ascending order. If the floors of a class do not fit, all objectives of that class are multiplied by the
+//! same factor, the stretch. Then the slots that remain go one by one to the claim with the largest marginal gain.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// Halvings of the range in which a stretch is sought.
-const HALVINGS: u32 = 40;
+/// Bisection steps in the search for the smallest stretch.
+const BISECTION_STEPS: u32 = 40;
 
-/// The longest stretch.
-const MOST_STRETCH: f64 = 1e4;
+/// The largest stretch that is tried.
+const MAX_STRETCH: f64 = 1e4;
 
-/// One VM's claim.
+/// The slots that one VM claims.
 pub trait Claim {
-    /// Slots that it must have whatever the others need: those in use, and the least of all.
-    fn least(&self) -> u32;
-    /// Its class: lower ones are served first.
+    /// Returns the slots that this claim gets in any case: those in use, and at least the configured minimum.
+    fn min_slots(&self) -> u32;
+    /// Returns the class. Lower classes are served first.
     fn class(&self) -> u8;
-    /// Slots for its objective, if that may take so many times as long.
-    fn need(&self, stretch: f64) -> u32;
-    /// What one slot more than these would bring it.
-    fn gain(&self, slots: u32) -> f64;
+    /// Returns the slots required to meet the objective after its times are multiplied by `stretch`.
+    fn required(&self, stretch: f64) -> u32;
+    /// Returns the gain of one slot in addition to `slots`. It must not rise with `slots`.
+    fn marginal_gain(&self, slots: u32) -> f64;
 }
 
-/// The outcome.
+/// The result of [`allocate`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct Shares {
-    /// By claim, what it is promised.
+pub struct Allocation {
+    /// The floor of each claim, in the order of the claims.
     pub floors: Vec<u32>,
-    /// By claim, what it gets: its floor, and its part of what was left.
+    /// The slots of each claim: its floor, and its part of the slots that remained.
     pub slots: Vec<u32>,
-    /// How many times as long everybody's objectives take, in the first class that had to wait.
+    /// The factor by which the objectives of the first class that did not fit are multiplied; 1 if all classes fit.
     pub stretch: f64,
-    /// What one more slot of budget would bring.
+    /// The marginal gain of one more slot of budget (the shadow price).
     pub price: f64,
 }
 
-/// Share `budget`, of which at most `promised` as floors. The claims' least are always granted.
+/// Divides `budget` among `claims`. Floors take at most `floor_budget` of it, except that the minimum of each claim is
+/// always granted.
 #[must_use]
-pub fn share(budget: u32, promised: u32, claims: &[impl Claim]) -> Shares {
-    let (floors, stretch) = floors(promised, claims);
-    let left = budget.saturating_sub(floors.iter().sum());
-    let (slots, price) = fill(left, &floors, claims);
-    Shares {
+pub fn allocate(budget: u32, floor_budget: u32, claims: &[impl Claim]) -> Allocation {
+    let (floors, stretch) = floors(floor_budget, claims);
+    let remaining = budget.saturating_sub(floors.iter().sum());
+    let (slots, price) = distribute(remaining, &floors, claims);
+    Allocation {
         floors,
         slots,
         stretch,
@@ -48,46 +53,48 @@ pub fn share(budget: u32, promised: u32, claims: &[impl Claim]) -> Shares {
     }
 }
 
-/// Floors, class by class; everybody in the class that does not fit misses by the same factor.
-fn floors(promised: u32, claims: &[impl Claim]) -> (Vec<u32>, f64) {
-    let mut floors: Vec<u32> = claims.iter().map(Claim::least).collect();
-    let mut left = promised.saturating_sub(floors.iter().sum());
+/// Returns the floors, and the stretch of the first class that does not fit. Classes behind it get their minimum.
+fn floors(floor_budget: u32, claims: &[impl Claim]) -> (Vec<u32>, f64) {
+    let mut floors: Vec<u32> = claims.iter().map(Claim::min_slots).collect();
+    let mut remaining = floor_budget.saturating_sub(floors.iter().sum());
     let mut classes: Vec<u8> = claims.iter().map(Claim::class).collect();
     classes.sort_unstable();
     classes.dedup();
     for class in classes {
-        let member = |claim: &&_| Claim::class(*claim) == class;
+        let in_class = |claim: &&_| Claim::class(*claim) == class;
         let extra = |stretch: f64| -> u32 {
-            let members = claims.iter().filter(member);
-            let extra = members.map(|claim| claim.need(stretch).saturating_sub(claim.least()));
+            let of_class = claims.iter().filter(in_class);
+            let extra =
+                of_class.map(|claim| claim.required(stretch).saturating_sub(claim.min_slots()));
             extra.fold(0, u32::saturating_add)
         };
-        let stretch = fitting(left, &extra);
-        for (floor, claim) in floors.iter_mut().zip(claims).filter(|(_, c)| member(c)) {
-            let need = stretch.map_or(0, |stretch| claim.need(stretch));
-            *floor = need.max(claim.least());
+        let stretch = smallest_stretch(remaining, &extra);
+        for (floor, claim) in floors.iter_mut().zip(claims).filter(|(_, c)| in_class(c)) {
+            let required = stretch.map_or(0, |stretch| claim.required(stretch));
+            *floor = required.max(claim.min_slots());
         }
         match stretch {
-            Some(stretch) if stretch <= 1.0 => left -= extra(1.0).min(left),
-            // Nothing is left for those behind.
-            _ => return (floors, stretch.unwrap_or(MOST_STRETCH)),
+            Some(stretch) if stretch <= 1.0 => remaining -= extra(1.0).min(remaining),
+            // No slots remain for the classes behind this one.
+            _ => return (floors, stretch.unwrap_or(MAX_STRETCH)),
         }
     }
     (floors, 1.0)
 }
 
-/// The smallest stretch with which the needs fit.
-fn fitting(left: u32, extra: &impl Fn(f64) -> u32) -> Option<f64> {
-    if extra(1.0) <= left {
+/// Returns the smallest stretch with which the `extra` slots fit into `remaining`, or `None` if none up to
+/// [`MAX_STRETCH`] does.
+fn smallest_stretch(remaining: u32, extra: &impl Fn(f64) -> u32) -> Option<f64> {
+    if extra(1.0) <= remaining {
         return Some(1.0);
     }
-    let (mut low, mut high) = (1.0, MOST_STRETCH);
-    if extra(high) > left {
+    let (mut low, mut high) = (1.0, MAX_STRETCH);
+    if extra(high) > remaining {
         return None;
     }
-    for _ in 0..HALVINGS {
+    for _ in 0..BISECTION_STEPS {
         let middle = f64::midpoint(low, high);
-        if extra(middle) <= left {
+        if extra(middle) <= remaining {
             high = middle;
         } else {
             low = middle;
@@ -96,53 +103,53 @@ fn fitting(left: u32, extra: &impl Fn(f64) -> u32) -> Option<f64> {
     Some(high)
 }
 
-/// An offer for one more slot.
-struct Offer {
+/// A claim's bid for one more slot.
+struct Bid {
     gain: f64,
     claim: usize,
 }
 
-impl Ord for Offer {
+impl Ord for Bid {
     fn cmp(&self, other: &Self) -> Ordering {
-        // Of equal gains, the first claim's: any rule will do that is one.
+        // Of equal gains the first claim wins. Any rule would do, but the order must be total.
         let by_gain = self.gain.total_cmp(&other.gain);
         by_gain.then(other.claim.cmp(&self.claim))
     }
 }
 
-impl PartialOrd for Offer {
+impl PartialOrd for Bid {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Offer {
+impl PartialEq for Bid {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Offer {}
+impl Eq for Bid {}
 
-/// Slot by slot to whom it helps most: optimal, as gains fall with slots. Also says what the next
-/// one would bring.
-fn fill(left: u32, floors: &[u32], claims: &[impl Claim]) -> (Vec<u32>, f64) {
+/// Gives the remaining slots one by one to the claim with the largest marginal gain. This greedy order is optimal because
+/// marginal gains fall with slots. Also returns the gain of the next slot.
+fn distribute(remaining: u32, floors: &[u32], claims: &[impl Claim]) -> (Vec<u32>, f64) {
     let mut slots = floors.to_vec();
-    let offer = |claim: usize, slots: &[u32]| {
-        let gain = claims.get(claim)?.gain(*slots.get(claim)?);
-        (gain > 0.0).then_some(Offer { gain, claim })
+    let bid = |claim: usize, slots: &[u32]| {
+        let gain = claims.get(claim)?.marginal_gain(*slots.get(claim)?);
+        (gain > 0.0).then_some(Bid { gain, claim })
     };
-    let mut offers: BinaryHeap<Offer> = (0..claims.len())
-        .filter_map(|claim| offer(claim, &slots))
+    let mut bids: BinaryHeap<Bid> = (0..claims.len())
+        .filter_map(|claim| bid(claim, &slots))
         .collect();
-    for _ in 0..left {
-        let Some(best) = offers.pop() else { break };
+    for _ in 0..remaining {
+        let Some(best) = bids.pop() else { break };
         if let Some(slots) = slots.get_mut(best.claim) {
             *slots += 1;
         }
-        offers.extend(offer(best.claim, &slots));
+        bids.extend(bid(best.claim, &slots));
     }
-    (slots, offers.peek().map_or(0.0, |offer| offer.gain))
+    (slots, bids.peek().map_or(0.0, |bid| bid.gain))
 }
 
 #[cfg(test)]
@@ -151,18 +158,18 @@ mod tests {
 
     use super::*;
 
-    /// Needs `work / stretch` slots, and has ever less use for more.
+    /// Requires `work / stretch` slots. Its marginal gain falls with each slot.
     #[derive(Clone, Debug)]
-    struct Simple {
-        least: u32,
+    struct TestClaim {
+        min_slots: u32,
         class: u8,
         work: f64,
         weight: f64,
     }
 
-    impl Claim for Simple {
-        fn least(&self) -> u32 {
-            self.least
+    impl Claim for TestClaim {
+        fn min_slots(&self) -> u32 {
+            self.min_slots
         }
         fn class(&self) -> u8 {
             self.class
@@ -172,17 +179,17 @@ mod tests {
             clippy::cast_sign_loss,
             reason = "small"
         )]
-        fn need(&self, stretch: f64) -> u32 {
+        fn required(&self, stretch: f64) -> u32 {
             (self.work / stretch).ceil() as u32
         }
-        fn gain(&self, slots: u32) -> f64 {
+        fn marginal_gain(&self, slots: u32) -> f64 {
             self.weight * 0.8_f64.powi(i32::try_from(slots).unwrap())
         }
     }
 
-    fn claim(work: f64, class: u8) -> Simple {
-        Simple {
-            least: 2,
+    fn claim(work: f64, class: u8) -> TestClaim {
+        TestClaim {
+            min_slots: 2,
             class,
             work,
             weight: 1.0,
@@ -190,23 +197,27 @@ mod tests {
     }
 
     #[test]
-    fn everybody_of_a_class_misses_by_the_same_factor() {
-        let shares = share(20, 20, &[claim(10.0, 0), claim(30.0, 0)]);
-        assert!((shares.stretch - 2.0).abs() < 1e-3, "{}", shares.stretch);
-        assert_eq!(shares.floors, [5, 15]);
+    fn all_claims_of_a_class_are_stretched_by_the_same_factor() {
+        let allocation = allocate(20, 20, &[claim(10.0, 0), claim(30.0, 0)]);
+        assert!(
+            (allocation.stretch - 2.0).abs() < 1e-3,
+            "{}",
+            allocation.stretch
+        );
+        assert_eq!(allocation.floors, [5, 15]);
     }
 
     #[test]
-    fn who_comes_first_is_served_first() {
-        let shares = share(20, 20, &[claim(30.0, 1), claim(12.0, 0)]);
-        assert_eq!(shares.floors, [8, 12]);
-        assert!(shares.stretch > 3.0);
+    fn the_lower_class_is_served_first() {
+        let allocation = allocate(20, 20, &[claim(30.0, 1), claim(12.0, 0)]);
+        assert_eq!(allocation.floors, [8, 12]);
+        assert!(allocation.stretch > 3.0);
     }
 
-    fn simple() -> impl Strategy<Value = Simple> {
+    fn test_claim() -> impl Strategy<Value = TestClaim> {
         (1_u32..5, 0_u8..3, 0.1_f64..60.0, 0.1_f64..10.0).prop_map(
-            |(least, class, work, weight)| Simple {
-                least,
+            |(min_slots, class, work, weight)| TestClaim {
+                min_slots,
                 class,
                 work,
                 weight,
@@ -216,37 +227,37 @@ mod tests {
 
     proptest! {
         #[test]
-        fn budget_floors_and_order(
-            claims in prop::collection::vec(simple(), 1..9), budget in 40_u32..200,
+        fn the_budget_the_floors_and_the_marginal_gains_are_respected(
+            claims in prop::collection::vec(test_claim(), 1..9), budget in 40_u32..200,
         ) {
-            let shares = share(budget, budget, &claims);
-            prop_assert!(shares.slots.iter().sum::<u32>() <= budget);
-            for ((slots, floor), claim) in shares.slots.iter().zip(&shares.floors).zip(&claims) {
-                prop_assert!(slots >= floor && *floor >= claim.least);
+            let allocation = allocate(budget, budget, &claims);
+            prop_assert!(allocation.slots.iter().sum::<u32>() <= budget);
+            for ((slots, floor), claim) in allocation.slots.iter().zip(&allocation.floors).zip(&claims) {
+                prop_assert!(slots >= floor && *floor >= claim.min_slots);
             }
-            if shares.stretch <= 1.0 {
-                for (floor, claim) in shares.floors.iter().zip(&claims) {
-                    prop_assert!(*floor >= claim.need(1.0));
+            if allocation.stretch <= 1.0 {
+                for (floor, claim) in allocation.floors.iter().zip(&claims) {
+                    prop_assert!(*floor >= claim.required(1.0));
                 }
             }
-            // Nobody who got more than the floor values the last slot below the price.
-            for ((slots, floor), claim) in shares.slots.iter().zip(&shares.floors).zip(&claims) {
-                prop_assert!(slots == floor || claim.gain(slots - 1) >= shares.price - 1e-12);
+            // For each claim above its floor, the last slot gained at least the price.
+            for ((slots, floor), claim) in allocation.slots.iter().zip(&allocation.floors).zip(&claims) {
+                prop_assert!(slots == floor || claim.marginal_gain(slots - 1) >= allocation.price - 1e-12);
             }
         }
 
         #[test]
-        fn who_is_asked_first_does_not_matter(
-            mut claims in prop::collection::vec(simple(), 1..7), budget in 40_u32..200,
+        fn the_order_of_the_claims_does_not_matter(
+            mut claims in prop::collection::vec(test_claim(), 1..7), budget in 40_u32..200,
         ) {
-            let one = share(budget, budget, &claims);
+            let forward = allocate(budget, budget, &claims);
             claims.reverse();
-            let mut other = share(budget, budget, &claims);
-            other.slots.reverse();
-            other.floors.reverse();
-            prop_assert_eq!(one.floors, other.floors);
-            let off = one.slots.iter().zip(&other.slots).map(|(a, b)| a.abs_diff(*b)).max();
-            prop_assert!(off <= Some(1), "equal gains aside");
+            let mut reversed = allocate(budget, budget, &claims);
+            reversed.slots.reverse();
+            reversed.floors.reverse();
+            prop_assert_eq!(forward.floors, reversed.floors);
+            let difference = forward.slots.iter().zip(&reversed.slots).map(|(a, b)| a.abs_diff(*b)).max();
+            prop_assert!(difference <= Some(1), "more than one slot apart, which equal gains do not explain");
         }
     }
 }

@@ -1,145 +1,156 @@
-//! How many slots one VM needs for its objective.
+//! Computes how many slots one VM needs to meet its objective, from the queueing model and its learnt residual.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::queueing::{Flow, blocked, completion, fewest, quantile, stable_slots};
+use crate::queueing::{
+    Flow, blocked_fraction, mean_time_to_slot, quantile, smallest, stable_slots,
+};
 use crate::residual::Residual;
 
-/// The share of jobs that find no slot up to which more slots are worth having, where no number of
-/// them is enough.
-const KNEE: f64 = 0.01;
+/// If no number of slots meets the objective, the demand is the number from which on at most this fraction of the jobs
+/// is blocked: more slots would hardly help.
+const KNEE_BLOCKED_FRACTION: f64 = 0.01;
 
-/// What a VM is promised.
+/// The service-level objective of a VM.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Objective {
     /// Seconds from a job's arrival until it has a slot.
     pub seconds: f64,
-    /// The share of jobs that this holds for; without one it is for their mean.
+    /// The fraction of the jobs for which `seconds` holds (a quantile). Without it, `seconds` is for the mean.
     pub share: Option<f64>,
-    /// The largest share of jobs that find no slot.
+    /// The largest fraction of the jobs that may find no free slot.
     pub blocked: f64,
-    /// How much its jobs count against others' when slots are left.
+    /// The weight of its jobs in the division of slots that remain after all floors.
     pub weight: f64,
-    /// Its class: lower ones are served first.
+    /// The class. Lower classes are served first.
     pub class: u8,
 }
 
 impl Objective {
-    /// This much later for everybody.
+    /// Returns this objective with its times, and its blocked fraction up to 0.5, multiplied by `factor`.
     #[must_use]
-    pub fn stretched(&self, by: f64) -> Self {
+    pub fn stretched(&self, factor: f64) -> Self {
         Self {
-            seconds: self.seconds * by,
-            blocked: (self.blocked * by).min(0.5),
+            seconds: self.seconds * factor,
+            blocked: (self.blocked * factor).min(0.5),
             ..*self
         }
     }
 
-    /// The mean that an exponential time must have.
+    /// Returns the mean of an exponentially distributed time that meets this objective exactly.
     #[must_use]
     pub fn mean(&self) -> f64 {
         self.seconds / self.share.map_or(1.0, |share| quantile(1.0, share))
     }
 }
 
-/// What keeps a VM from its objective when memory does not.
+/// The station that keeps a VM from its objective when slots do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bottleneck {
-    /// The guest computes too slowly.
+    /// The first station: the guest computes too slowly.
     Compute,
-    /// The network is too slow.
+    /// The second station: the network transmits too slowly.
     Link,
 }
 
-/// What is asked for.
+/// The slots that an objective requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// Slots.
+    /// Number of slots.
     pub slots: u32,
-    /// Set when the objective is out of reach with any number of them.
+    /// Set if no number of slots meets the objective.
     pub bottleneck: Option<Bottleneck>,
 }
 
-/// A VM as the model sees it.
+/// The queueing model of one VM, corrected by its residual.
 #[derive(Clone, Debug)]
 pub struct Model<'a> {
-    /// Its jobs.
+    /// Rates and variations of the VM's jobs.
     pub flow: Flow,
     residual: &'a Residual,
-    /// Slots it has.
+    /// Slots that the VM has now; the residual is relative to them.
     slots: u32,
-    /// By slots, what was computed already: objectives are stretched many times.
-    known: RefCell<BTreeMap<u32, Expected>>,
+    /// Predictions already computed, by number of slots. The search for a stretch asks for the same numbers many times.
+    predictions: RefCell<BTreeMap<u32, Prediction>>,
 }
 
-/// What the model expects of a number of slots.
+/// The uncorrected prediction for a number of slots.
 #[derive(Clone, Copy, Debug)]
-struct Expected {
-    completion: f64,
-    blocked: f64,
+struct Prediction {
+    time_to_slot: f64,
+    blocked_fraction: f64,
 }
 
 impl<'a> Model<'a> {
-    /// Of a VM with these jobs, which has so many slots, and what the formulas were off by.
+    /// Creates the model of a VM that has `slots` slots now.
     #[must_use]
     pub fn new(flow: Flow, residual: &'a Residual, slots: u32) -> Self {
         Self {
             flow,
             residual,
             slots,
-            known: RefCell::default(),
+            predictions: RefCell::default(),
         }
     }
 
-    fn expected(&self, slots: u32) -> Expected {
-        let compute = || Expected {
-            completion: completion(&self.flow, slots),
-            blocked: blocked(&self.flow, slots),
+    fn prediction(&self, slots: u32) -> Prediction {
+        let compute = || Prediction {
+            time_to_slot: mean_time_to_slot(&self.flow, slots),
+            blocked_fraction: blocked_fraction(&self.flow, slots),
         };
-        *self.known.borrow_mut().entry(slots).or_insert_with(compute)
+        *self
+            .predictions
+            .borrow_mut()
+            .entry(slots)
+            .or_insert_with(compute)
     }
 
-    /// The mean time to a slot with so many of them, corrected.
+    /// Returns the corrected mean time, in seconds, from a job's arrival to its slot, if the VM has `slots` slots.
     #[must_use]
     pub fn predicted(&self, slots: u32) -> f64 {
         let change = f64::from(slots.max(1)).ln() - f64::from(self.slots.max(1)).ln();
-        self.expected(slots).completion * self.residual.expected(change).exp()
+        self.prediction(slots).time_to_slot * self.residual.predict(change).exp()
     }
 
-    /// The fewest slots, at most `most`, that meet an objective.
+    /// Returns the fewest slots, at most `max_slots`, that meet an objective.
     #[must_use]
-    pub fn demand(&self, objective: &Objective, most: u32) -> Demand {
+    pub fn demand(&self, objective: &Objective, max_slots: u32) -> Demand {
         let meets = |slots| {
             self.predicted(slots) <= objective.mean()
-                && self.expected(slots).blocked <= objective.blocked
+                && self.prediction(slots).blocked_fraction <= objective.blocked
         };
-        let stable = stable_slots(&self.flow, most);
-        if let (Some(stable), Some(enough)) = (stable, fewest(most, meets)) {
+        let stable = stable_slots(&self.flow, max_slots);
+        if let (Some(stable), Some(meeting)) = (stable, smallest(max_slots, meets)) {
             return Demand {
-                slots: stable.max(enough),
+                slots: stable.max(meeting),
                 bottleneck: None,
             };
         }
-        let knee = fewest(most, |slots| self.expected(slots).blocked <= KNEE);
+        let knee = smallest(max_slots, |slots| {
+            self.prediction(slots).blocked_fraction <= KNEE_BLOCKED_FRACTION
+        });
         Demand {
-            slots: knee.unwrap_or(most).max(stable.unwrap_or(1)),
-            bottleneck: Some(match self.flow.compute < self.flow.transmit {
+            slots: knee.unwrap_or(max_slots).max(stable.unwrap_or(1)),
+            bottleneck: Some(match self.flow.compute_rate < self.flow.transmit_rate {
                 true => Bottleneck::Compute,
                 false => Bottleneck::Link,
             }),
         }
     }
 
-    /// What one more slot would bring: jobs a second, weighted, that find one and would not have.
+    /// Returns the gain of one slot in addition to `slots`: the weighted number of jobs per second that would find a slot
+    /// and did not before.
     #[must_use]
-    pub fn gain(&self, objective: &Objective, slots: u32) -> f64 {
-        let load = self.flow.arrivals / self.flow.transmit;
-        let full = |slots| crate::queueing::full(load, slots);
-        objective.weight * self.flow.arrivals * (full(slots) - full(slots.saturating_add(1)))
+    pub fn marginal_gain(&self, objective: &Objective, slots: u32) -> f64 {
+        let load = self.flow.arrival_rate / self.flow.transmit_rate;
+        let blocked = |slots| crate::queueing::blocking_probability(load, slots);
+        objective.weight
+            * self.flow.arrival_rate
+            * (blocked(slots) - blocked(slots.saturating_add(1)))
     }
 }
 
@@ -160,14 +171,14 @@ mod tests {
     }
 
     #[test]
-    fn what_memory_cannot_do_is_named() {
+    fn the_bottleneck_is_named_when_slots_do_not_help() {
         let residual = Residual::default();
         let model =
             |compute, transmit| Model::new(Flow::exponential(1.0, compute, transmit), &residual, 8);
-        let asked = |compute, transmit| model(compute, transmit).demand(&objective(0.5), 256);
-        assert_eq!(asked(1.2, 9.0).bottleneck, Some(Bottleneck::Compute));
-        assert_eq!(asked(9.0, 0.9).bottleneck, Some(Bottleneck::Link));
-        assert_eq!(asked(9.0, 9.0).bottleneck, None);
+        let demand_of = |compute, transmit| model(compute, transmit).demand(&objective(0.5), 256);
+        assert_eq!(demand_of(1.2, 9.0).bottleneck, Some(Bottleneck::Compute));
+        assert_eq!(demand_of(9.0, 0.9).bottleneck, Some(Bottleneck::Link));
+        assert_eq!(demand_of(9.0, 9.0).bottleneck, None);
     }
 
     proptest! {
@@ -177,12 +188,12 @@ mod tests {
             seconds in 1.0_f64..20.0,
         ) {
             let residual = Residual::default();
-            let asked = |arrivals, compute| {
+            let demand_of = |arrivals, compute| {
                 let flow = Flow::exponential(arrivals, compute, 1.0);
                 Model::new(flow, &residual, 8).demand(&objective(seconds), 256)
             };
-            let (one, busier) = (asked(arrivals, compute), asked(arrivals * more, compute));
-            let slower = asked(arrivals, compute / more);
+            let (one, busier) = (demand_of(arrivals, compute), demand_of(arrivals * more, compute));
+            let slower = demand_of(arrivals, compute / more);
             for other in [busier, slower] {
                 if one.bottleneck.is_none() && other.bottleneck.is_none() {
                     prop_assert!(other.slots >= one.slots);
@@ -191,13 +202,13 @@ mod tests {
         }
 
         #[test]
-        fn gains_fall_with_slots(
+        fn marginal_gains_fall_with_slots(
             arrivals in 0.1_f64..3.0, transmit in 0.2_f64..3.0, slots in 0_u32..200,
         ) {
             let residual = Residual::default();
             let flow = Flow::exponential(arrivals, 1.0, transmit);
             let model = Model::new(flow, &residual, 8);
-            let gain = |slots| model.gain(&objective(1.0), slots);
+            let gain = |slots| model.marginal_gain(&objective(1.0), slots);
             prop_assert!(gain(slots + 1) <= gain(slots) + 1e-12);
         }
     }

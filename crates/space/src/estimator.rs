@@ -1,8 +1,8 @@
-//! From what a window of time brought to what a VM's jobs do: rates, variations, high water.
+//! Estimates the rates, variations and high-water mark of a VM's jobs from windows of measurements.
 //!
-//! Rates are smoothed, so that one odd window does not move anything. A change that lasts is found
-//! by a two-sided CUSUM over arrivals, and what was smoothed before is forgotten then: a step is
-//! believed within a window or two, where smoothing alone would take five.
+//! Rates are smoothed exponentially, so a single unusual window changes little. A two-sided CUSUM over the count of
+//! arrivals detects a lasting change. The estimator then discards the smoothed values, so it follows a step within one or
+//! two windows; smoothing alone would take five.
 
 use std::collections::VecDeque;
 
@@ -10,58 +10,59 @@ use serde::{Deserialize, Serialize};
 
 use crate::queueing::Flow;
 
-/// Weight of the newest window in a smoothed figure.
-const GAIN: f64 = 0.35;
+/// Weight of the newest window in a smoothed value.
+const SMOOTHING_GAIN: f64 = 0.35;
 
-/// What a CUSUM ignores, and at which sum it rings, in standard deviations of a window's count.
-const SLACK: f64 = 0.75;
-const ALARM: f64 = 5.0;
+/// The drift that the CUSUM subtracts per window, and the sum at which it reports a step. Both are in standard deviations
+/// of a window's count.
+const CUSUM_SLACK: f64 = 0.75;
+const CUSUM_THRESHOLD: f64 = 5.0;
 
-/// Windows whose high water is remembered.
-const REMEMBERED: usize = 3;
+/// Windows over which the high-water mark is taken.
+const HIGH_WATER_WINDOWS: usize = 3;
 
-/// Completions in a window below which its times say nothing.
-pub const FEW: u64 = 5;
+/// Below this number of completions in a window, its times are not significant.
+pub const MIN_COMPLETIONS: u64 = 5;
 
-/// What happened to a VM's space in one window of time. Sums of squares make variations exact
-/// however windows are cut.
+/// Measurements of a VM's space in one window of time. It has sums and sums of squares, so the variation of merged
+/// windows is exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Window {
-    /// Its length in seconds.
+    /// Length of the window, in seconds.
     pub seconds: f64,
-    /// Jobs that arrived.
+    /// Number of jobs that arrived.
     pub arrived: u64,
-    /// Sum of squared times between arrivals, and how many there were.
+    /// Sum of the squared times between arrivals, in s².
     pub gaps_squared: f64,
-    /// Sum of the times between arrivals.
+    /// Sum of the times between arrivals, in seconds.
     pub gaps: f64,
-    /// Jobs that the first station has done.
+    /// Jobs that the first station (the guest) completed.
     pub computed: u64,
-    /// Seconds it worked; not those in which it waited for a slot.
+    /// Seconds in which the first station was busy, without those in which it waited for a slot.
     pub computing: f64,
-    /// Sum of its squared service times.
+    /// Sum of the squared service times of the first station, in s².
     pub computing_squared: f64,
-    /// Seconds in which it waited for a slot.
+    /// Seconds in which the first station waited for a slot.
     pub blocked: f64,
-    /// Slots given back.
+    /// Number of slots that became free.
     pub released: u64,
-    /// Seconds in which the second station had something to do.
+    /// Seconds in which the second station (transmission) was busy.
     pub transmitting: f64,
-    /// Mean time, in seconds, from arrival to slot of the jobs that got one.
+    /// Mean time, in seconds, from a job's arrival until it got its slot.
     pub completion: f64,
-    /// Most slots in use at any time.
+    /// Largest number of slots in use at any time of the window.
     pub high_water: u32,
-    /// Slots in use at the end.
+    /// Slots in use at the end of the window.
     pub in_use: u32,
-    /// Slots that have been in use all the time for some windows: what lies there, not what passes
-    /// through. The second station is busy while more than these are in use.
+    /// Slots that stayed in use throughout the last windows. They store files that the guest keeps, so they are not part of
+    /// the flow of jobs. The second station is busy while more than these are in use.
     pub held: u32,
 }
 
 impl Window {
-    /// Both, one after the other.
+    /// Returns the window that consists of `self` followed by `next`.
     #[must_use]
-    pub fn and(&self, next: &Self) -> Self {
+    pub fn merge(&self, next: &Self) -> Self {
         let jobs = self.computed + next.computed;
         #[allow(clippy::cast_precision_loss, reason = "counts of a window")]
         let mean = |a: f64, b: f64| match jobs {
@@ -86,43 +87,43 @@ impl Window {
         }
     }
 
-    /// Whether its times mean something.
+    /// Returns whether enough jobs completed for the window's times to be significant.
     #[must_use]
-    pub fn tells(&self) -> bool {
-        self.computed >= FEW
+    pub fn has_enough_completions(&self) -> bool {
+        self.computed >= MIN_COMPLETIONS
     }
 }
 
-/// What is believed of a VM.
+/// Smoothed estimates of a VM's jobs.
 #[derive(Clone, Debug, Default)]
 pub struct Estimator {
-    arrivals: Option<f64>,
-    compute: Option<f64>,
-    transmit: Option<f64>,
+    arrival_rate: Option<f64>,
+    compute_rate: Option<f64>,
+    transmit_rate: Option<f64>,
     arrival_scv: Option<f64>,
     compute_scv: Option<f64>,
-    above: f64,
-    below: f64,
+    cusum_above: f64,
+    cusum_below: f64,
     high_water: VecDeque<u32>,
 }
 
-/// What a window changed.
+/// Whether a window shows a lasting change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Nothing unusual.
+    /// The window fits the estimates.
     None,
-    /// The arrivals are others than before.
+    /// The arrival rate changed; the estimates start anew from this window.
     Step,
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts of a window")]
 impl Estimator {
-    /// Take a window in.
-    pub fn take(&mut self, window: &Window) -> Change {
+    /// Adds a window to the estimates.
+    pub fn update(&mut self, window: &Window) -> Change {
         if window.seconds <= 0.0 {
             return Change::None;
         }
-        let change = self.watch(window);
+        let change = self.detect_step(window);
         if change == Change::Step {
             *self = Self {
                 high_water: std::mem::take(&mut self.high_water),
@@ -130,13 +131,16 @@ impl Estimator {
             };
         }
         smooth(
-            &mut self.arrivals,
+            &mut self.arrival_rate,
             Some(window.arrived as f64 / window.seconds),
         );
         let rate = |count: u64, busy: f64| (count > 0 && busy > 0.0).then(|| count as f64 / busy);
-        smooth(&mut self.compute, rate(window.computed, window.computing));
         smooth(
-            &mut self.transmit,
+            &mut self.compute_rate,
+            rate(window.computed, window.computing),
+        );
+        smooth(
+            &mut self.transmit_rate,
             rate(window.released, window.transmitting),
         );
         let gaps = window.arrived;
@@ -144,56 +148,58 @@ impl Estimator {
             &mut self.arrival_scv,
             scv(gaps, window.gaps, window.gaps_squared),
         );
-        let served = scv(window.computed, window.computing, window.computing_squared);
-        smooth(&mut self.compute_scv, served);
-        if self.high_water.len() == REMEMBERED {
+        let compute_scv = scv(window.computed, window.computing, window.computing_squared);
+        smooth(&mut self.compute_scv, compute_scv);
+        if self.high_water.len() == HIGH_WATER_WINDOWS {
             self.high_water.pop_front();
         }
         self.high_water.push_back(window.high_water);
         change
     }
 
-    /// Two-sided CUSUM over the count of arrivals, in standard deviations of a Poisson count.
-    fn watch(&mut self, window: &Window) -> Change {
-        let Some(arrivals) = self.arrivals else {
+    /// Adds a window's count of arrivals to the two-sided CUSUM, in standard deviations of a Poisson count.
+    fn detect_step(&mut self, window: &Window) -> Change {
+        let Some(arrival_rate) = self.arrival_rate else {
             return Change::None;
         };
-        let expected = (arrivals * window.seconds).max(1.0);
-        let off = (window.arrived as f64 - expected) / expected.sqrt();
-        self.above = (self.above + off - SLACK).max(0.0);
-        self.below = (self.below - off - SLACK).max(0.0);
-        match self.above.max(self.below) > ALARM {
+        let expected = (arrival_rate * window.seconds).max(1.0);
+        let deviation = (window.arrived as f64 - expected) / expected.sqrt();
+        self.cusum_above = (self.cusum_above + deviation - CUSUM_SLACK).max(0.0);
+        self.cusum_below = (self.cusum_below - deviation - CUSUM_SLACK).max(0.0);
+        match self.cusum_above.max(self.cusum_below) > CUSUM_THRESHOLD {
             true => Change::Step,
             false => Change::None,
         }
     }
 
-    /// What the VM's jobs do, once both stations have been seen at work. Arrivals are taken half a
-    /// standard deviation of a window of `seconds` higher than they are: too small a space costs
-    /// more than too large a one.
+    /// Returns the rates and variations of the VM's jobs, once both stations were busy. The arrival rate is raised by half a
+    /// standard deviation of the count in a window of `seconds`, because a space that is too small costs more than one
+    /// that is too large.
     #[must_use]
     pub fn flow(&self, seconds: f64) -> Option<Flow> {
-        let arrivals = self.arrivals?;
+        let arrival_rate = self.arrival_rate?;
         Some(Flow {
-            arrivals: arrivals + 0.5 * (arrivals / seconds.max(f64::MIN_POSITIVE)).sqrt(),
-            compute: self.compute?,
-            transmit: self.transmit?,
+            arrival_rate: arrival_rate
+                + 0.5 * (arrival_rate / seconds.max(f64::MIN_POSITIVE)).sqrt(),
+            compute_rate: self.compute_rate?,
+            transmit_rate: self.transmit_rate?,
             arrival_scv: self.arrival_scv.unwrap_or(1.0),
             compute_scv: self.compute_scv.unwrap_or(1.0),
         })
     }
 
-    /// Most slots in use in the last windows.
+    /// Returns the largest number of slots in use in the last windows.
     #[must_use]
     pub fn high_water(&self) -> u32 {
         self.high_water.iter().copied().max().unwrap_or(0)
     }
 }
 
-/// Squared coefficient of variation of so many values with these sums; none of too few.
+/// Returns the squared coefficient of variation of `count` values with this sum and sum of squares; `None` if there are
+/// too few values.
 #[allow(clippy::cast_precision_loss, reason = "counts of a window")]
 fn scv(count: u64, sum: f64, squares: f64) -> Option<f64> {
-    if count < FEW || sum <= 0.0 {
+    if count < MIN_COMPLETIONS || sum <= 0.0 {
         return None;
     }
     let mean = sum / count as f64;
@@ -203,7 +209,7 @@ fn scv(count: u64, sum: f64, squares: f64) -> Option<f64> {
 
 fn smooth(value: &mut Option<f64>, new: Option<f64>) {
     if let Some(new) = new.filter(|new| new.is_finite()) {
-        *value = Some(value.map_or(new, |old| old + GAIN * (new - old)));
+        *value = Some(value.map_or(new, |old| old + SMOOTHING_GAIN * (new - old)));
     }
 }
 
@@ -229,53 +235,57 @@ mod tests {
     }
 
     #[test]
-    fn rates_count_busy_time_only() {
+    fn service_rates_count_busy_time_only() {
         let mut estimator = Estimator::default();
         assert_eq!(estimator.flow(5.0), None);
-        estimator.take(&window(20));
+        estimator.update(&window(20));
         let flow = estimator.flow(5.0).unwrap();
-        assert!((flow.compute - 10.0).abs() < 1e-9 && (flow.transmit - 5.0).abs() < 1e-9);
-        assert!((flow.arrivals - (4.0 + 0.5 * 0.8_f64.sqrt())).abs() < 1e-9);
+        assert!((flow.compute_rate - 10.0).abs() < 1e-9 && (flow.transmit_rate - 5.0).abs() < 1e-9);
+        assert!((flow.arrival_rate - (4.0 + 0.5 * 0.8_f64.sqrt())).abs() < 1e-9);
     }
 
     #[test]
-    fn a_step_is_believed_at_once_and_noise_is_not() {
+    fn a_step_is_detected_within_two_windows_and_noise_is_not() {
         let mut estimator = Estimator::default();
         for round in 0..100 {
-            // Up and down by a standard deviation.
+            // Up and down by half a standard deviation.
             let arrived = if round % 2 == 0 { 95 } else { 105 };
-            assert_eq!(estimator.take(&window(arrived)), Change::None);
+            assert_eq!(estimator.update(&window(arrived)), Change::None);
         }
-        let steps = [300, 300].map(|arrived| estimator.take(&window(arrived)));
+        let steps = [300, 300].map(|arrived| estimator.update(&window(arrived)));
         assert!(steps.contains(&Change::Step));
         let flow = estimator.flow(1e12).unwrap();
-        assert!((flow.arrivals - 60.0).abs() < 1.0, "{}", flow.arrivals);
+        assert!(
+            (flow.arrival_rate - 60.0).abs() < 1.0,
+            "{}",
+            flow.arrival_rate
+        );
     }
 
     #[test]
-    fn high_water_is_that_of_the_last_windows() {
+    fn high_water_covers_the_last_three_windows() {
         let mut estimator = Estimator::default();
         for high in [9, 3, 4] {
-            estimator.take(&window(high));
+            estimator.update(&window(high));
         }
         assert_eq!(estimator.high_water(), 9);
-        estimator.take(&window(2));
+        estimator.update(&window(2));
         assert_eq!(estimator.high_water(), 4);
     }
 
     proptest! {
         #[test]
-        fn empty_and_odd_windows_leave_numbers(
+        fn empty_and_inconsistent_windows_leave_finite_estimates(
             windows in prop::collection::vec((0_u64..50, 0.0_f64..2.0, 0.0_f64..2.0), 1..40),
         ) {
             let mut estimator = Estimator::default();
             for (count, computing, transmitting) in windows {
                 let window = Window { computing, transmitting, ..window(count) };
-                estimator.take(&window);
+                estimator.update(&window);
                 if let Some(flow) = estimator.flow(5.0) {
-                    let all = [flow.arrivals, flow.compute, flow.transmit, flow.arrival_scv];
+                    let all = [flow.arrival_rate, flow.compute_rate, flow.transmit_rate, flow.arrival_scv];
                     prop_assert!(all.iter().all(|value| value.is_finite() && *value >= 0.0));
-                    prop_assert!(flow.compute > 0.0 && flow.transmit > 0.0);
+                    prop_assert!(flow.compute_rate > 0.0 && flow.transmit_rate > 0.0);
                 }
             }
         }

@@ -1,143 +1,152 @@
-//! The profiler: what happens to a space's slots, as windows of time.
+//! The profiler: turns the events of a space's slots into [`Window`]s.
 //!
-//! A job is a slot. The first station is the guest: it works while it has a file open to write and no
-//! write waits for slots. A job arrives when its slot is taken, for before that nobody but the guest
-//! knows of it; the guest's work since the slot before is its service. The second station is all
-//! that comes between a slot's being taken and its return: what is written, sent, kept, removed. It is
-//! busy while more slots are in use than lie full anyway ([`Window::held`]).
+//! The queueing model maps to a space as follows:
+//!
+//! - A job is the filling of one slot.
+//! - The first station is the guest. It is busy while it has a file open for writing and no write waits for slots.
+//! - A job arrives when its slot is allocated, because the host cannot observe it earlier. Its service time is the time
+//!   that the guest was busy since the previous allocation.
+//! - The second station is everything between the allocation of a slot and its return: writing, sending, keeping and
+//!   removing the file. It is busy while more slots are in use than are held anyway ([`Window::held`]).
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::estimator::Window;
 
-/// Windows in which a slot must have been in use to count as one that lies full.
-const REMEMBERED: usize = 5;
+/// Windows over which slots must stay in use to count as held.
+const HELD_WINDOWS: usize = 5;
 
 /// The profile of one space.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// Until when everything is in the window.
-    at: Duration,
-    began: Duration,
+    /// The time up to which the window accounts for everything.
+    updated: Duration,
+    window_start: Duration,
     used: u32,
     writing: bool,
     waiting: bool,
-    /// Fewest slots in use in this window, and in those before.
-    low: u32,
-    lows: VecDeque<u32>,
-    /// Seconds that the guest worked since a slot was taken, and that passed since then.
-    work: f64,
-    gap: f64,
+    /// Fewest slots in use in this window, and in each of the last [`HELD_WINDOWS`] windows.
+    low_water: u32,
+    low_water_history: VecDeque<u32>,
+    /// Seconds since the last allocation: those in which the guest was busy, and all.
+    work_since_take: f64,
+    time_since_take: f64,
     window: Window,
 }
 
 impl Profile {
-    /// Of an empty space.
+    /// Creates the profile of an empty space.
     #[must_use]
     pub fn new(now: Duration) -> Self {
         Self {
-            at: now,
-            began: now,
+            updated: now,
+            window_start: now,
             used: 0,
             writing: false,
             waiting: false,
-            low: 0,
-            lows: VecDeque::new(),
-            work: 0.0,
-            gap: 0.0,
+            low_water: 0,
+            low_water_history: VecDeque::new(),
+            work_since_take: 0.0,
+            time_since_take: 0.0,
             window: Window::default(),
         }
     }
 
-    /// So many slots were taken.
-    pub fn took(&mut self, now: Duration, count: u32) {
+    /// Records that `count` slots were allocated.
+    pub fn record_take(&mut self, now: Duration, count: u32) {
         if count == 0 {
             return;
         }
-        self.pass(now);
+        self.advance(now);
         self.used = self.used.saturating_add(count);
         let window = &mut self.window;
         window.high_water = window.high_water.max(self.used);
         window.arrived += u64::from(count);
         window.computed += u64::from(count);
-        // As if each had taken the same time.
+        // The time is divided equally among the slots of one allocation.
         let jobs = f64::from(count);
-        window.gaps += self.gap;
-        window.gaps_squared += self.gap * self.gap / jobs;
-        window.computing_squared += self.work * self.work / jobs;
-        (self.work, self.gap) = (0.0, 0.0);
+        window.gaps += self.time_since_take;
+        window.gaps_squared += self.time_since_take * self.time_since_take / jobs;
+        window.computing_squared += self.work_since_take * self.work_since_take / jobs;
+        (self.work_since_take, self.time_since_take) = (0.0, 0.0);
     }
 
-    /// A slot came back.
-    pub fn returned(&mut self, now: Duration) {
-        self.pass(now);
+    /// Records that a slot became free.
+    pub fn record_return(&mut self, now: Duration) {
+        self.advance(now);
         self.used = self.used.saturating_sub(1);
-        self.low = self.low.min(self.used);
+        self.low_water = self.low_water.min(self.used);
         self.window.released += 1;
     }
 
-    /// The guest has a file open to write, or none.
-    pub fn writing(&mut self, now: Duration, writing: bool) {
-        self.pass(now);
+    /// Records whether the guest has any file open for writing.
+    pub fn set_writing(&mut self, now: Duration, writing: bool) {
+        self.advance(now);
         self.writing = writing;
     }
 
-    /// A write waits for slots, or none.
-    pub fn waiting(&mut self, now: Duration, waiting: bool) {
-        self.pass(now);
+    /// Records whether any write waits for slots.
+    pub fn set_waiting(&mut self, now: Duration, waiting: bool) {
+        self.advance(now);
         self.waiting = waiting;
     }
 
-    /// The window that ends now; another one begins.
-    pub fn close(&mut self, now: Duration) -> Window {
-        self.pass(now);
+    /// Ends the current window at `now`, returns it and begins the next one.
+    pub fn close_window(&mut self, now: Duration) -> Window {
+        self.advance(now);
         let next = Window {
             high_water: self.used,
             held: self.held(),
             ..Window::default()
         };
-        if self.lows.len() == REMEMBERED {
-            self.lows.pop_front();
+        if self.low_water_history.len() == HELD_WINDOWS {
+            self.low_water_history.pop_front();
         }
-        self.lows.push_back(self.low);
-        self.low = self.used;
+        self.low_water_history.push_back(self.low_water);
+        self.low_water = self.used;
         let window = std::mem::replace(&mut self.window, next);
         #[allow(clippy::cast_precision_loss, reason = "slots of a window")]
         let completion = match window.computed {
             0 => 0.0,
             jobs => (window.computing + window.blocked) / jobs as f64,
         };
-        let began = std::mem::replace(&mut self.began, now);
+        let window_start = std::mem::replace(&mut self.window_start, now);
         Window {
-            seconds: now.saturating_sub(began).as_secs_f64(),
+            seconds: now.saturating_sub(window_start).as_secs_f64(),
             completion,
             in_use: self.used,
             ..window
         }
     }
 
-    /// Slots that were in use all the time.
+    /// Returns the slots that stayed in use throughout this window and the last [`HELD_WINDOWS`].
     fn held(&self) -> u32 {
-        match self.lows.len() {
-            REMEMBERED => self.lows.iter().copied().min().unwrap_or(0).min(self.low),
+        match self.low_water_history.len() {
+            HELD_WINDOWS => self
+                .low_water_history
+                .iter()
+                .copied()
+                .min()
+                .unwrap_or(0)
+                .min(self.low_water),
             _ => 0,
         }
     }
 
-    /// Time has passed until now.
-    fn pass(&mut self, now: Duration) {
-        let passed = now.saturating_sub(self.at).as_secs_f64();
-        self.at = self.at.max(now);
-        self.gap += passed;
+    /// Accounts for the time since the last event.
+    fn advance(&mut self, now: Duration) {
+        let elapsed = now.saturating_sub(self.updated).as_secs_f64();
+        self.updated = self.updated.max(now);
+        self.time_since_take += elapsed;
         if self.waiting {
-            self.window.blocked += passed;
+            self.window.blocked += elapsed;
         } else if self.writing {
-            self.window.computing += passed;
-            self.work += passed;
+            self.window.computing += elapsed;
+            self.work_since_take += elapsed;
         }
         if self.used > self.window.held {
-            self.window.transmitting += passed;
+            self.window.transmitting += elapsed;
         }
     }
 }
@@ -150,21 +159,21 @@ mod tests {
         Duration::from_millis(100 * tenths)
     }
 
-    fn is(seen: f64, expected: f64) {
+    fn assert_close(seen: f64, expected: f64) {
         assert!((seen - expected).abs() < 1e-9, "{seen} {expected}");
     }
 
     #[test]
-    fn the_guest_works_while_it_writes_and_does_not_wait() {
+    fn the_guest_computes_while_a_file_is_open_for_writing_and_no_write_waits() {
         let mut profile = Profile::new(at(0));
-        profile.writing(at(2), true);
-        profile.took(at(4), 2);
-        profile.waiting(at(5), true);
-        profile.returned(at(7));
-        profile.waiting(at(7), false);
-        profile.took(at(7), 1);
-        profile.writing(at(8), false);
-        let window = profile.close(at(10));
+        profile.set_writing(at(2), true);
+        profile.record_take(at(4), 2);
+        profile.set_waiting(at(5), true);
+        profile.record_return(at(7));
+        profile.set_waiting(at(7), false);
+        profile.record_take(at(7), 1);
+        profile.set_writing(at(8), false);
+        let window = profile.close_window(at(10));
         let Window {
             seconds,
             computing,
@@ -175,31 +184,31 @@ mod tests {
             gaps,
             ..
         } = window;
-        is(seconds, 1.0);
-        is(computing, 0.4);
-        is(blocked, 0.2);
-        is(completion, 0.6 / 3.0);
-        // Twice 0.1 s, once 0.1 s.
-        is(computing_squared, 0.03);
-        is(gaps, 0.7);
-        is(transmitting, 0.6);
+        assert_close(seconds, 1.0);
+        assert_close(computing, 0.4);
+        assert_close(blocked, 0.2);
+        assert_close(completion, 0.6 / 3.0);
+        // Three service times of 0.1 s.
+        assert_close(computing_squared, 0.03);
+        assert_close(gaps, 0.7);
+        assert_close(transmitting, 0.6);
         let counts = (window.arrived, window.computed, window.released);
         assert_eq!(counts, (3, 3, 1));
         assert_eq!((window.in_use, window.high_water, window.held), (2, 2, 0));
-        // A window of its own.
-        let next = profile.close(at(15));
-        is(next.seconds, 0.5);
+        // The next window starts from zero.
+        let next = profile.close_window(at(15));
+        assert_close(next.seconds, 0.5);
         assert_eq!((next.arrived, next.high_water), (0, 2));
     }
 
     #[test]
-    fn what_lies_full_is_not_what_keeps_the_second_station_busy() {
+    fn held_slots_do_not_keep_the_second_station_busy() {
         let mut profile = Profile::new(at(0));
-        profile.took(at(0), 10);
+        profile.record_take(at(0), 10);
         let mut second = 0;
         let mut close = |profile: &mut Profile| {
             second += 1;
-            profile.close(at(10 * second))
+            profile.close_window(at(10 * second))
         };
         let early = close(&mut profile);
         assert_eq!((early.held, early.transmitting), (0, 1.0));
@@ -208,15 +217,15 @@ mod tests {
         }
         let later = close(&mut profile);
         assert_eq!(later.held, 10);
-        is(later.transmitting, 0.0);
-        profile.took(at(102), 3);
+        assert_close(later.transmitting, 0.0);
+        profile.record_take(at(102), 3);
         for _ in 0..3 {
-            profile.returned(at(107));
+            profile.record_return(at(107));
         }
         let busy = close(&mut profile);
         assert_eq!((busy.held, busy.high_water, busy.in_use), (10, 13, 10));
-        is(busy.transmitting, 0.5);
-        profile.returned(at(115));
+        assert_close(busy.transmitting, 0.5);
+        profile.record_return(at(115));
         close(&mut profile);
         assert_eq!(close(&mut profile).held, 9);
     }

@@ -1,47 +1,48 @@
-//! How far the model is off, and how that goes on: one line of regression, learnt while running.
+//! Predicts the error of the queueing model by linear regression, updated online.
 //!
-//! The error is the logarithm of measured over predicted time, so it has no unit and a corrected
-//! prediction is never negative. It follows `e' = a e + b du + d`, with `du` the change of the
-//! logarithm of the slots; recursive least squares with forgetting finds the three. Bounds keep
-//! them sensible, and nothing is learnt where there is nothing to learn from.
+//! The error `e` is the logarithm of measured over predicted time, so it has no unit and a corrected prediction is never
+//! negative. The regression is `e' = a e + b du + d`, where `du` is the change of the logarithm of the number of slots.
+//! Recursive least squares with a forgetting factor estimates `a`, `b` and `d`. All three are bounded. An observation
+//! without excitation (no change of slots and no unusual error) does not update them.
 
-/// Weight that an observation keeps from one step to the next.
+/// Forgetting factor: the weight of an observation is multiplied by it in each step.
 const FORGETTING: f64 = 0.97;
 
-/// Largest uncertainty: without excitation it would grow for ever.
-const MOST_TRACE: f64 = 100.0;
+/// Largest trace of the covariance matrix: without excitation it would grow without bound.
+const MAX_TRACE: f64 = 100.0;
 
-/// A change of slots, and an error in standard deviations, below which an observation is no news.
-const QUIET_CHANGE: f64 = 0.01;
-const QUIET_ERROR: f64 = 2.0;
+/// An observation below both of these updates nothing: the change of the logarithm of the slots, and the error in
+/// standard deviations.
+const MIN_CHANGE: f64 = 0.01;
+const MIN_ERROR_DEVIATIONS: f64 = 2.0;
 
-/// Weight of the newest error in the spread of errors.
-const SPREAD_GAIN: f64 = 0.1;
+/// Weight of the newest squared error in the variance of errors.
+const VARIANCE_GAIN: f64 = 0.1;
 
 type Vector = [f64; 3];
 
-/// The regression.
+/// The regression and its state.
 #[derive(Clone, Debug)]
 pub struct Residual {
     theta: Vector,
     covariance: [Vector; 3],
     error: f64,
-    /// Variance of what it did not foresee.
-    spread: f64,
+    /// Smoothed variance of the prediction errors (innovations).
+    variance: f64,
 }
 
 impl Default for Residual {
     fn default() -> Self {
         Self {
             theta: [0.7, 0.0, 0.0],
-            covariance: open(),
+            covariance: initial_covariance(),
             error: 0.0,
-            spread: 0.05,
+            variance: 0.05,
         }
     }
 }
 
-fn open() -> [Vector; 3] {
+fn initial_covariance() -> [Vector; 3] {
     [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
 }
 
@@ -50,36 +51,37 @@ fn dot(a: Vector, b: Vector) -> f64 {
 }
 
 impl Residual {
-    /// The error to expect if the slots change by `change` (difference of logarithms).
+    /// Returns the error of the next step, predicted for a change of slots by `change` (difference of logarithms).
     #[must_use]
-    pub fn expected(&self, change: f64) -> f64 {
+    pub fn predict(&self, change: f64) -> f64 {
         dot(self.theta, [self.error, change, 1.0])
     }
 
-    /// Standard deviation of what it does not foresee.
+    /// Returns the standard deviation of the prediction errors.
     #[must_use]
-    pub fn spread(&self) -> f64 {
-        self.spread.sqrt()
+    pub fn standard_deviation(&self) -> f64 {
+        self.variance.sqrt()
     }
 
-    /// Everything may be different now: learn fast.
-    pub fn open(&mut self) {
-        self.covariance = open();
+    /// Resets the covariance after a change of the jobs, so that the next observations have full weight.
+    pub fn reset_covariance(&mut self) {
+        self.covariance = initial_covariance();
     }
 
-    /// The error that was measured, after a change of the slots. Returns by how much it was other
-    /// than expected. With `learn` false, only the error is noted.
+    /// Adds a measured error after a change of slots and returns the innovation: measured minus predicted error. If `learn`
+    /// is false, the coefficients stay as they are.
     pub fn observe(&mut self, error: f64, change: f64, learn: bool) -> f64 {
         if !error.is_finite() || !change.is_finite() {
             return 0.0;
         }
         let phi = [self.error, change, 1.0];
         let innovation = error - dot(self.theta, phi);
-        let news = change.abs() >= QUIET_CHANGE || innovation.abs() >= QUIET_ERROR * self.spread();
-        if learn && news {
+        let is_informative = change.abs() >= MIN_CHANGE
+            || innovation.abs() >= MIN_ERROR_DEVIATIONS * self.standard_deviation();
+        if learn && is_informative {
             self.update(phi, innovation);
         }
-        self.spread += SPREAD_GAIN * (innovation * innovation - self.spread);
+        self.variance += VARIANCE_GAIN * (innovation * innovation - self.variance);
         self.error = error.clamp(-3.0, 3.0);
         innovation
     }
@@ -102,8 +104,8 @@ impl Residual {
         }
         let [[xx, ..], [_, yy, _], [.., zz]] = self.covariance;
         let trace = xx + yy + zz;
-        if trace > MOST_TRACE {
-            let shrink = MOST_TRACE / trace;
+        if trace > MAX_TRACE {
+            let shrink = MAX_TRACE / trace;
             self.covariance
                 .iter_mut()
                 .flatten()
@@ -119,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_learns_a_constant_error_and_what_slots_do_to_it() {
+    fn the_regression_learns_a_constant_error_and_the_effect_of_slots() {
         let mut residual = Residual::default();
         let mut random = fastrand::Rng::with_seed(7);
         let mut error = 0.0;
@@ -130,12 +132,12 @@ mod tests {
         }
         let [a, b, d] = residual.theta;
         assert!((a - 0.4).abs() < 0.05 && (b + 0.5).abs() < 0.05 && (d - 0.3).abs() < 0.05);
-        assert!((residual.expected(0.2) - (0.4 * error - 0.1 + 0.3)).abs() < 0.05);
-        assert!(residual.spread() < 0.1);
+        assert!((residual.predict(0.2) - (0.4 * error - 0.1 + 0.3)).abs() < 0.05);
+        assert!(residual.standard_deviation() < 0.1);
     }
 
     #[test]
-    fn nothing_is_learnt_where_it_is_told_so() {
+    fn observe_without_learn_changes_no_coefficient() {
         let mut residual = Residual::default();
         let before = residual.theta;
         residual.observe(2.0, 0.5, false);
@@ -144,7 +146,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_stays_within_bounds(
+        fn coefficients_and_covariance_stay_within_bounds(
             steps in prop::collection::vec((-10.0_f64..10.0, -3.0_f64..3.0), 1..200),
         ) {
             let mut residual = Residual::default();
@@ -152,9 +154,9 @@ mod tests {
                 residual.observe(error, change, true);
                 let [a, b, d] = residual.theta;
                 prop_assert!(a.abs() <= 0.9 && (-1.0..=0.0).contains(&b) && d.abs() <= 1.5);
-                prop_assert!(residual.expected(0.0).is_finite());
+                prop_assert!(residual.predict(0.0).is_finite());
                 let trace: f64 = (0..3).map(|at| residual.covariance[at][at]).sum();
-                prop_assert!(trace.is_finite() && trace <= MOST_TRACE * 1.001 && trace > 0.0);
+                prop_assert!(trace.is_finite() && trace <= MAX_TRACE * 1.001 && trace > 0.0);
             }
         }
     }

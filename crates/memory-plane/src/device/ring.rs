@@ -1,12 +1,11 @@
-//! One virtqueue of the device, with what the library's [`VringMutex`] leaves out.
+//! One virtqueue of the device: the library's [`VringMutex`] with additional checks.
 //!
-//! - Only an eventfd is taken to kick and call by: reading, writing or polling another descriptor of QEMU's
-//!   could wait for QEMU.
-//! - Neither is ever waited for: QEMU empties a kick eventfd itself while it stops a queue.
-//! - A call eventfd is signalled once when it is new. QEMU replaces it at any time (with vhost-user's
-//!   `SET_VRING_CALL`), and the driver has the queue's interrupts from the new one alone: a call that the
-//!   old one was given in between is seen by nobody. A driver takes an interrupt too many without harm
-//!   (virtio 1.3, 2.7.7).
+//! - Kick and call descriptors must be eventfds. Reading, writing or polling another kind of descriptor from QEMU could
+//!   block until QEMU acts.
+//! - Both are set to non-blocking mode, because QEMU reads a kick eventfd itself while it stops a queue.
+//! - A new call eventfd is signalled once. QEMU may replace it at any time (with vhost-user's `SET_VRING_CALL`), and the
+//!   driver then receives interrupts from the new one only, so a call on the old one during the replacement would be lost.
+//!   A driver handles a spurious interrupt without harm (virtio 1.3, 2.7.7).
 
 use std::fs::File;
 use std::io;
@@ -30,7 +29,7 @@ impl<'a> VringStateMutGuard<'a, Memory> for Ring {
     type G = <VringMutex<Memory> as VringStateMutGuard<'a, Memory>>::G;
 }
 
-/// The file, if it is an eventfd, which does not block from now on.
+/// Returns the file in non-blocking mode if it is an eventfd; otherwise logs a warning and returns `None`.
 fn eventfd(use_of_it: &str, file: Option<File>) -> Option<File> {
     let file = file?;
     if !is_event(&file) {
@@ -54,7 +53,7 @@ impl VringT<Memory> for Ring {
 
     fn read_kick(&self) -> io::Result<bool> {
         match self.0.read_kick() {
-            // QEMU has read it first.
+            // QEMU has read the eventfd first.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 Ok(self.get_ref().is_enabled())
             }
@@ -71,13 +70,13 @@ impl VringT<Memory> for Ring {
 
     fn signal_used_queue(&self) -> io::Result<()> {
         match self.0.signal_used_queue() {
-            // It is full, so a signal is outstanding.
+            // The counter is full, so a signal is pending already.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
             other => other,
         }
     }
 
-    // The rest is the library's.
+    // All other methods delegate to the library.
 
     fn get_ref(&self) -> <Self as VringStateGuard<'_, Memory>>::G {
         self.0.get_ref()
@@ -145,7 +144,7 @@ impl VringT<Memory> for Ring {
     }
 
     fn set_err(&self, file: Option<File>) {
-        // Nothing is ever reported by it.
+        // The device never reports an error through this descriptor.
         drop(file);
     }
 }
@@ -162,7 +161,7 @@ mod tests {
         Ring::new(Memory::new(GuestMemoryMmap::new()), 16).unwrap()
     }
 
-    /// An eventfd as QEMU's `event_notifier_init` makes it, and QEMU's own copy.
+    /// Returns an eventfd as QEMU's `event_notifier_init` creates it, and QEMU's own copy.
     fn notifier(flags: EventfdFlags) -> (Option<File>, File) {
         let file = File::from(eventfd(0, flags | EventfdFlags::CLOEXEC).unwrap());
         (Some(file.try_clone().unwrap()), file)
@@ -180,7 +179,7 @@ mod tests {
         ring.set_call(sent);
         assert_eq!(count(&first), Ok(1));
         ring.signal_used_queue().unwrap();
-        // What the driver was told by the first one alone.
+        // QEMU replaces the eventfd after a call on the first one.
         let (sent, second) = notifier(EventfdFlags::NONBLOCK);
         ring.set_call(sent);
         assert_eq!((count(&first), count(&second)), (Ok(1), Ok(1)));
@@ -191,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_a_full_call_nor_an_empty_kick_is_waited_for() {
+    fn a_full_call_and_an_empty_kick_do_not_block() {
         let ring = ring();
         ring.set_enabled(true);
         let (sent, call) = notifier(EventfdFlags::empty());
@@ -207,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn only_eventfds_are_used() {
+    fn descriptors_that_are_no_eventfds_are_ignored() {
         let ring = ring();
         for _ in 0..2 {
             let other = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
@@ -216,7 +215,7 @@ mod tests {
             let state = ring.get_ref();
             assert!(state.get_kick().is_none() && state.get_call().is_none());
             drop(state);
-            // Neither does one that was good before stay.
+            // In the second round, the valid eventfd of the first round is replaced, too.
             let (kick, _) = notifier(EventfdFlags::NONBLOCK);
             ring.set_kick(kick);
             assert!(ring.get_ref().get_kick().is_some());

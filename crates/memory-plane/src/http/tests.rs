@@ -1,5 +1,4 @@
-//! How long a client may take for each stage of each protocol. Time is the runtime's, which passes when
-//! nobody has anything to do.
+//! Tests the timeouts of each stage of each protocol. The runtime's clock is simulated: it advances when all tasks wait.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -11,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::*;
-use crate::throttle::STALL;
+use crate::throttle::STALL_TIMEOUT;
 use crate::tls;
 
 /// RFC 9113, 3.4.
@@ -37,8 +36,8 @@ fn service(tls: Option<TlsAcceptor>) -> Service {
     }
 }
 
-/// How long a client is served, and how many were given up for what they did not say or take.
-async fn served<C>(service: Service, client: impl FnOnce(DuplexStream) -> C) -> (Duration, u64)
+/// Returns how long the server serves a client, and the counter of stalled clients.
+async fn serve_time<C>(service: Service, client: impl FnOnce(DuplexStream) -> C) -> (Duration, u64)
 where
     C: Future<Output = ()>,
 {
@@ -49,31 +48,35 @@ where
         () = serve_stream(&service, theirs, from) => {}
         () = async { client(ours).await; std::future::pending().await } => {}
     }
-    let stalled = service.shared.counts.stalled.load(Ordering::Relaxed);
+    let stalled = service.shared.counters.stalled.load(Ordering::Relaxed);
     (begin.elapsed(), stalled)
 }
 
-/// Say so much, then a piece every second; take what is answered.
-async fn says(stream: impl AsyncRead + AsyncWrite, begin: &[u8], then: &[u8]) {
-    let (mut answers, mut asks) = tokio::io::split(stream);
-    let say = async {
-        asks.write_all(begin).await.unwrap();
+/// Sends `begin`, then `then` every second, and reads all responses.
+async fn send_and_read(stream: impl AsyncRead + AsyncWrite, begin: &[u8], then: &[u8]) {
+    let (mut responses, mut requests) = tokio::io::split(stream);
+    let send = async {
+        requests.write_all(begin).await.unwrap();
         while !then.is_empty() {
             sleep(Duration::from_secs(1)).await;
-            if asks.write_all(then).await.is_err() {
+            if requests.write_all(then).await.is_err() {
                 break;
             }
         }
     };
     let take = async {
         let mut bytes = [0; 512];
-        while answers.read(&mut bytes).await.is_ok_and(|count| count > 0) {}
+        while responses
+            .read(&mut bytes)
+            .await
+            .is_ok_and(|count| count > 0)
+        {}
     };
-    tokio::join!(say, take);
+    tokio::join!(send, take);
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_stage_up_to_the_first_request_ends_in_time() {
+async fn each_stage_up_to_the_first_request_times_out() {
     let head = b"GET /a HTTP/1.1\r\nhost: a\r\nx: ";
     let begun = [PREFACE, SETTINGS].concat();
     for (stage, begin, then) in [
@@ -84,14 +87,14 @@ async fn each_stage_up_to_the_first_request_ends_in_time() {
         ("HTTP/2, PINGs, but no request", &begun, PING),
         ("HTTP/2, half of a frame", &begun, &[0]),
     ] {
-        let client = |stream| says(stream, begin, then);
-        let (time, _) = served(service(None), client).await;
-        assert!(time <= PATIENCE, "{stage}: {time:?}");
+        let client = |stream| send_and_read(stream, begin, then);
+        let (time, _) = serve_time(service(None), client).await;
+        assert!(time <= REQUEST_TIMEOUT, "{stage}: {time:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn so_does_what_comes_after_a_request() {
+async fn each_stage_after_a_request_times_out() {
     let get = b"GET /a HTTP/1.1\r\nhost: a\r\n\r\n";
     let more = [&get[..], b"GET /a HTTP/1.1\r\nhost: a\r\nx: "].concat();
     let body = b"GET /a HTTP/1.1\r\nhost: a\r\ncontent-length: 9999\r\n\r\n";
@@ -104,34 +107,38 @@ async fn so_does_what_comes_after_a_request() {
         ("HTTP/2, no second request", &h2, b""),
         ("HTTP/2, PINGs alone", &h2, PING),
     ] {
-        let (time, _) = served(service(None), |stream| says(stream, begin, then)).await;
-        // The first request counts in the first stretch.
-        assert!(time <= 2 * STALL, "{stage}: {time:?}");
+        let (time, _) =
+            serve_time(service(None), |stream| send_and_read(stream, begin, then)).await;
+        // The first request counts as progress of the first period.
+        assert!(time <= 2 * STALL_TIMEOUT, "{stage}: {time:?}");
     }
 }
 
-/// A certificate that vouches for itself, and its key.
-fn certificate(folder: &Path) -> (std::path::PathBuf, std::path::PathBuf) {
-    let words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=space \
+/// Creates a self-signed certificate and its key, and returns their paths.
+fn certificate(directory: &Path) -> (std::path::PathBuf, std::path::PathBuf) {
+    let arguments = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=space \
                  -addext subjectAltName=DNS:space -addext basicConstraints=critical,CA:FALSE \
                  -keyout key.pem -out cert.pem";
     let mut openssl = Command::new("openssl");
-    let made = openssl.current_dir(folder).args(words.split_whitespace());
+    let made = openssl
+        .current_dir(directory)
+        .args(arguments.split_whitespace());
     assert!(made.output().unwrap().status.success());
-    (folder.join("cert.pem"), folder.join("key.pem"))
+    (directory.join("cert.pem"), directory.join("key.pem"))
 }
 
 #[tokio::test(start_paused = true)]
-async fn tls_and_what_follows_it_end_in_time() {
-    let folder = tempfile::tempdir().unwrap();
-    let (certificate, key) = certificate(folder.path());
+async fn tls_and_the_first_request_share_one_timeout() {
+    let directory = tempfile::tempdir().unwrap();
+    let (certificate, key) = certificate(directory.path());
     let acceptor = tls::acceptor(&certificate, &key).unwrap();
-    // The head of a handshake's record of 512 bytes (RFC 8446, 5.1), then it byte by byte.
+    // The header of a handshake record of 512 bytes (RFC 8446, 5.1), then one byte per second.
     let hello = [22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
     for (begin, then) in [(&hello[..], &[0][..]), (&hello[..3], &[]), (&[], &[])] {
         let service = service(Some(acceptor.clone()));
-        let (time, stalled) = served(service, |stream| says(stream, begin, then)).await;
-        assert_eq!((time, stalled), (PATIENCE, 1));
+        let (time, stalled) =
+            serve_time(service, |stream| send_and_read(stream, begin, then)).await;
+        assert_eq!((time, stalled), (REQUEST_TIMEOUT, 1));
     }
     let connector = tls::connector(&certificate).unwrap();
     let half = [PREFACE, SETTINGS].concat();
@@ -143,9 +150,9 @@ async fn tls_and_what_follows_it_end_in_time() {
         let name = ServerName::try_from("space").unwrap();
         let connect = async |stream| {
             let stream = connector.connect(name, stream).await.unwrap();
-            says(stream, begin, then).await;
+            send_and_read(stream, begin, then).await;
         };
-        let (time, _) = served(service(Some(acceptor.clone())), connect).await;
-        assert!(time <= PATIENCE, "{time:?}");
+        let (time, _) = serve_time(service(Some(acceptor.clone())), connect).await;
+        assert!(time <= REQUEST_TIMEOUT, "{time:?}");
     }
 }

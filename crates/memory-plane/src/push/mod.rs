@@ -1,16 +1,15 @@
-//! Pushing: a space's files go to a store, unasked.
+//! Push: sends a space's files to a store, such as an S3 server.
 //!
-//! The folder is an outbox. A file is sent when it is published, in the order in which files were, one at
-//! a time; and goes from the folder when the store has said that it has it, so its slots return. What a
-//! store has not acknowledged is sent again, after a while that doubles each time, for ever: nothing that the guest was
-//! told is written is lost, and a store may see a file twice. A file that is changed or gets another name
-//! while it is sent stays, and is sent again. Of names that begin with a dot or end in `.tmp` or `.part`
-//! nothing is sent: programs write so what they will rename.
+//! The space's file system is an outbox. Each published file is sent, one at a time, in the order of publication. When the
+//! store acknowledges a file, the file is removed from the space and its slots become free. A file that the store did not
+//! acknowledge is sent again without end, after a delay that doubles up to a maximum (at-least-once delivery): no
+//! acknowledged write of the guest is lost, and the store may receive a file twice. A file that changes or is renamed during
+//! its push remains, and is sent again. Files whose names begin with a dot or end in `.tmp` or `.part` are not sent, because
+//! programs write such files in order to rename them.
 //!
-//! One store's trouble with one file (it *refuses* it) holds up no other; trouble with the connection
-//! holds all up.
+//! If the store refuses one file, the other files are sent meanwhile. If the connection fails, all files wait.
 //!
-//! The process cannot connect: it asks who started it for a connection ([`Dial`]).
+//! The process is not allowed to connect by itself. It requests a connection from its supervisor ([`Dial`]).
 
 mod outbox;
 mod put;
@@ -25,7 +24,7 @@ use std::sync::atomic::Ordering;
 use hyper::client::conn::http1::SendRequest;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
-use space::store::Parcel;
+use space::store::PublishedFile;
 use tokio::io::BufReader;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -38,95 +37,95 @@ pub(crate) use outbox::Outbox;
 pub use sign::{Keys, KeysError};
 pub use target::{NoTarget, Target, Way};
 
-use crate::body::{Body, Part};
+use crate::body::{Body, ObjectReader};
 use crate::shared::{Shared, now};
-use crate::throttle::{Moves, Throttled};
+use crate::throttle::{Progress, Throttled};
 
-/// Gets a connection to the store, or the reason why there is none.
+/// Requests a connection to the store. The channel delivers the connection, or the reason why there is none.
 pub type Dial =
     Box<dyn Fn() -> oneshot::Receiver<Result<std::net::TcpStream, String>> + Send + Sync>;
 
-/// What stays as it is in a path (RFC 3986, 2.3).
+/// Characters that are not percent-encoded in a path (RFC 3986, 2.3).
 const UNRESERVED: AsciiSet = NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// Most of what a store says that is told, in bytes.
-const MAX_WORDS: usize = 200;
+/// Most bytes of a store's error message that are reported.
+const MAX_REASON: usize = 200;
 
-/// What a store knows us by.
+/// How a space authenticates to the store.
 #[derive(Debug)]
 pub enum Credential {
-    /// `Authorization`, as it stands.
+    /// The value of the `Authorization` header.
     Token(HeaderValue),
-    /// Each request is signed with these.
+    /// Keys that sign each request.
     Keys(Keys),
 }
 
-/// How a space pushes.
+/// Pushes the files of one space to a store.
 pub struct Pusher {
-    /// Whose files.
+    /// The space.
     shared: Arc<Shared>,
-    /// Where to.
+    /// The store.
     target: Target,
-    /// What the store is shown.
+    /// How the space authenticates to the store.
     credential: Option<Credential>,
-    /// For TLS.
+    /// The TLS configuration for https.
     tls: Option<TlsConnector>,
-    /// How to get there.
+    /// How to get a connection.
     dial: Dial,
 }
 
-/// Why a file is not with the store.
+/// Why a push failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PushError {
-    /// There is no connection.
+    /// No connection could be made.
     #[error("the store cannot be reached: {0}")]
     Unreachable(String),
-    /// It ended, or is no good.
+    /// The connection failed.
     #[error("the connection to the store: {0}")]
     Connection(#[from] std::io::Error),
-    /// What was said on it is not HTTP, or it ended.
+    /// The HTTP exchange failed.
     #[error("the connection to the store: {0}")]
     Http(#[from] hyper::Error),
-    /// It ended before an answer.
+    /// The store closed the connection before its response.
     #[error("the store ended the connection without an answer")]
     Ended,
-    /// Nothing moved.
+    /// The connection made no progress in time.
     #[error("the store stalled")]
     Stalled,
-    /// The store does not want it.
+    /// The store refused the file.
     #[error("the store answered {0}")]
     Refused(String),
-    /// No request can be made for it.
-    #[error("its name cannot be said to the store")]
+    /// The file's name cannot be put into a request.
+    #[error("its name cannot be sent to the store: rename the file")]
     Name,
 }
 
 impl PushError {
-    /// In the store's words, as far as they can be shown.
-    fn refused(words: &[u8]) -> Self {
-        let words = words.get(..MAX_WORDS).unwrap_or(words);
-        let words = String::from_utf8_lossy(words);
-        Self::Refused(words.trim().escape_debug().to_string())
+    /// Returns a refusal with the store's message, shortened and escaped.
+    fn refused(reason: &[u8]) -> Self {
+        let reason = reason.get(..MAX_REASON).unwrap_or(reason);
+        let reason = String::from_utf8_lossy(reason);
+        Self::Refused(reason.trim().escape_debug().to_string())
     }
 
-    /// Whether it is about this file alone, and the connection is well.
-    fn is_of_the_file(&self) -> bool {
+    /// Returns whether the error concerns this file only, so the connection remains usable.
+    fn is_file_error(&self) -> bool {
         matches!(self, Self::Refused(_) | Self::Name)
     }
 }
 
 /// A connection to the store.
-enum Line {
-    Http(SendRequest<Body>, Arc<Moves>),
-    Raw(BufReader<Throttled>, Arc<Moves>),
+enum Connection {
+    Http(SendRequest<Body>, Arc<Progress>),
+    Raw(BufReader<Throttled>, Arc<Progress>),
 }
 
 impl Pusher {
-    /// Push these files there. From now on they go when they were sent.
+    /// Creates the pusher of a space. From now on, files are removed after they were sent.
     #[must_use]
     pub fn new(
         shared: &Arc<Shared>,
@@ -135,7 +134,7 @@ impl Pusher {
         tls: Option<TlsConnector>,
         dial: Dial,
     ) -> Self {
-        shared.outbox.on.store(true, Ordering::Relaxed);
+        shared.outbox.enabled.store(true, Ordering::Relaxed);
         Self {
             shared: Arc::clone(shared),
             target,
@@ -145,80 +144,84 @@ impl Pusher {
         }
     }
 
-    /// Push for ever.
+    /// Pushes files without end.
     pub async fn run(self) -> Infallible {
         let outbox = &self.shared.outbox;
-        let (mut line, mut failures) = (None, 0);
+        let (mut connection, mut failures) = (None, 0);
         loop {
             let now = Instant::now();
             let next = outbox.next(&self.shared.store(), now);
-            let Some(parcel) = next else {
-                // Nobody keeps a connection for us for long.
-                line = None;
-                self.wait(now).await;
+            let Some(file) = next else {
+                // Close the connection, because a store would not keep an idle connection open for long.
+                connection = None;
+                self.wait_for_work(now).await;
                 continue;
             };
-            outbox.begin(parcel.number, self.shared.sent());
-            match self.push(&parcel, &mut line).await {
+            outbox.started(file.inode, self.shared.sent());
+            match self.push(&file, &mut connection).await {
                 Ok(()) => {
                     failures = 0;
-                    outbox.done(parcel.number);
-                    self.shared.store().remove_sent(&parcel);
+                    outbox.succeeded(file.inode);
+                    self.shared.store().remove_pushed(&file);
                 }
                 Err(why) => {
-                    outbox.failed(&self.shared.store(), &parcel, &why, Instant::now());
-                    if why.is_of_the_file() {
+                    outbox.failed(&self.shared.store(), &file, &why, Instant::now());
+                    if why.is_file_error() {
                         failures = 0;
                         continue;
                     }
-                    line = None;
+                    connection = None;
                     failures += 1;
-                    drop(parcel);
-                    sleep(outbox::back_off(failures)).await;
+                    drop(file);
+                    sleep(outbox::retry_delay(failures)).await;
                 }
             }
         }
     }
 
-    /// Until there may be something to send.
-    async fn wait(&self, now: Instant) {
+    /// Waits until there may be a file to send.
+    async fn wait_for_work(&self, now: Instant) {
         let outbox = &self.shared.outbox;
         let changed = outbox.changed.notified();
-        match outbox.due(now) {
+        match outbox.next_retry(now) {
             None => changed.await,
-            Some(due) => tokio::select! {
+            Some(next_retry) => tokio::select! {
                 () = changed => {}
-                () = sleep_until(due) => {}
+                () = sleep_until(next_retry) => {}
             },
         }
     }
 
-    /// Send a file and wait until the store has it.
-    async fn push(&self, parcel: &Parcel, line: &mut Option<Line>) -> Result<(), PushError> {
-        let line = match line {
-            Some(line) => line,
-            None => line.insert(self.connect().await?),
+    /// Sends a file and waits for the store's acknowledgement.
+    async fn push(
+        &self,
+        file: &PublishedFile,
+        connection: &mut Option<Connection>,
+    ) -> Result<(), PushError> {
+        let connection = match connection {
+            Some(connection) => connection,
+            None => connection.insert(self.connect().await?),
         };
-        let content = parcel.object.content.clone();
+        let content = file.object.content.clone();
         let length = content.size();
-        let part = Part::new(&self.shared, content, 0, length);
-        let path = path(&parcel.path);
-        match line {
-            Line::Http(store, moves) => {
+        let reader = ObjectReader::new(&self.shared, content, 0, length);
+        let path = url_path(&file.path);
+        match connection {
+            Connection::Http(store, progress) => {
                 let path = format!("{}{path}", self.target.prefix);
-                let shown = self.shown(&path).ok_or(PushError::Name)?;
+                let auth_headers = self.auth_headers(&path).ok_or(PushError::Name)?;
                 let host = &self.target.authority;
-                let request = put::request(host, shown, &path, (length, part))?;
-                unless_stalled(moves, put::send(store, request)).await
+                let request = put::request(host, auth_headers, &path, (length, reader))?;
+                unless_stalled(progress, put::send(store, request)).await
             }
-            Line::Raw(stream, moves) => {
-                unless_stalled(moves, raw::send(stream, &path, length, part)).await
+            Connection::Raw(stream, progress) => {
+                unless_stalled(progress, raw::send(stream, &path, length, reader)).await
             }
         }
     }
 
-    /// The headers by which the store knows that we may PUT this path.
-    fn shown(&self, path: &str) -> Option<HeaderMap> {
+    /// Returns the headers that authenticate a PUT of this path.
+    fn auth_headers(&self, path: &str) -> Option<HeaderMap> {
         match &self.credential {
             None => Some(HeaderMap::new()),
             Some(Credential::Token(token)) => {
@@ -228,29 +231,33 @@ impl Pusher {
         }
     }
 
-    async fn connect(&self) -> Result<Line, PushError> {
-        let gone = |_| Err("nobody connects any more".to_owned());
-        let stream = (self.dial)().await.unwrap_or_else(gone);
+    async fn connect(&self) -> Result<Connection, PushError> {
+        let no_supervisor = |_| Err("the supervisor makes no more connections".to_owned());
+        let stream = (self.dial)().await.unwrap_or_else(no_supervisor);
         let stream = stream.map_err(PushError::Unreachable)?;
         stream.set_nonblocking(true)?;
         let stream = TcpStream::from_std(stream)?;
-        // Requests are written whole.
+        // Requests are written as a whole, so Nagle's algorithm would only delay their last packets.
         drop(stream.set_nodelay(true));
-        let moves = Arc::new(Moves::default());
-        let stream = Throttled::new(stream, &moves, &self.shared, None);
+        let progress = Arc::new(Progress::default());
+        let stream = Throttled::new(stream, &progress, &self.shared, None);
         Ok(match self.target.way {
-            Way::Tcp => Line::Raw(BufReader::new(stream), moves),
-            Way::Http => Line::Http(put::begin(stream).await?, moves),
+            Way::Tcp => Connection::Raw(BufReader::new(stream), progress),
+            Way::Http => Connection::Http(put::handshake(stream).await?, progress),
             Way::Https => {
-                let secured = unless_stalled(&moves, self.secure(stream)).await?;
-                Line::Http(put::begin(secured).await?, moves)
+                let encrypted = unless_stalled(&progress, self.start_tls(stream)).await?;
+                Connection::Http(put::handshake(encrypted).await?, progress)
             }
         })
     }
 
-    async fn secure(&self, stream: Throttled) -> Result<TlsStream<Throttled>, PushError> {
-        let unknown = || PushError::Unreachable("nobody says whom to trust".to_owned());
-        let tls = self.tls.as_ref().ok_or_else(unknown)?;
+    async fn start_tls(&self, stream: Throttled) -> Result<TlsStream<Throttled>, PushError> {
+        let no_authorities = || {
+            PushError::Unreachable(
+                "no certificate authorities are configured: set `push-trust`".to_owned(),
+            )
+        };
+        let tls = self.tls.as_ref().ok_or_else(no_authorities)?;
         let name = ServerName::try_from(self.target.host.clone());
         let name = name.map_err(|error| PushError::Unreachable(error.to_string()))?;
         Ok(tls.connect(name, stream).await?)
@@ -258,22 +265,22 @@ impl Pusher {
 }
 
 async fn unless_stalled<T>(
-    moves: &Moves,
+    progress: &Progress,
     work: impl Future<Output = Result<T, PushError>>,
 ) -> Result<T, PushError> {
     tokio::select! {
         done = work => done,
-        () = moves.stalled(1) => Err(PushError::Stalled),
+        () = progress.stalled(1) => Err(PushError::Stalled),
     }
 }
 
-/// Whether a file of this name is not sent: who writes it will give it another one.
-fn is_set_aside(name: &[u8]) -> bool {
+/// Returns whether this is a name of a temporary file, which its program will rename.
+fn is_temporary_name(name: &[u8]) -> bool {
     name.starts_with(b".") || name.ends_with(b".tmp") || name.ends_with(b".part")
 }
 
-/// The path of a URL that these names make.
-fn path(names: &[Vec<u8>]) -> String {
+/// Joins names to the path of a URL.
+fn url_path(names: &[Vec<u8>]) -> String {
     names.iter().fold(String::new(), |path, name| {
         format!("{path}/{}", percent_encode(name, &UNRESERVED))
     })
@@ -289,7 +296,7 @@ mod tests {
 
     use super::*;
 
-    /// A space with files, each of which has a pause of its own.
+    /// Returns a space with two published files, each with a retry delay of its own.
     fn outbox() -> Arc<Shared> {
         let shared = Shared::new("test", 64 << 10, 8, 8).unwrap();
         let mut store = shared.store();
@@ -302,21 +309,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_store_that_cannot_be_reached_is_asked_less_and_less_often() {
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let note = Arc::clone(&asked);
+    async fn dials_to_an_unreachable_store_back_off() {
+        let dials = Arc::new(Mutex::new(Vec::new()));
+        let note = Arc::clone(&dials);
         let dial: Dial = Box::new(move || {
             note.lock().unwrap().push(Instant::now());
-            let (asker, answer) = oneshot::channel();
-            asker.send(Err("no route".to_owned())).unwrap();
+            let (sender, answer) = oneshot::channel();
+            sender.send(Err("no route".to_owned())).unwrap();
             answer
         });
         let target = "tcp://store.example:1".parse().unwrap();
         let pusher = Pusher::new(&outbox(), target, None, None, dial);
         let two_minutes = timeout(Duration::from_secs(120), pusher.run());
         assert!(two_minutes.await.is_err());
-        let asked = asked.lock().unwrap();
-        let pauses = asked.windows(2).map(|pair| (pair[1] - pair[0]).as_millis());
+        let dials = dials.lock().unwrap();
+        let pauses = dials.windows(2).map(|pair| (pair[1] - pair[0]).as_millis());
         let expected = [250, 500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000];
         assert_eq!(pauses.collect::<Vec<_>>(), expected);
     }

@@ -1,4 +1,4 @@
-//! How pushing goes, for the guest and for the host.
+//! The state of the push: the current file, failed files and their retry times, and counters.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -6,160 +6,170 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use space::store::{MAX_NODES, Parcel, Store};
+use space::store::{MAX_NODES, PublishedFile, Store};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{PushError, is_set_aside, path};
+use super::{PushError, is_temporary_name, url_path};
 
-/// After the first failure; twice as long after each further one, up to [`LONGEST`].
-const FIRST: Duration = Duration::from_millis(250);
+/// Delay after the first failure. It doubles with each further failure, up to [`MAX_RETRY`].
+const FIRST_RETRY: Duration = Duration::from_millis(250);
 
-/// Between two attempts.
-const LONGEST: Duration = Duration::from_secs(30);
+/// Longest delay between two attempts.
+const MAX_RETRY: Duration = Duration::from_secs(30);
 
-/// Files that the guest is shown.
-const SHOWN: usize = 100;
+/// Most files that the status file lists.
+const LISTED_FILES: usize = 100;
 
-/// How pushing goes. Without a store to push to, nothing does.
+/// The state of the push. It is disabled if the space has no store to push to.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
-    /// There is a store.
-    pub(crate) on: AtomicBool,
-    /// A file was published, or may have been.
+    /// Whether the space has a store to push to.
+    pub(crate) enabled: AtomicBool,
+    /// Notified when a file may have been published, renamed or removed.
     pub(crate) changed: Notify,
-    /// Files that the store has.
+    /// Files that the store acknowledged.
     pub(crate) pushed: AtomicU64,
-    /// Attempts that failed.
+    /// Failed attempts.
     pub(crate) failures: AtomicU64,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// What is being sent: the file's number, and the bytes sent of all files before it.
+    /// The file that is being sent: its inode number, and the bytes sent before it began.
     sending: Option<(u64, u64)>,
-    troubles: HashMap<u64, Trouble>,
-    /// Why the last attempt failed, until one does not.
-    last: Option<String>,
+    failed_pushes: HashMap<u64, FailedPush>,
+    /// Why the last attempt failed; cleared by a success.
+    last_error: Option<String>,
 }
 
-/// A version of a file that could not be sent.
+/// A file version whose push failed.
 #[derive(Debug)]
-struct Trouble {
+struct FailedPush {
     version: u64,
-    times: u32,
-    why: String,
-    next: Instant,
+    attempts: u32,
+    reason: String,
+    retry_at: Instant,
 }
 
-/// How long to wait after so many failures.
-pub(super) fn back_off(times: u32) -> Duration {
-    let doubled = 2_u32.saturating_pow(times.saturating_sub(1));
-    FIRST.saturating_mul(doubled).min(LONGEST)
+/// Returns the delay after this many failures.
+pub(super) fn retry_delay(attempts: u32) -> Duration {
+    let doubled = 2_u32.saturating_pow(attempts.saturating_sub(1));
+    FIRST_RETRY.saturating_mul(doubled).min(MAX_RETRY)
 }
 
 impl Outbox {
-    /// Whether there is a store.
-    pub(crate) fn is_on(&self) -> bool {
-        self.on.load(Ordering::Relaxed)
+    /// Returns whether the space has a store to push to.
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.enabled.load(Ordering::Relaxed)
     }
 
-    /// Why the last attempt failed, if none has gone well since.
-    pub(crate) fn trouble(&self) -> Option<String> {
-        self.state().last.clone()
+    /// Returns why the last attempt failed, if none succeeded since.
+    pub(crate) fn last_error(&self) -> Option<String> {
+        self.state().last_error.clone()
     }
 
-    /// The next file to send.
-    pub(super) fn next(&self, store: &Store, now: Instant) -> Option<Parcel> {
+    /// Returns the next file to send.
+    pub(super) fn next(&self, store: &Store, now: Instant) -> Option<PublishedFile> {
         let state = self.state();
-        let is_due = |number: u64, version: u64| match state.troubles.get(&number) {
-            Some(trouble) => trouble.version != version || trouble.next <= now,
+        let may_send = |inode: u64, version: u64| match state.failed_pushes.get(&inode) {
+            Some(failed) => failed.version != version || failed.retry_at <= now,
             None => true,
         };
-        store
-            .first_published(|number, version, name| !is_set_aside(name) && is_due(number, version))
+        store.first_published(|inode, version, name| {
+            !is_temporary_name(name) && may_send(inode, version)
+        })
     }
 
-    /// When a file that could not be sent is next to be.
-    pub(super) fn due(&self, now: Instant) -> Option<Instant> {
+    /// Returns the earliest future retry time.
+    pub(super) fn next_retry(&self, now: Instant) -> Option<Instant> {
         let state = self.state();
-        let times = state.troubles.values().map(|trouble| trouble.next);
+        let times = state.failed_pushes.values().map(|failed| failed.retry_at);
         times.filter(|next| *next > now).min()
     }
 
-    /// A file is being sent, after so many bytes of others.
-    pub(super) fn begin(&self, number: u64, before: u64) {
-        self.state().sending = Some((number, before));
+    /// Records that a file is being sent. `before` is the number of bytes sent before it.
+    pub(super) fn started(&self, inode: u64, before: u64) {
+        self.state().sending = Some((inode, before));
     }
 
-    /// The store has it.
-    pub(super) fn done(&self, number: u64) {
+    /// Records that the store acknowledged a file.
+    pub(super) fn succeeded(&self, inode: u64) {
         self.pushed.fetch_add(1, Ordering::Relaxed);
         let mut state = self.state();
         state.sending = None;
-        state.last = None;
-        state.troubles.remove(&number);
+        state.last_error = None;
+        state.failed_pushes.remove(&inode);
     }
 
-    /// The store has not.
-    pub(super) fn failed(&self, store: &Store, parcel: &Parcel, why: &PushError, now: Instant) {
-        let path = path(&parcel.path);
+    /// Records that a push failed, and schedules the retry.
+    pub(super) fn failed(
+        &self,
+        store: &Store,
+        file: &PublishedFile,
+        reason: &PushError,
+        now: Instant,
+    ) {
+        let path = url_path(&file.path);
         self.failures.fetch_add(1, Ordering::Relaxed);
         let mut state = self.state();
         state.sending = None;
-        state.last = Some(why.to_string());
-        let (number, version) = (parcel.number, parcel.object.version);
-        let before = state.troubles.get(&number);
-        let before = before.filter(|trouble| trouble.version == version);
-        let times = before.map_or(0, |trouble| trouble.times).saturating_add(1);
-        // Once for each, or a guest could fill the host's log.
-        match times {
-            1 => tracing::warn!(path, "not pushed: {why}"),
-            _ => tracing::debug!(path, times, "not pushed: {why}"),
+        state.last_error = Some(reason.to_string());
+        let (inode, version) = (file.inode, file.object.version);
+        let before = state.failed_pushes.get(&inode);
+        let before = before.filter(|failed| failed.version == version);
+        let attempts = before.map_or(0, |failed| failed.attempts).saturating_add(1);
+        // Warn once per file version, or a guest could fill the host's log.
+        match attempts {
+            1 => tracing::warn!(path, "not pushed: {reason}"),
+            _ => tracing::debug!(path, attempts, "not pushed: {reason}"),
         }
-        let trouble = Trouble {
+        let failed = FailedPush {
             version,
-            times,
-            why: why.to_string(),
-            next: now + back_off(times),
+            attempts,
+            reason: reason.to_string(),
+            retry_at: now + retry_delay(attempts),
         };
-        state.troubles.insert(number, trouble);
-        // Of files that the guest has removed meanwhile.
-        if state.troubles.len() > MAX_NODES {
+        state.failed_pushes.insert(inode, failed);
+        // Drop the entries of files that the guest has removed meanwhile.
+        if state.failed_pushes.len() > MAX_NODES {
             state
-                .troubles
-                .retain(|number, _| store.node(*number).is_ok());
+                .failed_pushes
+                .retain(|inode, _| store.node(*inode).is_ok());
         }
     }
 
-    /// All of it, for the guest to read.
-    pub(crate) fn text(&self, store: &Store, sent: u64) -> String {
+    /// Returns the text of the status file that the guest reads.
+    pub(crate) fn status_text(&self, store: &Store, sent: u64) -> String {
         let (state, now) = (self.state(), Instant::now());
         let files = store.published_files();
-        let (aside, waiting): (Vec<_>, Vec<_>) = files
+        let (temporary, waiting): (Vec<_>, Vec<_>) = files
             .into_iter()
-            .partition(|(_, names)| names.last().is_none_or(|name| is_set_aside(name)));
+            .partition(|(_, names)| names.last().is_none_or(|name| is_temporary_name(name)));
         let pushed = self.pushed.load(Ordering::Relaxed);
         let mut text = format!(
             "{pushed} sent, {} to send, {} set aside\n",
             waiting.len(),
-            aside.len()
+            temporary.len()
         );
-        for (number, names) in waiting.iter().take(SHOWN) {
-            let _always = write!(text, "{} ", path(names));
-            let _always = match (state.sending, state.troubles.get(number)) {
-                (Some((sending, before)), _) if sending == *number => {
+        for (inode, names) in waiting.iter().take(LISTED_FILES) {
+            let _always = write!(text, "{} ", url_path(names));
+            let _always = match (state.sending, state.failed_pushes.get(inode)) {
+                (Some((sending, before)), _) if sending == *inode => {
                     writeln!(
                         text,
                         "sending, {} bytes so far",
                         sent.saturating_sub(before)
                     )
                 }
-                (_, Some(trouble)) => {
-                    let seconds = trouble.next.saturating_duration_since(now).as_secs();
-                    let (times, why) = (trouble.times, &trouble.why);
-                    writeln!(text, "failed {times} times, again in {seconds} s: {why}")
+                (_, Some(failed)) => {
+                    let seconds = failed.retry_at.saturating_duration_since(now).as_secs();
+                    let (attempts, reason) = (failed.attempts, &failed.reason);
+                    writeln!(
+                        text,
+                        "failed {attempts} times, again in {seconds} s: {reason}"
+                    )
                 }
                 _ => writeln!(text, "waiting"),
             };
@@ -168,7 +178,7 @@ impl Outbox {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing between two states of it can panic.
+        // No code panics between two consistent states.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -178,8 +188,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_fails_again_and_again_waits_longer_but_not_for_ever() {
-        let waits = [1, 2, 3, 8, 9, u32::MAX].map(|times| back_off(times).as_millis());
+    fn the_retry_delay_doubles_up_to_the_maximum() {
+        let waits = [1, 2, 3, 8, 9, u32::MAX].map(|attempts| retry_delay(attempts).as_millis());
         assert_eq!(waits, [250, 500, 1000, 30_000, 30_000, 30_000]);
     }
 }

@@ -1,4 +1,4 @@
-//! PUT, by HTTP/1.1.
+//! PUT requests by HTTP/1.1.
 
 use http_body_util::{BodyExt, Limited};
 use hyper::Request;
@@ -8,62 +8,64 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::PushError;
-use crate::body::{Body, Part};
-use crate::content_type::kind;
+use crate::body::{Body, ObjectReader};
+use crate::content_type::content_type;
 
-/// What hyper gathers before it waits for the store to take it.
-const BUFFER: usize = 128 << 10;
+/// Bytes that hyper buffers before it waits for the socket to be writable.
+const SEND_BUFFER: usize = 128 << 10;
 
-/// Longest body of an answer that is read to its end.
-const MAX_ANSWER: usize = 16 << 10;
+/// Longest response body that is read to its end.
+const MAX_RESPONSE_BODY: usize = 16 << 10;
 
-/// Speak HTTP on a connection. What drives it ends with the sender.
-pub(super) async fn begin<S>(stream: S) -> Result<SendRequest<Body>, PushError>
+/// Starts HTTP on a connection. The task that drives the connection ends when the returned sender is dropped.
+pub(super) async fn handshake<S>(stream: S) -> Result<SendRequest<Body>, PushError>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let mut http = http1::Builder::new();
-    http.max_buf_size(BUFFER);
+    http.max_buf_size(SEND_BUFFER);
     let (sender, connection) = http.handshake(TokioIo::new(stream)).await?;
     tokio::spawn(async move {
-        // Who waits for an answer is told.
+        // The sender receives the error, too.
         drop(connection.await);
     });
     Ok(sender)
 }
 
-/// To put a file of this length under a path, with these headers, too.
+/// Returns the request that puts a file of `length` bytes under `path`, with additional headers.
 pub(super) fn request(
     host: &str,
     headers: HeaderMap,
     path: &str,
-    (length, part): (u64, Part),
+    (length, reader): (u64, ObjectReader),
 ) -> Result<Request<Body>, PushError> {
     let request = Request::put(path)
         .header(HOST, host)
         .header(CONTENT_LENGTH, length)
-        .header(CONTENT_TYPE, kind(path.as_bytes()));
-    let request = request.body(Body::Object(part));
+        .header(CONTENT_TYPE, content_type(path.as_bytes()));
+    let request = request.body(Body::Object(reader));
     let mut request = request.map_err(|_| PushError::Name)?;
     request.headers_mut().extend(headers);
     Ok(request)
 }
 
-/// Send a file and wait until the store has it.
+/// Sends a request and waits for the store's acknowledgement.
 pub(super) async fn send(
     store: &mut SendRequest<Body>,
     request: Request<Body>,
 ) -> Result<(), PushError> {
     store.ready().await?;
-    let answer = store.send_request(request).await?;
-    let status = answer.status();
-    // The connection is of use again when the answer was read; one that goes on for long is not worth it.
-    let words = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
+    let response = store.send_request(request).await?;
+    let status = response.status();
+    // The connection can be reused only after the body was read. A longer body is not read to its end.
+    let body = Limited::new(response.into_body(), MAX_RESPONSE_BODY)
+        .collect()
+        .await;
     match status.is_success() {
         true => Ok(()),
         false => {
-            let words = words.map(|words| words.to_bytes()).unwrap_or_default();
-            let text = [status.to_string().as_bytes(), b" ", &words].concat();
+            let body = body.map(|body| body.to_bytes()).unwrap_or_default();
+            let text = [status.to_string().as_bytes(), b" ", &body].concat();
             Err(PushError::refused(&text))
         }
     }

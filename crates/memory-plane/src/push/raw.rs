@@ -1,27 +1,27 @@
-//! Raw TCP: files one after the other.
+//! Raw TCP: sends files one after the other.
 //!
-//! For each, a line `PUT LENGTH PATH`, the path as in a URL, and then so many bytes. The receiver answers
-//! each file by a line: `OK` when it has the file, or what is wrong.
+//! For each file, the space sends a line `PUT LENGTH PATH` with the path as in a URL, and then LENGTH bytes. The receiver
+//! answers each file with a line: `OK` when it has stored the file, or an error message.
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
 use super::PushError;
-use crate::body::Part;
+use crate::body::ObjectReader;
 use crate::throttle::Throttled;
 
-/// Longest line of a receiver, in bytes.
+/// Longest response line of a receiver, in bytes.
 const MAX_LINE: u64 = 512;
 
-/// Send a file and wait until the receiver has it.
+/// Sends a file and waits for the receiver's acknowledgement.
 pub(super) async fn send(
     stream: &mut BufReader<Throttled>,
     path: &str,
     length: u64,
-    mut part: Part,
+    mut reader: ObjectReader,
 ) -> Result<(), PushError> {
     let line = format!("PUT {length} {path}\n");
     stream.write_all(line.as_bytes()).await?;
-    while let Some(bytes) = part.next()? {
+    while let Some(bytes) = reader.next()? {
         stream.write_all(&bytes).await?;
     }
     stream.flush().await?;
@@ -30,7 +30,7 @@ pub(super) async fn send(
     limited.read_until(b'\n', &mut line).await?;
     match line.strip_suffix(b"\n") {
         Some(b"OK" | b"OK\r") => Ok(()),
-        Some(words) => Err(PushError::refused(words)),
+        Some(reason) => Err(PushError::refused(reason)),
         None => Err(PushError::Ended),
     }
 }

@@ -1,7 +1,7 @@
-//! Signing requests for S3, and for stores that speak like it (AWS Signature Version 4).
+//! Signs requests for S3 and compatible stores (AWS Signature Version 4).
 //!
-//! What is signed is what a request is about: method, host, path, time. The content is not, for that would
-//! have to be read twice: TLS looks after it.
+//! The signature covers the method, host, path and time. It does not cover the content, because the content would have to be
+//! read twice; TLS protects its integrity.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,63 +14,63 @@ use percent_encoding::percent_decode_str;
 use ring::digest::{SHA256, digest};
 use ring::hmac::{self, HMAC_SHA256};
 
-use super::path;
+use super::url_path;
 
-/// The only way of signing there is here.
+/// The signature algorithm.
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 
-/// Whose keys.
+/// The service in the scope of the signature.
 const SERVICE: &str = "s3";
 
-/// Instead of the content's checksum.
+/// Replaces the checksum of the content.
 const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 
-/// Headers that are signed, by name.
+/// The signed headers, in alphabetical order.
 const SIGNED: &str = "host;x-amz-content-sha256;x-amz-date";
 
-/// Longest file of keys, in bytes.
+/// Longest credentials file, in bytes.
 const MAX_FILE: u64 = 64 << 10;
 
-/// Permissions of others than the owner.
-const OTHERS: u32 = 0o077;
+/// Permission bits of group and others.
+const OTHERS_PERMISSIONS: u32 = 0o077;
 
-/// What a store knows us by.
+/// The access keys for a store, with its region.
 pub struct Keys {
     id: String,
     secret: hmac::Key,
     region: String,
 }
 
-/// Why there are no keys. All are the caller's file.
+/// Why keys cannot be read. The cause is in the file that the caller names.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error(transparent)]
     File(#[from] io::Error),
-    /// Others than its owner may.
+    /// Users other than the owner may read the file.
     #[error(
         "others than its owner may read it: `chmod 600` it, and change the keys if that was long so"
     )]
     Open,
-    /// They are not in it.
+    /// The file has no keys in its profile `default`.
     #[error("its [default] has no `aws_access_key_id` or no `aws_secret_access_key`")]
     Missing,
 }
 
 impl Keys {
-    /// Those in this file (AWS's file of credentials, its profile `default`), for stores in a region.
+    /// Reads the keys of the profile `default` from an AWS credentials file, for stores in `region`.
     ///
     /// # Errors
-    /// The file has none, or others may read it.
+    /// Returns an error if the file has no such keys or if users other than its owner may read it.
     pub fn read(file: &Path, region: &str) -> Result<Self, KeysError> {
         let mut text = String::new();
         let file = File::open(file)?;
-        // Of what was opened, not of what has the name now.
-        if file.metadata()?.mode() & OTHERS != 0 {
+        // Check the opened file, because the name may refer to another file by now.
+        if file.metadata()?.mode() & OTHERS_PERMISSIONS != 0 {
             return Err(KeysError::Open);
         }
         file.take(MAX_FILE).read_to_string(&mut text)?;
-        let of = |key| in_default(&text, key).ok_or(KeysError::Missing);
+        let of = |key| default_profile_value(&text, key).ok_or(KeysError::Missing);
         Ok(Self::new(
             of("aws_access_key_id")?,
             of("aws_secret_access_key")?,
@@ -86,21 +86,21 @@ impl Keys {
         }
     }
 
-    /// Headers that say who asks a host to PUT this path, at this time since 1970.
+    /// Returns the headers that sign a PUT of the path `at` to `host` at the time `now` since 1970.
     pub(super) fn headers(&self, host: &str, at: &str, now: Duration) -> Option<HeaderMap> {
         let stamp = stamp(now);
         let request = format!(
             "PUT\n{}\n\nhost:{host}\nx-amz-content-sha256:{UNSIGNED}\nx-amz-date:{stamp}\n\n{SIGNED}\n{UNSIGNED}",
-            canonical(at)
+            canonical_path(at)
         );
         let scope = self.scope(&stamp)?;
         let signature = self.signature(&stamp, &request)?;
-        let shown = format!(
+        let authorization = format!(
             "{ALGORITHM} Credential={}/{scope}, SignedHeaders={SIGNED}, Signature={signature}",
             self.id
         );
         let mut headers = HeaderMap::new();
-        headers.insert(AUTHORIZATION, HeaderValue::try_from(shown).ok()?);
+        headers.insert(AUTHORIZATION, HeaderValue::try_from(authorization).ok()?);
         let (checksum, date) = ("x-amz-content-sha256", "x-amz-date");
         headers.insert(
             HeaderName::from_static(checksum),
@@ -113,13 +113,13 @@ impl Keys {
         Some(headers)
     }
 
-    /// Where and when a signature is good: for a day.
+    /// Returns the credential scope: day, region and service. A signature is valid for that day.
     fn scope(&self, stamp: &str) -> Option<String> {
         let day = stamp.get(..8)?;
         Some(format!("{day}/{}/{SERVICE}/aws4_request", self.region))
     }
 
-    /// Of a request in its canonical form.
+    /// Returns the signature of a canonical request.
     fn signature(&self, stamp: &str, request: &str) -> Option<String> {
         let scope = self.scope(stamp)?;
         let sum = hex(digest(&SHA256, request.as_bytes()).as_ref());
@@ -137,8 +137,8 @@ impl std::fmt::Debug for Keys {
     }
 }
 
-/// The value of a key in the profile `default`.
-fn in_default<'t>(text: &'t str, key: &str) -> Option<&'t str> {
+/// Returns the value of a key in the profile `default`.
+fn default_profile_value<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     let lines = text.lines().map(str::trim);
     let mut lines = lines.skip_while(|line| *line != "[default]").skip(1);
     let own = lines.by_ref().take_while(|line| !line.starts_with('['));
@@ -147,16 +147,16 @@ fn in_default<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     Some(value.trim()).filter(|value| !value.is_empty())
 }
 
-/// The path as every store writes it before it looks at a signature.
-fn canonical(at: &str) -> String {
+/// Returns the path in the canonical encoding that a store uses to verify the signature.
+fn canonical_path(at: &str) -> String {
     let names = at.trim_start_matches('/').split('/');
     let names: Vec<Vec<u8>> = names
         .map(|name| percent_decode_str(name).collect())
         .collect();
-    path(&names)
+    url_path(&names)
 }
 
-/// A time since 1970 as `20130524T000000Z`.
+/// Formats a time since 1970 like `20130524T000000Z`.
 fn stamp(time: Duration) -> String {
     let seconds = time.as_secs();
     let (year, month, day) = date(seconds / 86_400);
@@ -164,8 +164,8 @@ fn stamp(time: Duration) -> String {
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
 }
 
-/// The Gregorian date so many days after the first of January 1970. Years are counted from March, so that
-/// the day that may be missing is the last.
+/// Returns the Gregorian date `days` days after 1 January 1970. The years of the computation begin in March, so that the
+/// leap day is the last day of a year.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
@@ -192,7 +192,7 @@ mod tests {
 
     use super::*;
 
-    /// 2013-05-24 00:00:00 UTC, and keys: those of the examples in Amazon's documentation of S3.
+    /// 2013-05-24 00:00:00 UTC, as in the examples of Amazon's S3 documentation; so are the keys below.
     const THEN: Duration = Duration::from_secs(1_369_353_600);
 
     fn keys() -> Keys {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_signed_as_in_amazons_examples() {
+    fn signatures_match_amazons_examples() {
         let sum = "44ce7dd67c959e0d3524ffac1771dfbba87d2b6b4b4e99e42034a8b803f8b072";
         let put = format!(
             "PUT\n/test%24file.text\n\ndate:Fri, 24 May 2013 00:00:00 GMT\n\
@@ -230,9 +230,9 @@ mod tests {
         }
     }
 
-    /// As botocore 1.43 signs it.
+    /// The expected signature is from botocore 1.43.
     #[test]
-    fn a_put_is_signed_as_by_amazons_library() {
+    fn the_signature_of_a_put_matches_botocore() {
         let keys = Keys {
             region: "eu-central-1".to_owned(),
             ..keys()
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn dates_follow_the_gregorian_calendar() {
         for (day, date_of_it) in [
             (0, (1970, 1, 1)),
             (11_016, (2000, 2, 29)),
@@ -266,9 +266,9 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_read_from_a_file_that_nobody_else_may_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("keys");
+    fn keys_are_read_only_from_a_file_with_mode_600() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("keys");
         let read = |text: &str, mode| {
             std::fs::write(&file, text).unwrap();
             std::fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
@@ -282,11 +282,11 @@ mod tests {
         assert_eq!(sign(&found), sign(&as_written));
         assert!(!format!("{found:?}").contains("s="));
         assert!(matches!(read(good, 0o640), Err(KeysError::Open)));
-        for lacking in [
+        for incomplete in [
             "",
             "[default]\naws_access_key_id = A\n[x]\naws_secret_access_key = s\n",
         ] {
-            assert!(matches!(read(lacking, 0o600), Err(KeysError::Missing)));
+            assert!(matches!(read(incomplete, 0o600), Err(KeysError::Missing)));
         }
     }
 }

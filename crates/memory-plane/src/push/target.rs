@@ -1,37 +1,37 @@
-//! Where a space pushes to.
+//! The URL of the store that a space pushes to.
 
 use std::fmt;
 use std::str::FromStr;
 
 use hyper::Uri;
 
-/// What is spoken with a store.
+/// The protocol of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// PUT, by HTTP/1.1.
+    /// PUT requests by HTTP/1.1.
     Http,
-    /// The same by TLS.
+    /// PUT requests by HTTP/1.1 and TLS.
     Https,
-    /// Files one after the other (see [`super::raw`]).
+    /// Raw TCP: files one after the other (see [`super::raw`]).
     Tcp,
 }
 
-/// A store: a URL like `http://store:9000/films/`, or `tcp://store:7000`.
+/// A store, as a URL like `http://store:9000/films/` or `tcp://store:7000`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// What is spoken.
+    /// The protocol.
     pub way: Way,
-    /// Its name or address, as who connects takes it.
+    /// Host name or address, without brackets.
     pub host: String,
-    /// Its port.
+    /// Port.
     pub port: u16,
-    /// As it stands in the URL.
+    /// Host and port as in the URL.
     pub(crate) authority: String,
-    /// Goes before every path; has no slash at its end.
+    /// Prefix of every path, without a slash at its end.
     pub(crate) prefix: String,
 }
 
-/// A URL that leads to no store.
+/// The error of a URL that does not name a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a store is `http://HOST[:PORT]/PATH`, the same with `https`, or `tcp://HOST:PORT`")]
 pub struct NoTarget;
@@ -42,7 +42,7 @@ impl FromStr for Target {
     fn from_str(text: &str) -> Result<Self, NoTarget> {
         let url: Uri = text.parse().map_err(|_| NoTarget)?;
         let authority = url.authority().ok_or(NoTarget)?.as_str();
-        let (way, usual) = match url.scheme_str() {
+        let (way, default_port) = match url.scheme_str() {
             Some("http") => (Way::Http, Some(80)),
             Some("https") => (Way::Https, Some(443)),
             Some("tcp") => (Way::Tcp, None),
@@ -53,11 +53,11 @@ impl FromStr for Target {
             return Err(NoTarget);
         }
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let port = url.port_u16().or(usual).filter(|port| *port > 0);
-        let named = !host.is_empty() && !authority.contains('@') && !text.contains('#');
-        // A prefix of raw TCP would be nobody's.
+        let port = url.port_u16().or(default_port).filter(|port| *port > 0);
+        let has_host = !host.is_empty() && !authority.contains('@') && !text.contains('#');
+        // Raw TCP has no prefix.
         let prefix = url.path().trim_end_matches('/');
-        if !named || url.query().is_some() || (way == Way::Tcp && !prefix.is_empty()) {
+        if !has_host || url.query().is_some() || (way == Way::Tcp && !prefix.is_empty()) {
             return Err(NoTarget);
         }
         Ok(Self {
@@ -86,24 +86,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_is_a_url_of_a_store() {
-        let of = |text: &str| text.parse::<Target>();
-        let there = |text, way, host: &str, port, prefix: &str| {
-            let target = of(text).unwrap();
+    fn a_target_is_parsed_from_a_url() {
+        let parse = |text: &str| text.parse::<Target>();
+        let expect_target = |text, way, host: &str, port, prefix: &str| {
+            let target = parse(text).unwrap();
             assert_eq!((target.way, target.port), (way, port), "{text}");
             assert_eq!((&*target.host, &*target.prefix), (host, prefix), "{text}");
         };
-        there("http://store", Way::Http, "store", 80, "");
-        there(
+        expect_target("http://store", Way::Http, "store", 80, "");
+        expect_target(
             "http://store:9000/films/new/",
             Way::Http,
             "store",
             9000,
             "/films/new",
         );
-        there("https://[::1]/", Way::Https, "::1", 443, "");
-        there("tcp://10.0.0.1:7000", Way::Tcp, "10.0.0.1", 7000, "");
-        for wrong in [
+        expect_target("https://[::1]/", Way::Https, "::1", 443, "");
+        expect_target("tcp://10.0.0.1:7000", Way::Tcp, "10.0.0.1", 7000, "");
+        for invalid in [
             "",
             "store",
             "/store",
@@ -118,9 +118,9 @@ mod tests {
             "http://store:99999/",
             "http:///x",
         ] {
-            assert_eq!(of(wrong), Err(NoTarget), "{wrong}");
+            assert_eq!(parse(invalid), Err(NoTarget), "{invalid}");
         }
-        let shown = of("http://store:9000/films").unwrap().to_string();
+        let shown = parse("http://store:9000/films").unwrap().to_string();
         assert_eq!(shown, "http://store:9000/films/");
     }
 }

@@ -1,11 +1,12 @@
-//! The slots' memory, mapped for reading; and what the kernel says of memory that it was lent ([`lent`]).
+//! The unsafe code of this crate: the read-only mapping of the slots' memory, and the system calls of zero-copy sends
+//! ([`zero_copy`]).
 //!
-//! Slots are lent as slices, which the compiler takes to be constant. They are: this process alone writes to
-//! the memory, through its file, and never into a slot that anybody else still holds (see
-//! [`space::store`]). Who is lent some holds the slots.
+//! The mapping gives out slices, which the compiler assumes to be constant. They are: only this process writes to the
+//! memory, through its file, and the store never writes to a slot that has another user (see [`space::store`]). The user of
+//! a slice keeps its slots in use.
 #![allow(unsafe_code)]
 
-pub(crate) mod lent;
+pub(crate) mod zero_copy;
 
 use std::fs::File;
 use std::io;
@@ -13,20 +14,20 @@ use std::ptr::{self, NonNull};
 
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// A whole sealed file, mapped.
+/// A read-only mapping of a whole sealed file.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     length: usize,
 }
 
-// SAFETY: memory of the process, of which nothing is changed through this.
+// SAFETY: the mapping belongs to the process, not to a thread, and nothing is changed through it.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Map a file that cannot become shorter.
+    /// Maps a file that cannot shrink.
     pub(crate) fn new(file: &File) -> io::Result<Self> {
         let too_large = |_| io::Error::from(io::ErrorKind::OutOfMemory);
         let length = usize::try_from(file.metadata()?.len()).map_err(too_large)?;
@@ -38,18 +39,18 @@ impl Mapping {
         Ok(Self { base, length })
     }
 
-    /// These bytes, if they lie inside; while they are used, the caller holds the slots they are in.
+    /// Returns these bytes, if they are inside the mapping. The caller keeps their slots in use as long as it uses the bytes.
     pub(crate) fn slice(&self, at: u64, length: usize) -> Option<&[u8]> {
         let at = usize::try_from(at).ok()?;
         if at.checked_add(length)? > self.length {
             return None;
         }
-        // SAFETY: inside the mapping, which lives as long as `self`. Nobody writes there, see above.
+        // SAFETY: the range is inside the mapping, which exists as long as `self`. No code writes to these bytes, see above.
         Some(unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(at), length) })
     }
 
-    /// Where these bytes are, if they lie inside.
-    pub(crate) fn place(&self, bytes: &[u8]) -> Option<u64> {
+    /// Returns the offset of these bytes, if they are inside the mapping.
+    pub(crate) fn offset_of(&self, bytes: &[u8]) -> Option<u64> {
         let at = bytes.as_ptr().addr().checked_sub(self.base.addr().get())?;
         let inside = at.checked_add(bytes.len())? <= self.length;
         inside.then_some(at as u64)
@@ -58,7 +59,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `new`; slices of it borrow `self`, so none is left.
+        // SAFETY: `new` made this mapping; slices of it borrow `self`, so none remains.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };
     }
 }
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_inside_are_those_of_the_file() {
+    fn a_mapping_shows_the_bytes_of_its_file() {
         let file = crate::ram::make("test", 8192).unwrap();
         file.write_all_at(b"here", 4090).unwrap();
         let mapping = Mapping::new(&file).unwrap();
@@ -79,8 +80,14 @@ mod tests {
         for (at, length) in [(8192, 1), (0, 8193), (u64::MAX, 1), (1, usize::MAX)] {
             assert_eq!(mapping.slice(at, length), None);
         }
-        assert_eq!(mapping.place(mapping.slice(4090, 4).unwrap()), Some(4090));
-        assert_eq!(mapping.place(mapping.slice(8192, 0).unwrap()), Some(8192));
-        assert_eq!(mapping.place(&[0; 4]), None);
+        assert_eq!(
+            mapping.offset_of(mapping.slice(4090, 4).unwrap()),
+            Some(4090)
+        );
+        assert_eq!(
+            mapping.offset_of(mapping.slice(8192, 0).unwrap()),
+            Some(8192)
+        );
+        assert_eq!(mapping.offset_of(&[0; 4]), None);
     }
 }

@@ -1,7 +1,7 @@
-//! What happens on a socket, its error queue included.
+//! Events of a socket, including its error queue.
 //!
-//! tokio takes a socket on whose error queue something lies for one whose other side is gone, and ever after for
-//! one that can be written to. So the socket is watched by an epoll of its own, and tokio watches that.
+//! tokio treats a socket with a message on its error queue as closed by the peer, and from then on as always writable.
+//! Therefore the socket is registered with an epoll descriptor of its own, and that descriptor with tokio.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,13 +11,13 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::time::Timespec;
 use tokio::io::unix::AsyncFd;
 
-use crate::raw::lent;
+use crate::raw::zero_copy;
 
-/// What happens on one socket. One task at a time waits for it.
+/// The events of one socket. One task at a time waits for them.
 #[derive(Debug)]
 pub(super) struct Events {
     epoll: AsyncFd<OwnedFd>,
-    /// Nobody has found it otherwise since it was said.
+    /// Whether the last event said that the socket is readable (writable), and no call has blocked since.
     pub(super) readable: bool,
     pub(super) writable: bool,
 }
@@ -25,26 +25,26 @@ pub(super) struct Events {
 impl Events {
     pub(super) fn new(socket: impl AsFd) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        // Errors are told unasked.
-        let wanted = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        epoll::add(&epoll, socket, EventData::new_u64(0), wanted)?;
+        // The kernel reports errors without a request.
+        let interest = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        epoll::add(&epoll, socket, EventData::new_u64(0), interest)?;
         Ok(Self {
-            epoll: lent::watch(epoll)?,
+            epoll: zero_copy::register_epoll(epoll)?,
             readable: false,
             writable: false,
         })
     }
 
-    /// Take in what has happened next; whether it may concern the error queue. While nothing has, the task is
-    /// woken when something does.
+    /// Processes the next event and returns whether the error queue may have a message. If there is no event, the task is
+    /// woken at the next one.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
         loop {
             let mut ready = ready!(self.epoll.poll_read_ready(context))?;
-            let mut happened = [const { nothing() }; 1];
+            let mut events = [const { no_event() }; 1];
             // syscalls: epoll_pwait2
-            let at_once = Some(&Timespec::default());
-            let count = epoll::wait(ready.get_inner(), &mut happened, at_once)?;
-            let [Event { flags, .. }] = happened;
+            let no_wait = Some(&Timespec::default());
+            let count = epoll::wait(ready.get_inner(), &mut events, no_wait)?;
+            let [Event { flags, .. }] = events;
             if count > 0 {
                 let ends = EventFlags::RDHUP | EventFlags::HUP;
                 self.readable |= flags.intersects(EventFlags::IN | ends);
@@ -56,7 +56,7 @@ impl Events {
     }
 }
 
-const fn nothing() -> Event {
+const fn no_event() -> Event {
     Event {
         flags: EventFlags::empty(),
         data: EventData::new_u64(0),

@@ -1,159 +1,169 @@
-//! A connection that lends slots to the kernel instead of having it copy them, where that pays.
+//! Zero-copy sends (`MSG_ZEROCOPY`): where it pays, the kernel sends the pages of slots without copying them.
 //!
-//! 1. A connection begins by copying. One that has sent [`BEFORE`] bytes lends ([`InFlight`]): it sends what lies in
-//!    slots, [`WORTH`] bytes or more at once, with `MSG_ZEROCOPY`. The kernel then sends the slots' own pages and
-//!    says on the socket's error queue when it is done with them. Until then the connection holds the
-//!    slots ([`outstanding`]), whatever becomes of the file.
-//! 2. To a receiver on this host the kernel copies all the same, and later, which costs more. It says so. So a
-//!    connection lends once and copies until it knows; and it does not even try where both ends have one address.
-//! 3. A send for which the kernel has no leave or memory (`ENOBUFS`) is copied.
-//! 4. A process that dies holds nothing any more, but the kernel would go on sending from slots that the next
-//!    one fills. So closing a connection that lends means to reset it (`SO_LINGER` of 0 s), until all is
-//!    complete: the client knows that it does not have everything. Who is done with a connection, and not it with
-//!    what it lent, leaves it to [`InFlight::farewell`].
+//! ```text
+//!   Copying --after COPY_FIRST_BYTES--> ZeroCopyStream --dropped with outstanding sends--> drain, in a task of its own
+//!                                            |  ^
+//!                    sendmsg(MSG_ZEROCOPY)   v  |  completions (error queue)
+//!                                          kernel
+//! ```
 //!
-//! What TLS encrypts lies in no slot, so it is copied.
+//! 1. A connection begins with ordinary sends, which copy. After [`COPY_FIRST_BYTES`] bytes it becomes a
+//!    [`ZeroCopyStream`]: it sends slices of slots of at least [`MIN_BYTES`] bytes with `MSG_ZEROCOPY`. The kernel sends the
+//!    slots' own pages and reports on the socket's error queue when it no longer uses them. Until then the connection keeps
+//!    the slots in use ([`outstanding`]), whatever happens to the file.
+//! 2. For a receiver on the same host, the kernel copies the bytes nevertheless, and later, which costs more than an ordinary
+//!    send. The completion says so. Therefore a connection makes one zero-copy send and copies until its completion
+//!    arrives. It makes none if the peer has a loopback address or the address of this side.
+//! 3. A zero-copy send that fails with `ENOBUFS` (no locked memory allowed or available) is repeated as an ordinary send.
+//! 4. A process that dies frees its slots, but the kernel would continue to send from slots that the next process fills.
+//!    Therefore closing a zero-copy connection resets it (`SO_LINGER` of 0 s) as long as sends are outstanding, so the client
+//!    notices that its response is incomplete. When a connection ends with outstanding sends, [`ZeroCopyStream::drain`] waits
+//!    for them.
+//!
+//! TLS encrypts into buffers outside the slots, so its bytes are copied.
 
 mod events;
-mod in_flight;
 mod outstanding;
+mod stream;
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use crate::places::Place;
+use crate::connection_limit::ConnectionPermit;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
 use crate::shared::Shared;
-use in_flight::InFlight;
+use stream::ZeroCopyStream;
 
-/// Bytes of a connection that are copied before it lends: for less, to begin costs more than it saves.
-const BEFORE: usize = 1 << 20;
+/// Bytes that a connection sends by copying first. Below this, setting up zero-copy sends costs more than it saves.
+const COPY_FIRST_BYTES: usize = 1 << 20;
 
-/// The fewest bytes that are lent; docs/space.md has the figures. More than a frame of HTTP/2 (RFC 9113, 4.2): frames
-/// have heads between them, so each would take two sends.
-const WORTH: usize = 32 << 10;
+/// Smallest slice that is sent without copying; docs/space.md has the measurements. It is larger than a frame of HTTP/2
+/// (RFC 9113, 4.2): frames have headers between them, so each frame would need two sends.
+const MIN_BYTES: usize = 32 << 10;
 
-/// A connection of a space's.
+/// A connection of a space, with or without zero-copy sends.
 pub(crate) struct Socket {
-    line: Line,
+    state: State,
     shared: Arc<Shared>,
 }
 
-enum Line {
-    /// It may lend when so many more bytes have been sent; or never.
+enum State {
+    /// Sends copy. After this many more bytes the connection may switch to zero-copy sends; with `None`, never.
     Copying(TcpStream, Option<usize>),
-    InFlight(Box<InFlight>),
-    /// Left to [`InFlight::farewell`].
-    Left,
+    ZeroCopy(Box<ZeroCopyStream>),
+    /// [`ZeroCopyStream::drain`] owns the connection now.
+    Detached,
 }
 
 impl Socket {
     pub(crate) fn new(stream: TcpStream, shared: &Arc<Shared>) -> Self {
         Self {
-            line: Line::Copying(stream, Some(BEFORE)),
+            state: State::Copying(stream, Some(COPY_FIRST_BYTES)),
             shared: Arc::clone(shared),
         }
     }
 
-    /// Let go of what the kernel is done with by now.
-    pub(crate) fn take_in(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        match &mut self.line {
-            Line::InFlight(lending) => lending.take_in(context),
+    /// Releases the slots of all sends that are complete by now.
+    pub(crate) fn process_events(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        match &mut self.state {
+            State::ZeroCopy(zero_copy) => zero_copy.process_events(context),
             _ => Ok(()),
         }
     }
 
-    /// Send some of this.
+    /// Sends some of the bytes.
     pub(crate) fn poll_send(
         &mut self,
         context: &mut Context<'_>,
         from: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.begin_to_lend(context, from);
-        match &mut self.line {
-            Line::Copying(stream, before) => {
+        self.try_zero_copy(context, from);
+        match &mut self.state {
+            State::Copying(stream, copy_first) => {
                 let count = ready!(Pin::new(stream).poll_write_vectored(context, from))?;
-                *before = before.map(|before| before.saturating_sub(count));
+                *copy_first = copy_first.map(|copy_first| copy_first.saturating_sub(count));
                 Poll::Ready(Ok(count))
             }
-            Line::InFlight(lending) => lending.poll_send(context, from),
-            Line::Left => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+            State::ZeroCopy(zero_copy) => zero_copy.poll_send(context, from),
+            State::Detached => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
 
-    /// Read some.
+    /// Reads some bytes.
     pub(crate) fn poll_read(
         &mut self,
         context: &mut Context<'_>,
         to: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match &mut self.line {
-            Line::Copying(stream, _) => Pin::new(stream).poll_read(context, to),
-            Line::InFlight(lending) => lending.poll_read(context, to),
-            Line::Left => Poll::Ready(Ok(())),
+        match &mut self.state {
+            State::Copying(stream, _) => Pin::new(stream).poll_read(context, to),
+            State::ZeroCopy(zero_copy) => zero_copy.poll_read(context, to),
+            State::Detached => Poll::Ready(Ok(())),
         }
     }
 
-    /// Say no more.
+    /// Shuts down the sending direction.
     pub(crate) fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.line {
-            Line::Copying(stream, _) => Pin::new(stream).poll_shutdown(context),
-            Line::InFlight(lending) => Poll::Ready(lending.shut_down()),
-            Line::Left => Poll::Ready(Ok(())),
+        match &mut self.state {
+            State::Copying(stream, _) => Pin::new(stream).poll_shutdown(context),
+            State::ZeroCopy(zero_copy) => Poll::Ready(zero_copy.shut_down_write()),
+            State::Detached => Poll::Ready(Ok(())),
         }
     }
 
-    /// If it is time to, and this may be lent.
-    fn begin_to_lend(&mut self, context: &mut Context<'_>, from: &[IoSlice<'_>]) {
-        let Line::Copying(stream, before @ Some(0)) = &mut self.line else {
+    /// Switches to zero-copy sends, if enough bytes were copied and the next slice is eligible.
+    fn try_zero_copy(&mut self, context: &mut Context<'_>, from: &[IoSlice<'_>]) {
+        let State::Copying(stream, copy_first @ Some(0)) = &mut self.state else {
             return;
         };
         if !from
             .first()
-            .is_some_and(|first| is_worth(&self.shared, first))
+            .is_some_and(|first| is_eligible(&self.shared, first))
         {
             return;
         }
-        *before = None;
-        if is_near(stream) {
+        *copy_first = None;
+        if is_local(stream) {
             return;
         }
-        match InFlight::begin(stream, &self.shared) {
-            Ok(lending) => {
-                self.line = Line::InFlight(Box::new(lending));
-                // Who waits for something to read waits for the line that is gone.
+        match ZeroCopyStream::new(stream, &self.shared) {
+            Ok(zero_copy) => {
+                self.state = State::ZeroCopy(Box::new(zero_copy));
+                // A pending read waits for the old stream, so wake the task to poll the new one.
                 context.waker().wake_by_ref();
             }
-            Err(error) => tracing::debug!(%error, "a connection goes on copying"),
+            Err(error) => {
+                tracing::debug!(%error, "cannot enable zero-copy sends; the connection continues to copy");
+            }
         }
     }
 
-    /// Close it when the kernel is done with what was lent; `place` is kept until then.
-    pub(crate) fn leave(&mut self, place: Option<Place>) {
-        let Line::InFlight(lending) = std::mem::replace(&mut self.line, Line::Left) else {
+    /// Closes the connection when all zero-copy sends are complete. The permit is kept until then.
+    pub(crate) fn detach(&mut self, permit: Option<ConnectionPermit>) {
+        let State::ZeroCopy(zero_copy) = std::mem::replace(&mut self.state, State::Detached) else {
             return;
         };
-        if let (true, Ok(runtime)) = (lending.is_awaited(), Handle::try_current()) {
+        if let (true, Ok(runtime)) = (zero_copy.has_outstanding(), Handle::try_current()) {
             runtime.spawn(async move {
-                lending.farewell().await;
-                drop(place);
+                zero_copy.drain().await;
+                drop(permit);
             });
         }
     }
 }
 
-/// Whether these bytes lie in slots and are many enough to be lent.
-fn is_worth(shared: &Shared, bytes: &[u8]) -> bool {
-    bytes.len() >= WORTH && shared.ram().place(bytes).is_some()
+/// Returns whether these bytes are in slots and enough for a zero-copy send.
+fn is_eligible(shared: &Shared, bytes: &[u8]) -> bool {
+    bytes.len() >= MIN_BYTES && shared.ram().offset_of(bytes).is_some()
 }
 
-/// Whether the other side is surely on this host.
-fn is_near(stream: &TcpStream) -> bool {
+/// Returns whether the peer is certainly on this host.
+fn is_local(stream: &TcpStream) -> bool {
     let addresses = stream
         .peer_addr()
         .and_then(|peer| Ok((peer, stream.local_addr()?)));

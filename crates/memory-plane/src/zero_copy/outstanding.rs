@@ -1,46 +1,45 @@
-//! What is lent to the kernel on one connection, in the order of the sends' numbers.
+//! The buffers of outstanding zero-copy sends of one connection, in the order of the sends' numbers.
 
 use std::collections::VecDeque;
 
-/// Holds on what was lent, each until its send is complete.
+/// Keeps the buffer of each send until the send is complete.
 #[derive(Debug)]
-pub(super) struct Outstanding<H> {
-    /// The number of the first of them. The kernel counts a connection's lending sends from 0 on, and after the
-    /// last `u32` from 0 again.
+pub(super) struct Outstanding<B> {
+    /// The number of the first outstanding send. The kernel numbers the zero-copy sends of a connection from 0, modulo 2³².
     first: u32,
-    /// None for those that were complete before their elders.
-    holds: VecDeque<Option<H>>,
+    /// `None` for sends that completed before earlier ones.
+    buffers: VecDeque<Option<B>>,
 }
 
-impl<H> Outstanding<H> {
-    /// Of a connection that has lent nothing yet.
+impl<B> Outstanding<B> {
+    /// Creates the list of a connection without zero-copy sends.
     pub(super) fn new() -> Self {
         Self {
             first: 0,
-            holds: VecDeque::new(),
+            buffers: VecDeque::new(),
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.holds.is_empty()
+        self.buffers.is_empty()
     }
 
-    /// The next send has lent this.
-    pub(super) fn lent(&mut self, hold: H) {
-        self.holds.push_back(Some(hold));
+    /// Adds the buffer of the next send.
+    pub(super) fn push(&mut self, buffer: B) {
+        self.buffers.push_back(Some(buffer));
     }
 
-    /// The sends of these numbers, both included, are complete: let go of what they lent.
+    /// Drops the buffers of the sends `first` to `last`, both included, because they are complete.
     pub(super) fn complete(&mut self, first: u32, last: u32) {
         let mut number = self.first;
-        for hold in &mut self.holds {
+        for buffer in &mut self.buffers {
             if number.wrapping_sub(first) <= last.wrapping_sub(first) {
-                *hold = None;
+                *buffer = None;
             }
             number = number.wrapping_add(1);
         }
-        while let Some(None) = self.holds.front() {
-            self.holds.pop_front();
+        while let Some(None) = self.buffers.front() {
+            self.buffers.pop_front();
             self.first = self.first.wrapping_add(1);
         }
     }
@@ -54,7 +53,7 @@ mod tests {
 
     use super::*;
 
-    /// Sends, and completions of runs of what is outstanding: where a run begins and how long it is, as shares.
+    /// A send, or the completion of a run of outstanding sends: where the run begins, and its length.
     #[derive(Clone, Debug)]
     enum Step {
         Send,
@@ -74,53 +73,53 @@ mod tests {
     }
 
     proptest! {
-        /// However completions are merged and ordered, and wherever numbers begin: held is what is
-        /// outstanding, and nothing else.
+        /// For any order and merging of completions, and any first number, exactly the buffers of outstanding sends are
+        /// kept.
         #[test]
-        fn each_is_held_until_it_is_complete(
+        fn each_buffer_is_kept_until_its_send_completes(
             begin in prop_oneof![Just(0), (u32::MAX - 20)..=u32::MAX],
             steps in prop::collection::vec(step(), 0..200),
         ) {
-            let mut lent: Outstanding<Rc<u32>> = Outstanding { first: begin, holds: VecDeque::new() };
+            let mut outstanding: Outstanding<Rc<u32>> = Outstanding { first: begin, buffers: VecDeque::new() };
             let mut all: Vec<(u32, std::rc::Weak<u32>)> = Vec::new();
-            // By what the kernel will say.
-            let mut open: Vec<u32> = Vec::new();
+            // Numbers of the sends that the kernel has not completed.
+            let mut incomplete: Vec<u32> = Vec::new();
             for step in steps {
                 match step {
                     Step::Send => {
                         let number = begin.wrapping_add(number(all.len()));
-                        let hold = Rc::new(number);
-                        all.push((number, Rc::downgrade(&hold)));
-                        lent.lent(hold);
-                        open.push(number);
+                        let buffer = Rc::new(number);
+                        all.push((number, Rc::downgrade(&buffer)));
+                        outstanding.push(buffer);
+                        incomplete.push(number);
                     }
-                    Step::Complete(from, length) if !open.is_empty() => {
-                        let from = from.index(open.len());
-                        // A run without gaps.
-                        let run = (from..open.len().min(from + length))
-                            .take_while(|at| open[*at] == open[from].wrapping_add(number(at - from)))
+                    Step::Complete(from, length) if !incomplete.is_empty() => {
+                        let from = from.index(incomplete.len());
+                        // A run of consecutive numbers.
+                        let run = (from..incomplete.len().min(from + length))
+                            .take_while(|at| incomplete[*at] == incomplete[from].wrapping_add(number(at - from)))
                             .count();
-                        let run: Vec<u32> = open.drain(from..from + run).collect();
-                        lent.complete(run[0], run[run.len() - 1]);
+                        let run: Vec<u32> = incomplete.drain(from..from + run).collect();
+                        outstanding.complete(run[0], run[run.len() - 1]);
                     }
                     Step::Complete(..) => {}
                 }
-                for (number, hold) in &all {
-                    prop_assert_eq!(hold.strong_count() == 1, open.contains(number), "{}", number);
+                for (number, buffer) in &all {
+                    prop_assert_eq!(buffer.strong_count() == 1, incomplete.contains(number), "{}", number);
                 }
-                prop_assert_eq!(lent.is_empty(), open.is_empty());
+                prop_assert_eq!(outstanding.is_empty(), incomplete.is_empty());
             }
         }
     }
 
     #[test]
-    fn what_was_never_lent_is_nobodys() {
-        let mut lent = Outstanding::new();
-        lent.lent(());
-        lent.complete(1, 7);
-        lent.complete(u32::MAX, u32::MAX);
-        assert!(!lent.is_empty());
-        lent.complete(0, 0);
-        assert!(lent.is_empty());
+    fn completions_of_unknown_sends_are_ignored() {
+        let mut outstanding = Outstanding::new();
+        outstanding.push(());
+        outstanding.complete(1, 7);
+        outstanding.complete(u32::MAX, u32::MAX);
+        assert!(!outstanding.is_empty());
+        outstanding.complete(0, 0);
+        assert!(outstanding.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! What these tests do to a space.
+//! Operations on a space that several tests share.
 
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
@@ -8,33 +8,33 @@ use space::store::{Attributes, ROOT};
 
 pub(crate) const SLOT: u32 = 64 << 10;
 
-/// Write into a file of the outermost folder, which is open then; returns its number.
+/// Writes to a file in the root directory, which stays open for writing; returns its inode number.
 pub(crate) fn write(shared: &Shared, name: &str, at: u64, bytes: &[u8]) -> u64 {
     let mut store = shared.store();
     let found = store.look_up(ROOT, name.as_bytes());
-    let number = found.unwrap_or_else(|_| {
+    let inode = found.unwrap_or_else(|_| {
         store
             .make(ROOT, name.as_bytes(), false, Attributes::default())
             .unwrap()
     });
-    store.open(number, true).unwrap();
+    store.open(inode, true).unwrap();
     let now = Duration::from_secs(1_000_000_000);
-    let places = store.write(number, at, bytes.len() as u64, now);
-    let mut left = bytes;
-    for (place, length) in places.unwrap() {
-        let (here, rest) = left.split_at(length as usize);
-        shared.ram().file().write_all_at(here, place).unwrap();
-        left = rest;
+    let ranges = store.write(inode, at, bytes.len() as u64, now);
+    let mut remaining = bytes;
+    for (offset, length) in ranges.unwrap() {
+        let (chunk, rest) = remaining.split_at(length as usize);
+        shared.ram().file().write_all_at(chunk, offset).unwrap();
+        remaining = rest;
     }
-    number
+    inode
 }
 
-/// The same, and close it.
+/// Writes a file and closes it, so that it is published.
 pub(crate) fn publish(shared: &Shared, name: &str, bytes: &[u8]) -> u64 {
-    let number = write(shared, name, 0, bytes);
-    shared.store().close(number, true);
+    let inode = write(shared, name, 0, bytes);
+    shared.store().close(inode, true);
     shared.note_change();
-    number
+    inode
 }
 
 pub(crate) fn pattern(length: usize) -> Vec<u8> {

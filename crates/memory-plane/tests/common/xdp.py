@@ -1,6 +1,6 @@
-"""Loads XDP programs of two instructions on an interface: `pass` lets all frames in, `drop` none. Reads such
-words, and answers each when it is so. An interface of a veth pair with one copies what it is sent, so what
-was lent to the kernel on the other side is given back."""
+"""Attaches XDP programs of two instructions to an interface: `pass` accepts all frames, `drop` none. Reads these
+words from standard input, switches the program, and prints the word afterwards. An interface of a veth pair with an
+XDP program copies the frames that it receives, so zero-copy sends of the other side complete."""
 
 import ctypes
 import os

@@ -1,265 +1,270 @@
-//! The loops: a slow one that knows what each VM will need, a fast one that helps who waits now.
+//! The controller of all spaces of a host: a slow loop that follows the model and a fast loop that reacts to waiting
+//! writes.
 //!
-//! Every [`SLOW`] the estimates of all spaces are brought up to date, the model's demand for each is
-//! computed, and the budget is shared ([`crate::allocation`]). In between, every window, a space
-//! that is about to be full is lent what nobody uses: from what is free, then from the space with
-//! the most slack. What is lent comes back when its owner fills up in turn, by the same rule. Slots
-//! are given up before they are granted, so the sum is within the budget at every instant.
+//! Every [`SLOW_PERIOD`] seconds the slow loop updates the estimates of all spaces, computes each demand from the model and
+//! divides the budget ([`crate::allocation`]). In every window, the fast loop gives slots to spaces whose writes wait:
+//! first free slots, then slots of the space with the most slack. That space gets slots in the same way when its own writes
+//! wait. The controller reclaims slots before it grants them, so the sum is within the budget at every instant.
 
-mod member;
+mod controlled_space;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::allocation::{self, Shares};
+use crate::allocation::{self, Allocation};
 use crate::demand::{Bottleneck, Objective};
 use crate::estimator::Window;
 use crate::resize_policy::Reason;
-use member::{Need, Space};
+use controlled_space::{ControlledSpace, SpaceClaim};
 
-/// Seconds between two rounds of the slow loop.
-pub const SLOW: f64 = 5.0;
+/// Period of the slow loop, in seconds.
+pub const SLOW_PERIOD: f64 = 5.0;
 
-/// Share of the budget that floors may take: the rest is there for whoever needs it first.
-const PROMISED: f64 = 0.7;
+/// Fraction of the budget that floors may take. The rest is for the fast loop and for marginal gains.
+const FLOOR_FRACTION: f64 = 0.7;
 
-/// In-use share of a space from which it counts as about to be full.
-const FILLING: f64 = 0.9;
+/// Fraction of its slots in use from which a space counts as nearly full.
+const NEARLY_FULL: f64 = 0.9;
 
-/// Share of its time that a job must gain for more slots to be worth having.
-const LEVERAGE: f64 = 0.02;
+/// Fraction by which more slots must shorten the predicted time for a space to grow.
+const MIN_IMPROVEMENT: f64 = 0.02;
 
-/// Share of a window spent without a slot, and of the objective's time, from which a space needs
-/// help before the slow loop's next round.
+/// A space needs slots before the next round of the slow loop if its writes waited for more than this fraction of a
+/// window, or if its jobs took more than this fraction of the objective's time.
 const AT_RISK: f64 = 0.25;
 
-/// Prediction error (of the logarithm) above which a round was a bad one; rounds of the kind that
-/// change the state.
-const WRONG: f64 = 0.5;
+/// A round is bad if the innovation of the logarithmic error exceeds [`BAD_ERROR`]. [`BAD_ROUNDS`] bad rounds in a row
+/// switch a space to degraded mode, and [`GOOD_ROUNDS`] good rounds in a row switch it back.
+const BAD_ERROR: f64 = 0.5;
 const BAD_ROUNDS: u32 = 6;
 const GOOD_ROUNDS: u32 = 12;
 
-/// A space's number.
+/// Identifies a space.
 pub type Id = u32;
 
-/// One change, or none, and why.
+/// A decision about one space: its new size and the reason. The size may be unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Decision {
-    /// The space.
+    /// The space that the decision is about.
     pub space: Id,
-    /// Slots it has from now on.
+    /// Number of slots from now on.
     pub slots: u32,
-    /// Slots it had.
+    /// Number of slots before.
     pub before: u32,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// What keeps it from its objective, if memory does not.
+    /// The station that keeps the space from its objective, if slots do not.
     pub bottleneck: Option<Bottleneck>,
-    /// The mean time to a slot that is expected with these slots, if anything is.
+    /// The predicted mean time to a slot in seconds, if the model can predict one.
     pub predicted: Option<f64>,
 }
 
-/// A space that cannot be taken in.
+/// The error of [`Controller::attach`]: the slots of the other spaces are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom;
 
-/// All spaces of a host.
+/// Divides a host's budget of slots among its spaces.
 #[derive(Debug)]
 pub struct Controller {
     budget: u32,
-    /// Slots that every space has.
-    least: u32,
-    spaces: BTreeMap<Id, Space>,
-    next_slow: f64,
-    /// The fast loop is at work.
-    fast: bool,
+    /// Fewest slots of each space.
+    min_slots: u32,
+    spaces: BTreeMap<Id, ControlledSpace>,
+    next_slow_round: f64,
+    /// Whether the fast loop runs.
+    fast_loop: bool,
     stretch: f64,
     price: f64,
 }
 
 impl Controller {
-    /// For a host that gives this many slots, and each space at least so many of them.
+    /// Creates the controller of a host with a budget of `budget` slots, of which each space gets at least `min_slots`.
     #[must_use]
-    pub fn new(budget: u32, least: u32) -> Self {
+    pub fn new(budget: u32, min_slots: u32) -> Self {
         Self {
             budget,
-            least,
+            min_slots,
             spaces: BTreeMap::new(),
-            next_slow: SLOW,
-            fast: true,
+            next_slow_round: SLOW_PERIOD,
+            fast_loop: true,
             stretch: 1.0,
             price: 0.0,
         }
     }
 
-    /// The same without its fast loop, to be compared with.
+    /// Creates a controller without the fast loop, for comparison.
     #[must_use]
-    pub fn without_help(budget: u32, least: u32) -> Self {
+    pub fn without_fast_loop(budget: u32, min_slots: u32) -> Self {
         Self {
-            fast: false,
-            ..Self::new(budget, least)
+            fast_loop: false,
+            ..Self::new(budget, min_slots)
         }
     }
 
-    /// Slots that nobody has.
+    /// Returns the slots of the budget that no space has.
     #[must_use]
     pub fn free(&self) -> u32 {
-        self.budget.saturating_sub(self.taken())
+        self.budget.saturating_sub(self.allocated())
     }
 
-    /// Slots a space has.
+    /// Returns the slots of a space.
     #[must_use]
     pub fn slots(&self, space: Id) -> Option<u32> {
         self.spaces.get(&space).map(|space| space.slots)
     }
 
-    /// How many times as long objectives take for want of budget.
+    /// Returns the factor by which objectives are stretched because the budget is too small; 1 if all are met.
     #[must_use]
     pub fn stretch(&self) -> f64 {
         self.stretch
     }
 
-    /// What one more slot of budget would bring: weighted jobs a second that would find one.
+    /// Returns the gain of one more slot of budget: the weighted number of jobs per second that would find a slot.
     #[must_use]
     pub fn price(&self) -> f64 {
         self.price
     }
 
-    /// Take a space in. It gets an equal share of what is free, and what others can spare if that is
-    /// too little.
+    /// Adds a space. It gets an equal share of the budget; spaces with more than an equal share lose slots that are not in
+    /// use. Returns the decisions about those spaces.
     ///
     /// # Errors
-    /// The others use what it would need.
+    /// Returns [`NoRoom`] if fewer than `min_slots` slots become free because the other spaces use them.
     pub fn attach(&mut self, id: Id, objective: Objective) -> Result<Vec<Decision>, NoRoom> {
         let mut decisions = Vec::new();
-        let equal = self.equal(1);
-        while let Some(lent) = self.make_room(equal) {
-            decisions.push(lent);
+        let equal = self.equal_share(1);
+        while let Some(reclaimed) = self.reclaim_above(equal) {
+            decisions.push(reclaimed);
         }
-        if self.free() < self.least {
+        if self.free() < self.min_slots {
             return Err(NoRoom);
         }
-        let space = Space::new(objective, equal.min(self.free()), self.least);
+        let space = ControlledSpace::new(objective, equal.min(self.free()), self.min_slots);
         self.spaces.insert(id, space);
         Ok(decisions)
     }
 
-    /// An equal share, when so many more spaces have come.
-    fn equal(&self, coming: u32) -> u32 {
+    /// Returns an equal share of the budget after `coming` more spaces are added.
+    fn equal_share(&self, coming: u32) -> u32 {
         let count = u32::try_from(self.spaces.len()).unwrap_or(u32::MAX);
-        (self.budget / count.saturating_add(coming).max(1)).max(self.least)
+        (self.budget / count.saturating_add(coming).max(1)).max(self.min_slots)
     }
 
-    /// Have whoever has the most above an equal share give that up, as far as it is not in use.
-    fn make_room(&mut self, equal: u32) -> Option<Decision> {
-        self.lend(None, equal, |space| {
+    /// Reclaims slots above an equal share that are not in use, from the space with the most of them.
+    fn reclaim_above(&mut self, equal: u32) -> Option<Decision> {
+        self.reclaim(None, equal, |space| {
             space.slots.saturating_sub(space.latest.in_use.max(equal))
         })
     }
 
-    /// A space is gone, and its slots are free.
+    /// Removes a space. Its slots become free.
     pub fn detach(&mut self, id: Id) {
         self.spaces.remove(&id);
     }
 
-    /// A space has another objective.
+    /// Replaces the objective of a space.
     pub fn set_objective(&mut self, id: Id, objective: Objective) {
         if let Some(space) = self.spaces.get_mut(&id) {
             space.objective = objective;
         }
     }
 
-    /// The host gives another number of slots. What is too much is taken back, as far as it is not in use.
+    /// Changes the budget. If the spaces have more slots than the new budget, reclaims those that are not in use and above
+    /// an equal share. Returns the decisions.
     pub fn set_budget(&mut self, budget: u32) -> Vec<Decision> {
         self.budget = budget;
-        let equal = self.equal(0);
+        let equal = self.equal_share(0);
         let mut decisions = Vec::new();
         while self.excess() > 0 {
             let missing = self.excess();
-            let spare = |space: &Space| {
-                let kept = space.latest.in_use.max(equal);
-                space.slots.saturating_sub(kept)
+            let spare = |space: &ControlledSpace| {
+                let min_size = space.latest.in_use.max(equal);
+                space.slots.saturating_sub(min_size)
             };
-            match self.give_up(None, missing, spare) {
-                Some(less) => decisions.push(less),
+            match self.shrink_largest_spare(None, missing, spare) {
+                Some(decision) => decisions.push(decision),
                 None => break,
             }
         }
         decisions
     }
 
-    /// A space has kept more slots than it was to have, for they were in use by then.
+    /// Records the size that a space reported. It may exceed the decision because slots came into use meanwhile.
     pub fn kept(&mut self, id: Id, slots: u32) {
         if let Some(space) = self.spaces.get_mut(&id) {
             space.slots = slots;
         }
     }
 
-    /// Slots that spaces have beyond the budget.
+    /// Returns the slots that spaces have beyond the budget.
     #[must_use]
     pub fn excess(&self) -> u32 {
-        self.taken().saturating_sub(self.budget)
+        self.allocated().saturating_sub(self.budget)
     }
 
-    fn taken(&self) -> u32 {
+    fn allocated(&self) -> u32 {
         self.spaces.values().map(|space| space.slots).sum()
     }
 
-    /// A window of time is over at `now` (seconds on any clock). Under `pressure`, when the host
-    /// itself is short of memory, nothing grows. Windows that were lost are simply not there.
+    /// Processes the windows of the spaces that end at `now` (seconds on any monotonic clock) and returns the decisions.
+    /// Under `pressure`, when the host itself is short of memory, no space grows. `windows` omits spaces whose window was
+    /// lost.
     pub fn tick(&mut self, now: f64, windows: &[(Id, Window)], pressure: bool) -> Vec<Decision> {
-        let equal = self.equal(0);
+        let equal = self.equal_share(0);
         for (id, window) in windows {
             if let Some(space) = self.spaces.get_mut(id) {
-                space.tell(window, equal);
+                space.record_window(window, equal);
             }
         }
         let mut decisions = Vec::new();
-        if now >= self.next_slow {
-            self.next_slow = now + SLOW;
-            decisions = self.plan(now, pressure);
+        if now >= self.next_slow_round {
+            self.next_slow_round = now + SLOW_PERIOD;
+            decisions = self.run_slow_loop(now, pressure);
         }
-        if self.fast && !pressure {
-            decisions.extend(self.help());
+        if self.fast_loop && !pressure {
+            decisions.extend(self.run_fast_loop());
         }
         decisions
     }
 
-    /// The slow loop.
-    fn plan(&mut self, now: f64, pressure: bool) -> Vec<Decision> {
-        self.spaces.values_mut().for_each(Space::learn);
-        let needs: Vec<Need<'_>> = self.spaces.values().map(|s| s.need(self.budget)).collect();
+    /// Runs one round of the slow loop.
+    fn run_slow_loop(&mut self, now: f64, pressure: bool) -> Vec<Decision> {
+        self.spaces
+            .values_mut()
+            .for_each(ControlledSpace::update_model);
+        let claims: Vec<SpaceClaim<'_>> =
+            self.spaces.values().map(|s| s.claim(self.budget)).collect();
         #[allow(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "a share of a u32"
         )]
-        let promised = match self.fast {
-            true => (f64::from(self.budget) * PROMISED) as u32,
+        let floor_budget = match self.fast_loop {
+            true => (f64::from(self.budget) * FLOOR_FRACTION) as u32,
             false => self.budget,
         };
-        let Shares {
+        let Allocation {
             floors,
             slots,
             stretch,
             price,
-        } = allocation::share(self.budget, promised, &needs);
+        } = allocation::allocate(self.budget, floor_budget, &claims);
         (self.stretch, self.price) = (stretch, price);
-        let mut wishes: Vec<(Id, u32, Reason)> = Vec::new();
-        for (((id, space), floor), wanted) in self.spaces.iter_mut().zip(floors).zip(slots) {
+        let mut changes: Vec<(Id, u32, Reason)> = Vec::new();
+        for (((id, space), floor), target) in self.spaces.iter_mut().zip(floors).zip(slots) {
             space.floor = floor;
-            let (to, reason) = space.wish(now, wanted, pressure);
-            wishes.push((*id, to, reason));
+            let (to, reason) = space.propose(now, target, pressure);
+            changes.push((*id, to, reason));
         }
-        // First those that give, then those that take.
-        wishes.sort_by_key(|(id, to, _)| (self.slots(*id).is_some_and(|slots| *to > slots), *id));
+        // Shrink first, then grow.
+        changes.sort_by_key(|(id, to, _)| (self.slots(*id).is_some_and(|slots| *to > slots), *id));
         let decide = |(id, to, reason)| self.set(id, to, reason);
-        wishes.into_iter().filter_map(decide).collect()
+        changes.into_iter().filter_map(decide).collect()
     }
 
-    /// Give a space this many slots, or as many as there are.
+    /// Gives a space `to` slots, or as many as the free slots allow.
     fn set(&mut self, id: Id, to: u32, reason: Reason) -> Option<Decision> {
         let free = self.free();
         let space = self.spaces.get_mut(&id)?;
@@ -272,26 +277,26 @@ impl Controller {
         Some(space.decision(id, before, reason))
     }
 
-    /// The fast loop.
-    fn help(&mut self) -> Vec<Decision> {
-        let mut needy: Vec<(Id, f64)> = self
+    /// Runs one round of the fast loop.
+    fn run_fast_loop(&mut self) -> Vec<Decision> {
+        let mut waiting: Vec<(Id, f64)> = self
             .spaces
             .iter()
-            .filter(|(_, space)| space.suffers())
+            .filter(|(_, space)| space.is_at_risk())
             .map(|(id, space)| (*id, space.latest.blocked))
             .collect();
-        // Who stands still the longest first.
-        needy.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        // The space whose writes waited longest comes first.
+        waiting.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         let mut decisions = Vec::new();
-        for (id, _) in needy {
+        for (id, _) in waiting {
             let Some(slots) = self.slots(id) else {
                 continue;
             };
-            let more = self.missing(id).max(slots / 2).max(1);
-            let more = more.min(self.most_lent(id, slots));
+            let more = self.backlog(id).max(slots / 2).max(1);
+            let more = more.min(self.max_extra(id, slots));
             while self.free() < more {
-                match self.borrow(id, more) {
-                    Some(lent) => decisions.push(lent),
+                match self.reclaim_slack(id, more) {
+                    Some(reclaimed) => decisions.push(reclaimed),
                     None => break,
                 }
             }
@@ -302,16 +307,21 @@ impl Controller {
         decisions
     }
 
-    /// Most slots that this space may be lent: none beyond an equal share, if they do not come back.
-    fn most_lent(&self, id: Id, slots: u32) -> u32 {
-        match self.spaces.get(&id).is_some_and(Space::only_keeps) {
-            true => self.equal(0).saturating_sub(slots),
+    /// Returns how many slots the fast loop may add to a space. A space that returns no slots gets none beyond an equal
+    /// share.
+    fn max_extra(&self, id: Id, slots: u32) -> u32 {
+        match self
+            .spaces
+            .get(&id)
+            .is_some_and(ControlledSpace::is_retaining)
+        {
+            true => self.equal_share(0).saturating_sub(slots),
             false => u32::MAX,
         }
     }
 
-    /// Jobs that came in the last window and did not go.
-    fn missing(&self, id: Id) -> u32 {
+    /// Returns the jobs that arrived in the last window minus those that left.
+    fn backlog(&self, id: Id) -> u32 {
         let window = self
             .spaces
             .get(&id)
@@ -320,39 +330,38 @@ impl Controller {
         u32::try_from(window.arrived.saturating_sub(window.released)).unwrap_or(u32::MAX)
     }
 
-    /// Free slots of the space that has the most to spare, for `id` to have at most `wanted` of them.
-    fn borrow(&mut self, id: Id, wanted: u32) -> Option<Decision> {
-        self.lend(Some(id), wanted, Space::slack)
+    /// Shrinks the space with the most slack, other than `id`, until `target` slots are free or it has no slack left.
+    fn reclaim_slack(&mut self, id: Id, target: u32) -> Option<Decision> {
+        self.reclaim(Some(id), target, ControlledSpace::slack)
     }
 
-    /// Have the space with the most to spare, but not `except`, give up what is missing of `wanted`
-    /// free slots.
-    fn lend(
+    /// Shrinks the space with the most spare slots (other than `except`) by what is missing to `target` free slots.
+    fn reclaim(
         &mut self,
         except: Option<Id>,
-        wanted: u32,
-        spare: impl Fn(&Space) -> u32,
+        target: u32,
+        spare: impl Fn(&ControlledSpace) -> u32,
     ) -> Option<Decision> {
-        let missing = wanted.saturating_sub(self.free());
-        self.give_up(except, missing, spare)
+        let missing = target.saturating_sub(self.free());
+        self.shrink_largest_spare(except, missing, spare)
     }
 
-    /// Have the space with the most to spare, but not `except`, give up to so many of that.
-    fn give_up(
+    /// Shrinks the space with the most spare slots (other than `except`) by at most `missing` of them.
+    fn shrink_largest_spare(
         &mut self,
         except: Option<Id>,
         missing: u32,
-        spare: impl Fn(&Space) -> u32,
+        spare: impl Fn(&ControlledSpace) -> u32,
     ) -> Option<Decision> {
         let others = self.spaces.iter().filter(|(id, _)| Some(**id) != except);
         let spares = others.map(|(id, space)| (spare(space), Reverse(*id)));
-        let (spare, Reverse(lender)) = spares.max()?;
-        let lent = spare.min(missing);
-        if lent == 0 {
+        let (spare, Reverse(donor)) = spares.max()?;
+        let reclaimed = spare.min(missing);
+        if reclaimed == 0 {
             return None;
         }
-        let slots = self.slots(lender)?.saturating_sub(lent);
-        self.set(lender, slots, Reason::ShrinkLent)
+        let slots = self.slots(donor)?.saturating_sub(reclaimed);
+        self.set(donor, slots, Reason::ShrinkLent)
     }
 }
 

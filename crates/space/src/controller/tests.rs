@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const LEAST: u32 = 2;
+const MIN_SLOTS: u32 = 2;
 
 fn objective() -> Objective {
     Objective {
@@ -14,7 +14,7 @@ fn objective() -> Objective {
     }
 }
 
-/// A second in which so many jobs came and went.
+/// Returns a window of one second in which `jobs` jobs arrived and left.
 fn window(jobs: u64, blocked: f64, in_use: u32) -> Window {
     #[allow(clippy::cast_precision_loss, reason = "small")]
     let count = jobs as f64;
@@ -37,12 +37,12 @@ fn window(jobs: u64, blocked: f64, in_use: u32) -> Window {
 }
 
 #[test]
-fn who_only_keeps_gets_an_equal_share_and_no_more() {
-    let mut controller = Controller::new(40, LEAST);
+fn a_space_that_only_retains_slots_gets_an_equal_share_and_no_more() {
+    let mut controller = Controller::new(40, MIN_SLOTS);
     for id in [1, 2] {
         assert!(controller.attach(id, objective()).is_ok());
     }
-    // Fills what it has, waits, and nothing ever comes back.
+    // Space 1 fills its slots, waits, and never returns one.
     for second in 1..60 {
         let slots = controller.slots(1).unwrap();
         let full = Window {
@@ -61,8 +61,8 @@ fn who_only_keeps_gets_an_equal_share_and_no_more() {
 }
 
 #[test]
-fn who_has_slots_that_lie_full_gets_them_beside_those_that_jobs_pass_through() {
-    let mut controller = Controller::new(40, LEAST);
+fn held_slots_are_granted_in_addition_to_circulating_slots() {
+    let mut controller = Controller::new(40, MIN_SLOTS);
     for id in [1, 2] {
         assert!(controller.attach(id, objective()).is_ok());
     }
@@ -75,20 +75,24 @@ fn who_has_slots_that_lie_full_gets_them_beside_those_that_jobs_pass_through() {
         let windows = [(1, jobs(10)), (2, jobs(0))];
         controller.tick(f64::from(second), &windows, false);
     }
-    let (one, other) = (controller.slots(1).unwrap(), controller.slots(2).unwrap());
-    assert!(one >= other + 5, "{one} {other}");
+    let (first, second) = (controller.slots(1).unwrap(), controller.slots(2).unwrap());
+    assert!(first >= second + 5, "{first} {second}");
 }
 
 #[test]
-fn a_smaller_budget_is_met_as_far_as_slots_are_free() {
-    let mut controller = Controller::new(40, LEAST);
+fn a_smaller_budget_reclaims_only_slots_that_are_not_in_use() {
+    let mut controller = Controller::new(40, MIN_SLOTS);
     for id in [1, 2] {
         assert!(controller.attach(id, objective()).is_ok());
     }
     let windows = [(1, window(5, 0.0, 12)), (2, window(5, 0.0, 3))];
     controller.tick(1.0, &windows, false);
     let decisions = controller.set_budget(20);
-    assert!(decisions.iter().all(|made| made.slots < made.before));
+    assert!(
+        decisions
+            .iter()
+            .all(|decision| decision.slots < decision.before)
+    );
     assert_eq!(
         (controller.slots(1), controller.slots(2)),
         (Some(12), Some(10))
@@ -99,8 +103,8 @@ fn a_smaller_budget_is_met_as_far_as_slots_are_free() {
 }
 
 #[test]
-fn who_waits_is_lent_what_nobody_uses_and_gives_it_back() {
-    let mut controller = Controller::new(20, LEAST);
+fn a_waiting_space_gets_unused_slots_and_returns_them_later() {
+    let mut controller = Controller::new(20, MIN_SLOTS);
     for id in [1, 2] {
         assert!(controller.attach(id, objective()).is_ok());
     }
@@ -122,7 +126,7 @@ fn who_waits_is_lent_what_nobody_uses_and_gives_it_back() {
 
 #[test]
 fn nothing_grows_while_the_host_is_short_of_memory() {
-    let mut controller = Controller::new(20, LEAST);
+    let mut controller = Controller::new(20, MIN_SLOTS);
     assert!(controller.attach(1, objective()).is_ok());
     controller.detach(1);
     for id in [1, 2] {
@@ -131,13 +135,17 @@ fn nothing_grows_while_the_host_is_short_of_memory() {
     for second in 1..60 {
         let windows = [(1, window(9, 0.6, 10)), (2, window(1, 0.0, 1))];
         let decisions = controller.tick(f64::from(second), &windows, true);
-        assert!(decisions.iter().all(|made| made.slots <= made.before));
+        assert!(
+            decisions
+                .iter()
+                .all(|decision| decision.slots <= decision.before)
+        );
     }
 }
 
 #[test]
-fn a_newcomer_has_its_share_of_what_is_not_in_use() {
-    let mut controller = Controller::new(12, LEAST);
+fn a_new_space_gets_an_equal_share_of_slots_that_are_not_in_use() {
+    let mut controller = Controller::new(12, MIN_SLOTS);
     assert!(controller.attach(1, objective()).is_ok());
     assert_eq!(controller.slots(1), Some(12));
     controller.tick(1.0, &[(1, window(5, 0.0, 3))], false);
@@ -173,29 +181,29 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn the_sum_stays_within_the_budget_and_what_is_in_use_stays(
+    fn the_sum_stays_within_the_budget_and_no_slot_in_use_is_reclaimed(
         budget in 4_u32..120, steps in prop::collection::vec(step(), 1..150),
     ) {
-        let mut controller = Controller::new(budget, LEAST);
+        let mut controller = Controller::new(budget, MIN_SLOTS);
         let mut now = 0.0;
         for step in steps {
             match step {
                 Step::Attach(id) => if controller.slots(id).is_none() {
-                    // A host can be full.
+                    // The host may have no room for another space.
                     let _full = controller.attach(id, objective());
                 },
                 Step::Detach(id) => controller.detach(id),
-                Step::Tick(figures, pressure) => {
+                Step::Tick(samples, pressure) => {
                     now += 1.0;
                     let mut windows = Vec::new();
-                    for (id, (jobs, blocked, in_use)) in (0..).zip(figures) {
+                    for (id, (jobs, blocked, in_use)) in (0..).zip(samples) {
                         if let Some(slots) = controller.slots(id) {
                             windows.push((id, window(jobs, blocked, in_use.min(slots))));
                         }
                     }
                     controller.tick(now, &windows, pressure);
                     for (id, window) in &windows {
-                        prop_assert!(controller.slots(*id) >= Some(window.in_use.max(LEAST)));
+                        prop_assert!(controller.slots(*id) >= Some(window.in_use.max(MIN_SLOTS)));
                     }
                 }
             }

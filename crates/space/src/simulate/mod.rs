@@ -1,7 +1,7 @@
-//! The controller on simulated VMs, beside what it has to beat.
+//! A discrete-event simulation of the controller and of simpler policies on synthetic loads.
 //!
-//! Everything is driven by simulated time; the controller is the one that decides about real
-//! spaces. A seed brings the same jobs to every policy, so policies are compared in pairs.
+//! Time is simulated. The controller is the same code that sizes real spaces. One seed produces the same jobs for every
+//! policy, so that policies can be compared in pairs.
 
 mod plant;
 mod policy;
@@ -13,28 +13,28 @@ use crate::controller::Id;
 use crate::demand::Objective;
 use crate::estimator::Window;
 use plant::Plant;
-use policy::Deciding;
 pub use policy::Policy;
+use policy::RunningPolicy;
 pub use trace::Trace;
-use trace::{Jobs, LENGTH, VMS};
+use trace::{Jobs, TRACE_SECONDS, VMS};
 
-/// What each simulated VM is promised: 19 of 20 jobs have their slot within this many seconds.
+/// The objective of each simulated VM: 95 % of the jobs get their slot within this many seconds.
 pub const DEADLINE: f64 = 1.5;
 
-/// What became of one policy on one load.
+/// The result of one policy on one load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// Share of jobs that got their slot too late.
+    /// Fraction of the jobs that got their slot after [`DEADLINE`] or not at all.
     pub late: f64,
-    /// Changes of a space a minute, all VMs together.
+    /// Resizes per minute, of all VMs together.
     pub resizes: f64,
-    /// Seconds that guests stood still for want of a slot.
+    /// Seconds in which guests were blocked because no slot was free.
     pub blocked: f64,
-    /// Slots in use, on average.
+    /// Mean number of slots that all spaces have together.
     pub slots: f64,
 }
 
-/// Try a policy on a load, with so many slots for all VMs.
+/// Simulates a policy on a load, with `budget` slots for all VMs together.
 #[must_use]
 pub fn run(trace: Trace, policy: Policy, budget: u32, seed: u64) -> Outcome {
     let objective = Objective {
@@ -44,66 +44,74 @@ pub fn run(trace: Trace, policy: Policy, budget: u32, seed: u64) -> Outcome {
         weight: 1.0,
         class: 0,
     };
-    let mut deciding = Deciding::new(policy, budget, VMS);
+    let mut policy_state = RunningPolicy::new(policy, budget, VMS);
     let mut noise = fastrand::Rng::with_seed(seed ^ 0x006e_6f69_7365);
     let mut plants: Vec<Option<Plant>> = (0..VMS).map(|_| None).collect();
-    let mut gone: Vec<Plant> = Vec::new();
+    let mut departed: Vec<Plant> = Vec::new();
     let (mut resizes, mut slots) = (0_u32, 0.0);
     let mut now = 0.0;
-    while now < LENGTH {
+    while now < TRACE_SECONDS {
         for (vm, plant) in (0_u32..).zip(&mut plants) {
-            let here = trace.present(vm as usize, now);
-            if here && plant.is_none() {
-                deciding.attach(vm, objective);
+            let present = trace.is_present(vm as usize, now);
+            if present && plant.is_none() {
+                policy_state.attach(vm, objective);
                 let jobs = Jobs::new(trace, vm as usize, seed);
-                *plant = Some(Plant::starting(jobs, deciding.slots(vm), now));
-            } else if !here {
+                *plant = Some(Plant::new(jobs, policy_state.slots(vm), now));
+            } else if !present {
                 if let Some(plant) = plant.take() {
-                    deciding.detach(vm);
-                    gone.push(plant);
+                    policy_state.detach(vm);
+                    departed.push(plant);
                 }
             }
         }
-        resizes += apply(&deciding, &mut plants, now);
+        resizes += apply(&policy_state, &mut plants, now);
         now += 1.0;
         let mut windows: Vec<(Id, Window)> = Vec::new();
         for (vm, plant) in (0..).zip(&mut plants) {
             let Some(plant) = plant else { continue };
             plant.run(now);
-            let window = plant.close(now);
+            let window = plant.close_window(now);
             slots += f64::from(plant.slots);
-            let (off, lost) = trace.noise();
-            if noise.f64() >= lost {
-                windows.push((vm, told(window, 1.0 + off * (2.0 * noise.f64() - 1.0))));
+            let (max_error, loss) = trace.noise();
+            if noise.f64() >= loss {
+                windows.push((
+                    vm,
+                    distorted(window, 1.0 + max_error * (2.0 * noise.f64() - 1.0)),
+                ));
             }
         }
-        deciding.tick(now, &windows);
-        resizes += apply(&deciding, &mut plants, now);
+        policy_state.tick(now, &windows);
+        resizes += apply(&policy_state, &mut plants, now);
     }
-    let all: Vec<&Plant> = plants.iter().flatten().chain(&gone).collect();
+    let all: Vec<&Plant> = plants.iter().flatten().chain(&departed).collect();
     let jobs: usize = all
         .iter()
-        .map(|plant| plant.times.len() + plant.unserved())
+        .map(|plant| plant.times_to_slot.len() + plant.unserved())
         .sum();
     let late = |plant: &&Plant| {
-        plant.times.iter().filter(|time| **time > DEADLINE).count() + plant.unserved()
+        plant
+            .times_to_slot
+            .iter()
+            .filter(|time| **time > DEADLINE)
+            .count()
+            + plant.unserved()
     };
     let late: usize = all.iter().map(late).sum();
     #[allow(clippy::cast_precision_loss, reason = "some ten thousand jobs")]
     Outcome {
         late: late as f64 / jobs.max(1) as f64,
-        resizes: f64::from(resizes) / (LENGTH / 60.0),
-        blocked: all.iter().map(|plant| plant.blocked).sum(),
-        slots: slots / LENGTH,
+        resizes: f64::from(resizes) / (TRACE_SECONDS / 60.0),
+        blocked: all.iter().map(|plant| plant.blocked_seconds).sum(),
+        slots: slots / TRACE_SECONDS,
     }
 }
 
-/// Carry out what was decided; how many spaces changed.
-fn apply(deciding: &Deciding, plants: &mut [Option<Plant>], now: f64) -> u32 {
+/// Resizes the plants as the policy decided and returns how many changed.
+fn apply(policy_state: &RunningPolicy, plants: &mut [Option<Plant>], now: f64) -> u32 {
     let mut changed = 0;
     for (vm, plant) in (0..).zip(plants) {
         let Some(plant) = plant else { continue };
-        let slots = deciding.slots(vm);
+        let slots = policy_state.slots(vm);
         if slots != plant.slots {
             plant.resize(now, slots);
             changed += 1;
@@ -112,8 +120,8 @@ fn apply(deciding: &Deciding, plants: &mut [Option<Plant>], now: f64) -> u32 {
     changed
 }
 
-/// A window as it is told: its times off by a factor.
-fn told(window: Window, factor: f64) -> Window {
+/// Returns the window that the policy receives: its times are multiplied by `factor`.
+fn distorted(window: Window, factor: f64) -> Window {
     Window {
         computing: window.computing * factor,
         transmitting: window.transmitting * factor,
@@ -126,7 +134,7 @@ fn told(window: Window, factor: f64) -> Window {
 mod tests {
     use super::*;
 
-    /// The same seeds always: nothing here depends on the machine.
+    /// The number of seeds. The results do not depend on the machine.
     const SEEDS: u64 = 8;
 
     fn mean(trace: Trace, policy: Policy, budget: u32, value: fn(&Outcome) -> f64) -> f64 {
@@ -137,18 +145,21 @@ mod tests {
     }
 
     #[test]
-    fn half_as_many_are_late_as_with_equal_shares_where_loads_differ_or_step() {
+    fn the_hybrid_policy_halves_late_jobs_against_equal_shares_on_skewed_and_step_loads() {
         for trace in [Trace::Skewed, Trace::LinkStep] {
             for budget in [16, 32] {
                 let late = |policy| mean(trace, policy, budget, |outcome| outcome.late);
-                let (ours, equal) = (late(Policy::Hybrid), late(Policy::Static));
-                assert!(ours <= equal / 2.0, "{trace:?} {budget}: {ours} {equal}");
+                let (hybrid, equal) = (late(Policy::Hybrid), late(Policy::Static));
+                assert!(
+                    hybrid <= equal / 2.0,
+                    "{trace:?} {budget}: {hybrid} {equal}"
+                );
             }
         }
     }
 
     #[test]
-    fn bursts_and_heavy_tails_are_met_as_well_as_by_a_pool_with_fewer_changes() {
+    fn the_hybrid_policy_matches_a_pool_on_bursts_and_heavy_tails_with_fewer_changes() {
         for trace in [Trace::Bursts, Trace::HeavySend] {
             for budget in [16, 32] {
                 let of = |policy, value| mean(trace, policy, budget, value);
@@ -167,19 +178,19 @@ mod tests {
     }
 
     #[test]
-    fn a_plant_counts_what_it_does() {
-        let mut plant = Plant::starting(Jobs::new(Trace::Equal, 0, 5), 4, 0.0);
+    fn the_windows_of_a_plant_match_its_trace() {
+        let mut plant = Plant::new(Jobs::new(Trace::Equal, 0, 5), 4, 0.0);
         let (mut arrived, mut released, mut transmitting) = (0, 0, 0.0);
         for second in 1..=600 {
             plant.run(f64::from(second));
-            let window = plant.close(f64::from(second));
+            let window = plant.close_window(f64::from(second));
             assert!(window.in_use <= 4 && window.high_water <= 4);
             assert!(window.transmitting <= 1.0 + 1e-9 && window.blocked <= 1.0 + 1e-9);
             arrived += window.arrived;
             released += window.released;
             transmitting += window.transmitting;
         }
-        // 5.6 jobs a second, each transmitted in an eighth of one.
+        // 5.6 jobs per second, each transmitted in 1/8 s on average.
         assert!((3_200..3_500).contains(&arrived), "{arrived}");
         assert!(arrived - released <= 40);
         assert!((transmitting / 600.0 - 0.7).abs() < 0.04, "{transmitting}");

@@ -1,4 +1,4 @@
-//! A VM's jobs and its space, event by event: what the controller is tried on.
+//! The plant under control: a discrete-event simulation of one VM's jobs and its space.
 
 use std::collections::VecDeque;
 
@@ -6,23 +6,23 @@ use crate::estimator::Window;
 
 use super::trace::Jobs;
 
-/// What the first station does.
+/// State of the first station.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Compute {
     Idle,
-    /// On the job that arrived then, until then.
+    /// It serves the job that arrived at `arrived` until `until`.
     Busy {
         arrived: f64,
         until: f64,
     },
-    /// The job that arrived then has no slot, since then.
+    /// The job that arrived at `arrived` waits for a slot since `since`.
     Blocked {
         arrived: f64,
         since: f64,
     },
 }
 
-/// One VM.
+/// One simulated VM with its space.
 #[derive(Debug)]
 pub(super) struct Plant {
     jobs: Jobs,
@@ -30,66 +30,66 @@ pub(super) struct Plant {
     waiting: VecDeque<f64>,
     compute: Compute,
     in_use: u32,
-    /// When the job in transmission is done with.
-    sending: Option<f64>,
-    next: f64,
+    /// When the current transmission ends, if there is one.
+    transmission_end: Option<f64>,
+    next_arrival: f64,
     window: Window,
-    /// When the window began.
-    began: f64,
-    completions: f64,
+    /// When the current window began.
+    window_start: f64,
+    completion_sum: f64,
     last_arrival: f64,
-    /// When the second station began to be busy, as far as it is not in the window yet.
+    /// Start of the second station's busy time that the window does not include yet.
     busy_since: f64,
-    /// Times from arrival to slot, of all jobs.
-    pub(super) times: Vec<f64>,
-    pub(super) blocked: f64,
+    /// Time from arrival to slot of each job, in seconds.
+    pub(super) times_to_slot: Vec<f64>,
+    pub(super) blocked_seconds: f64,
 }
 
 impl Plant {
-    /// A VM that starts now.
-    pub(super) fn starting(mut jobs: Jobs, slots: u32, now: f64) -> Self {
-        let next = jobs.next_arrival(now);
+    /// Creates a VM that starts at `now`.
+    pub(super) fn new(mut jobs: Jobs, slots: u32, now: f64) -> Self {
+        let next_arrival = jobs.next_arrival(now);
         Self {
             jobs,
             slots,
             waiting: VecDeque::new(),
             compute: Compute::Idle,
             in_use: 0,
-            sending: None,
-            next,
+            transmission_end: None,
+            next_arrival,
             window: Window::default(),
-            began: now,
-            completions: 0.0,
+            window_start: now,
+            completion_sum: 0.0,
             last_arrival: now,
             busy_since: now,
-            times: Vec::new(),
-            blocked: 0.0,
+            times_to_slot: Vec::new(),
+            blocked_seconds: 0.0,
         }
     }
 
-    /// Let time pass until `end`.
+    /// Simulates all events until `end`.
     pub(super) fn run(&mut self, end: f64) {
         loop {
             let computed = match self.compute {
                 Compute::Busy { until, .. } => until,
                 _ => f64::INFINITY,
             };
-            let sent = self.sending.unwrap_or(f64::INFINITY);
-            let now = self.next.min(computed).min(sent);
+            let transmitted = self.transmission_end.unwrap_or(f64::INFINITY);
+            let now = self.next_arrival.min(computed).min(transmitted);
             if now > end {
                 return;
             }
-            if now == sent {
-                self.sent(now);
+            if now == transmitted {
+                self.finish_transmission(now);
             } else if now == computed {
-                self.computed(now);
+                self.finish_computation(now);
             } else {
                 self.arrive(now);
             }
         }
     }
 
-    /// More or fewer slots. Those in use stay.
+    /// Changes the number of slots. Slots in use stay in use.
     pub(super) fn resize(&mut self, now: f64, slots: u32) {
         self.slots = slots;
         self.admit(now);
@@ -102,12 +102,12 @@ impl Plant {
         self.window.gaps += gap;
         self.window.gaps_squared += gap * gap;
         self.waiting.push_back(now);
-        self.next = self.jobs.next_arrival(now);
-        self.start(now);
+        self.next_arrival = self.jobs.next_arrival(now);
+        self.start_computation(now);
     }
 
-    /// Compute the next job, if the station has nothing to do.
-    fn start(&mut self, now: f64) {
+    /// Starts the first station on the next job, if it is idle.
+    fn start_computation(&mut self, now: f64) {
         if self.compute != Compute::Idle {
             return;
         }
@@ -120,7 +120,7 @@ impl Plant {
         }
     }
 
-    fn computed(&mut self, now: f64) {
+    fn finish_computation(&mut self, now: f64) {
         if let Compute::Busy { arrived, .. } = self.compute {
             let since = now;
             self.compute = Compute::Blocked { arrived, since };
@@ -129,7 +129,7 @@ impl Plant {
         self.admit(now);
     }
 
-    /// Give the job that waits for a slot one, if there is one.
+    /// Gives the blocked job a slot, if one is free.
     fn admit(&mut self, now: f64) {
         let Compute::Blocked { arrived, since } = self.compute else {
             return;
@@ -139,55 +139,55 @@ impl Plant {
         }
         self.in_use += 1;
         self.window.high_water = self.window.high_water.max(self.in_use);
-        self.window.blocked += now - since.max(self.began);
-        self.blocked += now - since;
-        self.times.push(now - arrived);
-        self.completions += now - arrived;
+        self.window.blocked += now - since.max(self.window_start);
+        self.blocked_seconds += now - since;
+        self.times_to_slot.push(now - arrived);
+        self.completion_sum += now - arrived;
         self.compute = Compute::Idle;
-        if self.sending.is_none() {
+        if self.transmission_end.is_none() {
             self.busy_since = now;
-            self.sending = Some(now + self.jobs.transmit_time(now));
+            self.transmission_end = Some(now + self.jobs.transmit_time(now));
         }
-        self.start(now);
+        self.start_computation(now);
     }
 
-    fn sent(&mut self, now: f64) {
+    fn finish_transmission(&mut self, now: f64) {
         self.in_use -= 1;
         self.window.released += 1;
-        self.sending = (self.in_use > 0).then(|| now + self.jobs.transmit_time(now));
-        if self.sending.is_none() {
-            self.window.transmitting += now - self.busy_since.max(self.began);
+        self.transmission_end = (self.in_use > 0).then(|| now + self.jobs.transmit_time(now));
+        if self.transmission_end.is_none() {
+            self.window.transmitting += now - self.busy_since.max(self.window_start);
         }
         self.admit(now);
     }
 
-    /// Jobs that got no slot.
+    /// Returns the number of jobs that did not get a slot yet.
     pub(super) fn unserved(&self) -> usize {
         self.waiting.len() + usize::from(self.compute != Compute::Idle)
     }
 
-    /// The window that ends now.
-    pub(super) fn close(&mut self, now: f64) -> Window {
-        let began = std::mem::replace(&mut self.began, now);
-        if self.sending.is_some() {
-            self.window.transmitting += now - self.busy_since.max(began);
+    /// Ends the current window at `now` and returns it.
+    pub(super) fn close_window(&mut self, now: f64) -> Window {
+        let window_start = std::mem::replace(&mut self.window_start, now);
+        if self.transmission_end.is_some() {
+            self.window.transmitting += now - self.busy_since.max(window_start);
             self.busy_since = now;
         }
         if let Compute::Blocked { since, .. } = self.compute {
-            self.window.blocked += now - since.max(began);
+            self.window.blocked += now - since.max(window_start);
         }
         #[allow(clippy::cast_precision_loss, reason = "jobs of a window")]
         let mean = match self.window.computed {
             0 => 0.0,
-            jobs => self.completions / jobs as f64,
+            jobs => self.completion_sum / jobs as f64,
         };
-        self.completions = 0.0;
+        self.completion_sum = 0.0;
         let next = Window {
             high_water: self.in_use,
             ..Window::default()
         };
         Window {
-            seconds: now - began,
+            seconds: now - window_start,
             completion: mean,
             in_use: self.in_use,
             ..std::mem::replace(&mut self.window, next)

@@ -1,4 +1,4 @@
-//! The controller, and what it is compared with.
+//! The policies of the simulation: the controller and its competitors.
 
 use std::collections::BTreeMap;
 
@@ -6,29 +6,28 @@ use crate::controller::{Controller, Id};
 use crate::demand::Objective;
 use crate::estimator::Window;
 
-/// Slots that every VM has.
-const LEAST: u32 = 2;
+/// Fewest slots of each VM.
+const MIN_SLOTS: u32 = 2;
 
-/// Who decides how many slots a VM has.
+/// How the slots of the VMs are decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Nobody: an equal share each.
+    /// Each VM has an equal share, which never changes.
     Static,
-    /// A loop that grows what was full or blocked and shrinks what was neither, every 5 s.
+    /// Every 5 s, spaces that were full or blocked grow by half, and all others shrink by a fifth.
     Reactive5,
-    /// The same every second.
+    /// As [`Reactive5`](Self::Reactive5), every second.
     Reactive1,
-    /// A pool: what is about to be full grows by half, what is half empty shrinks by a fifth, every
-    /// second.
+    /// Every second, spaces that are nearly full grow by half, and those that are half empty shrink by a fifth.
     Pool,
-    /// The controller's slow loop alone.
+    /// The controller without its fast loop.
     Model,
-    /// The controller.
+    /// The controller with both loops.
     Hybrid,
 }
 
 impl Policy {
-    /// All of them.
+    /// All policies.
     pub const ALL: [Self; 6] = [
         Self::Static,
         Self::Reactive5,
@@ -38,7 +37,7 @@ impl Policy {
         Self::Hybrid,
     ];
 
-    /// Its name.
+    /// Returns the name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -52,35 +51,35 @@ impl Policy {
     }
 }
 
-/// A policy at work.
+/// A policy with its state.
 #[derive(Debug)]
-pub(super) enum Deciding {
+pub(super) enum RunningPolicy {
     Static { share: u32 },
     Reactive(Reactive),
     Controller(Box<Controller>),
 }
 
-impl Deciding {
+impl RunningPolicy {
     pub(super) fn new(policy: Policy, budget: u32, vms: usize) -> Self {
         let share = budget / u32::try_from(vms).unwrap_or(1);
         let reactive = |period, rule| Self::Reactive(Reactive::new(budget, period, rule));
         let controller = |controller| Self::Controller(Box::new(controller));
         match policy {
             Policy::Static => Self::Static { share },
-            Policy::Reactive5 => reactive(5, Rule::Full),
-            Policy::Reactive1 => reactive(1, Rule::Full),
-            Policy::Pool => reactive(1, Rule::Filling),
-            Policy::Model => controller(Controller::without_help(budget, LEAST)),
-            Policy::Hybrid => controller(Controller::new(budget, LEAST)),
+            Policy::Reactive5 => reactive(5, GrowthRule::Full),
+            Policy::Reactive1 => reactive(1, GrowthRule::Full),
+            Policy::Pool => reactive(1, GrowthRule::NearlyFull),
+            Policy::Model => controller(Controller::without_fast_loop(budget, MIN_SLOTS)),
+            Policy::Hybrid => controller(Controller::new(budget, MIN_SLOTS)),
         }
     }
 
-    /// A VM comes; the slots of everybody that it changed.
+    /// Adds a VM.
     pub(super) fn attach(&mut self, id: Id, objective: Objective) {
         match self {
             Self::Static { .. } => {}
             Self::Reactive(reactive) => reactive.attach(id),
-            // The simulated VMs always fit.
+            // The simulated VMs always fit, so an error cannot occur.
             Self::Controller(controller) => drop(controller.attach(id, objective)),
         }
     }
@@ -110,51 +109,51 @@ impl Deciding {
     }
 }
 
-/// When a space grows and shrinks without a model.
+/// When a reactive policy grows and shrinks a space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rule {
-    /// It was full or blocked; it was neither.
+enum GrowthRule {
+    /// Grows a space that was full or blocked; shrinks all others.
     Full,
-    /// It is about to be full; it was half empty.
-    Filling,
+    /// Grows a space that is nearly full; shrinks one that was half empty.
+    NearlyFull,
 }
 
-impl Rule {
+impl GrowthRule {
     fn grows(self, slots: u32, window: &Window) -> bool {
         let inflow = window.arrived.saturating_sub(window.released);
         let soon = u64::from(window.in_use) + 2 * inflow >= u64::from(slots);
         match self {
             Self::Full => window.blocked > 0.0 || window.high_water >= slots,
-            Self::Filling => 10 * window.in_use >= 9 * slots || inflow > 0 && soon,
+            Self::NearlyFull => 10 * window.in_use >= 9 * slots || inflow > 0 && soon,
         }
     }
 
     fn shrinks(self, slots: u32, window: &Window) -> bool {
         match self {
             Self::Full => !self.grows(slots, window),
-            Self::Filling => 2 * window.high_water < slots,
+            Self::NearlyFull => 2 * window.high_water < slots,
         }
     }
 }
 
-/// Grows and shrinks spaces by what the last window brought.
+/// A policy that resizes spaces by their last windows, without a model.
 #[derive(Debug)]
 pub(super) struct Reactive {
     budget: u32,
     period: u32,
-    rule: Rule,
+    rule: GrowthRule,
     ticks: u32,
-    spaces: BTreeMap<Id, Reacting>,
+    spaces: BTreeMap<Id, ReactiveSpace>,
 }
 
 #[derive(Debug, Default)]
-struct Reacting {
+struct ReactiveSpace {
     slots: u32,
     window: Window,
 }
 
 impl Reactive {
-    fn new(budget: u32, period: u32, rule: Rule) -> Self {
+    fn new(budget: u32, period: u32, rule: GrowthRule) -> Self {
         Self {
             budget,
             period,
@@ -165,19 +164,19 @@ impl Reactive {
     }
 
     fn free(&self) -> u32 {
-        let taken: u32 = self.spaces.values().map(|space| space.slots).sum();
-        self.budget.saturating_sub(taken)
+        let allocated: u32 = self.spaces.values().map(|space| space.slots).sum();
+        self.budget.saturating_sub(allocated)
     }
 
     fn attach(&mut self, id: Id) {
         let count = u32::try_from(self.spaces.len()).unwrap_or(0);
-        let equal = self.budget / (count + 1);
+        let equal_share = self.budget / (count + 1);
         for space in self.spaces.values_mut() {
-            space.slots = space.slots.min(equal.max(LEAST));
+            space.slots = space.slots.min(equal_share.max(MIN_SLOTS));
         }
-        let space = Reacting {
-            slots: equal.min(self.free()),
-            ..Reacting::default()
+        let space = ReactiveSpace {
+            slots: equal_share.min(self.free()),
+            ..ReactiveSpace::default()
         };
         self.spaces.insert(id, space);
     }
@@ -185,7 +184,7 @@ impl Reactive {
     fn tick(&mut self, windows: &[(Id, Window)]) {
         for (id, window) in windows {
             if let Some(space) = self.spaces.get_mut(id) {
-                space.window = space.window.and(window);
+                space.window = space.window.merge(window);
             }
         }
         self.ticks += 1;
@@ -198,8 +197,8 @@ impl Reactive {
             if self.rule.grows(space.slots, &window) {
                 growing.push(*id);
             } else if self.rule.shrinks(space.slots, &window) {
-                let less = space.slots - (space.slots / 5).max(1);
-                space.slots = less.max(window.in_use).max(LEAST).min(space.slots);
+                let smaller = space.slots - (space.slots / 5).max(1);
+                space.slots = smaller.max(window.in_use).max(MIN_SLOTS).min(space.slots);
             }
         }
         for id in growing {

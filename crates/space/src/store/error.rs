@@ -1,36 +1,36 @@
-//! What a store refuses.
+//! The errors of the store.
 
-/// Why something was not done. All but [`Host`](Self::Host) are the guest's doing.
+/// Why the store did not execute an operation. The guest causes all of these except [`Host`](Self::Host).
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Slots are missing: wait until some return, or give up.
+    /// Too few slots are free. The caller may retry when slots become free.
     #[error("the space is full")]
     Full,
-    /// A file cannot be larger than the space can ever be.
+    /// The file would be larger than the space can become.
     #[error("larger than the space")]
     TooLarge,
-    /// Too many files and folders.
-    #[error("too many files and folders")]
+    /// The store has [`MAX_NODES`](super::MAX_NODES) files and directories.
+    #[error("too many files and directories")]
     TooMany,
-    /// There is none of this name or number.
-    #[error("no such file or folder")]
-    Missing,
-    /// There is one of this name already.
+    /// No file or directory has this name or inode number.
+    #[error("no such file or directory")]
+    NotFound,
+    /// A file or directory of this name exists.
     #[error("it exists already")]
-    Exists,
-    /// A file stands where a folder is needed.
-    #[error("not a folder")]
-    NotAFolder,
-    /// A folder stands where a file is needed.
-    #[error("a folder")]
-    AFolder,
-    /// A folder has something in it.
-    #[error("the folder is not empty")]
+    AlreadyExists,
+    /// The operation needs a directory, but this is a file.
+    #[error("not a directory")]
+    NotADirectory,
+    /// The operation needs a file, but this is a directory.
+    #[error("a directory")]
+    IsADirectory,
+    /// The directory is not empty.
+    #[error("the directory is not empty")]
     NotEmpty,
-    /// A name is empty, too long, or has a slash; or a folder is to be moved into itself.
-    #[error("an impossible name")]
-    Name,
-    /// The host has no memory.
+    /// The name is empty, `.`, `..`, too long, or contains a slash or a zero byte; or a directory would move into itself.
+    #[error("an invalid name")]
+    InvalidName,
+    /// The host failed to copy or zero the slots' memory, usually because no memory is available.
     #[error("the host's memory: {0}")]
     Host(std::io::Error),
 }

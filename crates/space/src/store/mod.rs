@@ -1,12 +1,22 @@
-//! What is in a space: files in folders, in slots. Touches no memory itself.
+//! The file system of a space: directories and files, whose bytes are stored in slots.
 //!
-//! A file is *unfinished* while it is written, and *published* once it is whole. An [`Object`] is a
-//! published file as somebody is sent it. Files and objects share slots by count, so a slot returns
-//! when the last one is done with it, whatever the guest has done to the file meanwhile; and a
-//! write into a shared slot goes into another one.
+//! The store keeps metadata only. It tells its caller where in the slots' memory to read and write ([`Extent`]), and has
+//! the [`Memory`] copy and zero bytes.
 //!
-//! A folder that was removed while open keeps its place and is empty: nothing can be made in it,
-//! for it has no name.
+//! ```text
+//!   Store (tree of nodes) -- File -- Content -- blocks --> Slot (reference count) --> SlotPool
+//!      |                                ^
+//!      v                                | clone
+//!   Ledger (outlives the process)    Object: what a client or the push receives
+//! ```
+//!
+//! A file is *unfinished* while a program in the guest has it open for writing, and *published* after the last such program
+//! closed it. An [`Object`] is a snapshot of a published file for one transmission. Files and objects share slots by
+//! reference count: a slot becomes free when its last user drops it, whatever the guest did to the file meanwhile. A write
+//! to a shared slot goes to a new slot (copy on write).
+//!
+//! A directory that was removed while open keeps its inode and is empty. Nothing can be created in it, because it has no
+//! name.
 
 mod content;
 mod error;
@@ -14,14 +24,14 @@ mod ledger;
 mod names;
 mod node;
 mod persist;
-mod sending;
+mod published;
 mod slots;
 mod tree;
 
 pub use content::{Content, Extent};
 pub use error::StoreError;
 pub use ledger::{LAYOUT, Ledger, ledger_bytes};
-pub use node::{Attributes, Fill, Found, LAST_DATE, MAX_NAME, MAX_NODES, Node, Object, ROOT};
-pub use sending::Parcel;
-pub use slots::{Memory, Slot, Slots};
+pub use node::{Attributes, LAST_DATE, Lookup, MAX_NAME, MAX_NODES, Node, Object, ROOT, Usage};
+pub use published::PublishedFile;
+pub use slots::{Memory, Slot, SlotPool};
 pub use tree::Store;

@@ -1,80 +1,94 @@
-//! How files and folders lose their names, and get others.
+//! Removes and renames files and directories.
 
 use super::error::StoreError;
-use super::node::{Kind, ROOT, check};
+use super::node::{Kind, ROOT, check_name};
 use super::tree::Store;
 
 impl Store {
-    /// Take a file's or an empty folder's name away. What is open stays until it is closed.
+    /// Unlinks a file or an empty directory. An open file or directory exists until it is closed.
     ///
     /// # Errors
-    /// There is none of this name, or it is of the other kind.
-    pub fn remove(&mut self, folder: u64, name: &[u8], is_folder: bool) -> Result<(), StoreError> {
-        let number = self.removable(folder, name, is_folder)?;
-        self.folder_mut(folder)?.remove(name);
-        self.unlink(number);
+    /// Returns an error if nothing has this name, it is of the other kind, or the directory is not empty.
+    pub fn remove(
+        &mut self,
+        directory: u64,
+        name: &[u8],
+        is_directory: bool,
+    ) -> Result<(), StoreError> {
+        let inode = self.removable(directory, name, is_directory)?;
+        self.directory_mut(directory)?.remove(name);
+        self.unlink(inode);
         Ok(())
     }
 
-    /// The number of what has this name, if it can lose it.
-    fn removable(&self, folder: u64, name: &[u8], is_folder: bool) -> Result<u64, StoreError> {
-        let number = *(self.folder(folder)?.by_name.get(name)).ok_or(StoreError::Missing)?;
-        match (&self.node(number)?.kind, is_folder) {
-            (Kind::File(_), true) => Err(StoreError::NotAFolder),
-            (Kind::Folder(_), false) => Err(StoreError::AFolder),
-            (Kind::Folder(inner), true) if !inner.by_name.is_empty() => Err(StoreError::NotEmpty),
-            _ => Ok(number),
+    /// Returns the inode number of the file or directory of this name, if it can be unlinked.
+    fn removable(
+        &self,
+        directory: u64,
+        name: &[u8],
+        is_directory: bool,
+    ) -> Result<u64, StoreError> {
+        let inode = *(self.directory(directory)?.by_name.get(name)).ok_or(StoreError::NotFound)?;
+        match (&self.node(inode)?.kind, is_directory) {
+            (Kind::File(_), true) => Err(StoreError::NotADirectory),
+            (Kind::Directory(_), false) => Err(StoreError::IsADirectory),
+            (Kind::Directory(inner), true) if !inner.by_name.is_empty() => {
+                Err(StoreError::NotEmpty)
+            }
+            _ => Ok(inode),
         }
     }
 
-    /// Give a file or folder another name, in place of what has it now, unless `keep`.
+    /// Renames a file or directory. An existing file or empty directory of the new name is replaced, unless `no_replace` is
+    /// set.
     ///
     /// # Errors
-    /// As when making and removing; or a folder would get into itself.
+    /// Returns the errors of [`make`](Self::make) and [`remove`](Self::remove), and an error if a directory would move into
+    /// itself.
     pub fn rename(
         &mut self,
-        (folder, name): (u64, &[u8]),
-        (new_folder, new_name): (u64, &[u8]),
-        keep: bool,
+        (directory, name): (u64, &[u8]),
+        (new_directory, new_name): (u64, &[u8]),
+        no_replace: bool,
     ) -> Result<(), StoreError> {
-        check(new_name)?;
-        let number = *(self.folder(folder)?.by_name.get(name)).ok_or(StoreError::Missing)?;
-        if !self.node(new_folder)?.linked {
-            return Err(StoreError::Missing);
+        check_name(new_name)?;
+        let inode = *(self.directory(directory)?.by_name.get(name)).ok_or(StoreError::NotFound)?;
+        if !self.node(new_directory)?.linked {
+            return Err(StoreError::NotFound);
         }
-        if self.is_within(new_folder, number)? {
-            return Err(StoreError::Name);
+        if self.is_within(new_directory, inode)? {
+            return Err(StoreError::InvalidName);
         }
-        let replaced = match self.folder(new_folder)?.by_name.get(new_name) {
-            Some(_) if keep => return Err(StoreError::Exists),
-            Some(other) if *other == number => return Ok(()),
+        let replaced = match self.directory(new_directory)?.by_name.get(new_name) {
+            Some(_) if no_replace => return Err(StoreError::AlreadyExists),
+            Some(other) if *other == inode => return Ok(()),
             Some(_) => {
-                let is_folder = self.node(number)?.is_folder();
-                Some(self.removable(new_folder, new_name, is_folder)?)
+                let is_directory = self.node(inode)?.is_directory();
+                Some(self.removable(new_directory, new_name, is_directory)?)
             }
             None => None,
         };
-        self.folder_mut(folder)?.remove(name);
-        let folder = self.folder_mut(new_folder)?;
-        folder.remove(new_name);
-        folder.insert(new_name, number);
-        self.node_mut(number)?.parent = new_folder;
-        // First who comes, then who goes: the ledger always has one of them under this name.
-        self.write_down(number);
+        self.directory_mut(directory)?.remove(name);
+        let directory = self.directory_mut(new_directory)?;
+        directory.remove(new_name);
+        directory.insert(new_name, inode);
+        self.node_mut(inode)?.parent = new_directory;
+        // Write the new record before the old one is erased, so the ledger always has a file under this name.
+        self.persist(inode);
         if let Some(replaced) = replaced {
             self.unlink(replaced);
         }
         Ok(())
     }
 
-    /// Whether `place` is `folder` or somewhere in it.
-    fn is_within(&self, mut place: u64, folder: u64) -> Result<bool, StoreError> {
-        while place != ROOT {
-            if place == folder {
+    /// Returns whether `inode` is `directory` or a descendant of it.
+    fn is_within(&self, mut inode: u64, directory: u64) -> Result<bool, StoreError> {
+        while inode != ROOT {
+            if inode == directory {
                 return Ok(true);
             }
-            place = self.node(place)?.parent;
+            inode = self.node(inode)?.parent;
         }
-        Ok(folder == ROOT)
+        Ok(directory == ROOT)
     }
 }

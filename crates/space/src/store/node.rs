@@ -1,4 +1,4 @@
-//! Files, folders and their names.
+//! The nodes of the tree: files and directories, and their names.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -6,122 +6,122 @@ use std::time::Duration;
 use super::content::Content;
 use super::error::StoreError;
 
-/// The number of the folder that all else is in.
+/// The inode number of the root directory.
 pub const ROOT: u64 = 1;
 
-/// Longest name, in bytes (Linux: `NAME_MAX`).
+/// Longest name, in bytes (`NAME_MAX` of Linux).
 pub const MAX_NAME: usize = 255;
 
-/// Files and folders a store holds. A folder's entry takes some hundred bytes of the host's
-/// memory, which the guest must not use up.
+/// Most files and directories of a store. Each takes some hundred bytes of host memory, and the guest must not be able to
+/// exhaust that.
 pub const MAX_NODES: usize = 16_384;
 
-/// What programs in the guest set and ask, and nothing here looks at.
+/// Attributes that programs in the guest set and read. The store does not interpret them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
-    /// Permissions, of the low 12 bits.
+    /// Permission bits (the low 12 bits of `st_mode`).
     pub mode: u32,
-    /// Owner.
-    pub user: u32,
-    /// Group.
-    pub group: u32,
-    /// When it was written last, since 1970; at most [`LAST_DATE`].
+    /// Owner (user id).
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+    /// Time of the last modification since 1970, at most [`LAST_DATE`].
     pub modified: Duration,
 }
 
-/// The last second of the year 9999: HTTP has no later dates (RFC 9110, 5.6.7).
+/// The last second of the year 9999. HTTP cannot express later dates (RFC 9110, 5.6.7).
 pub const LAST_DATE: Duration = Duration::from_secs(253_402_300_799);
 
-/// A file or folder.
+/// A file or directory.
 #[derive(Debug)]
 pub struct Node {
-    /// Its attributes.
+    /// The attributes.
     pub attributes: Attributes,
-    /// The folder it is in; its own if it was removed.
+    /// Inode number of the parent directory. After the node was unlinked, of the last parent.
     pub(super) parent: u64,
-    /// The place of its record in the ledger, while it has a name.
-    pub(super) place: u32,
-    /// It has a name.
+    /// Index of its record in the ledger, while it is linked.
+    pub(super) record: u32,
+    /// Whether the node has a name.
     pub(super) linked: bool,
-    /// How many have it open.
-    pub(super) opens: u32,
+    /// Number of open handles.
+    pub(super) open_count: u32,
     pub(super) kind: Kind,
 }
 
 #[derive(Debug)]
 pub(super) enum Kind {
-    Folder(Folder),
+    Directory(Directory),
     File(File),
 }
 
-/// Names both ways: by number they are in an order that removals do not change.
+/// The entries of a directory, by name and by inode number. The order by inode number is stable while entries are removed,
+/// so `readdir` can continue at an inode number.
 #[derive(Debug, Default)]
-pub(super) struct Folder {
+pub(super) struct Directory {
     pub(super) by_name: HashMap<Vec<u8>, u64>,
-    pub(super) by_number: BTreeMap<u64, Vec<u8>>,
+    pub(super) by_inode: BTreeMap<u64, Vec<u8>>,
 }
 
-/// A file as clients see it, once it is whole.
+/// A file.
 #[derive(Debug, Default)]
 pub(super) struct File {
     pub(super) content: Content,
-    /// Which of the versions published in this store it is, counted from 1; none while it is
-    /// being written.
+    /// The version under which the file was published, counted from 1 in this store; `None` while the file is unfinished.
     pub(super) version: Option<u64>,
-    /// How many have it open for writing.
-    pub(super) writers: u32,
+    /// Number of handles that are open for writing.
+    pub(super) writer_count: u32,
 }
 
-/// A published file, as it was when it was asked for. It holds its slots.
+/// A snapshot of a published file for one transmission. Its slots stay in use as long as it exists.
 #[derive(Clone, Debug)]
 pub struct Object {
-    /// Its bytes.
+    /// The bytes.
     pub content: Content,
-    /// Another one for each time that a file of the store was published.
+    /// The version. Each publication of any file of the store has another one.
     pub version: u64,
-    /// When it was written, since 1970.
+    /// Time of the last modification since 1970.
     pub modified: Duration,
 }
 
-/// What a path leads to for a client.
+/// The result of a client's look-up of a path.
 #[derive(Debug)]
-pub enum Found {
+pub enum Lookup {
     /// A published file.
     Object(Object),
-    /// A file that is being written.
+    /// An unfinished file.
     Unfinished,
-    /// Nothing, or a folder.
+    /// Nothing, or a directory.
     Nothing,
 }
 
-/// How full a store is.
+/// Numbers of files and nodes in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fill {
-    /// Files that are published.
+pub struct Usage {
+    /// Published files.
     pub published: usize,
-    /// Files that are being written.
+    /// Unfinished files.
     pub unfinished: usize,
-    /// Files and folders.
+    /// Files and directories, the root included.
     pub nodes: usize,
 }
 
 impl Node {
-    /// Whether it is a folder.
+    /// Returns whether the node is a directory.
     #[must_use]
-    pub fn is_folder(&self) -> bool {
-        matches!(self.kind, Kind::Folder(_))
+    pub fn is_directory(&self) -> bool {
+        matches!(self.kind, Kind::Directory(_))
     }
 
-    /// Its bytes: none, if it is a folder.
+    /// Returns the content of a file; `None` for a directory.
     #[must_use]
     pub fn content(&self) -> Option<&Content> {
         match &self.kind {
             Kind::File(file) => Some(&file.content),
-            Kind::Folder(_) => None,
+            Kind::Directory(_) => None,
         }
     }
 
-    /// Whether it has a name.
+    /// Returns whether the node has a name.
     #[must_use]
     pub fn is_linked(&self) -> bool {
         self.linked
@@ -132,16 +132,16 @@ impl Node {
     pub(super) fn file(&self) -> Option<&File> {
         match &self.kind {
             Kind::File(file) => Some(file),
-            Kind::Folder(_) => None,
+            Kind::Directory(_) => None,
         }
     }
 }
 
 impl File {
-    /// If nobody writes into it, it is whole: as this version, unless it was already. Returns how
-    /// many versions that makes.
-    pub(super) fn settle(&mut self, version: u64) -> u64 {
-        if self.writers > 0 || self.version.is_some() {
+    /// Publishes the file as `version`, if no handle is open for writing and the file is unfinished. Returns the number of
+    /// versions published: 0 or 1.
+    pub(super) fn publish_if_closed(&mut self, version: u64) -> u64 {
+        if self.writer_count > 0 || self.version.is_some() {
             return 0;
         }
         self.version = Some(version);
@@ -149,31 +149,31 @@ impl File {
     }
 }
 
-impl Folder {
-    pub(super) fn insert(&mut self, name: &[u8], number: u64) {
-        self.by_name.insert(name.to_vec(), number);
-        self.by_number.insert(number, name.to_vec());
+impl Directory {
+    pub(super) fn insert(&mut self, name: &[u8], inode: u64) {
+        self.by_name.insert(name.to_vec(), inode);
+        self.by_inode.insert(inode, name.to_vec());
     }
 
     pub(super) fn remove(&mut self, name: &[u8]) {
-        if let Some(number) = self.by_name.remove(name) {
-            self.by_number.remove(&number);
+        if let Some(inode) = self.by_name.remove(name) {
+            self.by_inode.remove(&inode);
         }
     }
 
-    pub(super) fn remove_number(&mut self, number: u64) {
-        if let Some(name) = self.by_number.remove(&number) {
+    pub(super) fn remove_inode(&mut self, inode: u64) {
+        if let Some(name) = self.by_inode.remove(&inode) {
             self.by_name.remove(&name);
         }
     }
 }
 
-/// Whether a file or folder may have this name.
-pub(super) fn check(name: &[u8]) -> Result<(), StoreError> {
-    let odd =
+/// Returns an error unless a file or directory may have this name.
+pub(super) fn check_name(name: &[u8]) -> Result<(), StoreError> {
+    let invalid =
         matches!(name, b"" | b"." | b"..") || name.iter().any(|byte| matches!(byte, b'/' | 0));
-    match odd || name.len() > MAX_NAME {
-        true => Err(StoreError::Name),
+    match invalid || name.len() > MAX_NAME {
+        true => Err(StoreError::InvalidName),
         false => Ok(()),
     }
 }

@@ -1,4 +1,7 @@
-//! The slots themselves: how many may be in use, which are, and what memory they keep.
+//! The pool of slots: how many may be in use, which are in use, and which have pages of the host.
+//!
+//! A free slot is *warm* if it has pages, and *cold* if its pages were released. The pool allocates warm slots first, the
+//! most recently used one before the others, so the number of warm slots follows the demand ([`SlotPool::trim`]).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -8,136 +11,137 @@ use std::time::Duration;
 use crate::estimator::Window;
 use crate::profile::Profile;
 
-/// The memory that slots lie in, and who waits for them. Places are bytes from its start.
+/// The memory of the slots, and the notification of writes that wait for slots. Offsets are in bytes from its start.
 pub trait Memory: Send + Sync {
-    /// Copy bytes that do not overlap.
+    /// Copies bytes between ranges that do not overlap.
     ///
     /// # Errors
-    /// The host has no memory left.
+    /// Returns an error if the host has no memory available.
     fn copy(&self, from: u64, to: u64, length: u64) -> std::io::Result<()>;
 
-    /// Write zeros.
+    /// Writes zeros.
     ///
     /// # Errors
-    /// The host has no memory left.
+    /// Returns an error if the host has no memory available.
     fn zero(&self, at: u64, length: u64) -> std::io::Result<()>;
 
-    /// Give these bytes' pages back to the host. Nobody uses them; what is read there next is
-    /// written before.
-    fn give_back(&self, at: u64, length: u64);
+    /// Returns the pages of these bytes to the host. The bytes belong to free slots; they are written before they are read
+    /// again.
+    fn release_pages(&self, at: u64, length: u64);
 
-    /// A slot can be taken that could not before. Called with the slots locked: only make a note.
-    fn returned(&self);
+    /// Notifies waiting writes that a slot may be available. The pool is locked during the call, so the implementation may
+    /// only set a flag or write to an eventfd.
+    fn notify_slot_free(&self);
 
-    /// The time, since any beginning: for the profile of what happens to slots.
+    /// Returns the monotonic time, from any epoch, for the profile.
     fn now(&self) -> Duration;
 }
 
-/// All slots of a space. Clones are the same slots.
+/// All slots of a space. Clones refer to the same slots.
 #[derive(Clone)]
-pub struct Slots {
-    pool: Arc<Mutex<Pool>>,
+pub struct SlotPool {
+    state: Arc<Mutex<PoolState>>,
     memory: Arc<dyn Memory>,
     slot_bytes: u64,
-    most: u32,
+    max_slots: u32,
 }
 
 #[derive(Debug)]
-struct Pool {
-    /// How many may be in use: what the controller changes.
+struct PoolState {
+    /// Number of slots that may be in use. The controller changes it.
     credit: u32,
     used: u32,
-    /// Slots that the credit may become: a file that needs more will never fit.
+    /// The largest credit that the controller may grant. A file that needs more slots is refused.
     limit: u32,
     profile: Profile,
-    /// Free slots that have pages. The last is used first.
+    /// Free slots with pages. The last one is allocated first.
     warm: VecDeque<u32>,
-    /// The fewest of those that there were since [`Slots::trim`].
-    idle: usize,
-    /// Free slots that have none, lowest first.
+    /// The smallest number of warm slots since the last [`SlotPool::trim`].
+    min_warm: usize,
+    /// Free slots without pages. The lowest index is allocated first.
     cold: BTreeSet<u32>,
-    /// By index, the slots in use.
+    /// The slots in use, by index.
     in_use: Vec<Weak<Slot>>,
 }
 
-impl Slots {
-    /// Slots of `slot_bytes` bytes: `credit` of them may be used, at most `most` ever.
+impl SlotPool {
+    /// Creates a pool of `max_slots` slots of `slot_bytes` bytes, of which `credit` may be in use.
     #[must_use]
-    pub fn new(memory: Arc<dyn Memory>, slot_bytes: u32, credit: u32, most: u32) -> Self {
-        let pool = Pool {
-            credit: credit.min(most),
+    pub fn new(memory: Arc<dyn Memory>, slot_bytes: u32, credit: u32, max_slots: u32) -> Self {
+        let state = PoolState {
+            credit: credit.min(max_slots),
             used: 0,
-            limit: credit.min(most),
+            limit: credit.min(max_slots),
             profile: Profile::new(memory.now()),
             warm: VecDeque::new(),
-            idle: 0,
-            cold: (0..most).collect(),
-            in_use: (0..most).map(|_| Weak::new()).collect(),
+            min_warm: 0,
+            cold: (0..max_slots).collect(),
+            in_use: (0..max_slots).map(|_| Weak::new()).collect(),
         };
         Self {
-            pool: Arc::new(Mutex::new(pool)),
+            state: Arc::new(Mutex::new(state)),
             memory,
             slot_bytes: u64::from(slot_bytes),
-            most,
+            max_slots,
         }
     }
 
-    /// Bytes of a slot.
+    /// Returns the bytes of a slot.
     #[must_use]
     pub fn slot_bytes(&self) -> u64 {
         self.slot_bytes
     }
 
-    /// The largest credit there can be.
+    /// Returns the number of slots in the memory: the largest possible credit.
     #[must_use]
-    pub fn most(&self) -> u32 {
-        self.most
+    pub fn max_slots(&self) -> u32 {
+        self.max_slots
     }
 
-    /// The most that a file may need: more there will never be.
+    /// Returns the largest number of slots that a file may need.
     #[must_use]
     pub fn limit(&self) -> u32 {
-        self.pool().limit
+        self.lock().limit
     }
 
-    /// How many may be in use.
+    /// Returns the number of slots that may be in use.
     #[must_use]
     pub fn credit(&self) -> u32 {
-        self.pool().credit
+        self.lock().credit
     }
 
-    /// How many are.
+    /// Returns the number of slots in use.
     #[must_use]
     pub fn used(&self) -> u32 {
-        self.pool().used
+        self.lock().used
     }
 
-    /// How many have pages of the host.
+    /// Returns the number of slots that have pages of the host.
     #[must_use]
     pub fn backed(&self) -> u32 {
-        self.pool().backed()
+        self.lock().backed()
     }
 
     pub(super) fn memory(&self) -> &dyn Memory {
         &*self.memory
     }
 
-    /// The free slot of this index, whatever the credit: it was in use before.
-    pub(super) fn take_again(&self, index: u32) -> Option<Arc<Slot>> {
-        let mut pool = self.pool();
-        if !pool.cold.remove(&index) {
+    /// Allocates the slot of this index if it is free, regardless of the credit, because the previous process used it.
+    pub(super) fn allocate_at(&self, index: u32) -> Option<Arc<Slot>> {
+        let mut state = self.lock();
+        if !state.cold.remove(&index) {
             return None;
         }
-        pool.used += 1;
-        pool.profile.took(self.memory.now(), 1);
-        Some(self.in_use(&mut pool, index))
+        state.used += 1;
+        state.profile.record_take(self.memory.now(), 1);
+        Some(self.register(&mut state, index))
     }
 
-    /// Give back the pages of slots that were never taken: another process may have left some there.
-    pub(super) fn clean(&self) {
-        let pool = self.pool();
+    /// Releases the pages of all cold slots: a previous process may have left pages there.
+    pub(super) fn release_free_pages(&self) {
+        let state = self.lock();
         let mut runs: Vec<(u32, u32)> = Vec::new();
-        for &index in &pool.cold {
+        for &index in &state.cold {
             match runs.last_mut() {
                 Some((_, end)) if *end == index => *end = index.saturating_add(1),
                 _ => runs.push((index, index.saturating_add(1))),
@@ -146,158 +150,163 @@ impl Slots {
         for (start, end) in runs {
             let (start, end) = (u64::from(start), u64::from(end));
             let length = (end - start) * self.slot_bytes;
-            self.memory.give_back(start * self.slot_bytes, length);
+            self.memory.release_pages(start * self.slot_bytes, length);
         }
     }
 
-    /// So many slots, or none.
+    /// Allocates `count` slots. Returns `None` without a change if the credit does not allow that.
     #[must_use]
-    pub fn take(&self, count: u32) -> Option<Vec<Arc<Slot>>> {
-        let mut pool = self.pool();
-        let after = pool.used.checked_add(count)?;
-        if after > pool.credit {
+    pub fn allocate(&self, count: u32) -> Option<Vec<Arc<Slot>>> {
+        let mut state = self.lock();
+        let after = state.used.checked_add(count)?;
+        if after > state.credit {
             return None;
         }
         let mut indices = Vec::new();
         for _ in 0..count {
-            // One is always there: `used` and the free ones are `most`, and `credit` is no more.
-            let warm = pool.warm.pop_back();
-            let index = warm.or_else(|| pool.cold.pop_first())?;
+            // A free slot exists: used and free slots together are `max_slots`, and `credit` is at most that.
+            let warm = state.warm.pop_back();
+            let index = warm.or_else(|| state.cold.pop_first())?;
             indices.push(index);
         }
-        pool.used = after;
-        pool.idle = pool.idle.min(pool.warm.len());
-        pool.profile.took(self.memory.now(), count);
-        let taken = indices.into_iter();
-        Some(taken.map(|index| self.in_use(&mut pool, index)).collect())
+        state.used = after;
+        state.min_warm = state.min_warm.min(state.warm.len());
+        state.profile.record_take(self.memory.now(), count);
+        let indices = indices.into_iter();
+        Some(
+            indices
+                .map(|index| self.register(&mut state, index))
+                .collect(),
+        )
     }
 
-    /// The slot that has this place, if it is in use: kept so by the caller, too, from now on.
+    /// Returns the slot in use that contains this offset. The slot stays in use as long as the caller keeps it.
     #[must_use]
-    pub fn hold(&self, at: u64) -> Option<Arc<Slot>> {
+    pub fn slot_containing(&self, at: u64) -> Option<Arc<Slot>> {
         let index = usize::try_from(at.checked_div(self.slot_bytes)?).ok()?;
-        self.pool().in_use.get(index)?.upgrade()
+        self.lock().in_use.get(index)?.upgrade()
     }
 
-    /// Let so many be in use from now on, or as many as are if these are more; returns how many. Pages
-    /// of free slots beyond that go at once. Up to `limit` there may come to be.
+    /// Sets the number of slots that may be in use, but not below the slots in use now; returns the number. Releases the
+    /// pages of free slots beyond it at once. `limit` is the largest number that a later call may grant.
     pub fn resize(&self, credit: u32, limit: u32) -> u32 {
-        let mut pool = self.pool();
-        let before = pool.credit;
-        pool.credit = credit.min(self.most).max(pool.used);
-        pool.limit = limit.min(self.most).max(pool.credit);
-        while pool.backed() > pool.credit {
-            let Some(index) = pool.warm.pop_back() else {
+        let mut state = self.lock();
+        let before = state.credit;
+        state.credit = credit.min(self.max_slots).max(state.used);
+        state.limit = limit.min(self.max_slots).max(state.credit);
+        while state.backed() > state.credit {
+            let Some(index) = state.warm.pop_back() else {
                 break;
             };
-            self.cool(&mut pool, index);
+            self.make_cold(&mut state, index);
         }
-        if pool.credit > before {
-            self.memory.returned();
+        if state.credit > before {
+            self.memory.notify_slot_free();
         }
-        pool.credit
+        state.credit
     }
 
-    /// Give back the pages of as many slots as were free all the time since this was called before.
+    /// Releases the pages of as many slots as were warm throughout the time since the last call.
     pub fn trim(&self) {
-        let idle = self.pool().idle;
-        for _ in 0..idle {
-            // Locked for one at a time: a write waits for no more than that.
-            let mut pool = self.pool();
-            let Some(index) = pool.warm.pop_front() else {
+        let min_warm = self.lock().min_warm;
+        for _ in 0..min_warm {
+            // Lock the pool for one slot at a time, so a write waits for the release of one slot at most.
+            let mut state = self.lock();
+            let Some(index) = state.warm.pop_front() else {
                 break;
             };
-            self.cool(&mut pool, index);
+            self.make_cold(&mut state, index);
         }
-        let mut pool = self.pool();
-        pool.idle = pool.warm.len();
+        let mut state = self.lock();
+        state.min_warm = state.warm.len();
     }
 
-    /// Somebody has a file open to write, or nobody.
-    pub(super) fn writing(&self, writing: bool) {
-        self.pool().profile.writing(self.memory.now(), writing);
+    /// Records in the profile whether any file is open for writing.
+    pub(super) fn set_writing(&self, writing: bool) {
+        self.lock().profile.set_writing(self.memory.now(), writing);
     }
 
-    /// A write waits for slots, or none.
-    pub fn waiting(&self, waiting: bool) {
-        self.pool().profile.waiting(self.memory.now(), waiting);
+    /// Records in the profile whether any write waits for slots.
+    pub fn set_waiting(&self, waiting: bool) {
+        self.lock().profile.set_waiting(self.memory.now(), waiting);
     }
 
-    /// What has happened since this was asked the last time.
+    /// Returns the measurements since the last call.
     #[must_use]
     pub fn window(&self) -> Window {
-        self.pool().profile.close(self.memory.now())
+        self.lock().profile.close_window(self.memory.now())
     }
 
-    fn put(&self, index: u32) {
-        let mut pool = self.pool();
-        let backed = pool.backed();
-        pool.used -= 1;
-        pool.profile.returned(self.memory.now());
-        if backed > pool.credit {
-            self.cool(&mut pool, index);
+    fn free(&self, index: u32) {
+        let mut state = self.lock();
+        let backed = state.backed();
+        state.used -= 1;
+        state.profile.record_return(self.memory.now());
+        if backed > state.credit {
+            self.make_cold(&mut state, index);
         } else {
-            pool.warm.push_back(index);
+            state.warm.push_back(index);
         }
-        self.memory.returned();
+        self.memory.notify_slot_free();
     }
 
-    fn in_use(&self, pool: &mut Pool, index: u32) -> Arc<Slot> {
-        let slots = self.clone();
-        let slot = Arc::new(Slot { index, slots });
-        if let Some(place) = pool.in_use.get_mut(index as usize) {
-            *place = Arc::downgrade(&slot);
+    fn register(&self, state: &mut PoolState, index: u32) -> Arc<Slot> {
+        let pool = self.clone();
+        let slot = Arc::new(Slot { index, pool });
+        if let Some(entry) = state.in_use.get_mut(index as usize) {
+            *entry = Arc::downgrade(&slot);
         }
         slot
     }
 
-    /// With the lock: nobody may take the slot before its pages are gone.
-    fn cool(&self, pool: &mut Pool, index: u32) {
+    /// Releases the pages of a free slot. The caller has the pool locked, so the slot cannot be allocated before its pages
+    /// are released.
+    fn make_cold(&self, state: &mut PoolState, index: u32) {
         let at = u64::from(index) * self.slot_bytes;
-        self.memory.give_back(at, self.slot_bytes);
-        pool.cold.insert(index);
+        self.memory.release_pages(at, self.slot_bytes);
+        state.cold.insert(index);
     }
 
-    fn pool(&self) -> MutexGuard<'_, Pool> {
-        // Nothing between two states of it can panic.
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
+        // No code panics between two consistent states of the pool.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Pool {
+impl PoolState {
     fn backed(&self) -> u32 {
         self.used + u32::try_from(self.warm.len()).unwrap_or(u32::MAX)
     }
 }
 
-impl fmt::Debug for Slots {
+impl fmt::Debug for SlotPool {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.pool().fmt(to)
+        self.lock().fmt(to)
     }
 }
 
-/// A slot in use. It goes back when this is dropped: none can leak, none can return early.
+/// A slot in use. Dropping it returns the slot to the pool, so no slot leaks and none returns early.
 #[derive(Debug)]
 pub struct Slot {
     index: u32,
-    slots: Slots,
+    pool: SlotPool,
 }
 
 impl Slot {
-    /// Which it is.
+    /// Returns the index of the slot.
     pub(super) fn index(&self) -> u32 {
         self.index
     }
 
-    /// Where it begins.
+    /// Returns the offset of its first byte.
     #[must_use]
     pub fn start(&self) -> u64 {
-        u64::from(self.index) * self.slots.slot_bytes
+        u64::from(self.index) * self.pool.slot_bytes
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.slots.put(self.index);
+        self.pool.free(self.index);
     }
 }

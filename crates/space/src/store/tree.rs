@@ -1,4 +1,4 @@
-//! The tree of files and folders, and all that may be done to it.
+//! The store: the tree of files and directories, and the operations on it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,42 +8,44 @@ use std::time::Duration;
 
 use super::error::StoreError;
 use super::ledger::{self, Ledger};
-use super::node::{Attributes, File, Fill, Folder, Kind, LAST_DATE, MAX_NODES, Node, ROOT, check};
-use super::slots::Slots;
+use super::node::{
+    Attributes, Directory, File, Kind, LAST_DATE, MAX_NODES, Node, ROOT, Usage, check_name,
+};
+use super::slots::SlotPool;
 
-/// Everything in a space.
+/// The file system of a space.
 pub struct Store {
-    pub(super) slots: Slots,
+    pub(super) slots: SlotPool,
     pub(super) nodes: HashMap<u64, Node>,
-    pub(super) next: u64,
-    /// The last version that was published.
-    pub(super) published: u64,
+    pub(super) next_inode: u64,
+    /// The last version under which a file was published.
+    pub(super) last_version: u64,
     pub(super) ledger: Arc<dyn Ledger>,
-    /// The ledger's places that are nobody's.
-    pub(super) places: Vec<u32>,
-    /// Of the ledger's last record.
-    pub(super) serial: u64,
-    /// How many have files open to write.
+    /// Indices of the free node records of the ledger.
+    pub(super) free_records: Vec<u32>,
+    /// Serial of the last record written to the ledger.
+    pub(super) last_serial: u64,
+    /// Number of handles that are open for writing, of all files.
     writers: u64,
 }
 
 impl Store {
-    /// What the ledger has, in these slots; of a new ledger, nothing.
+    /// Restores the store of a ledger, with these slots. A new ledger gives an empty store.
     ///
     /// # Errors
-    /// The ledger cannot be read.
+    /// Returns an error if the ledger cannot be read.
     pub fn from_ledger(
-        slots: Slots,
+        slots: SlotPool,
         ledger: Arc<dyn Ledger>,
         now: Duration,
     ) -> std::io::Result<Self> {
         let mut store = Self::empty(slots, ledger, now);
         store.restore()?;
-        store.slots.clean();
+        store.slots.release_free_pages();
         Ok(store)
     }
 
-    fn empty(slots: Slots, ledger: Arc<dyn Ledger>, now: Duration) -> Self {
+    fn empty(slots: SlotPool, ledger: Arc<dyn Ledger>, now: Duration) -> Self {
         let attributes = Attributes {
             mode: 0o755,
             modified: now,
@@ -52,286 +54,286 @@ impl Store {
         let root = Node {
             attributes,
             parent: ROOT,
-            place: 0,
+            record: 0,
             linked: true,
-            opens: 0,
-            kind: Kind::Folder(Folder::default()),
+            open_count: 0,
+            kind: Kind::Directory(Directory::default()),
         };
         Self {
             slots,
             nodes: HashMap::from([(ROOT, root)]),
-            next: ROOT + 1,
-            published: 0,
+            next_inode: ROOT + 1,
+            last_version: 0,
             ledger,
-            places: (1..ledger::places()).rev().collect(),
-            serial: 0,
+            free_records: (1..ledger::max_records()).rev().collect(),
+            last_serial: 0,
             writers: 0,
         }
     }
 
-    /// Its slots.
+    /// Returns the pool of slots.
     #[must_use]
-    pub fn slots(&self) -> &Slots {
+    pub fn slots(&self) -> &SlotPool {
         &self.slots
     }
 
-    /// How full it is.
+    /// Returns the numbers of files and nodes.
     #[must_use]
-    pub fn fill(&self) -> Fill {
+    pub fn usage(&self) -> Usage {
         let files = || self.nodes.values().filter_map(Node::file);
         let published = files().filter(|file| file.version.is_some()).count();
-        Fill {
+        Usage {
             published,
             unfinished: files().count() - published,
             nodes: self.nodes.len(),
         }
     }
 
-    /// A file or folder by its number.
+    /// Returns the file or directory of an inode number.
     ///
     /// # Errors
-    /// There is none.
-    pub fn node(&self, number: u64) -> Result<&Node, StoreError> {
-        self.nodes.get(&number).ok_or(StoreError::Missing)
+    /// Returns an error if there is none.
+    pub fn node(&self, inode: u64) -> Result<&Node, StoreError> {
+        self.nodes.get(&inode).ok_or(StoreError::NotFound)
     }
 
-    /// Change its attributes.
+    /// Changes the attributes of a file or directory.
     ///
     /// # Errors
-    /// There is none.
+    /// Returns an error if there is none of this inode number.
     pub fn set_attributes(
         &mut self,
-        number: u64,
+        inode: u64,
         change: impl FnOnce(&mut Attributes),
     ) -> Result<(), StoreError> {
-        let attributes = &mut self.node_mut(number)?.attributes;
+        let attributes = &mut self.node_mut(inode)?.attributes;
         change(attributes);
         attributes.modified = attributes.modified.min(LAST_DATE);
-        self.write_down(number);
+        self.persist(inode);
         Ok(())
     }
 
-    /// The number of what has this name in a folder.
+    /// Returns the inode number of the entry `name` of a directory.
     ///
     /// # Errors
-    /// There is none, or no such folder.
-    pub fn look_up(&self, folder: u64, name: &[u8]) -> Result<u64, StoreError> {
+    /// Returns an error if there is no such entry or directory.
+    pub fn look_up(&self, directory: u64, name: &[u8]) -> Result<u64, StoreError> {
         match name {
-            b"." => Ok(folder),
-            b".." => Ok(self.node(folder)?.parent),
+            b"." => Ok(directory),
+            b".." => Ok(self.node(directory)?.parent),
             _ => {
-                let names = &self.folder(folder)?.by_name;
-                names.get(name).copied().ok_or(StoreError::Missing)
+                let names = &self.directory(directory)?.by_name;
+                names.get(name).copied().ok_or(StoreError::NotFound)
             }
         }
     }
 
-    /// What is in a folder and has a higher number than `after`, by number.
+    /// Returns the entries of a directory with an inode number above `after`, in ascending order.
     ///
     /// # Errors
-    /// There is no such folder.
+    /// Returns an error if there is no such directory.
     pub fn list(
         &self,
-        folder: u64,
+        directory: u64,
         after: u64,
     ) -> Result<impl Iterator<Item = (u64, &[u8])>, StoreError> {
-        // The guest chooses `after`, up to the largest number there is.
-        let behind = (Bound::Excluded(after), Bound::Unbounded);
-        let entries = self.folder(folder)?.by_number.range(behind);
-        Ok(entries.map(|(number, name)| (*number, name.as_slice())))
+        // The guest chooses `after`; it can be `u64::MAX`.
+        let range = (Bound::Excluded(after), Bound::Unbounded);
+        let entries = self.directory(directory)?.by_inode.range(range);
+        Ok(entries.map(|(inode, name)| (*inode, name.as_slice())))
     }
 
-    /// Make a file, not yet published, or a folder; returns its number.
+    /// Creates an unfinished file or a directory and returns its inode number.
     ///
     /// # Errors
-    /// The name is impossible or there already, or there are too many.
+    /// Returns an error if the name is invalid or exists, or if there are too many files and directories.
     pub fn make(
         &mut self,
-        folder: u64,
+        directory: u64,
         name: &[u8],
-        is_folder: bool,
+        is_directory: bool,
         attributes: Attributes,
     ) -> Result<u64, StoreError> {
-        check(name)?;
-        if self.folder(folder)?.by_name.contains_key(name) {
-            return Err(StoreError::Exists);
+        check_name(name)?;
+        if self.directory(directory)?.by_name.contains_key(name) {
+            return Err(StoreError::AlreadyExists);
         }
-        if !self.node(folder)?.linked {
-            return Err(StoreError::Missing);
+        if !self.node(directory)?.linked {
+            return Err(StoreError::NotFound);
         }
         if self.nodes.len() >= MAX_NODES {
             return Err(StoreError::TooMany);
         }
-        // There is one: a file or folder has at most one.
-        let place = self.places.pop().ok_or(StoreError::TooMany)?;
-        let number = self.next;
-        self.next += 1;
-        let kind = match is_folder {
-            true => Kind::Folder(Folder::default()),
+        // A record is free, because each file or directory has at most one.
+        let record = self.free_records.pop().ok_or(StoreError::TooMany)?;
+        let inode = self.next_inode;
+        self.next_inode += 1;
+        let kind = match is_directory {
+            true => Kind::Directory(Directory::default()),
             false => Kind::File(File::default()),
         };
         let node = Node {
             attributes,
-            parent: folder,
-            place,
+            parent: directory,
+            record,
             linked: true,
-            opens: 0,
+            open_count: 0,
             kind,
         };
-        self.folder_mut(folder)?.insert(name, number);
-        self.nodes.insert(number, node);
-        self.write_down(number);
-        Ok(number)
+        self.directory_mut(directory)?.insert(name, inode);
+        self.nodes.insert(inode, node);
+        self.persist(inode);
+        Ok(inode)
     }
 
-    /// Somebody opens it, to write into it or not.
+    /// Opens a file or directory, for writing or not.
     ///
     /// # Errors
-    /// It does not exist.
-    pub fn open(&mut self, number: u64, writes: bool) -> Result<(), StoreError> {
-        let node = self.node_mut(number)?;
-        node.opens = node.opens.saturating_add(1);
+    /// Returns an error if it does not exist.
+    pub fn open(&mut self, inode: u64, writes: bool) -> Result<(), StoreError> {
+        let node = self.node_mut(inode)?;
+        node.open_count = node.open_count.saturating_add(1);
         if let (Kind::File(file), true) = (&mut node.kind, writes) {
-            file.writers = file.writers.saturating_add(1);
-            self.count_writers(self.writers.saturating_add(1));
+            file.writer_count = file.writer_count.saturating_add(1);
+            self.set_writers(self.writers.saturating_add(1));
         }
         Ok(())
     }
 
-    /// Somebody closes it, who had it open to write or not. When the last writer does, the file
-    /// is whole: clients get it. A guest that closes what it did not open does so to itself alone.
-    pub fn close(&mut self, number: u64, writes: bool) {
-        let Some(node) = self.nodes.get_mut(&number) else {
+    /// Closes a handle that was opened for writing or not. The close of the last writer publishes the file. A guest that
+    /// closes more handles than it opened affects its own files only.
+    pub fn close(&mut self, inode: u64, writes: bool) {
+        let Some(node) = self.nodes.get_mut(&inode) else {
             return;
         };
-        node.opens = node.opens.saturating_sub(1);
+        node.open_count = node.open_count.saturating_sub(1);
         if let (Kind::File(file), true) = (&mut node.kind, writes) {
-            let closed = u64::from(file.writers > 0);
-            file.writers = file.writers.saturating_sub(1);
-            let published = file.settle(self.published + 1);
-            self.count_writers(self.writers.saturating_sub(closed));
-            self.publish(number, published);
+            let closed = u64::from(file.writer_count > 0);
+            file.writer_count = file.writer_count.saturating_sub(1);
+            let published = file.publish_if_closed(self.last_version + 1);
+            self.set_writers(self.writers.saturating_sub(closed));
+            self.publish(inode, published);
         }
-        self.forget_unused(number);
+        self.remove_unused(inode);
     }
 
-    /// Nobody has anything open any more: the VM is gone. Returns how many files it left half
-    /// written, which go; what was published stays.
-    pub fn abandon(&mut self) -> usize {
-        let numbers: Vec<_> = self.nodes.keys().copied().collect();
-        let mut lost = 0;
-        self.count_writers(0);
-        for number in numbers {
-            let Some(node) = self.nodes.get_mut(&number) else {
+    /// Closes all handles and removes unfinished files, because the VM disconnected or mounts anew. Published files remain.
+    /// Returns the number of files removed.
+    pub fn end_session(&mut self) -> usize {
+        let inodes: Vec<_> = self.nodes.keys().copied().collect();
+        let mut removed = 0;
+        self.set_writers(0);
+        for inode in inodes {
+            let Some(node) = self.nodes.get_mut(&inode) else {
                 continue;
             };
-            node.opens = 0;
+            node.open_count = 0;
             if let Kind::File(file) = &mut node.kind {
-                file.writers = 0;
+                file.writer_count = 0;
             }
             let (parent, linked) = (node.parent, node.linked);
             if linked && node.file().is_some_and(|file| file.version.is_none()) {
-                lost += 1;
-                if let Ok(folder) = self.folder_mut(parent) {
-                    folder.remove_number(number);
+                removed += 1;
+                if let Ok(directory) = self.directory_mut(parent) {
+                    directory.remove_inode(inode);
                 }
-                self.unlink(number);
+                self.unlink(inode);
             } else {
-                self.forget_unused(number);
+                self.remove_unused(inode);
             }
         }
-        lost
+        removed
     }
 
-    /// Make room for a write into a file, which is unpublished until its writers close it. Returns where
-    /// its bytes belong, as places and lengths; the caller puts them there before anybody reads.
+    /// Allocates slots for a write to a file, which is unfinished until its writers close it. Returns the ranges (offset and
+    /// length) in the slots' memory; the caller writes the bytes there before it unlocks the store.
     ///
     /// # Errors
-    /// [`StoreError::Full`] changes nothing: try again when slots have returned.
+    /// Returns [`StoreError::Full`] without a change if too few slots are free. The caller may retry when slots become free.
     pub fn write(
         &mut self,
-        number: u64,
+        inode: u64,
         offset: u64,
         length: u64,
         now: Duration,
     ) -> Result<Vec<(u64, u64)>, StoreError> {
         let slots = self.slots.clone();
-        let (file, _) = self.file_mut(number)?;
-        let places = file.content.write(&slots, offset, length)?;
-        // Before the caller writes anything there.
-        self.strike_out(number);
-        let (file, attributes) = self.file_mut(number)?;
+        let (file, _) = self.file_mut(inode)?;
+        let ranges = file.content.write(&slots, offset, length)?;
+        // Erase the record before the caller writes to the slots.
+        self.invalidate(inode);
+        let (file, attributes) = self.file_mut(inode)?;
         file.version = None;
         attributes.modified = now;
-        Ok(places)
+        Ok(ranges)
     }
 
-    /// Cut a file, or make it longer by zeros.
+    /// Changes the length of a file. Added bytes are zeros.
     ///
     /// # Errors
-    /// It is none, or would be too large.
-    pub fn truncate(&mut self, number: u64, size: u64, now: Duration) -> Result<(), StoreError> {
-        let (slots, next) = (self.slots.clone(), self.published + 1);
-        // Before a slot goes.
-        self.strike_out(number);
-        let (file, attributes) = self.file_mut(number)?;
+    /// Returns an error if it is not a file, or would be too large.
+    pub fn truncate(&mut self, inode: u64, size: u64, now: Duration) -> Result<(), StoreError> {
+        let (slots, next) = (self.slots.clone(), self.last_version + 1);
+        // Erase the record before a slot becomes free.
+        self.invalidate(inode);
+        let (file, attributes) = self.file_mut(inode)?;
         if let Err(error) = file.content.truncate(&slots, size) {
-            self.write_down(number);
+            self.persist(inode);
             return Err(error);
         }
         file.version = None;
         attributes.modified = now;
-        let published = file.settle(next);
-        self.publish(number, published);
+        let published = file.publish_if_closed(next);
+        self.publish(inode, published);
         Ok(())
     }
 
-    fn count_writers(&mut self, writers: u64) {
+    fn set_writers(&mut self, writers: u64) {
         if (self.writers == 0) != (writers == 0) {
-            self.slots.writing(writers > 0);
+            self.slots.set_writing(writers > 0);
         }
         self.writers = writers;
     }
 
-    pub(super) fn node_mut(&mut self, number: u64) -> Result<&mut Node, StoreError> {
-        self.nodes.get_mut(&number).ok_or(StoreError::Missing)
+    pub(super) fn node_mut(&mut self, inode: u64) -> Result<&mut Node, StoreError> {
+        self.nodes.get_mut(&inode).ok_or(StoreError::NotFound)
     }
 
-    pub(super) fn folder(&self, number: u64) -> Result<&Folder, StoreError> {
-        match &self.node(number)?.kind {
-            Kind::Folder(folder) => Ok(folder),
-            Kind::File(_) => Err(StoreError::NotAFolder),
+    pub(super) fn directory(&self, inode: u64) -> Result<&Directory, StoreError> {
+        match &self.node(inode)?.kind {
+            Kind::Directory(directory) => Ok(directory),
+            Kind::File(_) => Err(StoreError::NotADirectory),
         }
     }
 
-    pub(super) fn folder_mut(&mut self, number: u64) -> Result<&mut Folder, StoreError> {
-        match &mut self.node_mut(number)?.kind {
-            Kind::Folder(folder) => Ok(folder),
-            Kind::File(_) => Err(StoreError::NotAFolder),
+    pub(super) fn directory_mut(&mut self, inode: u64) -> Result<&mut Directory, StoreError> {
+        match &mut self.node_mut(inode)?.kind {
+            Kind::Directory(directory) => Ok(directory),
+            Kind::File(_) => Err(StoreError::NotADirectory),
         }
     }
 
-    fn file_mut(&mut self, number: u64) -> Result<(&mut File, &mut Attributes), StoreError> {
-        let node = self.node_mut(number)?;
+    fn file_mut(&mut self, inode: u64) -> Result<(&mut File, &mut Attributes), StoreError> {
+        let node = self.node_mut(inode)?;
         match &mut node.kind {
             Kind::File(file) => Ok((file, &mut node.attributes)),
-            Kind::Folder(_) => Err(StoreError::AFolder),
+            Kind::Directory(_) => Err(StoreError::IsADirectory),
         }
     }
 
-    pub(super) fn unlink(&mut self, number: u64) {
-        if let Some(node) = self.nodes.get_mut(&number) {
+    pub(super) fn unlink(&mut self, inode: u64) {
+        if let Some(node) = self.nodes.get_mut(&inode) {
             node.linked = false;
-            ledger::strike(&*self.ledger, node.place);
-            self.places.push(node.place);
-            self.forget_unused(number);
+            ledger::erase_node(&*self.ledger, node.record);
+            self.free_records.push(node.record);
+            self.remove_unused(inode);
         }
     }
 
-    fn forget_unused(&mut self, number: u64) {
-        let used = |node: &Node| node.linked || node.opens > 0;
-        if self.nodes.get(&number).is_some_and(|node| !used(node)) {
-            self.nodes.remove(&number);
+    fn remove_unused(&mut self, inode: u64) {
+        let used = |node: &Node| node.linked || node.open_count > 0;
+        if self.nodes.get(&inode).is_some_and(|node| !used(node)) {
+            self.nodes.remove(&inode);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Memory and ledger to try the store with.
+//! A fake memory and a fake ledger for the tests of the store.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -6,24 +6,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use space::store::{Content, Extent, Found, Ledger, Memory, Slots, Store, StoreError};
+use space::store::{Content, Extent, Ledger, Lookup, Memory, SlotPool, Store, StoreError};
 
 pub(crate) const SLOT: u32 = 8;
-pub(crate) const MOST: u32 = 12;
+pub(crate) const MAX_SLOTS: u32 = 12;
 
-/// Memory of which pages that were given back read as a pattern that nobody writes.
-pub(crate) struct Ram {
+/// A memory whose released pages read as a byte that no test writes.
+pub(crate) struct FakeMemory {
     pub(crate) bytes: Mutex<Vec<u8>>,
-    pub(crate) returned: AtomicUsize,
+    pub(crate) freed: AtomicUsize,
 }
 
-pub(crate) const GONE: u8 = 0xee;
+pub(crate) const RELEASED: u8 = 0xee;
 
-impl Ram {
+impl FakeMemory {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
-            bytes: Mutex::new(vec![GONE; (SLOT * MOST) as usize]),
-            returned: AtomicUsize::new(0),
+            bytes: Mutex::new(vec![RELEASED; (SLOT * MAX_SLOTS) as usize]),
+            freed: AtomicUsize::new(0),
         })
     }
 
@@ -32,7 +32,7 @@ impl Ram {
         self.bytes.lock().unwrap()[at..at + with.len()].copy_from_slice(with);
     }
 
-    pub(crate) fn all_of(&self, content: &Content) -> Vec<u8> {
+    pub(crate) fn read_all(&self, content: &Content) -> Vec<u8> {
         let extents = content.read(u64::from(SLOT), 0, u64::MAX);
         let bytes = self.bytes.lock().unwrap();
         let mut all = Vec::new();
@@ -49,7 +49,7 @@ impl Ram {
     }
 }
 
-impl Memory for Ram {
+impl Memory for FakeMemory {
     fn copy(&self, from: u64, to: u64, length: u64) -> io::Result<()> {
         let (from, to, length) = (from as usize, to as usize, length as usize);
         let mut bytes = self.bytes.lock().unwrap();
@@ -62,12 +62,12 @@ impl Memory for Ram {
         Ok(())
     }
 
-    fn give_back(&self, at: u64, length: u64) {
-        self.fill(at, &vec![GONE; length as usize]);
+    fn release_pages(&self, at: u64, length: u64) {
+        self.fill(at, &vec![RELEASED; length as usize]);
     }
 
-    fn returned(&self) {
-        self.returned.fetch_add(1, Ordering::Relaxed);
+    fn notify_slot_free(&self) {
+        self.freed.fetch_add(1, Ordering::Relaxed);
     }
 
     fn now(&self) -> Duration {
@@ -75,80 +75,90 @@ impl Memory for Ram {
     }
 }
 
-/// What was written of a ledger, by place: most of it never is. And how ledger and memory were after
+/// A sparse ledger: the bytes written, by offset. With `memory` set, it also records the state of ledger and memory after
 /// each write.
 #[derive(Default)]
-pub(crate) struct Notes {
+pub(crate) struct FakeLedger {
     pub(crate) written: Mutex<Written>,
-    pub(crate) ram: Mutex<Option<Arc<Ram>>>,
+    pub(crate) memory: Mutex<Option<Arc<FakeMemory>>>,
     pub(crate) history: Mutex<Vec<(Written, Vec<u8>)>>,
 }
 
 pub(crate) type Written = BTreeMap<u64, Vec<u8>>;
 
-impl Ledger for Notes {
+impl Ledger for FakeLedger {
     fn write(&self, at: u64, bytes: &[u8]) {
         let mut written = self.written.lock().unwrap();
         let record = written.entry(at).or_default();
         record.resize(record.len().max(bytes.len()), 0);
         record[..bytes.len()].copy_from_slice(bytes);
-        if let Some(ram) = &*self.ram.lock().unwrap() {
-            let ram = ram.bytes.lock().unwrap().clone();
-            self.history.lock().unwrap().push((written.clone(), ram));
+        if let Some(memory) = &*self.memory.lock().unwrap() {
+            let memory = memory.bytes.lock().unwrap().clone();
+            self.history.lock().unwrap().push((written.clone(), memory));
         }
     }
 
     fn read(&self, at: u64, to: &mut [u8]) -> io::Result<()> {
         to.fill(0);
         let written = self.written.lock().unwrap();
-        for (place, record) in written.range(at..at + to.len() as u64) {
-            let start = (place - at) as usize;
+        for (offset, record) in written.range(at..at + to.len() as u64) {
+            let start = (offset - at) as usize;
             to[start..start + record.len()].copy_from_slice(record);
         }
         Ok(())
     }
 }
 
-/// A store as another process opens it, when the one before was killed at this point.
-pub(crate) fn killed(written: &Written, bytes: &[u8]) -> (Store, Arc<Ram>, Arc<Notes>) {
-    let ram = Ram::new();
-    ram.bytes.lock().unwrap().copy_from_slice(bytes);
-    let notes = Arc::new(Notes::default());
-    *notes.written.lock().unwrap() = written.clone();
-    let slots = Slots::new(Arc::clone(&ram) as Arc<dyn Memory>, SLOT, MOST, MOST);
-    let store = Store::from_ledger(slots, Arc::clone(&notes) as Arc<dyn Ledger>, now(0));
-    (store.unwrap(), ram, notes)
+/// Opens a store as a new process does after the previous one was killed in this state of ledger and memory.
+pub(crate) fn reopen(written: &Written, bytes: &[u8]) -> (Store, Arc<FakeMemory>, Arc<FakeLedger>) {
+    let memory = FakeMemory::new();
+    memory.bytes.lock().unwrap().copy_from_slice(bytes);
+    let ledger = Arc::new(FakeLedger::default());
+    *ledger.written.lock().unwrap() = written.clone();
+    let slots = SlotPool::new(
+        Arc::clone(&memory) as Arc<dyn Memory>,
+        SLOT,
+        MAX_SLOTS,
+        MAX_SLOTS,
+    );
+    let store = Store::from_ledger(slots, Arc::clone(&ledger) as Arc<dyn Ledger>, now(0));
+    (store.unwrap(), memory, ledger)
 }
 
 pub(crate) fn now(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-pub(crate) fn store(credit: u32) -> (Store, Arc<Ram>) {
-    let (store, ram, _) = store_with_notes(credit);
-    (store, ram)
+pub(crate) fn store(credit: u32) -> (Store, Arc<FakeMemory>) {
+    let (store, memory, _) = store_with_ledger(credit);
+    (store, memory)
 }
 
-pub(crate) fn store_with_notes(credit: u32) -> (Store, Arc<Ram>, Arc<Notes>) {
-    let ram = Ram::new();
-    let slots = Slots::new(Arc::clone(&ram) as Arc<dyn Memory>, SLOT, credit, MOST);
-    slots.resize(credit, MOST);
-    let notes = Arc::new(Notes::default());
-    let store = Store::from_ledger(slots, Arc::clone(&notes) as Arc<dyn Ledger>, now(0));
-    (store.unwrap(), ram, notes)
+pub(crate) fn store_with_ledger(credit: u32) -> (Store, Arc<FakeMemory>, Arc<FakeLedger>) {
+    let memory = FakeMemory::new();
+    let slots = SlotPool::new(
+        Arc::clone(&memory) as Arc<dyn Memory>,
+        SLOT,
+        credit,
+        MAX_SLOTS,
+    );
+    slots.resize(credit, MAX_SLOTS);
+    let ledger = Arc::new(FakeLedger::default());
+    let store = Store::from_ledger(slots, Arc::clone(&ledger) as Arc<dyn Ledger>, now(0));
+    (store.unwrap(), memory, ledger)
 }
 
 pub(crate) fn write(
     store: &mut Store,
-    ram: &Ram,
+    memory: &FakeMemory,
     file: u64,
     at: u64,
     bytes: &[u8],
 ) -> Result<(), StoreError> {
     let mut left = bytes;
-    for (place, length) in store.write(file, at, bytes.len() as u64, now(1))? {
+    for (offset, length) in store.write(file, at, bytes.len() as u64, now(1))? {
         let (here, rest) = left.split_at(length as usize);
-        ram.fill(place, here);
+        memory.fill(offset, here);
         left = rest;
     }
     assert!(left.is_empty());
@@ -162,7 +172,7 @@ pub(crate) fn publish(store: &mut Store, file: u64) {
 
 pub(crate) fn object(store: &Store, name: &[u8]) -> Option<space::store::Object> {
     match store.find([name]) {
-        Found::Object(object) => Some(object),
-        Found::Unfinished | Found::Nothing => None,
+        Lookup::Object(object) => Some(object),
+        Lookup::Unfinished | Lookup::Nothing => None,
     }
 }

@@ -1,4 +1,4 @@
-//! The store against a plain model: random guests, clients and controllers.
+//! Tests the store against a simple model, with random operations of guests, clients and controllers.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::indexing_slicing,
@@ -7,14 +7,14 @@
 )]
 
 mod fakes;
-mod killed;
+mod recovery;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use fakes::*;
 use proptest::prelude::*;
-use space::store::{Attributes, Content, Extent, Found, MAX_NODES, ROOT, Store, StoreError};
+use space::store::{Attributes, Content, Extent, Lookup, MAX_NODES, ROOT, Store, StoreError};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -52,15 +52,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..80)
 }
 
-/// What a file should be.
+/// The expected state of a file.
 #[derive(Clone, Default)]
-struct Wanted {
+struct ExpectedFile {
     bytes: Vec<u8>,
     published: bool,
 }
 
-/// The slots that something holds, each once.
-fn held<'c>(contents: impl Iterator<Item = &'c Content>) -> usize {
+/// Returns the number of distinct slots of these contents.
+fn distinct_slots<'c>(contents: impl Iterator<Item = &'c Content>) -> usize {
     let extents = contents.flat_map(|content| content.read(u64::from(SLOT), 0, u64::MAX));
     let slots: std::collections::BTreeSet<_> = extents
         .filter_map(|extent| match extent {
@@ -73,65 +73,65 @@ fn held<'c>(contents: impl Iterator<Item = &'c Content>) -> usize {
 
 proptest! {
     #[test]
-    fn nothing_is_lost_damaged_or_leaked(steps in steps()) {
-        let (mut store, ram, notes) = store_with_notes(8);
-        let mut wanted: BTreeMap<u8, Wanted> = BTreeMap::new();
+    fn the_store_matches_a_model_and_leaks_no_slot(steps in steps()) {
+        let (mut store, memory, ledger) = store_with_ledger(8);
+        let mut expected: BTreeMap<u8, ExpectedFile> = BTreeMap::new();
         let mut sending: Vec<(space::store::Object, Vec<u8>)> = Vec::new();
         let mut open: Vec<u64> = Vec::new();
         for step in steps {
             let before = store.slots().used();
             match step {
                 Step::Write { file, at, bytes } => {
-                    let number = store.look_up(ROOT, &[file]).or_else(|_| {
+                    let inode = store.look_up(ROOT, &[file]).or_else(|_| {
                         store.make(ROOT, &[file], false, Attributes::default())
                     }).unwrap();
-                    let known = wanted.entry(file).or_default();
-                    match write(&mut store, &ram, number, u64::from(at), &bytes) {
+                    let expected_file = expected.entry(file).or_default();
+                    match write(&mut store, &memory, inode, u64::from(at), &bytes) {
                         Ok(()) => {
                             let (at, end) = (usize::from(at), usize::from(at) + bytes.len());
-                            known.bytes.resize(known.bytes.len().max(end), 0);
-                            known.bytes[at..end].copy_from_slice(&bytes);
-                            known.published = false;
+                            expected_file.bytes.resize(expected_file.bytes.len().max(end), 0);
+                            expected_file.bytes[at..end].copy_from_slice(&bytes);
+                            expected_file.published = false;
                         }
                         Err(StoreError::Full) => prop_assert_eq!(before, store.slots().used()),
                         Err(other) => prop_assert!(false, "{}", other),
                     }
                 }
                 Step::Truncate { file, size } => {
-                    if let Ok(number) = store.look_up(ROOT, &[file]) {
-                        let done = store.truncate(number, u64::from(size), now(2));
-                        let fits = u32::from(size) <= SLOT * MOST;
+                    if let Ok(inode) = store.look_up(ROOT, &[file]) {
+                        let done = store.truncate(inode, u64::from(size), now(2));
+                        let fits = u32::from(size) <= SLOT * MAX_SLOTS;
                         prop_assert_eq!(done.is_ok(), fits);
                         if fits {
-                            let known = wanted.get_mut(&file).unwrap();
-                            known.bytes.resize(usize::from(size), 0);
-                            // Nobody has it open to write more.
-                            known.published = true;
+                            let expected_file = expected.get_mut(&file).unwrap();
+                            expected_file.bytes.resize(usize::from(size), 0);
+                            // No handle is open for writing, so the file is published again.
+                            expected_file.published = true;
                         }
                     }
                 }
                 Step::Publish(file) => {
-                    if let Ok(number) = store.look_up(ROOT, &[file]) {
-                        store.open(number, true).unwrap();
-                        store.close(number, true);
-                        wanted.get_mut(&file).unwrap().published = true;
+                    if let Ok(inode) = store.look_up(ROOT, &[file]) {
+                        store.open(inode, true).unwrap();
+                        store.close(inode, true);
+                        expected.get_mut(&file).unwrap().published = true;
                     }
                 }
                 Step::Rename(from, to) => {
                     let done = store.rename((ROOT, &[from]), (ROOT, &[to]), false);
-                    prop_assert_eq!(done.is_ok(), wanted.contains_key(&from));
-                    if let Some(known) = wanted.remove(&from) {
-                        wanted.insert(to, known);
+                    prop_assert_eq!(done.is_ok(), expected.contains_key(&from));
+                    if let Some(expected_file) = expected.remove(&from) {
+                        expected.insert(to, expected_file);
                     }
                 }
                 Step::Remove(file) => {
                     let done = store.remove(ROOT, &[file], false);
-                    prop_assert_eq!(done.is_ok(), wanted.remove(&file).is_some());
+                    prop_assert_eq!(done.is_ok(), expected.remove(&file).is_some());
                 }
                 Step::Open(file) => {
-                    if let Ok(number) = store.look_up(ROOT, &[file]) {
-                        store.open(number, false).unwrap();
-                        open.push(number);
+                    if let Ok(inode) = store.look_up(ROOT, &[file]) {
+                        store.open(inode, false).unwrap();
+                        open.push(inode);
                     }
                 }
                 Step::Close(which) => {
@@ -141,10 +141,10 @@ proptest! {
                 }
                 Step::Send(file) => {
                     let found = object(&store, &[file]);
-                    let known = wanted.get(&file).filter(|known| known.published);
-                    prop_assert_eq!(found.is_some(), known.is_some());
-                    if let (Some(found), Some(known)) = (found, known) {
-                        sending.push((found, known.bytes.clone()));
+                    let expected_file = expected.get(&file).filter(|expected_file| expected_file.published);
+                    prop_assert_eq!(found.is_some(), expected_file.is_some());
+                    if let (Some(found), Some(expected_file)) = (found, expected_file) {
+                        sending.push((found, expected_file.bytes.clone()));
                     }
                 }
                 Step::Sent(which) => {
@@ -153,166 +153,166 @@ proptest! {
                     }
                 }
                 Step::Credit(credit) => {
-                    store.slots().resize(u32::from(credit), MOST);
-                    let credit = u32::from(credit).min(MOST);
+                    store.slots().resize(u32::from(credit), MAX_SLOTS);
+                    let credit = u32::from(credit).min(MAX_SLOTS);
                     prop_assert!(store.slots().backed() <= credit.max(store.slots().used()));
                 }
                 Step::Trim => store.slots().trim(),
                 Step::Abandon => {
-                    store.abandon();
+                    store.end_session();
                     open.clear();
-                    wanted.retain(|_, known| known.published);
+                    expected.retain(|_, expected_file| expected_file.published);
                 }
             }
             let slots = store.slots();
-            // The credit holds back whoever wants more, and takes nothing away.
+            // The credit limits allocations, and does not reclaim slots in use.
             prop_assert!(slots.used() <= slots.credit().max(before));
-            for (file, known) in &wanted {
+            for (file, expected_file) in &expected {
                 let node = store.node(store.look_up(ROOT, &[*file]).unwrap()).unwrap();
-                prop_assert_eq!(&ram.all_of(node.content().unwrap()), &known.bytes);
+                prop_assert_eq!(&memory.read_all(node.content().unwrap()), &expected_file.bytes);
             }
             for (object, bytes) in &sending {
-                prop_assert_eq!(&ram.all_of(&object.content), bytes);
+                prop_assert_eq!(&memory.read_all(&object.content), bytes);
             }
         }
-        // Another process would have what is published, and nothing else.
-        let written = notes.written.lock().unwrap().clone();
-        let (again, there, _) = killed(&written, &ram.bytes.lock().unwrap());
-        let mut kept = Vec::new();
-        for (file, known) in &wanted {
-            let found = object(&again, &[*file]);
-            prop_assert_eq!(found.is_some(), known.published);
+        // A new process restores the published files and nothing else.
+        let written = ledger.written.lock().unwrap().clone();
+        let (reopened, reopened_memory, _) = reopen(&written, &memory.bytes.lock().unwrap());
+        let mut contents = Vec::new();
+        for (file, expected_file) in &expected {
+            let found = object(&reopened, &[*file]);
+            prop_assert_eq!(found.is_some(), expected_file.published);
             if let Some(found) = found {
-                prop_assert_eq!(&there.all_of(&found.content), &known.bytes);
-                kept.push(found.content);
+                prop_assert_eq!(&reopened_memory.read_all(&found.content), &expected_file.bytes);
+                contents.push(found.content);
             }
         }
-        prop_assert_eq!(again.fill().unfinished, 0);
-        prop_assert!(held(kept.iter()) <= again.slots().used() as usize);
-        drop((kept, again));
+        prop_assert_eq!(reopened.usage().unfinished, 0);
+        prop_assert!(distinct_slots(contents.iter()) <= reopened.slots().used() as usize);
+        drop((contents, reopened));
 
-        // A guest that leaves, and clients that are done: what is published is left, and held.
-        store.abandon();
+        // After the guest disconnects and all transmissions end, the published files and their slots remain.
+        store.end_session();
         sending.clear();
-        let left: Vec<_> = wanted.iter().filter(|(_, known)| known.published).collect();
+        let left: Vec<_> = expected.iter().filter(|(_, expected_file)| expected_file.published).collect();
         let contents: Vec<_> = left
             .iter()
             .map(|(file, _)| object(&store, &[**file]).unwrap().content)
             .collect();
         let used = store.slots().used() as usize;
-        prop_assert!(held(contents.iter()) <= used);
+        prop_assert!(distinct_slots(contents.iter()) <= used);
         drop(contents);
         for (file, _) in left {
             store.remove(ROOT, &[*file], false).unwrap();
         }
         prop_assert_eq!(store.slots().used(), 0);
-        prop_assert_eq!(store.fill().nodes, 1);
+        prop_assert_eq!(store.usage().nodes, 1);
     }
 }
 
 #[test]
-fn a_writer_waits_until_the_network_is_done() {
-    let (mut store, ram) = store(2);
+fn a_write_finds_the_space_full_until_the_last_object_is_dropped() {
+    let (mut store, memory) = store(2);
     let one = store
         .make(ROOT, b"one", false, Attributes::default())
         .unwrap();
-    write(&mut store, &ram, one, 0, &[1; 16]).unwrap();
+    write(&mut store, &memory, one, 0, &[1; 16]).unwrap();
     publish(&mut store, one);
     let sent = object(&store, b"one").unwrap();
     store.remove(ROOT, b"one", false).unwrap();
     let two = store
         .make(ROOT, b"two", false, Attributes::default())
         .unwrap();
-    // The file is gone, and still being sent.
-    let full = write(&mut store, &ram, two, 0, &[2]);
+    // The file is removed, but its object still uses the slots.
+    let full = write(&mut store, &memory, two, 0, &[2]);
     assert!(matches!(full, Err(StoreError::Full)));
-    assert_eq!(ram.all_of(&sent.content), [1; 16]);
-    let before = ram.returned.load(Ordering::Relaxed);
+    assert_eq!(memory.read_all(&sent.content), [1; 16]);
+    let before = memory.freed.load(Ordering::Relaxed);
     drop(sent);
-    assert!(ram.returned.load(Ordering::Relaxed) > before);
-    write(&mut store, &ram, two, 0, &[2]).unwrap();
+    assert!(memory.freed.load(Ordering::Relaxed) > before);
+    write(&mut store, &memory, two, 0, &[2]).unwrap();
 }
 
 #[test]
-fn more_credit_wakes_those_who_wait() {
-    let (mut store, ram) = store(0);
+fn more_credit_notifies_waiting_writers() {
+    let (mut store, memory) = store(0);
     let file = store
         .make(ROOT, b"f", false, Attributes::default())
         .unwrap();
-    assert!(write(&mut store, &ram, file, 0, &[1]).is_err());
-    assert_eq!(store.slots().resize(1, MOST), 1);
-    assert_eq!(ram.returned.load(Ordering::Relaxed), 1);
-    write(&mut store, &ram, file, 0, &[1]).unwrap();
+    assert!(write(&mut store, &memory, file, 0, &[1]).is_err());
+    assert_eq!(store.slots().resize(1, MAX_SLOTS), 1);
+    assert_eq!(memory.freed.load(Ordering::Relaxed), 1);
+    write(&mut store, &memory, file, 0, &[1]).unwrap();
 }
 
 #[test]
-fn bytes_of_a_removed_file_are_in_no_other() {
-    let (mut store, ram) = store(1);
+fn bytes_of_a_removed_file_are_not_visible_in_a_new_file() {
+    let (mut store, memory) = store(1);
     let make = |store: &mut Store, name: &[u8]| {
         store
             .make(ROOT, name, false, Attributes::default())
             .unwrap()
     };
     let old = make(&mut store, b"old");
-    write(&mut store, &ram, old, 0, &[7; 8]).unwrap();
+    write(&mut store, &memory, old, 0, &[7; 8]).unwrap();
     store.remove(ROOT, b"old", false).unwrap();
     let new = make(&mut store, b"new");
-    write(&mut store, &ram, new, 5, &[1]).unwrap();
+    write(&mut store, &memory, new, 5, &[1]).unwrap();
     store.truncate(new, 8, now(1)).unwrap();
     let content = store.node(new).unwrap().content().unwrap();
-    assert_eq!(ram.all_of(content), [0, 0, 0, 0, 0, 1, 0, 0]);
+    assert_eq!(memory.read_all(content), [0, 0, 0, 0, 0, 1, 0, 0]);
 }
 
 #[test]
-fn folders_keep_their_rules() {
+fn directory_operations_follow_posix_rules() {
     let (mut store, _) = store(1);
     let attributes = Attributes::default();
     let a = store.make(ROOT, b"a", true, attributes).unwrap();
     let b = store.make(a, b"b", true, attributes).unwrap();
     let into_itself = store.rename((ROOT, b"a"), (b, b"a"), false);
-    assert!(matches!(into_itself, Err(StoreError::Name)));
+    assert!(matches!(into_itself, Err(StoreError::InvalidName)));
     assert!(matches!(
         store.remove(ROOT, b"a", true),
         Err(StoreError::NotEmpty)
     ));
     for name in [b"".as_slice(), b".", b"..", b"x/y", b"x\0", &[b'x'; 256]] {
         let made = store.make(ROOT, name, false, attributes);
-        assert!(matches!(made, Err(StoreError::Name)), "{name:?}");
+        assert!(matches!(made, Err(StoreError::InvalidName)), "{name:?}");
     }
-    // Removed while open: nothing can come into it, so nothing can be lost in it.
+    // A directory that was removed while open accepts no entries, so no file can become unreachable in it.
     store.open(b, false).unwrap();
     store.remove(a, b"b", true).unwrap();
     let orphan = store.make(b, b"c", false, attributes);
-    assert!(matches!(orphan, Err(StoreError::Missing)));
+    assert!(matches!(orphan, Err(StoreError::NotFound)));
     let moved = store.rename((ROOT, b"a"), (b, b"a"), false);
-    assert!(matches!(moved, Err(StoreError::Missing)));
+    assert!(matches!(moved, Err(StoreError::NotFound)));
     store.close(b, false);
     store.remove(ROOT, b"a", true).unwrap();
-    assert_eq!(store.fill().nodes, 1);
+    assert_eq!(store.usage().nodes, 1);
 }
 
 #[test]
-fn a_client_never_leaves_the_folder() {
+fn client_paths_have_no_dot_components() {
     let (mut store, _) = store(1);
-    let folder = store
+    let directory = store
         .make(ROOT, b"in", true, Attributes::default())
         .unwrap();
     let file = store
-        .make(folder, b"f", false, Attributes::default())
+        .make(directory, b"f", false, Attributes::default())
         .unwrap();
     assert!(matches!(
         store.find([b"in".as_slice(), b"f"]),
-        Found::Unfinished
+        Lookup::Unfinished
     ));
     publish(&mut store, file);
-    let found = |path: &[&[u8]]| matches!(store.find(path.iter().copied()), Found::Object(_));
+    let found = |path: &[&[u8]]| matches!(store.find(path.iter().copied()), Lookup::Object(_));
     assert!(found(&[b"in", b"f"]));
     assert!(!found(&[b"in"]) && !found(&[]) && !found(&[b"in", b"f", b"f"]));
     assert!(!found(&[b"in", b"..", b"in", b"f"]) && !found(&[b".", b"in", b"f"]));
 }
 
 #[test]
-fn ten_thousand_files_and_then_no_more() {
+fn the_store_limits_the_number_of_files() {
     let (mut store, _) = store(1);
     let mut made = 0;
     let stopped = loop {
@@ -324,55 +324,55 @@ fn ten_thousand_files_and_then_no_more() {
     };
     assert!(matches!(stopped, StoreError::TooMany));
     assert_eq!(made, MAX_NODES - 1);
-    // What removals leave of a listing is each listed once.
+    // A listing that continues after a removal returns each remaining entry once.
     let listed: Vec<u64> = store.list(ROOT, 0).unwrap().map(|(n, _)| n).collect();
     assert_eq!(listed.len(), made);
     let middle = listed[5_000];
     store.remove(ROOT, b"0", false).unwrap();
     assert_eq!(store.list(ROOT, middle).unwrap().count(), made - 5_001);
-    // A guest may ask from anywhere.
+    // The guest can start a listing at any offset.
     assert_eq!(store.list(ROOT, u64::MAX).unwrap().count(), 0);
 }
 
 #[test]
-fn a_file_is_published_by_its_last_writer() {
-    let (mut store, ram) = store(2);
+fn the_last_close_by_a_writer_publishes_a_file() {
+    let (mut store, memory) = store(2);
     let file = store
         .make(ROOT, b"f", false, Attributes::default())
         .unwrap();
     store.open(file, true).unwrap();
     store.open(file, true).unwrap();
-    write(&mut store, &ram, file, 0, &[1]).unwrap();
+    write(&mut store, &memory, file, 0, &[1]).unwrap();
     store.open(file, false).unwrap();
     store.close(file, false);
     store.close(file, true);
     assert!(object(&store, b"f").is_none());
     store.close(file, true);
     let first = object(&store, b"f").unwrap();
-    // Another look is no other version, another write is.
+    // Opening for writing alone makes no new version; a write does.
     store.open(file, true).unwrap();
     store.close(file, true);
     assert_eq!(object(&store, b"f").unwrap().version, first.version);
     store.open(file, true).unwrap();
-    write(&mut store, &ram, file, 0, &[2]).unwrap();
+    write(&mut store, &memory, file, 0, &[2]).unwrap();
     assert!(object(&store, b"f").is_none());
     store.close(file, true);
     let second = object(&store, b"f").unwrap();
     assert_ne!(second.version, first.version);
-    assert_eq!(ram.all_of(&first.content), [1]);
-    assert_eq!(ram.all_of(&second.content), [2]);
+    assert_eq!(memory.read_all(&first.content), [1]);
+    assert_eq!(memory.read_all(&second.content), [2]);
 }
 
 #[test]
-fn slots_in_use_are_not_taken_away_and_a_file_that_will_never_fit_is_refused() {
-    let (mut store, ram) = store(8);
+fn a_resize_keeps_slots_in_use_and_a_file_over_the_limit_is_refused() {
+    let (mut store, memory) = store(8);
     let make = |store: &mut Store, name: &[u8]| {
         store
             .make(ROOT, name, false, Attributes::default())
             .unwrap()
     };
     let one = make(&mut store, b"one");
-    write(&mut store, &ram, one, 0, &[1; 3 * SLOT as usize]).unwrap();
+    write(&mut store, &memory, one, 0, &[1; 3 * SLOT as usize]).unwrap();
     assert_eq!(store.slots().resize(1, 4), 3);
     assert_eq!((store.slots().credit(), store.slots().backed()), (3, 3));
     let other = make(&mut store, b"other");
@@ -390,20 +390,20 @@ fn slots_in_use_are_not_taken_away_and_a_file_that_will_never_fit_is_refused() {
 }
 
 #[test]
-fn what_nobody_used_for_a_while_keeps_no_pages() {
+fn trim_releases_the_pages_of_slots_that_stayed_free() {
     let (store, _ram) = store(8);
     let slots = store.slots();
-    drop(slots.take(6));
-    // Free, but not all the time.
+    drop(slots.allocate(6));
+    // The slots were not free all the time since the last call.
     slots.trim();
     assert_eq!(slots.backed(), 6);
-    drop(slots.take(2));
+    drop(slots.allocate(2));
     slots.trim();
     assert_eq!(slots.backed(), 2);
-    let kept = slots.take(2);
+    let allocated = slots.allocate(2);
     slots.trim();
     assert_eq!((slots.used(), slots.backed()), (2, 2));
-    drop(kept);
+    drop(allocated);
     slots.trim();
     assert_eq!(slots.backed(), 2);
     slots.trim();
@@ -411,29 +411,29 @@ fn what_nobody_used_for_a_while_keeps_no_pages() {
 }
 
 #[test]
-fn who_holds_a_slot_by_its_place_keeps_it() {
+fn slot_containing_keeps_a_slot_in_use() {
     let (store, _ram) = store(8);
     let slots = store.slots();
-    let taken = slots.take(2).unwrap();
-    let last = taken[1].start() + u64::from(SLOT) - 1;
-    let held = slots.hold(last).unwrap();
-    assert_eq!(held.start(), taken[1].start());
-    drop(taken);
+    let allocated = slots.allocate(2).unwrap();
+    let last = allocated[1].start() + u64::from(SLOT) - 1;
+    let slot = slots.slot_containing(last).unwrap();
+    assert_eq!(slot.start(), allocated[1].start());
+    drop(allocated);
     assert_eq!(slots.used(), 1);
-    drop(held);
+    drop(slot);
     assert_eq!(slots.used(), 0);
-    // Nobody has it, and there is none.
-    assert!(slots.hold(last).is_none());
-    assert!(slots.hold(8 * u64::from(SLOT)).is_none());
+    // A free slot, and an offset beyond all slots.
+    assert!(slots.slot_containing(last).is_none());
+    assert!(slots.slot_containing(8 * u64::from(SLOT)).is_none());
 }
 
 #[test]
-fn windows_say_what_happened_to_slots() {
-    let (mut store, ram) = store(8);
+fn windows_count_allocated_and_returned_slots() {
+    let (mut store, memory) = store(8);
     let file = store
         .make(ROOT, b"f", false, Attributes::default())
         .unwrap();
-    write(&mut store, &ram, file, 0, &[1; 3 * SLOT as usize]).unwrap();
+    write(&mut store, &memory, file, 0, &[1; 3 * SLOT as usize]).unwrap();
     store.truncate(file, u64::from(SLOT), now(1)).unwrap();
     let window = store.slots().window();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The guest's file system requests, carried out on the store.
+//! The FUSE file system: executes the guest's requests on the store.
 
 use std::ffi::CStr;
 use std::io;
@@ -13,53 +13,56 @@ use fuse_backend_rs::api::filesystem::{
 };
 use space::store::{Attributes, Extent, Store, StoreError};
 
-use crate::guest::{change, fill, in_memory, open, status, told, writes, zeros};
+use crate::fuse_types::{
+    apply_setattr, fill_statvfs, open_file, opens_for_writing, stat_of, to_errno, to_usize,
+    write_zeros,
+};
 use crate::push_status_file;
 use crate::shared::{Shared, now};
 
-/// Unless files are pushed, only the guest changes what is in its folder, so its kernel may remember what
-/// it was told.
-const REMEMBER: Duration = Duration::from_secs(3600);
+/// How long the guest's kernel may cache entries and attributes. Unless files are pushed, only the guest changes its file
+/// system, so its cache stays valid.
+const CACHE_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// `RENAME_NOREPLACE`; the other flags of `renameat2` are not served.
-const KEEP: u32 = 1;
+const NO_REPLACE: u32 = 1;
 
-/// The folder that the VM mounts.
+/// The file system that the VM mounts.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub(crate) struct SpaceFileSystem {
     shared: Arc<Shared>,
-    /// The last write found no slots: it is to be tried again, and nobody has seen its answer.
-    full: AtomicBool,
+    /// Whether the last write found no free slots. The device then keeps the request unanswered and retries it.
+    found_full: AtomicBool,
 }
 
-impl Folder {
+impl SpaceFileSystem {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self {
             shared,
-            full: AtomicBool::new(false),
+            found_full: AtomicBool::new(false),
         }
     }
 
-    /// Whether the request before found the space full. Forgets it.
-    pub(crate) fn take_full(&self) -> bool {
-        self.full.swap(false, Ordering::Relaxed)
+    /// Returns whether the previous request found the space full, and clears the flag.
+    pub(crate) fn take_found_full(&self) -> bool {
+        self.found_full.swap(false, Ordering::Relaxed)
     }
 
-    fn entry(&self, store: &Store, number: u64) -> Result<Entry, StoreError> {
+    fn entry(&self, store: &Store, inode: u64) -> Result<Entry, StoreError> {
         Ok(Entry {
-            inode: number,
+            inode,
             generation: 0,
-            attr: status(store, number, store.node(number)?),
+            attr: stat_of(store, inode, store.node(inode)?),
             attr_flags: 0,
-            attr_timeout: self.remember(),
-            entry_timeout: self.remember(),
+            attr_timeout: self.cache_timeout(),
+            entry_timeout: self.cache_timeout(),
         })
     }
 
-    fn remember(&self) -> Duration {
-        match self.shared.outbox.is_on() {
+    fn cache_timeout(&self) -> Duration {
+        match self.shared.outbox.is_enabled() {
             true => Duration::ZERO,
-            false => REMEMBER,
+            false => CACHE_TIMEOUT,
         }
     }
 
@@ -69,84 +72,85 @@ impl Folder {
         context: &Context,
         parent: u64,
         name: &CStr,
-        (is_folder, mode): (bool, u32),
+        (is_directory, mode): (bool, u32),
     ) -> Result<u64, StoreError> {
         let attributes = Attributes {
             mode: mode & 0o7777,
-            user: context.uid,
-            group: context.gid,
+            uid: context.uid,
+            gid: context.gid,
             modified: now(),
         };
-        store.make(parent, name.to_bytes(), is_folder, attributes)
+        store.make(parent, name.to_bytes(), is_directory, attributes)
     }
 
-    fn remove(&self, parent: u64, name: &CStr, is_folder: bool) -> io::Result<()> {
+    fn remove(&self, parent: u64, name: &CStr, is_directory: bool) -> io::Result<()> {
         let mut store = self.shared.store();
         store
-            .remove(parent, name.to_bytes(), is_folder)
-            .map_err(told)
+            .remove(parent, name.to_bytes(), is_directory)
+            .map_err(to_errno)
     }
 }
 
-/// What is written lies in slots when the write is answered, and there is no better place. So `flush`,
-/// `fsync` and `fsyncdir` are left to the library, which says that there are none: the guest's kernel takes
-/// that for success and never asks again. A close, of which a shell makes many, costs no way to the host.
-impl FileSystem for Folder {
+/// The bytes of a write are in slots when the write is answered, and nothing more durable exists. So `flush`, `fsync` and
+/// `fsyncdir` keep the library's default, which answers `ENOSYS`: the guest's kernel treats that as success and does not
+/// send these requests again. This saves one request per close, of which a shell makes many.
+impl FileSystem for SpaceFileSystem {
     type Inode = u64;
     type Handle = u64;
 
-    /// A new session: whatever the guest had open is not open any more.
+    /// Starts a new session. All handles of the previous session are closed.
     fn init(&self, _capable: FsOptions) -> io::Result<FsOptions> {
-        self.shared.store().abandon();
-        // Not `WRITEBACK_CACHE`: a write is answered when it lies in slots, not in the guest.
-        // Not `ATOMIC_O_TRUNC`: with it the kernel forgets what it was told of a file that it has just made,
-        // and asks again. Without, it cuts what is there by a request of its own, after the file was opened
-        // for writing, so nobody fetches it empty.
+        self.shared.store().end_session();
+        // Not `WRITEBACK_CACHE`: a write is answered when its bytes are in slots, not in the guest's page cache.
+        // Not `ATOMIC_O_TRUNC`: with it the guest's kernel drops the attributes of a file that it just created and
+        // requests them again. Without it, the kernel truncates by a separate request after it opened the file for
+        // writing, so no client can fetch the file while it is empty.
         Ok(FsOptions::BIG_WRITES | FsOptions::MAX_PAGES | FsOptions::PARALLEL_DIROPS)
     }
 
     fn destroy(&self) {
-        self.shared.store().abandon();
+        self.shared.store().end_session();
     }
 
     fn lookup(&self, _: &Context, parent: u64, name: &CStr) -> io::Result<Entry> {
-        if push_status_file::is_meant(&self.shared, parent, name.to_bytes()) {
+        if push_status_file::is_looked_up(&self.shared, parent, name.to_bytes()) {
             return Ok(push_status_file::entry());
         }
         let store = self.shared.store();
         let found = store.look_up(parent, name.to_bytes());
         found
-            .and_then(|number| self.entry(&store, number))
-            .map_err(told)
+            .and_then(|inode| self.entry(&store, inode))
+            .map_err(to_errno)
     }
 
-    fn getattr(&self, _: &Context, number: u64, _: Option<u64>) -> io::Result<(stat64, Duration)> {
-        if number == push_status_file::NUMBER {
-            return Ok((push_status_file::status(), Duration::ZERO));
+    fn getattr(&self, _: &Context, inode: u64, _: Option<u64>) -> io::Result<(stat64, Duration)> {
+        if inode == push_status_file::INODE {
+            return Ok((push_status_file::stat(), Duration::ZERO));
         }
         let store = self.shared.store();
-        let node = store.node(number).map_err(told)?;
-        Ok((status(&store, number, node), self.remember()))
+        let node = store.node(inode).map_err(to_errno)?;
+        Ok((stat_of(&store, inode, node), self.cache_timeout()))
     }
 
     fn setattr(
         &self,
         _: &Context,
-        number: u64,
-        wanted: stat64,
+        inode: u64,
+        requested: stat64,
         _: Option<u64>,
         valid: SetattrValid,
     ) -> io::Result<(stat64, Duration)> {
         let mut store = self.shared.store();
         if valid.contains(SetattrValid::SIZE) {
-            let size = u64::try_from(wanted.st_size).map_err(|_| told(StoreError::TooLarge))?;
-            store.truncate(number, size, now()).map_err(told)?;
+            let size =
+                u64::try_from(requested.st_size).map_err(|_| to_errno(StoreError::TooLarge))?;
+            store.truncate(inode, size, now()).map_err(to_errno)?;
         }
-        let change = |attributes: &mut Attributes| change(attributes, &wanted, valid);
-        store.set_attributes(number, change).map_err(told)?;
+        let change = |attributes: &mut Attributes| apply_setattr(attributes, &requested, valid);
+        store.set_attributes(inode, change).map_err(to_errno)?;
         self.shared.note_change();
-        let node = store.node(number).map_err(told)?;
-        Ok((status(&store, number, node), self.remember()))
+        let node = store.node(inode).map_err(to_errno)?;
+        Ok((stat_of(&store, inode, node), self.cache_timeout()))
     }
 
     fn mknod(
@@ -163,8 +167,8 @@ impl FileSystem for Folder {
         }
         let mut store = self.shared.store();
         let made = self.make(&mut store, context, parent, name, (false, mode & !umask));
-        made.and_then(|number| self.entry(&store, number))
-            .map_err(told)
+        made.and_then(|inode| self.entry(&store, inode))
+            .map_err(to_errno)
     }
 
     fn mkdir(
@@ -177,8 +181,8 @@ impl FileSystem for Folder {
     ) -> io::Result<Entry> {
         let mut store = self.shared.store();
         let made = self.make(&mut store, context, parent, name, (true, mode & !umask));
-        made.and_then(|number| self.entry(&store, number))
-            .map_err(told)
+        made.and_then(|inode| self.entry(&store, inode))
+            .map_err(to_errno)
     }
 
     fn symlink(&self, _: &Context, _: &CStr, _: u64, _: &CStr) -> io::Result<Entry> {
@@ -206,12 +210,14 @@ impl FileSystem for Folder {
         new_name: &CStr,
         flags: u32,
     ) -> io::Result<()> {
-        if flags & !KEEP != 0 {
+        if flags & !NO_REPLACE != 0 {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
         let mut store = self.shared.store();
         let (old, new) = ((from, name.to_bytes()), (to, new_name.to_bytes()));
-        store.rename(old, new, flags & KEEP != 0).map_err(told)?;
+        store
+            .rename(old, new, flags & NO_REPLACE != 0)
+            .map_err(to_errno)?;
         self.shared.note_change();
         Ok(())
     }
@@ -219,15 +225,19 @@ impl FileSystem for Folder {
     fn open(
         &self,
         _: &Context,
-        number: u64,
+        inode: u64,
         flags: u32,
         _: u32,
     ) -> io::Result<(Option<u64>, OpenOptions, Option<u32>)> {
-        let writes = writes(flags);
-        if number != push_status_file::NUMBER {
-            open(&mut self.shared.store(), number, flags).map_err(told)?;
+        let opens_for_writing = opens_for_writing(flags);
+        if inode != push_status_file::INODE {
+            open_file(&mut self.shared.store(), inode, flags).map_err(to_errno)?;
         }
-        Ok((Some(u64::from(writes)), OpenOptions::DIRECT_IO, None))
+        Ok((
+            Some(u64::from(opens_for_writing)),
+            OpenOptions::DIRECT_IO,
+            None,
+        ))
     }
 
     fn create(
@@ -237,25 +247,25 @@ impl FileSystem for Folder {
         name: &CStr,
         args: CreateIn,
     ) -> io::Result<(Entry, Option<u64>, OpenOptions, Option<u32>)> {
-        let writes = writes(args.flags);
+        let opens_for_writing = opens_for_writing(args.flags);
         let mut store = self.shared.store();
         let mode = args.mode & !args.umask;
-        let number = match store.look_up(parent, name.to_bytes()) {
-            Ok(number) if args.flags & libc::O_EXCL.unsigned_abs() == 0 => Ok(number),
-            Ok(_) => Err(StoreError::Exists),
+        let inode = match store.look_up(parent, name.to_bytes()) {
+            Ok(inode) if args.flags & libc::O_EXCL.unsigned_abs() == 0 => Ok(inode),
+            Ok(_) => Err(StoreError::AlreadyExists),
             Err(_) => self.make(&mut store, context, parent, name, (false, mode)),
         };
-        let number = number.map_err(told)?;
-        open(&mut store, number, args.flags).map_err(told)?;
-        let entry = self.entry(&store, number).map_err(told)?;
-        let handle = Some(u64::from(writes));
+        let inode = inode.map_err(to_errno)?;
+        open_file(&mut store, inode, args.flags).map_err(to_errno)?;
+        let entry = self.entry(&store, inode).map_err(to_errno)?;
+        let handle = Some(u64::from(opens_for_writing));
         Ok((entry, handle, OpenOptions::DIRECT_IO, None))
     }
 
     fn read(
         &self,
         _: &Context,
-        number: u64,
+        inode: u64,
         _: u64,
         to: &mut dyn ZeroCopyWriter,
         size: u32,
@@ -263,12 +273,15 @@ impl FileSystem for Folder {
         _: Option<u64>,
         _: u32,
     ) -> io::Result<usize> {
-        if number == push_status_file::NUMBER {
+        if inode == push_status_file::INODE {
             return push_status_file::read(&self.shared, to, size, offset);
         }
         let store = self.shared.store();
-        let node = store.node(number).map_err(told)?;
-        let content = node.content().ok_or(StoreError::AFolder).map_err(told)?;
+        let node = store.node(inode).map_err(to_errno)?;
+        let content = node
+            .content()
+            .ok_or(StoreError::IsADirectory)
+            .map_err(to_errno)?;
         let extents = content.read(store.slots().slot_bytes(), offset, u64::from(size));
         // syscalls: fcntl preadv pread64
         let mut file = self.shared.ram().file().try_clone()?;
@@ -276,11 +289,11 @@ impl FileSystem for Folder {
         for extent in extents {
             done += match extent {
                 Extent::Bytes { at, length } => {
-                    let length = in_memory(length);
+                    let length = to_usize(length);
                     to.write_all_from(&mut file, length, at)?;
                     length
                 }
-                Extent::Zeros { length } => zeros(to, in_memory(length))?,
+                Extent::Zeros { length } => write_zeros(to, to_usize(length))?,
             };
         }
         Ok(done)
@@ -289,7 +302,7 @@ impl FileSystem for Folder {
     fn write(
         &self,
         _: &Context,
-        number: u64,
+        inode: u64,
         _: u64,
         from: &mut dyn ZeroCopyReader,
         size: u32,
@@ -300,16 +313,16 @@ impl FileSystem for Folder {
         _: u32,
     ) -> io::Result<usize> {
         let mut store = self.shared.store();
-        let places = store.write(number, offset, u64::from(size), now());
-        let places = places.map_err(|error| {
-            let full = matches!(error, StoreError::Full);
-            self.full.store(full, Ordering::Relaxed);
-            told(error)
+        let ranges = store.write(inode, offset, u64::from(size), now());
+        let ranges = ranges.map_err(|error| {
+            let found_full = matches!(error, StoreError::Full);
+            self.found_full.store(found_full, Ordering::Relaxed);
+            to_errno(error)
         })?;
         // syscalls: fcntl pwritev pwrite64
         let mut file = self.shared.ram().file().try_clone()?;
-        for (at, length) in places {
-            from.read_exact_to(&mut file, in_memory(length), at)?;
+        for (at, length) in ranges {
+            from.read_exact_to(&mut file, to_usize(length), at)?;
         }
         Ok(size as usize)
     }
@@ -317,46 +330,46 @@ impl FileSystem for Folder {
     fn release(
         &self,
         _: &Context,
-        number: u64,
+        inode: u64,
         _: u32,
         handle: u64,
         _: bool,
         _: bool,
         _: Option<u64>,
     ) -> io::Result<()> {
-        self.shared.store().close(number, handle != 0);
+        self.shared.store().close(inode, handle != 0);
         self.shared.note_change();
         Ok(())
     }
 
-    fn statfs(&self, context: &Context, number: u64) -> io::Result<statvfs64> {
-        // Zeros, and the fields that this leaves out.
-        let mut answer = Defaults.statfs(context, number)?;
-        fill(&mut answer, &self.shared.store());
+    fn statfs(&self, context: &Context, inode: u64) -> io::Result<statvfs64> {
+        // The default fills in the fields that `fill_statvfs` does not set.
+        let mut answer = Defaults.statfs(context, inode)?;
+        fill_statvfs(&mut answer, &self.shared.store());
         Ok(answer)
     }
 
-    fn opendir(&self, _: &Context, number: u64, _: u32) -> io::Result<(Option<u64>, OpenOptions)> {
-        self.shared.store().open(number, false).map_err(told)?;
+    fn opendir(&self, _: &Context, inode: u64, _: u32) -> io::Result<(Option<u64>, OpenOptions)> {
+        self.shared.store().open(inode, false).map_err(to_errno)?;
         Ok((Some(0), OpenOptions::empty()))
     }
 
     fn readdir(
         &self,
         _: &Context,
-        number: u64,
+        inode: u64,
         _: u64,
         _: u32,
         offset: u64,
         add: &mut dyn FnMut(DirEntry<'_>) -> io::Result<usize>,
     ) -> io::Result<()> {
         let store = self.shared.store();
-        for (inner, name) in store.list(number, offset).map_err(told)? {
-            let is_folder = store.node(inner).map_err(told)?.is_folder();
+        for (child, name) in store.list(inode, offset).map_err(to_errno)? {
+            let is_directory = store.node(child).map_err(to_errno)?.is_directory();
             let entry = DirEntry {
-                ino: inner,
-                offset: inner,
-                type_: u32::from(if is_folder {
+                ino: child,
+                offset: child,
+                type_: u32::from(if is_directory {
                     libc::DT_DIR
                 } else {
                     libc::DT_REG
@@ -370,13 +383,13 @@ impl FileSystem for Folder {
         Ok(())
     }
 
-    fn releasedir(&self, _: &Context, number: u64, _: u32, _: u64) -> io::Result<()> {
-        self.shared.store().close(number, false);
+    fn releasedir(&self, _: &Context, inode: u64, _: u32, _: u64) -> io::Result<()> {
+        self.shared.store().close(inode, false);
         Ok(())
     }
 }
 
-/// A file system that answers what the library has as defaults.
+/// A file system with the library's default answers.
 struct Defaults;
 
 impl FileSystem for Defaults {

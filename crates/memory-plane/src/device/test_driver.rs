@@ -1,5 +1,4 @@
-//! A guest's driver of one queue, without QEMU and without a thread: what tests and the fuzz target
-//! `virtio_fs` ask a space by.
+//! A driver of one virtqueue, without QEMU and without a thread, for tests and the fuzz target `virtio_fs`.
 
 use std::io;
 use std::sync::Arc;
@@ -11,43 +10,43 @@ use super::ring::Ring;
 use super::{Device, Memory};
 use crate::shared::Shared;
 
-/// Entries of the queue. A request takes two: itself, and room for its answer.
+/// Entries of the queue. A request takes two descriptors: one for itself, and one for its response.
 pub(super) const ENTRIES: u16 = 16;
 
-/// Bytes of a request, and of room for its answer, at most.
-pub const MOST: usize = 1 << 16;
+/// Most bytes of a request, and of a response.
+pub const MAX_REQUEST: usize = 1 << 16;
 
-// The guest's memory: the parts of its queue, and what it asks.
+// Layout of the guest's memory: the parts of the queue, and the buffers.
 const TABLE: u64 = 0;
 const AVAILABLE: u64 = 0x1000;
 const USED: u64 = 0x2000;
 const BUFFERS: u64 = 0x1_0000;
 
-/// The queue for all that may wait.
+/// The request queue.
 const QUEUE: usize = 1;
 
 // Flags of a descriptor (virtio 1.3, 2.7.5).
 const NEXT: u16 = 1;
 const WRITE: u16 = 2;
 
-/// A guest that asks.
-pub struct Requests {
+/// A simulated guest with its device.
+pub struct TestDriver {
     pub(super) device: Device,
     ring: Ring,
     memory: Memory,
-    /// Its `idx` of the available ring.
+    /// The driver's `idx` of the available ring.
     offered: u16,
-    /// Where the next request's chain begins.
+    /// First descriptor of the next request's chain.
     head: u16,
 }
 
-impl Requests {
-    /// A guest of this space, which must have no other.
+impl TestDriver {
+    /// Creates the only guest of a space.
     ///
     /// # Errors
-    /// The system is short of something.
+    /// Returns an error if the system lacks a resource.
     pub fn new(shared: &Arc<Shared>) -> io::Result<Self> {
-        let bytes = usize::from(ENTRIES + 1) * MOST;
+        let bytes = usize::from(ENTRIES + 1) * MAX_REQUEST;
         let memory = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), bytes)]);
         let memory = Memory::new(memory.map_err(io::Error::other)?);
         let ring = Ring::new(memory.clone(), ENTRIES).map_err(io::Error::other)?;
@@ -64,43 +63,51 @@ impl Requests {
         })
     }
 
-    /// Ask, in a chain of a descriptor for the request and one of `room` bytes for the answer. Returns what was
-    /// answered; none, if the request waits for slots, or so many do that there is no other chain, or it is
-    /// longer than [`MOST`].
-    pub fn ask(&mut self, request: &[u8], room: usize) -> Option<Vec<u8>> {
-        let (head, before) = (self.head, self.given_back()?);
+    /// Sends a request in a chain of one descriptor for the request and one of `response_bytes` bytes for the response.
+    /// Returns the response. Returns `None` if the request waits for slots, if it is longer than [`MAX_REQUEST`], or if all
+    /// chains wait.
+    pub fn request(&mut self, request: &[u8], response_bytes: usize) -> Option<Vec<u8>> {
+        let (head, before) = (self.head, self.used_index()?);
         self.head = (head + 2) % ENTRIES;
-        self.chain(head, request, room)?;
+        self.chain(head, request, response_bytes)?;
         self.offer(head)?;
         self.kick();
-        if self.given_back()? == before {
+        if self.used_index()? == before {
             return None;
         }
         let entry = USED + 4 + u64::from(before % ENTRIES) * 8;
         let memory = self.memory.memory();
         let written: u32 = memory.read_obj(GuestAddress(entry + 4)).ok()?;
-        let mut answer = vec![0; usize::try_from(written).ok()?.min(room).min(MOST)];
+        let mut response = vec![
+            0;
+            usize::try_from(written)
+                .ok()?
+                .min(response_bytes)
+                .min(MAX_REQUEST)
+        ];
         let at = GuestAddress(buffer(head + 1));
-        memory.read_slice(&mut answer, at).ok()?;
-        Some(answer)
+        memory.read_slice(&mut response, at).ok()?;
+        Some(response)
     }
 
-    /// Put a request, and room for its answer, at two descriptors from this one on.
-    pub(super) fn chain(&self, head: u16, request: &[u8], room: usize) -> Option<()> {
-        if request.len() > MOST {
+    /// Writes a request, and a buffer for its response, to the two descriptors from `head` on.
+    pub(super) fn chain(&self, head: u16, request: &[u8], response_bytes: usize) -> Option<()> {
+        if request.len() > MAX_REQUEST {
             return None;
         }
         let memory = self.memory.memory();
         memory
             .write_slice(request, GuestAddress(buffer(head)))
             .ok()?;
-        for (number, length, flags, next) in [
+        for (descriptor, length, flags, next) in [
             (head, request.len(), NEXT, head + 1),
-            (head + 1, room.min(MOST), WRITE, 0),
+            (head + 1, response_bytes.min(MAX_REQUEST), WRITE, 0),
         ] {
-            let at = TABLE + u64::from(number) * 16;
+            let at = TABLE + u64::from(descriptor) * 16;
             let length = u32::try_from(length).ok()?;
-            memory.write_obj(buffer(number), GuestAddress(at)).ok()?;
+            memory
+                .write_obj(buffer(descriptor), GuestAddress(at))
+                .ok()?;
             memory.write_obj(length, GuestAddress(at + 8)).ok()?;
             memory.write_obj(flags, GuestAddress(at + 12)).ok()?;
             memory.write_obj(next, GuestAddress(at + 14)).ok()?;
@@ -108,7 +115,7 @@ impl Requests {
         Some(())
     }
 
-    /// Publish a chain, with no regard to whether it is the device's already.
+    /// Makes a chain available, even if the device has it already.
     pub(super) fn offer(&mut self, head: u16) -> Option<()> {
         let memory = self.memory.memory();
         let entry = AVAILABLE + 4 + u64::from(self.offered % ENTRIES) * 2;
@@ -119,17 +126,17 @@ impl Requests {
     }
 
     pub(super) fn kick(&mut self) {
-        self.device.work(QUEUE, &self.ring);
+        self.device.process_queue(QUEUE, &self.ring);
     }
 
-    /// The device's `idx` of the used ring.
-    pub(super) fn given_back(&self) -> Option<u16> {
+    /// Returns the device's `idx` of the used ring.
+    pub(super) fn used_index(&self) -> Option<u16> {
         let memory = self.memory.memory();
         memory.read_obj(GuestAddress(USED + 2)).ok()
     }
 }
 
-/// Where the bytes of a descriptor are.
-fn buffer(number: u16) -> u64 {
-    BUFFERS + u64::from(number) * MOST as u64
+/// Returns the address of a descriptor's buffer.
+fn buffer(descriptor: u16) -> u64 {
+    BUFFERS + u64::from(descriptor) * MAX_REQUEST as u64
 }
