@@ -31,6 +31,6 @@ fuzz_target!(|data: &[u8]| {
         }
         attack.ring();
         honest.talk();
-        attack.go();
+        attack.leave();
     });
 });

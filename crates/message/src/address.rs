@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use window::attach::Channel;
-use window::region::List;
+use window::region::UnitAllocator;
 
 use crate::remote::directory;
 
@@ -129,8 +129,8 @@ impl Board {
     }
 
     /// Who has which part of the member's heap: its programs have that in common.
-    pub(crate) fn lent(&self) -> List {
-        List::of_programs(self.folder.join("heap"))
+    pub(crate) fn heap_allocator(&self) -> UnitAllocator {
+        UnitAllocator::file_locks(self.folder.join("heap"))
     }
 
     /// Where an endpoint listens.

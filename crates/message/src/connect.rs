@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 use rustix::io::Errno;
-use window::attach::{Channel, Message, Place};
+use window::attach::{Channel, Message, WindowLocation};
 use window::doorbell;
 use window::layout::Layout;
 use window::region;
@@ -22,11 +22,11 @@ use window::{Side, Window, WindowError};
 use crate::address::Address;
 use crate::endpoint::Endpoint;
 use crate::handshake::{
-    ACCEPTED, BAD_KEY, CLOSED, CROSSED, FULL, Hello, UNKNOWN, UNREACHABLE, Welcome,
+    ACCEPTED, BAD_KEY, CLOSED, FULL, Hello, HelloReply, SIMULTANEOUS, UNKNOWN, UNREACHABLE,
 };
-use crate::limits::{CONTROL, FAR_SPIN, INCOMING, MESSAGES};
+use crate::limits::{CONTROL, INCOMING, MESSAGES, REMOTE_SPIN};
 use crate::peer::{Link, Peer};
-use crate::remote_memory::{CREATOR, GUEST};
+use crate::remote_memory::{AS_ATTACHER, AS_CREATOR};
 use crate::request::{Request, State};
 use crate::status::{Code, Error};
 use crate::token::Token;
@@ -46,8 +46,8 @@ pub(crate) struct Outgoing {
     pub(crate) key: u32,
     /// None while the other side's offer is waited for.
     pub(crate) offer: Option<Offer>,
-    /// Then: when this side's is made again.
-    pub(crate) again: Option<Instant>,
+    /// Then: when this side's is made retry_at.
+    pub(crate) retry_at: Option<Instant>,
     /// Who waits for it, and with which key: only one of them can be right.
     pub(crate) requests: Vec<(Request, u32)>,
 }
@@ -62,7 +62,7 @@ impl Handshakes {
     }
 
     /// The connect to an address that is going on.
-    fn towards(&self, address: Address) -> Option<u32> {
+    fn outgoing_to(&self, address: Address) -> Option<u32> {
         let mut all = self.outgoing.iter();
         all.find(|(_, outgoing)| outgoing.address == address)
             .map(|(id, _)| *id)
@@ -76,13 +76,13 @@ pub(crate) fn layout() -> Result<Layout, WindowError> {
 
 impl Endpoint {
     /// Begin to connect, for a request. Ends the request at once when that cannot be.
-    pub(crate) fn begin(
+    pub(crate) fn begin_connect(
         &mut self,
         request: Request,
         address: Address,
         key: u32,
     ) -> Result<(), Error> {
-        if let Some(id) = self.handshakes.towards(address) {
+        if let Some(id) = self.handshakes.outgoing_to(address) {
             if let Some(outgoing) = self.handshakes.outgoing.get_mut(&id) {
                 outgoing.requests.push((request, key));
             }
@@ -100,7 +100,7 @@ impl Endpoint {
             address,
             key,
             offer: Some(offer),
-            again: None,
+            retry_at: None,
             requests: vec![(request, key)],
         };
         self.handshakes.outgoing.insert(id, outgoing);
@@ -109,23 +109,23 @@ impl Endpoint {
 
     /// Offer an endpoint a link. [`Error::Connection`] when it is refused at once.
     pub(crate) fn offer(&self, id: u32, address: Address, key: u32) -> Result<Offer, Error> {
-        let far = address.nic != self.address.nic;
-        let path = match far {
+        let remote = address.nic != self.address.nic;
+        let path = match remote {
             true => self.board.gateway(),
             false => self.board.socket(address.endpoint),
         };
         let channel = match Channel::connect(&path) {
             Ok(channel) => channel,
-            Err(Errno::NOENT | Errno::CONNREFUSED) if far => {
+            Err(Errno::NOENT | Errno::CONNREFUSED) if remote => {
                 return Err(Error::UnknownNic(address.nic));
             }
             Err(Errno::NOENT | Errno::CONNREFUSED) => return Err(Error::Connection(Code::Closed)),
             Err(Errno::AGAIN) => return Err(Error::Connection(Code::NoResources)),
             Err(error) => return Err(error.into()),
         };
-        let window = match far {
+        let window = match remote {
             true => None,
-            false => Some(region::pair(layout()?)?),
+            false => Some(region::endpoint_pair(layout()?)?),
         };
         let hello = Hello {
             from: self.address,
@@ -134,9 +134,9 @@ impl Endpoint {
             own_key: self.key,
             key,
             fences: doorbell::fences_all(),
-            seats: (!far).then_some(GUEST),
+            members: (!remote).then_some(AS_ATTACHER),
         };
-        let heap = (!far).then(|| self.engine.heap.as_fd());
+        let heap = (!remote).then(|| self.engine.heap.as_fd());
         let offered = channel.offer(window.as_ref(), heap, &hello.encode());
         offered.map_err(|_| Error::Connection(Code::Closed))?;
         self.waiter.add(&channel, Token::Outgoing(id).encode())?;
@@ -151,7 +151,7 @@ impl Endpoint {
                 return;
             };
             if self.handshakes.incoming.len() >= INCOMING {
-                self.make_room();
+                self.evict_oldest_incoming();
             }
             let id = self.handshakes.id();
             let token = Token::Incoming(id).encode();
@@ -162,15 +162,15 @@ impl Endpoint {
     }
 
     /// Whoever connected first and says nothing gives its place to others.
-    fn make_room(&mut self) {
+    fn evict_oldest_incoming(&mut self) {
         if let Some((&first, _)) = self.handshakes.incoming.first_key_value() {
-            self.hear_incoming(first);
+            self.handle_incoming(first);
             self.handshakes.incoming.remove(&first);
         }
     }
 
     /// Somebody who connected says something, or went away.
-    pub(crate) fn hear_incoming(&mut self, id: u32) {
+    pub(crate) fn handle_incoming(&mut self, id: u32) {
         let Some(channel) = self.handshakes.incoming.get(&id) else {
             return;
         };
@@ -186,17 +186,17 @@ impl Endpoint {
         let Some(Message::Offer {
             window: Some(window),
             heap,
-            greeting,
+            handshake_data,
         }) = message
         else {
             return;
         };
-        let Some(hello) = Hello::decode(&greeting) else {
+        let Some(hello) = Hello::decode(&handshake_data) else {
             return;
         };
-        let verdict = self.judge(&hello);
+        let verdict = self.check_hello(&hello);
         let link = match verdict {
-            ACCEPTED => self.attached(window, channel, heap, &hello),
+            ACCEPTED => self.link_from_offer(window, channel, heap, &hello),
             _ => {
                 self.answer(&channel, verdict, false);
                 return;
@@ -204,14 +204,14 @@ impl Endpoint {
         };
         // A window that makes no sense gets no answer: its maker speaks something else.
         if let Ok(link) = link {
-            let far = hello.from.nic != self.address.nic;
-            if self.answer(&link.channel, ACCEPTED, !far) {
-                self.join(hello.from, hello.session, hello.own_key, link);
+            let remote = hello.from.nic != self.address.nic;
+            if self.answer(&link.channel, ACCEPTED, !remote) {
+                self.add_link(hello.from, hello.session, hello.own_key, link);
             }
         }
     }
 
-    fn judge(&mut self, hello: &Hello) -> u32 {
+    fn check_hello(&mut self, hello: &Hello) -> u32 {
         let from = hello.from;
         if from == self.address {
             return FULL;
@@ -219,40 +219,40 @@ impl Endpoint {
         if hello.key != self.key {
             return BAD_KEY;
         }
-        let crossing = self.handshakes.towards(from);
-        let offered = crossing.and_then(|id| self.handshakes.outgoing.get(&id)?.offer.as_ref());
+        let simultaneous = self.handshakes.outgoing_to(from);
+        let offered = simultaneous.and_then(|id| self.handshakes.outgoing.get(&id)?.offer.as_ref());
         if offered.is_some() && self.address < from {
-            return CROSSED;
+            return SIMULTANEOUS;
         }
         // It may have let go of its last link, and nobody here has looked since.
-        if let Some(old) = self.peers.linked(from) {
-            self.hear_peer(old.index());
+        if let Some(old) = self.peers.find_linked(from) {
+            self.handle_peer_socket(old.index());
         }
-        if let Some(old) = self.peers.linked(from) {
+        if let Some(old) = self.peers.find_linked(from) {
             if self.peers.get(old).map(|known| known.session) == Some(hello.session) {
                 return FULL;
             }
-            // Its socket is bound again, so whoever had the address is no more.
+            // Its socket is bound retry_at, so whoever had the address is no more.
             self.lose(old, Code::Closed);
         }
         ACCEPTED
     }
 
     fn answer(&self, channel: &Channel, verdict: u32, with_heap: bool) -> bool {
-        let welcome = Welcome {
+        let reply = HelloReply {
             verdict,
             session: self.session,
             fences: doorbell::fences_all(),
-            seats: None,
+            members: None,
         };
         let accepted = verdict == ACCEPTED;
         let heap = with_heap.then(|| self.engine.heap.as_fd());
-        let welcome = welcome.encode();
-        channel.answer(accepted, None, heap, &welcome).is_ok()
+        let reply = reply.encode();
+        channel.answer(accepted, None, heap, &reply).is_ok()
     }
 
     /// An offer of this side is answered, or its socket ended.
-    pub(crate) fn hear_outgoing(&mut self, id: u32) {
+    pub(crate) fn handle_outgoing(&mut self, id: u32) {
         let Some(outgoing) = self.handshakes.outgoing.get_mut(&id) else {
             return;
         };
@@ -271,14 +271,14 @@ impl Endpoint {
             accepted,
             window: place,
             heap,
-            greeting,
+            handshake_data,
         })) = message
         else {
-            self.fail(id, Code::Closed);
+            self.fail_connect(id, Code::Closed);
             return;
         };
-        match (accepted, Welcome::decode(&greeting)) {
-            (true, Some(welcome)) => {
+        match (accepted, HelloReply::decode(&handshake_data)) {
+            (true, Some(reply)) => {
                 let (address, key) = (outgoing.address, outgoing.key);
                 let window = match (window, place) {
                     (Some(window), None) => Ok(window),
@@ -288,42 +288,42 @@ impl Endpoint {
                 let made = window.and_then(|window| Ok((window.ends(Side::Creator)?, window)));
                 match made {
                     Ok((ends, window)) => {
-                        let mut link = Link::new(ends, channel, heap, welcome.fences);
+                        let mut link = Link::new(ends, channel, heap, reply.fences);
                         let near = address.nic == self.address.nic;
-                        let seats = near.then_some(CREATOR).or(welcome.seats);
-                        link.reach = self.reach(&window, seats, address);
-                        self.join(address, welcome.session, key, link);
+                        let members = near.then_some(AS_CREATOR).or(reply.members);
+                        link.remote_memory = self.remote_memory_of(&window, members, address);
+                        self.add_link(address, reply.session, key, link);
                     }
-                    Err(_) => self.fail(id, Code::NoResources),
+                    Err(_) => self.fail_connect(id, Code::NoResources),
                 }
             }
-            (false, Some(welcome)) => match welcome.verdict {
-                CROSSED => self.give_way(id),
-                BAD_KEY => self.refuse(id),
-                CLOSED => self.fail(id, Code::Closed),
-                UNREACHABLE => self.fail(id, Code::Unreachable),
-                UNKNOWN => self.fail(id, Code::Unknown),
-                _ => self.fail(id, Code::NoResources),
+            (false, Some(reply)) => match reply.verdict {
+                SIMULTANEOUS => self.await_peer_offer(id),
+                BAD_KEY => self.end_wrong_keys(id),
+                CLOSED => self.fail_connect(id, Code::Closed),
+                UNREACHABLE => self.fail_connect(id, Code::Unreachable),
+                UNKNOWN => self.fail_connect(id, Code::Unknown),
+                _ => self.fail_connect(id, Code::NoResources),
             },
-            (_, None) => self.fail(id, Code::Unreachable),
+            (_, None) => self.fail_connect(id, Code::Unreachable),
         }
     }
 
     /// A link from what a peer offered.
-    fn attached(
+    fn link_from_offer(
         &self,
-        window: Place,
+        window: WindowLocation,
         channel: Channel,
         heap: Option<OwnedFd>,
         hello: &Hello,
     ) -> Result<Link, WindowError> {
         let window = attach(window)?;
-        let mut link = Link::new(window.ends(Side::Guest)?, channel, heap, hello.fences);
-        link.reach = self.reach(&window, hello.seats, hello.from);
+        let mut link = Link::new(window.ends(Side::Attacher)?, channel, heap, hello.fences);
+        link.remote_memory = self.remote_memory_of(&window, hello.members, hello.from);
         Ok(link)
     }
 
-    pub(crate) fn fail(&mut self, id: u32, code: Code) {
+    pub(crate) fn fail_connect(&mut self, id: u32, code: Code) {
         let outgoing = self.handshakes.outgoing.remove(&id);
         for (request, _) in outgoing.into_iter().flat_map(|out| out.requests) {
             self.end_connect(request, code);
@@ -331,14 +331,14 @@ impl Endpoint {
     }
 
     /// The key is wrong. Who has another one tries that.
-    fn refuse(&mut self, id: u32) {
+    fn end_wrong_keys(&mut self, id: u32) {
         let Some(outgoing) = self.handshakes.outgoing.remove(&id) else {
             return;
         };
         for (request, key) in outgoing.requests {
             if key == outgoing.key {
                 self.end_connect(request, Code::BadKey);
-            } else if self.begin(request, outgoing.address, key).is_err() {
+            } else if self.begin_connect(request, outgoing.address, key).is_err() {
                 self.end_connect(request, Code::NoResources);
             }
         }
@@ -353,10 +353,10 @@ impl Endpoint {
     }
 
     /// A link is there: whoever waits for it, with the peer's key, has it.
-    fn join(&mut self, address: Address, session: u64, key: u32, mut link: Link) {
+    fn add_link(&mut self, address: Address, session: u64, key: u32, mut link: Link) {
         if address.nic != self.address.nic {
-            link.far = true;
-            self.patience = FAR_SPIN;
+            link.remote = true;
+            self.spin_limit = REMOTE_SPIN;
         }
         let peer = self.peers.add(address, session, key, link);
         let token = Token::Peer(peer.index()).encode();
@@ -368,7 +368,7 @@ impl Endpoint {
             // Its end would never be noticed.
             self.lose(peer, Code::NoResources);
         }
-        let Some(id) = self.handshakes.towards(address) else {
+        let Some(id) = self.handshakes.outgoing_to(address) else {
             return;
         };
         let outgoing = self.handshakes.outgoing.remove(&id);
@@ -391,7 +391,7 @@ impl Endpoint {
 }
 
 /// The window of a link that somebody else made.
-fn attach(place: Place) -> Result<Window, WindowError> {
+fn attach(place: WindowLocation) -> Result<Window, WindowError> {
     let window = Window::attach(place.file, place.offset)?;
     let expected = layout()?;
     if window.layout() != expected {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use window::attach::Listener;
 use window::heap::{Buffer, Heap};
 use window::waiter::{Waiter, Waker};
-use window::yielding::{Awaited, Courtesy};
+use window::yielding::{AwaitedPeer, Yielder};
 
 use crate::address::{Address, Board, random};
 use crate::connect::Handshakes;
@@ -61,13 +61,13 @@ pub struct Endpoint {
     pub(crate) listener: Listener,
     pub(crate) waiter: Waiter,
     pub(crate) woken: bool,
-    pub(crate) looks: u32,
+    pub(crate) polls: u32,
     pub(crate) lost: VecDeque<Peer>,
-    /// How long a waiter looks before it sleeps.
-    pub(crate) patience: Duration,
-    pub(crate) courtesy: Courtesy,
+    /// How long a waiter polls before it sleeps.
+    pub(crate) spin_limit: Duration,
+    pub(crate) yielder: Yielder,
     /// Whoever passes on what far peers send.
-    pub(crate) relay: Awaited,
+    pub(crate) relay: AwaitedPeer,
 }
 
 impl Endpoint {
@@ -97,11 +97,11 @@ impl Endpoint {
             listener,
             waiter,
             woken: false,
-            looks: 0,
+            polls: 0,
             lost: VecDeque::new(),
-            patience: SPIN,
-            courtesy: Courtesy::default(),
-            relay: Awaited::default(),
+            spin_limit: SPIN,
+            yielder: Yielder::default(),
+            relay: AwaitedPeer::default(),
         })
     }
 
@@ -137,9 +137,9 @@ impl Endpoint {
     #[must_use]
     pub fn allocate_for(&mut self, peer: Peer, length: usize) -> Option<Memory> {
         let link = self.peers.link(peer).filter(|_| length as u64 > MEDIUM);
-        let stretch = link.and_then(|link| link.reach.as_mut()?.lend(length));
-        match stretch {
-            Some(stretch) => Some(Memory::Stretch(Box::new(stretch))),
+        let buffer = link.and_then(|link| link.remote_memory.as_mut()?.allocate(length));
+        match buffer {
+            Some(buffer) => Some(Memory::SharedBuffer(Box::new(buffer))),
             None => self.allocate(length).map(Memory::Window),
         }
     }
@@ -184,10 +184,10 @@ impl Endpoint {
         let request = requests.add(State::Connecting, Memory::Empty, None, value);
         let known = match address == self.address {
             true => Some(SELF),
-            false => self.peers.linked(address),
+            false => self.peers.find_linked(address),
         };
         let Some(peer) = known else {
-            if let Err(error) = self.begin(request, address, key) {
+            if let Err(error) = self.begin_connect(request, address, key) {
                 self.engine.requests.forget(request)?;
                 self.engine.requests.end(request, Code::NoResources, 0);
                 return Err(error);
@@ -245,7 +245,7 @@ impl Endpoint {
         match (taken, self.peers.link(peer)) {
             (Err(fault), _) => self.lose(peer, fault.code()),
             // Its sender may sleep until it is received, and this side need not call again.
-            (Ok(()), Some(link)) if link.told => link.wake(),
+            (Ok(()), Some(link)) if link.published => link.wake(),
             (Ok(()), _) => {}
         }
     }

@@ -50,7 +50,7 @@ pub(crate) struct Engine {
     pub(crate) posted: Queues<Posted>,
     pub(crate) unexpected: Queues<Arrival>,
     /// What goes there only after the program has seen it, if it wants to.
-    pub(crate) shown: Option<VecDeque<Arrival>>,
+    pub(crate) handler_queue: Option<VecDeque<Arrival>>,
     pub(crate) heap: Heap,
     pub(crate) copies: Copies,
 }
@@ -72,7 +72,7 @@ impl Engine {
             requests: Requests::new(),
             posted: Queues::new(contexts),
             unexpected: Queues::new(contexts),
-            shown: None,
+            handler_queue: None,
             heap,
             copies: Copies::default(),
         }
@@ -87,7 +87,7 @@ impl Engine {
         if link.has_backlog() {
             self.flush(link)?;
         }
-        if link.told {
+        if link.published {
             link.wake();
         }
         Ok(())
@@ -96,7 +96,7 @@ impl Engine {
     #[inline]
     fn take_records(&mut self, link: &mut Link, peer: Peer) -> Result<(), Fault> {
         let mut left = BURST;
-        while left > 0 && link.listens() && self.take_message(link, peer)? {
+        while left > 0 && link.accepts_messages() && self.take_message(link, peer)? {
             left -= 1;
             // To look at the next slot is to wait for its line, and what comes there now would be
             // copied twice. The program is faster.
@@ -104,7 +104,7 @@ impl Engine {
                 break;
             }
         }
-        while left > 0 && link.expects > 0 {
+        while left > 0 && link.awaited_replies > 0 {
             let Some(record) = link.control_in.pop() else {
                 break;
             };
@@ -112,7 +112,7 @@ impl Engine {
             left -= 1;
         }
         // Whoever waits for room may be asleep.
-        link.told |= link.messages_in.release() | link.control_in.release();
+        link.published |= link.messages_in.release() | link.control_in.release();
         Ok(())
     }
 
@@ -120,14 +120,14 @@ impl Engine {
     pub(crate) fn drain(&mut self, link: &mut Link, peer: Peer) -> Result<(), Fault> {
         while let Some(record) = link.control_in.pop() {
             match self.control(link, peer, &record) {
-                Ok(()) | Err(Fault::Withdrawn) => {}
+                Ok(()) | Err(Fault::Revoked) => {}
                 other => return other,
             }
         }
         // The ring ends: its producer is no more.
         loop {
             match self.take_message(link, peer) {
-                Ok(true) | Err(Fault::Withdrawn) => {}
+                Ok(true) | Err(Fault::Revoked) => {}
                 other => return other.map(drop),
             }
         }
@@ -141,7 +141,7 @@ impl Engine {
             }
             link.control_out.push(&control.encode());
             link.control.pop_front();
-            link.told = true;
+            link.published = true;
         }
         while let Some(&request) = link.streams.front() {
             if !self.stream(link, request)? {
@@ -181,7 +181,7 @@ impl Engine {
                 return Ok(true);
             }
             if left == 0 {
-                link.expects = link.expects.saturating_sub(1);
+                link.awaited_replies = link.awaited_replies.saturating_sub(1);
                 self.requests.end_with(request, wanted);
                 return Ok(true);
             }
@@ -196,7 +196,7 @@ impl Engine {
                 at += piece.len() as u64;
                 Some(())
             });
-            written.ok_or(Fault::Nonsense)?;
+            written.ok_or(Fault::Malformed)?;
             entry.state = State::Streaming {
                 sent: sent + u64::from(length),
                 wanted,
@@ -208,14 +208,14 @@ impl Engine {
                 offset: room.offset,
                 length,
             };
-            link.control_out.push_with(&chunk.encode(), room);
+            link.control_out.push_with_data(&chunk.encode(), room);
             // Now, not at the end: the receiver works while the next chunk is copied.
             link.wake();
         }
         Ok(false)
     }
 
-    /// A send that is over at once, because it [is taken](Link::takes_now).
+    /// A send that is over at once, because it [is taken](Link::can_send_inline).
     #[inline(always)]
     pub(crate) fn send_now(
         &mut self,
@@ -245,7 +245,7 @@ impl Engine {
         if !link.sends.is_empty() || !self.post(link, request)? {
             link.sends.push_back(request);
         }
-        if link.told {
+        if link.published {
             link.wake();
         }
         Ok(request)
@@ -278,10 +278,10 @@ impl Engine {
                 at += piece.len() as u64;
                 Some(())
             });
-            written.ok_or(Fault::Nonsense)?;
+            written.ok_or(Fault::Malformed)?;
             let sender = entry.synchronous.then(|| request.handle());
             let record = wire::medium(value, room.offset, short, sender);
-            link.messages_out.push_with(&record, room);
+            link.messages_out.push_with_data(&record, room);
         } else {
             if !link.messages_out.has_room()? {
                 return Ok(false);
@@ -290,12 +290,12 @@ impl Engine {
             let record = wire::offer(value, length, request.handle(), source);
             link.messages_out.push(&record);
         }
-        link.told = true;
+        link.published = true;
         if buffered && !entry.synchronous {
             self.requests.end(request, Code::Success, length);
         } else {
             entry.state = State::Offered;
-            link.expects += 1;
+            link.awaited_replies += 1;
         }
         Ok(true)
     }

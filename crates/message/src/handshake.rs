@@ -1,6 +1,6 @@
 //! What endpoints say to each other while they connect. Numbers are little endian.
 
-use window::attach::Greeting;
+use window::attach::HandshakeData;
 
 use crate::address::Address;
 
@@ -17,36 +17,38 @@ pub(crate) struct Hello {
     /// Whether its sleeps fence this side too (`window::doorbell`).
     pub(crate) fences: bool,
     /// Said by gateways.
-    pub(crate) seats: Option<Seats>,
+    pub(crate) members: Option<MemberPair>,
 }
 
 /// What an answer says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Welcome {
+pub(crate) struct HelloReply {
     pub(crate) verdict: u32,
     pub(crate) session: u64,
     /// As [`Hello::fences`].
     pub(crate) fences: bool,
     /// Said by gateways.
-    pub(crate) seats: Option<Seats>,
+    pub(crate) members: Option<MemberPair>,
 }
 
 /// Where the two ends of a direct link sit in the region that the window is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seats {
+pub(crate) struct MemberPair {
     /// Of the endpoint that this is said to.
     pub(crate) own: u32,
     pub(crate) peer: u32,
 }
 
-impl Seats {
+impl MemberPair {
     /// Nothing when there are none.
-    fn encode(seats: Option<Self>) -> impl Iterator<Item = u8> {
-        let words = seats.into_iter().flat_map(|seats| [seats.own, seats.peer]);
+    fn encode(members: Option<Self>) -> impl Iterator<Item = u8> {
+        let words = members
+            .into_iter()
+            .flat_map(|members| [members.own, members.peer]);
         words.flat_map(u32::to_le_bytes)
     }
 
-    /// All that is left of a greeting.
+    /// All that is left of a handshake_data.
     fn decode(bytes: &[u8]) -> Option<Option<Self>> {
         if bytes.is_empty() {
             return Some(None);
@@ -63,7 +65,7 @@ pub(crate) const ACCEPTED: u32 = 0;
 /// The key is not the endpoint's.
 pub(crate) const BAD_KEY: u32 = 1;
 /// The other side's own offer is on the way.
-pub(crate) const CROSSED: u32 = 2;
+pub(crate) const SIMULTANEOUS: u32 = 2;
 /// It cannot be taken: no room, or there is a link already.
 pub(crate) const FULL: u32 = 3;
 /// The endpoint is not open. Said by gateways: on its own board a connection finds out itself.
@@ -74,8 +76,8 @@ pub(crate) const UNREACHABLE: u32 = 5;
 pub(crate) const UNKNOWN: u32 = 6;
 
 impl Hello {
-    pub(crate) fn encode(&self) -> Greeting {
-        let mut bytes = Greeting::new();
+    pub(crate) fn encode(&self) -> HandshakeData {
+        let mut bytes = HandshakeData::new();
         bytes.extend(self.from.nic.to_le_bytes());
         bytes.extend(self.session.to_le_bytes());
         bytes.extend(self.from.endpoint.to_le_bytes());
@@ -84,7 +86,7 @@ impl Hello {
         bytes.extend(self.to.nic.to_le_bytes());
         bytes.extend(self.to.endpoint.to_le_bytes());
         bytes.push(self.fences.into());
-        bytes.extend(Seats::encode(self.seats));
+        bytes.extend(MemberPair::encode(self.members));
         bytes
     }
 
@@ -112,18 +114,18 @@ impl Hello {
             own_key: u32::from_le_bytes(*own_key),
             key: u32::from_le_bytes(*key),
             fences: *fences == 1,
-            seats: Seats::decode(bytes)?,
+            members: MemberPair::decode(bytes)?,
         })
     }
 }
 
-impl Welcome {
-    pub(crate) fn encode(&self) -> Greeting {
-        let mut bytes = Greeting::new();
+impl HelloReply {
+    pub(crate) fn encode(&self) -> HandshakeData {
+        let mut bytes = HandshakeData::new();
         bytes.extend(self.session.to_le_bytes());
         bytes.extend(self.verdict.to_le_bytes());
         bytes.push(self.fences.into());
-        bytes.extend(Seats::encode(self.seats));
+        bytes.extend(MemberPair::encode(self.members));
         bytes
     }
 
@@ -135,7 +137,7 @@ impl Welcome {
             session: u64::from_le_bytes(*session),
             verdict: u32::from_le_bytes(*verdict),
             fences: *fences == 1,
-            seats: Seats::decode(bytes)?,
+            members: MemberPair::decode(bytes)?,
         })
     }
 }
@@ -159,23 +161,23 @@ mod tests {
             own_key: 3,
             key: 4,
             fences: true,
-            seats: None,
+            members: None,
         };
-        let welcome = Welcome {
-            verdict: CROSSED,
+        let reply = HelloReply {
+            verdict: SIMULTANEOUS,
             session: 9,
             fences: true,
-            seats: None,
+            members: None,
         };
-        for seats in [None, Some(Seats { own: 1, peer: 2 })] {
-            let (hello, welcome) = (Hello { seats, ..hello }, Welcome { seats, ..welcome });
+        for members in [None, Some(MemberPair { own: 1, peer: 2 })] {
+            let (hello, reply) = (Hello { members, ..hello }, HelloReply { members, ..reply });
             assert_eq!(Hello::decode(&hello.encode()), Some(hello));
-            assert_eq!(Welcome::decode(&welcome.encode()), Some(welcome));
-            assert_eq!(Hello::decode(&welcome.encode()), None);
-            assert_eq!(Welcome::decode(&hello.encode()), None);
-            let mut longer = welcome.encode();
+            assert_eq!(HelloReply::decode(&reply.encode()), Some(reply));
+            assert_eq!(Hello::decode(&reply.encode()), None);
+            assert_eq!(HelloReply::decode(&hello.encode()), None);
+            let mut longer = reply.encode();
             longer.push(0);
-            assert_eq!(Welcome::decode(&longer), None);
+            assert_eq!(HelloReply::decode(&longer), None);
         }
         assert_eq!(Hello::decode(&[]), None);
     }

@@ -103,5 +103,5 @@ pub use request::Request;
 pub use status::{Code, Completion, MessageError, Status};
 pub use unexpected::Unexpected;
 pub use window::heap::Buffer;
-pub use window::region::Stretch;
+pub use window::region::SharedBuffer;
 pub use window::waiter::Waker;

@@ -40,12 +40,12 @@ pub const CONTEXT_BITS: u8 = 16;
 /// Endpoint ids that are tried for an endpoint that takes any.
 pub const ENDPOINTS: u32 = 256;
 
-/// Bytes of messages of one peer that nobody waits for, each counted with [`ARRIVAL`] on top. A
+/// Bytes of messages of one peer that nobody waits for, each counted with [`UNEXPECTED_OVERHEAD`] on top. A
 /// peer that sends more is not listened to until some are received.
 pub const UNEXPECTED: u64 = 16 << 20;
 
 /// What a message that nobody waits for costs beside its bytes.
-pub const ARRIVAL: u64 = 128;
+pub const UNEXPECTED_OVERHEAD: u64 = 128;
 
 /// Control records that wait because a peer does not take them. It is not listened to meanwhile.
 pub const CONTROL_WAITING: usize = 1024;
@@ -62,7 +62,7 @@ pub const INCOMING: usize = 64;
 
 /// How long a connect that gave way to the other side's waits for that: it may have to pass the gateways of two
 /// VMs, which look now and then.
-pub const GIVEN_WAY: Duration = Duration::from_millis(200);
+pub const SIMULTANEOUS_RETRY: Duration = Duration::from_millis(200);
 
 /// Peers that are gone and can still be asked for their address.
 pub const REMEMBERED: usize = 256;
@@ -79,12 +79,12 @@ pub const SPIN: Duration = Duration::from_micros(20);
 pub const TRANSFER_SPIN: Duration = Duration::from_micros(500);
 
 /// The same of an endpoint with a peer that is far: there, waking up takes a gateway on each side.
-pub const FAR_SPIN: Duration = Duration::from_millis(1);
+pub const REMOTE_SPIN: Duration = Duration::from_millis(1);
 
 /// The same of one with a far peer that is owed an answer. A peer's virtual CPU may lose its processor for
 /// some milliseconds in the middle of a message. Whoever sleeps meanwhile is woken late, by two gateways that
 /// look now and then; until then the other side waits, and sleeps as well: once begun, that goes on.
-pub const FAR_TRANSFER_SPIN: Duration = Duration::from_millis(20);
+pub const REMOTE_TRANSFER_SPIN: Duration = Duration::from_millis(20);
 
 /// Calls that look only at memory between two that ask the kernel for connections and deaths.
-pub const LOOKS: u32 = 1024;
+pub const POLLS_PER_SOCKET_CHECK: u32 = 1024;

@@ -3,7 +3,7 @@
 use std::mem;
 
 use window::heap::Buffer;
-use window::region::Stretch;
+use window::region::SharedBuffer;
 
 use crate::raw::Segments;
 
@@ -24,7 +24,7 @@ pub enum Memory {
     /// Memory that is shared with a peer, or with the VM's trust group, see
     /// [`allocate_for`](crate::Endpoint::allocate_for). Those can write there too, so there is no reference to it: see
     /// [`put`](Self::put) and [`get`](Self::get).
-    Stretch(Box<Stretch>),
+    SharedBuffer(Box<SharedBuffer>),
     /// Pieces of memory that belong to somebody else.
     Segments(Segments),
 }
@@ -50,7 +50,7 @@ impl Memory {
             Self::Empty => 0,
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::Window(buffer) => buffer.len() as u64,
-            Self::Stretch(stretch) => stretch.length(),
+            Self::SharedBuffer(buffer) => buffer.length(),
             Self::Segments(segments) => segments.pieces().map(|piece| piece.len() as u64).sum(),
         }
     }
@@ -61,7 +61,7 @@ impl Memory {
         match self {
             Self::Bytes(bytes) => bytes,
             Self::Window(buffer) => buffer,
-            Self::Empty | Self::Stretch(_) | Self::Segments(_) => &[],
+            Self::Empty | Self::SharedBuffer(_) | Self::Segments(_) => &[],
         }
     }
 
@@ -72,7 +72,7 @@ impl Memory {
             Self::Empty => Some(&[]),
             Self::Bytes(bytes) => Some(bytes),
             Self::Window(buffer) => Some(buffer),
-            Self::Stretch(_) => None,
+            Self::SharedBuffer(_) => None,
             Self::Segments(segments) => {
                 let mut pieces = segments.pieces();
                 let first = pieces.next().unwrap_or_default();
@@ -88,7 +88,7 @@ impl Memory {
             Self::Empty => Some(&mut []),
             Self::Bytes(bytes) => Some(bytes),
             Self::Window(buffer) => Some(buffer),
-            Self::Stretch(_) => None,
+            Self::SharedBuffer(_) => None,
             Self::Segments(segments) => {
                 let mut pieces = segments.pieces_mut();
                 let first = pieces.next().unwrap_or_default();
@@ -109,7 +109,7 @@ impl Memory {
             Self::Empty => Some(()),
             Self::Bytes(bytes) => each(part(bytes, from, length)),
             Self::Window(buffer) => each(part(buffer, from, length)),
-            Self::Stretch(stretch) => read_by_pages(stretch, from, length, &mut each),
+            Self::SharedBuffer(buffer) => read_by_pages(buffer, from, length, &mut each),
             Self::Segments(segments) => {
                 let (mut skip, mut left) = (from, length);
                 for piece in segments.pieces() {
@@ -138,7 +138,7 @@ impl Memory {
             Self::Empty => Some(()),
             Self::Bytes(bytes) => each(part_mut(bytes, from, length)),
             Self::Window(buffer) => each(part_mut(buffer, from, length)),
-            Self::Stretch(stretch) => fill_by_pages(stretch, from, length, &mut each),
+            Self::SharedBuffer(buffer) => fill_by_pages(buffer, from, length, &mut each),
             Self::Segments(segments) => {
                 let (mut skip, mut left) = (from, length);
                 for piece in segments.pieces_mut() {
@@ -186,11 +186,11 @@ impl Memory {
     /// What a peer copies of it from now on is not good, and it copies nothing there any more. Where it is just
     /// doing so, the memory is gone: nobody may have it before the peer has left.
     #[cold]
-    pub(crate) fn withdraw(&mut self) {
+    pub(crate) fn revoke(&mut self) {
         match mem::take(self) {
-            Self::Stretch(stretch) => {
-                let ours = stretch.withdraw();
-                *self = ours.map_or(Self::Empty, |ours| Self::Stretch(Box::new(ours)));
+            Self::SharedBuffer(buffer) => {
+                let ours = buffer.revoke();
+                *self = ours.map_or(Self::Empty, |ours| Self::SharedBuffer(Box::new(ours)));
             }
             other => *self = other,
         }
@@ -200,43 +200,47 @@ impl Memory {
 /// What is copied by way of private memory at a time. It stays in the processor's nearest cache.
 const PAGE: usize = 4096;
 
-/// Hand bytes of a stretch to `each`, by way of private memory.
+/// Hand bytes of a buffer to `each`, by way of private memory.
 #[inline(never)]
 fn read_by_pages(
-    stretch: &Stretch,
+    buffer: &SharedBuffer,
     from: u64,
     length: u64,
     each: &mut dyn FnMut(&[u8]) -> Option<()>,
 ) -> Option<()> {
     let mut page = [0; PAGE];
-    for (at, count) in pages(stretch, from, length) {
+    for (at, count) in pages(buffer, from, length) {
         let page = page.get_mut(..count)?;
-        stretch.read(at, page)?;
+        buffer.read(at, page)?;
         each(page)?;
     }
     Some(())
 }
 
-/// Have `each` fill bytes of a stretch, by way of private memory.
+/// Have `each` fill bytes of a buffer, by way of private memory.
 #[inline(never)]
 fn fill_by_pages(
-    stretch: &mut Stretch,
+    buffer: &mut SharedBuffer,
     from: u64,
     length: u64,
     each: &mut dyn FnMut(&mut [u8]) -> Option<()>,
 ) -> Option<()> {
     let mut page = [0; PAGE];
-    for (at, count) in pages(stretch, from, length) {
+    for (at, count) in pages(buffer, from, length) {
         let page = page.get_mut(..count)?;
         each(page)?;
-        stretch.write(at, page)?;
+        buffer.write(at, page)?;
     }
     Some(())
 }
 
 /// Where pages begin and how long they are, of `length` bytes from `from`, as far as there are.
-fn pages(stretch: &Stretch, from: u64, length: u64) -> impl Iterator<Item = (u64, usize)> + use<> {
-    let end = from.saturating_add(length).min(stretch.length());
+fn pages(
+    buffer: &SharedBuffer,
+    from: u64,
+    length: u64,
+) -> impl Iterator<Item = (u64, usize)> + use<> {
+    let end = from.saturating_add(length).min(buffer.length());
     let count = move |at| usize::try_from(end - at).unwrap_or(PAGE).min(PAGE);
     (from..end).step_by(PAGE).map(move |at| (at, count(at)))
 }

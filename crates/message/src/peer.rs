@@ -8,7 +8,7 @@ use window::chunk_claim::Claims;
 use window::doorbell::{Ringer, Sleeper};
 use window::heap::Heap;
 use window::lane::{Consumer, Producer};
-use window::{Broken, Ends, Foreign};
+use window::{Ends, ProtocolError, SharedBytes};
 
 use crate::address::Address;
 use crate::limits;
@@ -30,21 +30,21 @@ pub struct Peer {
 pub(crate) enum Fault {
     /// Its counters.
     #[error("{0}")]
-    Broken(#[from] Broken),
+    ProtocolError(#[from] ProtocolError),
     /// Its records.
     #[error("the peer sent a record that makes no sense")]
-    Nonsense,
+    Malformed,
     /// It has let go of the link, which this side was not told yet.
     #[error("the peer took back what it had offered")]
-    Withdrawn,
+    Revoked,
 }
 
 impl Fault {
     /// What ends with it.
     pub(crate) fn code(self) -> Code {
         match self {
-            Self::Withdrawn => Code::Closed,
-            Self::Broken(_) | Self::Nonsense => Code::Unreachable,
+            Self::Revoked => Code::Closed,
+            Self::ProtocolError(_) | Self::Malformed => Code::Unreachable,
         }
     }
 }
@@ -63,14 +63,14 @@ pub(crate) struct Link {
     pub(crate) ringer: Ringer,
     pub(crate) channel: Channel,
     /// Whether it is behind a gateway: then neither side can read the heap of the other's process.
-    pub(crate) far: bool,
+    pub(crate) remote: bool,
     /// Its heap, once it was needed; before, the file.
-    heap: Option<Foreign>,
+    heap: Option<SharedBytes>,
     heap_file: Option<OwnedFd>,
     /// The way to heaps of the members, if both are of one region.
-    pub(crate) reach: Option<RemoteMemory>,
+    pub(crate) remote_memory: Option<RemoteMemory>,
     /// Requests of this side that need an answer. Without any, control is not looked at.
-    pub(crate) expects: u32,
+    pub(crate) awaited_replies: u32,
     /// Sends without room, in order.
     pub(crate) sends: VecDeque<Request>,
     /// Control without room, in order.
@@ -80,7 +80,7 @@ pub(crate) struct Link {
     /// Bytes of its messages that nobody waits for.
     pub(crate) unexpected: u64,
     /// Something was published since the peer was last looked after.
-    pub(crate) told: bool,
+    pub(crate) published: bool,
 }
 
 impl Link {
@@ -94,7 +94,7 @@ impl Link {
         let [messages_out, control_out] = ends.producers;
         let [messages_in, control_in] = ends.consumers;
         let mut ringer = ends.ringer;
-        ringer.is_fenced(fences);
+        ringer.set_peer_fences(fences);
         Self {
             messages_in,
             messages_out,
@@ -105,22 +105,22 @@ impl Link {
             sleeper: ends.sleeper,
             ringer,
             channel,
-            far: false,
+            remote: false,
             heap: None,
             heap_file,
-            reach: None,
-            expects: 0,
+            remote_memory: None,
+            awaited_replies: 0,
             sends: VecDeque::new(),
             control: VecDeque::new(),
             streams: VecDeque::new(),
             unexpected: 0,
-            told: false,
+            published: false,
         }
     }
 
     /// Whether its messages are taken, or wait until it has fewer of them here.
     #[inline(always)]
-    pub(crate) fn listens(&self) -> bool {
+    pub(crate) fn accepts_messages(&self) -> bool {
         self.unexpected < limits::UNEXPECTED && self.control.len() < limits::CONTROL_WAITING
     }
 
@@ -132,7 +132,7 @@ impl Link {
 
     /// Whether a send of so many bytes is over at once, in a slot.
     #[inline(always)]
-    pub(crate) fn takes_now(&mut self, length: u64) -> bool {
+    pub(crate) fn can_send_inline(&mut self, length: u64) -> bool {
         length <= limits::EAGER as u64
             && self.sends.is_empty()
             && self.messages_out.has_room() == Ok(true)
@@ -141,24 +141,24 @@ impl Link {
     /// Whether there is a record to look at.
     #[inline(always)]
     pub(crate) fn has_record(&self) -> bool {
-        self.listens() && self.messages_in.has_record()
-            || self.expects > 0 && self.control_in.has_record()
+        self.accepts_messages() && self.messages_in.has_record()
+            || self.awaited_replies > 0 && self.control_in.has_record()
     }
 
     /// Wake the peer if it sleeps.
     #[inline(always)]
     pub(crate) fn wake(&mut self) {
-        self.told = false;
-        if self.ringer.must_ring() {
+        self.published = false;
+        if self.ringer.needs_wakeup() {
             self.channel.ring();
         }
     }
 
     /// Send control, or keep it until there is room.
-    pub(crate) fn say(&mut self, control: Control) -> Result<(), Fault> {
+    pub(crate) fn send_control(&mut self, control: Control) -> Result<(), Fault> {
         if self.control.is_empty() && self.control_out.has_room()? {
             self.control_out.push(&control.encode());
-            self.told = true;
+            self.published = true;
         } else {
             self.control.push_back(control);
         }
@@ -166,27 +166,29 @@ impl Link {
     }
 
     /// The peer's heap.
-    pub(crate) fn heap(&mut self) -> Result<&Foreign, Fault> {
+    pub(crate) fn heap(&mut self) -> Result<&SharedBytes, Fault> {
         if self.heap.is_none() {
-            let file = self.heap_file.take().ok_or(Fault::Nonsense)?;
+            let file = self.heap_file.take().ok_or(Fault::Malformed)?;
             let view = window::heap::view(file.as_fd());
-            self.heap = Some(view.map_err(|_| Fault::Nonsense)?);
+            self.heap = Some(view.map_err(|_| Fault::Malformed)?);
         }
-        self.heap.as_ref().ok_or(Fault::Nonsense)
+        self.heap.as_ref().ok_or(Fault::Malformed)
     }
 
     /// Where the peer can have a large message that lies there.
     pub(crate) fn source(&self, heap: &Heap, memory: &Memory) -> Source {
-        let reach = |stretch| {
-            self.reach
+        let remote_memory = |buffer| {
+            self.remote_memory
                 .as_ref()
-                .is_some_and(|reach| reach.covers(stretch))
+                .is_some_and(|remote_memory| remote_memory.contains(buffer))
         };
         match memory {
-            Memory::Window(buffer) if !self.far && heap.owns(buffer) => {
+            Memory::Window(buffer) if !self.remote && heap.owns(buffer) => {
                 Source::Heap(buffer.offset())
             }
-            Memory::Stretch(stretch) if reach(stretch) => Source::Lent(stretch.place()),
+            Memory::SharedBuffer(buffer) if remote_memory(buffer) => {
+                Source::MemberHeap(buffer.address())
+            }
             _ => Source::Stream,
         }
     }
@@ -194,7 +196,7 @@ impl Link {
 
 /// What is known of a peer.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct PeerEntry {
     generation: u32,
     pub(crate) address: Address,
     /// Which opening of the endpoint it is.
@@ -207,7 +209,7 @@ pub(crate) struct Known {
 /// All peers of an endpoint. The first is the endpoint itself, which has no link.
 #[derive(Debug)]
 pub(crate) struct Peers {
-    known: Vec<Known>,
+    known: Vec<PeerEntry>,
     /// Those with a link.
     active: Vec<Peer>,
     /// Those that had one, the first lost first.
@@ -222,7 +224,7 @@ pub(crate) const SELF: Peer = Peer {
 
 impl Peers {
     pub(crate) fn new(address: Address, session: u64, key: u32) -> Self {
-        let own = Known {
+        let own = PeerEntry {
             generation: 0,
             address,
             session,
@@ -237,7 +239,7 @@ impl Peers {
     }
 
     #[inline]
-    pub(crate) fn get(&self, peer: Peer) -> Option<&Known> {
+    pub(crate) fn get(&self, peer: Peer) -> Option<&PeerEntry> {
         let known = self.known.get(peer.index as usize)?;
         (known.generation == peer.generation).then_some(known)
     }
@@ -264,7 +266,7 @@ impl Peers {
     }
 
     /// A peer with a link, by its address.
-    pub(crate) fn linked(&self, address: Address) -> Option<Peer> {
+    pub(crate) fn find_linked(&self, address: Address) -> Option<Peer> {
         let is = |peer: &&Peer| {
             self.get(**peer)
                 .is_some_and(|known| known.address == address)
@@ -280,7 +282,7 @@ impl Peers {
 
     /// A new peer. Takes the place of the one that is gone longest, if many are.
     pub(crate) fn add(&mut self, address: Address, session: u64, key: u32, link: Link) -> Peer {
-        let mut known = Known {
+        let mut known = PeerEntry {
             generation: 0,
             address,
             session,

@@ -30,10 +30,10 @@ impl Endpoint {
         let Some(known) = self.peers.get(peer) else {
             return Code::Closed;
         };
-        let far = known.address.nic != self.address.nic;
-        let again = match self.peers.linked(known.address) {
+        let remote = known.address.nic != self.address.nic;
+        let again = match self.peers.find_linked(known.address) {
             // Only its own board can tell.
-            None if far => false,
+            None if remote => false,
             Some(now) => self.session_of(now) != Some(known.session),
             None => Channel::connect(&self.board.socket(known.address.endpoint)).is_ok(),
         };
@@ -45,7 +45,7 @@ impl Endpoint {
 
     /// A peer on another host does not answer any more. What arrived before is received.
     #[cold]
-    pub(crate) fn abandon(&mut self, peer: Peer) {
+    pub(crate) fn lose_unreachable(&mut self, peer: Peer) {
         if let Some(link) = self.peers.link(peer) {
             let _end = self.engine.drain(link, peer);
         }
@@ -60,7 +60,7 @@ impl Endpoint {
         };
         self.waiter.remove(&link.channel);
         if code == Code::Closed {
-            // What it sent completely before its end is received. Nonsense ends that.
+            // What it sent completely before its end is received. Malformed ends that.
             let _end = self.engine.drain(&mut link, peer);
         }
         for request in self.engine.requests.bound_to(peer) {
@@ -69,8 +69,8 @@ impl Endpoint {
         let offered =
             |arrival: &Arrival| arrival.peer == peer && matches!(arrival.body, Body::Offer(_));
         self.engine.unexpected.retain(|arrival| !offered(arrival));
-        if let Some(shown) = &mut self.engine.shown {
-            shown.retain(|arrival| !offered(arrival));
+        if let Some(handler_queue) = &mut self.engine.handler_queue {
+            handler_queue.retain(|arrival| !offered(arrival));
         }
         if self.lost.len() >= REMEMBERED {
             self.lost.pop_front();

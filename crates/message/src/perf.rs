@@ -35,7 +35,7 @@ const UNDER_WAY: u32 = 512 << 10;
 const LEAST: u8 = 2;
 
 /// So long an asker waits to be listened to: others may be before it.
-const PATIENCE: Duration = Duration::from_secs(30);
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Match values: what is ordered, what is measured, and the end of a stream.
 const ORDER: u64 = 1 << 56;
@@ -55,7 +55,7 @@ pub fn answer(endpoint: &mut Endpoint, go_on: &impl Fn() -> bool) -> Result<(), 
                 break got;
             }
             let over = endpoint.lost().is_some() || !go_on();
-            // Only forgotten, it would take the next asker's order.
+            // Only forgotten, it would receive_stream the next asker's order.
             if over && endpoint.cancel(request)? {
                 return endpoint.forget(request);
             }
@@ -64,7 +64,7 @@ pub fn answer(endpoint: &mut Endpoint, go_on: &impl Fn() -> bool) -> Result<(), 
             continue;
         };
         let done = match order.stream {
-            true => take(endpoint, peer, order, go_on),
+            true => receive_stream(endpoint, peer, order, go_on),
             false => echo(endpoint, peer, order, go_on),
         };
         match done {
@@ -124,7 +124,7 @@ fn echo(
     Ok(())
 }
 
-fn take(
+fn receive_stream(
     endpoint: &mut Endpoint,
     peer: Peer,
     order: Order,
@@ -154,12 +154,12 @@ fn begin(
     endpoint: &mut Endpoint,
     peer: Peer,
     order: Order,
-    patience: Duration,
+    timeout: Duration,
     go_on: &impl Fn() -> bool,
 ) -> Result<(), Error> {
     // It ends when the peer has it, so whoever answers nothing is found out.
     let request = endpoint.issend(peer, ORDER, order.encode())?;
-    let end = Instant::now() + patience;
+    let end = Instant::now() + timeout;
     match finish(endpoint, request, &|| Instant::now() < end && go_on()) {
         Err(Error::Connection(Code::Cancelled)) if go_on() => Err(Error::Timeout),
         other => other.map(|_| ()),
@@ -181,7 +181,7 @@ pub fn round_trips(
         load,
     };
     let count = load.count;
-    begin(endpoint, peer, order, PATIENCE, go_on)?;
+    begin(endpoint, peer, order, BEGIN_TIMEOUT, go_on)?;
     let mut there = memory(endpoint, peer, order)?;
     let mut back = memory(endpoint, peer, order)?;
     let mut number = 0u8;
@@ -231,7 +231,7 @@ pub fn stream(
     let order = Order { stream: true, load };
     let Load { count, window, .. } = load;
     let end = endpoint.irecv(Pattern::exactly(END), Memory::Empty)?;
-    begin(endpoint, peer, order, PATIENCE, go_on)?;
+    begin(endpoint, peer, order, BEGIN_TIMEOUT, go_on)?;
     let mut requests = std::collections::VecDeque::with_capacity(window.into());
     let spare = (0..window).map(|_| memory(endpoint, peer, order));
     let mut spare = spare.collect::<Result<Vec<_>, _>>()?;
@@ -273,7 +273,7 @@ mod tests {
         let (mut here, mut there) = (open(), open());
         let address = there.address();
         std::thread::scope(|scope| {
-            let answerer = scope.spawn(move || {
+            let server = scope.spawn(move || {
                 answer(&mut there, &|| true).unwrap();
                 answer(&mut there, &|| true).unwrap();
             });
@@ -299,7 +299,7 @@ mod tests {
             let times = round_trips(&mut here, peer, TEN, &|| true).unwrap();
             assert_eq!(times.len(), 10);
             drop(here);
-            answerer.join().unwrap();
+            server.join().unwrap();
         });
     }
 

@@ -7,30 +7,30 @@ use window::doorbell;
 use window::waiter::Woken;
 
 use crate::endpoint::Endpoint;
-use crate::limits::{FAR_TRANSFER_SPIN, LOOKS, SPIN, TRANSFER_SPIN};
+use crate::limits::{POLLS_PER_SOCKET_CHECK, REMOTE_TRANSFER_SPIN, SPIN, TRANSFER_SPIN};
 use crate::matching::Pattern;
 use crate::request::Request;
 use crate::status::{Code, Completion, Error, Status};
 use crate::token::Token;
 
 /// Longest sleep of an endpoint that its peers may forget.
-const NAP: Duration = Duration::from_millis(1);
+const UNFENCED_SLEEP: Duration = Duration::from_millis(1);
 
-/// A waiter with peers that are far lets others of its processor run between its looks after so
+/// A waiter with peers that are remote lets others of its processor run between its polls after so
 /// long: a few of the longest ways between two processors.
-const YIELD: Duration = Duration::from_micros(2);
+const YIELD_AFTER: Duration = Duration::from_micros(2);
 
-/// Rounds between two looks at the clock.
-const CLOCK: u32 = 32;
+/// Rounds between two polls at the clock.
+const POLLS_PER_CLOCK_READ: u32 = 32;
 
 impl Endpoint {
-    /// Take what arrived and send what had no room. Now and then also look who connects and who
+    /// Take what arrived and send what had no room. Now and then also poll who connects and who
     /// is gone.
     #[inline]
     pub fn progress(&mut self) {
-        self.looks += 1;
-        if self.looks >= LOOKS {
-            self.look_outside();
+        self.polls += 1;
+        if self.polls >= POLLS_PER_SOCKET_CHECK {
+            self.poll_sockets();
         }
         let mut place = 0;
         while let Some(peer) = self.peers.active(place) {
@@ -46,31 +46,31 @@ impl Endpoint {
 
     /// Ask the kernel, without sleeping.
     #[cold]
-    fn look_outside(&mut self) {
-        self.looks = 0;
+    fn poll_sockets(&mut self) {
+        self.polls = 0;
         // It fails only for lack of memory, and is tried again.
         if let Ok(woken) = self.waiter.wait(Some(Duration::ZERO)) {
-            self.attend(&woken);
+            self.handle_events(&woken);
         }
     }
 
     /// Do what the sockets ask for.
-    fn attend(&mut self, woken: &Woken) {
+    fn handle_events(&mut self, woken: &Woken) {
         self.woken |= woken.by_waker;
         for token in &woken.tokens {
             match Token::decode(*token) {
                 Some(Token::Listener) => self.accept(),
-                Some(Token::Incoming(id)) => self.hear_incoming(id),
-                Some(Token::Outgoing(id)) => self.hear_outgoing(id),
-                Some(Token::Peer(index)) => self.hear_peer(index),
+                Some(Token::Incoming(id)) => self.handle_incoming(id),
+                Some(Token::Outgoing(id)) => self.handle_outgoing(id),
+                Some(Token::Peer(index)) => self.handle_peer_socket(index),
                 None => {}
             }
         }
-        self.insist();
+        self.retry_connects();
     }
 
     /// A peer woke this side, or went.
-    pub(crate) fn hear_peer(&mut self, index: u32) {
+    pub(crate) fn handle_peer_socket(&mut self, index: u32) {
         let Some(peer) = self.peers.with_index(index) else {
             return;
         };
@@ -83,7 +83,7 @@ impl Endpoint {
                 Ok(Some(Message::Wake)) => {}
                 Ok(Some(Message::Answer {
                     accepted: false, ..
-                })) if link.far => return self.abandon(peer),
+                })) if link.remote => return self.lose_unreachable(peer),
                 Ok(Some(_)) => return self.lose(peer, Code::Unreachable),
                 Err(window::attach::AttachError::Gone) => return self.lose(peer, Code::Closed),
                 Err(_) => return self.lose(peer, Code::Unreachable),
@@ -92,7 +92,7 @@ impl Endpoint {
     }
 
     /// Work until `ready` has something, the time is over, or a [`Waker`](window::waiter::Waker)
-    /// ends it. `ready` is asked each time that something may have changed; it should only look,
+    /// ends it. `ready` is asked each time that something may have changed; it should only poll,
     /// see [`is_ended`](Self::is_ended) and its like.
     ///
     /// # Errors
@@ -102,15 +102,15 @@ impl Endpoint {
         limit: Option<Duration>,
         mut ready: impl FnMut(&mut Self) -> Option<T>,
     ) -> Result<Option<T>, Error> {
-        // What is there already, or comes within a few looks, costs no look at the clock.
-        if let Some(found) = self.look(&mut ready) {
+        // What is there already, or comes within a few polls, costs no poll at the clock.
+        if let Some(found) = self.poll(&mut ready) {
             return Ok(Some(found));
         }
-        if self.hinders() {
-            // Before looks at the clock: they would be in the message's way.
-            self.courtesy.give_way();
+        if self.relay_needs_cpu() {
+            // Before polls at the clock: they would be in the message's way.
+            self.yielder.yield_now();
         }
-        // Without an end, or one so far away that no clock has it.
+        // Without an end, or one so remote away that no clock has it.
         let end = limit.and_then(|limit| Instant::now().checked_add(limit));
         loop {
             if let Some(found) = self.spin(end, &mut ready) {
@@ -129,18 +129,18 @@ impl Endpoint {
 
     /// Look a few times.
     #[inline]
-    fn look<T>(&mut self, ready: &mut impl FnMut(&mut Self) -> Option<T>) -> Option<T> {
-        let looks = match self.hinders() {
+    fn poll<T>(&mut self, ready: &mut impl FnMut(&mut Self) -> Option<T>) -> Option<T> {
+        let polls = match self.relay_needs_cpu() {
             true => 1,
-            false => CLOCK,
+            false => POLLS_PER_CLOCK_READ,
         };
-        for _ in 0..looks {
+        for _ in 0..polls {
             self.progress();
             let found = ready(self);
             if found.is_some() {
-                self.relay.came(&self.courtesy);
+                self.relay.arrived(&self.yielder);
             }
-            self.courtesy.looked();
+            self.yielder.polled();
             if found.is_some() {
                 return found;
             }
@@ -148,10 +148,10 @@ impl Endpoint {
         None
     }
 
-    /// Whether the relay waits for this processor, so that to look on is in vain.
+    /// Whether the relay waits for this processor, so that to poll on is in vain.
     #[inline(always)]
-    fn hinders(&self) -> bool {
-        self.patience > SPIN && self.courtesy.is_crowded() && self.relay.shares()
+    fn relay_needs_cpu(&self) -> bool {
+        self.spin_limit > SPIN && self.yielder.is_contended() && self.relay.shares_cpu()
     }
 
     /// Look for a while.
@@ -162,42 +162,42 @@ impl Endpoint {
         ready: &mut impl FnMut(&mut Self) -> Option<T>,
     ) -> Option<T> {
         let start = Instant::now();
-        let far = self.patience > SPIN;
-        let transfer = match far {
-            true => FAR_TRANSFER_SPIN,
+        let remote = self.spin_limit > SPIN;
+        let transfer = match remote {
+            true => REMOTE_TRANSFER_SPIN,
             false => TRANSFER_SPIN,
         };
         loop {
-            if let Some(found) = self.look(ready) {
+            if let Some(found) = self.poll(ready) {
                 return Some(found);
             }
             let now = Instant::now();
-            let looked = now - start;
-            let over = looked >= self.patience && (looked >= transfer || !self.is_owed());
+            let polled = now - start;
+            let over = polled >= self.spin_limit && (polled >= transfer || !self.awaits_reply());
             if over || end.is_some_and(|end| now >= end) {
                 return None;
             }
-            if looked >= SPIN || far && (looked >= YIELD || self.courtesy.is_crowded()) {
+            if polled >= SPIN || remote && (polled >= YIELD_AFTER || self.yielder.is_contended()) {
                 // A relay or a gateway may wait for this processor.
-                self.courtesy.give_way();
+                self.yielder.yield_now();
             }
         }
     }
 
     /// Whether a peer is to answer something.
-    fn is_owed(&mut self) -> bool {
-        self.peers.links().any(|link| link.expects > 0)
+    fn awaits_reply(&mut self) -> bool {
+        self.peers.links().any(|link| link.awaited_replies > 0)
     }
 
-    /// Tell everybody, look once more, then sleep.
+    /// Tell everybody, poll once more, then sleep.
     fn sleep(&mut self, limit: Option<Duration>) -> Result<(), Error> {
         for link in self.peers.links() {
             link.sleeper.prepare_to_wait();
         }
-        let due = self.handshakes.due();
-        let due = due.map(|due| due.saturating_duration_since(Instant::now()));
-        let nap = (!doorbell::settle()).then_some(NAP);
-        let limit = [limit, due, nap].into_iter().flatten().min();
+        let retry = self.handshakes.next_retry();
+        let retry = retry.map(|retry| retry.saturating_duration_since(Instant::now()));
+        let unfenced = (!doorbell::wait_fence()).then_some(UNFENCED_SLEEP);
+        let limit = [limit, retry, unfenced].into_iter().flatten().min();
         let slept = match self.has_work() {
             true => Ok(Woken::default()),
             false => self.waiter.wait(limit),
@@ -205,7 +205,7 @@ impl Endpoint {
         for link in self.peers.links() {
             link.sleeper.finish_wait();
         }
-        self.attend(&slept?);
+        self.handle_events(&slept?);
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 use std::mem;
 
 use crate::engine::{Arrival, Body, Engine, Posted};
-use crate::limits::{ARRIVAL, EAGER};
+use crate::limits::{EAGER, UNEXPECTED_OVERHEAD};
 use crate::peer::{Fault, Link, Peer, SELF};
 use crate::remote_memory;
 use crate::request::{Request, State};
@@ -62,15 +62,15 @@ impl Engine {
             });
         } else {
             let body = Body::Eager(copied());
-            self.keep(link, peer, value, length as u64, body);
+            self.store_unexpected(link, peer, value, length as u64, body);
         }
     }
 
     /// Any other record of the lane of messages.
     fn arrive(&mut self, link: &mut Link, peer: Peer, record: &Record) -> Result<(), Fault> {
-        match Envelope::decode(record).ok_or(Fault::Nonsense)? {
+        match Envelope::decode(record).ok_or(Fault::Malformed)? {
             // It was none when its tag was looked at.
-            Envelope::Eager { .. } => return Err(Fault::Nonsense),
+            Envelope::Eager { .. } => return Err(Fault::Malformed),
             Envelope::Medium {
                 value,
                 offset,
@@ -82,15 +82,15 @@ impl Engine {
                     Some(request) => {
                         let taken = self.take_medium(link, request, peer, value, at, length)?;
                         if let Some(sender) = sender {
-                            link.say(Control::Done { sender, taken })?;
+                            link.send_control(Control::Done { sender, taken })?;
                         }
                     }
                     None => {
                         let mut bytes = vec![0; length as usize];
                         let read = link.messages_in.read(at, &mut bytes);
-                        read.ok_or(Fault::Nonsense)?;
+                        read.ok_or(Fault::Malformed)?;
                         let body = Body::Bytes(bytes, sender);
-                        self.keep(link, peer, value, u64::from(length), body);
+                        self.store_unexpected(link, peer, value, u64::from(length), body);
                     }
                 }
             }
@@ -103,7 +103,7 @@ impl Engine {
                 let offered = Offered { sender, source };
                 match self.match_posted(value) {
                     Some(request) => self.pull(link, request, peer, value, length, offered)?,
-                    None => self.keep(link, peer, value, length, Body::Offer(offered)),
+                    None => self.store_unexpected(link, peer, value, length, Body::Offer(offered)),
                 }
             }
         }
@@ -119,7 +119,14 @@ impl Engine {
     }
 
     /// Nobody waits for it yet.
-    fn keep(&mut self, link: &mut Link, peer: Peer, value: u64, length: u64, body: Body) {
+    fn store_unexpected(
+        &mut self,
+        link: &mut Link,
+        peer: Peer,
+        value: u64,
+        length: u64,
+        body: Body,
+    ) {
         let arrival = Arrival {
             peer,
             value,
@@ -127,7 +134,7 @@ impl Engine {
             body,
         };
         link.unexpected += arrival.cost();
-        self.put_aside(arrival);
+        self.add_unexpected(arrival);
     }
 
     /// A receive is posted for what arrived before. The link is none for a message to oneself, or
@@ -160,7 +167,7 @@ impl Engine {
             Body::Bytes(bytes, sender) => {
                 let taken = self.take_bytes(request, peer, value, &bytes);
                 if let Some(sender) = sender {
-                    link.say(Control::Done { sender, taken })?;
+                    link.send_control(Control::Done { sender, taken })?;
                 }
             }
             Body::Offer(offered) => self.pull(link, request, peer, value, length, offered)?,
@@ -186,7 +193,7 @@ impl Engine {
         mut at: u64,
         length: u32,
     ) -> Result<u64, Fault> {
-        let entry = self.requests.get(request).ok_or(Fault::Nonsense)?;
+        let entry = self.requests.get(request).ok_or(Fault::Malformed)?;
         let length = u64::from(length);
         let taken = length.min(entry.memory.length());
         entry.status.peer = Some(peer);
@@ -201,7 +208,7 @@ impl Engine {
         });
         if read.is_none() {
             self.requests.end(request, Code::Unreachable, 0);
-            return Err(Fault::Nonsense);
+            return Err(Fault::Malformed);
         }
         self.requests.end_with(request, taken);
         Ok(taken)
@@ -217,7 +224,7 @@ impl Engine {
         length: u64,
         offered: Offered,
     ) -> Result<(), Fault> {
-        let entry = self.requests.get(request).ok_or(Fault::Nonsense)?;
+        let entry = self.requests.get(request).ok_or(Fault::Malformed)?;
         let wanted = length.min(entry.memory.length());
         entry.status.peer = Some(peer);
         entry.status.value = value;
@@ -225,7 +232,8 @@ impl Engine {
         // From here on the peer's end ends it.
         entry.state = State::Filling { got: 0, wanted };
         let sender = offered.sender;
-        let lent = matches!(offered.source, Source::Lent(_)) && link.peer_heap().is_some();
+        let is_on_member_heap =
+            matches!(offered.source, Source::MemberHeap(_)) && link.peer_heap().is_some();
         match offered.source {
             _ if wanted == 0 => {}
             Source::Heap(mut at) => {
@@ -235,25 +243,27 @@ impl Engine {
                     at = at.checked_add(piece.len() as u64)?;
                     Some(())
                 });
-                read.ok_or(Fault::Nonsense)?;
+                read.ok_or(Fault::Malformed)?;
                 self.copies.once += 1;
             }
-            Source::Lent(place) if lent && link.can_share(&entry.memory, wanted) => {
+            Source::MemberHeap(place)
+                if is_on_member_heap && link.can_share(&entry.memory, wanted) =>
+            {
                 return self.share(link, request, sender, place, wanted);
             }
-            Source::Lent(place) if lent => {
-                let heap = link.peer_heap().ok_or(Fault::Nonsense)?;
+            Source::MemberHeap(place) if is_on_member_heap => {
+                let heap = link.peer_heap().ok_or(Fault::Malformed)?;
                 let copied = remote_memory::copy(heap, place, &mut entry.memory, wanted);
-                if !copied.ok_or(Fault::Nonsense)? {
-                    return Err(Fault::Withdrawn);
+                if !copied.ok_or(Fault::Malformed)? {
+                    return Err(Fault::Revoked);
                 }
                 self.copies.once += 1;
             }
             // Also what cannot be reached from here.
-            Source::Stream | Source::Lent(_) => {
-                link.expects += 1;
+            Source::Stream | Source::MemberHeap(_) => {
+                link.awaited_replies += 1;
                 let receiver = request.handle();
-                return link.say(Control::Pull {
+                return link.send_control(Control::Pull {
                     sender,
                     receiver,
                     wanted,
@@ -296,15 +306,15 @@ impl Engine {
         peer: Peer,
         record: &Record,
     ) -> Result<(), Fault> {
-        match Control::decode(record).ok_or(Fault::Nonsense)? {
+        match Control::decode(record).ok_or(Fault::Malformed)? {
             Control::Done { sender, taken } => {
                 let found = self.requests.of_peer(sender, peer);
-                let (request, entry) = found.ok_or(Fault::Nonsense)?;
+                let (request, entry) = found.ok_or(Fault::Malformed)?;
                 let awaited = matches!(entry.state, State::Offered | State::Sharing);
                 if !awaited || taken > entry.status.length {
-                    return Err(Fault::Nonsense);
+                    return Err(Fault::Malformed);
                 }
-                link.expects = link.expects.saturating_sub(1);
+                link.awaited_replies = link.awaited_replies.saturating_sub(1);
                 self.requests.end_with(request, taken);
             }
             Control::Pull {
@@ -314,10 +324,10 @@ impl Engine {
                 confirmed,
             } => {
                 let found = self.requests.of_peer(sender, peer);
-                let (request, entry) = found.ok_or(Fault::Nonsense)?;
+                let (request, entry) = found.ok_or(Fault::Malformed)?;
                 let sane = wanted > 0 && wanted <= entry.status.length;
                 if entry.state != State::Offered || !sane {
-                    return Err(Fault::Nonsense);
+                    return Err(Fault::Malformed);
                 }
                 entry.state = State::Streaming {
                     sent: 0,
@@ -347,12 +357,12 @@ impl Engine {
         length: u64,
     ) -> Result<(), Fault> {
         let found = self.requests.of_peer(receiver, peer);
-        let (request, entry) = found.ok_or(Fault::Nonsense)?;
+        let (request, entry) = found.ok_or(Fault::Malformed)?;
         let State::Filling { got, wanted } = entry.state else {
-            return Err(Fault::Nonsense);
+            return Err(Fault::Malformed);
         };
         if length == 0 || length > wanted - got {
-            return Err(Fault::Nonsense);
+            return Err(Fault::Malformed);
         }
         let lane = &mut link.control_in;
         let read = entry.memory.fill(got, length, |piece| {
@@ -360,11 +370,11 @@ impl Engine {
             at += piece.len() as u64;
             Some(())
         });
-        read.ok_or(Fault::Nonsense)?;
+        read.ok_or(Fault::Malformed)?;
         let got = got + length;
         entry.state = State::Filling { got, wanted };
         if got == wanted {
-            link.expects = link.expects.saturating_sub(1);
+            link.awaited_replies = link.awaited_replies.saturating_sub(1);
             self.requests.end_with(request, wanted);
             self.copies.streamed += 1;
         }
@@ -385,6 +395,6 @@ impl Arrival {
             Body::Bytes(bytes, _) => bytes.len() as u64,
             Body::Eager(_) | Body::Offer(_) | Body::Own(_) => 0,
         };
-        bytes + ARRIVAL
+        bytes + UNEXPECTED_OVERHEAD
     }
 }

@@ -254,7 +254,7 @@ impl Requests {
         entry.status.taken = taken;
         if code != Code::Success {
             // The peer may be copying it, and the program is about to write there.
-            entry.memory.withdraw();
+            entry.memory.revoke();
         }
         self.finish(request.index);
     }

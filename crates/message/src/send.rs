@@ -22,7 +22,7 @@ impl Endpoint {
     ) -> Result<Request, Error> {
         let memory = memory.into();
         if let Some(link) = self.peers.link(peer) {
-            if link.takes_now(memory.length()) {
+            if link.can_send_inline(memory.length()) {
                 return Ok(self.engine.send_now(link, peer, value, memory));
             }
         }
@@ -93,6 +93,6 @@ impl Endpoint {
             length,
             body: Body::Own(request),
         };
-        engine.put_aside(arrival);
+        engine.add_unexpected(arrival);
     }
 }

@@ -1,6 +1,6 @@
-//! Messages that nobody waits for, shown to the program before they are kept.
+//! Messages that nobody waits for, handler_queue to the program before they are kept.
 //!
-//! Each of them is shown once, in the order of arrival. The program may post the receive for it
+//! Each of them is handler_queue once, in the order of arrival. The program may post the receive for it
 //! then, or say that it needs no receive.
 
 use std::collections::VecDeque;
@@ -74,39 +74,39 @@ impl Engine {
     }
 
     /// Nobody waits for it yet.
-    pub(crate) fn put_aside(&mut self, arrival: Arrival) {
-        match &mut self.shown {
-            Some(shown) => shown.push_back(arrival),
+    pub(crate) fn add_unexpected(&mut self, arrival: Arrival) {
+        match &mut self.handler_queue {
+            Some(handler_queue) => handler_queue.push_back(arrival),
             None => self.unexpected.push(arrival.value, arrival),
         }
     }
 }
 
 impl Endpoint {
-    /// Whether messages that nobody waits for are shown by
+    /// Whether messages that nobody waits for are handler_queue by
     /// [`next_unexpected`](Self::next_unexpected) first. Until they are asked for there, no
     /// receive finds them.
     pub fn show_unexpected(&mut self, show: bool) {
         let before = match show {
-            true => self.engine.shown.replace(VecDeque::new()),
-            false => self.engine.shown.take(),
+            true => self.engine.handler_queue.replace(VecDeque::new()),
+            false => self.engine.handler_queue.take(),
         };
         for arrival in before.into_iter().flatten() {
-            self.settle(arrival);
+            self.match_or_store(arrival);
         }
     }
 
-    /// Whether there is something to be shown.
+    /// Whether there is something to be handler_queue.
     #[must_use]
     pub fn has_unexpected(&self) -> bool {
-        let shown = self.engine.shown.as_ref();
-        shown.is_some_and(|shown| !shown.is_empty())
+        let handler_queue = self.engine.handler_queue.as_ref();
+        handler_queue.is_some_and(|handler_queue| !handler_queue.is_empty())
     }
 
     /// The next one. Those for which a receive was posted meanwhile are received instead.
     pub fn next_unexpected(&mut self) -> Option<Unexpected> {
         loop {
-            let arrival = self.engine.shown.as_mut()?.pop_front()?;
+            let arrival = self.engine.handler_queue.as_mut()?.pop_front()?;
             if let Some(arrival) = self.receive(arrival) {
                 let own = self.engine.copy_of_own(&arrival);
                 return Some(Unexpected { arrival, own });
@@ -116,7 +116,7 @@ impl Endpoint {
 
     /// Give it to a receive that was posted meanwhile, or keep it for one to come.
     pub fn keep(&mut self, unexpected: Unexpected) {
-        self.settle(unexpected.arrival);
+        self.match_or_store(unexpected.arrival);
     }
 
     /// Nobody needs it any more: a synchronous sender is told that nothing was taken.
@@ -133,17 +133,17 @@ impl Endpoint {
         };
         link.unexpected = link.unexpected.saturating_sub(arrival.cost());
         let said = match sender {
-            Some(sender) => link.say(Control::Done { sender, taken: 0 }),
+            Some(sender) => link.send_control(Control::Done { sender, taken: 0 }),
             None => Ok(()),
         };
         match said {
-            Ok(()) if link.told => link.wake(),
+            Ok(()) if link.published => link.wake(),
             Ok(()) => {}
             Err(_) => self.lose(arrival.peer, Code::Unreachable),
         }
     }
 
-    fn settle(&mut self, arrival: Arrival) {
+    fn match_or_store(&mut self, arrival: Arrival) {
         let Some(arrival) = self.receive(arrival) else {
             return;
         };

@@ -7,21 +7,21 @@
 //! | lane | record | words |
 //! |---|---|---|
 //! | messages | eager | match value, 48 bytes of message |
-//! | messages | medium | match value, place and length of the message in the data area, the sender's request or none |
-//! | messages | offer | match value, length, the sender's request, place in the sender's heap or none |
-//! | messages | lent | match value, length, the sender's request, unit and number in its member's heap |
+//! | messages | medium | match value, address and length of the message in the data area, the sender's request or none |
+//! | messages | offer | match value, length, the sender's request, address in the sender's heap or none |
+//! | messages | lent | match value, length, the sender's request, unit and generation in its member's heap |
 //! | control | done | the sender's request, bytes taken |
 //! | control | pull | the sender's request, the receiver's request, bytes wanted, whether the sender's request ends by *done* |
-//! | control | chunk | the receiver's request, place and length in the data area |
-//! | control | share | the sender's request, the receiver's request, unit and number in its member's heap, bytes wanted, turn |
+//! | control | chunk | the receiver's request, address and length in the data area |
+//! | control | share | the sender's request, the receiver's request, unit and generation in its member's heap, bytes wanted, epoch |
 //! | control | copied | the receiver's request, pieces |
 
 use window::lane::Record;
-use window::region::Place;
+use window::region::HeapAddress;
 
 use crate::limits::{CHUNK, EAGER, MEDIUM};
 
-/// No request, no place.
+/// No request, no address.
 const NONE: u64 = u64::MAX;
 
 const EAGER_KIND: u32 = 1;
@@ -30,7 +30,7 @@ const OFFER_KIND: u32 = 3;
 const DONE_KIND: u32 = 4;
 const PULL_KIND: u32 = 5;
 const CHUNK_KIND: u32 = 6;
-const LENT_KIND: u32 = 7;
+const MEMBER_HEAP_KIND: u32 = 7;
 const SHARE_KIND: u32 = 8;
 const COPIED_KIND: u32 = 9;
 
@@ -70,7 +70,7 @@ pub(crate) enum Source {
     /// On the heap of its sender.
     Heap(u64),
     /// On the heap of the member that its sender is of.
-    Lent(Place),
+    MemberHeap(HeapAddress),
 }
 
 /// What follows.
@@ -104,10 +104,10 @@ pub(crate) struct Share {
     pub(crate) sender: Handle,
     pub(crate) receiver: Handle,
     /// Where it goes, on the heap of the member that its receiver is of.
-    pub(crate) place: Place,
+    pub(crate) address: HeapAddress,
     pub(crate) wanted: u64,
     /// Of the claims.
-    pub(crate) turn: u32,
+    pub(crate) epoch: u32,
 }
 
 /// Two halves in one word.
@@ -153,8 +153,8 @@ fn eager(value: u64, length: u8, words: [u64; 6]) -> Record {
 /// An eager record of these bytes; no more of them than fit.
 pub(crate) fn eager_bytes(value: u64, bytes: &[u8]) -> Record {
     let mut words = [[0; 8]; 6];
-    for (place, byte) in words.as_flattened_mut().iter_mut().zip(bytes) {
-        *place = *byte;
+    for (slot, byte) in words.as_flattened_mut().iter_mut().zip(bytes) {
+        *slot = *byte;
     }
     let length = u8::try_from(bytes.len().min(EAGER)).unwrap_or_default();
     eager(value, length, words.map(u64::from_ne_bytes))
@@ -210,13 +210,13 @@ impl Envelope {
                 sender: second,
                 source: some(third).map_or(Source::Stream, Source::Heap),
             }),
-            LENT_KIND => {
-                let (unit, number) = halves(third);
+            MEMBER_HEAP_KIND => {
+                let (unit, generation) = halves(third);
                 Some(Self::Offer {
                     value,
                     length: first,
                     sender: second,
-                    source: Source::Lent(Place { unit, number }),
+                    source: Source::MemberHeap(HeapAddress { unit, generation }),
                 })
             }
             _ => None,
@@ -233,14 +233,16 @@ pub(crate) fn medium(value: u64, offset: u32, length: u32, sender: Option<Handle
 }
 
 pub(crate) fn offer(value: u64, length: u64, sender: Handle, source: Source) -> Record {
-    let (tag, place) = match source {
+    let (tag, location) = match source {
         Source::Stream => (OFFER_KIND, NONE),
         Source::Heap(at) => (OFFER_KIND, at),
-        Source::Lent(Place { unit, number }) => (LENT_KIND, pair(unit, number)),
+        Source::MemberHeap(HeapAddress { unit, generation }) => {
+            (MEMBER_HEAP_KIND, pair(unit, generation))
+        }
     };
     Record {
         tag,
-        body: [value, length, sender, place, 0, 0, 0],
+        body: [value, length, sender, location, 0, 0, 0],
     }
 }
 
@@ -268,12 +270,12 @@ impl Control {
             Self::Share(Share {
                 sender,
                 receiver,
-                place: Place { unit, number },
+                address: HeapAddress { unit, generation },
                 wanted,
-                turn,
+                epoch,
             }) => {
-                let place = pair(unit, number);
-                let body = [sender, receiver, place, wanted, turn.into(), 0, 0];
+                let address = pair(unit, generation);
+                let body = [sender, receiver, address, wanted, epoch.into(), 0, 0];
                 return Record {
                     tag: SHARE_KIND,
                     body,
@@ -311,13 +313,13 @@ impl Control {
                 }
             }
             SHARE_KIND => {
-                let (unit, number) = halves(third);
+                let (unit, generation) = halves(third);
                 Self::Share(Share {
                     sender: first,
                     receiver: second,
-                    place: Place { unit, number },
+                    address: HeapAddress { unit, generation },
                     wanted: fourth,
-                    turn: fifth.try_into().ok()?,
+                    epoch: fifth.try_into().ok()?,
                 })
             }
             COPIED_KIND => Self::Copied {

@@ -6,9 +6,9 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{Pair, both};
-use message::limits::{GIVEN_WAY, INCOMING};
+use message::limits::{INCOMING, SIMULTANEOUS_RETRY};
 use message::{Address, Board, Code, Endpoint, MessageError, Options, Pattern, Request};
-use window::attach::{Channel, Greeting, Listener, Message};
+use window::attach::{Channel, HandshakeData, Listener, Message};
 
 /// So long nothing takes; a wait that long is a hang.
 const HANG: Duration = Duration::from_secs(60);
@@ -192,7 +192,7 @@ impl Lower {
         };
         let offer = channel.receive().unwrap();
         assert!(matches!(offer, Some(Message::Offer { .. })));
-        let mut welcome = Greeting::new();
+        let mut welcome = HandshakeData::new();
         welcome.extend(5u64.to_le_bytes());
         welcome.extend(verdict.to_le_bytes());
         welcome.push(0);
@@ -209,15 +209,15 @@ impl Lower {
     }
 }
 
-/// What answers say, see `message`'s `greeting`.
+/// What answers say, see `message`'s `handshake_data`.
 const ACCEPTED: u32 = 0;
-const CROSSED: u32 = 2;
+const SIMULTANEOUS: u32 = 2;
 
 #[test]
 fn a_connect_that_gave_way_to_one_that_never_comes_is_tried_again() {
     let mut lower = Lower::new();
     for _ in 0..3 {
-        drop(lower.answer(CROSSED));
+        drop(lower.answer(SIMULTANEOUS));
     }
     let _link = lower.answer(ACCEPTED);
     assert_eq!(lower.code(), Code::Success);
@@ -226,7 +226,7 @@ fn a_connect_that_gave_way_to_one_that_never_comes_is_tried_again() {
 #[test]
 fn a_connect_that_gave_way_ends_when_the_other_side_is_gone() {
     let mut lower = Lower::new();
-    drop(lower.answer(CROSSED));
+    drop(lower.answer(SIMULTANEOUS));
     lower.listener = Listener::bind(&lower.folder.path().join("other.sock")).unwrap();
     assert_eq!(lower.code(), Code::Closed);
 }
@@ -234,9 +234,9 @@ fn a_connect_that_gave_way_ends_when_the_other_side_is_gone() {
 #[test]
 fn a_connect_that_gave_way_and_was_cancelled_is_not_tried_again() {
     let mut lower = Lower::new();
-    drop(lower.answer(CROSSED));
+    drop(lower.answer(SIMULTANEOUS));
     assert!(lower.endpoint.cancel(lower.request).unwrap());
-    let until = Instant::now() + 3 * GIVEN_WAY;
+    let until = Instant::now() + 3 * SIMULTANEOUS_RETRY;
     while Instant::now() < until {
         lower.endpoint.progress();
     }

@@ -8,24 +8,24 @@
 )]
 
 mod common;
-#[path = "common/lender.rs"]
-mod lender;
 #[path = "common/plane.rs"]
 mod plane;
+#[path = "common/region_peer.rs"]
+mod region_peer;
 
-use common::by_hand::PULL;
+use common::scripted_peer::PULL;
 use common::{both, bytes, filled, pattern};
-use lender::{Lender, UNITS};
 use message::{Code, Copies, Endpoint, Memory, Pattern, Request};
 use plane::{DIRECT, HANG, MEDIATED, Plane, connect, open};
 use proptest::prelude::*;
-use window::region::{List, UNIT};
+use region_peer::{RegionPeer, UNITS};
+use window::region::{UNIT, UnitAllocator};
 
 /// Around units and pages.
 const LENGTHS: [usize; 6] = [32_769, 65_536, 65_537, 100_000, 131_072, 1_000_003];
 
 fn is_lent(memory: &Memory) -> bool {
-    matches!(memory, Memory::Stretch(_))
+    matches!(memory, Memory::SharedBuffer(_))
 }
 
 /// What is received into such memory, or other one.
@@ -219,18 +219,21 @@ fn a_member_that_is_gone_ends_what_it_offered_and_nothing_else() {
 
 /// What becomes of a receive of 100,000 bytes that meets an offer.
 fn meet(
-    (inside, seats): (bool, Option<[u32; 2]>),
+    (inside, members): (bool, Option<[u32; 2]>),
     (length, unit, number): (u64, u32, u32),
 ) -> (Code, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
     let mut victim = open(folder.path());
-    let mut attacker = Lender::connect(folder.path(), &mut victim, inside, seats);
+    let mut attacker = RegionPeer::connect(folder.path(), &mut victim, inside, members);
     // What it may read, and what not: the heap of its own member.
-    let heaps = [0, 1].map(|seat| attacker.region.heap(seat).unwrap().unwrap());
+    let heaps = [0, 1].map(|member| attacker.region.heap(member).unwrap().unwrap());
     let whole = UNITS as usize * UNIT as usize;
     for (heap, byte) in heaps.iter().zip([8, 9]) {
-        let mut stretch = heap.lend(&List::of_one(), whole).unwrap().unwrap();
-        stretch.write(0, &vec![byte; whole]).unwrap();
+        let mut buffer = heap
+            .allocate(&UnitAllocator::in_process(), whole)
+            .unwrap()
+            .unwrap();
+        buffer.write(0, &vec![byte; whole]).unwrap();
     }
     let request = victim.irecv(Pattern::ANY, vec![0; 100_000]).unwrap();
     attacker.offer(length, unit, number);
@@ -240,36 +243,39 @@ fn meet(
 }
 
 /// The victim sits at 0, the other one at 1, where every number is 2 now.
-const SEATS: Option<[u32; 2]> = Some([0, 1]);
+const MEMBERS: Option<[u32; 2]> = Some([0, 1]);
 
 #[test]
 fn an_offer_that_lies_costs_its_sender_only() {
     let good = (100_000, 1, 2);
-    let (code, bytes) = meet((true, SEATS), good);
+    let (code, bytes) = meet((true, MEMBERS), good);
     assert!((code, bytes) == (Code::Success, vec![9; 100_000]));
     let refused = |link, offer| meet(link, offer).0;
-    // Outside: behind the end, across it, and so far behind that it would begin anew.
+    // OutOfBounds: behind the end, across it, and so far behind that it would begin anew.
     for (length, unit) in [
         (1, UNITS),
         (70_000, UNITS - 1),
         (u64::MAX, UNITS - 1),
         (1, u32::MAX),
     ] {
-        assert_eq!(refused((true, SEATS), (length, unit, 2)), Code::Unreachable);
+        assert_eq!(
+            refused((true, MEMBERS), (length, unit, 2)),
+            Code::Unreachable
+        );
     }
     // Not there any more, or never.
     for number in [0, 3, 4, u32::MAX] {
-        assert_eq!(refused((true, SEATS), (100_000, 1, number)), Code::Closed);
+        assert_eq!(refused((true, MEMBERS), (100_000, 1, number)), Code::Closed);
     }
 }
 
 #[test]
 fn what_cannot_be_reached_is_asked_for() {
-    // Nobody said where the heap is, there is no such seat, and no region.
-    for (inside, seats) in [(true, None), (true, Some([0, 2])), (false, SEATS)] {
+    // Nobody said where the heap is, there is no such member, and no region.
+    for (inside, members) in [(true, None), (true, Some([0, 2])), (false, MEMBERS)] {
         let folder = tempfile::tempdir().unwrap();
         let mut victim = open(folder.path());
-        let mut attacker = Lender::connect(folder.path(), &mut victim, inside, seats);
+        let mut attacker = RegionPeer::connect(folder.path(), &mut victim, inside, members);
         let request = victim.irecv(Pattern::ANY, vec![0; 100_000]).unwrap();
         attacker.offer(100_000, 1, 1);
         let asked = loop {
@@ -291,7 +297,7 @@ proptest! {
     #[test]
     fn any_offer_is_answered(length: u64, short in 1u64..400_000, unit: u32, near in 0..UNITS + 2, number in 0u32..4) {
         for (length, unit) in [(length, unit), (length, near), (short, near)] {
-            let (code, bytes) = meet((true, SEATS), (length, unit, number));
+            let (code, bytes) = meet((true, MEMBERS), (length, unit, number));
             let wanted = length.min(100_000);
             let inside = u64::from(unit) * UNIT + wanted <= u64::from(UNITS) * UNIT;
             let expected = match (inside, number) {

@@ -12,15 +12,15 @@ mod common;
 
 use std::path::Path;
 
-use common::by_hand::{COPIED, DONE, OFFER, PULL, SHARE};
-use common::{by_hand, pattern};
+use common::scripted_peer::{COPIED, DONE, OFFER, PULL, SHARE};
+use common::{pattern, scripted_peer};
 use message::limits::{CONTROL, MESSAGES};
 use message::{Address, Board, Code, Endpoint, Options, Pattern, Peer, Request};
 use proptest::prelude::*;
 use window::attach::Channel;
 use window::lane::Record;
 use window::layout::Layout;
-use window::{Ends, Foreign, Side, Window};
+use window::{Ends, SharedBytes, Side, Window};
 
 /// The match value of what is pending all the time.
 const LATER: u64 = 0xfeed_0000_0001;
@@ -29,7 +29,7 @@ const LATER: u64 = 0xfeed_0000_0001;
 struct Attacker {
     channel: Channel,
     ends: Ends,
-    memory: Foreign,
+    memory: SharedBytes,
     length: u64,
     peer: Peer,
     heard: Vec<u64>,
@@ -43,11 +43,11 @@ impl Attacker {
             endpoint: 999,
             ..victim.address()
         };
-        let (channel, peer) = by_hand::connect(folder, victim, from, &window, true, None);
+        let (channel, peer) = scripted_peer::connect(folder, victim, from, &window, true, None);
         Self {
             channel,
             ends: window.ends(Side::Creator).unwrap(),
-            memory: window.scribble().unwrap(),
+            memory: window.bytes().unwrap(),
             length: window.layout().length(),
             peer,
             heard: Vec::new(),

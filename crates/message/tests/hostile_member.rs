@@ -73,7 +73,7 @@ fn disturbs_nobody(honest: &mut Honest, steps: &[[u8; STEP]]) {
     }
     attack.ring();
     honest.talk();
-    attack.go();
+    attack.leave();
     honest.talk();
 }
 
@@ -111,7 +111,7 @@ fn whoever_was_cut_off_may_come_again_as_a_member_that_means_well() {
         attack.step(&[4, 5, 0, 0, round, 0, 0, 0, 0, 0, 0, 0]);
         attack.ring();
         honest.talk();
-        attack.go();
+        attack.leave();
     }
     let joined = loop {
         // The host may not have noticed yet that the last one is gone.
@@ -151,7 +151,7 @@ fn whoever_was_killed_comes_again_in_the_same_session() {
             honest.b.progress();
         }
         honest.talk();
-        attack.go();
+        attack.leave();
     }
 }
 
@@ -205,7 +205,7 @@ fn for_long(uplink: bool) {
         }
         attack.ring();
         slowest = slowest.max(talk(&mut honest));
-        attack.go();
+        attack.leave();
         rounds += 1;
     }
     let grown = resident().saturating_sub(early.unwrap());

@@ -38,7 +38,7 @@ fn every_length_arrives_whole_sent_before_or_after_the_receive() {
                     false => pair.a.isend(pair.to_b, value, bytes.clone()).unwrap(),
                 };
                 if !early {
-                    pair.settle();
+                    pair.run_until_idle();
                     let probed = pair.b.iprobe(Pattern::ANY).unwrap();
                     assert_eq!((probed.length, probed.value), (length as u64, value));
                 }
@@ -106,7 +106,7 @@ fn mx_6_3_what_has_no_room_is_cut_and_who_is_told_depends_on_the_protocol() {
 fn mx_6_3_a_synchronous_send_ends_only_when_it_is_received() {
     let mut pair = Pair::new();
     let sent = pair.a.issend(pair.to_b, 1, vec![1; 8]).unwrap();
-    pair.settle();
+    pair.run_until_idle();
     assert!(pair.a.test(sent).unwrap().is_none());
     let request = pair.b.irecv(Pattern::ANY, vec![0; 8]).unwrap();
     assert_eq!(pair.finish_b(request).status.taken, 8);
@@ -226,7 +226,7 @@ fn a_peer_that_floods_is_held_back_and_another_is_not() {
     let sends: Vec<_> = (0..1200)
         .map(|_| pair.a.isend(pair.to_b, 1, vec![7; 20_000]).unwrap())
         .collect();
-    pair.settle();
+    pair.run_until_idle();
     assert!(pair.a.test(sends[1199]).unwrap().is_none(), "held back");
     let quick = other.isend(to_b.unwrap(), 2, vec![1; 8]).unwrap();
     let request = pair.b.irecv(Pattern::exactly(2), vec![0; 8]).unwrap();
@@ -313,7 +313,7 @@ fn mx_6_2_context_ids_keep_queues_apart() {
                 .isend(pair.to_b, context << 56 | 9, vec![context as u8]),
         );
     }
-    pair.settle();
+    pair.run_until_idle();
     for context in [1u64, 2, 3] {
         let request = pair.b.irecv(pattern(context), vec![0]).unwrap();
         assert_eq!(pair.finish_b(request).memory.bytes(), [context as u8]);
@@ -338,7 +338,7 @@ fn cancel_takes_back_what_matched_nothing() {
         pair.a.cancel(sent),
         Err(MessageError::CannotCancel)
     ));
-    pair.settle();
+    pair.run_until_idle();
     assert!(!pair.b.cancel(stays).unwrap(), "it has matched");
     assert_eq!(pair.finish_b(stays).status.code, Code::Success);
 }

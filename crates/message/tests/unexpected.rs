@@ -33,7 +33,7 @@ fn mx_6_6_messages_without_a_receive_are_shown_once_in_order() {
         pair.a.forget(sent).unwrap();
     }
     let waits = pair.a.issend(pair.to_b, 5, pattern(7, 5)).unwrap();
-    pair.settle();
+    pair.run_until_idle();
     assert!(pair.b.iprobe(Pattern::ANY).is_none(), "not shown yet");
     let expected = [
         (1, 8, true),
@@ -63,7 +63,7 @@ fn mx_6_6_a_receive_posted_on_sight_gets_the_message() {
         let sent = pair.a.isend(pair.to_b, 1, pattern(100, 1)).unwrap();
         pair.a.forget(sent).unwrap();
     }
-    pair.settle();
+    pair.run_until_idle();
     let first = pair.b.next_unexpected().unwrap();
     // Two receives: the message that is kept gets the first, the next one the second.
     let [one, two] = [0; 2].map(|_| pair.b.irecv(Pattern::ANY, vec![0; 100]).unwrap());
@@ -83,7 +83,7 @@ fn mx_6_6_consuming_ends_what_waits_for_the_receive() {
         pair.a.isend(pair.to_b, 2, pattern(50_000, 2)).unwrap(),
         pair.b.isend(pair.b.own(), 3, pattern(10, 3)).unwrap(),
     ];
-    pair.settle();
+    pair.run_until_idle();
     for _ in 0..3 {
         let message = pair.b.next_unexpected().unwrap();
         pair.b.consume(message);
@@ -106,7 +106,7 @@ fn mx_6_7_a_peer_that_opened_again_is_another_session() {
         Endpoint::open(&board, &Options::default()).unwrap(),
     );
     drop(old);
-    pair.settle();
+    pair.run_until_idle();
     let closed = pair.a.isend(pair.to_b, 1, vec![1]).unwrap();
     assert_eq!(pair.finish_a(closed).status.code, Code::Closed);
     let options = Options {

@@ -1,17 +1,17 @@
 //! How two processes of one host come to share a window: over a Unix socket.
 //!
-//! The one that connects makes the window and *offers* it: versions it speaks, a greeting for the
+//! The one that connects makes the window and *offers* it: versions it speaks, a handshake_data for the
 //! user of the window, the window's descriptor and perhaps its heap's. The other *answers* with
-//! the version it chose, its own greeting, and perhaps its heap. From then on the socket carries
+//! the version it chose, its own handshake_data, and perhaps its heap. From then on the socket carries
 //! only wake-ups, one byte each, and its end is the peer's end. Packets, so every message is whole
 //! or not there; never blocking, so no peer can make this side wait.
 //!
 //! ```text
-//! offer:  magic "vicattch", 1, first version, last version, parts, place, greeting
-//! answer: magic "vicattch", 2, version,       accepted,     parts, place, greeting
+//! offer:  magic "vicattch", 1, first version, last version, parts, place, handshake_data
+//! answer: magic "vicattch", 2, version,       accepted,     parts, place, handshake_data
 //! wake:   one byte
 //! ```
-//! *Parts* says which descriptors come along: 1 the window's, 2 the heap's. *Place* is where the
+//! *Parts* says which descriptors come along: 1 the window's, 2 the heap's. *WindowLocation* is where the
 //! window begins in its file. Who connects to a gateway offers no window: the answer brings it.
 
 use std::io::{IoSlice, IoSliceMut};
@@ -28,7 +28,7 @@ use rustix::net::{
 };
 
 use crate::ivshmem::remove_socket;
-use crate::limits::GREETING;
+use crate::limits::HANDSHAKE_DATA;
 use crate::window::Window;
 
 /// Versions of this protocol that are spoken here.
@@ -64,7 +64,7 @@ pub enum AttachError {
     },
     /// The peer sent something that is no message.
     #[error("the peer sent a message that makes no sense")]
-    Nonsense,
+    Malformed,
     /// The peer does not read its socket.
     #[error("the peer does not take its messages")]
     Full,
@@ -79,22 +79,22 @@ pub enum Message {
     /// The peer offers a window, or wants one.
     Offer {
         /// Its window, not yet checked.
-        window: Option<Place>,
+        window: Option<WindowLocation>,
         /// Its heap, not yet checked.
         heap: Option<OwnedFd>,
         /// What its user says.
-        greeting: Greeting,
+        handshake_data: HandshakeData,
     },
     /// The peer answers an offer.
     Answer {
         /// Whether it agreed.
         accepted: bool,
         /// Its window, if it was to bring one; not yet checked.
-        window: Option<Place>,
+        window: Option<WindowLocation>,
         /// Its heap, not yet checked.
         heap: Option<OwnedFd>,
         /// What its user says.
-        greeting: Greeting,
+        handshake_data: HandshakeData,
     },
     /// The peer has something for this side.
     Wake,
@@ -102,7 +102,7 @@ pub enum Message {
 
 /// Where a window is.
 #[derive(Debug)]
-pub struct Place {
+pub struct WindowLocation {
     /// The file it is in.
     pub file: OwnedFd,
     /// Where it begins in there, in bytes.
@@ -110,7 +110,7 @@ pub struct Place {
 }
 
 /// What users of a window say to each other while attaching.
-pub type Greeting = ArrayVec<u8, GREETING>;
+pub type HandshakeData = ArrayVec<u8, HANDSHAKE_DATA>;
 
 /// A connected socket.
 #[derive(Debug)]
@@ -125,7 +125,7 @@ impl Channel {
     /// Nobody listens there (`NOENT`, `CONNREFUSED`), or too many connect at the same time
     /// (`AGAIN`).
     pub fn connect(path: &Path) -> Result<Self, Errno> {
-        let socket = packets()?;
+        let socket = seqpacket_socket()?;
         net::connect(&socket, &SocketAddrUnix::new(path)?)?;
         Ok(Self { socket })
     }
@@ -149,10 +149,10 @@ impl Channel {
         &self,
         window: Option<&Window>,
         heap: Option<BorrowedFd<'_>>,
-        greeting: &Greeting,
+        handshake_data: &HandshakeData,
     ) -> Result<(), AttachError> {
         let fields = [OFFER, *VERSIONS.start(), *VERSIONS.end()];
-        self.send(fields, window, heap, greeting)
+        self.send(fields, window, heap, handshake_data)
     }
 
     /// Answer an offer, with a window if it had none.
@@ -164,14 +164,14 @@ impl Channel {
         accepted: bool,
         window: Option<&Window>,
         heap: Option<BorrowedFd<'_>>,
-        greeting: &Greeting,
+        handshake_data: &HandshakeData,
     ) -> Result<(), AttachError> {
         let fields = [ANSWER, *VERSIONS.end(), u8::from(accepted)];
-        self.send(fields, window, heap, greeting)
+        self.send(fields, window, heap, handshake_data)
     }
 
     /// Tell the peer that this is the end, and go on listening for its own.
-    pub fn finish(&self) {
+    pub fn shutdown_write(&self) {
         // Gone is finished.
         let _ = net::shutdown(&self.socket, net::Shutdown::Write);
     }
@@ -188,7 +188,7 @@ impl Channel {
     /// # Errors
     /// See [`AttachError`].
     pub fn receive(&self) -> Result<Option<Message>, AttachError> {
-        let mut bytes = [0; HEADER + GREETING + 1];
+        let mut bytes = [0; HEADER + HANDSHAKE_DATA + 1];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let parts = &mut [IoSliceMut::new(&mut bytes)];
@@ -211,7 +211,7 @@ impl Channel {
         }
         let cut = ReturnFlags::CTRUNC | ReturnFlags::TRUNC;
         if got.flags.intersects(cut) {
-            return Err(AttachError::Nonsense);
+            return Err(AttachError::Malformed);
         }
         decode(bytes.get(..got.bytes).unwrap_or_default(), fds).map(Some)
     }
@@ -221,7 +221,7 @@ impl Channel {
         fields: [u8; 3],
         window: Option<&Window>,
         heap: Option<BorrowedFd<'_>>,
-        greeting: &[u8],
+        handshake_data: &[u8],
     ) -> Result<(), AttachError> {
         let fds: ArrayVec<_, FDS> = window.map(AsFd::as_fd).into_iter().chain(heap).collect();
         let offset = window.map_or(0, Window::offset);
@@ -232,7 +232,7 @@ impl Channel {
             ancillary.push(SendAncillaryMessage::ScmRights(&fds));
         }
         let head = header(fields, parts, offset);
-        let parts = [IoSlice::new(&head), IoSlice::new(greeting)];
+        let parts = [IoSlice::new(&head), IoSlice::new(handshake_data)];
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         match net::sendmsg(&self.socket, &parts, &mut ancillary, flags) {
             Ok(_) => Ok(()),
@@ -265,24 +265,26 @@ fn decode(bytes: &[u8], fds: ArrayVec<OwnedFd, FDS>) -> Result<Message, AttachEr
     }
     let (magic, rest) = bytes
         .split_first_chunk::<8>()
-        .ok_or(AttachError::Nonsense)?;
-    let (fields, rest) = rest.split_first_chunk::<4>().ok_or(AttachError::Nonsense)?;
-    let (offset, rest) = rest.split_first_chunk().ok_or(AttachError::Nonsense)?;
+        .ok_or(AttachError::Malformed)?;
+    let (fields, rest) = rest
+        .split_first_chunk::<4>()
+        .ok_or(AttachError::Malformed)?;
+    let (offset, rest) = rest.split_first_chunk().ok_or(AttachError::Malformed)?;
     let [kind, second, third, parts] = *fields;
     let sent = match parts {
         0 => 0,
         WINDOW | HEAP => 1,
         3 => 2,
-        _ => return Err(AttachError::Nonsense),
+        _ => return Err(AttachError::Malformed),
     };
     if *magic != MAGIC || fds.len() != sent {
-        return Err(AttachError::Nonsense);
+        return Err(AttachError::Malformed);
     }
-    let greeting = Greeting::try_from(rest).map_err(|_| AttachError::Nonsense)?;
+    let handshake_data = HandshakeData::try_from(rest).map_err(|_| AttachError::Malformed)?;
     let mut fds = fds.into_iter();
     let window = match parts & WINDOW {
         0 => None,
-        _ => fds.next().map(|file| Place {
+        _ => fds.next().map(|file| WindowLocation {
             file,
             offset: u64::from_le_bytes(*offset),
         }),
@@ -296,7 +298,7 @@ fn decode(bytes: &[u8], fds: ArrayVec<OwnedFd, FDS>) -> Result<Message, AttachEr
             Ok(Message::Offer {
                 window,
                 heap,
-                greeting,
+                handshake_data,
             })
         }
         (ANSWER, version, accepted @ (0 | 1)) => {
@@ -308,10 +310,10 @@ fn decode(bytes: &[u8], fds: ArrayVec<OwnedFd, FDS>) -> Result<Message, AttachEr
                 accepted: accepted == 1,
                 window,
                 heap,
-                greeting,
+                handshake_data,
             })
         }
-        _ => Err(AttachError::Nonsense),
+        _ => Err(AttachError::Malformed),
     }
 }
 
@@ -339,7 +341,7 @@ impl Listener {
             Err(Errno::CONNREFUSED) => remove_socket(path)?,
             Err(_) => {}
         }
-        let socket = packets()?;
+        let socket = seqpacket_socket()?;
         net::bind(&socket, &SocketAddrUnix::new(path)?)?;
         net::listen(&socket, BACKLOG)?;
         let path = path.to_owned();
@@ -373,7 +375,7 @@ impl Drop for Listener {
     }
 }
 
-fn packets() -> Result<OwnedFd, Errno> {
+fn seqpacket_socket() -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }

@@ -11,7 +11,7 @@
 //! one for each message would be most of what a small message costs. Sleeping is rare. So where
 //! the kernel has `membarrier(2)`, the sleeper alone fences: itself, and at the same time every
 //! processor that runs a process which [`fences_all`] registered. The ringer then needs no fence
-//! of its own, if it is such a process, and if the other side says ([`Ringer::is_fenced`]) that it
+//! of its own, if it is such a process, and if the other side says ([`Ringer::set_peer_fences`]) that it
 //! sleeps like this. Sides on different kernels have a fence each.
 
 #[cfg(loom)]
@@ -28,11 +28,11 @@ use crate::raw::Word;
 
 /// Whatever was told before is visible to the other side, or what it told is visible after.
 #[inline(always)]
-fn tell_then_look() {
+fn full_fence() {
     fence(Ordering::SeqCst);
 }
 
-/// Whether [`settle`] fences the other processes of this host too, and this process is fenced by
+/// Whether [`wait_fence`] fences the other processes of this host too, and this process is fenced by
 /// theirs. Registers it when first asked.
 #[must_use]
 pub fn fences_all() -> bool {
@@ -55,7 +55,7 @@ impl Sleeper {
         Self { word, count: 0 }
     }
 
-    /// Tell that this side is about to sleep. Call [`settle`] once for all sleepers of a thread
+    /// Tell that this side is about to sleep. Call [`wait_fence`] once for all sleepers of a thread
     /// before looking for work a last time.
     #[inline]
     pub fn prepare_to_wait(&mut self) {
@@ -76,8 +76,8 @@ impl Sleeper {
 /// Comes between [`Sleeper::prepare_to_wait`] and the last look. False when it could not be done as peers
 /// were told: then they may forget this side, and it must not sleep for long.
 #[must_use]
-pub fn settle() -> bool {
-    tell_then_look();
+pub fn wait_fence() -> bool {
+    full_fence();
     // It fails only when a filter of system calls came later than the registration.
     // syscalls: membarrier
     !fences_all() || membarrier(MembarrierCommand::GlobalExpedited).is_ok()
@@ -100,9 +100,9 @@ impl Ringer {
         }
     }
 
-    /// Whether the other side says that its [`settle`] fences all processes, this one included.
+    /// Whether the other side says that its [`wait_fence`] fences all processes, this one included.
     /// One that lies is not woken, and that is all.
-    pub fn is_fenced(&mut self, by_peer: bool) {
+    pub fn set_peer_fences(&mut self, by_peer: bool) {
         self.fenced = by_peer && fences_all();
     }
 
@@ -110,10 +110,10 @@ impl Ringer {
     /// each of its sleeps.
     #[inline(always)]
     #[must_use]
-    pub fn must_ring(&mut self) -> bool {
+    pub fn needs_wakeup(&mut self) -> bool {
         match self.fenced {
             true => compiler_fence(Ordering::SeqCst),
-            false => tell_then_look(),
+            false => full_fence(),
         }
         let count = self.word.load();
         if count & 1 == 0 || count == self.rung {
@@ -131,7 +131,7 @@ mod model {
     use loom::sync::atomic::{AtomicU32, Ordering};
     use loom::thread;
 
-    use super::tell_then_look;
+    use super::full_fence;
 
     #[derive(Default)]
     struct Shared {
@@ -150,19 +150,19 @@ mod model {
                 while self.asked.load(Ordering::Acquire) == 0 {
                     thread::yield_now();
                 }
-                tell_then_look();
+                full_fence();
                 self.fenced.store(1, Ordering::Release);
             }
         }
 
         /// The caller's side: fences itself, then waits for all others.
         fn membarrier(&self) {
-            tell_then_look();
+            full_fence();
             self.asked.store(1, Ordering::Release);
             while self.fenced.load(Ordering::Acquire) == 0 {
                 thread::yield_now();
             }
-            tell_then_look();
+            full_fence();
         }
     }
 
@@ -177,12 +177,12 @@ mod model {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
                     shared.slot.store(1, Ordering::Release);
-                    tell_then_look();
+                    full_fence();
                     shared.asleep.load(Ordering::Acquire) & 1 == 1
                 })
             };
             shared.asleep.store(1, Ordering::Release);
-            tell_then_look();
+            full_fence();
             let seen = shared.slot.load(Ordering::Acquire) == 1;
             assert!(producer.join().unwrap() || seen);
         });
@@ -198,12 +198,12 @@ mod model {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
                     shared.released.store(1, Ordering::Release);
-                    tell_then_look();
+                    full_fence();
                     shared.asleep.load(Ordering::Acquire) & 1 == 1
                 })
             };
             shared.asleep.store(1, Ordering::Release);
-            tell_then_look();
+            full_fence();
             let room = shared.released.load(Ordering::Acquire) == 1;
             assert!(consumer.join().unwrap() || room);
         });

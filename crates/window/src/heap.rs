@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::memfd;
-use crate::raw::{Access, Arena, Foreign, Mapping, Owned};
+use crate::raw::{Access, Arena, Mapping, Owned, SharedBytes};
 use crate::{limits, window::WindowError};
 
 /// A heap of this process.
@@ -81,7 +81,7 @@ impl DerefMut for Buffer {
 ///
 /// # Errors
 /// The file is not sealed, is larger than a heap may be, or cannot be mapped.
-pub fn view(file: BorrowedFd<'_>) -> Result<Foreign, WindowError> {
+pub fn view(file: BorrowedFd<'_>) -> Result<SharedBytes, WindowError> {
     let length = memfd::final_length(file).ok_or(WindowError::Unsealed)?;
     if length == 0 || length > limits::HEAP {
         return Err(WindowError::Length {
@@ -90,7 +90,7 @@ pub fn view(file: BorrowedFd<'_>) -> Result<Foreign, WindowError> {
         });
     }
     let mapping = Mapping::new(file, 0, length, Access::Read).map_err(WindowError::Kernel)?;
-    Foreign::new(&Arc::new(mapping), 0, length, Access::Read)
+    SharedBytes::new(&Arc::new(mapping), 0, length, Access::Read)
         .ok_or(WindowError::Kernel(Errno::INVAL))
 }
 

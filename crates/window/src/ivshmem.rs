@@ -1,4 +1,4 @@
-//! QEMU's `ivshmem-doorbell`: how a region gets into a VM, and how the VM wakes the host.
+//! QEMU's `ivshmem-doorbell`: how a region gets into a VM, and how the VM is_process the host.
 //!
 //! The host listens on a socket for each member. QEMU connects to it and is sent, as numbers of 8
 //! bytes with or without a descriptor (QEMU's `docs/specs/ivshmem-spec.rst`, "The ivshmem
@@ -52,7 +52,7 @@ pub struct Server {
 #[derive(Debug)]
 pub struct Member {
     socket: OwnedFd,
-    wakes: bool,
+    is_process: bool,
 }
 
 /// The doorbell that members ring.
@@ -163,11 +163,11 @@ impl Member {
     pub fn adopt(socket: OwnedFd) -> Self {
         Self {
             socket,
-            wakes: false,
+            is_process: false,
         }
     }
 
-    /// Admit one that has just connected: it is given its id, from 1, the region and the doorbell that it wakes
+    /// Admit one that has just connected: it is given its id, from 1, the region and the doorbell that it is_process
     /// the host with, which no other member may have: whoever has it can fill it.
     ///
     /// # Errors
@@ -189,7 +189,7 @@ impl Member {
     }
 
     /// Tell it that nothing more comes, also where another process has the socket too.
-    pub fn turn_away(self) {
+    pub fn reject(self) {
         // syscalls: shutdown
         // It may be gone already.
         let _gone = net::shutdown(&self.socket, Shutdown::Both);
@@ -198,13 +198,13 @@ impl Member {
     /// Look at its socket; false when it is gone. What it said stays there: descriptors may have come along, and
     /// whoever takes them has to close them, which may take as long as their sender likes. So this is to be
     /// called once for each time that something comes ([`Waiter::add_shared`](crate::waiter::Waiter::add_shared)).
-    pub fn hear(&mut self) -> bool {
+    pub fn check_socket(&mut self) -> bool {
         // syscalls: recvfrom
         let look = RecvFlags::DONTWAIT | RecvFlags::PEEK;
         match net::recv(&self.socket, &mut [0; 1][..], look) {
             Ok((0, _)) => false,
             Ok(_) => {
-                self.wakes = true;
+                self.is_process = true;
                 // The end is behind what it said. A socket without another end takes nothing, not even nothing.
                 send_bytes(&self.socket, &[], None).is_ok()
             }
@@ -215,7 +215,7 @@ impl Member {
     /// Whether it is a process of the host, which has said so, and no VM.
     #[must_use]
     pub fn is_process(&self) -> bool {
-        self.wakes
+        self.is_process
     }
 
     /// Tell it of a member's doorbell, once for each id: of another's to ring it, of its own to
@@ -229,7 +229,7 @@ impl Member {
 
     /// Wake it, if it can be woken.
     pub fn wake(&self) {
-        if self.wakes {
+        if self.is_process {
             // Full: it has enough to read. Gone: that will be heard.
             let _ = send(&self.socket, WAKE, None);
         }
@@ -288,7 +288,7 @@ impl Client {
 
     /// Take wake-ups; false when the host is gone.
     #[must_use]
-    pub fn hear(&self) -> bool {
+    pub fn take_wakeups(&self) -> bool {
         match net::recv(&self.socket, &mut [0; 256][..], RecvFlags::DONTWAIT) {
             Ok((count, _)) => count > 0,
             Err(error) => matches!(error, Errno::AGAIN | Errno::INTR),
@@ -403,33 +403,33 @@ mod tests {
         client.ring();
         let rung = rustix::io::read(&doorbell, &mut [0; 8]);
         assert_eq!(rung, Ok(8));
-        assert!(member.hear() && client.hear());
+        assert!(member.check_socket() && client.take_wakeups());
         member.wake();
         let mut woken = [0; 8];
         let (count, _) = net::recv(&client.socket, &mut woken[..], RecvFlags::empty()).unwrap();
         assert_eq!((count, i64::from_le_bytes(woken)), (8, WAKE));
         assert!(member.is_process());
         drop(client);
-        assert!(!member.hear());
+        assert!(!member.check_socket());
     }
 
     #[test]
     fn what_a_member_says_is_left_in_its_socket_and_its_end_noticed() {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let (mut member, theirs) = (Member::adopt(ours.into()), OwnedFd::from(theirs));
-        assert!(member.hear() && !member.is_process());
+        assert!(member.check_socket() && !member.is_process());
         let (read, write) = rustix::pipe::pipe().unwrap();
         send_bytes(&theirs, b"w", Some(write.as_fd())).unwrap();
         drop(write);
-        assert!(member.hear() && member.is_process());
+        assert!(member.check_socket() && member.is_process());
         // The pipe has its other end: in the socket, where nobody has closed it.
         let flags = rustix::event::PollFlags::HUP;
         let mut end = [rustix::event::PollFd::new(&read, flags)];
         let now = rustix::time::Timespec::default();
         assert_eq!(rustix::event::poll(&mut end, Some(&now)), Ok(0));
         drop(theirs);
-        assert!(!member.hear(), "its end is behind what it said");
-        member.turn_away();
+        assert!(!member.check_socket(), "its end is behind what it said");
+        member.reject();
         assert_eq!(rustix::event::poll(&mut end, Some(&now)), Ok(1));
     }
 }

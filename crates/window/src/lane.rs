@@ -10,19 +10,19 @@
 //! producer alone remembers. A record that carries data says where it is, and the consumer checks
 //! that against the data area's length when it reads.
 
-use crate::Broken;
-use crate::layout::LanePlaces;
-use crate::raw::{self, Access, Body, Foreign, Mapping, Slots, Word};
+use crate::ProtocolError;
+use crate::layout::LaneOffsets;
+use crate::raw::{self, Access, Body, Mapping, SharedBytes, Slots, Word};
 use std::sync::Arc;
 
 /// Data is used in whole cache lines.
-const LINE: u64 = 64;
+const CACHE_LINE: u64 = 64;
 
 /// Bytes that a record has room for behind the first word of its body.
-pub const BYTES: usize = raw::BYTES;
+pub const INLINE_BYTES: usize = raw::INLINE_BYTES;
 
 /// How far ahead the producer asks for the lines it will write.
-const AHEAD: u32 = 4;
+const PREFETCH_DISTANCE: u32 = 4;
 
 /// A record: 4 bytes of tag and seven words, in one cache line with their sequence number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub struct Room {
 pub struct Producer {
     slots: Slots,
     released: Word,
-    data: Foreign,
+    data: SharedBytes,
     capacity: u64,
     /// The next slot to write, and the first that may still be unread; free running.
     head: u32,
@@ -64,21 +64,21 @@ pub struct Producer {
 pub struct Consumer {
     slots: Slots,
     released: Word,
-    data: Foreign,
+    data: SharedBytes,
     /// The next slot to read, and how far they were released; free running.
     next: u32,
-    told: u32,
+    last_released: u32,
     data_taken: bool,
 }
 
 impl Producer {
-    pub(crate) fn new(mapping: &Arc<Mapping>, places: &LanePlaces) -> Option<Self> {
-        let count = places.size.slots;
+    pub(crate) fn new(mapping: &Arc<Mapping>, offsets: &LaneOffsets) -> Option<Self> {
+        let count = offsets.size.slots;
         Some(Self {
-            slots: Slots::new(mapping, places.ring, count)?,
-            released: Word::new(mapping, places.released)?,
-            data: data(mapping, places)?,
-            capacity: u64::from(places.size.data),
+            slots: Slots::new(mapping, offsets.ring, count)?,
+            released: Word::new(mapping, offsets.released)?,
+            data: data(mapping, offsets)?,
+            capacity: u64::from(offsets.size.data),
             head: 0,
             tail: 0,
             data_head: 0,
@@ -92,7 +92,7 @@ impl Producer {
     /// # Errors
     /// The consumer claims to have read what was not written.
     #[inline(always)]
-    pub fn has_room(&mut self) -> Result<bool, Broken> {
+    pub fn has_room(&mut self) -> Result<bool, ProtocolError> {
         let used = self.head.wrapping_sub(self.tail);
         if used < self.slots.count() {
             return Ok(true);
@@ -103,14 +103,14 @@ impl Producer {
 
     /// Learn what was released.
     #[cold]
-    fn catch_up(&mut self) -> Result<(), Broken> {
+    fn catch_up(&mut self) -> Result<(), ProtocolError> {
         let now = self.released.load();
         let (released, outstanding) = (
             now.wrapping_sub(self.tail),
             self.head.wrapping_sub(self.tail),
         );
         if released > outstanding {
-            return Err(Broken::Released {
+            return Err(ProtocolError::Released {
                 released,
                 outstanding,
             });
@@ -124,12 +124,12 @@ impl Producer {
     }
 
     /// Room for `length` bytes of data, in one piece, and for the record that carries it; `None`
-    /// when the consumer has to read first. Nothing is taken before [`push_with`](Self::push_with).
+    /// when the consumer has to read first. Nothing is taken before [`push_with_data`](Self::push_with_data).
     ///
     /// # Errors
     /// As [`has_room`](Self::has_room).
     #[inline]
-    pub fn room(&mut self, length: u32) -> Result<Option<Room>, Broken> {
+    pub fn room(&mut self, length: u32) -> Result<Option<Room>, ProtocolError> {
         if !self.has_room()? {
             return Ok(None);
         }
@@ -144,7 +144,7 @@ impl Producer {
     /// Where data would go: in one piece, so the end of the area may have to be skipped.
     #[inline]
     fn place(&self, length: u32) -> Room {
-        let length = u64::from(length).next_multiple_of(LINE);
+        let length = u64::from(length).next_multiple_of(CACHE_LINE);
         let offset = self.data_head & (self.capacity - 1);
         let skip = match offset + length > self.capacity {
             true => self.capacity - offset,
@@ -173,7 +173,7 @@ impl Producer {
         self.advance();
     }
 
-    /// Publish a record whose body is a word and then bytes, at most [`BYTES`] of them. There must
+    /// Publish a record whose body is a word and then bytes, at most [`INLINE_BYTES`] of them. There must
     /// be room, as [`has_room`](Self::has_room) tells. Words of the body that are not needed are
     /// not written: they hold what an earlier record had there.
     #[inline(always)]
@@ -197,12 +197,13 @@ impl Producer {
             *end = self.data_head;
         }
         self.head = self.head.wrapping_add(1);
-        self.slots.prefetch_write(self.head.wrapping_add(AHEAD));
+        self.slots
+            .prefetch_write(self.head.wrapping_add(PREFETCH_DISTANCE));
     }
 
     /// Publish a record that carries the data written into `room`.
     #[inline]
-    pub fn push_with(&mut self, record: &Record, room: Room) {
+    pub fn push_with_data(&mut self, record: &Record, room: Room) {
         self.data_head = room.end;
         self.push(record);
     }
@@ -211,9 +212,9 @@ impl Producer {
     /// `offset` as for [`Consumer::read`].
     #[inline]
     #[must_use]
-    pub fn carry(&self, at: u64, from: &mut Consumer, offset: u64, length: u32) -> Option<()> {
+    pub fn copy_from(&self, at: u64, from: &mut Consumer, offset: u64, length: u32) -> Option<()> {
         from.data_taken = true;
-        from.data.carry(offset, &self.data, at, length as usize)
+        from.data.copy_to(offset, &self.data, at, length as usize)
     }
 
     /// Bytes the data area has. More than half of it may not fit in one piece.
@@ -224,13 +225,13 @@ impl Producer {
 }
 
 impl Consumer {
-    pub(crate) fn new(mapping: &Arc<Mapping>, places: &LanePlaces) -> Option<Self> {
+    pub(crate) fn new(mapping: &Arc<Mapping>, offsets: &LaneOffsets) -> Option<Self> {
         Some(Self {
-            slots: Slots::new(mapping, places.ring, places.size.slots)?,
-            released: Word::new(mapping, places.released)?,
-            data: data(mapping, places)?,
+            slots: Slots::new(mapping, offsets.ring, offsets.size.slots)?,
+            released: Word::new(mapping, offsets.released)?,
+            data: data(mapping, offsets)?,
             next: 0,
-            told: 0,
+            last_released: 0,
             data_taken: false,
         })
     }
@@ -282,7 +283,7 @@ impl Consumer {
     }
 
     /// Copy the bytes behind the first word of the next record's body, each read once; no more than
-    /// [`BYTES`] are filled.
+    /// [`INLINE_BYTES`] are filled.
     #[inline(always)]
     pub fn bytes(&self, to: &mut [u8]) {
         self.slots.read_bytes(self.next, to);
@@ -310,21 +311,21 @@ impl Consumer {
     }
 
     /// Give back the slots and the data that were read, if it is worth telling. True when it was
-    /// told: then the producer may have to be woken.
+    /// last_released: then the producer may have to be woken.
     #[inline(always)]
     pub fn release(&mut self) -> bool {
         let quarter = self.slots.count() / 4;
-        if !self.data_taken && self.next.wrapping_sub(self.told) < quarter {
+        if !self.data_taken && self.next.wrapping_sub(self.last_released) < quarter {
             return false;
         }
         self.data_taken = false;
-        self.told = self.next;
+        self.last_released = self.next;
         self.released.store(self.next);
         true
     }
 }
 
-fn data(mapping: &Arc<Mapping>, places: &LanePlaces) -> Option<Foreign> {
-    let length = u64::from(places.size.data);
-    Foreign::new(mapping, places.data, length, Access::ReadWrite)
+fn data(mapping: &Arc<Mapping>, offsets: &LaneOffsets) -> Option<SharedBytes> {
+    let length = u64::from(offsets.size.data);
+    SharedBytes::new(mapping, offsets.data, length, Access::ReadWrite)
 }

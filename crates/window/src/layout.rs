@@ -65,9 +65,9 @@ pub enum LayoutError {
     /// A data area's size is out of bounds.
     #[error("a data area of {0} bytes: the size must be a power of two from 4 KiB to 16 MiB")]
     Data(u32),
-    /// A region's number of seats is out of bounds.
-    #[error("a region of {0} seats: it may have 1 to 64")]
-    Seats(u32),
+    /// A region's number of members is out of bounds.
+    #[error("a region of {0} members: it may have 1 to 64")]
+    Members(u32),
     /// A region's number of links is out of bounds.
     #[error("a region of {0} links: it may have 1 to 4096")]
     Links(u32),
@@ -127,8 +127,8 @@ impl Layout {
     }
 
     /// The parts of a direction that say what is new: control and rings, without data.
-    pub(crate) fn marks(&self, direction: u64) -> std::ops::Range<u64> {
-        let start = self.doorbell(direction);
+    pub(crate) fn control_and_rings(&self, direction: u64) -> std::ops::Range<u64> {
+        let start = self.doorbell_offset(direction);
         let [first, second] = self.lanes;
         start..start + PAGE + ring_bytes(first) + ring_bytes(second)
     }
@@ -140,29 +140,29 @@ impl Layout {
     }
 
     /// Where a direction's consumer keeps its doorbell.
-    pub(crate) fn doorbell(&self, direction: u64) -> u64 {
+    pub(crate) fn doorbell_offset(&self, direction: u64) -> u64 {
         PAGE + direction * self.direction_length()
     }
 
     /// Where the [claims](crate::chunk_claim) of what goes in a direction are.
-    pub(crate) fn claims(&self, direction: u64) -> u64 {
-        self.doorbell(direction) + 384
+    pub(crate) fn claims_offset(&self, direction: u64) -> u64 {
+        self.doorbell_offset(direction) + 384
     }
 
     /// Where the parts of each lane of a direction lie.
-    pub(crate) fn places(&self, direction: u64) -> [LanePlaces; LANES] {
-        let control = self.doorbell(direction);
+    pub(crate) fn lane_offsets(&self, direction: u64) -> [LaneOffsets; LANES] {
+        let control = self.doorbell_offset(direction);
         let [first, second] = self.lanes;
         let rings = control + PAGE;
         let data = rings + ring_bytes(first) + ring_bytes(second);
         [
-            LanePlaces {
+            LaneOffsets {
                 size: first,
                 released: control + 128,
                 ring: rings,
                 data,
             },
-            LanePlaces {
+            LaneOffsets {
                 size: second,
                 released: control + 256,
                 ring: rings + ring_bytes(first),
@@ -174,7 +174,7 @@ impl Layout {
 
 /// Where the parts of a lane lie, in bytes from the start of the window.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LanePlaces {
+pub(crate) struct LaneOffsets {
     pub(crate) size: LaneSize,
     pub(crate) released: u64,
     pub(crate) ring: u64,
@@ -209,9 +209,9 @@ mod tests {
             let layout = Layout::new([first, second]).unwrap();
             let mut parts = vec![(0, PAGE)];
             for direction in 0..2 {
-                parts.push((layout.doorbell(direction), 4));
-                parts.push((layout.claims(direction), 8));
-                for place in layout.places(direction) {
+                parts.push((layout.doorbell_offset(direction), 4));
+                parts.push((layout.claims_offset(direction), 8));
+                for place in layout.lane_offsets(direction) {
                     parts.push((place.released, 4));
                     parts.push((place.ring, ring_bytes(place.size)));
                     parts.push((place.data, u64::from(place.size.data)));

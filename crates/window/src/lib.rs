@@ -31,7 +31,7 @@
 //! ([`region::Heap`]), which all of them can write.
 //!
 //! What may fail: whatever the other side writes or sends. It is read once, checked, then used; a
-//! [`Broken`] says what was wrong. Nothing here blocks except [`waiter::Waiter::wait`].
+//! [`ProtocolError`] says what was wrong. Nothing here blocks except [`waiter::Waiter::wait`].
 #![deny(unsafe_code)]
 
 pub mod attach;
@@ -53,12 +53,12 @@ pub mod waiter;
 mod window;
 pub mod yielding;
 
-pub use raw::Foreign;
+pub use raw::SharedBytes;
 pub use window::{Ends, Side, Window, WindowError};
 
 /// What the other side of a window did wrong. It ends the link, and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Broken {
+pub enum ProtocolError {
     /// It says it has taken more than it was given.
     #[error("the peer released {released} slots where {outstanding} were outstanding")]
     Released {

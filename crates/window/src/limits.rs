@@ -7,7 +7,7 @@ pub const SLOTS: std::ops::RangeInclusive<u32> = 8..=4096;
 pub const DATA: std::ops::RangeInclusive<u32> = 4096..=(16 << 20);
 
 /// Members a region has room for.
-pub const SEATS: std::ops::RangeInclusive<u32> = 1..=64;
+pub const MEMBERS: std::ops::RangeInclusive<u32> = 1..=64;
 
 /// Links a region has room for.
 pub const LINKS: std::ops::RangeInclusive<u32> = 1..=4096;
@@ -15,8 +15,8 @@ pub const LINKS: std::ops::RangeInclusive<u32> = 1..=4096;
 /// Units a seat's heap has: their numbers fit into a page.
 pub const UNITS: std::ops::RangeInclusive<u32> = 0..=1024;
 
-/// Bytes of a greeting in either direction.
-pub const GREETING: usize = 256;
+/// Bytes of a handshake_data in either direction.
+pub const HANDSHAKE_DATA: usize = 256;
 
 /// Bytes a peer's heap may have.
 pub const HEAP: u64 = 1 << 40;

@@ -17,15 +17,15 @@ const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 
 /// Whether this side may change a word by compare and swap that another machine changes, too.
 #[must_use]
-pub fn hold() -> bool {
-    static KNOWN: OnceLock<bool> = OnceLock::new();
-    *KNOWN.get_or_init(|| {
+pub fn are_effective() -> bool {
+    static EFFECTIVE: OnceLock<bool> = OnceLock::new();
+    *EFFECTIVE.get_or_init(|| {
         let possible = fs::read_to_string(POSSIBLE).unwrap_or_default();
-        hold_on(raw::hypervisor().as_ref(), &possible)
+        are_effective_on(raw::hypervisor().as_ref(), &possible)
     })
 }
 
-fn hold_on(hypervisor: Option<&[u8; 12]>, possible: &str) -> bool {
+fn are_effective_on(hypervisor: Option<&[u8; 12]>, possible: &str) -> bool {
     hypervisor != Some(EMULATION) || possible.contains(['-', ','])
 }
 
@@ -35,12 +35,12 @@ mod tests {
 
     #[test]
     fn an_emulated_machine_with_room_for_one_cpu_has_none() {
-        assert!(hold_on(None, "0\n"), "hardware");
-        assert!(hold_on(Some(b"KVMKVMKVM\0\0\0"), "0\n"));
-        assert!(!hold_on(Some(EMULATION), "0\n"));
-        assert!(!hold_on(Some(EMULATION), ""), "not known");
-        assert!(hold_on(Some(EMULATION), "0-1\n"));
-        assert!(hold_on(Some(EMULATION), "0,2\n"));
+        assert!(are_effective_on(None, "0\n"), "hardware");
+        assert!(are_effective_on(Some(b"KVMKVMKVM\0\0\0"), "0\n"));
+        assert!(!are_effective_on(Some(EMULATION), "0\n"));
+        assert!(!are_effective_on(Some(EMULATION), ""), "not known");
+        assert!(are_effective_on(Some(EMULATION), "0-1\n"));
+        assert!(are_effective_on(Some(EMULATION), "0,2\n"));
     }
 
     #[test]

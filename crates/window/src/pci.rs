@@ -46,7 +46,7 @@ pub struct Interrupts(OwnedFd);
 
 impl Interrupts {
     /// Those that came are heard.
-    pub fn take(&self) {
+    pub fn clear(&self) {
         // There may be none.
         let _count = rustix::io::read(&self.0, &mut [0; 4]);
     }
@@ -64,10 +64,10 @@ impl Device {
     /// # Errors
     /// One cannot be used: usually because we are not root.
     pub fn all() -> io::Result<Vec<Self>> {
-        Self::below(Path::new(DEVICES))
+        Self::all_in(Path::new(DEVICES))
     }
 
-    fn below(folder: &Path) -> io::Result<Vec<Self>> {
+    fn all_in(folder: &Path) -> io::Result<Vec<Self>> {
         let entries = match fs::read_dir(folder) {
             Ok(entries) => entries,
             // No PCI.

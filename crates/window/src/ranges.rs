@@ -22,7 +22,7 @@ impl Ranges {
     }
 
     /// Where `length` bytes begin that are no longer free.
-    pub(crate) fn take(&mut self, length: u64) -> Option<u64> {
+    pub(crate) fn allocate(&mut self, length: u64) -> Option<u64> {
         let wanted = length.max(1).checked_next_multiple_of(PAGE)?;
         let fits = |(_, size): &(&u64, &u64)| **size >= wanted;
         let (&start, &size) = self.free.iter().find(fits)?;
@@ -34,7 +34,7 @@ impl Ranges {
     }
 
     /// Give back what was taken.
-    pub(crate) fn give(&mut self, start: u64, length: u64) {
+    pub(crate) fn release(&mut self, start: u64, length: u64) {
         let (mut start, mut size) = (start, length.max(1).next_multiple_of(PAGE));
         if let Some(next) = self.free.remove(&(start + size)) {
             size += next;
@@ -61,9 +61,9 @@ mod tests {
             let length = 64 * PAGE;
             let mut ranges = Ranges::new(length + 17);
             let mut taken: Vec<(u64, u64)> = Vec::new();
-            for (take, size, which) in steps {
-                if take {
-                    if let Some(at) = ranges.take(size) {
+            for (allocate, size, which) in steps {
+                if allocate {
+                    if let Some(at) = ranges.allocate(size) {
                         let end = at + size.max(1);
                         prop_assert!(end <= length);
                         for (other, size) in &taken {
@@ -73,11 +73,11 @@ mod tests {
                     }
                 } else if !taken.is_empty() {
                     let (at, size) = taken.swap_remove(which.index(taken.len()));
-                    ranges.give(at, size);
+                    ranges.release(at, size);
                 }
             }
             for (at, size) in taken {
-                ranges.give(at, size);
+                ranges.release(at, size);
             }
             prop_assert_eq!(ranges.free.into_iter().collect::<Vec<_>>(), vec![(0, length)]);
         }
@@ -86,9 +86,9 @@ mod tests {
     #[test]
     fn more_than_there_is_is_refused() {
         let mut ranges = Ranges::new(2 * PAGE);
-        assert_eq!(ranges.take(2 * PAGE + 1), None);
-        assert_eq!(ranges.take(u64::MAX), None);
-        assert_eq!(ranges.take(2 * PAGE), Some(0));
-        assert_eq!(ranges.take(1), None);
+        assert_eq!(ranges.allocate(2 * PAGE + 1), None);
+        assert_eq!(ranges.allocate(u64::MAX), None);
+        assert_eq!(ranges.allocate(2 * PAGE), Some(0));
+        assert_eq!(ranges.allocate(1), None);
     }
 }

@@ -10,7 +10,7 @@ use crate::doorbell::{Ringer, Sleeper};
 use crate::lane::{Consumer, Producer};
 use crate::layout::{HEADER, LANES, Layout, LayoutError};
 use crate::memfd;
-use crate::raw::{Access, Foreign, Mapping, Word};
+use crate::raw::{Access, Mapping, SharedBytes, Word};
 
 /// A window that cannot be made or used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,7 +40,7 @@ pub enum Side {
     /// The one that made it: produces in direction 0.
     Creator,
     /// The other one: produces in direction 1.
-    Guest,
+    Attacher,
 }
 
 /// Shared memory with two directions. Each side takes its [`Ends`] once.
@@ -79,12 +79,12 @@ impl Window {
         let file = memfd::create(c"vicinity-window", layout.length()).map_err(kernel)?;
         memfd::seal_shared(file.as_fd()).map_err(kernel)?;
         let window = Self::at(Arc::new(file), 0, layout);
-        window.label()?;
+        window.write_header()?;
         Ok(window)
     }
 
     /// Write its header, where nothing was ever written.
-    pub(crate) fn label(&self) -> Result<(), WindowError> {
+    pub(crate) fn write_header(&self) -> Result<(), WindowError> {
         let header = self.layout.header();
         let written = rustix::io::pwrite(&self.file, &header, self.offset);
         match written.map_err(WindowError::Kernel)? {
@@ -110,7 +110,7 @@ impl Window {
     pub fn attach(file: OwnedFd, offset: u64) -> Result<Self, WindowError> {
         let length = memfd::final_length(file.as_fd()).ok_or(WindowError::Unsealed)?;
         let got = length.saturating_sub(offset);
-        let layout = Layout::from_header(&head(file.as_fd(), offset, got)?)?;
+        let layout = Layout::from_header(&read_header(file.as_fd(), offset, got)?)?;
         let expected = layout.length();
         if got < expected {
             return Err(WindowError::Length { got, expected });
@@ -123,13 +123,13 @@ impl Window {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn renew(&self) -> Result<(), WindowError> {
-        let memory = self.scribble()?;
+    pub fn reset(&self) -> Result<(), WindowError> {
+        let memory = self.bytes()?;
         let wrong = WindowError::Kernel(Errno::INVAL);
         memory.write(0, &self.layout.header()).ok_or(wrong)?;
         for direction in 0..2 {
-            let marks = self.layout.marks(direction);
-            for at in marks.step_by(ZEROES.len()) {
+            let control = self.layout.control_and_rings(direction);
+            for at in control.step_by(ZEROES.len()) {
                 memory.write(at, &ZEROES).ok_or(wrong)?;
             }
         }
@@ -148,7 +148,7 @@ impl Window {
     /// The kernel refuses.
     pub fn ends(&self, side: Side) -> Result<Ends, WindowError> {
         let mapping = self.map()?;
-        self.find(&mapping, side)
+        self.split(&mapping, side)
             .ok_or(WindowError::Kernel(Errno::INVAL))
     }
 
@@ -162,9 +162,9 @@ impl Window {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn scribble(&self) -> Result<Foreign, WindowError> {
+    pub fn bytes(&self) -> Result<SharedBytes, WindowError> {
         let length = self.layout.length();
-        Foreign::new(&self.map()?, 0, length, Access::ReadWrite)
+        SharedBytes::new(&self.map()?, 0, length, Access::ReadWrite)
             .ok_or(WindowError::Kernel(Errno::INVAL))
     }
 
@@ -179,23 +179,24 @@ impl Window {
     }
 
     /// Every place fits, because the layout was checked against the length.
-    fn find(&self, mapping: &Arc<Mapping>, side: Side) -> Option<Ends> {
+    fn split(&self, mapping: &Arc<Mapping>, side: Side) -> Option<Ends> {
         let (writes, reads) = match side {
             Side::Creator => (0, 1),
-            Side::Guest => (1, 0),
+            Side::Attacher => (1, 0),
         };
-        let [out0, out1] = self.layout.places(writes);
-        let [in0, in1] = self.layout.places(reads);
+        let [out0, out1] = self.layout.lane_offsets(writes);
+        let [in0, in1] = self.layout.lane_offsets(reads);
         // The consumer of a direction keeps its doorbell.
-        let [theirs, ours] = [writes, reads].map(|direction| self.layout.doorbell(direction));
+        let [theirs, ours] =
+            [writes, reads].map(|direction| self.layout.doorbell_offset(direction));
         Some(Ends {
             producers: [
                 Producer::new(mapping, &out0)?,
                 Producer::new(mapping, &out1)?,
             ],
             consumers: [Consumer::new(mapping, &in0)?, Consumer::new(mapping, &in1)?],
-            claims_out: Claims::new(mapping, self.layout.claims(writes))?,
-            claims_in: Claims::new(mapping, self.layout.claims(reads))?,
+            claims_out: Claims::new(mapping, self.layout.claims_offset(writes))?,
+            claims_in: Claims::new(mapping, self.layout.claims_offset(reads))?,
             sleeper: Sleeper::new(Word::new(mapping, ours)?),
             ringer: Ringer::new(Word::new(mapping, theirs)?),
         })
@@ -206,14 +207,18 @@ impl Window {
 const ZEROES: [u8; 512] = [0; 512];
 
 /// The header of a window of at most `length` bytes.
-fn head(file: BorrowedFd<'_>, offset: u64, length: u64) -> Result<[u8; HEADER], WindowError> {
+fn read_header(
+    file: BorrowedFd<'_>,
+    offset: u64,
+    length: u64,
+) -> Result<[u8; HEADER], WindowError> {
     let mut header = [0; HEADER];
     let page = length.min(4096);
     if page < HEADER as u64 {
         return Err(LayoutError::Magic.into());
     }
     let mapping = Mapping::new(file, offset, page, Access::Read).map_err(WindowError::Kernel)?;
-    Foreign::new(&Arc::new(mapping), 0, page, Access::Read)
+    SharedBytes::new(&Arc::new(mapping), 0, page, Access::Read)
         .and_then(|page| page.read(0, &mut header))
         .ok_or(WindowError::Kernel(Errno::INVAL))?;
     Ok(header)

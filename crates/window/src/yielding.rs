@@ -14,64 +14,64 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// More than a yield takes that nobody took, and less than two switches.
-const SWITCHED: Duration = Duration::from_micros(1);
+const SWITCH_TIME: Duration = Duration::from_micros(1);
 
 /// How a program that looks for work shares its processor.
 #[derive(Debug, Default)]
-pub struct Courtesy {
-    crowded: bool,
+pub struct Yielder {
+    contended: bool,
     /// Nobody looked since somebody else had the processor.
-    fresh: bool,
+    just_switched: bool,
 }
 
 /// Somebody who is waited for.
 #[derive(Debug, Default)]
-pub struct Awaited {
-    shares: bool,
-    times: u32,
+pub struct AwaitedPeer {
+    shares_cpu: bool,
+    arrivals: u32,
 }
 
 /// One time of so many it is waited for as if it had another processor: it may have one by now, and who
 /// gives way at once never sees that.
-const DOUBT: u32 = 64;
+const RECHECK_INTERVAL: u32 = 64;
 
-impl Courtesy {
+impl Yielder {
     /// Let somebody run who waits for this processor.
-    pub fn give_way(&mut self) {
+    pub fn yield_now(&mut self) {
         let before = Instant::now();
         // syscalls: sched_yield
         thread::yield_now();
-        self.crowded = before.elapsed() >= SWITCHED;
-        self.fresh = self.crowded;
+        self.contended = before.elapsed() >= SWITCH_TIME;
+        self.just_switched = self.contended;
     }
 
     /// This program has looked.
     #[inline(always)]
-    pub fn looked(&mut self) {
-        self.fresh = false;
+    pub fn polled(&mut self) {
+        self.just_switched = false;
     }
 
     /// Whether somebody ran the last time. Then more looks in a row find little: what is waited for
     /// may be made on this processor.
     #[must_use]
-    pub fn is_crowded(&self) -> bool {
-        self.crowded
+    pub fn is_contended(&self) -> bool {
+        self.contended
     }
 }
 
-impl Awaited {
+impl AwaitedPeer {
     /// This look found something of it.
     #[inline(always)]
-    pub fn came(&mut self, courtesy: &Courtesy) {
-        self.shares = courtesy.fresh;
-        self.times = self.times.wrapping_add(1);
+    pub fn arrived(&mut self, yielder: &Yielder) {
+        self.shares_cpu = yielder.just_switched;
+        self.arrivals = self.arrivals.wrapping_add(1);
     }
 
     /// Whether it seems to need this processor before more can come.
     #[inline(always)]
     #[must_use]
-    pub fn shares(&self) -> bool {
-        self.shares && self.times % DOUBT != 0
+    pub fn shares_cpu(&self) -> bool {
+        self.shares_cpu && self.arrivals % RECHECK_INTERVAL != 0
     }
 }
 
@@ -79,31 +79,31 @@ impl Awaited {
 mod tests {
     use super::*;
 
-    const AFTER_OTHERS: Courtesy = Courtesy {
-        crowded: true,
-        fresh: true,
+    const AFTER_SWITCH: Yielder = Yielder {
+        contended: true,
+        just_switched: true,
     };
 
     #[test]
     fn who_answers_while_others_run_shares_the_processor() {
-        let (mut courtesy, mut awaited) = (AFTER_OTHERS, Awaited::default());
-        assert!(!awaited.shares());
-        awaited.came(&courtesy);
-        assert!(awaited.shares());
-        courtesy.looked();
-        awaited.came(&courtesy);
-        assert!(!awaited.shares(), "it came while this program looked");
-        assert!(courtesy.is_crowded());
+        let (mut yielder, mut awaited) = (AFTER_SWITCH, AwaitedPeer::default());
+        assert!(!awaited.shares_cpu());
+        awaited.arrived(&yielder);
+        assert!(awaited.shares_cpu());
+        yielder.polled();
+        awaited.arrived(&yielder);
+        assert!(!awaited.shares_cpu(), "it came while this program looked");
+        assert!(yielder.is_contended());
     }
 
     #[test]
     fn now_and_then_it_is_doubted() {
-        let mut awaited = Awaited::default();
+        let mut awaited = AwaitedPeer::default();
         let mut shared = || {
-            awaited.came(&AFTER_OTHERS);
-            awaited.shares()
+            awaited.arrived(&AFTER_SWITCH);
+            awaited.shares_cpu()
         };
-        let times = (0..2 * DOUBT).filter(|_| shared()).count();
-        assert_eq!(times, 2 * (DOUBT as usize - 1));
+        let arrivals = (0..2 * RECHECK_INTERVAL).filter(|_| shared()).count();
+        assert_eq!(arrivals, 2 * (RECHECK_INTERVAL as usize - 1));
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
-use window::attach::{AttachError, Channel, Greeting, Listener, Message};
+use window::attach::{AttachError, Channel, HandshakeData, Listener, Message};
 use window::lane::Record;
 use window::layout::{LaneSize, Layout, LayoutError};
 use window::{Side, Window, WindowError};
@@ -18,7 +18,7 @@ fn layout() -> Layout {
     Layout::new([lane, lane]).unwrap()
 }
 
-fn greeting(text: &str) -> Greeting {
+fn handshake_data(text: &str) -> HandshakeData {
     text.bytes().collect()
 }
 
@@ -27,12 +27,12 @@ fn a_window_is_offered_and_answered_and_carries_records() {
     let (creator, guest) = Channel::pair().unwrap();
     let window = Window::create(layout()).unwrap();
     creator
-        .offer(Some(&window), None, &greeting("hello"))
+        .offer(Some(&window), None, &handshake_data("hello"))
         .unwrap();
     let Some(Message::Offer {
         window: Some(place),
         heap,
-        greeting: said,
+        handshake_data: said,
     }) = guest.receive().unwrap()
     else {
         panic!("no offer");
@@ -42,15 +42,15 @@ fn a_window_is_offered_and_answered_and_carries_records() {
     let theirs = Window::attach(place.file, place.offset).unwrap();
     assert_eq!(theirs.layout(), layout());
     guest
-        .answer(true, None, None, &greeting("welcome"))
+        .answer(true, None, None, &handshake_data("welcome"))
         .unwrap();
     assert!(matches!(
         creator.receive().unwrap(),
-        Some(Message::Answer { accepted: true, window: None, heap: None, greeting }) if &greeting[..] == b"welcome"
+        Some(Message::Answer { accepted: true, window: None, heap: None, handshake_data }) if &handshake_data[..] == b"welcome"
     ));
 
     let mut here = window.ends(Side::Creator).unwrap();
-    let mut there = theirs.ends(Side::Guest).unwrap();
+    let mut there = theirs.ends(Side::Attacher).unwrap();
     let record = Record {
         tag: 9,
         body: [1, 2, 3, 4, 5, 6, 7],
@@ -81,22 +81,22 @@ fn wake_ups_never_block_and_the_end_is_seen() {
 #[test]
 fn nonsense_is_refused() {
     let cases: [(&[u8], AttachError); 6] = [
-        (b"x", AttachError::Nonsense),
-        (b"vicattch\x01\x01\x01\x00", AttachError::Nonsense),
+        (b"x", AttachError::Malformed),
+        (b"vicattch\x01\x01\x01\x00", AttachError::Malformed),
         (
             b"vicattch\x01\x02\x09\x00\0\0\0\0\0\0\0\0",
             AttachError::Version { first: 2, last: 9 },
         ),
         (
             b"vicattch\x02\x01\x02\x00\0\0\0\0\0\0\0\0",
-            AttachError::Nonsense,
+            AttachError::Malformed,
         ),
         // It says that a window comes along.
         (
             b"vicattch\x01\x01\x01\x01\0\0\0\0\0\0\0\0",
-            AttachError::Nonsense,
+            AttachError::Malformed,
         ),
-        (&[0; 400], AttachError::Nonsense),
+        (&[0; 400], AttachError::Malformed),
     ];
     for (bytes, expected) in cases {
         let (raw, fresh) = sockets();

@@ -10,9 +10,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
-use window::lane::{BYTES, Consumer, Producer, Record};
+use window::lane::{Consumer, INLINE_BYTES, Producer, Record};
 use window::layout::{LaneSize, Layout};
-use window::{Broken, Side, Window};
+use window::{ProtocolError, Side, Window};
 
 const SLOTS: u32 = 8;
 const DATA: u32 = 4096;
@@ -25,7 +25,7 @@ fn window(slots: u32) -> Window {
 /// The first lane, from creator to guest.
 fn lane(window: &Window) -> (Producer, Consumer) {
     let [producer, _] = window.ends(Side::Creator).unwrap().producers;
-    let [consumer, _] = window.ends(Side::Guest).unwrap().consumers;
+    let [consumer, _] = window.ends(Side::Attacher).unwrap().consumers;
     (producer, consumer)
 }
 
@@ -47,7 +47,7 @@ fn push(producer: &mut Producer, number: u64, length: u32) -> bool {
     let mut record = record(number);
     record.body[0] = u64::from(room.offset);
     record.body[1] = u64::from(length);
-    producer.push_with(&record, room);
+    producer.push_with_data(&record, room);
     true
 }
 
@@ -93,7 +93,7 @@ proptest! {
     #[test]
     fn bytes_of_a_record_arrive_as_they_were_pushed(
         records in prop::collection::vec(
-            (any::<u64>(), prop::collection::vec(any::<u8>(), 0..=BYTES)),
+            (any::<u64>(), prop::collection::vec(any::<u8>(), 0..=INLINE_BYTES)),
             1..40,
         )
     ) {
@@ -120,12 +120,12 @@ proptest! {
 fn bytes_that_a_slot_has_no_room_for_are_neither_written_nor_read() {
     let window = window(SLOTS);
     let (mut producer, mut consumer) = lane(&window);
-    producer.push_bytes(1, 2, &[3; BYTES + 15]);
+    producer.push_bytes(1, 2, &[3; INLINE_BYTES + 15]);
     producer.push_bytes(4, 5, &[6; 1]);
-    let mut got = [0; BYTES + 15];
+    let mut got = [0; INLINE_BYTES + 15];
     consumer.bytes(&mut got);
-    assert_eq!(got[..BYTES], [3; BYTES]);
-    assert_eq!(got[BYTES..], [0; 15]);
+    assert_eq!(got[..INLINE_BYTES], [3; INLINE_BYTES]);
+    assert_eq!(got[INLINE_BYTES..], [0; 15]);
     consumer.step();
     assert_eq!((consumer.tag(), consumer.first()), (Some(4), 5));
 }
@@ -137,7 +137,7 @@ fn a_record_is_taken_with_the_tag_that_was_looked_at() {
     producer.push(&record(1));
     let tag = consumer.tag().unwrap();
     // Its producer writes another tag into the first slot (see `layout`).
-    let memory = window.scribble().unwrap();
+    let memory = window.bytes().unwrap();
     memory.write(8192 + 4, &2u32.to_le_bytes()).unwrap();
     assert_eq!(consumer.tag(), Some(2));
     assert_eq!(consumer.take(tag), record(1));
@@ -169,11 +169,11 @@ fn a_released_count_that_cannot_be_is_the_peers_fault() {
         producer.push(&record(number));
     }
     // Where the consumer of direction 0 keeps what it released (see `layout`).
-    let memory = window.scribble().unwrap();
+    let memory = window.bytes().unwrap();
     memory.write(4096 + 128, &9u32.to_le_bytes()).unwrap();
     assert_eq!(
         producer.has_room(),
-        Err(Broken::Released {
+        Err(ProtocolError::Released {
             released: 9,
             outstanding: 8
         })
@@ -213,8 +213,8 @@ fn between_two_threads_everything_arrives_in_order_and_whole() {
 #[test]
 fn a_peer_that_scribbles_over_every_byte_costs_only_itself() {
     let window = window(SLOTS);
-    let memory = window.scribble().unwrap();
-    let mut ends = window.ends(Side::Guest).unwrap();
+    let memory = window.bytes().unwrap();
+    let mut ends = window.ends(Side::Attacher).unwrap();
     let done = &AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(move || {
@@ -238,7 +238,7 @@ fn a_peer_that_scribbles_over_every_byte_costs_only_itself() {
                 let producer = &mut ends.producers[lane];
                 if let Ok(Some(room)) = producer.room(600) {
                     producer.write(u64::from(room.offset), &bytes).unwrap();
-                    producer.push_with(&record(1), room);
+                    producer.push_with_data(&record(1), room);
                 }
                 let consumer = &mut ends.consumers[lane];
                 while let Some(record) = consumer.pop() {
@@ -248,7 +248,7 @@ fn a_peer_that_scribbles_over_every_byte_costs_only_itself() {
             }
             ends.sleeper.prepare_to_wait();
             ends.sleeper.finish_wait();
-            let _ = ends.ringer.must_ring();
+            let _ = ends.ringer.needs_wakeup();
         }
     });
 }
@@ -257,13 +257,13 @@ fn a_peer_that_scribbles_over_every_byte_costs_only_itself() {
 fn one_sleep_is_rung_for_once() {
     let window = window(SLOTS);
     let mut sleeper = window.ends(Side::Creator).unwrap().sleeper;
-    let mut ringer = window.ends(Side::Guest).unwrap().ringer;
-    assert!(!ringer.must_ring());
+    let mut ringer = window.ends(Side::Attacher).unwrap().ringer;
+    assert!(!ringer.needs_wakeup());
     for _ in 0..3 {
         sleeper.prepare_to_wait();
-        assert!(ringer.must_ring());
-        assert!(!ringer.must_ring());
+        assert!(ringer.needs_wakeup());
+        assert!(!ringer.needs_wakeup());
         sleeper.finish_wait();
-        assert!(!ringer.must_ring());
+        assert!(!ringer.needs_wakeup());
     }
 }

@@ -1,4 +1,4 @@
-//! The way out of a board to the boards of other members, and in from there.
+//! The transport out of a board to the boards of other members, and in from there.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::AsFd;
@@ -9,51 +9,51 @@ use rustix::io::Errno;
 use window::Side;
 use window::attach::{Channel, Listener};
 use window::pci::Interrupts;
-use window::region::{Region, Seat};
+use window::region::{MemberPage, Region};
 use window::waiter::{Token, Waiter, Woken};
 
 use super::BURST;
+use super::control_channel::ControlChannel;
 use super::control_message::{ControlMessage, LinkId};
 use super::directory;
-use super::local_endpoints::{LOCAL, Local};
+use super::local_endpoints::{LOCAL_LINK, LocalLink};
 use super::names::Names;
 use super::poll_backoff::PollBackoff;
-use super::transport::{Bell, Transport, begin, reach};
-use super::trunk::Trunk;
+use super::transport::{HostDoorbell, Transport, join_switchboard, open_transport};
 use crate::address::Board;
-use crate::handshake::{Hello, Seats, UNREACHABLE, Welcome};
+use crate::handshake::{Hello, HelloReply, MemberPair, UNREACHABLE};
 use crate::peer::Fault;
 use crate::status::Error;
 
 #[cfg(test)]
 mod tests;
 
-/// A board's way out and in.
+/// A board's transport out and in.
 #[derive(Debug)]
 pub struct Gateway {
     pub(super) board: Board,
     pub(super) listener: Listener,
     pub(super) waiter: Waiter,
     pub(super) region: Region,
-    seat: Seat,
-    /// Which seat that is.
-    pub(super) place: u32,
+    page: MemberPage,
+    /// Which page that is.
+    pub(super) member: u32,
     /// What it began with.
-    number: u32,
-    bell: Bell,
-    pub(super) trunk: Trunk,
+    join_number: u32,
+    doorbell: HostDoorbell,
+    pub(super) control: ControlChannel,
     /// Connections that have not said yet what they want.
     pub(super) incoming: BTreeMap<u32, Channel>,
-    pub(super) locals: HashMap<LinkId, Local>,
+    pub(super) local_links: HashMap<LinkId, LocalLink>,
     pub(super) next: u32,
     /// What wakes it in a VM.
     interrupts: Option<Interrupts>,
-    pauses: PollBackoff,
+    backoff: PollBackoff,
     /// As the uplink knows them; and whether the board's directory has them all.
     names: Names,
-    noted: bool,
-    /// When that was last written.
-    written: Option<Instant>,
+    directory_current: bool,
+    /// When that was last directory_written.
+    directory_written: Option<Instant>,
 }
 
 /// Between two writes of the board's directory: other hosts decide how often names change.
@@ -69,19 +69,19 @@ impl Gateway {
     ///
     /// # Errors
     /// There is no device or socket, the host does not answer, or the board has a gateway already.
-    pub fn join(folder: &Path, way: &Transport) -> Result<Self, Error> {
+    pub fn join(folder: &Path, transport: &Transport) -> Result<Self, Error> {
         let waiter = Waiter::new()?;
-        let (bell, region, id) = reach(way)?;
-        if let Bell::Client(client) = &bell {
+        let (doorbell, region, id) = open_transport(transport)?;
+        if let HostDoorbell::Client(client) = &doorbell {
             waiter.add(client, HOST)?;
         }
-        let place = u32::from(id).saturating_sub(1);
-        let seat = region.seat(place);
-        let seatless = || Error::Join("the host gave no seat".to_owned());
-        let seat = seat.ok_or_else(seatless)?;
+        let member = u32::from(id).saturating_sub(1);
+        let page = region.page(member);
+        let no_page = || Error::Join("the host gave no page".to_owned());
+        let page = page.ok_or_else(no_page)?;
         // Before the host is told: whoever sees that this board has joined finds it ready, and another gateway
-        // of it is not disturbed by one that cannot be.
-        let board = Board::claim(folder, seat.nic())?;
+        // of it is not active by one that cannot be.
+        let board = Board::claim(folder, page.nic())?;
         let listener = match Listener::bind(&board.gateway()) {
             Err(Errno::ADDRINUSE) => {
                 let text = format!("{} has a gateway already", folder.display());
@@ -91,33 +91,33 @@ impl Gateway {
         };
         directory::clear(folder)?;
         waiter.add(&listener, LISTENER)?;
-        let number = begin(&seat, &bell)?;
-        let trunk = region.trunk(place).ok_or_else(seatless)?;
-        let trunk = Trunk::new(trunk.ends(Side::Guest)?);
-        let interrupts = bell.interrupts()?;
+        let join_number = join_switchboard(&page, &doorbell)?;
+        let control = region.control_window(member).ok_or_else(no_page)?;
+        let control = ControlChannel::new(control.ends(Side::Attacher)?);
+        let interrupts = doorbell.interrupts()?;
         if let Some(interrupts) = &interrupts {
             waiter.add(interrupts, INTERRUPT)?;
         }
-        seat.listen(interrupts.is_some());
-        let blind = matches!(bell, Bell::Device(_)) && interrupts.is_none();
+        page.set_interruptible(interrupts.is_some());
+        let polling_only = matches!(doorbell, HostDoorbell::Device(_)) && interrupts.is_none();
         Ok(Self {
             board,
             listener,
             waiter,
             region,
-            seat,
-            place,
-            number,
-            bell,
-            trunk,
+            page,
+            member,
+            join_number,
+            doorbell,
+            control,
             incoming: BTreeMap::new(),
-            locals: HashMap::new(),
+            local_links: HashMap::new(),
             next: 0,
             interrupts,
-            pauses: PollBackoff::new(blind),
+            backoff: PollBackoff::new(polling_only),
             names: Names::default(),
-            noted: true,
-            written: None,
+            directory_current: true,
+            directory_written: None,
         })
     }
 
@@ -130,7 +130,7 @@ impl Gateway {
     /// Whether the host can wake it at any time. Otherwise it looks now and then.
     #[must_use]
     pub fn is_woken(&self) -> bool {
-        !self.pauses.blind
+        !self.backoff.polling_only
     }
 
     /// Have `go_on` of [`run`](Self::run) asked also when there is something to read here.
@@ -147,80 +147,84 @@ impl Gateway {
     /// The host is gone, or began anew without this gateway.
     pub fn run(&mut self, go_on: impl Fn() -> bool) -> Result<(), Error> {
         while go_on() {
-            let moved = self.look()?;
-            let pause = match self.trunk.has_note() {
+            let moved = self.poll_host()?;
+            let pause = match self.control.has_message() {
                 true => Duration::ZERO,
-                false => self.pauses.next(moved),
+                false => self.backoff.next(moved),
             };
             let woken = self.waiter.wait(Some(pause))?;
-            self.attend(&woken)?;
+            self.handle_events(&woken)?;
         }
         Ok(())
     }
 
     /// Show that this gateway lives, do what the host says, and tell it what is to be told: a sleep may
     /// come next. Whether the host said anything.
-    fn look(&mut self) -> Result<bool, Error> {
-        self.seat.beat();
-        if self.seat.heard() != self.number {
+    fn poll_host(&mut self) -> Result<bool, Error> {
+        self.page.beat();
+        if self.page.joined_number() != self.join_number {
             return Err(Error::Join("the host has ended this gateway".to_owned()));
         }
-        let moved = self.hear_host().map_err(broken)?;
-        if !self.noted && self.written.is_none_or(|at| at.elapsed() >= WRITE) {
-            (self.noted, self.written) = (true, Some(Instant::now()));
+        let moved = self.handle_host_messages().map_err(broken)?;
+        if !self.directory_current
+            && self
+                .directory_written
+                .is_none_or(|at| at.elapsed() >= WRITE)
+        {
+            (self.directory_current, self.directory_written) = (true, Some(Instant::now()));
             // Names are missed, not messages.
             let _told = directory::write(self.board.folder(), self.names.faces());
         }
-        self.trunk.flush().map_err(broken)?;
-        if std::mem::take(&mut self.trunk.told) {
-            self.bell.ring();
+        self.control.flush().map_err(broken)?;
+        if std::mem::take(&mut self.control.published) {
+            self.doorbell.ring();
         }
         Ok(moved)
     }
 
     /// Do what the sockets ask for.
-    fn attend(&mut self, woken: &Woken) -> Result<(), Error> {
+    fn handle_events(&mut self, woken: &Woken) -> Result<(), Error> {
         for &token in &woken.tokens {
             let said = match token {
                 LISTENER => self.accept(),
                 OTHER => Ok(()),
                 INTERRUPT => {
-                    self.interrupts.iter().for_each(Interrupts::take);
+                    self.interrupts.iter().for_each(Interrupts::clear);
                     Ok(())
                 }
-                HOST => match &self.bell {
-                    Bell::Client(client) if !client.hear() => {
+                HOST => match &self.doorbell {
+                    HostDoorbell::Client(client) if !client.take_wakeups() => {
                         return Err(Error::Join("the host is gone".to_owned()));
                     }
                     _ => Ok(()),
                 },
-                token if token >= LOCAL => self.hear_local(low(token)),
-                token => self.hear_incoming(low(token)),
+                token if token >= LOCAL_LINK => self.handle_local(low(token)),
+                token => self.handle_incoming(low(token)),
             };
             said.map_err(broken)?;
         }
-        self.pauses.disturbed |= !woken.tokens.is_empty();
+        self.backoff.active |= !woken.tokens.is_empty();
         Ok(())
     }
 
     /// Do what the host says; whether it said anything.
-    fn hear_host(&mut self) -> Result<bool, Fault> {
+    fn handle_host_messages(&mut self) -> Result<bool, Fault> {
         let mut moved = false;
         for _ in 0..BURST {
-            let Some(note) = self.trunk.hear()? else {
+            let Some(message) = self.control.receive()? else {
                 break;
             };
             moved = true;
-            match note {
+            match message {
                 ControlMessage::Connect {
                     link,
                     window,
                     hello,
-                    seat,
+                    member,
                 } => {
-                    let seats = self.seats(seat);
-                    if let Err(verdict) = self.offer(link, window, &Hello { seats, ..hello }) {
-                        self.trunk.say(answer(link, verdict, 0))?;
+                    let members = self.members(member);
+                    if let Err(verdict) = self.offer(link, window, &Hello { members, ..hello }) {
+                        self.control.send(answer(link, verdict, 0))?;
                     }
                 }
                 ControlMessage::Answer {
@@ -228,37 +232,37 @@ impl Gateway {
                     window,
                     verdict,
                     session,
-                    seat,
+                    member,
                 } => {
-                    let welcome = Welcome {
+                    let reply = HelloReply {
                         verdict,
                         session,
                         fences: false,
-                        seats: self.seats(seat),
+                        members: self.members(member),
                     };
-                    self.answered(link, window, welcome)?;
+                    self.answered(link, window, reply)?;
                 }
                 ControlMessage::Ring { link } => {
-                    if let Some(local) = self.locals.get(&link) {
+                    if let Some(local) = self.local_links.get(&link) {
                         local.channel.ring();
                     }
                 }
                 ControlMessage::Close { link } => self.close(link)?,
                 ControlMessage::Lost { link } => {
-                    if let Some(local) = self.locals.get(&link) {
-                        let welcome = Welcome {
+                    if let Some(local) = self.local_links.get(&link) {
+                        let reply = HelloReply {
                             verdict: UNREACHABLE,
                             session: 0,
                             fences: false,
-                            seats: None,
+                            members: None,
                         };
                         // Gone: it needs not know.
                         let channel = &local.channel;
-                        let _told = channel.answer(false, None, None, &welcome.encode());
+                        let _told = channel.answer(false, None, None, &reply.encode());
                     }
                 }
                 ControlMessage::Name { nic, part, text } => {
-                    self.noted &= !self.names.hear(nic, part, text);
+                    self.directory_current &= !self.names.update(nic, part, text);
                 }
                 // For uplinks.
                 ControlMessage::Member { .. } => {}
@@ -268,14 +272,14 @@ impl Gateway {
     }
 
     /// What an endpoint needs to reach the heap of a peer, where the host says that it may.
-    fn seats(&self, peer: Option<u32>) -> Option<Seats> {
-        let own = self.place;
-        peer.map(|peer| Seats { own, peer })
+    fn members(&self, peer: Option<u32>) -> Option<MemberPair> {
+        let own = self.member;
+        peer.map(|peer| MemberPair { own, peer })
     }
 }
 
 fn broken(fault: Fault) -> Error {
-    Error::Join(format!("the host's trunk is broken: {fault}"))
+    Error::Join(format!("the host's control is broken: {fault}"))
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "picking half of a word")]
@@ -289,6 +293,6 @@ pub(super) fn answer(link: LinkId, verdict: u32, session: u64) -> ControlMessage
         window: 0,
         verdict,
         session,
-        seat: None,
+        member: None,
     }
 }

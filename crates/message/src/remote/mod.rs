@@ -7,7 +7,7 @@
 //! It is the way out for endpoints that connect to another NIC, and to the endpoints of its board
 //! it speaks for those that connect from there. On the host the [`Switchboard`] joins the gateways:
 //! with each it shares a region (`window::region`), and in it a *trunk*: a window that carries
-//! [`note`](control_message::ControlMessage)s. Messages never go through trunks. For each pair of endpoints the
+//! [`note`](control_message::ControlMessage)s. Messages never go through channels. For each pair of endpoints the
 //! switchboard picks a link, a window of a region:
 //!
 //! - *direct*: both members are of one trust group and share a region. Both endpoints have the same
@@ -15,7 +15,7 @@
 //! - *mediated*: each member has a region of its own. Each endpoint has a window with the host, and
 //!   the switchboard copies from one to the other ([`relay`]).
 //!
-//! What trunks and links leave of a group's region is *heaps*, one for each member ([`window::region::Heap`]). Programs
+//! What channels and links leave of a group's region is *heaps*, one for each member ([`window::region::Heap`]). Programs
 //! borrow stretches of their member's; its kernel keeps who has which, so neither the gateway nor the host does. The
 //! host tells both ends of a direct link where the other sits, and an endpoint copies from that heap and no other.
 //!
@@ -33,22 +33,22 @@
 //! sense ends its trunk, and with it all of its links, and nobody else's. The end of a VM is the
 //! end of the socket that QEMU got the region by; the end of a gateway shows in its beat.
 
+mod control_channel;
 mod control_message;
 pub(crate) mod directory;
 mod gateway;
 mod link_pool;
 mod links;
 mod local_endpoints;
+mod member;
 mod membership;
 mod names;
 mod poll_backoff;
 mod relay;
 mod report;
 mod resources;
-mod seat;
 mod switchboard;
 mod transport;
-mod trunk;
 pub mod uplink;
 
 pub use gateway::Gateway;
@@ -66,7 +66,7 @@ use window::region::RegionLayout;
 use crate::connect;
 
 /// The trunk's lanes. Only the first is used.
-const TRUNK: [LaneSize; 2] = [
+const CONTROL_LANES: [LaneSize; 2] = [
     LaneSize {
         slots: 64,
         data: 4096,
@@ -80,32 +80,32 @@ const TRUNK: [LaneSize; 2] = [
 /// Links of a region. It is 64 MiB long then, with up to 16 seats, where there are no heaps.
 const LINKS: u32 = 48;
 
-/// Bytes of a region that members share. What trunks and links leave is for their heaps.
+/// Bytes of a region that members share. What channels and links leave is for their heaps.
 const SHARED: u64 = 128 << 20;
 
 /// Links of one member at a time.
-const LEGS: usize = LINKS as usize;
+const LINKS_PER_MEMBER: usize = LINKS as usize;
 
 /// Notes taken from one trunk before the next has its turn.
 const BURST: usize = 64;
 
 /// A gateway whose beat has not changed for so long is no more.
-const SILENCE: Duration = Duration::from_secs(10);
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest pause of a gateway between two looks at its trunk.
-const PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// The region of a member, or of a group of so many.
-fn region_layout(seats: u32) -> Result<RegionLayout, WindowError> {
+fn region_layout(members: u32) -> Result<RegionLayout, WindowError> {
     let layout = RegionLayout {
-        seats,
+        members,
         links: LINKS,
         units: 0,
-        trunk: Layout::new(TRUNK)?,
+        control: Layout::new(CONTROL_LANES)?,
         link: connect::layout()?,
     };
     // Alone with the host, nobody would read it.
-    Ok(match seats {
+    Ok(match members {
         ..=1 => layout,
         _ => layout.filled(SHARED),
     })

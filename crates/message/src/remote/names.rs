@@ -1,13 +1,13 @@
 //! Names of members and of other hosts, on their way from an uplink to every board.
 //!
-//! A name has up to 80 bytes, in two notes. Names come from other hosts, so a text is believed to be
+//! A name has up to 80 bytes, in two messages. Names come from other hosts, so a text is believed to be
 //! nothing but one, and there are only so many.
 
 use super::control_message::{ControlMessage, TEXT, Text};
 use super::uplink::Face;
 
 /// Hosts and members that are known by name. A node knows no more hosts.
-const MOST: usize = 2048;
+const LIMIT: usize = 2048;
 
 /// Notes of a name.
 const PARTS: usize = 2;
@@ -22,7 +22,7 @@ struct Named {
 }
 
 /// What says a name. One that is too long is cut.
-pub(super) fn notes(face: &Face) -> [ControlMessage; PARTS] {
+pub(super) fn messages(face: &Face) -> [ControlMessage; PARTS] {
     let mut parts = [[0; TEXT]; PARTS];
     let places = parts.as_flattened_mut().iter_mut();
     for (place, byte) in places.zip(face.name.bytes()) {
@@ -32,11 +32,11 @@ pub(super) fn notes(face: &Face) -> [ControlMessage; PARTS] {
         nic: face.nic,
         parts,
     }
-    .notes()
+    .messages()
 }
 
 impl Named {
-    fn notes(&self) -> [ControlMessage; PARTS] {
+    fn messages(&self) -> [ControlMessage; PARTS] {
         let nic = self.nic;
         let [first, second] = self.parts;
         [(0, first), (1, second)].map(|(part, text)| ControlMessage::Name { nic, part, text })
@@ -55,11 +55,11 @@ impl Named {
 
 impl Names {
     /// Part of a name was said. True when it is one, and not known yet.
-    pub(super) fn hear(&mut self, nic: u64, part: u32, text: Text) -> bool {
+    pub(super) fn update(&mut self, nic: u64, part: u32, text: Text) -> bool {
         let known = self.0.iter().position(|named| named.nic == nic);
         let place = match known {
             Some(place) => place,
-            None if self.0.len() < MOST => {
+            None if self.0.len() < LIMIT => {
                 let parts = [[0; TEXT]; PARTS];
                 self.0.push(Named { nic, parts });
                 self.0.len() - 1
@@ -72,11 +72,11 @@ impl Names {
     }
 
     /// All of them, in the order in which they were first said.
-    pub(super) fn notes(&self) -> impl Iterator<Item = ControlMessage> {
-        self.0.iter().flat_map(Named::notes)
+    pub(super) fn messages(&self) -> impl Iterator<Item = ControlMessage> {
+        self.0.iter().flat_map(Named::messages)
     }
 
-    /// See [`notes`](Self::notes).
+    /// See [`messages`](Self::messages).
     pub(super) fn faces(&self) -> impl Iterator<Item = Face> {
         self.0.iter().filter_map(Named::face)
     }
@@ -93,11 +93,11 @@ mod tests {
 
     fn tell(names: &mut Names, face: &Face) -> bool {
         let mut new = false;
-        for note in notes(face) {
-            let ControlMessage::Name { nic, part, text } = note else {
-                panic!("{note:?}");
+        for message in messages(face) {
+            let ControlMessage::Name { nic, part, text } = message else {
+                panic!("{message:?}");
             };
-            new |= names.hear(nic, part, text);
+            new |= names.update(nic, part, text);
         }
         new
     }
@@ -114,18 +114,18 @@ mod tests {
         assert_eq!(names.faces().collect::<Vec<_>>(), faces);
         assert!(tell(&mut names, &face(2, "beta")));
         assert_eq!(names.faces().nth(1), Some(face(2, "beta")));
-        assert_eq!(names.notes().count(), 6);
+        assert_eq!(names.messages().count(), 6);
     }
 
     #[test]
     fn nonsense_is_no_name_and_there_are_only_so_many() {
         let mut names = Names::default();
-        assert!(!names.hear(1, 2, [1; TEXT]), "there is no such part");
-        names.hear(2, 0, [0xff; TEXT]);
+        assert!(!names.update(1, 2, [1; TEXT]), "there is no such part");
+        names.update(2, 0, [0xff; TEXT]);
         assert!(names.faces().all(|face| face.name.is_empty()));
         for nic in 10..10_000 {
-            names.hear(nic, 0, [b'x'; TEXT]);
+            names.update(nic, 0, [b'x'; TEXT]);
         }
-        assert_eq!(names.faces().count() + 1, MOST);
+        assert_eq!(names.faces().count() + 1, LIMIT);
     }
 }

@@ -1,53 +1,53 @@
-//! How long a gateway sleeps between two looks at its trunk.
+//! How long a gateway sleeps between two polls at its control.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::PAUSE;
+use super::LONGEST_PAUSE;
 
-/// How long to sleep between two looks at the trunk.
+/// How long to sleep between two polls at the control.
 #[derive(Debug)]
 pub(super) struct PollBackoff {
     /// Nothing wakes this gateway.
-    pub(super) blind: bool,
+    pub(super) polling_only: bool,
     now: Duration,
-    looks: u32,
-    pub(super) disturbed: bool,
+    polls: u32,
+    pub(super) active: bool,
 }
 
 /// The first pause after something happened.
-const SHORT: Duration = Duration::from_micros(50);
+const SHORTEST_PAUSE: Duration = Duration::from_micros(50);
 
-/// PollBackoff are so many times longer than looks.
-const SHARE: u32 = 150;
+/// PollBackoff are so many times longer than polls.
+const PAUSE_PER_POLL: u32 = 150;
 
 impl PollBackoff {
-    pub(super) fn new(blind: bool) -> Self {
+    pub(super) fn new(polling_only: bool) -> Self {
         Self {
-            blind,
-            now: SHORT,
-            looks: 0,
-            disturbed: false,
+            polling_only,
+            now: SHORTEST_PAUSE,
+            polls: 0,
+            active: false,
         }
     }
 
     pub(super) fn next(&mut self, moved: bool) -> Duration {
-        if !self.blind {
+        if !self.polling_only {
             return Duration::from_secs(1);
         }
-        self.looks = self.looks.saturating_add(1);
-        self.now = match moved || std::mem::take(&mut self.disturbed) {
-            true => SHORT,
+        self.polls = self.polls.saturating_add(1);
+        self.now = match moved || std::mem::take(&mut self.active) {
+            true => SHORTEST_PAUSE,
             false => (self.now * 2).min(self.longest()),
         };
         self.now
     }
 
-    /// So long that looks take less than a hundredth of a processor, whatever a look takes here.
+    /// So long that polls take less than a hundredth of a processor, whatever a look takes here.
     fn longest(&self) -> Duration {
         let spent = clock_gettime(ClockId::ThreadCPUTime);
         let spent = Duration::try_from(spent).unwrap_or_default();
-        (spent / self.looks.max(1) * SHARE).clamp(SHORT, PAUSE)
+        (spent / self.polls.max(1) * PAUSE_PER_POLL).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
     }
 }

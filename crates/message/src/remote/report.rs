@@ -40,14 +40,14 @@ impl Switchboard {
     /// All members, in the order they were given.
     #[must_use]
     pub fn report(&self) -> Vec<MemberReport> {
-        let report = self.seats.iter().map(|seat| MemberReport {
-            name: seat.member.name.clone(),
-            group: seat.member.group.clone(),
-            nic: seat.nic,
-            connected: seat.vm.is_some(),
-            joined: seat.trunk.is_some(),
-            links: u32::try_from(seat.legs.len()).unwrap_or(u32::MAX),
-            counters: seat.counters,
+        let report = self.members.iter().map(|member| MemberReport {
+            name: member.config.name.clone(),
+            group: member.config.group.clone(),
+            nic: member.nic,
+            connected: member.vm.is_some(),
+            joined: member.control.is_some(),
+            links: u32::try_from(member.links.len()).unwrap_or(u32::MAX),
+            counters: member.counters,
         });
         report.collect()
     }

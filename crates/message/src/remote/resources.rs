@@ -64,8 +64,8 @@ impl Resources {
 
     fn with(members: Vec<(Member, Option<Server>)>) -> Result<Self, Error> {
         let names: Vec<_> = members.iter().map(|(member, _)| member).collect();
-        let regions = halls(&names).into_iter().map(|(_, seats)| {
-            let region = Region::create(region_layout(seats)?)?;
+        let regions = region_groups(&names).into_iter().map(|(_, count)| {
+            let region = Region::create(region_layout(count)?)?;
             Ok(region)
         });
         let regions = regions.collect::<Result<_, Error>>()?;
@@ -86,15 +86,18 @@ impl Resources {
     /// These are not their regions.
     pub fn adopt(regions: Vec<OwnedFd>, places: Vec<Place>) -> Result<Self, Error> {
         let members: Vec<_> = places.iter().map(|place| &place.member).collect();
-        let halls = halls(&members);
-        if halls.len() != regions.len() {
+        let region_groups = region_groups(&members);
+        if region_groups.len() != regions.len() {
             let text = "there are more groups or fewer than regions".to_owned();
             return Err(Error::Join(text));
         }
-        let regions = regions.into_iter().zip(halls).map(|(file, (_, seats))| {
-            let region = Region::adopt(file, region_layout(seats)?)?;
-            Ok(region)
-        });
+        let regions = regions
+            .into_iter()
+            .zip(region_groups)
+            .map(|(file, (_, count))| {
+                let region = Region::adopt(file, region_layout(count)?)?;
+                Ok(region)
+            });
         Ok(Self {
             regions: regions.collect::<Result<_, Error>>()?,
             places,
@@ -108,7 +111,7 @@ impl Resources {
     /// The kernel refuses; then they are as they were.
     pub fn renew(&mut self, stays: impl Fn(usize) -> bool) -> Result<(), Error> {
         let members: Vec<_> = self.places.iter().map(|place| &place.member).collect();
-        let numbers = hall_of_each(&members);
+        let numbers = region_of_each(&members);
         for (link_pool, region) in self.regions.iter_mut().enumerate() {
             let mut places = numbers
                 .iter()
@@ -153,20 +156,20 @@ impl Place {
 
 /// Who shares a region: the group, if it is one, and how many they are. In the order of the first of
 /// each.
-pub(super) fn halls(members: &[&Member]) -> Vec<(Option<String>, u32)> {
-    let numbers = hall_of_each(members);
-    let mut halls: Vec<(Option<String>, u32)> = Vec::new();
+pub(super) fn region_groups(members: &[&Member]) -> Vec<(Option<String>, u32)> {
+    let numbers = region_of_each(members);
+    let mut region_groups: Vec<(Option<String>, u32)> = Vec::new();
     for (member, number) in members.iter().zip(numbers) {
-        match halls.get_mut(number) {
-            Some((_, seats)) => *seats = seats.saturating_add(1),
-            None => halls.push((member.group.clone(), 1)),
+        match region_groups.get_mut(number) {
+            Some((_, count)) => *count = count.saturating_add(1),
+            None => region_groups.push((member.group.clone(), 1)),
         }
     }
-    halls
+    region_groups
 }
 
 /// The number of each member's region.
-pub(super) fn hall_of_each(members: &[&Member]) -> Vec<usize> {
+pub(super) fn region_of_each(members: &[&Member]) -> Vec<usize> {
     let mut firsts: Vec<&Member> = Vec::new();
     let mut numbers = Vec::new();
     for &member in members {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use window::ivshmem::Client;
 use window::pci::{Device, Interrupts};
-use window::region::{Region, Seat};
+use window::region::{MemberPage, Region};
 
 use crate::address::random;
 use crate::status::Error;
@@ -21,21 +21,21 @@ pub enum Transport {
 
 /// What wakes the host.
 #[derive(Debug)]
-pub(super) enum Bell {
+pub(super) enum HostDoorbell {
     Device(Device),
     Client(Client),
 }
 
-/// The host takes no longer than this to make a trunk.
-const HEARD: Duration = Duration::from_secs(5);
+/// The host takes no longer than this to make a control.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The region, what wakes the host, and the id that the host gave.
-pub(super) fn reach(way: &Transport) -> Result<(Bell, Region, u16), Error> {
-    match way {
+pub(super) fn open_transport(transport: &Transport) -> Result<(HostDoorbell, Region, u16), Error> {
+    match transport {
         Transport::Socket(path) => {
             let (client, memory) = Client::connect(path)?;
             let id = client.id();
-            Ok((Bell::Client(client), Region::attach(memory)?, id))
+            Ok((HostDoorbell::Client(client), Region::attach(memory)?, id))
         }
         Transport::Device => {
             let mut devices = Device::all()?.into_iter();
@@ -47,18 +47,18 @@ pub(super) fn reach(way: &Transport) -> Result<(Bell, Region, u16), Error> {
             })?;
             let region = Region::attach(device.memory()?)?;
             let id = device.id();
-            Ok((Bell::Device(device), region, id))
+            Ok((HostDoorbell::Device(device), region, id))
         }
     }
 }
 
-/// Begin with a new number, and wait until the host made the trunk for it.
-pub(super) fn begin(seat: &Seat, bell: &Bell) -> Result<u32, Error> {
+/// Begin with a new number, and wait until the host made the control for it.
+pub(super) fn join_switchboard(page: &MemberPage, doorbell: &HostDoorbell) -> Result<u32, Error> {
     let number = (random()? >> 32) as u32 | 1;
-    seat.open(number);
-    bell.ring();
-    let end = Instant::now() + HEARD;
-    while seat.heard() != number {
+    page.request_join(number);
+    doorbell.ring();
+    let end = Instant::now() + JOIN_TIMEOUT;
+    while page.joined_number() != number {
         if Instant::now() >= end {
             return Err(Error::Join("the host does not answer".to_owned()));
         }
@@ -67,7 +67,7 @@ pub(super) fn begin(seat: &Seat, bell: &Bell) -> Result<u32, Error> {
     Ok(number)
 }
 
-impl Bell {
+impl HostDoorbell {
     /// What the host can wake this VM with.
     pub(super) fn interrupts(&self) -> Result<Option<Interrupts>, Error> {
         match self {

@@ -11,7 +11,8 @@ fn source() -> impl Strategy<Value = Source> {
     prop_oneof![
         Just(Source::Stream),
         handle().prop_map(Source::Heap),
-        any::<(u32, u32)>().prop_map(|(unit, number)| Source::Lent(Place { unit, number })),
+        any::<(u32, u32)>()
+            .prop_map(|(unit, generation)| Source::MemberHeap(HeapAddress { unit, generation })),
     ]
 }
 
@@ -66,12 +67,12 @@ fn control() -> impl Strategy<Value = Control> {
             }
         }),
         (handle(), handle(), any::<[u32; 3]>(), any::<u64>()).prop_map(
-            |(sender, receiver, [unit, number, turn], wanted)| Control::Share(Share {
+            |(sender, receiver, [unit, generation, epoch], wanted)| Control::Share(Share {
                 sender,
                 receiver,
-                place: Place { unit, number },
+                address: HeapAddress { unit, generation },
                 wanted,
-                turn,
+                epoch,
             })
         ),
         (handle(), any::<u32>())
@@ -102,7 +103,7 @@ fn any_record_is_answered() {
     let checked = runner.run(&(good, changes), |(mut record, changes)| {
         for (at, word) in changes {
             match record.body.get_mut(at) {
-                Some(place) => *place = word,
+                Some(slot) => *slot = word,
                 None => record.tag = u32::try_from(word).unwrap_or(u32::MAX),
             }
         }

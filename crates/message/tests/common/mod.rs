@@ -8,7 +8,7 @@
     reason = "tests; every binary uses its own part of this"
 )]
 
-pub mod by_hand;
+pub mod scripted_peer;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -73,7 +73,7 @@ impl Pair {
     }
 
     /// Let both work until nothing moves any more.
-    pub fn settle(&mut self) {
+    pub fn run_until_idle(&mut self) {
         for _ in 0..3000 {
             self.a.progress();
             self.b.progress();

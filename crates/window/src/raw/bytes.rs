@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::mapping::{Access, Mapping};
 
-/// A stretch of shared memory, for copying payload in and out.
+/// A buffer of shared memory, for copying payload in and out.
 #[derive(Clone, Debug)]
-pub struct Foreign {
+pub struct SharedBytes {
     base: NonNull<u8>,
     length: usize,
     access: Access,
@@ -15,9 +15,9 @@ pub struct Foreign {
 }
 
 // SAFETY: payload may race, see the module documentation; no reference into it is given out.
-unsafe impl Send for Foreign {}
+unsafe impl Send for SharedBytes {}
 
-impl Foreign {
+impl SharedBytes {
     /// `length` bytes from `offset`, if they lie inside the mapping.
     pub(crate) fn new(
         mapping: &Arc<Mapping>,
@@ -64,7 +64,7 @@ impl Foreign {
     /// either is not all inside, or this side may only read there.
     #[inline]
     #[must_use]
-    pub(crate) fn carry(&self, offset: u64, to: &Self, at: u64, count: usize) -> Option<()> {
+    pub(crate) fn copy_to(&self, offset: u64, to: &Self, at: u64, count: usize) -> Option<()> {
         if to.access != Access::ReadWrite {
             return None;
         }

@@ -20,11 +20,11 @@ mod slots;
 mod word;
 mod words;
 
-pub use bytes::Foreign;
+pub use bytes::SharedBytes;
 pub(crate) use hypervisor::hypervisor;
 pub(crate) use lease::Lease;
 pub(crate) use mapping::{Access, Mapping};
 pub(crate) use own::{Arena, Owned};
-pub(crate) use slots::{BYTES, Body, Slots};
+pub(crate) use slots::{Body, INLINE_BYTES, Slots};
 pub(crate) use word::{LongWord, Word};
 pub(crate) use words::Words;

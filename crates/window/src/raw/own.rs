@@ -45,7 +45,7 @@ impl Arena {
 
     /// `length` bytes for one owner; `None` when there is no room for them in one piece.
     pub(crate) fn allocate(arena: &Arc<Self>, length: usize) -> Option<Owned> {
-        let offset = arena.lock().take(length as u64)?;
+        let offset = arena.lock().allocate(length as u64)?;
         let base = arena
             .mapping
             .piece(offset, length as u64, 1, Access::ReadWrite)?;
@@ -62,7 +62,7 @@ impl Arena {
     }
 }
 
-/// A stretch of this process's heap. The arena gives each byte to one owner only, and the file
+/// A buffer of this process's heap. The arena gives each byte to one owner only, and the file
 /// behind it is sealed against other writers, so it is as good as private memory.
 #[derive(Debug)]
 pub(crate) struct Owned {
@@ -72,7 +72,7 @@ pub(crate) struct Owned {
     arena: Arc<Arena>,
 }
 
-// SAFETY: the stretch has one owner.
+// SAFETY: the buffer has one owner.
 unsafe impl Send for Owned {}
 // SAFETY: shared access only reads.
 unsafe impl Sync for Owned {}
@@ -100,6 +100,6 @@ impl Owned {
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        self.arena.lock().give(self.offset, self.length as u64);
+        self.arena.lock().release(self.offset, self.length as u64);
     }
 }

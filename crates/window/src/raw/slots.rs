@@ -27,7 +27,7 @@ unsafe impl Send for Slots {}
 const WORDS: usize = SLOT as usize / 8;
 
 /// Bytes behind the first word of a body.
-pub(crate) const BYTES: usize = (WORDS - 2) * 8;
+pub(crate) const INLINE_BYTES: usize = (WORDS - 2) * 8;
 
 impl Slots {
     /// `count` slots (a power of two) at `offset`, if they lie inside and on cache lines.
@@ -84,7 +84,7 @@ impl Slots {
         self.word(position, 0).store(header, Ordering::Release);
     }
 
-    /// Write a slot: `first`, `bytes`, at most [`BYTES`] of them, and its header last. Words that
+    /// Write a slot: `first`, `bytes`, at most [`INLINE_BYTES`] of them, and its header last. Words that
     /// are not needed keep what they held; the other side has seen it.
     #[inline(always)]
     pub(crate) fn write_bytes(&self, position: u32, header: u64, first: u64, bytes: &[u8]) {
@@ -114,7 +114,7 @@ impl Slots {
     }
 
     /// What [`write_bytes`](Self::write_bytes) put behind the first word, each word read once; no
-    /// more than [`BYTES`] are filled.
+    /// more than [`INLINE_BYTES`] are filled.
     #[inline(always)]
     pub(crate) fn read_bytes(&self, position: u32, to: &mut [u8]) {
         let load = |word| {

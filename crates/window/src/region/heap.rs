@@ -1,43 +1,43 @@
-//! The heap of a seat: memory that its member writes, that other members copy from, and into which they copy what
+//! The heap of a member: memory that its member writes, that other members copy from, and into which they copy what
 //! its member waits for.
 //!
-//! It is lent in whole units to programs of the member; what one has is a *stretch*, some units in a row. Who has
-//! which is in a [`List`]: for programs of a VM as locks of its kernel, so a program that ends, however it does, leaves
+//! It is lent in whole units to programs of the member; what one has is a *buffer*, some units in a row. Who has
+//! which is in a [`UnitAllocator`]: for programs of a VM as locks of its kernel, so a program that ends, however it does, leaves
 //! nothing behind, and no process is there that could forget.
 //!
 //! All members can write everything here, so nobody has a reference to it: bytes are copied in and out. Each unit
-//! has a *number*, see [`Units`]. Whoever is lent a stretch changes the numbers of its units before it writes there;
-//! it changes them again before it writes over what others may still be copying. Who copies is told the number, and
-//! looks at it again afterwards: is it the same, then nobody wrote meanwhile who should not. Who copies to a stretch
-//! of somebody else enters its units with that number, and leaves them.
+//! has a *generation*, see [`Units`]. Whoever is lent a buffer changes the numbers of its units before it writes there;
+//! it changes them again before it writes over what others may still be copying. Who copies is told the generation, and
+//! looks at it again afterwards: is it the same, then nobody wrote meanwhile who should not. Who copies to a buffer
+//! of somebody else enters its units with that generation, and leaves them.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::Home;
+use super::HeapOwner;
 use super::layout::{PAGE, UNIT};
-use super::list::{Held, List};
+use super::unit_allocator::{Allocation, UnitAllocator};
 use super::units::Units;
-use crate::raw::{Access, Foreign, Mapping, Words};
+use crate::raw::{Access, Mapping, SharedBytes, Words};
 
-/// Where something is on a heap, and which number it had there.
+/// Where something is on a heap, and which generation it had there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct HeapAddress {
     /// The first unit of it.
     pub unit: u32,
-    /// The number of its units, as long as it is there.
-    pub number: u32,
+    /// The generation of its units, as long as it is there.
+    pub generation: u32,
 }
 
-/// Why nothing is copied to a place.
+/// Why nothing is copied to a address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum AccessError {
     /// It is not all on the heap.
-    Outside,
+    OutOfBounds,
     /// What was there is there no more.
-    Withdrawn,
+    Revoked,
 }
 
 /// A member's heap.
@@ -46,67 +46,76 @@ pub struct Heap {
     mapping: Arc<Mapping>,
     units: Units,
     /// The memory of all units.
-    bytes: Foreign,
-    home: Home,
+    bytes: SharedBytes,
+    owner: HeapOwner,
 }
 
 impl Heap {
-    pub(super) fn new(mapping: Mapping, units: u32, home: Home) -> Option<Self> {
+    pub(super) fn new(mapping: Mapping, units: u32, owner: HeapOwner) -> Option<Self> {
         let mapping = Arc::new(mapping);
         let length = u64::from(units) * UNIT;
         Some(Self {
-            bytes: Foreign::new(&mapping, PAGE, length, Access::ReadWrite)?,
+            bytes: SharedBytes::new(&mapping, PAGE, length, Access::ReadWrite)?,
             units: Units::new(Words::new(&mapping, 0, units)?),
             mapping,
-            home,
+            owner,
         })
     }
 
     /// Copy bytes out, `from` where something begins; `None`, and nothing is copied, when they are not all on this
-    /// heap. Good only if it [is still](Self::is_still) there.
+    /// heap. Good only if it [is still](Self::is_valid) there.
     #[must_use]
-    pub fn read(&self, place: Place, from: u64, to: &mut [u8]) -> Option<()> {
-        self.bytes.read(at(place, from)?, to)
+    pub fn read(&self, address: HeapAddress, from: u64, to: &mut [u8]) -> Option<()> {
+        self.bytes.read(at(address, from)?, to)
     }
 
-    /// The same into a stretch of this process, as far from where that begins.
+    /// The same into a buffer of this process, as far from where that begins.
     #[must_use]
-    pub fn carry(&self, place: Place, from: u64, to: &mut Stretch, count: usize) -> Option<()> {
-        self.bytes.carry(at(place, from)?, &to.bytes, from, count)
+    pub fn copy_to(
+        &self,
+        address: HeapAddress,
+        from: u64,
+        to: &mut SharedBuffer,
+        count: usize,
+    ) -> Option<()> {
+        self.bytes
+            .copy_to(at(address, from)?, &to.bytes, from, count)
     }
 
-    /// Copy bytes of a stretch of this process to one that somebody here waits to be filled, `from` where both begin.
+    /// Copy bytes of a buffer of this process to one that somebody here waits to be filled, `from` where both begin.
     ///
     /// # Errors
-    /// See [`Refused`]; nothing is copied then.
-    pub fn deliver(
+    /// See [`AccessError`]; nothing is copied then.
+    pub fn put(
         &self,
-        place: Place,
+        address: HeapAddress,
         from: u64,
-        stretch: &Stretch,
+        buffer: &SharedBuffer,
         count: usize,
-    ) -> Result<(), Refused> {
-        let to = at(place, from).ok_or(Refused::Outside)?;
-        let units = self.units_of(to, count as u64).ok_or(Refused::Outside)?;
-        if !self.units.enter(units.clone(), place.number) {
-            return Err(Refused::Withdrawn);
+    ) -> Result<(), AccessError> {
+        let to = at(address, from).ok_or(AccessError::OutOfBounds)?;
+        let units = self
+            .units_of(to, count as u64)
+            .ok_or(AccessError::OutOfBounds)?;
+        if !self.units.begin_write(units.clone(), address.generation) {
+            return Err(AccessError::Revoked);
         }
-        let copied = stretch.bytes.carry(from, &self.bytes, to, count);
-        self.units.leave(units);
-        copied.ok_or(Refused::Outside)
+        let copied = buffer.bytes.copy_to(from, &self.bytes, to, count);
+        self.units.end_write(units);
+        copied.ok_or(AccessError::OutOfBounds)
     }
 
-    /// Whether `count` bytes that were read from a place are what lay there.
+    /// Whether `count` bytes that were read from a address are what lay there.
     #[must_use]
-    pub fn is_still(&self, place: Place, count: u64) -> bool {
-        let units = at(place, 0).and_then(|at| self.units_of(at, count));
-        units.is_some_and(|units| self.units.have(units, place.number))
+    pub fn is_valid(&self, address: HeapAddress, count: u64) -> bool {
+        let units = at(address, 0).and_then(|at| self.units_of(at, count));
+        units.is_some_and(|units| self.units.all_are(units, address.generation))
     }
 
     /// Whether all of so many bytes is on this heap.
     #[must_use]
-    pub fn holds(&self, place: Place, count: u64) -> bool {
-        at(place, 0)
+    pub fn contains(&self, address: HeapAddress, count: u64) -> bool {
+        at(address, 0)
             .and_then(|at| self.units_of(at, count))
             .is_some()
     }
@@ -115,30 +124,39 @@ impl Heap {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn lend(&self, list: &List, length: usize) -> Result<Option<Stretch>, Errno> {
+    pub fn allocate(
+        &self,
+        allocator: &UnitAllocator,
+        length: usize,
+    ) -> Result<Option<SharedBuffer>, Errno> {
         let units = (length.max(1) as u64).div_ceil(UNIT);
         let Ok(units) = u32::try_from(units) else {
             return Ok(None);
         };
-        // Where somebody still writes for one who is gone: kept here until there is another place.
+        // Where somebody still writes for one who is gone: kept here until there is another address.
         let mut avoided = Vec::new();
-        while let Some(held) = list.take(units, self.units.count())? {
-            if let Some(number) = self.units.renew(held.units.clone()) {
-                return Ok(self.stretch(held, number, length));
+        while let Some(allocation) = allocator.take(units, self.units.count())? {
+            if let Some(generation) = self.units.assign(allocation.units.clone()) {
+                return Ok(self.buffer(allocation, generation, length));
             }
-            avoided.push(held);
+            avoided.push(allocation);
         }
         Ok(None)
     }
 
-    fn stretch(&self, held: Held, number: u32, length: usize) -> Option<Stretch> {
-        let start = PAGE + u64::from(held.units.start) * UNIT;
-        let bytes = Foreign::new(&self.mapping, start, length as u64, Access::ReadWrite)?;
-        Some(Stretch {
+    fn buffer(
+        &self,
+        allocation: Allocation,
+        generation: u32,
+        length: usize,
+    ) -> Option<SharedBuffer> {
+        let start = PAGE + u64::from(allocation.units.start) * UNIT;
+        let bytes = SharedBytes::new(&self.mapping, start, length as u64, Access::ReadWrite)?;
+        Some(SharedBuffer {
             heap: self.clone(),
             bytes,
-            number,
-            held,
+            generation,
+            allocation,
         })
     }
 
@@ -152,21 +170,21 @@ impl Heap {
 }
 
 /// Bytes from the start of the units.
-fn at(place: Place, from: u64) -> Option<u64> {
-    (u64::from(place.unit) * UNIT).checked_add(from)
+fn at(address: HeapAddress, from: u64) -> Option<u64> {
+    (u64::from(address.unit) * UNIT).checked_add(from)
 }
 
 /// Bytes on a member's heap that one program has, given back when dropped. They hold whatever was there before.
 #[derive(Debug)]
-pub struct Stretch {
+pub struct SharedBuffer {
     heap: Heap,
-    bytes: Foreign,
+    bytes: SharedBytes,
     /// Of its units.
-    number: u32,
-    held: Held,
+    generation: u32,
+    allocation: Allocation,
 }
 
-impl Stretch {
+impl SharedBuffer {
     /// Bytes it has.
     #[must_use]
     pub fn length(&self) -> u64 {
@@ -187,10 +205,10 @@ impl Stretch {
 
     /// Where others find it.
     #[must_use]
-    pub fn place(&self) -> Place {
-        Place {
-            unit: self.held.units.start,
-            number: self.number,
+    pub fn address(&self) -> HeapAddress {
+        HeapAddress {
+            unit: self.allocation.units.start,
+            generation: self.generation,
         }
     }
 
@@ -198,16 +216,16 @@ impl Stretch {
     /// copy nothing here any more. `None` when one of them is just doing so: it cannot be used then, and is lent again
     /// when that one has left.
     #[must_use]
-    pub fn withdraw(mut self) -> Option<Self> {
-        let left = self.heap.units.retire(self.held.units.clone());
-        self.number = self.number.wrapping_add(2);
+    pub fn revoke(mut self) -> Option<Self> {
+        let left = self.heap.units.invalidate(self.allocation.units.clone());
+        self.generation = self.generation.wrapping_add(2);
         left.then_some(self)
     }
 
     /// Whose heap it is on.
     #[must_use]
-    pub fn home(&self) -> Home {
-        self.heap.home
+    pub fn owner(&self) -> HeapOwner {
+        self.heap.owner
     }
 }
 

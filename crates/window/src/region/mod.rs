@@ -3,22 +3,22 @@
 //! ```text
 //! 0      header (one page): magic, version, sizes; written once, before the region is shared
 //!          @1024 a bit for each link that is in use, for a host that takes over
-//! 4096   seats, one for each member:
+//! 4096   members, one for each member:
 //!          one page: opened @0, beat @128 and listens @132, written by the member; heard @256 and
 //!          the NIC id @260, by the host
-//!          its trunk: a window between the member and the host
+//!          its control: a window between the member and the host
 //! ...    links: windows between two members, or a member and the host
 //! ...    heaps, one for each member: see [`Heap`]
 //! ```
 //! All numbers are little endian. Only the host decides which link is whose. A member that begins,
 //! or begins again, writes a number into *opened* that was not there before; the host makes the
-//! trunk new and repeats the number in *heard*. *Beat* changes as long as the member lives.
+//! control new and repeats the number in *heard*. *Beat* changes as long as the member lives.
 
 mod endpoint_pair;
 mod heap;
 mod layout;
-mod list;
-mod seat;
+mod member_page;
+mod unit_allocator;
 mod units;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -31,19 +31,19 @@ use self::layout::{HEADER, PAGE};
 use crate::layout::{Layout, LayoutError};
 use crate::limits;
 use crate::memfd;
-use crate::raw::{Access, Foreign, Mapping, Word};
+use crate::raw::{Access, Mapping, SharedBytes, Word};
 use crate::window::{Window, WindowError};
 
-pub use self::endpoint_pair::pair;
-pub use self::heap::{Heap, Place, Refused, Stretch};
+pub use self::endpoint_pair::endpoint_pair;
+pub use self::heap::{AccessError, Heap, HeapAddress, SharedBuffer};
 pub use self::layout::{MAGIC, RegionLayout, UNIT, VERSION};
-pub use self::list::List;
-pub use self::seat::Seat;
+pub use self::member_page::MemberPage;
+pub use self::unit_allocator::UnitAllocator;
 
 /// Where the bits of links in use are.
-const MARKS: u64 = 1024;
+const IN_USE_BITMAP: u64 = 1024;
 const _: () = assert!(
-    MARKS + *limits::LINKS.end() as u64 / 8 <= PAGE,
+    IN_USE_BITMAP + *limits::LINKS.end() as u64 / 8 <= PAGE,
     "in the header's page"
 );
 
@@ -52,8 +52,8 @@ const _: () = assert!(
 pub struct Region {
     file: Arc<OwnedFd>,
     layout: RegionLayout,
-    /// The seats' pages.
-    head: Arc<Mapping>,
+    /// The members' pages.
+    pages: Arc<Mapping>,
 }
 
 impl Region {
@@ -68,7 +68,7 @@ impl Region {
         let file = memfd::create(c"vicinity-region", length).map_err(kernel)?;
         memfd::seal_shared(file.as_fd()).map_err(kernel)?;
         let region = Self::map(file, layout)?;
-        region.renew()?;
+        region.write_header()?;
         Ok(region)
     }
 
@@ -84,14 +84,14 @@ impl Region {
             return Err(WindowError::Length { got, expected });
         }
         let region = Self::map(file, layout)?;
-        region.renew()?;
+        region.write_header()?;
         Ok(region)
     }
 
     /// The host: note whether a link is in use. Members can write there too, and so deceive a host
     /// that takes over, about their own links.
-    pub fn mark(&self, link: u32, used: bool) {
-        if let Some((word, bit)) = self.marks(link) {
+    pub fn set_in_use(&self, link: u32, used: bool) {
+        if let Some((word, bit)) = self.in_use_bit(link) {
             let others = word.load() & !bit;
             word.store(if used { others | bit } else { others });
         }
@@ -99,15 +99,15 @@ impl Region {
 
     /// Whether a link is noted as in use.
     #[must_use]
-    pub fn is_marked(&self, link: u32) -> bool {
-        self.marks(link)
+    pub fn is_in_use(&self, link: u32) -> bool {
+        self.in_use_bit(link)
             .is_some_and(|(word, bit)| word.load() & bit != 0)
     }
 
     /// The word with a link's bit, and the bit.
-    fn marks(&self, link: u32) -> Option<(Word, u32)> {
+    fn in_use_bit(&self, link: u32) -> Option<(Word, u32)> {
         (link < self.layout.links).then_some(())?;
-        let word = Word::new(&self.head, MARKS + u64::from(link / 32) * 4)?;
+        let word = Word::new(&self.pages, IN_USE_BITMAP + u64::from(link / 32) * 4)?;
         Some((word, 1 << (link % 32)))
     }
 
@@ -115,8 +115,8 @@ impl Region {
     ///
     /// # Errors
     /// None, where the region was [created](Self::create).
-    pub fn renew(&self) -> Result<(), WindowError> {
-        let header = Foreign::new(&self.head, 0, PAGE, Access::ReadWrite);
+    pub fn write_header(&self) -> Result<(), WindowError> {
+        let header = SharedBytes::new(&self.pages, 0, PAGE, Access::ReadWrite);
         header
             .and_then(|page| page.write(0, &self.layout.header()))
             .ok_or(WindowError::Kernel(Errno::INVAL))
@@ -134,7 +134,7 @@ impl Region {
         let page = Mapping::new(file.as_fd(), 0, PAGE, Access::Read);
         let page = Arc::new(page.map_err(WindowError::Kernel)?);
         let mut header = [0; HEADER];
-        Foreign::new(&page, 0, PAGE, Access::Read)
+        SharedBytes::new(&page, 0, PAGE, Access::Read)
             .and_then(|page| page.read(0, &mut header))
             .ok_or(WindowError::Kernel(Errno::INVAL))?;
         let layout = RegionLayout::from_header(&header)?;
@@ -146,10 +146,14 @@ impl Region {
     }
 
     fn map(file: OwnedFd, layout: RegionLayout) -> Result<Self, WindowError> {
-        let head = Mapping::new(file.as_fd(), 0, layout.link_at(0), Access::ReadWrite);
-        let head = Arc::new(head.map_err(WindowError::Kernel)?);
+        let pages = Mapping::new(file.as_fd(), 0, layout.link_at(0), Access::ReadWrite);
+        let pages = Arc::new(pages.map_err(WindowError::Kernel)?);
         let file = Arc::new(file);
-        Ok(Self { file, layout, head })
+        Ok(Self {
+            file,
+            layout,
+            pages,
+        })
     }
 
     /// Its sizes.
@@ -158,18 +162,18 @@ impl Region {
         self.layout
     }
 
-    /// The words of a seat; `None` when there is no such seat.
+    /// The words of a member; `None` when there is no such member.
     #[must_use]
-    pub fn seat(&self, seat: u32) -> Option<Seat> {
-        (seat < self.layout.seats).then_some(())?;
-        Seat::new(&self.head, self.layout.seat(seat))
+    pub fn page(&self, member: u32) -> Option<MemberPage> {
+        (member < self.layout.members).then_some(())?;
+        MemberPage::new(&self.pages, self.layout.page_at(member))
     }
 
-    /// The trunk of a seat; `None` when there is no such seat.
+    /// The control of a member; `None` when there is no such member.
     #[must_use]
-    pub fn trunk(&self, seat: u32) -> Option<Window> {
-        let at = self.layout.trunk_at(seat);
-        (seat < self.layout.seats).then(|| self.window(at, self.layout.trunk))
+    pub fn control_window(&self, member: u32) -> Option<Window> {
+        let at = self.layout.control_at(member);
+        (member < self.layout.members).then(|| self.window(at, self.layout.control))
     }
 
     /// A link; `None` when there is no such link.
@@ -179,18 +183,18 @@ impl Region {
         (link < self.layout.links).then(|| self.window(at, self.layout.link))
     }
 
-    /// The heap of a seat; `None` when there is no such seat, or it has no heap.
+    /// The heap of a member; `None` when there is no such member, or it has no heap.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn heap(&self, seat: u32) -> Result<Option<Heap>, Errno> {
-        if seat >= self.layout.seats || self.layout.units == 0 {
+    pub fn heap(&self, member: u32) -> Result<Option<Heap>, Errno> {
+        if member >= self.layout.members || self.layout.units == 0 {
             return Ok(None);
         }
-        let (at, length) = (self.layout.heap_at(seat), self.layout.heap_length());
+        let (at, length) = (self.layout.heap_at(member), self.layout.heap_length());
         let mapping = Mapping::new(self.file.as_fd(), at, length, Access::ReadWrite)?;
-        let home = Home::new(self.as_fd(), seat)?;
-        Ok(Heap::new(mapping, self.layout.units, home))
+        let owner = HeapOwner::new(self.as_fd(), member)?;
+        Ok(Heap::new(mapping, self.layout.units, owner))
     }
 
     /// The host: give back the memory of a link that nobody uses. It is all zeros then, and takes memory
@@ -198,7 +202,7 @@ impl Region {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn empty(&self, link: u32) -> Result<(), Errno> {
+    pub fn release_memory(&self, link: u32) -> Result<(), Errno> {
         if link >= self.layout.links {
             return Err(Errno::INVAL);
         }
@@ -213,23 +217,23 @@ impl Region {
     }
 }
 
-/// What tells a seat of a region from all others, by whichever descriptor the region was opened.
+/// What tells a member of a region from all others, by whichever descriptor the region was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Home {
+pub struct HeapOwner {
     region: (u64, u64),
-    seat: u32,
+    member: u32,
 }
 
-impl Home {
-    /// Of a seat of the region that this descriptor is of.
+impl HeapOwner {
+    /// Of a member of the region that this descriptor is of.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn new(region: BorrowedFd<'_>, seat: u32) -> Result<Self, Errno> {
+    pub fn new(region: BorrowedFd<'_>, member: u32) -> Result<Self, Errno> {
         let of = rustix::fs::fstat(region)?;
         Ok(Self {
             region: (of.st_dev, of.st_ino),
-            seat,
+            member,
         })
     }
 }
@@ -254,10 +258,10 @@ mod tests {
         };
         let window = Layout::new([lane, lane]).unwrap();
         RegionLayout {
-            seats: 3,
+            members: 3,
             links: 5,
             units: 2,
-            trunk: window,
+            control: window,
             link: window,
         }
     }
@@ -270,16 +274,19 @@ mod tests {
         assert_eq!(member.layout(), layout());
         let mut windows = Vec::new();
         for at in 0..3 {
-            windows.push((region.trunk(at).unwrap(), member.trunk(at).unwrap()));
+            windows.push((
+                region.control_window(at).unwrap(),
+                member.control_window(at).unwrap(),
+            ));
         }
         for at in 0..5 {
             windows.push((region.link(at).unwrap(), member.link(at).unwrap()));
         }
         let mut ends = Vec::new();
         for (ours, theirs) in &windows {
-            ours.renew().unwrap();
+            ours.reset().unwrap();
             let ours = ours.ends(Side::Creator).unwrap();
-            ends.push((ours, theirs.ends(Side::Guest).unwrap()));
+            ends.push((ours, theirs.ends(Side::Attacher).unwrap()));
         }
         for (tag, (ours, _)) in (0..).zip(&mut ends) {
             ours.producers[0].push(&Record { tag, body: [7; 7] });
@@ -288,12 +295,12 @@ mod tests {
             assert_eq!(theirs.consumers[0].pop().unwrap().tag, tag);
             assert!(theirs.consumers[0].pop().is_none());
         }
-        let seat = region.seat(2).unwrap();
-        member.seat(2).unwrap().open(9);
-        assert_eq!(seat.opened(), 9);
-        seat.hear(9);
-        assert_eq!(member.seat(2).unwrap().heard(), 9);
-        assert!(region.seat(3).is_none() && region.trunk(3).is_none());
+        let page = region.page(2).unwrap();
+        member.page(2).unwrap().request_join(9);
+        assert_eq!(page.join_number(), 9);
+        page.confirm_join(9);
+        assert_eq!(member.page(2).unwrap().joined_number(), 9);
+        assert!(region.page(3).is_none() && region.control_window(3).is_none());
         assert!(region.link(5).is_none());
     }
 
@@ -301,11 +308,11 @@ mod tests {
     fn a_window_made_new_has_no_old_records() {
         let region = Region::create(layout()).unwrap();
         let window = region.link(1).unwrap();
-        window.renew().unwrap();
+        window.reset().unwrap();
         let mut ends = window.ends(Side::Creator).unwrap();
         ends.producers[0].push(&Record::default());
-        window.renew().unwrap();
-        let mut ends = window.ends(Side::Guest).unwrap();
+        window.reset().unwrap();
+        let mut ends = window.ends(Side::Attacher).unwrap();
         assert!(ends.consumers[0].pop().is_none());
     }
 
@@ -316,38 +323,38 @@ mod tests {
         let before = blocks();
         let windows = [1, 2].map(|link| region.link(link).unwrap());
         for window in &windows {
-            window.renew().unwrap();
+            window.reset().unwrap();
             let mut ends = window.ends(Side::Creator).unwrap();
             ends.producers[0].push(&Record::default());
         }
         let used = (blocks() - before) / 2;
         assert!(used > 0);
-        region.empty(1).unwrap();
+        region.release_memory(1).unwrap();
         assert_eq!(blocks(), before + used, "the other link's");
         let [emptied, other] = &windows;
         let has_record = |window: &Window| {
-            let ends = window.ends(Side::Guest).unwrap();
+            let ends = window.ends(Side::Attacher).unwrap();
             ends.consumers[0].has_record()
         };
         assert!(has_record(other));
-        emptied.renew().unwrap();
+        emptied.reset().unwrap();
         assert!(!has_record(emptied));
-        assert!(region.empty(5).is_err());
+        assert!(region.release_memory(5).is_err());
     }
 
     #[test]
     fn whoever_takes_over_finds_the_marks_and_trusts_nothing_else() {
         let region = Region::create(layout()).unwrap();
-        region.mark(1, true);
-        region.mark(4, true);
-        region.mark(1, false);
+        region.set_in_use(1, true);
+        region.set_in_use(4, true);
+        region.set_in_use(1, false);
         // Nothing behind the last one.
-        region.mark(5, true);
+        region.set_in_use(5, true);
         let file = || region.as_fd().try_clone_to_owned().unwrap();
-        let page = Foreign::new(&region.head, 0, PAGE, Access::ReadWrite).unwrap();
+        let page = SharedBytes::new(&region.pages, 0, PAGE, Access::ReadWrite).unwrap();
         page.write(0, &[0xff; HEADER]).unwrap();
         let next = Region::adopt(file(), layout()).unwrap();
-        let marked: Vec<_> = (0..6).filter(|link| next.is_marked(*link)).collect();
+        let marked: Vec<_> = (0..6).filter(|link| next.is_in_use(*link)).collect();
         assert_eq!(marked, [4]);
         assert_eq!(Region::attach(file()).unwrap().layout(), layout());
         let mut larger = layout();
@@ -373,7 +380,7 @@ mod tests {
         ));
         let mut other = header;
         other[12] = 0;
-        let seats = WindowError::Layout(LayoutError::Seats(0));
-        assert_eq!(refused(&other, 1 << 24), seats);
+        let members = WindowError::Layout(LayoutError::Members(0));
+        assert_eq!(refused(&other, 1 << 24), members);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! # Theory of operation
 //!
-//! An uplink is a member like the others, with a seat, a trunk and windows; the switchboard sends
+//! An uplink is a member like the others, with a page, a control and windows; the switchboard sends
 //! it whoever connects to a NIC that is not of this host. Where a gateway passes a window on to an
 //! endpoint, the uplink is at its end itself ([`link`]): it turns records into what its nodes
 //! ([`mxoe::Node`]) send, and what they take into records.
@@ -32,16 +32,16 @@ use std::time::{Duration, Instant};
 use mxoe::{Node, Port};
 use window::Side;
 use window::doorbell;
-use window::region::{Region, Seat};
+use window::region::{MemberPage, Region};
 use window::waiter::{Token, Waiter};
 
-use self::link::{Far, Link, Pair};
+use self::link::{EndpointPair, Link, NodeContext};
 use self::wire_member::WireMember;
 use super::BURST;
+use super::control_channel::ControlChannel;
 use super::control_message::{ControlMessage, FROM_MEMBER, LinkId};
 use super::names::Names;
-use super::transport::{Bell, Transport, begin, reach};
-use super::trunk::Trunk;
+use super::transport::{HostDoorbell, Transport, join_switchboard, open_transport};
 use crate::peer::Fault;
 use crate::status::Error;
 
@@ -81,45 +81,49 @@ pub struct Counters {
 pub struct Uplink {
     waiter: Waiter,
     region: Region,
-    seat: Seat,
-    /// What it began with.
-    began: u32,
-    bell: Bell,
-    trunk: Trunk,
+    page: MemberPage,
+    /// What it join_number with.
+    join_number: u32,
+    doorbell: HostDoorbell,
+    control: ControlChannel,
     port: Port,
     /// The interface took all there was.
     sent: bool,
     members: Vec<Face>,
-    /// What the host was told.
+    /// What the host was published.
     names: Names,
     patience: Duration,
-    residents: HashMap<u64, WireMember>,
-    /// Without what residents that are here count.
+    wire_members: HashMap<u64, WireMember>,
+    /// Without what wire_members that are here count.
     counters: Counters,
     links: HashMap<LinkId, State>,
     /// The link of a pair that counts.
-    pairs: HashMap<Pair, LinkId>,
+    pairs: HashMap<EndpointPair, LinkId>,
     /// Whose endpoint is closed, and who has not acknowledged everything yet.
-    leaving: Vec<Pair>,
+    closing: Vec<EndpointPair>,
     next: u32,
     /// When something last moved.
     moved: Option<Instant>,
 }
 
-/// How far a link is.
+/// How context a link is.
 #[derive(Debug)]
 enum State {
     /// An endpoint here connects; the other host has not answered yet.
-    Dialing { pair: Pair, window: u32 },
+    Dialing { pair: EndpointPair, window: u32 },
     /// Somebody there connects; the endpoint here has not answered yet. Whether it is connected on
     /// the wire already, and the key it gave.
-    Offered { pair: Pair, met: bool, key: u32 },
+    Offered {
+        pair: EndpointPair,
+        is_connected: bool,
+        key: u32,
+    },
     /// It works.
     Up(Box<Link>),
 }
 
 impl State {
-    fn pair(&self) -> Pair {
+    fn pair(&self) -> EndpointPair {
         match self {
             Self::Dialing { pair, .. } | Self::Offered { pair, .. } => *pair,
             Self::Up(link) => link.pair,
@@ -138,50 +142,50 @@ const SPIN: Duration = Duration::from_micros(50);
 const ROUNDS: u32 = 8;
 
 /// However busy it is, after so long it says that it lives, and asks whether to go on.
-const BREATH: Duration = Duration::from_millis(100);
+const SPIN_LIMIT: Duration = Duration::from_millis(100);
 
 /// When an interface that took no more is tried again.
 const FULL_PAUSE: Duration = Duration::from_micros(50);
 
-/// How often the host is told that the uplink lives.
+/// How often the host is published that the uplink lives.
 const BEAT: Duration = Duration::from_secs(1);
 
 impl Uplink {
     /// Join the switchboard.
     ///
     /// # Errors
-    /// The host does not answer, or has no seat for it.
+    /// The host does not answer, or has no page for it.
     pub fn join(options: Options) -> Result<Self, Error> {
         let waiter = Waiter::new()?;
-        let (bell, region, id) = reach(&Transport::Socket(options.socket))?;
-        if let Bell::Client(client) = &bell {
+        let (doorbell, region, id) = open_transport(&Transport::Socket(options.socket))?;
+        if let HostDoorbell::Client(client) = &doorbell {
             waiter.add(client, HOST)?;
         }
         waiter.add(&options.port, WIRE)?;
         let place = u32::from(id).saturating_sub(1);
-        let seat = region.seat(place);
-        let seatless = || Error::Join("the host gave no seat".to_owned());
-        let seat = seat.ok_or_else(seatless)?;
-        let began = begin(&seat, &bell)?;
-        let trunk = region.trunk(place).ok_or_else(seatless)?;
-        let trunk = Trunk::new(trunk.ends(Side::Guest)?);
+        let page = region.page(place);
+        let no_page = || Error::Join("the host gave no page".to_owned());
+        let page = page.ok_or_else(no_page)?;
+        let join_number = join_switchboard(&page, &doorbell)?;
+        let control = region.control_window(place).ok_or_else(no_page)?;
+        let control = ControlChannel::new(control.ends(Side::Attacher)?);
         let mut uplink = Self {
             waiter,
             region,
-            seat,
-            began,
-            bell,
-            trunk,
+            page,
+            join_number,
+            doorbell,
+            control,
             port: options.port,
             sent: true,
             members: options.members,
             names: Names::default(),
             patience: options.patience,
-            residents: HashMap::new(),
+            wire_members: HashMap::new(),
             counters: Counters::default(),
             links: HashMap::new(),
             pairs: HashMap::new(),
-            leaving: Vec::new(),
+            closing: Vec::new(),
             next: 0,
             moved: None,
         };
@@ -206,7 +210,10 @@ impl Uplink {
     /// The kernel does not say what it lost.
     pub fn counters(&mut self) -> Result<Counters, Error> {
         self.counters.lost += u64::from(self.port.lost()?);
-        let nodes = self.residents.values().map(|resident| &resident.node);
+        let nodes = self
+            .wire_members
+            .values()
+            .map(|wire_member| &wire_member.node);
         let wire = nodes.map(Node::counters);
         Ok(Counters {
             wire: wire.fold(self.counters.wire, mxoe::Counters::plus),
@@ -217,11 +224,11 @@ impl Uplink {
     /// Work until `go_on`, asked at least once a second, says no.
     ///
     /// # Errors
-    /// The interface or the host is gone, or the host began anew without this uplink.
+    /// The interface or the host is gone, or the host join_number anew without this uplink.
     pub fn run(&mut self, mut go_on: impl FnMut(&mut Self) -> bool) -> Result<(), Error> {
         while go_on(self) {
-            self.seat.beat();
-            if self.seat.heard() != self.began {
+            self.page.beat();
+            if self.page.joined_number() != self.join_number {
                 return Err(Error::Join("the host has ended this uplink".to_owned()));
             }
             self.spin()?;
@@ -232,7 +239,7 @@ impl Uplink {
 
     /// Work, and look on for a while if something moved just now.
     fn spin(&mut self) -> Result<(), Error> {
-        let began = Instant::now();
+        let started = Instant::now();
         loop {
             for _ in 0..ROUNDS {
                 match self.turn()? {
@@ -242,7 +249,7 @@ impl Uplink {
                 }
             }
             let idle = self.moved.is_none_or(|moved| moved.elapsed() >= SPIN);
-            if idle || began.elapsed() >= BREATH {
+            if idle || started.elapsed() >= SPIN_LIMIT {
                 return Ok(());
             }
         }
@@ -250,43 +257,43 @@ impl Uplink {
 
     /// One round over everything; whether anything moved.
     fn turn(&mut self) -> Result<bool, Error> {
-        let mut moved = self.hear_wire();
-        moved |= self.hear_nodes()?;
-        moved |= self.hear_host().map_err(broken)?;
+        let mut moved = self.receive_frames();
+        moved |= self.handle_node_events()?;
+        moved |= self.handle_host_messages().map_err(broken)?;
         moved |= self.serve_links().map_err(broken)?;
-        self.see_off();
+        self.close_finished();
         self.sent = true;
-        for resident in self.residents.values_mut() {
-            self.sent &= self.port.send(&mut resident.node)?;
+        for wire_member in self.wire_members.values_mut() {
+            self.sent &= self.port.send(&mut wire_member.node)?;
         }
-        self.trunk.flush().map_err(broken)?;
-        if std::mem::take(&mut self.trunk.told) {
-            self.bell.ring();
+        self.control.flush().map_err(broken)?;
+        if std::mem::take(&mut self.control.published) {
+            self.doorbell.ring();
         }
         Ok(moved)
     }
 
     /// Give each frame to whom it is for.
-    fn hear_wire(&mut self) -> bool {
+    fn receive_frames(&mut self) -> bool {
         let now = self.port.now();
-        let residents = &mut self.residents;
+        let wire_members = &mut self.wire_members;
         let count = self.port.receive(|frame| {
-            for resident in residents.values_mut() {
-                if resident.is_meant(frame) {
-                    resident.node.receive(now, frame);
+            for wire_member in wire_members.values_mut() {
+                if wire_member.is_meant(frame) {
+                    wire_member.node.receive(now, frame);
                 }
             }
         });
         let wire = &mut self.counters.wire;
-        residents.retain(|_, resident| {
-            let over = resident.is_over(now);
+        wire_members.retain(|_, wire_member| {
+            let over = wire_member.is_over(now);
             if over {
-                *wire = wire.plus(resident.node.counters());
+                *wire = wire.plus(wire_member.node.counters());
             }
             !over
         });
-        for resident in residents.values_mut() {
-            resident.node.tick(now);
+        for wire_member in wire_members.values_mut() {
+            wire_member.node.tick(now);
         }
         count > 0
     }
@@ -299,16 +306,16 @@ impl Uplink {
             let State::Up(link) = state else {
                 continue;
             };
-            let Some(resident) = self.residents.get_mut(&link.pair.nic) else {
+            let Some(wire_member) = self.wire_members.get_mut(&link.pair.nic) else {
                 continue;
             };
-            let node = &mut resident.node;
-            match link.turn(&mut Far { node, now }) {
+            let node = &mut wire_member.node;
+            match link.turn(&mut NodeContext { node, now }) {
                 Ok(some) => moved |= some,
                 Err(_) => faulty.push(id),
             }
-            if link.must_ring() {
-                self.trunk.say(ControlMessage::Ring { link: id })?;
+            if link.needs_wakeup() {
+                self.control.send(ControlMessage::Ring { link: id })?;
             }
         }
         // Only the link ends: it was one endpoint, not all of its member's.
@@ -324,7 +331,7 @@ impl Uplink {
             link.prepare_to_wait();
         }
         // Members are on other kernels, or take part as if they were: they have a fence each.
-        let _told = doorbell::settle();
+        let _told = doorbell::wait_fence();
         let now = self.port.now();
         let mut limit = match self.has_work() {
             true => Duration::ZERO,
@@ -333,7 +340,7 @@ impl Uplink {
         if !self.sent {
             limit = limit.min(FULL_PAUSE);
         }
-        let due = self.residents.values().filter_map(WireMember::deadline);
+        let due = self.wire_members.values().filter_map(WireMember::deadline);
         let due = due.min().map_or(BEAT, |due| due.saturating_sub(now));
         let woken = self.waiter.wait(Some(limit.min(due)))?;
         for link in links(&mut self.links) {
@@ -342,8 +349,10 @@ impl Uplink {
         if woken.tokens.contains(&WIRE) {
             self.port.check()?;
         }
-        match &self.bell {
-            Bell::Client(client) if woken.tokens.contains(&HOST) && !client.hear() => {
+        match &self.doorbell {
+            HostDoorbell::Client(client)
+                if woken.tokens.contains(&HOST) && !client.take_wakeups() =>
+            {
                 Err(Error::Join("the host is gone".to_owned()))
             }
             _ => Ok(()),
@@ -353,13 +362,13 @@ impl Uplink {
     /// Whether a turn would move something.
     fn has_work(&mut self) -> bool {
         let now = self.port.now();
-        let residents = &mut self.residents;
-        self.trunk.has_note()
+        let wire_members = &mut self.wire_members;
+        self.control.has_message()
             || links(&mut self.links).any(|link| {
-                let resident = residents.get_mut(&link.pair.nic);
-                resident.is_some_and(|resident| {
-                    let node = &mut resident.node;
-                    link.has_work(&Far { node, now })
+                let wire_member = wire_members.get_mut(&link.pair.nic);
+                wire_member.is_some_and(|wire_member| {
+                    let node = &mut wire_member.node;
+                    link.has_work(&NodeContext { node, now })
                 })
             })
     }
@@ -384,5 +393,5 @@ fn links(all: &mut HashMap<LinkId, State>) -> impl Iterator<Item = &mut Link> {
 }
 
 fn broken(fault: Fault) -> Error {
-    Error::Join(format!("the host's trunk is broken: {fault}"))
+    Error::Join(format!("the host's control is broken: {fault}"))
 }

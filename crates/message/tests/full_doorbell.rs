@@ -36,7 +36,7 @@ struct Qemu {
     region: Region,
     /// What wakes the host, and what interrupts this VM.
     doorbell: OwnedFd,
-    bell: OwnedFd,
+    interrupt: OwnedFd,
 }
 
 impl Qemu {
@@ -50,27 +50,27 @@ impl Qemu {
         for _ in 0..5 {
             fds.extend(receive(&socket));
         }
-        let [region, doorbell, bell] = fds.try_into().unwrap();
-        for fd in [&doorbell, &bell] {
+        let [region, doorbell, interrupt] = fds.try_into().unwrap();
+        for fd in [&doorbell, &interrupt] {
             fcntl_setfl(fd, OFlags::empty()).unwrap();
         }
         Self {
             socket,
             region: Region::attach(region).unwrap(),
             doorbell,
-            bell,
+            interrupt,
         }
     }
 
     /// A gateway begins in the VM, and the host has to interrupt it.
     fn begin(&self, number: u32) {
-        let seat = self.region.seat(0).unwrap();
-        seat.listen(true);
-        seat.open(number);
+        let page = self.region.page(0).unwrap();
+        page.set_interruptible(true);
+        page.request_join(number);
     }
 
-    fn is_heard(&self, number: u32) -> bool {
-        self.region.seat(0).unwrap().heard() == number
+    fn is_joined(&self, number: u32) -> bool {
+        self.region.page(0).unwrap().joined_number() == number
     }
 }
 
@@ -105,7 +105,7 @@ fn a_member_that_fills_its_bell_loses_its_connection_and_the_next_one_has_anothe
     let mut honest = Honest::new(false);
     let path = honest.folder.path().join("host/a.sock");
     let mut qemu = Qemu::connect(&path);
-    fill(&qemu.bell);
+    fill(&qemu.interrupt);
     qemu.begin(1);
     let ended = qemu.socket.read(&mut [0; 8]);
     assert_eq!(ended.ok(), Some(0), "it keeps its connection");
@@ -113,9 +113,9 @@ fn a_member_that_fills_its_bell_loses_its_connection_and_the_next_one_has_anothe
     // The next QEMU of this name is interrupted.
     let next = Qemu::connect(&path);
     next.begin(2);
-    within("the next one is not heard", || next.is_heard(2));
+    within("the next one is not heard", || next.is_joined(2));
     let mut count = [0; 8];
-    assert_eq!(rustix::io::read(&next.bell, &mut count), Ok(8));
+    assert_eq!(rustix::io::read(&next.interrupt, &mut count), Ok(8));
     honest.talk();
 }
 

@@ -1,63 +1,63 @@
-//! What a member and the host say to each other beside the trunk: a seat's words.
+//! What a member and the host say to each other beside the control: a member's words.
 
 use std::sync::Arc;
 
 use crate::raw::{Mapping, Word};
 
-/// The words of a seat that are no window's.
+/// The words of a member that are no window's.
 #[derive(Debug)]
-pub struct Seat {
-    opened: Word,
-    beat: Word,
-    listens: Word,
-    heard: Word,
+pub struct MemberPage {
+    join_number: Word,
+    heartbeat: Word,
+    interruptible: Word,
+    joined_number: Word,
     nic: [Word; 2],
 }
 
-impl Seat {
-    /// The words of the seat at `at` of a region, whose seats are mapped.
+impl MemberPage {
+    /// The words of the member at `at` of a region, whose members are mapped.
     pub(super) fn new(head: &Arc<Mapping>, at: u64) -> Option<Self> {
         let word = |offset| Word::new(head, at + offset);
         Some(Self {
-            opened: word(0)?,
-            beat: word(128)?,
-            listens: word(132)?,
-            heard: word(256)?,
+            join_number: word(0)?,
+            heartbeat: word(128)?,
+            interruptible: word(132)?,
+            joined_number: word(256)?,
             nic: [word(260)?, word(264)?],
         })
     }
 
     /// The member: begin, with a number that is new.
-    pub fn open(&self, number: u32) {
-        self.opened.store(number);
+    pub fn request_join(&self, number: u32) {
+        self.join_number.store(number);
     }
 
     /// The host: what the member began with last; 0 before it ever did.
     #[must_use]
-    pub fn opened(&self) -> u32 {
-        self.opened.load()
+    pub fn join_number(&self) -> u32 {
+        self.join_number.load()
     }
 
     /// The member: say whether a doorbell wakes it.
-    pub fn listen(&self, listens: bool) {
-        self.listens.store(listens.into());
+    pub fn set_interruptible(&self, interruptible: bool) {
+        self.interruptible.store(interruptible.into());
     }
 
     /// The host: whether a doorbell wakes the member.
     #[must_use]
-    pub fn listens(&self) -> bool {
-        self.listens.load() != 0
+    pub fn is_interruptible(&self) -> bool {
+        self.interruptible.load() != 0
     }
 
-    /// The host: the trunk is new, for the member that began with this number.
-    pub fn hear(&self, number: u32) {
-        self.heard.store(number);
+    /// The host: the control is new, for the member that began with this number.
+    pub fn confirm_join(&self, number: u32) {
+        self.joined_number.store(number);
     }
 
-    /// The member: whom the trunk is made for.
+    /// The member: whom the control is made for.
     #[must_use]
-    pub fn heard(&self) -> u32 {
-        self.heard.load()
+    pub fn joined_number(&self) -> u32 {
+        self.joined_number.load()
     }
 
     /// The host: who sits here. What it is, is for the user of the region.
@@ -80,12 +80,12 @@ impl Seat {
 
     /// The member: still there.
     pub fn beat(&self) {
-        self.beat.store(self.beat.load().wrapping_add(1));
+        self.heartbeat.store(self.heartbeat.load().wrapping_add(1));
     }
 
     /// The host: something else than the last time, if the member is still there.
     #[must_use]
-    pub fn beaten(&self) -> u32 {
-        self.beat.load()
+    pub fn heartbeat(&self) -> u32 {
+        self.heartbeat.load()
     }
 }
