@@ -1,12 +1,14 @@
-//! How endpoints become peers.
+//! Connecting endpoints.
 //!
-//! The one that connects makes a window and offers it at the other's socket; the other answers.
-//! The link is the same for both afterwards, so a second connect, from either side, finds it. Two
-//! that connect to each other at the same time make two windows; the one with the lower address
-//! keeps its own and refuses the other's, and the other one waits for that ([`crate::simultaneous_connect`]).
+//! The endpoint that connects creates a window and offers it at the other's socket; the other
+//! answers. The link is symmetric afterwards, so a second connect, from either side, finds it. Two
+//! endpoints that connect to each other at the same time create two windows. The endpoint with the
+//! lower address keeps its own and refuses the other's, and the other one waits for that
+//! ([`crate::simultaneous_connect`]).
 //!
-//! An endpoint of another NIC is reached through the board's gateway ([`crate::remote`]): what is said
-//! is the same, but the window comes from the gateway, to both; with it, where they sit in its region.
+//! An endpoint connects to one of another NIC through the board's gateway ([`crate::remote`]). The
+//! handshake is the same, but the gateway gives the window to both, and with it the region's
+//! members that the two belong to.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
@@ -31,7 +33,7 @@ use crate::request::{Request, State};
 use crate::status::{Code, Error};
 use crate::token::Token;
 
-/// Connections on the way to becoming links.
+/// Connections during the handshake.
 #[derive(Debug, Default)]
 pub(crate) struct Handshakes {
     incoming: BTreeMap<u32, Channel>,
@@ -44,15 +46,15 @@ pub(crate) struct Handshakes {
 pub(crate) struct Outgoing {
     pub(crate) address: Address,
     pub(crate) key: u32,
-    /// None while the other side's offer is waited for.
+    /// `None` while this side waits for the other side's offer.
     pub(crate) offer: Option<Offer>,
-    /// Then: when this side's is made retry_at.
+    /// In that case: when this side sends its offer again.
     pub(crate) retry_at: Option<Instant>,
-    /// Who waits for it, and with which key: only one of them can be right.
+    /// The requests that wait for this connect, each with its key: at most one key is right.
     pub(crate) requests: Vec<(Request, u32)>,
 }
 
-/// The socket of an offer, and the window. Without a window, the answer brings it.
+/// The socket of an offer, and the window. Without a window, the answer brings one.
 pub(crate) type Offer = (Channel, Option<Window>);
 
 impl Handshakes {
@@ -61,7 +63,7 @@ impl Handshakes {
         self.next
     }
 
-    /// The connect to an address that is going on.
+    /// Returns the pending connect to an address.
     fn outgoing_to(&self, address: Address) -> Option<u32> {
         let mut all = self.outgoing.iter();
         all.find(|(_, outgoing)| outgoing.address == address)
@@ -69,13 +71,13 @@ impl Handshakes {
     }
 }
 
-/// The layout of every link.
+/// Returns the layout of every link's window.
 pub(crate) fn layout() -> Result<Layout, WindowError> {
     Ok(Layout::new([MESSAGES, CONTROL])?)
 }
 
 impl Endpoint {
-    /// Begin to connect, for a request. Ends the request at once when that cannot be.
+    /// Starts a connect for a request. The request ends at once if it cannot succeed.
     pub(crate) fn begin_connect(
         &mut self,
         request: Request,
@@ -107,7 +109,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Offer an endpoint a link. [`Error::Connection`] when it is refused at once.
+    /// Sends an offer to an endpoint. [`Error::Connection`] if it is refused at once.
     pub(crate) fn offer(&self, id: u32, address: Address, key: u32) -> Result<Offer, Error> {
         let remote = address.nic != self.address.nic;
         let path = match remote {
@@ -143,10 +145,10 @@ impl Endpoint {
         Ok((channel, window))
     }
 
-    /// Somebody connects.
+    /// Accepts connections.
     pub(crate) fn accept(&mut self) {
         for _ in 0..INCOMING {
-            // Without descriptors nobody can be let in; whoever waits is let in later.
+            // Without free descriptors, connections stay in the backlog and are accepted later.
             let Ok(Some(channel)) = self.listener.accept() else {
                 return;
             };
@@ -161,7 +163,7 @@ impl Endpoint {
         }
     }
 
-    /// Whoever connected first and says nothing gives its place to others.
+    /// Closes the oldest connection without an offer, to make room.
     fn evict_oldest_incoming(&mut self) {
         if let Some((&first, _)) = self.handshakes.incoming.first_key_value() {
             self.handle_incoming(first);
@@ -169,7 +171,7 @@ impl Endpoint {
         }
     }
 
-    /// Somebody who connected says something, or went away.
+    /// Handles a message or the end of an accepted connection.
     pub(crate) fn handle_incoming(&mut self, id: u32) {
         let Some(channel) = self.handshakes.incoming.get(&id) else {
             return;
@@ -202,7 +204,7 @@ impl Endpoint {
                 return;
             }
         };
-        // A window that makes no sense gets no answer: its maker speaks something else.
+        // An invalid window gets no answer: its creator uses another protocol.
         if let Ok(link) = link {
             let remote = hello.from.nic != self.address.nic;
             if self.answer(&link.channel, ACCEPTED, !remote) {
@@ -224,7 +226,7 @@ impl Endpoint {
         if offered.is_some() && self.address < from {
             return SIMULTANEOUS;
         }
-        // It may have let go of its last link, and nobody here has looked since.
+        // The peer may have closed its last link since this side polled last.
         if let Some(old) = self.peers.find_linked(from) {
             self.handle_peer_socket(old.index());
         }
@@ -232,7 +234,8 @@ impl Endpoint {
             if self.peers.get(old).map(|known| known.session) == Some(hello.session) {
                 return FULL;
             }
-            // Its socket is bound retry_at, so whoever had the address is no more.
+            // The peer's socket is bound again, so the endpoint that had the address before has
+            // ended.
             self.lose(old, Code::Closed);
         }
         ACCEPTED
@@ -251,7 +254,7 @@ impl Endpoint {
         channel.answer(accepted, None, heap, &reply).is_ok()
     }
 
-    /// An offer of this side is answered, or its socket ended.
+    /// Handles the answer to an offer of this side, or the end of its socket.
     pub(crate) fn handle_outgoing(&mut self, id: u32) {
         let Some(outgoing) = self.handshakes.outgoing.get_mut(&id) else {
             return;
@@ -309,7 +312,7 @@ impl Endpoint {
         }
     }
 
-    /// A link from what a peer offered.
+    /// Creates a link from a peer's offer.
     fn link_from_offer(
         &self,
         window: WindowLocation,
@@ -330,7 +333,8 @@ impl Endpoint {
         }
     }
 
-    /// The key is wrong. Who has another one tries that.
+    /// The offer's key is wrong. Ends the requests with that key; the others connect again with
+    /// theirs.
     fn end_wrong_keys(&mut self, id: u32) {
         let Some(outgoing) = self.handshakes.outgoing.remove(&id) else {
             return;
@@ -344,7 +348,7 @@ impl Endpoint {
         }
     }
 
-    /// End a connect, unless it was cancelled.
+    /// Ends a connect request, unless it was cancelled.
     fn end_connect(&mut self, request: Request, code: Code) {
         let entry = self.engine.requests.get(request);
         if entry.is_some_and(|entry| entry.state == State::Connecting) {
@@ -352,7 +356,7 @@ impl Endpoint {
         }
     }
 
-    /// A link is there: whoever waits for it, with the peer's key, has it.
+    /// Adds a link, and ends the requests that wait for it; those with the peer's key succeed.
     fn add_link(&mut self, address: Address, session: u64, key: u32, mut link: Link) {
         if address.nic != self.address.nic {
             link.remote = true;
@@ -365,7 +369,7 @@ impl Endpoint {
             None => false,
         };
         if !watched {
-            // Its end would never be noticed.
+            // The end of the peer would never be detected.
             self.lose(peer, Code::NoResources);
         }
         let Some(id) = self.handshakes.outgoing_to(address) else {
@@ -380,7 +384,7 @@ impl Endpoint {
         }
     }
 
-    /// End a connect with its peer.
+    /// Ends a connect request with its peer.
     pub(crate) fn connected(&mut self, request: Request, peer: Peer) {
         match self.engine.requests.get(request) {
             Some(entry) if entry.state == State::Connecting => entry.status.peer = Some(peer),
@@ -390,7 +394,7 @@ impl Endpoint {
     }
 }
 
-/// The window of a link that somebody else made.
+/// Attaches the window of a link that another process created.
 fn attach(place: WindowLocation) -> Result<Window, WindowError> {
     let window = Window::attach(place.file, place.offset)?;
     let expected = layout()?;

@@ -1,16 +1,19 @@
-//! Large messages that both sides copy.
+//! Cooperative copy: both sides copy a large message.
 //!
-//! One processor copies slower than two. Where a message lies on a heap that both can read, and goes to a buffer of
-//! another that both can write, its receiver says so (*share*), and copies a piece at a time, as it
-//! [claims](window::chunk_claim) them. A sender that looks meanwhile does the same from its side, and says how many pieces
-//! that were (*copied*). One that does not look is not waited for: there is nothing left to claim for it then.
+//! Two processors copy faster than one. If a message is on a heap that both sides can read, and its
+//! receive is a buffer that both can write, the receiver sends a *share* record, and copies the
+//! message a piece at a time, as it [claims](window::chunk_claim) them. A sender that polls
+//! meanwhile does the same from its side, and reports how many pieces it copied (*copied*). The
+//! receiver does not wait for a sender that does not poll: it claims all pieces itself.
 //!
-//! The message is received when all pieces that the receiver did not copy are said to be copied: exactly these. A
-//! sender that lies about that spoils its own message, and nothing else. One that is late, because it was cut off,
-//! writes to units that it has entered, or to none: see [`window::region`].
+//! The message is received when the sender has reported exactly the pieces that the receiver did
+//! not copy. A sender that reports a wrong number spoils its own message only. A sender that is
+//! late, because it was disconnected, writes only to units that it has marked as being written, or
+//! to none: see [`window::region`].
 //!
-//! Claims, and entering units, are locked changes of words that two machines share. Where these mean nothing to others
-//! ([`window::locks`]), a side neither shares nor looks: the receiver copies all.
+//! Claims, and marking units, are atomic read-modify-write operations on words that two machines
+//! share. Where these have no effect on the other machine ([`window::locks`]), a side neither sends
+//! shares nor polls them: the receiver copies all pieces.
 
 use window::chunk_claim::{ChunkClaimer, Claims};
 use window::locks;
@@ -24,11 +27,11 @@ use crate::remote_memory::RemoteMemory;
 use crate::request::{Request, State};
 use crate::wire::{Control, Handle, Share};
 
-/// Claims pieces of a message: where each begins that is claimed, and how long it is.
+/// Claims pieces of a message, and returns the offset and length of each.
 struct Pieces<'a> {
     epoch: ChunkClaimer<'a>,
     wanted: u64,
-    /// How many were claimed.
+    /// The number of pieces claimed so far.
     count: u32,
 }
 
@@ -53,18 +56,19 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// How many pieces a message has; `None` for one that is longer than any heap.
+/// Returns the number of pieces of a message; `None` if it is longer than any heap.
 fn count(wanted: u64) -> Option<u32> {
     u32::try_from(wanted.div_ceil(PIECE)).ok()
 }
 
 impl Link {
-    /// The heap of the peer's member, if this side can remote_memory it.
+    /// Returns the heap of the peer's member, if this side can map it.
     pub(crate) fn peer_heap(&mut self) -> Option<&Heap> {
         self.remote_memory.as_mut().and_then(RemoteMemory::peer)
     }
 
-    /// Whether the peer can copy its message to this memory, and it is worth telling.
+    /// Returns whether the peer can copy its message into this memory, and the message is long
+    /// enough.
     pub(crate) fn can_share(&self, memory: &Memory, wanted: u64) -> bool {
         let covers = |remote_memory: &RemoteMemory| matches!(memory, Memory::SharedBuffer(own) if remote_memory.contains(own));
         wanted >= SHARED
@@ -74,8 +78,8 @@ impl Link {
 }
 
 impl Engine {
-    /// Copy an offered message from the heap of the peer's member, with the peer, if that looks. The receive ends when
-    /// all of it is here.
+    /// Copies an offered message from the heap of the peer's member, together with the peer if it
+    /// polls. The receive ends when the whole message is here.
     pub(crate) fn share(
         &mut self,
         link: &mut Link,
@@ -96,7 +100,7 @@ impl Engine {
             wanted,
             epoch,
         }))?;
-        // Now, not at the end: it copies while this side does.
+        // The peer is woken now, not at the end: it copies while this side does.
         link.wake();
         let heap = link.remote_memory.as_mut().and_then(RemoteMemory::peer);
         let heap = heap.ok_or(Fault::Malformed)?;
@@ -122,7 +126,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The receiver of a message copies it, and says where it goes: copy what it has not claimed yet.
+    /// Handles a *share* of a receiver: copies the pieces that the receiver has not claimed yet.
     pub(crate) fn join_copy(
         &mut self,
         link: &mut Link,
@@ -139,7 +143,7 @@ impl Engine {
         entry.state = State::Sharing;
         let heap = link.remote_memory.as_mut().and_then(RemoteMemory::peer);
         let Some(heap) = heap.filter(|_| locks::are_effective()) else {
-            // The receiver copies all.
+            // The receiver copies all pieces.
             return Ok(());
         };
         if !heap.contains(share.address, share.wanted) {
@@ -162,7 +166,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The sender has copied so many pieces of a message.
+    /// Handles the sender's report of the pieces that it copied.
     pub(crate) fn copied(
         &mut self,
         link: &mut Link,
@@ -188,7 +192,7 @@ impl Engine {
         self.received(link, request, sender, wanted)
     }
 
-    /// An offered message is here, as far as it was wanted.
+    /// Completes the receive of an offered message of which `taken` bytes were wanted.
     pub(crate) fn received(
         &mut self,
         link: &mut Link,

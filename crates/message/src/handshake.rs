@@ -1,46 +1,46 @@
-//! What endpoints say to each other while they connect. Numbers are little endian.
+//! The handshake data of endpoints, in offers and answers. Numbers are little endian.
 
 use window::attach::HandshakeData;
 
 use crate::address::Address;
 
-/// What an offer says of who makes it and whom it is for.
+/// The data of an offer: its sender and its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) from: Address,
     pub(crate) to: Address,
     pub(crate) session: u64,
-    /// What its own endpoint was opened with.
+    /// The key that the sender was opened with.
     pub(crate) own_key: u32,
-    /// What it thinks this one was opened with.
+    /// The key that the sender believes the target was opened with.
     pub(crate) key: u32,
-    /// Whether its sleeps fence this side too (`window::doorbell`).
+    /// Whether the sender's sleeps fence the target, too (`window::doorbell`).
     pub(crate) fences: bool,
-    /// Said by gateways.
+    /// Only from gateways.
     pub(crate) members: Option<MemberPair>,
 }
 
-/// What an answer says.
+/// The data of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HelloReply {
     pub(crate) verdict: u32,
     pub(crate) session: u64,
     /// As [`Hello::fences`].
     pub(crate) fences: bool,
-    /// Said by gateways.
+    /// Only from gateways.
     pub(crate) members: Option<MemberPair>,
 }
 
-/// Where the two ends of a direct link sit in the region that the window is of.
+/// The members of a region that the two ends of a direct link belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemberPair {
-    /// Of the endpoint that this is said to.
+    /// The member of the receiver of this data.
     pub(crate) own: u32,
     pub(crate) peer: u32,
 }
 
 impl MemberPair {
-    /// Nothing when there are none.
+    /// Encodes nothing for `None`.
     fn encode(members: Option<Self>) -> impl Iterator<Item = u8> {
         let words = members
             .into_iter()
@@ -48,7 +48,7 @@ impl MemberPair {
         words.flat_map(u32::to_le_bytes)
     }
 
-    /// All that is left of a handshake_data.
+    /// Decodes the rest of the handshake data.
     fn decode(bytes: &[u8]) -> Option<Option<Self>> {
         if bytes.is_empty() {
             return Some(None);
@@ -60,19 +60,19 @@ impl MemberPair {
     }
 }
 
-/// The window is taken.
+/// The window is accepted.
 pub(crate) const ACCEPTED: u32 = 0;
 /// The key is not the endpoint's.
 pub(crate) const BAD_KEY: u32 = 1;
-/// The other side's own offer is on the way.
+/// The answering side has sent an offer itself and has the lower address.
 pub(crate) const SIMULTANEOUS: u32 = 2;
-/// It cannot be taken: no room, or there is a link already.
+/// Refused: there is no room, or a link exists already.
 pub(crate) const FULL: u32 = 3;
-/// The endpoint is not open. Said by gateways: on its own board a connection finds out itself.
+/// The endpoint is not open. Only from gateways: on its own board, the connection fails by itself.
 pub(crate) const CLOSED: u32 = 4;
-/// The other host does not answer. Said by uplinks.
+/// The other host does not answer. Only from uplinks.
 pub(crate) const UNREACHABLE: u32 = 5;
-/// No member and no host of this NIC id is known. Said by the switchboard and by uplinks.
+/// No member and no host has this NIC id. Only from the switchboard and uplinks.
 pub(crate) const UNKNOWN: u32 = 6;
 
 impl Hello {
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn greetings_are_read_as_they_were_written() {
+    fn handshake_data_is_decoded_as_it_was_encoded() {
         let hello = Hello {
             from: Address {
                 nic: 0x0200_0000_0001,

@@ -1,4 +1,4 @@
-//! The memory that is lent to a request, and comes back with its result.
+//! The memory of a message. A request owns it until its result is taken.
 
 use std::mem;
 
@@ -9,23 +9,24 @@ use crate::raw::Segments;
 
 /// Bytes to send, or to receive into.
 #[derive(Debug, Default)]
-// With a tag of one byte it would be moved in pieces that begin beside its words, and a processor
-// that just wrote the words waits until they are in its cache before it can read such pieces.
+// With a tag of one byte, the value would be moved in pieces that do not begin at its words. A
+// processor that has just written the words waits until they are in its cache before it can read
+// such pieces.
 #[repr(u64)]
 pub enum Memory {
     /// None: an empty message.
     #[default]
     Empty,
-    /// Bytes of the program. A receive fills what `len()` says, not the capacity.
+    /// Bytes of the program. A receive fills `len()` bytes, not the capacity.
     Bytes(Vec<u8>),
     /// Memory of the endpoint's heap, see [`allocate`](crate::Endpoint::allocate). Large messages
     /// from there are copied once.
     Window(Buffer),
     /// Memory that is shared with a peer, or with the VM's trust group, see
-    /// [`allocate_for`](crate::Endpoint::allocate_for). Those can write there too, so there is no reference to it: see
-    /// [`put`](Self::put) and [`get`](Self::get).
+    /// [`allocate_for`](crate::Endpoint::allocate_for). These can write it, too, so it gives no
+    /// reference to its bytes: see [`put`](Self::put) and [`get`](Self::get).
     SharedBuffer(Box<SharedBuffer>),
-    /// Pieces of memory that belong to somebody else.
+    /// Segments of memory that the caller owns.
     Segments(Segments),
 }
 
@@ -42,7 +43,7 @@ impl From<Buffer> for Memory {
 }
 
 impl Memory {
-    /// Bytes in all.
+    /// Returns the length in bytes.
     #[inline]
     #[must_use]
     pub fn length(&self) -> u64 {
@@ -55,7 +56,8 @@ impl Memory {
         }
     }
 
-    /// All bytes, when they are in one piece that Rust knows the owner of, and nobody else writes; else none.
+    /// Returns all bytes, if they are contiguous, have an owner that Rust knows, and are written by
+    /// nothing else; otherwise an empty slice.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         match self {
@@ -65,7 +67,7 @@ impl Memory {
         }
     }
 
-    /// All of it, if it is in one piece that can be referred to.
+    /// Returns all bytes, if they are contiguous and can be referred to.
     #[inline(always)]
     pub(crate) fn piece(&self) -> Option<&[u8]> {
         match self {
@@ -81,7 +83,7 @@ impl Memory {
         }
     }
 
-    /// All of it to be filled, if it is in one piece that can be referred to.
+    /// Returns all bytes to be filled, if they are contiguous and can be referred to.
     #[inline(always)]
     pub(crate) fn piece_mut(&mut self) -> Option<&mut [u8]> {
         match self {
@@ -97,7 +99,7 @@ impl Memory {
         }
     }
 
-    /// Hand `length` bytes from `from` to `each`, piece by piece, until it returns `None`.
+    /// Passes `length` bytes from `from` to `each`, piece by piece, until it returns `None`.
     #[inline]
     pub(crate) fn read(
         &self,
@@ -125,7 +127,7 @@ impl Memory {
         }
     }
 
-    /// Hand `length` bytes from `from` to `each` to be filled, piece by piece, until it returns
+    /// Passes `length` bytes from `from` to `each` to be filled, piece by piece, until it returns
     /// `None`.
     #[inline]
     pub(crate) fn fill(
@@ -155,11 +157,11 @@ impl Memory {
         }
     }
 
-    /// Write the beginning of `bytes` at `at`; returns how many found room.
+    /// Copies `bytes` to offset `at`, as far as there is room; returns how many bytes.
     #[inline]
     pub fn put(&mut self, at: u64, bytes: &[u8]) -> u64 {
         let mut rest = bytes;
-        // Nothing to refuse: every piece takes what is left.
+        // Never refused: each piece takes what is left.
         let _whole = self.fill(at, bytes.len() as u64, |piece| {
             let count = piece.len().min(rest.len());
             let (now, later) = rest.split_at_checked(count)?;
@@ -170,10 +172,10 @@ impl Memory {
         (bytes.len() - rest.len()) as u64
     }
 
-    /// Copy what is at `at` into `bytes`; returns how many there were.
+    /// Copies bytes from offset `at` into `bytes`; returns how many there were.
     pub fn get(&self, at: u64, bytes: &mut [u8]) -> u64 {
         let mut done = 0;
-        // Nothing to refuse: there are no more bytes than were asked for.
+        // Never refused: there are no more bytes than requested.
         let _whole = self.read(at, bytes.len() as u64, |piece| {
             let end = done + piece.len();
             bytes.get_mut(done..end)?.copy_from_slice(piece);
@@ -183,8 +185,9 @@ impl Memory {
         done as u64
     }
 
-    /// What a peer copies of it from now on is not good, and it copies nothing there any more. Where it is just
-    /// doing so, the memory is gone: nobody may have it before the peer has left.
+    /// Revokes the memory towards peers: what a peer copies out from now on is invalid, and it
+    /// cannot copy into it any more. If a peer is writing it now, the memory is dropped: no program
+    /// may use it before that peer has finished.
     #[cold]
     pub(crate) fn revoke(&mut self) {
         match mem::take(self) {
@@ -197,10 +200,10 @@ impl Memory {
     }
 }
 
-/// What is copied by way of private memory at a time. It stays in the processor's nearest cache.
+/// Bytes that are copied through private memory at a time. They stay in the first-level cache.
 const PAGE: usize = 4096;
 
-/// Hand bytes of a buffer to `each`, by way of private memory.
+/// Passes bytes of a shared buffer to `each`, through private memory.
 #[inline(never)]
 fn read_by_pages(
     buffer: &SharedBuffer,
@@ -217,7 +220,7 @@ fn read_by_pages(
     Some(())
 }
 
-/// Have `each` fill bytes of a buffer, by way of private memory.
+/// Lets `each` fill bytes of a shared buffer, through private memory.
 #[inline(never)]
 fn fill_by_pages(
     buffer: &mut SharedBuffer,
@@ -234,7 +237,7 @@ fn fill_by_pages(
     Some(())
 }
 
-/// Where pages begin and how long they are, of `length` bytes from `from`, as far as there are.
+/// Returns offsets and lengths of pages of `length` bytes from `from`, within the buffer.
 fn pages(
     buffer: &SharedBuffer,
     from: u64,
@@ -245,7 +248,7 @@ fn pages(
     (from..end).step_by(PAGE).map(move |at| (at, count(at)))
 }
 
-/// `length` bytes from `from`, as far as there are.
+/// Returns the range of `length` bytes from `from`, within the bounds.
 fn bounds(have: usize, from: u64, length: u64) -> std::ops::Range<usize> {
     let start = usize::try_from(from).unwrap_or(usize::MAX).min(have);
     let length = usize::try_from(length).unwrap_or(usize::MAX);

@@ -1,4 +1,4 @@
-//! Making things happen, and waiting for them.
+//! Progress and waiting.
 
 use std::time::{Duration, Instant};
 
@@ -13,19 +13,19 @@ use crate::request::Request;
 use crate::status::{Code, Completion, Error, Status};
 use crate::token::Token;
 
-/// Longest sleep of an endpoint that its peers may forget.
+/// The longest sleep of an endpoint whose wake-ups may be lost.
 const UNFENCED_SLEEP: Duration = Duration::from_millis(1);
 
-/// A waiter with peers that are remote lets others of its processor run between its polls after so
-/// long: a few of the longest ways between two processors.
+/// A waiter with remote peers yields its processor after polling for this long: a few times the
+/// longest latency between two processors.
 const YIELD_AFTER: Duration = Duration::from_micros(2);
 
-/// Rounds between two polls at the clock.
+/// Polls between two reads of the clock.
 const POLLS_PER_CLOCK_READ: u32 = 32;
 
 impl Endpoint {
-    /// Take what arrived and send what had no room. Now and then also poll who connects and who
-    /// is gone.
+    /// Takes what arrived and sends what had no room. Every [`POLLS_PER_SOCKET_CHECK`] calls it
+    /// also accepts connects and detects ended peers.
     #[inline]
     pub fn progress(&mut self) {
         self.polls += 1;
@@ -44,17 +44,17 @@ impl Endpoint {
         }
     }
 
-    /// Ask the kernel, without sleeping.
+    /// Checks the sockets, without sleeping.
     #[cold]
     fn poll_sockets(&mut self) {
         self.polls = 0;
-        // It fails only for lack of memory, and is tried again.
+        // It fails only for lack of memory, and the next call tries again.
         if let Ok(woken) = self.waiter.wait(Some(Duration::ZERO)) {
             self.handle_events(&woken);
         }
     }
 
-    /// Do what the sockets ask for.
+    /// Handles the events of the sockets.
     fn handle_events(&mut self, woken: &Woken) {
         self.woken |= woken.by_waker;
         for token in &woken.tokens {
@@ -69,7 +69,7 @@ impl Endpoint {
         self.retry_connects();
     }
 
-    /// A peer woke this side, or went.
+    /// Handles wake-ups, or the end, of a peer.
     pub(crate) fn handle_peer_socket(&mut self, index: u32) {
         let Some(peer) = self.peers.with_index(index) else {
             return;
@@ -91,9 +91,10 @@ impl Endpoint {
         }
     }
 
-    /// Work until `ready` has something, the time is over, or a [`Waker`](window::waiter::Waker)
-    /// ends it. `ready` is asked each time that something may have changed; it should only poll,
-    /// see [`is_ended`](Self::is_ended) and its like.
+    /// Makes progress until `ready` returns a value, the limit has passed, or a
+    /// [`Waker`](window::waiter::Waker) ends the wait. `ready` is called each time that something
+    /// may have changed; it should inspect only, see [`is_ended`](Self::is_ended) and similar
+    /// calls.
     ///
     /// # Errors
     /// The kernel refuses to wait.
@@ -102,15 +103,16 @@ impl Endpoint {
         limit: Option<Duration>,
         mut ready: impl FnMut(&mut Self) -> Option<T>,
     ) -> Result<Option<T>, Error> {
-        // What is there already, or comes within a few polls, costs no poll at the clock.
+        // A result that is there already, or arrives within a few polls, costs no read of the
+        // clock.
         if let Some(found) = self.poll(&mut ready) {
             return Ok(Some(found));
         }
         if self.relay_needs_cpu() {
-            // Before polls at the clock: they would be in the message's way.
+            // Before reads of the clock, which would delay the message.
             self.yielder.yield_now();
         }
-        // Without an end, or one so remote away that no clock has it.
+        // No end, or one beyond the range of the clock, means no limit.
         let end = limit.and_then(|limit| Instant::now().checked_add(limit));
         loop {
             if let Some(found) = self.spin(end, &mut ready) {
@@ -127,7 +129,7 @@ impl Endpoint {
         }
     }
 
-    /// Look a few times.
+    /// Polls a few times.
     #[inline]
     fn poll<T>(&mut self, ready: &mut impl FnMut(&mut Self) -> Option<T>) -> Option<T> {
         let polls = match self.relay_needs_cpu() {
@@ -148,13 +150,13 @@ impl Endpoint {
         None
     }
 
-    /// Whether the relay waits for this processor, so that to poll on is in vain.
+    /// Returns whether the relay needs this processor, so that polling cannot succeed.
     #[inline(always)]
     fn relay_needs_cpu(&self) -> bool {
         self.spin_limit > SPIN && self.yielder.is_contended() && self.relay.shares_cpu()
     }
 
-    /// Look for a while.
+    /// Polls until the spin limit.
     #[inline]
     fn spin<T>(
         &mut self,
@@ -178,18 +180,18 @@ impl Endpoint {
                 return None;
             }
             if polled >= SPIN || remote && (polled >= YIELD_AFTER || self.yielder.is_contended()) {
-                // A relay or a gateway may wait for this processor.
+                // A relay or a gateway may need this processor.
                 self.yielder.yield_now();
             }
         }
     }
 
-    /// Whether a peer is to answer something.
+    /// Returns whether a request waits for a peer's reply.
     fn awaits_reply(&mut self) -> bool {
         self.peers.links().any(|link| link.awaited_replies > 0)
     }
 
-    /// Tell everybody, poll once more, then sleep.
+    /// Announces the sleep to all peers, checks for work once more, then sleeps.
     fn sleep(&mut self, limit: Option<Duration>) -> Result<(), Error> {
         for link in self.peers.links() {
             link.sleeper.prepare_to_wait();
@@ -209,15 +211,15 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Whether a round would find something to do. A peer's fault is something.
+    /// Returns whether a call of `progress` would find something to do. A peer's fault counts.
     fn has_work(&mut self) -> bool {
         let engine = &mut self.engine;
         let mut links = self.peers.links();
         links.any(|link| link.has_record() || engine.could_flush(link).unwrap_or(true))
     }
 
-    /// The result of a request, when it has ended; `None` when the time is over or the wait was
-    /// ended: the request goes on then. Without a time, as long as it takes.
+    /// Returns the result of a request when it has ended; `None` if the limit has passed or a waker
+    /// ended the wait: the request goes on then. `None` as limit waits for any time.
     ///
     /// # Errors
     /// There is no such request, or the kernel refuses to wait.
@@ -233,7 +235,7 @@ impl Endpoint {
         Ok(self.engine.requests.take(request))
     }
 
-    /// Work until a request has ended or the time is over.
+    /// Makes progress until a request has ended or the limit has passed.
     #[inline(never)]
     fn wait_for(&mut self, request: Request, limit: Option<Duration>) -> Result<(), Error> {
         let found = self.until(limit, |endpoint| {
@@ -243,7 +245,7 @@ impl Endpoint {
         found.map(drop)
     }
 
-    /// As [`test_any`](Self::test_any), when there is one.
+    /// Waits for what [`test_any`](Self::test_any) returns.
     ///
     /// # Errors
     /// The kernel refuses to wait.
@@ -258,7 +260,7 @@ impl Endpoint {
         })
     }
 
-    /// As [`ipeek`](Self::ipeek), when there is one.
+    /// Waits for what [`ipeek`](Self::ipeek) returns.
     ///
     /// # Errors
     /// The kernel refuses to wait.
@@ -268,7 +270,7 @@ impl Endpoint {
         })
     }
 
-    /// As [`iprobe`](Self::iprobe), when there is one.
+    /// Waits for what [`iprobe`](Self::iprobe) returns.
     ///
     /// # Errors
     /// The kernel refuses to wait.

@@ -1,5 +1,5 @@
-//! What comes from a peer: messages into receives or into the queue of those nobody waits for,
-//! control into the requests it is for.
+//! Records from a peer: messages go into receives or into the unexpected queue, control records to
+//! the requests that they name.
 
 use std::mem;
 
@@ -12,7 +12,7 @@ use crate::status::Code;
 use crate::wire::{self, Control, Envelope, Handle, Source};
 use window::lane::Record;
 
-/// A message that its sender keeps until it is asked for.
+/// A message that its sender has offered and keeps until it is requested.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offered {
     pub(crate) sender: Handle,
@@ -20,14 +20,14 @@ pub(crate) struct Offered {
 }
 
 impl Engine {
-    /// The next record of the lane of messages; false when there is none.
+    /// Takes the next record of the message lane; false if there is none.
     #[inline]
     pub(crate) fn take_message(&mut self, link: &mut Link, peer: Peer) -> Result<bool, Fault> {
         let lane = &mut link.messages_in;
         let Some(tag) = lane.tag() else {
             return Ok(false);
         };
-        // Eager ones go from the slot to where they belong, without a copy in between.
+        // An eager message is copied from the slot into the receive, without a copy in between.
         if let Some(length) = wire::eager_length(tag) {
             self.arrive_eager(link, peer, length);
             link.messages_in.step();
@@ -40,7 +40,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// An eager message of at most [`EAGER`] bytes, in the slot.
+    /// Takes an eager message of at most [`EAGER`] bytes from its slot.
     #[inline(always)]
     fn arrive_eager(&mut self, link: &mut Link, peer: Peer, length: usize) {
         let lane = &link.messages_in;
@@ -66,10 +66,10 @@ impl Engine {
         }
     }
 
-    /// Any other record of the lane of messages.
+    /// Takes any other record of the message lane.
     fn arrive(&mut self, link: &mut Link, peer: Peer, record: &Record) -> Result<(), Fault> {
         match Envelope::decode(record).ok_or(Fault::Malformed)? {
-            // It was none when its tag was looked at.
+            // The tag was none of an eager message when it was read first: the peer has changed it.
             Envelope::Eager { .. } => return Err(Fault::Malformed),
             Envelope::Medium {
                 value,
@@ -118,7 +118,7 @@ impl Engine {
         posted.map(|posted| posted.request)
     }
 
-    /// Nobody waits for it yet.
+    /// Queues a message that no receive matches, and counts it against its peer.
     fn store_unexpected(
         &mut self,
         link: &mut Link,
@@ -137,8 +137,8 @@ impl Engine {
         self.add_unexpected(arrival);
     }
 
-    /// A receive is posted for what arrived before. The link is none for a message to oneself, or
-    /// when the peer is gone.
+    /// Completes a receive with a message that arrived before. The link is `None` for a message to
+    /// the endpoint itself, or if the peer is gone.
     pub(crate) fn take_arrival(
         &mut self,
         link: Option<&mut Link>,
@@ -176,14 +176,15 @@ impl Engine {
         Ok(())
     }
 
-    /// A whole message; returns how much of it there was room for.
+    /// Completes a receive with a whole message; returns how many bytes of it had room.
     fn take_bytes(&mut self, request: Request, peer: Peer, value: u64, bytes: &[u8]) -> u64 {
         let message = (peer, value, bytes.len() as u64);
         self.requests
             .end_receive(request, message, |memory| memory.put(0, bytes))
     }
 
-    /// A whole message in the data area; returns how much of it there was room for.
+    /// Completes a receive with a whole message from the data area; returns how many bytes of it
+    /// had room.
     fn take_medium(
         &mut self,
         link: &mut Link,
@@ -214,7 +215,8 @@ impl Engine {
         Ok(taken)
     }
 
-    /// Get an offered message: at once from the sender's heap, or have it streamed.
+    /// Fetches an offered message: copies it from the sender's heap, or asks the sender to stream
+    /// it.
     fn pull(
         &mut self,
         link: &mut Link,
@@ -229,7 +231,7 @@ impl Engine {
         entry.status.peer = Some(peer);
         entry.status.value = value;
         entry.status.length = length;
-        // From here on the peer's end ends it.
+        // From here on, the request ends if the peer does.
         entry.state = State::Filling { got: 0, wanted };
         let sender = offered.sender;
         let is_on_member_heap =
@@ -259,7 +261,7 @@ impl Engine {
                 }
                 self.copies.once += 1;
             }
-            // Also what cannot be reached from here.
+            // Also if the member's heap cannot be mapped here.
             Source::Stream | Source::MemberHeap(_) => {
                 link.awaited_replies += 1;
                 let receiver = request.handle();
@@ -274,7 +276,7 @@ impl Engine {
         self.received(link, request, sender, wanted)
     }
 
-    /// A message to oneself.
+    /// Completes a receive with a message of this endpoint to itself.
     pub(crate) fn take_own(&mut self, request: Request, value: u64, sender: Request) {
         let Some(entry) = self.requests.get(sender) else {
             return;
@@ -286,7 +288,7 @@ impl Engine {
             entry.status.peer = Some(SELF);
             entry.status.value = value;
             entry.status.length = length;
-            // It refuses nothing: what has no room is cut.
+            // The closure always continues; bytes without room are dropped.
             let _all = memory.read(0, length, |piece| {
                 taken += entry.memory.put(taken, piece);
                 Some(())
@@ -299,7 +301,7 @@ impl Engine {
         self.requests.end_with(sender, taken);
     }
 
-    /// A record of the lane of control.
+    /// Handles a record of the control lane.
     pub(crate) fn control(
         &mut self,
         link: &mut Link,
@@ -382,14 +384,14 @@ impl Engine {
     }
 }
 
-/// The message among the bytes that one could have had.
+/// Returns the bytes of an eager message.
 pub(crate) fn short(bytes: &[u8; EAGER], length: u64) -> &[u8] {
     let length = usize::try_from(length).unwrap_or(usize::MAX);
     bytes.get(..length).unwrap_or_default()
 }
 
 impl Arrival {
-    /// What it counts against its sender.
+    /// Returns the bytes that the message counts against its sender's limit.
     pub(crate) fn cost(&self) -> u64 {
         let bytes = match &self.body {
             Body::Bytes(bytes, _) => bytes.len() as u64,

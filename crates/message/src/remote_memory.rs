@@ -1,4 +1,5 @@
-//! How the ends of a link reach into each other's memory: heaps of VMs, or those of a link within a board.
+//! The heaps that both ends of a link can access: those of VMs' members, or those of a link within
+//! a board.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -10,12 +11,12 @@ use crate::endpoint::Endpoint;
 use crate::handshake::MemberPair;
 use crate::memory::Memory;
 
-/// Where the ends of a link within a board sit in its region.
+/// The members that the ends of a link within a board belong to, in the region of that link.
 pub(crate) const AS_CREATOR: MemberPair = MemberPair { own: 0, peer: 1 };
 pub(crate) const AS_ATTACHER: MemberPair = MemberPair { own: 1, peer: 0 };
 
 impl Endpoint {
-    /// The way to heaps of the region that a window is of, if its ends sit there.
+    /// Returns the heaps of the region that a window is in, if its ends are members of it.
     pub(crate) fn remote_memory_of(
         &self,
         window: &Window,
@@ -23,7 +24,7 @@ impl Endpoint {
         peer: Address,
     ) -> Option<RemoteMemory> {
         let allocator = match peer.nic == self.address.nic {
-            // This heap is this link's alone.
+            // This heap belongs to this link alone.
             true => UnitAllocator::in_process(),
             false => self.board.heap_allocator(),
         };
@@ -31,22 +32,22 @@ impl Endpoint {
     }
 }
 
-/// The heaps of a link's two members. They are mapped when they are needed first.
+/// The heaps of a link's two members, mapped at first use.
 #[derive(Debug)]
 pub(crate) struct RemoteMemory {
-    /// Of the region, which is the window's too.
+    /// The region's file, which is the window's, too.
     file: OwnedFd,
     members: MemberPair,
-    /// This side's member, in that region.
+    /// The identity of the heap of this side's member.
     owner: HeapOwner,
-    /// Who has what of its heap.
+    /// The allocator of that heap.
     allocator: UnitAllocator,
     own: Option<Heap>,
     peer: Option<Heap>,
 }
 
 impl RemoteMemory {
-    /// `None` when this host lacks descriptors.
+    /// `None` if no descriptors are left.
     fn new(window: &Window, members: MemberPair, allocator: UnitAllocator) -> Option<Self> {
         Some(Self {
             allocator,
@@ -58,12 +59,12 @@ impl RemoteMemory {
         })
     }
 
-    /// Whether the peer can copy from there.
+    /// Returns whether the peer can copy from this buffer.
     pub(crate) fn contains(&self, buffer: &SharedBuffer) -> bool {
         self.owner == buffer.owner()
     }
 
-    /// The heap of the peer's member; `None` when this host lacks memory, or the region is none.
+    /// Returns the heap of the peer's member; `None` if memory is short, or the file is no region.
     pub(crate) fn peer(&mut self) -> Option<&Heap> {
         if self.peer.is_none() {
             self.peer = self.heap(self.members.peer);
@@ -71,7 +72,7 @@ impl RemoteMemory {
         self.peer.as_ref()
     }
 
-    /// Memory of this side's member; `None` when there is no room.
+    /// Allocates memory on the heap of this side's member; `None` if there is no room.
     pub(crate) fn allocate(&mut self, length: usize) -> Option<SharedBuffer> {
         if self.own.is_none() {
             self.own = self.heap(self.members.own);
@@ -85,8 +86,8 @@ impl RemoteMemory {
     }
 }
 
-/// Copy a message from a heap. `None` when it cannot be there; false when the memory has become
-/// somebody else's meanwhile.
+/// Copies a message from a heap. `None` if the address is out of bounds; false if the memory was
+/// revoked meanwhile.
 pub(crate) fn copy(
     heap: &Heap,
     address: HeapAddress,

@@ -1,8 +1,9 @@
-//! Connects that gave way to the other side's.
+//! Simultaneous connects.
 //!
-//! Two endpoints connect to each other at the same time. The one with the lower address keeps its own offer, and
-//! the other one waits for that. It may never come: somebody between them refuses it, or its maker ends. So who
-//! gave way asks retry_at after a pause, until there is a link or the other side says that there is none.
+//! Two endpoints connect to each other at the same time. The one with the lower address keeps its
+//! own offer, and the other one waits for that offer. It may never arrive: a relay in between may
+//! refuse it, or the peer may end. So the waiting endpoint sends its own offer again after a pause,
+//! until there is a link or the peer refuses.
 
 use std::time::Instant;
 
@@ -13,7 +14,7 @@ use crate::request::State;
 use crate::status::{Code, Error};
 
 impl Handshakes {
-    /// When the next connect that gave way is made retry_at.
+    /// Returns the earliest time at which an offer is sent again.
     pub(crate) fn next_retry(&self) -> Option<Instant> {
         let all = self.outgoing.values();
         all.filter_map(|outgoing| outgoing.retry_at).min()
@@ -21,14 +22,14 @@ impl Handshakes {
 }
 
 impl Endpoint {
-    /// The other side's own offer is on the way; the requests wait for that.
+    /// Makes the requests wait for the offer that the peer has sent.
     pub(crate) fn await_peer_offer(&mut self, id: u32) {
         if let Some(outgoing) = self.handshakes.outgoing.get_mut(&id) {
             outgoing.retry_at = Some(Instant::now() + SIMULTANEOUS_RETRY);
         }
     }
 
-    /// Ask retry_at where the other side's offer did not come.
+    /// Sends offers again where the peer's did not arrive in time.
     pub(crate) fn retry_connects(&mut self) {
         if self.handshakes.next_retry().is_none() {
             return;
@@ -65,7 +66,7 @@ impl Endpoint {
                 }
             }
             Err(Error::Connection(code)) => self.fail_connect(id, code),
-            // There is no gateway any more.
+            // The gateway has ended.
             Err(Error::UnknownNic(_)) => self.fail_connect(id, Code::Closed),
             Err(_) => self.fail_connect(id, Code::NoResources),
         }

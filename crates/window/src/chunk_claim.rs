@@ -1,11 +1,12 @@
-//! Who copies which chunk, where both sides of a window copy.
+//! Chunk claims: both sides of a window copy one large message, each chunk once.
 //!
-//! A word of the window holds a *epoch* and how many chunks of it are claimed. The consumer of the direction begins
-//! a epoch by writing it there; then both sides claim the next chunk, by compare and swap, until there are no more.
-//! So each chunk is claimed once, and who comes late, or with a epoch that is over, claims nothing.
+//! A 64-bit word of the window holds an *epoch* in its high half and the number of claimed chunks
+//! in its low half. The consumer of the direction begins an epoch by storing it with no claims.
+//! Then both sides claim the next chunk by compare and swap until none is left. So each chunk is
+//! claimed once, and a side that is late, or still works on an older epoch, claims nothing.
 //!
-//! The other side can write anything there at any time. Whatever it writes, the claims of this side only grow and
-//! are below the number of chunks, so they come to an end.
+//! The other side can write anything into the word at any time. Whatever it writes, the claims of
+//! this side only grow and stay below the number of chunks, so the loops end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::ProtocolError;
 use crate::raw::{LongWord, Mapping};
 
-/// The claims of one direction of a window.
+/// The claims word of one direction of a window.
 #[derive(Debug)]
 pub struct Claims {
     word: LongWord,
@@ -29,7 +30,7 @@ impl Claims {
         })
     }
 
-    /// The consumer: begin a epoch. All chunks of the last one must be claimed.
+    /// Consumer only: begins an epoch. All chunks of the last one must be claimed.
     pub fn begin(&mut self) -> u32 {
         self.epoch = self.epoch.wrapping_add(1);
         let none = pack(self.epoch, 0);
@@ -37,7 +38,7 @@ impl Claims {
         self.epoch
     }
 
-    /// Claim chunks of a epoch that has so many.
+    /// Returns a claimer for an epoch of `chunks` chunks.
     #[must_use]
     pub fn claimer(&self, epoch: u32, chunks: u32) -> ChunkClaimer<'_> {
         ChunkClaimer {
@@ -49,18 +50,18 @@ impl Claims {
     }
 }
 
-/// Claims chunks of a epoch, one after the other.
+/// Claims the chunks of one epoch, in order.
 #[derive(Debug)]
 pub struct ChunkClaimer<'a> {
     word: &'a AtomicU64,
     epoch: u32,
     chunks: u32,
-    /// No chunk before this one is claimed any more.
+    /// The lowest chunk that may still be unclaimed.
     least: u32,
 }
 
 impl ChunkClaimer<'_> {
-    /// The next chunk, for this side alone; `None` when there is none, or the epoch is over.
+    /// Claims the next chunk for this side; `None` if no chunk is left or the epoch is over.
     ///
     /// # Errors
     /// The other side took claims back.
@@ -73,10 +74,10 @@ impl ChunkClaimer<'_> {
     }
 }
 
-/// A word that both sides change. A model has another one.
+/// The operations on a claims word. The loom model implements them, too.
 trait ClaimWord {
     fn load(&self) -> u64;
-    /// Put `to` in the place of `from`; otherwise, what is there.
+    /// Replaces `from` by `to`; returns the value that is there if it differs from `from`.
     fn swap(&self, from: u64, to: u64) -> Result<u64, u64>;
 }
 
@@ -96,8 +97,8 @@ macro_rules! claim_word {
 
 claim_word!(AtomicU64);
 
-/// Claim the next chunk, which is `least` or a later one. Each round of the loop sees more claims than the one
-/// before, so there are no more rounds than chunks.
+/// Claims the next chunk, which is `least` or a later one. Each round of the loop sees more claims
+/// than the one before, so there are no more rounds than chunks.
 fn claim(
     word: &impl ClaimWord,
     epoch: u32,
@@ -139,7 +140,7 @@ mod tests {
     use proptest::prelude::*;
     use std::cell::Cell;
 
-    /// All that somebody claims of a epoch.
+    /// Claims all chunks that are left of an epoch.
     fn all(word: &AtomicU64, epoch: u32, chunks: u32) -> Vec<u32> {
         let mut epoch = ChunkClaimer {
             word,
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn two_that_claim_have_every_chunk_once() {
+    fn two_claimers_claim_each_chunk_once() {
         const CHUNKS: u32 = 10_000;
         let word = AtomicU64::new(0);
         for epoch in 1..20 {
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_claimed_of_a_turn_that_is_over() {
+    fn nothing_is_claimed_of_an_epoch_that_is_over() {
         let word = AtomicU64::new(pack(7, 3));
         assert_eq!(all(&word, 6, 10), []);
         assert_eq!(all(&word, 8, 10), []);
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_that_are_taken_back_are_found_out() {
+    fn claims_that_are_taken_back_are_detected() {
         let word = AtomicU64::new(pack(1, 0));
         let mut epoch = ChunkClaimer {
             word: &word,
@@ -190,22 +191,22 @@ mod tests {
         word.store(pack(1, 0), Ordering::Relaxed);
         let broken = ProtocolError::Claimed { least: 1, next: 0 };
         assert_eq!(epoch.claim(), Err(broken));
-        // While this side tries.
+        // The other side writes while this side retries.
         let words = [pack(1, 0), pack(1, 1)].map(Other::Writes).to_vec();
         let broken = ProtocolError::Claimed { least: 2, next: 0 };
         assert_eq!(claim(&Hostile::new(words), 1, 10, 0), Err(broken));
     }
 
-    /// What the other side does to the word before this side looks.
+    /// What the other side does to the word before this side reads it.
     #[derive(Clone, Copy, Debug)]
     enum Other {
         Nothing,
-        /// It claims, as it should.
+        /// The other side claims chunks, as the protocol demands.
         Claims(u32),
         Writes(u64),
     }
 
-    /// A word that the other side does these to, again and again.
+    /// A word on which the other side repeats these steps.
     struct Hostile {
         others: Vec<Other>,
         looks: Cell<usize>,
@@ -225,7 +226,7 @@ mod tests {
     impl ClaimWord for Hostile {
         fn load(&self) -> u64 {
             let looks = self.looks.get();
-            assert!(looks < 1000, "it does not end");
+            assert!(looks < 1000, "the loop does not end");
             self.looks.set(looks + 1);
             match self.others[looks % self.others.len()] {
                 Other::Nothing => {}
@@ -289,21 +290,21 @@ mod model {
 
     struct Shared {
         word: AtomicU64,
-        /// The epoch that the other side was told of.
+        /// The epoch that the other side was notified of.
         told: AtomicU32,
-        /// How many chunks it says it has copied.
+        /// How many chunks the other side reports to have copied.
         copied: AtomicU32,
-        /// The memory of each, and how often it was written.
+        /// The memory of each chunk, and how often it was written.
         chunks: [(UnsafeCell<()>, AtomicU32); CHUNKS as usize],
     }
 
     impl Shared {
-        /// Claim all there is of a epoch, and write there; how many chunks that were.
+        /// Claims and writes all chunks that are left of an epoch; returns how many.
         fn copy(&self, epoch: u32) -> u32 {
             let (mut least, mut count) = (0, 0);
             while let Some(chunk) = claim(&self.word, epoch, CHUNKS, least).unwrap() {
                 let (memory, written) = &self.chunks[chunk as usize];
-                // Loom finds out who else is here.
+                // Loom reports a concurrent access.
                 memory.with_mut(|_| written.fetch_add(1, Ordering::Relaxed));
                 (least, count) = (chunk + 1, count + 1);
             }
@@ -311,10 +312,10 @@ mod model {
         }
     }
 
-    /// When the one side has heard that the other is done, each chunk was written once, and the one may use
-    /// them again while the other comes late.
+    /// Once one side knows that the other is done, each chunk was written once, and the first side
+    /// may reuse the chunks while the other is late.
     #[test]
-    fn each_chunk_is_written_by_one_side_and_then_by_nobody() {
+    fn each_chunk_is_written_once_and_not_after_the_epoch() {
         loom::model(|| {
             let shared = Arc::new(Shared {
                 word: AtomicU64::new(0),

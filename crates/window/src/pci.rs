@@ -1,8 +1,8 @@
-//! The inside of a VM: its `ivshmem` device, without a driver.
+//! The guest's side of an `ivshmem` device, used from user space without a driver.
 //!
-//! The kernel shows a PCI device's BARs as files: `resource0` has the registers, `resource2` the
-//! memory. Both can be mapped by who may write them. Interrupts alone need a driver: ours
-//! (`guest/wake`), which shows them as a UIO device.
+//! The kernel exposes the BARs of a PCI device as files: `resource0` holds the registers,
+//! `resource2` the memory. A process that may write these files can map both. Only interrupts need
+//! a driver: ours (`guest/wake`) exposes them as a UIO device.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,22 +14,22 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::raw::{Access, Mapping, Word};
 
-/// Where the kernel lists them.
+/// Where the kernel lists PCI devices.
 const DEVICES: &str = "/sys/bus/pci/devices";
 
 /// Vendor and device of `ivshmem`.
 const IVSHMEM: (&str, &str) = ("0x1af4", "0x1110");
 
-/// Registers (QEMU's `docs/specs/ivshmem-spec.rst`), in bytes.
+/// Offsets of registers (QEMU's `docs/specs/ivshmem-spec.rst`), in bytes.
 const POSITION: u64 = 8;
 const DOORBELL: u64 = 12;
 const REGISTERS: u64 = 256;
 
-/// The driver that takes interrupts, and its folder while it is loaded.
+/// The driver that handles interrupts, and its directory while it is loaded.
 const DRIVER: &str = "vicinity_wake";
 const DRIVER_FOLDER: &str = "/sys/bus/pci/drivers/vicinity_wake";
 
-/// Where devices are offered to drivers.
+/// The file that makes the kernel offer a device to drivers.
 const PROBE: &str = "/sys/bus/pci/drivers_probe";
 
 /// An `ivshmem` device of this VM.
@@ -45,7 +45,7 @@ pub struct Device {
 pub struct Interrupts(OwnedFd);
 
 impl Interrupts {
-    /// Those that came are heard.
+    /// Clears pending interrupts.
     pub fn clear(&self) {
         // There may be none.
         let _count = rustix::io::read(&self.0, &mut [0; 4]);
@@ -59,10 +59,10 @@ impl AsFd for Interrupts {
 }
 
 impl Device {
-    /// All that there are, in the bus's order.
+    /// Returns all `ivshmem` devices of this VM, in the bus's order.
     ///
     /// # Errors
-    /// One cannot be used: usually because we are not root.
+    /// A device cannot be used: usually because this process is not root.
     pub fn all() -> io::Result<Vec<Self>> {
         Self::all_in(Path::new(DEVICES))
     }
@@ -70,7 +70,7 @@ impl Device {
     fn all_in(folder: &Path) -> io::Result<Vec<Self>> {
         let entries = match fs::read_dir(folder) {
             Ok(entries) => entries,
-            // No PCI.
+            // There is no PCI bus.
             Err(_) => return Ok(Vec::new()),
         };
         let mut folders: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
@@ -84,7 +84,7 @@ impl Device {
     }
 
     fn open(folder: PathBuf) -> io::Result<Self> {
-        // A device without a driver may be off.
+        // A device without a driver may be disabled.
         if !folder.join("driver").exists() {
             fs::write(folder.join("enable"), "1")?;
         }
@@ -99,21 +99,21 @@ impl Device {
         })
     }
 
-    /// The id that the host gave this VM; 0 when it gave none (`ivshmem-plain`).
+    /// Returns the id that the host gave this VM; 0 if it gave none (`ivshmem-plain`).
     #[must_use]
     pub fn id(&self) -> u16 {
         u16::try_from(self.position.load()).unwrap_or(0)
     }
 
-    /// Wake the host: member 0, vector 0.
+    /// Wakes the host: rings vector 0 of peer 0.
     pub fn ring(&self) {
         self.doorbell.store(0);
     }
 
-    /// What tells that the host rang; `None` in a kernel without the driver for it.
+    /// Returns the interrupts that the host raises; `None` if the kernel has no driver for them.
     ///
     /// # Errors
-    /// The driver does not take the device.
+    /// The driver does not bind to the device.
     pub fn interrupts(&self) -> io::Result<Option<Interrupts>> {
         if !Path::new(DRIVER_FOLDER).exists() {
             return Ok(None);
@@ -131,10 +131,10 @@ impl Device {
         Ok(Some(Interrupts(file)))
     }
 
-    /// The memory.
+    /// Opens the shared memory.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// The file cannot be opened.
     pub fn memory(&self) -> io::Result<OwnedFd> {
         read_write(&self.folder.join("resource2"))
     }

@@ -1,4 +1,4 @@
-//! Lanes against a model, between threads, and against a peer that scribbles.
+//! Lanes against a model, between threads, and against a peer that overwrites the window.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -37,7 +37,7 @@ fn record(number: u64) -> Record {
     }
 }
 
-/// Push `length` bytes made of `number`; false when there is no room.
+/// Pushes `length` bytes made of `number`; false if there is no room.
 fn push(producer: &mut Producer, number: u64, length: u32) -> bool {
     let Some(room) = producer.room(length).unwrap() else {
         return false;
@@ -51,7 +51,7 @@ fn push(producer: &mut Producer, number: u64, length: u32) -> bool {
     true
 }
 
-/// Pop what `push` pushed: its number and length, after checking every byte.
+/// Pops what `push` pushed: its number and length, after checking every byte.
 fn pop(consumer: &mut Consumer) -> Option<(u64, u32)> {
     let record = consumer.pop()?;
     let [offset, length, rest @ ..] = record.body;
@@ -83,7 +83,7 @@ proptest! {
             prop_assert_eq!(pop(&mut consumer), Some(expected));
         }
         prop_assert_eq!(consumer.pop(), None);
-        // Nothing leaks: empty, the lane takes the most it can.
+        // Nothing leaks: an empty lane takes the longest data that always fits.
         consumer.release();
         prop_assert!(push(&mut producer, 1, DATA / 2));
     }
@@ -131,12 +131,12 @@ fn bytes_that_a_slot_has_no_room_for_are_neither_written_nor_read() {
 }
 
 #[test]
-fn a_record_is_taken_with_the_tag_that_was_looked_at() {
+fn a_record_is_popped_with_the_tag_that_was_read() {
     let window = window(SLOTS);
     let (mut producer, mut consumer) = lane(&window);
     producer.push(&record(1));
     let tag = consumer.tag().unwrap();
-    // Its producer writes another tag into the first slot (see `layout`).
+    // The producer writes another tag into the first slot (see `layout`).
     let memory = window.bytes().unwrap();
     memory.write(8192 + 4, &2u32.to_le_bytes()).unwrap();
     assert_eq!(consumer.tag(), Some(2));
@@ -154,7 +154,10 @@ fn a_full_ring_takes_nothing_until_slots_are_released() {
     }
     assert!(!producer.has_room().unwrap());
     assert_eq!(consumer.pop(), Some(record(0)));
-    assert!(!consumer.release(), "one of eight is not worth telling");
+    assert!(
+        !consumer.release(),
+        "one of eight slots is not released yet"
+    );
     assert!(!producer.has_room().unwrap());
     assert_eq!(consumer.pop(), Some(record(1)));
     assert!(consumer.release());
@@ -162,13 +165,13 @@ fn a_full_ring_takes_nothing_until_slots_are_released() {
 }
 
 #[test]
-fn a_released_count_that_cannot_be_is_the_peers_fault() {
+fn an_impossible_released_count_is_a_protocol_error() {
     let window = window(SLOTS);
     let (mut producer, _consumer) = lane(&window);
     for number in 0..u64::from(SLOTS) {
         producer.push(&record(number));
     }
-    // Where the consumer of direction 0 keeps what it released (see `layout`).
+    // Where the consumer of direction 0 writes its released count (see `layout`).
     let memory = window.bytes().unwrap();
     memory.write(4096 + 128, &9u32.to_le_bytes()).unwrap();
     assert_eq!(
@@ -209,9 +212,10 @@ fn between_two_threads_everything_arrives_in_order_and_whole() {
 }
 
 /// A peer writes every byte of the window, many times, while the other side works as if nothing
-/// were: no access goes outside, and nothing panics. What arrives is the peer's affair.
+/// happened: no access goes outside, and nothing panics. What arrives is not checked: it is the
+/// peer's fault.
 #[test]
-fn a_peer_that_scribbles_over_every_byte_costs_only_itself() {
+fn a_peer_that_overwrites_every_byte_harms_only_itself() {
     let window = window(SLOTS);
     let memory = window.bytes().unwrap();
     let mut ends = window.ends(Side::Attacher).unwrap();
@@ -254,7 +258,7 @@ fn a_peer_that_scribbles_over_every_byte_costs_only_itself() {
 }
 
 #[test]
-fn one_sleep_is_rung_for_once() {
+fn one_sleep_is_woken_once() {
     let window = window(SLOTS);
     let mut sleeper = window.ends(Side::Creator).unwrap().sleeper;
     let mut ringer = window.ends(Side::Attacher).unwrap().ringer;

@@ -82,15 +82,16 @@ fn control() -> impl Strategy<Value = Control> {
 
 proptest! {
     #[test]
-    fn records_are_read_as_they_were_written(envelope in envelope(), control in control()) {
+    fn records_are_decoded_as_they_were_encoded(envelope in envelope(), control in control()) {
         prop_assert_eq!(Envelope::decode(&envelope.encode()), Some(envelope));
         prop_assert_eq!(Control::decode(&control.encode()), Some(control));
     }
 }
 
-/// Of a good record, with up to three of its words changed: what is read is written as it was read.
+/// A valid record with some of its words changed is refused, or decodes to a value that encodes to
+/// the same record.
 #[test]
-fn any_record_is_answered() {
+fn any_record_is_decoded_or_refused() {
     use std::cell::Cell;
     let good = prop_oneof![
         envelope().prop_map(|envelope| envelope.encode()),

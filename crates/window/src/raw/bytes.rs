@@ -1,11 +1,11 @@
-//! Bytes that another side may write at any time.
+//! Shared memory that another side may write at any time.
 
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use super::mapping::{Access, Mapping};
 
-/// A buffer of shared memory, for copying payload in and out.
+/// A range of shared memory, for copying payload in and out.
 #[derive(Clone, Debug)]
 pub struct SharedBytes {
     base: NonNull<u8>,
@@ -18,7 +18,7 @@ pub struct SharedBytes {
 unsafe impl Send for SharedBytes {}
 
 impl SharedBytes {
-    /// `length` bytes from `offset`, if they lie inside the mapping.
+    /// Returns `length` bytes from `offset`, if they lie inside the mapping.
     pub(crate) fn new(
         mapping: &Arc<Mapping>,
         offset: u64,
@@ -33,13 +33,13 @@ impl SharedBytes {
         })
     }
 
-    /// Bytes it has.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn length(&self) -> u64 {
         self.length as u64
     }
 
-    /// Where `count` bytes from `offset` are, if they are inside.
+    /// Returns the address of `count` bytes from `offset`, if they are inside.
     #[inline]
     fn place(&self, offset: u64, count: usize) -> Option<NonNull<u8>> {
         let offset = usize::try_from(offset).ok()?;
@@ -50,7 +50,7 @@ impl SharedBytes {
         Some(unsafe { self.base.add(offset) })
     }
 
-    /// Copy bytes out; `None`, and nothing is copied, when they are not all inside.
+    /// Copies bytes out; `None`, and copies nothing, if they are not all inside.
     #[inline]
     #[must_use]
     pub fn read(&self, offset: u64, to: &mut [u8]) -> Option<()> {
@@ -60,8 +60,8 @@ impl SharedBytes {
         Some(())
     }
 
-    /// Copy `count` bytes to another place of shared memory; `None`, and nothing is copied, when
-    /// either is not all inside, or this side may only read there.
+    /// Copies `count` bytes to another range of shared memory; `None`, and copies nothing, if
+    /// either is not all inside or this side may only read the target.
     #[inline]
     #[must_use]
     pub(crate) fn copy_to(&self, offset: u64, to: &Self, at: u64, count: usize) -> Option<()> {
@@ -74,8 +74,8 @@ impl SharedBytes {
         Some(())
     }
 
-    /// Copy bytes in; `None`, and nothing is copied, when there is no room at `offset`, or this
-    /// side may only read.
+    /// Copies bytes in; `None`, and copies nothing, if they do not fit at `offset` or this side may
+    /// only read.
     #[inline]
     #[must_use]
     pub fn write(&self, offset: u64, from: &[u8]) -> Option<()> {

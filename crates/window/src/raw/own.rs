@@ -1,4 +1,4 @@
-//! Bytes that only this process can write: its own heap, sealed against every other writer.
+//! A process's own heap: sealed, so that only this process can write it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -11,7 +11,7 @@ use super::mapping::{Access, Mapping};
 use crate::memfd;
 use crate::ranges::Ranges;
 
-/// A heap's memory, and which of it is free.
+/// A heap's memory and its free ranges.
 #[derive(Debug)]
 pub(crate) struct Arena {
     file: OwnedFd,
@@ -20,11 +20,11 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// A heap of `length` bytes. Memory is taken only where it is written.
+    /// Creates a heap of `length` bytes. Only pages that are written take memory.
     pub(crate) fn new(length: u64) -> Result<Self, Errno> {
         let file = memfd::create(c"vicinity-heap", length)?;
         let mapping = Mapping::new(file.as_fd(), 0, length, Access::ReadWrite)?;
-        // From here on the mapping above is the only one that can write.
+        // From here on, the mapping above is the only one that can write.
         memfd::seal_owned(file.as_fd())?;
         Ok(Self {
             file,
@@ -33,17 +33,17 @@ impl Arena {
         })
     }
 
-    /// The file, for peers to read.
+    /// Returns the file, for peers to read.
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Bytes it has.
+    /// Returns the length in bytes.
     pub(crate) fn length(&self) -> u64 {
         self.mapping.length() as u64
     }
 
-    /// `length` bytes for one owner; `None` when there is no room for them in one piece.
+    /// Allocates `length` contiguous bytes; `None` if there is no room.
     pub(crate) fn allocate(arena: &Arc<Self>, length: usize) -> Option<Owned> {
         let offset = arena.lock().allocate(length as u64)?;
         let base = arena
@@ -62,8 +62,8 @@ impl Arena {
     }
 }
 
-/// A buffer of this process's heap. The arena gives each byte to one owner only, and the file
-/// behind it is sealed against other writers, so it is as good as private memory.
+/// A buffer on this process's heap. The arena gives each byte to one owner only, and the file is
+/// sealed against other writers, so the buffer is as good as private memory.
 #[derive(Debug)]
 pub(crate) struct Owned {
     base: NonNull<u8>,

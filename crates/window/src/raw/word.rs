@@ -1,4 +1,5 @@
-//! One number that one side writes and the other reads, and one that both change.
+//! Single words of shared memory: a 32-bit one that one side writes, and a 64-bit one that both
+//! change.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ pub(crate) struct Word {
 unsafe impl Send for Word {}
 
 impl Word {
-    /// The word at `offset`, if it lies inside and is aligned.
+    /// Returns the word at `offset`, if it lies inside and is aligned.
     pub(crate) fn new(mapping: &Arc<Mapping>, offset: u64) -> Option<Self> {
         let place = mapping.piece(offset, 4, 4, Access::ReadWrite)?;
         Some(Self {
@@ -33,13 +34,13 @@ impl Word {
         unsafe { AtomicU32::from_ptr(self.place.as_ptr()) }
     }
 
-    /// What it says; what its writer wrote before is visible after.
+    /// Loads the word (acquire): the writer's earlier stores are visible afterwards.
     #[inline(always)]
     pub(crate) fn load(&self) -> u32 {
         self.atomic().load(Ordering::Acquire)
     }
 
-    /// Say something; what was written before is visible to whoever sees it.
+    /// Stores the word (release): a reader that sees it also sees the earlier stores.
     #[inline(always)]
     pub(crate) fn store(&self, value: u32) {
         self.atomic().store(value, Ordering::Release);
@@ -57,7 +58,7 @@ pub(crate) struct LongWord {
 unsafe impl Send for LongWord {}
 
 impl LongWord {
-    /// The word at `offset`, if it lies inside and is aligned.
+    /// Returns the word at `offset`, if it lies inside and is aligned.
     pub(crate) fn new(mapping: &Arc<Mapping>, offset: u64) -> Option<Self> {
         let place = mapping.piece(offset, 8, 8, Access::ReadWrite)?;
         Some(Self {

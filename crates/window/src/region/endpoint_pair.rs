@@ -1,4 +1,4 @@
-//! The smallest region: a link, and a heap for each of its ends.
+//! The smallest region: one link, and a heap for each of its ends.
 
 use rustix::io::Errno;
 
@@ -7,12 +7,12 @@ use crate::layout::{LaneSize, Layout};
 use crate::limits;
 use crate::window::{Window, WindowError};
 
-/// A window whose ends sit in a region of their own: its creator at member 0, its guest at member 1.
+/// Creates a window in a region of its own: its creator is member 0, its attacher member 1.
 ///
 /// # Errors
 /// The kernel refuses.
 pub fn endpoint_pair(link: Layout) -> Result<Window, WindowError> {
-    // Nobody uses the trunks: they take no memory.
+    // The control windows are not used, so they take no memory.
     let least = LaneSize {
         slots: *limits::SLOTS.start(),
         data: *limits::DATA.start(),
@@ -39,7 +39,7 @@ mod tests {
     use crate::window::Side;
 
     #[test]
-    fn the_guest_of_a_pair_finds_the_window_and_both_heaps() {
+    fn the_attacher_of_a_pair_finds_the_window_and_both_heaps() {
         let lane = LaneSize {
             slots: 64,
             data: 4096,

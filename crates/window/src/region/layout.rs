@@ -1,4 +1,4 @@
-//! Where everything in a region lies, and the header that says so.
+//! The layout of a region, and the header that describes it.
 
 use crate::header;
 use crate::layout::{LaneSize, Layout, LayoutError};
@@ -12,24 +12,25 @@ pub const VERSION: u32 = 3;
 
 pub(super) const PAGE: u64 = 4096;
 
-/// Bytes of a heap that are lent at least.
+/// Bytes of a heap's unit, the granularity of allocation.
 pub const UNIT: u64 = 64 << 10;
 
-/// Bytes of the header that mean something.
+/// Bytes of the header that are used.
 pub(super) const HEADER: usize = 56;
 
-/// The sizes of a region, checked. Everything else follows from them.
+/// The sizes of a region, checked. All offsets follow from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionLayout {
-    /// Members it has room for; within [`limits::MEMBERS`].
+    /// Number of members; within [`limits::MEMBERS`].
     pub members: u32,
-    /// Windows it has room for beside the trunks; within [`limits::LINKS`].
+    /// Number of links; within [`limits::LINKS`].
     pub links: u32,
-    /// Units of each member's heap; within [`limits::UNITS`]. None where nobody else could read it.
+    /// Units of each member's heap; within [`limits::UNITS`]. 0 where no other member could read
+    /// it.
     pub units: u32,
-    /// The window of a member.
+    /// The layout of each control window.
     pub control: Layout,
-    /// Every other window.
+    /// The layout of each link.
     pub link: Layout,
 }
 
@@ -77,19 +78,19 @@ impl RegionLayout {
         PAGE + u64::from(member) * (PAGE + self.control.length())
     }
 
-    /// Where the control of a member begins, in bytes from the start of the region.
+    /// Returns the offset of a member's control window in the region, in bytes.
     #[must_use]
     pub fn control_at(&self, member: u32) -> u64 {
         self.page_at(member) + PAGE
     }
 
-    /// Where a link begins, in bytes from the start of the region.
+    /// Returns the offset of a link in the region, in bytes.
     #[must_use]
     pub fn link_at(&self, link: u32) -> u64 {
         self.page_at(self.members) + u64::from(link) * self.link.length()
     }
 
-    /// Where the heap of a member begins: a page of numbers, then its units.
+    /// Returns the offset of a member's heap: a page of generations, then the units.
     #[must_use]
     pub fn heap_at(&self, member: u32) -> u64 {
         self.link_at(self.links) + u64::from(member) * self.heap_length()
@@ -102,7 +103,7 @@ impl RegionLayout {
         }
     }
 
-    /// This one, with heaps as large as they can be in a region of so many bytes.
+    /// Returns this layout with the largest heaps that fit into a region of `length` bytes.
     #[must_use]
     pub fn filled(self, length: u64) -> Self {
         let without = Self { units: 0, ..self };
@@ -112,7 +113,7 @@ impl RegionLayout {
         Self { units, ..self }
     }
 
-    /// Bytes that are used.
+    /// Returns the number of used bytes.
     #[must_use]
     pub fn length(&self) -> u64 {
         self.heap_at(self.members)
@@ -124,9 +125,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Of a good header, with up to three bytes changed: what is read is a layout, and is written as it was read.
+    /// A valid header with up to three bytes changed is refused, or decodes to a layout that
+    /// encodes to the same header.
     #[test]
-    fn any_header_is_answered_and_a_good_one_stays() {
+    fn any_header_is_decoded_or_refused() {
         use std::cell::Cell;
         let lanes = || {
             let lane = |(slots, data): (u32, u32)| LaneSize {
@@ -173,7 +175,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn heaps_fill_a_region_and_not_more(members in 1u32..=64, length in 1u64 << 20..1 << 33) {
+        fn heaps_fill_a_region_and_fit(members in 1u32..=64, length in 1u64 << 20..1 << 33) {
             let lane = LaneSize { slots: 8, data: 4096 };
             let window = Layout::new([lane, lane]).unwrap();
             let layout = RegionLayout { members, links: 3, units: 9, control: window, link: window };

@@ -1,10 +1,10 @@
-//! What a member and the host say to each other beside the control: a member's words.
+//! A member's page: words that the member and the host exchange beside the control window.
 
 use std::sync::Arc;
 
 use crate::raw::{Mapping, Word};
 
-/// The words of a member that are no window's.
+/// The words of a member's page.
 #[derive(Debug)]
 pub struct MemberPage {
     join_number: Word,
@@ -15,7 +15,7 @@ pub struct MemberPage {
 }
 
 impl MemberPage {
-    /// The words of the member at `at` of a region, whose members are mapped.
+    /// Returns the words of the page at `at` of a region's mapped pages.
     pub(super) fn new(head: &Arc<Mapping>, at: u64) -> Option<Self> {
         let word = |offset| Word::new(head, at + offset);
         Some(Self {
@@ -27,40 +27,41 @@ impl MemberPage {
         })
     }
 
-    /// The member: begin, with a number that is new.
+    /// Member only: asks to join, with a new number.
     pub fn request_join(&self, number: u32) {
         self.join_number.store(number);
     }
 
-    /// The host: what the member began with last; 0 before it ever did.
+    /// Host only: returns the number of the member's last request to join; 0 before the first.
     #[must_use]
     pub fn join_number(&self) -> u32 {
         self.join_number.load()
     }
 
-    /// The member: say whether a doorbell wakes it.
+    /// Member only: announces whether an interrupt wakes it.
     pub fn set_interruptible(&self, interruptible: bool) {
         self.interruptible.store(interruptible.into());
     }
 
-    /// The host: whether a doorbell wakes the member.
+    /// Host only: returns whether an interrupt wakes the member.
     #[must_use]
     pub fn is_interruptible(&self) -> bool {
         self.interruptible.load() != 0
     }
 
-    /// The host: the control is new, for the member that began with this number.
+    /// Host only: confirms that the control window is reset for the member that asked with this
+    /// number.
     pub fn confirm_join(&self, number: u32) {
         self.joined_number.store(number);
     }
 
-    /// The member: whom the control is made for.
+    /// Member only: returns the number that the host confirmed last.
     #[must_use]
     pub fn joined_number(&self) -> u32 {
         self.joined_number.load()
     }
 
-    /// The host: who sits here. What it is, is for the user of the region.
+    /// Host only: sets the member's NIC id. The region does not interpret it.
     #[allow(
         clippy::cast_possible_truncation,
         reason = "picking the halves of a word"
@@ -71,19 +72,19 @@ impl MemberPage {
         high.store((nic >> 32) as u32);
     }
 
-    /// The member: who it is.
+    /// Member only: returns its NIC id.
     #[must_use]
     pub fn nic(&self) -> u64 {
         let [low, high] = &self.nic;
         u64::from(high.load()) << 32 | u64::from(low.load())
     }
 
-    /// The member: still there.
+    /// Member only: sends a heartbeat.
     pub fn beat(&self) {
         self.heartbeat.store(self.heartbeat.load().wrapping_add(1));
     }
 
-    /// The host: something else than the last time, if the member is still there.
+    /// Host only: returns the heartbeat counter, which changes as long as the member runs.
     #[must_use]
     pub fn heartbeat(&self) -> u32 {
         self.heartbeat.load()

@@ -1,18 +1,19 @@
-//! Many windows in one memory: what VMs map as a BAR of their `ivshmem` device.
+//! A region: many windows in one shared memory, which VMs map as the BAR of their `ivshmem` device.
 //!
 //! ```text
 //! 0      header (one page): magic, version, sizes; written once, before the region is shared
 //!          @1024 a bit for each link that is in use, for a host that takes over
-//! 4096   members, one for each member:
-//!          one page: opened @0, beat @128 and listens @132, written by the member; heard @256 and
-//!          the NIC id @260, by the host
-//!          its control: a window between the member and the host
-//! ...    links: windows between two members, or a member and the host
+//! 4096   for each member:
+//!          its page: join number @0, heartbeat @128 and interruptible @132, written by the member;
+//!          joined number @256 and NIC id @260, written by the host
+//!          its control window, between the member and the host
+//! ...    links: windows between two members, or between a member and the host
 //! ...    heaps, one for each member: see [`Heap`]
 //! ```
-//! All numbers are little endian. Only the host decides which link is whose. A member that begins,
-//! or begins again, writes a number into *opened* that was not there before; the host makes the
-//! control new and repeats the number in *heard*. *Beat* changes as long as the member lives.
+//! All numbers are little endian. Only the host decides which link belongs to which members. A
+//! member that joins, or joins again, writes a new number into its *join number*; the host resets
+//! the control window and writes the same number into the *joined number*. The *heartbeat* changes
+//! as long as the member's gateway runs.
 
 mod endpoint_pair;
 mod heap;
@@ -40,7 +41,7 @@ pub use self::layout::{MAGIC, RegionLayout, UNIT, VERSION};
 pub use self::member_page::MemberPage;
 pub use self::unit_allocator::UnitAllocator;
 
-/// Where the bits of links in use are.
+/// Offset of the bitmap of links in use.
 const IN_USE_BITMAP: u64 = 1024;
 const _: () = assert!(
     IN_USE_BITMAP + *limits::LINKS.end() as u64 / 8 <= PAGE,
@@ -52,12 +53,12 @@ const _: () = assert!(
 pub struct Region {
     file: Arc<OwnedFd>,
     layout: RegionLayout,
-    /// The members' pages.
+    /// The header, and the pages and control windows of the members.
     pages: Arc<Mapping>,
 }
 
 impl Region {
-    /// Make one, empty. Its file is as long as a BAR has to be: a power of two.
+    /// Creates an empty region. The length of its file is a power of two, as a BAR's has to be.
     ///
     /// # Errors
     /// A size is out of bounds, or the kernel refuses.
@@ -72,10 +73,11 @@ impl Region {
         Ok(region)
     }
 
-    /// Take over one that this host made before, whatever its members wrote into it since.
+    /// Adopts a region that this host created before, whatever its members have written into it
+    /// since.
     ///
     /// # Errors
-    /// It is not one of this layout, or the kernel refuses.
+    /// The file's length does not match the layout, or the kernel refuses.
     pub fn adopt(file: OwnedFd, layout: RegionLayout) -> Result<Self, WindowError> {
         let layout = layout.check()?;
         let got = memfd::final_length(file.as_fd()).ok_or(WindowError::Unsealed)?;
@@ -88,8 +90,8 @@ impl Region {
         Ok(region)
     }
 
-    /// The host: note whether a link is in use. Members can write there too, and so deceive a host
-    /// that takes over, about their own links.
+    /// Host only: records whether a link is in use. Members can write the bitmap, too, and so
+    /// mislead a host that takes over; only their own links suffer.
     pub fn set_in_use(&self, link: u32, used: bool) {
         if let Some((word, bit)) = self.in_use_bit(link) {
             let others = word.load() & !bit;
@@ -97,24 +99,24 @@ impl Region {
         }
     }
 
-    /// Whether a link is noted as in use.
+    /// Returns whether a link is recorded as in use.
     #[must_use]
     pub fn is_in_use(&self, link: u32) -> bool {
         self.in_use_bit(link)
             .is_some_and(|(word, bit)| word.load() & bit != 0)
     }
 
-    /// The word with a link's bit, and the bit.
+    /// Returns the word with a link's bit, and the bit.
     fn in_use_bit(&self, link: u32) -> Option<(Word, u32)> {
         (link < self.layout.links).then_some(())?;
         let word = Word::new(&self.pages, IN_USE_BITMAP + u64::from(link / 32) * 4)?;
         Some((word, 1 << (link % 32)))
     }
 
-    /// Write its header, which members may have overwritten.
+    /// Writes the header again, because members may have overwritten it.
     ///
     /// # Errors
-    /// None, where the region was [created](Self::create).
+    /// None if the region was [created](Self::create).
     pub fn write_header(&self) -> Result<(), WindowError> {
         let header = SharedBytes::new(&self.pages, 0, PAGE, Access::ReadWrite);
         header
@@ -122,7 +124,8 @@ impl Region {
             .ok_or(WindowError::Kernel(Errno::INVAL))
     }
 
-    /// Use one that the host made: a sealed memfd, or a BAR. Checks length and header.
+    /// Attaches a region that the host created, a sealed memfd or a BAR, after checking length and
+    /// header.
     ///
     /// # Errors
     /// See [`WindowError`].
@@ -156,34 +159,34 @@ impl Region {
         })
     }
 
-    /// Its sizes.
+    /// Returns the sizes of the region.
     #[must_use]
     pub fn layout(&self) -> RegionLayout {
         self.layout
     }
 
-    /// The words of a member; `None` when there is no such member.
+    /// Returns the page of a member; `None` if there is no such member.
     #[must_use]
     pub fn page(&self, member: u32) -> Option<MemberPage> {
         (member < self.layout.members).then_some(())?;
         MemberPage::new(&self.pages, self.layout.page_at(member))
     }
 
-    /// The control of a member; `None` when there is no such member.
+    /// Returns the control window of a member; `None` if there is no such member.
     #[must_use]
     pub fn control_window(&self, member: u32) -> Option<Window> {
         let at = self.layout.control_at(member);
         (member < self.layout.members).then(|| self.window(at, self.layout.control))
     }
 
-    /// A link; `None` when there is no such link.
+    /// Returns a link; `None` if there is no such link.
     #[must_use]
     pub fn link(&self, link: u32) -> Option<Window> {
         let at = self.layout.link_at(link);
         (link < self.layout.links).then(|| self.window(at, self.layout.link))
     }
 
-    /// The heap of a member; `None` when there is no such member, or it has no heap.
+    /// Maps the heap of a member; `None` if there is no such member, or it has no heap.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -197,8 +200,8 @@ impl Region {
         Ok(Heap::new(mapping, self.layout.units, owner))
     }
 
-    /// The host: give back the memory of a link that nobody uses. It is all zeros then, and takes memory
-    /// again when somebody writes there.
+    /// Host only: returns the memory of an unused link to the system. The link then reads as zeros,
+    /// and takes memory again when it is written.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -217,7 +220,8 @@ impl Region {
     }
 }
 
-/// What tells a member of a region from all others, by whichever descriptor the region was opened.
+/// Identifies a member's heap among those of all regions, by whichever descriptor the region was
+/// opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeapOwner {
     region: (u64, u64),
@@ -225,7 +229,7 @@ pub struct HeapOwner {
 }
 
 impl HeapOwner {
-    /// Of a member of the region that this descriptor is of.
+    /// Identifies the heap of a member of the region behind this descriptor.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -267,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_of_a_region_are_apart() {
+    fn windows_of_a_region_do_not_overlap() {
         let region = Region::create(layout()).unwrap();
         let file = region.as_fd().try_clone_to_owned().unwrap();
         let member = Region::attach(file).unwrap();
@@ -305,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_made_new_has_no_old_records() {
+    fn a_reset_window_has_no_records() {
         let region = Region::create(layout()).unwrap();
         let window = region.link(1).unwrap();
         window.reset().unwrap();
@@ -317,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn an_emptied_link_takes_no_memory_and_can_be_used_again() {
+    fn a_released_link_takes_no_memory_and_can_be_used_again() {
         let region = Region::create(layout()).unwrap();
         let blocks = || rustix::fs::fstat(region.as_fd()).unwrap().st_blocks;
         let before = blocks();
@@ -343,12 +347,12 @@ mod tests {
     }
 
     #[test]
-    fn whoever_takes_over_finds_the_marks_and_trusts_nothing_else() {
+    fn a_host_that_takes_over_reads_the_bitmap_and_trusts_nothing_else() {
         let region = Region::create(layout()).unwrap();
         region.set_in_use(1, true);
         region.set_in_use(4, true);
         region.set_in_use(1, false);
-        // Nothing behind the last one.
+        // No bit is behind the last link's.
         region.set_in_use(5, true);
         let file = || region.as_fd().try_clone_to_owned().unwrap();
         let page = SharedBytes::new(&region.pages, 0, PAGE, Access::ReadWrite).unwrap();
@@ -364,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_region_is_refused() {
+    fn a_file_that_is_no_region_is_refused() {
         let refused = |write: &[u8], length| {
             let file = memfd::create(c"x", length).unwrap();
             rustix::io::pwrite(&file, write, 0).unwrap();

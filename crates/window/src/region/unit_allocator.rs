@@ -1,4 +1,4 @@
-//! Who has which units of a heap.
+//! The allocator of a heap's units.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -12,34 +12,35 @@ use crate::limits;
 use crate::ranges::Ranges;
 use crate::raw::Lease;
 
-/// The list of who has which units of a member's heap.
+/// The allocator of a member's heap.
 #[derive(Clone, Debug)]
 pub struct UnitAllocator(Backend);
 
 #[derive(Clone, Debug)]
 enum Backend {
-    /// By the kernel, as locks on a file.
+    /// The kernel keeps the allocations, as locks on a file.
     FileLocks(PathBuf),
-    /// Here.
+    /// This process keeps the allocations.
     InProcess(Arc<Mutex<Ranges>>),
 }
 
 impl UnitAllocator {
-    /// For a heap that programs of one kernel have in common: it keeps the list, as locks on this file, so that a
-    /// program that ends, however it does, leaves nothing behind. The file is made when it is needed.
+    /// For a heap that the programs of one kernel share. The kernel keeps the allocations, as locks
+    /// on this file, so it frees those of a program that ends, however it ends. The file is created
+    /// when it is needed.
     #[must_use]
     pub fn file_locks(file: PathBuf) -> Self {
         Self(Backend::FileLocks(file))
     }
 
-    /// For a heap that nobody lends but who has this list, and its clones.
+    /// For a heap that only this allocator and its clones allocate from.
     #[must_use]
     pub fn in_process() -> Self {
         let most = u64::from(*limits::UNITS.end()) * UNIT;
         Self(Backend::InProcess(Arc::new(Mutex::new(Ranges::new(most)))))
     }
 
-    /// Hold `count` units in a row, of the first `limit`, that nobody else holds.
+    /// Allocates the first `count` consecutive free units, of the first `limit`.
     pub(super) fn take(&self, count: u32, limit: u32) -> Result<Option<Allocation>, Errno> {
         match &self.0 {
             Backend::FileLocks(path) => {
@@ -57,7 +58,7 @@ impl UnitAllocator {
     }
 }
 
-/// Units that one program has; free when this is dropped.
+/// Units that one program has allocated; freed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Allocation {
     pub(super) units: Range<u32>,
@@ -66,7 +67,7 @@ pub(super) struct Allocation {
 
 #[derive(Debug)]
 enum Holder {
-    /// The lock goes with it.
+    /// Dropping the lease releases the lock.
     Lock(#[expect(dead_code, reason = "held")] Lease),
     Ranges(Arc<Mutex<Ranges>>),
 }
@@ -80,7 +81,7 @@ impl Allocation {
             units: start..start.saturating_add(count),
             holder: Holder::Ranges(Arc::clone(ranges)),
         };
-        // The first place that is free: if it is behind the end, there is none before.
+        // The first free range: if it is behind the limit, no range before the limit is free.
         (held.units.end <= limit).then_some(held)
     }
 }

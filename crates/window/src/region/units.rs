@@ -1,22 +1,24 @@
 //! The generations of a heap's units.
 //!
-//! A generation says who has the unit now: whoever borrows it, or takes back what others were told of it, counts it up
-//! by two. Who copies *from* there looks at it again afterwards. Who copies *to* there, into memory that somebody
-//! waits for, enters before and leaves after: the generation is odd meanwhile. Entering fails when the generation has
-//! changed, and the unit is lent to nobody before the other one has left, however its borrower ended. So nobody
-//! writes into memory that has come to be another's.
+//! A generation identifies the current allocation of a unit: its owner increases it by two when it
+//! allocates the unit, and when it revokes an address that it gave to others. A program that copies
+//! *out of* a unit checks the generation afterwards. A program that copies *into* a unit, which its
+//! owner waits for, makes the generation odd before and even after. That fails if the generation
+//! has changed, and the unit is not allocated again before the writer has finished, even if its
+//! owner has ended. So no program writes into memory that has a new owner.
 //!
-//! Who ends in a unit stays there: that one is lost until the region is made anew.
+//! A writer that ends before it has finished leaves the generation odd: that unit is lost until the
+//! region is created anew.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use crate::raw::Words;
 
-/// In a generation: somebody who does not all_are the unit writes there.
+/// Set in a generation while a program that does not own the unit writes there.
 const WRITING: u32 = 1;
 
-/// From one generation to the next.
+/// The distance between two generations.
 const STEP: u32 = 2;
 
 /// The generations of the units of a heap.
@@ -34,24 +36,25 @@ impl Units {
         self.words.count()
     }
 
-    /// Those that there are.
+    /// Returns the words of those units that exist.
     fn words(&self, units: Range<u32>) -> impl Iterator<Item = &AtomicU32> {
         units.map_while(|unit| self.words.get(unit))
     }
 
-    /// Give units, which nobody has, one generation that none of them had; `None` when somebody has not left yet.
+    /// Gives free units one generation that none of them had; `None` if a writer has not finished.
     pub(super) fn assign(&self, units: Range<u32>) -> Option<u32> {
         let generations = self
             .words(units.clone())
             .map(|word| word.load(Ordering::Acquire));
         let generation = (generations.max()? & !WRITING).wrapping_add(STEP);
         let all = self.words(units).all(|word| assign(word, generation));
-        // Who sees what is written from here on sees the generation.
+        // A program that sees later stores to the units also sees the generation.
         fence(Ordering::Release);
         all.then_some(generation)
     }
 
-    /// Count the generation of units up, so that nobody enters any more; false when somebody has not left yet.
+    /// Increases the generations of units, so that no new writer can begin; false if a writer has
+    /// not finished.
     pub(super) fn invalidate(&self, units: Range<u32>) -> bool {
         let left = self
             .words(units)
@@ -61,9 +64,9 @@ impl Units {
         left
     }
 
-    /// Whether units all_are this generation.
+    /// Returns whether all units have this generation.
     pub(super) fn all_are(&self, mut units: Range<u32>, generation: u32) -> bool {
-        // What was read before lay there when it had.
+        // Orders the loads before this with the loads of the generations.
         fence(Ordering::Acquire);
         units.all(|unit| {
             let word = self.words.get(unit);
@@ -71,7 +74,7 @@ impl Units {
         })
     }
 
-    /// Enter units, if all all_are this generation.
+    /// Marks units as being written, if all have this generation.
     pub(super) fn begin_write(&self, units: Range<u32>, generation: u32) -> bool {
         for unit in units.clone() {
             if !self
@@ -86,17 +89,17 @@ impl Units {
         true
     }
 
-    /// Leave units that were entered.
+    /// Ends a write to units.
     pub(super) fn end_write(&self, units: Range<u32>) {
         self.words(units).for_each(end_write);
     }
 }
 
-/// The word of a unit. A model has another one.
+/// The operations on the word of a unit. The loom model implements them, too.
 trait GenerationWord {
     fn load(&self) -> u32;
     fn swap(&self, from: u32, to: u32) -> bool;
-    /// What it said before.
+    /// Returns the value before.
     fn add(&self, step: u32) -> u32;
     fn clear(&self, bits: u32);
 }
@@ -161,13 +164,13 @@ mod model {
     }
 
     impl Unit {
-        /// Loom finds out who else writes there.
+        /// Loom reports a concurrent access.
         fn write(&self) {
             self.memory.with_mut(|_| ());
         }
     }
 
-    /// One that copies there, beside `other`.
+    /// Runs a program that copies into a unit, concurrently with `other`.
     fn beside(other: fn(&Unit)) {
         loom::model(move || {
             let unit = Arc::new(Unit {
@@ -192,7 +195,7 @@ mod model {
     }
 
     #[test]
-    fn nobody_has_a_unit_where_another_writes() {
+    fn no_unit_is_allocated_while_a_peer_writes_it() {
         beside(|unit| {
             if assign(&unit.word, 6) {
                 unit.write();
@@ -201,7 +204,7 @@ mod model {
     }
 
     #[test]
-    fn nobody_writes_where_memory_was_taken_back() {
+    fn no_peer_writes_a_revoked_unit() {
         beside(|unit| {
             if invalidate(&unit.word) {
                 unit.write();
@@ -210,7 +213,7 @@ mod model {
     }
 
     #[test]
-    fn what_was_taken_back_in_the_middle_can_be_lent_when_the_other_has_left() {
+    fn a_unit_revoked_during_a_write_can_be_allocated_after_it() {
         beside(|unit| {
             invalidate(&unit.word);
             if assign(&unit.word, 8) {

@@ -8,7 +8,7 @@ use crate::region::{Region, RegionLayout};
 
 const UNITS: u32 = 8;
 
-/// A member's heap, as itself and as others see it, and its allocator.
+/// A member's heap, mapped by itself and by another member, and its allocator.
 struct Heaps {
     region: Region,
     own: Heap,
@@ -49,7 +49,7 @@ impl Heaps {
 }
 
 #[test]
-fn what_lies_in_a_stretch_is_read_until_it_is_withdrawn_or_given_back_and_lent_again() {
+fn a_buffer_is_read_until_it_is_revoked_or_allocated_again() {
     let heaps = Heaps::new();
     let mut first = heaps.allocate(100_000).unwrap();
     let mut second = heaps.allocate(100_000).unwrap();
@@ -73,19 +73,19 @@ fn what_lies_in_a_stretch_is_read_until_it_is_withdrawn_or_given_back_and_lent_a
     let address = first.address();
     assert!(is_valid(address) && is_valid(second.address()));
     drop(first);
-    assert!(is_valid(address), "nobody wrote there yet");
+    assert!(is_valid(address), "it was not allocated again yet");
     let _again = heaps.allocate(1).unwrap();
     assert!(!is_valid(address));
     let address = second.address();
     drop(second);
-    // It begins before, and covers that.
+    // It begins before the old address, and covers it.
     let again = heaps.allocate(5 << 16).unwrap();
     assert!(again.address().unit < address.unit);
     assert!(!is_valid(address));
 }
 
 #[test]
-fn stretches_are_copied_to_stretches_of_other_members() {
+fn buffers_are_copied_to_buffers_of_other_members() {
     let heaps = Heaps::new();
     let mut from = heaps.allocate(70_000).unwrap();
     from.write(0, &[7; 70_000]).unwrap();
@@ -108,7 +108,7 @@ fn stretches_are_copied_to_stretches_of_other_members() {
 }
 
 #[test]
-fn there_is_no_more_room_than_there_is_and_no_heap_without_units() {
+fn a_full_heap_refuses_and_without_units_there_is_no_heap() {
     let heaps = Heaps::new();
     let all = heaps.allocate(8 << 16).unwrap();
     assert!(heaps.allocate(1).is_none());
@@ -123,7 +123,7 @@ fn there_is_no_more_room_than_there_is_and_no_heap_without_units() {
 
 proptest! {
     #[test]
-    fn no_place_leads_out_of_a_heap(unit: u32, small in 0u32..12, generation: u32, from: u64, length in 0usize..600_000) {
+    fn no_address_leads_out_of_a_heap(unit: u32, small in 0u32..12, generation: u32, from: u64, length in 0usize..600_000) {
         let heaps = Heaps::new();
         let mut bytes = vec![0; length];
         for (unit, from) in [(unit, from), (small, from), (small, from % 600_000)] {
@@ -136,7 +136,7 @@ proptest! {
     }
 }
 
-/// A buffer of the other member, which is to be delivered to this one.
+/// A buffer of the other member, to be copied into this one's.
 fn filled(heaps: &Heaps, byte: u8) -> SharedBuffer {
     let other = heaps.region.heap(1).unwrap().unwrap();
     let mut from = other
@@ -148,7 +148,7 @@ fn filled(heaps: &Heaps, byte: u8) -> SharedBuffer {
 }
 
 #[test]
-fn others_copy_to_a_stretch_until_it_is_withdrawn_or_given_back_and_lent_again() {
+fn others_write_a_buffer_until_it_is_revoked_or_allocated_again() {
     let heaps = Heaps::new();
     let from = filled(&heaps, 7);
     let mut to = heaps.allocate(150_000).unwrap();
@@ -166,7 +166,7 @@ fn others_copy_to_a_stretch_until_it_is_withdrawn_or_given_back_and_lent_again()
     drop(to);
     let again = heaps.allocate(1).unwrap();
     assert_eq!(put(address, 0, 1), Err(AccessError::Revoked));
-    // Its second unit is nobody's.
+    // Its second unit has no new owner.
     assert_eq!(put(address, 65_536, 1), Ok(()));
     assert_eq!(put(address, 0, 65_537), Err(AccessError::Revoked));
     drop(again);
@@ -175,17 +175,17 @@ fn others_copy_to_a_stretch_until_it_is_withdrawn_or_given_back_and_lent_again()
 }
 
 #[test]
-fn memory_where_another_still_writes_is_nobodys_before_that_one_has_left() {
+fn units_that_a_peer_still_writes_are_not_allocated_before_it_has_finished() {
     let heaps = Heaps::new();
     for is_revoked in [true, false] {
         let buffer = heaps.allocate(3 << 16).unwrap();
         let address = buffer.address();
         assert_eq!(address.unit, 0);
-        // In its second unit.
+        // A peer writes in the second unit.
         assert!(heaps.seen.units.begin_write(1..2, address.generation));
         match is_revoked {
             true => assert!(buffer.revoke().is_none()),
-            // As when its program ends.
+            // As when the program that owns it ends.
             false => drop(buffer),
         }
         let other = heaps.allocate(2 << 16).unwrap();
@@ -199,26 +199,26 @@ fn memory_where_another_still_writes_is_nobodys_before_that_one_has_left() {
 }
 
 #[test]
-fn units_are_entered_together_or_not_at_all() {
+fn a_write_begins_on_all_units_or_on_none() {
     let heaps = Heaps::new();
     let buffer = heaps.allocate(2 << 16).unwrap();
     let generation = buffer.address().generation;
     assert!(
         !heaps.seen.units.begin_write(1..3, generation),
-        "one is not of it"
+        "one unit is not of the buffer"
     );
     assert!(!heaps.seen.units.begin_write(7..9, 0), "there are eight");
     assert!(
         !heaps.seen.units.begin_write(0..2, generation | 1),
         "no generation is odd"
     );
-    assert!(buffer.revoke().is_some(), "nobody is there");
+    assert!(buffer.revoke().is_some(), "no peer is writing");
     assert!(heaps.allocate(8 << 16).is_some());
 }
 
 proptest! {
     #[test]
-    fn nothing_is_delivered_behind_the_end_of_a_heap(unit in 0u32..10, from: u64, near in 0u64..600_000, count in 0usize..150_001) {
+    fn nothing_is_written_behind_the_end_of_a_heap(unit in 0u32..10, from: u64, near in 0u64..600_000, count in 0usize..150_001) {
         let heaps = Heaps::new();
         let buffer = filled(&heaps, 7);
         for from in [from, near] {
@@ -229,11 +229,11 @@ proptest! {
             prop_assert_eq!(heaps.seen.contains(address, from), all);
             prop_assert_eq!(heaps.seen.put(address, from, &buffer, count).is_ok(), inside);
         }
-        prop_assert!(heaps.allocate(8 << 16).is_some(), "all have left");
+        prop_assert!(heaps.allocate(8 << 16).is_some(), "all writes have ended");
     }
 
     #[test]
-    fn units_of_one_are_the_first_that_are_free(
+    fn the_first_free_units_are_allocated(
         steps in prop::collection::vec((any::<bool>(), 1u32..12, any::<prop::sample::Index>()), 1..60)
     ) {
         let allocator = UnitAllocator::in_process();
