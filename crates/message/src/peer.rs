@@ -32,11 +32,11 @@ pub(crate) enum Fault {
     #[error("{0}")]
     ProtocolError(#[from] ProtocolError),
     /// A record is malformed.
-    #[error("the peer sent a record that makes no sense")]
+    #[error("the peer sent a malformed record")]
     Malformed,
     /// The peer has revoked memory that it had offered: it has closed the link, and this side has
     /// not been notified yet.
-    #[error("the peer took back what it had offered")]
+    #[error("the peer revoked memory that it had offered")]
     Revoked,
 }
 

@@ -55,7 +55,7 @@ const BACKLOG: i32 = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AttachError {
     /// The peer closed its socket, or its process ended.
-    #[error("the peer is gone")]
+    #[error("the peer closed its socket, or its process ended")]
     Gone,
     /// The peer supports no version of the protocol that this side supports.
     #[error("the peer speaks no common version of the attach protocol ({first} to {last})")]
@@ -66,10 +66,10 @@ pub enum AttachError {
         last: u8,
     },
     /// The peer sent bytes that are no message.
-    #[error("the peer sent a message that makes no sense")]
+    #[error("the peer sent a malformed message: it is faulty, or of another release")]
     Malformed,
     /// The peer does not read its socket.
-    #[error("the peer does not take its messages")]
+    #[error("the peer does not read its socket")]
     Full,
     /// The kernel refused a call.
     #[error("the kernel refused: {0}")]

@@ -53,7 +53,7 @@ pub struct Layout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// The magic number is another: the memory is no window.
-    #[error("it does not begin as a window does")]
+    #[error("its magic number is not that of a window or region")]
     Magic,
     /// The layout has another version.
     #[error(

@@ -1,4 +1,5 @@
-//! One side of a control.
+//! One side of a control channel: the window between a member and the host that carries control
+//! messages.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -9,23 +10,25 @@ use super::LINKS_PER_MEMBER;
 use super::control_message::{ControlMessage, LinkId, Text};
 use crate::peer::Fault;
 
-/// Notes that wait for a side that is heard, at most; it makes few more by one message.
+/// The number of queued messages above which this side takes no further messages from the other:
+/// each message taken queues a few more.
 const PAUSE_LIMIT: usize = 2 * LINKS_PER_MEMBER;
 
-/// Notes that wait, at most: others' notes come too, and a gateway that begins is published all names.
+/// The most queued messages. More than above, because messages of others are queued too, and a
+/// gateway that joins receives all names.
 const QUEUE_LIMIT: usize = 1 << 16;
 
 #[derive(Debug)]
 pub(super) struct ControlChannel {
     producer: Producer,
     consumer: Consumer,
-    /// Notes without room, in order: no more than [`QUEUE_LIMIT`].
+    /// Messages without room, in order: no more than [`QUEUE_LIMIT`].
     queue: VecDeque<ControlMessage>,
-    /// The links of the rings among them: ringing twice is ringing once.
+    /// The links of the queued rings: one ring for each link is enough.
     rings: HashSet<LinkId>,
-    /// The texts of the names among them, by NIC id and part: the newest is said.
+    /// The texts of the queued names, by NIC id and part: only the newest text is sent.
     names: HashMap<(u64, u32), Text>,
-    /// Something was published since the other side was woken.
+    /// Messages were published since the other side was woken.
     pub(super) published: bool,
 }
 
@@ -43,10 +46,10 @@ impl ControlChannel {
         }
     }
 
-    /// Say something, now or when there is room. A fault when far too much waits: the other side does
-    /// not read.
+    /// Sends a message, or queues it until there is room. Returns a fault if the queue is full: the
+    /// other side does not read.
     pub(super) fn send(&mut self, message: ControlMessage) -> Result<(), Fault> {
-        // Without looking through what waits, which a stranger can make long.
+        // This does not search the queue, which a peer can make long.
         let waits = match message {
             ControlMessage::Ring { link } => !self.rings.insert(link),
             ControlMessage::Name { nic, part, text } => {
@@ -63,13 +66,13 @@ impl ControlChannel {
         self.flush()
     }
 
-    /// Whether so much waits that the other side is not to be heard before it reads: what it says is
-    /// answered.
+    /// Returns whether so many messages are queued that no message is to be taken from the other
+    /// side before it reads some: each is answered.
     pub(super) fn is_full(&self) -> bool {
         self.queue.len() >= PAUSE_LIMIT
     }
 
-    /// Say what waits, as far as there is room.
+    /// Sends queued messages, as far as there is room.
     pub(super) fn flush(&mut self) -> Result<(), Fault> {
         while !self.queue.is_empty() && self.producer.has_room()? {
             let Some(mut message) = self.queue.pop_front() else {
@@ -90,7 +93,7 @@ impl ControlChannel {
         Ok(())
     }
 
-    /// What the other side says next.
+    /// Receives the next message.
     pub(super) fn receive(&mut self) -> Result<Option<ControlMessage>, Fault> {
         let Some(record) = self.consumer.pop() else {
             self.consumer.release();
@@ -102,7 +105,7 @@ impl ControlChannel {
             .ok_or(Fault::Malformed)
     }
 
-    /// Whether there is something to receive.
+    /// Returns whether there is a message to receive.
     pub(super) fn has_message(&self) -> bool {
         self.consumer.has_record()
     }
@@ -116,23 +119,23 @@ mod tests {
     use super::*;
     use crate::remote::CONTROL_LANES;
 
-    /// The two sides of a control.
+    /// The two sides of a control channel.
     fn channels() -> [ControlChannel; 2] {
         let window = Window::create(Layout::new(CONTROL_LANES).unwrap()).unwrap();
         [Side::Creator, Side::Attacher].map(|side| ControlChannel::new(window.ends(side).unwrap()))
     }
 
     #[test]
-    fn what_waits_is_bounded_and_a_ring_or_a_name_waits_once() {
+    fn the_queue_is_bounded_and_holds_a_ring_or_a_name_once() {
         let [mut here, mut there] = channels();
         let close = |link| ControlMessage::Close { link };
-        let mut said = 0;
-        while here.send(close(said)).is_ok() {
-            said += 1;
+        let mut sent = 0;
+        while here.send(close(sent)).is_ok() {
+            sent += 1;
             assert_eq!(here.is_full(), here.queue.len() >= PAUSE_LIMIT);
         }
         assert_eq!(here.queue.len(), QUEUE_LIMIT, "and then it is a fault");
-        // What repeats what waits is no longer than it.
+        // A message that repeats a queued one takes no further place.
         let [mut here, _there] = channels();
         while here.queue.is_empty() {
             here.send(close(0)).unwrap();
@@ -149,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_name_is_said_and_rings_are_said_again_after_they_were() {
+    fn the_newest_name_is_sent_and_a_ring_is_sent_again_after_it_was() {
         let [mut here, mut there] = channels();
         while here.queue.is_empty() {
             here.send(ControlMessage::Close { link: 0 }).unwrap();
@@ -163,16 +166,16 @@ mod tests {
         for message in [name(1), ring, name(2), ring] {
             here.send(message).unwrap();
         }
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         loop {
             here.flush().unwrap();
             match there.receive().unwrap() {
                 Some(ControlMessage::Close { .. }) => {}
-                Some(message) => heard.push(message),
+                Some(message) => received.push(message),
                 None => break,
             }
         }
-        assert_eq!(heard, [name(2), ring]);
+        assert_eq!(received, [name(2), ring]);
         here.send(ring).unwrap();
         assert_eq!(there.receive().unwrap(), Some(ring));
     }

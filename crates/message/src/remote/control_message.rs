@@ -1,8 +1,8 @@
-//! What gateways and the switchboard say to each other.
+//! The messages between gateways and the switchboard.
 //!
-//! The kind is in the tag; each message begins with the link it is about, if it is about one, in the low half of its first
-//! word. A link's number means something to one gateway and the host only: gateways number those
-//! that begin with them, with the highest bit set, the host the others.
+//! The tag is the kind. A message about a link holds the link's number in the low half of its first
+//! word. Such a number is valid between one gateway and the host only: gateways number the links
+//! that they begin, with the highest bit set, and the host numbers the others.
 
 use window::lane::Record;
 
@@ -10,23 +10,23 @@ use crate::address::Address;
 use crate::handshake::Hello;
 use crate::wire::{halves, pair};
 
-/// The link's number.
+/// The number of a link.
 pub(super) type LinkId = u32;
 
-/// Set in the numbers that gateways give.
+/// Set in the numbers that gateways assign.
 pub(super) const FROM_MEMBER: LinkId = 1 << 31;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ControlMessage {
-    /// An endpoint wants to connect. From the host: and here is its window, and the member of the
-    /// other end if both are of one region and may read each other's heaps.
+    /// An endpoint connects. From the host, with the link's window, and with the region member of
+    /// the other end if both are in one region and may read each other's heaps.
     Connect {
         link: LinkId,
         window: u32,
         hello: Hello,
         member: Option<u32>,
     },
-    /// What became of it. From the host: and here are window and member, if it was accepted.
+    /// The result of a connect. From the host, with window and member if it was accepted.
     Answer {
         link: LinkId,
         window: u32,
@@ -34,23 +34,23 @@ pub(super) enum ControlMessage {
         session: u64,
         member: Option<u32>,
     },
-    /// The endpoint at the other end sleeps, and there is something for it.
+    /// The endpoint at the other end sleeps, and records were published for it.
     Ring { link: LinkId },
-    /// This end of the link is closed. It is over when both ends are.
+    /// This end of the link is closed. The link is removed when both ends are.
     Close { link: LinkId },
-    /// The other end does not answer any more. It is closed with the next message.
+    /// The other end does not answer any more. A *close* follows.
     Lost { link: LinkId },
-    /// From the host, to an uplink: a member has come, or is gone.
+    /// From the host to an uplink: a member has joined, or left.
     Member { nic: u64, here: bool },
-    /// A part of the name of a member or of another host, see [`names`](super::names). From an
-    /// uplink to the host, and from there to gateways.
+    /// A part of the name of a member or another host, see [`names`](super::names). From an uplink
+    /// to the host, and from there to gateways.
     Name { nic: u64, part: u32, text: Text },
 }
 
-/// Part of a name, filled up with zeros.
+/// Part of a name, padded with zeros.
 pub(super) type Text = [u8; TEXT];
 
-/// Bytes of that.
+/// Bytes of a part.
 pub(super) const TEXT: usize = 40;
 
 const CONNECT: u32 = 1;
@@ -107,7 +107,7 @@ impl ControlMessage {
         Record { tag, body }
     }
 
-    /// `None` for what is no message.
+    /// Decodes a record; `None` if it is no valid message.
     pub(super) fn decode(record: &Record) -> Option<Self> {
         let [first, words @ ..] = record.body;
         let (link, window) = halves(first);
@@ -166,12 +166,12 @@ impl ControlMessage {
     }
 }
 
-/// A member in a word: 0 is none.
+/// Encodes a region member in a word: 0 is none.
 fn encode_member(member: Option<u32>) -> u64 {
     member.map_or(0, |member| u64::from(member) + 1)
 }
 
-/// What [`encode_member`] put into a word.
+/// Decodes the word of [`encode_member`].
 fn decode_member(word: u64) -> Option<Option<u32>> {
     match word.checked_sub(1) {
         None => Some(None),
@@ -181,7 +181,7 @@ fn decode_member(word: u64) -> Option<Option<u32>> {
 
 #[cfg(test)]
 impl ControlMessage {
-    /// An endpoint without a key wants to connect to one.
+    /// A connect between endpoints without keys.
     pub(super) fn connects(link: LinkId, from: Address, to: Address) -> Self {
         let hello = Hello {
             from,
@@ -257,15 +257,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn notes_are_read_as_they_were_written(message in message()) {
+        fn messages_are_decoded_as_they_were_encoded(message in message()) {
             prop_assert_eq!(ControlMessage::decode(&message.encode()), Some(message));
         }
     }
 
-    /// Of a message, with up to three of its words changed: what is read is a message, and is written as
-    /// it was read.
+    /// A valid message with up to three words changed is refused, or decodes to a message that
+    /// encodes to the same record.
     #[test]
-    fn any_record_is_answered() {
+    fn any_record_is_decoded_or_refused() {
         use std::cell::Cell;
         let word = || prop_oneof![any::<u64>(), 0..9u64];
         let changes = proptest::collection::vec((0..8usize, word()), 0..4);

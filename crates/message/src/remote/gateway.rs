@@ -1,4 +1,4 @@
-//! The transport out of a board to the boards of other members, and in from there.
+//! The gateway: connects the endpoints of a board with those of other members, through the host.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::AsFd;
@@ -28,7 +28,7 @@ use crate::status::Error;
 #[cfg(test)]
 mod tests;
 
-/// A board's transport out and in.
+/// The gateway of a board.
 #[derive(Debug)]
 pub struct Gateway {
     pub(super) board: Board,
@@ -36,27 +36,28 @@ pub struct Gateway {
     pub(super) waiter: Waiter,
     pub(super) region: Region,
     page: MemberPage,
-    /// Which page that is.
+    /// The number of the member in the region.
     pub(super) member: u32,
-    /// What it began with.
+    /// The number of the last request to join.
     join_number: u32,
     doorbell: HostDoorbell,
     pub(super) control: ControlChannel,
-    /// Connections that have not said yet what they want.
+    /// Accepted connections without an offer.
     pub(super) incoming: BTreeMap<u32, Channel>,
     pub(super) local_links: HashMap<LinkId, LocalLink>,
     pub(super) next: u32,
-    /// What wakes it in a VM.
+    /// The interrupts that wake the gateway in a VM.
     interrupts: Option<Interrupts>,
     backoff: PollBackoff,
-    /// As the uplink knows them; and whether the board's directory has them all.
+    /// The names that the uplink reported, and whether the board's directory is up to date.
     names: Names,
     directory_current: bool,
-    /// When that was last directory_written.
+    /// When the directory was last written.
     directory_written: Option<Instant>,
 }
 
-/// Between two writes of the board's directory: other hosts decide how often names change.
+/// The shortest time between two writes of the board's directory: other hosts determine how often
+/// names change.
 const WRITE: Duration = Duration::from_secs(1);
 
 const LISTENER: Token = 0;
@@ -65,7 +66,7 @@ const OTHER: Token = 2;
 const INTERRUPT: Token = 3;
 
 impl Gateway {
-    /// Join the message plane, as who the host says this is, on the board in `folder`.
+    /// Joins the message plane with the NIC id that the host assigned, for the board in `folder`.
     ///
     /// # Errors
     /// There is no device or socket, the host does not answer, or the board has a gateway already.
@@ -77,10 +78,11 @@ impl Gateway {
         }
         let member = u32::from(id).saturating_sub(1);
         let page = region.page(member);
-        let no_page = || Error::Join("the host gave no page".to_owned());
+        let no_page = || Error::Join("the host assigned no member of the region: use the same release on both sides".to_owned());
         let page = page.ok_or_else(no_page)?;
-        // Before the host is told: whoever sees that this board has joined finds it ready, and another gateway
-        // of it is not active by one that cannot be.
+        // This comes before the request to join. So a process that sees that this board has joined
+        // finds the gateway's socket, and a second gateway of the board fails before it disturbs
+        // the first.
         let board = Board::claim(folder, page.nic())?;
         let listener = match Listener::bind(&board.gateway()) {
             Err(Errno::ADDRINUSE) => {
@@ -121,30 +123,30 @@ impl Gateway {
         })
     }
 
-    /// The NIC id of its board.
+    /// Returns the NIC id of the board.
     #[must_use]
     pub fn nic(&self) -> u64 {
         self.board.nic()
     }
 
-    /// Whether the host can wake it at any time. Otherwise it looks now and then.
+    /// Returns whether the host can wake the gateway at any time. Otherwise it polls.
     #[must_use]
     pub fn is_woken(&self) -> bool {
         !self.backoff.polling_only
     }
 
-    /// Have `go_on` of [`run`](Self::run) asked also when there is something to read here.
+    /// Makes [`run`](Self::run) call `go_on` also when this descriptor is readable.
     ///
     /// # Errors
-    /// No memory, or no descriptor one can wait for.
+    /// There is no memory left, or epoll does not support the descriptor.
     pub fn watch(&self, fd: impl AsFd) -> Result<(), Error> {
         Ok(self.waiter.add(fd, OTHER)?)
     }
 
-    /// Work until `go_on`, asked at least once a second, says no.
+    /// Runs until `go_on`, called at least once a second, returns false.
     ///
     /// # Errors
-    /// The host is gone, or began anew without this gateway.
+    /// The host has ended, or has ended this gateway's membership.
     pub fn run(&mut self, go_on: impl Fn() -> bool) -> Result<(), Error> {
         while go_on() {
             let moved = self.poll_host()?;
@@ -158,8 +160,8 @@ impl Gateway {
         Ok(())
     }
 
-    /// Show that this gateway lives, do what the host says, and tell it what is to be told: a sleep may
-    /// come next. Whether the host said anything.
+    /// Sends a heartbeat, handles messages of the host, and sends what is queued: the gateway may
+    /// sleep next. Returns whether there were messages.
     fn poll_host(&mut self) -> Result<bool, Error> {
         self.page.beat();
         if self.page.joined_number() != self.join_number {
@@ -172,7 +174,7 @@ impl Gateway {
                 .is_none_or(|at| at.elapsed() >= WRITE)
         {
             (self.directory_current, self.directory_written) = (true, Some(Instant::now()));
-            // Names are missed, not messages.
+            // A failed write affects names only, not messages.
             let _told = directory::write(self.board.folder(), self.names.faces());
         }
         self.control.flush().map_err(broken)?;
@@ -182,7 +184,7 @@ impl Gateway {
         Ok(moved)
     }
 
-    /// Do what the sockets ask for.
+    /// Handles the events of the sockets.
     fn handle_events(&mut self, woken: &Woken) -> Result<(), Error> {
         for &token in &woken.tokens {
             let said = match token {
@@ -207,7 +209,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Do what the host says; whether it said anything.
+    /// Handles messages of the host; returns whether there were any.
     fn handle_host_messages(&mut self) -> Result<bool, Fault> {
         let mut moved = false;
         for _ in 0..BURST {
@@ -256,7 +258,7 @@ impl Gateway {
                             fences: false,
                             members: None,
                         };
-                        // Gone: it needs not know.
+                        // If the endpoint has closed its socket, it needs no answer.
                         let channel = &local.channel;
                         let _told = channel.answer(false, None, None, &reply.encode());
                     }
@@ -264,14 +266,15 @@ impl Gateway {
                 ControlMessage::Name { nic, part, text } => {
                     self.directory_current &= !self.names.update(nic, part, text);
                 }
-                // For uplinks.
+                // Only for uplinks.
                 ControlMessage::Member { .. } => {}
             }
         }
         Ok(moved)
     }
 
-    /// What an endpoint needs to reach the heap of a peer, where the host says that it may.
+    /// Returns what an endpoint needs to access the heap of its peer's member, if the host permits
+    /// that.
     fn members(&self, peer: Option<u32>) -> Option<MemberPair> {
         let own = self.member;
         peer.map(|peer| MemberPair { own, peer })
@@ -279,7 +282,7 @@ impl Gateway {
 }
 
 fn broken(fault: Fault) -> Error {
-    Error::Join(format!("the host's control is broken: {fault}"))
+    Error::Join(format!("the host's control channel is broken: {fault}"))
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "picking half of a word")]

@@ -1,4 +1,4 @@
-//! A region, and which of its links are free.
+//! The pool of a region's links.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,14 @@ use super::LINKS;
 pub(super) struct LinkPool {
     pub(super) region: Region,
     free: Vec<u32>,
-    /// Those of them that still have memory, and since when nobody uses it.
+    /// Free links that still have memory, and since when they are free.
     idle: Vec<(u32, Instant)>,
-    /// Links of the process that served before: somebody may still use them, as long as any of the
-    /// VMs runs.
+    /// Links that the switchboard before this one had in use. Endpoints may still use them, as long
+    /// as a VM of the region runs.
     parked: Vec<u32>,
 }
 
-/// How long a link that was given back keeps its memory for the next one.
+/// How long a free link keeps its memory for its next use.
 const IDLE_LIMIT: Duration = Duration::from_secs(1);
 
 impl LinkPool {
@@ -27,14 +27,14 @@ impl LinkPool {
         let now = Instant::now();
         Self {
             region,
-            // Whoever served before may have left memory there.
+            // The switchboard before this one may have left memory there.
             idle: free.iter().map(|link| (*link, now)).collect(),
             free,
             parked,
         }
     }
 
-    /// A link that nobody uses.
+    /// Takes a free link.
     pub(super) fn take(&mut self) -> Option<u32> {
         let link = self.free.pop()?;
         self.idle.retain(|(idle, _)| *idle != link);
@@ -42,14 +42,14 @@ impl LinkPool {
         Some(link)
     }
 
-    /// Nobody uses a link any more.
+    /// Returns a link to the pool.
     pub(super) fn release(&mut self, link: u32) {
         self.mark_free(link);
         self.free.push(link);
     }
 
-    /// Whoever spoke for its users is gone, and they may not have noticed yet: it is taken again after all
-    /// others.
+    /// Returns a link whose gateway ended. Its endpoints may not have noticed yet, so this link is
+    /// reused last.
     pub(super) fn release_last(&mut self, link: u32) {
         self.mark_free(link);
         self.free.insert(0, link);
@@ -60,17 +60,17 @@ impl LinkPool {
         self.idle.push((link, Instant::now()));
     }
 
-    /// Give back the memory of links that have rested long enough.
+    /// Returns the memory of links that have been free for [`IDLE_LIMIT`] to the system.
     pub(super) fn release_idle_memory(&mut self, now: Instant) {
         let region = &self.region;
         self.idle.retain(|(link, since)| {
             let rests = now.saturating_duration_since(*since) < IDLE_LIMIT;
-            // Who is refused keeps it.
+            // If the kernel refuses, the link keeps its memory, and the pool tries again later.
             rests || region.release_memory(*link).is_err()
         });
     }
 
-    /// There is nobody any more.
+    /// Returns the parked links: no VM of the region runs any more.
     pub(super) fn release_parked(&mut self) {
         for link in std::mem::take(&mut self.parked) {
             self.release_last(link);
@@ -86,7 +86,7 @@ mod tests {
     use crate::remote::region_layout;
 
     #[test]
-    fn links_that_rest_give_their_memory_back_unless_they_are_taken_again() {
+    fn idle_links_release_their_memory_unless_they_are_taken_again() {
         let mut link_pool = LinkPool::new(Region::create(region_layout(1).unwrap()).unwrap());
         let fd = link_pool.region.as_fd().try_clone_to_owned().unwrap();
         let blocks = || rustix::fs::fstat(&fd).unwrap().st_blocks;

@@ -1,4 +1,4 @@
-//! Links between members: how they begin, what goes over them, how they end.
+//! Links between members: connect, transfer and close.
 
 use window::Side;
 
@@ -13,19 +13,19 @@ use crate::handshake::{ACCEPTED, CLOSED, FULL, Hello, UNKNOWN};
 #[cfg(test)]
 mod tests;
 
-/// Links between two members, at most: one member leaves some of another's to all others.
+/// The most links between two members, so that one peer leaves a member some links to all others.
 const LINKS_PER_PAIR: usize = LINKS_PER_MEMBER - LINKS_PER_MEMBER / 4;
 
-/// What joins two endpoints.
+/// A link between two endpoints.
 #[derive(Debug)]
 pub(super) struct Link {
     ends: [End; 2],
-    /// Whom it joins: who connected, and to whom.
+    /// The two endpoints: the one that connected, and its target.
     between: [Address; 2],
-    /// None when both have the same window.
+    /// `None` for a direct link.
     pub(super) relay: Option<Relay>,
     up: bool,
-    /// This end is closed, and the other is told when it has been sent the rest.
+    /// One end is closed, and the other is notified after it has received the rest.
     draining: bool,
     /// One end does not answer any more.
     lost: bool,
@@ -37,7 +37,7 @@ pub(super) struct End {
     id: LinkId,
     window: u32,
     closed: bool,
-    /// Its gateway ended before it, so somebody may still use the window.
+    /// The gateway ended before this end was closed, so an endpoint may still use the window.
     stale: bool,
 }
 
@@ -73,7 +73,7 @@ impl Switchboard {
                 let uplink = member.is_some_and(|member| member.config.uplink);
                 uplink.then(|| self.name(message))
             }
-            // Only the host says who is here.
+            // Only the host reports members.
             ControlMessage::Member { .. } => None,
             ControlMessage::Close { link } => {
                 let entry = self
@@ -92,7 +92,7 @@ impl Switchboard {
         }
     }
 
-    /// The other end of a direct link.
+    /// Returns the other end of a direct link.
     fn direct(&self, number: usize, link: LinkId) -> Option<(usize, LinkId)> {
         let &(link, side) = self.members.get(number)?.links.get(&link)?;
         let link = self.links.get(&link).filter(|link| link.relay.is_none())?;
@@ -100,7 +100,7 @@ impl Switchboard {
         Some((end.member, end.id))
     }
 
-    /// An endpoint wants to connect; `None` when its gateway makes no sense.
+    /// Handles a connect of an endpoint; `None` if its gateway violated the protocol.
     fn connect(&mut self, number: usize, id: LinkId, hello: Hello) -> Option<()> {
         let member = self.members.get(number)?;
         if id & FROM_MEMBER == 0 || member.links.contains_key(&id) {
@@ -108,11 +108,11 @@ impl Switchboard {
         }
         let mut full = member.links.len() >= LINKS_PER_MEMBER;
         let target = self.route(hello.to.nic).filter(|target| *target != number);
-        // Whoever is from elsewhere cannot be watched_is_ready as somebody here.
+        // An endpoint of another host cannot use the NIC id of a member here.
         let forged = member.config.uplink && self.route(hello.from.nic) != Some(number);
         full |= target.is_some_and(|target| self.links_between(number, target) >= LINKS_PER_PAIR);
         let made = match target {
-            // A member that is away, or none.
+            // The member has not joined, or no member has this NIC id.
             None if self
                 .members
                 .iter()
@@ -138,7 +138,7 @@ impl Switchboard {
         Some(())
     }
 
-    /// How many links two members have with each other.
+    /// Returns the number of links between two members.
     fn links_between(&self, one: usize, other: usize) -> usize {
         let links = self.members.get(one).into_iter();
         let links = links.flat_map(|member| member.links.values());
@@ -146,7 +146,7 @@ impl Switchboard {
         ends.filter(|end| end.member == other).count()
     }
 
-    /// The member of a NIC: a member's that is here, or else the uplink.
+    /// Returns the member that a NIC id is routed to: a member that has joined, or else the uplink.
     fn route(&self, nic: u64) -> Option<usize> {
         let here = |member: &MemberState| member.control.is_some();
         let is = |member: &MemberState| here(member) && member.has_nic(nic);
@@ -155,7 +155,7 @@ impl Switchboard {
         found.or_else(|| self.members.iter().position(uplink))
     }
 
-    /// Give two members a link; `None` when there is no room.
+    /// Creates a link between two members; `None` if there is no room.
     fn join(&mut self, from: usize, id: LinkId, to: usize, mut hello: Hello) -> Option<()> {
         let link_pools = [
             self.members.get(from)?.link_pool,
@@ -183,12 +183,13 @@ impl Switchboard {
         let origin = self.members.get_mut(from)?;
         origin.links.insert(id, (number, 0));
         origin.counters.links += 1;
-        // A guest never chooses what it is watched_is_ready. Only an uplink speaks for others, see `connect`.
+        // The switchboard sets a guest's source address. Only an uplink speaks for other NICs, see
+        // `connect`.
         if !origin.config.uplink {
             hello.from.nic = origin.nic;
         }
         let target = self.members.get_mut(to)?;
-        // It may have been watched_is_ready by its other name.
+        // The connect may name the target by its other NIC id.
         if !target.config.uplink {
             hello.to.nic = target.nic;
         }
@@ -227,16 +228,17 @@ impl Switchboard {
         Some(())
     }
 
-    /// Where another member sits, for one route endpoints may read its heap. An uplink has none.
+    /// Returns the region member whose heap the endpoints of `of` may read. An uplink has none.
     fn readable_member(&self, of: usize, other: usize) -> Option<u32> {
         let (of, other) = (self.members.get(of)?, self.members.get(other)?);
         let shares = of.link_pool == other.link_pool && !of.config.uplink && !other.config.uplink;
         shares.then_some(other.index)
     }
 
-    /// Who connects again has let go of its last link, whoever of the two connected then. What the other end
-    /// has not taken of that, and perhaps never will, must not keep it from hearing so before it hears of the
-    /// new one.
+    /// Ends draining links between two endpoints that connect again. An endpoint that connects
+    /// again has closed its last link, whichever of the two had connected that one. The other end
+    /// may never take what is left in that link, and it has to learn of the close before it learns
+    /// of the new link.
     fn supersede(&mut self, [from, to]: [Address; 2]) {
         let links = self.links.iter();
         let joins = |link: &Link| [[from, to], [to, from]].contains(&link.between);
@@ -247,10 +249,10 @@ impl Switchboard {
         }
     }
 
-    /// An endpoint agreed to a link, or not; `None` when its gateway makes no sense.
+    /// Handles an endpoint's answer to a connect; `None` if its gateway violated the protocol.
     fn answer(&mut self, number: usize, id: LinkId, verdict: u32, session: u64) -> Option<()> {
         let Some(&(key, side)) = self.members.get(number)?.links.get(&id) else {
-            // The other end is gone since.
+            // The other end has closed since.
             return Some(());
         };
         let link = self.links.get_mut(&key)?;
@@ -259,7 +261,7 @@ impl Switchboard {
         }
         let [origin, target] = link.ends;
         if origin.closed {
-            // It is told so already; nobody waits for the answer.
+            // The gateway was notified already, and no request waits for the answer.
             if verdict != ACCEPTED {
                 self.remove_link(key);
             }
@@ -280,14 +282,14 @@ impl Switchboard {
         self.send(origin.member, message);
         match verdict {
             ACCEPTED if began => {}
-            // The other end believes that it has a link.
+            // The other end believes that the link exists.
             ACCEPTED => self.close(key, 0, false),
             _ => self.remove_link(key),
         }
         Some(())
     }
 
-    /// Both ends want a link: from now on it is there. `None` when this host has no memory for it.
+    /// Creates the relay of a mediated link, and marks the link as up. `None` if memory is short.
     fn begin(&mut self, key: u64, [origin, target]: [End; 2]) -> Option<()> {
         let link_pool = |end: End| Some(self.members.get(end.member)?.link_pool);
         let [near, far] = [link_pool(origin)?, link_pool(target)?];
@@ -307,7 +309,7 @@ impl Switchboard {
         Some(())
     }
 
-    /// Move what is in mediated links; whether there was something.
+    /// Moves records through mediated links; returns whether there were any.
     pub(super) fn relay(&mut self) -> bool {
         let (mut moved, mut peer_needs_cpu) = (false, false);
         let mut rings = Vec::new();
@@ -317,7 +319,7 @@ impl Switchboard {
             let Some(relay) = &mut link.relay else {
                 continue;
             };
-            // Mostly: a relay is looked at many times for each record.
+            // The usual case: a relay is polled many times for each record.
             if relay.is_idle() && !link.draining {
                 continue;
             }
@@ -350,7 +352,7 @@ impl Switchboard {
         for (member, link) in rings {
             self.send(member, ControlMessage::Ring { link });
         }
-        // Only the link ends: it was one endpoint, not all of its member's.
+        // Only the link ends: the fault was of one endpoint, not of all its member's.
         for key in broken.into_iter().chain(drained) {
             self.end_link(key);
         }
@@ -361,7 +363,7 @@ impl Switchboard {
         moved
     }
 
-    /// Nothing more goes over a link: tell both ends.
+    /// Stops a link, and notifies its ends.
     fn end_link(&mut self, key: u64) {
         let Some(link) = self.links.get_mut(&key) else {
             return;
@@ -377,7 +379,7 @@ impl Switchboard {
         }
     }
 
-    /// An end of a link is closed.
+    /// Handles the close of one end of a link.
     pub(super) fn close(&mut self, key: u64, side: usize, stale: bool) {
         let Some(link) = self.links.get_mut(&key) else {
             return;
@@ -400,7 +402,7 @@ impl Switchboard {
         }
     }
 
-    /// A link is no more.
+    /// Removes a link, and returns its windows to their pools.
     fn remove_link(&mut self, key: u64) {
         let Some(link) = self.links.remove(&key) else {
             return;
@@ -410,7 +412,7 @@ impl Switchboard {
             let Some(member) = self.members.get_mut(end.member) else {
                 continue;
             };
-            // Its gateway may have ended, and another one have a link of this number since.
+            // The gateway may have ended, and its successor may have a link with this number.
             if member
                 .links
                 .get(&end.id)
@@ -419,7 +421,7 @@ impl Switchboard {
                 member.links.remove(&end.id);
             }
             let stale = link.ends.iter().find(|end| end.stale);
-            // A window that both have goes back once.
+            // A window that both ends use is returned once.
             let window = (member.link_pool, end.window);
             if given == Some(window) {
                 continue;

@@ -1,4 +1,4 @@
-//! Endpoints of a gateway's board: they connect to others, and others to them.
+//! The endpoints of a gateway's board: their connects, and connects to them.
 
 use rustix::io::Errno;
 use window::Window;
@@ -11,7 +11,7 @@ use crate::handshake::{ACCEPTED, CLOSED, FULL, Hello, HelloReply};
 use crate::limits::INCOMING;
 use crate::peer::Fault;
 
-/// An endpoint of this board that has a link.
+/// An endpoint of this board that has a link, or is about to.
 #[derive(Debug)]
 pub(super) struct LocalLink {
     pub(super) channel: Channel,
@@ -20,13 +20,13 @@ pub(super) struct LocalLink {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It wants to connect; the host has not answered yet.
+    /// It connects; the host has not answered yet.
     Asked,
-    /// Somebody wants to connect to it; it has not answered yet.
+    /// A remote endpoint connects to it; it has not answered yet.
     Offered,
-    /// It has its link.
+    /// The link is up.
     Up,
-    /// The other end is closed; it has not let go yet.
+    /// The other end is closed; this endpoint has not closed its socket yet.
     Closing,
 }
 
@@ -35,7 +35,7 @@ const CONNECTING: Token = 1 << 32;
 pub(super) const LOCAL_LINK: Token = 2 << 32;
 
 impl Gateway {
-    /// An endpoint of this board connects.
+    /// Accepts connections of endpoints of this board.
     pub(super) fn accept(&mut self) -> Result<(), Fault> {
         for _ in 0..INCOMING {
             let Ok(Some(channel)) = self.listener.accept() else {
@@ -53,7 +53,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Whoever connected first and says nothing gives its place to others.
+    /// Closes the oldest connection without an offer, to make room.
     fn evict_oldest_incoming(&mut self) -> Result<(), Fault> {
         if let Some((&first, _)) = self.incoming.first_key_value() {
             self.handle_incoming(first)?;
@@ -62,7 +62,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// It says whom it wants.
+    /// Handles an endpoint's offer, which names its target, or the end of its socket.
     pub(super) fn handle_incoming(&mut self, id: u32) -> Result<(), Fault> {
         let Some(channel) = self.incoming.get(&id) else {
             return Ok(());
@@ -98,7 +98,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// A new_link_id that no link has.
+    /// Returns an unused link number.
     fn new_link_id(&mut self) -> LinkId {
         loop {
             self.next = self.next.wrapping_add(1);
@@ -118,7 +118,7 @@ impl Gateway {
         watched
     }
 
-    /// An endpoint that has a link, or is about to, says something or is gone.
+    /// Handles a message or the end of an endpoint that has a link, or is about to.
     pub(super) fn handle_local(&mut self, link: LinkId) -> Result<(), Fault> {
         for _ in 0..window::limits::WAKES {
             let Some(local) = self.local_links.get_mut(&link) else {
@@ -159,7 +159,7 @@ impl Gateway {
         }
     }
 
-    /// Somebody far away connects to an endpoint here; the verdict when that cannot be.
+    /// Offers a remote endpoint's connect to an endpoint here; returns the verdict if that fails.
     pub(super) fn offer(&mut self, link: LinkId, window: u32, hello: &Hello) -> Result<(), u32> {
         let channel = match Channel::connect(&self.board.socket(hello.to.endpoint)) {
             Ok(channel) => channel,
@@ -175,7 +175,7 @@ impl Gateway {
         }
     }
 
-    /// What an endpoint here asked for is there, or cannot be.
+    /// Passes the host's answer to the endpoint that connects.
     pub(super) fn answered(
         &mut self,
         link: LinkId,
@@ -183,7 +183,7 @@ impl Gateway {
         reply: HelloReply,
     ) -> Result<(), Fault> {
         let Some(local) = self.local_links.get_mut(&link) else {
-            // It went away meanwhile, and the host was told.
+            // The endpoint has closed meanwhile, and the host was notified.
             return Ok(());
         };
         let accepted = reply.verdict == ACCEPTED;
@@ -205,13 +205,13 @@ impl Gateway {
         Ok(())
     }
 
-    /// The other end of a link is closed.
+    /// Handles the close of the other end of a link.
     pub(super) fn close(&mut self, link: LinkId) -> Result<(), Fault> {
         let Some(local) = self.local_links.get_mut(&link) else {
             return Ok(());
         };
         if local.state == State::Up {
-            // It may have to take what is in the window still.
+            // The endpoint may still have to take records from the window.
             local.state = State::Closing;
             local.channel.shutdown_write();
             return Ok(());

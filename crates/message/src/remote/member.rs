@@ -1,4 +1,4 @@
-//! A member, as the switchboard sees it.
+//! The switchboard's state of a member.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -17,31 +17,33 @@ use crate::address::Board;
 pub(super) struct MemberState {
     pub(super) config: Member,
     pub(super) nic: u64,
-    /// The NIC id that its name gives it: it answers to that too.
+    /// The NIC id of its name, which routes to it, too.
     pub(super) alias: u64,
-    /// Which region, and which member of it.
+    /// The region, and the member's number in it.
     pub(super) link_pool: usize,
     pub(super) index: u32,
     pub(super) page: region::MemberPage,
-    /// Where it connects; none when somebody else accepts, see [`Switchboard::admit`](super::Switchboard::admit).
+    /// The socket where it connects; `None` if another process accepts, see
+    /// [`Switchboard::admit`](super::Switchboard::admit).
     pub(super) server: Option<Server>,
-    /// The VM, while it runs.
+    /// The VM's connection, while it runs.
     pub(super) vm: Option<Vm>,
-    /// The eventfds of its connection: what interrupts it, and what it wakes the host with.
+    /// The eventfds of its connection: the one that interrupts it, and the one by which it wakes
+    /// the host.
     pub(super) doorbells: Option<[Doorbell; 2]>,
-    /// It has to be woken.
+    /// The member has to be woken.
     wake_pending: bool,
-    /// The gateway, while there has_nic one.
+    /// The control channel of its gateway, while there is one.
     pub(super) control: Option<ControlChannel>,
-    /// What it began with last.
+    /// The number of its last request to join.
     pub(super) join_number: u32,
-    /// Its heartbeat, and when that changed.
+    /// Its heartbeat, and when it changed last.
     heartbeat: u32,
     heartbeat_at: Instant,
-    /// Its links, with the side it has_nic on.
+    /// Its links, with the side that it is on.
     pub(super) links: HashMap<LinkId, (u64, usize)>,
     next: LinkId,
-    /// Windows that somebody in it may still use.
+    /// Windows that programs of this member may still use.
     pub(super) parked: Vec<u32>,
     pub(super) counters: Counters,
 }
@@ -76,19 +78,19 @@ impl MemberState {
         }
     }
 
-    /// Whether it answers to this NIC id.
+    /// Returns whether a NIC id routes to this member.
     pub(super) fn has_nic(&self, nic: u64) -> bool {
         self.nic == nic || self.alias == nic
     }
 
-    /// Its id in its region's protocol.
+    /// Returns its id in the ivshmem protocol.
     pub(super) fn id(&self) -> u16 {
         // Regions have fewer members.
         u16::try_from(self.index + 1).unwrap_or(u16::MAX)
     }
 
-    /// Its VM runs, and was another process's until now. A gateway of that time has to start_gateway anew; one
-    /// that did so meanwhile has done enough.
+    /// Takes over a VM that another process served. A gateway that joined that process has to join
+    /// again; one that has sent a new request meanwhile need not.
     pub(super) fn adopt_vm(&mut self, vm: Vm, doorbells: [Doorbell; 2]) {
         self.join_number = self.page.joined_number();
         self.page.confirm_join(0);
@@ -97,15 +99,15 @@ impl MemberState {
         self.wake_pending = true;
     }
 
-    /// Its VM has_nic no more, nor what it said.
+    /// Clears the words that the VM wrote, which has ended.
     pub(super) fn reset_page(&mut self) {
         self.page.request_join(0);
         self.page.set_interruptible(false);
         self.join_number = 0;
     }
 
-    /// Wake it if it has to be. False when its eventfd does not take that without a wait: it has
-    /// filled it.
+    /// Wakes the member if it has to be woken. Returns false if its eventfd does not take the ring
+    /// without blocking: the member has filled it.
     pub(super) fn ring(&mut self, alarm: &mut Alarm) -> bool {
         if !std::mem::take(&mut self.wake_pending) {
             return true;
@@ -121,7 +123,7 @@ impl MemberState {
         bell.ring()
     }
 
-    /// Its gateway has begun, with this new_link_id.
+    /// Records that its gateway has joined, with this number.
     pub(super) fn start_gateway(&mut self, control: ControlChannel, new_link_id: u32) {
         self.control = Some(control);
         self.counters.joins += 1;
@@ -130,13 +132,13 @@ impl MemberState {
         self.wake_pending = true;
     }
 
-    /// Its gateway has_nic no more.
+    /// Records that its gateway has ended.
     pub(super) fn stop_gateway(&mut self) {
         self.control = None;
         self.page.confirm_join(0);
     }
 
-    /// Whether its gateway has not moved for so long.
+    /// Returns whether its gateway has sent no heartbeat for `limit`.
     pub(super) fn is_silent(&mut self, now: Instant, limit: Duration) -> bool {
         let heartbeat = self.page.heartbeat();
         if heartbeat != self.heartbeat {
@@ -146,7 +148,7 @@ impl MemberState {
         self.control.is_some() && now.saturating_duration_since(self.heartbeat_at) >= limit
     }
 
-    /// A new_link_id that none of its links has.
+    /// Returns an unused link number.
     pub(super) fn new_link_id(&mut self) -> LinkId {
         loop {
             self.next = self.next.wrapping_add(1) & !FROM_MEMBER;
@@ -156,12 +158,12 @@ impl MemberState {
         }
     }
 
-    /// Say what had no room; the gateway has_nic to be [woken](Self::ring) if there has_nic something for it.
+    /// Sends queued messages; the gateway is to be [woken](Self::ring) if any were published.
     pub(super) fn flush(&mut self) {
         let Some(control) = &mut self.control else {
             return;
         };
-        // A fault shows when it has_nic heard next.
+        // The next receive detects a fault.
         let _fault = control.flush();
         self.wake_pending |= std::mem::take(&mut control.published);
     }

@@ -1,4 +1,4 @@
-//! Members come and go: the VM, and the gateway in it.
+//! Membership: VMs that start and end, and the gateways in them.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
@@ -13,7 +13,7 @@ use super::member::MemberState;
 use super::switchboard::{DOORBELL, Switchboard, VM};
 
 impl Switchboard {
-    /// Somebody connects to a member's socket.
+    /// Accepts a connection at a member's socket.
     pub(super) fn accept(&mut self, number: usize) {
         let server = self
             .members
@@ -24,10 +24,11 @@ impl Switchboard {
         }
     }
 
-    /// A VM starts that is the member of this number, or a process of the host: this is its socket, which must
-    /// not block. False when it is turned away: the member is there already, or the kernel refuses.
+    /// Admits a VM, or a process of the host, as the member of this number. The socket must not
+    /// block. Returns false, and rejects the connection, if the member is connected already or the
+    /// kernel refuses.
     pub fn admit(&mut self, number: usize, socket: OwnedFd) -> bool {
-        // The last one's end may not have been heard yet.
+        // The end of its predecessor may not have been detected yet.
         if self
             .members
             .get(number)
@@ -47,13 +48,14 @@ impl Switchboard {
         true
     }
 
-    /// Greet it, and wait for what it says. Returns what interrupts it, and what it wakes the host with.
+    /// Sends the region and the doorbells, and adds the socket to the waiter. Returns the doorbell
+    /// that interrupts the member, and the one by which it wakes the host.
     fn try_admit(&mut self, number: usize, vm: &Vm) -> Option<[Doorbell; 2]> {
-        // One at a time: a second QEMU of this name is turned away.
+        // One at a time: a second QEMU of this name is rejected.
         let free = |member: &&mut MemberState| member.vm.is_none();
         let member = self.members.get_mut(number).filter(free)?;
         let link_pool = self.link_pools.get(member.link_pool)?;
-        // The last one may have left anything there.
+        // The predecessor may have overwritten the header.
         link_pool.region.write_header().ok()?;
         member.page.set_nic(member.nic);
         // syscalls: eventfd2
@@ -61,7 +63,7 @@ impl Switchboard {
         vm.admit(member.id(), link_pool.region.as_fd(), &doorbell)
             .ok()?;
         self.waiter.add_shared(vm, VM | number as u64).ok()?;
-        // Gone: that will be heard.
+        // If the VM has ended, its socket shows that later.
         let _gone = vm.introduce(member.id(), &bell);
         if self.waiter.add_shared(&doorbell, DOORBELL).is_err() {
             self.waiter.remove(vm);
@@ -82,7 +84,7 @@ impl Switchboard {
         }
     }
 
-    /// A VM is gone, or has to go.
+    /// Removes a VM that has ended, or has to be disconnected.
     pub(super) fn remove_vm(&mut self, number: usize) {
         let Some(member) = self.members.get_mut(number) else {
             return;
@@ -94,7 +96,8 @@ impl Switchboard {
         if let Some([_, doorbell]) = member.doorbells.take() {
             self.waiter.remove(&doorbell);
         }
-        // With a VM, everything is gone that could use its windows. Programs outlive a process of the host.
+        // When a VM ends, all programs end that could use its windows. Programs of the host outlive
+        // their gateway.
         let outlived = vm.is_process();
         member.vm = None;
         self.remove_gateway(number, outlived);
@@ -117,7 +120,7 @@ impl Switchboard {
         }
     }
 
-    /// End gateways that are silent.
+    /// Removes gateways without a heartbeat.
     pub(super) fn remove_silent(&mut self, now: Instant) {
         for number in 0..self.members.len() {
             let silent = self
@@ -130,7 +133,7 @@ impl Switchboard {
         }
     }
 
-    /// A gateway begins, or begins again.
+    /// Handles a gateway's request to join, or to join again.
     pub(super) fn check_join_request(&mut self, number: usize) {
         let Some(member) = self.members.get_mut(number) else {
             return;
@@ -167,7 +170,8 @@ impl Switchboard {
         }
     }
 
-    /// Tell uplinks that a member has come, or is gone; and an uplink that has come of all.
+    /// Notifies uplinks that a member has joined or left; and an uplink that has joined of all
+    /// members.
     fn announce_member(&mut self, number: usize, here: bool) {
         let face =
             |member: &MemberState| (member.config.uplink, member.nic, member.control.is_some());
@@ -185,18 +189,19 @@ impl Switchboard {
         }
     }
 
-    /// A gateway is no more, or begins anew.
+    /// Removes a gateway that has ended or joins again. `stale` is whether its endpoints may still
+    /// use their windows.
     pub(super) fn remove_gateway(&mut self, number: usize, stale: bool) {
         let Some(member) = self.members.get_mut(number) else {
             return;
         };
-        let known = member.control.is_some();
+        let was_joined = member.control.is_some();
         member.stop_gateway();
         let links: Vec<_> = member.links.values().copied().collect();
         for (link, side) in links {
             self.close(link, side, stale);
         }
-        if known {
+        if was_joined {
             self.announce_member(number, false);
         }
     }

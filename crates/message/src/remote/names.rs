@@ -1,15 +1,15 @@
-//! Names of members and of other hosts, on their way from an uplink to every board.
+//! Names of members and of other hosts, which an uplink reports and every board receives.
 //!
-//! A name has up to 80 bytes, in two messages. Names come from other hosts, so a text is believed to be
-//! nothing but one, and there are only so many.
+//! A name has up to 80 bytes, in two control messages. Names come from other hosts, so their text
+//! is used as a name only, and their number is limited.
 
 use super::control_message::{ControlMessage, TEXT, Text};
 use super::uplink::Face;
 
-/// Hosts and members that are known by name. A node knows no more hosts.
+/// The most hosts and members with a name. A node knows no more hosts.
 const LIMIT: usize = 2048;
 
-/// Notes of a name.
+/// Control messages of a name.
 const PARTS: usize = 2;
 
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ struct Named {
     parts: [Text; PARTS],
 }
 
-/// What says a name. One that is too long is cut.
+/// Returns the control messages of a name. A longer name is cut.
 pub(super) fn messages(face: &Face) -> [ControlMessage; PARTS] {
     let mut parts = [[0; TEXT]; PARTS];
     let places = parts.as_flattened_mut().iter_mut();
@@ -54,7 +54,7 @@ impl Named {
 }
 
 impl Names {
-    /// Part of a name was said. True when it is one, and not known yet.
+    /// Stores a part of a name. Returns true if the part is valid and new.
     pub(super) fn update(&mut self, nic: u64, part: u32, text: Text) -> bool {
         let known = self.0.iter().position(|named| named.nic == nic);
         let place = match known {
@@ -71,12 +71,12 @@ impl Names {
         place.is_some_and(|place| std::mem::replace(place, text) != text)
     }
 
-    /// All of them, in the order in which they were first said.
+    /// Returns the control messages of all names, in the order in which they were reported first.
     pub(super) fn messages(&self) -> impl Iterator<Item = ControlMessage> {
         self.0.iter().flat_map(Named::messages)
     }
 
-    /// See [`messages`](Self::messages).
+    /// Returns all names, in the order of [`messages`](Self::messages).
     pub(super) fn faces(&self) -> impl Iterator<Item = Face> {
         self.0.iter().filter_map(Named::face)
     }
@@ -91,7 +91,7 @@ mod tests {
         Face { nic, name }
     }
 
-    fn tell(names: &mut Names, face: &Face) -> bool {
+    fn report(names: &mut Names, face: &Face) -> bool {
         let mut new = false;
         for message in messages(face) {
             let ControlMessage::Name { nic, part, text } = message else {
@@ -103,22 +103,22 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_as_they_are_and_again_when_they_change() {
+    fn names_are_reported_unchanged_and_again_when_they_change() {
         let mut names = Names::default();
         let long = "x".repeat(79);
         let faces = [face(1, "alpha"), face(2, &long), face(3, "γ")];
         for face in &faces {
-            assert!(tell(&mut names, face));
-            assert!(!tell(&mut names, face), "nothing new");
+            assert!(report(&mut names, face));
+            assert!(!report(&mut names, face), "nothing new");
         }
         assert_eq!(names.faces().collect::<Vec<_>>(), faces);
-        assert!(tell(&mut names, &face(2, "beta")));
+        assert!(report(&mut names, &face(2, "beta")));
         assert_eq!(names.faces().nth(1), Some(face(2, "beta")));
         assert_eq!(names.messages().count(), 6);
     }
 
     #[test]
-    fn nonsense_is_no_name_and_there_are_only_so_many() {
+    fn invalid_parts_are_ignored_and_the_number_of_names_is_limited() {
         let mut names = Names::default();
         assert!(!names.update(1, 2, [1; TEXT]), "there is no such part");
         names.update(2, 0, [0xff; TEXT]);

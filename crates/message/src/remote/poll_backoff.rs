@@ -1,4 +1,4 @@
-//! How long a gateway sleeps between two polls at its control.
+//! How long a gateway sleeps between two polls of its control window.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::LONGEST_PAUSE;
 
-/// How long to sleep between two polls at the control.
+/// The pause between two polls of the control window.
 #[derive(Debug)]
 pub(super) struct PollBackoff {
-    /// Nothing wakes this gateway.
+    /// The host cannot wake this gateway.
     pub(super) polling_only: bool,
     now: Duration,
     polls: u32,
     pub(super) active: bool,
 }
 
-/// The first pause after something happened.
+/// The first pause after an event.
 const SHORTEST_PAUSE: Duration = Duration::from_micros(50);
 
-/// PollBackoff are so many times longer than polls.
+/// Pauses are at most so many times as long as polls.
 const PAUSE_PER_POLL: u32 = 150;
 
 impl PollBackoff {
@@ -44,7 +44,8 @@ impl PollBackoff {
         self.now
     }
 
-    /// So long that polls take less than a hundredth of a processor, whatever a look takes here.
+    /// Returns the longest pause: polls take less than 1 % of a processor, whatever a poll costs
+    /// here.
     fn longest(&self) -> Duration {
         let spent = clock_gettime(ClockId::ThreadCPUTime);
         let spent = Duration::try_from(spent).unwrap_or_default();

@@ -1,12 +1,14 @@
-//! What is between the two windows of a mediated link.
+//! The relay of a mediated link, between the link's two windows.
 //!
-//! Records are read, checked and written anew; data is copied from window to window. A member can
-//! thus make the other end believe nothing that it could not have said to it directly. A record is
-//! taken only when there is room for it at the other side, for the largest if it has data: so nothing
-//! is ever kept here, and a receiver that does not read holds its sender back.
+//! The relay decodes records, checks them, and encodes them anew; it copies data from window to
+//! window. So a member can send the other end nothing through the relay that it could not send
+//! directly. The relay takes a record only when the other side has room for it, or for the largest
+//! record if it has data. So the relay stores nothing, and a receiver that does not read holds its
+//! sender back.
 //!
-//! What a short message waits for is here: from the look that finds it to the slot it is written into.
-//! So that way is inlined, and everything else comes after it: who is woken, who is charged.
+//! The latency of a short message arises here: from the poll that finds it to the slot that it is
+//! written into. So that path is inlined, and everything else comes after it: wake-ups and
+//! counters.
 
 use window::lane::{Consumer, Producer, Record};
 use window::yielding::{AwaitedPeer, Yielder};
@@ -16,20 +18,20 @@ use super::BURST;
 use crate::limits::{CHUNK, MEDIUM};
 use crate::wire::{self, Control, Envelope, Source};
 
-/// Which end of a link.
+/// The index of an end of a link.
 pub(super) type Side = usize;
 
-/// The window with one of the ends.
+/// The relay's side of the window with one end.
 #[derive(Debug)]
 struct RelayEnd {
     ends: Ends,
-    /// The end must be woken, if it sleeps.
+    /// Records were published for the end, or slots released.
     published: bool,
     awaited: AwaitedPeer,
 }
 
 impl RelayEnd {
-    /// Whether its end sent something that was not taken.
+    /// Returns whether the end sent a record that was not taken.
     #[inline(always)]
     fn has_record(&self) -> bool {
         let [messages, control] = &self.ends.consumers;
@@ -42,14 +44,14 @@ pub(super) struct Relay {
     ends: [RelayEnd; 2],
 }
 
-/// What the ends of a relay are due.
+/// The result of one turn of a relay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Turn {
     /// What was taken from each end.
     pub(super) taken: [Taken; 2],
-    /// These ends sleep and must be woken.
+    /// The ends that sleep and must be woken.
     pub(super) rings: [bool; 2],
-    /// An end waits for this processor to take what was passed on.
+    /// An end needs this processor to take what was forwarded.
     pub(super) needs_cpu: bool,
 }
 
@@ -58,13 +60,13 @@ pub(super) struct Turn {
 pub(super) struct Taken {
     /// Records of any kind.
     pub(super) records: u64,
-    /// Those that begin a message.
+    /// Records that begin a message.
     pub(super) messages: u64,
     /// Bytes of messages.
     pub(super) bytes: u64,
 }
 
-/// The end that broke the protocol.
+/// The end that violated the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FaultyEnd(pub(super) Side);
 
@@ -80,14 +82,14 @@ impl Relay {
         }
     }
 
-    /// Whether neither end sent anything that was not taken.
+    /// Returns whether all that both ends sent was taken.
     #[inline(always)]
     pub(super) fn is_idle(&self) -> bool {
         let [one, other] = &self.ends;
         !(one.has_record() || other.has_record())
     }
 
-    /// Move what can be moved, both ways.
+    /// Forwards records in both directions.
     pub(super) fn turn(&mut self, yielder: &Yielder) -> Result<Turn, FaultyEnd> {
         let mut turn = Turn::default();
         let [one, other] = &mut self.ends;
@@ -110,33 +112,33 @@ impl Relay {
         Ok(turn)
     }
 
-    /// Whether everything that one end sent has been taken.
+    /// Returns whether all that one end sent was taken.
     pub(super) fn is_drained(&self, from: Side) -> bool {
         self.ends.get(from).is_none_or(|end| !end.has_record())
     }
 
-    /// Tell both ends that nobody looks.
+    /// Announces to both ends that the relay sleeps.
     pub(super) fn prepare_to_wait(&mut self) {
         for end in &mut self.ends {
             end.ends.sleeper.prepare_to_wait();
         }
     }
 
-    /// Tell both ends that somebody looks.
+    /// Announces to both ends that the relay is awake.
     pub(super) fn finish_wait(&mut self) {
         for end in &mut self.ends {
             end.ends.sleeper.finish_wait();
         }
     }
 
-    /// Whether a turn would move something. A fault is something.
+    /// Returns whether a turn would forward anything. A fault counts.
     pub(super) fn has_work(&mut self) -> bool {
         let [one, other] = &mut self.ends;
         could_forward(one, other) || could_forward(other, one)
     }
 }
 
-/// Who is to fault when a record cannot be moved.
+/// The end at fault when a record cannot be forwarded.
 #[derive(Clone, Copy, Debug)]
 enum FaultAt {
     From,
@@ -153,7 +155,7 @@ impl FaultAt {
 }
 
 impl From<ProtocolError> for FaultAt {
-    /// Who takes records breaks what says how many it took.
+    /// The consumer of a lane writes the released count.
     fn from(_: ProtocolError) -> Self {
         Self::To
     }
@@ -172,8 +174,8 @@ fn could_forward(from: &RelayEnd, to: &mut RelayEnd) -> bool {
     })
 }
 
-/// Whether there is room for a record with this tag: a slot if it is all in its slot, else also the data
-/// of the largest.
+/// Returns whether there is room for a record with this tag: a slot if the record has no data,
+/// otherwise also space for the largest data.
 #[inline(always)]
 fn has_room(to: &mut Producer, tag: u32, largest: u32) -> Result<bool, ProtocolError> {
     match wire::eager_length(tag) {
@@ -182,11 +184,11 @@ fn has_room(to: &mut Producer, tag: u32, largest: u32) -> Result<bool, ProtocolE
     }
 }
 
-/// Move what one end sent on to the other.
+/// Forwards what one end sent to the other.
 #[inline(always)]
 fn forward(from: &mut RelayEnd, to: &mut RelayEnd) -> Result<Taken, FaultAt> {
     let mut taken = Taken::default();
-    // Mostly: one end speaks at a time.
+    // The usual case: one end sends at a time.
     if !from.has_record() {
         return Ok(taken);
     }
@@ -201,7 +203,7 @@ fn forward(from: &mut RelayEnd, to: &mut RelayEnd) -> Result<Taken, FaultAt> {
     Ok(taken)
 }
 
-/// Move a lane's records on while there is room, as many as are one link's turn; returns how many.
+/// Forwards a lane's records while there is room, at most one link's share; returns how many.
 #[inline(always)]
 fn pass(
     from: &mut Consumer,
@@ -225,7 +227,7 @@ fn pass(
     Ok(records)
 }
 
-/// Pass a message on; returns how many bytes of it there were.
+/// Forwards a message; returns its length.
 #[inline(always)]
 fn message(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u64, FaultAt> {
     let Some(length) = wire::eager_length(record.tag) else {
@@ -235,11 +237,11 @@ fn message(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u6
     Ok(length as u64)
 }
 
-/// Pass a message on that is not in its slot.
+/// Forwards a message that is not in its slot.
 #[inline(never)]
 fn larger(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u64, FaultAt> {
     match Envelope::decode(record).ok_or(FaultAt::From)? {
-        // It was none when its tag was looked at.
+        // The tag was none of an eager message when it was read first: the end has changed it.
         Envelope::Eager { .. } => Err(FaultAt::From),
         Envelope::Medium {
             value,
@@ -263,7 +265,7 @@ fn larger(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u64
     }
 }
 
-/// Pass control on; returns how many bytes of a message went with it.
+/// Forwards a control record; returns the bytes of a message that it carries.
 #[inline(never)]
 fn control(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u64, FaultAt> {
     match Control::decode(record).ok_or(FaultAt::From)? {
@@ -282,7 +284,7 @@ fn control(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u6
             };
             data((offset, length), place, from, to)
         }
-        // They share no memory.
+        // The ends share no memory.
         Control::Share(_) | Control::Copied { .. } => Err(FaultAt::From),
         same => {
             to.push(&same.encode());
@@ -291,7 +293,7 @@ fn control(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u6
     }
 }
 
-/// Copy a record's data, and push the record that says where it is now.
+/// Copies a record's data, and pushes the record with the new offset.
 fn data(
     (offset, length): (u32, u32),
     record: impl Fn(u32, u32) -> Record,
@@ -299,7 +301,7 @@ fn data(
     to: &mut Producer,
 ) -> Result<u64, FaultAt> {
     let room = to.room(length)?;
-    // There is room for the largest.
+    // There is room for the largest data.
     let room = room.ok_or(FaultAt::To)?;
     to.copy_from(room.offset.into(), from, offset.into(), length)
         .ok_or(FaultAt::From)?;
@@ -333,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_no_data_waits_for_none() {
+    fn a_record_without_data_waits_for_no_data_space() {
         let (mut relay, [mut here, there]) = relay();
         let [out, _] = &mut here.producers;
         let fill = out.capacity() / MEDIUM;

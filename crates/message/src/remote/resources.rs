@@ -1,5 +1,5 @@
-//! What the host needs of the system to serve its members. It can outlive the process that serves
-//! them: the next one adopts it, and finds the VMs as they are.
+//! The system resources that the switchboard needs. They can outlive its process: the next one
+//! adopts them, while the VMs run on.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -11,37 +11,38 @@ use super::region_layout;
 use super::switchboard::Member;
 use crate::status::Error;
 
-/// Regions, doorbells and sockets of a host.
+/// The regions, doorbells and sockets of a host.
 #[derive(Debug)]
 pub struct Resources {
     pub(super) regions: Vec<Region>,
     pub(super) places: Vec<Place>,
 }
 
-/// What there is of one member.
+/// The resources of one member.
 #[derive(Debug)]
 pub struct Place {
     pub(super) member: Member,
     pub(super) server: Option<Server>,
-    /// The VM that runs, if another process accepted it.
+    /// The running VM, if another process accepted it.
     pub(super) guest: Option<Guest>,
 }
 
-/// A VM, or a process of the host, that was accepted. Its eventfds are made for this connection, and
-/// only it has them: whoever fills one, or makes it block, does so to itself, and the next that
-/// connects has others.
+/// A VM, or a process of the host, that was accepted. Its eventfds are created for this connection,
+/// and only it has them. So a guest that fills one, or makes it block, harms only itself, and the
+/// next connection has others.
 #[derive(Debug)]
 pub struct Guest<Fd = OwnedFd> {
     /// Its socket.
     pub socket: Fd,
     /// The eventfd that interrupts it.
     pub bell: Fd,
-    /// The eventfd that it wakes the host with.
+    /// The eventfd by which it wakes the host.
     pub doorbell: Fd,
 }
 
 impl Resources {
-    /// Make them for these members. Somebody else accepts their VMs, see [`Switchboard::admit`](super::Switchboard::admit).
+    /// Creates the resources of these members. Another process accepts their VMs, see
+    /// [`Switchboard::admit`](super::Switchboard::admit).
     ///
     /// # Errors
     /// A group is too large, or the kernel refuses.
@@ -49,7 +50,7 @@ impl Resources {
         Self::with(members.into_iter().map(|member| (member, None)).collect())
     }
 
-    /// The same, with a socket `NAME.sock` for each in `folder`, which is made.
+    /// The same, with a socket `NAME.sock` for each member in `folder`, which is created.
     ///
     /// # Errors
     /// As for [`make`](Self::make).
@@ -80,10 +81,11 @@ impl Resources {
         })
     }
 
-    /// Take over what another process made: the regions and the places, each in their order there.
+    /// Takes over the resources that another process created: the regions and the members'
+    /// resources, in their order there.
     ///
     /// # Errors
-    /// These are not their regions.
+    /// The regions do not match the members.
     pub fn adopt(regions: Vec<OwnedFd>, places: Vec<Place>) -> Result<Self, Error> {
         let members: Vec<_> = places.iter().map(|place| &place.member).collect();
         let region_groups = region_groups(&members);
@@ -104,11 +106,12 @@ impl Resources {
         })
     }
 
-    /// Make the regions anew that no VM has: `stays` says whether a place's VM runs. Processes of the
-    /// host connect again and get the new ones; what they still write into the old ones, nobody reads.
+    /// Replaces the regions that no VM has mapped: `stays` returns whether a member's VM runs.
+    /// Processes of the host connect again and get the new regions; no process reads what they
+    /// still write into the old ones.
     ///
     /// # Errors
-    /// The kernel refuses; then they are as they were.
+    /// The kernel refuses; regions that were not replaced yet stay.
     pub fn renew(&mut self, stays: impl Fn(usize) -> bool) -> Result<(), Error> {
         let members: Vec<_> = self.places.iter().map(|place| &place.member).collect();
         let numbers = region_of_each(&members);
@@ -124,12 +127,12 @@ impl Resources {
         Ok(())
     }
 
-    /// The regions.
+    /// Returns the regions.
     pub fn regions(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.regions.iter().map(AsFd::as_fd)
     }
 
-    /// The members' places.
+    /// Returns the members' resources.
     #[must_use]
     pub fn places(&self) -> &[Place] {
         &self.places
@@ -137,7 +140,8 @@ impl Resources {
 }
 
 impl Place {
-    /// Take over one that another process made; with the member's VM, if it accepted that.
+    /// Takes over a member's resources from another process, with its VM if that process accepted
+    /// it.
     #[must_use]
     pub fn adopt(member: Member, guest: Option<Guest>) -> Self {
         Self {
@@ -147,15 +151,15 @@ impl Place {
         }
     }
 
-    /// Whose it is.
+    /// Returns the member.
     #[must_use]
     pub fn member(&self) -> &Member {
         &self.member
     }
 }
 
-/// Who shares a region: the group, if it is one, and how many they are. In the order of the first of
-/// each.
+/// Returns the groups of members that share a region, with the number of their members. A member
+/// without a group has a region of its own. The order is that of the first member of each.
 pub(super) fn region_groups(members: &[&Member]) -> Vec<(Option<String>, u32)> {
     let numbers = region_of_each(members);
     let mut region_groups: Vec<(Option<String>, u32)> = Vec::new();
@@ -168,7 +172,7 @@ pub(super) fn region_groups(members: &[&Member]) -> Vec<(Option<String>, u32)> {
     region_groups
 }
 
-/// The number of each member's region.
+/// Returns the index of each member's region.
 pub(super) fn region_of_each(members: &[&Member]) -> Vec<usize> {
     let mut firsts: Vec<&Member> = Vec::new();
     let mut numbers = Vec::new();

@@ -1,4 +1,4 @@
-//! The host: who is there, and which link is whose.
+//! The switchboard: the host's process that joins the gateways of all members.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -22,21 +22,21 @@ use super::resources::{Guest, Place, Resources, region_of_each};
 use crate::address::Board;
 use crate::status::Error;
 
-/// Who may take part.
+/// A configured member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {
-    /// Its name: the VM's.
+    /// Its name: that of the VM.
     pub name: String,
     /// Its trust group, if it has one. Members of a group share memory.
     pub group: Option<String>,
-    /// Its NIC id, if that is not the name's ([`Board::nic_of`]); it has that as well.
+    /// Its NIC id, if it is not that of its name ([`Board::nic_of`]), which routes to it as well.
     pub nic: Option<u64>,
-    /// It is the way to other hosts: it may speak for NICs that are not of this one.
+    /// The member is the uplink to other hosts: it may send for NICs of other hosts.
     pub uplink: bool,
 }
 
 impl Member {
-    /// Its NIC id.
+    /// Returns its NIC id.
     #[must_use]
     pub fn nic(&self) -> u64 {
         self.nic.unwrap_or_else(|| Board::nic_of(&self.name))
@@ -50,19 +50,19 @@ pub struct Switchboard {
     pub(super) members: Vec<MemberState>,
     pub(super) links: HashMap<u64, Link>,
     pub(super) next: u64,
-    /// What the uplink says.
+    /// The names that the uplink reported.
     pub(super) names: Names,
     pub(super) waiter: Waiter,
-    /// MemberPair whose gateway broke the protocol.
+    /// Members whose gateway violated the protocol.
     pub(super) faulty: Vec<usize>,
-    /// When a relay last last_progress something.
+    /// When a relay last forwarded a record.
     pub(super) last_progress: Option<Instant>,
     pub(super) yielder: Yielder,
-    /// Whoever is to take what was last_progress last waits for this processor.
+    /// The receiver of the records that were forwarded last needs this processor.
     pub(super) peer_needs_cpu: bool,
-    /// What somebody else watches has something.
+    /// A [watched](Self::watch) descriptor is readable.
     watched_is_ready: bool,
-    /// MemberPair whose VM was accepted, and told to nobody yet.
+    /// Members whose VM was accepted and not reported yet.
     pub(super) accepted: Vec<usize>,
 }
 
@@ -71,23 +71,24 @@ const OTHER: Token = 1;
 const SERVER: Token = 1 << 32;
 pub(super) const VM: Token = 2 << 32;
 
-/// How long the switchboard looks on after it last_progress something.
+/// How long the switchboard polls after a relay forwarded a record.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// Longest wait for a member's eventfd that does not take a ring: then its connection ends.
+/// The longest time that a ring of a member's eventfd may block: then its connection ends.
 const RING: Duration = Duration::from_millis(1);
 
-/// Between two looks at the clock.
+/// Polls of the relays between two reads of the clock.
 const ROUNDS: u32 = 32;
 
-/// So many of these, and sockets have their serve_members, however busy the relays are.
+/// Rounds of polls between two checks of the sockets, however busy the relays are.
 const LOOKS: u32 = 64;
 
-/// How often beats are looked at.
+/// How often heartbeats are checked.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Switchboard {
-    /// Open one for these members. Each has a socket `NAME.sock` in `folder`, which is made.
+    /// Opens a switchboard for these members. Each has a socket `NAME.sock` in `folder`, which is
+    /// created.
     ///
     /// # Errors
     /// As for [`with`](Self::with) and [`Resources::make_in`].
@@ -95,8 +96,8 @@ impl Switchboard {
         Self::with(Resources::make_in(folder, members)?)
     }
 
-    /// Open one with these parts, new or [adopted](Resources::adopt). VMs that run have to join anew: of
-    /// their links nothing is known.
+    /// Opens a switchboard with these resources, new or [adopted](Resources::adopt). VMs that run
+    /// have to join again: their links are unknown.
     ///
     /// # Errors
     /// Two names give one NIC id, or the kernel refuses.
@@ -157,22 +158,22 @@ impl Switchboard {
         Ok(())
     }
 
-    /// Have `go_on` of [`serve`](Self::serve) asked also when there is something to read here, see
+    /// Makes [`serve`](Self::serve) call `go_on` also when this descriptor is readable, see
     /// [`is_called`](Self::is_called).
     ///
     /// # Errors
-    /// No memory, or no descriptor one can wait for.
+    /// There is no memory left, or epoll does not support the descriptor.
     pub fn watch(&self, fd: impl AsFd) -> Result<(), Error> {
         Ok(self.waiter.add(fd, OTHER)?)
     }
 
-    /// Whether there is something to read at what is [watched](Self::watch).
+    /// Returns whether a [watched](Self::watch) descriptor is readable.
     #[must_use]
     pub fn is_called(&self) -> bool {
         self.watched_is_ready
     }
 
-    /// Work until `go_on`, asked at least once a second, says no.
+    /// Runs until `go_on`, called at least once a second, returns false.
     ///
     /// # Errors
     /// The kernel refuses to wait, or has no timer.
@@ -196,8 +197,9 @@ impl Switchboard {
         Ok(())
     }
 
-    /// Work, and look on for a while if there are relays that were busy just now. They are looked
-    /// at more often than channels. True when they still are, and it is the sockets' serve_members.
+    /// Serves members and relays, and polls for a while if relays were busy just now. Relays are
+    /// polled more often than control channels. Returns true if relays are still busy, and the
+    /// sockets are to be checked.
     fn spin(&mut self, alarm: &mut Alarm) -> bool {
         for _ in 0..LOOKS {
             let (last_progress, idle) = self.poll_relays();
@@ -213,15 +215,15 @@ impl Switchboard {
                 return false;
             }
             if idle {
-                // Whoever has something for it may wait for this processor.
+                // The sender that it waits for may need this processor.
                 self.yielder.yield_now();
             }
         }
         true
     }
 
-    /// Look at the relays some times; whether something was last_progress, and whether others should have the
-    /// processor: nothing was last_progress in the end.
+    /// Polls the relays repeatedly. Returns whether a record was forwarded, and whether other
+    /// programs should run because the last polls found none.
     fn poll_relays(&mut self) -> (bool, bool) {
         let (mut last_progress, mut idle) = (false, 0);
         for _ in 0..ROUNDS {
@@ -231,7 +233,7 @@ impl Switchboard {
             }
             idle += 1;
             if !self.yielder.is_contended() {
-                // To look at a line too often takes it from whoever writes there.
+                // Polling a line too often takes it from the producer that writes there.
                 std::hint::spin_loop();
             } else if self.peer_needs_cpu {
                 return (last_progress, true);
@@ -240,7 +242,7 @@ impl Switchboard {
         (last_progress, idle == ROUNDS)
     }
 
-    /// Tell the relays' ends, look once more, then sleep.
+    /// Announces the sleep to the relays' ends, checks for work once more, then sleeps.
     fn sleep(&mut self) -> Result<(), Error> {
         let mut relays: Vec<_> = self
             .links
@@ -248,7 +250,7 @@ impl Switchboard {
             .filter_map(|l| l.relay.as_mut())
             .collect();
         relays.iter_mut().for_each(|relay| relay.prepare_to_wait());
-        // Members are on other kernels, or take part as if they were: they have a fence each.
+        // Members run on other kernels, or are treated so: they use a fence each.
         let _told = doorbell::wait_fence();
         let work = relays.iter_mut().any(|relay| relay.has_work());
         let limit = if work { Duration::ZERO } else { LOOK };
@@ -258,16 +260,16 @@ impl Switchboard {
         Ok(())
     }
 
-    /// Look at the sockets without sleeping. Whoever sleeps has to tell the relays' ends, and all
-    /// processors (`wait_fence`): in the middle of a conversation that took ten microseconds, and more when
-    /// an end then woke this side.
+    /// Checks the sockets without sleeping. A sleep has to be announced to the relays' ends, and
+    /// needs a fence on all processors (`wait_fence`). In the middle of a conversation that took
+    /// ten microseconds, and more when an end then woke this side.
     fn poll_sockets(&mut self) -> Result<(), Error> {
         let woken = self.waiter.wait(Some(Duration::ZERO))?;
         self.handle_events(&woken);
         Ok(())
     }
 
-    /// Do what the sockets ask for.
+    /// Handles the events of the sockets.
     fn handle_events(&mut self, woken: &Woken) {
         self.watched_is_ready = false;
         for &token in &woken.tokens {
@@ -281,9 +283,9 @@ impl Switchboard {
         }
     }
 
-    /// Tell of each VM, or process of the host, that was accepted since the last time: the place of
-    /// its member, and its descriptors, by which another switchboard [takes over](Resources::adopt). What
-    /// `tell` returns false for is told again.
+    /// Reports each VM, or process of the host, that was accepted since the last call: the number
+    /// of its member, and its descriptors, with which another switchboard [takes
+    /// over](Resources::adopt). If `tell` returns false, the VM is reported again.
     pub fn tell_accepted(&mut self, mut tell: impl FnMut(usize, &Guest<BorrowedFd<'_>>) -> bool) {
         let members = &self.members;
         self.accepted.retain(|&number| {
@@ -301,7 +303,7 @@ impl Switchboard {
         });
     }
 
-    /// One round over everybody.
+    /// Serves all members once.
     fn serve_members(&mut self, alarm: &mut Alarm) {
         for number in 0..self.members.len() {
             self.check_join_request(number);
@@ -344,7 +346,7 @@ impl Switchboard {
         stuck.into_iter().for_each(|number| self.remove_vm(number));
     }
 
-    /// An uplink says part of a name: tell all others that are here.
+    /// Forwards a part of a name, which an uplink reported, to all other members.
     pub(super) fn name(&mut self, message: ControlMessage) {
         let ControlMessage::Name { nic, part, text } = message else {
             return;

@@ -1,4 +1,4 @@
-//! How a member reaches the host: its region, and what wakes the host.
+//! How a member reaches the host: its region, and the doorbell that wakes the host.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -13,23 +13,23 @@ use crate::status::Error;
 /// How a member reaches the host.
 #[derive(Clone, Debug)]
 pub enum Transport {
-    /// It is a VM: by its `ivshmem` device.
+    /// The member is a VM: its `ivshmem` device.
     Device,
-    /// It is the host itself: by the switchboard's socket for it.
+    /// The member is the host itself: the switchboard's socket for it.
     Socket(PathBuf),
 }
 
-/// What wakes the host.
+/// The doorbell that wakes the host.
 #[derive(Debug)]
 pub(super) enum HostDoorbell {
     Device(Device),
     Client(Client),
 }
 
-/// The host takes no longer than this to make a control.
+/// How long a member waits for the host's confirmation.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The region, what wakes the host, and the id that the host gave.
+/// Opens the region; returns the host's doorbell, the region, and the id that the host assigned.
 pub(super) fn open_transport(transport: &Transport) -> Result<(HostDoorbell, Region, u16), Error> {
     match transport {
         Transport::Socket(path) => {
@@ -52,7 +52,7 @@ pub(super) fn open_transport(transport: &Transport) -> Result<(HostDoorbell, Reg
     }
 }
 
-/// Begin with a new number, and wait until the host made the control for it.
+/// Asks to join with a new number, and waits until the host has reset the control window for it.
 pub(super) fn join_switchboard(page: &MemberPage, doorbell: &HostDoorbell) -> Result<u32, Error> {
     let number = (random()? >> 32) as u32 | 1;
     page.request_join(number);
@@ -68,7 +68,7 @@ pub(super) fn join_switchboard(page: &MemberPage, doorbell: &HostDoorbell) -> Re
 }
 
 impl HostDoorbell {
-    /// What the host can wake this VM with.
+    /// Returns the interrupts by which the host can wake this VM.
     pub(super) fn interrupts(&self) -> Result<Option<Interrupts>, Error> {
         match self {
             Self::Device(device) => Ok(device.interrupts()?),

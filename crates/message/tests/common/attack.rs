@@ -1,7 +1,8 @@
-//! A member that does to the host whatever its input says: it writes anything anywhere into its
-//! region, says any note, sends any record, and comes and goes. For tests and for fuzzing.
+//! A hostile member: its input determines what it does to the host. It writes anything anywhere
+//! into its region, sends any control message and any record, and joins and leaves. For tests and
+//! fuzzing.
 //!
-//! An input is a list of steps of [`STEP`] bytes: what to do, and with which numbers.
+//! An input is a list of steps of [`STEP`] bytes: an action and its numbers.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,7 @@ use window::{Ends, Side};
 /// Bytes of a step.
 pub const STEP: usize = 12;
 
-/// Kinds of notes.
+/// Kinds of control messages.
 const CONNECT: u32 = 1;
 const ANSWER: u32 = 2;
 
@@ -28,16 +29,16 @@ pub const ENDPOINT: u32 = 7;
 #[derive(Debug)]
 pub struct Attack {
     socket: PathBuf,
-    /// Whom it connects to.
+    /// The NIC id that it connects to.
     target: u64,
-    /// Who it says it is.
+    /// The NIC id that it claims.
     pub from: u64,
-    /// How often it was refused.
+    /// How often its connects were refused.
     pub refused: u32,
     joined: Option<Joined>,
-    /// How often it came.
+    /// How often it joined.
     times: u32,
-    /// It connects as the same opening of its endpoint, each time.
+    /// It uses the same session for each connect.
     pub same_session: bool,
 }
 
@@ -46,19 +47,19 @@ struct Joined {
     client: Client,
     region: Region,
     control: Option<Ends>,
-    /// What it began with, and what it has a link by, if the host gave it one.
+    /// The number of its request to join, and the window of its link, if the host gave it one.
     number: u32,
     window: Option<u32>,
-    /// How often it asked for that.
+    /// How many connects it sent.
     asked: u32,
-    /// Its view of that.
+    /// Its mapping of that window.
     link: Option<Ends>,
 }
 
 impl Joined {
     fn join(socket: &Path, number: u32) -> Option<Self> {
         let (client, memory) = Client::connect(socket).ok()?;
-        // Sealed: nobody makes it shorter under the host's hands.
+        // The region is sealed, so a member cannot shrink it while the host uses it.
         assert!(rustix::fs::ftruncate(&memory, 4096).is_err());
         let region = Region::attach(memory).ok()?;
         let mut joined = Self {
@@ -85,14 +86,15 @@ impl Joined {
         self.link = None;
     }
 
-    /// Whether the host made the control for it.
+    /// Returns whether the host confirmed the join.
     fn is_joined(&self) -> bool {
         let page = self.region.page(0);
         page.is_some_and(|page| page.joined_number() == self.number)
     }
 }
 
-/// Where something is: the page's page, the control, and the control page and rings of its link.
+/// Returns an offset in the member's page, in its control window, or in the control page and rings
+/// of its link.
 fn place(region: &Region, link: u32, step: &[u8; STEP]) -> u64 {
     let [_, area, low, high, ..] = *step;
     let offset = u64::from(low) | u64::from(high) << 8;
@@ -106,7 +108,8 @@ fn place(region: &Region, link: u32, step: &[u8; STEP]) -> u64 {
 }
 
 impl Attack {
-    /// One that will join to `socket`, and connect to the member with this name.
+    /// Creates an attacker that will join through `socket` and connect to the member with this
+    /// name.
     pub fn new(socket: &Path, target: &str) -> Self {
         Self {
             socket: socket.to_owned(),
@@ -119,9 +122,9 @@ impl Attack {
         }
     }
 
-    /// Come, if it is not joined. The host must be at work meanwhile.
+    /// Joins, if it has not. The host must be running meanwhile.
     pub fn join(&mut self) {
-        // One that comes before the host knows that the last one is gone is turned away.
+        // The host rejects a connection before it has noticed the end of the last one.
         if !self
             .joined
             .as_ref()
@@ -132,20 +135,20 @@ impl Attack {
         }
     }
 
-    /// Go, as a VM that is killed.
+    /// Leaves, as a VM that is killed does.
     pub fn leave(&mut self) {
         self.joined = None;
     }
 
-    /// Have the host look.
+    /// Rings the host's doorbell.
     pub fn ring(&self) {
         if let Some(joined) = &self.joined {
             joined.client.ring();
         }
     }
 
-    /// Ask for a link, once the host hears; true when it has one. To be called until then, with
-    /// the others at work.
+    /// Connects, once the host has confirmed the join; returns true if it has a link. To be called
+    /// until then, with the other members making progress.
     pub fn connect(&mut self) -> bool {
         self.join();
         let (from, target, same_session) = (self.from, self.target, self.same_session);
@@ -170,8 +173,8 @@ impl Attack {
         joined.window.is_some()
     }
 
-    /// Ask for links that nobody can have, each time another one, and take no answer. Returns how many were
-    /// asked for before joined was no room.
+    /// Sends connects to a NIC id that no member has, and reads no answer. Returns how many were
+    /// sent before there was no room.
     pub fn flood(&mut self, count: u32) -> u32 {
         let Some(joined) = &mut self.joined else {
             return 0;
@@ -189,7 +192,7 @@ impl Attack {
         count
     }
 
-    /// Do one thing.
+    /// Runs one step.
     pub fn step(&mut self, step: &[u8; STEP]) {
         let target = self.target;
         let Some(joined) = &mut self.joined else {
@@ -230,7 +233,7 @@ impl Attack {
             }
             5 | 6 => {
                 let lane = usize::from(a % 2);
-                // A length in the high half, a place in the low one, or a handle.
+                // A length in the high half and an offset in the low one, or a handle.
                 let tag = u32::from(b % 8) | u32::from(c) << 8;
                 let body = [word, word.rotate_left(16), word >> 32, u64::MAX, 0, 0, 0];
                 joined.send(lane, &Record { tag, body });
@@ -258,7 +261,7 @@ impl Joined {
         has_room
     }
 
-    /// Take the answer to its connect; true when it is refused.
+    /// Takes the answer to its connect; returns true if it is refused.
     fn take_reply(&mut self) -> bool {
         let Some(control) = &mut self.control else {
             return false;
@@ -278,7 +281,7 @@ impl Joined {
 
     fn send(&mut self, lane: usize, record: &Record) {
         if self.link.is_none() {
-            // Whoever connects is its creator.
+            // The endpoint that connects is the creator of the window.
             let window = self.window.and_then(|window| self.region.link(window));
             self.link = window.and_then(|window| window.ends(Side::Creator).ok());
         }

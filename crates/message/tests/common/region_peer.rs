@@ -1,4 +1,4 @@
-//! A peer by hand, with a region that it made itself.
+//! A scripted peer with a region of its own.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -18,10 +18,10 @@ use window::{Ends, Side, Window};
 
 use crate::common::scripted_peer::{self, MEMBER_HEAP};
 
-/// Units of each heap: a MiB.
+/// Units of each heap: 1 MiB.
 pub const UNITS: u32 = 16;
 
-/// A peer that says it is far, and offers what it likes.
+/// A peer that claims to be remote, and sends any offer.
 pub struct RegionPeer {
     _channel: Channel,
     pub ends: Ends,
@@ -30,7 +30,7 @@ pub struct RegionPeer {
 }
 
 impl RegionPeer {
-    /// With a window in a region, or outside of any, and with members of it, or without.
+    /// With a window inside or outside a region, and with or without members of it.
     pub fn connect(
         board: &Path,
         victim: &mut Endpoint,

@@ -1,4 +1,4 @@
-//! A peer by hand: what an endpoint says when it connects, said by a test.
+//! A scripted peer: a test sends the handshake data of an endpoint that connects.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use window::attach::{Channel, HandshakeData, Message};
 pub const OFFER: u32 = 3;
 pub const DONE: u32 = 4;
 pub const PULL: u32 = 5;
-/// An offer of memory of a member's heap.
+/// An offer of a message on a member's heap.
 pub const MEMBER_HEAP: u32 = 7;
 pub const SHARE: u32 = 8;
 pub const COPIED: u32 = 9;
 
-/// Offer a window to an endpoint, whether it fences for this side or not, and with members in the window's region or
-/// without; it accepts.
+/// Offers a window to an endpoint, with or without the announcement that this side fences for it,
+/// and with or without members of the window's region; the endpoint must accept.
 pub fn connect(
     board: &Path,
     victim: &mut Endpoint,
@@ -42,7 +42,7 @@ pub fn connect(
     (channel, peer)
 }
 
-/// See `message`'s `handshake_data`.
+/// See `message`'s `handshake`.
 fn hello(from: Address, to: Address, fences: bool, members: Option<[u32; 2]>) -> HandshakeData {
     let mut bytes = HandshakeData::new();
     bytes.extend(from.nic.to_le_bytes());

@@ -87,13 +87,13 @@ impl Owned {
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: inside the mapping, initialised by the kernel, and nobody else writes: see the
-        // type.
+        // SAFETY: inside the mapping, initialised by the kernel, and only this owner writes: see
+        // the type.
         unsafe { slice::from_raw_parts(self.base.as_ptr(), self.length) }
     }
 
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above; peers only read, and what they read is their own affair.
+        // SAFETY: as above; peers only read, and a torn read affects the peer only.
         unsafe { slice::from_raw_parts_mut(self.base.as_ptr(), self.length) }
     }
 }

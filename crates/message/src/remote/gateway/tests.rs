@@ -5,7 +5,7 @@ use crate::address::Address;
 use crate::handshake::CLOSED;
 use crate::remote::region_layout;
 
-/// A host for one gateway, whose board is beside the host's socket.
+/// A host for one gateway, whose board is next to the host's socket.
 struct Host {
     folder: tempfile::TempDir,
     server: Server,
@@ -49,8 +49,8 @@ impl Host {
         }
     }
 
-    /// Let it in once it has begun.
-    fn welcome(&self) {
+    /// Confirms the gateway's request to join.
+    fn confirm(&self) {
         while self.page.join_number() == 0 {}
         self.region.control_window(0).unwrap().reset().unwrap();
         self.page.confirm_join(self.page.join_number());
@@ -58,19 +58,19 @@ impl Host {
 }
 
 #[test]
-fn a_board_is_ready_when_its_gateway_begins() {
+fn a_board_is_ready_when_its_gateway_joins() {
     let host = Host::new();
     let joins = host.join();
     let _member = host.accept();
     while host.page.join_number() == 0 {}
     assert_eq!(Board::open(&host.board()).unwrap().nic(), 7);
     assert!(Channel::connect(&host.board().join("gateway.sock")).is_ok());
-    host.welcome();
+    host.confirm();
     joins.join().unwrap().unwrap();
 }
 
 #[test]
-fn a_gateway_of_a_board_that_has_one_does_not_begin() {
+fn a_second_gateway_of_a_board_does_not_join() {
     let host = Host::new();
     let board = Board::claim(&host.board(), 7).unwrap();
     let _first = Listener::bind(&board.gateway()).unwrap();
@@ -81,18 +81,22 @@ fn a_gateway_of_a_board_that_has_one_does_not_begin() {
         refused.to_string().contains("a gateway already"),
         "{refused}"
     );
-    assert_eq!(host.page.join_number(), 0, "it would end the other one");
+    assert_eq!(
+        host.page.join_number(),
+        0,
+        "a request to join would end the other gateway"
+    );
 }
 
 #[test]
-fn an_answer_is_rung_before_the_gateway_sleeps() {
+fn the_host_is_woken_for_an_answer_before_the_gateway_sleeps() {
     let host = Host::new();
     let joins = host.join();
     let _member = host.accept();
-    host.welcome();
+    host.confirm();
     let mut gateway = joins.join().unwrap().unwrap();
     let rung = || rustix::io::read(&host.doorbell, &mut [0; 8]).is_ok();
-    assert!(rung() && !rung(), "it has begun");
+    assert!(rung() && !rung(), "the request to join rings");
     let mut control = ControlChannel::new(
         host.region
             .control_window(0)
@@ -105,6 +109,6 @@ fn an_answer_is_rung_before_the_gateway_sleeps() {
     let connect = ControlMessage::connects(1, address(8), address(7));
     control.send(connect).unwrap();
     assert!(gateway.poll_host().unwrap());
-    assert!(rung(), "the host does not know");
+    assert!(rung(), "the host must be woken");
     assert_eq!(control.receive(), Ok(Some(answer(1, CLOSED, 0))));
 }

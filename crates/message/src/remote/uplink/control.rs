@@ -1,4 +1,4 @@
-//! What the host says, and what follows for links.
+//! Control messages of the host, and the links that they begin and end.
 
 use mxoe::wire::Mac;
 use mxoe::{Address, Code, Node};
@@ -15,7 +15,7 @@ use crate::remote::names;
 use crate::wire::halves;
 
 impl Uplink {
-    /// Do what the host says; whether it said anything.
+    /// Handles messages of the host; returns whether there were any.
     pub(super) fn handle_host_messages(&mut self) -> Result<bool, Fault> {
         for count in 0..BURST {
             let Some(message) = self.control.receive()? else {
@@ -38,18 +38,18 @@ impl Uplink {
                     verdict,
                     ..
                 } => self.answered(link, window, verdict)?,
-                // Its window is looked at anyway.
+                // The uplink polls the link's window anyway.
                 ControlMessage::Ring { .. } => {}
                 ControlMessage::Close { link } => self.closed(link)?,
                 ControlMessage::Member { nic, here } => self.member(nic, here),
-                // The end says the same; and names come from here.
+                // A *close* follows a *lost*, and names come from here.
                 ControlMessage::Lost { .. } | ControlMessage::Name { .. } => {}
             }
         }
         Ok(true)
     }
 
-    /// A member has come, or is gone.
+    /// Handles a member that has joined or left.
     fn member(&mut self, nic: u64, here: bool) {
         let now = self.port.now();
         if !here {
@@ -74,7 +74,7 @@ impl Uplink {
         Some(&mut self.wire_members.get_mut(&nic)?.node)
     }
 
-    /// An endpoint here connects to one on another host; the verdict when that cannot be.
+    /// Connects for an endpoint here to one on another host; returns the verdict if that fails.
     fn dial(&mut self, id: LinkId, window: u32, hello: &Hello) -> Result<(), u32> {
         let host = Mac::from_nic(hello.to.nic).ok_or(UNKNOWN)?;
         let peer = u8::try_from(hello.to.endpoint).map_err(|_| CLOSED)?;
@@ -91,7 +91,7 @@ impl Uplink {
         if crossing.is_some_and(|id| matches!(self.links.get(&id), Some(State::Up(_)))) {
             return Err(FULL);
         }
-        // The endpoint judges what was offered to it by the same rule.
+        // The endpoint applies the same rule to the offer that it received.
         if crossing.is_some() && hello.to < hello.from {
             return Err(SIMULTANEOUS);
         }
@@ -114,7 +114,7 @@ impl Uplink {
         Ok(())
     }
 
-    /// An endpoint here lets somebody in, or does not.
+    /// Handles an endpoint's answer to a connect from another host.
     fn answered(&mut self, id: LinkId, window: u32, verdict: u32) -> Result<(), Fault> {
         let Some(State::Offered {
             pair,
@@ -122,7 +122,7 @@ impl Uplink {
             key,
         }) = self.links.get(&id)
         else {
-            // It is gone since, and the host was published.
+            // The link was removed since, and the host was notified.
             return Ok(());
         };
         let (pair, is_connected, key) = (*pair, *is_connected, *key);
@@ -144,7 +144,7 @@ impl Uplink {
         }
         self.links.remove(&id);
         if verdict == SIMULTANEOUS {
-            // The endpoint's own connect is on its way, or here.
+            // The endpoint's own connect is pending, or has succeeded.
             self.pairs.retain(|_, current| *current != id);
             return Ok(());
         }
@@ -164,22 +164,22 @@ impl Uplink {
         Ok(())
     }
 
-    /// An endpoint here is closed, or its link.
+    /// Handles the close of an endpoint here, or of its link.
     fn closed(&mut self, id: LinkId) -> Result<(), Fault> {
         let now = self.port.now();
         if let Some(State::Up(link)) = self.links.get_mut(&id) {
             if let Some(wire_member) = self.wire_members.get_mut(&link.pair.nic) {
                 let node = &mut wire_member.node;
-                // Malformed at the end of a lane ends it.
+                // A malformed record ends the lane.
                 let _end = link.drain(&mut NodeContext { node, now });
             }
         }
         self.drop_link(id);
-        // The window is not touched any more.
+        // The uplink does not access the window any more.
         self.control.send(ControlMessage::Close { link: id })
     }
 
-    /// End a link because of the endpoint or the peer.
+    /// Ends a link because of a fault of the endpoint or of the peer.
     pub(super) fn cut(&mut self, id: LinkId) -> Result<(), Fault> {
         if let Some(pair) = self.links.get(&id).map(State::pair) {
             if let Some(node) = self.node(pair.nic) {
@@ -201,8 +201,8 @@ impl Uplink {
         }
     }
 
-    /// Let go of partners whose link is over, once they have all that was sent, and of endpoints
-    /// without any.
+    /// Removes partners whose link has ended, once they have acknowledged all that was sent, and
+    /// then endpoints without partners.
     pub(super) fn close_finished(&mut self) {
         for at in (0..self.closing.len()).rev() {
             let Some(&pair) = self.closing.get(at) else {
@@ -226,7 +226,7 @@ impl Uplink {
         }
     }
 
-    /// Tell all members a name; each member's node hears it.
+    /// Reports a name to all members. Each member's node learns it by itself.
     pub(super) fn name(&mut self, face: &Face) -> Result<(), Fault> {
         for message in names::messages(face) {
             if let ControlMessage::Name { nic, part, text } = message {

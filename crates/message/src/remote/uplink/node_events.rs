@@ -1,4 +1,4 @@
-//! What the nodes say, and what follows for links.
+//! Events of the nodes, and the links that they begin and end.
 
 use mxoe::{Address, Code, Event};
 use window::Side;
@@ -14,7 +14,7 @@ use crate::status::Error;
 use crate::wire::halves;
 
 impl Uplink {
-    /// Do what the nodes say; whether they said anything.
+    /// Handles the nodes' events; returns whether there were any.
     pub(super) fn handle_node_events(&mut self) -> Result<bool, Error> {
         let mut events = Vec::new();
         for (&nic, wire_member) in &mut self.wire_members {
@@ -56,7 +56,7 @@ impl Uplink {
                 };
                 let up = |id: &LinkId| !matches!(self.links.get(id), Some(State::Dialing { .. }));
                 if let Some(id) = self.pairs.get(&pair).copied().filter(up) {
-                    // The node has let go of it, and may have is_connected it again since.
+                    // The node has removed the partner, and may have connected with it again since.
                     self.drop_link(id);
                     if code == Code::Unreachable {
                         self.control.send(ControlMessage::Lost { link: id })?;
@@ -86,19 +86,19 @@ impl Uplink {
                 }
                 Ok(())
             }
-            // Its end was published with its last piece.
+            // The last piece was the end of it.
             Event::Pulled {
                 code: Code::Success,
                 ..
             } => Ok(()),
-            // Without what it waits for, the endpoint cannot go on with this peer.
+            // Without that message, the endpoint cannot go on with this peer.
             Event::Pulled { token, .. } => self.cut(halves(token).1),
-            // The peer is lost: that is published on its own.
+            // The peer is lost, which is an event of its own.
             Event::Sent { .. } => Ok(()),
         }
     }
 
-    /// A connect of this host is answered.
+    /// Handles the answer to a connect of this host.
     fn connected(&mut self, id: LinkId, code: Code) -> Result<(), Fault> {
         let Some(State::Dialing { pair, window }) = self.links.get(&id) else {
             return Ok(());
@@ -125,8 +125,8 @@ impl Uplink {
         self.control.send(answer(id, verdict, 0))
     }
 
-    /// Pass on that somebody there connects to an endpoint here. With a key, the endpoint is not
-    /// open on the wire.
+    /// Passes on a connect from another host to an endpoint here. With a key in `asked`, the
+    /// endpoint is not open on the wire.
     fn offer(
         &mut self,
         nic: u64,
@@ -172,7 +172,7 @@ impl Uplink {
             from: address(peer.host.nic(), peer.endpoint),
             to: address(nic, endpoint),
             session: session.into(),
-            // What it was opened with is not said; most programs have one key.
+            // The peer's own key is not sent; most programs use one key.
             own_key: key,
             key,
             fences: false,

@@ -1,4 +1,4 @@
-//! What the endpoint of a link sends, and what it says of messages that are pulled.
+//! The records that a link's endpoint sends: messages, and control records of pulled messages.
 
 use window::lane::Record;
 
@@ -8,7 +8,7 @@ use crate::remote::BURST;
 use crate::wire::{Control, Envelope, Handle};
 
 impl Link {
-    /// Messages of the endpoint, as context as the node has room.
+    /// Forwards messages of the endpoint, as far as the node has room.
     pub(super) fn send_messages(&mut self, context: &mut NodeContext<'_>) -> Result<bool, Fault> {
         let EndpointPair { endpoint, peer, .. } = self.pair;
         let mut moved = false;
@@ -23,7 +23,7 @@ impl Link {
         Ok(moved)
     }
 
-    /// The next message of the endpoint, if there is one.
+    /// Forwards the next message of the endpoint; false if there is none.
     pub(super) fn send_message(&mut self, context: &mut NodeContext<'_>) -> Result<bool, Fault> {
         let EndpointPair { endpoint, peer, .. } = self.pair;
         let [messages, _] = &mut self.ends.consumers;
@@ -65,7 +65,7 @@ impl Link {
                 let offered = context
                     .node
                     .offer(context.now, endpoint, peer, message, token);
-                // The peer is lost, and the link's end on its way.
+                // If the node refuses, the peer is lost, and the end of the link follows.
                 return Ok(offered.is_ok());
             }
         };
@@ -79,7 +79,7 @@ impl Link {
         Ok(sent.is_ok())
     }
 
-    /// What the endpoint says of messages that are pulled.
+    /// Takes the endpoint's control records of pulled messages.
     pub(super) fn handle_control_lane(
         &mut self,
         context: &mut NodeContext<'_>,
@@ -96,7 +96,7 @@ impl Link {
             moved = true;
             self.handle_control(&record)?;
         }
-        // A chunk that waits is still in there.
+        // A chunk that waits is still in the lane's data area.
         if self.chunk.is_none() {
             let [_, control] = &mut self.ends.consumers;
             self.published |= control.release();
@@ -106,7 +106,7 @@ impl Link {
 
     fn handle_control(&mut self, record: &Record) -> Result<(), Fault> {
         match Control::decode(record).ok_or(Fault::Malformed)? {
-            // Nothing of it is wanted.
+            // The endpoint wants no byte of it.
             Control::Done { sender, .. } => self.request_offer(sender, None, 0),
             Control::Pull {
                 sender,
@@ -129,12 +129,12 @@ impl Link {
                 });
                 Ok(())
             }
-            // It shares no memory.
+            // The uplink shares no memory.
             Control::Share(_) | Control::Copied { .. } => Err(Fault::Malformed),
         }
     }
 
-    /// The endpoint wants what was offered.
+    /// Handles the endpoint's request for an offered message.
     fn request_offer(
         &mut self,
         sender: Handle,
@@ -146,13 +146,13 @@ impl Link {
         Ok(())
     }
 
-    /// Move the chunk at hand; false when it has to wait.
+    /// Moves the current chunk into the node; false if it has to wait.
     fn move_chunk(&mut self, context: &mut NodeContext<'_>) -> Result<bool, Fault> {
         let endpoint = self.pair.endpoint;
         let [_, control] = &mut self.ends.consumers;
         while let Some(chunk) = &mut self.chunk {
             let Some((_, Some(source))) = self.sends.get(&chunk.token) else {
-                // The send is over: nobody wants it.
+                // The send has ended: the chunk is dropped.
                 control.skip();
                 self.chunk = None;
                 break;
