@@ -123,8 +123,8 @@ impl<T> Queues<T> {
         if fits(queue.front()?) {
             return queue.pop_front();
         }
-        let place = queue.iter().position(fits)?;
-        queue.remove(place)
+        let position = queue.iter().position(fits)?;
+        queue.remove(position)
     }
 
     /// Returns the first item that `fits`, in the pattern's context, or in all contexts if it

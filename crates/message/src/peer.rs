@@ -259,8 +259,8 @@ impl Peers {
 
     /// Returns a peer by its position in the list of peers with a link.
     #[inline(always)]
-    pub(crate) fn active(&self, place: usize) -> Option<Peer> {
-        self.active.get(place).copied()
+    pub(crate) fn active(&self, position: usize) -> Option<Peer> {
+        self.active.get(position).copied()
     }
 
     /// Returns all links.
@@ -297,11 +297,11 @@ impl Peers {
             true => self.gone.pop_front(),
             false => None,
         };
-        let place = old.and_then(|index| Some((index, self.known.get_mut(index as usize)?)));
-        let peer = if let Some((index, place)) = place {
-            known.generation = place.generation.wrapping_add(1);
+        let entry = old.and_then(|index| Some((index, self.known.get_mut(index as usize)?)));
+        let peer = if let Some((index, entry)) = entry {
+            known.generation = entry.generation.wrapping_add(1);
             let generation = known.generation;
-            *place = known;
+            *entry = known;
             Peer { index, generation }
         } else {
             // Four billion peers do not fit into memory.

@@ -32,9 +32,9 @@ impl Endpoint {
         if self.polls >= POLLS_PER_SOCKET_CHECK {
             self.poll_sockets();
         }
-        let mut place = 0;
-        while let Some(peer) = self.peers.active(place) {
-            place += 1;
+        let mut position = 0;
+        while let Some(peer) = self.peers.active(position) {
+            position += 1;
             let Some(link) = self.peers.link(peer) else {
                 continue;
             };

@@ -159,7 +159,7 @@ impl Requests {
             length,
             taken: 0,
         };
-        let index = self.place();
+        let index = self.take_free();
         let Some(entry) = self.entry(index) else {
             return Request::NONE;
         };
@@ -181,7 +181,7 @@ impl Requests {
             length,
             taken: length,
         };
-        let index = self.place();
+        let index = self.take_free();
         let Some(entry) = self.entry(index) else {
             return Request::NONE;
         };
@@ -194,7 +194,7 @@ impl Requests {
 
     /// Takes a free entry.
     #[inline(always)]
-    fn place(&mut self) -> u32 {
+    fn take_free(&mut self) -> u32 {
         let index = self.free;
         match self.entries.get(index as usize) {
             Some(entry) => self.free = entry.next,

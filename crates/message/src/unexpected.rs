@@ -135,11 +135,11 @@ impl Endpoint {
             return;
         };
         link.unexpected = link.unexpected.saturating_sub(arrival.cost());
-        let said = match sender {
+        let sent = match sender {
             Some(sender) => link.send_control(Control::Done { sender, taken: 0 }),
             None => Ok(()),
         };
-        match said {
+        match sent {
             Ok(()) if link.published => link.wake(),
             Ok(()) => {}
             Err(_) => self.lose(arrival.peer, Code::Unreachable),

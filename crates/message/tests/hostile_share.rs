@@ -1,4 +1,4 @@
-//! Large messages that both sides copy, with a peer by hand: what it may do, and what costs it its link.
+//! Cooperative copies with a scripted peer: what it may do, and what ends its link.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -23,13 +23,13 @@ use region_peer::{RegionPeer, UNITS};
 use window::lane::Record;
 use window::region::{Heap, HeapAddress, SharedBuffer, UNIT, UnitAllocator};
 
-/// So long nothing takes; a wait that long is a hang.
+/// No operation takes this long; a longer wait is a hang.
 const HANG: Option<Duration> = Some(Duration::from_secs(60));
 
-/// The handle that a peer by hand gives itself.
+/// The handle that the scripted peer uses for itself.
 const OWN: u64 = 5;
 
-/// An endpoint, and its peer by hand.
+/// An endpoint, and its scripted peer.
 struct Rig {
     victim: Endpoint,
     region_peer: RegionPeer,
@@ -37,7 +37,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// The victim sits at 0, the other one at 1.
+    /// The victim is member 0, the peer member 1.
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let board = Board::open(folder.path()).unwrap();
@@ -54,7 +54,7 @@ impl Rig {
         self.region_peer.region.heap(member).unwrap().unwrap()
     }
 
-    /// Memory of the peer.
+    /// Allocates memory of the peer.
     fn allocate(&self, bytes: &[u8]) -> SharedBuffer {
         let buffer = self
             .heap(1)
@@ -68,7 +68,7 @@ impl Rig {
         self.region_peer.ends.producers[1].push(&Record { tag, body });
     }
 
-    /// What the victim says next.
+    /// Returns the next record of the victim.
     fn hear(&mut self, lane: usize) -> Option<Record> {
         self.victim.progress();
         let lane = &mut self.region_peer.ends.consumers[lane];
@@ -77,7 +77,7 @@ impl Rig {
         heard
     }
 
-    /// The victim sends; its request, and as what the peer knows that.
+    /// Makes the victim send; returns its request, and the peer's handle of it.
     fn offered(&mut self, bytes: &[u8]) -> (Request, u64) {
         let peer = self.region_peer.peer;
         let memory = filled(&mut self.victim, peer, bytes);
@@ -100,7 +100,7 @@ fn word(address: HeapAddress) -> u64 {
     u64::from(address.generation) << 32 | u64::from(address.unit)
 }
 
-/// What the peer of [`Rig::offered`] says of where it goes, and of its epoch.
+/// Returns the body of a *share* record of the peer of [`Rig::offered`].
 fn share(handle: u64, address: HeapAddress, wanted: u64, epoch: u32) -> [u64; 7] {
     [handle, OWN, word(address), wanted, epoch.into(), 0, 0]
 }
@@ -131,7 +131,7 @@ fn the_sender_copies_what_the_receiver_has_not_claimed() {
 }
 
 #[test]
-fn a_sender_that_comes_late_copies_nothing() {
+fn a_late_sender_copies_nothing() {
     let mut rig = Rig::new();
     for is_claimed in [true, false] {
         let (request, handle) = rig.offered(&marked(300_000, 1));
@@ -154,26 +154,29 @@ fn a_sender_that_comes_late_copies_nothing() {
     }
 }
 
-/// What becomes of a send of 300,000 bytes whose receiver says where it goes, however often.
-fn answer(times: u32, lie: impl Fn([u64; 7]) -> [u64; 7]) -> Code {
+/// Returns the result of a send of 300,000 bytes whose receiver sends a share this often.
+fn answer(times: u32, change: impl Fn([u64; 7]) -> [u64; 7]) -> Code {
     let mut rig = Rig::new();
     let sent = marked(300_000, 1);
     let (request, handle) = rig.offered(&sent);
     let room = rig.allocate(&[0; 300_000]);
     for _ in 0..times {
         let epoch = rig.region_peer.ends.claims_in.begin();
-        let body = lie(share(handle, room.address(), 300_000, epoch));
+        let body = change(share(handle, room.address(), 300_000, epoch));
         rig.say(SHARE, body);
         rig.victim.progress();
     }
     rig.say(DONE, [handle, 300_000, 0, 0, 0, 0, 0]);
     let (code, memory) = rig.ended(request);
-    assert!(bytes(&memory) == sent, "it is its sender's");
+    assert!(
+        bytes(&memory) == sent,
+        "the sender's memory must not change"
+    );
     code
 }
 
 #[test]
-fn a_share_that_lies_costs_its_peer_only() {
+fn a_false_share_ends_its_own_link_only() {
     let with = |at: usize, word: u64| {
         move |mut body: [u64; 7]| {
             body[at] = word;
@@ -182,11 +185,11 @@ fn a_share_that_lies_costs_its_peer_only() {
     };
     assert_eq!(answer(1, |body| body), Code::Success);
     assert_eq!(answer(2, |body| body), Code::Unreachable);
-    // Another request, nothing, more than there is.
+    // Another request, no length, and more than the message's length.
     for (at, word) in [(0, 77), (0, u64::MAX), (3, 0), (3, 300_001), (3, u64::MAX)] {
         assert_eq!(answer(1, with(at, word)), Code::Unreachable);
     }
-    // Behind the end, across it, and so far behind that it would begin anew.
+    // Behind the end, across it, and so far behind that the sum overflows.
     for unit in [UNITS, UNITS - 4, u32::MAX] {
         let address = HeapAddress {
             unit,
@@ -194,7 +197,7 @@ fn a_share_that_lies_costs_its_peer_only() {
         };
         assert_eq!(answer(1, with(2, word(address))), Code::Unreachable);
     }
-    // Not there any more, never, and being written.
+    // A revoked generation, one that never was, and one that is being written.
     for generation in [0, 4, 3, u32::MAX] {
         let address = HeapAddress {
             unit: 0,
@@ -202,13 +205,13 @@ fn a_share_that_lies_costs_its_peer_only() {
         };
         assert_eq!(answer(1, with(2, word(address))), Code::Closed);
     }
-    // No epoch.
+    // An invalid epoch.
     assert_eq!(answer(1, with(4, 1 << 32)), Code::Unreachable);
     assert_eq!(answer(1, with(4, 9)), Code::Success);
 }
 
 #[test]
-fn what_is_not_lent_is_not_shared() {
+fn a_message_on_no_member_heap_is_not_shared() {
     let mut rig = Rig::new();
     let peer = rig.region_peer.peer;
     let request = rig.victim.isend(peer, 1, vec![1; 300_000]).unwrap();
@@ -223,7 +226,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_copied_to_where_no_share_says(unit in 0..UNITS + 2, generation in 0u32..6, wanted in 0u64..400_000) {
+    fn nothing_is_copied_outside_the_shares_buffer(unit in 0..UNITS + 2, generation in 0u32..6, wanted in 0u64..400_000) {
         let mut rig = Rig::new();
         let (request, handle) = rig.offered(&marked(300_000, 1));
         let room = rig.allocate(&vec![7; UNITS as usize * UNIT as usize]);
@@ -246,11 +249,11 @@ proptest! {
     }
 }
 
-/// A receive of the victim, which waits for what the peer has claimed.
+/// A receive of the victim that waits for the pieces that the peer has claimed.
 struct Waiting {
     rig: Rig,
     request: Request,
-    /// As what the peer knows it, and where it goes.
+    /// The peer's handle of it, and its address.
     handle: u64,
     address: HeapAddress,
     /// Pieces that the peer has claimed.
@@ -268,7 +271,7 @@ impl Waiting {
         let mut rig = Rig::new();
         let from = rig.allocate(&marked(LENGTH, 1));
         let address = from.address();
-        // Until the peer was in time to claim something.
+        // Repeats until the peer was in time to claim a piece.
         for epoch in 1.. {
             let peer = rig.region_peer.peer;
             let room = filled(&mut rig.victim, peer, &[0; LENGTH]);
@@ -304,7 +307,7 @@ impl Waiting {
             let unit = share.body[2] as u32;
             let generation = (share.body[2] >> 32) as u32;
             if !claimed.is_empty() {
-                assert_eq!(rig.hear(1), None, "it is not done");
+                assert_eq!(rig.hear(1), None, "the receive must not have ended");
                 return Self {
                     rig,
                     request,
@@ -327,7 +330,7 @@ impl Waiting {
             .say(COPIED, [receiver, pieces as u64, 0, 0, 0, 0, 0]);
     }
 
-    /// Write the numbers of the victim's units.
+    /// Writes the generation of the victim's units.
     fn generation(&self, generation: u32) {
         let region = &self.rig.region_peer.region;
         let at = region.layout().heap_at(0) + u64::from(self.address.unit) * 4;
@@ -352,14 +355,14 @@ fn a_message_is_received_when_the_sender_has_copied_its_pieces() {
     assert!(code == Code::Success && bytes(&memory) == marked(LENGTH, 1));
     let Copies { once, shared, .. } = waiting.rig.victim.copies();
     assert_eq!((once, shared), (waiting.epoch.into(), 1));
-    // Not again.
+    // It is not accepted again.
     let (request, _) = waiting.rig.offered(&marked(100_000, 1));
     waiting.copied(waiting.handle, waiting.claimed.len());
     assert_eq!(waiting.rig.ended(request).0, Code::Unreachable);
 }
 
 #[test]
-fn a_sender_that_lies_about_its_pieces_is_cut_off() {
+fn a_sender_that_reports_wrong_pieces_is_disconnected() {
     for wrong in [0, 1, 2, 3] {
         let mut waiting = Waiting::new();
         let (handle, count) = (waiting.handle, waiting.claimed.len());
@@ -371,7 +374,7 @@ fn a_sender_that_lies_about_its_pieces_is_cut_off() {
         }
         let (code, memory) = waiting.rig.ended(waiting.request);
         assert_eq!(code, Code::Unreachable);
-        // Nobody is there, and nobody comes.
+        // No peer is writing, and none can begin.
         assert_eq!(memory.length(), LENGTH as u64);
         let heap = waiting.rig.heap(0);
         assert!(heap.put(waiting.address, 0, &waiting.from, 1).is_err());
@@ -379,7 +382,7 @@ fn a_sender_that_lies_about_its_pieces_is_cut_off() {
 }
 
 #[test]
-fn memory_that_a_peer_still_writes_is_not_given_back() {
+fn memory_that_a_peer_still_writes_is_not_returned() {
     for is_there in [true, false] {
         for dies in [true, false] {
             let waiting = Waiting::new();
@@ -400,7 +403,7 @@ fn memory_that_a_peer_still_writes_is_not_given_back() {
 }
 
 #[test]
-fn whatever_a_peer_writes_over_the_claims_the_receive_ends() {
+fn the_receive_ends_whatever_a_peer_writes_into_the_claims() {
     for seed in 0..200u64 {
         let mut rig = Rig::new();
         let (peer, from) = (rig.region_peer.peer, rig.allocate(&marked(LENGTH, 1)));
@@ -410,7 +413,7 @@ fn whatever_a_peer_writes_over_the_claims_the_receive_ends() {
         rig.region_peer
             .offer(LENGTH as u64, address.unit, address.generation);
         let region = &rig.region_peer.region;
-        // Of the direction to the victim: in the page behind the header.
+        // The claims word of the direction to the victim: in the page behind the header.
         let at = region.layout().link_at(0) + 4096 + 384;
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -291,7 +291,7 @@ mod model {
     struct Shared {
         word: AtomicU64,
         /// The epoch that the other side was notified of.
-        told: AtomicU32,
+        notified: AtomicU32,
         /// How many chunks the other side reports to have copied.
         copied: AtomicU32,
         /// The memory of each chunk, and how often it was written.
@@ -319,21 +319,21 @@ mod model {
         loom::model(|| {
             let shared = Arc::new(Shared {
                 word: AtomicU64::new(0),
-                told: AtomicU32::new(0),
+                notified: AtomicU32::new(0),
                 copied: AtomicU32::new(0),
                 chunks: [(); 2].map(|()| (UnsafeCell::new(()), AtomicU32::new(0))),
             });
             let other = {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
-                    if shared.told.load(Ordering::Acquire) == 1 {
+                    if shared.notified.load(Ordering::Acquire) == 1 {
                         let count = shared.copy(1);
                         shared.copied.store(count, Ordering::Release);
                     }
                 })
             };
             shared.word.store(pack(1, 0), Ordering::Release);
-            shared.told.store(1, Ordering::Release);
+            shared.notified.store(1, Ordering::Release);
             let own = shared.copy(1);
             while own + shared.copied.load(Ordering::Acquire) < CHUNKS {
                 thread::yield_now();

@@ -12,11 +12,11 @@ pub(crate) fn encode<const N: usize>(
     let words = std::iter::once(version).chain(sizes);
     let words = words.flat_map(u32::to_le_bytes);
     let mut bytes = [0; N];
-    for (place, byte) in bytes
+    for (target, byte) in bytes
         .iter_mut()
         .zip(magic.to_le_bytes().into_iter().chain(words))
     {
-        *place = byte;
+        *target = byte;
     }
     bytes
 }

@@ -78,7 +78,12 @@ impl Gateway {
         }
         let member = u32::from(id).saturating_sub(1);
         let page = region.page(member);
-        let no_page = || Error::Join("the host assigned no member of the region: use the same release on both sides".to_owned());
+        let no_page = || {
+            Error::Join(
+                "the host assigned no member of the region: use the same release on both sides"
+                    .to_owned(),
+            )
+        };
         let page = page.ok_or_else(no_page)?;
         // This comes before the request to join. So a process that sees that this board has joined
         // finds the gateway's socket, and a second gateway of the board fails before it disturbs
@@ -187,7 +192,7 @@ impl Gateway {
     /// Handles the events of the sockets.
     fn handle_events(&mut self, woken: &Woken) -> Result<(), Error> {
         for &token in &woken.tokens {
-            let said = match token {
+            let result = match token {
                 LISTENER => self.accept(),
                 OTHER => Ok(()),
                 INTERRUPT => {
@@ -203,7 +208,7 @@ impl Gateway {
                 token if token >= LOCAL_LINK => self.handle_local(low(token)),
                 token => self.handle_incoming(low(token)),
             };
-            said.map_err(broken)?;
+            result.map_err(broken)?;
         }
         self.backoff.active |= !woken.tokens.is_empty();
         Ok(())

@@ -157,27 +157,28 @@ impl Switchboard {
 
     /// Creates a link between two members; `None` if there is no room.
     fn join(&mut self, from: usize, id: LinkId, to: usize, mut hello: Hello) -> Option<()> {
-        let link_pools = [
+        let pools = [
             self.members.get(from)?.link_pool,
             self.members.get(to)?.link_pool,
         ];
-        let [near, far] = link_pools;
-        let first = self.link_pools.get_mut(near)?.take()?;
-        let second = match near == far {
+        let [origin_pool, target_pool] = pools;
+        let first = self.link_pools.get_mut(origin_pool)?.take()?;
+        let second = match origin_pool == target_pool {
             true => Some(first),
-            false => self.link_pools.get_mut(far)?.take(),
+            false => self.link_pools.get_mut(target_pool)?.take(),
         };
         let Some(second) = second else {
-            self.link_pools.get_mut(near)?.release(first);
+            self.link_pools.get_mut(origin_pool)?.release(first);
             return None;
         };
-        let ready = [(near, first), (far, second)]
-            .iter()
-            .all(|(link_pool, window)| {
-                let link_pool = self.link_pools.get(*link_pool);
-                let window = link_pool.and_then(|link_pool| link_pool.region.link(*window));
-                window.is_some_and(|window| window.reset().is_ok())
-            });
+        let ready =
+            [(origin_pool, first), (target_pool, second)]
+                .iter()
+                .all(|(link_pool, window)| {
+                    let link_pool = self.link_pools.get(*link_pool);
+                    let window = link_pool.and_then(|link_pool| link_pool.region.link(*window));
+                    window.is_some_and(|window| window.reset().is_ok())
+                });
         self.next += 1;
         let number = self.next;
         let origin = self.members.get_mut(from)?;
@@ -292,15 +293,19 @@ impl Switchboard {
     /// Creates the relay of a mediated link, and marks the link as up. `None` if memory is short.
     fn begin(&mut self, key: u64, [origin, target]: [End; 2]) -> Option<()> {
         let link_pool = |end: End| Some(self.members.get(end.member)?.link_pool);
-        let [near, far] = [link_pool(origin)?, link_pool(target)?];
-        let relay = match near == far {
+        let [origin_pool, target_pool] = [link_pool(origin)?, link_pool(target)?];
+        let relay = match origin_pool == target_pool {
             true => None,
             false => {
                 let window =
                     |link_pool: usize, window| self.link_pools.get(link_pool)?.region.link(window);
-                let near = window(near, origin.window)?.ends(Side::Attacher).ok()?;
-                let far = window(far, target.window)?.ends(Side::Creator).ok()?;
-                Some(Relay::new([near, far]))
+                let with_origin = window(origin_pool, origin.window)?
+                    .ends(Side::Attacher)
+                    .ok()?;
+                let with_target = window(target_pool, target.window)?
+                    .ends(Side::Creator)
+                    .ok()?;
+                Some(Relay::new([with_origin, with_target]))
             }
         };
         let link = self.links.get_mut(&key)?;
@@ -333,8 +338,8 @@ impl Switchboard {
                             member.counters.bytes += taken.bytes;
                         }
                     }
-                    let due = link.ends.iter().zip(turn.rings).filter(|(_, ring)| *ring);
-                    rings.extend(due.map(|(end, _)| (end.member, end.id)));
+                    let to_wake = link.ends.iter().zip(turn.rings).filter(|(_, ring)| *ring);
+                    rings.extend(to_wake.map(|(end, _)| (end.member, end.id)));
                     let closed = link.ends.iter().position(|end| end.closed);
                     if closed.is_some_and(|side| link.draining && relay.is_drained(side)) {
                         drained.push(key);

@@ -193,9 +193,9 @@ impl Gateway {
         };
         let reply = reply.encode();
         let channel = &local.channel;
-        let told = channel.answer(accepted, window.as_ref(), None, &reply);
+        let sent = channel.answer(accepted, window.as_ref(), None, &reply);
         match accepted {
-            true if told.is_ok() && window.is_some() => local.state = State::Up,
+            true if sent.is_ok() && window.is_some() => local.state = State::Up,
             true => {
                 self.remove_local_link(link);
                 self.control.send(ControlMessage::Close { link })?;

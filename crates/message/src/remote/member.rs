@@ -112,7 +112,7 @@ impl MemberState {
         if !std::mem::take(&mut self.wake_pending) {
             return true;
         }
-        let (Some(vm), Some([bell, _])) = (&self.vm, &self.doorbells) else {
+        let (Some(vm), Some([interrupt, _])) = (&self.vm, &self.doorbells) else {
             return true;
         };
         vm.wake();
@@ -120,7 +120,7 @@ impl MemberState {
             return true;
         }
         alarm.set();
-        bell.ring()
+        interrupt.ring()
     }
 
     /// Records that its gateway has joined, with this number.

@@ -59,17 +59,17 @@ impl Switchboard {
         link_pool.region.write_header().ok()?;
         member.page.set_nic(member.nic);
         // syscalls: eventfd2
-        let (bell, doorbell) = (Doorbell::new().ok()?, Doorbell::new().ok()?);
+        let (interrupt, doorbell) = (Doorbell::new().ok()?, Doorbell::new().ok()?);
         vm.admit(member.id(), link_pool.region.as_fd(), &doorbell)
             .ok()?;
         self.waiter.add_shared(vm, VM | number as u64).ok()?;
         // If the VM has ended, its socket shows that later.
-        let _gone = vm.introduce(member.id(), &bell);
+        let _gone = vm.introduce(member.id(), &interrupt);
         if self.waiter.add_shared(&doorbell, DOORBELL).is_err() {
             self.waiter.remove(vm);
             return None;
         }
-        Some([bell, doorbell])
+        Some([interrupt, doorbell])
     }
 
     pub(super) fn check_vm_socket(&mut self, number: usize) {
@@ -98,9 +98,9 @@ impl Switchboard {
         }
         // When a VM ends, all programs end that could use its windows. Programs of the host outlive
         // their gateway.
-        let outlived = vm.is_process();
+        let may_have_users = vm.is_process();
         member.vm = None;
-        self.remove_gateway(number, outlived);
+        self.remove_gateway(number, may_have_users);
         if let Some(member) = self.members.get_mut(number) {
             let parked = std::mem::take(&mut member.parked);
             let number = member.link_pool;

@@ -25,8 +25,8 @@ struct Named {
 pub(super) fn messages(face: &Face) -> [ControlMessage; PARTS] {
     let mut parts = [[0; TEXT]; PARTS];
     let places = parts.as_flattened_mut().iter_mut();
-    for (place, byte) in places.zip(face.name.bytes()) {
-        *place = byte;
+    for (target, byte) in places.zip(face.name.bytes()) {
+        *target = byte;
     }
     Named {
         nic: face.nic,
@@ -57,8 +57,8 @@ impl Names {
     /// Stores a part of a name. Returns true if the part is valid and new.
     pub(super) fn update(&mut self, nic: u64, part: u32, text: Text) -> bool {
         let known = self.0.iter().position(|named| named.nic == nic);
-        let place = match known {
-            Some(place) => place,
+        let index = match known {
+            Some(index) => index,
             None if self.0.len() < LIMIT => {
                 let parts = [[0; TEXT]; PARTS];
                 self.0.push(Named { nic, parts });
@@ -66,9 +66,9 @@ impl Names {
             }
             None => return false,
         };
-        let parts = self.0.get_mut(place).map(|named| &mut named.parts);
-        let place = parts.and_then(|parts| parts.get_mut(part as usize));
-        place.is_some_and(|place| std::mem::replace(place, text) != text)
+        let parts = self.0.get_mut(index).map(|named| &mut named.parts);
+        let stored = parts.and_then(|parts| parts.get_mut(part as usize));
+        stored.is_some_and(|stored| std::mem::replace(stored, text) != text)
     }
 
     /// Returns the control messages of all names, in the order in which they were reported first.

@@ -292,10 +292,10 @@ impl Switchboard {
             let member = members.get(number);
             let known =
                 member.and_then(|member| Some((member.vm.as_ref()?, member.doorbells.as_ref()?)));
-            known.is_some_and(|(vm, [bell, doorbell])| {
+            known.is_some_and(|(vm, [interrupt, doorbell])| {
                 let guest = Guest {
                     socket: vm.as_fd(),
-                    bell: bell.as_fd(),
+                    bell: interrupt.as_fd(),
                     doorbell: doorbell.as_fd(),
                 };
                 !tell(number, &guest)

@@ -158,7 +158,7 @@ impl Attack {
         let is_refused = joined.take_reply();
         self.refused += u32::from(is_refused);
         if joined.control.is_none() || is_refused {
-            // AccessError: its last link is not quite forgotten.
+            // A refused connect means that the host still keeps the last link.
             joined.asked += 1;
             let link = u64::from(FROM_MEMBER | joined.asked);
             let endpoints = u64::from(ENDPOINT) << 32;
@@ -244,7 +244,7 @@ impl Attack {
 }
 
 impl Joined {
-    /// False if joined is no room.
+    /// Sends a control message; returns false if there is no room.
     fn send_control(&mut self, record: &Record) -> bool {
         if self.control.is_none() {
             let control = self.region.control_window(0);

@@ -41,7 +41,7 @@ impl SharedBytes {
 
     /// Returns the address of `count` bytes from `offset`, if they are inside.
     #[inline]
-    fn place(&self, offset: u64, count: usize) -> Option<NonNull<u8>> {
+    fn address_of(&self, offset: u64, count: usize) -> Option<NonNull<u8>> {
         let offset = usize::try_from(offset).ok()?;
         if offset.checked_add(count)? > self.length {
             return None;
@@ -54,7 +54,7 @@ impl SharedBytes {
     #[inline]
     #[must_use]
     pub fn read(&self, offset: u64, to: &mut [u8]) -> Option<()> {
-        let from = self.place(offset, to.len())?;
+        let from = self.address_of(offset, to.len())?;
         // SAFETY: the source is inside the mapping; private memory never overlaps one.
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), to.len()) };
         Some(())
@@ -68,7 +68,7 @@ impl SharedBytes {
         if to.access != Access::ReadWrite {
             return None;
         }
-        let (from, to) = (self.place(offset, count)?, to.place(at, count)?);
+        let (from, to) = (self.address_of(offset, count)?, to.address_of(at, count)?);
         // SAFETY: both are inside their mappings, the target's is writable; they may overlap.
         unsafe { ptr::copy(from.as_ptr(), to.as_ptr(), count) };
         Some(())
@@ -82,7 +82,7 @@ impl SharedBytes {
         if self.access != Access::ReadWrite {
             return None;
         }
-        let to = self.place(offset, from.len())?;
+        let to = self.address_of(offset, from.len())?;
         // SAFETY: the target is inside a writable mapping; private memory never overlaps one.
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), from.len()) };
         Some(())

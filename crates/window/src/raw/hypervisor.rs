@@ -14,8 +14,8 @@ pub(crate) fn hypervisor() -> Option<[u8; 12]> {
     if leaf(1).ecx & PRESENT == 0 {
         return None;
     }
-    let said = leaf(LEAVES);
-    let words = [said.ebx, said.ecx, said.edx].map(u32::to_le_bytes);
+    let registers = leaf(LEAVES);
+    let words = [registers.ebx, registers.ecx, registers.edx].map(u32::to_le_bytes);
     words.as_flattened().try_into().ok()
 }
 

@@ -49,7 +49,7 @@ impl Slots {
     }
 
     #[inline(always)]
-    fn place(&self, position: u32) -> NonNull<u64> {
+    fn slot_address(&self, position: u32) -> NonNull<u64> {
         let index = (position & self.mask) as usize;
         // SAFETY: the masked position is below the count, for which `new` checked the length.
         unsafe { self.base.add(index * WORDS) }
@@ -60,7 +60,7 @@ impl Slots {
     fn word(&self, position: u32, word: usize) -> &AtomicU64 {
         // SAFETY: callers stay below `WORDS`; lines are aligned. An atomic may be shared with
         // another process.
-        unsafe { AtomicU64::from_ptr(self.place(position).add(word).as_ptr()) }
+        unsafe { AtomicU64::from_ptr(self.slot_address(position).add(word).as_ptr()) }
     }
 
     /// Loads the header of a slot. The body that was stored before the header is visible
@@ -101,8 +101,8 @@ impl Slots {
         let word = 2 + bytes.len() / 8;
         if !rest.is_empty() && word < WORDS {
             let mut last = [0; 8];
-            for (place, byte) in last.iter_mut().zip(rest) {
-                *place = *byte;
+            for (target, byte) in last.iter_mut().zip(rest) {
+                *target = *byte;
             }
             store(word, u64::from_ne_bytes(last));
         }
@@ -131,8 +131,8 @@ impl Slots {
         }
         let rest = chunks.into_remainder();
         if !rest.is_empty() && word < WORDS {
-            for (place, byte) in rest.iter_mut().zip(load(word)) {
-                *place = byte;
+            for (target, byte) in rest.iter_mut().zip(load(word)) {
+                *target = byte;
             }
         }
     }
@@ -140,12 +140,12 @@ impl Slots {
     /// Prefetches a slot for reading.
     #[inline(always)]
     pub(crate) fn prefetch_read(&self, position: u32) {
-        prefetch_read(self.place(position));
+        prefetch_read(self.slot_address(position));
     }
 
     /// Prefetches a slot for writing.
     #[inline(always)]
     pub(crate) fn prefetch_write(&self, position: u32) {
-        prefetch_write(self.place(position));
+        prefetch_write(self.slot_address(position));
     }
 }

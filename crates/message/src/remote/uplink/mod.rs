@@ -167,7 +167,12 @@ impl Uplink {
         waiter.add(&options.port, WIRE)?;
         let place = u32::from(id).saturating_sub(1);
         let page = region.page(place);
-        let no_page = || Error::Join("the host assigned no member of the region: use the same release on both sides".to_owned());
+        let no_page = || {
+            Error::Join(
+                "the host assigned no member of the region: use the same release on both sides"
+                    .to_owned(),
+            )
+        };
         let page = page.ok_or_else(no_page)?;
         let join_number = join_switchboard(&page, &doorbell)?;
         let control = region.control_window(place).ok_or_else(no_page)?;
@@ -343,9 +348,11 @@ impl Uplink {
         if !self.sent {
             limit = limit.min(FULL_PAUSE);
         }
-        let due = self.wire_members.values().filter_map(WireMember::deadline);
-        let due = due.min().map_or(BEAT, |due| due.saturating_sub(now));
-        let woken = self.waiter.wait(Some(limit.min(due)))?;
+        let deadline = self.wire_members.values().filter_map(WireMember::deadline);
+        let deadline = deadline
+            .min()
+            .map_or(BEAT, |deadline| deadline.saturating_sub(now));
+        let woken = self.waiter.wait(Some(limit.min(deadline)))?;
         for link in links(&mut self.links) {
             link.finish_wait();
         }
