@@ -13,7 +13,7 @@
 //!
 //! Claims, and marking units, are atomic read-modify-write operations on words that two machines
 //! share. Where these have no effect on the other machine ([`window::locks`]), a side neither sends
-//! shares nor polls them: the receiver copies all pieces.
+//! shares nor copies for them: the receiver copies all pieces.
 
 use window::chunk_claim::{ChunkClaimer, Claims};
 use window::locks;

@@ -118,7 +118,7 @@ impl Request {
     }
 }
 
-/// How a request ends of which so much arrived.
+/// Returns the code of a request of which `taken` bytes arrived.
 #[inline(always)]
 fn code(taken: u64, length: u64) -> Code {
     match taken < length {

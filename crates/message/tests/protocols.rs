@@ -1,4 +1,5 @@
-//! The guarantees of MX for messages (section 6 of its specification's facts), for every protocol.
+//! The guarantees of MX for messages, for every protocol. A test `mx_6_N` shows those of section
+//! 6.N.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -113,7 +114,7 @@ fn mx_6_3_a_synchronous_send_ends_only_when_it_is_received() {
     assert_eq!(pair.finish_a(sent).status.code, Code::Success);
 }
 
-/// What a message is, in this test.
+/// A message of this test.
 #[derive(Clone, Debug)]
 struct Sent {
     length: usize,
@@ -141,8 +142,8 @@ fn sent() -> impl Strategy<Value = Sent> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Messages of any length and kind, received by tag: each tag's come in the order they were
-    /// sent, whichever is posted when.
+    /// Messages of any length and kind, received by tag: the messages of each tag arrive in the
+    /// order in which they were sent, whatever the order of posting.
     #[test]
     fn mx_6_1_messages_of_a_pair_match_in_send_order(
         messages in prop::collection::vec(sent(), 1..60),

@@ -91,7 +91,10 @@ impl Gateway {
         let board = Board::claim(folder, page.nic())?;
         let listener = match Listener::bind(&board.gateway()) {
             Err(Errno::ADDRINUSE) => {
-                let text = format!("{} has a gateway already", folder.display());
+                let text = format!(
+                    "{} has a gateway already: end that one first",
+                    folder.display()
+                );
                 return Err(Error::Join(text));
             }
             other => other?,
@@ -210,7 +213,7 @@ impl Gateway {
             };
             result.map_err(broken)?;
         }
-        self.backoff.active |= !woken.tokens.is_empty();
+        self.backoff.had_event |= !woken.tokens.is_empty();
         Ok(())
     }
 

@@ -124,16 +124,16 @@ impl MemberState {
     }
 
     /// Records that its gateway has joined, with this number.
-    pub(super) fn start_gateway(&mut self, control: ControlChannel, new_link_id: u32) {
+    pub(super) fn gateway_joined(&mut self, control: ControlChannel, join_number: u32) {
         self.control = Some(control);
         self.counters.joins += 1;
         self.heartbeat_at = Instant::now();
-        self.page.confirm_join(new_link_id);
+        self.page.confirm_join(join_number);
         self.wake_pending = true;
     }
 
     /// Records that its gateway has ended.
-    pub(super) fn stop_gateway(&mut self) {
+    pub(super) fn gateway_ended(&mut self) {
         self.control = None;
         self.page.confirm_join(0);
     }

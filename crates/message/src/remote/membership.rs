@@ -161,7 +161,7 @@ impl Switchboard {
         });
         if let Some(ends) = ends {
             let uplink = member.config.uplink;
-            member.start_gateway(ControlChannel::new(ends), join_number);
+            member.gateway_joined(ControlChannel::new(ends), join_number);
             self.announce_member(number, true);
             let names: Vec<_> = self.names.messages().filter(|_| !uplink).collect();
             for message in names {
@@ -196,7 +196,7 @@ impl Switchboard {
             return;
         };
         let was_joined = member.control.is_some();
-        member.stop_gateway();
+        member.gateway_ended();
         let links: Vec<_> = member.links.values().copied().collect();
         for (link, side) in links {
             self.close(link, side, stale);

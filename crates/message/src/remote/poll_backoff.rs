@@ -11,9 +11,9 @@ use super::LONGEST_PAUSE;
 pub(super) struct PollBackoff {
     /// The host cannot wake this gateway.
     pub(super) polling_only: bool,
-    now: Duration,
+    pause: Duration,
     polls: u32,
-    pub(super) active: bool,
+    pub(super) had_event: bool,
 }
 
 /// The first pause after an event.
@@ -26,9 +26,9 @@ impl PollBackoff {
     pub(super) fn new(polling_only: bool) -> Self {
         Self {
             polling_only,
-            now: SHORTEST_PAUSE,
+            pause: SHORTEST_PAUSE,
             polls: 0,
-            active: false,
+            had_event: false,
         }
     }
 
@@ -37,11 +37,11 @@ impl PollBackoff {
             return Duration::from_secs(1);
         }
         self.polls = self.polls.saturating_add(1);
-        self.now = match moved || std::mem::take(&mut self.active) {
+        self.pause = match moved || std::mem::take(&mut self.had_event) {
             true => SHORTEST_PAUSE,
-            false => (self.now * 2).min(self.longest()),
+            false => (self.pause * 2).min(self.longest()),
         };
-        self.now
+        self.pause
     }
 
     /// Returns the longest pause: polls take less than 1 % of a processor, whatever a poll costs

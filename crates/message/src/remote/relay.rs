@@ -241,7 +241,7 @@ fn message(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u6
 #[inline(never)]
 fn larger(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u64, FaultAt> {
     match Envelope::decode(record).ok_or(FaultAt::From)? {
-        // The tag was none of an eager message when it was read first: the end has changed it.
+        // `tag` is not that of an eager message.
         Envelope::Eager { .. } => Err(FaultAt::From),
         Envelope::Medium {
             value,

@@ -22,7 +22,7 @@ fn switchboard() -> (Switchboard, [ControlChannel; 2]) {
             .control_window(member.index)
             .unwrap();
         window.reset().unwrap();
-        member.start_gateway(ControlChannel::new(window.ends(Side::Creator).unwrap()), 1);
+        member.gateway_joined(ControlChannel::new(window.ends(Side::Creator).unwrap()), 1);
         ControlChannel::new(window.ends(Side::Attacher).unwrap())
     });
     (board, channels)
