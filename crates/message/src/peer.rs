@@ -82,7 +82,7 @@ pub(crate) struct Link {
     pub(crate) streams: VecDeque<Request>,
     /// Bytes of the peer's unexpected messages.
     pub(crate) unexpected: u64,
-    /// Records were published, and the peer has not been woken for them yet.
+    /// Records were published or slots released, and the peer has not been woken since.
     pub(crate) published: bool,
 }
 

@@ -184,7 +184,7 @@ impl Switchboard {
         let origin = self.members.get_mut(from)?;
         origin.links.insert(id, (number, 0));
         origin.counters.links += 1;
-        // The switchboard sets a guest's source address. Only an uplink speaks for other NICs, see
+        // The switchboard sets a guest's source address. Only an uplink sends for other NICs, see
         // `connect`.
         if !origin.config.uplink {
             hello.from.nic = origin.nic;

@@ -17,17 +17,15 @@
 //!   the switchboard copies from one to the other ([`relay`]).
 //!
 //! ```text
-//!   member a (VM)               host                   member b (VM)
-//!  +--------------+     +--------------------+       +--------------+
-//!  | endpoints    |     |    Switchboard     |       |    endpoints |
-//!  |  |      |    |link |   +----------+     | link  |    |      |  |
-//!  |  |      +----+=====+===|  Relay   |=====+=======+----+      |  |
-//!  |  | socket    |     |   +----------+     |       |    socket |  |
-//!  | Gateway -----+=====+== control windows ==+=======+---- Gateway  |
-//!  +--------------+     |                    |       +--------------+
-//!                       |  control, links    |    frames
-//!                       |        +-----------+--- Uplink === other hosts
-//!                       +--------------------+
+//!   member a (VM)                host                 member b (VM)
+//!  +-------------+      +---------------------+      +-------------+
+//!  |  endpoint ==|======|====== Relay ========|======|== endpoint  |  mediated link
+//!  |  endpoint ==|======|=====================|======|== endpoint  |  direct link
+//!  |     |       |      |                     |      |      |      |
+//!  |  Gateway ---|------|---- Switchboard ----|------|-- Gateway   |  control windows
+//!  +-------------+      |          |          |      +-------------+
+//!                       |       Uplink -------|----> other hosts
+//!                       +---------------------+
 //! ```
 //!
 //! The rest of a group's region is *heaps*, one for each member ([`window::region::Heap`]). Programs
