@@ -1,8 +1,8 @@
-//! A peer that writes anything into a window, while this side works on it, and that sends any
+//! A hostile peer that writes anything into a window while this side uses it, and that sends any
 //! header.
 //!
-//! The input begins with a header for the window. Then come steps of four bytes: what to do, and
-//! where or what. A step of the peer writes one word anywhere in the window.
+//! The input begins with a header for the window. Steps of four bytes follow: an action, and its
+//! offset or value. A step of the peer writes one word anywhere in the window.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -55,7 +55,7 @@ fuzz_target!(|data: &[u8]| {
                 ends.sleeper.finish_wait();
                 let _ = ends.ringer.needs_wakeup();
             }
-            // Two bytes of place within the control pages and rings, one of value.
+            // Two bytes of offset within the control pages and rings, one of value.
             _ => {
                 let word = (u64::from(what) << 24 | u64::from(c)).to_le_bytes();
                 let _ = memory.write(number & 0xffff, &word);
