@@ -82,6 +82,7 @@ impl Sleeper {
 pub fn wait_fence() -> bool {
     full_fence();
     // The call fails only if a filter of system calls was installed after the registration.
+    // syscalls: membarrier
     !fences_all() || membarrier(MembarrierCommand::GlobalExpedited).is_ok()
 }
 
