@@ -1,8 +1,8 @@
-//! A peer that writes anything into a window, while this side works on it, and that sends any
+//! A hostile peer that writes anything into a window while this side uses it, and that sends any
 //! header.
 //!
-//! The input begins with a header for the window. Then come steps of four bytes: what to do, and
-//! where or what. A step of the peer writes one word anywhere in the window.
+//! The input begins with a header for the window. Steps of four bytes follow: an action, and its
+//! offset or value. A step of the peer writes one word anywhere in the window.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -24,8 +24,8 @@ fuzz_target!(|data: &[u8]| {
     }
     let layout = Layout::new([SIZE, SIZE]).expect("a layout");
     let window = Window::create(layout).expect("a window");
-    let memory = window.scribble().expect("its memory");
-    let mut ends = window.ends(Side::Guest).expect("its ends");
+    let memory = window.bytes().expect("its memory");
+    let mut ends = window.ends(Side::Attacher).expect("its ends");
     let mut bytes = [0; 256];
     for step in steps.chunks_exact(4) {
         let [what, a, b, c] = [step[0], step[1], step[2], step[3]];
@@ -39,7 +39,7 @@ fuzz_target!(|data: &[u8]| {
                     let text = &bytes[..length as usize];
                     let written = ends.producers[lane].write(u64::from(room.offset), text);
                     assert!(written.is_some());
-                    ends.producers[lane].push_with(&Record::default(), room);
+                    ends.producers[lane].push_with_data(&Record::default(), room);
                 }
             }
             1 => {
@@ -53,9 +53,9 @@ fuzz_target!(|data: &[u8]| {
             2 => {
                 ends.sleeper.prepare_to_wait();
                 ends.sleeper.finish_wait();
-                let _ = ends.ringer.must_ring();
+                let _ = ends.ringer.needs_wakeup();
             }
-            // Two bytes of place within the control pages and rings, one of value.
+            // Two bytes of offset within the control pages and rings, one of value.
             _ => {
                 let word = (u64::from(what) << 24 | u64::from(c)).to_le_bytes();
                 let _ = memory.write(number & 0xffff, &word);

@@ -1,5 +1,5 @@
-//! A large message between two programs of a board, in memory that both can write: each copies a part of it. The
-//! programs are threads here; processes do the same.
+//! A large message between two programs of a board, in memory that both can write, so that each
+//! copies a part of it. The programs are threads here; they could be processes.
 
 use std::error::Error;
 
@@ -7,8 +7,8 @@ use message::{Address, Board, Code, Endpoint, Options, Pattern};
 
 const LENGTH: usize = 4 << 20;
 
-/// What the match value says a message is.
-const NEWS: u64 = 1;
+/// The match value of the message.
+const LARGE: u64 = 1;
 
 type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 
@@ -19,8 +19,8 @@ fn sender(board: &Board, receiver: Address) -> Outcome {
         .allocate_for(peer, LENGTH)
         .ok_or("the heap is full")?;
     memory.put(0, &vec![7; LENGTH]);
-    let request = endpoint.isend(peer, NEWS, memory)?;
-    // The completion has the memory again.
+    let request = endpoint.isend(peer, LARGE, memory)?;
+    // The completion returns the memory.
     let sent = endpoint.wait(request, None)?.ok_or("woken")?;
     match sent.status.code {
         Code::Success => Ok(()),
@@ -29,9 +29,9 @@ fn sender(board: &Board, receiver: Address) -> Outcome {
 }
 
 fn receiver(endpoint: &mut Endpoint) -> Outcome {
-    // Who sends, and how much, before there is memory for it.
+    // The sender and the length are needed before memory for the message can be allocated.
     let offered = loop {
-        if let Some(status) = endpoint.iprobe(Pattern::exactly(NEWS)) {
+        if let Some(status) = endpoint.iprobe(Pattern::exactly(LARGE)) {
             break status;
         }
     };
@@ -40,7 +40,7 @@ fn receiver(endpoint: &mut Endpoint) -> Outcome {
     let memory = endpoint
         .allocate_for(peer, length)
         .ok_or("the heap is full")?;
-    let request = endpoint.irecv(Pattern::exactly(NEWS), memory)?;
+    let request = endpoint.irecv(Pattern::exactly(LARGE), memory)?;
     let got = endpoint.wait(request, None)?.ok_or("woken")?;
     let mut bytes = vec![0; length];
     got.memory.get(0, &mut bytes);
@@ -68,6 +68,6 @@ fn main() -> Outcome {
 }
 
 #[test]
-fn a_large_message_comes() {
+fn a_large_message_arrives() {
     main().unwrap();
 }

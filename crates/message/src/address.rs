@@ -1,11 +1,11 @@
-//! Who is who: NIC ids, endpoints, and where their sockets are.
+//! Addresses: NIC ids, endpoints, and the paths of their sockets.
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use window::attach::Channel;
-use window::region::List;
+use window::region::UnitAllocator;
 
 use crate::remote::directory;
 
@@ -18,9 +18,9 @@ pub struct Address {
     pub endpoint: u32,
 }
 
-/// A NIC of this host, as far as the message plane is concerned: a folder in which each open
-/// endpoint has a socket. Whoever may use the folder may talk to the endpoints in it, and may
-/// claim any of its addresses that is free: its permissions are the boundary of trust.
+/// A NIC of this host in the message plane: a directory in which each open endpoint has a socket. A
+/// process that may use the directory may connect to the endpoints in it, and may take any free
+/// address on it: the directory's permissions are the boundary of trust.
 #[derive(Clone, Debug)]
 pub struct Board {
     folder: PathBuf,
@@ -28,11 +28,11 @@ pub struct Board {
 }
 
 impl Board {
-    /// The board in `folder`. The first to open it gives it a NIC id: a random, locally
+    /// Opens the board in `folder`. The first open gives it a NIC id: a random, locally
     /// administered address.
     ///
     /// # Errors
-    /// The folder cannot be made or read, or its file `nic` has no NIC id in it.
+    /// The directory cannot be created or read, or its file `nic` holds no NIC id.
     pub fn open(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let file = folder.join("nic");
@@ -49,16 +49,16 @@ impl Board {
         })
     }
 
-    /// Its NIC id.
+    /// Returns the NIC id.
     #[must_use]
     pub fn nic(&self) -> u64 {
         self.nic
     }
 
-    /// The board in `folder`, with this NIC id: a gateway's.
+    /// Opens the board in `folder` with this NIC id, for a gateway.
     ///
     /// # Errors
-    /// The folder cannot be written, or endpoints are open there under another NIC id.
+    /// The directory cannot be written, or endpoints are open there under another NIC id.
     pub fn claim(folder: &Path, nic: u64) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let file = folder.join("nic");
@@ -78,15 +78,15 @@ impl Board {
         })
     }
 
-    /// The NIC id of a member of the message plane: everybody can tell it from the name.
+    /// Returns the NIC id of the member with this name. Every host computes the same id.
     #[must_use]
     pub fn nic_of(name: &str) -> u64 {
-        // FNV-1a: any function that spreads will do; the host refuses two names with one id.
+        // FNV-1a: any well-distributed hash works; the host refuses two names with one id.
         let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
         local(name.bytes().fold(0xcbf2_9ce4_8422_2325, step))
     }
 
-    /// The NIC id of a member or host of this name: as the uplink says, if there is one, else
+    /// Returns the NIC id of a member or host by name: as the uplink reported it, otherwise
     /// [`nic_of`](Self::nic_of).
     #[must_use]
     pub fn find(&self, name: &str) -> u64 {
@@ -94,26 +94,26 @@ impl Board {
         found.map_or_else(|| Self::nic_of(name), |(nic, _)| nic)
     }
 
-    /// Members and other hosts that are known by name: NIC ids and names.
+    /// Returns the NIC ids and names of the members and other hosts that the uplink reported.
     pub fn hosts(&self) -> impl Iterator<Item = (u64, String)> + use<> {
         let faces = directory::read(&self.folder).into_iter();
         faces.map(|face| (face.nic, face.name))
     }
 
-    /// Whether there is a way to other NICs.
+    /// Returns whether the board has a gateway to other NICs.
     #[must_use]
     pub fn has_gateway(&self) -> bool {
         self.gateway().exists()
     }
 
-    /// The endpoints that are open on it, in order.
+    /// Returns the ids of the endpoints that are open on the board, in order.
     ///
     /// # Errors
-    /// The folder cannot be read.
+    /// The directory cannot be read.
     pub fn endpoints(&self) -> io::Result<Vec<u32>> {
         let number = |path: PathBuf| path.file_stem()?.to_str()?.parse().ok();
         let mut open: Vec<u32> = sockets(&self.folder)?.filter_map(number).collect();
-        // A process that was killed leaves its socket.
+        // A process that was killed leaves its socket file.
         open.retain(|endpoint| Channel::connect(&self.socket(*endpoint)).is_ok());
         open.sort_unstable();
         Ok(open)
@@ -123,17 +123,17 @@ impl Board {
         &self.folder
     }
 
-    /// Where the gateway to other NICs listens.
+    /// Returns the path of the gateway's socket.
     pub(crate) fn gateway(&self) -> PathBuf {
         self.folder.join("gateway.sock")
     }
 
-    /// Who has which part of the member's heap: its programs have that in common.
-    pub(crate) fn lent(&self) -> List {
-        List::of_programs(self.folder.join("heap"))
+    /// Returns the allocator of the member's heap, which all programs of the member share.
+    pub(crate) fn heap_allocator(&self) -> UnitAllocator {
+        UnitAllocator::file_locks(self.folder.join("heap"))
     }
 
-    /// Where an endpoint listens.
+    /// Returns the path of an endpoint's socket.
     #[must_use]
     pub(crate) fn socket(&self, endpoint: u32) -> PathBuf {
         self.folder.join(format!("{endpoint}.sock"))
@@ -154,7 +154,7 @@ fn read(file: &Path) -> io::Result<u64> {
         })
 }
 
-/// Make the file with a random id, whole or not at all, unless somebody else was faster.
+/// Creates the file with a random id, atomically; an existing file stays.
 fn create(folder: &Path, file: &Path) -> io::Result<()> {
     let own = folder.join(format!(".nic-{}", std::process::id()));
     let nic = local(random()?);
@@ -167,7 +167,7 @@ fn create(folder: &Path, file: &Path) -> io::Result<()> {
     }
 }
 
-/// A locally administered address, no group's, out of any number.
+/// Makes a locally administered unicast address of any number.
 fn local(number: u64) -> u64 {
     number & 0xfcff_ffff_ffff | 0x0200_0000_0000
 }
@@ -180,7 +180,7 @@ fn sockets(folder: &Path) -> io::Result<impl Iterator<Item = PathBuf>> {
     }))
 }
 
-/// A random number from the kernel.
+/// Returns a random number from the kernel.
 pub(crate) fn random() -> io::Result<u64> {
     let mut bytes = [0; 8];
     // Eight bytes always come whole (getrandom(2)).
@@ -197,7 +197,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let nic = Board::open(folder.path()).unwrap().nic();
         assert_eq!(Board::open(folder.path()).unwrap().nic(), nic);
-        // Locally administered, no group address, 48 bits.
+        // Locally administered, unicast, 48 bits.
         assert_eq!(nic >> 40 & 0x03, 0x02);
         assert_eq!(nic >> 48, 0);
         fs::write(folder.path().join("nic"), "1000000000000").unwrap();

@@ -1,19 +1,21 @@
-//! How endpoints become peers.
+//! Connecting endpoints.
 //!
-//! The one that connects makes a window and offers it at the other's socket; the other answers.
-//! The link is the same for both afterwards, so a second connect, from either side, finds it. Two
-//! that connect to each other at the same time make two windows; the one with the lower address
-//! keeps its own and refuses the other's, and the other one waits for that ([`crate::simultaneous_connect`]).
+//! The endpoint that connects creates a window and offers it at the other's socket; the other
+//! answers. The link is symmetric afterwards, so a second connect, from either side, finds it. Two
+//! endpoints that connect to each other at the same time create two windows. The endpoint with the
+//! lower address keeps its own and refuses the other's, and the other one waits for that
+//! ([`crate::simultaneous_connect`]).
 //!
-//! An endpoint of another NIC is reached through the board's gateway ([`crate::remote`]): what is said
-//! is the same, but the window comes from the gateway, to both; with it, where they sit in its region.
+//! An endpoint connects to one of another NIC through the board's gateway ([`crate::remote`]). The
+//! handshake is the same, but the gateway gives the window to both, and with it the region's
+//! members that the two belong to.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 use rustix::io::Errno;
-use window::attach::{Channel, Message, Place};
+use window::attach::{Channel, Message, WindowLocation};
 use window::doorbell;
 use window::layout::Layout;
 use window::region;
@@ -22,16 +24,16 @@ use window::{Side, Window, WindowError};
 use crate::address::Address;
 use crate::endpoint::Endpoint;
 use crate::handshake::{
-    ACCEPTED, BAD_KEY, CLOSED, CROSSED, FULL, Hello, UNKNOWN, UNREACHABLE, Welcome,
+    ACCEPTED, BAD_KEY, CLOSED, FULL, Hello, HelloReply, SIMULTANEOUS, UNKNOWN, UNREACHABLE,
 };
-use crate::limits::{CONTROL, FAR_SPIN, INCOMING, MESSAGES};
+use crate::limits::{CONTROL, INCOMING, MESSAGES, REMOTE_SPIN};
 use crate::peer::{Link, Peer};
-use crate::remote_memory::{CREATOR, GUEST};
+use crate::remote_memory::{AS_ATTACHER, AS_CREATOR};
 use crate::request::{Request, State};
 use crate::status::{Code, Error};
 use crate::token::Token;
 
-/// Connections on the way to becoming links.
+/// Connections during the handshake.
 #[derive(Debug, Default)]
 pub(crate) struct Handshakes {
     incoming: BTreeMap<u32, Channel>,
@@ -44,15 +46,15 @@ pub(crate) struct Handshakes {
 pub(crate) struct Outgoing {
     pub(crate) address: Address,
     pub(crate) key: u32,
-    /// None while the other side's offer is waited for.
+    /// `None` while this side waits for the other side's offer.
     pub(crate) offer: Option<Offer>,
-    /// Then: when this side's is made again.
-    pub(crate) again: Option<Instant>,
-    /// Who waits for it, and with which key: only one of them can be right.
+    /// In that case: when this side sends its offer again.
+    pub(crate) retry_at: Option<Instant>,
+    /// The requests that wait for this connect, each with its key: at most one key is right.
     pub(crate) requests: Vec<(Request, u32)>,
 }
 
-/// The socket of an offer, and the window. Without a window, the answer brings it.
+/// The socket of an offer, and the window. Without a window, the answer brings one.
 pub(crate) type Offer = (Channel, Option<Window>);
 
 impl Handshakes {
@@ -61,28 +63,28 @@ impl Handshakes {
         self.next
     }
 
-    /// The connect to an address that is going on.
-    fn towards(&self, address: Address) -> Option<u32> {
+    /// Returns the pending connect to an address.
+    fn outgoing_to(&self, address: Address) -> Option<u32> {
         let mut all = self.outgoing.iter();
         all.find(|(_, outgoing)| outgoing.address == address)
             .map(|(id, _)| *id)
     }
 }
 
-/// The layout of every link.
+/// Returns the layout of every link's window.
 pub(crate) fn layout() -> Result<Layout, WindowError> {
     Ok(Layout::new([MESSAGES, CONTROL])?)
 }
 
 impl Endpoint {
-    /// Begin to connect, for a request. Ends the request at once when that cannot be.
-    pub(crate) fn begin(
+    /// Starts a connect for a request. The request ends at once if it cannot succeed.
+    pub(crate) fn begin_connect(
         &mut self,
         request: Request,
         address: Address,
         key: u32,
     ) -> Result<(), Error> {
-        if let Some(id) = self.handshakes.towards(address) {
+        if let Some(id) = self.handshakes.outgoing_to(address) {
             if let Some(outgoing) = self.handshakes.outgoing.get_mut(&id) {
                 outgoing.requests.push((request, key));
             }
@@ -100,32 +102,32 @@ impl Endpoint {
             address,
             key,
             offer: Some(offer),
-            again: None,
+            retry_at: None,
             requests: vec![(request, key)],
         };
         self.handshakes.outgoing.insert(id, outgoing);
         Ok(())
     }
 
-    /// Offer an endpoint a link. [`Error::Connection`] when it is refused at once.
+    /// Sends an offer to an endpoint. [`Error::Connection`] if it is refused at once.
     pub(crate) fn offer(&self, id: u32, address: Address, key: u32) -> Result<Offer, Error> {
-        let far = address.nic != self.address.nic;
-        let path = match far {
+        let remote = address.nic != self.address.nic;
+        let path = match remote {
             true => self.board.gateway(),
             false => self.board.socket(address.endpoint),
         };
         let channel = match Channel::connect(&path) {
             Ok(channel) => channel,
-            Err(Errno::NOENT | Errno::CONNREFUSED) if far => {
+            Err(Errno::NOENT | Errno::CONNREFUSED) if remote => {
                 return Err(Error::UnknownNic(address.nic));
             }
             Err(Errno::NOENT | Errno::CONNREFUSED) => return Err(Error::Connection(Code::Closed)),
             Err(Errno::AGAIN) => return Err(Error::Connection(Code::NoResources)),
             Err(error) => return Err(error.into()),
         };
-        let window = match far {
+        let window = match remote {
             true => None,
-            false => Some(region::pair(layout()?)?),
+            false => Some(region::endpoint_pair(layout()?)?),
         };
         let hello = Hello {
             from: self.address,
@@ -134,24 +136,24 @@ impl Endpoint {
             own_key: self.key,
             key,
             fences: doorbell::fences_all(),
-            seats: (!far).then_some(GUEST),
+            members: (!remote).then_some(AS_ATTACHER),
         };
-        let heap = (!far).then(|| self.engine.heap.as_fd());
+        let heap = (!remote).then(|| self.engine.heap.as_fd());
         let offered = channel.offer(window.as_ref(), heap, &hello.encode());
         offered.map_err(|_| Error::Connection(Code::Closed))?;
         self.waiter.add(&channel, Token::Outgoing(id).encode())?;
         Ok((channel, window))
     }
 
-    /// Somebody connects.
+    /// Accepts connections.
     pub(crate) fn accept(&mut self) {
         for _ in 0..INCOMING {
-            // Without descriptors nobody can be let in; whoever waits is let in later.
+            // Without free descriptors, connections stay in the backlog and are accepted later.
             let Ok(Some(channel)) = self.listener.accept() else {
                 return;
             };
             if self.handshakes.incoming.len() >= INCOMING {
-                self.make_room();
+                self.evict_oldest_incoming();
             }
             let id = self.handshakes.id();
             let token = Token::Incoming(id).encode();
@@ -161,16 +163,16 @@ impl Endpoint {
         }
     }
 
-    /// Whoever connected first and says nothing gives its place to others.
-    fn make_room(&mut self) {
+    /// Closes the oldest connection without an offer, to make room.
+    fn evict_oldest_incoming(&mut self) {
         if let Some((&first, _)) = self.handshakes.incoming.first_key_value() {
-            self.hear_incoming(first);
+            self.handle_incoming(first);
             self.handshakes.incoming.remove(&first);
         }
     }
 
-    /// Somebody who connected says something, or went away.
-    pub(crate) fn hear_incoming(&mut self, id: u32) {
+    /// Handles a message or the end of an accepted connection.
+    pub(crate) fn handle_incoming(&mut self, id: u32) {
         let Some(channel) = self.handshakes.incoming.get(&id) else {
             return;
         };
@@ -186,32 +188,32 @@ impl Endpoint {
         let Some(Message::Offer {
             window: Some(window),
             heap,
-            greeting,
+            handshake_data,
         }) = message
         else {
             return;
         };
-        let Some(hello) = Hello::decode(&greeting) else {
+        let Some(hello) = Hello::decode(&handshake_data) else {
             return;
         };
-        let verdict = self.judge(&hello);
+        let verdict = self.check_hello(&hello);
         let link = match verdict {
-            ACCEPTED => self.attached(window, channel, heap, &hello),
+            ACCEPTED => self.link_from_offer(window, channel, heap, &hello),
             _ => {
                 self.answer(&channel, verdict, false);
                 return;
             }
         };
-        // A window that makes no sense gets no answer: its maker speaks something else.
+        // An invalid window gets no answer: its creator uses another protocol.
         if let Ok(link) = link {
-            let far = hello.from.nic != self.address.nic;
-            if self.answer(&link.channel, ACCEPTED, !far) {
-                self.join(hello.from, hello.session, hello.own_key, link);
+            let remote = hello.from.nic != self.address.nic;
+            if self.answer(&link.channel, ACCEPTED, !remote) {
+                self.add_link(hello.from, hello.session, hello.own_key, link);
             }
         }
     }
 
-    fn judge(&mut self, hello: &Hello) -> u32 {
+    fn check_hello(&mut self, hello: &Hello) -> u32 {
         let from = hello.from;
         if from == self.address {
             return FULL;
@@ -219,40 +221,41 @@ impl Endpoint {
         if hello.key != self.key {
             return BAD_KEY;
         }
-        let crossing = self.handshakes.towards(from);
-        let offered = crossing.and_then(|id| self.handshakes.outgoing.get(&id)?.offer.as_ref());
+        let simultaneous = self.handshakes.outgoing_to(from);
+        let offered = simultaneous.and_then(|id| self.handshakes.outgoing.get(&id)?.offer.as_ref());
         if offered.is_some() && self.address < from {
-            return CROSSED;
+            return SIMULTANEOUS;
         }
-        // It may have let go of its last link, and nobody here has looked since.
-        if let Some(old) = self.peers.linked(from) {
-            self.hear_peer(old.index());
+        // The peer may have closed its last link since this side polled last.
+        if let Some(old) = self.peers.find_linked(from) {
+            self.handle_peer_socket(old.index());
         }
-        if let Some(old) = self.peers.linked(from) {
+        if let Some(old) = self.peers.find_linked(from) {
             if self.peers.get(old).map(|known| known.session) == Some(hello.session) {
                 return FULL;
             }
-            // Its socket is bound again, so whoever had the address is no more.
+            // The peer's socket is bound again, so the endpoint that had the address before has
+            // ended.
             self.lose(old, Code::Closed);
         }
         ACCEPTED
     }
 
     fn answer(&self, channel: &Channel, verdict: u32, with_heap: bool) -> bool {
-        let welcome = Welcome {
+        let reply = HelloReply {
             verdict,
             session: self.session,
             fences: doorbell::fences_all(),
-            seats: None,
+            members: None,
         };
         let accepted = verdict == ACCEPTED;
         let heap = with_heap.then(|| self.engine.heap.as_fd());
-        let welcome = welcome.encode();
-        channel.answer(accepted, None, heap, &welcome).is_ok()
+        let reply = reply.encode();
+        channel.answer(accepted, None, heap, &reply).is_ok()
     }
 
-    /// An offer of this side is answered, or its socket ended.
-    pub(crate) fn hear_outgoing(&mut self, id: u32) {
+    /// Handles the answer to an offer of this side, or the end of its socket.
+    pub(crate) fn handle_outgoing(&mut self, id: u32) {
         let Some(outgoing) = self.handshakes.outgoing.get_mut(&id) else {
             return;
         };
@@ -271,14 +274,14 @@ impl Endpoint {
             accepted,
             window: place,
             heap,
-            greeting,
+            handshake_data,
         })) = message
         else {
-            self.fail(id, Code::Closed);
+            self.fail_connect(id, Code::Closed);
             return;
         };
-        match (accepted, Welcome::decode(&greeting)) {
-            (true, Some(welcome)) => {
+        match (accepted, HelloReply::decode(&handshake_data)) {
+            (true, Some(reply)) => {
                 let (address, key) = (outgoing.address, outgoing.key);
                 let window = match (window, place) {
                     (Some(window), None) => Ok(window),
@@ -288,63 +291,64 @@ impl Endpoint {
                 let made = window.and_then(|window| Ok((window.ends(Side::Creator)?, window)));
                 match made {
                     Ok((ends, window)) => {
-                        let mut link = Link::new(ends, channel, heap, welcome.fences);
+                        let mut link = Link::new(ends, channel, heap, reply.fences);
                         let near = address.nic == self.address.nic;
-                        let seats = near.then_some(CREATOR).or(welcome.seats);
-                        link.reach = self.reach(&window, seats, address);
-                        self.join(address, welcome.session, key, link);
+                        let members = near.then_some(AS_CREATOR).or(reply.members);
+                        link.remote_memory = self.remote_memory_of(&window, members, address);
+                        self.add_link(address, reply.session, key, link);
                     }
-                    Err(_) => self.fail(id, Code::NoResources),
+                    Err(_) => self.fail_connect(id, Code::NoResources),
                 }
             }
-            (false, Some(welcome)) => match welcome.verdict {
-                CROSSED => self.give_way(id),
-                BAD_KEY => self.refuse(id),
-                CLOSED => self.fail(id, Code::Closed),
-                UNREACHABLE => self.fail(id, Code::Unreachable),
-                UNKNOWN => self.fail(id, Code::Unknown),
-                _ => self.fail(id, Code::NoResources),
+            (false, Some(reply)) => match reply.verdict {
+                SIMULTANEOUS => self.await_peer_offer(id),
+                BAD_KEY => self.end_wrong_keys(id),
+                CLOSED => self.fail_connect(id, Code::Closed),
+                UNREACHABLE => self.fail_connect(id, Code::Unreachable),
+                UNKNOWN => self.fail_connect(id, Code::Unknown),
+                _ => self.fail_connect(id, Code::NoResources),
             },
-            (_, None) => self.fail(id, Code::Unreachable),
+            (_, None) => self.fail_connect(id, Code::Unreachable),
         }
     }
 
-    /// A link from what a peer offered.
-    fn attached(
+    /// Creates a link from a peer's offer.
+    fn link_from_offer(
         &self,
-        window: Place,
+        window: WindowLocation,
         channel: Channel,
         heap: Option<OwnedFd>,
         hello: &Hello,
     ) -> Result<Link, WindowError> {
         let window = attach(window)?;
-        let mut link = Link::new(window.ends(Side::Guest)?, channel, heap, hello.fences);
-        link.reach = self.reach(&window, hello.seats, hello.from);
+        let mut link = Link::new(window.ends(Side::Attacher)?, channel, heap, hello.fences);
+        link.remote_memory = self.remote_memory_of(&window, hello.members, hello.from);
         Ok(link)
     }
 
-    pub(crate) fn fail(&mut self, id: u32, code: Code) {
+    pub(crate) fn fail_connect(&mut self, id: u32, code: Code) {
         let outgoing = self.handshakes.outgoing.remove(&id);
         for (request, _) in outgoing.into_iter().flat_map(|out| out.requests) {
             self.end_connect(request, code);
         }
     }
 
-    /// The key is wrong. Who has another one tries that.
-    fn refuse(&mut self, id: u32) {
+    /// The offer's key is wrong. Ends the requests with that key; the others connect again with
+    /// theirs.
+    fn end_wrong_keys(&mut self, id: u32) {
         let Some(outgoing) = self.handshakes.outgoing.remove(&id) else {
             return;
         };
         for (request, key) in outgoing.requests {
             if key == outgoing.key {
                 self.end_connect(request, Code::BadKey);
-            } else if self.begin(request, outgoing.address, key).is_err() {
+            } else if self.begin_connect(request, outgoing.address, key).is_err() {
                 self.end_connect(request, Code::NoResources);
             }
         }
     }
 
-    /// End a connect, unless it was cancelled.
+    /// Ends a connect request, unless it was cancelled.
     fn end_connect(&mut self, request: Request, code: Code) {
         let entry = self.engine.requests.get(request);
         if entry.is_some_and(|entry| entry.state == State::Connecting) {
@@ -352,11 +356,11 @@ impl Endpoint {
         }
     }
 
-    /// A link is there: whoever waits for it, with the peer's key, has it.
-    fn join(&mut self, address: Address, session: u64, key: u32, mut link: Link) {
+    /// Adds a link, and ends the requests that wait for it; those with the peer's key succeed.
+    fn add_link(&mut self, address: Address, session: u64, key: u32, mut link: Link) {
         if address.nic != self.address.nic {
-            link.far = true;
-            self.patience = FAR_SPIN;
+            link.remote = true;
+            self.spin_limit = REMOTE_SPIN;
         }
         let peer = self.peers.add(address, session, key, link);
         let token = Token::Peer(peer.index()).encode();
@@ -365,10 +369,10 @@ impl Endpoint {
             None => false,
         };
         if !watched {
-            // Its end would never be noticed.
+            // The end of the peer would never be detected.
             self.lose(peer, Code::NoResources);
         }
-        let Some(id) = self.handshakes.towards(address) else {
+        let Some(id) = self.handshakes.outgoing_to(address) else {
             return;
         };
         let outgoing = self.handshakes.outgoing.remove(&id);
@@ -380,7 +384,7 @@ impl Endpoint {
         }
     }
 
-    /// End a connect with its peer.
+    /// Ends a connect request with its peer.
     pub(crate) fn connected(&mut self, request: Request, peer: Peer) {
         match self.engine.requests.get(request) {
             Some(entry) if entry.state == State::Connecting => entry.status.peer = Some(peer),
@@ -390,8 +394,8 @@ impl Endpoint {
     }
 }
 
-/// The window of a link that somebody else made.
-fn attach(place: Place) -> Result<Window, WindowError> {
+/// Attaches the window of a link that another process created.
+fn attach(place: WindowLocation) -> Result<Window, WindowError> {
     let window = Window::attach(place.file, place.offset)?;
     let expected = layout()?;
     if window.layout() != expected {

@@ -1,20 +1,23 @@
-//! Large messages that both sides copy.
+//! Cooperative copy: both sides copy a large message.
 //!
-//! One processor copies slower than two. Where a message lies on a heap that both can read, and goes to a stretch of
-//! another that both can write, its receiver says so (*share*), and copies a piece at a time, as it
-//! [claims](window::chunk_claim) them. A sender that looks meanwhile does the same from its side, and says how many pieces
-//! that were (*copied*). One that does not look is not waited for: there is nothing left to claim for it then.
+//! Two processors copy faster than one. If a message is on a heap that both sides can read, and its
+//! receive is a buffer that both can write, the receiver sends a *share* record, and copies the
+//! message a piece at a time, as it [claims](window::chunk_claim) them. A sender that polls
+//! meanwhile does the same from its side, and reports how many pieces it copied (*copied*). The
+//! receiver does not wait for a sender that does not poll: it claims all pieces itself.
 //!
-//! The message is received when all pieces that the receiver did not copy are said to be copied: exactly these. A
-//! sender that lies about that spoils its own message, and nothing else. One that is late, because it was cut off,
-//! writes to units that it has entered, or to none: see [`window::region`].
+//! The message is received when the sender has reported exactly the pieces that the receiver did
+//! not copy. A sender that reports a wrong number spoils its own message only. A sender that is
+//! late, because it was disconnected, writes only to units that it has marked as being written, or
+//! to none: see [`window::region`].
 //!
-//! Claims, and entering units, are locked changes of words that two machines share. Where these mean nothing to others
-//! ([`window::locks`]), a side neither shares nor looks: the receiver copies all.
+//! Claims, and marking units, are atomic read-modify-write operations on words that two machines
+//! share. Where these have no effect on the other machine ([`window::locks`]), a side neither sends
+//! shares nor copies for them: the receiver copies all pieces.
 
-use window::chunk_claim::{Claims, Turn};
+use window::chunk_claim::{ChunkClaimer, Claims};
 use window::locks;
-use window::region::{Heap, Place, Refused};
+use window::region::{AccessError, Heap, HeapAddress};
 
 use crate::engine::Engine;
 use crate::limits::{PIECE, SHARED};
@@ -24,26 +27,26 @@ use crate::remote_memory::RemoteMemory;
 use crate::request::{Request, State};
 use crate::wire::{Control, Handle, Share};
 
-/// Claims pieces of a message: where each begins that is claimed, and how long it is.
+/// Claims pieces of a message, and returns the offset and length of each.
 struct Pieces<'a> {
-    turn: Turn<'a>,
+    epoch: ChunkClaimer<'a>,
     wanted: u64,
-    /// How many were claimed.
+    /// The number of pieces claimed so far.
     count: u32,
 }
 
 impl<'a> Pieces<'a> {
-    fn new(claims: &'a Claims, turn: u32, wanted: u64) -> Option<Self> {
-        let turn = claims.of(turn, count(wanted)?);
+    fn new(claims: &'a Claims, epoch: u32, wanted: u64) -> Option<Self> {
+        let epoch = claims.claimer(epoch, count(wanted)?);
         Some(Self {
-            turn,
+            epoch,
             wanted,
             count: 0,
         })
     }
 
     fn next(&mut self) -> Result<Option<(u64, usize)>, Fault> {
-        let Some(piece) = self.turn.claim()? else {
+        let Some(piece) = self.epoch.claim()? else {
             return Ok(None);
         };
         self.count += 1;
@@ -53,59 +56,61 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// How many pieces a message has; `None` for one that is longer than any heap.
+/// Returns the number of pieces of a message; `None` if it is longer than any heap.
 fn count(wanted: u64) -> Option<u32> {
     u32::try_from(wanted.div_ceil(PIECE)).ok()
 }
 
 impl Link {
-    /// The heap of the peer's member, if this side can reach it.
+    /// Returns the heap of the peer's member, if this side can map it.
     pub(crate) fn peer_heap(&mut self) -> Option<&Heap> {
-        self.reach.as_mut().and_then(RemoteMemory::peer)
+        self.remote_memory.as_mut().and_then(RemoteMemory::peer)
     }
 
-    /// Whether the peer can copy its message to this memory, and it is worth telling.
+    /// Returns whether the peer can copy its message into this memory, and the message is long
+    /// enough.
     pub(crate) fn can_share(&self, memory: &Memory, wanted: u64) -> bool {
-        let covers =
-            |reach: &RemoteMemory| matches!(memory, Memory::Stretch(own) if reach.covers(own));
-        wanted >= SHARED && locks::hold() && self.reach.as_ref().is_some_and(covers)
+        let covers = |remote_memory: &RemoteMemory| matches!(memory, Memory::SharedBuffer(own) if remote_memory.contains(own));
+        wanted >= SHARED
+            && locks::are_effective()
+            && self.remote_memory.as_ref().is_some_and(covers)
     }
 }
 
 impl Engine {
-    /// Copy an offered message from the heap of the peer's member, with the peer, if that looks. The receive ends when
-    /// all of it is here.
+    /// Copies an offered message from the heap of the peer's member, together with the peer if it
+    /// polls. The receive ends when the whole message is here.
     pub(crate) fn share(
         &mut self,
         link: &mut Link,
         request: Request,
         sender: Handle,
-        place: Place,
+        address: HeapAddress,
         wanted: u64,
     ) -> Result<(), Fault> {
-        let entry = self.requests.get(request).ok_or(Fault::Nonsense)?;
-        let Memory::Stretch(own) = &mut entry.memory else {
-            return Err(Fault::Nonsense);
+        let entry = self.requests.get(request).ok_or(Fault::Malformed)?;
+        let Memory::SharedBuffer(own) = &mut entry.memory else {
+            return Err(Fault::Malformed);
         };
-        let turn = link.claims_in.begin();
-        link.say(Control::Share(Share {
+        let epoch = link.claims_in.begin();
+        link.send_control(Control::Share(Share {
             sender,
             receiver: request.handle(),
-            place: own.place(),
+            address: own.address(),
             wanted,
-            turn,
+            epoch,
         }))?;
-        // Now, not at the end: it copies while this side does.
+        // The peer is woken now, not at the end: it copies while this side does.
         link.wake();
-        let heap = link.reach.as_mut().and_then(RemoteMemory::peer);
-        let heap = heap.ok_or(Fault::Nonsense)?;
-        let mut pieces = Pieces::new(&link.claims_in, turn, wanted).ok_or(Fault::Nonsense)?;
+        let heap = link.remote_memory.as_mut().and_then(RemoteMemory::peer);
+        let heap = heap.ok_or(Fault::Malformed)?;
+        let mut pieces = Pieces::new(&link.claims_in, epoch, wanted).ok_or(Fault::Malformed)?;
         while let Some((from, length)) = pieces.next()? {
-            let copied = heap.carry(place, from, own, length);
-            copied.ok_or(Fault::Nonsense)?;
+            let copied = heap.copy_to(address, from, own, length);
+            copied.ok_or(Fault::Malformed)?;
         }
-        if !heap.is_still(place, wanted) {
-            return Err(Fault::Withdrawn);
+        if !heap.is_valid(address, wanted) {
+            return Err(Fault::Revoked);
         }
         self.copies.once += 1;
         let left = count(wanted).unwrap_or_default() - pieces.count;
@@ -117,11 +122,11 @@ impl Engine {
             wanted,
             sender,
         };
-        link.expects += 1;
+        link.awaited_replies += 1;
         Ok(())
     }
 
-    /// The receiver of a message copies it, and says where it goes: copy what it has not claimed yet.
+    /// Handles a *share* of a receiver: copies the pieces that the receiver has not claimed yet.
     pub(crate) fn join_copy(
         &mut self,
         link: &mut Link,
@@ -129,39 +134,39 @@ impl Engine {
         share: Share,
     ) -> Result<(), Fault> {
         let found = self.requests.of_peer(share.sender, peer);
-        let (_, entry) = found.ok_or(Fault::Nonsense)?;
+        let (_, entry) = found.ok_or(Fault::Malformed)?;
         let sane = (1..=entry.status.length).contains(&share.wanted);
-        let (true, State::Offered, Memory::Stretch(own)) = (sane, entry.state, &entry.memory)
+        let (true, State::Offered, Memory::SharedBuffer(own)) = (sane, entry.state, &entry.memory)
         else {
-            return Err(Fault::Nonsense);
+            return Err(Fault::Malformed);
         };
         entry.state = State::Sharing;
-        let heap = link.reach.as_mut().and_then(RemoteMemory::peer);
-        let Some(heap) = heap.filter(|_| locks::hold()) else {
-            // The receiver copies all.
+        let heap = link.remote_memory.as_mut().and_then(RemoteMemory::peer);
+        let Some(heap) = heap.filter(|_| locks::are_effective()) else {
+            // The receiver copies all pieces.
             return Ok(());
         };
-        if !heap.holds(share.place, share.wanted) {
-            return Err(Fault::Nonsense);
+        if !heap.contains(share.address, share.wanted) {
+            return Err(Fault::Malformed);
         }
-        let pieces = Pieces::new(&link.claims_out, share.turn, share.wanted);
-        let mut pieces = pieces.ok_or(Fault::Nonsense)?;
+        let pieces = Pieces::new(&link.claims_out, share.epoch, share.wanted);
+        let mut pieces = pieces.ok_or(Fault::Malformed)?;
         while let Some((from, length)) = pieces.next()? {
-            let copied = heap.deliver(share.place, from, own, length);
+            let copied = heap.put(share.address, from, own, length);
             copied.map_err(|refused| match refused {
-                Refused::Outside => Fault::Nonsense,
-                Refused::Withdrawn => Fault::Withdrawn,
+                AccessError::OutOfBounds => Fault::Malformed,
+                AccessError::Revoked => Fault::Revoked,
             })?;
         }
         let (receiver, pieces) = (share.receiver, pieces.count);
         if pieces > 0 {
-            link.say(Control::Copied { receiver, pieces })?;
+            link.send_control(Control::Copied { receiver, pieces })?;
             link.wake();
         }
         Ok(())
     }
 
-    /// The sender has copied so many pieces of a message.
+    /// Handles the sender's report of the pieces that it copied.
     pub(crate) fn copied(
         &mut self,
         link: &mut Link,
@@ -170,24 +175,24 @@ impl Engine {
         pieces: u32,
     ) -> Result<(), Fault> {
         let found = self.requests.of_peer(receiver, peer);
-        let (request, entry) = found.ok_or(Fault::Nonsense)?;
+        let (request, entry) = found.ok_or(Fault::Malformed)?;
         let State::Shared {
             left,
             wanted,
             sender,
         } = entry.state
         else {
-            return Err(Fault::Nonsense);
+            return Err(Fault::Malformed);
         };
         if pieces != left {
-            return Err(Fault::Nonsense);
+            return Err(Fault::Malformed);
         }
-        link.expects = link.expects.saturating_sub(1);
+        link.awaited_replies = link.awaited_replies.saturating_sub(1);
         self.copies.shared += 1;
         self.received(link, request, sender, wanted)
     }
 
-    /// An offered message is here, as far as it was wanted.
+    /// Completes the receive of an offered message of which `taken` bytes were wanted.
     pub(crate) fn received(
         &mut self,
         link: &mut Link,
@@ -196,6 +201,6 @@ impl Engine {
         taken: u64,
     ) -> Result<(), Fault> {
         self.requests.end_with(request, taken);
-        link.say(Control::Done { sender, taken })
+        link.send_control(Control::Done { sender, taken })
     }
 }

@@ -1,4 +1,4 @@
-//! An endpoint: the calls.
+//! The calls of an endpoint.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use window::attach::Listener;
 use window::heap::{Buffer, Heap};
 use window::waiter::{Waiter, Waker};
-use window::yielding::{Awaited, Courtesy};
+use window::yielding::{AwaitedPeer, Yielder};
 
 use crate::address::{Address, Board, random};
 use crate::connect::Handshakes;
@@ -22,13 +22,13 @@ use crate::token::Token;
 /// How an endpoint is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Its number; without one, the first that is free.
+    /// The endpoint id; without one, the first free id.
     pub endpoint: Option<u32>,
-    /// What others must know to connect.
+    /// The key that connecting endpoints must give.
     pub key: u32,
-    /// Which bits of match values are context ids.
+    /// The bits of match values that are context ids.
     pub contexts: Contexts,
-    /// Bytes of its heap. Only what is written takes memory.
+    /// Bytes of its heap. Only pages that are written take memory.
     pub heap: u64,
 }
 
@@ -43,11 +43,11 @@ impl Default for Options {
     }
 }
 
-/// An address in the message plane, open for messages. Dropping it closes it: its peers are told,
-/// and its requests are no more.
+/// An open address in the message plane. Dropping it closes it: its peers are notified, and its
+/// requests are gone.
 ///
-/// It works while it is called: any call that waits, and [`progress`](Self::progress), takes what
-/// arrived, answers who connects, and sends what had no room.
+/// It makes progress only inside calls: any call that waits, and [`progress`](Self::progress),
+/// takes what arrived, answers connects, and sends what had no room.
 #[derive(Debug)]
 pub struct Endpoint {
     pub(crate) board: Board,
@@ -61,20 +61,20 @@ pub struct Endpoint {
     pub(crate) listener: Listener,
     pub(crate) waiter: Waiter,
     pub(crate) woken: bool,
-    pub(crate) looks: u32,
+    pub(crate) polls: u32,
     pub(crate) lost: VecDeque<Peer>,
-    /// How long a waiter looks before it sleeps.
-    pub(crate) patience: Duration,
-    pub(crate) courtesy: Courtesy,
-    /// Whoever passes on what far peers send.
-    pub(crate) relay: Awaited,
+    /// How long a waiter polls before it sleeps.
+    pub(crate) spin_limit: Duration,
+    pub(crate) yielder: Yielder,
+    /// The relay that forwards the messages of remote peers.
+    pub(crate) relay: AwaitedPeer,
 }
 
 impl Endpoint {
-    /// Open one on a board.
+    /// Opens an endpoint on a board.
     ///
     /// # Errors
-    /// The number is taken, or this host lacks memory or descriptors.
+    /// The id is in use, or this host has no memory or descriptors left.
     pub fn open(board: &Board, options: &Options) -> Result<Self, Error> {
         let (endpoint, listener) = bind(board, options.endpoint)?;
         let waiter = Waiter::new()?;
@@ -97,63 +97,65 @@ impl Endpoint {
             listener,
             waiter,
             woken: false,
-            looks: 0,
+            polls: 0,
             lost: VecDeque::new(),
-            patience: SPIN,
-            courtesy: Courtesy::default(),
-            relay: Awaited::default(),
+            spin_limit: SPIN,
+            yielder: Yielder::default(),
+            relay: AwaitedPeer::default(),
         })
     }
 
-    /// Where others find it.
+    /// Returns the address.
     #[must_use]
     pub fn address(&self) -> Address {
         self.address
     }
 
-    /// This endpoint as a peer of itself.
+    /// Returns this endpoint as a peer of itself.
     #[must_use]
     pub fn own(&self) -> Peer {
         SELF
     }
 
-    /// A handle that ends a wait of this endpoint from another thread.
+    /// Returns a handle that ends a wait of this endpoint from another thread.
     #[must_use]
     pub fn waker(&self) -> Waker {
         self.waiter.waker()
     }
 
-    /// Memory on the endpoint's heap: large messages from there to peers of this board are copied
-    /// once. All of those can read it. `None` when the heap is full.
+    /// Allocates memory on the endpoint's heap: large messages from there to peers of this board
+    /// are copied once. All of these peers can read the heap. `None` if it is full.
     #[must_use]
     pub fn allocate(&self, length: usize) -> Option<Buffer> {
         self.engine.heap.allocate(length)
     }
 
-    /// Memory from which a message of this length is copied as seldom as can be on its way to this peer, and into
-    /// which one of this peer is copied fastest. For a large message that is memory that the peer can write, too: on
-    /// this board no one else, in a trust group all VMs of it. Else it is memory of the endpoint's heap. It may be
-    /// used for any peer: if that cannot read it, the message is streamed. `None` when both heaps are full.
+    /// Allocates memory from which a message of this length is copied the fewest times on its way
+    /// to this peer, and into which a message of this peer is copied fastest. For a large message
+    /// that is memory that the peer can write, too: on this board no other program can; in a trust
+    /// group, all its VMs can. Otherwise it is on the endpoint's heap. The memory may be used for
+    /// any peer: the endpoint streams the message to a peer that cannot read it. `None` if both
+    /// heaps are full.
     #[must_use]
     pub fn allocate_for(&mut self, peer: Peer, length: usize) -> Option<Memory> {
         let link = self.peers.link(peer).filter(|_| length as u64 > MEDIUM);
-        let stretch = link.and_then(|link| link.reach.as_mut()?.lend(length));
-        match stretch {
-            Some(stretch) => Some(Memory::Stretch(Box::new(stretch))),
+        let buffer = link.and_then(|link| link.remote_memory.as_mut()?.allocate(length));
+        match buffer {
+            Some(buffer) => Some(Memory::SharedBuffer(Box::new(buffer))),
             None => self.allocate(length).map(Memory::Window),
         }
     }
 
-    /// How large messages came to this endpoint.
+    /// Returns how large messages came to this endpoint.
     #[must_use]
     pub fn copies(&self) -> Copies {
         self.engine.copies
     }
 
-    /// Connect to an endpoint; `None` for the time waits as long as it takes.
+    /// Connects to an endpoint; `None` as limit waits for any time.
     ///
     /// # Errors
-    /// Nobody is there, the key is wrong, or the time is over.
+    /// The endpoint is not open, the key is wrong, or the limit has passed.
     pub fn connect(
         &mut self,
         address: Address,
@@ -175,19 +177,20 @@ impl Endpoint {
         }
     }
 
-    /// Begin to connect; the request's status has the peer. `value` is the request's match value.
+    /// Starts a connect; the status of the request has the peer. `value` is the request's match
+    /// value.
     ///
     /// # Errors
-    /// The address is not of this host, or this host lacks memory or descriptors.
+    /// The address has no route from this host, or this host has no memory or descriptors left.
     pub fn iconnect(&mut self, address: Address, key: u32, value: u64) -> Result<Request, Error> {
         let requests = &mut self.engine.requests;
         let request = requests.add(State::Connecting, Memory::Empty, None, value);
         let known = match address == self.address {
             true => Some(SELF),
-            false => self.peers.linked(address),
+            false => self.peers.find_linked(address),
         };
         let Some(peer) = known else {
-            if let Err(error) = self.begin(request, address, key) {
+            if let Err(error) = self.begin_connect(request, address, key) {
                 self.engine.requests.forget(request)?;
                 self.engine.requests.end(request, Code::NoResources, 0);
                 return Err(error);
@@ -201,22 +204,22 @@ impl Endpoint {
         Ok(request)
     }
 
-    /// A peer's address; `None` when it is gone for long.
+    /// Returns a peer's address; `None` if its entry was reused since it was lost.
     #[must_use]
     pub fn address_of(&self, peer: Peer) -> Option<Address> {
         self.peers.get(peer).map(|known| known.address)
     }
 
-    /// Which opening of its endpoint a peer is.
+    /// Returns a peer's session, which differs each time that its endpoint is opened.
     #[must_use]
     pub fn session_of(&self, peer: Peer) -> Option<u64> {
         self.peers.get(peer).map(|known| known.session)
     }
 
-    /// Receive the first message that fits.
+    /// Starts a receive of the first message that matches.
     ///
     /// # Errors
-    /// The pattern does not name one context.
+    /// The pattern does not select one context.
     #[inline(always)]
     pub fn irecv(&mut self, pattern: Pattern, memory: impl Into<Memory>) -> Result<Request, Error> {
         if !self.contexts.covered_by(&pattern) {
@@ -236,7 +239,7 @@ impl Endpoint {
         Ok(request)
     }
 
-    /// Give what was put aside to a receive.
+    /// Completes a receive with a message that arrived before.
     #[inline(never)]
     pub(crate) fn deliver(&mut self, request: Request, arrival: Arrival) {
         let peer = arrival.peer;
@@ -244,13 +247,14 @@ impl Endpoint {
         let taken = self.engine.take_arrival(link, request, arrival);
         match (taken, self.peers.link(peer)) {
             (Err(fault), _) => self.lose(peer, fault.code()),
-            // Its sender may sleep until it is received, and this side need not call again.
-            (Ok(()), Some(link)) if link.told => link.wake(),
+            // The sender may sleep until the message is received, and this side need not call
+            // again.
+            (Ok(()), Some(link)) if link.published => link.wake(),
             (Ok(()), _) => {}
         }
     }
 
-    /// The result of a request, if it has ended. The request is gone then.
+    /// Returns the result of a request, if it has ended. The request is gone then.
     ///
     /// # Errors
     /// There is no such request.
@@ -262,7 +266,7 @@ impl Endpoint {
         Ok(self.engine.requests.take(request))
     }
 
-    /// The result of the request that ended first of those with a fitting match value: sends,
+    /// Returns the result of the request that ended first among those with a matching value: sends,
     /// receives and connects.
     pub fn test_any(&mut self, pattern: Pattern) -> Option<(Request, Completion)> {
         self.progress();
@@ -270,13 +274,13 @@ impl Endpoint {
         Some((request, self.engine.requests.take(request)?))
     }
 
-    /// The request that ended first. Its result stays.
+    /// Returns the request that ended first. Its result stays.
     pub fn ipeek(&mut self) -> Option<Request> {
         self.progress();
         self.engine.requests.oldest(&Pattern::ANY)
     }
 
-    /// The first message that fits and that nobody waits for. It stays.
+    /// Returns the first unexpected message that matches. It stays queued.
     pub fn iprobe(&mut self, pattern: Pattern) -> Option<Status> {
         self.progress();
         self.probed(&pattern)
@@ -294,11 +298,11 @@ impl Endpoint {
         })
     }
 
-    /// Take back a receive that matched nothing yet, or a connect that is not answered; it ends
-    /// with [`Code::Cancelled`]. False when it is too late.
+    /// Cancels a receive that has not matched, or a connect that is not answered; it ends with
+    /// [`Code::Cancelled`]. Returns false if it is too late.
     ///
     /// # Errors
-    /// It is a send, or there is no such request.
+    /// The request is a send, or there is no such request.
     pub fn cancel(&mut self, request: Request) -> Result<bool, Error> {
         let requests = &mut self.engine.requests;
         let entry = requests.get(request).ok_or(Error::BadRequest)?;
@@ -318,7 +322,7 @@ impl Endpoint {
         }
     }
 
-    /// Never ask for this request's result. Its memory is dropped when it ends.
+    /// Discards the result of a request. Its memory is dropped when it ends.
     ///
     /// # Errors
     /// There is no such request.

@@ -1,4 +1,4 @@
-//! The protocols: what is between calls on one side and records on the other.
+//! The protocol engine: turns API calls into records, and records into completions.
 
 use std::collections::VecDeque;
 
@@ -14,14 +14,14 @@ use crate::request::{Entry, Request, Requests, State};
 use crate::status::Code;
 use crate::wire::{self, Control, Handle};
 
-/// A receive that waits.
+/// A posted receive.
 #[derive(Debug)]
 pub(crate) struct Posted {
     pub(crate) pattern: Pattern,
     pub(crate) request: Request,
 }
 
-/// A message that nobody waits for.
+/// A message that matched no posted receive.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub(crate) peer: Peer,
@@ -30,27 +30,28 @@ pub(crate) struct Arrival {
     pub(crate) body: Body,
 }
 
-/// What is there of it.
+/// What has arrived of an unexpected message.
 #[derive(Debug)]
 pub(crate) enum Body {
-    /// All.
+    /// The whole message, in the record.
     Eager([u8; EAGER]),
-    /// All. With a handle, its sender wants to know when it is received.
+    /// The whole message. With a handle, its sender waits until it is received.
     Bytes(Vec<u8>, Option<Handle>),
-    /// Nothing yet.
+    /// Only the offer.
     Offer(Offered),
-    /// A send of this endpoint to itself.
+    /// A send of this endpoint to itself; the message is in that request.
     Own(Request),
 }
 
-/// Requests, and what is matched with what.
+/// The requests of an endpoint, and the queues that messages and receives are matched by.
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) requests: Requests,
     pub(crate) posted: Queues<Posted>,
     pub(crate) unexpected: Queues<Arrival>,
-    /// What goes there only after the program has seen it, if it wants to.
-    pub(crate) shown: Option<VecDeque<Arrival>>,
+    /// Unexpected messages for the program's handler; `None` without a handler. They enter
+    /// `unexpected` after the handler has seen them.
+    pub(crate) handler_queue: Option<VecDeque<Arrival>>,
     pub(crate) heap: Heap,
     pub(crate) copies: Copies,
 }
@@ -58,11 +59,11 @@ pub(crate) struct Engine {
 /// How large messages were received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copies {
-    /// Those that were copied from the sender's heap, or that of its VM: once.
+    /// Messages copied once, from the sender's heap or that of its VM.
     pub once: u64,
     /// Those of them of which the sender copied a part.
     pub shared: u64,
-    /// Those that were streamed.
+    /// Messages streamed in chunks.
     pub streamed: u64,
 }
 
@@ -72,13 +73,13 @@ impl Engine {
             requests: Requests::new(),
             posted: Queues::new(contexts),
             unexpected: Queues::new(contexts),
-            shown: None,
+            handler_queue: None,
             heap,
             copies: Copies::default(),
         }
     }
 
-    /// Look after one peer: take what it sent, send what had no room.
+    /// Serves one peer: takes its records, and sends what had no room.
     #[inline(always)]
     pub(crate) fn serve(&mut self, link: &mut Link, peer: Peer) -> Result<(), Fault> {
         if link.has_record() {
@@ -87,7 +88,7 @@ impl Engine {
         if link.has_backlog() {
             self.flush(link)?;
         }
-        if link.told {
+        if link.published {
             link.wake();
         }
         Ok(())
@@ -96,44 +97,45 @@ impl Engine {
     #[inline]
     fn take_records(&mut self, link: &mut Link, peer: Peer) -> Result<(), Fault> {
         let mut left = BURST;
-        while left > 0 && link.listens() && self.take_message(link, peer)? {
+        while left > 0 && link.accepts_messages() && self.take_message(link, peer)? {
             left -= 1;
-            // To look at the next slot is to wait for its line, and what comes there now would be
-            // copied twice. The program is faster.
+            // Polling the next slot means waiting for its cache line, and a message that arrives
+            // there before the program posts a receive would be copied twice. Returning to the
+            // program first is faster.
             if self.posted.is_idle() {
                 break;
             }
         }
-        while left > 0 && link.expects > 0 {
+        while left > 0 && link.awaited_replies > 0 {
             let Some(record) = link.control_in.pop() else {
                 break;
             };
             self.control(link, peer, &record)?;
             left -= 1;
         }
-        // Whoever waits for room may be asleep.
-        link.told |= link.messages_in.release() | link.control_in.release();
+        // The peer may sleep until it has room.
+        link.published |= link.messages_in.release() | link.control_in.release();
         Ok(())
     }
 
-    /// Take everything a peer left when it went.
+    /// Takes all records that a peer left when it ended.
     pub(crate) fn drain(&mut self, link: &mut Link, peer: Peer) -> Result<(), Fault> {
         while let Some(record) = link.control_in.pop() {
             match self.control(link, peer, &record) {
-                Ok(()) | Err(Fault::Withdrawn) => {}
+                Ok(()) | Err(Fault::Revoked) => {}
                 other => return other,
             }
         }
-        // The ring ends: its producer is no more.
+        // The loop ends: the ring's producer is gone.
         loop {
             match self.take_message(link, peer) {
-                Ok(true) | Err(Fault::Withdrawn) => {}
+                Ok(true) | Err(Fault::Revoked) => {}
                 other => return other.map(drop),
             }
         }
     }
 
-    /// Send what had no room, as far as there is now.
+    /// Sends what had no room before, as far as there is room now.
     fn flush(&mut self, link: &mut Link) -> Result<(), Fault> {
         while let Some(control) = link.control.front() {
             if !link.control_out.has_room()? {
@@ -141,7 +143,7 @@ impl Engine {
             }
             link.control_out.push(&control.encode());
             link.control.pop_front();
-            link.told = true;
+            link.published = true;
         }
         while let Some(&request) = link.streams.front() {
             if !self.stream(link, request)? {
@@ -158,8 +160,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Stream chunks of a send while there is room, as many as is one peer's turn; true when all
-    /// of it was.
+    /// Streams chunks of a send while there is room, at most one peer's share; returns true when
+    /// all chunks are sent.
     fn stream(&mut self, link: &mut Link, request: Request) -> Result<bool, Fault> {
         for _ in 0..CHUNKS {
             let Some(entry) = self.requests.get(request) else {
@@ -176,12 +178,13 @@ impl Engine {
             };
             let left = wanted - sent;
             if left == 0 && confirmed {
-                // On its way to another host.
+                // The transfer to another host is still going on: the receiver's *done* ends the
+                // send.
                 entry.state = State::Offered;
                 return Ok(true);
             }
             if left == 0 {
-                link.expects = link.expects.saturating_sub(1);
+                link.awaited_replies = link.awaited_replies.saturating_sub(1);
                 self.requests.end_with(request, wanted);
                 return Ok(true);
             }
@@ -196,7 +199,7 @@ impl Engine {
                 at += piece.len() as u64;
                 Some(())
             });
-            written.ok_or(Fault::Nonsense)?;
+            written.ok_or(Fault::Malformed)?;
             entry.state = State::Streaming {
                 sent: sent + u64::from(length),
                 wanted,
@@ -208,14 +211,15 @@ impl Engine {
                 offset: room.offset,
                 length,
             };
-            link.control_out.push_with(&chunk.encode(), room);
-            // Now, not at the end: the receiver works while the next chunk is copied.
+            link.control_out.push_with_data(&chunk.encode(), room);
+            // The peer is woken now, not at the end: it works while the next chunk is copied.
             link.wake();
         }
         Ok(false)
     }
 
-    /// A send that is over at once, because it [is taken](Link::takes_now).
+    /// Sends a message that fits into a slot, after [`Link::can_send_inline`]; the request has
+    /// ended when this returns.
     #[inline(always)]
     pub(crate) fn send_now(
         &mut self,
@@ -229,7 +233,7 @@ impl Engine {
         self.requests.add_sent(memory, peer, value)
     }
 
-    /// Start a send. It is over at once if the message is buffered and has room.
+    /// Starts a send. The request has ended already if the message is buffered and has room.
     pub(crate) fn send(
         &mut self,
         link: &mut Link,
@@ -245,13 +249,13 @@ impl Engine {
         if !link.sends.is_empty() || !self.post(link, request)? {
             link.sends.push_back(request);
         }
-        if link.told {
+        if link.published {
             link.wake();
         }
         Ok(request)
     }
 
-    /// Put a send into the lane of messages, if there is room.
+    /// Pushes the record of a send into the message lane; false if there is no room.
     fn post(&mut self, link: &mut Link, request: Request) -> Result<bool, Fault> {
         let heap = &self.heap;
         let Some(entry) = self.requests.get(request) else {
@@ -278,10 +282,10 @@ impl Engine {
                 at += piece.len() as u64;
                 Some(())
             });
-            written.ok_or(Fault::Nonsense)?;
+            written.ok_or(Fault::Malformed)?;
             let sender = entry.synchronous.then(|| request.handle());
             let record = wire::medium(value, room.offset, short, sender);
-            link.messages_out.push_with(&record, room);
+            link.messages_out.push_with_data(&record, room);
         } else {
             if !link.messages_out.has_room()? {
                 return Ok(false);
@@ -290,17 +294,17 @@ impl Engine {
             let record = wire::offer(value, length, request.handle(), source);
             link.messages_out.push(&record);
         }
-        link.told = true;
+        link.published = true;
         if buffered && !entry.synchronous {
             self.requests.end(request, Code::Success, length);
         } else {
             entry.state = State::Offered;
-            link.expects += 1;
+            link.awaited_replies += 1;
         }
         Ok(true)
     }
 
-    /// Whether something that waits for room would find it.
+    /// Returns whether something that waits for room would find it.
     pub(crate) fn could_flush(&mut self, link: &mut Link) -> Result<bool, Fault> {
         let control = !link.control.is_empty() && link.control_out.has_room()?;
         let stream = !link.streams.is_empty() && link.control_out.room(CHUNK)?.is_some();
@@ -308,14 +312,14 @@ impl Engine {
             return Ok(control || stream);
         };
         let length = self.requests.get(request).map_or(0, |e| e.status.length);
-        // Larger ones are offered, without data.
+        // Larger messages are offered, without data.
         let data = if length <= MEDIUM { length } else { 0 };
         let data = u32::try_from(data).unwrap_or_default();
         Ok(control || stream || link.messages_out.room(data)?.is_some())
     }
 }
 
-/// Publish a message of at most [`EAGER`] bytes. There must be room.
+/// Publishes a message of at most [`EAGER`] bytes. There must be room.
 #[inline(always)]
 fn push_eager(lane: &mut Producer, value: u64, memory: &Memory) {
     let gathered;
@@ -326,15 +330,15 @@ fn push_eager(lane: &mut Producer, value: u64, memory: &Memory) {
             &gathered
         }
     };
-    // It fits: callers look at its length.
+    // It fits: callers checked the length.
     let length = u8::try_from(bytes.len()).unwrap_or_default();
     lane.push_bytes(wire::eager_tag(length), value, bytes);
 }
 
-/// The pieces of a short message, one behind the other.
+/// Copies the segments of a short message into one buffer.
 fn gather(memory: &Memory) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(EAGER);
-    // It refuses nothing.
+    // The closure always continues.
     let _all = memory.read(0, EAGER as u64, |piece| {
         bytes.extend_from_slice(piece);
         Some(())

@@ -1,52 +1,54 @@
-//! What endpoints say to each other while they connect. Numbers are little endian.
+//! The handshake data of endpoints, in offers and answers. Numbers are little endian.
 
-use window::attach::Greeting;
+use window::attach::HandshakeData;
 
 use crate::address::Address;
 
-/// What an offer says of who makes it and whom it is for.
+/// The data of an offer: its sender and its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) from: Address,
     pub(crate) to: Address,
     pub(crate) session: u64,
-    /// What its own endpoint was opened with.
+    /// The key that the sender was opened with.
     pub(crate) own_key: u32,
-    /// What it thinks this one was opened with.
+    /// The key that the sender believes the target was opened with.
     pub(crate) key: u32,
-    /// Whether its sleeps fence this side too (`window::doorbell`).
+    /// Whether the sender's sleeps fence the target, too (`window::doorbell`).
     pub(crate) fences: bool,
-    /// Said by gateways.
-    pub(crate) seats: Option<Seats>,
+    /// Only from gateways.
+    pub(crate) members: Option<MemberPair>,
 }
 
-/// What an answer says.
+/// The data of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Welcome {
+pub(crate) struct HelloReply {
     pub(crate) verdict: u32,
     pub(crate) session: u64,
     /// As [`Hello::fences`].
     pub(crate) fences: bool,
-    /// Said by gateways.
-    pub(crate) seats: Option<Seats>,
+    /// Only from gateways.
+    pub(crate) members: Option<MemberPair>,
 }
 
-/// Where the two ends of a direct link sit in the region that the window is of.
+/// The members of a region that the two ends of a direct link belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seats {
-    /// Of the endpoint that this is said to.
+pub(crate) struct MemberPair {
+    /// The member of the receiver of this data.
     pub(crate) own: u32,
     pub(crate) peer: u32,
 }
 
-impl Seats {
-    /// Nothing when there are none.
-    fn encode(seats: Option<Self>) -> impl Iterator<Item = u8> {
-        let words = seats.into_iter().flat_map(|seats| [seats.own, seats.peer]);
+impl MemberPair {
+    /// Encodes nothing for `None`.
+    fn encode(members: Option<Self>) -> impl Iterator<Item = u8> {
+        let words = members
+            .into_iter()
+            .flat_map(|members| [members.own, members.peer]);
         words.flat_map(u32::to_le_bytes)
     }
 
-    /// All that is left of a greeting.
+    /// Decodes the rest of the handshake data.
     fn decode(bytes: &[u8]) -> Option<Option<Self>> {
         if bytes.is_empty() {
             return Some(None);
@@ -58,24 +60,24 @@ impl Seats {
     }
 }
 
-/// The window is taken.
+/// The window is accepted.
 pub(crate) const ACCEPTED: u32 = 0;
 /// The key is not the endpoint's.
 pub(crate) const BAD_KEY: u32 = 1;
-/// The other side's own offer is on the way.
-pub(crate) const CROSSED: u32 = 2;
-/// It cannot be taken: no room, or there is a link already.
+/// The answering side has sent an offer itself and has the lower address.
+pub(crate) const SIMULTANEOUS: u32 = 2;
+/// Refused: there is no room, or a link exists already.
 pub(crate) const FULL: u32 = 3;
-/// The endpoint is not open. Said by gateways: on its own board a connection finds out itself.
+/// The endpoint is not open. Only from gateways: on its own board, the connection fails by itself.
 pub(crate) const CLOSED: u32 = 4;
-/// The other host does not answer. Said by uplinks.
+/// The other host does not answer. Only from uplinks.
 pub(crate) const UNREACHABLE: u32 = 5;
-/// No member and no host of this NIC id is known. Said by the switchboard and by uplinks.
+/// No member and no host has this NIC id. Only from the switchboard and uplinks.
 pub(crate) const UNKNOWN: u32 = 6;
 
 impl Hello {
-    pub(crate) fn encode(&self) -> Greeting {
-        let mut bytes = Greeting::new();
+    pub(crate) fn encode(&self) -> HandshakeData {
+        let mut bytes = HandshakeData::new();
         bytes.extend(self.from.nic.to_le_bytes());
         bytes.extend(self.session.to_le_bytes());
         bytes.extend(self.from.endpoint.to_le_bytes());
@@ -84,7 +86,7 @@ impl Hello {
         bytes.extend(self.to.nic.to_le_bytes());
         bytes.extend(self.to.endpoint.to_le_bytes());
         bytes.push(self.fences.into());
-        bytes.extend(Seats::encode(self.seats));
+        bytes.extend(MemberPair::encode(self.members));
         bytes
     }
 
@@ -112,18 +114,18 @@ impl Hello {
             own_key: u32::from_le_bytes(*own_key),
             key: u32::from_le_bytes(*key),
             fences: *fences == 1,
-            seats: Seats::decode(bytes)?,
+            members: MemberPair::decode(bytes)?,
         })
     }
 }
 
-impl Welcome {
-    pub(crate) fn encode(&self) -> Greeting {
-        let mut bytes = Greeting::new();
+impl HelloReply {
+    pub(crate) fn encode(&self) -> HandshakeData {
+        let mut bytes = HandshakeData::new();
         bytes.extend(self.session.to_le_bytes());
         bytes.extend(self.verdict.to_le_bytes());
         bytes.push(self.fences.into());
-        bytes.extend(Seats::encode(self.seats));
+        bytes.extend(MemberPair::encode(self.members));
         bytes
     }
 
@@ -135,7 +137,7 @@ impl Welcome {
             session: u64::from_le_bytes(*session),
             verdict: u32::from_le_bytes(*verdict),
             fences: *fences == 1,
-            seats: Seats::decode(bytes)?,
+            members: MemberPair::decode(bytes)?,
         })
     }
 }
@@ -145,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn greetings_are_read_as_they_were_written() {
+    fn handshake_data_is_decoded_as_it_was_encoded() {
         let hello = Hello {
             from: Address {
                 nic: 0x0200_0000_0001,
@@ -159,23 +161,23 @@ mod tests {
             own_key: 3,
             key: 4,
             fences: true,
-            seats: None,
+            members: None,
         };
-        let welcome = Welcome {
-            verdict: CROSSED,
+        let reply = HelloReply {
+            verdict: SIMULTANEOUS,
             session: 9,
             fences: true,
-            seats: None,
+            members: None,
         };
-        for seats in [None, Some(Seats { own: 1, peer: 2 })] {
-            let (hello, welcome) = (Hello { seats, ..hello }, Welcome { seats, ..welcome });
+        for members in [None, Some(MemberPair { own: 1, peer: 2 })] {
+            let (hello, reply) = (Hello { members, ..hello }, HelloReply { members, ..reply });
             assert_eq!(Hello::decode(&hello.encode()), Some(hello));
-            assert_eq!(Welcome::decode(&welcome.encode()), Some(welcome));
-            assert_eq!(Hello::decode(&welcome.encode()), None);
-            assert_eq!(Welcome::decode(&hello.encode()), None);
-            let mut longer = welcome.encode();
+            assert_eq!(HelloReply::decode(&reply.encode()), Some(reply));
+            assert_eq!(Hello::decode(&reply.encode()), None);
+            assert_eq!(HelloReply::decode(&hello.encode()), None);
+            let mut longer = reply.encode();
             longer.push(0);
-            assert_eq!(Welcome::decode(&longer), None);
+            assert_eq!(HelloReply::decode(&longer), None);
         }
         assert_eq!(Hello::decode(&[]), None);
     }

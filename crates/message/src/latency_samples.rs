@@ -1,11 +1,11 @@
-//! The times of many short things, one after the other.
+//! Latency samples: the durations of many short operations in a row.
 
 use std::time::{Duration, Instant};
 
 use crate::raw::ticks;
 
-/// A stopwatch for things of some ten nanoseconds: it reads the processor's counter, for a look at the
-/// kernel's clock would be a large part of what is measured.
+/// Measures operations of some ten nanoseconds. It reads the processor's time-stamp counter,
+/// because reading the kernel's clock would be a large part of the measured time.
 #[derive(Debug)]
 pub struct LatencySamples {
     start: Instant,
@@ -15,7 +15,7 @@ pub struct LatencySamples {
 }
 
 impl LatencySamples {
-    /// Start, with memory for so many laps.
+    /// Starts, with memory for `count` samples.
     #[must_use]
     pub fn start(count: usize) -> Self {
         let ticks = Vec::with_capacity(count);
@@ -29,7 +29,7 @@ impl LatencySamples {
         }
     }
 
-    /// A lap ends here, and the next one begins.
+    /// Ends a sample and begins the next one.
     #[inline(always)]
     pub fn lap(&mut self) {
         let now = ticks::now();
@@ -37,7 +37,8 @@ impl LatencySamples {
         self.last = now;
     }
 
-    /// What each lap took. How long a step of the counter is shows from the start to now.
+    /// Returns the duration of each sample. The length of a counter step follows from the time
+    /// since the start.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "ticks of some hours fit")]
     pub fn times(self) -> Vec<Duration> {
@@ -53,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn laps_follow_each_other_and_take_what_the_clock_says() {
+    fn samples_are_contiguous_and_agree_with_the_clock() {
         let all = Instant::now();
         let mut laps = LatencySamples::start(2);
         std::thread::sleep(Duration::from_millis(20));
@@ -62,7 +63,7 @@ mod tests {
         let [slept, rest] = *laps.times() else {
             panic!("two laps");
         };
-        // Of less than a nanosecond each.
+        // Rounding of less than a nanosecond each.
         let rounding = Duration::from_nanos(2);
         assert!(slept + rounding >= Duration::from_millis(20));
         assert!(slept + rest <= all.elapsed() + rounding);

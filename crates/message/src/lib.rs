@@ -1,44 +1,62 @@
-//! The message plane's engine: messages between endpoints, matched by the receiver, as Myrinet
-//! Express (MX) has them. Knows nothing of any C interface.
+//! The message plane's engine: messages between endpoints, matched by the receiver, with the
+//! semantics of Myrinet Express (MX). This crate contains no C interface.
 //!
 //! # Theory of operation
 //!
-//! A [`Board`] is a folder with a NIC id; an [`Endpoint`] is an address on it, with a socket in
-//! that folder. Endpoints connect ([`connect`](Endpoint::connect)) over these sockets and share a
-//! window (`crates/window`) for each pair of them from then on: two lanes in each direction, one
-//! for messages, one for control.
+//! A [`Board`] is a directory with a NIC id; an [`Endpoint`] is an address on it, with a socket in
+//! that directory. Endpoints connect ([`connect`](Endpoint::connect)) over these sockets. From then
+//! on each pair of them shares a window (`crates/window`) with two lanes in each direction, one for
+//! messages and one for control.
 //!
-//! A message is sent in one of three ways, by its length:
+//! ```text
+//!                      isend, irecv, wait, test, ...
+//!  +-----------------------------------------------------------------+
+//!  | Endpoint    progress: polls the links, then sleeps on sockets   |
+//!  |  +-------------------------+   +------------------------------+ |
+//!  |  | Engine                  |   | Peers, each with its Link    | |
+//!  |  |  Requests               |<->|  messages_in   messages_out  |====> window
+//!  |  |  posted receives        |   |  control_in    control_out   | |   with a peer
+//!  |  |  unexpected messages    |   |  sleeper       ringer        | |
+//!  |  +-------------------------+   +------------------------------+ |
+//!  |  Handshakes: connects that are not answered yet                 |---> sockets
+//!  +-----------------------------------------------------------------+
+//! ```
 //!
-//! - *eager*, up to 48 bytes: in the slot of the ring. The receiver polls the line that the message
-//!   is in, so it costs the transfer of one cache line.
-//! - *medium*, up to 32 KiB: in the data area of the lane, one copy in and one copy out. The send
-//!   ends when it is copied in.
-//! - *rendezvous*, above: offered in a slot. If the memory is on the sender's heap, the receiver
-//!   copies it from there, once; otherwise it is streamed in chunks through the data area of the
-//!   lane of control, both sides copying at the same time. Memory that is allocated for a peer
-//!   ([`Endpoint::allocate_for`]) is on a heap in a region which both map ([`window::region::Heap`]): that of the
-//!   link, or of the trust group that the VMs of both are in. All who map it can write there: it is copied in and
-//!   out, never referred to, and who has copied looks whether the memory was still the message's. If the receiver's
-//!   memory is such, too, both copy, a piece at a time.
+//! The length of a message determines its protocol:
 //!
-//! The receiver matches messages of one peer in the order they were sent, whichever way. What
-//! nobody waits for is copied out and kept, up to a limit for each peer; a peer that goes on
-//! sending is not listened to until some of it is received, and the others do not notice. Control
-//! does not wait behind messages, so nothing that was begun is held up by that.
+//! - *eager*, up to 48 bytes: the message is in the slot of the ring. The receiver polls the cache
+//!   line that holds it, so it costs the transfer of one cache line.
+//! - *medium*, up to 32 KiB: the message is in the data area of the lane. It is copied in once and
+//!   out once. The send completes when the message is copied in.
+//! - *rendezvous*, above: the sender offers the message in a slot. If the message is on the sender's
+//!   heap, the receiver copies it from there, once. Otherwise the sender streams it in chunks through
+//!   the data area of the control lane, and both sides copy at the same time. Memory that is
+//!   allocated for a peer ([`Endpoint::allocate_for`]) is on a heap in a region which both sides map
+//!   ([`window::region::Heap`]): the region of the link, or that of the trust group of both VMs. All
+//!   programs that map the region can write it, so messages there are copied in and out and never
+//!   referred to, and the receiver checks after the copy that the memory still belonged to the
+//!   message. If the receiver's memory is of this kind, too, both sides copy, a piece at a time.
 //!
-//! Everything is done by the thread that calls; there is no other. A call that waits looks for
-//! some microseconds, then tells its peers and sleeps.
+//! The receiver matches the messages of one peer in the order they were sent, whatever the protocol.
+//! A message without a matching receive is copied out and queued as unexpected, up to a limit for
+//! each peer. The receiver takes no more messages from a peer above the limit until some of its
+//! messages are received; other peers are unaffected. Control records do not wait behind messages,
+//! so this limit delays no transfer that has begun.
 //!
-//! Who owns what: an endpoint owns its links, and each request the memory that was lent to it
-//! until its result is taken. What may fail: a peer, in every way. When its process ends, however,
-//! its socket ends, and every request that waits for it ends with [`Code::Closed`]; what it had
-//! sent completely is still received. When it writes nonsense, it is cut off and they end with
-//! [`Code::Unreachable`]. Other peers are not touched.
+//! The calling thread does all the work; there is no other thread. A call that waits polls for some
+//! microseconds, then announces its sleep to its peers and sleeps.
+//!
+//! An endpoint owns its links. A request owns the memory that was passed to it until its result is
+//! taken. A peer may fail in every way. When its process ends, however it ends, its socket closes,
+//! and every request that waits for it ends with [`Code::Closed`]; messages that it had sent
+//! completely are still received. When it violates the protocol, the endpoint disconnects it, and
+//! the requests end with [`Code::Unreachable`]. Other peers are unaffected.
+//!
+//! [`remote`] extends this to endpoints in other VMs and on other hosts.
 //!
 //! # Example
 //!
-//! `examples/large.rs` is another, for large messages.
+//! Two endpoints of one board. `examples/large.rs` shows large messages.
 //!
 //! ```
 //! use message::{Board, Code, Endpoint, Options, Pattern};
@@ -103,5 +121,5 @@ pub use request::Request;
 pub use status::{Code, Completion, MessageError, Status};
 pub use unexpected::Unexpected;
 pub use window::heap::Buffer;
-pub use window::region::Stretch;
+pub use window::region::SharedBuffer;
 pub use window::waiter::Waker;

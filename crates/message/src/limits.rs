@@ -4,28 +4,29 @@ use std::time::Duration;
 
 use window::layout::LaneSize;
 
-/// Bytes that travel inside a record.
+/// Bytes of an eager message, which is inside a record.
 pub const EAGER: usize = 48;
 
-/// Bytes up to which a send is buffered: it may complete before anybody receives. The bound of MX.
+/// The longest medium message in bytes: the send is buffered and may complete before the receiver
+/// posts a receive. The bound of MX.
 pub const MEDIUM: u64 = 32 * 1024;
 
-/// Bytes in which a large message without window memory is streamed.
+/// Bytes of a chunk of a streamed message.
 pub const CHUNK: u32 = 16 * 1024;
 
-/// Bytes from which a message is copied by both sides, where both can.
+/// The shortest message in bytes that both sides copy, where both can.
 pub const SHARED: u64 = 256 * 1024;
 
-/// Bytes that a side copies of it at a time.
+/// Bytes of a piece that one side claims and copies.
 pub const PIECE: u64 = 128 * 1024;
 
-/// The lane of messages. Several medium messages fit, whatever is skipped at the end.
+/// The message lane. Several medium messages fit, however much is skipped at the end.
 pub const MESSAGES: LaneSize = LaneSize {
     slots: 256,
     data: 256 * 1024,
 };
 
-/// The lane of control and streamed data. Twice the slots of the chunks that fit.
+/// The lane of control records and streamed data. Twice as many slots as chunks fit.
 pub const CONTROL: LaneSize = LaneSize {
     slots: 64,
     data: 256 * 1024,
@@ -37,54 +38,56 @@ pub const SEGMENTS: usize = 256;
 /// Bits of a context id.
 pub const CONTEXT_BITS: u8 = 16;
 
-/// Endpoint ids that are tried for an endpoint that takes any.
+/// Endpoint ids that are tried for an endpoint without a given id.
 pub const ENDPOINTS: u32 = 256;
 
-/// Bytes of messages of one peer that nobody waits for, each counted with [`ARRIVAL`] on top. A
-/// peer that sends more is not listened to until some are received.
+/// Bytes of unexpected messages of one peer, each counted with [`UNEXPECTED_OVERHEAD`] on top. No
+/// messages are taken from a peer above the limit until some are received.
 pub const UNEXPECTED: u64 = 16 << 20;
 
-/// What a message that nobody waits for costs beside its bytes.
-pub const ARRIVAL: u64 = 128;
+/// Bytes that an unexpected message counts beside its length.
+pub const UNEXPECTED_OVERHEAD: u64 = 128;
 
-/// Control records that wait because a peer does not take them. It is not listened to meanwhile.
+/// Control records that wait because a peer does not take them. No messages are taken from the peer
+/// meanwhile.
 pub const CONTROL_WAITING: usize = 1024;
 
-/// Records taken from one peer before the next one has its turn, and before a program that waits
-/// can post its next receives: what comes before these costs another copy.
+/// Records taken from one peer before the next peer is served, and before a waiting program can
+/// post its next receives: messages that arrive before these cost another copy.
 pub const BURST: usize = 16;
 
-/// Chunks streamed to one peer before the next one has its turn.
+/// Chunks streamed to one peer before the next peer is served.
 pub const CHUNKS: usize = 64;
 
-/// Connections that have not said yet what they want. The first of more is closed.
+/// Accepted connections without an offer. If there are more, the oldest is closed.
 pub const INCOMING: usize = 64;
 
-/// How long a connect that gave way to the other side's waits for that: it may have to pass the gateways of two
-/// VMs, which look now and then.
-pub const GIVEN_WAY: Duration = Duration::from_millis(200);
+/// How long a connect that was refused in favour of the peer's own waits for that: the peer's offer
+/// may have to pass the gateways of two VMs, which poll.
+pub const SIMULTANEOUS_RETRY: Duration = Duration::from_millis(200);
 
-/// Peers that are gone and can still be asked for their address.
+/// Lost peers whose address is kept.
 pub const REMEMBERED: usize = 256;
 
 /// Bytes of an endpoint's heap. Only pages that are written take memory.
 pub const HEAP: u64 = 1 << 30;
 
-/// How long a waiter looks before it sleeps: about what falling asleep and waking up costs.
+/// How long a waiter polls before it sleeps: about the cost of sleeping and waking up.
 pub const SPIN: Duration = Duration::from_micros(20);
 
-/// The same of an endpoint that is owed an answer: for what copying some MB takes. Who sleeps
-/// meanwhile interrupts the processor that copies, and is awake again only some time after that is
-/// done.
+/// The same for an endpoint that waits for a peer's reply: about the time to copy some MB. Sleeping
+/// meanwhile would interrupt the processor that copies, and the waiter would run again only some
+/// time after the copy is done.
 pub const TRANSFER_SPIN: Duration = Duration::from_micros(500);
 
-/// The same of an endpoint with a peer that is far: there, waking up takes a gateway on each side.
-pub const FAR_SPIN: Duration = Duration::from_millis(1);
+/// The same for an endpoint with a remote peer: there, a wake-up passes a gateway on each side.
+pub const REMOTE_SPIN: Duration = Duration::from_millis(1);
 
-/// The same of one with a far peer that is owed an answer. A peer's virtual CPU may lose its processor for
-/// some milliseconds in the middle of a message. Whoever sleeps meanwhile is woken late, by two gateways that
-/// look now and then; until then the other side waits, and sleeps as well: once begun, that goes on.
-pub const FAR_TRANSFER_SPIN: Duration = Duration::from_millis(20);
+/// The same for an endpoint that waits for a remote peer's reply. A peer's virtual CPU may lose its
+/// processor for some milliseconds in the middle of a message. An endpoint that sleeps meanwhile is
+/// woken late, by two gateways that poll; until then the other side waits and sleeps as well, and
+/// so both go on sleeping.
+pub const REMOTE_TRANSFER_SPIN: Duration = Duration::from_millis(20);
 
-/// Calls that look only at memory between two that ask the kernel for connections and deaths.
-pub const LOOKS: u32 = 1024;
+/// Polls of shared memory alone between two polls of the sockets for connects and ended peers.
+pub const POLLS_PER_SOCKET_CHECK: u32 = 1024;

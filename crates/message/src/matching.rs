@@ -1,16 +1,16 @@
-//! Which message goes into which receive.
+//! Matching of messages with receives.
 //!
-//! A message matches a receive when its value, under the receive's mask, is the receive's value.
+//! A message matches a receive if its value, under the receive's mask, equals the receive's value.
 //! Receives are searched in the order they were posted, messages in the order they arrived. With
-//! context ids, some bits of the value choose one of many queues, so that no search has to step
-//! over what is meant for others.
+//! context ids, some bits of the value select one of many queues, so that no search has to skip
+//! entries of other contexts.
 
 use std::collections::VecDeque;
 
 use crate::limits::CONTEXT_BITS;
 use crate::status::Error;
 
-/// What a receive waits for.
+/// The value and mask of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern {
     value: u64,
@@ -18,13 +18,13 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Every message.
+    /// Matches every message.
     pub const ANY: Self = Self { value: 0, mask: 0 };
 
-    /// Messages whose value has these bits where the mask is set.
+    /// Matches messages whose value has these bits where the mask is set.
     ///
     /// # Errors
-    /// The value has bits outside of the mask.
+    /// The value has bits outside the mask.
     pub fn new(value: u64, mask: u64) -> Result<Self, Error> {
         match value & !mask {
             0 => Ok(Self { value, mask }),
@@ -32,7 +32,7 @@ impl Pattern {
         }
     }
 
-    /// Messages of exactly this value.
+    /// Matches messages of exactly this value.
     #[must_use]
     pub fn exactly(value: u64) -> Self {
         Self {
@@ -41,7 +41,7 @@ impl Pattern {
         }
     }
 
-    /// Whether a message of this value is meant.
+    /// Returns whether a message of this value matches.
     #[inline(always)]
     #[must_use]
     pub fn fits(&self, value: u64) -> bool {
@@ -49,7 +49,7 @@ impl Pattern {
     }
 }
 
-/// Which bits of a match value are a context id. None, unless told.
+/// The bits of a match value that are a context id; none by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Contexts {
     bits: u8,
@@ -57,10 +57,10 @@ pub struct Contexts {
 }
 
 impl Contexts {
-    /// `bits` bits from bit `shift`.
+    /// The context id has `bits` bits, from bit `shift`.
     ///
     /// # Errors
-    /// More than 16 bits, or not within 64.
+    /// There are more than 16 bits, or they are not within 64.
     pub fn new(bits: u8, shift: u8) -> Result<Self, Error> {
         let inside = bits <= CONTEXT_BITS && u32::from(bits) + u32::from(shift) <= u64::BITS;
         inside
@@ -75,7 +75,7 @@ impl Contexts {
         }
     }
 
-    /// Whether a pattern names one context.
+    /// Returns whether a pattern selects one context.
     #[inline]
     pub(crate) fn covered_by(self, pattern: &Pattern) -> bool {
         pattern.mask & self.mask() == self.mask()
@@ -91,7 +91,7 @@ impl Contexts {
     }
 }
 
-/// One queue for each context.
+/// A queue for each context.
 #[derive(Debug)]
 pub(crate) struct Queues<T> {
     contexts: Contexts,
@@ -107,7 +107,7 @@ impl<T> Queues<T> {
         }
     }
 
-    /// Add at the end of a value's queue.
+    /// Appends an item to the queue of a value.
     #[inline(always)]
     pub(crate) fn push(&mut self, value: u64, item: T) {
         if let Some(queue) = self.queues.get_mut(self.contexts.of(value)) {
@@ -115,19 +115,20 @@ impl<T> Queues<T> {
         }
     }
 
-    /// Take the first of a value's queue that `fits`.
+    /// Removes and returns the first item of a value's queue that `fits`.
     #[inline(always)]
     pub(crate) fn take(&mut self, value: u64, mut fits: impl FnMut(&T) -> bool) -> Option<T> {
         let queue = self.queues.get_mut(self.contexts.of(value))?;
-        // Mostly the first, if there is one.
+        // Usually the first, if there is one.
         if fits(queue.front()?) {
             return queue.pop_front();
         }
-        let place = queue.iter().position(fits)?;
-        queue.remove(place)
+        let position = queue.iter().position(fits)?;
+        queue.remove(position)
     }
 
-    /// The first that `fits`, of the pattern's context; of all when it names none.
+    /// Returns the first item that `fits`, in the pattern's context, or in all contexts if it
+    /// selects none.
     pub(crate) fn find(&self, pattern: &Pattern, fits: impl Fn(&T) -> bool) -> Option<&T> {
         if self.contexts.covered_by(pattern) {
             let queue = self.queues.get(self.contexts.of(pattern.value))?;
@@ -136,13 +137,14 @@ impl<T> Queues<T> {
         self.queues.iter().flatten().find(|item| fits(item))
     }
 
-    /// Whether there is nothing, as far as that is known without looking through many queues.
+    /// Returns whether the queue is known to be empty; false if there are many queues, which are
+    /// not searched.
     #[inline(always)]
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.queues.as_slice(), [only] if only.is_empty())
     }
 
-    /// Keep only what is worth keeping.
+    /// Removes the items that `keep` rejects.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         for queue in &mut self.queues {
             queue.retain(&mut keep);
@@ -151,7 +153,7 @@ impl<T> Queues<T> {
 }
 
 impl Pattern {
-    /// The value it names; for choosing a queue.
+    /// Returns the value, to select a queue.
     #[inline(always)]
     pub(crate) fn value(&self) -> u64 {
         self.value
@@ -180,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn mx_6_1_the_first_that_fits_is_taken() {
+    fn mx_6_1_the_first_match_is_taken() {
         let mut queues = Queues::new(Contexts::new(2, 0).unwrap());
         for value in [4u64, 5, 8, 9] {
             queues.push(value, value);

@@ -1,31 +1,32 @@
-//! The memory that is lent to a request, and comes back with its result.
+//! The memory of a message. A request owns it until its result is taken.
 
 use std::mem;
 
 use window::heap::Buffer;
-use window::region::Stretch;
+use window::region::SharedBuffer;
 
 use crate::raw::Segments;
 
 /// Bytes to send, or to receive into.
 #[derive(Debug, Default)]
-// With a tag of one byte it would be moved in pieces that begin beside its words, and a processor
-// that just wrote the words waits until they are in its cache before it can read such pieces.
+// With a tag of one byte, the value would be moved in pieces that do not begin at its words. A
+// processor that has just written the words waits until they are in its cache before it can read
+// such pieces.
 #[repr(u64)]
 pub enum Memory {
     /// None: an empty message.
     #[default]
     Empty,
-    /// Bytes of the program. A receive fills what `len()` says, not the capacity.
+    /// Bytes of the program. A receive fills `len()` bytes, not the capacity.
     Bytes(Vec<u8>),
     /// Memory of the endpoint's heap, see [`allocate`](crate::Endpoint::allocate). Large messages
     /// from there are copied once.
     Window(Buffer),
     /// Memory that is shared with a peer, or with the VM's trust group, see
-    /// [`allocate_for`](crate::Endpoint::allocate_for). Those can write there too, so there is no reference to it: see
-    /// [`put`](Self::put) and [`get`](Self::get).
-    Stretch(Box<Stretch>),
-    /// Pieces of memory that belong to somebody else.
+    /// [`allocate_for`](crate::Endpoint::allocate_for). These can write it, too, so it gives no
+    /// reference to its bytes: see [`put`](Self::put) and [`get`](Self::get).
+    SharedBuffer(Box<SharedBuffer>),
+    /// Segments of memory that the caller owns.
     Segments(Segments),
 }
 
@@ -42,7 +43,7 @@ impl From<Buffer> for Memory {
 }
 
 impl Memory {
-    /// Bytes in all.
+    /// Returns the length in bytes.
     #[inline]
     #[must_use]
     pub fn length(&self) -> u64 {
@@ -50,29 +51,30 @@ impl Memory {
             Self::Empty => 0,
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::Window(buffer) => buffer.len() as u64,
-            Self::Stretch(stretch) => stretch.length(),
+            Self::SharedBuffer(buffer) => buffer.length(),
             Self::Segments(segments) => segments.pieces().map(|piece| piece.len() as u64).sum(),
         }
     }
 
-    /// All bytes, when they are in one piece that Rust knows the owner of, and nobody else writes; else none.
+    /// Returns all bytes, if they are contiguous, have an owner that Rust knows, and are written by
+    /// nothing else; otherwise an empty slice.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         match self {
             Self::Bytes(bytes) => bytes,
             Self::Window(buffer) => buffer,
-            Self::Empty | Self::Stretch(_) | Self::Segments(_) => &[],
+            Self::Empty | Self::SharedBuffer(_) | Self::Segments(_) => &[],
         }
     }
 
-    /// All of it, if it is in one piece that can be referred to.
+    /// Returns all bytes, if they are contiguous and can be referred to.
     #[inline(always)]
     pub(crate) fn piece(&self) -> Option<&[u8]> {
         match self {
             Self::Empty => Some(&[]),
             Self::Bytes(bytes) => Some(bytes),
             Self::Window(buffer) => Some(buffer),
-            Self::Stretch(_) => None,
+            Self::SharedBuffer(_) => None,
             Self::Segments(segments) => {
                 let mut pieces = segments.pieces();
                 let first = pieces.next().unwrap_or_default();
@@ -81,14 +83,14 @@ impl Memory {
         }
     }
 
-    /// All of it to be filled, if it is in one piece that can be referred to.
+    /// Returns all bytes to be filled, if they are contiguous and can be referred to.
     #[inline(always)]
     pub(crate) fn piece_mut(&mut self) -> Option<&mut [u8]> {
         match self {
             Self::Empty => Some(&mut []),
             Self::Bytes(bytes) => Some(bytes),
             Self::Window(buffer) => Some(buffer),
-            Self::Stretch(_) => None,
+            Self::SharedBuffer(_) => None,
             Self::Segments(segments) => {
                 let mut pieces = segments.pieces_mut();
                 let first = pieces.next().unwrap_or_default();
@@ -97,7 +99,7 @@ impl Memory {
         }
     }
 
-    /// Hand `length` bytes from `from` to `each`, piece by piece, until it returns `None`.
+    /// Passes `length` bytes from `from` to `each`, piece by piece, until it returns `None`.
     #[inline]
     pub(crate) fn read(
         &self,
@@ -109,7 +111,7 @@ impl Memory {
             Self::Empty => Some(()),
             Self::Bytes(bytes) => each(part(bytes, from, length)),
             Self::Window(buffer) => each(part(buffer, from, length)),
-            Self::Stretch(stretch) => read_by_pages(stretch, from, length, &mut each),
+            Self::SharedBuffer(buffer) => read_by_pages(buffer, from, length, &mut each),
             Self::Segments(segments) => {
                 let (mut skip, mut left) = (from, length);
                 for piece in segments.pieces() {
@@ -125,7 +127,7 @@ impl Memory {
         }
     }
 
-    /// Hand `length` bytes from `from` to `each` to be filled, piece by piece, until it returns
+    /// Passes `length` bytes from `from` to `each` to be filled, piece by piece, until it returns
     /// `None`.
     #[inline]
     pub(crate) fn fill(
@@ -138,7 +140,7 @@ impl Memory {
             Self::Empty => Some(()),
             Self::Bytes(bytes) => each(part_mut(bytes, from, length)),
             Self::Window(buffer) => each(part_mut(buffer, from, length)),
-            Self::Stretch(stretch) => fill_by_pages(stretch, from, length, &mut each),
+            Self::SharedBuffer(buffer) => fill_by_pages(buffer, from, length, &mut each),
             Self::Segments(segments) => {
                 let (mut skip, mut left) = (from, length);
                 for piece in segments.pieces_mut() {
@@ -155,11 +157,11 @@ impl Memory {
         }
     }
 
-    /// Write the beginning of `bytes` at `at`; returns how many found room.
+    /// Copies `bytes` to offset `at`, as far as there is room; returns how many bytes.
     #[inline]
     pub fn put(&mut self, at: u64, bytes: &[u8]) -> u64 {
         let mut rest = bytes;
-        // Nothing to refuse: every piece takes what is left.
+        // Never refused: each piece takes what is left.
         let _whole = self.fill(at, bytes.len() as u64, |piece| {
             let count = piece.len().min(rest.len());
             let (now, later) = rest.split_at_checked(count)?;
@@ -170,10 +172,10 @@ impl Memory {
         (bytes.len() - rest.len()) as u64
     }
 
-    /// Copy what is at `at` into `bytes`; returns how many there were.
+    /// Copies bytes from offset `at` into `bytes`; returns how many there were.
     pub fn get(&self, at: u64, bytes: &mut [u8]) -> u64 {
         let mut done = 0;
-        // Nothing to refuse: there are no more bytes than were asked for.
+        // Never refused: there are no more bytes than requested.
         let _whole = self.read(at, bytes.len() as u64, |piece| {
             let end = done + piece.len();
             bytes.get_mut(done..end)?.copy_from_slice(piece);
@@ -183,65 +185,70 @@ impl Memory {
         done as u64
     }
 
-    /// What a peer copies of it from now on is not good, and it copies nothing there any more. Where it is just
-    /// doing so, the memory is gone: nobody may have it before the peer has left.
+    /// Revokes the memory towards peers: what a peer copies out from now on is invalid, and it
+    /// cannot copy into it any more. If a peer is writing it now, the memory is dropped: no program
+    /// may use it before that peer has finished.
     #[cold]
-    pub(crate) fn withdraw(&mut self) {
+    pub(crate) fn revoke(&mut self) {
         match mem::take(self) {
-            Self::Stretch(stretch) => {
-                let ours = stretch.withdraw();
-                *self = ours.map_or(Self::Empty, |ours| Self::Stretch(Box::new(ours)));
+            Self::SharedBuffer(buffer) => {
+                let ours = buffer.revoke();
+                *self = ours.map_or(Self::Empty, |ours| Self::SharedBuffer(Box::new(ours)));
             }
             other => *self = other,
         }
     }
 }
 
-/// What is copied by way of private memory at a time. It stays in the processor's nearest cache.
+/// Bytes that are copied through private memory at a time. They stay in the first-level cache.
 const PAGE: usize = 4096;
 
-/// Hand bytes of a stretch to `each`, by way of private memory.
+/// Passes bytes of a shared buffer to `each`, through private memory.
 #[inline(never)]
 fn read_by_pages(
-    stretch: &Stretch,
+    buffer: &SharedBuffer,
     from: u64,
     length: u64,
     each: &mut dyn FnMut(&[u8]) -> Option<()>,
 ) -> Option<()> {
     let mut page = [0; PAGE];
-    for (at, count) in pages(stretch, from, length) {
+    for (at, count) in pages(buffer, from, length) {
         let page = page.get_mut(..count)?;
-        stretch.read(at, page)?;
+        buffer.read(at, page)?;
         each(page)?;
     }
     Some(())
 }
 
-/// Have `each` fill bytes of a stretch, by way of private memory.
+/// Lets `each` fill bytes of a shared buffer, through private memory.
 #[inline(never)]
 fn fill_by_pages(
-    stretch: &mut Stretch,
+    buffer: &mut SharedBuffer,
     from: u64,
     length: u64,
     each: &mut dyn FnMut(&mut [u8]) -> Option<()>,
 ) -> Option<()> {
     let mut page = [0; PAGE];
-    for (at, count) in pages(stretch, from, length) {
+    for (at, count) in pages(buffer, from, length) {
         let page = page.get_mut(..count)?;
         each(page)?;
-        stretch.write(at, page)?;
+        buffer.write(at, page)?;
     }
     Some(())
 }
 
-/// Where pages begin and how long they are, of `length` bytes from `from`, as far as there are.
-fn pages(stretch: &Stretch, from: u64, length: u64) -> impl Iterator<Item = (u64, usize)> + use<> {
-    let end = from.saturating_add(length).min(stretch.length());
+/// Returns offsets and lengths of pages of `length` bytes from `from`, within the buffer.
+fn pages(
+    buffer: &SharedBuffer,
+    from: u64,
+    length: u64,
+) -> impl Iterator<Item = (u64, usize)> + use<> {
+    let end = from.saturating_add(length).min(buffer.length());
     let count = move |at| usize::try_from(end - at).unwrap_or(PAGE).min(PAGE);
     (from..end).step_by(PAGE).map(move |at| (at, count(at)))
 }
 
-/// `length` bytes from `from`, as far as there are.
+/// Returns the range of `length` bytes from `from`, within the bounds.
 fn bounds(have: usize, from: u64, length: u64) -> std::ops::Range<usize> {
     let start = usize::try_from(from).unwrap_or(usize::MAX).min(have);
     let length = usize::try_from(length).unwrap_or(usize::MAX);

@@ -1,5 +1,5 @@
-//! Looking at what is there without making anything happen: for a program that decides itself when
-//! progress is made, and for [`until`](Endpoint::until).
+//! Inspection without progress: for programs that decide themselves when progress is made, and for
+//! [`until`](Endpoint::until).
 
 use crate::endpoint::Endpoint;
 use crate::matching::Pattern;
@@ -7,7 +7,7 @@ use crate::request::Request;
 use crate::status::{Completion, Error, Status};
 
 impl Endpoint {
-    /// Whether a request has ended.
+    /// Returns whether a request has ended.
     ///
     /// # Errors
     /// There is no such request.
@@ -15,18 +15,18 @@ impl Endpoint {
         self.engine.requests.ended(request)
     }
 
-    /// The result of a request that has ended. The request is gone then.
+    /// Returns the result of a request that has ended. The request is gone afterwards.
     pub fn take(&mut self, request: Request) -> Option<Completion> {
         self.engine.requests.take(request)
     }
 
-    /// The request that ended first of those with a fitting match value. Its result stays.
+    /// Returns the request that ended first among those with a matching value. Its result stays.
     #[must_use]
     pub fn oldest(&self, pattern: &Pattern) -> Option<Request> {
         self.engine.requests.oldest(pattern)
     }
 
-    /// The first message that fits and that nobody waits for. It stays.
+    /// Returns the first unexpected message that matches. It stays queued.
     #[must_use]
     pub fn arrived(&self, pattern: &Pattern) -> Option<Status> {
         self.probed(pattern)

@@ -1,4 +1,4 @@
-//! Peers: who they are, and the link to each that lives.
+//! The peers of an endpoint, and the link to each connected peer.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,7 +8,7 @@ use window::chunk_claim::Claims;
 use window::doorbell::{Ringer, Sleeper};
 use window::heap::Heap;
 use window::lane::{Consumer, Producer};
-use window::{Broken, Ends, Foreign};
+use window::{Ends, ProtocolError, SharedBytes};
 
 use crate::address::Address;
 use crate::limits;
@@ -18,73 +18,76 @@ use crate::request::Request;
 use crate::status::Code;
 use crate::wire::{Control, Source};
 
-/// A peer of an endpoint: who is connected to it, or was. Means something to that endpoint only.
+/// A peer of an endpoint: an endpoint that is or was connected to it. Valid only at that endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Peer {
     index: u32,
     generation: u32,
 }
 
-/// What a peer did that ends its link.
+/// Why a peer's link ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
-    /// Its counters.
+    /// A counter of the window is wrong.
     #[error("{0}")]
-    Broken(#[from] Broken),
-    /// Its records.
-    #[error("the peer sent a record that makes no sense")]
-    Nonsense,
-    /// It has let go of the link, which this side was not told yet.
-    #[error("the peer took back what it had offered")]
-    Withdrawn,
+    ProtocolError(#[from] ProtocolError),
+    /// A record is malformed.
+    #[error("the peer sent a malformed record")]
+    Malformed,
+    /// The peer has revoked memory that it had offered: it has closed the link, and this side has
+    /// not been notified yet.
+    #[error("the peer revoked memory that it had offered")]
+    Revoked,
 }
 
 impl Fault {
-    /// What ends with it.
+    /// Returns the code that the peer's requests end with.
     pub(crate) fn code(self) -> Code {
         match self {
-            Self::Withdrawn => Code::Closed,
-            Self::Broken(_) | Self::Nonsense => Code::Unreachable,
+            Self::Revoked => Code::Closed,
+            Self::ProtocolError(_) | Self::Malformed => Code::Unreachable,
         }
     }
 }
 
-/// The way to a peer that lives.
+/// The link to a connected peer.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) messages_in: Consumer,
     pub(crate) messages_out: Producer,
     pub(crate) control_in: Consumer,
     pub(crate) control_out: Producer,
-    /// Who copies which piece of a message that both sides copy.
+    /// The claims of messages that both sides copy.
     pub(crate) claims_in: Claims,
     pub(crate) claims_out: Claims,
     pub(crate) sleeper: Sleeper,
     pub(crate) ringer: Ringer,
     pub(crate) channel: Channel,
-    /// Whether it is behind a gateway: then neither side can read the heap of the other's process.
-    pub(crate) far: bool,
-    /// Its heap, once it was needed; before, the file.
-    heap: Option<Foreign>,
+    /// Whether the peer is behind a gateway: then neither side can read the heap of the other's
+    /// process.
+    pub(crate) remote: bool,
+    /// The peer's heap, mapped at first use; before, its file.
+    heap: Option<SharedBytes>,
     heap_file: Option<OwnedFd>,
-    /// The way to heaps of the members, if both are of one region.
-    pub(crate) reach: Option<RemoteMemory>,
-    /// Requests of this side that need an answer. Without any, control is not looked at.
-    pub(crate) expects: u32,
+    /// The heaps of both members, if the window is in a region with heaps.
+    pub(crate) remote_memory: Option<RemoteMemory>,
+    /// Requests of this side that wait for the peer's reply. Without any, control records are not
+    /// polled.
+    pub(crate) awaited_replies: u32,
     /// Sends without room, in order.
     pub(crate) sends: VecDeque<Request>,
     /// Control without room, in order.
     pub(crate) control: VecDeque<Control>,
-    /// Streamed sends, one after the other.
+    /// Sends that are streamed, in order.
     pub(crate) streams: VecDeque<Request>,
-    /// Bytes of its messages that nobody waits for.
+    /// Bytes of the peer's unexpected messages.
     pub(crate) unexpected: u64,
-    /// Something was published since the peer was last looked after.
-    pub(crate) told: bool,
+    /// Records were published or slots released, and the peer has not been woken since.
+    pub(crate) published: bool,
 }
 
 impl Link {
-    /// `fences` is what the peer says of its sleeps.
+    /// `fences` is whether the peer announced that its sleeps fence this side.
     pub(crate) fn new(
         ends: Ends,
         channel: Channel,
@@ -94,7 +97,7 @@ impl Link {
         let [messages_out, control_out] = ends.producers;
         let [messages_in, control_in] = ends.consumers;
         let mut ringer = ends.ringer;
-        ringer.is_fenced(fences);
+        ringer.set_peer_fences(fences);
         Self {
             messages_in,
             messages_out,
@@ -105,112 +108,115 @@ impl Link {
             sleeper: ends.sleeper,
             ringer,
             channel,
-            far: false,
+            remote: false,
             heap: None,
             heap_file,
-            reach: None,
-            expects: 0,
+            remote_memory: None,
+            awaited_replies: 0,
             sends: VecDeque::new(),
             control: VecDeque::new(),
             streams: VecDeque::new(),
             unexpected: 0,
-            told: false,
+            published: false,
         }
     }
 
-    /// Whether its messages are taken, or wait until it has fewer of them here.
+    /// Returns whether the peer's messages are taken; above a limit they wait until fewer are
+    /// queued.
     #[inline(always)]
-    pub(crate) fn listens(&self) -> bool {
+    pub(crate) fn accepts_messages(&self) -> bool {
         self.unexpected < limits::UNEXPECTED && self.control.len() < limits::CONTROL_WAITING
     }
 
-    /// Whether something waits for room.
+    /// Returns whether anything waits for room.
     #[inline(always)]
     pub(crate) fn has_backlog(&self) -> bool {
         !(self.sends.is_empty() && self.control.is_empty() && self.streams.is_empty())
     }
 
-    /// Whether a send of so many bytes is over at once, in a slot.
+    /// Returns whether a message of this length can be sent in a slot now.
     #[inline(always)]
-    pub(crate) fn takes_now(&mut self, length: u64) -> bool {
+    pub(crate) fn can_send_inline(&mut self, length: u64) -> bool {
         length <= limits::EAGER as u64
             && self.sends.is_empty()
             && self.messages_out.has_room() == Ok(true)
     }
 
-    /// Whether there is a record to look at.
+    /// Returns whether there is a record to take.
     #[inline(always)]
     pub(crate) fn has_record(&self) -> bool {
-        self.listens() && self.messages_in.has_record()
-            || self.expects > 0 && self.control_in.has_record()
+        self.accepts_messages() && self.messages_in.has_record()
+            || self.awaited_replies > 0 && self.control_in.has_record()
     }
 
-    /// Wake the peer if it sleeps.
+    /// Wakes the peer if it sleeps.
     #[inline(always)]
     pub(crate) fn wake(&mut self) {
-        self.told = false;
-        if self.ringer.must_ring() {
+        self.published = false;
+        if self.ringer.needs_wakeup() {
             self.channel.ring();
         }
     }
 
-    /// Send control, or keep it until there is room.
-    pub(crate) fn say(&mut self, control: Control) -> Result<(), Fault> {
+    /// Sends a control record, or queues it until there is room.
+    pub(crate) fn send_control(&mut self, control: Control) -> Result<(), Fault> {
         if self.control.is_empty() && self.control_out.has_room()? {
             self.control_out.push(&control.encode());
-            self.told = true;
+            self.published = true;
         } else {
             self.control.push_back(control);
         }
         Ok(())
     }
 
-    /// The peer's heap.
-    pub(crate) fn heap(&mut self) -> Result<&Foreign, Fault> {
+    /// Returns the peer's heap, and maps it at first use.
+    pub(crate) fn heap(&mut self) -> Result<&SharedBytes, Fault> {
         if self.heap.is_none() {
-            let file = self.heap_file.take().ok_or(Fault::Nonsense)?;
+            let file = self.heap_file.take().ok_or(Fault::Malformed)?;
             let view = window::heap::view(file.as_fd());
-            self.heap = Some(view.map_err(|_| Fault::Nonsense)?);
+            self.heap = Some(view.map_err(|_| Fault::Malformed)?);
         }
-        self.heap.as_ref().ok_or(Fault::Nonsense)
+        self.heap.as_ref().ok_or(Fault::Malformed)
     }
 
-    /// Where the peer can have a large message that lies there.
+    /// Returns where the peer can copy a large message from.
     pub(crate) fn source(&self, heap: &Heap, memory: &Memory) -> Source {
-        let reach = |stretch| {
-            self.reach
+        let remote_memory = |buffer| {
+            self.remote_memory
                 .as_ref()
-                .is_some_and(|reach| reach.covers(stretch))
+                .is_some_and(|remote_memory| remote_memory.contains(buffer))
         };
         match memory {
-            Memory::Window(buffer) if !self.far && heap.owns(buffer) => {
+            Memory::Window(buffer) if !self.remote && heap.owns(buffer) => {
                 Source::Heap(buffer.offset())
             }
-            Memory::Stretch(stretch) if reach(stretch) => Source::Lent(stretch.place()),
+            Memory::SharedBuffer(buffer) if remote_memory(buffer) => {
+                Source::MemberHeap(buffer.address())
+            }
             _ => Source::Stream,
         }
     }
 }
 
-/// What is known of a peer.
+/// What an endpoint keeps of a peer.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct PeerEntry {
     generation: u32,
     pub(crate) address: Address,
-    /// Which opening of the endpoint it is.
+    /// The session: it differs each time the endpoint is opened.
     pub(crate) session: u64,
-    /// The key it was opened with.
+    /// The key that the peer was opened with.
     pub(crate) key: u32,
     pub(crate) link: Option<Box<Link>>,
 }
 
-/// All peers of an endpoint. The first is the endpoint itself, which has no link.
+/// All peers of an endpoint. Entry 0 is the endpoint itself, which has no link.
 #[derive(Debug)]
 pub(crate) struct Peers {
-    known: Vec<Known>,
-    /// Those with a link.
+    known: Vec<PeerEntry>,
+    /// Peers with a link.
     active: Vec<Peer>,
-    /// Those that had one, the first lost first.
+    /// Peers without a link, in the order in which they were lost.
     gone: VecDeque<u32>,
 }
 
@@ -222,7 +228,7 @@ pub(crate) const SELF: Peer = Peer {
 
 impl Peers {
     pub(crate) fn new(address: Address, session: u64, key: u32) -> Self {
-        let own = Known {
+        let own = PeerEntry {
             generation: 0,
             address,
             session,
@@ -237,7 +243,7 @@ impl Peers {
     }
 
     #[inline]
-    pub(crate) fn get(&self, peer: Peer) -> Option<&Known> {
+    pub(crate) fn get(&self, peer: Peer) -> Option<&PeerEntry> {
         let known = self.known.get(peer.index as usize)?;
         (known.generation == peer.generation).then_some(known)
     }
@@ -251,20 +257,20 @@ impl Peers {
         }
     }
 
-    /// The peer at a place of the list of those with a link.
+    /// Returns a peer by its position in the list of peers with a link.
     #[inline(always)]
-    pub(crate) fn active(&self, place: usize) -> Option<Peer> {
-        self.active.get(place).copied()
+    pub(crate) fn active(&self, position: usize) -> Option<Peer> {
+        self.active.get(position).copied()
     }
 
-    /// All links.
+    /// Returns all links.
     pub(crate) fn links(&mut self) -> impl Iterator<Item = &mut Link> {
         let links = self.known.iter_mut().map(|known| known.link.as_deref_mut());
         links.flatten()
     }
 
-    /// A peer with a link, by its address.
-    pub(crate) fn linked(&self, address: Address) -> Option<Peer> {
+    /// Returns the peer with a link to an address.
+    pub(crate) fn find_linked(&self, address: Address) -> Option<Peer> {
         let is = |peer: &&Peer| {
             self.get(**peer)
                 .is_some_and(|known| known.address == address)
@@ -272,15 +278,15 @@ impl Peers {
         self.active.iter().find(is).copied()
     }
 
-    /// A peer with a link, by its token.
+    /// Returns the peer with a link by the index in its token.
     pub(crate) fn with_index(&self, index: u32) -> Option<Peer> {
         let is = |peer: &&Peer| peer.index == index;
         self.active.iter().find(is).copied()
     }
 
-    /// A new peer. Takes the place of the one that is gone longest, if many are.
+    /// Adds a peer. If many peers were lost, it takes the entry of the one lost longest ago.
     pub(crate) fn add(&mut self, address: Address, session: u64, key: u32, link: Link) -> Peer {
-        let mut known = Known {
+        let mut known = PeerEntry {
             generation: 0,
             address,
             session,
@@ -291,11 +297,11 @@ impl Peers {
             true => self.gone.pop_front(),
             false => None,
         };
-        let place = old.and_then(|index| Some((index, self.known.get_mut(index as usize)?)));
-        let peer = if let Some((index, place)) = place {
-            known.generation = place.generation.wrapping_add(1);
+        let entry = old.and_then(|index| Some((index, self.known.get_mut(index as usize)?)));
+        let peer = if let Some((index, entry)) = entry {
+            known.generation = entry.generation.wrapping_add(1);
             let generation = known.generation;
-            *place = known;
+            *entry = known;
             Peer { index, generation }
         } else {
             // Four billion peers do not fit into memory.
@@ -310,7 +316,7 @@ impl Peers {
         peer
     }
 
-    /// Take the link from a peer.
+    /// Removes the link of a peer.
     pub(crate) fn unlink(&mut self, peer: Peer) -> Option<Box<Link>> {
         let known = self.known.get_mut(peer.index as usize)?;
         if known.generation != peer.generation {
@@ -324,15 +330,15 @@ impl Peers {
 }
 
 impl Peer {
-    /// As a number, for a program that keeps no Rust types. No two peers that an endpoint can
-    /// still be asked about have the same.
+    /// Returns the peer as a number, for programs without Rust types. Different peers that an
+    /// endpoint still keeps have different numbers.
     #[must_use]
     pub fn bits(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index)
     }
 
-    /// What [`bits`](Self::bits) made a number of. Of any other number it makes somebody whom no
-    /// endpoint knows, or another peer of the endpoint.
+    /// Returns the peer of a number from [`bits`](Self::bits). Any other number gives a peer
+    /// unknown to the endpoint, or another peer of it.
     #[must_use]
     #[allow(
         clippy::cast_possible_truncation,
@@ -345,7 +351,7 @@ impl Peer {
         }
     }
 
-    /// What its socket is watched as.
+    /// Returns the index that is in the token of the peer's socket.
     pub(crate) fn index(self) -> u32 {
         self.index
     }

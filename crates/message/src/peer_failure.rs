@@ -1,4 +1,4 @@
-//! Peers that are gone, or have to go.
+//! Peers that have ended, or are disconnected.
 
 use window::attach::Channel;
 
@@ -9,31 +9,31 @@ use crate::peer::Peer;
 use crate::status::{Code, Error};
 
 impl Endpoint {
-    /// Cut a peer off. What is pending with it ends with [`Code::Closed`].
+    /// Disconnects a peer. Its pending requests end with [`Code::Closed`].
     ///
     /// # Errors
-    /// It is no peer.
+    /// `peer` is no peer of this endpoint.
     pub fn disconnect(&mut self, peer: Peer) -> Result<(), Error> {
         self.peers.get(peer).ok_or(Error::BadPeer)?;
         self.lose(peer, Code::Closed);
         Ok(())
     }
 
-    /// A peer that was lost since the last time this was asked: closed, dead or cut off.
+    /// Returns a peer that was lost since the last call: closed, ended or disconnected.
     pub fn lost(&mut self) -> Option<Peer> {
         self.lost.pop_front()
     }
 
-    /// Why a peer without a link cannot be sent to: whether its address is in use again.
+    /// Returns why a peer without a link cannot be sent to: whether its address is in use again.
     #[cold]
     pub(crate) fn gone(&self, peer: Peer) -> Code {
         let Some(known) = self.peers.get(peer) else {
             return Code::Closed;
         };
-        let far = known.address.nic != self.address.nic;
-        let again = match self.peers.linked(known.address) {
-            // Only its own board can tell.
-            None if far => false,
+        let remote = known.address.nic != self.address.nic;
+        let again = match self.peers.find_linked(known.address) {
+            // Only the peer's own board knows.
+            None if remote => false,
             Some(now) => self.session_of(now) != Some(known.session),
             None => Channel::connect(&self.board.socket(known.address.endpoint)).is_ok(),
         };
@@ -43,16 +43,17 @@ impl Endpoint {
         }
     }
 
-    /// A peer on another host does not answer any more. What arrived before is received.
+    /// Handles a peer on another host that does not answer any more. What arrived before is
+    /// received.
     #[cold]
-    pub(crate) fn abandon(&mut self, peer: Peer) {
+    pub(crate) fn lose_unreachable(&mut self, peer: Peer) {
         if let Some(link) = self.peers.link(peer) {
             let _end = self.engine.drain(link, peer);
         }
         self.lose(peer, Code::Unreachable);
     }
 
-    /// A peer is gone or has to go: everything that waits for it ends.
+    /// Removes a peer's link, and ends every request that waits for the peer.
     #[cold]
     pub(crate) fn lose(&mut self, peer: Peer, code: Code) {
         let Some(mut link) = self.peers.unlink(peer) else {
@@ -60,7 +61,8 @@ impl Endpoint {
         };
         self.waiter.remove(&link.channel);
         if code == Code::Closed {
-            // What it sent completely before its end is received. Nonsense ends that.
+            // What the peer sent completely before its end is received. A protocol violation ends
+            // that.
             let _end = self.engine.drain(&mut link, peer);
         }
         for request in self.engine.requests.bound_to(peer) {
@@ -69,8 +71,8 @@ impl Endpoint {
         let offered =
             |arrival: &Arrival| arrival.peer == peer && matches!(arrival.body, Body::Offer(_));
         self.engine.unexpected.retain(|arrival| !offered(arrival));
-        if let Some(shown) = &mut self.engine.shown {
-            shown.retain(|arrival| !offered(arrival));
+        if let Some(handler_queue) = &mut self.engine.handler_queue {
+            handler_queue.retain(|arrival| !offered(arrival));
         }
         if self.lost.len() >= REMEMBERED {
             self.lost.pop_front();

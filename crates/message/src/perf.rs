@@ -1,8 +1,9 @@
-//! Measuring the way to a peer: one side [`answer`]s, the other asks for round trips and streams.
+//! Measurements between two endpoints: the server [`answer`]s, the client measures round trips and
+//! streams.
 //!
-//! The asker says what comes in a message of its own ([`Order`]); then both do it. All times are
-//! the asker's. Calls come in the order of `ucx_perftest`'s, and times from the processor's counter
-//! as there: who asks sends, then posts the receive.
+//! The client sends each measurement as a message of its own ([`Order`]); then both sides run it.
+//! All times are measured by the client. Calls come in the order of `ucx_perftest`'s, and times
+//! from the processor's counter as there: the client sends, then posts the receive.
 
 mod order;
 
@@ -19,34 +20,35 @@ use crate::status::{Code, Completion, Error};
 pub use order::{Kind, LONGEST, Load};
 use order::{MOST, Order};
 
-/// Messages under way in a stream, unless there is a reason for more. As many as UCX's `ucx_perftest`
-/// has, but fewer large ones: it sends all of them from one buffer, which stays in the caches; here each
-/// has its own. Two at least: one is offered while the other is copied.
+/// Returns the messages in flight in a stream, unless there is a reason for another number. As many
+/// as UCX's `ucx_perftest` has, but fewer large ones: it sends all of them from one buffer, which
+/// stays in the caches, while here each has its own. At least two, so that one is offered while the
+/// other is copied.
 #[must_use]
 pub fn window(length: u32) -> u8 {
-    let messages = UNDER_WAY / length.max(1);
+    let messages = IN_FLIGHT / length.max(1);
     u8::try_from(messages).unwrap_or(MOST).clamp(LEAST, MOST)
 }
 
-/// Bytes under way in a stream.
-const UNDER_WAY: u32 = 512 << 10;
+/// Bytes in flight in a stream.
+const IN_FLIGHT: u32 = 512 << 10;
 
-/// Messages under way, at least.
+/// Messages in flight, at least.
 const LEAST: u8 = 2;
 
-/// So long an asker waits to be listened to: others may be before it.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a client waits for the server, which may serve other clients first.
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Match values: what is ordered, what is measured, and the end of a stream.
+/// Match values: an order, measured data, and the end of a stream.
 const ORDER: u64 = 1 << 56;
 const DATA: u64 = 2 << 56;
 const END: u64 = 3 << 56;
 
-/// Answer one asker until it goes, or until there is nothing to do and `go_on`, asked once a second,
-/// says no.
+/// Serves one client until it disconnects, or until it is idle and `go_on`, called once a second,
+/// returns false.
 ///
 /// # Errors
-/// This host cannot wait or has no memory.
+/// The kernel refuses to wait, or there is no memory left.
 pub fn answer(endpoint: &mut Endpoint, go_on: &impl Fn() -> bool) -> Result<(), Error> {
     loop {
         let request = endpoint.irecv(Pattern::exactly(ORDER), vec![0; 11])?;
@@ -55,7 +57,7 @@ pub fn answer(endpoint: &mut Endpoint, go_on: &impl Fn() -> bool) -> Result<(), 
                 break got;
             }
             let over = endpoint.lost().is_some() || !go_on();
-            // Only forgotten, it would take the next asker's order.
+            // Without the cancel, this receive would take the next client's order.
             if over && endpoint.cancel(request)? {
                 return endpoint.forget(request);
             }
@@ -64,7 +66,7 @@ pub fn answer(endpoint: &mut Endpoint, go_on: &impl Fn() -> bool) -> Result<(), 
             continue;
         };
         let done = match order.stream {
-            true => take(endpoint, peer, order, go_on),
+            true => receive_stream(endpoint, peer, order, go_on),
             false => echo(endpoint, peer, order, go_on),
         };
         match done {
@@ -74,7 +76,7 @@ pub fn answer(endpoint: &mut Endpoint, go_on: &impl Fn() -> bool) -> Result<(), 
     }
 }
 
-/// Memory for one message to or from the peer.
+/// Allocates memory for one message to or from the peer.
 fn memory(endpoint: &mut Endpoint, peer: Peer, Order { load, .. }: Order) -> Result<Memory, Error> {
     let length = load.length as usize;
     let found = match load.memory {
@@ -85,7 +87,7 @@ fn memory(endpoint: &mut Endpoint, peer: Peer, Order { load, .. }: Order) -> Res
     found.ok_or(Error::Connection(Code::NoResources))
 }
 
-/// Wait for a request, as long as the peer is there and `go_on` says so.
+/// Waits for a request, as long as the peer is connected and `go_on` returns true.
 #[inline(always)]
 fn finish(
     endpoint: &mut Endpoint,
@@ -124,7 +126,7 @@ fn echo(
     Ok(())
 }
 
-fn take(
+fn receive_stream(
     endpoint: &mut Endpoint,
     peer: Peer,
     order: Order,
@@ -149,27 +151,29 @@ fn take(
     finish(endpoint, request, go_on).map(|_| ())
 }
 
-/// Tell the peer what comes. It has so long to listen.
+/// Sends the order to the peer, which has to take it within `timeout`.
 fn begin(
     endpoint: &mut Endpoint,
     peer: Peer,
     order: Order,
-    patience: Duration,
+    timeout: Duration,
     go_on: &impl Fn() -> bool,
 ) -> Result<(), Error> {
-    // It ends when the peer has it, so whoever answers nothing is found out.
+    // A synchronous send ends when the peer has received it, so a peer that serves no orders is
+    // detected.
     let request = endpoint.issend(peer, ORDER, order.encode())?;
-    let end = Instant::now() + patience;
+    let end = Instant::now() + timeout;
     match finish(endpoint, request, &|| Instant::now() < end && go_on()) {
         Err(Error::Connection(Code::Cancelled)) if go_on() => Err(Error::Timeout),
         other => other.map(|_| ()),
     }
 }
 
-/// Time round trips, one by one, each from the end of the one before.
+/// Measures round trips, one by one, each from the end of the one before.
 ///
 /// # Errors
-/// The peer went, or does not answer; the last message did not come back as it was sent, or this host has no memory.
+/// The peer disconnected or does not answer, the last message came back changed, or there is no
+/// memory left.
 pub fn round_trips(
     endpoint: &mut Endpoint,
     peer: Peer,
@@ -181,7 +185,7 @@ pub fn round_trips(
         load,
     };
     let count = load.count;
-    begin(endpoint, peer, order, PATIENCE, go_on)?;
+    begin(endpoint, peer, order, BEGIN_TIMEOUT, go_on)?;
     let mut there = memory(endpoint, peer, order)?;
     let mut back = memory(endpoint, peer, order)?;
     let mut number = 0u8;
@@ -206,7 +210,7 @@ pub fn round_trips(
     }
 }
 
-/// Whether two memories hold the same.
+/// Returns whether two memories hold the same bytes.
 fn is_same(one: &Memory, other: &Memory) -> bool {
     let [one, other] = [one, other].map(|memory| {
         let length = usize::try_from(memory.length()).unwrap_or_default();
@@ -217,11 +221,11 @@ fn is_same(one: &Memory, other: &Memory) -> bool {
     one == other
 }
 
-/// Time messages in one direction, as many under way at a time as the load says, until the peer has
+/// Measures messages in one direction, with as many in flight as the load has, until the peer has
 /// received the last one.
 ///
 /// # Errors
-/// The peer went, or does not answer, or this host has no memory.
+/// The peer disconnected or does not answer, or there is no memory left.
 pub fn stream(
     endpoint: &mut Endpoint,
     peer: Peer,
@@ -231,7 +235,7 @@ pub fn stream(
     let order = Order { stream: true, load };
     let Load { count, window, .. } = load;
     let end = endpoint.irecv(Pattern::exactly(END), Memory::Empty)?;
-    begin(endpoint, peer, order, PATIENCE, go_on)?;
+    begin(endpoint, peer, order, BEGIN_TIMEOUT, go_on)?;
     let mut requests = std::collections::VecDeque::with_capacity(window.into());
     let spare = (0..window).map(|_| memory(endpoint, peer, order));
     let mut spare = spare.collect::<Result<Vec<_>, _>>()?;
@@ -266,14 +270,14 @@ mod tests {
     };
 
     #[test]
-    fn trips_and_streams_end_and_so_does_the_answerer() {
+    fn round_trips_and_streams_end_and_so_does_the_server() {
         let folder = tempfile::tempdir().unwrap();
         let board = Board::open(folder.path()).unwrap();
         let open = || Endpoint::open(&board, &Options::default()).unwrap();
         let (mut here, mut there) = (open(), open());
         let address = there.address();
         std::thread::scope(|scope| {
-            let answerer = scope.spawn(move || {
+            let server = scope.spawn(move || {
                 answer(&mut there, &|| true).unwrap();
                 answer(&mut there, &|| true).unwrap();
             });
@@ -292,19 +296,20 @@ mod tests {
                 }
             }
             drop(here);
-            // The first answer ends within a second; the next asker is answered all the same.
+            // The server serves the first client until a second after its end, and then the next
+            // client.
             std::thread::sleep(Duration::from_millis(1500));
             let mut here = open();
             let peer = here.connect(address, 0, None).unwrap();
             let times = round_trips(&mut here, peer, TEN, &|| true).unwrap();
             assert_eq!(times.len(), 10);
             drop(here);
-            answerer.join().unwrap();
+            server.join().unwrap();
         });
     }
 
     #[test]
-    fn whoever_listens_to_no_order_is_found_out() {
+    fn a_peer_that_serves_no_order_is_detected() {
         let folder = tempfile::tempdir().unwrap();
         let board = Board::open(folder.path()).unwrap();
         let open = || Endpoint::open(&board, &Options::default()).unwrap();

@@ -1,4 +1,4 @@
-//! Making things happen, and waiting for them.
+//! Progress and waiting.
 
 use std::time::{Duration, Instant};
 
@@ -7,34 +7,34 @@ use window::doorbell;
 use window::waiter::Woken;
 
 use crate::endpoint::Endpoint;
-use crate::limits::{FAR_TRANSFER_SPIN, LOOKS, SPIN, TRANSFER_SPIN};
+use crate::limits::{POLLS_PER_SOCKET_CHECK, REMOTE_TRANSFER_SPIN, SPIN, TRANSFER_SPIN};
 use crate::matching::Pattern;
 use crate::request::Request;
 use crate::status::{Code, Completion, Error, Status};
 use crate::token::Token;
 
-/// Longest sleep of an endpoint that its peers may forget.
-const NAP: Duration = Duration::from_millis(1);
+/// The longest sleep of an endpoint whose wake-ups may be lost.
+const UNFENCED_SLEEP: Duration = Duration::from_millis(1);
 
-/// A waiter with peers that are far lets others of its processor run between its looks after so
-/// long: a few of the longest ways between two processors.
-const YIELD: Duration = Duration::from_micros(2);
+/// A waiter with remote peers yields its processor after polling for this long: a few times the
+/// longest latency between two processors.
+const YIELD_AFTER: Duration = Duration::from_micros(2);
 
-/// Rounds between two looks at the clock.
-const CLOCK: u32 = 32;
+/// Polls between two reads of the clock.
+const POLLS_PER_CLOCK_READ: u32 = 32;
 
 impl Endpoint {
-    /// Take what arrived and send what had no room. Now and then also look who connects and who
-    /// is gone.
+    /// Takes what arrived and sends what had no room. Every [`POLLS_PER_SOCKET_CHECK`] calls it
+    /// also accepts connects and detects ended peers.
     #[inline]
     pub fn progress(&mut self) {
-        self.looks += 1;
-        if self.looks >= LOOKS {
-            self.look_outside();
+        self.polls += 1;
+        if self.polls >= POLLS_PER_SOCKET_CHECK {
+            self.poll_sockets();
         }
-        let mut place = 0;
-        while let Some(peer) = self.peers.active(place) {
-            place += 1;
+        let mut position = 0;
+        while let Some(peer) = self.peers.active(position) {
+            position += 1;
             let Some(link) = self.peers.link(peer) else {
                 continue;
             };
@@ -44,33 +44,33 @@ impl Endpoint {
         }
     }
 
-    /// Ask the kernel, without sleeping.
+    /// Checks the sockets, without sleeping.
     #[cold]
-    fn look_outside(&mut self) {
-        self.looks = 0;
-        // It fails only for lack of memory, and is tried again.
+    fn poll_sockets(&mut self) {
+        self.polls = 0;
+        // It fails only for lack of memory, and the next call tries again.
         if let Ok(woken) = self.waiter.wait(Some(Duration::ZERO)) {
-            self.attend(&woken);
+            self.handle_events(&woken);
         }
     }
 
-    /// Do what the sockets ask for.
-    fn attend(&mut self, woken: &Woken) {
+    /// Handles the events of the sockets.
+    fn handle_events(&mut self, woken: &Woken) {
         self.woken |= woken.by_waker;
         for token in &woken.tokens {
             match Token::decode(*token) {
                 Some(Token::Listener) => self.accept(),
-                Some(Token::Incoming(id)) => self.hear_incoming(id),
-                Some(Token::Outgoing(id)) => self.hear_outgoing(id),
-                Some(Token::Peer(index)) => self.hear_peer(index),
+                Some(Token::Incoming(id)) => self.handle_incoming(id),
+                Some(Token::Outgoing(id)) => self.handle_outgoing(id),
+                Some(Token::Peer(index)) => self.handle_peer_socket(index),
                 None => {}
             }
         }
-        self.insist();
+        self.retry_connects();
     }
 
-    /// A peer woke this side, or went.
-    pub(crate) fn hear_peer(&mut self, index: u32) {
+    /// Handles wake-ups, or the end, of a peer.
+    pub(crate) fn handle_peer_socket(&mut self, index: u32) {
         let Some(peer) = self.peers.with_index(index) else {
             return;
         };
@@ -83,7 +83,7 @@ impl Endpoint {
                 Ok(Some(Message::Wake)) => {}
                 Ok(Some(Message::Answer {
                     accepted: false, ..
-                })) if link.far => return self.abandon(peer),
+                })) if link.remote => return self.lose_unreachable(peer),
                 Ok(Some(_)) => return self.lose(peer, Code::Unreachable),
                 Err(window::attach::AttachError::Gone) => return self.lose(peer, Code::Closed),
                 Err(_) => return self.lose(peer, Code::Unreachable),
@@ -91,9 +91,10 @@ impl Endpoint {
         }
     }
 
-    /// Work until `ready` has something, the time is over, or a [`Waker`](window::waiter::Waker)
-    /// ends it. `ready` is asked each time that something may have changed; it should only look,
-    /// see [`is_ended`](Self::is_ended) and its like.
+    /// Makes progress until `ready` returns a value, the limit has passed, or a
+    /// [`Waker`](window::waiter::Waker) ends the wait. `ready` is called each time that something
+    /// may have changed; it should inspect only, see [`is_ended`](Self::is_ended) and similar
+    /// calls.
     ///
     /// # Errors
     /// The kernel refuses to wait.
@@ -102,15 +103,16 @@ impl Endpoint {
         limit: Option<Duration>,
         mut ready: impl FnMut(&mut Self) -> Option<T>,
     ) -> Result<Option<T>, Error> {
-        // What is there already, or comes within a few looks, costs no look at the clock.
-        if let Some(found) = self.look(&mut ready) {
+        // A result that is there already, or arrives within a few polls, costs no read of the
+        // clock.
+        if let Some(found) = self.poll(&mut ready) {
             return Ok(Some(found));
         }
-        if self.hinders() {
-            // Before looks at the clock: they would be in the message's way.
-            self.courtesy.give_way();
+        if self.relay_needs_cpu() {
+            // Before reads of the clock, which would delay the message.
+            self.yielder.yield_now();
         }
-        // Without an end, or one so far away that no clock has it.
+        // No end, or one beyond the range of the clock, means no limit.
         let end = limit.and_then(|limit| Instant::now().checked_add(limit));
         loop {
             if let Some(found) = self.spin(end, &mut ready) {
@@ -127,20 +129,20 @@ impl Endpoint {
         }
     }
 
-    /// Look a few times.
+    /// Polls a few times.
     #[inline]
-    fn look<T>(&mut self, ready: &mut impl FnMut(&mut Self) -> Option<T>) -> Option<T> {
-        let looks = match self.hinders() {
+    fn poll<T>(&mut self, ready: &mut impl FnMut(&mut Self) -> Option<T>) -> Option<T> {
+        let polls = match self.relay_needs_cpu() {
             true => 1,
-            false => CLOCK,
+            false => POLLS_PER_CLOCK_READ,
         };
-        for _ in 0..looks {
+        for _ in 0..polls {
             self.progress();
             let found = ready(self);
             if found.is_some() {
-                self.relay.came(&self.courtesy);
+                self.relay.arrived(&self.yielder);
             }
-            self.courtesy.looked();
+            self.yielder.polled();
             if found.is_some() {
                 return found;
             }
@@ -148,13 +150,13 @@ impl Endpoint {
         None
     }
 
-    /// Whether the relay waits for this processor, so that to look on is in vain.
+    /// Returns whether the relay needs this processor, so that polling cannot succeed.
     #[inline(always)]
-    fn hinders(&self) -> bool {
-        self.patience > SPIN && self.courtesy.is_crowded() && self.relay.shares()
+    fn relay_needs_cpu(&self) -> bool {
+        self.spin_limit > SPIN && self.yielder.is_contended() && self.relay.shares_cpu()
     }
 
-    /// Look for a while.
+    /// Polls until the spin limit.
     #[inline]
     fn spin<T>(
         &mut self,
@@ -162,42 +164,42 @@ impl Endpoint {
         ready: &mut impl FnMut(&mut Self) -> Option<T>,
     ) -> Option<T> {
         let start = Instant::now();
-        let far = self.patience > SPIN;
-        let transfer = match far {
-            true => FAR_TRANSFER_SPIN,
+        let remote = self.spin_limit > SPIN;
+        let transfer = match remote {
+            true => REMOTE_TRANSFER_SPIN,
             false => TRANSFER_SPIN,
         };
         loop {
-            if let Some(found) = self.look(ready) {
+            if let Some(found) = self.poll(ready) {
                 return Some(found);
             }
             let now = Instant::now();
-            let looked = now - start;
-            let over = looked >= self.patience && (looked >= transfer || !self.is_owed());
+            let polled = now - start;
+            let over = polled >= self.spin_limit && (polled >= transfer || !self.awaits_reply());
             if over || end.is_some_and(|end| now >= end) {
                 return None;
             }
-            if looked >= SPIN || far && (looked >= YIELD || self.courtesy.is_crowded()) {
-                // A relay or a gateway may wait for this processor.
-                self.courtesy.give_way();
+            if polled >= SPIN || remote && (polled >= YIELD_AFTER || self.yielder.is_contended()) {
+                // A relay or a gateway may need this processor.
+                self.yielder.yield_now();
             }
         }
     }
 
-    /// Whether a peer is to answer something.
-    fn is_owed(&mut self) -> bool {
-        self.peers.links().any(|link| link.expects > 0)
+    /// Returns whether a request waits for a peer's reply.
+    fn awaits_reply(&mut self) -> bool {
+        self.peers.links().any(|link| link.awaited_replies > 0)
     }
 
-    /// Tell everybody, look once more, then sleep.
+    /// Announces the sleep to all peers, checks for work once more, then sleeps.
     fn sleep(&mut self, limit: Option<Duration>) -> Result<(), Error> {
         for link in self.peers.links() {
             link.sleeper.prepare_to_wait();
         }
-        let due = self.handshakes.due();
-        let due = due.map(|due| due.saturating_duration_since(Instant::now()));
-        let nap = (!doorbell::settle()).then_some(NAP);
-        let limit = [limit, due, nap].into_iter().flatten().min();
+        let retry = self.handshakes.next_retry();
+        let retry = retry.map(|retry| retry.saturating_duration_since(Instant::now()));
+        let unfenced = (!doorbell::wait_fence()).then_some(UNFENCED_SLEEP);
+        let limit = [limit, retry, unfenced].into_iter().flatten().min();
         let slept = match self.has_work() {
             true => Ok(Woken::default()),
             false => self.waiter.wait(limit),
@@ -205,19 +207,19 @@ impl Endpoint {
         for link in self.peers.links() {
             link.sleeper.finish_wait();
         }
-        self.attend(&slept?);
+        self.handle_events(&slept?);
         Ok(())
     }
 
-    /// Whether a round would find something to do. A peer's fault is something.
+    /// Returns whether a call of `progress` would find something to do. A peer's fault counts.
     fn has_work(&mut self) -> bool {
         let engine = &mut self.engine;
         let mut links = self.peers.links();
         links.any(|link| link.has_record() || engine.could_flush(link).unwrap_or(true))
     }
 
-    /// The result of a request, when it has ended; `None` when the time is over or the wait was
-    /// ended: the request goes on then. Without a time, as long as it takes.
+    /// Returns the result of a request when it has ended; `None` if the limit has passed or a waker
+    /// ended the wait: the request goes on then. `None` as limit waits for any time.
     ///
     /// # Errors
     /// There is no such request, or the kernel refuses to wait.
@@ -233,7 +235,7 @@ impl Endpoint {
         Ok(self.engine.requests.take(request))
     }
 
-    /// Work until a request has ended or the time is over.
+    /// Makes progress until a request has ended or the limit has passed.
     #[inline(never)]
     fn wait_for(&mut self, request: Request, limit: Option<Duration>) -> Result<(), Error> {
         let found = self.until(limit, |endpoint| {
@@ -243,7 +245,7 @@ impl Endpoint {
         found.map(drop)
     }
 
-    /// As [`test_any`](Self::test_any), when there is one.
+    /// Waits for what [`test_any`](Self::test_any) returns.
     ///
     /// # Errors
     /// The kernel refuses to wait.
@@ -258,7 +260,7 @@ impl Endpoint {
         })
     }
 
-    /// As [`ipeek`](Self::ipeek), when there is one.
+    /// Waits for what [`ipeek`](Self::ipeek) returns.
     ///
     /// # Errors
     /// The kernel refuses to wait.
@@ -268,7 +270,7 @@ impl Endpoint {
         })
     }
 
-    /// As [`iprobe`](Self::iprobe), when there is one.
+    /// Waits for what [`iprobe`](Self::iprobe) returns.
     ///
     /// # Errors
     /// The kernel refuses to wait.

@@ -1,10 +1,10 @@
-//! What comes from a peer: messages into receives or into the queue of those nobody waits for,
-//! control into the requests it is for.
+//! Records from a peer: messages go into receives or into the unexpected queue, control records to
+//! the requests that they name.
 
 use std::mem;
 
 use crate::engine::{Arrival, Body, Engine, Posted};
-use crate::limits::{ARRIVAL, EAGER};
+use crate::limits::{EAGER, UNEXPECTED_OVERHEAD};
 use crate::peer::{Fault, Link, Peer, SELF};
 use crate::remote_memory;
 use crate::request::{Request, State};
@@ -12,7 +12,7 @@ use crate::status::Code;
 use crate::wire::{self, Control, Envelope, Handle, Source};
 use window::lane::Record;
 
-/// A message that its sender keeps until it is asked for.
+/// A message that its sender has offered and keeps until it is requested.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offered {
     pub(crate) sender: Handle,
@@ -20,14 +20,14 @@ pub(crate) struct Offered {
 }
 
 impl Engine {
-    /// The next record of the lane of messages; false when there is none.
+    /// Takes the next record of the message lane; false if there is none.
     #[inline]
     pub(crate) fn take_message(&mut self, link: &mut Link, peer: Peer) -> Result<bool, Fault> {
         let lane = &mut link.messages_in;
         let Some(tag) = lane.tag() else {
             return Ok(false);
         };
-        // Eager ones go from the slot to where they belong, without a copy in between.
+        // An eager message is copied from the slot into the receive, without a copy in between.
         if let Some(length) = wire::eager_length(tag) {
             self.arrive_eager(link, peer, length);
             link.messages_in.step();
@@ -40,7 +40,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// An eager message of at most [`EAGER`] bytes, in the slot.
+    /// Takes an eager message of at most [`EAGER`] bytes from its slot.
     #[inline(always)]
     fn arrive_eager(&mut self, link: &mut Link, peer: Peer, length: usize) {
         let lane = &link.messages_in;
@@ -62,15 +62,15 @@ impl Engine {
             });
         } else {
             let body = Body::Eager(copied());
-            self.keep(link, peer, value, length as u64, body);
+            self.store_unexpected(link, peer, value, length as u64, body);
         }
     }
 
-    /// Any other record of the lane of messages.
+    /// Takes any other record of the message lane.
     fn arrive(&mut self, link: &mut Link, peer: Peer, record: &Record) -> Result<(), Fault> {
-        match Envelope::decode(record).ok_or(Fault::Nonsense)? {
-            // It was none when its tag was looked at.
-            Envelope::Eager { .. } => return Err(Fault::Nonsense),
+        match Envelope::decode(record).ok_or(Fault::Malformed)? {
+            // The tag was none of an eager message when it was read first: the peer has changed it.
+            Envelope::Eager { .. } => return Err(Fault::Malformed),
             Envelope::Medium {
                 value,
                 offset,
@@ -82,15 +82,15 @@ impl Engine {
                     Some(request) => {
                         let taken = self.take_medium(link, request, peer, value, at, length)?;
                         if let Some(sender) = sender {
-                            link.say(Control::Done { sender, taken })?;
+                            link.send_control(Control::Done { sender, taken })?;
                         }
                     }
                     None => {
                         let mut bytes = vec![0; length as usize];
                         let read = link.messages_in.read(at, &mut bytes);
-                        read.ok_or(Fault::Nonsense)?;
+                        read.ok_or(Fault::Malformed)?;
                         let body = Body::Bytes(bytes, sender);
-                        self.keep(link, peer, value, u64::from(length), body);
+                        self.store_unexpected(link, peer, value, u64::from(length), body);
                     }
                 }
             }
@@ -103,7 +103,7 @@ impl Engine {
                 let offered = Offered { sender, source };
                 match self.match_posted(value) {
                     Some(request) => self.pull(link, request, peer, value, length, offered)?,
-                    None => self.keep(link, peer, value, length, Body::Offer(offered)),
+                    None => self.store_unexpected(link, peer, value, length, Body::Offer(offered)),
                 }
             }
         }
@@ -118,8 +118,15 @@ impl Engine {
         posted.map(|posted| posted.request)
     }
 
-    /// Nobody waits for it yet.
-    fn keep(&mut self, link: &mut Link, peer: Peer, value: u64, length: u64, body: Body) {
+    /// Queues a message that no receive matches, and counts it against its peer.
+    fn store_unexpected(
+        &mut self,
+        link: &mut Link,
+        peer: Peer,
+        value: u64,
+        length: u64,
+        body: Body,
+    ) {
         let arrival = Arrival {
             peer,
             value,
@@ -127,11 +134,11 @@ impl Engine {
             body,
         };
         link.unexpected += arrival.cost();
-        self.put_aside(arrival);
+        self.add_unexpected(arrival);
     }
 
-    /// A receive is posted for what arrived before. The link is none for a message to oneself, or
-    /// when the peer is gone.
+    /// Completes a receive with a message that arrived before. The link is `None` for a message to
+    /// the endpoint itself, or if the peer is gone.
     pub(crate) fn take_arrival(
         &mut self,
         link: Option<&mut Link>,
@@ -160,7 +167,7 @@ impl Engine {
             Body::Bytes(bytes, sender) => {
                 let taken = self.take_bytes(request, peer, value, &bytes);
                 if let Some(sender) = sender {
-                    link.say(Control::Done { sender, taken })?;
+                    link.send_control(Control::Done { sender, taken })?;
                 }
             }
             Body::Offer(offered) => self.pull(link, request, peer, value, length, offered)?,
@@ -169,14 +176,15 @@ impl Engine {
         Ok(())
     }
 
-    /// A whole message; returns how much of it there was room for.
+    /// Completes a receive with a whole message; returns how many bytes of it had room.
     fn take_bytes(&mut self, request: Request, peer: Peer, value: u64, bytes: &[u8]) -> u64 {
         let message = (peer, value, bytes.len() as u64);
         self.requests
             .end_receive(request, message, |memory| memory.put(0, bytes))
     }
 
-    /// A whole message in the data area; returns how much of it there was room for.
+    /// Completes a receive with a whole message from the data area; returns how many bytes of it
+    /// had room.
     fn take_medium(
         &mut self,
         link: &mut Link,
@@ -186,7 +194,7 @@ impl Engine {
         mut at: u64,
         length: u32,
     ) -> Result<u64, Fault> {
-        let entry = self.requests.get(request).ok_or(Fault::Nonsense)?;
+        let entry = self.requests.get(request).ok_or(Fault::Malformed)?;
         let length = u64::from(length);
         let taken = length.min(entry.memory.length());
         entry.status.peer = Some(peer);
@@ -201,13 +209,14 @@ impl Engine {
         });
         if read.is_none() {
             self.requests.end(request, Code::Unreachable, 0);
-            return Err(Fault::Nonsense);
+            return Err(Fault::Malformed);
         }
         self.requests.end_with(request, taken);
         Ok(taken)
     }
 
-    /// Get an offered message: at once from the sender's heap, or have it streamed.
+    /// Fetches an offered message: copies it from the sender's heap, or asks the sender to stream
+    /// it.
     fn pull(
         &mut self,
         link: &mut Link,
@@ -217,15 +226,16 @@ impl Engine {
         length: u64,
         offered: Offered,
     ) -> Result<(), Fault> {
-        let entry = self.requests.get(request).ok_or(Fault::Nonsense)?;
+        let entry = self.requests.get(request).ok_or(Fault::Malformed)?;
         let wanted = length.min(entry.memory.length());
         entry.status.peer = Some(peer);
         entry.status.value = value;
         entry.status.length = length;
-        // From here on the peer's end ends it.
+        // From here on, the request ends if the peer does.
         entry.state = State::Filling { got: 0, wanted };
         let sender = offered.sender;
-        let lent = matches!(offered.source, Source::Lent(_)) && link.peer_heap().is_some();
+        let is_on_member_heap =
+            matches!(offered.source, Source::MemberHeap(_)) && link.peer_heap().is_some();
         match offered.source {
             _ if wanted == 0 => {}
             Source::Heap(mut at) => {
@@ -235,25 +245,27 @@ impl Engine {
                     at = at.checked_add(piece.len() as u64)?;
                     Some(())
                 });
-                read.ok_or(Fault::Nonsense)?;
+                read.ok_or(Fault::Malformed)?;
                 self.copies.once += 1;
             }
-            Source::Lent(place) if lent && link.can_share(&entry.memory, wanted) => {
+            Source::MemberHeap(place)
+                if is_on_member_heap && link.can_share(&entry.memory, wanted) =>
+            {
                 return self.share(link, request, sender, place, wanted);
             }
-            Source::Lent(place) if lent => {
-                let heap = link.peer_heap().ok_or(Fault::Nonsense)?;
+            Source::MemberHeap(place) if is_on_member_heap => {
+                let heap = link.peer_heap().ok_or(Fault::Malformed)?;
                 let copied = remote_memory::copy(heap, place, &mut entry.memory, wanted);
-                if !copied.ok_or(Fault::Nonsense)? {
-                    return Err(Fault::Withdrawn);
+                if !copied.ok_or(Fault::Malformed)? {
+                    return Err(Fault::Revoked);
                 }
                 self.copies.once += 1;
             }
-            // Also what cannot be reached from here.
-            Source::Stream | Source::Lent(_) => {
-                link.expects += 1;
+            // Also if the member's heap cannot be mapped here.
+            Source::Stream | Source::MemberHeap(_) => {
+                link.awaited_replies += 1;
                 let receiver = request.handle();
-                return link.say(Control::Pull {
+                return link.send_control(Control::Pull {
                     sender,
                     receiver,
                     wanted,
@@ -264,7 +276,7 @@ impl Engine {
         self.received(link, request, sender, wanted)
     }
 
-    /// A message to oneself.
+    /// Completes a receive with a message of this endpoint to itself.
     pub(crate) fn take_own(&mut self, request: Request, value: u64, sender: Request) {
         let Some(entry) = self.requests.get(sender) else {
             return;
@@ -276,7 +288,7 @@ impl Engine {
             entry.status.peer = Some(SELF);
             entry.status.value = value;
             entry.status.length = length;
-            // It refuses nothing: what has no room is cut.
+            // The closure always continues; bytes without room are dropped.
             let _all = memory.read(0, length, |piece| {
                 taken += entry.memory.put(taken, piece);
                 Some(())
@@ -289,22 +301,22 @@ impl Engine {
         self.requests.end_with(sender, taken);
     }
 
-    /// A record of the lane of control.
+    /// Handles a record of the control lane.
     pub(crate) fn control(
         &mut self,
         link: &mut Link,
         peer: Peer,
         record: &Record,
     ) -> Result<(), Fault> {
-        match Control::decode(record).ok_or(Fault::Nonsense)? {
+        match Control::decode(record).ok_or(Fault::Malformed)? {
             Control::Done { sender, taken } => {
                 let found = self.requests.of_peer(sender, peer);
-                let (request, entry) = found.ok_or(Fault::Nonsense)?;
+                let (request, entry) = found.ok_or(Fault::Malformed)?;
                 let awaited = matches!(entry.state, State::Offered | State::Sharing);
                 if !awaited || taken > entry.status.length {
-                    return Err(Fault::Nonsense);
+                    return Err(Fault::Malformed);
                 }
-                link.expects = link.expects.saturating_sub(1);
+                link.awaited_replies = link.awaited_replies.saturating_sub(1);
                 self.requests.end_with(request, taken);
             }
             Control::Pull {
@@ -314,10 +326,10 @@ impl Engine {
                 confirmed,
             } => {
                 let found = self.requests.of_peer(sender, peer);
-                let (request, entry) = found.ok_or(Fault::Nonsense)?;
+                let (request, entry) = found.ok_or(Fault::Malformed)?;
                 let sane = wanted > 0 && wanted <= entry.status.length;
                 if entry.state != State::Offered || !sane {
-                    return Err(Fault::Nonsense);
+                    return Err(Fault::Malformed);
                 }
                 entry.state = State::Streaming {
                     sent: 0,
@@ -347,12 +359,12 @@ impl Engine {
         length: u64,
     ) -> Result<(), Fault> {
         let found = self.requests.of_peer(receiver, peer);
-        let (request, entry) = found.ok_or(Fault::Nonsense)?;
+        let (request, entry) = found.ok_or(Fault::Malformed)?;
         let State::Filling { got, wanted } = entry.state else {
-            return Err(Fault::Nonsense);
+            return Err(Fault::Malformed);
         };
         if length == 0 || length > wanted - got {
-            return Err(Fault::Nonsense);
+            return Err(Fault::Malformed);
         }
         let lane = &mut link.control_in;
         let read = entry.memory.fill(got, length, |piece| {
@@ -360,11 +372,11 @@ impl Engine {
             at += piece.len() as u64;
             Some(())
         });
-        read.ok_or(Fault::Nonsense)?;
+        read.ok_or(Fault::Malformed)?;
         let got = got + length;
         entry.state = State::Filling { got, wanted };
         if got == wanted {
-            link.expects = link.expects.saturating_sub(1);
+            link.awaited_replies = link.awaited_replies.saturating_sub(1);
             self.requests.end_with(request, wanted);
             self.copies.streamed += 1;
         }
@@ -372,19 +384,19 @@ impl Engine {
     }
 }
 
-/// The message among the bytes that one could have had.
+/// Returns the bytes of an eager message.
 pub(crate) fn short(bytes: &[u8; EAGER], length: u64) -> &[u8] {
     let length = usize::try_from(length).unwrap_or(usize::MAX);
     bytes.get(..length).unwrap_or_default()
 }
 
 impl Arrival {
-    /// What it counts against its sender.
+    /// Returns the bytes that the message counts against its sender's limit.
     pub(crate) fn cost(&self) -> u64 {
         let bytes = match &self.body {
             Body::Bytes(bytes, _) => bytes.len() as u64,
             Body::Eager(_) | Body::Offer(_) | Body::Own(_) => 0,
         };
-        bytes + ARRIVAL
+        bytes + UNEXPECTED_OVERHEAD
     }
 }

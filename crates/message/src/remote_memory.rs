@@ -1,101 +1,109 @@
-//! How the ends of a link reach into each other's memory: heaps of VMs, or those of a link within a board.
+//! The heaps that both ends of a link can access: those of VMs' members, or those of a link within
+//! a board.
 
 use std::os::fd::{AsFd, OwnedFd};
 
 use window::Window;
-use window::region::{Heap, Home, List, Place, Region, Stretch};
+use window::region::{Heap, HeapAddress, HeapOwner, Region, SharedBuffer, UnitAllocator};
 
 use crate::address::Address;
 use crate::endpoint::Endpoint;
-use crate::handshake::Seats;
+use crate::handshake::MemberPair;
 use crate::memory::Memory;
 
-/// Where the ends of a link within a board sit in its region.
-pub(crate) const CREATOR: Seats = Seats { own: 0, peer: 1 };
-pub(crate) const GUEST: Seats = Seats { own: 1, peer: 0 };
+/// The members that the ends of a link within a board belong to, in the region of that link.
+pub(crate) const AS_CREATOR: MemberPair = MemberPair { own: 0, peer: 1 };
+pub(crate) const AS_ATTACHER: MemberPair = MemberPair { own: 1, peer: 0 };
 
 impl Endpoint {
-    /// The way to heaps of the region that a window is of, if its ends sit there.
-    pub(crate) fn reach(
+    /// Returns the heaps of the region that a window is in, if its ends are members of it.
+    pub(crate) fn remote_memory_of(
         &self,
         window: &Window,
-        seats: Option<Seats>,
+        members: Option<MemberPair>,
         peer: Address,
     ) -> Option<RemoteMemory> {
-        let list = match peer.nic == self.address.nic {
-            // This heap is this link's alone.
-            true => List::of_one(),
-            false => self.board.lent(),
+        let allocator = match peer.nic == self.address.nic {
+            // This heap belongs to this link alone.
+            true => UnitAllocator::in_process(),
+            false => self.board.heap_allocator(),
         };
-        RemoteMemory::new(window, seats?, list)
+        RemoteMemory::new(window, members?, allocator)
     }
 }
 
-/// The heaps of a link's two members. They are mapped when they are needed first.
+/// The heaps of a link's two members, mapped at first use.
 #[derive(Debug)]
 pub(crate) struct RemoteMemory {
-    /// Of the region, which is the window's too.
+    /// The region's file, which is the window's, too.
     file: OwnedFd,
-    seats: Seats,
-    /// This side's member, in that region.
-    home: Home,
-    /// Who has what of its heap.
-    list: List,
+    members: MemberPair,
+    /// The identity of the heap of this side's member.
+    owner: HeapOwner,
+    /// The allocator of that heap.
+    allocator: UnitAllocator,
     own: Option<Heap>,
     peer: Option<Heap>,
 }
 
 impl RemoteMemory {
-    /// `None` when this host lacks descriptors.
-    fn new(window: &Window, seats: Seats, list: List) -> Option<Self> {
+    /// `None` if no descriptors are left.
+    fn new(window: &Window, members: MemberPair, allocator: UnitAllocator) -> Option<Self> {
         Some(Self {
-            list,
-            home: Home::new(window.as_fd(), seats.own).ok()?,
+            allocator,
+            owner: HeapOwner::new(window.as_fd(), members.own).ok()?,
             file: window.as_fd().try_clone_to_owned().ok()?,
-            seats,
+            members,
             own: None,
             peer: None,
         })
     }
 
-    /// Whether the peer can copy from there.
-    pub(crate) fn covers(&self, stretch: &Stretch) -> bool {
-        self.home == stretch.home()
+    /// Returns whether the peer can copy from this buffer.
+    pub(crate) fn contains(&self, buffer: &SharedBuffer) -> bool {
+        self.owner == buffer.owner()
     }
 
-    /// The heap of the peer's member; `None` when this host lacks memory, or the region is none.
+    /// Returns the heap of the peer's member; `None` if memory is short, or the file is no region.
     pub(crate) fn peer(&mut self) -> Option<&Heap> {
         if self.peer.is_none() {
-            self.peer = self.heap(self.seats.peer);
+            self.peer = self.heap(self.members.peer);
         }
         self.peer.as_ref()
     }
 
-    /// Memory of this side's member; `None` when there is no room.
-    pub(crate) fn lend(&mut self, length: usize) -> Option<Stretch> {
+    /// Allocates memory on the heap of this side's member; `None` if there is no room.
+    pub(crate) fn allocate(&mut self, length: usize) -> Option<SharedBuffer> {
         if self.own.is_none() {
-            self.own = self.heap(self.seats.own);
+            self.own = self.heap(self.members.own);
         }
-        self.own.as_ref()?.lend(&self.list, length).ok()?
+        self.own.as_ref()?.allocate(&self.allocator, length).ok()?
     }
 
-    fn heap(&self, seat: u32) -> Option<Heap> {
+    fn heap(&self, member: u32) -> Option<Heap> {
         let region = Region::attach(self.file.try_clone().ok()?).ok()?;
-        region.heap(seat).ok()?
+        region.heap(member).ok()?
     }
 }
 
-/// Copy a message from a heap. `None` when it cannot be there; false when the memory has become
-/// somebody else's meanwhile.
-pub(crate) fn copy(heap: &Heap, place: Place, to: &mut Memory, wanted: u64) -> Option<bool> {
+/// Copies a message from a heap. `None` if the address is out of bounds; false if the memory was
+/// revoked meanwhile.
+pub(crate) fn copy(
+    heap: &Heap,
+    address: HeapAddress,
+    to: &mut Memory,
+    wanted: u64,
+) -> Option<bool> {
     let mut at = 0;
     match to {
-        Memory::Stretch(stretch) => heap.carry(place, 0, stretch, usize::try_from(wanted).ok()?),
+        Memory::SharedBuffer(buffer) => {
+            heap.copy_to(address, 0, buffer, usize::try_from(wanted).ok()?)
+        }
         memory => memory.fill(0, wanted, |piece| {
-            heap.read(place, at, piece)?;
+            heap.read(address, at, piece)?;
             at += piece.len() as u64;
             Some(())
         }),
     }?;
-    Some(heap.is_still(place, wanted))
+    Some(heap.is_valid(address, wanted))
 }

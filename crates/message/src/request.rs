@@ -1,4 +1,4 @@
-//! Requests: what they wait for, and which have ended.
+//! Requests: their states, and the list of those that have ended.
 
 use crate::matching::Pattern;
 use crate::memory::Memory;
@@ -6,7 +6,7 @@ use crate::peer::Peer;
 use crate::status::{Code, Completion, Error, Status};
 use crate::wire::Handle;
 
-/// A request that was started. It stays valid until its result is taken.
+/// A request that was started. It is valid until its result is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Request {
     index: u32,
@@ -16,50 +16,51 @@ pub struct Request {
 /// What a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nothing: its place is free.
+    /// Nothing: the entry is free.
     Free,
     /// A receive: for a message.
     Posted,
     /// A receive: for the rest of a streamed message.
     Filling { got: u64, wanted: u64 },
-    /// A receive: for the chunks that the sender copies.
+    /// A receive: for the pieces that the sender copies.
     Shared {
         left: u32,
         wanted: u64,
         sender: Handle,
     },
-    /// A send: for room in the lane.
+    /// A send: for room in the message lane.
     Queued,
-    /// A send: for the receiver to take it.
+    /// A send: for the receiver's reply to the offer.
     Offered,
-    /// A send: for the receiver to say that both have copied it.
+    /// A send: for the receiver to confirm that both sides have copied the message.
     Sharing,
     /// A send: for room for the rest of a streamed message.
     Streaming {
         sent: u64,
         wanted: u64,
         receiver: Handle,
-        /// It ends when the receiver says so.
+        /// The send ends when the receiver confirms it.
         confirmed: bool,
     },
-    /// A connect.
+    /// A connect: for the answer.
     Connecting,
-    /// Nothing: its result is there.
+    /// Nothing: its result is available.
     Ended,
 }
 
-/// A request.
+/// An entry of the request table.
 #[derive(Debug)]
 pub(crate) struct Entry {
     generation: u32,
     pub(crate) state: State,
-    /// A send that ends only when it is received.
+    /// The send ends only when it is received.
     pub(crate) synchronous: bool,
-    /// Nobody will ask for the result.
+    /// The result is dropped when the request ends.
     forgotten: bool,
     pub(crate) memory: Memory,
     pub(crate) status: Status,
-    /// Neighbours in the list of ended requests, oldest first; in the list of free ones, `next`.
+    /// Neighbours in the list of ended requests, oldest first; in the list of free entries, only
+    /// `next`.
     previous: u32,
     next: u32,
 }
@@ -69,8 +70,8 @@ const NONE: u32 = u32::MAX;
 
 /// All requests of an endpoint.
 ///
-/// What each message needs is always inlined: results are large, and a caller that looks at two
-/// fields of one should not have it copied.
+/// Functions that run for each message are always inlined: results are large, and a caller that
+/// reads two fields of one should not have it copied.
 #[derive(Debug)]
 pub(crate) struct Requests {
     entries: Vec<Entry>,
@@ -80,26 +81,27 @@ pub(crate) struct Requests {
 }
 
 impl Request {
-    /// None that ever was.
+    /// A request that never exists.
     const NONE: Self = Self {
         index: NONE,
         generation: 0,
     };
 
-    /// As a number, for a program that keeps no Rust types: its place in the low half, how often
-    /// that was used in the high one.
+    /// Returns the request as a number, for programs without Rust types: its index in the low half,
+    /// its generation in the high one.
     #[must_use]
     pub fn bits(self) -> u64 {
         self.handle()
     }
 
-    /// What [`bits`](Self::bits) made a number of; of any other number, no request or another.
+    /// Returns the request of a number from [`bits`](Self::bits); any other number gives no
+    /// request, or another one.
     #[must_use]
     pub fn from_bits(bits: u64) -> Self {
         Self::from_handle(bits)
     }
 
-    /// As it is named towards the peer.
+    /// Returns the handle by which the peer names the request.
     pub(crate) fn handle(self) -> Handle {
         u64::from(self.generation) << 32 | u64::from(self.index)
     }
@@ -116,7 +118,7 @@ impl Request {
     }
 }
 
-/// How a request ends of which so much arrived.
+/// Returns the code of a request of which `taken` bytes arrived.
 #[inline(always)]
 fn code(taken: u64, length: u64) -> Code {
     match taken < length {
@@ -140,7 +142,7 @@ impl Requests {
         self.entries.get_mut(index as usize)
     }
 
-    /// Start one.
+    /// Adds a request.
     #[inline(always)]
     pub(crate) fn add(
         &mut self,
@@ -157,7 +159,7 @@ impl Requests {
             length,
             taken: 0,
         };
-        let index = self.place();
+        let index = self.take_free();
         let Some(entry) = self.entry(index) else {
             return Request::NONE;
         };
@@ -168,7 +170,7 @@ impl Requests {
         Request { index, generation }
     }
 
-    /// A send that is over.
+    /// Adds a send that has ended.
     #[inline(always)]
     pub(crate) fn add_sent(&mut self, memory: Memory, peer: Peer, value: u64) -> Request {
         let length = memory.length();
@@ -179,7 +181,7 @@ impl Requests {
             length,
             taken: length,
         };
-        let index = self.place();
+        let index = self.take_free();
         let Some(entry) = self.entry(index) else {
             return Request::NONE;
         };
@@ -190,9 +192,9 @@ impl Requests {
         Request { index, generation }
     }
 
-    /// A free place.
+    /// Takes a free entry.
     #[inline(always)]
-    fn place(&mut self) -> u32 {
+    fn take_free(&mut self) -> u32 {
         let index = self.free;
         match self.entries.get(index as usize) {
             Some(entry) => self.free = entry.next,
@@ -223,28 +225,28 @@ impl Requests {
         u32::try_from(self.entries.len() - 1).unwrap_or(NONE)
     }
 
-    /// A request that has not been taken.
+    /// Returns the entry of a request whose result was not taken.
     #[inline(always)]
     pub(crate) fn get(&mut self, request: Request) -> Option<&mut Entry> {
         let entry = self.entry(request.index)?;
         (entry.generation == request.generation && entry.state != State::Free).then_some(entry)
     }
 
-    /// A request that a peer names: only one that has to do with that peer.
+    /// Returns the request that a peer names, if it belongs to that peer.
     pub(crate) fn of_peer(&mut self, handle: Handle, peer: Peer) -> Option<(Request, &mut Entry)> {
         let request = Request::from_handle(handle);
         let entry = self.get(request)?;
         (entry.status.peer == Some(peer)).then_some((request, entry))
     }
 
-    /// Whether a request has ended.
+    /// Returns whether a request has ended.
     #[inline(always)]
     pub(crate) fn ended(&mut self, request: Request) -> Result<bool, Error> {
         let entry = self.get(request).ok_or(Error::BadRequest)?;
         Ok(entry.state == State::Ended)
     }
 
-    /// End a request that has not ended.
+    /// Ends a request that has not ended.
     #[inline]
     pub(crate) fn end(&mut self, request: Request, code: Code, taken: u64) {
         let Some(entry) = self.get(request) else {
@@ -253,14 +255,14 @@ impl Requests {
         entry.status.code = code;
         entry.status.taken = taken;
         if code != Code::Success {
-            // The peer may be copying it, and the program is about to write there.
-            entry.memory.withdraw();
+            // The peer may be copying the memory, and the program is about to reuse it.
+            entry.memory.revoke();
         }
         self.finish(request.index);
     }
 
-    /// End a receive with a whole message: who sent it, its match value and its length. `fill`
-    /// copies it, and returns how much of it there was room for; so does this.
+    /// Ends a receive with a whole message of a peer, a match value and a length. `fill` copies it
+    /// and returns how many bytes had room, as this function does.
     #[inline(always)]
     pub(crate) fn end_receive(
         &mut self,
@@ -283,7 +285,7 @@ impl Requests {
         taken
     }
 
-    /// The last of the ended ones.
+    /// Appends the request to the list of ended ones.
     #[inline(always)]
     fn finish(&mut self, index: u32) {
         let newest = self.newest;
@@ -309,7 +311,7 @@ impl Requests {
         drop(self.take(request));
     }
 
-    /// End a send or a receive of which `taken` bytes arrived.
+    /// Ends a send or a receive of which `taken` bytes arrived.
     #[inline]
     pub(crate) fn end_with(&mut self, request: Request, taken: u64) {
         let Some(entry) = self.get(request) else {
@@ -319,7 +321,7 @@ impl Requests {
         self.end(request, code, taken);
     }
 
-    /// The result of a request that has ended. The request is gone afterwards.
+    /// Returns the result of a request that has ended. The request is gone afterwards.
     #[inline(always)]
     pub(crate) fn take(&mut self, request: Request) -> Option<Completion> {
         let free = self.free;
@@ -349,7 +351,7 @@ impl Requests {
         Some(completion)
     }
 
-    /// Nobody will ask for the result.
+    /// Discards the result of a request.
     pub(crate) fn forget(&mut self, request: Request) -> Result<(), Error> {
         let entry = self.get(request).ok_or(Error::BadRequest)?;
         entry.forgotten = true;
@@ -359,7 +361,7 @@ impl Requests {
         Ok(())
     }
 
-    /// The request that ended first of those whose match value fits.
+    /// Returns the request that ended first among those whose value matches.
     pub(crate) fn oldest(&self, pattern: &Pattern) -> Option<Request> {
         let mut index = self.oldest;
         while let Some(entry) = self.entries.get(index as usize) {
@@ -372,7 +374,7 @@ impl Requests {
         None
     }
 
-    /// Requests that a peer's end leaves without hope.
+    /// Returns the requests that a peer's end leaves without a reply.
     pub(crate) fn bound_to(&self, peer: Peer) -> Vec<Request> {
         let bound = |entry: &&Entry| {
             let waits = !matches!(entry.state, State::Free | State::Ended | State::Posted);

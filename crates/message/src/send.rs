@@ -1,4 +1,4 @@
-//! Sending: at once where there is room, and to oneself.
+//! Sends: completed at once where there is room, and to the endpoint itself.
 
 use crate::endpoint::Endpoint;
 use crate::engine::{Arrival, Body, Posted};
@@ -8,11 +8,11 @@ use crate::request::{Request, State};
 use crate::status::{Code, Error};
 
 impl Endpoint {
-    /// Send. Up to 32 KiB it may end before anybody receives; larger messages end when they are
-    /// received.
+    /// Starts a send. Up to 32 KiB, it may end before the receiver posts a receive; a larger
+    /// message ends when it is received.
     ///
     /// # Errors
-    /// It is no peer. That a peer is gone is told by the request.
+    /// `peer` is no peer of this endpoint. If the peer is gone, the request ends with that.
     #[inline(always)]
     pub fn isend(
         &mut self,
@@ -22,14 +22,14 @@ impl Endpoint {
     ) -> Result<Request, Error> {
         let memory = memory.into();
         if let Some(link) = self.peers.link(peer) {
-            if link.takes_now(memory.length()) {
+            if link.can_send_inline(memory.length()) {
                 return Ok(self.engine.send_now(link, peer, value, memory));
             }
         }
         self.send(peer, value, memory, false)
     }
 
-    /// Send, and end when it is received.
+    /// Starts a synchronous send, which ends when the message is received.
     ///
     /// # Errors
     /// As [`isend`](Self::isend).
@@ -69,7 +69,7 @@ impl Endpoint {
         Ok(request)
     }
 
-    /// The peer's fault was found while sending to it. The memory went with it.
+    /// The peer's fault was detected while sending to it. The memory is lost with the link.
     #[cold]
     fn failed_send(&mut self, peer: Peer, value: u64, _fault: Fault) -> Request {
         self.lose(peer, Code::Unreachable);
@@ -93,6 +93,6 @@ impl Endpoint {
             length,
             body: Body::Own(request),
         };
-        engine.put_aside(arrival);
+        engine.add_unexpected(arrival);
     }
 }

@@ -1,54 +1,56 @@
-//! Connects that gave way to the other side's.
+//! Simultaneous connects.
 //!
-//! Two endpoints connect to each other at the same time. The one with the lower address keeps its own offer, and
-//! the other one waits for that. It may never come: somebody between them refuses it, or its maker ends. So who
-//! gave way asks again after a pause, until there is a link or the other side says that there is none.
+//! Two endpoints connect to each other at the same time. The one with the lower address keeps its
+//! own offer, and the other one waits for that offer. It may never arrive: a relay in between may
+//! refuse it, or the peer may end. So the waiting endpoint sends its own offer again after a pause,
+//! until there is a link or the peer refuses.
 
 use std::time::Instant;
 
 use crate::connect::Handshakes;
 use crate::endpoint::Endpoint;
-use crate::limits::GIVEN_WAY;
+use crate::limits::SIMULTANEOUS_RETRY;
 use crate::request::State;
 use crate::status::{Code, Error};
 
 impl Handshakes {
-    /// When the next connect that gave way is made again.
-    pub(crate) fn due(&self) -> Option<Instant> {
+    /// Returns the earliest time at which an offer is sent again.
+    pub(crate) fn next_retry(&self) -> Option<Instant> {
         let all = self.outgoing.values();
-        all.filter_map(|outgoing| outgoing.again).min()
+        all.filter_map(|outgoing| outgoing.retry_at).min()
     }
 }
 
 impl Endpoint {
-    /// The other side's own offer is on the way; the requests wait for that.
-    pub(crate) fn give_way(&mut self, id: u32) {
+    /// Makes the requests wait for the offer that the peer has sent.
+    pub(crate) fn await_peer_offer(&mut self, id: u32) {
         if let Some(outgoing) = self.handshakes.outgoing.get_mut(&id) {
-            outgoing.again = Some(Instant::now() + GIVEN_WAY);
+            outgoing.retry_at = Some(Instant::now() + SIMULTANEOUS_RETRY);
         }
     }
 
-    /// Ask again where the other side's offer did not come.
-    pub(crate) fn insist(&mut self) {
-        if self.handshakes.due().is_none() {
+    /// Sends offers again where the peer's did not arrive in time.
+    pub(crate) fn retry_connects(&mut self) {
+        if self.handshakes.next_retry().is_none() {
             return;
         }
         let now = Instant::now();
         let all = self.handshakes.outgoing.iter();
-        let due = all.filter(|(_, outgoing)| outgoing.again.is_some_and(|again| again <= now));
-        let due: Vec<u32> = due.map(|(id, _)| *id).collect();
-        for id in due {
-            self.ask_again(id);
+        let next_retry =
+            all.filter(|(_, outgoing)| outgoing.retry_at.is_some_and(|retry_at| retry_at <= now));
+        let next_retry: Vec<u32> = next_retry.map(|(id, _)| *id).collect();
+        for id in next_retry {
+            self.retry_connect(id);
         }
     }
 
-    fn ask_again(&mut self, id: u32) {
+    fn retry_connect(&mut self, id: u32) {
         let Some(outgoing) = self.handshakes.outgoing.get_mut(&id) else {
             return;
         };
         let (address, key) = (outgoing.address, outgoing.key);
         let requests = &mut self.engine.requests;
-        outgoing.again = None;
+        outgoing.retry_at = None;
         outgoing.requests.retain(|(request, _)| {
             let entry = requests.get(*request);
             entry.is_some_and(|entry| entry.state == State::Connecting)
@@ -63,10 +65,10 @@ impl Endpoint {
                     outgoing.offer = Some(offer);
                 }
             }
-            Err(Error::Connection(code)) => self.fail(id, code),
-            // There is no gateway any more.
-            Err(Error::UnknownNic(_)) => self.fail(id, Code::Closed),
-            Err(_) => self.fail(id, Code::NoResources),
+            Err(Error::Connection(code)) => self.fail_connect(id, code),
+            // The gateway has ended.
+            Err(Error::UnknownNic(_)) => self.fail_connect(id, Code::Closed),
+            Err(_) => self.fail_connect(id, Code::NoResources),
         }
     }
 }

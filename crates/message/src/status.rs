@@ -1,43 +1,43 @@
-//! What became of a request, and what can be wrong with a call.
+//! The results of requests, and the errors of calls.
 
 use std::io;
 
 use crate::Peer;
 use crate::memory::Memory;
 
-/// Short for it inside the crate.
+/// The crate's own code uses this short name.
 pub(crate) use MessageError as Error;
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// As it should.
+    /// The request succeeded.
     Success,
-    /// The message was longer than the memory for it; the rest of it is gone.
+    /// The message was longer than the memory for it; the rest is lost.
     Truncated,
-    /// [`cancel`](crate::Endpoint::cancel) took it back.
+    /// [`cancel`](crate::Endpoint::cancel) ended it.
     Cancelled,
-    /// The peer's endpoint was closed, or its process died, or it was disconnected.
+    /// The peer's endpoint was closed, its process ended, or it was disconnected.
     Closed,
     /// The peer's endpoint was closed and opened again since: connect again.
     BadSession,
-    /// The peer broke the protocol and was cut off; or its host does not answer any more.
+    /// The peer violated the protocol and was disconnected, or its host does not answer any more.
     Unreachable,
     /// The connection key is not the one the endpoint was opened with.
     BadKey,
     /// No member and no host of this NIC id is known.
     Unknown,
-    /// This host has no memory or descriptors left for it.
+    /// This host has no memory or descriptors left.
     NoResources,
 }
 
-/// What a request brought.
+/// The status of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// How it ended.
     pub code: Code,
-    /// The other side: sender of what was received, receiver of what was sent, or the peer that
-    /// was connected to. `None` for a receive or connect that ended without one.
+    /// The peer: the sender of a received message, the receiver of a sent one, or the peer
+    /// connected to. `None` for a receive or connect that ended without one.
     pub peer: Option<Peer>,
     /// The match value: the sender's, for a receive too.
     pub value: u64,
@@ -47,23 +47,23 @@ pub struct Status {
     pub taken: u64,
 }
 
-/// A request that has ended: its status, and the memory that was lent to it.
+/// A completion: the status of an ended request, and its memory.
 #[derive(Debug)]
 pub struct Completion {
-    /// What became of it.
+    /// The status.
     pub status: Status,
-    /// What was given to `isend` or `irecv`. A receive's holds the message in its first
+    /// The memory passed to `isend` or `irecv`. That of a receive holds the message in its first
     /// [`taken`](Status::taken) bytes.
     pub memory: Memory,
 }
 
-/// A call that was refused. Nothing has happened.
+/// The error of a call, which had no effect.
 #[derive(Debug, thiserror::Error)]
 pub enum MessageError {
     /// There is no such request, or its result was taken already.
     #[error("there is no such request: its result was taken already")]
     BadRequest,
-    /// The peer was never connected, or has been forgotten since.
+    /// The peer was never connected, or its entry was reused.
     #[error("this is no peer of this endpoint: connect to it first")]
     BadPeer,
     /// A value has bits outside of its mask, so nothing could ever match it.
@@ -81,28 +81,28 @@ pub enum MessageError {
     /// Only receives that match nothing yet can be cancelled.
     #[error("a send cannot be cancelled")]
     CannotCancel,
-    /// Another process or endpoint has this endpoint id.
+    /// Another process or endpoint uses this endpoint id.
     #[error("the endpoint id is in use")]
     Busy,
     /// The NIC id is not of this board, and the board has no gateway to others.
     #[error("NIC {0:012x} is not of this board, and there is no gateway to others")]
     UnknownNic(u64),
-    /// This member cannot take part; the text says why.
+    /// This member cannot join; the text gives the reason.
     #[error("cannot join the message plane: {0}")]
     Join(String),
     /// The connection failed.
     #[error("the connection failed: {}", reason(*.0))]
     Connection(Code),
-    /// A message came back other than it was sent.
+    /// An echoed message differs from the one that was sent.
     #[error("a message came back other than it was sent")]
     Garbled,
-    /// The time was over.
+    /// The time limit has passed.
     #[error("the peer did not answer in time")]
     Timeout,
-    /// This host cannot.
+    /// The kernel refused a call.
     #[error("the kernel refused: {0}")]
     Kernel(#[from] io::Error),
-    /// A window cannot be made.
+    /// A window cannot be created or attached.
     #[error("no window: {0}")]
     Window(#[from] window::WindowError),
 }

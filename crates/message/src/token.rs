@@ -1,15 +1,15 @@
-//! What the sockets of an endpoint are watched as.
+//! The epoll user data of an endpoint's sockets.
 
-/// Whose socket it is.
+/// The role of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
-    /// The one that others connect to.
+    /// The listening socket.
     Listener,
-    /// Of somebody who connected and has not said more yet.
+    /// An accepted connection without an offer so far.
     Incoming(u32),
-    /// Of a connect that is not answered yet.
+    /// A connect that is not answered yet.
     Outgoing(u32),
-    /// Of a peer.
+    /// A link to a peer.
     Peer(u32),
 }
 

@@ -1,7 +1,8 @@
-//! Messages that nobody waits for, shown to the program before they are kept.
+//! The unexpected handler: messages that match no receive are passed to the program before they are
+//! queued, as with `mx_register_unexp_handler`.
 //!
-//! Each of them is shown once, in the order of arrival. The program may post the receive for it
-//! then, or say that it needs no receive.
+//! The program sees each message once, in the order of arrival. It may post the receive for it
+//! then, or consume the message.
 
 use std::collections::VecDeque;
 
@@ -12,38 +13,38 @@ use crate::peer::Peer;
 use crate::status::Code;
 use crate::wire::Control;
 
-/// A message that matched no receive. Give it back: [`keep`](Endpoint::keep) it or
-/// [`consume`](Endpoint::consume) it. One that is dropped instead leaves a synchronous sender
-/// waiting.
+/// A message that matched no receive. The program must pass it back, to [`keep`](Endpoint::keep) or
+/// to [`consume`](Endpoint::consume). If it drops the message instead, a synchronous sender waits
+/// for ever.
 #[derive(Debug)]
 #[must_use]
 pub struct Unexpected {
     arrival: Arrival,
-    /// A copy of one that this endpoint sent to itself.
+    /// A copy of a message that this endpoint sent to itself.
     own: Vec<u8>,
 }
 
 impl Unexpected {
-    /// Who sent it.
+    /// Returns the sender.
     #[must_use]
     pub fn peer(&self) -> Peer {
         self.arrival.peer
     }
 
-    /// Its match value.
+    /// Returns the match value.
     #[must_use]
     pub fn value(&self) -> u64 {
         self.arrival.value
     }
 
-    /// Its bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn length(&self) -> u64 {
         self.arrival.length
     }
 
-    /// The message, if it is here already: one that was sent to be buffered, or one of up to
-    /// 32 KiB that the endpoint sent to itself.
+    /// Returns the message, if it has arrived: a buffered message, or one of up to 32 KiB that the
+    /// endpoint sent to itself.
     #[must_use]
     pub fn bytes(&self) -> Option<&[u8]> {
         let length = usize::try_from(self.arrival.length).ok()?;
@@ -57,14 +58,15 @@ impl Unexpected {
 }
 
 impl Engine {
-    /// A message of this endpoint to itself, if it is not large; empty for any other.
+    /// Copies a message of this endpoint to itself, if it is not large; empty for any other
+    /// message.
     fn copy_of_own(&mut self, arrival: &Arrival) -> Vec<u8> {
         let mut copy = Vec::new();
         let Body::Own(request) = arrival.body else {
             return copy;
         };
         if let (true, Some(entry)) = (arrival.length <= MEDIUM, self.requests.get(request)) {
-            // It refuses nothing.
+            // The closure always continues.
             let _all = entry.memory.read(0, arrival.length, |piece| {
                 copy.extend_from_slice(piece);
                 Some(())
@@ -73,40 +75,40 @@ impl Engine {
         copy
     }
 
-    /// Nobody waits for it yet.
-    pub(crate) fn put_aside(&mut self, arrival: Arrival) {
-        match &mut self.shown {
-            Some(shown) => shown.push_back(arrival),
+    /// Queues a message that no receive matches, for the handler or for later receives.
+    pub(crate) fn add_unexpected(&mut self, arrival: Arrival) {
+        match &mut self.handler_queue {
+            Some(handler_queue) => handler_queue.push_back(arrival),
             None => self.unexpected.push(arrival.value, arrival),
         }
     }
 }
 
 impl Endpoint {
-    /// Whether messages that nobody waits for are shown by
-    /// [`next_unexpected`](Self::next_unexpected) first. Until they are asked for there, no
-    /// receive finds them.
+    /// Sets whether unexpected messages go to [`next_unexpected`](Self::next_unexpected) first.
+    /// Until the program has taken them from there, no receive matches them.
     pub fn show_unexpected(&mut self, show: bool) {
         let before = match show {
-            true => self.engine.shown.replace(VecDeque::new()),
-            false => self.engine.shown.take(),
+            true => self.engine.handler_queue.replace(VecDeque::new()),
+            false => self.engine.handler_queue.take(),
         };
         for arrival in before.into_iter().flatten() {
-            self.settle(arrival);
+            self.match_or_store(arrival);
         }
     }
 
-    /// Whether there is something to be shown.
+    /// Returns whether there is an unexpected message for the handler.
     #[must_use]
     pub fn has_unexpected(&self) -> bool {
-        let shown = self.engine.shown.as_ref();
-        shown.is_some_and(|shown| !shown.is_empty())
+        let handler_queue = self.engine.handler_queue.as_ref();
+        handler_queue.is_some_and(|handler_queue| !handler_queue.is_empty())
     }
 
-    /// The next one. Those for which a receive was posted meanwhile are received instead.
+    /// Returns the next unexpected message. A message that matches a receive posted meanwhile
+    /// completes that receive instead.
     pub fn next_unexpected(&mut self) -> Option<Unexpected> {
         loop {
-            let arrival = self.engine.shown.as_mut()?.pop_front()?;
+            let arrival = self.engine.handler_queue.as_mut()?.pop_front()?;
             if let Some(arrival) = self.receive(arrival) {
                 let own = self.engine.copy_of_own(&arrival);
                 return Some(Unexpected { arrival, own });
@@ -114,12 +116,13 @@ impl Endpoint {
         }
     }
 
-    /// Give it to a receive that was posted meanwhile, or keep it for one to come.
+    /// Passes a message back: it completes a receive posted meanwhile, or is queued for a later
+    /// one.
     pub fn keep(&mut self, unexpected: Unexpected) {
-        self.settle(unexpected.arrival);
+        self.match_or_store(unexpected.arrival);
     }
 
-    /// Nobody needs it any more: a synchronous sender is told that nothing was taken.
+    /// Drops a message: a synchronous sender's request ends with 0 bytes taken.
     pub fn consume(&mut self, unexpected: Unexpected) {
         let arrival = unexpected.arrival;
         let sender = match arrival.body {
@@ -132,29 +135,29 @@ impl Endpoint {
             return;
         };
         link.unexpected = link.unexpected.saturating_sub(arrival.cost());
-        let said = match sender {
-            Some(sender) => link.say(Control::Done { sender, taken: 0 }),
+        let sent = match sender {
+            Some(sender) => link.send_control(Control::Done { sender, taken: 0 }),
             None => Ok(()),
         };
-        match said {
-            Ok(()) if link.told => link.wake(),
+        match sent {
+            Ok(()) if link.published => link.wake(),
             Ok(()) => {}
             Err(_) => self.lose(arrival.peer, Code::Unreachable),
         }
     }
 
-    fn settle(&mut self, arrival: Arrival) {
+    fn match_or_store(&mut self, arrival: Arrival) {
         let Some(arrival) = self.receive(arrival) else {
             return;
         };
-        let hopeless =
+        let is_unavailable =
             matches!(arrival.body, Body::Offer(_)) && self.peers.link(arrival.peer).is_none();
-        if !hopeless {
+        if !is_unavailable {
             self.engine.unexpected.push(arrival.value, arrival);
         }
     }
 
-    /// Give it to a receive, or back.
+    /// Completes a matching receive, or returns the message.
     fn receive(&mut self, arrival: Arrival) -> Option<Arrival> {
         let Some(request) = self.engine.match_posted(arrival.value) else {
             return Some(arrival);

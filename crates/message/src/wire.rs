@@ -1,27 +1,27 @@
-//! Records as they lie in a lane. Everything a peer can write is decoded and checked here: whoever has an
-//! [`Envelope`] or a [`Control`] need not ask whether a length is one of its kind.
+//! The encoding of records in a lane. Everything that a peer can write is decoded and checked here:
+//! the fields of an [`Envelope`] or a [`Control`] are within the bounds of their kind.
 //!
-//! A tag has the kind in its low byte; an eager record also the length in the next. Words of the
-//! body, in order:
+//! The low byte of a tag is the kind; the next byte of an eager record's tag is the length. The
+//! words of the body, in order:
 //!
 //! | lane | record | words |
 //! |---|---|---|
 //! | messages | eager | match value, 48 bytes of message |
-//! | messages | medium | match value, place and length of the message in the data area, the sender's request or none |
-//! | messages | offer | match value, length, the sender's request, place in the sender's heap or none |
-//! | messages | lent | match value, length, the sender's request, unit and number in its member's heap |
+//! | messages | medium | match value, offset and length of the message in the data area, the sender's request or none |
+//! | messages | offer | match value, length, the sender's request, offset in the sender's heap or none |
+//! | messages | offer on member heap | match value, length, the sender's request, unit and generation on its member's heap |
 //! | control | done | the sender's request, bytes taken |
 //! | control | pull | the sender's request, the receiver's request, bytes wanted, whether the sender's request ends by *done* |
-//! | control | chunk | the receiver's request, place and length in the data area |
-//! | control | share | the sender's request, the receiver's request, unit and number in its member's heap, bytes wanted, turn |
+//! | control | chunk | the receiver's request, offset and length in the data area |
+//! | control | share | the sender's request, the receiver's request, unit and generation in its member's heap, bytes wanted, epoch |
 //! | control | copied | the receiver's request, pieces |
 
 use window::lane::Record;
-use window::region::Place;
+use window::region::HeapAddress;
 
 use crate::limits::{CHUNK, EAGER, MEDIUM};
 
-/// No request, no place.
+/// No request, no offset.
 const NONE: u64 = u64::MAX;
 
 const EAGER_KIND: u32 = 1;
@@ -30,30 +30,30 @@ const OFFER_KIND: u32 = 3;
 const DONE_KIND: u32 = 4;
 const PULL_KIND: u32 = 5;
 const CHUNK_KIND: u32 = 6;
-const LENT_KIND: u32 = 7;
+const MEMBER_HEAP_KIND: u32 = 7;
 const SHARE_KIND: u32 = 8;
 const COPIED_KIND: u32 = 9;
 
-/// A request as the other side knows it; means something to its owner only.
+/// A request as the other side names it; only its owner interprets it.
 pub(crate) type Handle = u64;
 
-/// What begins a message.
+/// A record of the message lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Envelope {
-    /// All of it.
+    /// The whole message.
     Eager {
         value: u64,
         length: usize,
         words: [u64; 6],
     },
-    /// All of it is in the data area. With a handle, its sender wants to know when it is received.
+    /// The whole message is in the data area. With a handle, its sender waits until it is received.
     Medium {
         value: u64,
         offset: u32,
         length: u32,
         sender: Option<Handle>,
     },
-    /// It can be had.
+    /// The sender offers the message.
     Offer {
         value: u64,
         length: u64,
@@ -62,60 +62,60 @@ pub(crate) enum Envelope {
     },
 }
 
-/// Where an offered message can be had.
+/// The location of an offered message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// Nowhere: it is streamed.
+    /// The sender streams it on request.
     Stream,
-    /// On the heap of its sender.
+    /// On the heap of the sender's process, at this offset.
     Heap(u64),
-    /// On the heap of the member that its sender is of.
-    Lent(Place),
+    /// On the heap of the sender's member.
+    MemberHeap(HeapAddress),
 }
 
-/// What follows.
+/// A record of the control lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Control {
-    /// The message is received, as far as there was room for it.
+    /// The receiver has taken the message, as far as it had room.
     Done { sender: Handle, taken: u64 },
-    /// Stream it. If it is confirmed, the send ends when the other side says that it is received,
-    /// not when all of it was streamed.
+    /// Asks the sender to stream the message. If `confirmed`, the send ends with a *done* of the
+    /// receiver, otherwise when all of it is streamed.
     Pull {
         sender: Handle,
         receiver: Handle,
         wanted: u64,
         confirmed: bool,
     },
-    /// A piece of it.
+    /// A chunk of a streamed message.
     Chunk {
         receiver: Handle,
         offset: u32,
         length: u32,
     },
-    /// Copy it too.
+    /// Asks the sender to copy the message together with the receiver.
     Share(Share),
-    /// So many pieces were copied by the sender.
+    /// The number of pieces that the sender has copied.
     Copied { receiver: Handle, pieces: u32 },
 }
 
-/// What a receiver says of a message that both sides copy.
+/// A receiver's request to copy a message together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
     pub(crate) sender: Handle,
     pub(crate) receiver: Handle,
-    /// Where it goes, on the heap of the member that its receiver is of.
-    pub(crate) place: Place,
+    /// The target, on the heap of the receiver's member.
+    pub(crate) address: HeapAddress,
     pub(crate) wanted: u64,
-    /// Of the claims.
-    pub(crate) turn: u32,
+    /// The epoch of the claims.
+    pub(crate) epoch: u32,
 }
 
-/// Two halves in one word.
+/// Packs two halves into one word.
 pub(crate) fn pair(low: u32, high: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// What [`pair`] put into a word.
+/// Unpacks the halves of a word.
 #[allow(
     clippy::cast_possible_truncation,
     reason = "picking the halves of a word"
@@ -128,14 +128,14 @@ fn some(word: u64) -> Option<u64> {
     (word != NONE).then_some(word)
 }
 
-/// The tag of an eager record of so many bytes, at most [`EAGER`]. Its body is the match value and
-/// the bytes.
+/// Returns the tag of an eager record of this length, at most [`EAGER`]. Its body is the match
+/// value and the bytes.
 #[inline(always)]
 pub(crate) fn eager_tag(length: u8) -> u32 {
     EAGER_KIND | u32::from(length) << 8
 }
 
-/// How many bytes a record has, if it is an eager one.
+/// Returns the length of an eager record; `None` for other tags.
 #[inline(always)]
 pub(crate) fn eager_length(tag: u32) -> Option<usize> {
     let length = (tag >> 8) as usize;
@@ -150,11 +150,11 @@ fn eager(value: u64, length: u8, words: [u64; 6]) -> Record {
     }
 }
 
-/// An eager record of these bytes; no more of them than fit.
+/// Returns an eager record of these bytes, as far as they fit.
 pub(crate) fn eager_bytes(value: u64, bytes: &[u8]) -> Record {
     let mut words = [[0; 8]; 6];
-    for (place, byte) in words.as_flattened_mut().iter_mut().zip(bytes) {
-        *place = *byte;
+    for (slot, byte) in words.as_flattened_mut().iter_mut().zip(bytes) {
+        *slot = *byte;
     }
     let length = u8::try_from(bytes.len().min(EAGER)).unwrap_or_default();
     eager(value, length, words.map(u64::from_ne_bytes))
@@ -184,7 +184,7 @@ impl Envelope {
         }
     }
 
-    /// `None` for what is no envelope.
+    /// Decodes a record; `None` if it is no valid envelope.
     #[inline(always)]
     pub(crate) fn decode(record: &Record) -> Option<Self> {
         let [value, words @ ..] = record.body;
@@ -210,13 +210,13 @@ impl Envelope {
                 sender: second,
                 source: some(third).map_or(Source::Stream, Source::Heap),
             }),
-            LENT_KIND => {
-                let (unit, number) = halves(third);
+            MEMBER_HEAP_KIND => {
+                let (unit, generation) = halves(third);
                 Some(Self::Offer {
                     value,
                     length: first,
                     sender: second,
-                    source: Source::Lent(Place { unit, number }),
+                    source: Source::MemberHeap(HeapAddress { unit, generation }),
                 })
             }
             _ => None,
@@ -233,14 +233,16 @@ pub(crate) fn medium(value: u64, offset: u32, length: u32, sender: Option<Handle
 }
 
 pub(crate) fn offer(value: u64, length: u64, sender: Handle, source: Source) -> Record {
-    let (tag, place) = match source {
+    let (tag, location) = match source {
         Source::Stream => (OFFER_KIND, NONE),
         Source::Heap(at) => (OFFER_KIND, at),
-        Source::Lent(Place { unit, number }) => (LENT_KIND, pair(unit, number)),
+        Source::MemberHeap(HeapAddress { unit, generation }) => {
+            (MEMBER_HEAP_KIND, pair(unit, generation))
+        }
     };
     Record {
         tag,
-        body: [value, length, sender, place, 0, 0, 0],
+        body: [value, length, sender, location, 0, 0, 0],
     }
 }
 
@@ -268,12 +270,12 @@ impl Control {
             Self::Share(Share {
                 sender,
                 receiver,
-                place: Place { unit, number },
+                address: HeapAddress { unit, generation },
                 wanted,
-                turn,
+                epoch,
             }) => {
-                let place = pair(unit, number);
-                let body = [sender, receiver, place, wanted, turn.into(), 0, 0];
+                let address = pair(unit, generation);
+                let body = [sender, receiver, address, wanted, epoch.into(), 0, 0];
                 return Record {
                     tag: SHARE_KIND,
                     body,
@@ -287,7 +289,7 @@ impl Control {
         }
     }
 
-    /// `None` for what is no control record.
+    /// Decodes a record; `None` if it is no valid control record.
     pub(crate) fn decode(record: &Record) -> Option<Self> {
         let [first, second, third, fourth, fifth, ..] = record.body;
         Some(match record.tag {
@@ -311,13 +313,13 @@ impl Control {
                 }
             }
             SHARE_KIND => {
-                let (unit, number) = halves(third);
+                let (unit, generation) = halves(third);
                 Self::Share(Share {
                     sender: first,
                     receiver: second,
-                    place: Place { unit, number },
+                    address: HeapAddress { unit, generation },
                     wanted: fourth,
-                    turn: fifth.try_into().ok()?,
+                    epoch: fifth.try_into().ok()?,
                 })
             }
             COPIED_KIND => Self::Copied {

@@ -1,4 +1,4 @@
-//! Connecting and closing: keys, connects that were given up, and what an end leaves.
+//! Connecting and closing: keys, cancelled connects, and messages that a closed endpoint left.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -6,14 +6,14 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{Pair, both};
-use message::limits::{GIVEN_WAY, INCOMING};
+use message::limits::{INCOMING, SIMULTANEOUS_RETRY};
 use message::{Address, Board, Code, Endpoint, MessageError, Options, Pattern, Request};
-use window::attach::{Channel, Greeting, Listener, Message};
+use window::attach::{Channel, HandshakeData, Listener, Message};
 
-/// So long nothing takes; a wait that long is a hang.
+/// No operation takes this long; a longer wait is a hang.
 const HANG: Duration = Duration::from_secs(60);
 
-/// Two endpoints that know nothing of each other, of different keys.
+/// Two unconnected endpoints with different keys.
 fn strangers() -> (Endpoint, Endpoint, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let board = Board::open(folder.path()).unwrap();
@@ -28,13 +28,13 @@ fn strangers() -> (Endpoint, Endpoint, tempfile::TempDir) {
 }
 
 #[test]
-fn the_key_that_counts_is_the_one_of_the_endpoint_connected_to() {
+fn the_key_of_the_target_endpoint_is_checked() {
     let (mut a, mut b, _folder) = strangers();
-    // Three at the same time, before anybody answers.
+    // Three at the same time, before the peer answers.
     let requests = [3, 2, 4].map(|key| a.iconnect(b.address(), key, 0).unwrap());
     let codes = requests.map(|request| both(&mut a, &mut b, request).status.code);
     assert_eq!(codes, [Code::BadKey, Code::Success, Code::BadKey]);
-    // And once more, connected.
+    // Again, when they are connected.
     for (key, code) in [(2, Code::Success), (1, Code::BadKey)] {
         let request = a.iconnect(b.address(), key, 0).unwrap();
         assert_eq!(both(&mut a, &mut b, request).status.code, code);
@@ -57,7 +57,7 @@ fn a_connect_that_was_cancelled_stays_so_when_it_is_answered() {
     assert!(a.oldest(&Pattern::ANY).is_none(), "ended once");
 }
 
-/// The first one's key is wrong, so the other's turn comes, when nobody is there any more.
+/// The first request's key is wrong, so the second one's connect starts when the peer has ended.
 #[test]
 fn a_connect_that_was_cancelled_stays_so_when_its_turn_comes() {
     let (mut a, mut b, _folder) = strangers();
@@ -98,7 +98,7 @@ fn connecting_needs_an_open_endpoint_the_right_key_and_this_host() {
     let request = a.iconnect(b.address(), 6, 77).unwrap();
     let refused = both(&mut a, &mut b, request).status;
     assert_eq!((refused.code, refused.value), (Code::BadKey, 77));
-    // Nobody works for the other one.
+    // The other endpoint makes no progress.
     let limit = Some(Duration::from_millis(5));
     assert!(matches!(
         a.connect(b.address(), 5, limit),
@@ -149,7 +149,8 @@ fn two_that_connect_to_each_other_at_once_have_one_link() {
     }
 }
 
-/// Somebody with a lower address than the endpoint that connects to it: its own offer comes first.
+/// A scripted peer with a lower address than the endpoint that connects to it, so its own offer has
+/// precedence.
 struct Lower {
     listener: Listener,
     endpoint: Endpoint,
@@ -180,7 +181,7 @@ impl Lower {
         }
     }
 
-    /// Say what became of the next offer.
+    /// Answers the next offer.
     fn answer(&mut self, verdict: u32) -> Channel {
         let start = Instant::now();
         let channel = loop {
@@ -188,11 +189,11 @@ impl Lower {
                 break channel;
             }
             assert!(self.endpoint.test(self.request).unwrap().is_none());
-            assert!(start.elapsed() < HANG, "it does not ask");
+            assert!(start.elapsed() < HANG, "the endpoint sends no offer");
         };
         let offer = channel.receive().unwrap();
         assert!(matches!(offer, Some(Message::Offer { .. })));
-        let mut welcome = Greeting::new();
+        let mut welcome = HandshakeData::new();
         welcome.extend(5u64.to_le_bytes());
         welcome.extend(verdict.to_le_bytes());
         welcome.push(0);
@@ -209,34 +210,34 @@ impl Lower {
     }
 }
 
-/// What answers say, see `message`'s `greeting`.
+/// Verdicts, see `message`'s `handshake`.
 const ACCEPTED: u32 = 0;
-const CROSSED: u32 = 2;
+const SIMULTANEOUS: u32 = 2;
 
 #[test]
-fn a_connect_that_gave_way_to_one_that_never_comes_is_tried_again() {
+fn a_simultaneous_connect_is_retried_if_the_peers_offer_never_arrives() {
     let mut lower = Lower::new();
     for _ in 0..3 {
-        drop(lower.answer(CROSSED));
+        drop(lower.answer(SIMULTANEOUS));
     }
     let _link = lower.answer(ACCEPTED);
     assert_eq!(lower.code(), Code::Success);
 }
 
 #[test]
-fn a_connect_that_gave_way_ends_when_the_other_side_is_gone() {
+fn a_simultaneous_connect_ends_if_the_peer_has_closed() {
     let mut lower = Lower::new();
-    drop(lower.answer(CROSSED));
+    drop(lower.answer(SIMULTANEOUS));
     lower.listener = Listener::bind(&lower.folder.path().join("other.sock")).unwrap();
     assert_eq!(lower.code(), Code::Closed);
 }
 
 #[test]
-fn a_connect_that_gave_way_and_was_cancelled_is_not_tried_again() {
+fn a_cancelled_simultaneous_connect_is_not_retried() {
     let mut lower = Lower::new();
-    drop(lower.answer(CROSSED));
+    drop(lower.answer(SIMULTANEOUS));
     assert!(lower.endpoint.cancel(lower.request).unwrap());
-    let until = Instant::now() + 3 * GIVEN_WAY;
+    let until = Instant::now() + 3 * SIMULTANEOUS_RETRY;
     while Instant::now() < until {
         lower.endpoint.progress();
     }
@@ -245,7 +246,7 @@ fn a_connect_that_gave_way_and_was_cancelled_is_not_tried_again() {
 }
 
 #[test]
-fn connections_that_say_nothing_keep_nobody_out() {
+fn silent_connections_do_not_block_an_endpoint() {
     let (mut a, mut b, folder) = strangers();
     let socket = folder.path().join("1.sock");
     let silent = || Channel::connect(&socket).unwrap();
@@ -256,7 +257,7 @@ fn connections_that_say_nothing_keep_nobody_out() {
 }
 
 #[test]
-fn a_closed_endpoint_ends_what_waits_for_it_and_what_it_sent_is_still_received() {
+fn a_close_ends_pending_requests_and_earlier_messages_are_received() {
     let Pair {
         mut a,
         b,
@@ -283,7 +284,7 @@ fn a_closed_endpoint_ends_what_waits_for_it_and_what_it_sent_is_still_received()
     assert_eq!(a.lost(), None);
     assert!(
         a.iprobe(Pattern::ANY).is_none(),
-        "it cannot be had any more"
+        "the offer ended with the peer"
     );
     let late = a.isend(to_b, 1, vec![1]).unwrap();
     assert_eq!(a.test(late).unwrap().unwrap().status.code, Code::Closed);

@@ -1,4 +1,5 @@
-//! Large messages between members that share a region: copied once, from the sender's member's heap.
+//! Large messages between members that share a region: copied once, from the heap of the sender's
+//! member.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -8,27 +9,27 @@
 )]
 
 mod common;
-#[path = "common/lender.rs"]
-mod lender;
 #[path = "common/plane.rs"]
 mod plane;
+#[path = "common/region_peer.rs"]
+mod region_peer;
 
-use common::by_hand::PULL;
+use common::scripted_peer::PULL;
 use common::{both, bytes, filled, pattern};
-use lender::{Lender, UNITS};
 use message::{Code, Copies, Endpoint, Memory, Pattern, Request};
 use plane::{DIRECT, HANG, MEDIATED, Plane, connect, open};
 use proptest::prelude::*;
-use window::region::{List, UNIT};
+use region_peer::{RegionPeer, UNITS};
+use window::region::{UNIT, UnitAllocator};
 
-/// Around units and pages.
+/// Lengths around units and pages.
 const LENGTHS: [usize; 6] = [32_769, 65_536, 65_537, 100_000, 131_072, 1_000_003];
 
-fn is_lent(memory: &Memory) -> bool {
-    matches!(memory, Memory::Stretch(_))
+fn is_shared(memory: &Memory) -> bool {
+    matches!(memory, Memory::SharedBuffer(_))
 }
 
-/// What is received into such memory, or other one.
+/// Receives a message into `room`.
 fn receive(
     (from, to): (&mut Endpoint, &mut Endpoint),
     request: Request,
@@ -42,18 +43,18 @@ fn receive(
 }
 
 #[test]
-fn members_of_a_group_copy_once_and_others_have_it_streamed() {
+fn messages_are_copied_once_in_a_group_and_streamed_otherwise() {
     for members in [DIRECT, MEDIATED] {
         let plane = Plane::new(&members);
         let (mut a, mut b) = (plane.open("a"), plane.open("b"));
         let (to_b, to_a) = connect(&mut a, &mut b);
         let mut count = 0;
         for (seed, length) in LENGTHS.into_iter().enumerate() {
-            for lent in [false, true] {
+            for shared in [false, true] {
                 let sent = pattern(length, seed as u64);
                 let memory = filled(&mut a, to_b, &sent);
-                assert_eq!(is_lent(&memory), members == DIRECT);
-                let room = match lent {
+                assert_eq!(is_shared(&memory), members == DIRECT);
+                let room = match shared {
                     true => b.allocate_for(to_a, length).unwrap(),
                     false => Memory::from(vec![0; length]),
                 };
@@ -85,7 +86,7 @@ fn memory_of_the_heap_can_be_sent_and_received_like_any_other() {
     let (to_b, to_a) = connect(&mut a, &mut b);
     let (to_near, _) = connect(&mut a, &mut near);
     let sent = pattern(70_000, 1);
-    // To an endpoint of the same member, and to oneself.
+    // To an endpoint of the same member, and to the endpoint itself.
     let memory = filled(&mut a, to_b, &sent);
     let request = a.isend(to_near, 1, memory).unwrap();
     let room = vec![0; 70_000].into();
@@ -103,7 +104,7 @@ fn memory_of_the_heap_can_be_sent_and_received_like_any_other() {
     let got = receive((&mut a, &mut b), request, vec![0; 70_000].into());
     assert_eq!(got, (Code::Success, sent.clone()));
     assert_eq!(b.copies().streamed, 1);
-    // Longer than there is room for; streamed, medium and short into it.
+    // Longer than the receive; then streamed, medium and eager messages into the heap.
     let memory = filled(&mut a, to_b, &sent);
     let request = a.isend(to_b, 1, memory).unwrap();
     let got = receive((&mut a, &mut b), request, vec![0; 50_000].into());
@@ -113,37 +114,40 @@ fn memory_of_the_heap_can_be_sent_and_received_like_any_other() {
         let request = a.isend(to_b, 1, pattern(length, 2)).unwrap();
         let got = b.irecv(Pattern::ANY, std::mem::take(&mut room)).unwrap();
         let got = both(&mut b, &mut a, got);
-        assert!(is_lent(&got.memory) && a.test(request).unwrap().is_some());
+        assert!(is_shared(&got.memory) && a.test(request).unwrap().is_some());
         let expected = [&pattern(length, 2)[..], &sent[length..]].concat();
         assert_eq!(bytes(&got.memory), expected, "{length} bytes");
     }
-    // Small messages gain nothing by it.
-    assert!(!is_lent(&a.allocate_for(to_b, 32_768).unwrap()));
+    // Small messages gain nothing from it.
+    assert!(!is_shared(&a.allocate_for(to_b, 32_768).unwrap()));
 }
 
 #[test]
-fn a_full_heap_leaves_the_endpoints_own_and_is_free_again_when_its_users_are_gone() {
+fn a_full_heap_falls_back_to_the_endpoints_and_is_freed_with_its_users() {
     let plane = Plane::new(&DIRECT);
     let (mut a, mut b) = (plane.open("a"), plane.open("b"));
     let (to_b, _) = connect(&mut a, &mut b);
-    let lent = |a: &mut Endpoint| {
+    let shared = |a: &mut Endpoint| {
         let all = (0..1000).map(|_| a.allocate_for(to_b, 1 << 20).unwrap());
-        all.take_while(is_lent).collect::<Vec<_>>()
+        all.take_while(is_shared).collect::<Vec<_>>()
     };
-    let all = lent(&mut a);
+    let all = shared(&mut a);
     assert!(all.len() > 30, "{} MiB", all.len());
     let count = all.len();
     let mut other = plane.open("a");
     let (other_to_b, _) = connect(&mut other, &mut b);
-    assert!(!is_lent(&other.allocate_for(other_to_b, 1 << 20).unwrap()));
+    assert!(!is_shared(
+        &other.allocate_for(other_to_b, 1 << 20).unwrap()
+    ));
     drop(all);
-    assert!(is_lent(&other.allocate_for(other_to_b, 1 << 20).unwrap()));
-    assert_eq!(lent(&mut a).len(), count);
+    assert!(is_shared(&other.allocate_for(other_to_b, 1 << 20).unwrap()));
+    assert_eq!(shared(&mut a).len(), count);
 }
 
-/// What one that lets go of the link wrote over is not taken for the message.
+/// The receiver must not take bytes for the message that the sender wrote after it had closed the
+/// link.
 #[test]
-fn what_its_sender_may_write_over_is_not_received() {
+fn a_message_that_its_sender_may_have_overwritten_is_not_received() {
     let plane = Plane::new(&DIRECT);
     let (mut a, mut b) = (plane.open("a"), plane.open("b"));
     for dies in [false, true] {
@@ -151,7 +155,7 @@ fn what_its_sender_may_write_over_is_not_received() {
         let memory = filled(&mut a, to_b, &pattern(70_000, 1));
         let request = a.isend(to_b, 1, memory).unwrap();
         while b.iprobe(Pattern::ANY).is_none() {}
-        // It looks no more until it receives.
+        // B does not poll until it receives.
         a.disconnect(to_b).unwrap();
         let ended = a.test(request).unwrap().unwrap();
         assert_eq!(ended.status.code, Code::Closed);
@@ -162,7 +166,7 @@ fn what_its_sender_may_write_over_is_not_received() {
             let (to_b, _) = connect(&mut a, &mut plane.open("b"));
             memory = a.allocate_for(to_b, 70_000).unwrap();
         }
-        assert!(is_lent(&memory));
+        assert!(is_shared(&memory));
         memory.put(0, &pattern(70_000, 2));
         let wanted = b.irecv(Pattern::ANY, vec![0; 70_000]).unwrap();
         let got = both(&mut b, &mut a, wanted);
@@ -173,7 +177,7 @@ fn what_its_sender_may_write_over_is_not_received() {
 }
 
 #[test]
-fn what_was_sent_behind_a_message_that_was_taken_back_is_received() {
+fn a_message_behind_a_revoked_one_is_received() {
     let plane = Plane::new(&DIRECT);
     let (mut a, mut b) = (plane.open("a"), plane.open("b"));
     let (to_b, _) = connect(&mut a, &mut b);
@@ -193,7 +197,7 @@ fn what_was_sent_behind_a_message_that_was_taken_back_is_received() {
 }
 
 #[test]
-fn a_member_that_is_gone_ends_what_it_offered_and_nothing_else() {
+fn the_end_of_a_gateway_ends_its_offers_and_nothing_else() {
     let mut plane = Plane::new(&DIRECT);
     let (mut a, mut b) = (plane.open("a"), plane.open("b"));
     let (to_b, _) = connect(&mut a, &mut b);
@@ -205,7 +209,7 @@ fn a_member_that_is_gone_ends_what_it_offered_and_nothing_else() {
         b.progress();
     }
     assert!(b.iprobe(Pattern::ANY).is_none(), "its offer went with it");
-    // Its program lives, and so does its memory.
+    // Its program still runs, and has its memory.
     let ended = a.wait(request, HANG).unwrap().unwrap();
     assert_eq!(ended.status.code, Code::Closed);
     assert_eq!(bytes(&ended.memory), pattern(70_000, 1));
@@ -217,20 +221,23 @@ fn a_member_that_is_gone_ends_what_it_offered_and_nothing_else() {
     assert_eq!(got.1, pattern(70_000, 1));
 }
 
-/// What becomes of a receive of 100,000 bytes that meets an offer.
-fn meet(
-    (inside, seats): (bool, Option<[u32; 2]>),
+/// Returns the result of a receive of 100,000 bytes that matches an offer.
+fn receive_offer(
+    (inside, members): (bool, Option<[u32; 2]>),
     (length, unit, number): (u64, u32, u32),
 ) -> (Code, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
     let mut victim = open(folder.path());
-    let mut attacker = Lender::connect(folder.path(), &mut victim, inside, seats);
-    // What it may read, and what not: the heap of its own member.
-    let heaps = [0, 1].map(|seat| attacker.region.heap(seat).unwrap().unwrap());
+    let mut attacker = RegionPeer::connect(folder.path(), &mut victim, inside, members);
+    // The heap that the victim may read, and that of its own member.
+    let heaps = [0, 1].map(|member| attacker.region.heap(member).unwrap().unwrap());
     let whole = UNITS as usize * UNIT as usize;
     for (heap, byte) in heaps.iter().zip([8, 9]) {
-        let mut stretch = heap.lend(&List::of_one(), whole).unwrap().unwrap();
-        stretch.write(0, &vec![byte; whole]).unwrap();
+        let mut buffer = heap
+            .allocate(&UnitAllocator::in_process(), whole)
+            .unwrap()
+            .unwrap();
+        buffer.write(0, &vec![byte; whole]).unwrap();
     }
     let request = victim.irecv(Pattern::ANY, vec![0; 100_000]).unwrap();
     attacker.offer(length, unit, number);
@@ -239,37 +246,40 @@ fn meet(
     (got.status.code, bytes(&got.memory))
 }
 
-/// The victim sits at 0, the other one at 1, where every number is 2 now.
-const SEATS: Option<[u32; 2]> = Some([0, 1]);
+/// The victim is member 0, the peer member 1. Every generation is 2 now.
+const MEMBERS: Option<[u32; 2]> = Some([0, 1]);
 
 #[test]
-fn an_offer_that_lies_costs_its_sender_only() {
+fn a_false_offer_ends_the_link_of_its_sender_only() {
     let good = (100_000, 1, 2);
-    let (code, bytes) = meet((true, SEATS), good);
+    let (code, bytes) = receive_offer((true, MEMBERS), good);
     assert!((code, bytes) == (Code::Success, vec![9; 100_000]));
-    let refused = |link, offer| meet(link, offer).0;
-    // Outside: behind the end, across it, and so far behind that it would begin anew.
+    let refused = |link, offer| receive_offer(link, offer).0;
+    // Out of bounds: behind the end, across it, and so far behind that the sum overflows.
     for (length, unit) in [
         (1, UNITS),
         (70_000, UNITS - 1),
         (u64::MAX, UNITS - 1),
         (1, u32::MAX),
     ] {
-        assert_eq!(refused((true, SEATS), (length, unit, 2)), Code::Unreachable);
+        assert_eq!(
+            refused((true, MEMBERS), (length, unit, 2)),
+            Code::Unreachable
+        );
     }
-    // Not there any more, or never.
+    // A revoked generation, or one that never was.
     for number in [0, 3, 4, u32::MAX] {
-        assert_eq!(refused((true, SEATS), (100_000, 1, number)), Code::Closed);
+        assert_eq!(refused((true, MEMBERS), (100_000, 1, number)), Code::Closed);
     }
 }
 
 #[test]
-fn what_cannot_be_reached_is_asked_for() {
-    // Nobody said where the heap is, there is no such seat, and no region.
-    for (inside, seats) in [(true, None), (true, Some([0, 2])), (false, SEATS)] {
+fn a_message_on_an_unreachable_heap_is_pulled() {
+    // No member was given, there is no such member, and the window is in no region.
+    for (inside, members) in [(true, None), (true, Some([0, 2])), (false, MEMBERS)] {
         let folder = tempfile::tempdir().unwrap();
         let mut victim = open(folder.path());
-        let mut attacker = Lender::connect(folder.path(), &mut victim, inside, seats);
+        let mut attacker = RegionPeer::connect(folder.path(), &mut victim, inside, members);
         let request = victim.irecv(Pattern::ANY, vec![0; 100_000]).unwrap();
         attacker.offer(100_000, 1, 1);
         let asked = loop {
@@ -289,9 +299,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_offer_is_answered(length: u64, short in 1u64..400_000, unit: u32, near in 0..UNITS + 2, number in 0u32..4) {
+    fn any_offer_ends_the_receive(length: u64, short in 1u64..400_000, unit: u32, near in 0..UNITS + 2, number in 0u32..4) {
         for (length, unit) in [(length, unit), (length, near), (short, near)] {
-            let (code, bytes) = meet((true, SEATS), (length, unit, number));
+            let (code, bytes) = receive_offer((true, MEMBERS), (length, unit, number));
             let wanted = length.min(100_000);
             let inside = u64::from(unit) * UNIT + wanted <= u64::from(UNITS) * UNIT;
             let expected = match (inside, number) {
@@ -302,7 +312,7 @@ proptest! {
                 (true, _) => Code::Closed,
             };
             prop_assert_eq!(code, expected);
-            // Never a byte of the heap that it is not to read.
+            // Never a byte of the heap of its own member.
             prop_assert!(bytes.iter().all(|byte| [0, 9].contains(byte)));
         }
     }

@@ -12,49 +12,49 @@ mod common;
 
 use std::path::Path;
 
-use common::by_hand::{COPIED, DONE, OFFER, PULL, SHARE};
-use common::{by_hand, pattern};
+use common::scripted_peer::{COPIED, DONE, OFFER, PULL, SHARE};
+use common::{pattern, scripted_peer};
 use message::limits::{CONTROL, MESSAGES};
 use message::{Address, Board, Code, Endpoint, Options, Pattern, Peer, Request};
 use proptest::prelude::*;
 use window::attach::Channel;
 use window::lane::Record;
 use window::layout::Layout;
-use window::{Ends, Foreign, Side, Window};
+use window::{Ends, SharedBytes, Side, Window};
 
-/// The match value of what is pending all the time.
+/// The match value of messages that are pending all the time.
 const LATER: u64 = 0xfeed_0000_0001;
 
-/// The other side of a link, by hand.
+/// A scripted attacker on the other side of a link.
 struct Attacker {
     channel: Channel,
     ends: Ends,
-    memory: Foreign,
+    memory: SharedBytes,
     length: u64,
     peer: Peer,
-    heard: Vec<u64>,
+    received: Vec<u64>,
 }
 
 impl Attacker {
     fn connect(folder: &Path, victim: &mut Endpoint) -> Self {
         let window = Window::create(Layout::new([MESSAGES, CONTROL]).unwrap()).unwrap();
-        // Nobody listens at this address.
+        // No endpoint listens at this address.
         let from = Address {
             endpoint: 999,
             ..victim.address()
         };
-        let (channel, peer) = by_hand::connect(folder, victim, from, &window, true, None);
+        let (channel, peer) = scripted_peer::connect(folder, victim, from, &window, true, None);
         Self {
             channel,
             ends: window.ends(Side::Creator).unwrap(),
-            memory: window.scribble().unwrap(),
+            memory: window.bytes().unwrap(),
             length: window.layout().length(),
             peer,
-            heard: Vec::new(),
+            received: Vec::new(),
         }
     }
 
-    /// A record of any kind, sane or not.
+    /// Pushes a record of any kind, valid or not.
     fn send(&mut self, lane: usize, tag: u32, body: [u64; 7]) {
         let producer = &mut self.ends.producers[lane];
         if producer.has_room().unwrap_or(false) {
@@ -62,17 +62,17 @@ impl Attacker {
         }
     }
 
-    /// A number that the victim said, which may be a handle of it.
+    /// Returns a number that the victim sent, which may be one of its handles.
     fn handle(&mut self, which: usize) -> u64 {
         for consumer in &mut self.ends.consumers {
             while let Some(record) = consumer.pop() {
-                self.heard.extend(&record.body[..3]);
+                self.received.extend(&record.body[..3]);
             }
             consumer.release();
         }
-        let count = self.heard.len().max(1);
-        // The last ones are of requests that have not ended.
-        self.heard
+        let count = self.received.len().max(1);
+        // The last ones belong to requests that have not ended.
+        self.received
             .iter()
             .rev()
             .nth(which % count)
@@ -93,21 +93,21 @@ enum Step {
     Offer(usize),
     Receive(u64, usize),
     Record(usize, u32, [u64; 7]),
-    /// A message of this value and length that can be had.
-    Invite(u64, u64),
-    /// Control for a request that there may be: its kind, and a number.
+    /// An offer of a message with this value and length.
+    Offered(u64, u64),
+    /// A control record for a request that may exist: its kind, and a number.
     Control(u32, usize, u64),
     Scribble(u64, [u8; 8]),
     Ring,
     Progress,
 }
 
-/// Small numbers make sense most often.
+/// Small numbers are valid most often.
 fn word() -> impl Strategy<Value = u64> {
     prop_oneof![4 => 0u64..8, 1 => 0u64..100_000, 1 => any::<u64>()]
 }
 
-/// Where the control words, the rings and the data are.
+/// Offsets of the control words, the rings and the data.
 fn place() -> impl Strategy<Value = u64> {
     prop_oneof![
         2 => 0u64..4096 * 2,
@@ -124,7 +124,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (word(), 0usize..60_000).prop_map(|(value, room)| Step::Receive(value, room)),
         6 => (0usize..2, prop_oneof![9 => 0u32..10, 1 => any::<u32>()], prop::array::uniform7(word()))
             .prop_map(|(lane, tag, body)| Step::Record(lane, tag, body)),
-        3 => (0u64..3, 1u64..100_000).prop_map(|(value, length)| Step::Invite(value, length)),
+        3 => (0u64..3, 1u64..100_000).prop_map(|(value, length)| Step::Offered(value, length)),
         3 => (0u64..3, 1usize..60_000).prop_map(|(value, room)| Step::Receive(value, room)),
         6 => (prop_oneof![4u32..7, SHARE..=COPIED], 0usize..12, 0u64..50_000)
             .prop_map(|(kind, which, number)| Step::Control(kind, which, number)),
@@ -134,7 +134,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Two endpoints that mean well, one of them the victim, and what they are to each other.
+/// Two honest endpoints, one of them the victim, and each one's peer.
 struct Honest {
     victim: Endpoint,
     other: Endpoint,
@@ -161,7 +161,7 @@ impl Honest {
         }
     }
 
-    /// Messages of every protocol, both ways.
+    /// Exchanges messages of every protocol, in both directions.
     fn talk(&mut self) {
         const VALUE: u64 = 0xfeed_0000_0000;
         for length in [8, 5000, 70_000] {
@@ -196,11 +196,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_peer_that_writes_anything_ends_its_own_link_only(steps in prop::collection::vec(step(), 1..80)) {
+    fn a_peer_that_writes_anything_ends_only_its_own_link(steps in prop::collection::vec(step(), 1..80)) {
         let mut honest = Honest::new();
         let mut attacker = Attacker::connect(honest.folder.path(), &mut honest.victim);
         let peer = attacker.peer;
-        // Of somebody else: the attacker may guess their numbers.
+        // Requests with another peer, whose handles the attacker may guess.
         let bytes = pattern(70_000, 9);
         let to_other = honest.to_other;
         let pending = honest.victim.issend(to_other, LATER, bytes.clone()).unwrap();
@@ -225,13 +225,13 @@ proptest! {
                     let _ = victim.irecv(Pattern::exactly(value), vec![0; room]).unwrap();
                 }
                 Step::Record(lane, tag, body) => attacker.send(lane, tag, body),
-                Step::Invite(value, length) => {
+                Step::Offered(value, length) => {
                     attacker.send(0, OFFER, [value, length, 5, u64::MAX, 0, 0, 0]);
                 }
                 Step::Control(kind, which, number) => {
                     let handle = match which.checked_sub(4) {
                         None => attacker.handle(which),
-                        // A guess: how often a place was used, and which place.
+                        // A guess of a handle: its generation and its index.
                         Some(used) => ((used as u64) << 32) | (number % 4),
                     };
                     let body = match kind {
@@ -256,7 +256,7 @@ proptest! {
         let got = common::both(other, victim, request);
         prop_assert_eq!(got.memory.bytes(), bytes);
         prop_assert_eq!(common::both(victim, other, pending).status.taken, 70_000);
-        // Its end, if it is still there, ends what waits for it.
+        // The end of the attacker's link ends the requests that wait for it.
         drop(attacker);
         for request in sends {
             let ended = common::both(&mut honest.victim, &mut honest.other, request);

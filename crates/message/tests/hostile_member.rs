@@ -1,5 +1,6 @@
-//! A member, or an uplink, that writes anything anywhere into what it shares with the host, says any
-//! note and sends any record: the other members do not notice.
+//! A hostile member, or a hostile uplink, that writes anything anywhere into the memory that it
+//! shares with the host, and sends any control message and any record: the other members are
+//! unaffected.
 #![allow(
     unreachable_pub,
     clippy::unwrap_used,
@@ -28,7 +29,7 @@ use message::{Address, Board};
 use proptest::prelude::*;
 
 fn steps() -> impl Strategy<Value = Vec<[u8; STEP]>> {
-    // Small numbers make sense most often.
+    // Small numbers are valid most often.
     let byte = || prop_oneof![3 => 0u8..8, 1 => any::<u8>()];
     let words = prop_oneof![prop::array::uniform8(0u8..4), any::<[u8; 8]>()];
     let step = (any::<u8>(), byte(), any::<u8>(), byte(), words);
@@ -44,36 +45,36 @@ fn steps() -> impl Strategy<Value = Vec<[u8; STEP]>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 0, ..ProptestConfig::default() })]
 
-    /// One host for all cases: what one leaves behind must not matter to the next.
+    /// One host for all cases: what one case leaves behind must not affect the next.
     #[test]
-    fn a_member_that_writes_anything_disturbs_nobody(steps in steps()) {
+    fn a_member_that_writes_anything_affects_no_other(steps in steps()) {
         thread_local!(static HONEST: RefCell<Option<Honest>> = const { RefCell::new(None) });
         HONEST.with_borrow_mut(|honest| {
-            disturbs_nobody(honest.get_or_insert_with(|| Honest::new(false)), &steps);
+            run_beside_others(honest.get_or_insert_with(|| Honest::new(false)), &steps);
         });
     }
 
     #[test]
-    fn an_uplink_that_writes_anything_disturbs_nobody(steps in steps()) {
+    fn an_uplink_that_writes_anything_affects_no_other(steps in steps()) {
         thread_local!(static HONEST: RefCell<Option<Honest>> = const { RefCell::new(None) });
         HONEST.with_borrow_mut(|honest| {
-            disturbs_nobody(honest.get_or_insert_with(|| Honest::new(true)), &steps);
+            run_beside_others(honest.get_or_insert_with(|| Honest::new(true)), &steps);
         });
     }
 }
 
-fn disturbs_nobody(honest: &mut Honest, steps: &[[u8; STEP]]) {
+fn run_beside_others(honest: &mut Honest, steps: &[[u8; STEP]]) {
     let socket = honest.folder.path().join("host/a.sock");
     let mut attack = Attack::new(&socket, "b");
     connect(&mut attack, honest);
     for step in steps {
         attack.step(step);
-        // Its connects reach somebody.
+        // The endpoint takes its connects.
         honest.b.progress();
     }
     attack.ring();
     honest.talk();
-    attack.go();
+    attack.leave();
     honest.talk();
 }
 
@@ -88,17 +89,17 @@ fn an_uplink_cannot_speak_for_a_member_that_is_here() {
         honest.b.progress();
         assert!(Instant::now() < end, "the host does not answer");
     }
-    // But for somebody elsewhere.
+    // It can connect with the NIC id of another host.
     attack.from = Board::nic_of("d");
     connect(&mut attack, &mut honest);
 }
 
 #[test]
-fn whoever_was_cut_off_may_come_again_as_a_member_that_means_well() {
+fn a_member_that_was_disconnected_can_join_again_and_be_honest() {
     let mut honest = Honest::new(false);
     let folder = honest.folder.path().to_owned();
     let mut attack = Attack::new(&folder.join("host/a.sock"), "b");
-    // More often than there are windows, each time with links begun and notes of no sense.
+    // More rounds than there are windows, each with links begun and malformed messages.
     for round in 0..60u8 {
         connect(&mut attack, &mut honest);
         for link in 0..8u8 {
@@ -111,10 +112,10 @@ fn whoever_was_cut_off_may_come_again_as_a_member_that_means_well() {
         attack.step(&[4, 5, 0, 0, round, 0, 0, 0, 0, 0, 0, 0]);
         attack.ring();
         honest.talk();
-        attack.go();
+        attack.leave();
     }
     let joined = loop {
-        // The host may not have noticed yet that the last one is gone.
+        // The host may not have noticed yet that the last one has ended.
         let way = Transport::Socket(folder.join("host/a.sock"));
         if let Ok(gateway) = Gateway::join(&folder.join("a"), &way) {
             break gateway;
@@ -135,15 +136,16 @@ fn whoever_was_cut_off_may_come_again_as_a_member_that_means_well() {
     exchange(&mut a, &mut honest.b, to_b, 3, &pattern(70_000, 2));
 }
 
-/// A program that outlives the gateway of its VM does so: its endpoint stays what it was.
+/// A program can outlive the gateway of its VM; its endpoint keeps its session.
 #[test]
-fn whoever_was_killed_comes_again_in_the_same_session() {
+fn a_killed_member_joins_again_in_the_same_session() {
     let mut honest = Honest::new(false);
     let mut attack = Attack::new(&honest.folder.path().join("host/a.sock"), "b");
     attack.same_session = true;
     for _ in 0..4 {
         connect(&mut attack, &mut honest);
-        // More control than there is room for at an end that expects none, and so takes none.
+        // More control records than there is room for at an end that waits for no reply, and so
+        // takes none.
         for _ in 0..200 {
             let done = [5, 1, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0];
             attack.step(&done);
@@ -151,21 +153,22 @@ fn whoever_was_killed_comes_again_in_the_same_session() {
             honest.b.progress();
         }
         honest.talk();
-        attack.go();
+        attack.leave();
     }
 }
 
-/// WireMember bytes of this process (proc_pid_statm(5)).
+/// Returns the resident bytes of this process (proc_pid_statm(5)).
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = text.split(' ').nth(1).unwrap().parse().unwrap();
     pages * rustix::param::page_size() as u64
 }
 
-/// A member, or an uplink, for long: its answers fill what is kept for it, then it writes anything anywhere,
-/// then it comes again. Others' messages come all the while, and nothing grows.
+/// A hostile member or uplink for a long time: its answers fill the queue that the host keeps for
+/// it, then it writes anything anywhere, then it joins again. The other members exchange messages
+/// meanwhile, and memory does not grow.
 fn for_long(uplink: bool) {
-    /// Bytes that this process may have more at the end than after a quarter of the time.
+    /// Bytes by which the resident set may grow after a quarter of the time.
     const GROWTH: u64 = 64 << 20;
     let seconds = std::env::var("VICINITY_SOAK_SECONDS");
     let seconds = seconds.map_or(2, |seconds| seconds.parse().unwrap());
@@ -189,7 +192,7 @@ fn for_long(uplink: bool) {
         for _ in 0..20 {
             let count = attack.flood(10_000);
             asked += u64::from(count);
-            // It is heard no more while its answers wait.
+            // The host takes no message from it while its answers are queued.
             full += u32::from(count == 0);
             attack.ring();
             slowest = slowest.max(talk(&mut honest));
@@ -205,7 +208,7 @@ fn for_long(uplink: bool) {
         }
         attack.ring();
         slowest = slowest.max(talk(&mut honest));
-        attack.go();
+        attack.leave();
         rounds += 1;
     }
     let grown = resident().saturating_sub(early.unwrap());
@@ -220,11 +223,11 @@ fn for_long(uplink: bool) {
 }
 
 #[test]
-fn a_member_that_takes_no_answer_disturbs_nobody_for_long() {
+fn a_member_that_reads_no_answer_affects_no_other_for_long() {
     for_long(false);
 }
 
 #[test]
-fn an_uplink_that_takes_no_answer_disturbs_nobody_for_long() {
+fn an_uplink_that_reads_no_answer_affects_no_other_for_long() {
     for_long(true);
 }

@@ -1,4 +1,4 @@
-//! Large messages that both sides copy, with a peer by hand: what it may do, and what costs it its link.
+//! Cooperative copies with a scripted peer: what it may do, and what ends its link.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -7,81 +7,86 @@
 )]
 
 mod common;
-#[path = "common/lender.rs"]
-mod lender;
+#[path = "common/region_peer.rs"]
+mod region_peer;
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::by_hand::{COPIED, DONE, LENT, SHARE};
+use common::scripted_peer::{COPIED, DONE, MEMBER_HEAP, SHARE};
 use common::{bytes, filled, marked};
-use lender::{Lender, UNITS};
 use message::limits::PIECE;
 use message::{Board, Code, Copies, Endpoint, Memory, Options, Pattern, Request};
 use proptest::prelude::*;
+use region_peer::{RegionPeer, UNITS};
 use window::lane::Record;
-use window::region::{Heap, List, Place, Stretch, UNIT};
+use window::region::{Heap, HeapAddress, SharedBuffer, UNIT, UnitAllocator};
 
-/// So long nothing takes; a wait that long is a hang.
+/// No operation takes this long; a longer wait is a hang.
 const HANG: Option<Duration> = Some(Duration::from_secs(60));
 
-/// The handle that a peer by hand gives itself.
+/// The handle that the scripted peer uses for itself.
 const OWN: u64 = 5;
 
-/// An endpoint, and its peer by hand.
+/// An endpoint, and its scripted peer.
 struct Rig {
     victim: Endpoint,
-    lender: Lender,
+    region_peer: RegionPeer,
     _folder: tempfile::TempDir,
 }
 
 impl Rig {
-    /// The victim sits at 0, the other one at 1.
+    /// The victim is member 0, the peer member 1.
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let board = Board::open(folder.path()).unwrap();
         let mut victim = Endpoint::open(&board, &Options::default()).unwrap();
-        let lender = Lender::connect(folder.path(), &mut victim, true, Some([0, 1]));
+        let region_peer = RegionPeer::connect(folder.path(), &mut victim, true, Some([0, 1]));
         Self {
             victim,
-            lender,
+            region_peer,
             _folder: folder,
         }
     }
 
-    fn heap(&self, seat: u32) -> Heap {
-        self.lender.region.heap(seat).unwrap().unwrap()
+    fn heap(&self, member: u32) -> Heap {
+        self.region_peer.region.heap(member).unwrap().unwrap()
     }
 
-    /// Memory of the peer.
-    fn lend(&self, bytes: &[u8]) -> Stretch {
-        let stretch = self.heap(1).lend(&List::of_one(), bytes.len());
-        let mut stretch = stretch.unwrap().unwrap();
-        stretch.write(0, bytes).unwrap();
-        stretch
+    /// Allocates memory of the peer.
+    fn allocate(&self, bytes: &[u8]) -> SharedBuffer {
+        let buffer = self
+            .heap(1)
+            .allocate(&UnitAllocator::in_process(), bytes.len());
+        let mut buffer = buffer.unwrap().unwrap();
+        buffer.write(0, bytes).unwrap();
+        buffer
     }
 
     fn say(&mut self, tag: u32, body: [u64; 7]) {
-        self.lender.ends.producers[1].push(&Record { tag, body });
+        self.region_peer.ends.producers[1].push(&Record { tag, body });
     }
 
-    /// What the victim says next.
+    /// Returns the next record of the victim.
     fn hear(&mut self, lane: usize) -> Option<Record> {
         self.victim.progress();
-        let lane = &mut self.lender.ends.consumers[lane];
+        let lane = &mut self.region_peer.ends.consumers[lane];
         let heard = lane.pop();
         lane.release();
         heard
     }
 
-    /// The victim sends; its request, and as what the peer knows that.
+    /// Makes the victim send; returns its request, and the peer's handle of it.
     fn offered(&mut self, bytes: &[u8]) -> (Request, u64) {
-        let peer = self.lender.peer;
+        let peer = self.region_peer.peer;
         let memory = filled(&mut self.victim, peer, bytes);
         let request = self.victim.isend(peer, 1, memory).unwrap();
         let offer = self.hear(0).unwrap();
-        assert_eq!((offer.tag, offer.body[1]), (LENT, bytes.len() as u64));
+        assert_eq!(
+            (offer.tag, offer.body[1]),
+            (MEMBER_HEAP, bytes.len() as u64)
+        );
         (request, offer.body[2])
     }
 
@@ -91,13 +96,13 @@ impl Rig {
     }
 }
 
-fn word(place: Place) -> u64 {
-    u64::from(place.number) << 32 | u64::from(place.unit)
+fn word(address: HeapAddress) -> u64 {
+    u64::from(address.generation) << 32 | u64::from(address.unit)
 }
 
-/// What the peer of [`Rig::offered`] says of where it goes, and of its turn.
-fn share(handle: u64, place: Place, wanted: u64, turn: u32) -> [u64; 7] {
-    [handle, OWN, word(place), wanted, turn.into(), 0, 0]
+/// Returns the body of a *share* record of the peer of [`Rig::offered`].
+fn share(handle: u64, address: HeapAddress, wanted: u64, epoch: u32) -> [u64; 7] {
+    [handle, OWN, word(address), wanted, epoch.into(), 0, 0]
 }
 
 #[test]
@@ -105,13 +110,13 @@ fn the_sender_copies_what_the_receiver_has_not_claimed() {
     let mut rig = Rig::new();
     let sent = marked(700_000, 1);
     let (request, handle) = rig.offered(&sent);
-    let room = rig.lend(&[0; 700_000]);
-    let turn = rig.lender.ends.claims_in.begin();
+    let room = rig.allocate(&[0; 700_000]);
+    let epoch = rig.region_peer.ends.claims_in.begin();
     for piece in 0..2 {
-        let mut claims = rig.lender.ends.claims_in.of(turn, 6);
+        let mut claims = rig.region_peer.ends.claims_in.claimer(epoch, 6);
         assert_eq!(claims.claim(), Ok(Some(piece)));
     }
-    rig.say(SHARE, share(handle, room.place(), 700_000, turn));
+    rig.say(SHARE, share(handle, room.address(), 700_000, epoch));
     let copied = rig.hear(1).unwrap();
     assert_eq!((copied.tag, &copied.body[..2]), (COPIED, &[OWN, 4][..]));
     let mut seen = vec![0; 700_000];
@@ -126,20 +131,20 @@ fn the_sender_copies_what_the_receiver_has_not_claimed() {
 }
 
 #[test]
-fn a_sender_that_comes_late_copies_nothing() {
+fn a_late_sender_copies_nothing() {
     let mut rig = Rig::new();
     for is_claimed in [true, false] {
         let (request, handle) = rig.offered(&marked(300_000, 1));
-        let room = rig.lend(&[0; 300_000]);
-        let turn = rig.lender.ends.claims_in.begin();
+        let room = rig.allocate(&[0; 300_000]);
+        let epoch = rig.region_peer.ends.claims_in.begin();
         match is_claimed {
             true => {
-                let mut claims = rig.lender.ends.claims_in.of(turn, 3);
+                let mut claims = rig.region_peer.ends.claims_in.claimer(epoch, 3);
                 while claims.claim().unwrap().is_some() {}
             }
-            false => drop(rig.lender.ends.claims_in.begin()),
+            false => drop(rig.region_peer.ends.claims_in.begin()),
         }
-        rig.say(SHARE, share(handle, room.place(), 300_000, turn));
+        rig.say(SHARE, share(handle, room.address(), 300_000, epoch));
         assert_eq!(rig.hear(1), None);
         rig.say(DONE, [handle, 300_000, 0, 0, 0, 0, 0]);
         assert_eq!(rig.ended(request).0, Code::Success);
@@ -149,26 +154,29 @@ fn a_sender_that_comes_late_copies_nothing() {
     }
 }
 
-/// What becomes of a send of 300,000 bytes whose receiver says where it goes, however often.
-fn answer(times: u32, lie: impl Fn([u64; 7]) -> [u64; 7]) -> Code {
+/// Returns the result of a send of 300,000 bytes whose receiver sends a share this often.
+fn answer(times: u32, change: impl Fn([u64; 7]) -> [u64; 7]) -> Code {
     let mut rig = Rig::new();
     let sent = marked(300_000, 1);
     let (request, handle) = rig.offered(&sent);
-    let room = rig.lend(&[0; 300_000]);
+    let room = rig.allocate(&[0; 300_000]);
     for _ in 0..times {
-        let turn = rig.lender.ends.claims_in.begin();
-        let body = lie(share(handle, room.place(), 300_000, turn));
+        let epoch = rig.region_peer.ends.claims_in.begin();
+        let body = change(share(handle, room.address(), 300_000, epoch));
         rig.say(SHARE, body);
         rig.victim.progress();
     }
     rig.say(DONE, [handle, 300_000, 0, 0, 0, 0, 0]);
     let (code, memory) = rig.ended(request);
-    assert!(bytes(&memory) == sent, "it is its sender's");
+    assert!(
+        bytes(&memory) == sent,
+        "the sender's memory must not change"
+    );
     code
 }
 
 #[test]
-fn a_share_that_lies_costs_its_peer_only() {
+fn a_false_share_ends_its_own_link_only() {
     let with = |at: usize, word: u64| {
         move |mut body: [u64; 7]| {
             body[at] = word;
@@ -177,34 +185,40 @@ fn a_share_that_lies_costs_its_peer_only() {
     };
     assert_eq!(answer(1, |body| body), Code::Success);
     assert_eq!(answer(2, |body| body), Code::Unreachable);
-    // Another request, nothing, more than there is.
+    // Another request, no length, and more than the message's length.
     for (at, word) in [(0, 77), (0, u64::MAX), (3, 0), (3, 300_001), (3, u64::MAX)] {
         assert_eq!(answer(1, with(at, word)), Code::Unreachable);
     }
-    // Behind the end, across it, and so far behind that it would begin anew.
+    // Behind the end, across it, and so far behind that the sum overflows.
     for unit in [UNITS, UNITS - 4, u32::MAX] {
-        let place = Place { unit, number: 2 };
-        assert_eq!(answer(1, with(2, word(place))), Code::Unreachable);
+        let address = HeapAddress {
+            unit,
+            generation: 2,
+        };
+        assert_eq!(answer(1, with(2, word(address))), Code::Unreachable);
     }
-    // Not there any more, never, and being written.
-    for number in [0, 4, 3, u32::MAX] {
-        let place = Place { unit: 0, number };
-        assert_eq!(answer(1, with(2, word(place))), Code::Closed);
+    // A revoked generation, one that never was, and one that is being written.
+    for generation in [0, 4, 3, u32::MAX] {
+        let address = HeapAddress {
+            unit: 0,
+            generation,
+        };
+        assert_eq!(answer(1, with(2, word(address))), Code::Closed);
     }
-    // No turn.
+    // An invalid epoch.
     assert_eq!(answer(1, with(4, 1 << 32)), Code::Unreachable);
     assert_eq!(answer(1, with(4, 9)), Code::Success);
 }
 
 #[test]
-fn what_is_not_lent_is_not_shared() {
+fn a_message_on_no_member_heap_is_not_shared() {
     let mut rig = Rig::new();
-    let peer = rig.lender.peer;
+    let peer = rig.region_peer.peer;
     let request = rig.victim.isend(peer, 1, vec![1; 300_000]).unwrap();
     let handle = rig.hear(0).unwrap().body[2];
-    let room = rig.lend(&[0; 300_000]);
-    let turn = rig.lender.ends.claims_in.begin();
-    rig.say(SHARE, share(handle, room.place(), 300_000, turn));
+    let room = rig.allocate(&[0; 300_000]);
+    let epoch = rig.region_peer.ends.claims_in.begin();
+    rig.say(SHARE, share(handle, room.address(), 300_000, epoch));
     assert_eq!(rig.ended(request).0, Code::Unreachable);
 }
 
@@ -212,16 +226,16 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_copied_to_where_no_share_says(unit in 0..UNITS + 2, number in 0u32..6, wanted in 0u64..400_000) {
+    fn nothing_is_copied_outside_the_shares_buffer(unit in 0..UNITS + 2, generation in 0u32..6, wanted in 0u64..400_000) {
         let mut rig = Rig::new();
         let (request, handle) = rig.offered(&marked(300_000, 1));
-        let room = rig.lend(&vec![7; UNITS as usize * UNIT as usize]);
-        let place = Place { unit, number };
-        let turn = rig.lender.ends.claims_in.begin();
-        rig.say(SHARE, share(handle, place, wanted, turn));
+        let room = rig.allocate(&vec![7; UNITS as usize * UNIT as usize]);
+        let address = HeapAddress { unit, generation };
+        let epoch = rig.region_peer.ends.claims_in.begin();
+        rig.say(SHARE, share(handle, address, wanted, epoch));
         rig.victim.progress();
         let inside = u64::from(unit) * UNIT + wanted <= u64::from(UNITS) * UNIT;
-        let good = inside && (1..=300_000).contains(&wanted) && number == room.place().number;
+        let good = inside && (1..=300_000).contains(&wanted) && generation == room.address().generation;
         let mut expected = vec![7; UNITS as usize * UNIT as usize];
         if good {
             let start = unit as usize * UNIT as usize;
@@ -235,17 +249,17 @@ proptest! {
     }
 }
 
-/// A receive of the victim, which waits for what the peer has claimed.
+/// A receive of the victim that waits for the pieces that the peer has claimed.
 struct Waiting {
     rig: Rig,
     request: Request,
-    /// As what the peer knows it, and where it goes.
+    /// The peer's handle of it, and its address.
     handle: u64,
-    place: Place,
+    address: HeapAddress,
     /// Pieces that the peer has claimed.
     claimed: Vec<u32>,
-    from: Stretch,
-    turn: u32,
+    from: SharedBuffer,
+    epoch: u32,
 }
 
 /// Bytes of a message, and its pieces.
@@ -255,16 +269,21 @@ const PIECES: u32 = 7;
 impl Waiting {
     fn new() -> Self {
         let mut rig = Rig::new();
-        let from = rig.lend(&marked(LENGTH, 1));
-        let place = from.place();
-        // Until the peer was in time to claim something.
-        for turn in 1.. {
-            let peer = rig.lender.peer;
+        let from = rig.allocate(&marked(LENGTH, 1));
+        let address = from.address();
+        // Repeats until the peer was in time to claim a piece.
+        for epoch in 1.. {
+            let peer = rig.region_peer.peer;
             let room = filled(&mut rig.victim, peer, &[0; LENGTH]);
             let request = rig.victim.irecv(Pattern::ANY, room).unwrap();
-            rig.lender.offer(LENGTH as u64, place.unit, place.number);
-            let Rig { victim, lender, .. } = &mut rig;
-            let mut claims = lender.ends.claims_out.of(turn, PIECES);
+            rig.region_peer
+                .offer(LENGTH as u64, address.unit, address.generation);
+            let Rig {
+                victim,
+                region_peer,
+                ..
+            } = &mut rig;
+            let mut claims = region_peer.ends.claims_out.claimer(epoch, PIECES);
             let over = AtomicBool::new(false);
             let claimed = std::thread::scope(|scope| {
                 let over = &over;
@@ -284,19 +303,19 @@ impl Waiting {
                 (share.tag, share.body[0], share.body[3]),
                 (SHARE, 5, LENGTH as u64)
             );
-            assert_eq!(share.body[4], u64::from(turn));
+            assert_eq!(share.body[4], u64::from(epoch));
             let unit = share.body[2] as u32;
-            let number = (share.body[2] >> 32) as u32;
+            let generation = (share.body[2] >> 32) as u32;
             if !claimed.is_empty() {
-                assert_eq!(rig.hear(1), None, "it is not done");
+                assert_eq!(rig.hear(1), None, "the receive must not have ended");
                 return Self {
                     rig,
                     request,
                     handle: share.body[1],
-                    place: Place { unit, number },
+                    address: HeapAddress { unit, generation },
                     claimed,
                     from,
-                    turn,
+                    epoch,
                 };
             }
             assert_eq!(rig.hear(1).unwrap().tag, DONE);
@@ -311,11 +330,11 @@ impl Waiting {
             .say(COPIED, [receiver, pieces as u64, 0, 0, 0, 0, 0]);
     }
 
-    /// Write the numbers of the victim's units.
-    fn number(&self, number: u32) {
-        let region = &self.rig.lender.region;
-        let at = region.layout().heap_at(0) + u64::from(self.place.unit) * 4;
-        rustix::io::pwrite(region.as_fd(), &number.to_le_bytes(), at).unwrap();
+    /// Writes the generation of the victim's units.
+    fn generation(&self, generation: u32) {
+        let region = &self.rig.region_peer.region;
+        let at = region.layout().heap_at(0) + u64::from(self.address.unit) * 4;
+        rustix::io::pwrite(region.as_fd(), &generation.to_le_bytes(), at).unwrap();
     }
 }
 
@@ -326,7 +345,7 @@ fn a_message_is_received_when_the_sender_has_copied_its_pieces() {
     for piece in waiting.claimed.clone() {
         let from = u64::from(piece) * PIECE;
         let length = (LENGTH as u64 - from).min(PIECE) as usize;
-        let copied = heap.deliver(waiting.place, from, &waiting.from, length);
+        let copied = heap.put(waiting.address, from, &waiting.from, length);
         assert_eq!(copied, Ok(()));
     }
     let request = waiting.request;
@@ -335,15 +354,15 @@ fn a_message_is_received_when_the_sender_has_copied_its_pieces() {
     let (code, memory) = waiting.rig.ended(request);
     assert!(code == Code::Success && bytes(&memory) == marked(LENGTH, 1));
     let Copies { once, shared, .. } = waiting.rig.victim.copies();
-    assert_eq!((once, shared), (waiting.turn.into(), 1));
-    // Not again.
+    assert_eq!((once, shared), (waiting.epoch.into(), 1));
+    // It is not accepted again.
     let (request, _) = waiting.rig.offered(&marked(100_000, 1));
     waiting.copied(waiting.handle, waiting.claimed.len());
     assert_eq!(waiting.rig.ended(request).0, Code::Unreachable);
 }
 
 #[test]
-fn a_sender_that_lies_about_its_pieces_is_cut_off() {
+fn a_sender_that_reports_wrong_pieces_is_disconnected() {
     for wrong in [0, 1, 2, 3] {
         let mut waiting = Waiting::new();
         let (handle, count) = (waiting.handle, waiting.claimed.len());
@@ -355,25 +374,25 @@ fn a_sender_that_lies_about_its_pieces_is_cut_off() {
         }
         let (code, memory) = waiting.rig.ended(waiting.request);
         assert_eq!(code, Code::Unreachable);
-        // Nobody is there, and nobody comes.
+        // No peer is writing, and none can begin.
         assert_eq!(memory.length(), LENGTH as u64);
         let heap = waiting.rig.heap(0);
-        assert!(heap.deliver(waiting.place, 0, &waiting.from, 1).is_err());
+        assert!(heap.put(waiting.address, 0, &waiting.from, 1).is_err());
     }
 }
 
 #[test]
-fn memory_that_a_peer_still_writes_is_not_given_back() {
+fn memory_that_a_peer_still_writes_is_not_returned() {
     for is_there in [true, false] {
         for dies in [true, false] {
             let waiting = Waiting::new();
             if is_there {
-                waiting.number(waiting.place.number | 1);
+                waiting.generation(waiting.address.generation | 1);
             }
             let mut rig = waiting.rig;
             match dies {
-                true => drop(rig.lender),
-                false => rig.victim.disconnect(rig.lender.peer).unwrap(),
+                true => drop(rig.region_peer),
+                false => rig.victim.disconnect(rig.region_peer.peer).unwrap(),
             }
             let ended = rig.victim.wait(waiting.request, HANG).unwrap().unwrap();
             assert_eq!(ended.status.code, Code::Closed);
@@ -384,16 +403,17 @@ fn memory_that_a_peer_still_writes_is_not_given_back() {
 }
 
 #[test]
-fn whatever_a_peer_writes_over_the_claims_the_receive_ends() {
+fn the_receive_ends_whatever_a_peer_writes_into_the_claims() {
     for seed in 0..200u64 {
         let mut rig = Rig::new();
-        let (peer, from) = (rig.lender.peer, rig.lend(&marked(LENGTH, 1)));
+        let (peer, from) = (rig.region_peer.peer, rig.allocate(&marked(LENGTH, 1)));
         let room = filled(&mut rig.victim, peer, &[0; LENGTH]);
         let request = rig.victim.irecv(Pattern::ANY, room).unwrap();
-        let place = from.place();
-        rig.lender.offer(LENGTH as u64, place.unit, place.number);
-        let region = &rig.lender.region;
-        // Of the direction to the victim: in the page behind the header.
+        let address = from.address();
+        rig.region_peer
+            .offer(LENGTH as u64, address.unit, address.generation);
+        let region = &rig.region_peer.region;
+        // The claims word of the direction to the victim: in the page behind the header.
         let at = region.layout().link_at(0) + 4096 + 384;
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -410,7 +430,7 @@ fn whatever_a_peer_writes_over_the_claims_the_receive_ends() {
             rig.victim.progress();
             over.store(true, Ordering::Relaxed);
         });
-        drop(rig.lender);
+        drop(rig.region_peer);
         let ended = rig.victim.wait(request, HANG).unwrap().unwrap();
         let expected = [Code::Success, Code::Closed, Code::Unreachable];
         assert!(expected.contains(&ended.status.code));

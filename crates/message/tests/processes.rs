@@ -1,6 +1,6 @@
-//! Real processes: everybody with everybody, sleepers, and peers that are killed in the middle.
+//! Real processes: all-to-all exchanges, sleepers, and peers that are killed during a transfer.
 //!
-//! The tests start this program again in a role (`child`), told by the environment.
+//! The tests start this program again in a role (`child`), which is set in the environment.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -16,24 +16,24 @@ use std::time::Duration;
 use message::{Address, Board, Code, Endpoint, Memory, MessageError, Options, Pattern, Peer};
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, waitpid};
 
-/// So long nothing takes; a wait that long is a hang.
+/// No operation takes this long; a longer wait is a hang.
 const HANG: Option<Duration> = Some(Duration::from_secs(120));
 
 const ROLE: &str = "VICINITY_TEST_ROLE";
 const FOLDER: &str = "VICINITY_TEST_FOLDER";
 const RANK: &str = "VICINITY_TEST_RANK";
 
-/// Processes that exchange all to all.
+/// Processes of the all-to-all exchange.
 const RANKS: u32 = 40;
 
-/// What each sends to each: one message of every protocol.
+/// What each process sends to each other: one message of every protocol.
 const LENGTHS: [usize; 3] = [8, 5_000, 70_000];
 
 /// More than the victim can stream in [`ROUNDS`]: in each at most 64 chunks of 16 KiB.
 const HUGE: usize = 64 << 20;
 const ROUNDS: usize = 50;
 
-/// More messages of 20,000 bytes than the victim keeps without a receive, 16 MiB.
+/// More messages of 20,000 bytes than the victim's limit of unexpected messages, 16 MiB.
 const MANY: usize = 1_000;
 
 /// A process that is killed when the test ends, however it ends.
@@ -55,7 +55,7 @@ impl Role {
 
 impl Drop for Role {
     fn drop(&mut self) {
-        // It may have ended itself.
+        // It may have ended already.
         drop(self.0.kill());
         drop(self.0.wait());
     }
@@ -89,7 +89,7 @@ fn open(folder: &Path, rank: u32) -> Endpoint {
     Endpoint::open(&board, &options).unwrap()
 }
 
-/// Connect to somebody who may not have begun yet.
+/// Connects to a process that may not have started yet.
 fn connect(endpoint: &mut Endpoint, rank: u32) -> Peer {
     let address = Address {
         endpoint: rank,
@@ -156,7 +156,7 @@ fn forty_processes_exchange_all_to_all_and_nothing_is_lost() {
     assert_eq!(left.len(), 1, "only the NIC id stays: {left:?}");
 }
 
-/// In the middle of sending and receiving something large, with small messages sent, stop.
+/// Stops in the middle of sending and receiving a large message, after it sent small ones.
 fn victim(endpoint: &mut Endpoint) {
     let peer = connect(endpoint, 0);
     for number in 0..10u8 {
@@ -171,12 +171,12 @@ fn victim(endpoint: &mut Endpoint) {
         endpoint.progress();
     }
     kill_process(getpid(), Signal::STOP).unwrap();
-    // The signal takes effect when it likes.
+    // The signal may take effect later.
     std::thread::sleep(Duration::from_secs(120));
 }
 
 #[test]
-fn a_killed_peer_ends_every_protocol_in_the_middle_and_what_it_sent_is_received() {
+fn killing_a_peer_ends_every_protocol_and_its_earlier_messages_are_received() {
     let folder = tempfile::tempdir().unwrap();
     let mut endpoint = open(folder.path(), 0);
     let role = Role::start("victim", folder.path(), 1);
@@ -224,7 +224,7 @@ fn a_killed_peer_ends_every_protocol_in_the_middle_and_what_it_sent_is_received(
         }
     }
     assert!(endpoint.iprobe(Pattern::ANY).is_none());
-    // Nobody else noticed, and the name is free again.
+    // The other peer is unaffected, and the name is free again.
     let sent = bystander.isend(other, 5, vec![5; 8]).unwrap();
     let request = endpoint.irecv(Pattern::exactly(5), vec![0; 8]).unwrap();
     assert!(endpoint.wait(request, HANG).unwrap().is_some());
@@ -234,7 +234,8 @@ fn a_killed_peer_ends_every_protocol_in_the_middle_and_what_it_sent_is_received(
     drop(open(folder.path(), 1));
 }
 
-/// Bytes of messages that both sides copy, and what is in the one of a number: no two pieces are alike.
+/// Bytes of messages that both sides copy, and the contents of message `number`: no two pieces are
+/// alike.
 const SHARED: usize = 4_000_003;
 
 fn marked(number: u64) -> Vec<u8> {
@@ -248,7 +249,7 @@ fn contents(memory: &Memory) -> Vec<u8> {
     bytes
 }
 
-/// Send messages that both sides copy, without end.
+/// Sends messages that both sides copy, without end.
 fn giver(endpoint: &mut Endpoint) {
     let peer = connect(endpoint, 0);
     for number in 0.. {
@@ -259,7 +260,7 @@ fn giver(endpoint: &mut Endpoint) {
     }
 }
 
-/// Receive them.
+/// Receives such messages, without end.
 fn taker(endpoint: &mut Endpoint) {
     let peer = connect(endpoint, 0);
     loop {
@@ -270,7 +271,7 @@ fn taker(endpoint: &mut Endpoint) {
 }
 
 #[test]
-fn a_sender_that_is_killed_while_both_copy_spoils_nothing_that_was_received() {
+fn killing_a_sender_during_a_cooperative_copy_spoils_no_received_message() {
     let folder = tempfile::tempdir().unwrap();
     let mut endpoint = open(folder.path(), 0);
     for rank in 1..=10 {
@@ -280,14 +281,14 @@ fn a_sender_that_is_killed_while_both_copy_spoils_nothing_that_was_received() {
         for number in 0.. {
             let memory = endpoint.allocate_for(peer, SHARED).unwrap();
             let request = endpoint.irecv(Pattern::exactly(number), memory).unwrap();
-            // Perhaps in the middle of one.
+            // Perhaps during a copy.
             let last = endpoint.copies().shared > before + 2;
             if last {
                 kill_process(role.pid(), Signal::KILL).unwrap();
                 while endpoint.lost().is_none() {
                     endpoint.progress();
                 }
-                // It was never sent to it.
+                // The receive has matched no message.
                 let _ = endpoint.cancel(request).unwrap();
             }
             let got = endpoint.wait(request, HANG).unwrap().unwrap();
@@ -305,7 +306,7 @@ fn a_sender_that_is_killed_while_both_copy_spoils_nothing_that_was_received() {
 }
 
 #[test]
-fn a_receiver_that_is_killed_while_both_copy_leaves_the_sender_its_memory() {
+fn killing_a_receiver_during_a_cooperative_copy_leaves_the_sender_its_memory() {
     let folder = tempfile::tempdir().unwrap();
     let mut endpoint = open(folder.path(), 0);
     for rank in 1..=10 {
@@ -328,7 +329,7 @@ fn a_receiver_that_is_killed_while_both_copy_leaves_the_sender_its_memory() {
     }
 }
 
-/// Wait for a message, answer it, and wait for the next.
+/// Waits for a message and echoes it, without end.
 fn sleeper(endpoint: &mut Endpoint) {
     let peer = connect(endpoint, 0);
     loop {
@@ -349,7 +350,7 @@ fn a_waiter_sleeps_and_is_woken_every_time() {
             endpoint.progress();
             std::thread::sleep(Duration::from_millis(1));
         }
-        // The last time it sleeps long: it must not have run at all.
+        // In the last round it sleeps long: it must use no processor time.
         if round == 19 {
             let before = cpu_ticks(&role);
             std::thread::sleep(Duration::from_millis(500));
@@ -369,7 +370,7 @@ fn stat(role: &Role) -> Vec<String> {
     fields.split(' ').map(str::to_owned).collect()
 }
 
-/// Whether its only busy thread sleeps: the one of the test, which is not the first.
+/// Returns whether all its threads sleep; the test's thread is not the first.
 fn state(role: &Role) -> char {
     let folder = format!("/proc/{}/task", role.0.id());
     let mut states = std::fs::read_dir(folder).unwrap().map(|task| {
@@ -384,7 +385,7 @@ fn state(role: &Role) -> char {
     }
 }
 
-/// Time it used, in the kernel's ticks of 10 ms.
+/// Returns its processor time, in the kernel's ticks of 10 ms.
 fn cpu_ticks(role: &Role) -> (String, String) {
     let fields = stat(role);
     (fields[11].clone(), fields[12].clone())

@@ -1,4 +1,5 @@
-//! What MX promises of messages (section 6 of its facts), for every protocol.
+//! The guarantees of MX for messages, for every protocol. A test `mx_6_N` shows those of section
+//! 6.N.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -14,10 +15,10 @@ use common::{Pair, pattern};
 use message::{Code, Contexts, Endpoint, Memory, MessageError, Options, Pattern, Segments};
 use proptest::prelude::*;
 
-/// So long nothing takes; a wait that long is a hang.
+/// No operation takes this long; a longer wait is a hang.
 const HANG: Duration = Duration::from_secs(20);
 
-/// Lengths on both sides of every change of protocol.
+/// Lengths around the bounds of the protocols.
 const LENGTHS: [usize; 10] = [0, 1, 8, 47, 48, 49, 4096, 32_768, 32_769, 1_000_003];
 
 #[test]
@@ -38,7 +39,7 @@ fn every_length_arrives_whole_sent_before_or_after_the_receive() {
                     false => pair.a.isend(pair.to_b, value, bytes.clone()).unwrap(),
                 };
                 if !early {
-                    pair.settle();
+                    pair.run_until_idle();
                     let probed = pair.b.iprobe(Pattern::ANY).unwrap();
                     assert_eq!((probed.length, probed.value), (length as u64, value));
                 }
@@ -74,7 +75,7 @@ fn a_large_message_from_the_heap_arrives_whole() {
 }
 
 #[test]
-fn mx_6_3_what_has_no_room_is_cut_and_who_is_told_depends_on_the_protocol() {
+fn mx_6_3_a_message_without_room_is_truncated_and_the_protocol_decides_who_learns_it() {
     let mut pair = Pair::new();
     for (length, synchronous) in [(8, false), (100, false), (100, true), (100_000, false)] {
         let bytes = pattern(length, 1);
@@ -106,14 +107,14 @@ fn mx_6_3_what_has_no_room_is_cut_and_who_is_told_depends_on_the_protocol() {
 fn mx_6_3_a_synchronous_send_ends_only_when_it_is_received() {
     let mut pair = Pair::new();
     let sent = pair.a.issend(pair.to_b, 1, vec![1; 8]).unwrap();
-    pair.settle();
+    pair.run_until_idle();
     assert!(pair.a.test(sent).unwrap().is_none());
     let request = pair.b.irecv(Pattern::ANY, vec![0; 8]).unwrap();
     assert_eq!(pair.finish_b(request).status.taken, 8);
     assert_eq!(pair.finish_a(sent).status.code, Code::Success);
 }
 
-/// What a message is, in this test.
+/// A message of this test.
 #[derive(Clone, Debug)]
 struct Sent {
     length: usize,
@@ -141,8 +142,8 @@ fn sent() -> impl Strategy<Value = Sent> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Messages of any length and kind, received by tag: each tag's come in the order they were
-    /// sent, whichever is posted when.
+    /// Messages of any length and kind, received by tag: the messages of each tag arrive in the
+    /// order in which they were sent, whatever the order of posting.
     #[test]
     fn mx_6_1_messages_of_a_pair_match_in_send_order(
         messages in prop::collection::vec(sent(), 1..60),
@@ -195,7 +196,7 @@ proptest! {
 }
 
 #[test]
-fn more_than_the_lane_holds_waits_and_all_of_it_arrives() {
+fn messages_beyond_the_lanes_capacity_wait_and_all_arrive() {
     let mut pair = Pair::new();
     let sends: Vec<_> = (0..2000u64)
         .map(|value| {
@@ -217,16 +218,16 @@ fn more_than_the_lane_holds_waits_and_all_of_it_arrives() {
 }
 
 #[test]
-fn a_peer_that_floods_is_held_back_and_another_is_not() {
+fn a_flooding_peer_is_held_back_and_another_is_not() {
     let mut pair = Pair::new();
     let mut other = Endpoint::open(&pair.board(), &Options::default()).unwrap();
     let request = other.iconnect(pair.b.address(), 0, 0).unwrap();
     let to_b = common::both(&mut other, &mut pair.b, request).status.peer;
-    // 24 MB that nobody waits for: more than the limit of 16.
+    // 24 MB of unexpected messages: more than the limit of 16 MiB.
     let sends: Vec<_> = (0..1200)
         .map(|_| pair.a.isend(pair.to_b, 1, vec![7; 20_000]).unwrap())
         .collect();
-    pair.settle();
+    pair.run_until_idle();
     assert!(pair.a.test(sends[1199]).unwrap().is_none(), "held back");
     let quick = other.isend(to_b.unwrap(), 2, vec![1; 8]).unwrap();
     let request = pair.b.irecv(Pattern::exactly(2), vec![0; 8]).unwrap();
@@ -253,7 +254,7 @@ fn mx_6_4_segments_are_gathered_and_scattered() {
                 (start.wrapping_add(middle), length - middle),
             ]
         };
-        // SAFETY: both vectors live until the requests have ended, and nobody touches them.
+        // SAFETY: both vectors live until the requests have ended, and nothing else accesses them.
         #[allow(unsafe_code, reason = "the interface for C")]
         let (from, to) = unsafe {
             (
@@ -268,14 +269,14 @@ fn mx_6_4_segments_are_gathered_and_scattered() {
         assert_eq!(target, source);
     }
     let many = vec![(std::ptr::null_mut(), 0); 257];
-    // SAFETY: nothing is ever touched.
+    // SAFETY: the pointers are never dereferenced.
     #[allow(unsafe_code, reason = "the interface for C")]
     let refused = unsafe { Segments::new(many) };
     assert!(matches!(refused, Err(MessageError::TooManySegments)));
 }
 
 #[test]
-fn messages_to_oneself_are_copied_and_end_together() {
+fn messages_to_the_endpoint_itself_are_copied_and_end_together() {
     let mut pair = Pair::new();
     let own = pair.a.own();
     for length in LENGTHS {
@@ -313,7 +314,7 @@ fn mx_6_2_context_ids_keep_queues_apart() {
                 .isend(pair.to_b, context << 56 | 9, vec![context as u8]),
         );
     }
-    pair.settle();
+    pair.run_until_idle();
     for context in [1u64, 2, 3] {
         let request = pair.b.irecv(pattern(context), vec![0]).unwrap();
         assert_eq!(pair.finish_b(request).memory.bytes(), [context as u8]);
@@ -322,7 +323,7 @@ fn mx_6_2_context_ids_keep_queues_apart() {
 }
 
 #[test]
-fn cancel_takes_back_what_matched_nothing() {
+fn cancel_ends_a_receive_that_matched_nothing() {
     let mut pair = Pair::new();
     let request = pair.b.irecv(Pattern::exactly(1), vec![0; 8]).unwrap();
     let stays = pair.b.irecv(Pattern::exactly(1), vec![0; 8]).unwrap();
@@ -338,7 +339,7 @@ fn cancel_takes_back_what_matched_nothing() {
         pair.a.cancel(sent),
         Err(MessageError::CannotCancel)
     ));
-    pair.settle();
+    pair.run_until_idle();
     assert!(!pair.b.cancel(stays).unwrap(), "it has matched");
     assert_eq!(pair.finish_b(stays).status.code, Code::Success);
 }
@@ -381,25 +382,25 @@ fn waits_end_by_time_and_by_a_waker_and_requests_go_on() {
 }
 
 #[test]
-fn a_sender_that_sleeps_is_woken_by_a_receive_of_what_is_there_already() {
+fn a_sleeping_sender_is_woken_by_a_receive_of_an_unexpected_message() {
     let Pair {
         mut a, mut b, to_b, ..
     } = Pair::new();
     let sent = a.issend(to_b, 1, vec![1; 8]).unwrap();
     let sender = std::thread::spawn(move || a.wait(sent, None).unwrap());
     assert!(b.probe(Pattern::ANY, None).unwrap().is_some());
-    // Longer than it spins.
+    // Longer than the endpoint polls.
     std::thread::sleep(Duration::from_millis(100));
     let _received = b.irecv(Pattern::ANY, vec![0; 8]).unwrap();
     let start = Instant::now();
     while !sender.is_finished() {
-        assert!(start.elapsed() < HANG, "nobody woke the sender");
+        assert!(start.elapsed() < HANG, "the sender was not woken");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 #[test]
-fn what_comes_behind_the_last_receive_stays_in_its_slot_until_the_next_look() {
+fn a_message_behind_the_last_receive_stays_in_its_slot_until_the_next_poll() {
     let mut pair = Pair::new();
     for value in 1..=3 {
         let sent = pair.a.isend(pair.to_b, value, vec![7; 8]).unwrap();

@@ -14,10 +14,10 @@ use common::{Pair, both, bytes, filled, marked};
 use message::limits::{PIECE, SHARED};
 use message::{Code, Copies, Endpoint, Options, Pattern};
 
-/// So long nothing takes; a wait that long is a hang.
+/// No operation takes this long; a longer wait is a hang.
 const HANG: Option<Duration> = Some(Duration::from_secs(60));
 
-/// Around pieces, and where it begins.
+/// Lengths around pieces, and around the shortest message that both sides copy.
 const LENGTHS: [usize; 7] = [
     SHARED as usize - 1,
     SHARED as usize,
@@ -29,7 +29,7 @@ const LENGTHS: [usize; 7] = [
 ];
 
 #[test]
-fn the_receiver_of_a_sender_that_does_not_look_copies_all() {
+fn the_receiver_copies_all_if_the_sender_does_not_poll() {
     let mut pair = Pair::new();
     let mut once = 0;
     for (seed, length) in LENGTHS.into_iter().enumerate() {
@@ -58,12 +58,12 @@ fn the_receiver_of_a_sender_that_does_not_look_copies_all() {
     assert_eq!(pair.b.copies(), copies);
     assert!(
         !pair.folder().join("heap").exists(),
-        "no list for all: each link has its memory"
+        "no allocator of the board: each link has its own heap"
     );
 }
 
 #[test]
-fn two_that_look_copy_together_and_nothing_is_missing() {
+fn two_that_poll_copy_together_and_nothing_is_missing() {
     let mut pair = Pair::new();
     let (to_b, mut a) = (pair.to_b, pair.a);
     let lengths = || (0..).map(|turn: usize| (turn, 1_000_003 + turn % 50 * 40_961));
@@ -75,7 +75,7 @@ fn two_that_look_copy_together_and_nothing_is_missing() {
                 let sent = a.wait(request, HANG).unwrap().unwrap();
                 match sent.status.code {
                     Code::Success => assert!(bytes(&sent.memory) == marked(length, turn)),
-                    // It has seen enough.
+                    // The receiver has ended.
                     code => return assert_eq!(code, Code::Closed),
                 }
             }
@@ -97,7 +97,7 @@ fn two_that_look_copy_together_and_nothing_is_missing() {
 }
 
 #[test]
-fn a_peer_that_shares_and_goes_leaves_the_sender_its_memory() {
+fn a_receiver_that_ends_leaves_the_sender_its_memory() {
     let mut pair = Pair::new();
     let sent = marked(1_000_003, 1);
     let memory = filled(&mut pair.a, pair.to_b, &sent);
@@ -106,7 +106,7 @@ fn a_peer_that_shares_and_goes_leaves_the_sender_its_memory() {
     drop(pair.b);
     let ended = pair.a.wait(request, HANG).unwrap().unwrap();
     assert_eq!(ended.status.code, Code::Closed);
-    // Memory of a link that is gone is like any other.
+    // Memory of a link that has ended can be used like any other.
     let mut other = Endpoint::open(&board, &Options::default()).unwrap();
     let request = pair.a.iconnect(other.address(), 0, 0).unwrap();
     let to_other = both(&mut pair.a, &mut other, request).status.peer.unwrap();

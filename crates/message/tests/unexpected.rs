@@ -1,4 +1,4 @@
-//! Messages that nobody waits for, shown to the program first; and peers that opened again.
+//! The unexpected handler, and peers that were opened again.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -6,8 +6,8 @@ mod common;
 use common::{Pair, pattern};
 use message::{Code, Endpoint, Options, Pattern};
 
-/// What B is shown, in order: value, length, and whether the bytes are there.
-fn shown(pair: &mut Pair) -> Vec<(u64, u64, bool)> {
+/// What B's handler sees, in order: value, length, and whether the bytes have arrived.
+fn handle_all(pair: &mut Pair) -> Vec<(u64, u64, bool)> {
     let mut list = Vec::new();
     while let Some(message) = pair.b.next_unexpected() {
         let whole = message.bytes().is_some();
@@ -23,7 +23,7 @@ fn shown(pair: &mut Pair) -> Vec<(u64, u64, bool)> {
 }
 
 #[test]
-fn mx_6_6_messages_without_a_receive_are_shown_once_in_order() {
+fn mx_6_6_unexpected_messages_are_handled_once_in_order() {
     let mut pair = Pair::new();
     pair.b.show_unexpected(true);
     let posted = pair.b.irecv(Pattern::exactly(2), vec![0; 9]).unwrap();
@@ -33,18 +33,18 @@ fn mx_6_6_messages_without_a_receive_are_shown_once_in_order() {
         pair.a.forget(sent).unwrap();
     }
     let waits = pair.a.issend(pair.to_b, 5, pattern(7, 5)).unwrap();
-    pair.settle();
-    assert!(pair.b.iprobe(Pattern::ANY).is_none(), "not shown yet");
+    pair.run_until_idle();
+    assert!(pair.b.iprobe(Pattern::ANY).is_none(), "not handled yet");
     let expected = [
         (1, 8, true),
         (3, 100, true),
         (4, 50_000, false),
         (5, 7, false),
     ];
-    assert_eq!(shown(&mut pair), expected);
-    assert_eq!(shown(&mut pair), []);
+    assert_eq!(handle_all(&mut pair), expected);
+    assert_eq!(handle_all(&mut pair), []);
     assert_eq!(pair.finish_b(posted).status.value, 2);
-    // They are there for receives afterwards.
+    // The messages match receives afterwards.
     for (value, length, _) in expected {
         let length = usize::try_from(length).unwrap();
         let request = pair.b.irecv(Pattern::ANY, vec![0; length]).unwrap();
@@ -56,26 +56,29 @@ fn mx_6_6_messages_without_a_receive_are_shown_once_in_order() {
 }
 
 #[test]
-fn mx_6_6_a_receive_posted_on_sight_gets_the_message() {
+fn mx_6_6_a_receive_posted_by_the_handler_gets_the_message() {
     let mut pair = Pair::new();
     pair.b.show_unexpected(true);
     for _ in 0..2 {
         let sent = pair.a.isend(pair.to_b, 1, pattern(100, 1)).unwrap();
         pair.a.forget(sent).unwrap();
     }
-    pair.settle();
+    pair.run_until_idle();
     let first = pair.b.next_unexpected().unwrap();
     // Two receives: the message that is kept gets the first, the next one the second.
     let [one, two] = [0; 2].map(|_| pair.b.irecv(Pattern::ANY, vec![0; 100]).unwrap());
     assert!(pair.b.test(one).unwrap().is_none());
     pair.b.keep(first);
     assert!(pair.b.test(one).unwrap().is_some());
-    assert!(pair.b.next_unexpected().is_none(), "it has a receive now");
+    assert!(
+        pair.b.next_unexpected().is_none(),
+        "it matches a receive now"
+    );
     assert!(pair.b.test(two).unwrap().is_some());
 }
 
 #[test]
-fn mx_6_6_consuming_ends_what_waits_for_the_receive() {
+fn mx_6_6_consuming_ends_the_synchronous_send() {
     let mut pair = Pair::new();
     pair.b.show_unexpected(true);
     let sends = [
@@ -83,7 +86,7 @@ fn mx_6_6_consuming_ends_what_waits_for_the_receive() {
         pair.a.isend(pair.to_b, 2, pattern(50_000, 2)).unwrap(),
         pair.b.isend(pair.b.own(), 3, pattern(10, 3)).unwrap(),
     ];
-    pair.settle();
+    pair.run_until_idle();
     for _ in 0..3 {
         let message = pair.b.next_unexpected().unwrap();
         pair.b.consume(message);
@@ -106,7 +109,7 @@ fn mx_6_7_a_peer_that_opened_again_is_another_session() {
         Endpoint::open(&board, &Options::default()).unwrap(),
     );
     drop(old);
-    pair.settle();
+    pair.run_until_idle();
     let closed = pair.a.isend(pair.to_b, 1, vec![1]).unwrap();
     assert_eq!(pair.finish_a(closed).status.code, Code::Closed);
     let options = Options {

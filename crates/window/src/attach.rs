@@ -1,18 +1,21 @@
-//! How two processes of one host come to share a window: over a Unix socket.
+//! The attach protocol: how two processes of one host come to share a window, over a Unix socket.
 //!
-//! The one that connects makes the window and *offers* it: versions it speaks, a greeting for the
-//! user of the window, the window's descriptor and perhaps its heap's. The other *answers* with
-//! the version it chose, its own greeting, and perhaps its heap. From then on the socket carries
-//! only wake-ups, one byte each, and its end is the peer's end. Packets, so every message is whole
-//! or not there; never blocking, so no peer can make this side wait.
+//! The process that connects creates the window and sends an *offer*: the protocol versions that it
+//! supports, opaque handshake data of the window's user, the window's descriptor and optionally its
+//! heap's. The other process sends an *answer* with the version that it chose, its own handshake
+//! data, and optionally its heap. From then on the socket carries only wake-ups, one byte each, and
+//! its end of file means that the peer has closed or ended. The sockets are of type
+//! `SOCK_SEQPACKET`, so each message arrives whole or not at all, and they do not block, so no peer
+//! can make this side wait.
 //!
 //! ```text
-//! offer:  magic "vicattch", 1, first version, last version, parts, place, greeting
-//! answer: magic "vicattch", 2, version,       accepted,     parts, place, greeting
+//! offer:  magic "vicattch", 1, first version, last version, parts, offset, data
+//! answer: magic "vicattch", 2, version,       accepted,     parts, offset, data
 //! wake:   one byte
 //! ```
-//! *Parts* says which descriptors come along: 1 the window's, 2 the heap's. *Place* is where the
-//! window begins in its file. Who connects to a gateway offers no window: the answer brings it.
+//! *Parts* are flags for the descriptors that are attached: 1 for the window's, 2 for the heap's.
+//! *Offset* is where the window begins in its file. A process that connects to a gateway offers no
+//! window: the answer brings one.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -28,10 +31,10 @@ use rustix::net::{
 };
 
 use crate::ivshmem::remove_socket;
-use crate::limits::GREETING;
+use crate::limits::HANDSHAKE_DATA;
 use crate::window::Window;
 
-/// Versions of this protocol that are spoken here.
+/// Versions of this protocol that this side supports.
 pub const VERSIONS: std::ops::RangeInclusive<u8> = 1..=1;
 
 const MAGIC: [u8; 8] = *b"vicattch";
@@ -42,33 +45,33 @@ const OFFER: u8 = 1;
 const ANSWER: u8 = 2;
 const WAKE: &[u8] = b"w";
 
-/// Most descriptors in a message.
+/// The most descriptors in a message.
 const FDS: usize = 2;
 
-/// Connections that wait for this process to look: more than this many at a time are refused.
+/// The listen backlog: the kernel refuses further connections.
 const BACKLOG: i32 = 1024;
 
-/// What went wrong on a socket. The connection is of no use afterwards.
+/// An error on a socket. The connection cannot be used afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AttachError {
-    /// The peer closed its socket, or died.
-    #[error("the peer is gone")]
+    /// The peer closed its socket, or its process ended.
+    #[error("the peer closed its socket, or its process ended")]
     Gone,
-    /// The peer speaks another protocol or another version of it.
+    /// The peer supports no version of the protocol that this side supports.
     #[error("the peer speaks no common version of the attach protocol ({first} to {last})")]
     Version {
-        /// The oldest it speaks.
+        /// The oldest version that the peer supports.
         first: u8,
-        /// The newest it speaks.
+        /// The newest version that the peer supports.
         last: u8,
     },
-    /// The peer sent something that is no message.
-    #[error("the peer sent a message that makes no sense")]
-    Nonsense,
+    /// The peer sent bytes that are no message.
+    #[error("the peer sent a malformed message: it is faulty, or of another release")]
+    Malformed,
     /// The peer does not read its socket.
-    #[error("the peer does not take its messages")]
+    #[error("the peer does not read its socket")]
     Full,
-    /// This host cannot.
+    /// The kernel refused a call.
     #[error("the kernel refused: {0}")]
     Kernel(Errno),
 }
@@ -76,41 +79,41 @@ pub enum AttachError {
 /// A message, checked.
 #[derive(Debug)]
 pub enum Message {
-    /// The peer offers a window, or wants one.
+    /// The peer offers a window, or asks for one.
     Offer {
-        /// Its window, not yet checked.
-        window: Option<Place>,
-        /// Its heap, not yet checked.
+        /// The window, not yet checked.
+        window: Option<WindowLocation>,
+        /// The peer's heap, not yet checked.
         heap: Option<OwnedFd>,
-        /// What its user says.
-        greeting: Greeting,
+        /// Data of the peer's user of the window.
+        handshake_data: HandshakeData,
     },
     /// The peer answers an offer.
     Answer {
-        /// Whether it agreed.
+        /// Whether the peer accepted.
         accepted: bool,
-        /// Its window, if it was to bring one; not yet checked.
-        window: Option<Place>,
-        /// Its heap, not yet checked.
+        /// The window, if the offer had none; not yet checked.
+        window: Option<WindowLocation>,
+        /// The peer's heap, not yet checked.
         heap: Option<OwnedFd>,
-        /// What its user says.
-        greeting: Greeting,
+        /// Data of the peer's user of the window.
+        handshake_data: HandshakeData,
     },
-    /// The peer has something for this side.
+    /// The peer published something for this side.
     Wake,
 }
 
-/// Where a window is.
+/// The location of a window.
 #[derive(Debug)]
-pub struct Place {
-    /// The file it is in.
+pub struct WindowLocation {
+    /// The file.
     pub file: OwnedFd,
-    /// Where it begins in there, in bytes.
+    /// The offset in the file, in bytes.
     pub offset: u64,
 }
 
-/// What users of a window say to each other while attaching.
-pub type Greeting = ArrayVec<u8, GREETING>;
+/// Opaque data that the users of a window exchange in offer and answer.
+pub type HandshakeData = ArrayVec<u8, HANDSHAKE_DATA>;
 
 /// A connected socket.
 #[derive(Debug)]
@@ -119,18 +122,17 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Connect to whoever listens at `path`.
+    /// Connects to the listener at `path`.
     ///
     /// # Errors
-    /// Nobody listens there (`NOENT`, `CONNREFUSED`), or too many connect at the same time
-    /// (`AGAIN`).
+    /// There is no listener (`NOENT`, `CONNREFUSED`), or its backlog is full (`AGAIN`).
     pub fn connect(path: &Path) -> Result<Self, Errno> {
-        let socket = packets()?;
+        let socket = seqpacket_socket()?;
         net::connect(&socket, &SocketAddrUnix::new(path)?)?;
         Ok(Self { socket })
     }
 
-    /// Both ends of a connection, in one process.
+    /// Creates both ends of a connection in one process.
     ///
     /// # Errors
     /// No descriptors left.
@@ -141,7 +143,7 @@ impl Channel {
         Ok((Self { socket: one }, Self { socket: other }))
     }
 
-    /// Offer a window, or ask for one.
+    /// Sends an offer, with a window or without.
     ///
     /// # Errors
     /// See [`AttachError`].
@@ -149,13 +151,13 @@ impl Channel {
         &self,
         window: Option<&Window>,
         heap: Option<BorrowedFd<'_>>,
-        greeting: &Greeting,
+        handshake_data: &HandshakeData,
     ) -> Result<(), AttachError> {
         let fields = [OFFER, *VERSIONS.start(), *VERSIONS.end()];
-        self.send(fields, window, heap, greeting)
+        self.send(fields, window, heap, handshake_data)
     }
 
-    /// Answer an offer, with a window if it had none.
+    /// Sends an answer, with a window if the offer had none.
     ///
     /// # Errors
     /// See [`AttachError`].
@@ -164,31 +166,33 @@ impl Channel {
         accepted: bool,
         window: Option<&Window>,
         heap: Option<BorrowedFd<'_>>,
-        greeting: &Greeting,
+        handshake_data: &HandshakeData,
     ) -> Result<(), AttachError> {
         let fields = [ANSWER, *VERSIONS.end(), u8::from(accepted)];
-        self.send(fields, window, heap, greeting)
+        self.send(fields, window, heap, handshake_data)
     }
 
-    /// Tell the peer that this is the end, and go on listening for its own.
-    pub fn finish(&self) {
-        // Gone is finished.
+    /// Shuts the socket down for writing: the peer reads end of file, and this side can still wait
+    /// for the peer's.
+    pub fn shutdown_write(&self) {
+        // If the peer has closed, there is nothing to shut down.
         let _ = net::shutdown(&self.socket, net::Shutdown::Write);
     }
 
-    /// Wake the peer. One that has wake-ups it did not read needs no more.
+    /// Wakes the peer. If its socket is full of wake-ups, it needs no more.
     pub fn ring(&self) {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        // Full: it has enough to read. Gone: whoever reads will find out.
+        // If the socket is full, a wake-up is pending. If the peer has closed, the next read finds
+        // out.
         let _ = net::send(&self.socket, WAKE, flags);
     }
 
-    /// The next message; `None` when there is none.
+    /// Receives the next message; `None` if there is none.
     ///
     /// # Errors
     /// See [`AttachError`].
     pub fn receive(&self) -> Result<Option<Message>, AttachError> {
-        let mut bytes = [0; HEADER + GREETING + 1];
+        let mut bytes = [0; HEADER + HANDSHAKE_DATA + 1];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let parts = &mut [IoSliceMut::new(&mut bytes)];
@@ -202,7 +206,7 @@ impl Channel {
         let mut fds = ArrayVec::<OwnedFd, FDS>::new();
         for message in ancillary.drain() {
             if let RecvAncillaryMessage::ScmRights(more) = message {
-                // What is too much is closed here; the kernel marks the message as cut.
+                // Surplus descriptors are closed here; the kernel marks the message as truncated.
                 more.for_each(|fd| drop(fds.try_push(fd)));
             }
         }
@@ -211,7 +215,7 @@ impl Channel {
         }
         let cut = ReturnFlags::CTRUNC | ReturnFlags::TRUNC;
         if got.flags.intersects(cut) {
-            return Err(AttachError::Nonsense);
+            return Err(AttachError::Malformed);
         }
         decode(bytes.get(..got.bytes).unwrap_or_default(), fds).map(Some)
     }
@@ -221,7 +225,7 @@ impl Channel {
         fields: [u8; 3],
         window: Option<&Window>,
         heap: Option<BorrowedFd<'_>>,
-        greeting: &[u8],
+        handshake_data: &[u8],
     ) -> Result<(), AttachError> {
         let fds: ArrayVec<_, FDS> = window.map(AsFd::as_fd).into_iter().chain(heap).collect();
         let offset = window.map_or(0, Window::offset);
@@ -232,7 +236,7 @@ impl Channel {
             ancillary.push(SendAncillaryMessage::ScmRights(&fds));
         }
         let head = header(fields, parts, offset);
-        let parts = [IoSlice::new(&head), IoSlice::new(greeting)];
+        let parts = [IoSlice::new(&head), IoSlice::new(handshake_data)];
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         match net::sendmsg(&self.socket, &parts, &mut ancillary, flags) {
             Ok(_) => Ok(()),
@@ -265,24 +269,26 @@ fn decode(bytes: &[u8], fds: ArrayVec<OwnedFd, FDS>) -> Result<Message, AttachEr
     }
     let (magic, rest) = bytes
         .split_first_chunk::<8>()
-        .ok_or(AttachError::Nonsense)?;
-    let (fields, rest) = rest.split_first_chunk::<4>().ok_or(AttachError::Nonsense)?;
-    let (offset, rest) = rest.split_first_chunk().ok_or(AttachError::Nonsense)?;
+        .ok_or(AttachError::Malformed)?;
+    let (fields, rest) = rest
+        .split_first_chunk::<4>()
+        .ok_or(AttachError::Malformed)?;
+    let (offset, rest) = rest.split_first_chunk().ok_or(AttachError::Malformed)?;
     let [kind, second, third, parts] = *fields;
     let sent = match parts {
         0 => 0,
         WINDOW | HEAP => 1,
         3 => 2,
-        _ => return Err(AttachError::Nonsense),
+        _ => return Err(AttachError::Malformed),
     };
     if *magic != MAGIC || fds.len() != sent {
-        return Err(AttachError::Nonsense);
+        return Err(AttachError::Malformed);
     }
-    let greeting = Greeting::try_from(rest).map_err(|_| AttachError::Nonsense)?;
+    let handshake_data = HandshakeData::try_from(rest).map_err(|_| AttachError::Malformed)?;
     let mut fds = fds.into_iter();
     let window = match parts & WINDOW {
         0 => None,
-        _ => fds.next().map(|file| Place {
+        _ => fds.next().map(|file| WindowLocation {
             file,
             offset: u64::from_le_bytes(*offset),
         }),
@@ -296,7 +302,7 @@ fn decode(bytes: &[u8], fds: ArrayVec<OwnedFd, FDS>) -> Result<Message, AttachEr
             Ok(Message::Offer {
                 window,
                 heap,
-                greeting,
+                handshake_data,
             })
         }
         (ANSWER, version, accepted @ (0 | 1)) => {
@@ -308,14 +314,14 @@ fn decode(bytes: &[u8], fds: ArrayVec<OwnedFd, FDS>) -> Result<Message, AttachEr
                 accepted: accepted == 1,
                 window,
                 heap,
-                greeting,
+                handshake_data,
             })
         }
-        _ => Err(AttachError::Nonsense),
+        _ => Err(AttachError::Malformed),
     }
 }
 
-/// Listens at a path, and removes it when dropped.
+/// A listening socket; its file is removed when this is dropped.
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
@@ -323,30 +329,30 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listen at `path`. A socket that a dead process left there is replaced.
+    /// Listens at `path`. A socket that an ended process left there is replaced.
     ///
     /// # Errors
-    /// `ADDRINUSE` when somebody listens there; whatever else the kernel says.
+    /// `ADDRINUSE` if another process listens there; any other error of the kernel.
     pub fn bind(path: &Path) -> Result<Self, Errno> {
         let folder = path.parent().ok_or(Errno::INVAL)?;
         let folder = fs::open(folder, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        // Two processes that find the same dead socket must not both replace it.
+        // Two processes that find the same stale socket must not both replace it.
         fs::flock(&folder, FlockOperation::LockExclusive)?;
         match Channel::connect(path) {
-            // Full is busy.
+            // A full backlog means that a process listens.
             Ok(_) | Err(Errno::AGAIN) => return Err(Errno::ADDRINUSE),
-            // Also what is no socket refuses.
+            // A file that is no socket refuses connections, too.
             Err(Errno::CONNREFUSED) => remove_socket(path)?,
             Err(_) => {}
         }
-        let socket = packets()?;
+        let socket = seqpacket_socket()?;
         net::bind(&socket, &SocketAddrUnix::new(path)?)?;
         net::listen(&socket, BACKLOG)?;
         let path = path.to_owned();
         Ok(Self { socket, path })
     }
 
-    /// The next connection; `None` when nobody waits.
+    /// Accepts the next connection; `None` if there is none.
     ///
     /// # Errors
     /// No descriptors left.
@@ -368,12 +374,12 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Somebody may have removed it already.
+        // Another process may have removed it already.
         let _ = fs::unlink(&self.path);
     }
 }
 
-fn packets() -> Result<OwnedFd, Errno> {
+fn seqpacket_socket() -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }

@@ -1,71 +1,72 @@
-//! Who copies which chunk, where both sides of a window copy.
+//! Chunk claims: both sides of a window copy one large message, each chunk once.
 //!
-//! A word of the window holds a *turn* and how many chunks of it are claimed. The consumer of the direction begins
-//! a turn by writing it there; then both sides claim the next chunk, by compare and swap, until there are no more.
-//! So each chunk is claimed once, and who comes late, or with a turn that is over, claims nothing.
+//! A 64-bit word of the window holds an *epoch* in its high half and the number of claimed chunks
+//! in its low half. The consumer of the direction begins an epoch by storing it with no claims.
+//! Then both sides claim the next chunk by compare and swap until none is left. So each chunk is
+//! claimed once, and a side that is late, or still works on an older epoch, claims nothing.
 //!
-//! The other side can write anything there at any time. Whatever it writes, the claims of this side only grow and
-//! are below the number of chunks, so they come to an end.
+//! The other side can write anything into the word at any time. Whatever it writes, the claims of
+//! this side only grow and stay below the number of chunks, so the loops end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::Broken;
+use crate::ProtocolError;
 use crate::raw::{LongWord, Mapping};
 
-/// The claims of one direction of a window.
+/// The claims word of one direction of a window.
 #[derive(Debug)]
 pub struct Claims {
     word: LongWord,
-    /// The last turn that this side began.
-    turn: u32,
+    /// The last epoch that this side began.
+    epoch: u32,
 }
 
 impl Claims {
     pub(crate) fn new(mapping: &Arc<Mapping>, offset: u64) -> Option<Self> {
         Some(Self {
             word: LongWord::new(mapping, offset)?,
-            turn: 0,
+            epoch: 0,
         })
     }
 
-    /// The consumer: begin a turn. All chunks of the last one must be claimed.
+    /// Consumer only: begins an epoch. All chunks of the last one must be claimed.
     pub fn begin(&mut self) -> u32 {
-        self.turn = self.turn.wrapping_add(1);
-        let none = pack(self.turn, 0);
+        self.epoch = self.epoch.wrapping_add(1);
+        let none = pack(self.epoch, 0);
         self.word.atomic().store(none, Ordering::Release);
-        self.turn
+        self.epoch
     }
 
-    /// Claim chunks of a turn that has so many.
+    /// Returns a claimer for an epoch of `chunks` chunks.
     #[must_use]
-    pub fn of(&self, turn: u32, chunks: u32) -> Turn<'_> {
-        Turn {
+    pub fn claimer(&self, epoch: u32, chunks: u32) -> ChunkClaimer<'_> {
+        ChunkClaimer {
             word: self.word.atomic(),
-            turn,
+            epoch,
             chunks,
             least: 0,
         }
     }
 }
 
-/// Claims chunks of a turn, one after the other.
+/// Claims the chunks of one epoch, in order.
 #[derive(Debug)]
-pub struct Turn<'a> {
+pub struct ChunkClaimer<'a> {
     word: &'a AtomicU64,
-    turn: u32,
+    epoch: u32,
     chunks: u32,
-    /// No chunk before this one is claimed any more.
+    /// The lowest chunk that may still be unclaimed.
     least: u32,
 }
 
-impl Turn<'_> {
-    /// The next chunk, for this side alone; `None` when there is none, or the turn is over.
+impl ChunkClaimer<'_> {
+    /// Claims the next chunk for this side; `None` if no chunk is left or the epoch is over.
     ///
     /// # Errors
     /// The other side took claims back.
-    pub fn claim(&mut self) -> Result<Option<u32>, Broken> {
-        let claimed = claim(self.word, self.turn, self.chunks, self.least)?;
+    pub fn claim(&mut self) -> Result<Option<u32>, ProtocolError> {
+        let claimed = claim(self.word, self.epoch, self.chunks, self.least)?;
         if let Some(chunk) = claimed {
             self.least = chunk + 1;
         }
@@ -73,16 +74,16 @@ impl Turn<'_> {
     }
 }
 
-/// A word that both sides change. A model has another one.
-trait Contested {
+/// The operations on a claims word. The loom model implements them, too.
+trait ClaimWord {
     fn load(&self) -> u64;
-    /// Put `to` in the place of `from`; otherwise, what is there.
+    /// Replaces `from` by `to`; returns the value that is there if it differs from `from`.
     fn swap(&self, from: u64, to: u64) -> Result<u64, u64>;
 }
 
-macro_rules! contested {
+macro_rules! claim_word {
     ($atomic:ty) => {
-        impl Contested for $atomic {
+        impl ClaimWord for $atomic {
             fn load(&self) -> u64 {
                 self.load(Ordering::Acquire)
             }
@@ -94,26 +95,26 @@ macro_rules! contested {
     };
 }
 
-contested!(AtomicU64);
+claim_word!(AtomicU64);
 
-/// Claim the next chunk, which is `least` or a later one. Each round of the loop sees more claims than the one
-/// before, so there are no more rounds than chunks.
+/// Claims the next chunk, which is `least` or a later one. Each round of the loop sees more claims
+/// than the one before, so there are no more rounds than chunks.
 fn claim(
-    word: &impl Contested,
-    turn: u32,
+    word: &impl ClaimWord,
+    epoch: u32,
     chunks: u32,
     mut least: u32,
-) -> Result<Option<u32>, Broken> {
+) -> Result<Option<u32>, ProtocolError> {
     let mut seen = word.load();
     loop {
         let (now, next) = unpack(seen);
-        if now != turn || next >= chunks {
+        if now != epoch || next >= chunks {
             return Ok(None);
         }
         if next < least {
-            return Err(Broken::Claimed { least, next });
+            return Err(ProtocolError::Claimed { least, next });
         }
-        match word.swap(seen, pack(turn, next + 1)) {
+        match word.swap(seen, pack(epoch, next + 1)) {
             Ok(_) => return Ok(Some(next)),
             Err(other) => seen = other,
         }
@@ -121,8 +122,8 @@ fn claim(
     }
 }
 
-fn pack(turn: u32, next: u32) -> u64 {
-    u64::from(turn) << 32 | u64::from(next)
+fn pack(epoch: u32, next: u32) -> u64 {
+    u64::from(epoch) << 32 | u64::from(next)
 }
 
 #[allow(
@@ -139,25 +140,25 @@ mod tests {
     use proptest::prelude::*;
     use std::cell::Cell;
 
-    /// All that somebody claims of a turn.
-    fn all(word: &AtomicU64, turn: u32, chunks: u32) -> Vec<u32> {
-        let mut turn = Turn {
+    /// Claims all chunks that are left of an epoch.
+    fn all(word: &AtomicU64, epoch: u32, chunks: u32) -> Vec<u32> {
+        let mut epoch = ChunkClaimer {
             word,
-            turn,
+            epoch,
             chunks,
             least: 0,
         };
-        std::iter::from_fn(|| turn.claim().unwrap()).collect()
+        std::iter::from_fn(|| epoch.claim().unwrap()).collect()
     }
 
     #[test]
-    fn two_that_claim_have_every_chunk_once() {
+    fn two_claimers_claim_each_chunk_once() {
         const CHUNKS: u32 = 10_000;
         let word = AtomicU64::new(0);
-        for turn in 1..20 {
-            word.store(pack(turn, 0), Ordering::Release);
+        for epoch in 1..20 {
+            word.store(pack(epoch, 0), Ordering::Release);
             let mut claimed: Vec<u32> = std::thread::scope(|scope| {
-                let both = [(); 2].map(|()| scope.spawn(|| all(&word, turn, CHUNKS)));
+                let both = [(); 2].map(|()| scope.spawn(|| all(&word, epoch, CHUNKS)));
                 both.into_iter()
                     .flat_map(|one| one.join().unwrap())
                     .collect()
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_claimed_of_a_turn_that_is_over() {
+    fn nothing_is_claimed_of_an_epoch_that_is_over() {
         let word = AtomicU64::new(pack(7, 3));
         assert_eq!(all(&word, 6, 10), []);
         assert_eq!(all(&word, 8, 10), []);
@@ -178,34 +179,34 @@ mod tests {
     }
 
     #[test]
-    fn claims_that_are_taken_back_are_found_out() {
+    fn claims_that_are_taken_back_are_detected() {
         let word = AtomicU64::new(pack(1, 0));
-        let mut turn = Turn {
+        let mut epoch = ChunkClaimer {
             word: &word,
-            turn: 1,
+            epoch: 1,
             chunks: 10,
             least: 0,
         };
-        assert_eq!(turn.claim(), Ok(Some(0)));
+        assert_eq!(epoch.claim(), Ok(Some(0)));
         word.store(pack(1, 0), Ordering::Relaxed);
-        let broken = Broken::Claimed { least: 1, next: 0 };
-        assert_eq!(turn.claim(), Err(broken));
-        // While this side tries.
+        let broken = ProtocolError::Claimed { least: 1, next: 0 };
+        assert_eq!(epoch.claim(), Err(broken));
+        // The other side writes while this side retries.
         let words = [pack(1, 0), pack(1, 1)].map(Other::Writes).to_vec();
-        let broken = Broken::Claimed { least: 2, next: 0 };
+        let broken = ProtocolError::Claimed { least: 2, next: 0 };
         assert_eq!(claim(&Hostile::new(words), 1, 10, 0), Err(broken));
     }
 
-    /// What the other side does to the word before this side looks.
+    /// What the other side does to the word before this side reads it.
     #[derive(Clone, Copy, Debug)]
     enum Other {
         Nothing,
-        /// It claims, as it should.
+        /// The other side claims chunks, as the protocol demands.
         Claims(u32),
         Writes(u64),
     }
 
-    /// A word that the other side does these to, again and again.
+    /// A word on which the other side repeats these steps.
     struct Hostile {
         others: Vec<Other>,
         looks: Cell<usize>,
@@ -222,10 +223,10 @@ mod tests {
         }
     }
 
-    impl Contested for Hostile {
+    impl ClaimWord for Hostile {
         fn load(&self) -> u64 {
             let looks = self.looks.get();
-            assert!(looks < 1000, "it does not end");
+            assert!(looks < 1000, "the loop does not end");
             self.looks.set(looks + 1);
             match self.others[looks % self.others.len()] {
                 Other::Nothing => {}
@@ -252,7 +253,7 @@ mod tests {
         let other = prop_oneof![
             6 => Just(Other::Nothing),
             3 => (1u32..3).prop_map(Other::Claims),
-            1 => word.prop_map(|(turn, next)| Other::Writes(pack(turn, next))),
+            1 => word.prop_map(|(epoch, next)| Other::Writes(pack(epoch, next))),
         ];
         let others = prop::collection::vec(other, 1..100);
         let claimed = Cell::new(0);
@@ -281,29 +282,29 @@ mod model {
     use loom::sync::atomic::{AtomicU32, AtomicU64};
     use loom::thread;
 
-    use super::{Contested, Ordering, claim, pack};
+    use super::{ClaimWord, Ordering, claim, pack};
 
-    contested!(AtomicU64);
+    claim_word!(AtomicU64);
 
     const CHUNKS: u32 = 2;
 
     struct Shared {
         word: AtomicU64,
-        /// The turn that the other side was told of.
-        told: AtomicU32,
-        /// How many chunks it says it has copied.
+        /// The epoch that the other side was notified of.
+        notified: AtomicU32,
+        /// How many chunks the other side reports to have copied.
         copied: AtomicU32,
-        /// The memory of each, and how often it was written.
+        /// The memory of each chunk, and how often it was written.
         chunks: [(UnsafeCell<()>, AtomicU32); CHUNKS as usize],
     }
 
     impl Shared {
-        /// Claim all there is of a turn, and write there; how many chunks that were.
-        fn copy(&self, turn: u32) -> u32 {
+        /// Claims and writes all chunks that are left of an epoch; returns how many.
+        fn copy(&self, epoch: u32) -> u32 {
             let (mut least, mut count) = (0, 0);
-            while let Some(chunk) = claim(&self.word, turn, CHUNKS, least).unwrap() {
+            while let Some(chunk) = claim(&self.word, epoch, CHUNKS, least).unwrap() {
                 let (memory, written) = &self.chunks[chunk as usize];
-                // Loom finds out who else is here.
+                // Loom reports a concurrent access.
                 memory.with_mut(|_| written.fetch_add(1, Ordering::Relaxed));
                 (least, count) = (chunk + 1, count + 1);
             }
@@ -311,28 +312,28 @@ mod model {
         }
     }
 
-    /// When the one side has heard that the other is done, each chunk was written once, and the one may use
-    /// them again while the other comes late.
+    /// Once one side knows that the other is done, each chunk was written once, and the first side
+    /// may reuse the chunks while the other is late.
     #[test]
-    fn each_chunk_is_written_by_one_side_and_then_by_nobody() {
+    fn each_chunk_is_written_once_and_not_after_the_epoch() {
         loom::model(|| {
             let shared = Arc::new(Shared {
                 word: AtomicU64::new(0),
-                told: AtomicU32::new(0),
+                notified: AtomicU32::new(0),
                 copied: AtomicU32::new(0),
                 chunks: [(); 2].map(|()| (UnsafeCell::new(()), AtomicU32::new(0))),
             });
             let other = {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
-                    if shared.told.load(Ordering::Acquire) == 1 {
+                    if shared.notified.load(Ordering::Acquire) == 1 {
                         let count = shared.copy(1);
                         shared.copied.store(count, Ordering::Release);
                     }
                 })
             };
             shared.word.store(pack(1, 0), Ordering::Release);
-            shared.told.store(1, Ordering::Release);
+            shared.notified.store(1, Ordering::Release);
             let own = shared.copy(1);
             while own + shared.copied.load(Ordering::Acquire) < CHUNKS {
                 thread::yield_now();

@@ -1,18 +1,20 @@
-//! How a side sleeps without being forgotten.
+//! Wake-ups without lost wake-ups: the handshake between a sleeper and its ringer.
 //!
-//! The sleeper counts its word up to an odd number, then looks whether there is work; whoever has
-//! work for it publishes it, then looks at the word. Each must tell before it looks, which a
-//! processor does not promise without a full fence in between: with one on both sides, at least
-//! one of the two sees what the other told. The models at the end check every interleaving and
-//! every reordering that the memory model allows. Awake again, the sleeper counts up to an even
-//! number, so that a ringer can tell one sleep from the next and rings once for each.
+//! The protocol is that of Linux wait queues. The sleeper increments its word to an odd number
+//! (prepare to wait), then checks for work once more. The ringer publishes work, then reads the
+//! sleeper's word. Each side writes before it reads, and a processor keeps that order only with a
+//! full fence in between. With a fence on both sides, at least one of the two sees what the other
+//! wrote. The models at the end of this file check every interleaving and every reordering that the
+//! memory model allows. When it is awake again, the sleeper increments its word to an even number
+//! (finish wait). So a ringer can distinguish one sleep from the next, and rings once for each.
 //!
-//! A fence waits until the line that was just written has come from the other side's cache, so
-//! one for each message would be most of what a small message costs. Sleeping is rare. So where
-//! the kernel has `membarrier(2)`, the sleeper alone fences: itself, and at the same time every
-//! processor that runs a process which [`fences_all`] registered. The ringer then needs no fence
-//! of its own, if it is such a process, and if the other side says ([`Ringer::is_fenced`]) that it
-//! sleeps like this. Sides on different kernels have a fence each.
+//! A full fence waits until the cache line that was just written has come from the other side's
+//! cache. One fence for each message would be most of the cost of a small message, while sleeping
+//! is rare. So where the kernel has `membarrier(2)`, only the sleeper fences: itself, and by that
+//! call every processor that runs a process which [`fences_all`] registered. The ringer then needs
+//! no fence of its own, if its process is registered and if the other side announced
+//! ([`Ringer::set_peer_fences`]) that it sleeps like this. Two sides on different kernels use a
+//! fence each.
 
 #[cfg(loom)]
 use loom::sync::atomic::fence;
@@ -26,14 +28,14 @@ use rustix::thread::{MembarrierCommand, membarrier, membarrier_query};
 
 use crate::raw::Word;
 
-/// Whatever was told before is visible to the other side, or what it told is visible after.
+/// Orders the stores before it with the loads after it.
 #[inline(always)]
-fn tell_then_look() {
+fn full_fence() {
     fence(Ordering::SeqCst);
 }
 
-/// Whether [`settle`] fences the other processes of this host too, and this process is fenced by
-/// theirs. Registers it when first asked.
+/// Returns whether [`wait_fence`] also fences the other processes of this host, and their calls
+/// fence this process. The first call registers the process with the kernel.
 #[must_use]
 pub fn fences_all() -> bool {
     static REGISTERED: OnceLock<bool> = OnceLock::new();
@@ -43,7 +45,7 @@ pub fn fences_all() -> bool {
     })
 }
 
-/// Says whether this side sleeps.
+/// This side's sleep word: the peer reads it.
 #[derive(Debug)]
 pub struct Sleeper {
     word: Word,
@@ -55,15 +57,15 @@ impl Sleeper {
         Self { word, count: 0 }
     }
 
-    /// Tell that this side is about to sleep. Call [`settle`] once for all sleepers of a thread
-    /// before looking for work a last time.
+    /// Announces that this side is about to sleep. The thread then calls [`wait_fence`] once for
+    /// all its sleepers, and checks for work a last time.
     #[inline]
     pub fn prepare_to_wait(&mut self) {
         self.count = self.count.wrapping_add(1) | 1;
         self.word.store(self.count);
     }
 
-    /// Tell that this side is awake.
+    /// Announces that this side is awake.
     #[inline]
     pub fn finish_wait(&mut self) {
         if self.count & 1 != 0 {
@@ -73,17 +75,18 @@ impl Sleeper {
     }
 }
 
-/// Comes between [`Sleeper::prepare_to_wait`] and the last look. False when it could not be done as peers
-/// were told: then they may forget this side, and it must not sleep for long.
+/// Orders [`Sleeper::prepare_to_wait`] before the last check for work. Returns false if the kernel
+/// refused the fence that was announced to peers: then a peer may miss this sleep, and the thread
+/// must not sleep for long.
 #[must_use]
-pub fn settle() -> bool {
-    tell_then_look();
-    // It fails only when a filter of system calls came later than the registration.
+pub fn wait_fence() -> bool {
+    full_fence();
+    // The call fails only if a filter of system calls was installed after the registration.
     // syscalls: membarrier
     !fences_all() || membarrier(MembarrierCommand::GlobalExpedited).is_ok()
 }
 
-/// Looks whether the other side sleeps.
+/// The peer's sleep word, as this side reads it.
 #[derive(Debug)]
 pub struct Ringer {
     word: Word,
@@ -100,20 +103,20 @@ impl Ringer {
         }
     }
 
-    /// Whether the other side says that its [`settle`] fences all processes, this one included.
-    /// One that lies is not woken, and that is all.
-    pub fn is_fenced(&mut self, by_peer: bool) {
+    /// Records whether the other side announced that its [`wait_fence`] fences all processes, this
+    /// one included. A peer that lies about it misses its own wake-ups; nothing else happens.
+    pub fn set_peer_fences(&mut self, by_peer: bool) {
         self.fenced = by_peer && fences_all();
     }
 
-    /// Whether the other side must be woken, after something was published for it. True once for
-    /// each of its sleeps.
+    /// Returns whether the other side must be woken, after something was published for it. Returns
+    /// true once for each of its sleeps.
     #[inline(always)]
     #[must_use]
-    pub fn must_ring(&mut self) -> bool {
+    pub fn needs_wakeup(&mut self) -> bool {
         match self.fenced {
             true => compiler_fence(Ordering::SeqCst),
-            false => tell_then_look(),
+            false => full_fence(),
         }
         let count = self.word.load();
         if count & 1 == 0 || count == self.rung {
@@ -131,7 +134,7 @@ mod model {
     use loom::sync::atomic::{AtomicU32, Ordering};
     use loom::thread;
 
-    use super::tell_then_look;
+    use super::full_fence;
 
     #[derive(Default)]
     struct Shared {
@@ -144,45 +147,45 @@ mod model {
     }
 
     impl Shared {
-        /// The kernel's side of `membarrier` on another processor, if it comes here.
+        /// The kernel's part of `membarrier` on another processor, if the interrupt arrives here.
         fn interrupted(&self, here: bool) {
             if here {
                 while self.asked.load(Ordering::Acquire) == 0 {
                     thread::yield_now();
                 }
-                tell_then_look();
+                full_fence();
                 self.fenced.store(1, Ordering::Release);
             }
         }
 
-        /// The caller's side: fences itself, then waits for all others.
+        /// The caller's part: fences itself, then waits for all others.
         fn membarrier(&self) {
-            tell_then_look();
+            full_fence();
             self.asked.store(1, Ordering::Release);
             while self.fenced.load(Ordering::Acquire) == 0 {
                 thread::yield_now();
             }
-            tell_then_look();
+            full_fence();
         }
     }
 
-    /// The producer publishes a record and looks whether the consumer sleeps; the consumer says
-    /// that it will sleep and looks for a record. If no bell rings, the record must have been
-    /// seen: else the consumer would sleep for ever.
+    /// The producer publishes a record and reads whether the consumer sleeps; the consumer
+    /// announces its sleep and checks for a record. If no doorbell rings, the consumer must have
+    /// seen the record: otherwise it would sleep for ever.
     #[test]
-    fn nobody_sleeps_beside_a_record() {
+    fn no_wakeup_is_lost_for_a_record() {
         loom::model(|| {
             let shared = Arc::new(Shared::default());
             let producer = {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
                     shared.slot.store(1, Ordering::Release);
-                    tell_then_look();
+                    full_fence();
                     shared.asleep.load(Ordering::Acquire) & 1 == 1
                 })
             };
             shared.asleep.store(1, Ordering::Release);
-            tell_then_look();
+            full_fence();
             let seen = shared.slot.load(Ordering::Acquire) == 1;
             assert!(producer.join().unwrap() || seen);
         });
@@ -191,30 +194,30 @@ mod model {
     /// The same for a producer that sleeps because the ring is full, and a consumer that releases
     /// slots.
     #[test]
-    fn nobody_sleeps_beside_room() {
+    fn no_wakeup_is_lost_for_free_slots() {
         loom::model(|| {
             let shared = Arc::new(Shared::default());
             let consumer = {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
                     shared.released.store(1, Ordering::Release);
-                    tell_then_look();
+                    full_fence();
                     shared.asleep.load(Ordering::Acquire) & 1 == 1
                 })
             };
             shared.asleep.store(1, Ordering::Release);
-            tell_then_look();
+            full_fence();
             let room = shared.released.load(Ordering::Acquire) == 1;
             assert!(consumer.join().unwrap() || room);
         });
     }
 
-    /// As [`nobody_sleeps_beside_a_record`], with the sleeper's `membarrier` in place of the
+    /// As [`no_wakeup_is_lost_for_a_record`], with the sleeper's `membarrier` in place of the
     /// producer's fence. The kernel runs a fence on the producer's processor while the sleeper is
-    /// in the call, so somewhere in the producer's program: before it publishes, before it looks,
-    /// or after both (also when it does not run at all).
+    /// in the call, so at some point of the producer's program: before it publishes, before it
+    /// reads the sleep word, or after both (also if the producer does not run at all).
     #[test]
-    fn nobody_sleeps_beside_a_record_when_the_sleeper_fences_for_both() {
+    fn no_wakeup_is_lost_when_the_sleeper_fences_for_both() {
         for place in 0..3 {
             loom::model(move || {
                 let shared = Arc::new(Shared::default());
@@ -240,7 +243,7 @@ mod model {
     /// One slot, used twice. The body read with a header is the one written with it, and the slot
     /// is not written again before it was read.
     #[test]
-    fn a_slot_is_whole_and_is_not_overtaken() {
+    fn a_slot_is_read_whole_and_not_overwritten_unread() {
         loom::model(|| {
             let shared = Arc::new(Shared::default());
             let producer = {

@@ -1,9 +1,9 @@
-//! What shared memory begins with: eight bytes that say what it is, the version of its layout, and sizes,
+//! The header of shared memory: an eight-byte magic number, the version of the layout, and sizes,
 //! all little endian.
 
 use crate::layout::LayoutError;
 
-/// Bytes of a header; what has no word is zero.
+/// Encodes a header. Bytes behind the last size are zero.
 pub(crate) fn encode<const N: usize>(
     magic: u64,
     version: u32,
@@ -12,19 +12,20 @@ pub(crate) fn encode<const N: usize>(
     let words = std::iter::once(version).chain(sizes);
     let words = words.flat_map(u32::to_le_bytes);
     let mut bytes = [0; N];
-    for (place, byte) in bytes
+    for (target, byte) in bytes
         .iter_mut()
         .zip(magic.to_le_bytes().into_iter().chain(words))
     {
-        *place = byte;
+        *target = byte;
     }
     bytes
 }
 
-/// The sizes of a header, one after the other, then zeros.
+/// Checks magic and version, and returns a reader of the sizes in order. Behind the last size it
+/// returns zeros.
 ///
 /// # Errors
-/// It is of something else, or of another version.
+/// The magic number or the version is another.
 pub(crate) fn decode(
     bytes: &[u8],
     magic: u64,

@@ -1,7 +1,7 @@
-//! Memory that its owner writes and its peers read: payload in it is copied once.
+//! A process's heap: its owner writes it and its peers read it, so payload in it is copied once.
 //!
-//! A peer that has been given the heap's file can read all of it, not only what is meant for it.
-//! Put there what may be read by everybody the heap is shared with.
+//! A peer that has received the heap's file can read all of it, not only the messages for that
+//! peer. A program must put there only what all peers may read.
 
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::memfd;
-use crate::raw::{Access, Arena, Foreign, Mapping, Owned};
+use crate::raw::{Access, Arena, Mapping, Owned, SharedBytes};
 use crate::{limits, window::WindowError};
 
 /// A heap of this process.
@@ -18,28 +18,29 @@ use crate::{limits, window::WindowError};
 pub struct Heap(Arc<Arena>);
 
 impl Heap {
-    /// A heap of `length` bytes. Memory is used only for pages that are written.
+    /// Creates a heap of `length` bytes. Only pages that are written take memory.
     ///
     /// # Errors
-    /// The kernel refuses: no memory, no descriptors, or it is older than Linux 5.1.
+    /// The kernel refuses: there is no memory or no descriptor left, or the kernel is older than
+    /// Linux 5.1.
     pub fn new(length: u64) -> Result<Self, Errno> {
         Ok(Self(Arc::new(Arena::new(length)?)))
     }
 
-    /// `length` bytes; `None` when there is no room for them in one piece. They hold whatever was
-    /// there before.
+    /// Allocates `length` contiguous bytes; `None` if there is no room. They hold the bytes of
+    /// earlier users.
     #[must_use]
     pub fn allocate(&self, length: usize) -> Option<Buffer> {
         Arena::allocate(&self.0, length).map(Buffer)
     }
 
-    /// Bytes it has in all.
+    /// Returns the length of the heap in bytes.
     #[must_use]
     pub fn length(&self) -> u64 {
         self.0.length()
     }
 
-    /// Whether a buffer is a piece of this heap, so that who reads the heap can read it.
+    /// Returns whether a buffer is on this heap, so that readers of the heap can read it.
     #[must_use]
     pub fn owns(&self, buffer: &Buffer) -> bool {
         Arc::ptr_eq(&self.0, buffer.0.arena())
@@ -52,12 +53,12 @@ impl AsFd for Heap {
     }
 }
 
-/// Bytes on a heap, given back when dropped.
+/// A buffer on a heap, freed when dropped.
 #[derive(Debug)]
 pub struct Buffer(Owned);
 
 impl Buffer {
-    /// Where it begins, in bytes from the start of the heap.
+    /// Returns the offset of the buffer in the heap, in bytes.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.0.offset()
@@ -77,11 +78,11 @@ impl DerefMut for Buffer {
     }
 }
 
-/// Look at a peer's heap.
+/// Maps a peer's heap for reading.
 ///
 /// # Errors
 /// The file is not sealed, is larger than a heap may be, or cannot be mapped.
-pub fn view(file: BorrowedFd<'_>) -> Result<Foreign, WindowError> {
+pub fn view(file: BorrowedFd<'_>) -> Result<SharedBytes, WindowError> {
     let length = memfd::final_length(file).ok_or(WindowError::Unsealed)?;
     if length == 0 || length > limits::HEAP {
         return Err(WindowError::Length {
@@ -90,7 +91,7 @@ pub fn view(file: BorrowedFd<'_>) -> Result<Foreign, WindowError> {
         });
     }
     let mapping = Mapping::new(file, 0, length, Access::Read).map_err(WindowError::Kernel)?;
-    Foreign::new(&Arc::new(mapping), 0, length, Access::Read)
+    SharedBytes::new(&Arc::new(mapping), 0, length, Access::Read)
         .ok_or(WindowError::Kernel(Errno::INVAL))
 }
 
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_is_free_again_when_dropped() {
+    fn a_dropped_buffer_is_free_again() {
         let heap = Heap::new(8192).unwrap();
         let first = heap.allocate(8192).unwrap();
         assert!(heap.allocate(1).is_none());

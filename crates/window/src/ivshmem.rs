@@ -1,19 +1,19 @@
-//! QEMU's `ivshmem-doorbell`: how a region gets into a VM, and how the VM wakes the host.
+//! QEMU's `ivshmem-doorbell`: gives a region to a VM, and lets the VM wake the host.
 //!
-//! The host listens on a socket for each member. QEMU connects to it and is sent, as numbers of 8
-//! bytes with or without a descriptor (QEMU's `docs/specs/ivshmem-spec.rst`, "The ivshmem
+//! The host listens on a socket for each member. QEMU connects to it, and the host sends numbers of
+//! 8 bytes with or without a descriptor (QEMU's `docs/specs/ivshmem-spec.rst`, "The ivshmem
 //! Client-Server Protocol"): the protocol's version, the member's id, -1 with the region, and id 0
-//! with an eventfd: the host's doorbell. The guest rings it by a write to the device's registers.
-//! The end of the socket is the VM's end.
+//! with an eventfd, the host's doorbell. The guest rings that doorbell by a write to the device's
+//! registers. The socket closes when QEMU ends.
 //!
-//! A process of the host takes part in the same way ([`Client`]). It sends one byte, which QEMU
-//! never does, and is woken through the socket from then on. A guest is woken by an interrupt: the
-//! eventfd that comes with its own id ([`Member::introduce`]). `ivshmem-doorbell` only has MSI-X
-//! interrupts, and no driver that Debian ships hands those to a program; ours does ([`crate::pci`]).
-//! Without it guests look now and then.
+//! A process of the host connects in the same way ([`Client`]). It sends one byte, which QEMU never
+//! does, and the host then wakes it through the socket. The host wakes a guest by an interrupt: the
+//! eventfd that is sent with the guest's own id ([`Member::introduce`]). `ivshmem-doorbell` has
+//! only MSI-X interrupts, and no driver that Debian ships exposes those to programs; ours does
+//! ([`crate::pci`]). Without that driver, guests poll.
 //!
-//! A member's socket is all that a host needs of it, beside the region and the doorbells: another
-//! process can take over ([`Member::adopt`]). QEMU does not notice.
+//! Beside the region and the doorbells, a member's socket is the only state that a host needs, so
+//! another process can take over ([`Member::adopt`]). QEMU does not notice.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -31,31 +31,31 @@ use rustix::net::{
 /// The version of the protocol.
 const VERSION: i64 = 0;
 
-/// What the region is sent with.
+/// The number that the region is sent with.
 const MEMORY: i64 = -1;
 
 /// The host's id.
 const HOST: u16 = 0;
 
-/// What a process of the host is woken with: nobody's id.
+/// The number that wakes a process of the host: no member has this id.
 const WAKE: i64 = -2;
 
-/// Listens for one member.
+/// The socket where one member connects.
 #[derive(Debug)]
 pub struct Server {
     listener: OwnedFd,
-    /// Where it listens, if its file is this side's to remove.
+    /// The path of the socket, if this side removes the file.
     path: Option<PathBuf>,
 }
 
-/// A member that is there.
+/// A connected member.
 #[derive(Debug)]
 pub struct Member {
     socket: OwnedFd,
-    wakes: bool,
+    is_process: bool,
 }
 
-/// The doorbell that members ring.
+/// A doorbell: an eventfd.
 #[derive(Debug)]
 pub struct Doorbell(OwnedFd);
 
@@ -68,10 +68,10 @@ pub struct Client {
 }
 
 impl Doorbell {
-    /// A new one.
+    /// Creates a doorbell.
     ///
     /// # Errors
-    /// No descriptors left.
+    /// No descriptors are left.
     pub fn new() -> Result<Self, Errno> {
         Ok(Self(eventfd(
             0,
@@ -79,19 +79,20 @@ impl Doorbell {
         )?))
     }
 
-    /// One that another process made.
+    /// Takes over a doorbell that another process created.
     #[must_use]
     pub fn adopt(fd: OwnedFd) -> Self {
         Self(fd)
     }
 
-    /// Ring it. Whoever has it too can fill it and make it block: QEMU itself takes `O_NONBLOCK`
-    /// from each descriptor that it is sent (`qemu_socket_set_block` in its
-    /// `io/channel-socket.c`). So a thread that serves others rings with an alarm set, which
-    /// interrupts a write that waits. False when that happened: nobody was told.
+    /// Rings the doorbell. A process that holds the same eventfd can fill it and make it block:
+    /// QEMU itself clears `O_NONBLOCK` on each descriptor that it receives (`qemu_socket_set_block`
+    /// in its `io/channel-socket.c`). So a thread that serves other members rings with a timer set
+    /// whose signal interrupts a blocked write. Returns false if that happened: the member was not
+    /// woken.
     pub fn ring(&self) -> bool {
         let rung = rustix::io::write(&self.0, &1u64.to_ne_bytes());
-        // Full: it has been rung often enough.
+        // If the eventfd is full, the doorbell is ringing already.
         !matches!(rung, Err(Errno::INTR))
     }
 }
@@ -103,10 +104,10 @@ impl AsFd for Doorbell {
 }
 
 impl Server {
-    /// Listen at `path` for a member. A socket there is replaced, and nothing else.
+    /// Listens at `path` for a member. A socket file there is replaced; any other file is not.
     ///
     /// # Errors
-    /// Whatever the kernel says.
+    /// Any error of the kernel.
     pub fn bind(path: &Path) -> Result<Self, Errno> {
         remove_socket(path)?;
         let listener = stream()?;
@@ -118,7 +119,8 @@ impl Server {
         })
     }
 
-    /// Listen on a socket that somebody else bound, who removes its file. It must not block.
+    /// Listens on a socket that another process bound; that process removes its file. The socket
+    /// must not block.
     #[must_use]
     pub fn adopt(listener: OwnedFd) -> Self {
         Self {
@@ -127,10 +129,10 @@ impl Server {
         }
     }
 
-    /// The next that connects, if somebody does.
+    /// Accepts the next connection, if there is one.
     ///
     /// # Errors
-    /// No descriptors left.
+    /// No descriptors are left.
     pub fn accept(&self) -> Result<Option<OwnedFd>, Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         match net::accept_with(&self.listener, flags) {
@@ -150,87 +152,92 @@ impl AsFd for Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
-            // Somebody may have removed it already.
+            // Another process may have removed it already.
             let _ = fs::unlink(path);
         }
     }
 }
 
 impl Member {
-    /// One that another process accepted: a VM, or a process of the host that will be gone soon, for
-    /// it does not connect again while it has its socket.
+    /// Takes over a connection that another process accepted: that of a VM, or of a process of the
+    /// host. Such a process is expected to end soon, because it does not connect again while it
+    /// keeps its socket.
     #[must_use]
     pub fn adopt(socket: OwnedFd) -> Self {
         Self {
             socket,
-            wakes: false,
+            is_process: false,
         }
     }
 
-    /// Admit one that has just connected: it is given its id, from 1, the region and the doorbell that it wakes
-    /// the host with, which no other member may have: whoever has it can fill it.
+    /// Admits a member that has just connected: sends its id, from 1, the region, and the doorbell
+    /// by which it wakes the host. No other member may have that doorbell, because its holder can
+    /// fill it.
     ///
     /// # Errors
-    /// It went again at once.
+    /// The member has closed its socket.
     pub fn admit(&self, id: u16, region: BorrowedFd<'_>, doorbell: &Doorbell) -> Result<(), Errno> {
         self.admit_alone(id, region)?;
         self.introduce(HOST, doorbell)
     }
 
-    /// The same, for members that ring each other's doorbells and not the host's: see
+    /// The same for members that ring each other's doorbells and not the host's: see
     /// [`introduce`](Self::introduce).
     ///
     /// # Errors
-    /// It went again at once.
+    /// The member has closed its socket.
     pub fn admit_alone(&self, id: u16, region: BorrowedFd<'_>) -> Result<(), Errno> {
         send(&self.socket, VERSION, None)?;
         send(&self.socket, id.into(), None)?;
         send(&self.socket, MEMORY, Some(region))
     }
 
-    /// Tell it that nothing more comes, also where another process has the socket too.
-    pub fn turn_away(self) {
+    /// Shuts the connection down, also for other processes that hold the socket.
+    pub fn reject(self) {
         // syscalls: shutdown
-        // It may be gone already.
+        // It may be closed already.
         let _gone = net::shutdown(&self.socket, Shutdown::Both);
     }
 
-    /// Look at its socket; false when it is gone. What it said stays there: descriptors may have come along, and
-    /// whoever takes them has to close them, which may take as long as their sender likes. So this is to be
-    /// called once for each time that something comes ([`Waiter::add_shared`](crate::waiter::Waiter::add_shared)).
-    pub fn hear(&mut self) -> bool {
+    /// Checks the socket; returns false if the member has closed it. Received bytes stay in the
+    /// socket: descriptors may be attached, and a process that receives them has to close them,
+    /// which may take as long as the sender likes. So the caller must call this once for each event
+    /// ([`Waiter::add_shared`](crate::waiter::Waiter::add_shared)).
+    pub fn check_socket(&mut self) -> bool {
         // syscalls: recvfrom
         let look = RecvFlags::DONTWAIT | RecvFlags::PEEK;
         match net::recv(&self.socket, &mut [0; 1][..], look) {
             Ok((0, _)) => false,
             Ok(_) => {
-                self.wakes = true;
-                // The end is behind what it said. A socket without another end takes nothing, not even nothing.
+                self.is_process = true;
+                // End of file is behind the received bytes, so a read cannot tell. A socket whose
+                // other end is closed refuses even an empty message.
                 send_bytes(&self.socket, &[], None).is_ok()
             }
             Err(error) => matches!(error, Errno::AGAIN | Errno::INTR),
         }
     }
 
-    /// Whether it is a process of the host, which has said so, and no VM.
+    /// Returns whether the member is a process of the host, which has sent a byte, and not a VM.
     #[must_use]
     pub fn is_process(&self) -> bool {
-        self.wakes
+        self.is_process
     }
 
-    /// Tell it of a member's doorbell, once for each id: of another's to ring it, of its own to
-    /// hear it.
+    /// Sends a member's doorbell, once for each id: another member's to ring it, and its own to
+    /// wait for it.
     ///
     /// # Errors
-    /// It is gone, or does not read.
+    /// The member has closed its socket, or does not read it.
     pub fn introduce(&self, id: u16, doorbell: &Doorbell) -> Result<(), Errno> {
         send(&self.socket, id.into(), Some(doorbell.as_fd()))
     }
 
-    /// Wake it, if it can be woken.
+    /// Wakes the member through its socket, if it is a process of the host.
     pub fn wake(&self) {
-        if self.wakes {
-            // Full: it has enough to read. Gone: that will be heard.
+        if self.is_process {
+            // If the socket is full, a wake-up is pending. If it is closed, the next check finds
+            // out.
             let _ = send(&self.socket, WAKE, None);
         }
     }
@@ -243,10 +250,10 @@ impl AsFd for Member {
 }
 
 impl Client {
-    /// Take part in the region that is served at `path`.
+    /// Connects to the region that is served at `path`.
     ///
     /// # Errors
-    /// Nobody serves there, or it sends something else.
+    /// There is no server, or it sends something else.
     pub fn connect(path: &Path) -> Result<(Self, OwnedFd), Errno> {
         let socket = net::socket_with(
             AddressFamily::UNIX,
@@ -273,22 +280,22 @@ impl Client {
         Ok((client, region))
     }
 
-    /// Its id.
+    /// Returns the member's id.
     #[must_use]
     pub fn id(&self) -> u16 {
         self.id
     }
 
-    /// Wake the host. Nobody but the host has this doorbell too, see [`Server::accept`], and the
-    /// host does not write it.
+    /// Wakes the host. Only the host has this doorbell, too, see [`Member::admit`], and it does not
+    /// write it.
     pub fn ring(&self) {
-        // Full: it has been rung often enough.
+        // If the eventfd is full, the doorbell is ringing already.
         let _ = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());
     }
 
-    /// Take wake-ups; false when the host is gone.
+    /// Reads pending wake-ups; returns false if the host has closed its end.
     #[must_use]
-    pub fn hear(&self) -> bool {
+    pub fn take_wakeups(&self) -> bool {
         match net::recv(&self.socket, &mut [0; 256][..], RecvFlags::DONTWAIT) {
             Ok((count, _)) => count > 0,
             Err(error) => matches!(error, Errno::AGAIN | Errno::INTR),
@@ -302,7 +309,7 @@ impl AsFd for Client {
     }
 }
 
-/// Remove a socket that was left there. Any other file stays, and is in the way.
+/// Removes a socket file that an ended process left. Any other file stays, and binding fails.
 pub(crate) fn remove_socket(path: &Path) -> Result<(), Errno> {
     let removed =
         fs::lstat(path).and_then(|found| match fs::FileType::from_raw_mode(found.st_mode) {
@@ -320,12 +327,13 @@ fn stream() -> Result<OwnedFd, Errno> {
     net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
 }
 
-/// Send a number, perhaps with a descriptor. A socket's buffer has room for what is sent here.
+/// Sends a number, optionally with a descriptor. A socket's buffer has room for all that is sent
+/// here.
 fn send(socket: &OwnedFd, number: i64, fd: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
     send_bytes(socket, &number.to_le_bytes(), fd)
 }
 
-/// Send bytes, all of them or none.
+/// Sends bytes, all or none.
 fn send_bytes(socket: &OwnedFd, bytes: &[u8], fd: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
     let fds: arrayvec::ArrayVec<_, 1> = fd.into_iter().collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -342,7 +350,7 @@ fn send_bytes(socket: &OwnedFd, bytes: &[u8], fd: Option<BorrowedFd<'_>>) -> Res
     }
 }
 
-/// The next number, with the descriptor that came with it.
+/// Receives the next number, with the descriptor that is attached to it.
 fn receive(socket: &OwnedFd) -> Result<(i64, Option<OwnedFd>), Errno> {
     let mut bytes = [0; 8];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -375,14 +383,14 @@ mod tests {
         let bound = crate::attach::Listener::bind(&path);
         assert_eq!(bound.unwrap_err(), Errno::EXIST);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "kept");
-        // A socket is, also one that somebody left.
+        // A socket file is replaced, also a stale one.
         std::fs::remove_file(&path).unwrap();
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         Server::bind(&path).unwrap();
     }
 
     #[test]
-    fn a_member_is_given_region_and_doorbell_and_its_end_is_noticed() {
+    fn a_member_receives_region_and_doorbell_and_its_end_is_detected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.sock");
         let server = Server::bind(&path).unwrap();
@@ -403,33 +411,36 @@ mod tests {
         client.ring();
         let rung = rustix::io::read(&doorbell, &mut [0; 8]);
         assert_eq!(rung, Ok(8));
-        assert!(member.hear() && client.hear());
+        assert!(member.check_socket() && client.take_wakeups());
         member.wake();
         let mut woken = [0; 8];
         let (count, _) = net::recv(&client.socket, &mut woken[..], RecvFlags::empty()).unwrap();
         assert_eq!((count, i64::from_le_bytes(woken)), (8, WAKE));
         assert!(member.is_process());
         drop(client);
-        assert!(!member.hear());
+        assert!(!member.check_socket());
     }
 
     #[test]
-    fn what_a_member_says_is_left_in_its_socket_and_its_end_noticed() {
+    fn received_bytes_stay_in_the_socket_and_the_end_is_detected() {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let (mut member, theirs) = (Member::adopt(ours.into()), OwnedFd::from(theirs));
-        assert!(member.hear() && !member.is_process());
+        assert!(member.check_socket() && !member.is_process());
         let (read, write) = rustix::pipe::pipe().unwrap();
         send_bytes(&theirs, b"w", Some(write.as_fd())).unwrap();
         drop(write);
-        assert!(member.hear() && member.is_process());
-        // The pipe has its other end: in the socket, where nobody has closed it.
+        assert!(member.check_socket() && member.is_process());
+        // The pipe's other end is still open: it is in the socket, where no process has closed it.
         let flags = rustix::event::PollFlags::HUP;
         let mut end = [rustix::event::PollFd::new(&read, flags)];
         let now = rustix::time::Timespec::default();
         assert_eq!(rustix::event::poll(&mut end, Some(&now)), Ok(0));
         drop(theirs);
-        assert!(!member.hear(), "its end is behind what it said");
-        member.turn_away();
+        assert!(
+            !member.check_socket(),
+            "end of file is behind the received bytes"
+        );
+        member.reject();
         assert_eq!(rustix::event::poll(&mut end, Some(&now)), Ok(1));
     }
 }

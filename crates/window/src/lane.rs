@@ -1,84 +1,86 @@
-//! One direction's stream of records: a ring of slots, and data that goes with them in order.
+//! A lane: a single-producer, single-consumer ring of records in one direction, with a data area.
 //!
-//! A slot's header is its tag in the high and its sequence number in the low half: position plus
-//! one, so that memory that was never written, or was written a lap ago, is no record. The
-//! consumer thus polls the line that the record is in, and needs no index. The only word it
-//! writes is how many slots it has released; it writes it seldom, when a quarter of the ring is
-//! used up or data was taken, and the producer reads it only when it knows of no free slot.
+//! A slot's header holds the record's tag in the high half and its sequence number in the low half.
+//! The sequence number is the position plus one, so memory that was never written, or that was last
+//! written one lap ago, does not look like a record. The consumer therefore polls the cache line
+//! that holds the record itself, and needs no separate index. The only word that the consumer
+//! writes is the number of slots that it has released. It writes that word seldom: after a quarter
+//! of the ring, or after it took data. The producer reads that word only when it has no free slot
+//! left.
 //!
-//! Data is used like the slots: first in, first out. Which part of it belongs to which slot the
-//! producer alone remembers. A record that carries data says where it is, and the consumer checks
-//! that against the data area's length when it reads.
+//! The data area is used in the order of the slots, first in, first out. Only the producer keeps
+//! which part of it belongs to which slot. A record that carries data holds the data's offset; the
+//! consumer checks offset and length against the data area when it reads.
 
-use crate::Broken;
-use crate::layout::LanePlaces;
-use crate::raw::{self, Access, Body, Foreign, Mapping, Slots, Word};
+use crate::ProtocolError;
+use crate::layout::LaneOffsets;
+use crate::raw::{self, Access, Body, Mapping, SharedBytes, Slots, Word};
 use std::sync::Arc;
 
-/// Data is used in whole cache lines.
-const LINE: u64 = 64;
+/// Data is allocated in whole cache lines.
+const CACHE_LINE: u64 = 64;
 
-/// Bytes that a record has room for behind the first word of its body.
-pub const BYTES: usize = raw::BYTES;
+/// Bytes that fit into a slot behind the first word of the record's body.
+pub const INLINE_BYTES: usize = raw::INLINE_BYTES;
 
-/// How far ahead the producer asks for the lines it will write.
-const AHEAD: u32 = 4;
+/// Slots ahead of the head that the producer prefetches for writing.
+const PREFETCH_DISTANCE: u32 = 4;
 
-/// A record: 4 bytes of tag and seven words, in one cache line with their sequence number.
+/// A record: 4 bytes of tag and seven 8-byte words, in one cache line with their sequence number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// What it is, in the user's own terms.
+    /// The kind of the record. The user of the lane defines the values.
     pub tag: u32,
-    /// The rest.
+    /// The payload.
     pub body: Body,
 }
 
-/// Data that a record will carry.
+/// Space in the data area for the data of the next record.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    /// Where it lies in the data area, in bytes. The record has to say it.
+    /// Offset in the data area, in bytes. The record has to carry it.
     pub offset: u32,
-    /// Where the data in use will end, free running.
+    /// Where the used part of the data area will end; free running.
     end: u64,
 }
 
-/// The writing end of a lane.
+/// The producer's end of a lane.
 #[derive(Debug)]
 pub struct Producer {
     slots: Slots,
     released: Word,
-    data: Foreign,
+    data: SharedBytes,
     capacity: u64,
-    /// The next slot to write, and the first that may still be unread; free running.
+    /// The next slot to write, and the first slot that may still be unread; both free running.
     head: u32,
     tail: u32,
-    /// The same of data.
+    /// The same for the data area.
     data_head: u64,
     data_tail: u64,
-    /// Where data ended after each slot.
+    /// Where the used data ended after each slot.
     ends: Box<[u64]>,
 }
 
-/// The reading end of a lane.
+/// The consumer's end of a lane.
 #[derive(Debug)]
 pub struct Consumer {
     slots: Slots,
     released: Word,
-    data: Foreign,
-    /// The next slot to read, and how far they were released; free running.
+    data: SharedBytes,
+    /// The next slot to read, and the value last written to `released`; both free running.
     next: u32,
-    told: u32,
+    last_released: u32,
     data_taken: bool,
 }
 
 impl Producer {
-    pub(crate) fn new(mapping: &Arc<Mapping>, places: &LanePlaces) -> Option<Self> {
-        let count = places.size.slots;
+    pub(crate) fn new(mapping: &Arc<Mapping>, offsets: &LaneOffsets) -> Option<Self> {
+        let count = offsets.size.slots;
         Some(Self {
-            slots: Slots::new(mapping, places.ring, count)?,
-            released: Word::new(mapping, places.released)?,
-            data: data(mapping, places)?,
-            capacity: u64::from(places.size.data),
+            slots: Slots::new(mapping, offsets.ring, count)?,
+            released: Word::new(mapping, offsets.released)?,
+            data: data(mapping, offsets)?,
+            capacity: u64::from(offsets.size.data),
             head: 0,
             tail: 0,
             data_head: 0,
@@ -87,12 +89,12 @@ impl Producer {
         })
     }
 
-    /// Whether a record can be pushed.
+    /// Returns whether a record can be pushed.
     ///
     /// # Errors
-    /// The consumer claims to have read what was not written.
+    /// The consumer released slots that were never written.
     #[inline(always)]
-    pub fn has_room(&mut self) -> Result<bool, Broken> {
+    pub fn has_room(&mut self) -> Result<bool, ProtocolError> {
         let used = self.head.wrapping_sub(self.tail);
         if used < self.slots.count() {
             return Ok(true);
@@ -101,16 +103,16 @@ impl Producer {
         Ok(self.head != self.tail.wrapping_add(self.slots.count()))
     }
 
-    /// Learn what was released.
+    /// Reads how many slots the consumer has released.
     #[cold]
-    fn catch_up(&mut self) -> Result<(), Broken> {
+    fn catch_up(&mut self) -> Result<(), ProtocolError> {
         let now = self.released.load();
         let (released, outstanding) = (
             now.wrapping_sub(self.tail),
             self.head.wrapping_sub(self.tail),
         );
         if released > outstanding {
-            return Err(Broken::Released {
+            return Err(ProtocolError::Released {
                 released,
                 outstanding,
             });
@@ -123,13 +125,14 @@ impl Producer {
         Ok(())
     }
 
-    /// Room for `length` bytes of data, in one piece, and for the record that carries it; `None`
-    /// when the consumer has to read first. Nothing is taken before [`push_with`](Self::push_with).
+    /// Returns space for `length` contiguous bytes of data, with a free slot for the record that
+    /// carries them; `None` if the consumer has to release some first. Nothing is allocated before
+    /// [`push_with_data`](Self::push_with_data).
     ///
     /// # Errors
     /// As [`has_room`](Self::has_room).
     #[inline]
-    pub fn room(&mut self, length: u32) -> Result<Option<Room>, Broken> {
+    pub fn room(&mut self, length: u32) -> Result<Option<Room>, ProtocolError> {
         if !self.has_room()? {
             return Ok(None);
         }
@@ -141,10 +144,10 @@ impl Producer {
         Ok((room.end - self.data_tail <= self.capacity).then_some(room))
     }
 
-    /// Where data would go: in one piece, so the end of the area may have to be skipped.
+    /// Returns where the data would go. Data is contiguous, so it may skip the end of the area.
     #[inline]
     fn place(&self, length: u32) -> Room {
-        let length = u64::from(length).next_multiple_of(LINE);
+        let length = u64::from(length).next_multiple_of(CACHE_LINE);
         let offset = self.data_head & (self.capacity - 1);
         let skip = match offset + length > self.capacity {
             true => self.capacity - offset,
@@ -158,14 +161,14 @@ impl Producer {
         }
     }
 
-    /// Write data; `at` counts from the start of the data area. `None` when it does not fit there.
+    /// Copies data into the data area, at byte `at`; `None` if it does not fit there.
     #[inline]
     #[must_use]
     pub fn write(&self, at: u64, bytes: &[u8]) -> Option<()> {
         self.data.write(at, bytes)
     }
 
-    /// Publish a record. There must be room, as [`has_room`](Self::has_room) tells.
+    /// Publishes a record. The caller must have checked [`has_room`](Self::has_room).
     #[inline(always)]
     pub fn push(&mut self, record: &Record) {
         let header = self.header(record.tag);
@@ -173,9 +176,9 @@ impl Producer {
         self.advance();
     }
 
-    /// Publish a record whose body is a word and then bytes, at most [`BYTES`] of them. There must
-    /// be room, as [`has_room`](Self::has_room) tells. Words of the body that are not needed are
-    /// not written: they hold what an earlier record had there.
+    /// Publishes a record whose body is one word followed by at most [`INLINE_BYTES`] bytes. The
+    /// caller must have checked [`has_room`](Self::has_room). Body words that the bytes do not
+    /// reach are not written: they keep what an earlier record had there.
     #[inline(always)]
     pub fn push_bytes(&mut self, tag: u32, first: u64, bytes: &[u8]) {
         let header = self.header(tag);
@@ -183,13 +186,13 @@ impl Producer {
         self.advance();
     }
 
-    /// The header of the next record.
+    /// Returns the header of the next record.
     #[inline(always)]
     fn header(&self, tag: u32) -> u64 {
         u64::from(tag) << 32 | u64::from(self.head.wrapping_add(1))
     }
 
-    /// The next record is published.
+    /// Moves the head behind the record that was just published.
     #[inline(always)]
     fn advance(&mut self) {
         let place = (self.head & (self.slots.count() - 1)) as usize;
@@ -197,26 +200,28 @@ impl Producer {
             *end = self.data_head;
         }
         self.head = self.head.wrapping_add(1);
-        self.slots.prefetch_write(self.head.wrapping_add(AHEAD));
+        self.slots
+            .prefetch_write(self.head.wrapping_add(PREFETCH_DISTANCE));
     }
 
-    /// Publish a record that carries the data written into `room`.
+    /// Publishes a record that carries the data written into `room`.
     #[inline]
-    pub fn push_with(&mut self, record: &Record, room: Room) {
+    pub fn push_with_data(&mut self, record: &Record, room: Room) {
         self.data_head = room.end;
         self.push(record);
     }
 
-    /// Write data of another lane's last record, unseen; `at` counts as for [`write`](Self::write),
-    /// `offset` as for [`Consumer::read`].
+    /// Copies data from another lane's last record, without interpreting it. `at` is as for
+    /// [`write`](Self::write), `offset` as for [`Consumer::read`].
     #[inline]
     #[must_use]
-    pub fn carry(&self, at: u64, from: &mut Consumer, offset: u64, length: u32) -> Option<()> {
+    pub fn copy_from(&self, at: u64, from: &mut Consumer, offset: u64, length: u32) -> Option<()> {
         from.data_taken = true;
-        from.data.carry(offset, &self.data, at, length as usize)
+        from.data.copy_to(offset, &self.data, at, length as usize)
     }
 
-    /// Bytes the data area has. More than half of it may not fit in one piece.
+    /// Returns the length of the data area in bytes. Data of more than half of it may not fit
+    /// contiguously.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.capacity
@@ -224,26 +229,26 @@ impl Producer {
 }
 
 impl Consumer {
-    pub(crate) fn new(mapping: &Arc<Mapping>, places: &LanePlaces) -> Option<Self> {
+    pub(crate) fn new(mapping: &Arc<Mapping>, offsets: &LaneOffsets) -> Option<Self> {
         Some(Self {
-            slots: Slots::new(mapping, places.ring, places.size.slots)?,
-            released: Word::new(mapping, places.released)?,
-            data: data(mapping, places)?,
+            slots: Slots::new(mapping, offsets.ring, offsets.size.slots)?,
+            released: Word::new(mapping, offsets.released)?,
+            data: data(mapping, offsets)?,
             next: 0,
-            told: 0,
+            last_released: 0,
             data_taken: false,
         })
     }
 
-    /// Whether a record is there.
+    /// Returns whether the next record is published.
     #[inline(always)]
     #[must_use]
     pub fn has_record(&self) -> bool {
         self.tag().is_some()
     }
 
-    /// The tag of the next record, if one is there. Until [`pop`](Self::pop) or
-    /// [`step`](Self::step), the record is the next one.
+    /// Returns the tag of the next record, if it is published. The record stays the next one until
+    /// [`pop`](Self::pop) or [`step`](Self::step).
     #[inline(always)]
     #[must_use]
     #[allow(
@@ -255,7 +260,7 @@ impl Consumer {
         (header as u32 == self.next.wrapping_add(1)).then_some((header >> 32) as u32)
     }
 
-    /// Take the next record out of its slot. Its data stays until [`release`](Self::release).
+    /// Copies the next record out of its slot. Its data stays until [`release`](Self::release).
     #[inline(always)]
     #[must_use]
     pub fn pop(&mut self) -> Option<Record> {
@@ -263,8 +268,9 @@ impl Consumer {
         Some(self.take(tag))
     }
 
-    /// Take the next record, whose [`tag`](Self::tag) was looked at. Another look may find another: the
-    /// producer can write there at any time. As [`pop`](Self::pop).
+    /// Copies the next record out of its slot, with the tag that [`tag`](Self::tag) returned.
+    /// Reading the tag again could return another value, because the producer can write there at
+    /// any time. Otherwise as [`pop`](Self::pop).
     #[inline(always)]
     #[must_use]
     pub fn take(&mut self, tag: u32) -> Record {
@@ -273,29 +279,29 @@ impl Consumer {
         Record { tag, body }
     }
 
-    /// The first word of the next record's body. Another look may find another: the producer can
-    /// write there at any time.
+    /// Returns the first word of the next record's body. A second call may return another value,
+    /// because the producer can write there at any time.
     #[inline(always)]
     #[must_use]
     pub fn first(&self) -> u64 {
         self.slots.first(self.next)
     }
 
-    /// Copy the bytes behind the first word of the next record's body, each read once; no more than
-    /// [`BYTES`] are filled.
+    /// Copies the bytes behind the first word of the next record's body, reading each word once;
+    /// fills at most [`INLINE_BYTES`] bytes.
     #[inline(always)]
     pub fn bytes(&self, to: &mut [u8]) {
         self.slots.read_bytes(self.next, to);
     }
 
-    /// Done with the next record: it is the one behind it now.
+    /// Moves on to the record behind the current one.
     #[inline(always)]
     pub fn step(&mut self) {
         self.next = self.next.wrapping_add(1);
         self.slots.prefetch_read(self.next);
     }
 
-    /// Copy data of the last record out; `None` when it is not all inside the data area.
+    /// Copies data of the last record out; `None` if it is not all inside the data area.
     #[inline]
     #[must_use]
     pub fn read(&mut self, offset: u64, to: &mut [u8]) -> Option<()> {
@@ -303,28 +309,28 @@ impl Consumer {
         self.data.read(offset, to)
     }
 
-    /// Data of a record was not wanted: its room is free all the same.
+    /// Drops the data of a record without reading it, so that its space can be released.
     #[inline]
     pub fn skip(&mut self) {
         self.data_taken = true;
     }
 
-    /// Give back the slots and the data that were read, if it is worth telling. True when it was
-    /// told: then the producer may have to be woken.
+    /// Releases the slots and the data that were read, if a quarter of the ring or any data was
+    /// used. Returns true if it wrote the released count: then the producer may have to be woken.
     #[inline(always)]
     pub fn release(&mut self) -> bool {
         let quarter = self.slots.count() / 4;
-        if !self.data_taken && self.next.wrapping_sub(self.told) < quarter {
+        if !self.data_taken && self.next.wrapping_sub(self.last_released) < quarter {
             return false;
         }
         self.data_taken = false;
-        self.told = self.next;
+        self.last_released = self.next;
         self.released.store(self.next);
         true
     }
 }
 
-fn data(mapping: &Arc<Mapping>, places: &LanePlaces) -> Option<Foreign> {
-    let length = u64::from(places.size.data);
-    Foreign::new(mapping, places.data, length, Access::ReadWrite)
+fn data(mapping: &Arc<Mapping>, offsets: &LaneOffsets) -> Option<SharedBytes> {
+    let length = u64::from(offsets.size.data);
+    SharedBytes::new(mapping, offsets.data, length, Access::ReadWrite)
 }

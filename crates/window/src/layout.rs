@@ -1,4 +1,4 @@
-//! Where everything in a window lies.
+//! The layout of a window.
 //!
 //! ```text
 //! 0      header (one page): magic, version, sizes; written once, before the window is shared
@@ -10,12 +10,13 @@
 //! ...    direction 1: the other way, the same
 //! ```
 //! All numbers are little endian. The words that the two sides write are 128 bytes apart, because
-//! processors fetch lines in pairs.
+//! processors prefetch cache lines in pairs.
 
 use crate::header;
 use crate::limits;
 
-/// Version of the layout. A side that knows another one only must not touch the rest.
+/// Version of the layout. A side that supports only other versions must not touch the rest of the
+/// window.
 pub const VERSION: u32 = 2;
 
 /// The first eight bytes of a window.
@@ -30,7 +31,7 @@ pub const LANES: usize = 2;
 /// Bytes of a header or control page.
 const PAGE: u64 = 4096;
 
-/// Bytes of the header that mean something.
+/// Bytes of the header that are used; the rest of its page is zero.
 pub(crate) const HEADER: usize = 32;
 
 /// The sizes of a lane.
@@ -42,19 +43,19 @@ pub struct LaneSize {
     pub data: u32,
 }
 
-/// The sizes of a window, checked. Everything else follows from them.
+/// The sizes of a window, checked. All offsets follow from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     lanes: [LaneSize; LANES],
 }
 
-/// A header that this side cannot work with.
+/// A header that this side does not support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    /// It is no window.
-    #[error("it does not begin as a window does")]
+    /// The magic number is another: the memory is no window.
+    #[error("its magic number is not that of a window or region")]
     Magic,
-    /// It is of another version.
+    /// The layout has another version.
     #[error(
         "it has layout version {0}, which is not known here: use the same release on both sides"
     )]
@@ -65,9 +66,9 @@ pub enum LayoutError {
     /// A data area's size is out of bounds.
     #[error("a data area of {0} bytes: the size must be a power of two from 4 KiB to 16 MiB")]
     Data(u32),
-    /// A region's number of seats is out of bounds.
-    #[error("a region of {0} seats: it may have 1 to 64")]
-    Seats(u32),
+    /// A region's number of members is out of bounds.
+    #[error("a region of {0} members: it may have 1 to 64")]
+    Members(u32),
     /// A region's number of links is out of bounds.
     #[error("a region of {0} links: it may have 1 to 4096")]
     Links(u32),
@@ -77,7 +78,7 @@ pub enum LayoutError {
 }
 
 impl Layout {
-    /// From the sizes of both lanes.
+    /// Creates a layout from the sizes of both lanes.
     ///
     /// # Errors
     /// A size is out of bounds.
@@ -93,7 +94,7 @@ impl Layout {
         Ok(Self { lanes })
     }
 
-    /// The header that describes it.
+    /// Returns the header that describes the layout.
     #[must_use]
     pub fn header(&self) -> [u8; HEADER] {
         let sizes = self.lanes.iter();
@@ -101,7 +102,7 @@ impl Layout {
         header::encode(MAGIC, VERSION, sizes)
     }
 
-    /// From a header, checked.
+    /// Reads a layout from a header, and checks it.
     ///
     /// # Errors
     /// See [`LayoutError`].
@@ -114,21 +115,22 @@ impl Layout {
         Self::new([lane(), lane()])
     }
 
-    /// The sizes of both lanes.
+    /// Returns the sizes of both lanes.
     #[must_use]
     pub fn lanes(&self) -> [LaneSize; LANES] {
         self.lanes
     }
 
-    /// Bytes of the whole window.
+    /// Returns the length of the whole window in bytes.
     #[must_use]
     pub fn length(&self) -> u64 {
         PAGE + 2 * self.direction_length()
     }
 
-    /// The parts of a direction that say what is new: control and rings, without data.
-    pub(crate) fn marks(&self, direction: u64) -> std::ops::Range<u64> {
-        let start = self.doorbell(direction);
+    /// Returns the range of a direction's control page and rings: all that must be zero in an
+    /// unused window. Data areas need not be.
+    pub(crate) fn control_and_rings(&self, direction: u64) -> std::ops::Range<u64> {
+        let start = self.doorbell_offset(direction);
         let [first, second] = self.lanes;
         start..start + PAGE + ring_bytes(first) + ring_bytes(second)
     }
@@ -139,30 +141,30 @@ impl Layout {
         PAGE + sum.next_multiple_of(PAGE)
     }
 
-    /// Where a direction's consumer keeps its doorbell.
-    pub(crate) fn doorbell(&self, direction: u64) -> u64 {
+    /// Returns the offset of a direction's doorbell word, which the consumer writes.
+    pub(crate) fn doorbell_offset(&self, direction: u64) -> u64 {
         PAGE + direction * self.direction_length()
     }
 
-    /// Where the [claims](crate::chunk_claim) of what goes in a direction are.
-    pub(crate) fn claims(&self, direction: u64) -> u64 {
-        self.doorbell(direction) + 384
+    /// Returns the offset of the [claims](crate::chunk_claim) word of a direction.
+    pub(crate) fn claims_offset(&self, direction: u64) -> u64 {
+        self.doorbell_offset(direction) + 384
     }
 
-    /// Where the parts of each lane of a direction lie.
-    pub(crate) fn places(&self, direction: u64) -> [LanePlaces; LANES] {
-        let control = self.doorbell(direction);
+    /// Returns the offsets of the parts of each lane of a direction.
+    pub(crate) fn lane_offsets(&self, direction: u64) -> [LaneOffsets; LANES] {
+        let control = self.doorbell_offset(direction);
         let [first, second] = self.lanes;
         let rings = control + PAGE;
         let data = rings + ring_bytes(first) + ring_bytes(second);
         [
-            LanePlaces {
+            LaneOffsets {
                 size: first,
                 released: control + 128,
                 ring: rings,
                 data,
             },
-            LanePlaces {
+            LaneOffsets {
                 size: second,
                 released: control + 256,
                 ring: rings + ring_bytes(first),
@@ -172,9 +174,9 @@ impl Layout {
     }
 }
 
-/// Where the parts of a lane lie, in bytes from the start of the window.
+/// The offsets of the parts of a lane, in bytes from the start of the window.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LanePlaces {
+pub(crate) struct LaneOffsets {
     pub(crate) size: LaneSize,
     pub(crate) released: u64,
     pub(crate) ring: u64,
@@ -209,9 +211,9 @@ mod tests {
             let layout = Layout::new([first, second]).unwrap();
             let mut parts = vec![(0, PAGE)];
             for direction in 0..2 {
-                parts.push((layout.doorbell(direction), 4));
-                parts.push((layout.claims(direction), 8));
-                for place in layout.places(direction) {
+                parts.push((layout.doorbell_offset(direction), 4));
+                parts.push((layout.claims_offset(direction), 8));
+                for place in layout.lane_offsets(direction) {
                     parts.push((place.released, 4));
                     parts.push((place.ring, ring_bytes(place.size)));
                     parts.push((place.data, u64::from(place.size.data)));
@@ -226,9 +228,10 @@ mod tests {
         }
     }
 
-    /// Of a good header, with up to three bytes changed: what is read is a layout, and is written as it was read.
+    /// A valid header with up to three bytes changed is refused, or decodes to a layout that
+    /// encodes to the same header.
     #[test]
-    fn any_header_is_answered() {
+    fn any_header_is_decoded_or_refused() {
         use std::cell::Cell;
         let changes = prop::collection::vec((0..HEADER, prop_oneof![0..25u8, any::<u8>()]), 0..4);
         let [read, refused] = [Cell::new(0), Cell::new(0)];

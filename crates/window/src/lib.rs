@@ -1,37 +1,77 @@
-//! Memory shared across a boundary: between two processes, or between a VM and its host. Knows
-//! nothing of what is sent.
+//! Memory shared across a boundary: between two processes, or between a VM and its host. This crate
+//! does not interpret what is sent.
 //!
 //! # Theory of operation
 //!
-//! A *window* is a memfd that two sides map ([`Window`]). One side creates it and seals it, so
-//! that it can neither shrink nor grow; the other checks the seals, the length and the header
-//! ([`layout`]) before it maps anything. Both compute every place in it from the four checked
-//! sizes of the header; no address and no offset of a structure is ever taken from the memory.
+//! A *window* ([`Window`]) is a memfd that two sides map. One side creates it and seals it, so that
+//! it can neither shrink nor grow; the other side checks the seals, the length and the header
+//! ([`layout`]) before it maps anything. Both sides compute all offsets from the four checked sizes
+//! of the header. Neither takes an address or an offset of a structure from the memory itself.
 //!
-//! A window carries two directions, and each direction two [`lane`]s, so that control never waits
-//! behind data. A lane is a ring of 64-byte slots with one producer and one consumer, and a data
-//! area that is used in the order of the slots. A slot is one cache line: the consumer polls the
-//! line that the payload of a small record is in. What a side decides (how far it wrote, which
-//! data is taken) is kept in its own private memory; the other side only learns of it. So a peer
-//! that writes nonsense can be found out, and can harm nobody but itself.
+//! ```text
+//!        creator                          window                         attacher
+//!  +-----------------+    +----------------------------------+    +-----------------+
+//!  | producers[0, 1] | -> | direction 0: doorbell, claims    | -> | consumers[0, 1] |
+//!  |                 |    |   lane 0: ring | data area       |    |                 |
+//!  |                 |    |   lane 1: ring | data area       |    |                 |
+//!  | consumers[0, 1] | <- | direction 1: the same            | <- | producers[0, 1] |
+//!  +--------+--------+    +----------------------------------+    +--------+--------+
+//!           |                                                              |
+//!           +---------- Unix socket: descriptors, then wake-ups -----------+
+//! ```
 //!
-//! A side that has nothing to do says so in its [`doorbell`] word, looks once more, and sleeps on
-//! a socket; whoever writes for it afterwards sees the word and sends a byte. The same socket
-//! carried the window's descriptor ([`attach`]), and its end tells that the peer is gone, however
-//! it died. A [`waiter::Waiter`] sleeps on all of a process's sockets at once.
+//! Each direction has two [`lane`]s, so that control records never wait behind data. A lane is a
+//! ring of 64-byte slots with one producer and one consumer, and a data area that is used in the
+//! order of the slots. A slot is one cache line: the consumer polls the line that holds the payload
+//! of a small record. Each side keeps its own positions (how far it wrote, which data is free) in
+//! private memory, and the shared words only report them. So a side detects a peer that writes
+//! impossible values ([`ProtocolError`]), and such a peer harms only itself.
 //!
-//! A VM has no memfds and no sockets. It is given one [`region`] with many windows in it, by QEMU's
-//! [`ivshmem`] device, and finds it as a [`pci`] device, without a driver.
+//! A side without work announces that in its [`doorbell`] word, checks for work once more, and
+//! sleeps on a socket. A side that publishes a record afterwards sees the word and sends a byte.
+//! The same socket carried the window's descriptor ([`attach`]); it closes when the peer ends,
+//! however it ends. A [`waiter::Waiter`] sleeps on all sockets of a process at once, and
+//! [`yielding`] decides whether a poller should give up its processor first.
 //!
-//! Where both sides can write the memory that something is copied to, both can copy: a chunk at a time, as they
-//! [`chunk_claim`] them, unless one is a machine whose [`locks`] mean nothing to others.
+//! A VM has neither memfds nor sockets in common with the host. It gets one [`region`] with many
+//! windows in it, through QEMU's [`ivshmem`] device, and opens it as a [`pci`] device, without a
+//! driver.
 //!
-//! A [`heap`] is memory that only its owner can write, and that peers may read: large payloads lie
-//! there so that they are copied once. For members of a region it is a part of that
-//! ([`region::Heap`]), which all of them can write.
+//! Where both sides can write the target of a copy, both can copy: each chunk is copied by the side
+//! that [claims](chunk_claim) it. A machine whose atomic operations have no effect on others
+//! ([`locks`]) does not take part.
 //!
-//! What may fail: whatever the other side writes or sends. It is read once, checked, then used; a
-//! [`Broken`] says what was wrong. Nothing here blocks except [`waiter::Waiter::wait`].
+//! A [`heap`] is memory that only its owner can write and that peers may read. Large payloads are
+//! placed there, so that they are copied once. The heap of a member of a region is a part of that
+//! region ([`region::Heap`]), which all members can write.
+//!
+//! What may fail: anything that the other side writes or sends. This crate reads such values once,
+//! checks them, then uses them; a [`ProtocolError`] names the value that was wrong. No call blocks
+//! except [`waiter::Waiter::wait`].
+//!
+//! # Example
+//!
+//! ```
+//! use window::lane::Record;
+//! use window::layout::{LaneSize, Layout};
+//! use window::{Side, Window};
+//!
+//! let lane = LaneSize { slots: 64, data: 4096 };
+//! let created = Window::create(Layout::new([lane, lane])?)?;
+//! let mut here = created.ends(Side::Creator)?;
+//!
+//! // The peer receives the descriptor over a socket; see `window::attach`.
+//! # use std::os::fd::AsFd;
+//! let file = created.as_fd().try_clone_to_owned()?;
+//! let mut there = Window::attach(file, 0)?.ends(Side::Attacher)?;
+//!
+//! let record = Record { tag: 1, body: [7; 7] };
+//! assert!(here.producers[0].has_room()?);
+//! here.producers[0].push(&record);
+//! assert!(!here.ringer.needs_wakeup(), "the peer does not sleep");
+//! assert_eq!(there.consumers[0].pop(), Some(record));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![deny(unsafe_code)]
 
 pub mod attach;
@@ -54,28 +94,28 @@ pub mod waiter;
 mod window;
 pub mod yielding;
 
-pub use raw::Foreign;
+pub use raw::SharedBytes;
 pub use window::{Ends, Side, Window, WindowError};
 
-/// What the other side of a window did wrong. It ends the link, and nothing else.
+/// A violation of the protocol by the other side of a window. It ends this link only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Broken {
-    /// It says it has taken more than it was given.
+pub enum ProtocolError {
+    /// The peer released more slots than it was given.
     #[error("the peer released {released} slots where {outstanding} were outstanding")]
     Released {
-        /// What it claims to have taken since it was last asked.
+        /// Slots that the peer reports to have released since the last read.
         released: u32,
-        /// What it could have taken.
+        /// Slots that were outstanding.
         outstanding: u32,
     },
-    /// It takes back claims.
+    /// The peer took chunk claims back.
     #[error(
         "the peer says that chunk {next} is the next to copy, after one before {least} was claimed"
     )]
     Claimed {
-        /// The first that could have been next.
+        /// The lowest chunk that could be the next.
         least: u32,
-        /// The next, as it says.
+        /// The next chunk according to the peer.
         next: u32,
     },
 }

@@ -1,28 +1,29 @@
 //! Limits on everything the other side can ask for.
 
-/// Slots a ring may have; a power of two.
+/// Slots of a ring; a power of two.
 pub const SLOTS: std::ops::RangeInclusive<u32> = 8..=4096;
 
-/// Bytes a lane's data area may have; a power of two.
+/// Bytes of a lane's data area; a power of two.
 pub const DATA: std::ops::RangeInclusive<u32> = 4096..=(16 << 20);
 
-/// Members a region has room for.
-pub const SEATS: std::ops::RangeInclusive<u32> = 1..=64;
+/// Members of a region.
+pub const MEMBERS: std::ops::RangeInclusive<u32> = 1..=64;
 
-/// Links a region has room for.
+/// Links of a region.
 pub const LINKS: std::ops::RangeInclusive<u32> = 1..=4096;
 
-/// Units a seat's heap has: their numbers fit into a page.
+/// Units of a member's heap. Their 4-byte generations fit into one page.
 pub const UNITS: std::ops::RangeInclusive<u32> = 0..=1024;
 
-/// Bytes of a greeting in either direction.
-pub const GREETING: usize = 256;
+/// Bytes of handshake data in an offer or an answer.
+pub const HANDSHAKE_DATA: usize = 256;
 
-/// Bytes a peer's heap may have.
+/// Bytes of a peer's heap.
 pub const HEAP: u64 = 1 << 40;
 
-/// Wake-up bytes read from one socket at a time: a peer that sends more is not given more time.
+/// Wake-up messages read from one socket at a time, so that a peer that sends more gets no more
+/// time.
 pub const WAKES: usize = 16;
 
-/// Events taken from the kernel at a time.
+/// Events that one wait takes from the kernel.
 pub const EVENTS: usize = 32;

@@ -21,13 +21,13 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::raw::{Access, Mapping, Word};
 
-/// Where the kernel lists them.
+/// Where the kernel lists PCI devices.
 const DEVICES: &str = "/sys/bus/pci/devices";
 
 /// Vendor and device of `ivshmem`.
 const IVSHMEM: (&str, &str) = ("0x1af4", "0x1110");
 
-/// Registers (QEMU's `docs/specs/ivshmem-spec.rst`), in bytes.
+/// Offsets of registers (QEMU's `docs/specs/ivshmem-spec.rst`), in bytes.
 const POSITION: u64 = 8;
 const DOORBELL: u64 = 12;
 const REGISTERS: u64 = 256;
@@ -36,7 +36,7 @@ const REGISTERS: u64 = 256;
 const DRIVER: &str = "vicinity_wake";
 const DRIVER_FOLDER: &str = "/sys/bus/pci/drivers/vicinity_wake";
 
-/// Where devices are offered to drivers.
+/// The file that makes the kernel offer a device to drivers.
 const PROBE: &str = "/sys/bus/pci/drivers_probe";
 
 /// An `ivshmem` device of this VM.
@@ -52,8 +52,8 @@ pub struct Device {
 pub struct Interrupts(OwnedFd);
 
 impl Interrupts {
-    /// Those that came are heard.
-    pub fn take(&self) {
+    /// Clears pending interrupts.
+    pub fn clear(&self) {
         // There may be none.
         let _count = rustix::io::read(&self.0, &mut [0; 4]);
     }
@@ -66,19 +66,19 @@ impl AsFd for Interrupts {
 }
 
 impl Device {
-    /// All `ivshmem` devices that no other driver has taken, in the bus's order.
+    /// Returns all `ivshmem` devices that no other driver has taken, in the bus's order.
     ///
     /// # Errors
     /// The kernel refuses to open or to map a device's registers: usually because this program does not run as
     /// root.
     pub fn all() -> io::Result<Vec<Self>> {
-        Self::below(Path::new(DEVICES))
+        Self::all_in(Path::new(DEVICES))
     }
 
-    fn below(folder: &Path) -> io::Result<Vec<Self>> {
+    fn all_in(folder: &Path) -> io::Result<Vec<Self>> {
         let entries = match fs::read_dir(folder) {
             Ok(entries) => entries,
-            // No PCI.
+            // There is no PCI bus.
             Err(_) => return Ok(Vec::new()),
         };
         let mut folders: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
@@ -117,7 +117,7 @@ impl Device {
         })
     }
 
-    /// The same device with the driver, if the driver is loaded; otherwise as it is.
+    /// Binds the driver to the device, if the driver is loaded; otherwise returns the device as it is.
     ///
     /// # Errors
     /// The kernel refuses to bind the driver, or to map the registers anew.
@@ -128,18 +128,18 @@ impl Device {
         }
     }
 
-    /// The id that the host gave this VM; 0 when it gave none (`ivshmem-plain`).
+    /// Returns the id that the host gave this VM; 0 if it gave none (`ivshmem-plain`).
     #[must_use]
     pub fn id(&self) -> u16 {
         u16::try_from(self.position.load()).unwrap_or(0)
     }
 
-    /// Wake the host: member 0, vector 0.
+    /// Wakes the host: rings vector 0 of peer 0.
     pub fn ring(&self) {
         self.doorbell.store(0);
     }
 
-    /// The interrupts by which the host wakes this VM; `None` without the driver.
+    /// Returns the interrupts by which the host wakes this VM; `None` without the driver.
     ///
     /// # Errors
     /// The kernel does not offer the driver's UIO device.
@@ -155,7 +155,7 @@ impl Device {
         Ok(Some(Interrupts(file)))
     }
 
-    /// The memory: write-back with the driver, uncached without it where the processor obeys.
+    /// Opens the memory: write-back with the driver, uncached without it where the processor obeys.
     ///
     /// # Errors
     /// The file cannot be opened.

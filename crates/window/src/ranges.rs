@@ -1,18 +1,18 @@
-//! Which parts of a heap are free: first fit, in whole pages, neighbours joined.
+//! The free ranges of a heap: first fit, in whole pages, adjacent ranges merged.
 
 use std::collections::BTreeMap;
 
-/// Everything is given out in multiples of this, so that no two owners share a page.
+/// Allocation granularity, so that no two owners share a page.
 const PAGE: u64 = 4096;
 
-/// Free ranges by where they begin. No two touch.
+/// Free ranges: start to length. No two are adjacent.
 #[derive(Debug)]
 pub(crate) struct Ranges {
     free: BTreeMap<u64, u64>,
 }
 
 impl Ranges {
-    /// All of `length` bytes, down to a whole page.
+    /// All of `length` bytes is free, rounded down to whole pages.
     pub(crate) fn new(length: u64) -> Self {
         let whole = length - length % PAGE;
         let free = (whole > 0).then_some((0, whole));
@@ -21,8 +21,8 @@ impl Ranges {
         }
     }
 
-    /// Where `length` bytes begin that are no longer free.
-    pub(crate) fn take(&mut self, length: u64) -> Option<u64> {
+    /// Allocates `length` bytes and returns their start.
+    pub(crate) fn allocate(&mut self, length: u64) -> Option<u64> {
         let wanted = length.max(1).checked_next_multiple_of(PAGE)?;
         let fits = |(_, size): &(&u64, &u64)| **size >= wanted;
         let (&start, &size) = self.free.iter().find(fits)?;
@@ -33,8 +33,8 @@ impl Ranges {
         Some(start)
     }
 
-    /// Give back what was taken.
-    pub(crate) fn give(&mut self, start: u64, length: u64) {
+    /// Frees an allocation of `length` bytes.
+    pub(crate) fn release(&mut self, start: u64, length: u64) {
         let (mut start, mut size) = (start, length.max(1).next_multiple_of(PAGE));
         if let Some(next) = self.free.remove(&(start + size)) {
             size += next;
@@ -55,15 +55,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_taken_never_overlaps_and_all_comes_back(
+        fn allocations_never_overlap_and_all_is_free_in_the_end(
             steps in prop::collection::vec((any::<bool>(), 0u64..40_000, any::<prop::sample::Index>()), 1..200)
         ) {
             let length = 64 * PAGE;
             let mut ranges = Ranges::new(length + 17);
             let mut taken: Vec<(u64, u64)> = Vec::new();
-            for (take, size, which) in steps {
-                if take {
-                    if let Some(at) = ranges.take(size) {
+            for (allocate, size, which) in steps {
+                if allocate {
+                    if let Some(at) = ranges.allocate(size) {
                         let end = at + size.max(1);
                         prop_assert!(end <= length);
                         for (other, size) in &taken {
@@ -73,22 +73,22 @@ mod tests {
                     }
                 } else if !taken.is_empty() {
                     let (at, size) = taken.swap_remove(which.index(taken.len()));
-                    ranges.give(at, size);
+                    ranges.release(at, size);
                 }
             }
             for (at, size) in taken {
-                ranges.give(at, size);
+                ranges.release(at, size);
             }
             prop_assert_eq!(ranges.free.into_iter().collect::<Vec<_>>(), vec![(0, length)]);
         }
     }
 
     #[test]
-    fn more_than_there_is_is_refused() {
+    fn an_allocation_larger_than_the_free_space_fails() {
         let mut ranges = Ranges::new(2 * PAGE);
-        assert_eq!(ranges.take(2 * PAGE + 1), None);
-        assert_eq!(ranges.take(u64::MAX), None);
-        assert_eq!(ranges.take(2 * PAGE), Some(0));
-        assert_eq!(ranges.take(1), None);
+        assert_eq!(ranges.allocate(2 * PAGE + 1), None);
+        assert_eq!(ranges.allocate(u64::MAX), None);
+        assert_eq!(ranges.allocate(2 * PAGE), Some(0));
+        assert_eq!(ranges.allocate(1), None);
     }
 }

@@ -1,4 +1,5 @@
-//! Sleeping until a peer, another thread or the clock has something.
+//! Sleeping until a descriptor is ready, another thread wakes this one, or a timeout expires: epoll
+//! and an eventfd.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -10,13 +11,13 @@ use rustix::io::Errno;
 
 use crate::limits::EVENTS;
 
-/// What a descriptor was added as.
+/// The epoll user data of a descriptor.
 pub type Token = u64;
 
-/// The token of [`Waker::wake`]; no descriptor may have it.
+/// The token of [`Waker::wake`]. No other descriptor may use it.
 const WOKEN: Token = Token::MAX;
 
-/// Sleeps on many descriptors at once.
+/// Waits for many descriptors at once.
 #[derive(Debug)]
 pub struct Waiter {
     epoll: OwnedFd,
@@ -27,20 +28,20 @@ pub struct Waiter {
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<OwnedFd>);
 
-/// What a wait brought.
+/// The result of a wait.
 #[derive(Debug, Default)]
 pub struct Woken {
-    /// The descriptors that have something.
+    /// The tokens of the descriptors that are ready.
     pub tokens: ArrayVec<Token, EVENTS>,
     /// Whether [`Waker::wake`] was called.
     pub by_waker: bool,
 }
 
 impl Waiter {
-    /// One that waits for nothing yet.
+    /// Creates a waiter without descriptors.
     ///
     /// # Errors
-    /// No descriptors left.
+    /// This process or the system has no file descriptors left.
     pub fn new() -> Result<Self, Errno> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let waiter = Self {
@@ -51,18 +52,18 @@ impl Waiter {
         Ok(waiter)
     }
 
-    /// Wait for a descriptor to become readable or to end.
+    /// Adds a descriptor: waits end when it becomes readable or its other end closes.
     ///
     /// # Errors
-    /// The kernel refuses: too many, or no descriptor one can wait for.
+    /// The kernel refuses: there are too many descriptors, or epoll does not support this one.
     pub fn add(&self, fd: impl AsFd, token: Token) -> Result<(), Errno> {
         let data = epoll::EventData::new_u64(token);
         // syscalls: epoll_ctl
         epoll::add(&self.epoll, fd, data, epoll::EventFlags::IN)
     }
 
-    /// Wait for an eventfd that others can write *and read*: what is in it is never read here, so
-    /// that nobody can make that block. Each write is told once.
+    /// Adds an eventfd that others can write *and read*, edge-triggered. This side never reads it,
+    /// so no other process can make a read block. Each write is reported once.
     ///
     /// # Errors
     /// As for [`add`](Self::add).
@@ -72,22 +73,23 @@ impl Waiter {
         epoll::add(&self.epoll, fd, data, flags)
     }
 
-    /// Forget a descriptor. Closing it does the same, unless it was duplicated.
+    /// Removes a descriptor. Closing it does the same, unless it was duplicated.
     pub fn remove(&self, fd: impl AsFd) {
-        // One that was never added is gone as well.
+        // A descriptor that was never added needs no removal.
         let _ = epoll::delete(&self.epoll, fd);
     }
 
-    /// A handle that ends waits.
+    /// Returns a handle that ends waits.
     #[must_use]
     pub fn waker(&self) -> Waker {
         Waker(Arc::clone(&self.event))
     }
 
-    /// Sleep until something happens or the time is over; without a time, as long as it takes.
+    /// Sleeps until a descriptor is ready, a waker is called, or `limit` has passed; without a
+    /// limit, for any time.
     ///
     /// # Errors
-    /// The kernel refuses. A signal is no error: nothing happened.
+    /// The kernel refuses. A signal is no error: the result is empty.
     pub fn wait(&self, limit: Option<Duration>) -> Result<Woken, Errno> {
         let limit = limit.map(|limit| Timespec::try_from(limit).unwrap_or(LONG));
         let mut events = [epoll::Event {
@@ -110,22 +112,22 @@ impl Waiter {
         Ok(woken)
     }
 
-    /// Whether a wake is there; it is used up.
+    /// Consumes a wake-up; returns whether there was one.
     fn take_wake(&self) -> bool {
         rustix::io::read(&*self.event, &mut [0; 8]).is_ok()
     }
 }
 
-/// Longer than anybody waits.
+/// About 34 years: longer than any wait.
 const LONG: Timespec = Timespec {
     tv_sec: 1 << 30,
     tv_nsec: 0,
 };
 
 impl Waker {
-    /// End the wait that goes on now, or the next one.
+    /// Ends the current wait, or the next one.
     pub fn wake(&self) {
-        // It fails only when it was called 2^64 times without a wait.
+        // The write fails only after 2^64 calls without a wait.
         let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
     }
 }

@@ -1,4 +1,4 @@
-//! A window: the memory, and both sides' view of it.
+//! A window: shared memory, and each side's view of it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -10,67 +10,67 @@ use crate::doorbell::{Ringer, Sleeper};
 use crate::lane::{Consumer, Producer};
 use crate::layout::{HEADER, LANES, Layout, LayoutError};
 use crate::memfd;
-use crate::raw::{Access, Foreign, Mapping, Word};
+use crate::raw::{Access, Mapping, SharedBytes, Word};
 
-/// A window that cannot be made or used.
+/// An error when a window is created or attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WindowError {
-    /// Its file could be truncated under our hands.
+    /// The file could be truncated, which would raise `SIGBUS` at the next access.
     #[error("the peer's memory is not sealed against changes of its length")]
     Unsealed,
-    /// Its file has not the length its header asks for.
+    /// The file's length differs from the one that its header demands.
     #[error("the peer's memory has {got} bytes where {expected} are needed")]
     Length {
-        /// Bytes it has.
+        /// Bytes of the file.
         got: u64,
-        /// Bytes it needs.
+        /// Bytes that the header demands.
         expected: u64,
     },
-    /// Its header.
+    /// The header is not valid.
     #[error("the peer's memory is no window: {0}")]
     Layout(#[from] LayoutError),
-    /// This host cannot.
+    /// The kernel refused a call.
     #[error("the kernel refused: {0}")]
     Kernel(Errno),
 }
 
-/// Which side of a window this is. It says who writes which direction.
+/// The two sides of a window. The side determines which direction a process writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The one that made it: produces in direction 0.
+    /// The side that created the window: it produces in direction 0.
     Creator,
-    /// The other one: produces in direction 1.
-    Guest,
+    /// The side that attached the window: it produces in direction 1.
+    Attacher,
 }
 
-/// Shared memory with two directions. Each side takes its [`Ends`] once.
+/// Shared memory with two directions. Each side calls [`ends`](Self::ends) once.
 #[derive(Debug)]
 pub struct Window {
     file: Arc<OwnedFd>,
-    /// Where it begins in the file.
+    /// Offset of the window in the file.
     offset: u64,
     layout: Layout,
 }
 
-/// What a side works with.
+/// A side's ends of all lanes, claims and doorbells.
 #[derive(Debug)]
 pub struct Ends {
-    /// Lanes this side writes.
+    /// The lanes that this side writes.
     pub producers: [Producer; LANES],
-    /// Lanes this side reads.
+    /// The lanes that this side reads.
     pub consumers: [Consumer; LANES],
-    /// Who copies which chunk of what goes out.
+    /// The chunk claims of outgoing messages.
     pub claims_out: Claims,
-    /// Who copies which chunk of what comes in: this side begins the turns.
+    /// The chunk claims of incoming messages: this side begins the epochs.
     pub claims_in: Claims,
-    /// Says whether this side sleeps.
+    /// Announces whether this side sleeps.
     pub sleeper: Sleeper,
-    /// Tells whether the other one does.
+    /// Returns whether the peer sleeps.
     pub ringer: Ringer,
 }
 
 impl Window {
-    /// Make one.
+    /// Creates a window in a sealed memfd.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -79,12 +79,12 @@ impl Window {
         let file = memfd::create(c"vicinity-window", layout.length()).map_err(kernel)?;
         memfd::seal_shared(file.as_fd()).map_err(kernel)?;
         let window = Self::at(Arc::new(file), 0, layout);
-        window.label()?;
+        window.write_header()?;
         Ok(window)
     }
 
-    /// Write its header, where nothing was ever written.
-    pub(crate) fn label(&self) -> Result<(), WindowError> {
+    /// Writes the header into memory that was never written.
+    pub(crate) fn write_header(&self) -> Result<(), WindowError> {
         let header = self.layout.header();
         let written = rustix::io::pwrite(&self.file, &header, self.offset);
         match written.map_err(WindowError::Kernel)? {
@@ -93,7 +93,7 @@ impl Window {
         }
     }
 
-    /// One in a file that is known to have room for it there.
+    /// Returns the window at an offset of a file that is known to be long enough.
     pub(crate) fn at(file: Arc<OwnedFd>, offset: u64, layout: Layout) -> Self {
         Self {
             file,
@@ -102,15 +102,15 @@ impl Window {
         }
     }
 
-    /// Use one that a peer made, after checking its file, its header and its length. `offset` is
-    /// where it begins.
+    /// Attaches a window that a peer created, after checking file, header and length. `offset` is
+    /// where the window begins in the file.
     ///
     /// # Errors
     /// See [`WindowError`].
     pub fn attach(file: OwnedFd, offset: u64) -> Result<Self, WindowError> {
         let length = memfd::final_length(file.as_fd()).ok_or(WindowError::Unsealed)?;
         let got = length.saturating_sub(offset);
-        let layout = Layout::from_header(&head(file.as_fd(), offset, got)?)?;
+        let layout = Layout::from_header(&read_header(file.as_fd(), offset, got)?)?;
         let expected = layout.length();
         if got < expected {
             return Err(WindowError::Length { got, expected });
@@ -118,53 +118,53 @@ impl Window {
         Ok(Self::at(Arc::new(file), offset, layout))
     }
 
-    /// Make it as if nobody had used it: its header, and no record anywhere. Whoever used it must
-    /// be gone.
+    /// Resets the window: writes its header, and removes all records. No process may use the window
+    /// meanwhile.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn renew(&self) -> Result<(), WindowError> {
-        let memory = self.scribble()?;
+    pub fn reset(&self) -> Result<(), WindowError> {
+        let memory = self.bytes()?;
         let wrong = WindowError::Kernel(Errno::INVAL);
         memory.write(0, &self.layout.header()).ok_or(wrong)?;
         for direction in 0..2 {
-            let marks = self.layout.marks(direction);
-            for at in marks.step_by(ZEROES.len()) {
+            let control = self.layout.control_and_rings(direction);
+            for at in control.step_by(ZEROES.len()) {
                 memory.write(at, &ZEROES).ok_or(wrong)?;
             }
         }
         Ok(())
     }
 
-    /// Its sizes.
+    /// Returns the sizes of the window.
     #[must_use]
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// Map it for a side.
+    /// Maps the window for one side.
     ///
     /// # Errors
     /// The kernel refuses.
     pub fn ends(&self, side: Side) -> Result<Ends, WindowError> {
         let mapping = self.map()?;
-        self.find(&mapping, side)
+        self.split(&mapping, side)
             .ok_or(WindowError::Kernel(Errno::INVAL))
     }
 
-    /// Where it begins in its file.
+    /// Returns the offset of the window in its file.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// All of its bytes.
+    /// Maps all bytes of the window, without structure.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn scribble(&self) -> Result<Foreign, WindowError> {
+    pub fn bytes(&self) -> Result<SharedBytes, WindowError> {
         let length = self.layout.length();
-        Foreign::new(&self.map()?, 0, length, Access::ReadWrite)
+        SharedBytes::new(&self.map()?, 0, length, Access::ReadWrite)
             .ok_or(WindowError::Kernel(Errno::INVAL))
     }
 
@@ -178,42 +178,47 @@ impl Window {
         Ok(Arc::new(mapping.map_err(WindowError::Kernel)?))
     }
 
-    /// Every place fits, because the layout was checked against the length.
-    fn find(&self, mapping: &Arc<Mapping>, side: Side) -> Option<Ends> {
+    /// Every part fits, because the layout was checked against the length.
+    fn split(&self, mapping: &Arc<Mapping>, side: Side) -> Option<Ends> {
         let (writes, reads) = match side {
             Side::Creator => (0, 1),
-            Side::Guest => (1, 0),
+            Side::Attacher => (1, 0),
         };
-        let [out0, out1] = self.layout.places(writes);
-        let [in0, in1] = self.layout.places(reads);
-        // The consumer of a direction keeps its doorbell.
-        let [theirs, ours] = [writes, reads].map(|direction| self.layout.doorbell(direction));
+        let [out0, out1] = self.layout.lane_offsets(writes);
+        let [in0, in1] = self.layout.lane_offsets(reads);
+        // The consumer of a direction writes its doorbell word.
+        let [theirs, ours] =
+            [writes, reads].map(|direction| self.layout.doorbell_offset(direction));
         Some(Ends {
             producers: [
                 Producer::new(mapping, &out0)?,
                 Producer::new(mapping, &out1)?,
             ],
             consumers: [Consumer::new(mapping, &in0)?, Consumer::new(mapping, &in1)?],
-            claims_out: Claims::new(mapping, self.layout.claims(writes))?,
-            claims_in: Claims::new(mapping, self.layout.claims(reads))?,
+            claims_out: Claims::new(mapping, self.layout.claims_offset(writes))?,
+            claims_in: Claims::new(mapping, self.layout.claims_offset(reads))?,
             sleeper: Sleeper::new(Word::new(mapping, ours)?),
             ringer: Ringer::new(Word::new(mapping, theirs)?),
         })
     }
 }
 
-/// Control pages and rings are multiples of this.
+/// Control pages and rings are multiples of this length.
 const ZEROES: [u8; 512] = [0; 512];
 
-/// The header of a window of at most `length` bytes.
-fn head(file: BorrowedFd<'_>, offset: u64, length: u64) -> Result<[u8; HEADER], WindowError> {
+/// Reads the header of a window of at most `length` bytes.
+fn read_header(
+    file: BorrowedFd<'_>,
+    offset: u64,
+    length: u64,
+) -> Result<[u8; HEADER], WindowError> {
     let mut header = [0; HEADER];
     let page = length.min(4096);
     if page < HEADER as u64 {
         return Err(LayoutError::Magic.into());
     }
     let mapping = Mapping::new(file, offset, page, Access::Read).map_err(WindowError::Kernel)?;
-    Foreign::new(&Arc::new(mapping), 0, page, Access::Read)
+    SharedBytes::new(&Arc::new(mapping), 0, page, Access::Read)
         .and_then(|page| page.read(0, &mut header))
         .ok_or(WindowError::Kernel(Errno::INVAL))?;
     Ok(header)

@@ -1,77 +1,77 @@
-//! Looking for work without keeping others from the processor.
+//! Polling without keeping other programs from the processor.
 //!
-//! A program that looks for work again and again lets others run in between. How often that is
-//! worth its price depends on whether somebody waits for this processor, perhaps the one whose
-//! work is looked for. The kernel does not say so, but it shows: a yield that nobody takes returns
-//! at once, and another takes two switches between programs.
+//! A polling program yields the processor from time to time. How often that is worth its price
+//! depends on whether another program waits for this processor, perhaps the one whose work is
+//! polled for. The kernel does not tell, but the duration of a yield does: a yield that no other
+//! program uses returns at once, and any other takes two context switches.
 //!
-//! Who waits for a program that shares its processor looks in vain until it gives way; who waits for one
-//! on another processor gives way in vain, for two switches, and would have had the answer meanwhile.
-//! Which of the two it is shows as well: the answer is there when this program has the processor back,
-//! or comes while it has it.
+//! If the peer shares this processor, polling cannot succeed before the poller yields. If the peer
+//! runs on another processor, each yield costs two context switches in which the answer would have
+//! arrived. The arrival time distinguishes the two: the answer of a peer on this processor is there
+//! right after a yield; the answer of a peer on another processor arrives between yields.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// More than a yield takes that nobody took, and less than two switches.
-const SWITCHED: Duration = Duration::from_micros(1);
+/// More than an unused yield takes, and less than two context switches.
+const SWITCH_TIME: Duration = Duration::from_micros(1);
 
-/// How a program that looks for work shares its processor.
+/// Yields the processor and records whether other programs use it.
 #[derive(Debug, Default)]
-pub struct Courtesy {
-    crowded: bool,
-    /// Nobody looked since somebody else had the processor.
-    fresh: bool,
+pub struct Yielder {
+    contended: bool,
+    /// Another program ran since the last poll.
+    just_switched: bool,
 }
 
-/// Somebody who is waited for.
+/// A peer whose messages are polled for.
 #[derive(Debug, Default)]
-pub struct Awaited {
-    shares: bool,
-    times: u32,
+pub struct AwaitedPeer {
+    shares_cpu: bool,
+    arrivals: u32,
 }
 
-/// One time of so many it is waited for as if it had another processor: it may have one by now, and who
-/// gives way at once never sees that.
-const DOUBT: u32 = 64;
+/// One arrival in so many is treated as if the peer ran on another processor. The scheduler may
+/// have moved the peer, and a poller that always yields at once would never notice.
+const RECHECK_INTERVAL: u32 = 64;
 
-impl Courtesy {
-    /// Let somebody run who waits for this processor.
-    pub fn give_way(&mut self) {
+impl Yielder {
+    /// Lets another program that waits for this processor run.
+    pub fn yield_now(&mut self) {
         let before = Instant::now();
         // syscalls: sched_yield
         thread::yield_now();
-        self.crowded = before.elapsed() >= SWITCHED;
-        self.fresh = self.crowded;
+        self.contended = before.elapsed() >= SWITCH_TIME;
+        self.just_switched = self.contended;
     }
 
-    /// This program has looked.
+    /// Records that this program has polled.
     #[inline(always)]
-    pub fn looked(&mut self) {
-        self.fresh = false;
+    pub fn polled(&mut self) {
+        self.just_switched = false;
     }
 
-    /// Whether somebody ran the last time. Then more looks in a row find little: what is waited for
-    /// may be made on this processor.
+    /// Returns whether another program ran during the last yield. Then repeated polls find little:
+    /// the peer may need this processor to produce anything.
     #[must_use]
-    pub fn is_crowded(&self) -> bool {
-        self.crowded
+    pub fn is_contended(&self) -> bool {
+        self.contended
     }
 }
 
-impl Awaited {
-    /// This look found something of it.
+impl AwaitedPeer {
+    /// Records that a poll found something from the peer.
     #[inline(always)]
-    pub fn came(&mut self, courtesy: &Courtesy) {
-        self.shares = courtesy.fresh;
-        self.times = self.times.wrapping_add(1);
+    pub fn arrived(&mut self, yielder: &Yielder) {
+        self.shares_cpu = yielder.just_switched;
+        self.arrivals = self.arrivals.wrapping_add(1);
     }
 
-    /// Whether it seems to need this processor before more can come.
+    /// Returns whether the peer seems to need this processor before more can arrive.
     #[inline(always)]
     #[must_use]
-    pub fn shares(&self) -> bool {
-        self.shares && self.times % DOUBT != 0
+    pub fn shares_cpu(&self) -> bool {
+        self.shares_cpu && self.arrivals % RECHECK_INTERVAL != 0
     }
 }
 
@@ -79,31 +79,34 @@ impl Awaited {
 mod tests {
     use super::*;
 
-    const AFTER_OTHERS: Courtesy = Courtesy {
-        crowded: true,
-        fresh: true,
+    const AFTER_SWITCH: Yielder = Yielder {
+        contended: true,
+        just_switched: true,
     };
 
     #[test]
-    fn who_answers_while_others_run_shares_the_processor() {
-        let (mut courtesy, mut awaited) = (AFTER_OTHERS, Awaited::default());
-        assert!(!awaited.shares());
-        awaited.came(&courtesy);
-        assert!(awaited.shares());
-        courtesy.looked();
-        awaited.came(&courtesy);
-        assert!(!awaited.shares(), "it came while this program looked");
-        assert!(courtesy.is_crowded());
+    fn a_peer_that_answers_during_a_yield_shares_the_processor() {
+        let (mut yielder, mut awaited) = (AFTER_SWITCH, AwaitedPeer::default());
+        assert!(!awaited.shares_cpu());
+        awaited.arrived(&yielder);
+        assert!(awaited.shares_cpu());
+        yielder.polled();
+        awaited.arrived(&yielder);
+        assert!(
+            !awaited.shares_cpu(),
+            "it arrived while this program polled"
+        );
+        assert!(yielder.is_contended());
     }
 
     #[test]
-    fn now_and_then_it_is_doubted() {
-        let mut awaited = Awaited::default();
+    fn sharing_is_rechecked_at_intervals() {
+        let mut awaited = AwaitedPeer::default();
         let mut shared = || {
-            awaited.came(&AFTER_OTHERS);
-            awaited.shares()
+            awaited.arrived(&AFTER_SWITCH);
+            awaited.shares_cpu()
         };
-        let times = (0..2 * DOUBT).filter(|_| shared()).count();
-        assert_eq!(times, 2 * (DOUBT as usize - 1));
+        let arrivals = (0..2 * RECHECK_INTERVAL).filter(|_| shared()).count();
+        assert_eq!(arrivals, 2 * (RECHECK_INTERVAL as usize - 1));
     }
 }

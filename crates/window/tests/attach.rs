@@ -1,11 +1,11 @@
-//! Attaching over a socket: descriptors, versions, and peers that send nonsense.
+//! The attach protocol: descriptors, versions, and peers that send invalid messages.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
-use window::attach::{AttachError, Channel, Greeting, Listener, Message};
+use window::attach::{AttachError, Channel, HandshakeData, Listener, Message};
 use window::lane::Record;
 use window::layout::{LaneSize, Layout, LayoutError};
 use window::{Side, Window, WindowError};
@@ -18,7 +18,7 @@ fn layout() -> Layout {
     Layout::new([lane, lane]).unwrap()
 }
 
-fn greeting(text: &str) -> Greeting {
+fn handshake_data(text: &str) -> HandshakeData {
     text.bytes().collect()
 }
 
@@ -27,12 +27,12 @@ fn a_window_is_offered_and_answered_and_carries_records() {
     let (creator, guest) = Channel::pair().unwrap();
     let window = Window::create(layout()).unwrap();
     creator
-        .offer(Some(&window), None, &greeting("hello"))
+        .offer(Some(&window), None, &handshake_data("hello"))
         .unwrap();
     let Some(Message::Offer {
         window: Some(place),
         heap,
-        greeting: said,
+        handshake_data: said,
     }) = guest.receive().unwrap()
     else {
         panic!("no offer");
@@ -42,15 +42,15 @@ fn a_window_is_offered_and_answered_and_carries_records() {
     let theirs = Window::attach(place.file, place.offset).unwrap();
     assert_eq!(theirs.layout(), layout());
     guest
-        .answer(true, None, None, &greeting("welcome"))
+        .answer(true, None, None, &handshake_data("welcome"))
         .unwrap();
     assert!(matches!(
         creator.receive().unwrap(),
-        Some(Message::Answer { accepted: true, window: None, heap: None, greeting }) if &greeting[..] == b"welcome"
+        Some(Message::Answer { accepted: true, window: None, heap: None, handshake_data }) if &handshake_data[..] == b"welcome"
     ));
 
     let mut here = window.ends(Side::Creator).unwrap();
-    let mut there = theirs.ends(Side::Guest).unwrap();
+    let mut there = theirs.ends(Side::Attacher).unwrap();
     let record = Record {
         tag: 9,
         body: [1, 2, 3, 4, 5, 6, 7],
@@ -65,7 +65,7 @@ fn a_window_is_offered_and_answered_and_carries_records() {
 }
 
 #[test]
-fn wake_ups_never_block_and_the_end_is_seen() {
+fn wake_ups_never_block_and_the_end_is_detected() {
     let (one, other) = Channel::pair().unwrap();
     assert!(other.receive().unwrap().is_none());
     for _ in 0..100_000 {
@@ -79,24 +79,24 @@ fn wake_ups_never_block_and_the_end_is_seen() {
 }
 
 #[test]
-fn nonsense_is_refused() {
+fn invalid_messages_are_refused() {
     let cases: [(&[u8], AttachError); 6] = [
-        (b"x", AttachError::Nonsense),
-        (b"vicattch\x01\x01\x01\x00", AttachError::Nonsense),
+        (b"x", AttachError::Malformed),
+        (b"vicattch\x01\x01\x01\x00", AttachError::Malformed),
         (
             b"vicattch\x01\x02\x09\x00\0\0\0\0\0\0\0\0",
             AttachError::Version { first: 2, last: 9 },
         ),
         (
             b"vicattch\x02\x01\x02\x00\0\0\0\0\0\0\0\0",
-            AttachError::Nonsense,
+            AttachError::Malformed,
         ),
-        // It says that a window comes along.
+        // The flags say that a window is attached, and none is.
         (
             b"vicattch\x01\x01\x01\x01\0\0\0\0\0\0\0\0",
-            AttachError::Nonsense,
+            AttachError::Malformed,
         ),
-        (&[0; 400], AttachError::Nonsense),
+        (&[0; 400], AttachError::Malformed),
     ];
     for (bytes, expected) in cases {
         let (raw, fresh) = sockets();
@@ -105,7 +105,7 @@ fn nonsense_is_refused() {
     }
 }
 
-/// A bare socket and the channel it is connected to.
+/// A bare socket, and the channel that it is connected to.
 fn sockets() -> (OwnedFd, Channel) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("raw");
@@ -121,7 +121,7 @@ fn sockets() -> (OwnedFd, Channel) {
 }
 
 #[test]
-fn memory_that_could_shrink_or_is_too_short_or_no_window_is_refused() {
+fn memory_that_could_shrink_is_too_short_or_is_no_window_is_refused() {
     let make = |length, header: &[u8], seals| {
         let file = rustix::fs::memfd_create("peer", MemfdFlags::ALLOW_SEALING).unwrap();
         rustix::fs::ftruncate(&file, length).unwrap();
@@ -155,10 +155,11 @@ fn memory_that_could_shrink_or_is_too_short_or_no_window_is_refused() {
 }
 
 #[test]
-fn a_name_has_one_listener_and_a_dead_one_is_replaced() {
+fn a_path_has_one_listener_and_a_stale_socket_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("name");
-    // As a killed process leaves it: a file without a listener. Rust's own does not remove it.
+    // A killed process leaves a file without a listener; dropping Rust's own listener does not
+    // remove it either.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     let listener = Listener::bind(&path).unwrap();

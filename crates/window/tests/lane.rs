@@ -1,4 +1,4 @@
-//! Lanes against a model, between threads, and against a peer that scribbles.
+//! Lanes against a model, between threads, and against a peer that overwrites the window.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -10,9 +10,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
-use window::lane::{BYTES, Consumer, Producer, Record};
+use window::lane::{Consumer, INLINE_BYTES, Producer, Record};
 use window::layout::{LaneSize, Layout};
-use window::{Broken, Side, Window};
+use window::{ProtocolError, Side, Window};
 
 const SLOTS: u32 = 8;
 const DATA: u32 = 4096;
@@ -25,7 +25,7 @@ fn window(slots: u32) -> Window {
 /// The first lane, from creator to guest.
 fn lane(window: &Window) -> (Producer, Consumer) {
     let [producer, _] = window.ends(Side::Creator).unwrap().producers;
-    let [consumer, _] = window.ends(Side::Guest).unwrap().consumers;
+    let [consumer, _] = window.ends(Side::Attacher).unwrap().consumers;
     (producer, consumer)
 }
 
@@ -37,7 +37,7 @@ fn record(number: u64) -> Record {
     }
 }
 
-/// Push `length` bytes made of `number`; false when there is no room.
+/// Pushes `length` bytes made of `number`; false if there is no room.
 fn push(producer: &mut Producer, number: u64, length: u32) -> bool {
     let Some(room) = producer.room(length).unwrap() else {
         return false;
@@ -47,11 +47,11 @@ fn push(producer: &mut Producer, number: u64, length: u32) -> bool {
     let mut record = record(number);
     record.body[0] = u64::from(room.offset);
     record.body[1] = u64::from(length);
-    producer.push_with(&record, room);
+    producer.push_with_data(&record, room);
     true
 }
 
-/// Pop what `push` pushed: its number and length, after checking every byte.
+/// Pops what `push` pushed: its number and length, after checking every byte.
 fn pop(consumer: &mut Consumer) -> Option<(u64, u32)> {
     let record = consumer.pop()?;
     let [offset, length, rest @ ..] = record.body;
@@ -83,7 +83,7 @@ proptest! {
             prop_assert_eq!(pop(&mut consumer), Some(expected));
         }
         prop_assert_eq!(consumer.pop(), None);
-        // Nothing leaks: empty, the lane takes the most it can.
+        // Nothing leaks: an empty lane takes the longest data that always fits.
         consumer.release();
         prop_assert!(push(&mut producer, 1, DATA / 2));
     }
@@ -93,7 +93,7 @@ proptest! {
     #[test]
     fn bytes_of_a_record_arrive_as_they_were_pushed(
         records in prop::collection::vec(
-            (any::<u64>(), prop::collection::vec(any::<u8>(), 0..=BYTES)),
+            (any::<u64>(), prop::collection::vec(any::<u8>(), 0..=INLINE_BYTES)),
             1..40,
         )
     ) {
@@ -120,24 +120,24 @@ proptest! {
 fn bytes_that_a_slot_has_no_room_for_are_neither_written_nor_read() {
     let window = window(SLOTS);
     let (mut producer, mut consumer) = lane(&window);
-    producer.push_bytes(1, 2, &[3; BYTES + 15]);
+    producer.push_bytes(1, 2, &[3; INLINE_BYTES + 15]);
     producer.push_bytes(4, 5, &[6; 1]);
-    let mut got = [0; BYTES + 15];
+    let mut got = [0; INLINE_BYTES + 15];
     consumer.bytes(&mut got);
-    assert_eq!(got[..BYTES], [3; BYTES]);
-    assert_eq!(got[BYTES..], [0; 15]);
+    assert_eq!(got[..INLINE_BYTES], [3; INLINE_BYTES]);
+    assert_eq!(got[INLINE_BYTES..], [0; 15]);
     consumer.step();
     assert_eq!((consumer.tag(), consumer.first()), (Some(4), 5));
 }
 
 #[test]
-fn a_record_is_taken_with_the_tag_that_was_looked_at() {
+fn a_record_is_popped_with_the_tag_that_was_read() {
     let window = window(SLOTS);
     let (mut producer, mut consumer) = lane(&window);
     producer.push(&record(1));
     let tag = consumer.tag().unwrap();
-    // Its producer writes another tag into the first slot (see `layout`).
-    let memory = window.scribble().unwrap();
+    // The producer writes another tag into the first slot (see `layout`).
+    let memory = window.bytes().unwrap();
     memory.write(8192 + 4, &2u32.to_le_bytes()).unwrap();
     assert_eq!(consumer.tag(), Some(2));
     assert_eq!(consumer.take(tag), record(1));
@@ -154,7 +154,10 @@ fn a_full_ring_takes_nothing_until_slots_are_released() {
     }
     assert!(!producer.has_room().unwrap());
     assert_eq!(consumer.pop(), Some(record(0)));
-    assert!(!consumer.release(), "one of eight is not worth telling");
+    assert!(
+        !consumer.release(),
+        "one of eight slots is not released yet"
+    );
     assert!(!producer.has_room().unwrap());
     assert_eq!(consumer.pop(), Some(record(1)));
     assert!(consumer.release());
@@ -162,18 +165,18 @@ fn a_full_ring_takes_nothing_until_slots_are_released() {
 }
 
 #[test]
-fn a_released_count_that_cannot_be_is_the_peers_fault() {
+fn an_impossible_released_count_is_a_protocol_error() {
     let window = window(SLOTS);
     let (mut producer, _consumer) = lane(&window);
     for number in 0..u64::from(SLOTS) {
         producer.push(&record(number));
     }
-    // Where the consumer of direction 0 keeps what it released (see `layout`).
-    let memory = window.scribble().unwrap();
+    // Where the consumer of direction 0 writes its released count (see `layout`).
+    let memory = window.bytes().unwrap();
     memory.write(4096 + 128, &9u32.to_le_bytes()).unwrap();
     assert_eq!(
         producer.has_room(),
-        Err(Broken::Released {
+        Err(ProtocolError::Released {
             released: 9,
             outstanding: 8
         })
@@ -209,12 +212,13 @@ fn between_two_threads_everything_arrives_in_order_and_whole() {
 }
 
 /// A peer writes every byte of the window, many times, while the other side works as if nothing
-/// were: no access goes outside, and nothing panics. What arrives is the peer's affair.
+/// happened: no access goes outside, and nothing panics. What arrives is not checked: it is the
+/// peer's fault.
 #[test]
-fn a_peer_that_scribbles_over_every_byte_costs_only_itself() {
+fn a_peer_that_overwrites_every_byte_harms_only_itself() {
     let window = window(SLOTS);
-    let memory = window.scribble().unwrap();
-    let mut ends = window.ends(Side::Guest).unwrap();
+    let memory = window.bytes().unwrap();
+    let mut ends = window.ends(Side::Attacher).unwrap();
     let done = &AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(move || {
@@ -238,7 +242,7 @@ fn a_peer_that_scribbles_over_every_byte_costs_only_itself() {
                 let producer = &mut ends.producers[lane];
                 if let Ok(Some(room)) = producer.room(600) {
                     producer.write(u64::from(room.offset), &bytes).unwrap();
-                    producer.push_with(&record(1), room);
+                    producer.push_with_data(&record(1), room);
                 }
                 let consumer = &mut ends.consumers[lane];
                 while let Some(record) = consumer.pop() {
@@ -248,22 +252,22 @@ fn a_peer_that_scribbles_over_every_byte_costs_only_itself() {
             }
             ends.sleeper.prepare_to_wait();
             ends.sleeper.finish_wait();
-            let _ = ends.ringer.must_ring();
+            let _ = ends.ringer.needs_wakeup();
         }
     });
 }
 
 #[test]
-fn one_sleep_is_rung_for_once() {
+fn one_sleep_is_woken_once() {
     let window = window(SLOTS);
     let mut sleeper = window.ends(Side::Creator).unwrap().sleeper;
-    let mut ringer = window.ends(Side::Guest).unwrap().ringer;
-    assert!(!ringer.must_ring());
+    let mut ringer = window.ends(Side::Attacher).unwrap().ringer;
+    assert!(!ringer.needs_wakeup());
     for _ in 0..3 {
         sleeper.prepare_to_wait();
-        assert!(ringer.must_ring());
-        assert!(!ringer.must_ring());
+        assert!(ringer.needs_wakeup());
+        assert!(!ringer.needs_wakeup());
         sleeper.finish_wait();
-        assert!(!ringer.must_ring());
+        assert!(!ringer.needs_wakeup());
     }
 }

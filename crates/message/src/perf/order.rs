@@ -1,22 +1,22 @@
-//! What an asker orders, and how it says so.
+//! The client's order of a measurement, and its encoding.
 
-/// Bytes of the longest message that may be ordered.
+/// Bytes of the longest message that an order may have.
 pub const LONGEST: u32 = 1 << 28;
 
-/// Messages that an order may have under way.
+/// The most messages in flight.
 pub(super) const MOST: u8 = 32;
 
-/// Bytes that an order may have under way: whoever answers keeps as many for it.
+/// The most bytes in flight: the server allocates as many.
 const ORDERED: u64 = 4 * LONGEST as u64;
 
-/// Memory that messages lie in.
+/// The memory that messages are in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The program's.
+    /// The program's own memory.
     Program,
     /// The endpoint's heap, see [`allocate`](crate::Endpoint::allocate).
     Heap,
-    /// For the peer, see [`allocate_for`](crate::Endpoint::allocate_for).
+    /// Memory for the peer, see [`allocate_for`](crate::Endpoint::allocate_for).
     Shared,
 }
 
@@ -27,20 +27,20 @@ impl Kind {
 /// The messages of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Where they lie, on both sides.
+    /// The memory, on both sides.
     pub memory: Kind,
     /// Bytes of a message.
     pub length: u32,
     /// Messages.
     pub count: u32,
-    /// Messages under way in a stream, see [`window`](super::window()).
+    /// Messages in flight in a stream, see [`window`](super::window()).
     pub window: u8,
 }
 
-/// What is measured next.
+/// One measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Order {
-    /// Whether messages come back one by one, or only go there.
+    /// Whether messages go in one direction (a stream), or are echoed one by one.
     pub(super) stream: bool,
     pub(super) load: Load,
 }
@@ -68,8 +68,8 @@ impl Order {
             count: u32::from_le_bytes(*count),
             window,
         };
-        let under_way = u64::from(load.length) * u64::from(window);
-        let sane = (1..=MOST).contains(&window) && load.length <= LONGEST && under_way <= ORDERED;
+        let in_flight = u64::from(load.length) * u64::from(window);
+        let sane = (1..=MOST).contains(&window) && load.length <= LONGEST && in_flight <= ORDERED;
         sane.then_some(Self {
             stream: *stream == 1,
             load,
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_is_read_as_it_was_written() {
+    fn an_order_is_decoded_as_it_was_encoded() {
         let order = Order {
             stream: true,
             load: Load {
@@ -93,7 +93,7 @@ mod tests {
             },
         };
         assert_eq!(Order::decode(&order.encode()), Some(order));
-        assert_eq!(Order::decode(&[0; 11]), None, "nothing under way");
+        assert_eq!(Order::decode(&[0; 11]), None, "no message in flight");
         assert_eq!(Order::decode(&[1; 12]), None);
         let larger = |length, window| {
             let load = Load {
@@ -105,6 +105,6 @@ mod tests {
         };
         assert!(larger(LONGEST, 4).is_some());
         assert_eq!(larger(LONGEST + 1, 1), None, "longer than a message may be");
-        assert_eq!(larger(LONGEST, 5), None, "more than may be under way");
+        assert_eq!(larger(LONGEST, 5), None, "more bytes than may be in flight");
     }
 }

@@ -1,5 +1,5 @@
-//! The crate's only `unsafe` code: memory of the caller that Rust does not know the owner of, and
-//! the processor's counter ([`ticks`]).
+//! The crate's only `unsafe` code: memory of the caller whose owner Rust does not know, and the
+//! processor's counter ([`ticks`]).
 #![allow(unsafe_code)]
 
 pub(crate) mod ticks;
@@ -10,24 +10,25 @@ use std::slice;
 use crate::limits;
 use crate::status::Error;
 
-/// A message in pieces, in memory that belongs to somebody else: what a C caller hands over.
+/// A message in segments of memory that the caller owns: what a C caller passes.
 #[derive(Debug)]
 pub struct Segments(Vec<(NonNull<u8>, usize)>);
 
-// SAFETY: whoever makes it promises that the memory is the request's own until that has ended, on
+// SAFETY: the caller of `new` promises that only the request uses the memory until it has ended, on
 // whichever thread.
 unsafe impl Send for Segments {}
 
 impl Segments {
-    /// From addresses and lengths. Pieces of length 0 are left out, wherever they point.
+    /// Creates segments from addresses and lengths. Segments of length 0 are dropped, wherever they
+    /// point.
     ///
     /// # Errors
     /// More than [`limits::SEGMENTS`] pieces, or a null address with a length.
     ///
     /// # Safety
-    /// Until the request that it is given to has ended or the endpoint is dropped, each piece must
-    /// be valid for reads, for a receive also for writes, nobody else may write to it, for a
-    /// receive nobody else may read it, and no two pieces of a receive may overlap.
+    /// Until the request that owns it has ended or the endpoint is dropped, each segment must be
+    /// valid for reads, and for a receive also for writes; nothing else may write it, and for a
+    /// receive nothing else may read it; and no two segments of a receive may overlap.
     pub unsafe fn new(pieces: impl IntoIterator<Item = (*mut u8, usize)>) -> Result<Self, Error> {
         let mut list = Vec::new();
         for (count, (address, length)) in pieces.into_iter().enumerate() {
@@ -42,7 +43,7 @@ impl Segments {
         Ok(Self(list))
     }
 
-    /// All pieces, to read.
+    /// Returns all segments, to read.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         // SAFETY: as `new` was promised.
         let piece = |(at, length): &(NonNull<u8>, usize)| unsafe {
@@ -51,7 +52,7 @@ impl Segments {
         self.0.iter().map(piece)
     }
 
-    /// All pieces, to write.
+    /// Returns all segments, to write.
     pub(crate) fn pieces_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
         // SAFETY: as `new` was promised.
         let piece = |(at, length): &mut (NonNull<u8>, usize)| unsafe {

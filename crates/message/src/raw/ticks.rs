@@ -1,12 +1,13 @@
-//! The processor's time-stamp counter: for times that reading the kernel's clock would be a large
-//! part of.
+//! The processor's time-stamp counter, for durations of which reading the kernel's clock would be a
+//! large part.
 
-/// The counter now. It counts evenly, from whenever, in steps of whatever length.
+/// Returns the counter. It counts at a constant rate, from an unspecified start and in steps of an
+/// unspecified length.
 #[inline(always)]
 pub(crate) fn now() -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
-        // SAFETY: every x86-64 processor has the instruction, and Linux leaves it to everybody.
+        // SAFETY: every x86-64 processor has the instruction, and Linux permits it to all programs.
         unsafe { std::arch::x86_64::_rdtsc() }
     }
     #[cfg(not(target_arch = "x86_64"))]

@@ -1,8 +1,8 @@
-//! What gateways and the switchboard say to each other.
+//! The messages between gateways and the switchboard.
 //!
-//! The kind is in the tag; each note begins with the link it is about, if it is about one, in the low half of its first
-//! word. A link's number means something to one gateway and the host only: gateways number those
-//! that begin with them, with the highest bit set, the host the others.
+//! The tag is the kind. A message about a link holds the link's number in the low half of its first
+//! word. Such a number is valid between one gateway and the host only: gateways number the links
+//! that they begin, with the highest bit set, and the host numbers the others.
 
 use window::lane::Record;
 
@@ -10,47 +10,47 @@ use crate::address::Address;
 use crate::handshake::Hello;
 use crate::wire::{halves, pair};
 
-/// The link's number.
+/// The number of a link.
 pub(super) type LinkId = u32;
 
-/// Set in the numbers that gateways give.
+/// Set in the numbers that gateways assign.
 pub(super) const FROM_MEMBER: LinkId = 1 << 31;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ControlMessage {
-    /// An endpoint wants to connect. From the host: and here is its window, and the seat of the
-    /// other end if both are of one region and may read each other's heaps.
+    /// An endpoint connects. From the host, with the link's window, and with the region member of
+    /// the other end if both are in one region and may read each other's heaps.
     Connect {
         link: LinkId,
         window: u32,
         hello: Hello,
-        seat: Option<u32>,
+        member: Option<u32>,
     },
-    /// What became of it. From the host: and here are window and seat, if it was accepted.
+    /// The result of a connect. From the host, with window and member if it was accepted.
     Answer {
         link: LinkId,
         window: u32,
         verdict: u32,
         session: u64,
-        seat: Option<u32>,
+        member: Option<u32>,
     },
-    /// The endpoint at the other end sleeps, and there is something for it.
+    /// The endpoint at the other end sleeps, and records were published for it.
     Ring { link: LinkId },
-    /// This end of the link is closed. It is over when both ends are.
+    /// This end of the link is closed. The link is removed when both ends are.
     Close { link: LinkId },
-    /// The other end does not answer any more. It is closed with the next note.
+    /// The other end does not answer any more. A *close* follows.
     Lost { link: LinkId },
-    /// From the host, to an uplink: a member has come, or is gone.
+    /// From the host to an uplink: a member has joined, or left.
     Member { nic: u64, here: bool },
-    /// A part of the name of a member or of another host, see [`names`](super::names). From an
-    /// uplink to the host, and from there to gateways.
+    /// A part of the name of a member or another host, see [`names`](super::names). From an uplink
+    /// to the host, and from there to gateways.
     Name { nic: u64, part: u32, text: Text },
 }
 
-/// Part of a name, filled up with zeros.
+/// Part of a name, padded with zeros.
 pub(super) type Text = [u8; TEXT];
 
-/// Bytes of that.
+/// Bytes of a part.
 pub(super) const TEXT: usize = 40;
 
 const CONNECT: u32 = 1;
@@ -68,7 +68,7 @@ impl ControlMessage {
                 link,
                 window,
                 hello,
-                seat,
+                member,
             } => {
                 let body = [
                     pair(link, window),
@@ -77,7 +77,7 @@ impl ControlMessage {
                     pair(hello.from.endpoint, hello.to.endpoint),
                     hello.session,
                     pair(hello.own_key, hello.key),
-                    some_seat(seat),
+                    encode_member(member),
                 ];
                 (CONNECT, body)
             }
@@ -86,10 +86,10 @@ impl ControlMessage {
                 window,
                 verdict,
                 session,
-                seat,
+                member,
             } => {
-                let (verdict, seat) = (u64::from(verdict), some_seat(seat));
-                let body = [pair(link, window), verdict, session, seat, 0, 0, 0];
+                let (verdict, member) = (u64::from(verdict), encode_member(member));
+                let body = [pair(link, window), verdict, session, member, 0, 0, 0];
                 (ANSWER, body)
             }
             Self::Ring { link } => (RING, [link.into(), 0, 0, 0, 0, 0, 0]),
@@ -107,13 +107,13 @@ impl ControlMessage {
         Record { tag, body }
     }
 
-    /// `None` for what is no note.
+    /// Decodes a record; `None` if it is no valid message.
     pub(super) fn decode(record: &Record) -> Option<Self> {
         let [first, words @ ..] = record.body;
         let (link, window) = halves(first);
         Some(match record.tag {
             CONNECT => {
-                let [from, to, endpoints, session, keys, seat] = words;
+                let [from, to, endpoints, session, keys, member] = words;
                 let (from_endpoint, to_endpoint) = halves(endpoints);
                 let (own_key, key) = halves(keys);
                 let address = |nic, endpoint| Address { nic, endpoint };
@@ -127,19 +127,19 @@ impl ControlMessage {
                         own_key,
                         key,
                         fences: false,
-                        seats: None,
+                        members: None,
                     },
-                    seat: seat_of(seat)?,
+                    member: decode_member(member)?,
                 }
             }
             ANSWER => {
-                let [verdict, session, seat, ..] = words;
+                let [verdict, session, member, ..] = words;
                 Self::Answer {
                     link,
                     window,
                     verdict: u32::try_from(verdict).ok()?,
                     session,
-                    seat: seat_of(seat)?,
+                    member: decode_member(member)?,
                 }
             }
             RING => Self::Ring { link },
@@ -166,22 +166,22 @@ impl ControlMessage {
     }
 }
 
-/// A seat in a word: 0 is none.
-fn some_seat(seat: Option<u32>) -> u64 {
-    seat.map_or(0, |seat| u64::from(seat) + 1)
+/// Encodes a region member in a word: 0 is none.
+fn encode_member(member: Option<u32>) -> u64 {
+    member.map_or(0, |member| u64::from(member) + 1)
 }
 
-/// What [`some_seat`] put into a word.
-fn seat_of(word: u64) -> Option<Option<u32>> {
+/// Decodes the word of [`encode_member`].
+fn decode_member(word: u64) -> Option<Option<u32>> {
     match word.checked_sub(1) {
         None => Some(None),
-        Some(seat) => u32::try_from(seat).ok().map(Some),
+        Some(member) => u32::try_from(member).ok().map(Some),
     }
 }
 
 #[cfg(test)]
 impl ControlMessage {
-    /// An endpoint without a key wants to connect to one.
+    /// A connect between endpoints without keys.
     pub(super) fn connects(link: LinkId, from: Address, to: Address) -> Self {
         let hello = Hello {
             from,
@@ -190,13 +190,13 @@ impl ControlMessage {
             own_key: 0,
             key: 0,
             fences: false,
-            seats: None,
+            members: None,
         };
         Self::Connect {
             link,
             window: 0,
             hello,
-            seat: None,
+            member: None,
         }
     }
 }
@@ -210,11 +210,11 @@ mod tests {
         any::<(u64, u32)>().prop_map(|(nic, endpoint)| Address { nic, endpoint })
     }
 
-    fn note() -> impl Strategy<Value = ControlMessage> {
+    fn message() -> impl Strategy<Value = ControlMessage> {
         let keys = any::<(u32, u32, u64)>();
         prop_oneof![
             (any::<(u32, u32, Option<u32>)>(), address(), address(), keys).prop_map(
-                |((link, window, seat), from, to, (own_key, key, session))| {
+                |((link, window, member), from, to, (own_key, key, session))| {
                     let hello = Hello {
                         from,
                         to,
@@ -222,24 +222,24 @@ mod tests {
                         own_key,
                         key,
                         fences: false,
-                        seats: None,
+                        members: None,
                     };
                     ControlMessage::Connect {
                         link,
                         window,
                         hello,
-                        seat,
+                        member,
                     }
                 }
             ),
             any::<(u32, u32, u32, u64, Option<u32>)>().prop_map(
-                |(link, window, verdict, session, seat)| {
+                |(link, window, verdict, session, member)| {
                     ControlMessage::Answer {
                         link,
                         window,
                         verdict,
                         session,
-                        seat,
+                        member,
                     }
                 }
             ),
@@ -257,22 +257,22 @@ mod tests {
 
     proptest! {
         #[test]
-        fn notes_are_read_as_they_were_written(note in note()) {
-            prop_assert_eq!(ControlMessage::decode(&note.encode()), Some(note));
+        fn messages_are_decoded_as_they_were_encoded(message in message()) {
+            prop_assert_eq!(ControlMessage::decode(&message.encode()), Some(message));
         }
     }
 
-    /// Of a note, with up to three of its words changed: what is read is a note, and is written as
-    /// it was read.
+    /// A valid message with up to three words changed is refused, or decodes to a message that
+    /// encodes to the same record.
     #[test]
-    fn any_record_is_answered() {
+    fn any_record_is_decoded_or_refused() {
         use std::cell::Cell;
         let word = || prop_oneof![any::<u64>(), 0..9u64];
         let changes = proptest::collection::vec((0..8usize, word()), 0..4);
         let [read, refused] = [Cell::new(0), Cell::new(0)];
         let mut runner = proptest::test_runner::TestRunner::default();
-        let checked = runner.run(&(note(), changes), |(note, changes)| {
-            let mut record = note.encode();
+        let checked = runner.run(&(message(), changes), |(message, changes)| {
+            let mut record = message.encode();
             for (at, word) in changes {
                 match record.body.get_mut(at) {
                     Some(place) => *place = word,
@@ -280,8 +280,8 @@ mod tests {
                 }
             }
             let count = match ControlMessage::decode(&record) {
-                Some(note) => {
-                    prop_assert_eq!(ControlMessage::decode(&note.encode()), Some(note));
+                Some(message) => {
+                    prop_assert_eq!(ControlMessage::decode(&message.encode()), Some(message));
                     &read
                 }
                 None => {

@@ -1,6 +1,6 @@
-//! Names and NIC ids of members and of other hosts, as the uplink knows them: a file on the board,
-//! with a line for each, `NIC NAME`. Without one, a name's NIC id is that of a member of this name
-//! ([`Board::nic_of`](crate::Board::nic_of)).
+//! The directory of names: a file on the board with a line `NIC NAME` for each member and other
+//! host that the uplink reported. Without the file, the NIC id of a name is that of a member with
+//! this name ([`Board::nic_of`](crate::Board::nic_of)).
 
 use std::fs;
 use std::io;
@@ -10,13 +10,13 @@ use super::uplink::Face;
 
 const FILE: &str = "hosts";
 
-/// Longest name, in bytes: that of MX, with its NUL.
+/// The longest name in bytes: that of MX, with its NUL.
 const LONGEST: usize = 80;
 
-/// Write it anew, whole or not at all.
+/// Replaces the file atomically.
 pub(super) fn write(folder: &Path, faces: impl Iterator<Item = Face>) -> io::Result<()> {
     let line = |face: Face| format!("{:012x} {}\n", face.nic, face.name);
-    // A name that cannot be in a line is none.
+    // A name that does not fit on a line is skipped.
     let sane = |face: &Face| {
         let name = &face.name;
         !name.is_empty() && name.len() < LONGEST && !name.contains(char::is_control)
@@ -27,7 +27,7 @@ pub(super) fn write(folder: &Path, faces: impl Iterator<Item = Face>) -> io::Res
     fs::rename(new, folder.join(FILE))
 }
 
-/// Remove it: nobody knows anybody yet.
+/// Removes the file: no name has been reported yet.
 pub(super) fn clear(folder: &Path) -> io::Result<()> {
     match fs::remove_file(folder.join(FILE)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -35,8 +35,8 @@ pub(super) fn clear(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// All lines of it, members first, and whoever was found first before others; none when there is
-/// none.
+/// Reads all lines, in the order in which the uplink reported them, which is members first; an
+/// empty list if there is no file.
 pub(crate) fn read(folder: &Path) -> Vec<Face> {
     let text = fs::read_to_string(folder.join(FILE)).unwrap_or_default();
     let face = |line: &str| {

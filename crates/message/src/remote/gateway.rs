@@ -1,4 +1,4 @@
-//! The way out of a board to the boards of other members, and in from there.
+//! The gateway: connects the endpoints of a board with those of other members, through the host.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::AsFd;
@@ -10,54 +10,55 @@ use window::Side;
 use window::attach::{Channel, Listener};
 use window::cached::LoadTime;
 use window::pci::Interrupts;
-use window::region::{Region, Seat};
+use window::region::{MemberPage, Region};
 use window::waiter::{Token, Waiter, Woken};
 
 use super::BURST;
+use super::control_channel::ControlChannel;
 use super::control_message::{ControlMessage, LinkId};
 use super::directory;
-use super::local_endpoints::{LOCAL, Local};
+use super::local_endpoints::{LOCAL_LINK, LocalLink};
 use super::names::Names;
 use super::poll_backoff::PollBackoff;
-use super::transport::{Bell, Transport, begin, reach};
-use super::trunk::Trunk;
+use super::transport::{HostDoorbell, Transport, join_switchboard, open_transport};
 use crate::address::Board;
-use crate::handshake::{Hello, Seats, UNREACHABLE, Welcome};
+use crate::handshake::{Hello, HelloReply, MemberPair, UNREACHABLE};
 use crate::peer::Fault;
 use crate::status::Error;
 
 #[cfg(test)]
 mod tests;
 
-/// A board's way out and in.
+/// The gateway of a board.
 #[derive(Debug)]
 pub struct Gateway {
     pub(super) board: Board,
     pub(super) listener: Listener,
     pub(super) waiter: Waiter,
     pub(super) region: Region,
-    seat: Seat,
-    /// Which seat that is.
-    pub(super) place: u32,
-    /// What it began with.
-    number: u32,
-    bell: Bell,
-    pub(super) trunk: Trunk,
-    /// Connections that have not said yet what they want.
+    page: MemberPage,
+    /// The number of the member in the region.
+    pub(super) member: u32,
+    /// The number of the last request to join.
+    join_number: u32,
+    doorbell: HostDoorbell,
+    pub(super) control: ControlChannel,
+    /// Accepted connections without an offer.
     pub(super) incoming: BTreeMap<u32, Channel>,
-    pub(super) locals: HashMap<LinkId, Local>,
+    pub(super) local_links: HashMap<LinkId, LocalLink>,
     pub(super) next: u32,
-    /// What wakes it in a VM.
+    /// The interrupts that wake the gateway in a VM.
     interrupts: Option<Interrupts>,
-    pauses: PollBackoff,
-    /// As the uplink knows them; and whether the board's directory has them all.
+    backoff: PollBackoff,
+    /// The names that the uplink reported, and whether the board's directory is up to date.
     names: Names,
-    noted: bool,
-    /// When that was last written.
-    written: Option<Instant>,
+    directory_current: bool,
+    /// When the directory was last written.
+    directory_written: Option<Instant>,
 }
 
-/// Between two writes of the board's directory: other hosts decide how often names change.
+/// The shortest time between two writes of the board's directory: other hosts determine how often
+/// names change.
 const WRITE: Duration = Duration::from_secs(1);
 
 const LISTENER: Token = 0;
@@ -66,168 +67,182 @@ const OTHER: Token = 2;
 const INTERRUPT: Token = 3;
 
 impl Gateway {
-    /// Join the message plane, as who the host says this is, on the board in `folder`.
+    /// Joins the message plane with the NIC id that the host assigned, for the board in `folder`.
     ///
     /// # Errors
     /// There is no device or socket, the host does not answer, or the board has a gateway already.
-    pub fn join(folder: &Path, way: &Transport) -> Result<Self, Error> {
+    pub fn join(folder: &Path, transport: &Transport) -> Result<Self, Error> {
         let waiter = Waiter::new()?;
-        let (bell, region, id) = reach(way)?;
-        if let Bell::Client(client) = &bell {
+        let (doorbell, region, id) = open_transport(transport)?;
+        if let HostDoorbell::Client(client) = &doorbell {
             waiter.add(client, HOST)?;
         }
-        let place = u32::from(id).saturating_sub(1);
-        let seat = region.seat(place);
-        let seatless = || Error::Join("the host gave no seat".to_owned());
-        let seat = seat.ok_or_else(seatless)?;
-        // Before the host is told: whoever sees that this board has joined finds it ready, and another gateway
-        // of it is not disturbed by one that cannot be.
-        let board = Board::claim(folder, seat.nic())?;
+        let member = u32::from(id).saturating_sub(1);
+        let page = region.page(member);
+        let no_page = || {
+            Error::Join(
+                "the host assigned no member of the region: use the same release on both sides"
+                    .to_owned(),
+            )
+        };
+        let page = page.ok_or_else(no_page)?;
+        // This comes before the request to join. So a process that sees that this board has joined
+        // finds the gateway's socket, and a second gateway of the board fails before it disturbs
+        // the first.
+        let board = Board::claim(folder, page.nic())?;
         let listener = match Listener::bind(&board.gateway()) {
             Err(Errno::ADDRINUSE) => {
-                let text = format!("{} has a gateway already", folder.display());
+                let text = format!(
+                    "{} has a gateway already: end that one first",
+                    folder.display()
+                );
                 return Err(Error::Join(text));
             }
             other => other?,
         };
         directory::clear(folder)?;
         waiter.add(&listener, LISTENER)?;
-        let number = begin(&seat, &bell)?;
-        let trunk = region.trunk(place).ok_or_else(seatless)?;
-        let trunk = Trunk::new(trunk.ends(Side::Guest)?);
-        let interrupts = bell.interrupts()?;
+        let join_number = join_switchboard(&page, &doorbell)?;
+        let control = region.control_window(member).ok_or_else(no_page)?;
+        let control = ControlChannel::new(control.ends(Side::Attacher)?);
+        let interrupts = doorbell.interrupts()?;
         if let Some(interrupts) = &interrupts {
             waiter.add(interrupts, INTERRUPT)?;
         }
-        seat.listen(interrupts.is_some());
-        let blind = matches!(bell, Bell::Device(..)) && interrupts.is_none();
+        page.set_interruptible(interrupts.is_some());
+        let polling_only =
+            matches!(doorbell, HostDoorbell::Device(..)) && interrupts.is_none();
         Ok(Self {
             board,
             listener,
             waiter,
             region,
-            seat,
-            place,
-            number,
-            bell,
-            trunk,
+            page,
+            member,
+            join_number,
+            doorbell,
+            control,
             incoming: BTreeMap::new(),
-            locals: HashMap::new(),
+            local_links: HashMap::new(),
             next: 0,
             interrupts,
-            pauses: PollBackoff::new(blind),
+            backoff: PollBackoff::new(polling_only),
             names: Names::default(),
-            noted: true,
-            written: None,
+            directory_current: true,
+            directory_written: None,
         })
     }
 
-    /// The NIC id of its board.
+    /// Returns the NIC id of the board.
     #[must_use]
     pub fn nic(&self) -> u64 {
         self.board.nic()
     }
 
-    /// Whether the host can wake it at any time. Otherwise it looks now and then.
+    /// Returns whether the host can wake the gateway at any time. Otherwise it polls.
     #[must_use]
     pub fn is_woken(&self) -> bool {
-        !self.pauses.blind
+        !self.backoff.polling_only
     }
 
-    /// What a load from the region takes in this VM; `None` on the host, whose memory is always cached.
+    /// Returns what a load from the region takes in this VM, or `None` on the host, whose memory is always cached.
     #[must_use]
     pub fn load_time(&self) -> Option<LoadTime> {
-        self.bell.load_time()
+        self.doorbell.load_time()
     }
 
-    /// Have `go_on` of [`run`](Self::run) asked also when there is something to read here.
+    /// Makes [`run`](Self::run) call `go_on` also when this descriptor is readable.
     ///
     /// # Errors
-    /// No memory, or no descriptor one can wait for.
+    /// There is no memory left, or epoll does not support the descriptor.
     pub fn watch(&self, fd: impl AsFd) -> Result<(), Error> {
         Ok(self.waiter.add(fd, OTHER)?)
     }
 
-    /// Work until `go_on`, asked at least once a second, says no.
+    /// Runs until `go_on`, called at least once a second, returns false.
     ///
     /// # Errors
-    /// The host is gone, or began anew without this gateway.
+    /// The host has ended, or has ended this gateway's membership.
     pub fn run(&mut self, go_on: impl Fn() -> bool) -> Result<(), Error> {
         while go_on() {
-            let moved = self.look()?;
-            let pause = match self.trunk.has_note() {
+            let moved = self.poll_host()?;
+            let pause = match self.control.has_message() {
                 true => Duration::ZERO,
-                false => self.pauses.next(moved),
+                false => self.backoff.next(moved),
             };
             let woken = self.waiter.wait(Some(pause))?;
-            self.attend(&woken)?;
+            self.handle_events(&woken)?;
         }
         Ok(())
     }
 
-    /// Show that this gateway lives, do what the host says, and tell it what is to be told: a sleep may
-    /// come next. Whether the host said anything.
-    fn look(&mut self) -> Result<bool, Error> {
-        self.seat.beat();
-        if self.seat.heard() != self.number {
+    /// Sends a heartbeat, handles messages of the host, and sends what is queued: the gateway may
+    /// sleep next. Returns whether there were messages.
+    fn poll_host(&mut self) -> Result<bool, Error> {
+        self.page.beat();
+        if self.page.joined_number() != self.join_number {
             return Err(Error::Join("the host has ended this gateway".to_owned()));
         }
-        let moved = self.hear_host().map_err(broken)?;
-        if !self.noted && self.written.is_none_or(|at| at.elapsed() >= WRITE) {
-            (self.noted, self.written) = (true, Some(Instant::now()));
-            // Names are missed, not messages.
+        let moved = self.handle_host_messages().map_err(broken)?;
+        if !self.directory_current
+            && self
+                .directory_written
+                .is_none_or(|at| at.elapsed() >= WRITE)
+        {
+            (self.directory_current, self.directory_written) = (true, Some(Instant::now()));
+            // A failed write affects names only, not messages.
             let _told = directory::write(self.board.folder(), self.names.faces());
         }
-        self.trunk.flush().map_err(broken)?;
-        if std::mem::take(&mut self.trunk.told) {
-            self.bell.ring();
+        self.control.flush().map_err(broken)?;
+        if std::mem::take(&mut self.control.published) {
+            self.doorbell.ring();
         }
         Ok(moved)
     }
 
-    /// Do what the sockets ask for.
-    fn attend(&mut self, woken: &Woken) -> Result<(), Error> {
+    /// Handles the events of the sockets.
+    fn handle_events(&mut self, woken: &Woken) -> Result<(), Error> {
         for &token in &woken.tokens {
-            let said = match token {
+            let result = match token {
                 LISTENER => self.accept(),
                 OTHER => Ok(()),
                 INTERRUPT => {
-                    self.interrupts.iter().for_each(Interrupts::take);
+                    self.interrupts.iter().for_each(Interrupts::clear);
                     Ok(())
                 }
-                HOST => match &self.bell {
-                    Bell::Client(client) if !client.hear() => {
+                HOST => match &self.doorbell {
+                    HostDoorbell::Client(client) if !client.take_wakeups() => {
                         return Err(Error::Join("the host is gone".to_owned()));
                     }
                     _ => Ok(()),
                 },
-                token if token >= LOCAL => self.hear_local(low(token)),
-                token => self.hear_incoming(low(token)),
+                token if token >= LOCAL_LINK => self.handle_local(low(token)),
+                token => self.handle_incoming(low(token)),
             };
-            said.map_err(broken)?;
+            result.map_err(broken)?;
         }
-        self.pauses.disturbed |= !woken.tokens.is_empty();
+        self.backoff.had_event |= !woken.tokens.is_empty();
         Ok(())
     }
 
-    /// Do what the host says; whether it said anything.
-    fn hear_host(&mut self) -> Result<bool, Fault> {
+    /// Handles messages of the host; returns whether there were any.
+    fn handle_host_messages(&mut self) -> Result<bool, Fault> {
         let mut moved = false;
         for _ in 0..BURST {
-            let Some(note) = self.trunk.hear()? else {
+            let Some(message) = self.control.receive()? else {
                 break;
             };
             moved = true;
-            match note {
+            match message {
                 ControlMessage::Connect {
                     link,
                     window,
                     hello,
-                    seat,
+                    member,
                 } => {
-                    let seats = self.seats(seat);
-                    if let Err(verdict) = self.offer(link, window, &Hello { seats, ..hello }) {
-                        self.trunk.say(answer(link, verdict, 0))?;
+                    let members = self.members(member);
+                    if let Err(verdict) = self.offer(link, window, &Hello { members, ..hello }) {
+                        self.control.send(answer(link, verdict, 0))?;
                     }
                 }
                 ControlMessage::Answer {
@@ -235,54 +250,55 @@ impl Gateway {
                     window,
                     verdict,
                     session,
-                    seat,
+                    member,
                 } => {
-                    let welcome = Welcome {
+                    let reply = HelloReply {
                         verdict,
                         session,
                         fences: false,
-                        seats: self.seats(seat),
+                        members: self.members(member),
                     };
-                    self.answered(link, window, welcome)?;
+                    self.answered(link, window, reply)?;
                 }
                 ControlMessage::Ring { link } => {
-                    if let Some(local) = self.locals.get(&link) {
+                    if let Some(local) = self.local_links.get(&link) {
                         local.channel.ring();
                     }
                 }
                 ControlMessage::Close { link } => self.close(link)?,
                 ControlMessage::Lost { link } => {
-                    if let Some(local) = self.locals.get(&link) {
-                        let welcome = Welcome {
+                    if let Some(local) = self.local_links.get(&link) {
+                        let reply = HelloReply {
                             verdict: UNREACHABLE,
                             session: 0,
                             fences: false,
-                            seats: None,
+                            members: None,
                         };
-                        // Gone: it needs not know.
+                        // If the endpoint has closed its socket, it needs no answer.
                         let channel = &local.channel;
-                        let _told = channel.answer(false, None, None, &welcome.encode());
+                        let _told = channel.answer(false, None, None, &reply.encode());
                     }
                 }
                 ControlMessage::Name { nic, part, text } => {
-                    self.noted &= !self.names.hear(nic, part, text);
+                    self.directory_current &= !self.names.update(nic, part, text);
                 }
-                // For uplinks.
+                // Only for uplinks.
                 ControlMessage::Member { .. } => {}
             }
         }
         Ok(moved)
     }
 
-    /// What an endpoint needs to reach the heap of a peer, where the host says that it may.
-    fn seats(&self, peer: Option<u32>) -> Option<Seats> {
-        let own = self.place;
-        peer.map(|peer| Seats { own, peer })
+    /// Returns what an endpoint needs to access the heap of its peer's member, if the host permits
+    /// that.
+    fn members(&self, peer: Option<u32>) -> Option<MemberPair> {
+        let own = self.member;
+        peer.map(|peer| MemberPair { own, peer })
     }
 }
 
 fn broken(fault: Fault) -> Error {
-    Error::Join(format!("the host's trunk is broken: {fault}"))
+    Error::Join(format!("the host's control channel is broken: {fault}"))
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "picking half of a word")]
@@ -296,6 +312,6 @@ pub(super) fn answer(link: LinkId, verdict: u32, session: u64) -> ControlMessage
         window: 0,
         verdict,
         session,
-        seat: None,
+        member: None,
     }
 }

@@ -1,4 +1,4 @@
-//! A region, and which of its links are free.
+//! The pool of a region's links.
 
 use std::time::{Duration, Instant};
 
@@ -10,70 +10,70 @@ use super::LINKS;
 pub(super) struct LinkPool {
     pub(super) region: Region,
     free: Vec<u32>,
-    /// Those of them that still have memory, and since when nobody uses it.
-    resting: Vec<(u32, Instant)>,
-    /// Links of the process that served before: somebody may still use them, as long as any of the
-    /// VMs runs.
+    /// Free links that still have memory, and since when they are free.
+    idle: Vec<(u32, Instant)>,
+    /// Links that the switchboard before this one had in use. Endpoints may still use them, as long
+    /// as a VM of the region runs.
     parked: Vec<u32>,
 }
 
-/// How long a link that was given back keeps its memory for the next one.
-const REST: Duration = Duration::from_secs(1);
+/// How long a free link keeps its memory for its next use.
+const IDLE_LIMIT: Duration = Duration::from_secs(1);
 
 impl LinkPool {
     pub(super) fn new(region: Region) -> Self {
         let (parked, free): (_, Vec<_>) =
-            (0..LINKS).rev().partition(|link| region.is_marked(*link));
+            (0..LINKS).rev().partition(|link| region.is_in_use(*link));
         let now = Instant::now();
         Self {
             region,
-            // Whoever served before may have left memory there.
-            resting: free.iter().map(|link| (*link, now)).collect(),
+            // The switchboard before this one may have left memory there.
+            idle: free.iter().map(|link| (*link, now)).collect(),
             free,
             parked,
         }
     }
 
-    /// A link that nobody uses.
+    /// Takes a free link.
     pub(super) fn take(&mut self) -> Option<u32> {
         let link = self.free.pop()?;
-        self.resting.retain(|(resting, _)| *resting != link);
-        self.region.mark(link, true);
+        self.idle.retain(|(idle, _)| *idle != link);
+        self.region.set_in_use(link, true);
         Some(link)
     }
 
-    /// Nobody uses a link any more.
-    pub(super) fn give(&mut self, link: u32) {
-        self.rest(link);
+    /// Returns a link to the pool.
+    pub(super) fn release(&mut self, link: u32) {
+        self.mark_free(link);
         self.free.push(link);
     }
 
-    /// Whoever spoke for its users is gone, and they may not have noticed yet: it is taken again after all
-    /// others.
-    pub(super) fn give_last(&mut self, link: u32) {
-        self.rest(link);
+    /// Returns a link whose gateway ended. Its endpoints may not have noticed yet, so this link is
+    /// reused last.
+    pub(super) fn release_last(&mut self, link: u32) {
+        self.mark_free(link);
         self.free.insert(0, link);
     }
 
-    fn rest(&mut self, link: u32) {
-        self.region.mark(link, false);
-        self.resting.push((link, Instant::now()));
+    fn mark_free(&mut self, link: u32) {
+        self.region.set_in_use(link, false);
+        self.idle.push((link, Instant::now()));
     }
 
-    /// Give back the memory of links that have rested long enough.
-    pub(super) fn empty(&mut self, now: Instant) {
+    /// Returns the memory of links that have been free for [`IDLE_LIMIT`] to the system.
+    pub(super) fn release_idle_memory(&mut self, now: Instant) {
         let region = &self.region;
-        self.resting.retain(|(link, since)| {
-            let rests = now.saturating_duration_since(*since) < REST;
-            // Who is refused keeps it.
-            rests || region.empty(*link).is_err()
+        self.idle.retain(|(link, since)| {
+            let rests = now.saturating_duration_since(*since) < IDLE_LIMIT;
+            // If the kernel refuses, the link keeps its memory, and the pool tries again later.
+            rests || region.release_memory(*link).is_err()
         });
     }
 
-    /// There is nobody any more.
-    pub(super) fn abandon(&mut self) {
+    /// Returns the parked links: no VM of the region runs any more.
+    pub(super) fn release_parked(&mut self) {
         for link in std::mem::take(&mut self.parked) {
-            self.give_last(link);
+            self.release_last(link);
         }
     }
 }
@@ -86,22 +86,22 @@ mod tests {
     use crate::remote::region_layout;
 
     #[test]
-    fn links_that_rest_give_their_memory_back_unless_they_are_taken_again() {
+    fn idle_links_release_their_memory_unless_they_are_taken_again() {
         let mut link_pool = LinkPool::new(Region::create(region_layout(1).unwrap()).unwrap());
         let fd = link_pool.region.as_fd().try_clone_to_owned().unwrap();
         let blocks = || rustix::fs::fstat(&fd).unwrap().st_blocks;
         let taken = [link_pool.take().unwrap(), link_pool.take().unwrap()];
         let before = blocks();
         for link in taken {
-            link_pool.region.link(link).unwrap().renew().unwrap();
+            link_pool.region.link(link).unwrap().reset().unwrap();
         }
         let used = (blocks() - before) / 2;
-        taken.into_iter().for_each(|link| link_pool.give(link));
+        taken.into_iter().for_each(|link| link_pool.release(link));
         let now = Instant::now();
-        link_pool.empty(now);
+        link_pool.release_idle_memory(now);
         assert_eq!(blocks(), before + 2 * used, "too early");
         link_pool.take().unwrap();
-        link_pool.empty(now + REST);
+        link_pool.release_idle_memory(now + IDLE_LIMIT);
         assert_eq!(blocks(), before + used);
     }
 }

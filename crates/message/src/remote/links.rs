@@ -1,11 +1,11 @@
-//! Links between members: how they begin, what goes over them, how they end.
+//! Links between members: connect, transfer and close.
 
 use window::Side;
 
-use super::LEGS;
+use super::LINKS_PER_MEMBER;
 use super::control_message::{ControlMessage, FROM_MEMBER, LinkId};
-use super::relay::{Guilty, Relay};
-use super::seat::Seat;
+use super::member::MemberState;
+use super::relay::{FaultyEnd, Relay};
 use super::switchboard::Switchboard;
 use crate::address::Address;
 use crate::handshake::{ACCEPTED, CLOSED, FULL, Hello, UNKNOWN};
@@ -13,19 +13,19 @@ use crate::handshake::{ACCEPTED, CLOSED, FULL, Hello, UNKNOWN};
 #[cfg(test)]
 mod tests;
 
-/// Links between two members, at most: one member leaves some of another's to all others.
-const PAIR: usize = LEGS - LEGS / 4;
+/// The most links between two members, so that one peer leaves a member some links to all others.
+const LINKS_PER_PAIR: usize = LINKS_PER_MEMBER - LINKS_PER_MEMBER / 4;
 
-/// What joins two endpoints.
+/// A link between two endpoints.
 #[derive(Debug)]
 pub(super) struct Link {
     ends: [End; 2],
-    /// Whom it joins: who connected, and to whom.
+    /// The two endpoints: the one that connected, and its target.
     between: [Address; 2],
-    /// None when both have the same window.
+    /// `None` for a direct link.
     pub(super) relay: Option<Relay>,
     up: bool,
-    /// This end is closed, and the other is told when it has been sent the rest.
+    /// One end is closed, and the other is notified after it has received the rest.
     draining: bool,
     /// One end does not answer any more.
     lost: bool,
@@ -33,17 +33,17 @@ pub(super) struct Link {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct End {
-    seat: usize,
+    member: usize,
     id: LinkId,
     window: u32,
     closed: bool,
-    /// Its gateway ended before it, so somebody may still use the window.
+    /// The gateway ended before this end was closed, so an endpoint may still use the window.
     stale: bool,
 }
 
 impl Switchboard {
-    pub(super) fn hear(&mut self, number: usize, note: ControlMessage) {
-        let done = match note {
+    pub(super) fn handle_message(&mut self, number: usize, message: ControlMessage) {
+        let done = match message {
             ControlMessage::Connect { link, hello, .. } => self.connect(number, link, hello),
             ControlMessage::Answer {
                 link,
@@ -53,29 +53,35 @@ impl Switchboard {
             } => self.answer(number, link, verdict, session),
             ControlMessage::Ring { link } => {
                 if let Some((other, id)) = self.direct(number, link) {
-                    self.say(other, ControlMessage::Ring { link: id });
+                    self.send(other, ControlMessage::Ring { link: id });
                 }
                 Some(())
             }
             ControlMessage::Lost { link } => {
-                let leg = self.seats.get(number).and_then(|seat| seat.legs.get(&link));
-                let link = leg.and_then(|(link, _)| self.links.get_mut(link));
+                let entry = self
+                    .members
+                    .get(number)
+                    .and_then(|member| member.links.get(&link));
+                let link = entry.and_then(|(link, _)| self.links.get_mut(link));
                 if let Some(link) = link {
                     link.lost = true;
                 }
                 Some(())
             }
             ControlMessage::Name { .. } => {
-                let seat = self.seats.get(number);
-                let uplink = seat.is_some_and(|seat| seat.member.uplink);
-                uplink.then(|| self.name(note))
+                let member = self.members.get(number);
+                let uplink = member.is_some_and(|member| member.config.uplink);
+                uplink.then(|| self.name(message))
             }
-            // Only the host says who is here.
+            // Only the host reports members.
             ControlMessage::Member { .. } => None,
             ControlMessage::Close { link } => {
-                let leg = self.seats.get(number).and_then(|seat| seat.legs.get(&link));
+                let entry = self
+                    .members
+                    .get(number)
+                    .and_then(|member| member.links.get(&link));
                 // Both ends may close at the same time.
-                if let Some(&(link, side)) = leg {
+                if let Some(&(link, side)) = entry {
                     self.close(link, side, false);
                 }
                 Some(())
@@ -86,105 +92,113 @@ impl Switchboard {
         }
     }
 
-    /// The other end of a direct link.
+    /// Returns the other end of a direct link.
     fn direct(&self, number: usize, link: LinkId) -> Option<(usize, LinkId)> {
-        let &(link, side) = self.seats.get(number)?.legs.get(&link)?;
+        let &(link, side) = self.members.get(number)?.links.get(&link)?;
         let link = self.links.get(&link).filter(|link| link.relay.is_none())?;
         let end = link.ends.get(1 - side)?;
-        Some((end.seat, end.id))
+        Some((end.member, end.id))
     }
 
-    /// An endpoint wants to connect; `None` when its gateway makes no sense.
+    /// Handles a connect of an endpoint; `None` if its gateway violated the protocol.
     fn connect(&mut self, number: usize, id: LinkId, hello: Hello) -> Option<()> {
-        let seat = self.seats.get(number)?;
-        if id & FROM_MEMBER == 0 || seat.legs.contains_key(&id) {
+        let member = self.members.get(number)?;
+        if id & FROM_MEMBER == 0 || member.links.contains_key(&id) {
             return None;
         }
-        let mut full = seat.legs.len() >= LEGS;
-        let target = self.whose(hello.to.nic).filter(|target| *target != number);
-        // Whoever is from elsewhere cannot be called as somebody here.
-        let forged = seat.member.uplink && self.whose(hello.from.nic) != Some(number);
-        full |= target.is_some_and(|target| self.pair(number, target) >= PAIR);
+        let mut full = member.links.len() >= LINKS_PER_MEMBER;
+        let target = self.route(hello.to.nic).filter(|target| *target != number);
+        // An endpoint of another host cannot use the NIC id of a member here.
+        let forged = member.config.uplink && self.route(hello.from.nic) != Some(number);
+        full |= target.is_some_and(|target| self.links_between(number, target) >= LINKS_PER_PAIR);
         let made = match target {
-            // A member that is away, or none.
-            None if self.seats.iter().any(|seat| seat.is(hello.to.nic)) => Err(CLOSED),
+            // The member has not joined, or no member has this NIC id.
+            None if self
+                .members
+                .iter()
+                .any(|member| member.has_nic(hello.to.nic)) =>
+            {
+                Err(CLOSED)
+            }
             None => Err(UNKNOWN),
             Some(_) if forged => Err(FULL),
             Some(_) if full => Err(FULL),
             Some(target) => self.join(number, id, target, hello).ok_or(FULL),
         };
         if let Err(verdict) = made {
-            let note = ControlMessage::Answer {
+            let message = ControlMessage::Answer {
                 link: id,
                 window: 0,
                 verdict,
                 session: 0,
-                seat: None,
+                member: None,
             };
-            self.say(number, note);
+            self.send(number, message);
         }
         Some(())
     }
 
-    /// How many links two members have with each other.
-    fn pair(&self, one: usize, other: usize) -> usize {
-        let legs = self.seats.get(one).into_iter();
-        let legs = legs.flat_map(|seat| seat.legs.values());
-        let ends = legs.filter_map(|(key, side)| self.links.get(key)?.ends.get(1 - side));
-        ends.filter(|end| end.seat == other).count()
+    /// Returns the number of links between two members.
+    fn links_between(&self, one: usize, other: usize) -> usize {
+        let links = self.members.get(one).into_iter();
+        let links = links.flat_map(|member| member.links.values());
+        let ends = links.filter_map(|(key, side)| self.links.get(key)?.ends.get(1 - side));
+        ends.filter(|end| end.member == other).count()
     }
 
-    /// The seat of a NIC: a member's that is here, or else the uplink.
-    fn whose(&self, nic: u64) -> Option<usize> {
-        let here = |seat: &Seat| seat.trunk.is_some();
-        let is = |seat: &Seat| here(seat) && seat.is(nic);
-        let uplink = |seat: &Seat| here(seat) && seat.member.uplink;
-        let found = self.seats.iter().position(is);
-        found.or_else(|| self.seats.iter().position(uplink))
+    /// Returns the member that a NIC id is routed to: a member that has joined, or else the uplink.
+    fn route(&self, nic: u64) -> Option<usize> {
+        let here = |member: &MemberState| member.control.is_some();
+        let is = |member: &MemberState| here(member) && member.has_nic(nic);
+        let uplink = |member: &MemberState| here(member) && member.config.uplink;
+        let found = self.members.iter().position(is);
+        found.or_else(|| self.members.iter().position(uplink))
     }
 
-    /// Give two members a link; `None` when there is no room.
+    /// Creates a link between two members; `None` if there is no room.
     fn join(&mut self, from: usize, id: LinkId, to: usize, mut hello: Hello) -> Option<()> {
-        let halls = [
-            self.seats.get(from)?.link_pool,
-            self.seats.get(to)?.link_pool,
+        let pools = [
+            self.members.get(from)?.link_pool,
+            self.members.get(to)?.link_pool,
         ];
-        let [near, far] = halls;
-        let first = self.halls.get_mut(near)?.take()?;
-        let second = match near == far {
+        let [origin_pool, target_pool] = pools;
+        let first = self.link_pools.get_mut(origin_pool)?.take()?;
+        let second = match origin_pool == target_pool {
             true => Some(first),
-            false => self.halls.get_mut(far)?.take(),
+            false => self.link_pools.get_mut(target_pool)?.take(),
         };
         let Some(second) = second else {
-            self.halls.get_mut(near)?.give(first);
+            self.link_pools.get_mut(origin_pool)?.release(first);
             return None;
         };
-        let ready = [(near, first), (far, second)]
-            .iter()
-            .all(|(link_pool, window)| {
-                let link_pool = self.halls.get(*link_pool);
-                let window = link_pool.and_then(|link_pool| link_pool.region.link(*window));
-                window.is_some_and(|window| window.renew().is_ok())
-            });
+        let ready =
+            [(origin_pool, first), (target_pool, second)]
+                .iter()
+                .all(|(link_pool, window)| {
+                    let link_pool = self.link_pools.get(*link_pool);
+                    let window = link_pool.and_then(|link_pool| link_pool.region.link(*window));
+                    window.is_some_and(|window| window.reset().is_ok())
+                });
         self.next += 1;
         let number = self.next;
-        let origin = self.seats.get_mut(from)?;
-        origin.legs.insert(id, (number, 0));
+        let origin = self.members.get_mut(from)?;
+        origin.links.insert(id, (number, 0));
         origin.counters.links += 1;
-        // A guest never chooses what it is called. Only an uplink speaks for others, see `connect`.
-        if !origin.member.uplink {
+        // The switchboard sets a guest's source address. Only an uplink sends for other NICs, see
+        // `connect`.
+        if !origin.config.uplink {
             hello.from.nic = origin.nic;
         }
-        let target = self.seats.get_mut(to)?;
-        // It may have been called by its other name.
-        if !target.member.uplink {
+        let target = self.members.get_mut(to)?;
+        // The connect may name the target by its other NIC id.
+        if !target.config.uplink {
             hello.to.nic = target.nic;
         }
-        let other = target.number();
-        target.legs.insert(other, (number, 1));
+        let other = target.new_link_id();
+        target.links.insert(other, (number, 1));
         target.counters.links += 1;
-        let end = |seat, id, window| End {
-            seat,
+        let end = |member, id, window| End {
+            member,
             id,
             window,
             closed: false,
@@ -202,43 +216,44 @@ impl Switchboard {
         };
         self.links.insert(number, link);
         if !ready {
-            self.discard(number);
+            self.remove_link(number);
             return None;
         }
-        let note = ControlMessage::Connect {
+        let message = ControlMessage::Connect {
             link: other,
             window: second,
             hello,
-            seat: self.neighbour(to, from),
+            member: self.readable_member(to, from),
         };
-        self.say(to, note);
+        self.send(to, message);
         Some(())
     }
 
-    /// Where another member sits, for one whose endpoints may read its heap. An uplink has none.
-    fn neighbour(&self, of: usize, other: usize) -> Option<u32> {
-        let (of, other) = (self.seats.get(of)?, self.seats.get(other)?);
-        let shares = of.link_pool == other.link_pool && !of.member.uplink && !other.member.uplink;
-        shares.then_some(other.place)
+    /// Returns the region member whose heap the endpoints of `of` may read. An uplink has none.
+    fn readable_member(&self, of: usize, other: usize) -> Option<u32> {
+        let (of, other) = (self.members.get(of)?, self.members.get(other)?);
+        let shares = of.link_pool == other.link_pool && !of.config.uplink && !other.config.uplink;
+        shares.then_some(other.index)
     }
 
-    /// Who connects again has let go of its last link, whoever of the two connected then. What the other end
-    /// has not taken of that, and perhaps never will, must not keep it from hearing so before it hears of the
-    /// new one.
+    /// Ends draining links between two endpoints that connect again. An endpoint that connects
+    /// again has closed its last link, whichever of the two had connected that one. The other end
+    /// may never take what is left in that link, and it has to learn of the close before it learns
+    /// of the new link.
     fn supersede(&mut self, [from, to]: [Address; 2]) {
         let links = self.links.iter();
         let joins = |link: &Link| [[from, to], [to, from]].contains(&link.between);
         let old = links.filter(|(_, link)| link.draining && joins(link));
         let old: Vec<u64> = old.map(|(key, _)| *key).collect();
         for key in old {
-            self.finish(key);
+            self.end_link(key);
         }
     }
 
-    /// An endpoint agreed to a link, or not; `None` when its gateway makes no sense.
+    /// Handles an endpoint's answer to a connect; `None` if its gateway violated the protocol.
     fn answer(&mut self, number: usize, id: LinkId, verdict: u32, session: u64) -> Option<()> {
-        let Some(&(key, side)) = self.seats.get(number)?.legs.get(&id) else {
-            // The other end is gone since.
+        let Some(&(key, side)) = self.members.get(number)?.links.get(&id) else {
+            // The other end has closed since.
             return Some(());
         };
         let link = self.links.get_mut(&key)?;
@@ -247,14 +262,14 @@ impl Switchboard {
         }
         let [origin, target] = link.ends;
         if origin.closed {
-            // It is told so already; nobody waits for the answer.
+            // The gateway was notified already, and no request waits for the answer.
             if verdict != ACCEPTED {
-                self.discard(key);
+                self.remove_link(key);
             }
             return Some(());
         }
         let began = verdict == ACCEPTED && self.begin(key, [origin, target]).is_some();
-        let note = ControlMessage::Answer {
+        let message = ControlMessage::Answer {
             link: origin.id,
             window: origin.window,
             verdict: if verdict == ACCEPTED && !began {
@@ -263,30 +278,34 @@ impl Switchboard {
                 verdict
             },
             session,
-            seat: self.neighbour(origin.seat, number),
+            member: self.readable_member(origin.member, number),
         };
-        self.say(origin.seat, note);
+        self.send(origin.member, message);
         match verdict {
             ACCEPTED if began => {}
-            // The other end believes that it has a link.
+            // The other end believes that the link exists.
             ACCEPTED => self.close(key, 0, false),
-            _ => self.discard(key),
+            _ => self.remove_link(key),
         }
         Some(())
     }
 
-    /// Both ends want a link: from now on it is there. `None` when this host has no memory for it.
+    /// Creates the relay of a mediated link, and marks the link as up. `None` if memory is short.
     fn begin(&mut self, key: u64, [origin, target]: [End; 2]) -> Option<()> {
-        let link_pool = |end: End| Some(self.seats.get(end.seat)?.link_pool);
-        let [near, far] = [link_pool(origin)?, link_pool(target)?];
-        let relay = match near == far {
+        let link_pool = |end: End| Some(self.members.get(end.member)?.link_pool);
+        let [origin_pool, target_pool] = [link_pool(origin)?, link_pool(target)?];
+        let relay = match origin_pool == target_pool {
             true => None,
             false => {
                 let window =
-                    |link_pool: usize, window| self.halls.get(link_pool)?.region.link(window);
-                let near = window(near, origin.window)?.ends(Side::Guest).ok()?;
-                let far = window(far, target.window)?.ends(Side::Creator).ok()?;
-                Some(Relay::new([near, far]))
+                    |link_pool: usize, window| self.link_pools.get(link_pool)?.region.link(window);
+                let with_origin = window(origin_pool, origin.window)?
+                    .ends(Side::Attacher)
+                    .ok()?;
+                let with_target = window(target_pool, target.window)?
+                    .ends(Side::Creator)
+                    .ok()?;
+                Some(Relay::new([with_origin, with_target]))
             }
         };
         let link = self.links.get_mut(&key)?;
@@ -295,9 +314,9 @@ impl Switchboard {
         Some(())
     }
 
-    /// Move what is in mediated links; whether there was something.
+    /// Moves records through mediated links; returns whether there were any.
     pub(super) fn relay(&mut self) -> bool {
-        let (mut moved, mut hinders) = (false, false);
+        let (mut moved, mut peer_needs_cpu) = (false, false);
         let mut rings = Vec::new();
         let mut broken = Vec::new();
         let mut drained = Vec::new();
@@ -305,52 +324,52 @@ impl Switchboard {
             let Some(relay) = &mut link.relay else {
                 continue;
             };
-            // Mostly: a relay is looked at many times for each record.
+            // The usual case: a relay is polled many times for each record.
             if relay.is_idle() && !link.draining {
                 continue;
             }
-            match relay.turn(&self.courtesy) {
+            match relay.turn(&self.yielder) {
                 Ok(turn) => {
-                    hinders |= turn.hinders;
+                    peer_needs_cpu |= turn.needs_cpu;
                     for (end, taken) in link.ends.iter().zip(turn.taken) {
                         moved |= taken.records > 0;
-                        if let Some(seat) = self.seats.get_mut(end.seat) {
-                            seat.counters.messages += taken.messages;
-                            seat.counters.bytes += taken.bytes;
+                        if let Some(member) = self.members.get_mut(end.member) {
+                            member.counters.messages += taken.messages;
+                            member.counters.bytes += taken.bytes;
                         }
                     }
-                    let due = link.ends.iter().zip(turn.rings).filter(|(_, ring)| *ring);
-                    rings.extend(due.map(|(end, _)| (end.seat, end.id)));
+                    let to_wake = link.ends.iter().zip(turn.rings).filter(|(_, ring)| *ring);
+                    rings.extend(to_wake.map(|(end, _)| (end.member, end.id)));
                     let closed = link.ends.iter().position(|end| end.closed);
                     if closed.is_some_and(|side| link.draining && relay.is_drained(side)) {
                         drained.push(key);
                     }
                 }
-                Err(Guilty(side)) => {
-                    let seat = link.ends.get(side).map(|end| end.seat);
-                    if let Some(seat) = seat.and_then(|seat| self.seats.get_mut(seat)) {
-                        seat.counters.faults += 1;
+                Err(FaultyEnd(side)) => {
+                    let member = link.ends.get(side).map(|end| end.member);
+                    if let Some(member) = member.and_then(|member| self.members.get_mut(member)) {
+                        member.counters.faults += 1;
                     }
                     broken.push(key);
                 }
             }
         }
-        for (seat, link) in rings {
-            self.say(seat, ControlMessage::Ring { link });
+        for (member, link) in rings {
+            self.send(member, ControlMessage::Ring { link });
         }
-        // Only the link ends: it was one endpoint, not all of its member's.
+        // Only the link ends: the fault was of one endpoint, not of all its member's.
         for key in broken.into_iter().chain(drained) {
-            self.finish(key);
+            self.end_link(key);
         }
-        self.courtesy.looked();
+        self.yielder.polled();
         if moved {
-            self.hinders = hinders;
+            self.peer_needs_cpu = peer_needs_cpu;
         }
         moved
     }
 
-    /// Nothing more goes over a link: tell both ends.
-    fn finish(&mut self, key: u64) {
+    /// Stops a link, and notifies its ends.
+    fn end_link(&mut self, key: u64) {
         let Some(link) = self.links.get_mut(&key) else {
             return;
         };
@@ -359,13 +378,13 @@ impl Switchboard {
         let (ends, lost) = (link.ends, link.lost);
         for end in ends.iter().filter(|end| !end.closed) {
             if lost {
-                self.say(end.seat, ControlMessage::Lost { link: end.id });
+                self.send(end.member, ControlMessage::Lost { link: end.id });
             }
-            self.say(end.seat, ControlMessage::Close { link: end.id });
+            self.send(end.member, ControlMessage::Close { link: end.id });
         }
     }
 
-    /// An end of a link is closed.
+    /// Handles the close of one end of a link.
     pub(super) fn close(&mut self, key: u64, side: usize, stale: bool) {
         let Some(link) = self.links.get_mut(&key) else {
             return;
@@ -376,46 +395,50 @@ impl Switchboard {
         end.closed = true;
         end.stale = stale;
         let id = end.id;
-        if let Some(seat) = self.seats.get_mut(end.seat) {
-            seat.legs.remove(&id);
+        if let Some(member) = self.members.get_mut(end.member) {
+            member.links.remove(&id);
         }
         if link.ends.iter().all(|end| end.closed) {
-            self.discard(key);
+            self.remove_link(key);
         } else if link.relay.is_some() {
             link.draining = true;
         } else {
-            self.finish(key);
+            self.end_link(key);
         }
     }
 
-    /// A link is no more.
-    fn discard(&mut self, key: u64) {
+    /// Removes a link, and returns its windows to their pools.
+    fn remove_link(&mut self, key: u64) {
         let Some(link) = self.links.remove(&key) else {
             return;
         };
         let mut given = None;
         for end in link.ends {
-            let Some(seat) = self.seats.get_mut(end.seat) else {
+            let Some(member) = self.members.get_mut(end.member) else {
                 continue;
             };
-            // Its gateway may have ended, and another one have a link of this number since.
-            if seat.legs.get(&end.id).is_some_and(|(link, _)| *link == key) {
-                seat.legs.remove(&end.id);
+            // The gateway may have ended, and its successor may have a link with this number.
+            if member
+                .links
+                .get(&end.id)
+                .is_some_and(|(link, _)| *link == key)
+            {
+                member.links.remove(&end.id);
             }
             let stale = link.ends.iter().find(|end| end.stale);
-            // A window that both have goes back once.
-            let window = (seat.link_pool, end.window);
+            // A window that both ends use is returned once.
+            let window = (member.link_pool, end.window);
             if given == Some(window) {
                 continue;
             }
             given = Some(window);
-            let (link_pool, keeper) = (seat.link_pool, stale.map(|end| end.seat));
-            let keeper = keeper.and_then(|keeper| self.seats.get_mut(keeper));
+            let (link_pool, keeper) = (member.link_pool, stale.map(|end| end.member));
+            let keeper = keeper.and_then(|keeper| self.members.get_mut(keeper));
             match keeper.filter(|keeper| keeper.link_pool == link_pool) {
                 Some(keeper) => keeper.parked.push(end.window),
                 None => {
-                    if let Some(link_pool) = self.halls.get_mut(link_pool) {
-                        link_pool.give(end.window);
+                    if let Some(link_pool) = self.link_pools.get_mut(link_pool) {
+                        link_pool.release(end.window);
                     }
                 }
             }

@@ -1,4 +1,4 @@
-//! Endpoints of a gateway's board: they connect to others, and others to them.
+//! The endpoints of a gateway's board: their connects, and connects to them.
 
 use rustix::io::Errno;
 use window::Window;
@@ -7,42 +7,42 @@ use window::waiter::Token;
 
 use super::control_message::{ControlMessage, FROM_MEMBER, LinkId};
 use super::gateway::{Gateway, answer};
-use crate::handshake::{ACCEPTED, CLOSED, FULL, Hello, Welcome};
+use crate::handshake::{ACCEPTED, CLOSED, FULL, Hello, HelloReply};
 use crate::limits::INCOMING;
 use crate::peer::Fault;
 
-/// An endpoint of this board that has a link.
+/// An endpoint of this board that has a link, or is about to.
 #[derive(Debug)]
-pub(super) struct Local {
+pub(super) struct LocalLink {
     pub(super) channel: Channel,
     state: State,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It wants to connect; the host has not answered yet.
+    /// It connects; the host has not answered yet.
     Asked,
-    /// Somebody wants to connect to it; it has not answered yet.
+    /// A remote endpoint connects to it; it has not answered yet.
     Offered,
-    /// It has its link.
+    /// The link is up.
     Up,
-    /// The other end is closed; it has not let go yet.
+    /// The other end is closed; this endpoint has not closed its socket yet.
     Closing,
 }
 
 /// Tokens of connections, and of links.
 const CONNECTING: Token = 1 << 32;
-pub(super) const LOCAL: Token = 2 << 32;
+pub(super) const LOCAL_LINK: Token = 2 << 32;
 
 impl Gateway {
-    /// An endpoint of this board connects.
+    /// Accepts connections of endpoints of this board.
     pub(super) fn accept(&mut self) -> Result<(), Fault> {
         for _ in 0..INCOMING {
             let Ok(Some(channel)) = self.listener.accept() else {
                 break;
             };
             if self.incoming.len() >= INCOMING {
-                self.make_room()?;
+                self.evict_oldest_incoming()?;
             }
             self.next = self.next.wrapping_add(1);
             let token = CONNECTING | u64::from(self.next);
@@ -53,17 +53,17 @@ impl Gateway {
         Ok(())
     }
 
-    /// Whoever connected first and says nothing gives its place to others.
-    fn make_room(&mut self) -> Result<(), Fault> {
+    /// Closes the oldest connection without an offer, to make room.
+    fn evict_oldest_incoming(&mut self) -> Result<(), Fault> {
         if let Some((&first, _)) = self.incoming.first_key_value() {
-            self.hear_incoming(first)?;
+            self.handle_incoming(first)?;
             self.incoming.remove(&first);
         }
         Ok(())
     }
 
-    /// It says whom it wants.
-    pub(super) fn hear_incoming(&mut self, id: u32) -> Result<(), Fault> {
+    /// Handles an endpoint's offer, which names its target, or the end of its socket.
+    pub(super) fn handle_incoming(&mut self, id: u32) -> Result<(), Fault> {
         let Some(channel) = self.incoming.get(&id) else {
             return Ok(());
         };
@@ -77,89 +77,89 @@ impl Gateway {
         self.waiter.remove(&channel);
         let Ok(Some(Message::Offer {
             window: None,
-            greeting,
+            handshake_data,
             ..
         })) = message
         else {
             return Ok(());
         };
-        let Some(hello) = Hello::decode(&greeting) else {
+        let Some(hello) = Hello::decode(&handshake_data) else {
             return Ok(());
         };
-        let link = self.number();
-        if self.keep(link, channel, State::Asked) {
-            self.trunk.say(ControlMessage::Connect {
+        let link = self.new_link_id();
+        if self.add_local_link(link, channel, State::Asked) {
+            self.control.send(ControlMessage::Connect {
                 link,
                 window: 0,
                 hello,
-                seat: None,
+                member: None,
             })?;
         }
         Ok(())
     }
 
-    /// A number that no link has.
-    fn number(&mut self) -> LinkId {
+    /// Returns an unused link number.
+    fn new_link_id(&mut self) -> LinkId {
         loop {
             self.next = self.next.wrapping_add(1);
             let link = self.next | FROM_MEMBER;
-            if !self.locals.contains_key(&link) {
+            if !self.local_links.contains_key(&link) {
                 return link;
             }
         }
     }
 
-    fn keep(&mut self, link: LinkId, channel: Channel, state: State) -> bool {
-        let token = LOCAL | u64::from(link);
+    fn add_local_link(&mut self, link: LinkId, channel: Channel, state: State) -> bool {
+        let token = LOCAL_LINK | u64::from(link);
         let watched = self.waiter.add(&channel, token).is_ok();
         if watched {
-            self.locals.insert(link, Local { channel, state });
+            self.local_links.insert(link, LocalLink { channel, state });
         }
         watched
     }
 
-    /// An endpoint that has a link, or is about to, says something or is gone.
-    pub(super) fn hear_local(&mut self, link: LinkId) -> Result<(), Fault> {
+    /// Handles a message or the end of an endpoint that has a link, or is about to.
+    pub(super) fn handle_local(&mut self, link: LinkId) -> Result<(), Fault> {
         for _ in 0..window::limits::WAKES {
-            let Some(local) = self.locals.get_mut(&link) else {
+            let Some(local) = self.local_links.get_mut(&link) else {
                 return Ok(());
             };
             match (local.channel.receive(), local.state) {
                 (Ok(None), _) => return Ok(()),
                 (Ok(Some(Message::Wake)), State::Up) => {
-                    self.trunk.say(ControlMessage::Ring { link })?;
+                    self.control.send(ControlMessage::Ring { link })?;
                 }
                 (Ok(Some(Message::Wake)), _) => {}
-                (Ok(Some(Message::Answer { greeting, .. })), State::Offered) => {
-                    let welcome = Welcome::decode(&greeting);
+                (Ok(Some(Message::Answer { handshake_data, .. })), State::Offered) => {
+                    let reply = HelloReply::decode(&handshake_data);
                     let (verdict, session) =
-                        welcome.map_or((FULL, 0), |welcome| (welcome.verdict, welcome.session));
+                        reply.map_or((FULL, 0), |reply| (reply.verdict, reply.session));
                     match verdict {
                         ACCEPTED => local.state = State::Up,
-                        _ => self.forget(link),
+                        _ => self.remove_local_link(link),
                     }
-                    self.trunk.say(answer(link, verdict, session))?;
+                    self.control.send(answer(link, verdict, session))?;
                 }
                 (_, State::Offered) => {
-                    self.forget(link);
-                    self.trunk.say(answer(link, CLOSED, 0))?;
+                    self.remove_local_link(link);
+                    self.control.send(answer(link, CLOSED, 0))?;
                 }
                 (_, _) => {
-                    self.forget(link);
-                    self.trunk.say(ControlMessage::Close { link })?;
+                    self.remove_local_link(link);
+                    self.control.send(ControlMessage::Close { link })?;
                 }
             }
         }
         Ok(())
     }
 
-    fn forget(&mut self, link: LinkId) {
-        if let Some(local) = self.locals.remove(&link) {
+    fn remove_local_link(&mut self, link: LinkId) {
+        if let Some(local) = self.local_links.remove(&link) {
             self.waiter.remove(&local.channel);
         }
     }
 
-    /// Somebody far away connects to an endpoint here; the verdict when that cannot be.
+    /// Offers a remote endpoint's connect to an endpoint here; returns the verdict if that fails.
     pub(super) fn offer(&mut self, link: LinkId, window: u32, hello: &Hello) -> Result<(), u32> {
         let channel = match Channel::connect(&self.board.socket(hello.to.endpoint)) {
             Ok(channel) => channel,
@@ -169,56 +169,56 @@ impl Gateway {
         let window = self.region.link(window).ok_or(FULL)?;
         let offered = channel.offer(Some(&window), None, &hello.encode());
         offered.map_err(|_| CLOSED)?;
-        match self.keep(link, channel, State::Offered) {
+        match self.add_local_link(link, channel, State::Offered) {
             true => Ok(()),
             false => Err(FULL),
         }
     }
 
-    /// What an endpoint here asked for is there, or cannot be.
+    /// Passes the host's answer to the endpoint that connects.
     pub(super) fn answered(
         &mut self,
         link: LinkId,
         window: u32,
-        welcome: Welcome,
+        reply: HelloReply,
     ) -> Result<(), Fault> {
-        let Some(local) = self.locals.get_mut(&link) else {
-            // It went away meanwhile, and the host was told.
+        let Some(local) = self.local_links.get_mut(&link) else {
+            // The endpoint has closed meanwhile, and the host was notified.
             return Ok(());
         };
-        let accepted = welcome.verdict == ACCEPTED;
+        let accepted = reply.verdict == ACCEPTED;
         let window: Option<Window> = match accepted {
             true => self.region.link(window),
             false => None,
         };
-        let welcome = welcome.encode();
+        let reply = reply.encode();
         let channel = &local.channel;
-        let told = channel.answer(accepted, window.as_ref(), None, &welcome);
+        let sent = channel.answer(accepted, window.as_ref(), None, &reply);
         match accepted {
-            true if told.is_ok() && window.is_some() => local.state = State::Up,
+            true if sent.is_ok() && window.is_some() => local.state = State::Up,
             true => {
-                self.forget(link);
-                self.trunk.say(ControlMessage::Close { link })?;
+                self.remove_local_link(link);
+                self.control.send(ControlMessage::Close { link })?;
             }
-            false => self.forget(link),
+            false => self.remove_local_link(link),
         }
         Ok(())
     }
 
-    /// The other end of a link is closed.
+    /// Handles the close of the other end of a link.
     pub(super) fn close(&mut self, link: LinkId) -> Result<(), Fault> {
-        let Some(local) = self.locals.get_mut(&link) else {
+        let Some(local) = self.local_links.get_mut(&link) else {
             return Ok(());
         };
         if local.state == State::Up {
-            // It may have to take what is in the window still.
+            // The endpoint may still have to take records from the window.
             local.state = State::Closing;
-            local.channel.finish();
+            local.channel.shutdown_write();
             return Ok(());
         }
         if local.state != State::Closing {
-            self.forget(link);
-            self.trunk.say(ControlMessage::Close { link })?;
+            self.remove_local_link(link);
+            self.control.send(ControlMessage::Close { link })?;
         }
         Ok(())
     }

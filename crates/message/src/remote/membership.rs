@@ -1,4 +1,4 @@
-//! Members come and go: the VM, and the gateway in it.
+//! Membership: VMs that start and end, and the gateways in them.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
@@ -6,186 +6,203 @@ use std::time::Instant;
 use window::Side;
 use window::ivshmem::{Doorbell, Member as Vm, Server};
 
-use super::SILENCE;
+use super::HEARTBEAT_TIMEOUT;
+use super::control_channel::ControlChannel;
 use super::control_message::ControlMessage;
-use super::seat::Seat;
+use super::member::MemberState;
 use super::switchboard::{DOORBELL, Switchboard, VM};
-use super::trunk::Trunk;
 
 impl Switchboard {
-    /// Somebody connects to a member's socket.
+    /// Accepts a connection at a member's socket.
     pub(super) fn accept(&mut self, number: usize) {
-        let server = self.seats.get(number).and_then(|seat| seat.server.as_ref());
+        let server = self
+            .members
+            .get(number)
+            .and_then(|member| member.server.as_ref());
         if let Some(Ok(Some(socket))) = server.map(Server::accept) {
             self.admit(number, socket);
         }
     }
 
-    /// A VM starts that is the member of this number, or a process of the host: this is its socket, which must
-    /// not block. False when it is turned away: the member is there already, or the kernel refuses.
+    /// Admits a VM, or a process of the host, as the member of this number. The socket must not
+    /// block. Returns false, and rejects the connection, if the member is connected already or the
+    /// kernel refuses.
     pub fn admit(&mut self, number: usize, socket: OwnedFd) -> bool {
-        // The last one's end may not have been heard yet.
-        if self.seats.get(number).is_some_and(|seat| seat.vm.is_some()) {
-            self.hear_vm(number);
+        // The end of its predecessor may not have been detected yet.
+        if self
+            .members
+            .get(number)
+            .is_some_and(|member| member.vm.is_some())
+        {
+            self.check_vm_socket(number);
         }
         let vm = Vm::adopt(socket);
-        let bells = self.try_admit(number, &vm);
-        let (Some(bells), Some(seat)) = (bells, self.seats.get_mut(number)) else {
-            vm.turn_away();
+        let doorbells = self.try_admit(number, &vm);
+        let (Some(doorbells), Some(member)) = (doorbells, self.members.get_mut(number)) else {
+            vm.reject();
             return false;
         };
-        seat.vm = Some(vm);
-        seat.bells = Some(bells);
+        member.vm = Some(vm);
+        member.doorbells = Some(doorbells);
         self.accepted.push(number);
         true
     }
 
-    /// Greet it, and wait for what it says. Returns what interrupts it, and what it wakes the host with.
+    /// Sends the region and the doorbells, and adds the socket to the waiter. Returns the doorbell
+    /// that interrupts the member, and the one by which it wakes the host.
     fn try_admit(&mut self, number: usize, vm: &Vm) -> Option<[Doorbell; 2]> {
-        // One at a time: a second QEMU of this name is turned away.
-        let free = |seat: &&mut Seat| seat.vm.is_none();
-        let seat = self.seats.get_mut(number).filter(free)?;
-        let link_pool = self.halls.get(seat.link_pool)?;
-        // The last one may have left anything there.
-        link_pool.region.renew().ok()?;
-        seat.words.set_nic(seat.nic);
+        // One at a time: a second QEMU of this name is rejected.
+        let free = |member: &&mut MemberState| member.vm.is_none();
+        let member = self.members.get_mut(number).filter(free)?;
+        let link_pool = self.link_pools.get(member.link_pool)?;
+        // The predecessor may have overwritten the header.
+        link_pool.region.write_header().ok()?;
+        member.page.set_nic(member.nic);
         // syscalls: eventfd2
-        let (bell, doorbell) = (Doorbell::new().ok()?, Doorbell::new().ok()?);
-        vm.admit(seat.id(), link_pool.region.as_fd(), &doorbell)
+        let (interrupt, doorbell) = (Doorbell::new().ok()?, Doorbell::new().ok()?);
+        vm.admit(member.id(), link_pool.region.as_fd(), &doorbell)
             .ok()?;
         self.waiter.add_shared(vm, VM | number as u64).ok()?;
-        // Gone: that will be heard.
-        let _gone = vm.introduce(seat.id(), &bell);
+        // If the VM has ended, its socket shows that later.
+        let _gone = vm.introduce(member.id(), &interrupt);
         if self.waiter.add_shared(&doorbell, DOORBELL).is_err() {
             self.waiter.remove(vm);
             return None;
         }
-        Some([bell, doorbell])
+        Some([interrupt, doorbell])
     }
 
-    pub(super) fn hear_vm(&mut self, number: usize) {
-        let Some(seat) = self.seats.get_mut(number) else {
+    pub(super) fn check_vm_socket(&mut self, number: usize) {
+        let Some(member) = self.members.get_mut(number) else {
             return;
         };
-        let Some(vm) = &mut seat.vm else {
+        let Some(vm) = &mut member.vm else {
             return;
         };
-        if !vm.hear() {
-            self.part(number);
+        if !vm.check_socket() {
+            self.remove_vm(number);
         }
     }
 
-    /// A VM is gone, or has to go.
-    pub(super) fn part(&mut self, number: usize) {
-        let Some(seat) = self.seats.get_mut(number) else {
+    /// Removes a VM that has ended, or has to be disconnected.
+    pub(super) fn remove_vm(&mut self, number: usize) {
+        let Some(member) = self.members.get_mut(number) else {
             return;
         };
-        let Some(vm) = &seat.vm else {
+        let Some(vm) = &member.vm else {
             return;
         };
         self.waiter.remove(vm);
-        if let Some([_, doorbell]) = seat.bells.take() {
+        if let Some([_, doorbell]) = member.doorbells.take() {
             self.waiter.remove(&doorbell);
         }
-        // With a VM, everything is gone that could use its windows. Programs outlive a process of the host.
-        let outlived = vm.is_process();
-        seat.vm = None;
-        self.leave(number, outlived);
-        if let Some(seat) = self.seats.get_mut(number) {
-            let parked = std::mem::take(&mut seat.parked);
-            let number = seat.link_pool;
-            seat.forget();
+        // When a VM ends, all programs end that could use its windows. Programs of the host outlive
+        // their gateway.
+        let may_have_users = vm.is_process();
+        member.vm = None;
+        self.remove_gateway(number, may_have_users);
+        if let Some(member) = self.members.get_mut(number) {
+            let parked = std::mem::take(&mut member.parked);
+            let number = member.link_pool;
+            member.reset_page();
             let empty = !self
-                .seats
+                .members
                 .iter()
-                .any(|seat| seat.link_pool == number && seat.vm.is_some());
-            if let Some(link_pool) = self.halls.get_mut(number) {
+                .any(|member| member.link_pool == number && member.vm.is_some());
+            if let Some(link_pool) = self.link_pools.get_mut(number) {
                 parked
                     .into_iter()
-                    .for_each(|link| link_pool.give_last(link));
+                    .for_each(|link| link_pool.release_last(link));
                 if empty {
-                    link_pool.abandon();
+                    link_pool.release_parked();
                 }
             }
         }
     }
 
-    /// End gateways that are silent.
-    pub(super) fn bury(&mut self, now: Instant) {
-        for number in 0..self.seats.len() {
+    /// Removes gateways without a heartbeat.
+    pub(super) fn remove_silent(&mut self, now: Instant) {
+        for number in 0..self.members.len() {
             let silent = self
-                .seats
+                .members
                 .get_mut(number)
-                .is_some_and(|seat| seat.is_silent(now, SILENCE));
+                .is_some_and(|member| member.is_silent(now, HEARTBEAT_TIMEOUT));
             if silent {
-                self.leave(number, true);
+                self.remove_gateway(number, true);
             }
         }
     }
 
-    /// A gateway begins, or begins again.
-    pub(super) fn greet(&mut self, number: usize) {
-        let Some(seat) = self.seats.get_mut(number) else {
+    /// Handles a gateway's request to join, or to join again.
+    pub(super) fn check_join_request(&mut self, number: usize) {
+        let Some(member) = self.members.get_mut(number) else {
             return;
         };
-        let opened = seat.words.opened();
-        if opened == seat.opened || seat.vm.is_none() {
+        let join_number = member.page.join_number();
+        if join_number == member.join_number || member.vm.is_none() {
             return;
         }
-        seat.opened = opened;
-        self.leave(number, true);
-        let Some(seat) = self.seats.get_mut(number) else {
+        member.join_number = join_number;
+        self.remove_gateway(number, true);
+        let Some(member) = self.members.get_mut(number) else {
             return;
         };
-        let Some(link_pool) = self.halls.get(seat.link_pool).filter(|_| opened != 0) else {
+        let Some(link_pool) = self
+            .link_pools
+            .get(member.link_pool)
+            .filter(|_| join_number != 0)
+        else {
             return;
         };
-        let window = link_pool.region.trunk(seat.place);
+        let window = link_pool.region.control_window(member.index);
         let ends = window.and_then(|window| {
-            window.renew().ok()?;
+            window.reset().ok()?;
             window.ends(Side::Creator).ok()
         });
         if let Some(ends) = ends {
-            let uplink = seat.member.uplink;
-            seat.begin(Trunk::new(ends), opened);
-            self.introduce(number, true);
-            let names: Vec<_> = self.names.notes().filter(|_| !uplink).collect();
-            for note in names {
-                self.say(number, note);
+            let uplink = member.config.uplink;
+            member.gateway_joined(ControlChannel::new(ends), join_number);
+            self.announce_member(number, true);
+            let names: Vec<_> = self.names.messages().filter(|_| !uplink).collect();
+            for message in names {
+                self.send(number, message);
             }
         }
     }
 
-    /// Tell uplinks that a member has come, or is gone; and an uplink that has come of all.
-    fn introduce(&mut self, number: usize, here: bool) {
-        let face = |seat: &Seat| (seat.member.uplink, seat.nic, seat.trunk.is_some());
-        let all: Vec<_> = self.seats.iter().map(face).collect();
+    /// Notifies uplinks that a member has joined or left; and an uplink that has joined of all
+    /// members.
+    fn announce_member(&mut self, number: usize, here: bool) {
+        let face =
+            |member: &MemberState| (member.config.uplink, member.nic, member.control.is_some());
+        let all: Vec<_> = self.members.iter().map(face).collect();
         let Some(&(uplink, nic, _)) = all.get(number) else {
             return;
         };
         for (other, &(other_uplink, other_nic, other_here)) in all.iter().enumerate() {
             if uplink && here && other_here && !other_uplink {
                 let nic = other_nic;
-                self.say(number, ControlMessage::Member { nic, here });
+                self.send(number, ControlMessage::Member { nic, here });
             } else if other_uplink && !uplink {
-                self.say(other, ControlMessage::Member { nic, here });
+                self.send(other, ControlMessage::Member { nic, here });
             }
         }
     }
 
-    /// A gateway is no more, or begins anew.
-    pub(super) fn leave(&mut self, number: usize, stale: bool) {
-        let Some(seat) = self.seats.get_mut(number) else {
+    /// Removes a gateway that has ended or joins again. `stale` is whether its endpoints may still
+    /// use their windows.
+    pub(super) fn remove_gateway(&mut self, number: usize, stale: bool) {
+        let Some(member) = self.members.get_mut(number) else {
             return;
         };
-        let known = seat.trunk.is_some();
-        seat.end();
-        let legs: Vec<_> = seat.legs.values().copied().collect();
-        for (link, side) in legs {
+        let was_joined = member.control.is_some();
+        member.gateway_ended();
+        let links: Vec<_> = member.links.values().copied().collect();
+        for (link, side) in links {
             self.close(link, side, stale);
         }
-        if known {
-            self.introduce(number, false);
+        if was_joined {
+            self.announce_member(number, false);
         }
     }
 }

@@ -1,54 +1,69 @@
-//! Peers that no memfd and no socket leads to: in VMs of this host.
+//! Remote peers: endpoints in other VMs of this host, and on other hosts.
 //!
 //! # Theory of operation
 //!
-//! A *member* is a VM, or the host's own processes together; each has a name, a board, and so a
-//! NIC id ([`Board::nic_of`](crate::Board::nic_of)). On each member's board a [`Gateway`] runs.
-//! It is the way out for endpoints that connect to another NIC, and to the endpoints of its board
-//! it speaks for those that connect from there. On the host the [`Switchboard`] joins the gateways:
-//! with each it shares a region (`window::region`), and in it a *trunk*: a window that carries
-//! [`note`](control_message::ControlMessage)s. Messages never go through trunks. For each pair of endpoints the
-//! switchboard picks a link, a window of a region:
+//! A *member* is a VM, or the host's own processes together. Each member has a name, a board, and so
+//! a NIC id ([`Board::nic_of`](crate::Board::nic_of)). On each member's board runs a [`Gateway`]. An
+//! endpoint that connects to another NIC connects to its board's gateway, and the gateway connects to
+//! the endpoints of its board on behalf of remote ones. On the host, the [`Switchboard`] joins the
+//! gateways. With each gateway it shares a region (`window::region`), and in the region a *control
+//! window* that carries [control messages](control_message::ControlMessage). Messages of endpoints
+//! never go through control windows. For each pair of endpoints the switchboard picks a link, which
+//! is a window of a region:
 //!
-//! - *direct*: both members are of one trust group and share a region. Both endpoints have the same
-//!   window, and nobody is between them.
+//! - *direct*: both members are in one trust group and share a region. Both endpoints use the same
+//!   window, and no process is between them.
 //! - *mediated*: each member has a region of its own. Each endpoint has a window with the host, and
 //!   the switchboard copies from one to the other ([`relay`]).
 //!
-//! What trunks and links leave of a group's region is *heaps*, one for each member ([`window::region::Heap`]). Programs
-//! borrow stretches of their member's; its kernel keeps who has which, so neither the gateway nor the host does. The
-//! host tells both ends of a direct link where the other sits, and an endpoint copies from that heap and no other.
+//! ```text
+//!   member a (VM)                host                 member b (VM)
+//!  +-------------+      +---------------------+      +-------------+
+//!  |  endpoint ==|======|====== Relay ========|======|== endpoint  |  mediated link
+//!  |  endpoint ==|======|=====================|======|== endpoint  |  direct link
+//!  |     |       |      |                     |      |      |      |
+//!  |  Gateway ---|------|---- Switchboard ----|------|-- Gateway   |  control windows
+//!  +-------------+      |          |          |      +-------------+
+//!                       |       Uplink -------|----> other hosts
+//!                       +---------------------+
+//! ```
 //!
-//! An endpoint that sleeps is woken by its socket, by its gateway. Gateways on the host are woken
-//! by theirs. A gateway in a VM is woken by an interrupt, if a driver is there that takes it
-//! ([`window::pci`]); otherwise it looks at its trunk, less and less often, so that looking takes
-//! less than a hundredth of a processor.
+//! The rest of a group's region is *heaps*, one for each member ([`window::region::Heap`]). Programs
+//! allocate buffers on their member's heap; the member's kernel keeps the allocations, so neither
+//! the gateway nor the host does. The host sends both ends of a direct link the number of the peer's
+//! member, and an endpoint copies from that member's heap and no other.
 //!
-//! What a switchboard needs of the system ([`Resources`]) can outlive its process. The next one does not
-//! know the links, so all gateways have to join anew. Windows that were in use may still be written
-//! by endpoints that have not noticed: they rest until no VM of their region runs.
+//! A sleeping endpoint is woken through its socket, by its gateway. The host wakes gateways on the
+//! host through theirs. The host wakes a gateway in a VM by an interrupt, if the VM has the driver
+//! for it ([`window::pci`]). Otherwise the gateway polls its control window with growing pauses, so
+//! that polling takes less than 1 % of a processor.
 //!
-//! Who owns what: the switchboard alone decides which link is whose, and what a link's source
-//! address is. What may fail: a member, in every way. It is believed nothing; a note that makes no
-//! sense ends its trunk, and with it all of its links, and nobody else's. The end of a VM is the
-//! end of the socket that QEMU got the region by; the end of a gateway shows in its beat.
+//! The system resources of a switchboard ([`Resources`]) can outlive its process. Its successor does
+//! not know the links, so all gateways have to join again. Endpoints that have not noticed may still
+//! write windows that were in use: these windows are not reused until no VM of their region runs.
+//!
+//! Only the switchboard decides which link belongs to which members, and what a link's source
+//! address is. A member may fail in every way, and the switchboard trusts none of its values. A
+//! malformed control message ends the membership of its gateway, and with it all of its links; other
+//! members are unaffected. The host detects the end of a VM by the end of the socket that QEMU got
+//! the region through, and the end of a gateway by its missing heartbeat.
 
+mod control_channel;
 mod control_message;
 pub(crate) mod directory;
 mod gateway;
 mod link_pool;
 mod links;
 mod local_endpoints;
+mod member;
 mod membership;
 mod names;
 mod poll_backoff;
 mod relay;
 mod report;
 mod resources;
-mod seat;
 mod switchboard;
 mod transport;
-mod trunk;
 pub mod uplink;
 
 pub use gateway::Gateway;
@@ -65,8 +80,8 @@ use window::region::RegionLayout;
 
 use crate::connect;
 
-/// The trunk's lanes. Only the first is used.
-const TRUNK: [LaneSize; 2] = [
+/// The lanes of a control window. Only the first is used.
+const CONTROL_LANES: [LaneSize; 2] = [
     LaneSize {
         slots: 64,
         data: 4096,
@@ -77,35 +92,36 @@ const TRUNK: [LaneSize; 2] = [
     },
 ];
 
-/// Links of a region. It is 64 MiB long then, with up to 16 seats, where there are no heaps.
+/// Links of a region. Without heaps, the region is 64 MiB long then, with up to 16 members.
 const LINKS: u32 = 48;
 
-/// Bytes of a region that members share. What trunks and links leave is for their heaps.
+/// Bytes of a region that members share. The part behind control windows and links is for their
+/// heaps.
 const SHARED: u64 = 128 << 20;
 
 /// Links of one member at a time.
-const LEGS: usize = LINKS as usize;
+const LINKS_PER_MEMBER: usize = LINKS as usize;
 
-/// Notes taken from one trunk before the next has its turn.
+/// Control messages taken from one member before the next one is served.
 const BURST: usize = 64;
 
-/// A gateway whose beat has not changed for so long is no more.
-const SILENCE: Duration = Duration::from_secs(10);
+/// A gateway whose heartbeat has not changed for this long has ended.
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Longest pause of a gateway between two looks at its trunk.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause of a gateway between two polls of its control window.
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// The region of a member, or of a group of so many.
-fn region_layout(seats: u32) -> Result<RegionLayout, WindowError> {
+/// Returns the layout of the region of a member, or of a group of `members`.
+fn region_layout(members: u32) -> Result<RegionLayout, WindowError> {
     let layout = RegionLayout {
-        seats,
+        members,
         links: LINKS,
         units: 0,
-        trunk: Layout::new(TRUNK)?,
+        control: Layout::new(CONTROL_LANES)?,
         link: connect::layout()?,
     };
-    // Alone with the host, nobody would read it.
-    Ok(match seats {
+    // A single member needs no heap: no other could read it.
+    Ok(match members {
         ..=1 => layout,
         _ => layout.filled(SHARED),
     })

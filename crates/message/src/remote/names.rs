@@ -1,15 +1,15 @@
-//! Names of members and of other hosts, on their way from an uplink to every board.
+//! Names of members and of other hosts, which an uplink reports and every board receives.
 //!
-//! A name has up to 80 bytes, in two notes. Names come from other hosts, so a text is believed to be
-//! nothing but one, and there are only so many.
+//! A name has up to 80 bytes, in two control messages. Names come from other hosts, so their text
+//! is used as a name only, and their number is limited.
 
 use super::control_message::{ControlMessage, TEXT, Text};
 use super::uplink::Face;
 
-/// Hosts and members that are known by name. A node knows no more hosts.
-const MOST: usize = 2048;
+/// The most hosts and members with a name. A node knows no more hosts.
+const LIMIT: usize = 2048;
 
-/// Notes of a name.
+/// Control messages of a name.
 const PARTS: usize = 2;
 
 #[derive(Debug, Default)]
@@ -21,22 +21,22 @@ struct Named {
     parts: [Text; PARTS],
 }
 
-/// What says a name. One that is too long is cut.
-pub(super) fn notes(face: &Face) -> [ControlMessage; PARTS] {
+/// Returns the control messages of a name. A longer name is cut.
+pub(super) fn messages(face: &Face) -> [ControlMessage; PARTS] {
     let mut parts = [[0; TEXT]; PARTS];
     let places = parts.as_flattened_mut().iter_mut();
-    for (place, byte) in places.zip(face.name.bytes()) {
-        *place = byte;
+    for (target, byte) in places.zip(face.name.bytes()) {
+        *target = byte;
     }
     Named {
         nic: face.nic,
         parts,
     }
-    .notes()
+    .messages()
 }
 
 impl Named {
-    fn notes(&self) -> [ControlMessage; PARTS] {
+    fn messages(&self) -> [ControlMessage; PARTS] {
         let nic = self.nic;
         let [first, second] = self.parts;
         [(0, first), (1, second)].map(|(part, text)| ControlMessage::Name { nic, part, text })
@@ -54,29 +54,29 @@ impl Named {
 }
 
 impl Names {
-    /// Part of a name was said. True when it is one, and not known yet.
-    pub(super) fn hear(&mut self, nic: u64, part: u32, text: Text) -> bool {
+    /// Stores a part of a name. Returns true if the part is valid and new.
+    pub(super) fn update(&mut self, nic: u64, part: u32, text: Text) -> bool {
         let known = self.0.iter().position(|named| named.nic == nic);
-        let place = match known {
-            Some(place) => place,
-            None if self.0.len() < MOST => {
+        let index = match known {
+            Some(index) => index,
+            None if self.0.len() < LIMIT => {
                 let parts = [[0; TEXT]; PARTS];
                 self.0.push(Named { nic, parts });
                 self.0.len() - 1
             }
             None => return false,
         };
-        let parts = self.0.get_mut(place).map(|named| &mut named.parts);
-        let place = parts.and_then(|parts| parts.get_mut(part as usize));
-        place.is_some_and(|place| std::mem::replace(place, text) != text)
+        let parts = self.0.get_mut(index).map(|named| &mut named.parts);
+        let stored = parts.and_then(|parts| parts.get_mut(part as usize));
+        stored.is_some_and(|stored| std::mem::replace(stored, text) != text)
     }
 
-    /// All of them, in the order in which they were first said.
-    pub(super) fn notes(&self) -> impl Iterator<Item = ControlMessage> {
-        self.0.iter().flat_map(Named::notes)
+    /// Returns the control messages of all names, in the order in which they were reported first.
+    pub(super) fn messages(&self) -> impl Iterator<Item = ControlMessage> {
+        self.0.iter().flat_map(Named::messages)
     }
 
-    /// See [`notes`](Self::notes).
+    /// Returns all names, in the order of [`messages`](Self::messages).
     pub(super) fn faces(&self) -> impl Iterator<Item = Face> {
         self.0.iter().filter_map(Named::face)
     }
@@ -91,41 +91,41 @@ mod tests {
         Face { nic, name }
     }
 
-    fn tell(names: &mut Names, face: &Face) -> bool {
+    fn report(names: &mut Names, face: &Face) -> bool {
         let mut new = false;
-        for note in notes(face) {
-            let ControlMessage::Name { nic, part, text } = note else {
-                panic!("{note:?}");
+        for message in messages(face) {
+            let ControlMessage::Name { nic, part, text } = message else {
+                panic!("{message:?}");
             };
-            new |= names.hear(nic, part, text);
+            new |= names.update(nic, part, text);
         }
         new
     }
 
     #[test]
-    fn names_are_told_as_they_are_and_again_when_they_change() {
+    fn names_are_reported_unchanged_and_again_when_they_change() {
         let mut names = Names::default();
         let long = "x".repeat(79);
         let faces = [face(1, "alpha"), face(2, &long), face(3, "γ")];
         for face in &faces {
-            assert!(tell(&mut names, face));
-            assert!(!tell(&mut names, face), "nothing new");
+            assert!(report(&mut names, face));
+            assert!(!report(&mut names, face), "nothing new");
         }
         assert_eq!(names.faces().collect::<Vec<_>>(), faces);
-        assert!(tell(&mut names, &face(2, "beta")));
+        assert!(report(&mut names, &face(2, "beta")));
         assert_eq!(names.faces().nth(1), Some(face(2, "beta")));
-        assert_eq!(names.notes().count(), 6);
+        assert_eq!(names.messages().count(), 6);
     }
 
     #[test]
-    fn nonsense_is_no_name_and_there_are_only_so_many() {
+    fn invalid_parts_are_ignored_and_the_number_of_names_is_limited() {
         let mut names = Names::default();
-        assert!(!names.hear(1, 2, [1; TEXT]), "there is no such part");
-        names.hear(2, 0, [0xff; TEXT]);
+        assert!(!names.update(1, 2, [1; TEXT]), "there is no such part");
+        names.update(2, 0, [0xff; TEXT]);
         assert!(names.faces().all(|face| face.name.is_empty()));
         for nic in 10..10_000 {
-            names.hear(nic, 0, [b'x'; TEXT]);
+            names.update(nic, 0, [b'x'; TEXT]);
         }
-        assert_eq!(names.faces().count() + 1, MOST);
+        assert_eq!(names.faces().count() + 1, LIMIT);
     }
 }

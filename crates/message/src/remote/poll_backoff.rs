@@ -1,74 +1,74 @@
-//! How long a gateway sleeps between two looks at its trunk when nothing wakes it.
+//! How long a gateway sleeps between two polls of its control window, where the host cannot wake it.
 //!
 //! A VM without the driver `vicinity_wake` gets no interrupts of its region, so its gateway polls.
-//! Each wake-up costs the guest a look, and the host an exit of the virtual CPU, a timer and an entry:
-//! some 10 us that the guest cannot measure. So there are two scales. Soon after traffic, more traffic
-//! is likely, and pauses are so short that looks take a hundredth of a processor. Later, a pause is
-//! [`IDLE`] at least, and an idle VM costs 100 wake-ups a second at most.
+//! Each wake-up costs the guest a poll. It costs the host an exit of the virtual CPU, a timer and an
+//! entry: some 10 us that the guest cannot measure. So there are two scales. Soon after traffic, more
+//! traffic is likely, and pauses are so short that polls take less than 1 % of a processor. Later, a
+//! pause is [`IDLE_PAUSE`] at least, and an idle VM costs at most 100 wake-ups a second.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::PAUSE;
+use super::LONGEST_PAUSE;
 
-/// How long to sleep between two looks at the trunk.
+/// The pause between two polls of the control window.
 #[derive(Debug)]
 pub(super) struct PollBackoff {
-    /// Nothing wakes this gateway.
-    pub(super) blind: bool,
+    /// The host cannot wake this gateway.
+    pub(super) polling_only: bool,
     pause: Duration,
-    /// The sum of all pauses since something happened.
+    /// The sum of all pauses since the last event.
     idle: Duration,
-    looks: u32,
-    pub(super) disturbed: bool,
+    polls: u32,
+    pub(super) had_event: bool,
 }
 
-/// The first pause after something happened.
-const SHORT: Duration = Duration::from_micros(50);
+/// The first pause after an event.
+const SHORTEST_PAUSE: Duration = Duration::from_micros(50);
 
-/// Soon after traffic, pauses are at most so many times longer than looks.
-const SHARE: u32 = 150;
+/// Soon after an event, pauses are at most so many times as long as polls.
+const PAUSE_PER_POLL: u32 = 150;
 
-/// Pauses may be short for so long after something happened.
+/// Pauses may be short for so long after an event.
 const SOON: Duration = Duration::from_millis(100);
 
-/// The shortest pause later.
-const IDLE: Duration = Duration::from_millis(10);
+/// The shortest pause after that.
+const IDLE_PAUSE: Duration = Duration::from_millis(10);
 
 impl PollBackoff {
-    pub(super) fn new(blind: bool) -> Self {
+    pub(super) fn new(polling_only: bool) -> Self {
         Self {
-            blind,
-            pause: SHORT,
+            polling_only,
+            pause: SHORTEST_PAUSE,
             idle: Duration::ZERO,
-            looks: 0,
-            disturbed: false,
+            polls: 0,
+            had_event: false,
         }
     }
 
-    /// The next pause; `moved` says whether the last look found anything.
+    /// Returns the next pause; `moved` says whether the last poll found anything.
     pub(super) fn next(&mut self, moved: bool) -> Duration {
-        if !self.blind {
+        if !self.polling_only {
             return Duration::from_secs(1);
         }
-        self.looks = self.looks.saturating_add(1);
+        self.polls = self.polls.saturating_add(1);
         let spent = clock_gettime(ClockId::ThreadCPUTime);
         let spent = Duration::try_from(spent).unwrap_or_default();
-        let moved = moved || std::mem::take(&mut self.disturbed);
-        self.after(moved, spent / self.looks)
+        let had_event = moved || std::mem::take(&mut self.had_event);
+        self.after(had_event, spent / self.polls)
     }
 
-    /// The next pause if a look takes so much processor time here.
-    fn after(&mut self, moved: bool, look: Duration) -> Duration {
-        if moved {
-            (self.pause, self.idle) = (SHORT, Duration::ZERO);
+    /// Returns the next pause if a poll takes this much processor time.
+    fn after(&mut self, had_event: bool, poll: Duration) -> Duration {
+        if had_event {
+            (self.pause, self.idle) = (SHORTEST_PAUSE, Duration::ZERO);
             return self.pause;
         }
-        let longest = (look * SHARE).clamp(SHORT, PAUSE);
+        let longest = (poll * PAUSE_PER_POLL).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
         self.pause = match self.idle < SOON {
             true => (self.pause * 2).min(longest),
-            false => (self.pause * 2).min(longest.max(IDLE)),
+            false => (self.pause * 2).min(longest.max(IDLE_PAUSE)),
         };
         self.idle = self.idle.saturating_add(self.pause);
         self.pause
@@ -79,44 +79,44 @@ impl PollBackoff {
 mod tests {
     use super::*;
 
-    /// Looks in a second, if a look takes so much, a second after the last traffic and right after it.
-    fn looks_in_a_second(look: Duration) -> [u32; 2] {
+    /// Returns the polls in the first and in the second idle second.
+    fn polls_a_second(poll: Duration) -> [u32; 2] {
         let mut backoff = PollBackoff::new(true);
-        let mut looks = [0; 2];
-        for count in &mut looks {
+        let mut polls = [0; 2];
+        for count in &mut polls {
             let mut slept = Duration::ZERO;
             while slept < Duration::from_secs(1) {
-                slept += backoff.after(false, look) + look;
+                slept += backoff.after(false, poll) + poll;
                 *count += 1;
             }
         }
-        looks
+        polls
     }
 
     #[test]
-    fn an_idle_vm_costs_200_wakeups_a_second_at_most_however_fast_it_looks() {
-        for look in [2, 5, 8, 100, 1000] {
-            let [_, idle] = looks_in_a_second(Duration::from_micros(look));
-            assert!(idle <= 101, "{idle} for looks of {look} us");
+    fn an_idle_vm_costs_at_most_200_wakeups_a_second_however_fast_it_polls() {
+        for poll in [2, 5, 8, 100, 1000] {
+            let [_, idle] = polls_a_second(Duration::from_micros(poll));
+            assert!(idle <= 101, "{idle} for polls of {poll} us");
         }
     }
 
     #[test]
-    fn pauses_are_short_soon_after_traffic() {
+    fn pauses_are_short_soon_after_an_event() {
         let mut backoff = PollBackoff::new(true);
-        let look = Duration::from_micros(5);
+        let poll = Duration::from_micros(5);
         let mut slept = Duration::ZERO;
         while slept < SOON {
-            let pause = backoff.after(false, look);
-            assert!(pause <= look * SHARE, "{pause:?}");
+            let pause = backoff.after(false, poll);
+            assert!(pause <= poll * PAUSE_PER_POLL, "{pause:?}");
             slept += pause;
         }
-        // Much later one message is enough.
         for _ in 0..100 {
-            backoff.after(false, look);
+            backoff.after(false, poll);
         }
-        assert!(backoff.after(false, look) >= IDLE);
-        assert_eq!(backoff.after(true, look), SHORT);
-        assert!(backoff.after(false, look) <= look * SHARE);
+        assert!(backoff.after(false, poll) >= IDLE_PAUSE);
+        // One event is enough.
+        assert_eq!(backoff.after(true, poll), SHORTEST_PAUSE);
+        assert!(backoff.after(false, poll) <= poll * PAUSE_PER_POLL);
     }
 }

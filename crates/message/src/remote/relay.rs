@@ -1,35 +1,37 @@
-//! What is between the two windows of a mediated link.
+//! The relay of a mediated link, between the link's two windows.
 //!
-//! Records are read, checked and written anew; data is copied from window to window. A member can
-//! thus make the other end believe nothing that it could not have said to it directly. A record is
-//! taken only when there is room for it at the other side, for the largest if it has data: so nothing
-//! is ever kept here, and a receiver that does not read holds its sender back.
+//! The relay decodes records, checks them, and encodes them anew; it copies data from window to
+//! window. So a member can send the other end nothing through the relay that it could not send
+//! directly. The relay takes a record only when the other side has room for it, or for the largest
+//! record if it has data. So the relay stores nothing, and a receiver that does not read holds its
+//! sender back.
 //!
-//! What a short message waits for is here: from the look that finds it to the slot it is written into.
-//! So that way is inlined, and everything else comes after it: who is woken, who is charged.
+//! The latency of a short message arises here: from the poll that finds it to the slot that it is
+//! written into. So that path is inlined, and everything else comes after it: wake-ups and
+//! counters.
 
 use window::lane::{Consumer, Producer, Record};
-use window::yielding::{Awaited, Courtesy};
-use window::{Broken, Ends};
+use window::yielding::{AwaitedPeer, Yielder};
+use window::{Ends, ProtocolError};
 
 use super::BURST;
 use crate::limits::{CHUNK, MEDIUM};
 use crate::wire::{self, Control, Envelope, Source};
 
-/// Which end of a link.
+/// The index of an end of a link.
 pub(super) type Side = usize;
 
-/// The window with one of the ends.
+/// The relay's side of the window with one end.
 #[derive(Debug)]
-struct Half {
+struct RelayEnd {
     ends: Ends,
-    /// The end must be woken, if it sleeps.
-    told: bool,
-    awaited: Awaited,
+    /// Records were published for the end, or slots released.
+    published: bool,
+    awaited: AwaitedPeer,
 }
 
-impl Half {
-    /// Whether its end sent something that was not taken.
+impl RelayEnd {
+    /// Returns whether the end sent a record that was not taken.
     #[inline(always)]
     fn has_record(&self) -> bool {
         let [messages, control] = &self.ends.consumers;
@@ -39,18 +41,18 @@ impl Half {
 
 #[derive(Debug)]
 pub(super) struct Relay {
-    halves: [Half; 2],
+    ends: [RelayEnd; 2],
 }
 
-/// What the ends of a relay are due.
+/// The result of one turn of a relay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Turn {
     /// What was taken from each end.
     pub(super) taken: [Taken; 2],
-    /// These ends sleep and must be woken.
+    /// The ends that sleep and must be woken.
     pub(super) rings: [bool; 2],
-    /// An end waits for this processor to take what was passed on.
-    pub(super) hinders: bool,
+    /// An end needs this processor to take what was forwarded.
+    pub(super) needs_cpu: bool,
 }
 
 /// What was taken from an end.
@@ -58,102 +60,103 @@ pub(super) struct Turn {
 pub(super) struct Taken {
     /// Records of any kind.
     pub(super) records: u64,
-    /// Those that begin a message.
+    /// Records that begin a message.
     pub(super) messages: u64,
     /// Bytes of messages.
     pub(super) bytes: u64,
 }
 
-/// The end that broke the protocol.
+/// The end that violated the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Guilty(pub(super) Side);
+pub(super) struct FaultyEnd(pub(super) Side);
 
 impl Relay {
     pub(super) fn new(ends: [Ends; 2]) -> Self {
-        let half = |ends| Half {
+        let end = |ends| RelayEnd {
             ends,
-            told: false,
-            awaited: Awaited::default(),
+            published: false,
+            awaited: AwaitedPeer::default(),
         };
         Self {
-            halves: ends.map(half),
+            ends: ends.map(end),
         }
     }
 
-    /// Whether neither end sent anything that was not taken.
+    /// Returns whether all that both ends sent was taken.
     #[inline(always)]
     pub(super) fn is_idle(&self) -> bool {
-        let [one, other] = &self.halves;
+        let [one, other] = &self.ends;
         !(one.has_record() || other.has_record())
     }
 
-    /// Move what can be moved, both ways.
-    pub(super) fn turn(&mut self, courtesy: &Courtesy) -> Result<Turn, Guilty> {
+    /// Forwards records in both directions.
+    pub(super) fn turn(&mut self, yielder: &Yielder) -> Result<Turn, FaultyEnd> {
         let mut turn = Turn::default();
-        let [one, other] = &mut self.halves;
+        let [one, other] = &mut self.ends;
         turn.taken = [
-            forward(one, other).map_err(|blame| blame.of(0, 1))?,
-            forward(other, one).map_err(|blame| blame.of(1, 0))?,
+            forward(one, other).map_err(|fault| fault.of(0, 1))?,
+            forward(other, one).map_err(|fault| fault.of(1, 0))?,
         ];
         let [from_one, from_other] = turn.taken.map(|taken| taken.records > 0);
         if from_one {
-            one.awaited.came(courtesy);
+            one.awaited.arrived(yielder);
         }
         if from_other {
-            other.awaited.came(courtesy);
+            other.awaited.arrived(yielder);
         }
-        turn.hinders = from_one && other.awaited.shares() || from_other && one.awaited.shares();
-        for (half, ring) in self.halves.iter_mut().zip(&mut turn.rings) {
-            *ring = std::mem::take(&mut half.told) && half.ends.ringer.must_ring();
+        turn.needs_cpu =
+            from_one && other.awaited.shares_cpu() || from_other && one.awaited.shares_cpu();
+        for (end, ring) in self.ends.iter_mut().zip(&mut turn.rings) {
+            *ring = std::mem::take(&mut end.published) && end.ends.ringer.needs_wakeup();
         }
         Ok(turn)
     }
 
-    /// Whether everything that one end sent has been taken.
+    /// Returns whether all that one end sent was taken.
     pub(super) fn is_drained(&self, from: Side) -> bool {
-        self.halves.get(from).is_none_or(|half| !half.has_record())
+        self.ends.get(from).is_none_or(|end| !end.has_record())
     }
 
-    /// Tell both ends that nobody looks.
+    /// Announces to both ends that the relay sleeps.
     pub(super) fn prepare_to_wait(&mut self) {
-        for half in &mut self.halves {
-            half.ends.sleeper.prepare_to_wait();
+        for end in &mut self.ends {
+            end.ends.sleeper.prepare_to_wait();
         }
     }
 
-    /// Tell both ends that somebody looks.
+    /// Announces to both ends that the relay is awake.
     pub(super) fn finish_wait(&mut self) {
-        for half in &mut self.halves {
-            half.ends.sleeper.finish_wait();
+        for end in &mut self.ends {
+            end.ends.sleeper.finish_wait();
         }
     }
 
-    /// Whether a turn would move something. A fault is something.
+    /// Returns whether a turn would forward anything. A fault counts.
     pub(super) fn has_work(&mut self) -> bool {
-        let [one, other] = &mut self.halves;
+        let [one, other] = &mut self.ends;
         could_forward(one, other) || could_forward(other, one)
     }
 }
 
-/// Who is to blame when a record cannot be moved.
+/// The end at fault when a record cannot be forwarded.
 #[derive(Clone, Copy, Debug)]
-enum Blame {
+enum FaultAt {
     From,
     To,
 }
 
-impl Blame {
-    fn of(self, from: Side, to: Side) -> Guilty {
+impl FaultAt {
+    fn of(self, from: Side, to: Side) -> FaultyEnd {
         match self {
-            Self::From => Guilty(from),
-            Self::To => Guilty(to),
+            Self::From => FaultyEnd(from),
+            Self::To => FaultyEnd(to),
         }
     }
 }
 
-impl From<Broken> for Blame {
-    /// Who takes records breaks what says how many it took.
-    fn from(_: Broken) -> Self {
+impl From<ProtocolError> for FaultAt {
+    /// The consumer of a lane writes the released count.
+    fn from(_: ProtocolError) -> Self {
         Self::To
     }
 }
@@ -162,7 +165,7 @@ impl From<Broken> for Blame {
 #[allow(clippy::cast_possible_truncation, reason = "32 KiB")]
 const LARGEST: [u32; 2] = [MEDIUM as u32, CHUNK];
 
-fn could_forward(from: &Half, to: &mut Half) -> bool {
+fn could_forward(from: &RelayEnd, to: &mut RelayEnd) -> bool {
     let lanes = from.ends.consumers.iter().zip(&mut to.ends.producers);
     let mut lanes = lanes.zip(LARGEST);
     lanes.any(|((from, to), largest)| {
@@ -171,21 +174,21 @@ fn could_forward(from: &Half, to: &mut Half) -> bool {
     })
 }
 
-/// Whether there is room for a record with this tag: a slot if it is all in its slot, else also the data
-/// of the largest.
+/// Returns whether there is room for a record with this tag: a slot if the record has no data,
+/// otherwise also space for the largest data.
 #[inline(always)]
-fn has_room(to: &mut Producer, tag: u32, largest: u32) -> Result<bool, Broken> {
+fn has_room(to: &mut Producer, tag: u32, largest: u32) -> Result<bool, ProtocolError> {
     match wire::eager_length(tag) {
         Some(_) => to.has_room(),
         None => to.room(largest).map(|room| room.is_some()),
     }
 }
 
-/// Move what one end sent on to the other.
+/// Forwards what one end sent to the other.
 #[inline(always)]
-fn forward(from: &mut Half, to: &mut Half) -> Result<Taken, Blame> {
+fn forward(from: &mut RelayEnd, to: &mut RelayEnd) -> Result<Taken, FaultAt> {
     let mut taken = Taken::default();
-    // Mostly: one end speaks at a time.
+    // The usual case: one end sends at a time.
     if !from.has_record() {
         return Ok(taken);
     }
@@ -195,20 +198,20 @@ fn forward(from: &mut Half, to: &mut Half) -> Result<Taken, Blame> {
     taken.messages = pass(messages, to_messages, medium, &mut taken.bytes, message)?;
     let rest = pass(controls, to_controls, chunk, &mut taken.bytes, control)?;
     taken.records = taken.messages + rest;
-    to.told |= taken.records > 0;
-    from.told |= messages.release() | controls.release();
+    to.published |= taken.records > 0;
+    from.published |= messages.release() | controls.release();
     Ok(taken)
 }
 
-/// Move a lane's records on while there is room, as many as are one link's turn; returns how many.
+/// Forwards a lane's records while there is room, at most one link's share; returns how many.
 #[inline(always)]
 fn pass(
     from: &mut Consumer,
     to: &mut Producer,
     largest: u32,
     bytes: &mut u64,
-    carry: impl Fn(&Record, &mut Consumer, &mut Producer) -> Result<u64, Blame>,
-) -> Result<u64, Blame> {
+    carry: impl Fn(&Record, &mut Consumer, &mut Producer) -> Result<u64, FaultAt>,
+) -> Result<u64, FaultAt> {
     let mut records = 0;
     while records < BURST as u64 {
         let Some(tag) = from.tag() else {
@@ -224,9 +227,9 @@ fn pass(
     Ok(records)
 }
 
-/// Pass a message on; returns how many bytes of it there were.
+/// Forwards a message; returns its length.
 #[inline(always)]
-fn message(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u64, Blame> {
+fn message(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u64, FaultAt> {
     let Some(length) = wire::eager_length(record.tag) else {
         return larger(record, from, to);
     };
@@ -234,12 +237,12 @@ fn message(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u6
     Ok(length as u64)
 }
 
-/// Pass a message on that is not in its slot.
+/// Forwards a message that is not in its slot.
 #[inline(never)]
-fn larger(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u64, Blame> {
-    match Envelope::decode(record).ok_or(Blame::From)? {
-        // It was none when its tag was looked at.
-        Envelope::Eager { .. } => Err(Blame::From),
+fn larger(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u64, FaultAt> {
+    match Envelope::decode(record).ok_or(FaultAt::From)? {
+        // `tag` is not that of an eager message.
+        Envelope::Eager { .. } => Err(FaultAt::From),
         Envelope::Medium {
             value,
             offset,
@@ -262,10 +265,10 @@ fn larger(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u64
     }
 }
 
-/// Pass control on; returns how many bytes of a message went with it.
+/// Forwards a control record; returns the bytes of a message that it carries.
 #[inline(never)]
-fn control(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u64, Blame> {
-    match Control::decode(record).ok_or(Blame::From)? {
+fn control(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u64, FaultAt> {
+    match Control::decode(record).ok_or(FaultAt::From)? {
         Control::Chunk {
             receiver,
             offset,
@@ -281,8 +284,8 @@ fn control(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u6
             };
             data((offset, length), place, from, to)
         }
-        // They share no memory.
-        Control::Share(_) | Control::Copied { .. } => Err(Blame::From),
+        // The ends share no memory.
+        Control::Share(_) | Control::Copied { .. } => Err(FaultAt::From),
         same => {
             to.push(&same.encode());
             Ok(0)
@@ -290,19 +293,19 @@ fn control(record: &Record, from: &mut Consumer, to: &mut Producer) -> Result<u6
     }
 }
 
-/// Copy a record's data, and push the record that says where it is now.
+/// Copies a record's data, and pushes the record with the new offset.
 fn data(
     (offset, length): (u32, u32),
     record: impl Fn(u32, u32) -> Record,
     from: &mut Consumer,
     to: &mut Producer,
-) -> Result<u64, Blame> {
+) -> Result<u64, FaultAt> {
     let room = to.room(length)?;
-    // There is room for the largest.
-    let room = room.ok_or(Blame::To)?;
-    to.carry(room.offset.into(), from, offset.into(), length)
-        .ok_or(Blame::From)?;
-    to.push_with(&record(room.offset, length), room);
+    // There is room for the largest data.
+    let room = room.ok_or(FaultAt::To)?;
+    to.copy_from(room.offset.into(), from, offset.into(), length)
+        .ok_or(FaultAt::From)?;
+    to.push_with_data(&record(room.offset, length), room);
     Ok(length.into())
 }
 
@@ -315,7 +318,7 @@ mod tests {
     /// A relay, and its ends.
     fn relay() -> (Relay, [Ends; 2]) {
         let windows = [(); 2].map(|()| Window::create(connect::layout().unwrap()).unwrap());
-        let [ours, theirs] = [Side::Guest, Side::Creator]
+        let [ours, theirs] = [Side::Attacher, Side::Creator]
             .map(|side| windows.each_ref().map(|window| window.ends(side).unwrap()));
         (Relay::new(ours), theirs)
     }
@@ -323,16 +326,16 @@ mod tests {
     fn send_medium(lane: &mut Producer) {
         let room = lane.room(LARGEST[0]).unwrap().unwrap();
         let record = wire::medium(7, room.offset, LARGEST[0], None);
-        lane.push_with(&record, room);
+        lane.push_with_data(&record, room);
     }
 
     /// What was taken from the first end.
     fn taken(relay: &mut Relay) -> u64 {
-        relay.turn(&Courtesy::default()).unwrap().taken[0].records
+        relay.turn(&Yielder::default()).unwrap().taken[0].records
     }
 
     #[test]
-    fn what_needs_no_data_waits_for_none() {
+    fn a_record_without_data_waits_for_no_data_space() {
         let (mut relay, [mut here, there]) = relay();
         let [out, _] = &mut here.producers;
         let fill = out.capacity() / MEDIUM;
@@ -359,7 +362,7 @@ mod tests {
             body: [7; 7],
         });
         assert!(relay.has_work());
-        let turn = relay.turn(&Courtesy::default());
-        assert_eq!(turn, Err(Guilty(0)));
+        let turn = relay.turn(&Yielder::default());
+        assert_eq!(turn, Err(FaultyEnd(0)));
     }
 }

@@ -1,8 +1,8 @@
-//! What the switchboard can tell of its members.
+//! The switchboard's report of its members.
 
 use super::switchboard::Switchboard;
 
-/// A member: what it is doing, and what it has done since the switchboard was opened.
+/// A member's state, and its counters since the switchboard was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberReport {
     /// Its name.
@@ -11,43 +11,43 @@ pub struct MemberReport {
     pub group: Option<String>,
     /// The NIC id of its board.
     pub nic: u64,
-    /// Its VM runs; of the host, its gateway does.
+    /// Whether its VM runs; of the host, whether its gateway does.
     pub connected: bool,
-    /// Its gateway has joined.
+    /// Whether its gateway has joined.
     pub joined: bool,
-    /// Links that it has now.
+    /// Its links now.
     pub links: u32,
-    /// Its doings.
+    /// Its counters.
     pub counters: Counters,
 }
 
-/// What a member has done. Of what goes directly from one member to another the host sees nothing.
+/// The counters of a member. The host does not see direct links' messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Times that its gateway joined.
     pub joins: u64,
-    /// Links that it had or has.
+    /// Links in all.
     pub links: u64,
-    /// Messages that were taken from it and passed on.
+    /// Messages that the switchboard took from it and forwarded.
     pub messages: u64,
     /// Bytes of these.
     pub bytes: u64,
-    /// Times that it was cut off, or one of its links was, because it made no sense.
+    /// Times that it was disconnected, or one of its links was, because of a protocol violation.
     pub faults: u64,
 }
 
 impl Switchboard {
-    /// All members, in the order they were given.
+    /// Returns the reports of all members, in the order of their configuration.
     #[must_use]
     pub fn report(&self) -> Vec<MemberReport> {
-        let report = self.seats.iter().map(|seat| MemberReport {
-            name: seat.member.name.clone(),
-            group: seat.member.group.clone(),
-            nic: seat.nic,
-            connected: seat.vm.is_some(),
-            joined: seat.trunk.is_some(),
-            links: u32::try_from(seat.legs.len()).unwrap_or(u32::MAX),
-            counters: seat.counters,
+        let report = self.members.iter().map(|member| MemberReport {
+            name: member.config.name.clone(),
+            group: member.config.group.clone(),
+            nic: member.nic,
+            connected: member.vm.is_some(),
+            joined: member.control.is_some(),
+            links: u32::try_from(member.links.len()).unwrap_or(u32::MAX),
+            counters: member.counters,
         });
         report.collect()
     }

@@ -1,5 +1,5 @@
-//! What the host needs of the system to serve its members. It can outlive the process that serves
-//! them: the next one adopts it, and finds the VMs as they are.
+//! The system resources that the switchboard needs. They can outlive its process: the next one
+//! adopts them, while the VMs run on.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -11,37 +11,38 @@ use super::region_layout;
 use super::switchboard::Member;
 use crate::status::Error;
 
-/// Regions, doorbells and sockets of a host.
+/// The regions, doorbells and sockets of a host.
 #[derive(Debug)]
 pub struct Resources {
     pub(super) regions: Vec<Region>,
     pub(super) places: Vec<Place>,
 }
 
-/// What there is of one member.
+/// The resources of one member.
 #[derive(Debug)]
 pub struct Place {
     pub(super) member: Member,
     pub(super) server: Option<Server>,
-    /// The VM that runs, if another process accepted it.
+    /// The running VM, if another process accepted it.
     pub(super) guest: Option<Guest>,
 }
 
-/// A VM, or a process of the host, that was accepted. Its eventfds are made for this connection, and
-/// only it has them: whoever fills one, or makes it block, does so to itself, and the next that
-/// connects has others.
+/// A VM, or a process of the host, that was accepted. Its eventfds are created for this connection,
+/// and only it has them. So a guest that fills one, or makes it block, harms only itself, and the
+/// next connection has others.
 #[derive(Debug)]
 pub struct Guest<Fd = OwnedFd> {
     /// Its socket.
     pub socket: Fd,
     /// The eventfd that interrupts it.
     pub bell: Fd,
-    /// The eventfd that it wakes the host with.
+    /// The eventfd by which it wakes the host.
     pub doorbell: Fd,
 }
 
 impl Resources {
-    /// Make them for these members. Somebody else accepts their VMs, see [`Switchboard::admit`](super::Switchboard::admit).
+    /// Creates the resources of these members. Another process accepts their VMs, see
+    /// [`Switchboard::admit`](super::Switchboard::admit).
     ///
     /// # Errors
     /// A group is too large, or the kernel refuses.
@@ -49,7 +50,7 @@ impl Resources {
         Self::with(members.into_iter().map(|member| (member, None)).collect())
     }
 
-    /// The same, with a socket `NAME.sock` for each in `folder`, which is made.
+    /// The same, with a socket `NAME.sock` for each member in `folder`, which is created.
     ///
     /// # Errors
     /// As for [`make`](Self::make).
@@ -64,8 +65,8 @@ impl Resources {
 
     fn with(members: Vec<(Member, Option<Server>)>) -> Result<Self, Error> {
         let names: Vec<_> = members.iter().map(|(member, _)| member).collect();
-        let regions = halls(&names).into_iter().map(|(_, seats)| {
-            let region = Region::create(region_layout(seats)?)?;
+        let regions = region_groups(&names).into_iter().map(|(_, count)| {
+            let region = Region::create(region_layout(count)?)?;
             Ok(region)
         });
         let regions = regions.collect::<Result<_, Error>>()?;
@@ -80,35 +81,40 @@ impl Resources {
         })
     }
 
-    /// Take over what another process made: the regions and the places, each in their order there.
+    /// Takes over the resources that another process created: the regions and the members'
+    /// resources, in their order there.
     ///
     /// # Errors
-    /// These are not their regions.
+    /// The regions do not match the members.
     pub fn adopt(regions: Vec<OwnedFd>, places: Vec<Place>) -> Result<Self, Error> {
         let members: Vec<_> = places.iter().map(|place| &place.member).collect();
-        let halls = halls(&members);
-        if halls.len() != regions.len() {
+        let region_groups = region_groups(&members);
+        if region_groups.len() != regions.len() {
             let text = "there are more groups or fewer than regions".to_owned();
             return Err(Error::Join(text));
         }
-        let regions = regions.into_iter().zip(halls).map(|(file, (_, seats))| {
-            let region = Region::adopt(file, region_layout(seats)?)?;
-            Ok(region)
-        });
+        let regions = regions
+            .into_iter()
+            .zip(region_groups)
+            .map(|(file, (_, count))| {
+                let region = Region::adopt(file, region_layout(count)?)?;
+                Ok(region)
+            });
         Ok(Self {
             regions: regions.collect::<Result<_, Error>>()?,
             places,
         })
     }
 
-    /// Make the regions anew that no VM has: `stays` says whether a place's VM runs. Processes of the
-    /// host connect again and get the new ones; what they still write into the old ones, nobody reads.
+    /// Replaces the regions that no VM has mapped: `stays` returns whether a member's VM runs.
+    /// Processes of the host connect again and get the new regions; no process reads what they
+    /// still write into the old ones.
     ///
     /// # Errors
-    /// The kernel refuses; then they are as they were.
+    /// The kernel refuses; regions that were not replaced yet stay.
     pub fn renew(&mut self, stays: impl Fn(usize) -> bool) -> Result<(), Error> {
         let members: Vec<_> = self.places.iter().map(|place| &place.member).collect();
-        let numbers = hall_of_each(&members);
+        let numbers = region_of_each(&members);
         for (link_pool, region) in self.regions.iter_mut().enumerate() {
             let mut places = numbers
                 .iter()
@@ -121,12 +127,12 @@ impl Resources {
         Ok(())
     }
 
-    /// The regions.
+    /// Returns the regions.
     pub fn regions(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.regions.iter().map(AsFd::as_fd)
     }
 
-    /// The members' places.
+    /// Returns the members' resources.
     #[must_use]
     pub fn places(&self) -> &[Place] {
         &self.places
@@ -134,7 +140,8 @@ impl Resources {
 }
 
 impl Place {
-    /// Take over one that another process made; with the member's VM, if it accepted that.
+    /// Takes over a member's resources from another process, with its VM if that process accepted
+    /// it.
     #[must_use]
     pub fn adopt(member: Member, guest: Option<Guest>) -> Self {
         Self {
@@ -144,29 +151,29 @@ impl Place {
         }
     }
 
-    /// Whose it is.
+    /// Returns the member.
     #[must_use]
     pub fn member(&self) -> &Member {
         &self.member
     }
 }
 
-/// Who shares a region: the group, if it is one, and how many they are. In the order of the first of
-/// each.
-pub(super) fn halls(members: &[&Member]) -> Vec<(Option<String>, u32)> {
-    let numbers = hall_of_each(members);
-    let mut halls: Vec<(Option<String>, u32)> = Vec::new();
+/// Returns the groups of members that share a region, with the number of their members. A member
+/// without a group has a region of its own. The order is that of the first member of each.
+pub(super) fn region_groups(members: &[&Member]) -> Vec<(Option<String>, u32)> {
+    let numbers = region_of_each(members);
+    let mut region_groups: Vec<(Option<String>, u32)> = Vec::new();
     for (member, number) in members.iter().zip(numbers) {
-        match halls.get_mut(number) {
-            Some((_, seats)) => *seats = seats.saturating_add(1),
-            None => halls.push((member.group.clone(), 1)),
+        match region_groups.get_mut(number) {
+            Some((_, count)) => *count = count.saturating_add(1),
+            None => region_groups.push((member.group.clone(), 1)),
         }
     }
-    halls
+    region_groups
 }
 
-/// The number of each member's region.
-pub(super) fn hall_of_each(members: &[&Member]) -> Vec<usize> {
+/// Returns the index of each member's region.
+pub(super) fn region_of_each(members: &[&Member]) -> Vec<usize> {
     let mut firsts: Vec<&Member> = Vec::new();
     let mut numbers = Vec::new();
     for &member in members {

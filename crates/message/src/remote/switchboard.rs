@@ -1,4 +1,4 @@
-//! The host: who is there, and which link is whose.
+//! The switchboard: the host's process that joins the gateways of all members.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,33 +10,33 @@ use vhost::alarm::Alarm;
 use window::doorbell;
 use window::ivshmem::{Doorbell, Member as Vm};
 use window::waiter::{Token, Waiter, Woken};
-use window::yielding::Courtesy;
+use window::yielding::Yielder;
 
 use super::BURST;
 use super::control_message::ControlMessage;
 use super::link_pool::LinkPool;
 use super::links::Link;
+use super::member::MemberState;
 use super::names::Names;
-use super::resources::{Guest, Place, Resources, hall_of_each};
-use super::seat::Seat;
+use super::resources::{Guest, Place, Resources, region_of_each};
 use crate::address::Board;
 use crate::status::Error;
 
-/// Who may take part.
+/// A configured member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {
-    /// Its name: the VM's.
+    /// Its name: that of the VM.
     pub name: String,
     /// Its trust group, if it has one. Members of a group share memory.
     pub group: Option<String>,
-    /// Its NIC id, if that is not the name's ([`Board::nic_of`]); it has that as well.
+    /// Its NIC id, if it is not that of its name ([`Board::nic_of`]), which routes to it as well.
     pub nic: Option<u64>,
-    /// It is the way to other hosts: it may speak for NICs that are not of this one.
+    /// The member is the uplink to other hosts: it may send for NICs of other hosts.
     pub uplink: bool,
 }
 
 impl Member {
-    /// Its NIC id.
+    /// Returns its NIC id.
     #[must_use]
     pub fn nic(&self) -> u64 {
         self.nic.unwrap_or_else(|| Board::nic_of(&self.name))
@@ -46,23 +46,23 @@ impl Member {
 /// Joins the gateways of a host.
 #[derive(Debug)]
 pub struct Switchboard {
-    pub(super) halls: Vec<LinkPool>,
-    pub(super) seats: Vec<Seat>,
+    pub(super) link_pools: Vec<LinkPool>,
+    pub(super) members: Vec<MemberState>,
     pub(super) links: HashMap<u64, Link>,
     pub(super) next: u64,
-    /// What the uplink says.
+    /// The names that the uplink reported.
     pub(super) names: Names,
     pub(super) waiter: Waiter,
-    /// Seats whose gateway broke the protocol.
+    /// Members whose gateway violated the protocol.
     pub(super) faulty: Vec<usize>,
-    /// When a relay last moved something.
-    pub(super) moved: Option<Instant>,
-    pub(super) courtesy: Courtesy,
-    /// Whoever is to take what was moved last waits for this processor.
-    pub(super) hinders: bool,
-    /// What somebody else watches has something.
-    called: bool,
-    /// Seats whose VM was accepted, and told to nobody yet.
+    /// When a relay last forwarded a record.
+    pub(super) last_progress: Option<Instant>,
+    pub(super) yielder: Yielder,
+    /// The receiver of the records that were forwarded last needs this processor.
+    pub(super) peer_needs_cpu: bool,
+    /// A [watched](Self::watch) descriptor is readable.
+    watched_is_ready: bool,
+    /// Members whose VM was accepted and not reported yet.
     pub(super) accepted: Vec<usize>,
 }
 
@@ -71,23 +71,24 @@ const OTHER: Token = 1;
 const SERVER: Token = 1 << 32;
 pub(super) const VM: Token = 2 << 32;
 
-/// How long the switchboard looks on after it moved something.
+/// How long the switchboard polls after a relay forwarded a record.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// Longest wait for a member's eventfd that does not take a ring: then its connection ends.
+/// The longest time that a ring of a member's eventfd may block: then its connection ends.
 const RING: Duration = Duration::from_millis(1);
 
-/// Between two looks at the clock.
+/// Polls of the relays between two reads of the clock.
 const ROUNDS: u32 = 32;
 
-/// So many of these, and sockets have their turn, however busy the relays are.
+/// Rounds of polls between two checks of the sockets, however busy the relays are.
 const LOOKS: u32 = 64;
 
-/// How often beats are looked at.
+/// How often heartbeats are checked.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Switchboard {
-    /// Open one for these members. Each has a socket `NAME.sock` in `folder`, which is made.
+    /// Opens a switchboard for these members. Each has a socket `NAME.sock` in `folder`, which is
+    /// created.
     ///
     /// # Errors
     /// As for [`with`](Self::with) and [`Resources::make_in`].
@@ -95,27 +96,27 @@ impl Switchboard {
         Self::with(Resources::make_in(folder, members)?)
     }
 
-    /// Open one with these parts, new or [adopted](Resources::adopt). VMs that run have to join anew: of
-    /// their links nothing is known.
+    /// Opens a switchboard with these resources, new or [adopted](Resources::adopt). VMs that run
+    /// have to join again: their links are unknown.
     ///
     /// # Errors
     /// Two names give one NIC id, or the kernel refuses.
     pub fn with(parts: Resources) -> Result<Self, Error> {
         let waiter = Waiter::new()?;
         let members: Vec<_> = parts.places.iter().map(|place| &place.member).collect();
-        let numbers = hall_of_each(&members);
+        let numbers = region_of_each(&members);
         let mut board = Self {
-            halls: parts.regions.into_iter().map(LinkPool::new).collect(),
-            seats: Vec::new(),
+            link_pools: parts.regions.into_iter().map(LinkPool::new).collect(),
+            members: Vec::new(),
             links: HashMap::new(),
             next: 0,
             names: Names::default(),
             waiter,
             faulty: Vec::new(),
-            moved: None,
-            courtesy: Courtesy::default(),
-            hinders: false,
-            called: false,
+            last_progress: None,
+            yielder: Yielder::default(),
+            peer_needs_cpu: false,
+            watched_is_ready: false,
             accepted: Vec::new(),
         };
         let mut places = parts.places.into_iter().zip(numbers);
@@ -124,55 +125,55 @@ impl Switchboard {
     }
 
     fn add(&mut self, place: Place, link_pool: usize) -> Result<(), Error> {
-        let (member, number) = (place.member, self.seats.len());
-        let nic = member.nic();
-        if self.seats.iter().any(|seat| seat.nic == nic) {
-            let text = format!("`{}` has the same NIC id as another member", member.name);
+        let (config, number) = (place.member, self.members.len());
+        let nic = config.nic();
+        if self.members.iter().any(|member| member.nic == nic) {
+            let text = format!("`{}` has the same NIC id as another member", config.name);
             return Err(Error::Join(text));
         }
-        let seat = self
-            .seats
+        let index = self
+            .members
             .iter()
-            .filter(|seat| seat.link_pool == link_pool)
+            .filter(|member| member.link_pool == link_pool)
             .count();
-        let seat = u32::try_from(seat).unwrap_or(u32::MAX);
-        let words = self
-            .halls
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        let page = self
+            .link_pools
             .get(link_pool)
-            .and_then(|link_pool| link_pool.region.seat(seat));
-        let words = words.ok_or_else(|| Error::Join("a group is too large".to_owned()))?;
+            .and_then(|link_pool| link_pool.region.page(index));
+        let page = page.ok_or_else(|| Error::Join("a group is too large".to_owned()))?;
         if let Some(server) = &place.server {
             self.waiter.add(server, SERVER | number as u64)?;
         }
-        let mut seat = Seat::new(member, nic, (link_pool, seat), words, place.server);
-        seat.words.set_nic(nic);
+        let mut member = MemberState::new(config, nic, (link_pool, index), page, place.server);
+        member.page.set_nic(nic);
         if let Some(guest) = place.guest {
             let vm = Vm::adopt(guest.socket);
-            let bells = [guest.bell, guest.doorbell].map(Doorbell::adopt);
+            let doorbells = [guest.bell, guest.doorbell].map(Doorbell::adopt);
             self.waiter.add_shared(&vm, VM | number as u64)?;
-            self.waiter.add_shared(&bells[1], DOORBELL)?;
-            seat.resume(vm, bells);
+            self.waiter.add_shared(&doorbells[1], DOORBELL)?;
+            member.adopt_vm(vm, doorbells);
         }
-        self.seats.push(seat);
+        self.members.push(member);
         Ok(())
     }
 
-    /// Have `go_on` of [`serve`](Self::serve) asked also when there is something to read here, see
+    /// Makes [`serve`](Self::serve) call `go_on` also when this descriptor is readable, see
     /// [`is_called`](Self::is_called).
     ///
     /// # Errors
-    /// No memory, or no descriptor one can wait for.
+    /// There is no memory left, or epoll does not support the descriptor.
     pub fn watch(&self, fd: impl AsFd) -> Result<(), Error> {
         Ok(self.waiter.add(fd, OTHER)?)
     }
 
-    /// Whether there is something to read at what is [watched](Self::watch).
+    /// Returns whether a [watched](Self::watch) descriptor is readable.
     #[must_use]
     pub fn is_called(&self) -> bool {
-        self.called
+        self.watched_is_ready
     }
 
-    /// Work until `go_on`, asked at least once a second, says no.
+    /// Runs until `go_on`, called at least once a second, returns false.
     ///
     /// # Errors
     /// The kernel refuses to wait, or has no timer.
@@ -182,63 +183,66 @@ impl Switchboard {
         let mut looked = Instant::now();
         while go_on(self) {
             match self.spin(&mut alarm) {
-                true => self.glance()?,
+                true => self.poll_sockets()?,
                 false => self.sleep()?,
             }
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
-                self.bury(looked);
-                for link_pool in &mut self.halls {
-                    link_pool.empty(looked);
+                self.remove_silent(looked);
+                for link_pool in &mut self.link_pools {
+                    link_pool.release_idle_memory(looked);
                 }
             }
         }
         Ok(())
     }
 
-    /// Work, and look on for a while if there are relays that were busy just now. They are looked
-    /// at more often than trunks. True when they still are, and it is the sockets' turn.
+    /// Serves members and relays, and polls for a while if relays were busy just now. Relays are
+    /// polled more often than control channels. Returns true if relays are still busy, and the
+    /// sockets are to be checked.
     fn spin(&mut self, alarm: &mut Alarm) -> bool {
         for _ in 0..LOOKS {
-            let (moved, idle) = self.rounds();
-            self.turn(alarm);
+            let (last_progress, idle) = self.poll_relays();
+            self.serve_members(alarm);
             let now = Instant::now();
-            if moved {
-                self.moved = Some(now);
+            if last_progress {
+                self.last_progress = Some(now);
             }
-            let busy = self.moved.is_some_and(|moved| now - moved < SPIN);
+            let busy = self
+                .last_progress
+                .is_some_and(|last_progress| now - last_progress < SPIN);
             if !busy {
                 return false;
             }
             if idle {
-                // Whoever has something for it may wait for this processor.
-                self.courtesy.give_way();
+                // The sender that it waits for may need this processor.
+                self.yielder.yield_now();
             }
         }
         true
     }
 
-    /// Look at the relays some times; whether something was moved, and whether others should have the
-    /// processor: nothing was moved in the end.
-    fn rounds(&mut self) -> (bool, bool) {
-        let (mut moved, mut idle) = (false, 0);
+    /// Polls the relays repeatedly. Returns whether a record was forwarded, and whether other
+    /// programs should run because the last polls found none.
+    fn poll_relays(&mut self) -> (bool, bool) {
+        let (mut last_progress, mut idle) = (false, 0);
         for _ in 0..ROUNDS {
             if self.relay() {
-                (moved, idle) = (true, 0);
+                (last_progress, idle) = (true, 0);
                 continue;
             }
             idle += 1;
-            if !self.courtesy.is_crowded() {
-                // To look at a line too often takes it from whoever writes there.
+            if !self.yielder.is_contended() {
+                // Polling a line too often takes it from the producer that writes there.
                 std::hint::spin_loop();
-            } else if self.hinders {
-                return (moved, true);
+            } else if self.peer_needs_cpu {
+                return (last_progress, true);
             }
         }
-        (moved, idle == ROUNDS)
+        (last_progress, idle == ROUNDS)
     }
 
-    /// Tell the relays' ends, look once more, then sleep.
+    /// Announces the sleep to the relays' ends, checks for work once more, then sleeps.
     fn sleep(&mut self) -> Result<(), Error> {
         let mut relays: Vec<_> = self
             .links
@@ -246,51 +250,52 @@ impl Switchboard {
             .filter_map(|l| l.relay.as_mut())
             .collect();
         relays.iter_mut().for_each(|relay| relay.prepare_to_wait());
-        // Members are on other kernels, or take part as if they were: they have a fence each.
-        let _told = doorbell::settle();
+        // Members run on other kernels, or are treated so: they use a fence each.
+        let _told = doorbell::wait_fence();
         let work = relays.iter_mut().any(|relay| relay.has_work());
         let limit = if work { Duration::ZERO } else { LOOK };
         let woken = self.waiter.wait(Some(limit))?;
         relays.iter_mut().for_each(|relay| relay.finish_wait());
-        self.attend(&woken);
+        self.handle_events(&woken);
         Ok(())
     }
 
-    /// Look at the sockets without sleeping. Whoever sleeps has to tell the relays' ends, and all
-    /// processors (`settle`): in the middle of a conversation that took ten microseconds, and more when
-    /// an end then woke this side.
-    fn glance(&mut self) -> Result<(), Error> {
+    /// Checks the sockets without sleeping. A sleep has to be announced to the relays' ends, and
+    /// needs a fence on all processors (`wait_fence`). In the middle of a conversation that took
+    /// ten microseconds, and more when an end then woke this side.
+    fn poll_sockets(&mut self) -> Result<(), Error> {
         let woken = self.waiter.wait(Some(Duration::ZERO))?;
-        self.attend(&woken);
+        self.handle_events(&woken);
         Ok(())
     }
 
-    /// Do what the sockets ask for.
-    fn attend(&mut self, woken: &Woken) {
-        self.called = false;
+    /// Handles the events of the sockets.
+    fn handle_events(&mut self, woken: &Woken) {
+        self.watched_is_ready = false;
         for &token in &woken.tokens {
-            let seat = usize::try_from(token & 0xffff_ffff).unwrap_or(usize::MAX);
+            let member = usize::try_from(token & 0xffff_ffff).unwrap_or(usize::MAX);
             match token {
                 DOORBELL => {}
-                OTHER => self.called = true,
-                token if token >= VM => self.hear_vm(seat),
-                _ => self.accept(seat),
+                OTHER => self.watched_is_ready = true,
+                token if token >= VM => self.check_vm_socket(member),
+                _ => self.accept(member),
             }
         }
     }
 
-    /// Tell of each VM, or process of the host, that was accepted since the last time: the place of
-    /// its member, and its descriptors, by which another switchboard [takes over](Resources::adopt). What
-    /// `tell` returns false for is told again.
+    /// Reports each VM, or process of the host, that was accepted since the last call: the number
+    /// of its member, and its descriptors, with which another switchboard [takes
+    /// over](Resources::adopt). If `tell` returns false, the VM is reported again.
     pub fn tell_accepted(&mut self, mut tell: impl FnMut(usize, &Guest<BorrowedFd<'_>>) -> bool) {
-        let seats = &self.seats;
+        let members = &self.members;
         self.accepted.retain(|&number| {
-            let seat = seats.get(number);
-            let known = seat.and_then(|seat| Some((seat.vm.as_ref()?, seat.bells.as_ref()?)));
-            known.is_some_and(|(vm, [bell, doorbell])| {
+            let member = members.get(number);
+            let known =
+                member.and_then(|member| Some((member.vm.as_ref()?, member.doorbells.as_ref()?)));
+            known.is_some_and(|(vm, [interrupt, doorbell])| {
                 let guest = Guest {
                     socket: vm.as_fd(),
-                    bell: bell.as_fd(),
+                    bell: interrupt.as_fd(),
                     doorbell: doorbell.as_fd(),
                 };
                 !tell(number, &guest)
@@ -298,23 +303,23 @@ impl Switchboard {
         });
     }
 
-    /// One round over everybody.
-    fn turn(&mut self, alarm: &mut Alarm) {
-        for number in 0..self.seats.len() {
-            self.greet(number);
+    /// Serves all members once.
+    fn serve_members(&mut self, alarm: &mut Alarm) {
+        for number in 0..self.members.len() {
+            self.check_join_request(number);
             for _ in 0..BURST {
-                let Some(trunk) = self
-                    .seats
+                let Some(control) = self
+                    .members
                     .get_mut(number)
-                    .and_then(|seat| seat.trunk.as_mut())
+                    .and_then(|member| member.control.as_mut())
                 else {
                     break;
                 };
-                if trunk.is_full() {
+                if control.is_full() {
                     break;
                 }
-                match trunk.hear() {
-                    Ok(Some(note)) => self.hear(number, note),
+                match control.receive() {
+                    Ok(Some(message)) => self.handle_message(number, message),
                     Ok(None) => break,
                     Err(_) => {
                         self.faulty.push(number);
@@ -324,44 +329,44 @@ impl Switchboard {
             }
         }
         while let Some(number) = self.faulty.pop() {
-            self.leave(number, true);
-            if let Some(seat) = self.seats.get_mut(number) {
-                seat.counters.faults += 1;
+            self.remove_gateway(number, true);
+            if let Some(member) = self.members.get_mut(number) {
+                member.counters.faults += 1;
             }
         }
         let mut stuck = Vec::new();
-        for (number, seat) in self.seats.iter_mut().enumerate() {
-            seat.flush();
-            if !seat.ring(alarm) {
-                seat.counters.faults += 1;
+        for (number, member) in self.members.iter_mut().enumerate() {
+            member.flush();
+            if !member.ring(alarm) {
+                member.counters.faults += 1;
                 stuck.push(number);
             }
         }
         alarm.unset();
-        stuck.into_iter().for_each(|number| self.part(number));
+        stuck.into_iter().for_each(|number| self.remove_vm(number));
     }
 
-    /// An uplink says part of a name: tell all others that are here.
-    pub(super) fn name(&mut self, note: ControlMessage) {
-        let ControlMessage::Name { nic, part, text } = note else {
+    /// Forwards a part of a name, which an uplink reported, to all other members.
+    pub(super) fn name(&mut self, message: ControlMessage) {
+        let ControlMessage::Name { nic, part, text } = message else {
             return;
         };
-        if self.names.hear(nic, part, text) {
-            for number in 0..self.seats.len() {
-                let seat = self.seats.get(number);
-                if seat.is_some_and(|seat| !seat.member.uplink) {
-                    self.say(number, note);
+        if self.names.update(nic, part, text) {
+            for number in 0..self.members.len() {
+                let member = self.members.get(number);
+                if member.is_some_and(|member| !member.config.uplink) {
+                    self.send(number, message);
                 }
             }
         }
     }
 
-    pub(super) fn say(&mut self, number: usize, note: ControlMessage) {
-        let trunk = self
-            .seats
+    pub(super) fn send(&mut self, number: usize, message: ControlMessage) {
+        let control = self
+            .members
             .get_mut(number)
-            .and_then(|seat| seat.trunk.as_mut());
-        if trunk.is_some_and(|trunk| trunk.say(note).is_err()) {
+            .and_then(|member| member.control.as_mut());
+        if control.is_some_and(|control| control.send(message).is_err()) {
             self.faulty.push(number);
         }
     }

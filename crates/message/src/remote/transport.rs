@@ -1,4 +1,4 @@
-//! How a member reaches the host: its region, and what wakes the host.
+//! How a member reaches the host: its region, and the doorbell that wakes the host.
 
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use window::cached::LoadTime;
 use window::ivshmem::Client;
 use window::pci::{Device, Interrupts};
-use window::region::{Region, Seat};
+use window::region::{MemberPage, Region};
 
 use crate::address::random;
 use crate::status::Error;
@@ -15,30 +15,30 @@ use crate::status::Error;
 /// How a member reaches the host.
 #[derive(Clone, Debug)]
 pub enum Transport {
-    /// It is a VM: by its `ivshmem` device.
+    /// The member is a VM: its `ivshmem` device.
     Device,
-    /// It is the host itself: by the switchboard's socket for it.
+    /// The member is the host itself: the switchboard's socket for it.
     Socket(PathBuf),
 }
 
-/// What wakes the host.
+/// The doorbell that wakes the host.
 #[derive(Debug)]
-pub(super) enum Bell {
+pub(super) enum HostDoorbell {
     /// The device of this VM, and what a load from its memory takes.
     Device(Device, LoadTime),
     Client(Client),
 }
 
-/// The host takes no longer than this to make a trunk.
-const HEARD: Duration = Duration::from_secs(5);
+/// How long a member waits for the host's confirmation.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The region, what wakes the host, and the id that the host gave.
-pub(super) fn reach(way: &Transport) -> Result<(Bell, Region, u16), Error> {
-    match way {
+/// Opens the region; returns the host's doorbell, the region, and the id that the host assigned.
+pub(super) fn open_transport(transport: &Transport) -> Result<(HostDoorbell, Region, u16), Error> {
+    match transport {
         Transport::Socket(path) => {
             let (client, memory) = Client::connect(path)?;
             let id = client.id();
-            Ok((Bell::Client(client), Region::attach(memory)?, id))
+            Ok((HostDoorbell::Client(client), Region::attach(memory)?, id))
         }
         Transport::Device => {
             let mut devices = Device::all()?.into_iter();
@@ -53,18 +53,18 @@ pub(super) fn reach(way: &Transport) -> Result<(Bell, Region, u16), Error> {
             let load_time = LoadTime::measure(memory.as_fd())?;
             let region = Region::attach(memory)?;
             let id = device.id();
-            Ok((Bell::Device(device, load_time), region, id))
+            Ok((HostDoorbell::Device(device, load_time), region, id))
         }
     }
 }
 
-/// Begin with a new number, and wait until the host made the trunk for it.
-pub(super) fn begin(seat: &Seat, bell: &Bell) -> Result<u32, Error> {
+/// Asks to join with a new number, and waits until the host has reset the control window for it.
+pub(super) fn join_switchboard(page: &MemberPage, doorbell: &HostDoorbell) -> Result<u32, Error> {
     let number = (random()? >> 32) as u32 | 1;
-    seat.open(number);
-    bell.ring();
-    let end = Instant::now() + HEARD;
-    while seat.heard() != number {
+    page.request_join(number);
+    doorbell.ring();
+    let end = Instant::now() + JOIN_TIMEOUT;
+    while page.joined_number() != number {
         if Instant::now() >= end {
             return Err(Error::Join("the host does not answer".to_owned()));
         }
@@ -73,8 +73,8 @@ pub(super) fn begin(seat: &Seat, bell: &Bell) -> Result<u32, Error> {
     Ok(number)
 }
 
-impl Bell {
-    /// What the host can wake this VM with.
+impl HostDoorbell {
+    /// Returns the interrupts by which the host can wake this VM.
     pub(super) fn interrupts(&self) -> Result<Option<Interrupts>, Error> {
         match self {
             Self::Device(device, _) => Ok(device.interrupts()?),
@@ -82,7 +82,7 @@ impl Bell {
         }
     }
 
-    /// What a load from the region takes in this VM; `None` on the host, whose memory is always cached.
+    /// Returns what a load from the region takes in this VM, or `None` on the host, whose memory is always cached.
     pub(super) fn load_time(&self) -> Option<LoadTime> {
         match self {
             Self::Device(_, load_time) => Some(*load_time),

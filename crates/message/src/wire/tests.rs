@@ -11,7 +11,8 @@ fn source() -> impl Strategy<Value = Source> {
     prop_oneof![
         Just(Source::Stream),
         handle().prop_map(Source::Heap),
-        any::<(u32, u32)>().prop_map(|(unit, number)| Source::Lent(Place { unit, number })),
+        any::<(u32, u32)>()
+            .prop_map(|(unit, generation)| Source::MemberHeap(HeapAddress { unit, generation })),
     ]
 }
 
@@ -66,12 +67,12 @@ fn control() -> impl Strategy<Value = Control> {
             }
         }),
         (handle(), handle(), any::<[u32; 3]>(), any::<u64>()).prop_map(
-            |(sender, receiver, [unit, number, turn], wanted)| Control::Share(Share {
+            |(sender, receiver, [unit, generation, epoch], wanted)| Control::Share(Share {
                 sender,
                 receiver,
-                place: Place { unit, number },
+                address: HeapAddress { unit, generation },
                 wanted,
-                turn,
+                epoch,
             })
         ),
         (handle(), any::<u32>())
@@ -81,15 +82,16 @@ fn control() -> impl Strategy<Value = Control> {
 
 proptest! {
     #[test]
-    fn records_are_read_as_they_were_written(envelope in envelope(), control in control()) {
+    fn records_are_decoded_as_they_were_encoded(envelope in envelope(), control in control()) {
         prop_assert_eq!(Envelope::decode(&envelope.encode()), Some(envelope));
         prop_assert_eq!(Control::decode(&control.encode()), Some(control));
     }
 }
 
-/// Of a good record, with up to three of its words changed: what is read is written as it was read.
+/// A valid record with some of its words changed is refused, or decodes to a value that encodes to
+/// the same record.
 #[test]
-fn any_record_is_answered() {
+fn any_record_is_decoded_or_refused() {
     use std::cell::Cell;
     let good = prop_oneof![
         envelope().prop_map(|envelope| envelope.encode()),
@@ -102,7 +104,7 @@ fn any_record_is_answered() {
     let checked = runner.run(&(good, changes), |(mut record, changes)| {
         for (at, word) in changes {
             match record.body.get_mut(at) {
-                Some(place) => *place = word,
+                Some(slot) => *slot = word,
                 None => record.tag = u32::try_from(word).unwrap_or(u32::MAX),
             }
         }

@@ -1,7 +1,8 @@
-//! A member that does to the host whatever its input says: it writes anything anywhere into its
-//! region, says any note, sends any record, and comes and goes. For tests and for fuzzing.
+//! A hostile member: its input determines what it does to the host. It writes anything anywhere
+//! into its region, sends any control message and any record, and joins and leaves. For tests and
+//! fuzzing.
 //!
-//! An input is a list of steps of [`STEP`] bytes: what to do, and with which numbers.
+//! An input is a list of steps of [`STEP`] bytes: an action and its numbers.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,7 @@ use window::{Ends, Side};
 /// Bytes of a step.
 pub const STEP: usize = 12;
 
-/// Kinds of notes.
+/// Kinds of control messages.
 const CONNECT: u32 = 1;
 const ANSWER: u32 = 2;
 
@@ -28,71 +29,72 @@ pub const ENDPOINT: u32 = 7;
 #[derive(Debug)]
 pub struct Attack {
     socket: PathBuf,
-    /// Whom it connects to.
+    /// The NIC id that it connects to.
     target: u64,
-    /// Who it says it is.
+    /// The NIC id that it claims.
     pub from: u64,
-    /// How often it was refused.
+    /// How often its connects were refused.
     pub refused: u32,
-    there: Option<There>,
-    /// How often it came.
+    joined: Option<Joined>,
+    /// How often it joined.
     times: u32,
-    /// It connects as the same opening of its endpoint, each time.
+    /// It uses the same session for each connect.
     pub same_session: bool,
 }
 
 #[derive(Debug)]
-struct There {
+struct Joined {
     client: Client,
     region: Region,
-    trunk: Option<Ends>,
-    /// What it began with, and what it has a link by, if the host gave it one.
+    control: Option<Ends>,
+    /// The number of its request to join, and the window of its link, if the host gave it one.
     number: u32,
     window: Option<u32>,
-    /// How often it asked for that.
+    /// How many connects it sent.
     asked: u32,
-    /// Its view of that.
+    /// Its mapping of that window.
     link: Option<Ends>,
 }
 
-impl There {
-    fn come(socket: &Path, number: u32) -> Option<Self> {
+impl Joined {
+    fn join(socket: &Path, number: u32) -> Option<Self> {
         let (client, memory) = Client::connect(socket).ok()?;
-        // Sealed: nobody makes it shorter under the host's hands.
+        // The region is sealed, so a member cannot shrink it while the host uses it.
         assert!(rustix::fs::ftruncate(&memory, 4096).is_err());
         let region = Region::attach(memory).ok()?;
-        let mut there = Self {
+        let mut joined = Self {
             client,
             region,
-            trunk: None,
+            control: None,
             number: 0,
             window: None,
             asked: 100,
             link: None,
         };
-        there.begin(number);
-        Some(there)
+        joined.begin(number);
+        Some(joined)
     }
 
     fn begin(&mut self, number: u32) {
-        if let Some(seat) = self.region.seat(0) {
-            seat.open(number);
+        if let Some(page) = self.region.page(0) {
+            page.request_join(number);
         }
         self.client.ring();
-        self.trunk = None;
+        self.control = None;
         self.number = number;
         self.window = None;
         self.link = None;
     }
 
-    /// Whether the host made the trunk for it.
-    fn is_heard(&self) -> bool {
-        let seat = self.region.seat(0);
-        seat.is_some_and(|seat| seat.heard() == self.number)
+    /// Returns whether the host confirmed the join.
+    fn is_joined(&self) -> bool {
+        let page = self.region.page(0);
+        page.is_some_and(|page| page.joined_number() == self.number)
     }
 }
 
-/// Where something is: the seat's page, the trunk, and the control page and rings of its link.
+/// Returns an offset in the member's page, in its control window, or in the control page and rings
+/// of its link.
 fn place(region: &Region, link: u32, step: &[u8; STEP]) -> u64 {
     let [_, area, low, high, ..] = *step;
     let offset = u64::from(low) | u64::from(high) << 8;
@@ -100,95 +102,100 @@ fn place(region: &Region, link: u32, step: &[u8; STEP]) -> u64 {
     match area % 8 {
         0 => offset % 0x2000,
         1 => 0x1000 + offset % 512,
-        2 | 3 => layout.trunk_at(0) + offset % layout.trunk.length(),
+        2 | 3 => layout.control_at(0) + offset % layout.control.length(),
         _ => layout.link_at(link) + offset,
     }
 }
 
 impl Attack {
-    /// One that will come to `socket`, and connect to the member with this name.
+    /// Creates an attacker that will join through `socket` and connect to the member with this
+    /// name.
     pub fn new(socket: &Path, target: &str) -> Self {
         Self {
             socket: socket.to_owned(),
             target: Board::nic_of(target),
             from: 0,
             refused: 0,
-            there: None,
+            joined: None,
             times: 0,
             same_session: false,
         }
     }
 
-    /// Come, if it is not there. The host must be at work meanwhile.
-    pub fn come(&mut self) {
-        // One that comes before the host knows that the last one is gone is turned away.
-        if !self.there.as_ref().is_some_and(|there| there.client.hear()) {
+    /// Joins, if it has not. The host must be running meanwhile.
+    pub fn join(&mut self) {
+        // The host rejects a connection before it has noticed the end of the last one.
+        if !self
+            .joined
+            .as_ref()
+            .is_some_and(|joined| joined.client.take_wakeups())
+        {
             self.times += 1;
-            self.there = There::come(&self.socket, self.times << 8);
+            self.joined = Joined::join(&self.socket, self.times << 8);
         }
     }
 
-    /// Go, as a VM that is killed.
-    pub fn go(&mut self) {
-        self.there = None;
+    /// Leaves, as a VM that is killed does.
+    pub fn leave(&mut self) {
+        self.joined = None;
     }
 
-    /// Have the host look.
+    /// Rings the host's doorbell.
     pub fn ring(&self) {
-        if let Some(there) = &self.there {
-            there.client.ring();
+        if let Some(joined) = &self.joined {
+            joined.client.ring();
         }
     }
 
-    /// Ask for a link, once the host hears; true when it has one. To be called until then, with
-    /// the others at work.
+    /// Connects, once the host has confirmed the join; returns true if it has a link. To be called
+    /// until then, with the other members making progress.
     pub fn connect(&mut self) -> bool {
-        self.come();
+        self.join();
         let (from, target, same_session) = (self.from, self.target, self.same_session);
-        let Some(there) = self.there.as_mut().filter(|there| there.is_heard()) else {
+        let Some(joined) = self.joined.as_mut().filter(|joined| joined.is_joined()) else {
             return false;
         };
-        let is_refused = there.hear();
+        let is_refused = joined.take_reply();
         self.refused += u32::from(is_refused);
-        if there.trunk.is_none() || is_refused {
-            // Refused: its last link is not quite forgotten.
-            there.asked += 1;
-            let link = u64::from(FROM_MEMBER | there.asked);
+        if joined.control.is_none() || is_refused {
+            // A refused connect means that the host still keeps the last link.
+            joined.asked += 1;
+            let link = u64::from(FROM_MEMBER | joined.asked);
             let endpoints = u64::from(ENDPOINT) << 32;
             let session = match same_session {
                 true => 1,
-                false => u64::from(there.number | there.asked),
+                false => u64::from(joined.number | joined.asked),
             };
             let body = [link, from, target, endpoints, session, 0, 0];
-            there.say(&Record { tag: CONNECT, body });
-            there.client.ring();
+            joined.send_control(&Record { tag: CONNECT, body });
+            joined.client.ring();
         }
-        there.window.is_some()
+        joined.window.is_some()
     }
 
-    /// Ask for links that nobody can have, each time another one, and take no answer. Returns how many were
-    /// asked for before there was no room.
+    /// Sends connects to a NIC id that no member has, and reads no answer. Returns how many were
+    /// sent before there was no room.
     pub fn flood(&mut self, count: u32) -> u32 {
-        let Some(there) = &mut self.there else {
+        let Some(joined) = &mut self.joined else {
             return 0;
         };
         for number in 0..count {
-            let link = u64::from(FROM_MEMBER | (there.asked + number + 1));
+            let link = u64::from(FROM_MEMBER | (joined.asked + number + 1));
             // No member has this id.
             let body = [link, self.from, 0x0bad, 0, u64::from(number), 0, 0];
-            if !there.say(&Record { tag: CONNECT, body }) {
-                there.asked += number;
+            if !joined.send_control(&Record { tag: CONNECT, body }) {
+                joined.asked += number;
                 return number;
             }
         }
-        there.asked += count;
+        joined.asked += count;
         count
     }
 
-    /// Do one thing.
+    /// Runs one step.
     pub fn step(&mut self, step: &[u8; STEP]) {
         let target = self.target;
-        let Some(there) = &mut self.there else {
+        let Some(joined) = &mut self.joined else {
             return;
         };
         let [what, a, b, c, words @ ..] = *step;
@@ -196,8 +203,8 @@ impl Attack {
         let word = u64::from_le_bytes(words);
         match what % 8 {
             0 | 1 => {
-                let at = place(&there.region, there.window.unwrap_or(0), step);
-                let written = rustix::io::pwrite(there.region.as_fd(), &words, at);
+                let at = place(&joined.region, joined.window.unwrap_or(0), step);
+                let written = rustix::io::pwrite(joined.region.as_fd(), &words, at);
                 assert!(written.is_ok());
             }
             2 | 3 => {
@@ -215,38 +222,38 @@ impl Attack {
                         [first, word % 6, word, 0, 0, 0, 0],
                     ),
                 };
-                there.say(&Record { tag, body });
+                joined.send_control(&Record { tag, body });
             }
             4 => {
                 let tag = number % 9;
-                there.say(&Record {
+                joined.send_control(&Record {
                     tag,
                     body: [word; 7],
                 });
             }
             5 | 6 => {
                 let lane = usize::from(a % 2);
-                // A length in the high half, a place in the low one, or a handle.
+                // A length in the high half and an offset in the low one, or a handle.
                 let tag = u32::from(b % 8) | u32::from(c) << 8;
                 let body = [word, word.rotate_left(16), word >> 32, u64::MAX, 0, 0, 0];
-                there.send(lane, &Record { tag, body });
+                joined.send(lane, &Record { tag, body });
             }
-            _ => there.begin(number),
+            _ => joined.begin(number),
         }
     }
 }
 
-impl There {
-    /// False if there is no room.
-    fn say(&mut self, record: &Record) -> bool {
-        if self.trunk.is_none() {
-            let trunk = self.region.trunk(0);
-            self.trunk = trunk.and_then(|trunk| trunk.ends(Side::Guest).ok());
+impl Joined {
+    /// Sends a control message; returns false if there is no room.
+    fn send_control(&mut self, record: &Record) -> bool {
+        if self.control.is_none() {
+            let control = self.region.control_window(0);
+            self.control = control.and_then(|control| control.ends(Side::Attacher).ok());
         }
-        let Some(trunk) = &mut self.trunk else {
+        let Some(control) = &mut self.control else {
             return false;
         };
-        let [lane, _] = &mut trunk.producers;
+        let [lane, _] = &mut control.producers;
         let has_room = lane.has_room().unwrap_or(false);
         if has_room {
             lane.push(record);
@@ -254,13 +261,13 @@ impl There {
         has_room
     }
 
-    /// Take the answer to its connect; true when it is refused.
-    fn hear(&mut self) -> bool {
-        let Some(trunk) = &mut self.trunk else {
+    /// Takes the answer to its connect; returns true if it is refused.
+    fn take_reply(&mut self) -> bool {
+        let Some(control) = &mut self.control else {
             return false;
         };
         let mut is_refused = false;
-        let [lane, _] = &mut trunk.consumers;
+        let [lane, _] = &mut control.consumers;
         while let Some(Record { tag, body }) = lane.pop() {
             match (tag, body[1]) {
                 (ANSWER, 0) => self.window = u32::try_from(body[0] >> 32).ok(),
@@ -274,7 +281,7 @@ impl There {
 
     fn send(&mut self, lane: usize, record: &Record) {
         if self.link.is_none() {
-            // Whoever connects is its creator.
+            // The endpoint that connects is the creator of the window.
             let window = self.window.and_then(|window| self.region.link(window));
             self.link = window.and_then(|window| window.ends(Side::Creator).ok());
         }

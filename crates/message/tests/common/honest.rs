@@ -1,4 +1,4 @@
-//! A host with members that mean well, and talk to each other whatever another one does.
+//! A host with honest members that exchange messages, whatever another member does.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::common::{both, pattern};
 
 pub const HANG: Option<Duration> = Some(Duration::from_secs(10));
 
-/// A host with two honest members, of one group and of none, and what these have for each other.
+/// A host with two honest members of no group, their endpoints, and each one's peer.
 pub struct Honest {
     pub b: Endpoint,
     pub c: Endpoint,
@@ -42,7 +42,7 @@ pub fn open(folder: &Path, name: &str) -> Endpoint {
 }
 
 impl Honest {
-    /// With a seat `a` for the attacker, who may be the uplink.
+    /// With a member `a` for the attacker, which may be the uplink.
     pub fn new(uplink: bool) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let members = ["a", "b", "c"].map(|name| Member {
@@ -72,7 +72,7 @@ impl Honest {
         }
     }
 
-    /// Messages of every protocol, both ways, through the host.
+    /// Exchanges messages of every protocol, in both directions, through the host.
     pub fn talk(&mut self) {
         const VALUE: u64 = 0xfeed_0000_0000;
         for length in [8, 5000, 70_000] {
@@ -104,7 +104,7 @@ impl Drop for Honest {
     }
 }
 
-/// Let the attacker come, and have a link with B.
+/// Runs until the attacker has joined and has a link with B.
 pub fn connect(attack: &mut Attack, honest: &mut Honest) {
     let end = Instant::now() + HANG.unwrap();
     while !attack.connect() {

@@ -8,26 +8,26 @@
     reason = "tests; every binary uses its own part of this"
 )]
 
-pub mod by_hand;
+pub mod scripted_peer;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use message::{Board, Completion, Endpoint, Memory, Options, Peer, Request};
 
-/// So long nothing takes; a wait that long is a hang.
+/// No operation takes this long; a longer wait is a hang.
 const HANG: Duration = Duration::from_secs(60);
 
-/// Looks between two at the clock.
+/// Polls between two reads of the clock.
 const LOOKS: u32 = 1024;
 
-/// Two endpoints, connected, and what each is to the other.
+/// Two connected endpoints, and each one's peer.
 pub struct Pair {
     pub a: Endpoint,
     pub b: Endpoint,
-    /// B, as A knows it.
+    /// B as A's peer.
     pub to_b: Peer,
-    /// A, as B knows it.
+    /// A as B's peer.
     pub to_a: Peer,
     folder: tempfile::TempDir,
 }
@@ -62,18 +62,18 @@ impl Pair {
         Board::open(self.folder.path()).unwrap()
     }
 
-    /// Let A's request end.
+    /// Runs both until A's request ends.
     pub fn finish_a(&mut self, request: Request) -> Completion {
         both(&mut self.a, &mut self.b, request)
     }
 
-    /// Let B's request end.
+    /// Runs both until B's request ends.
     pub fn finish_b(&mut self, request: Request) -> Completion {
         both(&mut self.b, &mut self.a, request)
     }
 
-    /// Let both work until nothing moves any more.
-    pub fn settle(&mut self) {
+    /// Runs both until neither has anything to do.
+    pub fn run_until_idle(&mut self) {
         for _ in 0..3000 {
             self.a.progress();
             self.b.progress();
@@ -81,8 +81,8 @@ impl Pair {
     }
 }
 
-/// Let both work until the first's request ends. Others may have to do their part meanwhile, on this
-/// processor: so it is given up by time, and not after so many looks.
+/// Runs both until the first one's request ends. Other programs may have to run meanwhile on this
+/// processor, so the limit is a time and not a number of polls.
 pub fn both(first: &mut Endpoint, second: &mut Endpoint, request: Request) -> Completion {
     let start = Instant::now();
     while start.elapsed() < HANG {
@@ -96,26 +96,26 @@ pub fn both(first: &mut Endpoint, second: &mut Endpoint, request: Request) -> Co
     panic!("the request does not end");
 }
 
-/// Bytes that tell where they belong.
+/// Bytes whose value depends on their position.
 pub fn pattern(length: usize, seed: u64) -> Vec<u8> {
     let byte = |at: usize| (at as u64).wrapping_mul(31).wrapping_add(seed) as u8;
     (0..length).map(byte).collect()
 }
 
-/// Bytes that tell where they belong: no two pieces are alike.
+/// Bytes whose value depends on their position: no two pieces are alike.
 pub fn marked(length: usize, seed: usize) -> Vec<u8> {
     let byte = |at: usize| ((at ^ at >> 8 ^ at >> 16) * 31 + seed) as u8;
     (0..length).map(byte).collect()
 }
 
-/// Memory with these bytes, for messages to the peer.
+/// Memory with these bytes, allocated for the peer.
 pub fn filled(endpoint: &mut Endpoint, peer: Peer, bytes: &[u8]) -> Memory {
     let mut memory = endpoint.allocate_for(peer, bytes.len()).unwrap();
     assert_eq!(memory.put(0, bytes), bytes.len() as u64);
     memory
 }
 
-/// All that is in memory of whatever kind.
+/// Returns all bytes of memory of any kind.
 pub fn bytes(memory: &Memory) -> Vec<u8> {
     let mut bytes = vec![0; memory.length() as usize];
     assert_eq!(memory.get(0, &mut bytes), memory.length());

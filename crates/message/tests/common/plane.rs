@@ -1,4 +1,4 @@
-//! A host with members, as processes of it.
+//! A host with members that are processes of it.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -17,10 +17,10 @@ use message::{Board, Endpoint, Options, Peer};
 
 use crate::common::both;
 
-/// So long nothing takes; a wait that long is a hang.
+/// No operation takes this long; a longer wait is a hang.
 pub const HANG: Option<Duration> = Some(Duration::from_secs(60));
 
-/// Something that runs in a thread until it is dropped.
+/// Work that runs in a thread until this is dropped.
 pub struct Running {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -48,7 +48,7 @@ impl Drop for Running {
     }
 }
 
-/// A host with members. Dropped in this order.
+/// A host with members. The fields are dropped in this order.
 pub struct Plane {
     pub gateways: Vec<Running>,
     pub switchboard: Option<Running>,
@@ -91,7 +91,7 @@ impl Plane {
         let mut gateway = Gateway::join(&self.board(name), &Transport::Socket(socket)).unwrap();
         assert_eq!(gateway.nic(), Board::nic_of(name));
         Running::start(move |go_on| {
-            // The host may end before it.
+            // The host may end before the gateway.
             drop(gateway.run(go_on));
         })
     }
@@ -116,7 +116,7 @@ pub fn open(board: &Path) -> Endpoint {
     Endpoint::open(&board, &Options::default()).unwrap()
 }
 
-/// Two endpoints, connected, and what each is to the other.
+/// Connects two endpoints, and returns each one's peer.
 pub fn connect(a: &mut Endpoint, b: &mut Endpoint) -> (Peer, Peer) {
     let request = a.iconnect(b.address(), 0, 0).unwrap();
     let to_b = both(a, b, request).status.peer.unwrap();

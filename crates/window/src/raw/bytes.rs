@@ -1,13 +1,13 @@
-//! Bytes that another side may write at any time.
+//! Shared memory that another side may write at any time.
 
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use super::mapping::{Access, Mapping};
 
-/// A stretch of shared memory, for copying payload in and out.
+/// A range of shared memory, for copying payload in and out.
 #[derive(Clone, Debug)]
-pub struct Foreign {
+pub struct SharedBytes {
     base: NonNull<u8>,
     length: usize,
     access: Access,
@@ -15,10 +15,10 @@ pub struct Foreign {
 }
 
 // SAFETY: payload may race, see the module documentation; no reference into it is given out.
-unsafe impl Send for Foreign {}
+unsafe impl Send for SharedBytes {}
 
-impl Foreign {
-    /// `length` bytes from `offset`, if they lie inside the mapping.
+impl SharedBytes {
+    /// Returns `length` bytes from `offset`, if they lie inside the mapping.
     pub(crate) fn new(
         mapping: &Arc<Mapping>,
         offset: u64,
@@ -33,15 +33,15 @@ impl Foreign {
         })
     }
 
-    /// Bytes it has.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn length(&self) -> u64 {
         self.length as u64
     }
 
-    /// Where `count` bytes from `offset` are, if they are inside.
+    /// Returns the address of `count` bytes from `offset`, if they are inside.
     #[inline]
-    fn place(&self, offset: u64, count: usize) -> Option<NonNull<u8>> {
+    fn address_of(&self, offset: u64, count: usize) -> Option<NonNull<u8>> {
         let offset = usize::try_from(offset).ok()?;
         if offset.checked_add(count)? > self.length {
             return None;
@@ -50,39 +50,39 @@ impl Foreign {
         Some(unsafe { self.base.add(offset) })
     }
 
-    /// Copy bytes out; `None`, and nothing is copied, when they are not all inside.
+    /// Copies bytes out; `None`, and copies nothing, if they are not all inside.
     #[inline]
     #[must_use]
     pub fn read(&self, offset: u64, to: &mut [u8]) -> Option<()> {
-        let from = self.place(offset, to.len())?;
+        let from = self.address_of(offset, to.len())?;
         // SAFETY: the source is inside the mapping; private memory never overlaps one.
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), to.len()) };
         Some(())
     }
 
-    /// Copy `count` bytes to another place of shared memory; `None`, and nothing is copied, when
-    /// either is not all inside, or this side may only read there.
+    /// Copies `count` bytes to another range of shared memory; `None`, and copies nothing, if
+    /// either is not all inside or this side may only read the target.
     #[inline]
     #[must_use]
-    pub(crate) fn carry(&self, offset: u64, to: &Self, at: u64, count: usize) -> Option<()> {
+    pub(crate) fn copy_to(&self, offset: u64, to: &Self, at: u64, count: usize) -> Option<()> {
         if to.access != Access::ReadWrite {
             return None;
         }
-        let (from, to) = (self.place(offset, count)?, to.place(at, count)?);
+        let (from, to) = (self.address_of(offset, count)?, to.address_of(at, count)?);
         // SAFETY: both are inside their mappings, the target's is writable; they may overlap.
         unsafe { ptr::copy(from.as_ptr(), to.as_ptr(), count) };
         Some(())
     }
 
-    /// Copy bytes in; `None`, and nothing is copied, when there is no room at `offset`, or this
-    /// side may only read.
+    /// Copies bytes in; `None`, and copies nothing, if they do not fit at `offset` or this side may
+    /// only read.
     #[inline]
     #[must_use]
     pub fn write(&self, offset: u64, from: &[u8]) -> Option<()> {
         if self.access != Access::ReadWrite {
             return None;
         }
-        let to = self.place(offset, from.len())?;
+        let to = self.address_of(offset, from.len())?;
         // SAFETY: the target is inside a writable mapping; private memory never overlaps one.
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), from.len()) };
         Some(())

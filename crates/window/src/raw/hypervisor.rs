@@ -1,11 +1,11 @@
-//! Who runs this machine, as the processor says it.
+//! The hypervisor that this machine runs under, as CPUID reports it.
 
-/// What the hypervisor calls itself; `None` on a machine that has none.
+/// Returns the hypervisor's signature; `None` on a machine without a hypervisor.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn hypervisor() -> Option<[u8; 12]> {
     use std::arch::x86_64::__cpuid;
 
-    /// In leaf 1, ECX: there is a hypervisor, and leaves of its own.
+    /// Leaf 1, ECX: a hypervisor is present and has leaves of its own.
     const PRESENT: u32 = 1 << 31;
     const LEAVES: u32 = 0x4000_0000;
     #[allow(unused_unsafe, reason = "safe in later releases of Rust")]
@@ -14,8 +14,8 @@ pub(crate) fn hypervisor() -> Option<[u8; 12]> {
     if leaf(1).ecx & PRESENT == 0 {
         return None;
     }
-    let said = leaf(LEAVES);
-    let words = [said.ebx, said.ecx, said.edx].map(u32::to_le_bytes);
+    let registers = leaf(LEAVES);
+    let words = [registers.ebx, registers.ecx, registers.edx].map(u32::to_le_bytes);
     words.as_flattened().try_into().ok()
 }
 

@@ -1,10 +1,11 @@
-//! Bytes of a file that one process holds: the kernel keeps the list, and strikes out who ends, however it does.
+//! Byte-range locks on a file as leases: the kernel keeps them and releases those of a process that
+//! ends, however it ends.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::io::Errno;
 
-/// Some bytes of a file, held until this is dropped. Nothing is read or written there.
+/// A range of bytes of a file, locked until this is dropped. The bytes are never read or written.
 #[derive(Debug)]
 pub(crate) struct Lease {
     start: u32,
@@ -12,8 +13,8 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Hold `count` bytes in a row of the first `limit`, where nobody else does: the first that are
-    /// free. The file must have been opened for this lease, to be written.
+    /// Locks the first `count` consecutive bytes, of the first `limit`, that no other lease holds.
+    /// The file must have been opened for this lease, for writing.
     pub(crate) fn take(file: OwnedFd, count: u32, limit: u32) -> Result<Option<Self>, Errno> {
         let mut start = 0u32;
         while start.checked_add(count).is_some_and(|end| end <= limit) {
@@ -23,20 +24,21 @@ impl Lease {
                 Err(error) => return Err(error),
             }
             let other = lock(&file, libc::F_OFD_GETLK, start, count)?;
-            // Whoever it was may be gone since; the next place will do.
+            // The other holder may have ended since; the next range will do.
             let end = other.l_start.saturating_add(other.l_len);
             start = u32::try_from(end).unwrap_or(limit).max(start + 1);
         }
         Ok(None)
     }
 
-    /// Where it begins.
+    /// Returns the first byte of the lease.
     pub(crate) fn start(&self) -> u32 {
         self.start
     }
 }
 
-/// Locks of the open file, not of the process (fcntl_locking(2)): threads exclude each other as processes do.
+/// Open file description locks (fcntl_locking(2)): they exclude threads of one process from each
+/// other as well as processes.
 #[allow(
     clippy::cast_possible_truncation,
     reason = "small numbers, which have another type there"
@@ -67,7 +69,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_held_never_overlaps_and_is_the_first_that_is_free(
+        fn leases_never_overlap_and_take_the_first_free_range(
             steps in prop::collection::vec((any::<bool>(), 1u32..12, any::<prop::sample::Index>()), 1..60)
         ) {
             let file = tempfile::NamedTempFile::new().unwrap();

@@ -1,4 +1,4 @@
-//! One mapped file.
+//! A mapped file.
 
 use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
@@ -6,10 +6,10 @@ use std::ptr::{self, NonNull};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// What this side may do with the memory.
+/// The access of this side to the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Read only; a write would be a fault of this program.
+    /// Read only; a write would be a bug of this program.
     Read,
     /// Read and write.
     ReadWrite,
@@ -30,8 +30,8 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Map `length` bytes from `offset`, a multiple of the page size, of a file that cannot become
-    /// shorter.
+    /// Maps `length` bytes from `offset`, a multiple of the page size, of a file that cannot
+    /// shrink.
     pub(crate) fn new(
         fd: BorrowedFd<'_>,
         offset: u64,
@@ -56,13 +56,13 @@ impl Mapping {
         })
     }
 
-    /// Bytes mapped.
+    /// Returns the number of mapped bytes.
     pub(crate) fn length(&self) -> usize {
         self.length
     }
 
-    /// Where `length` bytes from `offset` begin, if they lie inside, may be used as `access`
-    /// says, and begin at a multiple of `alignment`.
+    /// Returns the address of `length` bytes from `offset`, if they lie inside, permit `access`,
+    /// and begin at a multiple of `alignment`.
     pub(super) fn piece(
         &self,
         offset: u64,

@@ -1,12 +1,12 @@
-//! The crate's only `unsafe` code: mapping shared memory, touching it, and having the kernel keep who holds what.
+//! The crate's only `unsafe` code: mapping and accessing shared memory, and byte-range locks.
 //!
 //! The other side writes the memory at any time. The rules that keep this sound:
 //! - no reference (`&` or `&mut`) to memory that another side can write is ever made, except to
 //!   atomics;
 //! - what is *interpreted* is read once, by atomic accesses, into private memory;
-//! - what is only *carried* (payload) is copied bytewise and never looked at before.
+//! - payload is copied bytewise and never interpreted before the copy.
 //!
-//! Files behind mappings are sealed against shrinking ([`crate::memfd`]), so no access can end
+//! Files behind mappings are sealed against shrinking ([`crate::memfd`]), so no access can be
 //! behind their end.
 #![allow(unsafe_code)]
 
@@ -20,11 +20,11 @@ mod slots;
 mod word;
 mod words;
 
-pub use bytes::Foreign;
+pub use bytes::SharedBytes;
 pub(crate) use hypervisor::hypervisor;
 pub(crate) use lease::Lease;
 pub(crate) use mapping::{Access, Mapping};
 pub(crate) use own::{Arena, Owned};
-pub(crate) use slots::{BYTES, Body, Slots};
+pub(crate) use slots::{Body, INLINE_BYTES, Slots};
 pub(crate) use word::{LongWord, Word};
 pub(crate) use words::Words;

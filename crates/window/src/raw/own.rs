@@ -1,4 +1,4 @@
-//! Bytes that only this process can write: its own heap, sealed against every other writer.
+//! A process's own heap: sealed, so that only this process can write it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -11,7 +11,7 @@ use super::mapping::{Access, Mapping};
 use crate::memfd;
 use crate::ranges::Ranges;
 
-/// A heap's memory, and which of it is free.
+/// A heap's memory and its free ranges.
 #[derive(Debug)]
 pub(crate) struct Arena {
     file: OwnedFd,
@@ -20,11 +20,11 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// A heap of `length` bytes. Memory is taken only where it is written.
+    /// Creates a heap of `length` bytes. Only pages that are written take memory.
     pub(crate) fn new(length: u64) -> Result<Self, Errno> {
         let file = memfd::create(c"vicinity-heap", length)?;
         let mapping = Mapping::new(file.as_fd(), 0, length, Access::ReadWrite)?;
-        // From here on the mapping above is the only one that can write.
+        // From here on, the mapping above is the only one that can write.
         memfd::seal_owned(file.as_fd())?;
         Ok(Self {
             file,
@@ -33,19 +33,19 @@ impl Arena {
         })
     }
 
-    /// The file, for peers to read.
+    /// Returns the file, for peers to read.
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Bytes it has.
+    /// Returns the length in bytes.
     pub(crate) fn length(&self) -> u64 {
         self.mapping.length() as u64
     }
 
-    /// `length` bytes for one owner; `None` when there is no room for them in one piece.
+    /// Allocates `length` contiguous bytes; `None` if there is no room.
     pub(crate) fn allocate(arena: &Arc<Self>, length: usize) -> Option<Owned> {
-        let offset = arena.lock().take(length as u64)?;
+        let offset = arena.lock().allocate(length as u64)?;
         let base = arena
             .mapping
             .piece(offset, length as u64, 1, Access::ReadWrite)?;
@@ -62,8 +62,8 @@ impl Arena {
     }
 }
 
-/// A stretch of this process's heap. The arena gives each byte to one owner only, and the file
-/// behind it is sealed against other writers, so it is as good as private memory.
+/// A buffer on this process's heap. The arena gives each byte to one owner only, and the file is
+/// sealed against other writers, so the buffer is as good as private memory.
 #[derive(Debug)]
 pub(crate) struct Owned {
     base: NonNull<u8>,
@@ -72,7 +72,7 @@ pub(crate) struct Owned {
     arena: Arc<Arena>,
 }
 
-// SAFETY: the stretch has one owner.
+// SAFETY: the buffer has one owner.
 unsafe impl Send for Owned {}
 // SAFETY: shared access only reads.
 unsafe impl Sync for Owned {}
@@ -87,19 +87,19 @@ impl Owned {
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: inside the mapping, initialised by the kernel, and nobody else writes: see the
-        // type.
+        // SAFETY: inside the mapping, initialised by the kernel, and only this owner writes: see
+        // the type.
         unsafe { slice::from_raw_parts(self.base.as_ptr(), self.length) }
     }
 
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above; peers only read, and what they read is their own affair.
+        // SAFETY: as above; peers only read, and a torn read affects the peer only.
         unsafe { slice::from_raw_parts_mut(self.base.as_ptr(), self.length) }
     }
 }
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        self.arena.lock().give(self.offset, self.length as u64);
+        self.arena.lock().release(self.offset, self.length as u64);
     }
 }

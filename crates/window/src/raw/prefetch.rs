@@ -1,10 +1,9 @@
-//! Hints to the processor's caches. A hint for any address, mapped or not, has no effect but on
-//! time.
+//! Prefetches. A prefetch of any address, mapped or not, affects nothing but time.
 
 use std::ptr::NonNull;
 
-/// Have a line fetched for writing, taking it from whichever core has it: one trip instead of
-/// two, and not while a store waits for it.
+/// Prefetches a cache line for writing, which takes ownership from the core that has it: one
+/// transfer instead of two, and no store waits for it.
 #[inline(always)]
 pub(super) fn prefetch_write<T>(address: NonNull<T>) {
     #[cfg(target_arch = "x86_64")]
@@ -21,7 +20,7 @@ pub(super) fn prefetch_write<T>(address: NonNull<T>) {
     let _ = address;
 }
 
-/// Have a line fetched for reading.
+/// Prefetches a cache line for reading.
 #[inline(always)]
 pub(super) fn prefetch_read<T>(address: NonNull<T>) {
     #[cfg(target_arch = "x86_64")]

@@ -8,7 +8,7 @@ use super::mapping::{Access, Mapping};
 use super::prefetch::{prefetch_read, prefetch_write};
 use crate::layout::SLOT;
 
-/// What a slot carries beside its header.
+/// The payload of a slot, beside its header.
 pub(crate) type Body = [u64; 7];
 
 /// The slots of a ring. Positions are free running and reduced modulo the number of slots here,
@@ -27,10 +27,11 @@ unsafe impl Send for Slots {}
 const WORDS: usize = SLOT as usize / 8;
 
 /// Bytes behind the first word of a body.
-pub(crate) const BYTES: usize = (WORDS - 2) * 8;
+pub(crate) const INLINE_BYTES: usize = (WORDS - 2) * 8;
 
 impl Slots {
-    /// `count` slots (a power of two) at `offset`, if they lie inside and on cache lines.
+    /// Returns `count` slots (a power of two) at `offset`, if they lie inside and are aligned to
+    /// cache lines.
     pub(crate) fn new(mapping: &Arc<Mapping>, offset: u64, count: u32) -> Option<Self> {
         let length = u64::from(count) * u64::from(SLOT);
         let base = mapping.piece(offset, length, SLOT as usize, Access::ReadWrite)?;
@@ -41,40 +42,41 @@ impl Slots {
         })
     }
 
-    /// How many there are.
+    /// Returns the number of slots.
     #[inline(always)]
     pub(crate) fn count(&self) -> u32 {
         self.mask + 1
     }
 
     #[inline(always)]
-    fn place(&self, position: u32) -> NonNull<u64> {
+    fn slot_address(&self, position: u32) -> NonNull<u64> {
         let index = (position & self.mask) as usize;
         // SAFETY: the masked position is below the count, for which `new` checked the length.
         unsafe { self.base.add(index * WORDS) }
     }
 
-    /// The atomic at a word of a slot; `word < WORDS`.
+    /// Returns the atomic at a word of a slot; `word < WORDS`.
     #[inline(always)]
     fn word(&self, position: u32, word: usize) -> &AtomicU64 {
         // SAFETY: callers stay below `WORDS`; lines are aligned. An atomic may be shared with
         // another process.
-        unsafe { AtomicU64::from_ptr(self.place(position).add(word).as_ptr()) }
+        unsafe { AtomicU64::from_ptr(self.slot_address(position).add(word).as_ptr()) }
     }
 
-    /// The header of a slot; the body that was written before it is visible after.
+    /// Loads the header of a slot. The body that was stored before the header is visible
+    /// afterwards.
     #[inline(always)]
     pub(crate) fn header(&self, position: u32) -> u64 {
         self.word(position, 0).load(Ordering::Acquire)
     }
 
-    /// The body of a slot, each word read once.
+    /// Loads the body of a slot, each word once.
     #[inline(always)]
     pub(crate) fn body(&self, position: u32) -> Body {
         std::array::from_fn(|word| self.word(position, word + 1).load(Ordering::Relaxed))
     }
 
-    /// Write a slot, its header last.
+    /// Stores a slot, its header last.
     #[inline(always)]
     pub(crate) fn write(&self, position: u32, header: u64, body: &Body) {
         for (word, value) in body.iter().enumerate() {
@@ -84,8 +86,8 @@ impl Slots {
         self.word(position, 0).store(header, Ordering::Release);
     }
 
-    /// Write a slot: `first`, `bytes`, at most [`BYTES`] of them, and its header last. Words that
-    /// are not needed keep what they held; the other side has seen it.
+    /// Stores a slot: `first`, at most [`INLINE_BYTES`] of `bytes`, and the header last. Words that
+    /// the bytes do not reach keep their values, which the other side has read before.
     #[inline(always)]
     pub(crate) fn write_bytes(&self, position: u32, header: u64, first: u64, bytes: &[u8]) {
         let store = |word, value| self.word(position, word).store(value, Ordering::Relaxed);
@@ -99,22 +101,22 @@ impl Slots {
         let word = 2 + bytes.len() / 8;
         if !rest.is_empty() && word < WORDS {
             let mut last = [0; 8];
-            for (place, byte) in last.iter_mut().zip(rest) {
-                *place = *byte;
+            for (target, byte) in last.iter_mut().zip(rest) {
+                *target = *byte;
             }
             store(word, u64::from_ne_bytes(last));
         }
         self.word(position, 0).store(header, Ordering::Release);
     }
 
-    /// The first word of a slot's body.
+    /// Loads the first word of a slot's body.
     #[inline(always)]
     pub(crate) fn first(&self, position: u32) -> u64 {
         self.word(position, 1).load(Ordering::Relaxed)
     }
 
-    /// What [`write_bytes`](Self::write_bytes) put behind the first word, each word read once; no
-    /// more than [`BYTES`] are filled.
+    /// Copies what [`write_bytes`](Self::write_bytes) stored behind the first word, loading each
+    /// word once; fills at most [`INLINE_BYTES`] bytes.
     #[inline(always)]
     pub(crate) fn read_bytes(&self, position: u32, to: &mut [u8]) {
         let load = |word| {
@@ -129,21 +131,21 @@ impl Slots {
         }
         let rest = chunks.into_remainder();
         if !rest.is_empty() && word < WORDS {
-            for (place, byte) in rest.iter_mut().zip(load(word)) {
-                *place = byte;
+            for (target, byte) in rest.iter_mut().zip(load(word)) {
+                *target = byte;
             }
         }
     }
 
-    /// Have a slot fetched for reading.
+    /// Prefetches a slot for reading.
     #[inline(always)]
     pub(crate) fn prefetch_read(&self, position: u32) {
-        prefetch_read(self.place(position));
+        prefetch_read(self.slot_address(position));
     }
 
-    /// Have a slot fetched for writing.
+    /// Prefetches a slot for writing.
     #[inline(always)]
     pub(crate) fn prefetch_write(&self, position: u32) {
-        prefetch_write(self.place(position));
+        prefetch_write(self.slot_address(position));
     }
 }

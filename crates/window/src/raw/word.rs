@@ -1,4 +1,5 @@
-//! One number that one side writes and the other reads, and one that both change.
+//! Single words of shared memory: a 32-bit one that one side writes, and a 64-bit one that both
+//! change.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use super::mapping::{Access, Mapping};
 /// A 32-bit word of a window.
 #[derive(Debug)]
 pub(crate) struct Word {
-    place: NonNull<u32>,
+    address: NonNull<u32>,
     _mapping: Arc<Mapping>,
 }
 
@@ -17,29 +18,29 @@ pub(crate) struct Word {
 unsafe impl Send for Word {}
 
 impl Word {
-    /// The word at `offset`, if it lies inside and is aligned.
+    /// Returns the word at `offset`, if it lies inside and is aligned.
     pub(crate) fn new(mapping: &Arc<Mapping>, offset: u64) -> Option<Self> {
-        let place = mapping.piece(offset, 4, 4, Access::ReadWrite)?;
+        let address = mapping.piece(offset, 4, 4, Access::ReadWrite)?;
         Some(Self {
-            place: place.cast(),
+            address: address.cast(),
             _mapping: Arc::clone(mapping),
         })
     }
 
     #[inline(always)]
     fn atomic(&self) -> &AtomicU32 {
-        // SAFETY: `new` checked place and alignment, and the mapping lives as long as `self`. An
+        // SAFETY: `new` checked address and alignment, and the mapping lives as long as `self`. An
         // atomic may be shared with another process.
-        unsafe { AtomicU32::from_ptr(self.place.as_ptr()) }
+        unsafe { AtomicU32::from_ptr(self.address.as_ptr()) }
     }
 
-    /// What it says; what its writer wrote before is visible after.
+    /// Loads the word (acquire): the writer's earlier stores are visible afterwards.
     #[inline(always)]
     pub(crate) fn load(&self) -> u32 {
         self.atomic().load(Ordering::Acquire)
     }
 
-    /// Say something; what was written before is visible to whoever sees it.
+    /// Stores the word (release): a reader that sees it also sees the earlier stores.
     #[inline(always)]
     pub(crate) fn store(&self, value: u32) {
         self.atomic().store(value, Ordering::Release);
@@ -49,7 +50,7 @@ impl Word {
 /// A 64-bit word of a window, which both sides change.
 #[derive(Debug)]
 pub(crate) struct LongWord {
-    place: NonNull<u64>,
+    address: NonNull<u64>,
     _mapping: Arc<Mapping>,
 }
 
@@ -57,11 +58,11 @@ pub(crate) struct LongWord {
 unsafe impl Send for LongWord {}
 
 impl LongWord {
-    /// The word at `offset`, if it lies inside and is aligned.
+    /// Returns the word at `offset`, if it lies inside and is aligned.
     pub(crate) fn new(mapping: &Arc<Mapping>, offset: u64) -> Option<Self> {
-        let place = mapping.piece(offset, 8, 8, Access::ReadWrite)?;
+        let address = mapping.piece(offset, 8, 8, Access::ReadWrite)?;
         Some(Self {
-            place: place.cast(),
+            address: address.cast(),
             _mapping: Arc::clone(mapping),
         })
     }
@@ -69,6 +70,6 @@ impl LongWord {
     #[inline(always)]
     pub(crate) fn atomic(&self) -> &AtomicU64 {
         // SAFETY: as in `Word`.
-        unsafe { AtomicU64::from_ptr(self.place.as_ptr()) }
+        unsafe { AtomicU64::from_ptr(self.address.as_ptr()) }
     }
 }

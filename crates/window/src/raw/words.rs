@@ -1,4 +1,4 @@
-//! Numbers in a row that several sides change.
+//! An array of words that several sides change.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU32;
 
 use super::mapping::{Access, Mapping};
 
-/// 32-bit words of shared memory, one behind the other.
+/// Consecutive 32-bit words of shared memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Words {
     first: NonNull<u32>,
@@ -18,7 +18,7 @@ pub(crate) struct Words {
 unsafe impl Send for Words {}
 
 impl Words {
-    /// `count` words from `offset`, if they lie inside and are aligned.
+    /// Returns `count` words from `offset`, if they lie inside and are aligned.
     pub(crate) fn new(mapping: &Arc<Mapping>, offset: u64, count: u32) -> Option<Self> {
         let first = mapping.piece(offset, u64::from(count) * 4, 4, Access::ReadWrite)?;
         Some(Self {
@@ -28,12 +28,12 @@ impl Words {
         })
     }
 
-    /// How many there are.
+    /// Returns the number of words.
     pub(crate) fn count(&self) -> u32 {
         self.count
     }
 
-    /// One of them, if there are so many.
+    /// Returns one word, if `index` is below the count.
     pub(crate) fn get(&self, index: u32) -> Option<&AtomicU32> {
         (index < self.count).then(|| {
             // SAFETY: below the count, for which `new` checked place, length and alignment; the mapping

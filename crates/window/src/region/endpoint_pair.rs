@@ -1,4 +1,4 @@
-//! The smallest region: a link, and a heap for each of its ends.
+//! The smallest region: one link, and a heap for each of its ends.
 
 use rustix::io::Errno;
 
@@ -7,25 +7,25 @@ use crate::layout::{LaneSize, Layout};
 use crate::limits;
 use crate::window::{Window, WindowError};
 
-/// A window whose ends sit in a region of their own: its creator at seat 0, its guest at seat 1.
+/// Creates a window in a region of its own: its creator is member 0, its attacher member 1.
 ///
 /// # Errors
 /// The kernel refuses.
-pub fn pair(link: Layout) -> Result<Window, WindowError> {
-    // Nobody uses the trunks: they take no memory.
+pub fn endpoint_pair(link: Layout) -> Result<Window, WindowError> {
+    // The control windows are not used, so they take no memory.
     let least = LaneSize {
         slots: *limits::SLOTS.start(),
         data: *limits::DATA.start(),
     };
     let region = Region::create(RegionLayout {
-        seats: 2,
+        members: 2,
         links: 1,
         units: *limits::UNITS.end(),
-        trunk: Layout::new([least, least])?,
+        control: Layout::new([least, least])?,
         link,
     })?;
     let window = region.link(0).ok_or(WindowError::Kernel(Errno::INVAL))?;
-    window.label()?;
+    window.write_header()?;
     Ok(window)
 }
 
@@ -35,16 +35,16 @@ mod tests {
 
     use super::*;
     use crate::lane::Record;
-    use crate::region::List;
+    use crate::region::UnitAllocator;
     use crate::window::Side;
 
     #[test]
-    fn the_guest_of_a_pair_finds_the_window_and_both_heaps() {
+    fn the_attacher_of_a_pair_finds_the_window_and_both_heaps() {
         let lane = LaneSize {
             slots: 64,
             data: 4096,
         };
-        let window = pair(Layout::new([lane, lane]).unwrap()).unwrap();
+        let window = endpoint_pair(Layout::new([lane, lane]).unwrap()).unwrap();
         let file = || window.as_fd().try_clone_to_owned().unwrap();
         let before = rustix::fs::fstat(file()).unwrap().st_blocks;
         assert!(
@@ -54,16 +54,19 @@ mod tests {
         let guest = Window::attach(file(), window.offset()).unwrap();
         assert_eq!(guest.layout(), window.layout());
         let mut ours = window.ends(Side::Creator).unwrap();
-        let mut theirs = guest.ends(Side::Guest).unwrap();
+        let mut theirs = guest.ends(Side::Attacher).unwrap();
         ours.producers[0].push(&Record {
             tag: 5,
             body: [7; 7],
         });
         assert_eq!(theirs.consumers[0].pop().unwrap().tag, 5);
         let region = Region::attach(file()).unwrap();
-        for seat in [0, 1] {
-            let heap = region.heap(seat).unwrap().unwrap();
-            let mut all = heap.lend(&List::of_one(), 64 << 20).unwrap().unwrap();
+        for member in [0, 1] {
+            let heap = region.heap(member).unwrap().unwrap();
+            let mut all = heap
+                .allocate(&UnitAllocator::in_process(), 64 << 20)
+                .unwrap()
+                .unwrap();
             all.write((64 << 20) - 1, &[1]).unwrap();
         }
         assert!(theirs.consumers[0].pop().is_none());

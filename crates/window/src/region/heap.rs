@@ -1,43 +1,47 @@
-//! The heap of a seat: memory that its member writes, that other members copy from, and into which they copy what
-//! its member waits for.
+//! The heap of a member: other members of the region copy messages out of it, and copy messages
+//! into buffers in it that the member waits for.
 //!
-//! It is lent in whole units to programs of the member; what one has is a *stretch*, some units in a row. Who has
-//! which is in a [`List`]: for programs of a VM as locks of its kernel, so a program that ends, however it does, leaves
-//! nothing behind, and no process is there that could forget.
+//! Programs of the member allocate it in whole units; a *buffer* is a range of consecutive units. A
+//! [`UnitAllocator`] keeps which units are allocated. For programs of a VM it keeps them as file
+//! locks of the VM's kernel. So the kernel frees the units of a program that ends, however it ends,
+//! and no process is needed that could lose track of them.
 //!
-//! All members can write everything here, so nobody has a reference to it: bytes are copied in and out. Each unit
-//! has a *number*, see [`Units`]. Whoever is lent a stretch changes the numbers of its units before it writes there;
-//! it changes them again before it writes over what others may still be copying. Who copies is told the number, and
-//! looks at it again afterwards: is it the same, then nobody wrote meanwhile who should not. Who copies to a stretch
-//! of somebody else enters its units with that number, and leaves them.
+//! All members can write everything here, so no program makes a reference into it: bytes are copied
+//! in and out. Each unit has a *generation*, see [`Units`]. A program that allocates a buffer
+//! changes the generations of its units before it writes there, and changes them again before it
+//! overwrites what others may still be copying. A reader receives the generation with the address,
+//! and checks it after the copy: if it is unchanged, the copied bytes are the message's. A program
+//! that copies into a buffer of another member marks its units as being written while it does so,
+//! which fails if their generation has changed.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::Home;
+use super::HeapOwner;
 use super::layout::{PAGE, UNIT};
-use super::list::{Held, List};
+use super::unit_allocator::{Allocation, UnitAllocator};
 use super::units::Units;
-use crate::raw::{Access, Foreign, Mapping, Words};
+use crate::raw::{Access, Mapping, SharedBytes, Words};
 
-/// Where something is on a heap, and which number it had there.
+/// The address of a buffer on a heap, with the generation of its units. The generation has the role
+/// of a remote key in RDMA: the address is valid only as long as the generation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The first unit of it.
+pub struct HeapAddress {
+    /// The first unit.
     pub unit: u32,
-    /// The number of its units, as long as it is there.
-    pub number: u32,
+    /// The generation that the units have as long as the address is valid.
+    pub generation: u32,
 }
 
-/// Why nothing is copied to a place.
+/// Why nothing was copied to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// It is not all on the heap.
-    Outside,
-    /// What was there is there no more.
-    Withdrawn,
+pub enum AccessError {
+    /// The bytes are not all on the heap.
+    OutOfBounds,
+    /// The owner has revoked the buffer.
+    Revoked,
 }
 
 /// A member's heap.
@@ -46,103 +50,125 @@ pub struct Heap {
     mapping: Arc<Mapping>,
     units: Units,
     /// The memory of all units.
-    bytes: Foreign,
-    home: Home,
+    bytes: SharedBytes,
+    owner: HeapOwner,
 }
 
 impl Heap {
-    pub(super) fn new(mapping: Mapping, units: u32, home: Home) -> Option<Self> {
+    pub(super) fn new(mapping: Mapping, units: u32, owner: HeapOwner) -> Option<Self> {
         let mapping = Arc::new(mapping);
         let length = u64::from(units) * UNIT;
         Some(Self {
-            bytes: Foreign::new(&mapping, PAGE, length, Access::ReadWrite)?,
+            bytes: SharedBytes::new(&mapping, PAGE, length, Access::ReadWrite)?,
             units: Units::new(Words::new(&mapping, 0, units)?),
             mapping,
-            home,
+            owner,
         })
     }
 
-    /// Copy bytes out, `from` where something begins; `None`, and nothing is copied, when they are not all on this
-    /// heap. Good only if it [is still](Self::is_still) there.
+    /// Copies bytes out, from offset `from` of a buffer; `None`, and copies nothing, if they are
+    /// not all on this heap. The result is good only if the address [is valid](Self::is_valid)
+    /// afterwards.
     #[must_use]
-    pub fn read(&self, place: Place, from: u64, to: &mut [u8]) -> Option<()> {
-        self.bytes.read(at(place, from)?, to)
+    pub fn read(&self, address: HeapAddress, from: u64, to: &mut [u8]) -> Option<()> {
+        self.bytes.read(at(address, from)?, to)
     }
 
-    /// The same into a stretch of this process, as far from where that begins.
+    /// The same into a buffer of this process, at the same offset.
     #[must_use]
-    pub fn carry(&self, place: Place, from: u64, to: &mut Stretch, count: usize) -> Option<()> {
-        self.bytes.carry(at(place, from)?, &to.bytes, from, count)
+    pub fn copy_to(
+        &self,
+        address: HeapAddress,
+        from: u64,
+        to: &mut SharedBuffer,
+        count: usize,
+    ) -> Option<()> {
+        self.bytes
+            .copy_to(at(address, from)?, &to.bytes, from, count)
     }
 
-    /// Copy bytes of a stretch of this process to one that somebody here waits to be filled, `from` where both begin.
+    /// Copies `count` bytes from a buffer of this process into one whose owner waits for them;
+    /// `from` is the offset in both.
     ///
     /// # Errors
-    /// See [`Refused`]; nothing is copied then.
-    pub fn deliver(
+    /// See [`AccessError`]; nothing is copied then.
+    pub fn put(
         &self,
-        place: Place,
+        address: HeapAddress,
         from: u64,
-        stretch: &Stretch,
+        buffer: &SharedBuffer,
         count: usize,
-    ) -> Result<(), Refused> {
-        let to = at(place, from).ok_or(Refused::Outside)?;
-        let units = self.units_of(to, count as u64).ok_or(Refused::Outside)?;
-        if !self.units.enter(units.clone(), place.number) {
-            return Err(Refused::Withdrawn);
+    ) -> Result<(), AccessError> {
+        let to = at(address, from).ok_or(AccessError::OutOfBounds)?;
+        let units = self
+            .units_of(to, count as u64)
+            .ok_or(AccessError::OutOfBounds)?;
+        if !self.units.begin_write(units.clone(), address.generation) {
+            return Err(AccessError::Revoked);
         }
-        let copied = stretch.bytes.carry(from, &self.bytes, to, count);
-        self.units.leave(units);
-        copied.ok_or(Refused::Outside)
+        let copied = buffer.bytes.copy_to(from, &self.bytes, to, count);
+        self.units.end_write(units);
+        copied.ok_or(AccessError::OutOfBounds)
     }
 
-    /// Whether `count` bytes that were read from a place are what lay there.
+    /// Returns whether an address is still valid: then `count` bytes that were read from it are the
+    /// owner's.
     #[must_use]
-    pub fn is_still(&self, place: Place, count: u64) -> bool {
-        let units = at(place, 0).and_then(|at| self.units_of(at, count));
-        units.is_some_and(|units| self.units.have(units, place.number))
+    pub fn is_valid(&self, address: HeapAddress, count: u64) -> bool {
+        let units = at(address, 0).and_then(|at| self.units_of(at, count));
+        units.is_some_and(|units| self.units.all_are(units, address.generation))
     }
 
-    /// Whether all of so many bytes is on this heap.
+    /// Returns whether `count` bytes at an address are all on this heap.
     #[must_use]
-    pub fn holds(&self, place: Place, count: u64) -> bool {
-        at(place, 0)
+    pub fn contains(&self, address: HeapAddress, count: u64) -> bool {
+        at(address, 0)
             .and_then(|at| self.units_of(at, count))
             .is_some()
     }
 
-    /// The member: borrow `length` bytes; `None` when there is no room.
+    /// Owner only: allocates `length` bytes; `None` if there is no room.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn lend(&self, list: &List, length: usize) -> Result<Option<Stretch>, Errno> {
+    pub fn allocate(
+        &self,
+        allocator: &UnitAllocator,
+        length: usize,
+    ) -> Result<Option<SharedBuffer>, Errno> {
         let units = (length.max(1) as u64).div_ceil(UNIT);
         let Ok(units) = u32::try_from(units) else {
             return Ok(None);
         };
-        // Where somebody still writes for one who is gone: kept here until there is another place.
+        // Units that a peer of an earlier owner still writes. They are kept until other units are
+        // found.
         let mut avoided = Vec::new();
-        while let Some(held) = list.take(units, self.units.count())? {
-            if let Some(number) = self.units.renew(held.units.clone()) {
-                return Ok(self.stretch(held, number, length));
+        while let Some(allocation) = allocator.take(units, self.units.count())? {
+            if let Some(generation) = self.units.assign(allocation.units.clone()) {
+                return Ok(self.buffer(allocation, generation, length));
             }
-            avoided.push(held);
+            avoided.push(allocation);
         }
         Ok(None)
     }
 
-    fn stretch(&self, held: Held, number: u32, length: usize) -> Option<Stretch> {
-        let start = PAGE + u64::from(held.units.start) * UNIT;
-        let bytes = Foreign::new(&self.mapping, start, length as u64, Access::ReadWrite)?;
-        Some(Stretch {
+    fn buffer(
+        &self,
+        allocation: Allocation,
+        generation: u32,
+        length: usize,
+    ) -> Option<SharedBuffer> {
+        let start = PAGE + u64::from(allocation.units.start) * UNIT;
+        let bytes = SharedBytes::new(&self.mapping, start, length as u64, Access::ReadWrite)?;
+        Some(SharedBuffer {
             heap: self.clone(),
             bytes,
-            number,
-            held,
+            generation,
+            allocation,
         })
     }
 
-    /// In which units `count` bytes are, if these are all here.
+    /// Returns the units of `count` bytes, if all are on this heap.
     fn units_of(&self, at: u64, count: u64) -> Option<Range<u32>> {
         let end = at.checked_add(count)?.div_ceil(UNIT);
         let end = u32::try_from(end).ok()?;
@@ -151,63 +177,64 @@ impl Heap {
     }
 }
 
-/// Bytes from the start of the units.
-fn at(place: Place, from: u64) -> Option<u64> {
-    (u64::from(place.unit) * UNIT).checked_add(from)
+/// Returns an address as bytes from the start of the units.
+fn at(address: HeapAddress, from: u64) -> Option<u64> {
+    (u64::from(address.unit) * UNIT).checked_add(from)
 }
 
-/// Bytes on a member's heap that one program has, given back when dropped. They hold whatever was there before.
+/// A buffer on a member's heap, freed when dropped. It holds the bytes of earlier users.
 #[derive(Debug)]
-pub struct Stretch {
+pub struct SharedBuffer {
     heap: Heap,
-    bytes: Foreign,
-    /// Of its units.
-    number: u32,
-    held: Held,
+    bytes: SharedBytes,
+    /// The generation of its units.
+    generation: u32,
+    allocation: Allocation,
 }
 
-impl Stretch {
-    /// Bytes it has.
+impl SharedBuffer {
+    /// Returns the length in bytes.
     #[must_use]
     pub fn length(&self) -> u64 {
         self.bytes.length()
     }
 
-    /// Copy bytes in; `None`, and nothing is copied, when there is no room for them at `at`.
+    /// Copies bytes in; `None`, and copies nothing, if they do not fit at `at`.
     #[must_use]
     pub fn write(&mut self, at: u64, from: &[u8]) -> Option<()> {
         self.bytes.write(at, from)
     }
 
-    /// Copy bytes out; `None`, and nothing is copied, when they are not all inside.
+    /// Copies bytes out; `None`, and copies nothing, if they are not all inside.
     #[must_use]
     pub fn read(&self, at: u64, to: &mut [u8]) -> Option<()> {
         self.bytes.read(at, to)
     }
 
-    /// Where others find it.
+    /// Returns the address, for other members.
     #[must_use]
-    pub fn place(&self) -> Place {
-        Place {
-            unit: self.held.units.start,
-            number: self.number,
+    pub fn address(&self) -> HeapAddress {
+        HeapAddress {
+            unit: self.allocation.units.start,
+            generation: self.generation,
         }
     }
 
-    /// Others were told of it, and did not say that they are done: what they copy from now on is not good, and they
-    /// copy nothing here any more. `None` when one of them is just doing so: it cannot be used then, and is lent again
-    /// when that one has left.
+    /// Revokes the address that other members received and have not reported to be done with. What
+    /// they copy out from now on is invalid, and they cannot copy into the buffer any more. `None`
+    /// if one of them is writing into it now: then the buffer cannot be used, and its units can be
+    /// allocated again after that member has finished.
     #[must_use]
-    pub fn withdraw(mut self) -> Option<Self> {
-        let left = self.heap.units.retire(self.held.units.clone());
-        self.number = self.number.wrapping_add(2);
+    pub fn revoke(mut self) -> Option<Self> {
+        let left = self.heap.units.invalidate(self.allocation.units.clone());
+        self.generation = self.generation.wrapping_add(2);
         left.then_some(self)
     }
 
-    /// Whose heap it is on.
+    /// Returns which member's heap the buffer is on.
     #[must_use]
-    pub fn home(&self) -> Home {
-        self.heap.home
+    pub fn owner(&self) -> HeapOwner {
+        self.heap.owner
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where everything in a region lies, and the header that says so.
+//! The layout of a region, and the header that describes it.
 
 use crate::header;
 use crate::layout::{LaneSize, Layout, LayoutError};
@@ -12,31 +12,32 @@ pub const VERSION: u32 = 3;
 
 pub(super) const PAGE: u64 = 4096;
 
-/// Bytes of a heap that are lent at least.
+/// Bytes of a heap's unit, the granularity of allocation.
 pub const UNIT: u64 = 64 << 10;
 
-/// Bytes of the header that mean something.
+/// Bytes of the header that are used.
 pub(super) const HEADER: usize = 56;
 
-/// The sizes of a region, checked. Everything else follows from them.
+/// The sizes of a region, checked. All offsets follow from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionLayout {
-    /// Members it has room for; within [`limits::SEATS`].
-    pub seats: u32,
-    /// Windows it has room for beside the trunks; within [`limits::LINKS`].
+    /// Number of members; within [`limits::MEMBERS`].
+    pub members: u32,
+    /// Number of links; within [`limits::LINKS`].
     pub links: u32,
-    /// Units of each seat's heap; within [`limits::UNITS`]. None where nobody else could read it.
+    /// Units of each member's heap; within [`limits::UNITS`]. 0 where no other member could read
+    /// it.
     pub units: u32,
-    /// The window of a seat.
-    pub trunk: Layout,
-    /// Every other window.
+    /// The layout of each control window.
+    pub control: Layout,
+    /// The layout of each link.
     pub link: Layout,
 }
 
 impl RegionLayout {
     pub(super) fn check(self) -> Result<Self, LayoutError> {
-        if !limits::SEATS.contains(&self.seats) {
-            return Err(LayoutError::Seats(self.seats));
+        if !limits::MEMBERS.contains(&self.members) {
+            return Err(LayoutError::Members(self.members));
         }
         if !limits::LINKS.contains(&self.links) {
             return Err(LayoutError::Links(self.links));
@@ -48,51 +49,51 @@ impl RegionLayout {
     }
 
     pub(super) fn header(&self) -> [u8; HEADER] {
-        let sizes = [self.trunk, self.link].map(|layout| layout.lanes());
+        let sizes = [self.control, self.link].map(|layout| layout.lanes());
         let sizes = sizes.as_flattened().iter();
         let sizes = sizes.flat_map(|lane| [lane.slots, lane.data]);
-        let words = [self.seats, self.links, self.units];
+        let words = [self.members, self.links, self.units];
         let words = words.into_iter().chain(sizes);
         header::encode(MAGIC, VERSION, words)
     }
 
     pub(super) fn from_header(bytes: &[u8; HEADER]) -> Result<Self, LayoutError> {
         let mut word = header::decode(bytes, MAGIC, VERSION)?;
-        let (seats, links, units) = (word(), word(), word());
+        let (members, links, units) = (word(), word(), word());
         let mut lane = || LaneSize {
             slots: word(),
             data: word(),
         };
         let layout = Self {
-            seats,
+            members,
             links,
             units,
-            trunk: Layout::new([lane(), lane()])?,
+            control: Layout::new([lane(), lane()])?,
             link: Layout::new([lane(), lane()])?,
         };
         layout.check()
     }
 
-    pub(super) fn seat(&self, seat: u32) -> u64 {
-        PAGE + u64::from(seat) * (PAGE + self.trunk.length())
+    pub(super) fn page_at(&self, member: u32) -> u64 {
+        PAGE + u64::from(member) * (PAGE + self.control.length())
     }
 
-    /// Where the trunk of a seat begins, in bytes from the start of the region.
+    /// Returns the offset of a member's control window in the region, in bytes.
     #[must_use]
-    pub fn trunk_at(&self, seat: u32) -> u64 {
-        self.seat(seat) + PAGE
+    pub fn control_at(&self, member: u32) -> u64 {
+        self.page_at(member) + PAGE
     }
 
-    /// Where a link begins, in bytes from the start of the region.
+    /// Returns the offset of a link in the region, in bytes.
     #[must_use]
     pub fn link_at(&self, link: u32) -> u64 {
-        self.seat(self.seats) + u64::from(link) * self.link.length()
+        self.page_at(self.members) + u64::from(link) * self.link.length()
     }
 
-    /// Where the heap of a seat begins: a page of numbers, then its units.
+    /// Returns the offset of a member's heap: a page of generations, then the units.
     #[must_use]
-    pub fn heap_at(&self, seat: u32) -> u64 {
-        self.link_at(self.links) + u64::from(seat) * self.heap_length()
+    pub fn heap_at(&self, member: u32) -> u64 {
+        self.link_at(self.links) + u64::from(member) * self.heap_length()
     }
 
     pub(super) fn heap_length(&self) -> u64 {
@@ -102,20 +103,20 @@ impl RegionLayout {
         }
     }
 
-    /// This one, with heaps as large as they can be in a region of so many bytes.
+    /// Returns this layout with the largest heaps that fit into a region of `length` bytes.
     #[must_use]
     pub fn filled(self, length: u64) -> Self {
         let without = Self { units: 0, ..self };
-        let each = length.saturating_sub(without.length()) / u64::from(self.seats.max(1));
+        let each = length.saturating_sub(without.length()) / u64::from(self.members.max(1));
         let units = u32::try_from(each.saturating_sub(PAGE) / UNIT).unwrap_or(u32::MAX);
         let units = units.min(*limits::UNITS.end());
         Self { units, ..self }
     }
 
-    /// Bytes that are used.
+    /// Returns the number of used bytes.
     #[must_use]
     pub fn length(&self) -> u64 {
-        self.heap_at(self.seats)
+        self.heap_at(self.members)
     }
 }
 
@@ -124,9 +125,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Of a good header, with up to three bytes changed: what is read is a layout, and is written as it was read.
+    /// A valid header with up to three bytes changed is refused, or decodes to a layout that
+    /// encodes to the same header.
     #[test]
-    fn any_header_is_answered_and_a_good_one_stays() {
+    fn any_header_is_decoded_or_refused() {
         use std::cell::Cell;
         let lanes = || {
             let lane = |(slots, data): (u32, u32)| LaneSize {
@@ -141,12 +143,12 @@ mod tests {
         let [read, refused] = [Cell::new(0), Cell::new(0)];
         let mut runner = proptest::test_runner::TestRunner::default();
         let checked = runner.run(&(good, changes), |(good, changes)| {
-            let (seats, links, units, trunk, link) = good;
+            let (members, links, units, control, link) = good;
             let layout = RegionLayout {
-                seats,
+                members,
                 links,
                 units,
-                trunk,
+                control,
                 link,
             };
             let mut header = layout.header();
@@ -173,10 +175,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn heaps_fill_a_region_and_not_more(seats in 1u32..=64, length in 1u64 << 20..1 << 33) {
+        fn heaps_fill_a_region_and_fit(members in 1u32..=64, length in 1u64 << 20..1 << 33) {
             let lane = LaneSize { slots: 8, data: 4096 };
             let window = Layout::new([lane, lane]).unwrap();
-            let layout = RegionLayout { seats, links: 3, units: 9, trunk: window, link: window };
+            let layout = RegionLayout { members, links: 3, units: 9, control: window, link: window };
             let filled = layout.filled(length).check().unwrap();
             let empty = RegionLayout { units: 0, ..layout };
             prop_assert!(filled.length() <= length.max(empty.length()));

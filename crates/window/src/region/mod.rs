@@ -1,24 +1,25 @@
-//! Many windows in one memory: what VMs map as a BAR of their `ivshmem` device.
+//! A region: many windows in one shared memory, which VMs map as the BAR of their `ivshmem` device.
 //!
 //! ```text
 //! 0      header (one page): magic, version, sizes; written once, before the region is shared
 //!          @1024 a bit for each link that is in use, for a host that takes over
-//! 4096   seats, one for each member:
-//!          one page: opened @0, beat @128 and listens @132, written by the member; heard @256 and
-//!          the NIC id @260, by the host
-//!          its trunk: a window between the member and the host
-//! ...    links: windows between two members, or a member and the host
+//! 4096   for each member:
+//!          its page: join number @0, heartbeat @128 and interruptible @132, written by the member;
+//!          joined number @256 and NIC id @260, written by the host
+//!          its control window, between the member and the host
+//! ...    links: windows between two members, or between a member and the host
 //! ...    heaps, one for each member: see [`Heap`]
 //! ```
-//! All numbers are little endian. Only the host decides which link is whose. A member that begins,
-//! or begins again, writes a number into *opened* that was not there before; the host makes the
-//! trunk new and repeats the number in *heard*. *Beat* changes as long as the member lives.
+//! All numbers are little endian. Only the host decides which link belongs to which members. A
+//! member that joins, or joins again, writes a new number into its *join number*; the host resets
+//! the control window and writes the same number into the *joined number*. The *heartbeat* changes
+//! as long as the member's gateway runs.
 
 mod endpoint_pair;
 mod heap;
 mod layout;
-mod list;
-mod seat;
+mod member_page;
+mod unit_allocator;
 mod units;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -31,19 +32,19 @@ use self::layout::{HEADER, PAGE};
 use crate::layout::{Layout, LayoutError};
 use crate::limits;
 use crate::memfd;
-use crate::raw::{Access, Foreign, Mapping, Word};
+use crate::raw::{Access, Mapping, SharedBytes, Word};
 use crate::window::{Window, WindowError};
 
-pub use self::endpoint_pair::pair;
-pub use self::heap::{Heap, Place, Refused, Stretch};
+pub use self::endpoint_pair::endpoint_pair;
+pub use self::heap::{AccessError, Heap, HeapAddress, SharedBuffer};
 pub use self::layout::{MAGIC, RegionLayout, UNIT, VERSION};
-pub use self::list::List;
-pub use self::seat::Seat;
+pub use self::member_page::MemberPage;
+pub use self::unit_allocator::UnitAllocator;
 
-/// Where the bits of links in use are.
-const MARKS: u64 = 1024;
+/// Offset of the bitmap of links in use.
+const IN_USE_BITMAP: u64 = 1024;
 const _: () = assert!(
-    MARKS + *limits::LINKS.end() as u64 / 8 <= PAGE,
+    IN_USE_BITMAP + *limits::LINKS.end() as u64 / 8 <= PAGE,
     "in the header's page"
 );
 
@@ -52,12 +53,12 @@ const _: () = assert!(
 pub struct Region {
     file: Arc<OwnedFd>,
     layout: RegionLayout,
-    /// The seats' pages.
-    head: Arc<Mapping>,
+    /// The header, and the pages and control windows of the members.
+    pages: Arc<Mapping>,
 }
 
 impl Region {
-    /// Make one, empty. Its file is as long as a BAR has to be: a power of two.
+    /// Creates an empty region. The length of its file is a power of two, as a BAR's has to be.
     ///
     /// # Errors
     /// A size is out of bounds, or the kernel refuses.
@@ -68,14 +69,15 @@ impl Region {
         let file = memfd::create(c"vicinity-region", length).map_err(kernel)?;
         memfd::seal_shared(file.as_fd()).map_err(kernel)?;
         let region = Self::map(file, layout)?;
-        region.renew()?;
+        region.write_header()?;
         Ok(region)
     }
 
-    /// Take over one that this host made before, whatever its members wrote into it since.
+    /// Adopts a region that this host created before, whatever its members have written into it
+    /// since.
     ///
     /// # Errors
-    /// It is not one of this layout, or the kernel refuses.
+    /// The file's length does not match the layout, or the kernel refuses.
     pub fn adopt(file: OwnedFd, layout: RegionLayout) -> Result<Self, WindowError> {
         let layout = layout.check()?;
         let got = memfd::final_length(file.as_fd()).ok_or(WindowError::Unsealed)?;
@@ -84,45 +86,46 @@ impl Region {
             return Err(WindowError::Length { got, expected });
         }
         let region = Self::map(file, layout)?;
-        region.renew()?;
+        region.write_header()?;
         Ok(region)
     }
 
-    /// The host: note whether a link is in use. Members can write there too, and so deceive a host
-    /// that takes over, about their own links.
-    pub fn mark(&self, link: u32, used: bool) {
-        if let Some((word, bit)) = self.marks(link) {
+    /// Host only: records whether a link is in use. Members can write the bitmap, too, and so
+    /// mislead a host that takes over; only their own links suffer.
+    pub fn set_in_use(&self, link: u32, used: bool) {
+        if let Some((word, bit)) = self.in_use_bit(link) {
             let others = word.load() & !bit;
             word.store(if used { others | bit } else { others });
         }
     }
 
-    /// Whether a link is noted as in use.
+    /// Returns whether a link is recorded as in use.
     #[must_use]
-    pub fn is_marked(&self, link: u32) -> bool {
-        self.marks(link)
+    pub fn is_in_use(&self, link: u32) -> bool {
+        self.in_use_bit(link)
             .is_some_and(|(word, bit)| word.load() & bit != 0)
     }
 
-    /// The word with a link's bit, and the bit.
-    fn marks(&self, link: u32) -> Option<(Word, u32)> {
+    /// Returns the word with a link's bit, and the bit.
+    fn in_use_bit(&self, link: u32) -> Option<(Word, u32)> {
         (link < self.layout.links).then_some(())?;
-        let word = Word::new(&self.head, MARKS + u64::from(link / 32) * 4)?;
+        let word = Word::new(&self.pages, IN_USE_BITMAP + u64::from(link / 32) * 4)?;
         Some((word, 1 << (link % 32)))
     }
 
-    /// Write its header, which members may have overwritten.
+    /// Writes the header again, because members may have overwritten it.
     ///
     /// # Errors
-    /// None, where the region was [created](Self::create).
-    pub fn renew(&self) -> Result<(), WindowError> {
-        let header = Foreign::new(&self.head, 0, PAGE, Access::ReadWrite);
+    /// None if the region was [created](Self::create).
+    pub fn write_header(&self) -> Result<(), WindowError> {
+        let header = SharedBytes::new(&self.pages, 0, PAGE, Access::ReadWrite);
         header
             .and_then(|page| page.write(0, &self.layout.header()))
             .ok_or(WindowError::Kernel(Errno::INVAL))
     }
 
-    /// Use one that the host made: a sealed memfd, or a BAR. Checks length and header.
+    /// Attaches a region that the host created, a sealed memfd or a BAR, after checking length and
+    /// header.
     ///
     /// # Errors
     /// See [`WindowError`].
@@ -134,7 +137,7 @@ impl Region {
         let page = Mapping::new(file.as_fd(), 0, PAGE, Access::Read);
         let page = Arc::new(page.map_err(WindowError::Kernel)?);
         let mut header = [0; HEADER];
-        Foreign::new(&page, 0, PAGE, Access::Read)
+        SharedBytes::new(&page, 0, PAGE, Access::Read)
             .and_then(|page| page.read(0, &mut header))
             .ok_or(WindowError::Kernel(Errno::INVAL))?;
         let layout = RegionLayout::from_header(&header)?;
@@ -146,59 +149,63 @@ impl Region {
     }
 
     fn map(file: OwnedFd, layout: RegionLayout) -> Result<Self, WindowError> {
-        let head = Mapping::new(file.as_fd(), 0, layout.link_at(0), Access::ReadWrite);
-        let head = Arc::new(head.map_err(WindowError::Kernel)?);
+        let pages = Mapping::new(file.as_fd(), 0, layout.link_at(0), Access::ReadWrite);
+        let pages = Arc::new(pages.map_err(WindowError::Kernel)?);
         let file = Arc::new(file);
-        Ok(Self { file, layout, head })
+        Ok(Self {
+            file,
+            layout,
+            pages,
+        })
     }
 
-    /// Its sizes.
+    /// Returns the sizes of the region.
     #[must_use]
     pub fn layout(&self) -> RegionLayout {
         self.layout
     }
 
-    /// The words of a seat; `None` when there is no such seat.
+    /// Returns the page of a member; `None` if there is no such member.
     #[must_use]
-    pub fn seat(&self, seat: u32) -> Option<Seat> {
-        (seat < self.layout.seats).then_some(())?;
-        Seat::new(&self.head, self.layout.seat(seat))
+    pub fn page(&self, member: u32) -> Option<MemberPage> {
+        (member < self.layout.members).then_some(())?;
+        MemberPage::new(&self.pages, self.layout.page_at(member))
     }
 
-    /// The trunk of a seat; `None` when there is no such seat.
+    /// Returns the control window of a member; `None` if there is no such member.
     #[must_use]
-    pub fn trunk(&self, seat: u32) -> Option<Window> {
-        let at = self.layout.trunk_at(seat);
-        (seat < self.layout.seats).then(|| self.window(at, self.layout.trunk))
+    pub fn control_window(&self, member: u32) -> Option<Window> {
+        let at = self.layout.control_at(member);
+        (member < self.layout.members).then(|| self.window(at, self.layout.control))
     }
 
-    /// A link; `None` when there is no such link.
+    /// Returns a link; `None` if there is no such link.
     #[must_use]
     pub fn link(&self, link: u32) -> Option<Window> {
         let at = self.layout.link_at(link);
         (link < self.layout.links).then(|| self.window(at, self.layout.link))
     }
 
-    /// The heap of a seat; `None` when there is no such seat, or it has no heap.
+    /// Maps the heap of a member; `None` if there is no such member, or it has no heap.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn heap(&self, seat: u32) -> Result<Option<Heap>, Errno> {
-        if seat >= self.layout.seats || self.layout.units == 0 {
+    pub fn heap(&self, member: u32) -> Result<Option<Heap>, Errno> {
+        if member >= self.layout.members || self.layout.units == 0 {
             return Ok(None);
         }
-        let (at, length) = (self.layout.heap_at(seat), self.layout.heap_length());
+        let (at, length) = (self.layout.heap_at(member), self.layout.heap_length());
         let mapping = Mapping::new(self.file.as_fd(), at, length, Access::ReadWrite)?;
-        let home = Home::new(self.as_fd(), seat)?;
-        Ok(Heap::new(mapping, self.layout.units, home))
+        let owner = HeapOwner::new(self.as_fd(), member)?;
+        Ok(Heap::new(mapping, self.layout.units, owner))
     }
 
-    /// The host: give back the memory of a link that nobody uses. It is all zeros then, and takes memory
-    /// again when somebody writes there.
+    /// Host only: returns the memory of an unused link to the system. The link then reads as zeros,
+    /// and takes memory again when it is written.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn empty(&self, link: u32) -> Result<(), Errno> {
+    pub fn release_memory(&self, link: u32) -> Result<(), Errno> {
         if link >= self.layout.links {
             return Err(Errno::INVAL);
         }
@@ -213,23 +220,24 @@ impl Region {
     }
 }
 
-/// What tells a seat of a region from all others, by whichever descriptor the region was opened.
+/// Identifies a member's heap among those of all regions, by whichever descriptor the region was
+/// opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Home {
+pub struct HeapOwner {
     region: (u64, u64),
-    seat: u32,
+    member: u32,
 }
 
-impl Home {
-    /// Of a seat of the region that this descriptor is of.
+impl HeapOwner {
+    /// Identifies the heap of a member of the region behind this descriptor.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn new(region: BorrowedFd<'_>, seat: u32) -> Result<Self, Errno> {
+    pub fn new(region: BorrowedFd<'_>, member: u32) -> Result<Self, Errno> {
         let of = rustix::fs::fstat(region)?;
         Ok(Self {
             region: (of.st_dev, of.st_ino),
-            seat,
+            member,
         })
     }
 }
@@ -254,32 +262,35 @@ mod tests {
         };
         let window = Layout::new([lane, lane]).unwrap();
         RegionLayout {
-            seats: 3,
+            members: 3,
             links: 5,
             units: 2,
-            trunk: window,
+            control: window,
             link: window,
         }
     }
 
     #[test]
-    fn windows_of_a_region_are_apart() {
+    fn windows_of_a_region_do_not_overlap() {
         let region = Region::create(layout()).unwrap();
         let file = region.as_fd().try_clone_to_owned().unwrap();
         let member = Region::attach(file).unwrap();
         assert_eq!(member.layout(), layout());
         let mut windows = Vec::new();
         for at in 0..3 {
-            windows.push((region.trunk(at).unwrap(), member.trunk(at).unwrap()));
+            windows.push((
+                region.control_window(at).unwrap(),
+                member.control_window(at).unwrap(),
+            ));
         }
         for at in 0..5 {
             windows.push((region.link(at).unwrap(), member.link(at).unwrap()));
         }
         let mut ends = Vec::new();
         for (ours, theirs) in &windows {
-            ours.renew().unwrap();
+            ours.reset().unwrap();
             let ours = ours.ends(Side::Creator).unwrap();
-            ends.push((ours, theirs.ends(Side::Guest).unwrap()));
+            ends.push((ours, theirs.ends(Side::Attacher).unwrap()));
         }
         for (tag, (ours, _)) in (0..).zip(&mut ends) {
             ours.producers[0].push(&Record { tag, body: [7; 7] });
@@ -288,66 +299,66 @@ mod tests {
             assert_eq!(theirs.consumers[0].pop().unwrap().tag, tag);
             assert!(theirs.consumers[0].pop().is_none());
         }
-        let seat = region.seat(2).unwrap();
-        member.seat(2).unwrap().open(9);
-        assert_eq!(seat.opened(), 9);
-        seat.hear(9);
-        assert_eq!(member.seat(2).unwrap().heard(), 9);
-        assert!(region.seat(3).is_none() && region.trunk(3).is_none());
+        let page = region.page(2).unwrap();
+        member.page(2).unwrap().request_join(9);
+        assert_eq!(page.join_number(), 9);
+        page.confirm_join(9);
+        assert_eq!(member.page(2).unwrap().joined_number(), 9);
+        assert!(region.page(3).is_none() && region.control_window(3).is_none());
         assert!(region.link(5).is_none());
     }
 
     #[test]
-    fn a_window_made_new_has_no_old_records() {
+    fn a_reset_window_has_no_records() {
         let region = Region::create(layout()).unwrap();
         let window = region.link(1).unwrap();
-        window.renew().unwrap();
+        window.reset().unwrap();
         let mut ends = window.ends(Side::Creator).unwrap();
         ends.producers[0].push(&Record::default());
-        window.renew().unwrap();
-        let mut ends = window.ends(Side::Guest).unwrap();
+        window.reset().unwrap();
+        let mut ends = window.ends(Side::Attacher).unwrap();
         assert!(ends.consumers[0].pop().is_none());
     }
 
     #[test]
-    fn an_emptied_link_takes_no_memory_and_can_be_used_again() {
+    fn a_released_link_takes_no_memory_and_can_be_used_again() {
         let region = Region::create(layout()).unwrap();
         let blocks = || rustix::fs::fstat(region.as_fd()).unwrap().st_blocks;
         let before = blocks();
         let windows = [1, 2].map(|link| region.link(link).unwrap());
         for window in &windows {
-            window.renew().unwrap();
+            window.reset().unwrap();
             let mut ends = window.ends(Side::Creator).unwrap();
             ends.producers[0].push(&Record::default());
         }
         let used = (blocks() - before) / 2;
         assert!(used > 0);
-        region.empty(1).unwrap();
+        region.release_memory(1).unwrap();
         assert_eq!(blocks(), before + used, "the other link's");
         let [emptied, other] = &windows;
         let has_record = |window: &Window| {
-            let ends = window.ends(Side::Guest).unwrap();
+            let ends = window.ends(Side::Attacher).unwrap();
             ends.consumers[0].has_record()
         };
         assert!(has_record(other));
-        emptied.renew().unwrap();
+        emptied.reset().unwrap();
         assert!(!has_record(emptied));
-        assert!(region.empty(5).is_err());
+        assert!(region.release_memory(5).is_err());
     }
 
     #[test]
-    fn whoever_takes_over_finds_the_marks_and_trusts_nothing_else() {
+    fn a_host_that_takes_over_reads_the_bitmap_and_trusts_nothing_else() {
         let region = Region::create(layout()).unwrap();
-        region.mark(1, true);
-        region.mark(4, true);
-        region.mark(1, false);
-        // Nothing behind the last one.
-        region.mark(5, true);
+        region.set_in_use(1, true);
+        region.set_in_use(4, true);
+        region.set_in_use(1, false);
+        // No bit is behind the last link's.
+        region.set_in_use(5, true);
         let file = || region.as_fd().try_clone_to_owned().unwrap();
-        let page = Foreign::new(&region.head, 0, PAGE, Access::ReadWrite).unwrap();
+        let page = SharedBytes::new(&region.pages, 0, PAGE, Access::ReadWrite).unwrap();
         page.write(0, &[0xff; HEADER]).unwrap();
         let next = Region::adopt(file(), layout()).unwrap();
-        let marked: Vec<_> = (0..6).filter(|link| next.is_marked(*link)).collect();
+        let marked: Vec<_> = (0..6).filter(|link| next.is_in_use(*link)).collect();
         assert_eq!(marked, [4]);
         assert_eq!(Region::attach(file()).unwrap().layout(), layout());
         let mut larger = layout();
@@ -357,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_region_is_refused() {
+    fn a_file_that_is_no_region_is_refused() {
         let refused = |write: &[u8], length| {
             let file = memfd::create(c"x", length).unwrap();
             rustix::io::pwrite(&file, write, 0).unwrap();
@@ -373,7 +384,7 @@ mod tests {
         ));
         let mut other = header;
         other[12] = 0;
-        let seats = WindowError::Layout(LayoutError::Seats(0));
-        assert_eq!(refused(&other, 1 << 24), seats);
+        let members = WindowError::Layout(LayoutError::Members(0));
+        assert_eq!(refused(&other, 1 << 24), members);
     }
 }

@@ -1,25 +1,27 @@
-//! The numbers of a heap's units.
+//! The generations of a heap's units.
 //!
-//! A number says who has the unit now: whoever borrows it, or takes back what others were told of it, counts it up
-//! by two. Who copies *from* there looks at it again afterwards. Who copies *to* there, into memory that somebody
-//! waits for, enters before and leaves after: the number is odd meanwhile. Entering fails when the number has
-//! changed, and the unit is lent to nobody before the other one has left, however its borrower ended. So nobody
-//! writes into memory that has come to be another's.
+//! A generation identifies the current allocation of a unit: its owner increases it by two when it
+//! allocates the unit, and when it revokes an address that it gave to others. A program that copies
+//! *out of* a unit checks the generation afterwards. A program that copies *into* a unit, which its
+//! owner waits for, makes the generation odd before and even after. That fails if the generation
+//! has changed, and the unit is not allocated again before the writer has finished, even if its
+//! owner has ended. So no program writes into memory that has a new owner.
 //!
-//! Who ends in a unit stays there: that one is lost until the region is made anew.
+//! A writer that ends before it has finished leaves the generation odd: that unit is lost until the
+//! region is created anew.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use crate::raw::Words;
 
-/// In a number: somebody who does not have the unit writes there.
-const ENTERED: u32 = 1;
+/// Set in a generation while a program that does not own the unit writes there.
+const WRITING: u32 = 1;
 
-/// From one number to the next.
+/// The distance between two generations.
 const STEP: u32 = 2;
 
-/// The numbers of the units of a heap.
+/// The generations of the units of a heap.
 #[derive(Clone, Debug)]
 pub(super) struct Units {
     words: Words,
@@ -34,72 +36,77 @@ impl Units {
         self.words.count()
     }
 
-    /// Those that there are.
+    /// Returns the words of those units that exist.
     fn words(&self, units: Range<u32>) -> impl Iterator<Item = &AtomicU32> {
         units.map_while(|unit| self.words.get(unit))
     }
 
-    /// Give units, which nobody has, one number that none of them had; `None` when somebody has not left yet.
-    pub(super) fn renew(&self, units: Range<u32>) -> Option<u32> {
-        let numbers = self
+    /// Gives free units one generation that none of them had; `None` if a writer has not finished.
+    pub(super) fn assign(&self, units: Range<u32>) -> Option<u32> {
+        let generations = self
             .words(units.clone())
             .map(|word| word.load(Ordering::Acquire));
-        let number = (numbers.max()? & !ENTERED).wrapping_add(STEP);
-        let all = self.words(units).all(|word| renew(word, number));
-        // Who sees what is written from here on sees the number.
+        let generation = (generations.max()? & !WRITING).wrapping_add(STEP);
+        let all = self.words(units).all(|word| assign(word, generation));
+        // A program that sees later stores to the units also sees the generation.
         fence(Ordering::Release);
-        all.then_some(number)
+        all.then_some(generation)
     }
 
-    /// Count the number of units up, so that nobody enters any more; false when somebody has not left yet.
-    pub(super) fn retire(&self, units: Range<u32>) -> bool {
+    /// Increases the generations of units, so that no new writer can begin; false if a writer has
+    /// not finished.
+    pub(super) fn invalidate(&self, units: Range<u32>) -> bool {
         let left = self
             .words(units)
-            .fold(true, |left, word| retire(word) & left);
+            .fold(true, |left, word| invalidate(word) & left);
         // As above.
         fence(Ordering::Release);
         left
     }
 
-    /// Whether units have this number.
-    pub(super) fn have(&self, mut units: Range<u32>, number: u32) -> bool {
-        // What was read before lay there when it had.
+    /// Returns whether all units have this generation.
+    pub(super) fn all_are(&self, mut units: Range<u32>, generation: u32) -> bool {
+        // Orders the loads before this with the loads of the generations.
         fence(Ordering::Acquire);
         units.all(|unit| {
             let word = self.words.get(unit);
-            word.is_some_and(|word| word.load(Ordering::Acquire) == number)
+            word.is_some_and(|word| word.load(Ordering::Acquire) == generation)
         })
     }
 
-    /// Enter units, if all have this number.
-    pub(super) fn enter(&self, units: Range<u32>, number: u32) -> bool {
+    /// Marks units as being written, if all have this generation.
+    pub(super) fn begin_write(&self, units: Range<u32>, generation: u32) -> bool {
         for unit in units.clone() {
-            if !self.words.get(unit).is_some_and(|word| enter(word, number)) {
-                self.leave(units.start..unit);
+            if !self
+                .words
+                .get(unit)
+                .is_some_and(|word| begin_write(word, generation))
+            {
+                self.end_write(units.start..unit);
                 return false;
             }
         }
         true
     }
 
-    /// Leave units that were entered.
-    pub(super) fn leave(&self, units: Range<u32>) {
-        self.words(units).for_each(leave);
+    /// Ends a write to units.
+    pub(super) fn end_write(&self, units: Range<u32>) {
+        self.words(units).for_each(end_write);
     }
 }
 
-/// The word of a unit. A model has another one.
-trait Number {
+/// The operations on the word of a unit. The loom model implements them, too.
+trait GenerationWord {
     fn load(&self) -> u32;
     fn swap(&self, from: u32, to: u32) -> bool;
-    /// What it said before.
+    /// Returns the value before.
     fn add(&self, step: u32) -> u32;
     fn clear(&self, bits: u32);
 }
 
-macro_rules! number {
+macro_rules! generation_word {
     ($atomic:ty) => {
-        impl Number for $atomic {
+        impl GenerationWord for $atomic {
             fn load(&self) -> u32 {
                 self.load(Ordering::Acquire)
             }
@@ -120,23 +127,23 @@ macro_rules! number {
     };
 }
 
-number!(AtomicU32);
+generation_word!(AtomicU32);
 
-fn renew(word: &impl Number, number: u32) -> bool {
+fn assign(word: &impl GenerationWord, generation: u32) -> bool {
     let old = word.load();
-    old & ENTERED == 0 && word.swap(old, number)
+    old & WRITING == 0 && word.swap(old, generation)
 }
 
-fn retire(word: &impl Number) -> bool {
-    word.add(STEP) & ENTERED == 0
+fn invalidate(word: &impl GenerationWord) -> bool {
+    word.add(STEP) & WRITING == 0
 }
 
-fn enter(word: &impl Number, number: u32) -> bool {
-    number & ENTERED == 0 && word.swap(number, number | ENTERED)
+fn begin_write(word: &impl GenerationWord, generation: u32) -> bool {
+    generation & WRITING == 0 && word.swap(generation, generation | WRITING)
 }
 
-fn leave(word: &impl Number) {
-    word.clear(ENTERED);
+fn end_write(word: &impl GenerationWord) {
+    word.clear(WRITING);
 }
 
 #[cfg(all(test, loom))]
@@ -147,9 +154,9 @@ mod model {
     use loom::sync::atomic::AtomicU32;
     use loom::thread;
 
-    use super::{Number, Ordering, enter, leave, renew, retire};
+    use super::{GenerationWord, Ordering, assign, begin_write, end_write, invalidate};
 
-    number!(AtomicU32);
+    generation_word!(AtomicU32);
 
     struct Unit {
         word: AtomicU32,
@@ -157,13 +164,13 @@ mod model {
     }
 
     impl Unit {
-        /// Loom finds out who else writes there.
+        /// Loom reports a concurrent access.
         fn write(&self) {
             self.memory.with_mut(|_| ());
         }
     }
 
-    /// One that copies there, beside `other`.
+    /// Runs a program that copies into a unit, concurrently with `other`.
     fn beside(other: fn(&Unit)) {
         loom::model(move || {
             let unit = Arc::new(Unit {
@@ -175,9 +182,9 @@ mod model {
                 thread::spawn(move || {
                     // Twice, as with two chunks.
                     for _ in 0..2 {
-                        if enter(&unit.word, 4) {
+                        if begin_write(&unit.word, 4) {
                             unit.write();
-                            leave(&unit.word);
+                            end_write(&unit.word);
                         }
                     }
                 })
@@ -188,28 +195,28 @@ mod model {
     }
 
     #[test]
-    fn nobody_has_a_unit_where_another_writes() {
+    fn no_unit_is_allocated_while_a_peer_writes_it() {
         beside(|unit| {
-            if renew(&unit.word, 6) {
+            if assign(&unit.word, 6) {
                 unit.write();
             }
         });
     }
 
     #[test]
-    fn nobody_writes_where_memory_was_taken_back() {
+    fn no_peer_writes_a_revoked_unit() {
         beside(|unit| {
-            if retire(&unit.word) {
+            if invalidate(&unit.word) {
                 unit.write();
             }
         });
     }
 
     #[test]
-    fn what_was_taken_back_in_the_middle_can_be_lent_when_the_other_has_left() {
+    fn a_unit_revoked_during_a_write_can_be_allocated_after_it() {
         beside(|unit| {
-            retire(&unit.word);
-            if renew(&unit.word, 8) {
+            invalidate(&unit.word);
+            if assign(&unit.word, 8) {
                 unit.write();
             }
         });

@@ -5,12 +5,12 @@ use crate::address::Address;
 use crate::handshake::CLOSED;
 use crate::remote::region_layout;
 
-/// A host for one gateway, whose board is beside the host's socket.
+/// A host for one gateway, whose board is next to the host's socket.
 struct Host {
     folder: tempfile::TempDir,
     server: Server,
     region: Region,
-    seat: Seat,
+    page: MemberPage,
     doorbell: Doorbell,
 }
 
@@ -18,13 +18,13 @@ impl Host {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let region = Region::create(region_layout(1).unwrap()).unwrap();
-        let seat = region.seat(0).unwrap();
-        seat.set_nic(7);
+        let page = region.page(0).unwrap();
+        page.set_nic(7);
         Self {
             server: Server::bind(&folder.path().join("host.sock")).unwrap(),
             folder,
             region,
-            seat,
+            page,
             doorbell: Doorbell::new().unwrap(),
         }
     }
@@ -49,28 +49,28 @@ impl Host {
         }
     }
 
-    /// Let it in once it has begun.
-    fn welcome(&self) {
-        while self.seat.opened() == 0 {}
-        self.region.trunk(0).unwrap().renew().unwrap();
-        self.seat.hear(self.seat.opened());
+    /// Confirms the gateway's request to join.
+    fn confirm(&self) {
+        while self.page.join_number() == 0 {}
+        self.region.control_window(0).unwrap().reset().unwrap();
+        self.page.confirm_join(self.page.join_number());
     }
 }
 
 #[test]
-fn a_board_is_ready_when_its_gateway_begins() {
+fn a_board_is_ready_when_its_gateway_joins() {
     let host = Host::new();
     let joins = host.join();
     let _member = host.accept();
-    while host.seat.opened() == 0 {}
+    while host.page.join_number() == 0 {}
     assert_eq!(Board::open(&host.board()).unwrap().nic(), 7);
     assert!(Channel::connect(&host.board().join("gateway.sock")).is_ok());
-    host.welcome();
+    host.confirm();
     joins.join().unwrap().unwrap();
 }
 
 #[test]
-fn a_gateway_of_a_board_that_has_one_does_not_begin() {
+fn a_second_gateway_of_a_board_does_not_join() {
     let host = Host::new();
     let board = Board::claim(&host.board(), 7).unwrap();
     let _first = Listener::bind(&board.gateway()).unwrap();
@@ -81,24 +81,34 @@ fn a_gateway_of_a_board_that_has_one_does_not_begin() {
         refused.to_string().contains("a gateway already"),
         "{refused}"
     );
-    assert_eq!(host.seat.opened(), 0, "it would end the other one");
+    assert_eq!(
+        host.page.join_number(),
+        0,
+        "a request to join would end the other gateway"
+    );
 }
 
 #[test]
-fn an_answer_is_rung_before_the_gateway_sleeps() {
+fn the_host_is_woken_for_an_answer_before_the_gateway_sleeps() {
     let host = Host::new();
     let joins = host.join();
     let _member = host.accept();
-    host.welcome();
+    host.confirm();
     let mut gateway = joins.join().unwrap().unwrap();
     let rung = || rustix::io::read(&host.doorbell, &mut [0; 8]).is_ok();
-    assert!(rung() && !rung(), "it has begun");
-    let mut trunk = Trunk::new(host.region.trunk(0).unwrap().ends(Side::Creator).unwrap());
+    assert!(rung() && !rung(), "the request to join rings");
+    let mut control = ControlChannel::new(
+        host.region
+            .control_window(0)
+            .unwrap()
+            .ends(Side::Creator)
+            .unwrap(),
+    );
     // To an endpoint that is not open.
     let address = |nic| Address { nic, endpoint: 3 };
     let connect = ControlMessage::connects(1, address(8), address(7));
-    trunk.say(connect).unwrap();
-    assert!(gateway.look().unwrap());
-    assert!(rung(), "the host does not know");
-    assert_eq!(trunk.hear(), Ok(Some(answer(1, CLOSED, 0))));
+    control.send(connect).unwrap();
+    assert!(gateway.poll_host().unwrap());
+    assert!(rung(), "the host must be woken");
+    assert_eq!(control.receive(), Ok(Some(answer(1, CLOSED, 0))));
 }

@@ -1,27 +1,27 @@
-//! What the host says, and what follows for links.
+//! Control messages of the host, and the links that they begin and end.
 
 use mxoe::wire::Mac;
 use mxoe::{Address, Code, Node};
 use window::Side;
 
-use super::link::{Far, Link, Pair};
+use super::link::{EndpointPair, Link, NodeContext};
 use super::wire_member::WireMember;
 use super::{BURST, Face, State, Uplink};
 use crate::address::random;
-use crate::handshake::{ACCEPTED, BAD_KEY, CLOSED, CROSSED, FULL, Hello, UNKNOWN};
+use crate::handshake::{ACCEPTED, BAD_KEY, CLOSED, FULL, Hello, SIMULTANEOUS, UNKNOWN};
 use crate::peer::Fault;
 use crate::remote::control_message::{ControlMessage, LinkId};
 use crate::remote::names;
 use crate::wire::halves;
 
 impl Uplink {
-    /// Do what the host says; whether it said anything.
-    pub(super) fn hear_host(&mut self) -> Result<bool, Fault> {
+    /// Handles messages of the host; returns whether there were any.
+    pub(super) fn handle_host_messages(&mut self) -> Result<bool, Fault> {
         for count in 0..BURST {
-            let Some(note) = self.trunk.hear()? else {
+            let Some(message) = self.control.receive()? else {
                 return Ok(count > 0);
             };
-            match note {
+            match message {
                 ControlMessage::Connect {
                     link,
                     window,
@@ -29,7 +29,7 @@ impl Uplink {
                     ..
                 } => {
                     if let Err(verdict) = self.dial(link, window, &hello) {
-                        self.trunk.say(answer(link, verdict, 0))?;
+                        self.control.send(answer(link, verdict, 0))?;
                     }
                 }
                 ControlMessage::Answer {
@@ -38,23 +38,23 @@ impl Uplink {
                     verdict,
                     ..
                 } => self.answered(link, window, verdict)?,
-                // Its window is looked at anyway.
+                // The uplink polls the link's window anyway.
                 ControlMessage::Ring { .. } => {}
                 ControlMessage::Close { link } => self.closed(link)?,
                 ControlMessage::Member { nic, here } => self.member(nic, here),
-                // The end says the same; and names come from here.
+                // A *close* follows a *lost*, and names come from here.
                 ControlMessage::Lost { .. } | ControlMessage::Name { .. } => {}
             }
         }
         Ok(true)
     }
 
-    /// A member has come, or is gone.
+    /// Handles a member that has joined or left.
     fn member(&mut self, nic: u64, here: bool) {
         let now = self.port.now();
         if !here {
-            if let Some(resident) = self.residents.get_mut(&nic) {
-                resident.leave(now);
+            if let Some(wire_member) = self.wire_members.get_mut(&nic) {
+                wire_member.leave(now);
             }
             return;
         }
@@ -62,8 +62,8 @@ impl Uplink {
             return;
         };
         let (serial, _) = halves(random().unwrap_or_default());
-        if let Some(resident) = WireMember::new(now, face, serial, self.patience) {
-            if let Some(last) = self.residents.insert(nic, resident) {
+        if let Some(wire_member) = WireMember::new(now, face, serial, self.patience) {
+            if let Some(last) = self.wire_members.insert(nic, wire_member) {
                 let wire = &mut self.counters.wire;
                 *wire = wire.plus(last.node.counters());
             }
@@ -71,14 +71,14 @@ impl Uplink {
     }
 
     pub(super) fn node(&mut self, nic: u64) -> Option<&mut Node> {
-        Some(&mut self.residents.get_mut(&nic)?.node)
+        Some(&mut self.wire_members.get_mut(&nic)?.node)
     }
 
-    /// An endpoint here connects to one on another host; the verdict when that cannot be.
+    /// Connects for an endpoint here to one on another host; returns the verdict if that fails.
     fn dial(&mut self, id: LinkId, window: u32, hello: &Hello) -> Result<(), u32> {
         let host = Mac::from_nic(hello.to.nic).ok_or(UNKNOWN)?;
         let peer = u8::try_from(hello.to.endpoint).map_err(|_| CLOSED)?;
-        let pair = Pair {
+        let pair = EndpointPair {
             nic: hello.from.nic,
             endpoint: u8::try_from(hello.from.endpoint).map_err(|_| FULL)?,
             peer: Address {
@@ -91,13 +91,13 @@ impl Uplink {
         if crossing.is_some_and(|id| matches!(self.links.get(&id), Some(State::Up(_)))) {
             return Err(FULL);
         }
-        // The endpoint judges what was offered to it by the same rule.
+        // The endpoint applies the same rule to the offer that it received.
         if crossing.is_some() && hello.to < hello.from {
-            return Err(CROSSED);
+            return Err(SIMULTANEOUS);
         }
-        let resident = self.residents.get_mut(&pair.nic);
-        let resident = resident.filter(|resident| resident.is_here());
-        let node = &mut resident.ok_or(FULL)?.node;
+        let wire_member = self.wire_members.get_mut(&pair.nic);
+        let wire_member = wire_member.filter(|wire_member| wire_member.is_here());
+        let node = &mut wire_member.ok_or(FULL)?.node;
         if !node.knows(host) {
             return Err(UNKNOWN);
         }
@@ -108,28 +108,33 @@ impl Uplink {
         let (key, token) = (hello.key, u64::from(id));
         let begun = node.connect(now, pair.endpoint, pair.peer, key, token);
         begun.map_err(|_| FULL)?;
-        self.leaving.retain(|leaving| *leaving != pair);
+        self.closing.retain(|closing| *closing != pair);
         self.links.insert(id, State::Dialing { pair, window });
         self.pairs.insert(pair, id);
         Ok(())
     }
 
-    /// An endpoint here lets somebody in, or does not.
+    /// Handles an endpoint's answer to a connect from another host.
     fn answered(&mut self, id: LinkId, window: u32, verdict: u32) -> Result<(), Fault> {
-        let Some(State::Offered { pair, met, key }) = self.links.get(&id) else {
-            // It is gone since, and the host was told.
+        let Some(State::Offered {
+            pair,
+            is_connected,
+            key,
+        }) = self.links.get(&id)
+        else {
+            // The link was removed since, and the host was notified.
             return Ok(());
         };
-        let (pair, met, key) = (*pair, *met, *key);
+        let (pair, is_connected, key) = (*pair, *is_connected, *key);
         let now = self.port.now();
         let window = self.region.link(window);
         let ends = window.and_then(|window| window.ends(Side::Creator).ok());
-        let Some(resident) = self.residents.get_mut(&pair.nic) else {
+        let Some(wire_member) = self.wire_members.get_mut(&pair.nic) else {
             return Ok(());
         };
-        let node = &mut resident.node;
+        let node = &mut wire_member.node;
         if let (ACCEPTED, Some(ends)) = (verdict, ends) {
-            if !met && node.key(pair.endpoint).is_none() {
+            if !is_connected && node.key(pair.endpoint).is_none() {
                 let (session, _) = halves(random().unwrap_or_default());
                 node.open(now, pair.endpoint, key, session);
             }
@@ -138,8 +143,8 @@ impl Uplink {
             return Ok(());
         }
         self.links.remove(&id);
-        if verdict == CROSSED {
-            // The endpoint's own connect is on its way, or here.
+        if verdict == SIMULTANEOUS {
+            // The endpoint's own connect is pending, or has succeeded.
             self.pairs.retain(|_, current| *current != id);
             return Ok(());
         }
@@ -152,36 +157,36 @@ impl Uplink {
                 _ => None,
             };
             node.refuse(now, pair.endpoint, pair.peer, code);
-            if met {
+            if is_connected {
                 node.forget(pair.endpoint, pair.peer);
             }
         }
         Ok(())
     }
 
-    /// An endpoint here is closed, or its link.
+    /// Handles the close of an endpoint here, or of its link.
     fn closed(&mut self, id: LinkId) -> Result<(), Fault> {
         let now = self.port.now();
         if let Some(State::Up(link)) = self.links.get_mut(&id) {
-            if let Some(resident) = self.residents.get_mut(&link.pair.nic) {
-                let node = &mut resident.node;
-                // Nonsense at the end of a lane ends it.
-                let _end = link.drain(&mut Far { node, now });
+            if let Some(wire_member) = self.wire_members.get_mut(&link.pair.nic) {
+                let node = &mut wire_member.node;
+                // A malformed record ends the lane.
+                let _end = link.drain(&mut NodeContext { node, now });
             }
         }
         self.drop_link(id);
-        // The window is not touched any more.
-        self.trunk.say(ControlMessage::Close { link: id })
+        // The uplink does not access the window any more.
+        self.control.send(ControlMessage::Close { link: id })
     }
 
-    /// End a link because of the endpoint or the peer.
+    /// Ends a link because of a fault of the endpoint or of the peer.
     pub(super) fn cut(&mut self, id: LinkId) -> Result<(), Fault> {
         if let Some(pair) = self.links.get(&id).map(State::pair) {
             if let Some(node) = self.node(pair.nic) {
                 node.forget(pair.endpoint, pair.peer);
             }
             self.drop_link(id);
-            self.trunk.say(ControlMessage::Close { link: id })?;
+            self.control.send(ControlMessage::Close { link: id })?;
         }
         Ok(())
     }
@@ -192,40 +197,41 @@ impl Uplink {
         };
         if self.pairs.get(&pair) == Some(&id) {
             self.pairs.remove(&pair);
-            self.leaving.push(pair);
+            self.closing.push(pair);
         }
     }
 
-    /// Let go of partners whose link is over, once they have all that was sent, and of endpoints
-    /// without any.
-    pub(super) fn see_off(&mut self) {
-        for at in (0..self.leaving.len()).rev() {
-            let Some(&pair) = self.leaving.get(at) else {
+    /// Removes partners whose link has ended, once they have acknowledged all that was sent, and
+    /// then endpoints without partners.
+    pub(super) fn close_finished(&mut self) {
+        for at in (0..self.closing.len()).rev() {
+            let Some(&pair) = self.closing.get(at) else {
                 continue;
             };
-            let Some(resident) = self.residents.get_mut(&pair.nic) else {
-                self.leaving.swap_remove(at);
+            let Some(wire_member) = self.wire_members.get_mut(&pair.nic) else {
+                self.closing.swap_remove(at);
                 continue;
             };
-            if !resident.node.is_idle(pair.endpoint, pair.peer) {
+            if !wire_member.node.is_idle(pair.endpoint, pair.peer) {
                 continue;
             }
-            resident.node.forget(pair.endpoint, pair.peer);
-            self.leaving.swap_remove(at);
-            let mut others = self.leaving.iter().chain(self.pairs.keys());
-            let same = |other: &Pair| (other.nic, other.endpoint) == (pair.nic, pair.endpoint);
+            wire_member.node.forget(pair.endpoint, pair.peer);
+            self.closing.swap_remove(at);
+            let mut others = self.closing.iter().chain(self.pairs.keys());
+            let same =
+                |other: &EndpointPair| (other.nic, other.endpoint) == (pair.nic, pair.endpoint);
             if !others.any(same) {
-                resident.node.close(pair.endpoint);
+                wire_member.node.close(pair.endpoint);
             }
         }
     }
 
-    /// Tell all members a name; each member's node hears it.
+    /// Reports a name to all members. Each member's node learns it by itself.
     pub(super) fn name(&mut self, face: &Face) -> Result<(), Fault> {
-        for note in names::notes(face) {
-            if let ControlMessage::Name { nic, part, text } = note {
-                if self.names.hear(nic, part, text) {
-                    self.trunk.say(note)?;
+        for message in names::messages(face) {
+            if let ControlMessage::Name { nic, part, text } = message {
+                if self.names.update(nic, part, text) {
+                    self.control.send(message)?;
                 }
             }
         }
@@ -246,6 +252,6 @@ pub(super) fn answer(link: LinkId, verdict: u32, session: u64) -> ControlMessage
         window: 0,
         verdict,
         session,
-        seat: None,
+        member: None,
     }
 }

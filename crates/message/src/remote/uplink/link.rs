@@ -1,9 +1,9 @@
-//! A link between an endpoint of this host and one on another: records of the window on one side,
-//! a partner of a node on the other.
+//! A link between an endpoint of this host and one on another: records of the window on one side, a
+//! partner of a node on the other.
 //!
-//! Nothing is kept here but what is on its way: a record is taken from the window when the node has
-//! room for it, a message or piece from the node when the window has. So each side holds back the
-//! other.
+//! The link stores only what is in transit: it takes a record from the window when the node has
+//! room for it, and a message or piece from the node when the window has room. So each side holds
+//! the other back.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -18,16 +18,16 @@ use crate::wire::{self, Control, Handle};
 
 /// Both ends of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Pair {
+pub(super) struct EndpointPair {
     /// The member's NIC id.
     pub(super) nic: u64,
-    /// Its endpoint.
+    /// Its endpoint id.
     pub(super) endpoint: u8,
     /// The endpoint on the other host.
     pub(super) peer: Address,
 }
 
-/// A message of the other host that is on its way into the window.
+/// A message of the other host that is being pulled into the window.
 #[derive(Debug)]
 struct Pulling {
     pull: Pull,
@@ -37,7 +37,7 @@ struct Pulling {
     at: usize,
 }
 
-/// A chunk that its send has no room for yet.
+/// A chunk for which the node's send buffer has no room yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chunk {
     pub(super) token: u64,
@@ -47,38 +47,38 @@ pub(super) struct Chunk {
 
 #[derive(Debug)]
 pub(super) struct Link {
-    pub(super) pair: Pair,
+    pub(super) pair: EndpointPair,
     pub(super) ends: Ends,
-    /// The upper half of the tokens of its sends; the lower counts.
+    /// The upper half of the tokens of its sends; the lower half is a counter.
     number: u32,
     count: u32,
-    /// Offers that the endpoint knows, by what it knows them as.
+    /// Offers of the other host, by the handle that the endpoint received.
     pub(super) offers: HashMap<Handle, Offer>,
-    /// What the endpoint wants of them, until a pull can be begun.
+    /// Offers that the endpoint has requested, until a pull can begin.
     pub(super) wanted: VecDeque<(Offer, Option<Handle>, u32)>,
     pulls: VecDeque<Pulling>,
-    /// Sends whose end the endpoint waits for, by token; with their source while they are pulled.
+    /// Sends that the endpoint waits for, by token; with their source while they are pulled.
     pub(super) sends: HashMap<u64, (Handle, Option<Source>)>,
-    /// Control without room, in order: no more than there are sends.
+    /// Control records without room, in order: no more than there are sends.
     waiting: VecDeque<Control>,
     pub(super) chunk: Option<Chunk>,
-    /// Something was published since the endpoint was last looked after.
-    pub(super) told: bool,
+    /// Records were published, or slots released, since the endpoint was last woken.
+    pub(super) published: bool,
 }
 
-/// What a link works with.
+/// The node of a link's member, and the time.
 #[derive(Debug)]
-pub(super) struct Far<'a> {
+pub(super) struct NodeContext<'a> {
     pub(super) node: &'a mut Node,
     pub(super) now: Duration,
 }
 
-/// Bytes of a medium message, as lanes count them.
+/// Bytes of a medium message, in the lanes' type.
 #[allow(clippy::cast_possible_truncation, reason = "32 KiB")]
 const LARGEST: u32 = MEDIUM as u32;
 
 impl Link {
-    pub(super) fn new(number: u32, pair: Pair, ends: Ends) -> Self {
+    pub(super) fn new(number: u32, pair: EndpointPair, ends: Ends) -> Self {
         Self {
             pair,
             ends,
@@ -90,51 +90,52 @@ impl Link {
             sends: HashMap::new(),
             waiting: VecDeque::new(),
             chunk: None,
-            told: false,
+            published: false,
         }
     }
 
-    /// Move what can be moved, both ways; whether anything was.
-    pub(super) fn turn(&mut self, far: &mut Far<'_>) -> Result<bool, Fault> {
-        let sent = self.send_messages(far)? | self.hear_control(far)?;
-        self.begin_pulls(far);
-        let taken = self.say()? | self.take_messages(far)? | self.take_pieces(far)?;
+    /// Moves records in both directions; returns whether any was moved.
+    pub(super) fn turn(&mut self, context: &mut NodeContext<'_>) -> Result<bool, Fault> {
+        let sent = self.send_messages(context)? | self.handle_control_lane(context)?;
+        self.begin_pulls(context);
+        let taken =
+            self.flush_control()? | self.take_messages(context)? | self.take_pieces(context)?;
         Ok(sent | taken)
     }
 
-    /// Whether a turn would move something. A fault is something.
-    pub(super) fn has_work(&mut self, far: &Far<'_>) -> bool {
-        let Pair { endpoint, peer, .. } = self.pair;
+    /// Returns whether a turn would move anything. A fault counts.
+    pub(super) fn has_work(&mut self, context: &NodeContext<'_>) -> bool {
+        let EndpointPair { endpoint, peer, .. } = self.pair;
         let [messages_in, control_in] = &self.ends.consumers;
         let [messages_out, control_out] = &mut self.ends.producers;
         let has_room = |room: Result<Option<_>, _>| room.map_or(true, |room| room.is_some());
-        messages_in.has_record() && far.node.has_room(endpoint, peer)
+        messages_in.has_record() && context.node.has_room(endpoint, peer)
             || control_in.has_record() && self.chunk.is_none()
             || !self.waiting.is_empty() && control_out.has_room().unwrap_or(true)
-            || far.node.has_message(endpoint, peer) && has_room(messages_out.room(LARGEST))
+            || context.node.has_message(endpoint, peer) && has_room(messages_out.room(LARGEST))
     }
 
-    /// Whether the endpoint sleeps and must be woken.
-    pub(super) fn must_ring(&mut self) -> bool {
-        std::mem::take(&mut self.told) && self.ends.ringer.must_ring()
+    /// Returns whether the endpoint sleeps and must be woken.
+    pub(super) fn needs_wakeup(&mut self) -> bool {
+        std::mem::take(&mut self.published) && self.ends.ringer.needs_wakeup()
     }
 
-    /// Tell the endpoint that nobody looks.
+    /// Announces to the endpoint that the uplink sleeps.
     pub(super) fn prepare_to_wait(&mut self) {
         self.ends.sleeper.prepare_to_wait();
     }
 
-    /// Tell the endpoint that somebody looks.
+    /// Announces to the endpoint that the uplink is awake.
     pub(super) fn finish_wait(&mut self) {
         self.ends.sleeper.finish_wait();
     }
 
-    /// Pass on every message that the endpoint left when it went.
-    pub(super) fn drain(&mut self, far: &mut Far<'_>) -> Result<(), Fault> {
-        // No more than fit into the lane: its producer is no more, but the VM that it was in may
-        // write on.
+    /// Forwards all messages that the endpoint left when it closed.
+    pub(super) fn drain(&mut self, context: &mut NodeContext<'_>) -> Result<(), Fault> {
+        // At most as many as fit into the lane: the endpoint has ended, but a program of its VM may
+        // still write the lane.
         for _ in 0..MESSAGES.slots {
-            if !self.send_message(far)? {
+            if !self.send_message(context)? {
                 break;
             }
         }
@@ -146,16 +147,18 @@ impl Link {
         wire::pair(self.count, self.number)
     }
 
-    /// Begin as many pulls as the node can have.
-    fn begin_pulls(&mut self, far: &mut Far<'_>) {
+    /// Begins as many pulls as the node supports.
+    fn begin_pulls(&mut self, context: &mut NodeContext<'_>) {
         let endpoint = self.pair.endpoint;
-        while far.node.can_pull(endpoint) {
+        while context.node.can_pull(endpoint) {
             let Some((offer, receiver, wanted)) = self.wanted.pop_front() else {
                 return;
             };
             let token = self.token();
-            let begun = far.node.pull(far.now, endpoint, offer, wanted, token);
-            // Refused: the peer is lost, and the link's end on its way.
+            let begun = context
+                .node
+                .pull(context.now, endpoint, offer, wanted, token);
+            // If the node refuses, the peer is lost, and the end of the link follows.
             if let (Ok(pull), Some(receiver)) = (begun, receiver) {
                 self.pulls.push_back(Pulling {
                     pull,
@@ -168,7 +171,7 @@ impl Link {
         }
     }
 
-    /// The other host pulls a message from the endpoint.
+    /// Handles the other host's pull of a message from the endpoint.
     pub(super) fn wanted(&mut self, token: u64, source: Source, total: u32) {
         if let Some((sender, place)) = self.sends.get_mut(&token) {
             *place = Some(source);
@@ -181,7 +184,7 @@ impl Link {
         }
     }
 
-    /// The other host has a message, or so much of it as it wanted.
+    /// Handles the end of a send, of which the other host took `taken` bytes.
     pub(super) fn sent(&mut self, token: u64, taken: u32) {
         if let Some((sender, _)) = self.sends.remove(&token) {
             let taken = taken.into();
@@ -189,8 +192,8 @@ impl Link {
         }
     }
 
-    /// Say what waits, as far as there is room.
-    fn say(&mut self) -> Result<bool, Fault> {
+    /// Sends queued control records, as far as there is room.
+    fn flush_control(&mut self) -> Result<bool, Fault> {
         let [_, control] = &mut self.ends.producers;
         let mut moved = false;
         while let Some(next) = self.waiting.front() {
@@ -201,21 +204,21 @@ impl Link {
             self.waiting.pop_front();
             moved = true;
         }
-        self.told |= moved;
+        self.published |= moved;
         Ok(moved)
     }
 
-    /// Messages of the other host, as far as the window has room.
-    fn take_messages(&mut self, far: &mut Far<'_>) -> Result<bool, Fault> {
-        let Pair { endpoint, peer, .. } = self.pair;
+    /// Forwards messages of the other host, as far as the window has room.
+    fn take_messages(&mut self, context: &mut NodeContext<'_>) -> Result<bool, Fault> {
+        let EndpointPair { endpoint, peer, .. } = self.pair;
         let [lane, _] = &mut self.ends.producers;
         let mut moved = false;
         for _ in 0..BURST {
-            // A message that is taken is acknowledged, so there must be room for any.
-            if !far.node.has_message(endpoint, peer) || lane.room(LARGEST)?.is_none() {
+            // A message that is taken is acknowledged, so there must be room for any message.
+            if !context.node.has_message(endpoint, peer) || lane.room(LARGEST)?.is_none() {
                 break;
             }
-            let Some(message) = far.node.take(far.now, endpoint, peer) else {
+            let Some(message) = context.node.take(context.now, endpoint, peer) else {
                 break;
             };
             moved = true;
@@ -225,11 +228,11 @@ impl Link {
                 }
                 Message::Whole { value, data } => {
                     let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
-                    let room = lane.room(length)?.ok_or(Fault::Nonsense)?;
+                    let room = lane.room(length)?.ok_or(Fault::Malformed)?;
                     let written = lane.write(room.offset.into(), &data);
-                    written.ok_or(Fault::Nonsense)?;
+                    written.ok_or(Fault::Malformed)?;
                     let record = wire::medium(value, room.offset, length, None);
-                    lane.push_with(&record, room);
+                    lane.push_with_data(&record, room);
                 }
                 Message::Offered {
                     value,
@@ -248,23 +251,24 @@ impl Link {
                 }
             }
         }
-        self.told |= moved;
+        self.published |= moved;
         Ok(moved)
     }
 
-    /// Pieces of the messages that the endpoint pulls, as far as the window has room.
-    fn take_pieces(&mut self, far: &mut Far<'_>) -> Result<bool, Fault> {
+    /// Forwards pieces of messages that the endpoint pulls, as far as the window has room.
+    fn take_pieces(&mut self, context: &mut NodeContext<'_>) -> Result<bool, Fault> {
         let endpoint = self.pair.endpoint;
         let [_, lane] = &mut self.ends.producers;
         let mut moved = false;
         for pulling in &mut self.pulls {
             loop {
                 let Some(room) = lane.room(CHUNK)? else {
-                    self.told |= moved;
+                    self.published |= moved;
                     return Ok(moved);
                 };
                 if pulling.at == pulling.piece.len() {
-                    let Some(piece) = far.node.piece(far.now, endpoint, pulling.pull) else {
+                    let Some(piece) = context.node.piece(context.now, endpoint, pulling.pull)
+                    else {
                         break;
                     };
                     (pulling.piece, pulling.at) = (piece, 0);
@@ -272,23 +276,23 @@ impl Link {
                 let rest = pulling.piece.get(pulling.at..).unwrap_or_default();
                 let (now, _) = rest.split_at(rest.len().min(CHUNK as usize));
                 let length = u32::try_from(now.len()).unwrap_or_default();
-                // No more than there is room for.
+                // It is not longer than the space that was found.
                 let room = lane.room(length)?.unwrap_or(room);
                 let written = lane.write(room.offset.into(), now);
-                written.ok_or(Fault::Nonsense)?;
+                written.ok_or(Fault::Malformed)?;
                 let chunk = Control::Chunk {
                     receiver: pulling.receiver,
                     offset: room.offset,
                     length,
                 };
-                lane.push_with(&chunk.encode(), room);
+                lane.push_with_data(&chunk.encode(), room);
                 pulling.at += now.len();
                 pulling.left = pulling.left.saturating_sub(length);
                 moved = true;
             }
         }
         self.pulls.retain(|pulling| pulling.left > 0);
-        self.told |= moved;
+        self.published |= moved;
         Ok(moved)
     }
 }

@@ -1,22 +1,25 @@
-//! The way to other hosts: members' endpoints, in the frames of MXoE on an interface.
+//! The uplink: connects members' endpoints with those of other hosts, by frames of MXoE on a
+//! network interface.
 //!
 //! # Theory of operation
 //!
-//! An uplink is a member like the others, with a seat, a trunk and windows; the switchboard sends
-//! it whoever connects to a NIC that is not of this host. Where a gateway passes a window on to an
-//! endpoint, the uplink is at its end itself ([`link`]): it turns records into what its nodes
-//! ([`mxoe::Node`]) send, and what they take into records.
+//! An uplink is a member like the others, with a page, a control window and links. The switchboard
+//! routes to it each connect to a NIC id that is not of this host. Where a gateway passes a window
+//! on to an endpoint, the uplink uses that end of the window itself ([`link`]): it turns records
+//! into messages that its nodes ([`mxoe::Node`]) send, and messages that the nodes receive into
+//! records.
 //!
-//! Each member that is here is a host on the wire, with its NIC id for an address: its own node
-//! ([`wire_member`]). So a member is found by its NIC id wherever it lives, and none can send under
-//! another's address. The switchboard says who is here. Who is there, they find by their
-//! announcements. The names go through the switchboard to every gateway, which writes them into its
-//! board's [`directory`](super::directory).
+//! Each member that has joined is a host on the wire, with its NIC id as address and a node of its
+//! own ([`wire_member`]). So other hosts find a member by its NIC id on whichever host it runs, and
+//! no member can send under another's address. The switchboard reports which members have joined.
+//! Nodes discover remote hosts by their announcements. The uplink sends their names through the
+//! switchboard to all gateways, which write them into their board's
+//! [`directory`](super::directory).
 //!
-//! Who connects from there is passed on like anybody else who connects, and the endpoint itself
-//! says whether it is let in. Until then, and when it takes nothing, what comes is not
-//! acknowledged. A link ends when its endpoint is closed or the peer is lost; what the endpoint
-//! sent before its end still goes out.
+//! A connect from another host is passed on like any other, and the endpoint itself accepts or
+//! refuses it. Until then, and while the endpoint takes no records, the node does not acknowledge
+//! what arrives. A link ends when its endpoint is closed or the peer is lost. The node still sends
+//! what the endpoint had sent before its end.
 
 mod control;
 mod link;
@@ -32,94 +35,98 @@ use std::time::{Duration, Instant};
 use mxoe::{Node, Port};
 use window::Side;
 use window::doorbell;
-use window::region::{Region, Seat};
+use window::region::{MemberPage, Region};
 use window::waiter::{Token, Waiter};
 
-use self::link::{Far, Link, Pair};
+use self::link::{EndpointPair, Link, NodeContext};
 use self::wire_member::WireMember;
 use super::BURST;
+use super::control_channel::ControlChannel;
 use super::control_message::{ControlMessage, FROM_MEMBER, LinkId};
 use super::names::Names;
-use super::transport::{Bell, Transport, begin, reach};
-use super::trunk::Trunk;
+use super::transport::{HostDoorbell, Transport, join_switchboard, open_transport};
 use crate::peer::Fault;
 use crate::status::Error;
 
-/// A member as other hosts know it.
+/// A NIC id and its name, of a member or another host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Face {
-    /// Its NIC id, and so its address on the wire.
+    /// The NIC id, which is also the address on the wire.
     pub nic: u64,
-    /// Its name.
+    /// The name.
     pub name: String,
 }
 
-/// What an uplink is made of.
+/// The options of an uplink.
 #[derive(Debug)]
 pub struct Options {
     /// The switchboard's socket for it.
     pub socket: PathBuf,
-    /// The interface, which hears for all members.
+    /// The network interface, which receives for all members.
     pub port: Port,
     /// All members of this host.
     pub members: Vec<Face>,
-    /// How long a host may be silent before it is given up.
+    /// How long a host may be silent before its links end.
     pub patience: Duration,
 }
 
-/// What an uplink has done.
+/// The counters of an uplink.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// What members' nodes have done.
+    /// The counters of all members' nodes.
     pub wire: mxoe::Counters,
-    /// Frames that came when the interface's ring was full, and were lost.
+    /// Frames that were lost because the interface's ring was full.
     pub lost: u64,
 }
 
-/// Joins the members of this host and those of others.
+/// Connects the members of this host with those of other hosts.
 #[derive(Debug)]
 pub struct Uplink {
     waiter: Waiter,
     region: Region,
-    seat: Seat,
-    /// What it began with.
-    began: u32,
-    bell: Bell,
-    trunk: Trunk,
+    page: MemberPage,
+    /// The number of its request to join.
+    join_number: u32,
+    doorbell: HostDoorbell,
+    control: ControlChannel,
     port: Port,
-    /// The interface took all there was.
+    /// The interface took all frames in the last turn.
     sent: bool,
     members: Vec<Face>,
-    /// What the host was told.
+    /// The names that the host has received.
     names: Names,
     patience: Duration,
-    residents: HashMap<u64, WireMember>,
-    /// Without what residents that are here count.
+    wire_members: HashMap<u64, WireMember>,
+    /// Counters without those of the present wire members.
     counters: Counters,
     links: HashMap<LinkId, State>,
-    /// The link of a pair that counts.
-    pairs: HashMap<Pair, LinkId>,
-    /// Whose endpoint is closed, and who has not acknowledged everything yet.
-    leaving: Vec<Pair>,
+    /// The current link of each pair of endpoints.
+    pairs: HashMap<EndpointPair, LinkId>,
+    /// Pairs whose endpoint is closed, and whose peer has not acknowledged everything yet.
+    closing: Vec<EndpointPair>,
     next: u32,
-    /// When something last moved.
+    /// When anything was last moved.
     moved: Option<Instant>,
 }
 
-/// How far a link is.
+/// The state of a link.
 #[derive(Debug)]
 enum State {
     /// An endpoint here connects; the other host has not answered yet.
-    Dialing { pair: Pair, window: u32 },
-    /// Somebody there connects; the endpoint here has not answered yet. Whether it is connected on
-    /// the wire already, and the key it gave.
-    Offered { pair: Pair, met: bool, key: u32 },
-    /// It works.
+    Dialing { pair: EndpointPair, window: u32 },
+    /// An endpoint of another host connects; the endpoint here has not answered yet. With whether
+    /// the two are connected on the wire already, and the key that the peer gave.
+    Offered {
+        pair: EndpointPair,
+        is_connected: bool,
+        key: u32,
+    },
+    /// The link is up.
     Up(Box<Link>),
 }
 
 impl State {
-    fn pair(&self) -> Pair {
+    fn pair(&self) -> EndpointPair {
         match self {
             Self::Dialing { pair, .. } | Self::Offered { pair, .. } => *pair,
             Self::Up(link) => link.pair,
@@ -131,82 +138,90 @@ const HOST: Token = 0;
 const WIRE: Token = 1;
 const OTHER: Token = 2;
 
-/// How long an uplink looks on after something moved.
+/// How long an uplink polls after it moved anything.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// Between two looks at the clock.
+/// Turns between two reads of the clock.
 const ROUNDS: u32 = 8;
 
-/// However busy it is, after so long it says that it lives, and asks whether to go on.
-const BREATH: Duration = Duration::from_millis(100);
+/// The longest time that an uplink polls before it sends a heartbeat and calls `go_on`.
+const SPIN_LIMIT: Duration = Duration::from_millis(100);
 
-/// When an interface that took no more is tried again.
+/// The pause before an uplink tries again to send on an interface that was full.
 const FULL_PAUSE: Duration = Duration::from_micros(50);
 
-/// How often the host is told that the uplink lives.
+/// The interval of heartbeats.
 const BEAT: Duration = Duration::from_secs(1);
 
 impl Uplink {
-    /// Join the switchboard.
+    /// Joins the switchboard.
     ///
     /// # Errors
-    /// The host does not answer, or has no seat for it.
+    /// The host does not answer, or has no member page for it.
     pub fn join(options: Options) -> Result<Self, Error> {
         let waiter = Waiter::new()?;
-        let (bell, region, id) = reach(&Transport::Socket(options.socket))?;
-        if let Bell::Client(client) = &bell {
+        let (doorbell, region, id) = open_transport(&Transport::Socket(options.socket))?;
+        if let HostDoorbell::Client(client) = &doorbell {
             waiter.add(client, HOST)?;
         }
         waiter.add(&options.port, WIRE)?;
         let place = u32::from(id).saturating_sub(1);
-        let seat = region.seat(place);
-        let seatless = || Error::Join("the host gave no seat".to_owned());
-        let seat = seat.ok_or_else(seatless)?;
-        let began = begin(&seat, &bell)?;
-        let trunk = region.trunk(place).ok_or_else(seatless)?;
-        let trunk = Trunk::new(trunk.ends(Side::Guest)?);
+        let page = region.page(place);
+        let no_page = || {
+            Error::Join(
+                "the host assigned no member of the region: use the same release on both sides"
+                    .to_owned(),
+            )
+        };
+        let page = page.ok_or_else(no_page)?;
+        let join_number = join_switchboard(&page, &doorbell)?;
+        let control = region.control_window(place).ok_or_else(no_page)?;
+        let control = ControlChannel::new(control.ends(Side::Attacher)?);
         let mut uplink = Self {
             waiter,
             region,
-            seat,
-            began,
-            bell,
-            trunk,
+            page,
+            join_number,
+            doorbell,
+            control,
             port: options.port,
             sent: true,
             members: options.members,
             names: Names::default(),
             patience: options.patience,
-            residents: HashMap::new(),
+            wire_members: HashMap::new(),
             counters: Counters::default(),
             links: HashMap::new(),
             pairs: HashMap::new(),
-            leaving: Vec::new(),
+            closing: Vec::new(),
             next: 0,
             moved: None,
         };
-        // Whoever is first keeps a name, so it is the members.
+        // The first NIC id to report a name keeps it, so the members report theirs first.
         for face in uplink.members.clone() {
             uplink.name(&face).map_err(broken)?;
         }
         Ok(uplink)
     }
 
-    /// Have `go_on` of [`run`](Self::run) asked also when there is something to read here.
+    /// Makes [`run`](Self::run) call `go_on` also when this descriptor is readable.
     ///
     /// # Errors
-    /// No memory, or no descriptor one can wait for.
+    /// There is no memory left, or epoll does not support the descriptor.
     pub fn watch(&self, fd: impl AsFd) -> Result<(), Error> {
         Ok(self.waiter.add(fd, OTHER)?)
     }
 
-    /// What it has done since it joined.
+    /// Returns the counters since it joined.
     ///
     /// # Errors
-    /// The kernel does not say what it lost.
+    /// The kernel does not report lost frames.
     pub fn counters(&mut self) -> Result<Counters, Error> {
         self.counters.lost += u64::from(self.port.lost()?);
-        let nodes = self.residents.values().map(|resident| &resident.node);
+        let nodes = self
+            .wire_members
+            .values()
+            .map(|wire_member| &wire_member.node);
         let wire = nodes.map(Node::counters);
         Ok(Counters {
             wire: wire.fold(self.counters.wire, mxoe::Counters::plus),
@@ -214,14 +229,14 @@ impl Uplink {
         })
     }
 
-    /// Work until `go_on`, asked at least once a second, says no.
+    /// Runs until `go_on`, called at least once a second, returns false.
     ///
     /// # Errors
-    /// The interface or the host is gone, or the host began anew without this uplink.
+    /// The interface or the host is gone, or the host has ended this uplink's membership.
     pub fn run(&mut self, mut go_on: impl FnMut(&mut Self) -> bool) -> Result<(), Error> {
         while go_on(self) {
-            self.seat.beat();
-            if self.seat.heard() != self.began {
+            self.page.beat();
+            if self.page.joined_number() != self.join_number {
                 return Err(Error::Join("the host has ended this uplink".to_owned()));
             }
             self.spin()?;
@@ -230,68 +245,68 @@ impl Uplink {
         Ok(())
     }
 
-    /// Work, and look on for a while if something moved just now.
+    /// Works, and polls for a while if anything was moved just now.
     fn spin(&mut self) -> Result<(), Error> {
-        let began = Instant::now();
+        let started = Instant::now();
         loop {
             for _ in 0..ROUNDS {
                 match self.turn()? {
                     true => self.moved = Some(Instant::now()),
-                    // Whoever it waits for may need the processor.
+                    // The program that it waits for may need this processor.
                     false => std::thread::yield_now(),
                 }
             }
             let idle = self.moved.is_none_or(|moved| moved.elapsed() >= SPIN);
-            if idle || began.elapsed() >= BREATH {
+            if idle || started.elapsed() >= SPIN_LIMIT {
                 return Ok(());
             }
         }
     }
 
-    /// One round over everything; whether anything moved.
+    /// Serves everything once; returns whether anything was moved.
     fn turn(&mut self) -> Result<bool, Error> {
-        let mut moved = self.hear_wire();
-        moved |= self.hear_nodes()?;
-        moved |= self.hear_host().map_err(broken)?;
+        let mut moved = self.receive_frames();
+        moved |= self.handle_node_events()?;
+        moved |= self.handle_host_messages().map_err(broken)?;
         moved |= self.serve_links().map_err(broken)?;
-        self.see_off();
+        self.close_finished();
         self.sent = true;
-        for resident in self.residents.values_mut() {
-            self.sent &= self.port.send(&mut resident.node)?;
+        for wire_member in self.wire_members.values_mut() {
+            self.sent &= self.port.send(&mut wire_member.node)?;
         }
-        self.trunk.flush().map_err(broken)?;
-        if std::mem::take(&mut self.trunk.told) {
-            self.bell.ring();
+        self.control.flush().map_err(broken)?;
+        if std::mem::take(&mut self.control.published) {
+            self.doorbell.ring();
         }
         Ok(moved)
     }
 
-    /// Give each frame to whom it is for.
-    fn hear_wire(&mut self) -> bool {
+    /// Passes each received frame to the nodes that it is for.
+    fn receive_frames(&mut self) -> bool {
         let now = self.port.now();
-        let residents = &mut self.residents;
+        let wire_members = &mut self.wire_members;
         let count = self.port.receive(|frame| {
-            for resident in residents.values_mut() {
-                if resident.is_meant(frame) {
-                    resident.node.receive(now, frame);
+            for wire_member in wire_members.values_mut() {
+                if wire_member.is_meant(frame) {
+                    wire_member.node.receive(now, frame);
                 }
             }
         });
         let wire = &mut self.counters.wire;
-        residents.retain(|_, resident| {
-            let over = resident.is_over(now);
+        wire_members.retain(|_, wire_member| {
+            let over = wire_member.is_over(now);
             if over {
-                *wire = wire.plus(resident.node.counters());
+                *wire = wire.plus(wire_member.node.counters());
             }
             !over
         });
-        for resident in residents.values_mut() {
-            resident.node.tick(now);
+        for wire_member in wire_members.values_mut() {
+            wire_member.node.tick(now);
         }
         count > 0
     }
 
-    /// Look after all links.
+    /// Serves all links.
     fn serve_links(&mut self) -> Result<bool, Fault> {
         let now = self.port.now();
         let (mut moved, mut faulty) = (false, Vec::new());
@@ -299,32 +314,32 @@ impl Uplink {
             let State::Up(link) = state else {
                 continue;
             };
-            let Some(resident) = self.residents.get_mut(&link.pair.nic) else {
+            let Some(wire_member) = self.wire_members.get_mut(&link.pair.nic) else {
                 continue;
             };
-            let node = &mut resident.node;
-            match link.turn(&mut Far { node, now }) {
+            let node = &mut wire_member.node;
+            match link.turn(&mut NodeContext { node, now }) {
                 Ok(some) => moved |= some,
                 Err(_) => faulty.push(id),
             }
-            if link.must_ring() {
-                self.trunk.say(ControlMessage::Ring { link: id })?;
+            if link.needs_wakeup() {
+                self.control.send(ControlMessage::Ring { link: id })?;
             }
         }
-        // Only the link ends: it was one endpoint, not all of its member's.
+        // Only the link ends: the fault was of one endpoint, not of all its member's.
         for id in faulty {
             self.cut(id)?;
         }
         Ok(moved)
     }
 
-    /// Tell everybody, look once more, then sleep.
+    /// Announces the sleep to all endpoints, checks for work once more, then sleeps.
     fn sleep(&mut self) -> Result<(), Error> {
         for link in links(&mut self.links) {
             link.prepare_to_wait();
         }
-        // Members are on other kernels, or take part as if they were: they have a fence each.
-        let _told = doorbell::settle();
+        // Members run on other kernels, or are treated so: they use a fence each.
+        let _told = doorbell::wait_fence();
         let now = self.port.now();
         let mut limit = match self.has_work() {
             true => Duration::ZERO,
@@ -333,38 +348,42 @@ impl Uplink {
         if !self.sent {
             limit = limit.min(FULL_PAUSE);
         }
-        let due = self.residents.values().filter_map(WireMember::deadline);
-        let due = due.min().map_or(BEAT, |due| due.saturating_sub(now));
-        let woken = self.waiter.wait(Some(limit.min(due)))?;
+        let deadline = self.wire_members.values().filter_map(WireMember::deadline);
+        let deadline = deadline
+            .min()
+            .map_or(BEAT, |deadline| deadline.saturating_sub(now));
+        let woken = self.waiter.wait(Some(limit.min(deadline)))?;
         for link in links(&mut self.links) {
             link.finish_wait();
         }
         if woken.tokens.contains(&WIRE) {
             self.port.check()?;
         }
-        match &self.bell {
-            Bell::Client(client) if woken.tokens.contains(&HOST) && !client.hear() => {
+        match &self.doorbell {
+            HostDoorbell::Client(client)
+                if woken.tokens.contains(&HOST) && !client.take_wakeups() =>
+            {
                 Err(Error::Join("the host is gone".to_owned()))
             }
             _ => Ok(()),
         }
     }
 
-    /// Whether a turn would move something.
+    /// Returns whether a turn would move anything.
     fn has_work(&mut self) -> bool {
         let now = self.port.now();
-        let residents = &mut self.residents;
-        self.trunk.has_note()
+        let wire_members = &mut self.wire_members;
+        self.control.has_message()
             || links(&mut self.links).any(|link| {
-                let resident = residents.get_mut(&link.pair.nic);
-                resident.is_some_and(|resident| {
-                    let node = &mut resident.node;
-                    link.has_work(&Far { node, now })
+                let wire_member = wire_members.get_mut(&link.pair.nic);
+                wire_member.is_some_and(|wire_member| {
+                    let node = &mut wire_member.node;
+                    link.has_work(&NodeContext { node, now })
                 })
             })
     }
 
-    /// A number that no link has.
+    /// Returns an unused link number.
     fn number(&mut self) -> LinkId {
         loop {
             self.next = self.next.wrapping_add(1);
@@ -384,5 +403,5 @@ fn links(all: &mut HashMap<LinkId, State>) -> impl Iterator<Item = &mut Link> {
 }
 
 fn broken(fault: Fault) -> Error {
-    Error::Join(format!("the host's trunk is broken: {fault}"))
+    Error::Join(format!("the host's control channel is broken: {fault}"))
 }

@@ -1,10 +1,10 @@
-//! What the nodes say, and what follows for links.
+//! Events of the nodes, and the links that they begin and end.
 
 use mxoe::{Address, Code, Event};
 use window::Side;
 
 use super::control::answer;
-use super::link::{Link, Pair};
+use super::link::{EndpointPair, Link};
 use super::{Face, State, Uplink};
 use crate::address;
 use crate::handshake::{ACCEPTED, BAD_KEY, CLOSED, FULL, Hello, UNREACHABLE};
@@ -14,22 +14,22 @@ use crate::status::Error;
 use crate::wire::halves;
 
 impl Uplink {
-    /// Do what the nodes say; whether they said anything.
-    pub(super) fn hear_nodes(&mut self) -> Result<bool, Error> {
+    /// Handles the nodes' events; returns whether there were any.
+    pub(super) fn handle_node_events(&mut self) -> Result<bool, Error> {
         let mut events = Vec::new();
-        for (&nic, resident) in &mut self.residents {
-            while let Some(event) = resident.node.event() {
+        for (&nic, wire_member) in &mut self.wire_members {
+            while let Some(event) = wire_member.node.event() {
                 events.push((nic, event));
             }
         }
         let some = !events.is_empty();
         for (nic, event) in events {
-            self.hear_node(nic, event).map_err(super::broken)?;
+            self.handle_node_event(nic, event).map_err(super::broken)?;
         }
         Ok(some)
     }
 
-    fn hear_node(&mut self, nic: u64, event: Event) -> Result<(), Fault> {
+    fn handle_node_event(&mut self, nic: u64, event: Event) -> Result<(), Fault> {
         match event {
             Event::Host { host, name } => {
                 let nic = host.nic();
@@ -49,19 +49,19 @@ impl Uplink {
                 from: peer,
                 code,
             } => {
-                let pair = Pair {
+                let pair = EndpointPair {
                     nic,
                     endpoint,
                     peer,
                 };
                 let up = |id: &LinkId| !matches!(self.links.get(id), Some(State::Dialing { .. }));
                 if let Some(id) = self.pairs.get(&pair).copied().filter(up) {
-                    // The node has let go of it, and may have met it again since.
+                    // The node has removed the partner, and may have connected with it again since.
                     self.drop_link(id);
                     if code == Code::Unreachable {
-                        self.trunk.say(ControlMessage::Lost { link: id })?;
+                        self.control.send(ControlMessage::Lost { link: id })?;
                     }
-                    self.trunk.say(ControlMessage::Close { link: id })?;
+                    self.control.send(ControlMessage::Close { link: id })?;
                 }
                 Ok(())
             }
@@ -86,19 +86,19 @@ impl Uplink {
                 }
                 Ok(())
             }
-            // Its end was told with its last piece.
+            // The last piece was the end of it.
             Event::Pulled {
                 code: Code::Success,
                 ..
             } => Ok(()),
-            // Without what it waits for, the endpoint cannot go on with this peer.
+            // Without that message, the endpoint cannot go on with this peer.
             Event::Pulled { token, .. } => self.cut(halves(token).1),
-            // The peer is lost: that is told on its own.
+            // The peer is lost, which is an event of its own.
             Event::Sent { .. } => Ok(()),
         }
     }
 
-    /// A connect of this host is answered.
+    /// Handles the answer to a connect of this host.
     fn connected(&mut self, id: LinkId, code: Code) -> Result<(), Fault> {
         let Some(State::Dialing { pair, window }) = self.links.get(&id) else {
             return Ok(());
@@ -109,12 +109,12 @@ impl Uplink {
         let ends = self
             .region
             .link(window)
-            .and_then(|window| window.ends(Side::Guest).ok());
+            .and_then(|window| window.ends(Side::Attacher).ok());
         let verdict = match (code, session, ends) {
             (Code::Success, Some(session), Some(ends)) => {
                 let link = Box::new(Link::new(id, pair, ends));
                 self.links.insert(id, State::Up(link));
-                return self.trunk.say(answer(id, ACCEPTED, session.into()));
+                return self.control.send(answer(id, ACCEPTED, session.into()));
             }
             (Code::BadKey, ..) => BAD_KEY,
             (Code::Closed | Code::BadEndpoint, ..) => CLOSED,
@@ -122,11 +122,11 @@ impl Uplink {
             _ => FULL,
         };
         self.drop_link(id);
-        self.trunk.say(answer(id, verdict, 0))
+        self.control.send(answer(id, verdict, 0))
     }
 
-    /// Pass on that somebody there connects to an endpoint here. With a key, the endpoint is not
-    /// open on the wire.
+    /// Passes on a connect from another host to an endpoint here. With a key in `asked`, the
+    /// endpoint is not open on the wire.
     fn offer(
         &mut self,
         nic: u64,
@@ -134,7 +134,7 @@ impl Uplink {
         peer: Address,
         asked: Option<(u32, u32)>,
     ) -> Result<(), Fault> {
-        let pair = Pair {
+        let pair = EndpointPair {
             nic,
             endpoint,
             peer,
@@ -142,11 +142,11 @@ impl Uplink {
         if self.pairs.contains_key(&pair) {
             return Ok(());
         }
-        self.leaving.retain(|leaving| *leaving != pair);
+        self.closing.retain(|closing| *closing != pair);
         let Some(node) = self.node(nic) else {
             return Ok(());
         };
-        let met = asked.is_none();
+        let is_connected = asked.is_none();
         let (key, session) = match asked {
             Some(asked) => asked,
             None => (
@@ -155,7 +155,14 @@ impl Uplink {
             ),
         };
         let link = self.number();
-        self.links.insert(link, State::Offered { pair, met, key });
+        self.links.insert(
+            link,
+            State::Offered {
+                pair,
+                is_connected,
+                key,
+            },
+        );
         self.pairs.insert(pair, link);
         let address = |nic, endpoint: u8| address::Address {
             nic,
@@ -165,18 +172,18 @@ impl Uplink {
             from: address(peer.host.nic(), peer.endpoint),
             to: address(nic, endpoint),
             session: session.into(),
-            // What it was opened with is not said; most programs have one key.
+            // The peer's own key is not sent; most programs use one key.
             own_key: key,
             key,
             fences: false,
-            seats: None,
+            members: None,
         };
         let window = 0;
-        self.trunk.say(ControlMessage::Connect {
+        self.control.send(ControlMessage::Connect {
             link,
             window,
             hello,
-            seat: None,
+            member: None,
         })
     }
 }

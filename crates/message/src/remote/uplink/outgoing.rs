@@ -1,36 +1,36 @@
-//! What the endpoint of a link sends, and what it says of messages that are pulled.
+//! The records that a link's endpoint sends: messages, and control records of pulled messages.
 
 use window::lane::Record;
 
-use super::link::{Chunk, Far, Link, Pair};
+use super::link::{Chunk, EndpointPair, Link, NodeContext};
 use crate::peer::Fault;
 use crate::remote::BURST;
 use crate::wire::{Control, Envelope, Handle};
 
 impl Link {
-    /// Messages of the endpoint, as far as the node has room.
-    pub(super) fn send_messages(&mut self, far: &mut Far<'_>) -> Result<bool, Fault> {
-        let Pair { endpoint, peer, .. } = self.pair;
+    /// Forwards messages of the endpoint, as far as the node has room.
+    pub(super) fn send_messages(&mut self, context: &mut NodeContext<'_>) -> Result<bool, Fault> {
+        let EndpointPair { endpoint, peer, .. } = self.pair;
         let mut moved = false;
         for _ in 0..BURST {
-            if !far.node.has_room(endpoint, peer) || !self.send_message(far)? {
+            if !context.node.has_room(endpoint, peer) || !self.send_message(context)? {
                 break;
             }
             moved = true;
         }
         let [messages, _] = &mut self.ends.consumers;
-        self.told |= messages.release();
+        self.published |= messages.release();
         Ok(moved)
     }
 
-    /// The next message of the endpoint, if there is one.
-    pub(super) fn send_message(&mut self, far: &mut Far<'_>) -> Result<bool, Fault> {
-        let Pair { endpoint, peer, .. } = self.pair;
+    /// Forwards the next message of the endpoint; false if there is none.
+    pub(super) fn send_message(&mut self, context: &mut NodeContext<'_>) -> Result<bool, Fault> {
+        let EndpointPair { endpoint, peer, .. } = self.pair;
         let [messages, _] = &mut self.ends.consumers;
         let Some(record) = messages.pop() else {
             return Ok(false);
         };
-        let (value, data, sender) = match Envelope::decode(&record).ok_or(Fault::Nonsense)? {
+        let (value, data, sender) = match Envelope::decode(&record).ok_or(Fault::Malformed)? {
             Envelope::Eager {
                 value,
                 length,
@@ -48,7 +48,7 @@ impl Link {
             } => {
                 let mut data = vec![0; length as usize];
                 let read = messages.read(offset.into(), &mut data);
-                read.ok_or(Fault::Nonsense)?;
+                read.ok_or(Fault::Malformed)?;
                 (value, data, sender)
             }
             Envelope::Offer {
@@ -58,12 +58,14 @@ impl Link {
                 ..
             } => {
                 // No message of MX is longer.
-                let length = u32::try_from(length).map_err(|_| Fault::Nonsense)?;
+                let length = u32::try_from(length).map_err(|_| Fault::Malformed)?;
                 let token = self.token();
                 self.sends.insert(token, (sender, None));
                 let message = (value, length);
-                let offered = far.node.offer(far.now, endpoint, peer, message, token);
-                // The peer is lost, and the link's end on its way.
+                let offered = context
+                    .node
+                    .offer(context.now, endpoint, peer, message, token);
+                // If the node refuses, the peer is lost, and the end of the link follows.
                 return Ok(offered.is_ok());
             }
         };
@@ -71,17 +73,20 @@ impl Link {
         if let Some(sender) = sender {
             self.sends.insert(token, (sender, None));
         }
-        let (now, message) = (far.now, (value, data));
-        let node = &mut far.node;
+        let (now, message) = (context.now, (value, data));
+        let node = &mut context.node;
         let sent = node.send(now, endpoint, peer, message, sender.is_some(), token);
         Ok(sent.is_ok())
     }
 
-    /// What the endpoint says of messages that are pulled.
-    pub(super) fn hear_control(&mut self, far: &mut Far<'_>) -> Result<bool, Fault> {
+    /// Takes the endpoint's control records of pulled messages.
+    pub(super) fn handle_control_lane(
+        &mut self,
+        context: &mut NodeContext<'_>,
+    ) -> Result<bool, Fault> {
         let mut moved = false;
         for _ in 0..BURST {
-            if !self.feed(far)? {
+            if !self.move_chunk(context)? {
                 break;
             }
             let [_, control] = &mut self.ends.consumers;
@@ -89,28 +94,28 @@ impl Link {
                 break;
             };
             moved = true;
-            self.heed(&record)?;
+            self.handle_control(&record)?;
         }
-        // A chunk that waits is still in there.
+        // A chunk that waits is still in the lane's data area.
         if self.chunk.is_none() {
             let [_, control] = &mut self.ends.consumers;
-            self.told |= control.release();
+            self.published |= control.release();
         }
         Ok(moved)
     }
 
-    fn heed(&mut self, record: &Record) -> Result<(), Fault> {
-        match Control::decode(record).ok_or(Fault::Nonsense)? {
-            // Nothing of it is wanted.
-            Control::Done { sender, .. } => self.want(sender, None, 0),
+    fn handle_control(&mut self, record: &Record) -> Result<(), Fault> {
+        match Control::decode(record).ok_or(Fault::Malformed)? {
+            // The endpoint wants no byte of it.
+            Control::Done { sender, .. } => self.request_offer(sender, None, 0),
             Control::Pull {
                 sender,
                 receiver,
                 wanted,
                 ..
             } => {
-                let wanted = u32::try_from(wanted).map_err(|_| Fault::Nonsense)?;
-                self.want(sender, Some(receiver), wanted)
+                let wanted = u32::try_from(wanted).map_err(|_| Fault::Malformed)?;
+                self.request_offer(sender, Some(receiver), wanted)
             }
             Control::Chunk {
                 receiver,
@@ -124,37 +129,42 @@ impl Link {
                 });
                 Ok(())
             }
-            // It shares no memory.
-            Control::Share(_) | Control::Copied { .. } => Err(Fault::Nonsense),
+            // The uplink shares no memory.
+            Control::Share(_) | Control::Copied { .. } => Err(Fault::Malformed),
         }
     }
 
-    /// The endpoint wants what was offered.
-    fn want(&mut self, sender: Handle, receiver: Option<Handle>, wanted: u32) -> Result<(), Fault> {
-        let offer = self.offers.remove(&sender).ok_or(Fault::Nonsense)?;
+    /// Handles the endpoint's request for an offered message.
+    fn request_offer(
+        &mut self,
+        sender: Handle,
+        receiver: Option<Handle>,
+        wanted: u32,
+    ) -> Result<(), Fault> {
+        let offer = self.offers.remove(&sender).ok_or(Fault::Malformed)?;
         self.wanted.push_back((offer, receiver, wanted));
         Ok(())
     }
 
-    /// Move the chunk at hand; false when it has to wait.
-    fn feed(&mut self, far: &mut Far<'_>) -> Result<bool, Fault> {
+    /// Moves the current chunk into the node; false if it has to wait.
+    fn move_chunk(&mut self, context: &mut NodeContext<'_>) -> Result<bool, Fault> {
         let endpoint = self.pair.endpoint;
         let [_, control] = &mut self.ends.consumers;
         while let Some(chunk) = &mut self.chunk {
             let Some((_, Some(source))) = self.sends.get(&chunk.token) else {
-                // The send is over: nobody wants it.
+                // The send has ended: the chunk is dropped.
                 control.skip();
                 self.chunk = None;
                 break;
             };
-            let space = far.node.space(endpoint, *source);
+            let space = context.node.space(endpoint, *source);
             let count = space.len().min(chunk.length as usize);
             let Some(space) = space.get_mut(..count).filter(|space| !space.is_empty()) else {
                 return Ok(false);
             };
             let read = control.read(chunk.offset.into(), space);
-            read.ok_or(Fault::Nonsense)?;
-            far.node.fed(far.now, endpoint, *source, count);
+            read.ok_or(Fault::Malformed)?;
+            context.node.fed(context.now, endpoint, *source, count);
             let count = u32::try_from(count).unwrap_or_default();
             chunk.offset += count;
             chunk.length -= count;

@@ -1,4 +1,4 @@
-//! A member of this host, as a host on the wire.
+//! A member of this host as a host on the wire.
 
 use std::time::Duration;
 
@@ -7,22 +7,23 @@ use mxoe::{Config, Node};
 
 use super::Face;
 
-/// How long a member that is gone still refuses what comes for it. Then it may live elsewhere.
+/// How long a member that has left still refuses what arrives for it. After that it may run on
+/// another host.
 const REFUSING: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct WireMember {
     mac: Mac,
     pub(super) node: Node,
-    /// When it is over, if the member is gone.
+    /// When it is removed, if the member has left.
     until: Option<Duration>,
 }
 
 impl WireMember {
-    /// `None` for a NIC id that is no host's address.
+    /// Returns `None` for a NIC id that is no unicast address.
     pub(super) fn new(now: Duration, face: &Face, serial: u32, patience: Duration) -> Option<Self> {
         let mac = Mac::from_nic(face.nic).filter(|mac| mac.is_host())?;
-        // As native MX has it: the name, and the number of the board.
+        // As in native MX: the name, and the number of the board.
         let mut config = Config::new(mac, &format!("{}:0", face.name), serial);
         config.patience = patience;
         let mut node = Node::new(config);
@@ -34,14 +35,14 @@ impl WireMember {
         })
     }
 
-    /// Whether a frame is for it, or for everybody.
+    /// Returns whether a frame is for this member, or is a broadcast.
     pub(super) fn is_meant(&self, frame: &[u8]) -> bool {
         let destination = frame.first_chunk().copied().map(Mac);
         destination.is_some_and(|mac| mac == self.mac || mac == Mac::BROADCAST)
     }
 
-    /// The member is gone. What comes for it is refused for a while, so that its peers need not
-    /// find out by silence.
+    /// Records that the member has left. It refuses what arrives for a while, so that its peers
+    /// need not detect the end by a timeout.
     pub(super) fn leave(&mut self, now: Duration) {
         self.node.silence();
         self.until = Some(now + REFUSING);

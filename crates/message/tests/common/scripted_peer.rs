@@ -1,34 +1,34 @@
-//! A peer by hand: what an endpoint says when it connects, said by a test.
+//! A scripted peer: a test sends the handshake data of an endpoint that connects.
 
 use std::path::Path;
 
 use message::{Address, Endpoint, Peer};
 use window::Window;
-use window::attach::{Channel, Greeting, Message};
+use window::attach::{Channel, HandshakeData, Message};
 
 /// Kinds of records: see `message`'s `wire`.
 pub const OFFER: u32 = 3;
 pub const DONE: u32 = 4;
 pub const PULL: u32 = 5;
-/// An offer of memory of a member's heap.
-pub const LENT: u32 = 7;
+/// An offer of a message on a member's heap.
+pub const MEMBER_HEAP: u32 = 7;
 pub const SHARE: u32 = 8;
 pub const COPIED: u32 = 9;
 
-/// Offer a window to an endpoint, whether it fences for this side or not, and with seats in the window's region or
-/// without; it accepts.
+/// Offers a window to an endpoint, with or without the announcement that this side fences for it,
+/// and with or without members of the window's region; the endpoint must accept.
 pub fn connect(
     board: &Path,
     victim: &mut Endpoint,
     from: Address,
     window: &Window,
     fences: bool,
-    seats: Option<[u32; 2]>,
+    members: Option<[u32; 2]>,
 ) -> (Channel, Peer) {
     let to = victim.address();
     let socket = board.join(format!("{}.sock", to.endpoint));
     let channel = Channel::connect(&socket).unwrap();
-    let hello = hello(from, to, fences, seats);
+    let hello = hello(from, to, fences, members);
     channel.offer(Some(window), None, &hello).unwrap();
     loop {
         victim.progress();
@@ -42,9 +42,9 @@ pub fn connect(
     (channel, peer)
 }
 
-/// See `message`'s `greeting`.
-fn hello(from: Address, to: Address, fences: bool, seats: Option<[u32; 2]>) -> Greeting {
-    let mut bytes = Greeting::new();
+/// See `message`'s `handshake`.
+fn hello(from: Address, to: Address, fences: bool, members: Option<[u32; 2]>) -> HandshakeData {
+    let mut bytes = HandshakeData::new();
     bytes.extend(from.nic.to_le_bytes());
     bytes.extend(77u64.to_le_bytes());
     bytes.extend(from.endpoint.to_le_bytes());
@@ -52,6 +52,6 @@ fn hello(from: Address, to: Address, fences: bool, seats: Option<[u32; 2]>) -> G
     bytes.extend(to.nic.to_le_bytes());
     bytes.extend(to.endpoint.to_le_bytes());
     bytes.push(u8::from(fences));
-    bytes.extend(seats.into_iter().flatten().flat_map(u32::to_le_bytes));
+    bytes.extend(members.into_iter().flatten().flat_map(u32::to_le_bytes));
     bytes
 }

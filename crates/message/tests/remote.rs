@@ -1,5 +1,5 @@
 //! Endpoints of different members, joined by gateways and the switchboard, without any VM: the
-//! members are processes of the host as far as the switchboard can tell.
+//! switchboard cannot distinguish the members from processes of the host.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -24,7 +24,7 @@ use message::{Address, Board, Code, Endpoint, MessageError, Options, Pattern};
 use plane::{DIRECT, HANG, MEDIATED, Plane, Running, connect, open};
 use window::attach::Channel;
 
-/// Lengths on both sides of every change of protocol.
+/// Lengths around the bounds of the protocols.
 const LENGTHS: [usize; 9] = [0, 8, 48, 49, 4096, 32_768, 32_769, 100_000, 1_000_003];
 
 #[test]
@@ -61,7 +61,7 @@ fn every_length_arrives_whole_direct_and_mediated() {
     }
 }
 
-/// Threads, so that both sides sleep, and every way of waking up is used.
+/// With threads, so that both sides sleep, and every kind of wake-up is used.
 #[test]
 fn sleepers_are_woken_through_gateways() {
     for members in [DIRECT, MEDIATED] {
@@ -80,7 +80,7 @@ fn sleepers_are_woken_through_gateways() {
             b
         });
         for round in 0..200 {
-            // Longer than anybody looks, now and then.
+            // Longer than the polling time, in some rounds.
             if round % 20 == 0 {
                 std::thread::sleep(Duration::from_millis(10));
             }
@@ -96,7 +96,7 @@ fn sleepers_are_woken_through_gateways() {
 }
 
 #[test]
-fn what_cannot_be_connected_to_is_told() {
+fn a_connect_that_cannot_succeed_ends_with_the_reason() {
     let mut plane = Plane::new(&MEDIATED);
     let mut a = plane.open("a");
     let refused = |a: &mut Endpoint, nic, key| {
@@ -119,11 +119,11 @@ fn what_cannot_be_connected_to_is_told() {
     let request = a.iconnect(other.address(), 0, 0).unwrap();
     let code = both(&mut a, &mut other, request).status.code;
     assert_eq!(code, Code::BadKey);
-    // A member that is away.
+    // A member that has not joined.
     drop(other);
     plane.gateways.remove(1);
     assert_eq!(refused(&mut a, b, 0), Code::Closed);
-    // Without a gateway, nobody is far.
+    // Without a gateway, there is no remote peer.
     let folder = tempfile::tempdir().unwrap();
     let mut alone = open(folder.path());
     let address = Address {
@@ -137,7 +137,7 @@ fn what_cannot_be_connected_to_is_told() {
 }
 
 #[test]
-fn connections_that_say_nothing_keep_nobody_from_a_gateway() {
+fn silent_connections_do_not_block_a_gateway() {
     let plane = Plane::new(&MEDIATED);
     let (mut a, mut b) = (plane.open("a"), plane.open("b"));
     let socket = plane.board("a").join("gateway.sock");
@@ -147,11 +147,11 @@ fn connections_that_say_nothing_keep_nobody_from_a_gateway() {
 }
 
 #[test]
-fn an_endpoint_that_closes_is_missed_after_what_it_sent_and_its_window_is_used_again() {
+fn a_close_is_seen_after_the_messages_and_the_window_is_reused() {
     for members in [DIRECT, MEDIATED] {
         let plane = Plane::new(&members);
         let mut a = plane.open("a");
-        // More often than there are windows.
+        // More rounds than there are windows.
         for round in 0..60u64 {
             let mut b = plane.open("b");
             let (to_b, to_a) = connect(&mut a, &mut b);
@@ -169,14 +169,14 @@ fn an_endpoint_that_closes_is_missed_after_what_it_sent_and_its_window_is_used_a
 }
 
 #[test]
-fn a_member_that_dies_is_missed_and_can_come_again() {
+fn the_end_of_a_member_is_detected_and_it_can_join_again() {
     for members in [DIRECT, MEDIATED] {
         let mut plane = Plane::new(&members);
         let (mut a, mut b) = (plane.open("a"), plane.open("b"));
         let (to_b, _) = connect(&mut a, &mut b);
         let pending = a.issend(to_b, 1, vec![1; 100_000]).unwrap();
         let waiting = a.irecv(Pattern::exactly(3), vec![0; 8]).unwrap();
-        // Its gateway goes, and with it the socket, as when QEMU dies.
+        // Its gateway ends, and with it the socket, as when QEMU ends.
         plane.gateways.remove(1);
         let ended = a.wait(pending, HANG).unwrap().unwrap();
         assert_eq!(ended.status.code, Code::Closed, "{members:?}");
@@ -191,12 +191,12 @@ fn a_member_that_dies_is_missed_and_can_come_again() {
     }
 }
 
-/// More messages of 20,000 bytes than an endpoint keeps that nobody waits for, 16 MiB, and fewer than fit into
-/// the windows as well.
+/// More messages of 20,000 bytes than the limit of unexpected messages, 16 MiB, and fewer than fit
+/// into the windows as well.
 const KEPT: usize = 852;
 
 #[test]
-fn whoever_let_go_may_connect_again_while_the_other_end_does_not_listen() {
+fn an_endpoint_can_reconnect_while_the_other_end_takes_no_messages() {
     for a_connects in [true, false] {
         let plane = Plane::new(&MEDIATED);
         let (mut a, mut b) = (plane.open("a"), plane.open("b"));
@@ -207,7 +207,7 @@ fn whoever_let_go_may_connect_again_while_the_other_end_does_not_listen() {
         let mut send = || a.isend(to_b, 1, vec![1; 20_000]).unwrap();
         let last = (0..KEPT).map(|_| send()).last().unwrap();
         assert_eq!(both(&mut a, &mut b, last).status.code, Code::Success);
-        // Some of it lies in windows, and stays there.
+        // Some of the messages are in windows, and stay there.
         a.disconnect(to_b).unwrap();
         let request = a.iconnect(b.address(), 0, 0).unwrap();
         let code = both(&mut a, &mut b, request).status.code;
@@ -215,9 +215,9 @@ fn whoever_let_go_may_connect_again_while_the_other_end_does_not_listen() {
     }
 }
 
-/// A gateway that is killed leaves programs that may not notice for long.
+/// Programs may not notice for long that their gateway was killed.
 #[test]
-fn what_is_sent_over_a_link_of_a_gateway_that_was_killed_reaches_nobody() {
+fn messages_over_a_link_of_a_killed_gateway_are_not_received() {
     for members in [DIRECT, MEDIATED] {
         let mut plane = Plane::new(&members);
         let (mut a, mut b) = (plane.open("a"), plane.open("b"));
@@ -240,7 +240,7 @@ fn what_is_sent_over_a_link_of_a_gateway_that_was_killed_reaches_nobody() {
 }
 
 #[test]
-fn the_host_that_ends_is_missed() {
+fn the_end_of_the_host_is_detected() {
     let mut plane = Plane::new(&DIRECT);
     let (mut a, mut b) = (plane.open("a"), plane.open("b"));
     let (to_b, _) = connect(&mut a, &mut b);
@@ -250,7 +250,7 @@ fn the_host_that_ends_is_missed() {
     assert_eq!(ended.status.code, Code::Closed);
 }
 
-/// The same parts once more, for another switchboard.
+/// Duplicates the resources, for another switchboard.
 fn again(parts: &Resources, guests: &mut [Option<Guest>]) -> Resources {
     let same = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().unwrap();
     let places = parts.places().iter().zip(guests);
@@ -270,7 +270,7 @@ fn kept(guest: &Guest<BorrowedFd<'_>>) -> Guest {
 }
 
 #[test]
-fn another_switchboard_takes_over_and_whoever_was_there_joins_anew() {
+fn another_switchboard_takes_over_and_its_members_join_again() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let members = MEDIATED.map(|(name, _)| Member {

@@ -1,4 +1,4 @@
-//! A peer by hand, with a region that it made itself.
+//! A scripted peer with a region of its own.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -16,26 +16,26 @@ use window::layout::{LaneSize, Layout};
 use window::region::{Region, RegionLayout};
 use window::{Ends, Side, Window};
 
-use crate::common::by_hand::{self, LENT};
+use crate::common::scripted_peer::{self, MEMBER_HEAP};
 
-/// Units of each heap: a MiB.
+/// Units of each heap: 1 MiB.
 pub const UNITS: u32 = 16;
 
-/// A peer that says it is far, and offers what it likes.
-pub struct Lender {
+/// A peer that claims to be remote, and sends any offer.
+pub struct RegionPeer {
     _channel: Channel,
     pub ends: Ends,
     pub region: Region,
     pub peer: Peer,
 }
 
-impl Lender {
-    /// With a window in a region, or outside of any, and with seats of it, or without.
+impl RegionPeer {
+    /// With a window inside or outside a region, and with or without members of it.
     pub fn connect(
         board: &Path,
         victim: &mut Endpoint,
         inside: bool,
-        seats: Option<[u32; 2]>,
+        members: Option<[u32; 2]>,
     ) -> Self {
         let lane = LaneSize {
             slots: 8,
@@ -43,10 +43,10 @@ impl Lender {
         };
         let links = [message::limits::MESSAGES, message::limits::CONTROL];
         let region = Region::create(RegionLayout {
-            seats: 2,
+            members: 2,
             links: 1,
             units: UNITS,
-            trunk: Layout::new([lane, lane]).unwrap(),
+            control: Layout::new([lane, lane]).unwrap(),
             link: Layout::new(links).unwrap(),
         });
         let region = region.unwrap();
@@ -54,12 +54,12 @@ impl Lender {
             true => region.link(0).unwrap(),
             false => Window::create(Layout::new(links).unwrap()).unwrap(),
         };
-        window.renew().unwrap();
+        window.reset().unwrap();
         let from = message::Address {
             nic: Board::nic_of("far"),
             endpoint: 1,
         };
-        let (channel, peer) = by_hand::connect(board, victim, from, &window, false, seats);
+        let (channel, peer) = scripted_peer::connect(board, victim, from, &window, false, members);
         Self {
             _channel: channel,
             ends: window.ends(Side::Creator).unwrap(),
@@ -69,10 +69,13 @@ impl Lender {
     }
 }
 
-impl Lender {
+impl RegionPeer {
     pub fn offer(&mut self, length: u64, unit: u32, number: u32) {
         let place = u64::from(number) << 32 | u64::from(unit);
         let body = [1, length, 5, place, 0, 0, 0];
-        self.ends.producers[0].push(&Record { tag: LENT, body });
+        self.ends.producers[0].push(&Record {
+            tag: MEMBER_HEAP,
+            body,
+        });
     }
 }

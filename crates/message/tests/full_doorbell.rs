@@ -1,7 +1,7 @@
 //! A QEMU that fills the eventfds of its connection and makes them block: its own connection ends,
-//! and nobody else notices.
+//! and others are unaffected.
 //!
-//! QEMU makes each descriptor that it is sent block, by itself: `qio_channel_socket_copy_fds` in its
+//! QEMU itself makes each descriptor that it receives block: `qio_channel_socket_copy_fds` in its
 //! `io/channel-socket.c` calls `qemu_socket_set_block`.
 #![allow(
     unreachable_pub,
@@ -30,13 +30,13 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use window::region::Region;
 
-/// What QEMU has of the host.
+/// What QEMU received from the host.
 struct Qemu {
     socket: UnixStream,
     region: Region,
-    /// What wakes the host, and what interrupts this VM.
+    /// The eventfd that wakes the host, and the one that interrupts this VM.
     doorbell: OwnedFd,
-    bell: OwnedFd,
+    interrupt: OwnedFd,
 }
 
 impl Qemu {
@@ -50,27 +50,27 @@ impl Qemu {
         for _ in 0..5 {
             fds.extend(receive(&socket));
         }
-        let [region, doorbell, bell] = fds.try_into().unwrap();
-        for fd in [&doorbell, &bell] {
+        let [region, doorbell, interrupt] = fds.try_into().unwrap();
+        for fd in [&doorbell, &interrupt] {
             fcntl_setfl(fd, OFlags::empty()).unwrap();
         }
         Self {
             socket,
             region: Region::attach(region).unwrap(),
             doorbell,
-            bell,
+            interrupt,
         }
     }
 
-    /// A gateway begins in the VM, and the host has to interrupt it.
+    /// A gateway in the VM asks to join, and the host has to interrupt it.
     fn begin(&self, number: u32) {
-        let seat = self.region.seat(0).unwrap();
-        seat.listen(true);
-        seat.open(number);
+        let page = self.region.page(0).unwrap();
+        page.set_interruptible(true);
+        page.request_join(number);
     }
 
-    fn is_heard(&self, number: u32) -> bool {
-        self.region.seat(0).unwrap().heard() == number
+    fn is_joined(&self, number: u32) -> bool {
+        self.region.page(0).unwrap().joined_number() == number
     }
 }
 
@@ -101,26 +101,26 @@ fn within(what: &str, is: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_member_that_fills_its_bell_loses_its_connection_and_the_next_one_has_another() {
+fn a_member_that_fills_its_eventfd_is_disconnected_and_the_next_one_has_another() {
     let mut honest = Honest::new(false);
     let path = honest.folder.path().join("host/a.sock");
     let mut qemu = Qemu::connect(&path);
-    fill(&qemu.bell);
+    fill(&qemu.interrupt);
     qemu.begin(1);
     let ended = qemu.socket.read(&mut [0; 8]);
-    assert_eq!(ended.ok(), Some(0), "it keeps its connection");
+    assert_eq!(ended.ok(), Some(0), "the connection stays open");
     honest.talk();
     // The next QEMU of this name is interrupted.
     let next = Qemu::connect(&path);
     next.begin(2);
-    within("the next one is not heard", || next.is_heard(2));
+    within("the next one cannot join", || next.is_joined(2));
     let mut count = [0; 8];
-    assert_eq!(rustix::io::read(&next.bell, &mut count), Ok(8));
+    assert_eq!(rustix::io::read(&next.interrupt, &mut count), Ok(8));
     honest.talk();
 }
 
 #[test]
-fn a_member_that_fills_the_doorbell_that_it_was_given_fills_its_own() {
+fn a_member_that_fills_its_doorbell_blocks_no_other() {
     let mut honest = Honest::new(false);
     let path = honest.folder.path().join("host/a.sock");
     let qemu = Qemu::connect(&path);
@@ -128,7 +128,7 @@ fn a_member_that_fills_the_doorbell_that_it_was_given_fills_its_own() {
     // The gateways of others ring the host all the time.
     honest.talk();
     drop(qemu);
-    // Its successor has one that takes rings: one that does not would wait for ever.
+    // Its successor has an eventfd that takes a ring; a full one would block for ever.
     let next = Qemu::connect(&path);
     assert_eq!(
         rustix::io::write(&next.doorbell, &1u64.to_ne_bytes()),
