@@ -72,8 +72,8 @@ fn hello() -> Vec<u8> {
         },
         index: 0,
         session: 1,
-        word: KEY,
-        start: 1,
+        key_or_session: KEY,
+        expected_seq: 1,
         number: 1,
         status: None,
     };
