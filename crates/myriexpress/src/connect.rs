@@ -1,4 +1,4 @@
-//! Opening endpoints, and making peers of them.
+//! Opens endpoints and connects them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::limits::{ANY, HEAP};
 use crate::shared::{Condition, Shared};
 use crate::{standin, table};
 
-/// What an endpoint is opened with, beside where.
+/// The parameters of `mx_open_endpoint`, without the address.
 #[derive(Debug, Default)]
 pub(crate) struct Parameters {
     pub(crate) handler: Option<ErrorHandler>,
@@ -55,7 +55,7 @@ pub(crate) fn open(
     Ok(endpoint)
 }
 
-/// The other side of a connect.
+/// The remote endpoint of a connect.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
     pub(crate) nic: u64,
@@ -72,7 +72,7 @@ impl Target {
     }
 }
 
-/// `mx_connect`; without a limit, as long as it takes.
+/// `mx_connect`. Without a limit, the call waits without a timeout.
 pub(crate) fn connect(shared: &Shared, to: Target, limit: Option<Duration>) -> Result<Address> {
     if to.endpoint >= ENDPOINTS {
         return Err(Return::BAD_ENDPOINT_ID);
@@ -121,7 +121,7 @@ pub(crate) fn disconnect(shared: &Shared, address: Address) -> Result {
     Ok(())
 }
 
-/// `mx_decompose_endpoint_addr2`: the NIC id, the endpoint, and which opening of it.
+/// `mx_decompose_endpoint_addr2`: returns the NIC id, the endpoint and the session.
 pub(crate) fn decompose(address: Address) -> Result<(u64, u32, u32)> {
     let shared = table::owner(address)?;
     let mut entered = shared.enter()?;
@@ -129,12 +129,12 @@ pub(crate) fn decompose(address: Address) -> Result<(u64, u32, u32)> {
     let peer = core.peer(address)?;
     let at = core.endpoint.address_of(peer).ok_or(Return::BAD_ENDPOINT)?;
     let session = core.endpoint.session_of(peer).unwrap_or_default();
-    // The interface has 32 bits of it.
+    // The interface has only 32 bits for a session.
     let session = u32::try_from(session & u64::from(u32::MAX)).unwrap_or_default();
     Ok((at.nic, at.endpoint, session))
 }
 
-/// The pointer that the program keeps for a peer.
+/// `mx_set_endpoint_addr_context`: stores the context pointer of a peer.
 pub(crate) fn set_context(address: Address, context: Pointer) -> Result {
     let shared = table::owner(address)?;
     let mut entered = shared.enter()?;
@@ -144,7 +144,7 @@ pub(crate) fn set_context(address: Address, context: Pointer) -> Result {
     Ok(())
 }
 
-/// The pointer that the program keeps for a peer; null at first.
+/// `mx_get_endpoint_addr_context`: returns the context pointer of a peer, which is null at first.
 pub(crate) fn context(address: Address) -> Result<Pointer> {
     let shared = table::owner(address)?;
     let mut entered = shared.enter()?;
@@ -154,7 +154,7 @@ pub(crate) fn context(address: Address) -> Result<Pointer> {
     Ok(Pointer::kept(kept.unwrap_or_default()))
 }
 
-/// The context ids of `MX_PARAM_CONTEXT_ID`: a number of bits, and where the lowest is.
+/// Returns the context ids of `MX_PARAM_CONTEXT_ID`: their number of bits, and the lowest bit.
 pub(crate) fn contexts(bits: u8, shift: u8) -> Result<Contexts> {
     Contexts::new(bits, shift).map_err(|_| Return::BAD_PARAM_VAL)
 }

@@ -1,4 +1,4 @@
-//! Sending, receiving, and what became of it.
+//! Sends, receives, and calls that complete requests.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use crate::core::{Core, Handler, Kind};
 use crate::shared::{Condition, Shared};
 use crate::table;
 
-/// A send, beside its memory.
+/// A send, without its memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Send {
     pub(crate) to: Address,
     pub(crate) match_info: u64,
     pub(crate) context: Pointer,
-    /// It ends when it is received.
+    /// Whether the send completes only when the message is received.
     pub(crate) synchronous: bool,
-    /// The program does not want to know.
+    /// Whether the program passed no request, so that it cannot learn the result.
     pub(crate) forget: bool,
 }
 
@@ -65,8 +65,8 @@ fn finish(
     Ok(name)
 }
 
-/// `mx_test`, and `mx_wait` with a limit: the status of a request that has ended. The inner limit
-/// is none for as long as it takes.
+/// `mx_test`, and `mx_wait` if `wait` is set: returns the status of a completed request. An inner
+/// `None` means no timeout.
 pub(crate) fn test(
     shared: &Shared,
     request: Request,
@@ -86,7 +86,7 @@ fn take(core: &mut Core, request: message::Request) -> Option<Status> {
     Some(core.status(request, &completion))
 }
 
-/// `mx_test_any`, and `mx_wait_any` with a limit.
+/// `mx_test_any`, and `mx_wait_any` if `wait` is set.
 pub(crate) fn test_any(
     shared: &Shared,
     pattern: Pattern,
@@ -99,7 +99,7 @@ pub(crate) fn test_any(
     Ok(request.and_then(|request| take(core, request)))
 }
 
-/// `mx_ipeek`, and `mx_peek` with a limit.
+/// `mx_ipeek`, and `mx_peek` if `wait` is set.
 pub(crate) fn peek(shared: &Shared, wait: Option<Option<Duration>>) -> Result<Option<Request>> {
     let condition = Condition::AnyEnd(Pattern::ANY);
     let mut entered = shared.enter()?.work_or_wait(condition, wait)?;
@@ -108,7 +108,7 @@ pub(crate) fn peek(shared: &Shared, wait: Option<Option<Duration>>) -> Result<Op
     Ok(request.map(|request| core.name(request)))
 }
 
-/// `mx_iprobe`, and `mx_probe` with a limit.
+/// `mx_iprobe`, and `mx_probe` if `wait` is set.
 pub(crate) fn probe(
     shared: &Shared,
     pattern: Pattern,
@@ -121,7 +121,7 @@ pub(crate) fn probe(
     Ok(found.map(|status| core.probed(&status)))
 }
 
-/// `mx_cancel`: whether it was not too late.
+/// `mx_cancel`: returns whether the request was cancelled before it completed.
 pub(crate) fn cancel(shared: &Shared, request: Request) -> Result<bool> {
     let mut entered = shared.enter()?;
     let core = entered.core()?;
@@ -144,7 +144,7 @@ pub(crate) fn forget(shared: &Shared, request: Request) -> Result {
     Ok(core.endpoint.forget(request)?)
 }
 
-/// `mx_ibuffered`: whether a send's memory may be used again.
+/// `mx_ibuffered`: returns whether the program may reuse the memory of a send.
 pub(crate) fn buffered(shared: &Shared, request: Request) -> Result<bool> {
     let mut entered = shared.enter()?.work()?;
     let core = entered.core()?;
@@ -181,7 +181,7 @@ pub(crate) fn enable(shared: &Shared) -> Result {
     Ok(())
 }
 
-/// `mx_set_request_timeout`; none is as long as it takes.
+/// `mx_set_request_timeout`; `None` means no timeout.
 pub(crate) fn set_limit(shared: &Shared, request: Request, limit: Option<Duration>) -> Result {
     let mut entered = shared.enter()?;
     let core = entered.core()?;
@@ -193,7 +193,7 @@ pub(crate) fn set_limit(shared: &Shared, request: Request, limit: Option<Duratio
     Ok(())
 }
 
-/// `mx_register_unexp_handler`; without one, messages are kept as ever.
+/// `mx_register_unexp_handler`. Without a handler, the engine buffers unexpected messages.
 pub(crate) fn set_handler(
     shared: &Shared,
     function: Option<abi::UnexpectedHandler>,

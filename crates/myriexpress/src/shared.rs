@@ -1,12 +1,13 @@
 //! An endpoint that several threads use, and how they wait.
 //!
-//! One lock guards the endpoint. Of the threads that wait, one works: it sleeps inside the
-//! endpoint, with the lock, until what it waits for is there, or what one of the others waits for.
-//! The others, which left word of what that is, sleep until it tells them. Whoever calls meanwhile
-//! wakes the one that works and takes the lock; `door` lets it in before that one comes back.
+//! One lock guards the endpoint. Of the waiting threads, one is the leader: it sleeps inside the
+//! engine, with the lock, until its own condition or that of another waiting thread holds. The
+//! other threads register their conditions and sleep on a condition variable. A thread that makes a
+//! call meanwhile wakes the leader and takes the lock; `door` lets that thread in before the leader
+//! returns.
 //!
-//! A handler of unexpected messages is called without the lock, so it may call the library. Nobody
-//! makes progress until it returns.
+//! A handler of unexpected messages runs without the lock, so it may call the library. No thread
+//! makes progress until the handler returns.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -25,10 +26,10 @@ use crate::table;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) number: u16,
-    /// What handles its errors, if not the process's.
+    /// The error handler of the endpoint, or `None` for the one of the process.
     pub(crate) handler: Option<ErrorHandler>,
     door: Mutex<()>,
-    /// Threads at the door.
+    /// Number of threads that wait for `door` or the lock.
     queued: AtomicU32,
     core: Mutex<Option<Core>>,
     changed: Condvar,
@@ -40,17 +41,17 @@ pub(crate) struct Shared {
 /// What a thread waits for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Condition {
-    /// The end of a request.
+    /// A request has completed.
     End(Request),
-    /// The end of any request of a fitting match value.
+    /// Some request with a matching value has completed.
     AnyEnd(Pattern),
-    /// A message that no receive waits for.
+    /// An unexpected message has arrived.
     Arrival(Pattern),
-    /// Nothing: until somebody else calls.
+    /// Never holds: the thread sleeps until another thread makes a call.
     Call,
 }
 
-/// The endpoint, locked.
+/// A locked endpoint.
 pub(crate) struct Entered<'a> {
     shared: &'a Shared,
     guard: MutexGuard<'a, Option<Core>>,
@@ -59,7 +60,7 @@ pub(crate) struct Entered<'a> {
 impl Condition {
     fn holds(&self, endpoint: &mut Endpoint) -> bool {
         match self {
-            // That of no request is over, too.
+            // A request that does not exist counts as completed.
             Self::End(request) => endpoint.is_ended(*request).unwrap_or(true),
             Self::AnyEnd(pattern) => endpoint.oldest(pattern).is_some(),
             Self::Arrival(pattern) => endpoint.arrived(pattern).is_some(),
@@ -82,22 +83,23 @@ impl Shared {
         }
     }
 
-    /// Something else than before, if the program has called since.
+    /// Returns a value that changes when the program makes a call.
     pub(crate) fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// Lock it for a call of the program.
+    /// Locks the endpoint for a call of the program.
     pub(crate) fn enter(&self) -> Result<Entered<'_>> {
-        // Two at the same time may count as one.
+        // Two concurrent calls may count as one.
         let calls = self.calls().wrapping_add(1);
         self.calls.store(calls, Ordering::Relaxed);
         self.lock()
     }
 
-    /// Lock it. Whoever sleeps with the lock is woken.
+    /// Locks the endpoint, and wakes a thread that sleeps with the lock.
     pub(crate) fn lock(&self) -> Result<Entered<'_>> {
-        // Whoever calls all the time would keep out those that sleep, if it did not queue too.
+        // A thread that calls all the time must queue like others, or it would keep a woken leader
+        // out.
         let free = self.queued.load(Ordering::Relaxed) == 0;
         let guard = match free.then(|| self.core.try_lock()) {
             Some(Ok(guard)) => guard,
@@ -113,7 +115,7 @@ impl Shared {
         }
     }
 
-    /// Lock it behind those that came before.
+    /// Locks the endpoint after the threads that came before.
     fn queue(&self) -> MutexGuard<'_, Option<Core>> {
         self.queued.fetch_add(1, Ordering::Relaxed);
         let turn = self.door.lock().unwrap_or_else(PoisonError::into_inner);
@@ -130,7 +132,7 @@ impl Shared {
         guard
     }
 
-    /// Close it. Its requests are no more, and whoever waits returns.
+    /// Closes the endpoint. Its requests are dropped, and waiting threads return.
     pub(crate) fn close(&self) -> Result {
         let mut entered = self.enter()?;
         if entered.in_handler() {
@@ -146,23 +148,23 @@ impl Shared {
 }
 
 impl Entered<'_> {
-    /// The endpoint, unless it was closed.
+    /// Returns the data of the endpoint, unless it was closed.
     pub(crate) fn core(&mut self) -> Result<&mut Core> {
         self.guard.as_mut().ok_or(Return::BAD_ENDPOINT)
     }
 
-    /// Whether this thread is in the endpoint's handler.
+    /// Whether this thread runs the endpoint's handler.
     fn in_handler(&mut self) -> bool {
         let handling = self.guard.as_ref().and_then(|core| core.handling);
         handling == Some(thread::current().id())
     }
 
-    /// Tell those that sleep that something changed.
+    /// Wakes the threads that sleep on the condition variable.
     pub(crate) fn tell(&self) {
         self.shared.changed.notify_all();
     }
 
-    /// Make progress, unless that is off, and have messages that nobody waits for handled.
+    /// Makes progress, unless that is disabled, and passes unexpected messages to the handler.
     pub(crate) fn work(mut self) -> Result<Self> {
         let core = self.core()?;
         if !core.may_work() {
@@ -200,8 +202,8 @@ impl Entered<'_> {
         Ok(self)
     }
 
-    /// [`work`](Self::work) once, or [`wait`](Self::wait) for the condition when there is a limit;
-    /// the inner one is none for as long as it takes.
+    /// Makes progress once, or [`wait`](Self::wait)s for the condition if there is a limit. An
+    /// inner `None` means no timeout.
     pub(crate) fn work_or_wait(
         self,
         condition: Condition,
@@ -213,8 +215,8 @@ impl Entered<'_> {
         }
     }
 
-    /// Wait until the condition holds, `limit` is over or `mx_wakeup` is called; the caller sees
-    /// for itself which.
+    /// Waits until the condition holds, `limit` has passed or `mx_wakeup` is called. The caller
+    /// finds out which.
     pub(crate) fn wait(mut self, condition: Condition, limit: Option<Duration>) -> Result<Self> {
         let end = limit.and_then(|limit| Instant::now().checked_add(limit));
         let wakeups = self.core()?.wakeups;
@@ -224,7 +226,8 @@ impl Entered<'_> {
             let stop = self.in_handler() || left == Some(Duration::ZERO);
             let core = self.core()?;
             if let Condition::AnyEnd(pattern) = &condition {
-                // Puts aside what is not the program's.
+                // Sets completed hidden requests aside, which would otherwise satisfy the
+                // condition.
                 let _ = core.oldest(pattern);
             }
             if stop || core.wakeups != wakeups || condition.holds(&mut core.endpoint) {
@@ -238,7 +241,8 @@ impl Entered<'_> {
         }
     }
 
-    /// Make progress in the program's place until it calls; false when that cannot be done now.
+    /// Makes progress for the program until it makes a call. Returns false if that is not possible
+    /// now.
     pub(crate) fn stand_in(self) -> Result<bool> {
         let mut entered = self.work()?;
         let core = entered.core()?;
@@ -249,7 +253,7 @@ impl Entered<'_> {
         Ok(can)
     }
 
-    /// Sleep inside the endpoint, for all that wait.
+    /// Sleeps inside the engine, as the leader of all waiting threads.
     fn lead(mut self, own: &Condition, left: Option<Duration>) -> Result<Self> {
         let shared = self.shared;
         let core = self.core()?;
@@ -272,7 +276,7 @@ impl Entered<'_> {
         Ok(entered)
     }
 
-    /// One of those that sleep has to work, or has what it waited for.
+    /// Wakes the waiting threads: one of them becomes the leader, or its condition holds.
     fn hand_over(&self) {
         if self
             .guard
@@ -283,7 +287,7 @@ impl Entered<'_> {
         }
     }
 
-    /// Sleep until somebody else says that something changed.
+    /// Sleeps on the condition variable.
     fn follow(mut self, condition: Condition, left: Option<Duration>) -> Result<Self> {
         let shared = self.shared;
         let own = thread::current().id();

@@ -1,7 +1,7 @@
-//! A thread for each endpoint that makes progress while the program computes, if it wants one.
+//! An optional thread for each endpoint that makes progress while the program computes.
 //!
-//! It keeps away from a program that calls: to sleep inside the endpoint is to make the next call
-//! wait until this thread has left it.
+//! The thread does not compete with a program that makes calls: while it sleeps inside the engine,
+//! the next call has to wait until it has left.
 
 use std::sync::Arc;
 use std::thread;
@@ -10,13 +10,13 @@ use std::time::Duration;
 use crate::codes::{Result, Return};
 use crate::shared::Shared;
 
-/// The variable that asks for it, by being `1`.
+/// The environment variable that enables the thread with the value `1`.
 const VARIABLE: &str = "VICINITY_PROGRESS_THREAD";
 
-/// A program that has not called for so long computes.
+/// After this time without a call, the program is assumed to compute.
 const PATIENCE: Duration = Duration::from_millis(1);
 
-/// Stand in for the program at this endpoint, until that is closed.
+/// Starts the thread of an endpoint, if it is enabled. The thread ends when the endpoint is closed.
 pub(crate) fn begin(shared: Arc<Shared>) -> Result {
     if std::env::var_os(VARIABLE).is_none_or(|value| value != "1") {
         return Ok(());
@@ -31,6 +31,6 @@ fn stand_in(shared: &Shared) -> Result {
     let calls = shared.calls();
     thread::sleep(PATIENCE);
     while shared.calls() == calls && shared.lock()?.stand_in()? {}
-    // To find out whether it is closed.
+    // Fails if the endpoint is closed.
     shared.lock().map(drop)
 }

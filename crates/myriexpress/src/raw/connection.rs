@@ -1,4 +1,4 @@
-//! Connecting, and addresses.
+//! Calls that connect endpoints, and calls about addresses.
 
 use super::pointer::Out;
 use super::{about, limit, with};

@@ -1,4 +1,4 @@
-//! Opening and closing endpoints, and their progress.
+//! Calls that open and close endpoints and control their progress.
 
 use super::pointer::{List, Out};
 use super::{globally, limit, with};
@@ -36,7 +36,7 @@ fn read(list: &[Parameter]) -> Result<Parameters> {
     for parameter in list {
         match parameter.key {
             ERROR_HANDLER => parameters.handler = handler(parameter.value),
-            // This library has a limit of its own, and loses nothing at it.
+            // Ignored: this library has a limit of its own, at which it loses no message.
             UNEXPECTED_MAX => {}
             CONTEXT_ID => {
                 let [bits, shift, ..] = parameter.value.to_ne_bytes();
@@ -48,12 +48,12 @@ fn read(list: &[Parameter]) -> Result<Parameters> {
     Ok(parameters)
 }
 
-/// The handler in a parameter.
+/// Returns the handler in a parameter.
 fn handler(value: u64) -> Option<ErrorHandler> {
     let address = usize::try_from(value).ok()?;
     let pointer = std::ptr::with_exposed_provenance::<()>(address);
-    // SAFETY: by the parameter's key it is a function of this type, or null, which is none: MX
-    // asks that of `mx_open_endpoint`.
+    // SAFETY: MX requires that a parameter with this key holds a function of this type or null, and
+    // null is `None`.
     unsafe { std::mem::transmute::<*const (), Option<ErrorHandler>>(pointer) }
 }
 

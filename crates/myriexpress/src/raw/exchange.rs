@@ -1,4 +1,4 @@
-//! Sending, receiving, and what became of it.
+//! Calls that send and receive messages and complete requests.
 
 use std::time::Duration;
 
@@ -85,13 +85,13 @@ extern "C" fn mx_irecv(
     })
 }
 
-/// The request behind a pointer.
+/// Returns the request that a pointer refers to.
 fn named(request: &Out<Request>) -> Result<Request> {
     let request = request.get().filter(|request| *request != Request::NONE);
     request.ok_or(Return::BAD_REQUEST)
 }
 
-/// Say whether there is something, and what.
+/// Writes whether there is a result, and the result.
 fn tell<T: Copy>(found: Option<T>, what: &Out<T>, result: &Out<u32>) {
     if let Some(found) = found {
         what.put(found);
@@ -161,7 +161,7 @@ extern "C" fn mx_test_any(
     })
 }
 
-/// The time comes before the match value here.
+/// In this call, the timeout precedes the match value.
 #[unsafe(no_mangle)]
 extern "C" fn mx_wait_any(
     endpoint: Endpoint,
@@ -263,7 +263,7 @@ extern "C" fn mx_ibuffered(endpoint: Endpoint, request: Out<Request>, result: Ou
     })
 }
 
-/// The endpoint is in the request's name.
+/// The handle of a request contains the number of its endpoint.
 #[unsafe(no_mangle)]
 extern "C" fn mx_context(request: Out<Request>, context: Out<Pointer>) -> Return {
     super::globally(|| {

@@ -1,4 +1,4 @@
-//! Boards, names, and `mx_get_info`.
+//! Calls about boards and hosts, and `mx_get_info`.
 
 use std::ffi::c_int;
 

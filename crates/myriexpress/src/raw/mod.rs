@@ -1,7 +1,7 @@
-//! The C boundary: the functions that programs call, and the only `unsafe` code.
+//! The C boundary: the functions that programs call, and the crate's only `unsafe` code.
 //!
-//! Each function finds the endpoint, hands on, and has errors handled as the program wants it. The
-//! symbols' versions are in `symbols.map`.
+//! Each function finds the endpoint, calls the safe implementation, and passes errors to the
+//! program's error handler. `symbols.map` has the symbol versions.
 #![allow(unsafe_code)]
 
 mod connection;
@@ -20,7 +20,7 @@ use crate::library;
 use crate::shared::Shared;
 use crate::table;
 
-/// Do what is done to the process.
+/// Runs a call that concerns the process.
 fn globally(act: impl FnOnce() -> Result) -> Return {
     match act() {
         Ok(()) => Return::SUCCESS,
@@ -28,7 +28,7 @@ fn globally(act: impl FnOnce() -> Result) -> Return {
     }
 }
 
-/// Do what is done to an endpoint.
+/// Runs a call that concerns an endpoint.
 fn with(endpoint: Endpoint, act: impl FnOnce(&Shared) -> Result) -> Return {
     let shared = match table::endpoint(endpoint) {
         Ok(shared) => shared,
@@ -40,7 +40,7 @@ fn with(endpoint: Endpoint, act: impl FnOnce(&Shared) -> Result) -> Return {
     }
 }
 
-/// Do what is done to an address: errors are its endpoint's, if it has one.
+/// Runs a call that concerns an address: errors go to the handler of its endpoint, if that exists.
 fn about(address: Address, act: impl FnOnce() -> Result) -> Return {
     match act() {
         Ok(()) => Return::SUCCESS,
@@ -51,7 +51,7 @@ fn about(address: Address, act: impl FnOnce() -> Result) -> Return {
     }
 }
 
-/// A time in milliseconds; `MX_INFINITE` is 0.
+/// Converts a timeout in milliseconds; `MX_INFINITE` is 0.
 fn limit(milliseconds: u32) -> Option<Duration> {
     (milliseconds > 0).then(|| Duration::from_millis(milliseconds.into()))
 }

@@ -1,7 +1,7 @@
-//! What this library does not have: it is there for the linker, and says so when it is called.
+//! Functions that this library does not implement. They exist for the linker, and fail when called.
 //!
-//! What it is called with does not matter, so none of it is declared. `mx_raw_*` is for programs
-//! that find out the routes of a Myrinet; nothing here has routes.
+//! Their arguments are ignored, so they are not declared. `mx_raw_*` is for programs that discover
+//! the routes of a Myrinet, which do not exist here.
 
 use super::globally;
 use crate::codes::Return;
