@@ -301,7 +301,7 @@ impl Node {
     /// offered message.
     pub fn fed(&mut self, now: Duration, endpoint: u8, source: Source, count: usize) {
         self.with_endpoint(now, endpoint, |endpoint, context| {
-            endpoint.fed(source, count, context)
+            endpoint.fed(source, count, context);
         });
     }
 

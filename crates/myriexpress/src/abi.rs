@@ -22,11 +22,11 @@ impl Pointer {
     pub(crate) const NULL: Self = Self(std::ptr::null_mut());
 
     /// Returns the pointer as a number, which any thread may store.
-    pub(crate) fn keep(self) -> usize {
+    pub(crate) fn expose(self) -> usize {
         self.0.expose_provenance()
     }
 
-    pub(crate) fn kept(number: usize) -> Self {
+    pub(crate) fn from_exposed(number: usize) -> Self {
         Self(std::ptr::with_exposed_provenance_mut(number))
     }
 }

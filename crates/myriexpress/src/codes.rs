@@ -19,7 +19,7 @@ pub(crate) type Result<T = ()> = std::result::Result<T, Return>;
 
 macro_rules! codes {
     ($kind:ident: $($name:ident = $value:literal, $text:literal;)*) => {
-        #[allow(dead_code, reason = "the table is kept whole")]
+        #[allow(dead_code, reason = "the table is complete")]
         impl $kind {
             $(pub(crate) const $name: Self = Self($value);)*
 
@@ -46,7 +46,7 @@ codes! { Return:
     BOARD_UNKNOWN = 8, c"there is no board of this number";
     BAD_ENDPOINT = 9, c"not an open endpoint, or not an address of one";
     BAD_SEG_LIST = 10, c"the list of segments is missing, or they exceed 4 GiB in total";
-    BAD_SEG_MEM = 11, c"a segment with a length has a null pointer";
+    BAD_SEG_MEM = 11, c"a segment endpoint_call a length has a null pointer";
     BAD_SEG_CNT = 12, c"too many segments";
     BAD_REQUEST = 13, c"no such request, or a request of the wrong kind";
     BAD_MATCH_MASK = 14, c"the match value has bits outside of the mask";
@@ -78,7 +78,7 @@ codes! { Return:
     CANCEL_NOT_SUPPORTED = 40, c"this request cannot be cancelled";
     CLOSE_IN_HANDLER = 41, c"an endpoint cannot be closed by its own handler";
     BAD_MATCHING_FOR_CONTEXT_ID_MASK = 42, c"the mask must cover all bits of the context id";
-    NOT_SUPPORTED_WITH_CONTEXT_ID = 43, c"not supported with context ids";
+    NOT_SUPPORTED_WITH_CONTEXT_ID = 43, c"not supported endpoint_call context ids";
 }
 
 codes! { StatusCode:
@@ -97,7 +97,7 @@ codes! { StatusCode:
     BAD_ENDPOINT = 12, c"no endpoint has this id";
     BAD_RDMAWIN = 13, c"the sender does not offer the message any more";
     ABORTED = 14, c"aborted";
-    EVENTQ_FULL = 15, c"the event queue is full";
+    EVENTQ_FULL = 15, c"the event lock_in_turn is full";
     NO_RESOURCES = 16, c"a host has no memory or descriptors left";
 }
 

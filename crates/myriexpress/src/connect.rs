@@ -12,7 +12,7 @@ use crate::core::Kind;
 use crate::library;
 use crate::limits::{ANY, HEAP};
 use crate::shared::{Condition, Shared};
-use crate::{standin, table};
+use crate::{progress_thread, table};
 
 /// The parameters of `mx_open_endpoint`, without the address.
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ pub(crate) fn open(
         Ok(Shared::new(number, parameters.handler, endpoint))
     })?;
     let shared = table::endpoint(endpoint)?;
-    if let Err(code) = standin::begin(Arc::clone(&shared)) {
+    if let Err(code) = progress_thread::start(Arc::clone(&shared)) {
         shared.close()?;
         return Err(code);
     }
@@ -77,13 +77,13 @@ pub(crate) fn connect(shared: &Shared, to: Target, limit: Option<Duration>) -> R
     if to.endpoint >= ENDPOINTS {
         return Err(Return::BAD_ENDPOINT_ID);
     }
-    let mut entered = shared.enter()?;
-    let core = entered.core()?;
+    let mut locked = shared.lock_for_call()?;
+    let core = locked.core()?;
     core.counters.connects = core.counters.connects.wrapping_add(1);
     let request = core.endpoint.iconnect(to.address(), to.key, 0)?;
-    core.note(request, Kind::Hidden, Pointer::NULL)?;
-    let mut entered = entered.wait(Condition::End(request), limit)?;
-    let core = entered.core()?;
+    core.register(request, Kind::Hidden, Pointer::NULL)?;
+    let mut locked = locked.wait(Condition::Completed(request), limit)?;
+    let core = locked.core()?;
     let Some(completion) = core.take_hidden(request) else {
         core.endpoint.forget(request)?;
         core.endpoint.cancel(request)?;
@@ -101,31 +101,31 @@ pub(crate) fn begin(
     match_info: u64,
     context: Pointer,
 ) -> Result<abi::Request> {
-    let mut entered = shared.enter()?;
-    let core = entered.core()?;
+    let mut locked = shared.lock_for_call()?;
+    let core = locked.core()?;
     core.counters.connects = core.counters.connects.wrapping_add(1);
     let request = core.endpoint.iconnect(to.address(), to.key, match_info)?;
     let better = (to.endpoint >= ENDPOINTS).then_some(StatusCode::BAD_ENDPOINT);
-    let name = core.note(request, Kind::Connect(better), context)?;
-    core.set_limit(request, core.limit);
-    Ok(name)
+    let handle = core.register(request, Kind::Connect(better), context)?;
+    core.set_timeout(request, core.connect_timeout);
+    Ok(handle)
 }
 
 /// `mx_disconnect`.
 pub(crate) fn disconnect(shared: &Shared, address: Address) -> Result {
-    let mut entered = shared.enter()?;
-    let core = entered.core()?;
+    let mut locked = shared.lock_for_call()?;
+    let core = locked.core()?;
     let peer = core.peer(address)?;
     core.endpoint.disconnect(peer)?;
-    entered.tell();
+    locked.notify();
     Ok(())
 }
 
 /// `mx_decompose_endpoint_addr2`: returns the NIC id, the endpoint and the session.
 pub(crate) fn decompose(address: Address) -> Result<(u64, u32, u32)> {
     let shared = table::owner(address)?;
-    let mut entered = shared.enter()?;
-    let core = entered.core()?;
+    let mut locked = shared.lock_for_call()?;
+    let core = locked.core()?;
     let peer = core.peer(address)?;
     let at = core.endpoint.address_of(peer).ok_or(Return::BAD_ENDPOINT)?;
     let session = core.endpoint.session_of(peer).unwrap_or_default();
@@ -137,21 +137,21 @@ pub(crate) fn decompose(address: Address) -> Result<(u64, u32, u32)> {
 /// `mx_set_endpoint_addr_context`: stores the context pointer of a peer.
 pub(crate) fn set_context(address: Address, context: Pointer) -> Result {
     let shared = table::owner(address)?;
-    let mut entered = shared.enter()?;
-    let core = entered.core()?;
+    let mut locked = shared.lock_for_call()?;
+    let core = locked.core()?;
     core.peer(address)?;
-    core.contexts.insert(address.peer, context.keep());
+    core.contexts.insert(address.peer, context.expose());
     Ok(())
 }
 
 /// `mx_get_endpoint_addr_context`: returns the context pointer of a peer, which is null at first.
 pub(crate) fn context(address: Address) -> Result<Pointer> {
     let shared = table::owner(address)?;
-    let mut entered = shared.enter()?;
-    let core = entered.core()?;
+    let mut locked = shared.lock_for_call()?;
+    let core = locked.core()?;
     core.peer(address)?;
-    let kept = core.contexts.get(&address.peer).copied();
-    Ok(Pointer::kept(kept.unwrap_or_default()))
+    let stored = core.contexts.get(&address.peer).copied();
+    Ok(Pointer::from_exposed(stored.unwrap_or_default()))
 }
 
 /// Returns the context ids of `MX_PARAM_CONTEXT_ID`: their number of bits, and the lowest bit.

@@ -32,7 +32,7 @@ pub(crate) enum Kind {
 
 /// What this library keeps for a request in addition to the engine.
 #[derive(Clone, Copy, Debug)]
-struct Side {
+struct Entry {
     request: Request,
     kind: Kind,
     /// The context pointer of the program.
@@ -54,25 +54,25 @@ pub(crate) struct Core {
     number: u16,
     pub(crate) endpoint: Endpoint,
     /// By the slot of the request.
-    sides: Vec<Option<Side>>,
+    entries: Vec<Option<Entry>>,
     /// The context pointers of the program for its peers.
     pub(crate) contexts: HashMap<u64, usize>,
     pub(crate) handler: Option<Handler>,
     /// The thread that runs the handler.
-    pub(crate) handling: Option<ThreadId>,
+    pub(crate) handler_thread: Option<ThreadId>,
     /// Number of `mx_disable_progression` calls without a matching `mx_reenable_progression`.
     pub(crate) disabled: u32,
     /// Whether a thread sleeps inside the engine, or has woken and not yet got the lock back.
-    pub(crate) working: bool,
+    pub(crate) has_leader: bool,
     pub(crate) waiting: Vec<(ThreadId, Condition)>,
     /// Number of calls of `mx_wakeup`.
     pub(crate) wakeups: u64,
     /// The timeout of future connects.
-    pub(crate) limit: Option<Duration>,
+    pub(crate) connect_timeout: Option<Duration>,
     /// Connects with a timeout, and when they time out.
     deadlines: Vec<(Instant, Request)>,
     /// Results of hidden requests that `oldest` had to skip.
-    stash: Vec<(Request, Completion)>,
+    hidden_results: Vec<(Request, Completion)>,
     pub(crate) counters: Counters,
 }
 
@@ -81,29 +81,29 @@ impl Core {
         Self {
             number,
             endpoint,
-            sides: Vec::new(),
+            entries: Vec::new(),
             contexts: HashMap::new(),
             handler: None,
-            handling: None,
+            handler_thread: None,
             disabled: 0,
-            working: false,
+            has_leader: false,
             waiting: Vec::new(),
             wakeups: 0,
-            limit: None,
+            connect_timeout: None,
             deadlines: Vec::new(),
-            stash: Vec::new(),
+            hidden_results: Vec::new(),
             counters: Counters::default(),
         }
     }
 
     /// Whether the engine may make progress now.
-    pub(crate) fn may_work(&self) -> bool {
-        self.disabled == 0 && self.handling.is_none()
+    pub(crate) fn may_progress(&self) -> bool {
+        self.disabled == 0 && self.handler_thread.is_none()
     }
 
     /// Registers a request, and returns its handle for the program: the number of the endpoint, and
     /// behind it the engine's slot and its use count, cut to 24 bits each.
-    pub(crate) fn note(
+    pub(crate) fn register(
         &mut self,
         request: Request,
         kind: Kind,
@@ -117,14 +117,14 @@ impl Core {
             self.endpoint.forget(request)?;
             return Err(Return::NO_RESOURCES);
         }
-        if self.sides.len() <= index {
-            self.sides.resize(index + 1, None);
+        if self.entries.len() <= index {
+            self.entries.resize(index + 1, None);
         }
-        if let Some(side) = self.sides.get_mut(index) {
-            *side = Some(Side {
+        if let Some(entry) = self.entries.get_mut(index) {
+            *entry = Some(Entry {
                 request,
                 kind,
-                context: context.keep(),
+                context: context.expose(),
             });
         }
         Ok(abi::Request(u64::from(self.number) << 48 | handle))
@@ -132,29 +132,29 @@ impl Core {
 
     /// Returns the request and its kind for a handle of the program.
     pub(crate) fn find(&mut self, request: abi::Request) -> Result<(Request, Kind)> {
-        let side = self.side(request).ok_or(Return::BAD_REQUEST)?;
+        let entry = self.entry(request).ok_or(Return::BAD_REQUEST)?;
         // Fails if the result of the request was already taken.
-        self.endpoint.is_ended(side.request)?;
-        Ok((side.request, side.kind))
+        self.endpoint.is_ended(entry.request)?;
+        Ok((entry.request, entry.kind))
     }
 
-    fn side(&self, request: abi::Request) -> Option<Side> {
+    fn entry(&self, request: abi::Request) -> Option<Entry> {
         let place = request.0 >> REQUEST_BITS & ((1 << REQUEST_BITS) - 1);
-        let side = (*self.sides.get(usize::try_from(place).ok()?)?)?;
-        let (_, handle) = split(side.request.bits());
+        let entry = (*self.entries.get(usize::try_from(place).ok()?)?)?;
+        let (_, handle) = split(entry.request.bits());
         let known = u64::from(self.number) << 48 | handle;
-        (known == request.0).then_some(side)
+        (known == request.0).then_some(entry)
     }
 
     /// Returns the context pointer of a request.
     pub(crate) fn context(&mut self, request: abi::Request) -> Result<Pointer> {
         self.find(request)?;
-        let side = self.side(request).ok_or(Return::BAD_REQUEST)?;
-        Ok(Pointer::kept(side.context))
+        let entry = self.entry(request).ok_or(Return::BAD_REQUEST)?;
+        Ok(Pointer::from_exposed(entry.context))
     }
 
     /// Returns the program's handle of a request of the engine.
-    pub(crate) fn name(&self, request: Request) -> abi::Request {
+    pub(crate) fn handle(&self, request: Request) -> abi::Request {
         let (_, handle) = split(request.bits());
         abi::Request(u64::from(self.number) << 48 | handle)
     }
@@ -163,20 +163,23 @@ impl Core {
     pub(crate) fn oldest(&mut self, pattern: &Pattern) -> Option<Request> {
         loop {
             let request = self.endpoint.oldest(pattern)?;
-            let side = self.side(self.name(request))?;
-            if side.kind != Kind::Hidden {
+            let entry = self.entry(self.handle(request))?;
+            if entry.kind != Kind::Hidden {
                 return Some(request);
             }
             let completion = self.endpoint.take(request)?;
-            self.stash.push((request, completion));
+            self.hidden_results.push((request, completion));
         }
     }
 
     /// Takes the result of a hidden request.
     pub(crate) fn take_hidden(&mut self, request: Request) -> Option<Completion> {
-        let place = self.stash.iter().position(|(other, _)| *other == request);
+        let place = self
+            .hidden_results
+            .iter()
+            .position(|(other, _)| *other == request);
         match place {
-            Some(place) => Some(self.stash.swap_remove(place).1),
+            Some(place) => Some(self.hidden_results.swap_remove(place).1),
             None => self.endpoint.take(request),
         }
     }
@@ -196,10 +199,10 @@ impl Core {
 
     /// Converts the result of a completed request to `mx_status_t`.
     pub(crate) fn status(&mut self, request: Request, completion: &Completion) -> abi::Status {
-        let side = self.side(self.name(request));
+        let entry = self.entry(self.handle(request));
         let status = &completion.status;
         let mut code = StatusCode::from(status.code);
-        if let Some(Kind::Connect(Some(better))) = side.map(|side| side.kind) {
+        if let Some(Kind::Connect(Some(better))) = entry.map(|entry| entry.kind) {
             code = match code {
                 StatusCode::SUCCESS => code,
                 _ => better,
@@ -216,12 +219,12 @@ impl Core {
             match_info: status.value,
             msg_length: length(status.length),
             xfer_length: length(status.taken),
-            context: Pointer::kept(side.map_or(0, |side| side.context)),
+            context: Pointer::from_exposed(entry.map_or(0, |entry| entry.context)),
         }
     }
 
     /// Converts the status of an unexpected message to `mx_status_t`.
-    pub(crate) fn probed(&self, status: &message::Status) -> abi::Status {
+    pub(crate) fn unexpected_status(&self, status: &message::Status) -> abi::Status {
         abi::Status {
             code: StatusCode::from(status.code),
             source: status
@@ -235,7 +238,7 @@ impl Core {
     }
 
     /// Sets the timeout of a connect; `None` means no timeout.
-    pub(crate) fn set_limit(&mut self, request: Request, limit: Option<Duration>) {
+    pub(crate) fn set_timeout(&mut self, request: Request, limit: Option<Duration>) {
         self.deadlines.retain(|(_, other)| *other != request);
         let end = limit.and_then(|limit| Instant::now().checked_add(limit));
         if let Some(end) = end {
@@ -253,24 +256,24 @@ impl Core {
         let (over, later) = ends.partition::<Vec<_>, _>(|(end, _)| *end <= now);
         self.deadlines = later;
         for (_, request) in over {
-            self.give_up(request);
+            self.time_out(request);
         }
     }
 
-    fn give_up(&mut self, request: Request) {
+    fn time_out(&mut self, request: Request) {
         if self.endpoint.is_ended(request).unwrap_or(true) {
             return;
         }
-        let side = self.side(self.name(request));
-        if let (Some(side), Ok(true)) = (side, self.endpoint.cancel(request)) {
+        let entry = self.entry(self.handle(request));
+        if let (Some(entry), Ok(true)) = (entry, self.endpoint.cancel(request)) {
             let kind = Kind::Connect(Some(StatusCode::TIMEOUT));
             // Cannot fail: the request already has an entry.
-            let _ = self.note(request, kind, Pointer::kept(side.context));
+            let _ = self.register(request, kind, Pointer::from_exposed(entry.context));
         }
     }
 
     /// Returns how long a thread may sleep, at most `left`, before the next connect times out.
-    pub(crate) fn nearest(&self, left: Option<Duration>) -> Option<Duration> {
+    pub(crate) fn sleep_limit(&self, left: Option<Duration>) -> Option<Duration> {
         let ends = self.deadlines.iter().map(|(end, _)| *end);
         let Some(first) = ends.min() else {
             return left;

@@ -27,7 +27,7 @@ const ANY_NODE: u32 = u32::MAX;
 
 /// Returns the value of a key, in its layout for C. `input` is the program's `in_val`, which for
 /// most keys is the number of a board.
-pub(crate) fn answer(shared: Option<&Shared>, key: u32, input: Option<&[u8]>) -> Result<Vec<u8>> {
+pub(crate) fn value(shared: Option<&Shared>, key: u32, input: Option<&[u8]>) -> Result<Vec<u8>> {
     let library = library::get()?;
     let number = |number: u32| Ok(number.to_ne_bytes().to_vec());
     match key {
@@ -63,9 +63,9 @@ pub(crate) fn is_text(key: u32) -> bool {
 /// Returns a text with its NUL, padded with zeros.
 fn text(text: &str) -> [u8; TEXT] {
     let mut bytes = [0; TEXT];
-    let shown = text.bytes().take(TEXT - 1);
-    for (place, byte) in bytes.iter_mut().zip(shown) {
-        *place = byte;
+    let truncated = text.bytes().take(TEXT - 1);
+    for (target, byte) in bytes.iter_mut().zip(truncated) {
+        *target = byte;
     }
     bytes
 }
@@ -82,13 +82,13 @@ fn about_board(input: Option<&[u8]>) -> Result {
 fn counters(shared: Option<&Shared>, input: Option<&[u8]>) -> Result<Vec<u8>> {
     let mut sum = Counters::default();
     match shared {
-        Some(shared) => sum.add(&shared.enter()?.core()?.counters),
+        Some(shared) => sum.add(&shared.lock_for_call()?.core()?.counters),
         None => {
             about_board(input)?;
             for shared in table::all() {
                 // An endpoint that another thread closes meanwhile is not counted.
-                if let Ok(mut entered) = shared.enter() {
-                    sum.add(&entered.core()?.counters);
+                if let Ok(mut locked) = shared.lock_for_call() {
+                    sum.add(&locked.core()?.counters);
                 }
             }
         }

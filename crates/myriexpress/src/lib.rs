@@ -30,7 +30,7 @@
 //! number of its endpoint and that of the peer.
 //!
 //! **Progress.** Only threads that make calls advance the protocol, unless the program enables a
-//! progress thread for each endpoint, which works while the program makes no calls ([`standin`]).
+//! progress thread for each endpoint, which works while the program makes no calls ([`progress_thread`]).
 //! While a handler of unexpected messages runs, no thread makes progress.
 //!
 //! **Ownership.** The endpoint owns its requests. The program lends the memory of a message to the
@@ -56,7 +56,7 @@ mod info;
 mod library;
 mod limits;
 mod names;
+mod progress_thread;
 mod raw;
 mod shared;
-mod standin;
 mod table;

@@ -15,8 +15,8 @@ use crate::table;
 
 /// The environment variable with the runtime directory. The default is that of `vicinity
 /// --runtime-dir`.
-const VARIABLE: &str = "VICINITY_RUNTIME_DIR";
-const RUNTIME_DIR: &str = "/run/vicinity";
+const RUNTIME_DIR_VARIABLE: &str = "VICINITY_RUNTIME_DIR";
+const DEFAULT_RUNTIME_DIR: &str = "/run/vicinity";
 
 /// Environment variables of MX and Open-MX: with `0`, errors that would be fatal are returned.
 /// Their other variables concern hardware and transports that this library does not have, so it
@@ -49,8 +49,9 @@ pub(crate) fn start(api: u32) -> Result {
     }
     let mut values = FATAL.iter().filter_map(std::env::var_os);
     IS_FATAL.store(values.all(|value| value != "0"), Ordering::Relaxed);
-    let folder = std::env::var_os(VARIABLE).map_or_else(|| RUNTIME_DIR.into(), PathBuf::from);
-    let board = Board::open(&folder.join("message")).map_err(|error| match error.kind() {
+    let directory = std::env::var_os(RUNTIME_DIR_VARIABLE)
+        .map_or_else(|| DEFAULT_RUNTIME_DIR.into(), PathBuf::from);
+    let board = Board::open(&directory.join("message")).map_err(|error| match error.kind() {
         ErrorKind::PermissionDenied => Return::NO_PERM,
         _ => Return::NO_DEV,
     })?;
@@ -98,7 +99,7 @@ pub(crate) extern "C" fn fatal(_text: *mut c_char, code: Return) -> Return {
         return code;
     }
     // If stderr cannot be written, there is no other way to report the error.
-    let _said = writeln!(
+    let _ignored = writeln!(
         std::io::stderr(),
         "libmyriexpress: {}",
         code.text().to_string_lossy()
@@ -107,6 +108,6 @@ pub(crate) extern "C" fn fatal(_text: *mut c_char, code: Return) -> Return {
 }
 
 /// `MX_ERRORS_RETURN`: the call returns the error.
-pub(crate) extern "C" fn pass(_text: *mut c_char, code: Return) -> Return {
+pub(crate) extern "C" fn return_error(_text: *mut c_char, code: Return) -> Return {
     code
 }

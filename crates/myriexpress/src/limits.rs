@@ -13,13 +13,13 @@ pub(crate) const HOSTNAME: usize = 80;
 pub(crate) const TEXT: usize = 128;
 
 /// Bytes of the longest message that a handler of unexpected messages gets with its data.
-pub(crate) const HANDED: u64 = 4096;
+pub(crate) const MAX_HANDLER_DATA: u64 = 4096;
 
 /// Bytes of an endpoint's heap, which is minimal because MX has no call that uses it.
 pub(crate) const HEAP: u64 = 4096;
 
 /// Endpoints that a process may open at the same time.
-pub(crate) const OPEN: usize = 256;
+pub(crate) const MAX_OPEN_ENDPOINTS: usize = 256;
 
 /// Bits of a request's slot in `mx_request_t`, and of the slot's use count.
 pub(crate) const REQUEST_BITS: u32 = 24;

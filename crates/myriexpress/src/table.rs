@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::abi::{Address, Endpoint};
 use crate::codes::{Result, Return};
 use crate::library;
-use crate::limits::OPEN;
+use crate::limits::MAX_OPEN_ENDPOINTS;
 use crate::shared::Shared;
 
 /// Bits 63 to 16 of handles for endpoints and of addresses, which mark them as made by this
@@ -19,12 +19,12 @@ const ADDRESS: u64 = 0x4d58_0000_0a00;
 type Slot = RwLock<Option<Arc<Shared>>>;
 
 /// An endpoint's slot is its number modulo the size of the table.
-static SLOTS: [Slot; OPEN] = [const { RwLock::new(None) }; OPEN];
+static SLOTS: [Slot; MAX_OPEN_ENDPOINTS] = [const { RwLock::new(None) }; MAX_OPEN_ENDPOINTS];
 
 static NEXT: AtomicU16 = AtomicU16::new(1);
 
 fn slot(number: u16) -> Result<&'static Slot> {
-    let place = usize::from(number) % OPEN;
+    let place = usize::from(number) % MAX_OPEN_ENDPOINTS;
     SLOTS.get(place).ok_or(Return::BAD_BAD_BAD)
 }
 
@@ -37,7 +37,7 @@ fn number(word: u64, mark: u64) -> Result<u16> {
 
 /// Adds an endpoint, which `make` makes for a number.
 pub(crate) fn add(make: impl FnOnce(u16) -> Result<Shared>) -> Result<Endpoint> {
-    for _ in 0..OPEN {
+    for _ in 0..MAX_OPEN_ENDPOINTS {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let mut slot = slot(number)?
             .write()

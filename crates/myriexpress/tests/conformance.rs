@@ -39,10 +39,10 @@ fn archive() -> PathBuf {
 /// Runs a command, and returns what it printed.
 fn succeed(command: &mut Command) -> String {
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(
         output.status.success(),
-        "{command:?}: {}\n{said}",
+        "{command:?}: {}\n{stderr}",
         output.status
     );
     String::from_utf8(output.stdout).unwrap()
@@ -211,7 +211,7 @@ fn mx_2_errors_are_fatal_unless_told_otherwise() {
 }
 
 /// Runs `work` on a host with two members, joined as `vicinity message serve` and `join` join them.
-fn plane(folder: &Path, members: [&str; 2], group: Option<&str>, work: impl FnOnce()) {
+fn message_plane(folder: &Path, members: [&str; 2], group: Option<&str>, work: impl FnOnce()) {
     let member = |name: &str| Member {
         name: name.to_owned(),
         group: group.map(str::to_owned),
@@ -219,22 +219,22 @@ fn plane(folder: &Path, members: [&str; 2], group: Option<&str>, work: impl FnOn
     };
     let host = folder.join("host");
     let mut switchboard = Switchboard::new(&host, &members.map(member)).unwrap();
-    let go_on = AtomicBool::new(true);
-    let stays = || go_on.load(Ordering::Relaxed);
+    let active = AtomicBool::new(true);
+    let running = || active.load(Ordering::Relaxed);
     thread::scope(|scope| {
-        scope.spawn(|| switchboard.serve(|_| stays()).unwrap());
+        scope.spawn(|| switchboard.serve(|_| running()).unwrap());
         for name in members {
             let board = folder.join(name).join("message");
-            let way = Transport::Socket(host.join(format!("{name}.sock")));
-            let mut gateway = Gateway::join(&board, &way).unwrap();
-            let stays = &stays;
+            let transport = Transport::Socket(host.join(format!("{name}.sock")));
+            let mut gateway = Gateway::join(&board, &transport).unwrap();
+            let running = &running;
             // The switchboard may end before the gateway.
-            scope.spawn(move || drop(gateway.run(stays)));
+            scope.spawn(move || drop(gateway.run(running)));
         }
         // The threads end even if `work` panics.
-        let worked = panic::catch_unwind(AssertUnwindSafe(work));
-        go_on.store(false, Ordering::Relaxed);
-        worked.unwrap();
+        let result = panic::catch_unwind(AssertUnwindSafe(work));
+        active.store(false, Ordering::Relaxed);
+        result.unwrap();
     });
 }
 
@@ -249,7 +249,7 @@ fn between_members(group: Option<&str>) {
         command.env("VICINITY_RUNTIME_DIR", folder.path().join(words[0]));
         succeed(&mut command);
     };
-    plane(folder.path(), ["web", "db"], group, || {
+    message_plane(folder.path(), ["web", "db"], group, || {
         thread::scope(|scope| {
             scope.spawn(|| run(["web", "db", "1", "2"]));
             run(["db", "web", "2", "1"]);

@@ -10,7 +10,7 @@ mod exchange;
 mod information;
 mod pointer;
 mod process;
-mod undone;
+mod unsupported;
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::shared::Shared;
 use crate::table;
 
 /// Runs a call that concerns the process.
-fn globally(act: impl FnOnce() -> Result) -> Return {
+fn process_call(act: impl FnOnce() -> Result) -> Return {
     match act() {
         Ok(()) => Return::SUCCESS,
         Err(code) => library::report(None, code),
@@ -29,7 +29,7 @@ fn globally(act: impl FnOnce() -> Result) -> Return {
 }
 
 /// Runs a call that concerns an endpoint.
-fn with(endpoint: Endpoint, act: impl FnOnce(&Shared) -> Result) -> Return {
+fn endpoint_call(endpoint: Endpoint, act: impl FnOnce(&Shared) -> Result) -> Return {
     let shared = match table::endpoint(endpoint) {
         Ok(shared) => shared,
         Err(code) => return library::report(None, code),
@@ -41,7 +41,7 @@ fn with(endpoint: Endpoint, act: impl FnOnce(&Shared) -> Result) -> Return {
 }
 
 /// Runs a call that concerns an address: errors go to the handler of its endpoint, if that exists.
-fn about(address: Address, act: impl FnOnce() -> Result) -> Return {
+fn address_call(address: Address, act: impl FnOnce() -> Result) -> Return {
     match act() {
         Ok(()) => Return::SUCCESS,
         Err(code) => {
@@ -52,6 +52,6 @@ fn about(address: Address, act: impl FnOnce() -> Result) -> Return {
 }
 
 /// Converts a timeout in milliseconds; `MX_INFINITE` is 0.
-fn limit(milliseconds: u32) -> Option<Duration> {
+fn timeout(milliseconds: u32) -> Option<Duration> {
     (milliseconds > 0).then(|| Duration::from_millis(milliseconds.into()))
 }

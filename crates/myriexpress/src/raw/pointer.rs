@@ -38,9 +38,9 @@ impl<T: Copy> Out<T> {
 
 /// A pointer to a buffer, whose length is another argument.
 #[repr(transparent)]
-pub(super) struct Room(*mut c_void);
+pub(super) struct Buffer(*mut c_void);
 
-impl Room {
+impl Buffer {
     pub(super) fn is_null(&self) -> bool {
         self.0.is_null()
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use super::globally;
+use super::process_call;
 use crate::abi::ErrorHandler;
 use crate::codes::{Return, StatusCode};
 use crate::library;
@@ -11,20 +11,20 @@ use crate::library;
 static MX_ERRORS_ARE_FATAL: ErrorHandler = library::fatal;
 
 #[unsafe(no_mangle)]
-static MX_ERRORS_RETURN: ErrorHandler = library::pass;
+static MX_ERRORS_RETURN: ErrorHandler = library::return_error;
 
 /// Libraries of one program may each call `mx_init`, so the second call is never fatal.
 #[unsafe(no_mangle)]
 extern "C" fn mx__init_api(api: u32) -> Return {
     match library::start(api) {
         Err(Return::ALREADY_INITIALIZED) => Return::ALREADY_INITIALIZED,
-        other => globally(|| other),
+        other => process_call(|| other),
     }
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn mx_finalize() -> Return {
-    globally(library::stop)
+    process_call(library::stop)
 }
 
 /// The only call that works before `mx_init`.

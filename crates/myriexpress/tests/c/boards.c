@@ -1,4 +1,4 @@
-/* Section 2: mx_init where there is no board, or none for this user. */
+/* Section 2: mx_init without a board, or without permission to use it. */
 #include <sys/stat.h>
 
 #include "check.h"
@@ -11,10 +11,10 @@ int main(void) {
   mx_set_error_handler(MX_ERRORS_RETURN);
   char *folder = getenv(VARIABLE), closed[4096];
   CHECK(folder != NULL);
-  /* No folder can be there. */
+  /* A directory that cannot exist. */
   CHECK(!setenv(VARIABLE, "/dev/null/folder", 1));
   RETURNS(MX_NO_DEV, mx_init());
-  /* What failed has not begun. */
+  /* After the failure, the library is not initialized. */
   RETURNS(MX_NOT_INITIALIZED, mx_finalize());
   CHECK(snprintf(closed, sizeof closed, "%s/closed", folder) < (int)sizeof closed);
   CHECK(!mkdir(closed, 0700) && !chmod(folder, 0755));

@@ -3,21 +3,21 @@
 //! Their arguments are ignored, so they are not declared. `mx_raw_*` is for programs that discover
 //! the routes of a Myrinet, which do not exist here.
 
-use super::globally;
+use super::process_call;
 use crate::codes::Return;
 
-macro_rules! undone {
+macro_rules! unsupported {
     ($($name:ident)*) => {
         $(
             #[unsafe(no_mangle)]
             extern "C" fn $name() -> Return {
-                globally(|| Err(Return::FAILURE))
+                process_call(|| Err(Return::FAILURE))
             }
         )*
     };
 }
 
-undone! {
+unsupported! {
     mx_iput
     mx_iget
     mx_buffered
