@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Counters, summed over the peers. */
+/* Statistics, summed over the peers. */
 #include <linux/ethtool.h>
 
 #include "direct.h"

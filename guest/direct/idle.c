@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What is done when no program wants the CPU, by a thread that runs only then.
+ * The idle thread, with policy SCHED_IDLE: it runs only while no program needs the CPU.
  *
- * Packets can come faster than programs take them. Polling on would keep the CPU from programs,
- * and their sockets would drop what they had no time for. So a poll that used up its budget leaves
- * the rest to this thread: programs go first, the ring fills, and its sender waits. (J. Mogul and
- * K. Ramakrishnan, "Eliminating receive livelock in an interrupt-driven kernel", 1997.) A timer
- * goes on where a program never leaves the CPU.
+ * Deferred polls: packets can arrive faster than programs read them. If NAPI continued to poll, it
+ * would take the CPU from the programs, and their sockets would drop packets. So a poll that used
+ * up its budget leaves the rest to this thread: programs run first, the ring fills up, and its
+ * sender waits. (J. Mogul and K. Ramakrishnan, "Eliminating receive livelock in an interrupt-driven
+ * kernel", 1997.) A timer continues the poll if a program never leaves the CPU.
  *
- * Before the device sleeps, the thread looks at the rings for a while: what comes then needs no
- * doorbell.
+ * Busy polling: before the device sleeps, the thread polls the rings for a short time. Packets that
+ * arrive then need no doorbell.
  *
- * While a program sends a stream, doorbells can wait, here and there: several packets share one,
- * and acknowledgements need none, for the rings are looked at with each packet that is sent. When
- * the program waits, this thread rings and looks; and the timer does, when it gets no CPU. The
- * receiver's acknowledgements share doorbells, too: those of a poll, for it rings at its end.
+ * Deferred doorbells: while a program sends a stream, doorbells on both sides can wait. Several
+ * packets share one, and the peer's ACKs need none, because the sender polls the rings with each
+ * packet. When the program waits, this thread rings and polls; if the thread gets no CPU, the timer
+ * does. The ACKs of the receiver share doorbells as well: direct_poll() rings once at its end.
  */
 #include <linux/kthread.h>
 #include <linux/sched.h>
@@ -23,9 +23,9 @@
 
 #include "direct.h"
 
-/* For so long the thread looks: about what a doorbell costs both sides. */
+/* Duration of a busy poll: about the cost of a doorbell on both sides. */
 #define LOOK_NS		(100 * NSEC_PER_USEC)
-/* After looks in vain up to this many occasions are let pass. */
+/* Most occasions that are skipped after unsuccessful busy polls. */
 #define LET_PASS_MAX	64
 
 static void poll(struct direct *direct)
@@ -35,7 +35,7 @@ static void poll(struct direct *direct)
 	local_bh_enable();
 }
 
-/* Who sends from now on attends anew; what was put off until now is rung for. */
+/* Later sends set `attending` again; doorbells that were deferred until now are rung. */
 static void stop_attending(struct direct *direct)
 {
 	WRITE_ONCE(direct->attending, false);
@@ -52,7 +52,7 @@ static void timed_out(struct timer_list *timer)
 	napi_schedule(&direct->napi);
 }
 
-/* What looking in vain cost is not to be paid again soon. */
+/* Doubles the number of skipped occasions after an unsuccessful busy poll. */
 static void learn(struct direct *direct, bool found)
 {
 	direct->in_vain = found ? 0 : min_t(u32, 2 * direct->in_vain + 1, LET_PASS_MAX);
@@ -68,14 +68,14 @@ static bool let_pass(struct direct *direct)
 	return left;
 }
 
-/* Look at the rings until there is a packet, somebody else wants the CPU, or for so long. */
+/* Polls the rings until there is a packet, another task needs the CPU, or the time is over. */
 static void look(struct direct *direct, u64 time)
 {
 	u64 end = local_clock() + time;
 	bool wanted = false;
 	bool found;
 
-	/* Nobody rings now, so this must not lose the CPU. */
+	/* Peers do not ring now, so this must not be preempted. */
 	preempt_disable();
 	WRITE_ONCE(direct->self->asleep, 0);
 	while (!(found = direct_has_packets(direct)) && local_clock() < end) {
@@ -86,7 +86,7 @@ static void look(struct direct *direct, u64 time)
 	}
 	if (!found) {
 		WRITE_ONCE(direct->self->asleep, 1);
-		/* Either we see a packet, or its sender sees that we sleep. */
+		/* Either we see a packet, or its sender sees `asleep`. */
 		virt_mb();
 	}
 	preempt_enable();
@@ -127,7 +127,7 @@ static void wake(struct direct *direct)
 	wake_up_process(direct->idler);
 }
 
-/* Go on polling when programs had their turn; the caller is NAPI, and has completed. */
+/* Defers the rest of a poll until programs have run; the caller is NAPI, after completion. */
 void direct_yield(struct direct *direct)
 {
 	WRITE_ONCE(direct->yielded, true);
@@ -135,26 +135,26 @@ void direct_yield(struct direct *direct)
 	wake(direct);
 }
 
-/* NAPI polls. The timer stays: it may be needed to stop attending, and does no harm otherwise. */
+/* NAPI polls again. The timer stays armed: it may have to end `attending`, and is harmless. */
 void direct_resume(struct direct *direct)
 {
 	if (READ_ONCE(direct->yielded))
 		WRITE_ONCE(direct->yielded, false);
 }
 
-/* Nothing is left: look out for more if that has paid lately. The caller is NAPI. */
+/* Starts a busy poll after the last packet, unless recent ones failed. The caller is NAPI. */
 void direct_look_out(struct direct *direct)
 {
 	if (!let_pass(direct))
 		wake(direct);
 }
 
-/* A program sends a stream; the caller has disabled softirqs. */
+/* Polls the rings while a program sends a stream; the caller has disabled softirqs. */
 void direct_attend(struct direct *direct)
 {
 	if (direct_has_packets(direct))
 		napi_schedule(&direct->napi);
-	/* Either who stops attending sees what was put off, or we see that it stopped. */
+	/* Either stop_attending() sees our deferred doorbell, or we see that it has run. */
 	smp_mb();
 	if (READ_ONCE(direct->attending))
 		return;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Which peers are to be sent to here: those that packets are exchanged with, unless the host says
- * otherwise. Programs read their addresses from the network device's attribute `peers`, a line
- * each, and are woken by poll(2) when it changes.
+ * The sysfs attribute `peers` of the network device lists the MAC addresses, one a line, of the
+ * peers that programs should reach by this device: those with sessions in both directions, unless
+ * the host has cleared `routed`. poll(2) reports changes.
  */
 #include <linux/sysfs.h>
 
@@ -38,7 +38,7 @@ const struct attribute_group direct_peers_group = {
 	.attrs = attributes,
 };
 
-/* Whether there is something to tell; the caller has direct_lock. */
+/* Updates the list, and returns whether it changed; the caller holds direct_lock. */
 bool direct_peers_changed(struct direct *direct)
 {
 	u32 before = direct->shown;
@@ -53,7 +53,7 @@ bool direct_peers_changed(struct direct *direct)
 	return direct->shown != before;
 }
 
-/* Whether the host has said something new since. */
+/* Whether the host has changed `routed` since the last session update. */
 bool direct_is_rerouted(const struct direct *direct)
 {
 	u32 peer;

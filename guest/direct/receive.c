@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Packets out of rings. A ring may hold anything: every field is read once, checked, then used.
+ * Takes packets out of rings. A ring may contain anything: every field is read once, checked, and
+ * then used.
  *
- * A packet is copied once, out of the view. Lending the view's pages to the stack would save that
- * copy, but the stack has no way to take a page back from a socket that is not read, and a view
- * must be able to go at any time. (For the same reason the kernel itself copies pages that a
- * hypervisor or a guest lends it before a socket gets them: skb_orphan_frags_rx().)
+ * A packet is copied once, out of the view. Passing the view's pages to the stack would save that
+ * copy, but the stack cannot return a page from a socket that no program reads, and a view must be
+ * removable at any time. (For the same reason the kernel copies zero-copy pages of a guest before a
+ * socket gets them: skb_orphan_frags_rx().)
  */
 #include <linux/etherdevice.h>
 #include <linux/ip.h>
@@ -13,7 +14,7 @@
 
 #include "direct.h"
 
-/* A packet up to this length, and the headers of a longer one, are in the linear part. */
+/* Length of an skb's linear part, which holds short packets and the headers of long ones. */
 #define LINEAR 256
 
 struct piece {
@@ -28,7 +29,7 @@ struct parsed {
 	struct piece piece[DIRECT_SEGMENTS];
 };
 
-/* Read an entry once. */
+/* Reads each word of an entry once. */
 static union direct_entry read_entry(struct direct_ring *ring, u32 number)
 {
 	const u64 *from = (const u64 *)direct_entry(ring, number);
@@ -56,7 +57,7 @@ static bool parse_segment(const struct direct_rx *rx, u32 number, struct piece *
 	return true;
 }
 
-/* False when it makes no sense. */
+/* Returns false for an invalid packet. */
 static bool parse(const struct direct_rx *rx, u32 available, struct parsed *parsed)
 {
 	union direct_entry entry = read_entry(rx->ring, rx->consumed);
@@ -118,7 +119,7 @@ static struct sk_buff *copy_out(struct direct *direct, struct direct_rx *rx,
 		skb_store_bits(skb, at, parsed->piece[i].from, parsed->piece[i].length);
 		at += parsed->piece[i].length;
 	}
-	/* Did the sender take its pages back meanwhile? Pairs with end_session(). */
+	/* Has the sender reused its pages meanwhile? Pairs with end_session(). */
 	virt_rmb();
 	if (direct_read32(&rx->ring->session) == rx->session)
 		return skb;
@@ -127,7 +128,7 @@ static struct sk_buff *copy_out(struct direct *direct, struct direct_rx *rx,
 	return NULL;
 }
 
-/* Whether there is TCP in the IP packet at this offset. */
+/* Whether the IP packet at this offset contains TCP. */
 bool direct_is_tcp(const struct sk_buff *skb, int at)
 {
 	const struct ipv6hdr *ipv6;
@@ -159,13 +160,13 @@ static void hand_up(struct direct *direct, struct direct_rx *rx, struct sk_buff 
 	}
 	dev_sw_netstats_rx_add(direct->dev, skb->len);
 	skb->protocol = eth_type_trans(skb, direct->dev);
-	/* What TCP sends, its socket has room for. */
+	/* TCP's flow control limits what a socket has to take. */
 	if (!direct_is_tcp(skb, 0))
 		direct->taken += skb->truesize;
 	napi_gro_receive(&direct->napi, skb);
 }
 
-/* The sender has to begin a new session. */
+/* Ends a session after an invalid packet. The sender has to start a new one. */
 static void refuse(struct direct *direct, struct direct_rx *rx)
 {
 	rx->nonsense++;
@@ -175,7 +176,7 @@ static void refuse(struct direct *direct, struct direct_rx *rx)
 	direct_write32(&rx->ring->accepted, 0);
 }
 
-/* Take one packet; false when there is none. */
+/* Receives one packet. Returns false if there is none. */
 static bool take(struct direct *direct, u32 peer)
 {
 	struct direct_rx *rx = &direct->peer[peer].rx;
@@ -191,11 +192,11 @@ static bool take(struct direct *direct, u32 peer)
 		return false;
 	}
 	skb = copy_out(direct, rx, &parsed);
-	/* Longer than an ACK: it may be an answer to what was sent. */
+	/* Longer than an ACK: the peer may wait for an answer, so our packets are no stream. */
 	if (parsed.length > DIRECT_ANSWER)
 		WRITE_ONCE(direct->peer[peer].tx.streak, 0);
 	rx->consumed += parsed.count + 1;
-	/* The sender may have its pages back. */
+	/* From now on the sender may reuse its pages. */
 	virt_store_release(&rx->ring->consumed, cpu_to_le32(rx->consumed));
 	if (skb)
 		hand_up(direct, rx, skb, &parsed);
@@ -206,7 +207,7 @@ static void wake_sender(struct direct *direct, u32 peer)
 {
 	struct direct_rx *rx = &direct->peer[peer].rx;
 
-	/* Either it sees what we consumed, or we see that it waits. */
+	/* Either the sender sees our new index, or we see `waiting`. */
 	virt_mb();
 	if (READ_ONCE(rx->ring->waiting) && xchg(&rx->ring->waiting, 0)) {
 		rx->wakes++;
@@ -229,7 +230,7 @@ static int receive_from(struct direct *direct, u32 peer, int budget)
 	return taken;
 }
 
-/* Whether a session begins or ends. */
+/* Whether a session is to start or end. */
 static bool is_unsettled(const struct direct_peer *peer)
 {
 	u32 session = direct_read32(&peer->rx.ring->session);
@@ -253,11 +254,11 @@ bool direct_has_packets(const struct direct *direct)
 	return false;
 }
 
-/* Ask for a doorbell, and look once more. */
+/* Requests doorbells, and checks the rings once more. */
 static void fall_asleep(struct direct *direct)
 {
 	WRITE_ONCE(direct->self->asleep, 1);
-	/* Either we see a packet, or its sender sees that we sleep. */
+	/* Either we see a packet, or its sender sees `asleep`. */
 	virt_mb();
 	if (direct_has_packets(direct))
 		napi_schedule(&direct->napi);
@@ -278,7 +279,7 @@ int direct_poll(struct napi_struct *napi, int budget)
 	if (READ_ONCE(direct->self->asleep))
 		WRITE_ONCE(direct->self->asleep, 0);
 	direct->taken = 0;
-	/* Another one first each time: a busy one must not keep the budget from the others. */
+	/* Start with another peer each time, so that a busy peer does not use up the budget. */
 	direct->turn++;
 	for (i = 0; i < DIRECT_MEMBERS; i++) {
 		u32 peer = (direct->turn + i) % DIRECT_MEMBERS;
@@ -291,7 +292,7 @@ int direct_poll(struct napi_struct *napi, int budget)
 	}
 	if (unsettled)
 		direct_settle_soon(direct);
-	/* Packets are handed up here, too, and acknowledged. */
+	/* This may also deliver packets, which TCP acknowledges. */
 	complete = napi_complete_done(napi, done);
 	WRITE_ONCE(direct->polling, DIRECT_NOBODY);
 	direct_catch_up(direct, true);
@@ -301,6 +302,6 @@ int direct_poll(struct napi_struct *napi, int budget)
 		else if (!READ_ONCE(direct->attending))
 			fall_asleep(direct);
 	}
-	/* All of it would mean that this is not complete. */
+	/* Returning the whole budget would mean that polling is not complete. */
 	return min(done, budget - 1);
 }

@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Sessions: who may send to whom.
+ * Sessions between a sender and a receiver.
  *
- * A sender writes the number of its session into the ring. The receiver looks for the view of the
- * sender's RAM, goes to the ring's end and repeats the number; from then on the sender may send.
- * A session ends when either word changes: by the sender, the receiver, or the host for a member
- * that is gone. A sender that ends one takes its pages back at once: the receiver looks at the
- * number again after each copy, and throws away what it copied later. What a peer that is there has
- * held for too long is copied, and sent again in the next session.
+ * The sender writes the number of its session into the ring. The receiver finds its view of the
+ * sender's RAM, skips to the end of the ring and repeats the number in `accepted`. From then on the
+ * sender may send. A session ends when either word changes. The sender or the receiver may change
+ * them, and the host does for a member that ended. A sender that ends a session reuses its pages at
+ * once: the receiver reads the number again after each copy, and drops the copy if the number has
+ * changed. If a peer that is present holds packets for too long, the sender copies them and sends
+ * the copies in the next session.
  *
- * So nothing has to be agreed upon with a peer that no longer answers.
+ * So a sender needs no agreement with a peer that does not answer.
  */
 #include "direct.h"
 
-/* No more is read from the pages that are held; the caller has tx->lock. */
+/* Ends a session, after which the peer discards what it reads; the caller holds tx->lock. */
 static void end_session(struct direct *direct, u32 peer, u32 next)
 {
 	struct direct_tx *tx = &direct->peer[peer].tx;
 
 	tx->session = next;
 	direct_write32(&tx->ring->session, next);
-	/* Before the pages can be used for something else. Pairs with receive.c. */
+	/* Before the pages are reused. Pairs with copy_out() in receive.c. */
 	virt_mb();
 	if (tx->first != tx->next)
 		tx->withdrawn += tx->next - tx->first;
@@ -30,7 +31,7 @@ static void end_session(struct direct *direct, u32 peer, u32 next)
 	WRITE_ONCE(tx->streak, 0);
 	tx->up = false;
 	tx->offered = jiffies;
-	/* What the stack has for this peer is dropped rather than kept. */
+	/* The stack's packets for this peer are dropped, not queued. */
 	netif_tx_wake_queue(netdev_get_tx_queue(direct->dev, peer));
 }
 
@@ -51,15 +52,15 @@ static void begin_sending(struct direct *direct, u32 peer)
 	direct_send_kept(direct, peer);
 }
 
-/* Whether the peer is there and has a packet that it should have taken. */
+/* Whether the peer is in the session but has held a packet for too long. */
 static bool is_stalled(const struct direct_tx *tx, u32 accepted)
 {
 	return tx->up && accepted == tx->session && direct_holds_too_long(tx);
 }
 
 /*
- * Whether it is time to end a session: the peer does not take part in it any more, or has not begun
- * for too long. (Somebody may have overwritten the session.)
+ * Whether to end a session: the peer has left it, or has not accepted it for too long. (Another
+ * member may have overwritten the number.)
  */
 static bool is_over(const struct direct *direct, u32 peer, u32 accepted)
 {
@@ -72,7 +73,7 @@ static bool is_over(const struct direct *direct, u32 peer, u32 accepted)
 	return accepted != tx->session;
 }
 
-/* Returns whether the peer has packets of ours, or is to have. */
+/* Returns whether the peer holds packets, or copies wait for its next session. */
 static bool settle_tx(struct direct *direct, u32 peer)
 {
 	struct direct_tx *tx = &direct->peer[peer].tx;
@@ -101,7 +102,7 @@ static bool settle_tx(struct direct *direct, u32 peer)
 	return held;
 }
 
-/* The caller is NAPI, or has disabled it. */
+/* The caller is NAPI, or has disabled NAPI. */
 static void end_receiving(struct direct_rx *rx)
 {
 	rx->view = NULL;
@@ -115,11 +116,11 @@ static void begin_receiving(struct direct_rx *rx, struct direct_view *view, u32 
 	rx->session = session;
 	rx->consumed = direct_read32(&rx->ring->produced);
 	direct_write32(&rx->ring->consumed, rx->consumed);
-	/* The sender goes on where `consumed` says. */
+	/* The sender starts at `consumed`. */
 	virt_store_release(&rx->ring->accepted, cpu_to_le32(session));
 }
 
-/* Doorbells that were rung while NAPI was disabled called nobody: look. */
+/* Doorbells had no effect while NAPI was disabled, so poll once. */
 static void resume_napi(struct direct *direct)
 {
 	napi_enable(&direct->napi);
@@ -152,8 +153,8 @@ static void settle_rx(struct direct *direct, u32 peer)
 }
 
 /*
- * Whether a member is there that we do not exchange packets with: its doorbell may not have been
- * known here when it was time to ring it, or its view is still to come.
+ * Whether a member is present without sessions in both directions: QEMU may not have had its
+ * doorbell when we rang it, or its view may not be plugged in yet.
  */
 static bool is_missed(const struct direct_peer *peer)
 {
@@ -181,7 +182,7 @@ void direct_settle(struct work_struct *work)
 	bool tell = false;
 	u32 peer;
 
-	/* What changes from now on asks for another run. Pairs with direct_settle_soon(). */
+	/* Later changes schedule another run. Pairs with direct_settle_soon(). */
 	WRITE_ONCE(direct->soon, 0);
 	smp_mb();
 	mutex_lock(&direct_lock);
@@ -207,9 +208,10 @@ out:
 }
 
 /*
- * At most once a jiffy, whatever peers write. A run that is due already stays due: to ask for it anew
- * would put it off by a jiffy, and take it back from the work queue. A peer that has this device poll
- * all the time could then keep every session of the device from beginning and ending.
+ * Schedules direct_settle(), at most once a jiffy whatever peers write. If a run is already
+ * scheduled, its time stays: rescheduling would delay the run by a jiffy and remove it from the
+ * work queue. A peer that makes this device poll all the time could then prevent every session of
+ * the device from starting and ending.
  */
 void direct_settle_soon(struct direct *direct)
 {
@@ -217,7 +219,7 @@ void direct_settle_soon(struct direct *direct)
 		mod_delayed_work(system_wq, &direct->settle, 1);
 }
 
-/* The caller has direct_lock. */
+/* The caller holds direct_lock. */
 void direct_open_sessions(struct direct *direct)
 {
 	u32 peer;
@@ -237,7 +239,7 @@ void direct_open_sessions(struct direct *direct)
 	direct_settle_soon(direct);
 }
 
-/* The caller has direct_lock; the stack sends no more. */
+/* The caller holds direct_lock, and the stack does not transmit any more. */
 void direct_close_sessions(struct direct *direct)
 {
 	u32 peer;
@@ -258,7 +260,7 @@ void direct_close_sessions(struct direct *direct)
 	}
 }
 
-/* A view goes away; the caller has direct_lock. */
+/* Ends the sessions that use a view; the caller holds direct_lock. */
 void direct_forget_view(struct direct_view *view)
 {
 	struct direct *direct;

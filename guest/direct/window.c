@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The control window: an ivshmem-doorbell device, and the network device made of it. */
+/* The control window, which is an ivshmem-doorbell device, and its network device. */
 #include <linux/etherdevice.h>
 #include <linux/interrupt.h>
 #include <linux/io.h>
@@ -14,11 +14,11 @@
 #define POSITION	8
 #define DOORBELL	12
 
-/* Windows, views and sessions; see direct.h. */
+/* Protects windows, views and sessions; see direct.h. */
 DEFINE_MUTEX(direct_lock);
 LIST_HEAD(direct_windows);
 
-/* Wake a peer, if it is there. */
+/* Interrupts a peer. Has no effect if the peer is absent. */
 void direct_ring_doorbell(struct direct *direct, u32 peer)
 {
 	iowrite32(peer << 16, direct->registers + DOORBELL);
@@ -49,7 +49,7 @@ static int direct_open(struct net_device *dev)
 	if (error)
 		goto close;
 	netif_tx_start_all_queues(dev);
-	/* A doorbell may have been rung before. */
+	/* A peer may have rung before the interrupt was requested. */
 	direct_settle_soon(direct);
 	return 0;
 close:
@@ -105,7 +105,7 @@ static bool is_window(const struct direct_header *header)
 	       le32_to_cpu(header->entries) == DIRECT_ENTRIES;
 }
 
-/* Map the device; -ENODEV when its memory is something else. */
+/* Maps the device. Returns -ENODEV if its memory is not a control window. */
 static int map_window(struct direct *direct)
 {
 	struct pci_dev *pdev = direct->pdev;
@@ -151,7 +151,7 @@ static int init_peers(struct direct *direct)
 	return 0;
 }
 
-/* Show peers which memory is ours. */
+/* Publishes the beacon, by which peers find their view of our RAM. */
 static int light_beacon(struct direct *direct)
 {
 	u64 nonce = get_random_u64() | 1;
@@ -183,11 +183,11 @@ static void init_netdev(struct net_device *dev)
 			   NETIF_F_TSO_ECN | NETIF_F_TSO6;
 	dev->features = dev->hw_features | NETIF_F_HIGHDMA;
 	dev->vlan_features = dev->features;
-	/* It could come in the middle of anything, and ask for polls of no packet at all. */
+	/* netpoll could interrupt any code here, and polls with a budget of 0. */
 	dev->priv_flags |= IFF_DISABLE_NETPOLL;
 	dev->min_mtu = ETH_MIN_MTU;
 	dev->max_mtu = ETH_MAX_MTU;
-	/* No wire limits it: what a program sends at once is one packet. */
+	/* No wire limits the MTU, so that what a program sends at once is one packet. */
 	dev->mtu = ETH_MAX_MTU;
 	direct->polling = DIRECT_NOBODY;
 	netif_napi_add(dev, &direct->napi, direct_poll);
@@ -233,7 +233,7 @@ static int direct_window_probe(struct pci_dev *pdev)
 	if (error)
 		goto vectors;
 	pci_set_drvdata(pdev, direct);
-	/* First into the list: whoever is open must hear of views that go. */
+	/* Before register_netdev(): an open device must be notified of removed views. */
 	mutex_lock(&direct_lock);
 	list_add(&direct->list, &direct_windows);
 	mutex_unlock(&direct_lock);
@@ -258,7 +258,7 @@ static void direct_window_remove(struct direct *direct)
 	free_netdev(direct->dev);
 }
 
-/* Windows have interrupts, views have not. */
+/* Windows have interrupts, and views do not. */
 static bool has_interrupts(const struct pci_dev *pdev)
 {
 	return pdev->msix_cap;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Hands the interrupts of an ivshmem-doorbell device to a program, by the kernel's UIO: a read of
- * /dev/uioN sleeps until there was one. The device has MSI-X interrupts only, and those
- * uio_pci_generic does not take. Registers and memory are not touched here: programs map them from
- * the device's files in sysfs.
+ * Passes the interrupts of an ivshmem-doorbell device to a program through UIO: a read of /dev/uioN
+ * sleeps until the next interrupt. The device has MSI-X interrupts only, which uio_pci_generic does
+ * not support. This driver does not use registers and memory: programs map them from the device's
+ * files in sysfs.
  *
- * Other ivshmem devices of a VM have other users, so none is taken by its ids. A program names this
- * driver in the device's driver_override.
+ * Other ivshmem devices of a VM have other drivers, so this driver has no id table. A program
+ * writes the name of this driver into the device's driver_override.
  */
 #include <linux/interrupt.h>
 #include <linux/module.h>
@@ -17,7 +17,7 @@
 
 static irqreturn_t wake_interrupt(int irq, struct uio_info *info)
 {
-	/* A message of its own: nothing to ask the device, and nothing to quiet. */
+	/* MSI-X is not shared: the device has no status to read or to acknowledge. */
 	return IRQ_HANDLED;
 }
 
@@ -29,7 +29,7 @@ static int wake_probe(struct pci_dev *device, const struct pci_device_id *id)
 	info = devm_kzalloc(&device->dev, sizeof(*info), GFP_KERNEL);
 	if (!info)
 		return -ENOMEM;
-	/* What is managed ends in reverse order: the UIO device, then vectors and device. */
+	/* devres releases in reverse order: the UIO device, then the vectors, then the device. */
 	error = pcim_enable_device(device);
 	if (error)
 		return error;
