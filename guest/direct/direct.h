@@ -50,24 +50,24 @@
 #define DIRECT_VERSION_TEXT	"0.1.0"
 
 /* The longest packet: 64 KiB for IP, and an Ethernet header with a VLAN tag. */
-#define DIRECT_LENGTH		(65535 + VLAN_ETH_HLEN)
+#define DIRECT_MAX_LENGTH	(65535 + VLAN_ETH_HLEN)
 /* How long a peer may hold a packet. After that, a copy is sent in the next session. */
-#define DIRECT_PATIENCE		(5 * HZ)
+#define DIRECT_HOLD_TIME	(5 * HZ)
 /* How long such copies wait for the next session. */
-#define DIRECT_KEEP		(30 * HZ)
+#define DIRECT_RESEND_TIME	(30 * HZ)
 /* Interval at which a session is offered again to a member that is present. */
-#define DIRECT_RETRY		HZ
+#define DIRECT_OFFER_INTERVAL	HZ
 /*
  * Memory of the packets that one poll receives, without TCP, which has flow control: half of a
  * socket's default receive buffer (net.core.rmem_default).
  */
 #define DIRECT_QUOTA		(104 * 1024)
 /* The longest TCP ACK, with all options. */
-#define DIRECT_ANSWER		128
+#define DIRECT_ACK_LENGTH	128
 /* Value of direct.polling: no CPU polls. */
-#define DIRECT_NOBODY		(-1)
+#define DIRECT_NO_CPU		(-1)
 /* Interval of session updates while packets are held. */
-#define DIRECT_TICK		(HZ / 20)
+#define DIRECT_UPDATE_INTERVAL	(HZ / 20)
 
 /* The RAM ranges of a member, after validation. */
 struct direct_ram {
@@ -106,7 +106,7 @@ struct direct_tx {
 	bool up;
 	unsigned long offered;	/* when the session was offered, in jiffies */
 	u32 streak;		/* long packets since the peer last sent more than an ACK */
-	u32 unrung;		/* packets of a stream with a deferred doorbell */
+	u32 deferred;		/* packets of a stream with a deferred doorbell */
 	u32 acks;		/* ACKs sent by NAPI with a deferred doorbell */
 	u64 packets[2];		/* TCP and other, as in direct_ring.sent */
 	u64 bytes[2];
@@ -115,9 +115,9 @@ struct direct_tx {
 	u64 withdrawn;
 	u64 refused;
 	u64 stopped;
-	u64 nonsense;
-	struct sk_buff_head kept;	/* copies of packets that the peer held too long */
-	unsigned long kept_since;
+	u64 invalid;
+	struct sk_buff_head resend;	/* copies of packets that the peer held too long */
+	unsigned long resend_since;
 	u64 resent;
 };
 
@@ -130,7 +130,7 @@ struct direct_rx {
 	u32 consumed;
 	u32 broken;		/* a session that ended with an invalid packet */
 	u64 wakes;
-	u64 nonsense;
+	u64 invalid;
 	u64 late;
 	u64 no_memory;
 };
@@ -154,22 +154,22 @@ struct direct {
 	struct direct_ram ram;
 	__le64 *beacon;
 	struct napi_struct napi;
-	struct delayed_work settle;
-	u32 soon;		/* `settle` is scheduled within a jiffy */
+	struct delayed_work session_work;
+	u32 update_scheduled;	/* `session_work` is scheduled within a jiffy */
 	u64 interrupts;
-	u32 turn;
-	u32 taken;		/* memory that this poll used of DIRECT_QUOTA */
-	int polling;		/* the CPU that polls, or DIRECT_NOBODY */
-	struct task_struct *idler;
-	struct timer_list impatience;
+	u32 first_peer;
+	u32 poll_memory;	/* memory that this poll used of DIRECT_QUOTA */
+	int polling;		/* the CPU that polls, or DIRECT_NO_CPU */
+	struct task_struct *idle_thread;
+	struct timer_list idle_timer;
 	u32 idle_work;		/* the idle thread has work */
-	bool yielded;		/* that work is to continue a poll */
-	bool attending;		/* idle thread or timer poll the rings: no doorbell needed */
-	u32 in_vain;		/* occasions to skip after an unsuccessful busy poll */
-	u32 let_pass;		/* occasions that are still to be skipped */
+	bool poll_deferred;	/* that work is to continue a poll */
+	bool polls_while_sending;	/* idle thread or timer poll: no doorbell needed */
+	u32 skip_next;		/* occasions to skip after an unsuccessful busy poll */
+	u32 skip;		/* occasions that are still to be skipped */
 	u64 found;		/* successful busy polls */
 	bool open;		/* under direct_lock */
-	u32 shown;		/* bitmap of listed peers; under direct_lock */
+	u32 listed;		/* bitmap of listed peers; under direct_lock */
 	u8 routed[DIRECT_MEMBERS];	/* at the last session update */
 	struct direct_peer peer[DIRECT_MEMBERS];
 };
@@ -187,28 +187,28 @@ void direct_view_remove(struct direct_view *view);
 struct direct_view *direct_view_of(struct direct_member *member, struct direct_ram *ram);
 
 /* session.c */
-void direct_settle(struct work_struct *work);
-void direct_settle_soon(struct direct *direct);
+void direct_update_sessions(struct work_struct *work);
+void direct_schedule_update(struct direct *direct);
 void direct_open_sessions(struct direct *direct);
 void direct_close_sessions(struct direct *direct);
-void direct_forget_view(struct direct_view *view);
+void direct_end_view_sessions(struct direct_view *view);
 
 /* peers.c */
 extern const struct attribute_group direct_peers_group;
 bool direct_peers_changed(struct direct *direct);
-bool direct_is_rerouted(const struct direct *direct);
-void direct_tell_peers(struct direct *direct);
+bool direct_routing_changed(const struct direct *direct);
+void direct_notify_peers(struct direct *direct);
 
 /* transmit.c */
 netdev_tx_t direct_start_xmit(struct sk_buff *skb, struct net_device *dev);
 u16 direct_select_queue(struct net_device *dev, struct sk_buff *skb, struct net_device *sb_dev);
 void direct_reap(struct direct *direct, u32 peer);
-bool direct_holds_too_long(const struct direct_tx *tx);
+bool direct_is_held_too_long(const struct direct_tx *tx);
 void direct_release_held(struct direct_tx *tx);
-void direct_keep_held(struct direct_tx *tx);
-void direct_send_kept(struct direct *direct, u32 peer);
-void direct_drop_kept(struct direct_tx *tx);
-void direct_catch_up(struct direct *direct, bool acks);
+void direct_copy_held(struct direct_tx *tx);
+void direct_send_copies(struct direct *direct, u32 peer);
+void direct_purge_resend(struct direct_tx *tx);
+void direct_ring_deferred(struct direct *direct, bool acks);
 
 /* receive.c */
 bool direct_is_tcp(const struct sk_buff *skb, int at);
@@ -216,12 +216,12 @@ bool direct_has_packets(const struct direct *direct);
 int direct_poll(struct napi_struct *napi, int budget);
 
 /* idle.c */
-int direct_start_idler(struct direct *direct);
-void direct_stop_idler(struct direct *direct);
-void direct_yield(struct direct *direct);
-void direct_resume(struct direct *direct);
-void direct_look_out(struct direct *direct);
-void direct_attend(struct direct *direct);
+int direct_start_idle_thread(struct direct *direct);
+void direct_stop_idle_thread(struct direct *direct);
+void direct_defer_poll(struct direct *direct);
+void direct_poll_started(struct direct *direct);
+void direct_start_busy_poll(struct direct *direct);
+void direct_poll_while_sending(struct direct *direct);
 
 /* ram.c */
 bool direct_ram_read(struct direct_ram *ram, const struct direct_member *member);

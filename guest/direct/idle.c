@@ -24,9 +24,9 @@
 #include "direct.h"
 
 /* Duration of a busy poll: about the cost of a doorbell on both sides. */
-#define LOOK_NS		(100 * NSEC_PER_USEC)
+#define BUSY_POLL_NS		(100 * NSEC_PER_USEC)
 /* Most occasions that are skipped after unsuccessful busy polls. */
-#define LET_PASS_MAX	64
+#define SKIP_MAX	64
 
 static void poll(struct direct *direct)
 {
@@ -35,41 +35,41 @@ static void poll(struct direct *direct)
 	local_bh_enable();
 }
 
-/* Later sends set `attending` again; doorbells that were deferred until now are rung. */
-static void stop_attending(struct direct *direct)
+/* Later sends set `polls_while_sending` again; doorbells that were deferred until now are rung. */
+static void stop_polling_while_sending(struct direct *direct)
 {
-	WRITE_ONCE(direct->attending, false);
-	/* Pairs with direct_attend(). */
+	WRITE_ONCE(direct->polls_while_sending, false);
+	/* Pairs with direct_poll_while_sending(), which then sees the cleared flag. */
 	smp_mb();
-	direct_catch_up(direct, false);
+	direct_ring_deferred(direct, false);
 }
 
-static void timed_out(struct timer_list *timer)
+static void idle_timer_expired(struct timer_list *timer)
 {
-	struct direct *direct = container_of(timer, struct direct, impatience);
+	struct direct *direct = container_of(timer, struct direct, idle_timer);
 
-	stop_attending(direct);
+	stop_polling_while_sending(direct);
 	napi_schedule(&direct->napi);
 }
 
 /* Doubles the number of skipped occasions after an unsuccessful busy poll. */
-static void learn(struct direct *direct, bool found)
+static void adapt_skip(struct direct *direct, bool found)
 {
-	direct->in_vain = found ? 0 : min_t(u32, 2 * direct->in_vain + 1, LET_PASS_MAX);
-	WRITE_ONCE(direct->let_pass, direct->in_vain);
+	direct->skip_next = found ? 0 : min_t(u32, 2 * direct->skip_next + 1, SKIP_MAX);
+	WRITE_ONCE(direct->skip, direct->skip_next);
 }
 
-static bool let_pass(struct direct *direct)
+static bool skip_occasion(struct direct *direct)
 {
-	u32 left = READ_ONCE(direct->let_pass);
+	u32 left = READ_ONCE(direct->skip);
 
 	if (left)
-		WRITE_ONCE(direct->let_pass, left - 1);
+		WRITE_ONCE(direct->skip, left - 1);
 	return left;
 }
 
 /* Polls the rings until there is a packet, another task needs the CPU, or the time is over. */
-static void look(struct direct *direct, u64 time)
+static void busy_poll(struct direct *direct, u64 time)
 {
 	u64 end = local_clock() + time;
 	bool wanted = false;
@@ -95,10 +95,10 @@ static void look(struct direct *direct, u64 time)
 	if (found)
 		direct->found++;
 	if (time && !wanted)
-		learn(direct, found);
+		adapt_skip(direct, found);
 }
 
-static int work(void *data)
+static int idle_thread_main(void *data)
 {
 	struct direct *direct = data;
 
@@ -111,60 +111,60 @@ static int work(void *data)
 			continue;
 		}
 		__set_current_state(TASK_RUNNING);
-		stop_attending(direct);
-		if (READ_ONCE(direct->yielded))
+		stop_polling_while_sending(direct);
+		if (READ_ONCE(direct->poll_deferred))
 			poll(direct);
 		else
-			look(direct, let_pass(direct) ? 0 : LOOK_NS);
+			busy_poll(direct, skip_occasion(direct) ? 0 : BUSY_POLL_NS);
 		cond_resched();
 	}
 	return 0;
 }
 
-static void wake(struct direct *direct)
+static void wake_idle_thread(struct direct *direct)
 {
 	WRITE_ONCE(direct->idle_work, 1);
-	wake_up_process(direct->idler);
+	wake_up_process(direct->idle_thread);
 }
 
 /* Defers the rest of a poll until programs have run; the caller is NAPI, after completion. */
-void direct_yield(struct direct *direct)
+void direct_defer_poll(struct direct *direct)
 {
-	WRITE_ONCE(direct->yielded, true);
-	mod_timer(&direct->impatience, jiffies + 2);
-	wake(direct);
+	WRITE_ONCE(direct->poll_deferred, true);
+	mod_timer(&direct->idle_timer, jiffies + 2);
+	wake_idle_thread(direct);
 }
 
-/* NAPI polls again. The timer stays armed: it may have to end `attending`, and is harmless. */
-void direct_resume(struct direct *direct)
+/* NAPI polls again. The timer stays armed, because it may have to end polls while sending. */
+void direct_poll_started(struct direct *direct)
 {
-	if (READ_ONCE(direct->yielded))
-		WRITE_ONCE(direct->yielded, false);
+	if (READ_ONCE(direct->poll_deferred))
+		WRITE_ONCE(direct->poll_deferred, false);
 }
 
 /* Starts a busy poll after the last packet, unless recent ones failed. The caller is NAPI. */
-void direct_look_out(struct direct *direct)
+void direct_start_busy_poll(struct direct *direct)
 {
-	if (!let_pass(direct))
-		wake(direct);
+	if (!skip_occasion(direct))
+		wake_idle_thread(direct);
 }
 
 /* Polls the rings while a program sends a stream; the caller has disabled softirqs. */
-void direct_attend(struct direct *direct)
+void direct_poll_while_sending(struct direct *direct)
 {
 	if (direct_has_packets(direct))
 		napi_schedule(&direct->napi);
-	/* Either stop_attending() sees our deferred doorbell, or we see that it has run. */
+	/* Either the other side sees our deferred doorbell, or we see that it cleared the flag. */
 	smp_mb();
-	if (READ_ONCE(direct->attending))
+	if (READ_ONCE(direct->polls_while_sending))
 		return;
-	WRITE_ONCE(direct->attending, true);
+	WRITE_ONCE(direct->polls_while_sending, true);
 	WRITE_ONCE(direct->self->asleep, 0);
-	mod_timer(&direct->impatience, jiffies + 1);
-	wake(direct);
+	mod_timer(&direct->idle_timer, jiffies + 1);
+	wake_idle_thread(direct);
 }
 
-int direct_start_idler(struct direct *direct)
+int direct_start_idle_thread(struct direct *direct)
 {
 	const struct sched_attr attr = {
 		.size = sizeof(attr),
@@ -172,19 +172,19 @@ int direct_start_idler(struct direct *direct)
 	};
 	struct task_struct *task;
 
-	timer_setup(&direct->impatience, timed_out, 0);
-	task = kthread_create(work, direct, "%s", direct->dev->name);
+	timer_setup(&direct->idle_timer, idle_timer_expired, 0);
+	task = kthread_create(idle_thread_main, direct, "%s", direct->dev->name);
 	if (IS_ERR(task))
 		return PTR_ERR(task);
 	sched_setattr_nocheck(task, &attr);
-	direct->idler = task;
+	direct->idle_thread = task;
 	wake_up_process(task);
 	return 0;
 }
 
 /* NAPI is disabled. */
-void direct_stop_idler(struct direct *direct)
+void direct_stop_idle_thread(struct direct *direct)
 {
-	kthread_stop(direct->idler);
-	del_timer_sync(&direct->impatience);
+	kthread_stop(direct->idle_thread);
+	del_timer_sync(&direct->idle_timer);
 }

@@ -67,7 +67,7 @@ static bool parse(const struct direct_rx *rx, u32 available, struct parsed *pars
 	parsed->offload = entry.packet.offload;
 	parsed->length = left;
 	parsed->count = le16_to_cpu(entry.packet.segments);
-	if (left < ETH_HLEN || left > DIRECT_LENGTH)
+	if (left < ETH_HLEN || left > DIRECT_MAX_LENGTH)
 		return false;
 	if (!parsed->count || parsed->count > DIRECT_SEGMENTS || parsed->count >= available)
 		return false;
@@ -148,13 +148,13 @@ bool direct_is_tcp(const struct sk_buff *skb, int at)
 	}
 }
 
-static void hand_up(struct direct *direct, struct direct_rx *rx, struct sk_buff *skb,
+static void deliver(struct direct *direct, struct direct_rx *rx, struct sk_buff *skb,
 		    const struct parsed *parsed)
 {
 	skb->dev = direct->dev;
 	skb_reset_mac_header(skb);
 	if (virtio_net_hdr_to_skb(skb, &parsed->offload, true)) {
-		rx->nonsense++;
+		rx->invalid++;
 		kfree_skb(skb);
 		return;
 	}
@@ -162,14 +162,14 @@ static void hand_up(struct direct *direct, struct direct_rx *rx, struct sk_buff 
 	skb->protocol = eth_type_trans(skb, direct->dev);
 	/* TCP's flow control limits what a socket has to take. */
 	if (!direct_is_tcp(skb, 0))
-		direct->taken += skb->truesize;
+		direct->poll_memory += skb->truesize;
 	napi_gro_receive(&direct->napi, skb);
 }
 
 /* Ends a session after an invalid packet. The sender has to start a new one. */
-static void refuse(struct direct *direct, struct direct_rx *rx)
+static void end_invalid_session(struct direct *direct, struct direct_rx *rx)
 {
-	rx->nonsense++;
+	rx->invalid++;
 	rx->broken = rx->session;
 	rx->session = 0;
 	rx->view = NULL;
@@ -177,7 +177,7 @@ static void refuse(struct direct *direct, struct direct_rx *rx)
 }
 
 /* Receives one packet. Returns false if there is none. */
-static bool take(struct direct *direct, u32 peer)
+static bool receive_packet(struct direct *direct, u32 peer)
 {
 	struct direct_rx *rx = &direct->peer[peer].rx;
 	/* Pairs with the release in post(). */
@@ -188,18 +188,18 @@ static bool take(struct direct *direct, u32 peer)
 	if (!available)
 		return false;
 	if (available > DIRECT_ENTRIES || !parse(rx, available, &parsed)) {
-		refuse(direct, rx);
+		end_invalid_session(direct, rx);
 		return false;
 	}
 	skb = copy_out(direct, rx, &parsed);
 	/* Longer than an ACK: the peer may wait for an answer, so our packets are no stream. */
-	if (parsed.length > DIRECT_ANSWER)
+	if (parsed.length > DIRECT_ACK_LENGTH)
 		WRITE_ONCE(direct->peer[peer].tx.streak, 0);
 	rx->consumed += parsed.count + 1;
 	/* From now on the sender may reuse its pages. */
 	virt_store_release(&rx->ring->consumed, cpu_to_le32(rx->consumed));
 	if (skb)
-		hand_up(direct, rx, skb, &parsed);
+		deliver(direct, rx, skb, &parsed);
 	return true;
 }
 
@@ -219,19 +219,20 @@ static int receive_from(struct direct *direct, u32 peer, int budget)
 {
 	struct direct_rx *rx = &direct->peer[peer].rx;
 	u32 session = rx->session;
-	int taken = 0;
+	int received = 0;
 
-	while (taken < budget && direct->taken < DIRECT_QUOTA && rx->session && take(direct, peer))
-		taken++;
-	if (taken)
+	while (received < budget && direct->poll_memory < DIRECT_QUOTA && rx->session &&
+	       receive_packet(direct, peer))
+		received++;
+	if (received)
 		wake_sender(direct, peer);
 	if (session && !rx->session)
 		direct_ring_doorbell(direct, peer);
-	return taken;
+	return received;
 }
 
 /* Whether a session is to start or end. */
-static bool is_unsettled(const struct direct_peer *peer)
+static bool has_session_change(const struct direct_peer *peer)
 {
 	u32 session = direct_read32(&peer->rx.ring->session);
 	u32 accepted = direct_read32(&peer->tx.ring->accepted);
@@ -255,7 +256,7 @@ bool direct_has_packets(const struct direct *direct)
 }
 
 /* Requests doorbells, and checks the rings once more. */
-static void fall_asleep(struct direct *direct)
+static void prepare_to_sleep(struct direct *direct)
 {
 	WRITE_ONCE(direct->self->asleep, 1);
 	/* Either we see a packet, or its sender sees `asleep`. */
@@ -263,44 +264,44 @@ static void fall_asleep(struct direct *direct)
 	if (direct_has_packets(direct))
 		napi_schedule(&direct->napi);
 	else
-		direct_look_out(direct);
+		direct_start_busy_poll(direct);
 }
 
 int direct_poll(struct napi_struct *napi, int budget)
 {
 	struct direct *direct = container_of(napi, struct direct, napi);
-	bool unsettled = direct_is_rerouted(direct);
+	bool update = direct_routing_changed(direct);
 	bool complete;
 	int done = 0;
 	u32 i;
 
-	direct_resume(direct);
+	direct_poll_started(direct);
 	WRITE_ONCE(direct->polling, smp_processor_id());
 	if (READ_ONCE(direct->self->asleep))
 		WRITE_ONCE(direct->self->asleep, 0);
-	direct->taken = 0;
+	direct->poll_memory = 0;
 	/* Start with another peer each time, so that a busy peer does not use up the budget. */
-	direct->turn++;
+	direct->first_peer++;
 	for (i = 0; i < DIRECT_MEMBERS; i++) {
-		u32 peer = (direct->turn + i) % DIRECT_MEMBERS;
+		u32 peer = (direct->first_peer + i) % DIRECT_MEMBERS;
 
 		if (peer == direct->id)
 			continue;
 		direct_reap(direct, peer);
 		done += receive_from(direct, peer, budget - done);
-		unsettled |= is_unsettled(&direct->peer[peer]);
+		update |= has_session_change(&direct->peer[peer]);
 	}
-	if (unsettled)
-		direct_settle_soon(direct);
+	if (update)
+		direct_schedule_update(direct);
 	/* This may also deliver packets, which TCP acknowledges. */
 	complete = napi_complete_done(napi, done);
-	WRITE_ONCE(direct->polling, DIRECT_NOBODY);
-	direct_catch_up(direct, true);
+	WRITE_ONCE(direct->polling, DIRECT_NO_CPU);
+	direct_ring_deferred(direct, true);
 	if (complete) {
-		if (done >= budget || direct->taken >= DIRECT_QUOTA)
-			direct_yield(direct);
-		else if (!READ_ONCE(direct->attending))
-			fall_asleep(direct);
+		if (done >= budget || direct->poll_memory >= DIRECT_QUOTA)
+			direct_defer_poll(direct);
+		else if (!READ_ONCE(direct->polls_while_sending))
+			prepare_to_sleep(direct);
 	}
 	/* Returning the whole budget would mean that polling is not complete. */
 	return min(done, budget - 1);

@@ -19,7 +19,7 @@ static bool has_room(const struct direct_tx *tx)
 }
 
 /* Most copies that wait for a peer. A copy is one segment, so all fit into the ring. */
-#define KEPT (DIRECT_ENTRIES / 4)
+#define RESEND_MAX (DIRECT_ENTRIES / 4)
 
 /* STREAM_COUNT packets of at least this length without an answer of the peer are a stream. */
 #define STREAM_LENGTH (16 * 1024)
@@ -30,24 +30,24 @@ static bool has_room(const struct direct_tx *tx)
 #define ACKNOWLEDGEMENTS 8
 
 /* Copies held packets for the next session; the caller holds tx->lock. */
-void direct_keep_held(struct direct_tx *tx)
+void direct_copy_held(struct direct_tx *tx)
 {
 	struct sk_buff *copy;
 	u32 i;
 
-	tx->kept_since = jiffies;
-	for (i = tx->first; i != tx->next && skb_queue_len(&tx->kept) < KEPT; i++) {
+	tx->resend_since = jiffies;
+	for (i = tx->first; i != tx->next && skb_queue_len(&tx->resend) < RESEND_MAX; i++) {
 		copy = skb_copy(tx->held[i & (DIRECT_ENTRIES - 1)].skb,
 				GFP_ATOMIC | __GFP_NOWARN);
 		if (copy)
-			__skb_queue_tail(&tx->kept, copy);
+			__skb_queue_tail(&tx->resend, copy);
 	}
 }
 
 /* The caller holds tx->lock. */
-void direct_drop_kept(struct direct_tx *tx)
+void direct_purge_resend(struct direct_tx *tx)
 {
-	__skb_queue_purge(&tx->kept);
+	__skb_queue_purge(&tx->resend);
 }
 
 /* Frees all held packets; the caller holds tx->lock and has ended the session. */
@@ -59,11 +59,11 @@ void direct_release_held(struct direct_tx *tx)
 }
 
 /* Whether the peer has held the oldest packet for too long; the caller holds tx->lock. */
-bool direct_holds_too_long(const struct direct_tx *tx)
+bool direct_is_held_too_long(const struct direct_tx *tx)
 {
 	const struct direct_held *oldest = &tx->held[tx->first & (DIRECT_ENTRIES - 1)];
 
-	return tx->first != tx->next && time_after32(jiffies, oldest->since + DIRECT_PATIENCE);
+	return tx->first != tx->next && time_after32(jiffies, oldest->since + DIRECT_HOLD_TIME);
 }
 
 /* Frees packets that the peer has consumed; the caller holds tx->lock. */
@@ -77,7 +77,7 @@ static void reap(struct direct_tx *tx)
 		return;
 	if (consumed - tx->consumed > tx->produced - tx->consumed) {
 		/* Invalid. Held packets time out, which ends the session. */
-		tx->nonsense++;
+		tx->invalid++;
 		return;
 	}
 	tx->consumed = consumed;
@@ -203,12 +203,12 @@ static void post(struct direct *direct, struct direct_tx *tx, struct sk_buff *sk
 		}
 		tx->copied++;
 	}
-	/* The entries must be visible before `produced`. Pairs with take() in receive.c. */
+	/* The entries must be visible before `produced`. Pairs with receive_packet(). */
 	virt_store_release(&tx->ring->produced, cpu_to_le32(tx->produced));
 	count(tx, tcp ? 0 : 1, length);
 	dev_sw_netstats_tx_add(direct->dev, 1, length);
-	if (!delayed_work_pending(&direct->settle))
-		schedule_delayed_work(&direct->settle, DIRECT_TICK);
+	if (!delayed_work_pending(&direct->session_work))
+		schedule_delayed_work(&direct->session_work, DIRECT_UPDATE_INTERVAL);
 }
 
 static void notify(struct direct *direct, u32 peer)
@@ -228,24 +228,24 @@ static void ring(struct direct *direct, u32 peer)
 {
 	struct direct_tx *tx = &direct->peer[peer].tx;
 
-	tx->unrung = 0;
+	tx->deferred = 0;
 	tx->acks = 0;
 	notify(direct, peer);
 }
 
 /* Rings the deferred doorbells of streams or, if `acks`, of ACKs that a poll sent. */
-void direct_catch_up(struct direct *direct, bool acks)
+void direct_ring_deferred(struct direct *direct, bool acks)
 {
 	u32 peer;
 
 	for (peer = 0; peer < DIRECT_MEMBERS; peer++) {
 		struct direct_tx *tx = &direct->peer[peer].tx;
-		const u32 *put_off = acks ? &tx->acks : &tx->unrung;
+		const u32 *deferred = acks ? &tx->acks : &tx->deferred;
 
-		if (!READ_ONCE(*put_off))
+		if (!READ_ONCE(*deferred))
 			continue;
 		spin_lock_bh(&tx->lock);
-		if (*put_off)
+		if (*deferred)
 			ring(direct, peer);
 		spin_unlock_bh(&tx->lock);
 	}
@@ -258,20 +258,20 @@ static bool is_of_stream(const struct direct_tx *tx, u32 length)
 }
 
 /* An ACK that NAPI causes on this CPU: direct_poll() rings at its end. */
-static bool is_of_poll(const struct direct *direct, u32 length)
+static bool is_ack_of_poll(const struct direct *direct, u32 length)
 {
-	return length <= DIRECT_ANSWER && READ_ONCE(direct->polling) == smp_processor_id();
+	return length <= DIRECT_ACK_LENGTH && READ_ONCE(direct->polling) == smp_processor_id();
 }
 
 /* Sends the copies of held packets; the caller holds tx->lock and has started a session. */
-void direct_send_kept(struct direct *direct, u32 peer)
+void direct_send_copies(struct direct *direct, u32 peer)
 {
 	struct direct_tx *tx = &direct->peer[peer].tx;
 
-	if (skb_queue_empty(&tx->kept))
+	if (skb_queue_empty(&tx->resend))
 		return;
-	while (has_room(tx) && !skb_queue_empty(&tx->kept)) {
-		post(direct, tx, __skb_dequeue(&tx->kept));
+	while (has_room(tx) && !skb_queue_empty(&tx->resend)) {
+		post(direct, tx, __skb_dequeue(&tx->resend));
 		tx->resent++;
 	}
 	notify(direct, peer);
@@ -288,7 +288,7 @@ static netdev_tx_t send_to(struct direct *direct, u32 peer, struct sk_buff *skb)
 	struct netdev_queue *queue = netdev_get_tx_queue(direct->dev, peer);
 	struct direct_tx *tx = &direct->peer[peer].tx;
 	netdev_tx_t result = NETDEV_TX_OK;
-	bool put_off = false;
+	bool defer = false;
 	bool stream = false;
 	u32 length = skb->len;
 
@@ -306,20 +306,20 @@ static netdev_tx_t send_to(struct direct *direct, u32 peer, struct sk_buff *skb)
 			WRITE_ONCE(tx->streak, tx->streak + 1);
 		stream = is_of_stream(tx, length);
 		if (stream)
-			put_off = ++tx->unrung < BATCH;
-		else if (is_of_poll(direct, length))
-			put_off = ++tx->acks < ACKNOWLEDGEMENTS;
+			defer = ++tx->deferred < BATCH;
+		else if (is_ack_of_poll(direct, length))
+			defer = ++tx->acks < ACKNOWLEDGEMENTS;
 		if (!has_room(tx) && !wait_for_room(tx)) {
 			tx->stopped++;
 			netif_tx_stop_queue(queue);
 		}
 	}
-	if (netif_tx_queue_stopped(queue) || (!put_off && !netdev_xmit_more()))
+	if (netif_tx_queue_stopped(queue) || (!defer && !netdev_xmit_more()))
 		ring(direct, peer);
 out:
 	spin_unlock(&tx->lock);
-	if (put_off && stream)
-		direct_attend(direct);
+	if (defer && stream)
+		direct_poll_while_sending(direct);
 	return result;
 }
 
@@ -353,7 +353,7 @@ netdev_tx_t direct_start_xmit(struct sk_buff *skb, struct net_device *dev)
 	u32 peer = skb_get_queue_mapping(skb);
 
 	/* The receiver would refuse the packet and end the session. */
-	if (skb->len < ETH_HLEN || skb->len > DIRECT_LENGTH) {
+	if (skb->len < ETH_HLEN || skb->len > DIRECT_MAX_LENGTH) {
 		drop(direct, skb);
 		return NETDEV_TX_OK;
 	}

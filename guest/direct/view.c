@@ -62,7 +62,7 @@ int direct_view_probe(struct pci_dev *pdev)
 	mutex_lock(&direct_lock);
 	list_add(&view->list, &direct_views);
 	list_for_each_entry(direct, &direct_windows, list)
-		direct_settle_soon(direct);
+		direct_schedule_update(direct);
 	mutex_unlock(&direct_lock);
 	return 0;
 }
@@ -72,6 +72,6 @@ void direct_view_remove(struct direct_view *view)
 {
 	mutex_lock(&direct_lock);
 	list_del(&view->list);
-	direct_forget_view(view);
+	direct_end_view_sessions(view);
 	mutex_unlock(&direct_lock);
 }

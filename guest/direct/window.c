@@ -39,7 +39,7 @@ static int direct_open(struct net_device *dev)
 	int error;
 
 	netif_carrier_off(dev);
-	error = direct_start_idler(direct);
+	error = direct_start_idle_thread(direct);
 	if (error)
 		return error;
 	mutex_lock(&direct_lock);
@@ -50,13 +50,13 @@ static int direct_open(struct net_device *dev)
 		goto close;
 	netif_tx_start_all_queues(dev);
 	/* A peer may have rung before the interrupt was requested. */
-	direct_settle_soon(direct);
+	direct_schedule_update(direct);
 	return 0;
 close:
 	mutex_lock(&direct_lock);
 	direct_close_sessions(direct);
 	mutex_unlock(&direct_lock);
-	direct_stop_idler(direct);
+	direct_stop_idle_thread(direct);
 	return error;
 }
 
@@ -68,9 +68,9 @@ static int direct_stop(struct net_device *dev)
 	mutex_lock(&direct_lock);
 	direct_close_sessions(direct);
 	mutex_unlock(&direct_lock);
-	direct_stop_idler(direct);
-	cancel_delayed_work_sync(&direct->settle);
-	WRITE_ONCE(direct->soon, 0);
+	direct_stop_idle_thread(direct);
+	cancel_delayed_work_sync(&direct->session_work);
+	WRITE_ONCE(direct->update_scheduled, 0);
 	netif_carrier_off(dev);
 	return 0;
 }
@@ -142,7 +142,7 @@ static int init_peers(struct direct *direct)
 		direct->peer[peer].rx.ring = &direct->window->ring[peer][direct->id];
 		tx->ring = &direct->window->ring[direct->id][peer];
 		spin_lock_init(&tx->lock);
-		__skb_queue_head_init(&tx->kept);
+		__skb_queue_head_init(&tx->resend);
 		tx->held = devm_kcalloc(&direct->pdev->dev, DIRECT_ENTRIES, sizeof(*tx->held),
 					GFP_KERNEL);
 		if (!tx->held)
@@ -152,7 +152,7 @@ static int init_peers(struct direct *direct)
 }
 
 /* Publishes the beacon, by which peers find their view of our RAM. */
-static int light_beacon(struct direct *direct)
+static int publish_beacon(struct direct *direct)
 {
 	u64 nonce = get_random_u64() | 1;
 
@@ -189,16 +189,16 @@ static void init_netdev(struct net_device *dev)
 	dev->max_mtu = ETH_MAX_MTU;
 	/* No wire limits the MTU, so that what a program sends at once is one packet. */
 	dev->mtu = ETH_MAX_MTU;
-	direct->polling = DIRECT_NOBODY;
+	direct->polling = DIRECT_NO_CPU;
 	netif_napi_add(dev, &direct->napi, direct_poll);
 }
 
-static void forget_window(struct direct *direct)
+static void unlist_window(struct direct *direct)
 {
 	mutex_lock(&direct_lock);
 	list_del(&direct->list);
 	mutex_unlock(&direct_lock);
-	cancel_delayed_work_sync(&direct->settle);
+	cancel_delayed_work_sync(&direct->session_work);
 	WRITE_ONCE(direct->self->nonce, 0);
 }
 
@@ -216,7 +216,7 @@ static int direct_window_probe(struct pci_dev *pdev)
 	direct = netdev_priv(dev);
 	direct->pdev = pdev;
 	direct->dev = dev;
-	INIT_DELAYED_WORK(&direct->settle, direct_settle);
+	INIT_DELAYED_WORK(&direct->session_work, direct_update_sessions);
 
 	error = map_window(direct);
 	if (error)
@@ -229,7 +229,7 @@ static int direct_window_probe(struct pci_dev *pdev)
 	error = pci_alloc_irq_vectors(pdev, 1, 1, PCI_IRQ_MSIX);
 	if (error < 0)
 		goto free;
-	error = light_beacon(direct);
+	error = publish_beacon(direct);
 	if (error)
 		goto vectors;
 	pci_set_drvdata(pdev, direct);
@@ -242,7 +242,7 @@ static int direct_window_probe(struct pci_dev *pdev)
 		goto list;
 	return 0;
 list:
-	forget_window(direct);
+	unlist_window(direct);
 vectors:
 	pci_free_irq_vectors(pdev);
 free:
@@ -253,7 +253,7 @@ free:
 static void direct_window_remove(struct direct *direct)
 {
 	unregister_netdev(direct->dev);
-	forget_window(direct);
+	unlist_window(direct);
 	pci_free_irq_vectors(direct->pdev);
 	free_netdev(direct->dev);
 }
