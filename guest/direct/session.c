@@ -183,8 +183,8 @@ void direct_update_sessions(struct work_struct *work)
 	bool changed = false;
 	u32 peer;
 
-	/* Later changes schedule another run. Pairs with direct_schedule_update(). */
 	WRITE_ONCE(direct->update_scheduled, 0);
+	/* Later changes schedule another run. Pairs with direct_schedule_update(). */
 	smp_mb();
 	mutex_lock(&direct_lock);
 	if (!direct->open)
@@ -210,9 +210,9 @@ out:
 
 /*
  * Schedules direct_update_sessions(), at most once a jiffy whatever peers write. If a run is
- * already scheduled, its time stays: rescheduling would delay the run by a jiffy and remove it from the
- * work queue. A peer that makes this device poll all the time could then prevent every session of
- * the device from starting and ending.
+ * already scheduled, its time stays: rescheduling would delay the run by a jiffy and remove it from
+ * the work queue. A peer that makes this device poll all the time could then prevent every session
+ * of the device from starting and ending.
  */
 void direct_schedule_update(struct direct *direct)
 {
