@@ -7,13 +7,13 @@ RUN = target/release/vicinity
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
 
-## make demo        Compares the switch (CHANNEL=direct: shared memory) with tap + bridge in two VMs.
+## make demo          Compares the switch (CHANNEL=direct: shared memory) with tap + bridge in two VMs.
 demo:
 	scripts/setup $(if $(CHANNEL),lab,demo)
 	$(CARGO) build --release --locked --package vicinity
 	$(RUN) demo $(if $(CHANNEL),--channel $(CHANNEL))
 
-## make demo-shell  Starts the same two VMs and opens a shell in each.
+## make demo-shell    Starts the same two VMs and opens a shell in each.
 demo-shell:
 	scripts/setup demo
 	$(CARGO) build --release --locked --package vicinity
@@ -25,7 +25,7 @@ demo-message:
 	$(CARGO) build --release --locked --package vicinity
 	$(RUN) demo --messages
 
-## make test        Runs all checks of CI: lints, dependencies, all tests with VMs, loom, short fuzzing.
+## make test          Runs all checks of CI: lints, dependencies, all tests with VMs, loom, short fuzzing.
 test:
 	@scripts/quietly setup scripts/setup test
 	@scripts/quietly lint $(MAKE) lint
@@ -34,13 +34,13 @@ test:
 	@scripts/quietly loom $(MAKE) loom
 	@scripts/quietly fuzz $(MAKE) fuzz
 
-## make check       Runs rustfmt, clippy and the unit tests, without VMs, in some minutes.
+## make check         Runs rustfmt, clippy and the unit tests, without VMs, in some minutes.
 check:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
 	$(CARGO) test --workspace --locked --lib --bins
 
-## make soak        Runs the long tests (three hours): hostile peers, forty VMs, kills, fuzzing.
+## make soak          Runs the long tests (three hours): hostile peers, forty VMs, kills, fuzzing.
 soak:
 	scripts/setup test
 	scripts/checkpatch --fetch
@@ -56,17 +56,17 @@ soak:
 	VICINITY_KILLS=1000 $(CARGO) test --release --locked --package vicinity --test vms a_thousand_resets -- --nocapture
 	scripts/fuzz 420
 
-## make lab         Runs the papers' experiments at small scale on VMs, in about 15 minutes.
+## make lab           Runs the papers' experiments at small scale on VMs, in about 15 minutes.
 lab:
 	scripts/setup demo lab
 	$(CARGO) build --release --locked --package vicinity
 	$(RUN) lab run --all --scale ci --output $(or $(OUTPUT),target/study/ci-$$(date -u +%Y%m%dT%H%M%SZ))
 
-## make coverage    Measures the line coverage of crates/vhost; fails below 90 %.
+## make coverage      Measures the line coverage of crates/vhost; fails below 90 %.
 coverage:
 	scripts/coverage
 
-## make bench       Measures all planes without VMs, in comparison with OVS-DPDK, UCX and nginx.
+## make bench         Measures all planes without VMs, in comparison with OVS-DPDK, UCX and nginx.
 bench:
 	scripts/setup demo bench
 	$(CARGO) build --release --locked --package vicinity
@@ -76,16 +76,16 @@ bench:
 	$(RUN) bench uplink
 	$(RUN) bench space
 
-## make build       Builds the program in target/release.
+## make build         Builds the program in target/release.
 build:
 	$(CARGO) build --release --locked --package vicinity
 
-## make deb         Builds the Debian packages in target/deb.
+## make deb           Builds the Debian packages in target/deb.
 deb:
 	scripts/setup test
 	scripts/deb target/deb
 
-## make lint        Runs rustfmt, clippy, rustdoc, checkpatch and the checks of spelling and prose.
+## make lint          Runs rustfmt, clippy, rustdoc, checkpatch and the checks of spelling and prose.
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
@@ -93,15 +93,15 @@ lint:
 	scripts/checkpatch
 	scripts/prose
 
-## make deny        Checks licences, sources and known vulnerabilities of the dependencies.
+## make deny          Checks licences, sources and known vulnerabilities of the dependencies.
 deny:
 	scripts/deny
 
-## make unit        Runs all tests of the workspace, including those with VMs.
+## make unit          Runs all tests of the workspace, including those with VMs.
 unit:
 	$(CARGO) test --workspace --locked --no-fail-fast
 
-## make loom        Runs the loom models: ring notifications, doorbells, FDB lock, ports that come and go.
+## make loom          Runs the loom models: ring notifications, doorbells, FDB lock, ports that come and go.
 loom:
 	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --target-dir target/loom \
 		--package vicinity-vhost --lib model
@@ -110,10 +110,10 @@ loom:
 	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --target-dir target/loom \
 		--package vicinity-switch --lib model
 
-## make fuzz        Runs each fuzz target for ten seconds.
+## make fuzz          Runs each fuzz target for ten seconds.
 fuzz:
 	scripts/fuzz 10
 
-## make clean       Removes the build products.
+## make clean         Removes the build products.
 clean:
 	$(CARGO) clean

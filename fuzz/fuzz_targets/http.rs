@@ -1,7 +1,8 @@
-//! A client of a space that says anything: HTTP/1.1 and HTTP/2, in pieces.
+//! A client of a space that sends any bytes in pieces, over HTTP/1.1 or HTTP/2.
 //!
-//! An input is what it says: pieces, each with its length before it (one byte; 0 waits until all that can be
-//! done was done). The target reads all answers. Afterwards the space keeps no slot for the client.
+//! An input is a list of pieces, each after a byte with its length; a length of 0 waits until the
+//! server is idle. The target reads all responses, and checks that the space holds no slot for the
+//! client afterwards.
 #![no_main]
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -18,7 +19,7 @@ use tokio::runtime::{Builder, Runtime};
 
 const SLOT: u32 = 4096;
 
-/// Names, lengths and dates of the files that there are.
+/// Names, lengths and modification times of the files.
 const FILES: [(&str, usize, u64); 4] = [
     ("a", 5, 1_000_000_000),
     ("empty", 0, 0),
@@ -49,7 +50,7 @@ fn service() -> &'static (Service, Runtime) {
             }),
             tls: None,
         };
-        // Time passes when nobody has anything to do.
+        // Paused time advances only while every task is idle.
         let mut runtime = Builder::new_current_thread();
         let runtime = runtime.enable_time().start_paused(true).build();
         (service, runtime.expect("a runtime"))
@@ -61,26 +62,26 @@ fuzz_target!(|data: &[u8]| {
     let used = service.shared.store().slots().used();
     let client = async {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
-        let (mut answers, mut asks) = tokio::io::split(ours);
+        let (mut responses, mut requests) = tokio::io::split(ours);
         let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let serve = serve_stream(service, theirs, from);
-        let take = async { tokio::io::copy(&mut answers, &mut tokio::io::sink()).await };
-        let say = async {
+        let drain = async { tokio::io::copy(&mut responses, &mut tokio::io::sink()).await };
+        let send = async {
             let mut rest = data;
             while let Some((length, tail)) = rest.split_first() {
                 let (piece, tail) = tail.split_at(tail.len().min(usize::from(*length)));
                 rest = tail;
                 if piece.is_empty() {
                     tokio::time::sleep(Duration::from_millis(1)).await;
-                } else if asks.write_all(piece).await.is_err() {
+                } else if requests.write_all(piece).await.is_err() {
                     break;
                 }
             }
-            asks.shutdown().await
+            requests.shutdown().await
         };
-        drop(tokio::join!(serve, take, say));
+        drop(tokio::join!(serve, drain, send));
     };
     runtime.block_on(client);
-    // The conversation changed no file, and the slots of all answers have returned.
+    // The connection changed no file, and the slots of all responses were released.
     assert_eq!(service.shared.store().slots().used(), used);
 });

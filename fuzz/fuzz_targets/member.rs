@@ -1,8 +1,8 @@
-//! A member of the message plane that writes anything anywhere into its region, says any note and
-//! sends any record, while two others exchange messages through the host.
+//! A member of the message plane that writes anything anywhere into its region and sends any
+//! control message and record, while two others exchange messages through the host.
 //!
-//! The input is a list of steps; see `attack.rs`, which the tests share. There is one host for all
-//! inputs: what one leaves behind must not matter to the next.
+//! The input is a list of steps; see `attack.rs`, which the tests share. All inputs use the same
+//! host: state that one input leaves behind must not affect the next.
 #![no_main]
 
 #[path = "../../crates/message/tests/common/attack.rs"]
@@ -26,7 +26,7 @@ fuzz_target!(|data: &[u8]| {
         connect(&mut attack, honest);
         for step in data.chunks_exact(STEP) {
             attack.step(step.try_into().expect("a step"));
-            // Its connects reach somebody.
+            // An endpoint must answer the attacker's connects.
             honest.b.progress();
         }
         attack.ring();

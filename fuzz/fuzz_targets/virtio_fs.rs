@@ -1,8 +1,10 @@
-//! A guest that asks anything of its space: FUSE requests that are valid but for a few bytes, and any bytes.
+//! A guest that sends any FUSE request to its space: valid ones with a few bytes changed, and any
+//! bytes.
 //!
-//! An input is a list of requests: what (one byte), whose (one byte: node in the low half, name in the high
-//! one), and how many bytes are changed (one byte), each by its place and value (two bytes). What is 255 is
-//! followed by a length and so many bytes, which are asked as they are.
+//! An input is a list of requests: an opcode (one byte), node and name (one byte: node in the low
+//! half, name in the high one) and the number of changed bytes (one byte), each with its offset and
+//! value (two bytes). If the first byte is 255, the third is a length, and that many bytes are sent
+//! unchanged.
 #![no_main]
 
 use std::sync::Arc;
@@ -17,7 +19,7 @@ const SLOTS: u32 = 8;
 /// Bytes of `struct fuse_in_header`.
 const HEADER: usize = 40;
 
-/// A body that is valid for a request of this code (include/uapi/linux/fuse.h); `name` is one of a few.
+/// Returns a valid body for a request with this opcode (include/uapi/linux/fuse.h).
 fn body(code: u32, name: &[u8]) -> Vec<u8> {
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let named = |words: &[u32]| {
@@ -28,33 +30,33 @@ fn body(code: u32, name: &[u8]) -> Vec<u8> {
             .collect::<Vec<u8>>()
     };
     match code {
-        // Look up, remove.
+        // LOOKUP, UNLINK, RMDIR.
         1 | 10 | 11 => named(&[]),
-        // Forget; and many.
+        // FORGET and BATCH_FORGET.
         2 => words(&[1, 0]),
         42 => words(&[1, 0, 2, 0, 1, 0]),
-        // Attributes: told, and changed (size, time, mode).
+        // GETATTR, and SETATTR of size, time and mode.
         3 => words(&[0; 4]),
         4 => words(&[
             0x69, 0, 0, 0, 5000, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0o644, 0, 0, 0, 0,
         ]),
-        // A folder, a file.
+        // MKDIR, CREATE.
         9 => named(&[0o755, 0]),
         35 => named(&[2, 0o644, 0, 0]),
-        // Rename, with and without flags.
+        // RENAME, RENAME2.
         12 => [named(&[1, 0]), b"z\0".to_vec()].concat(),
         45 => [named(&[1, 0, 0, 0]), b"z\0".to_vec()].concat(),
-        // Open; read, files and folders; write.
+        // OPEN, OPENDIR; READ, READDIR, READDIRPLUS; WRITE.
         14 | 27 => words(&[2, 0]),
         15 | 28 | 44 => words(&[0, 0, 0, 0, 4096, 0, 0, 0, 0, 0]),
         16 => [words(&[0, 0, 0, 0, 100, 0, 0, 0, 0, 0]), vec![7; 100]].concat(),
-        // Close, flush, sync.
+        // RELEASE, RELEASEDIR; FLUSH; FSYNC, FSYNCDIR; INIT; ACCESS.
         18 | 29 => words(&[0; 6]),
         25 => words(&[0; 6]),
         20 | 30 => words(&[0; 4]),
         26 => words(&[7, 31, 4096, 0]),
         34 => words(&[4, 0]),
-        // Allocate, seek, copy.
+        // FALLOCATE, LSEEK, COPY_FILE_RANGE.
         43 => words(&[0, 0, 0, 0, 10_000, 0, 0, 0]),
         46 => words(&[0, 0, 0, 0, 3, 0]),
         47 => words(&[0; 14]),
@@ -62,14 +64,14 @@ fn body(code: u32, name: &[u8]) -> Vec<u8> {
     }
 }
 
-fn request(what: u8, whose: u8) -> Vec<u8> {
-    let code = u32::from(what % 64);
+fn request(opcode: u8, target: u8) -> Vec<u8> {
+    let code = u32::from(opcode % 64);
     let names: [&[u8]; 4] = [b"a", b"b", b"folder", b"a-name-that-is-longer"];
-    let body = body(code, names[usize::from(whose >> 4) % names.len()]);
+    let body = body(code, names[usize::from(target >> 4) % names.len()]);
     let length = u32::try_from(HEADER + body.len()).expect("it is short");
     let mut bytes = [length, code].map(u32::to_le_bytes).concat();
     bytes.extend(7_u64.to_le_bytes());
-    bytes.extend(u64::from(whose & 15).to_le_bytes());
+    bytes.extend(u64::from(target & 15).to_le_bytes());
     bytes.resize(HEADER, 0);
     [bytes, body].concat()
 }
@@ -79,15 +81,15 @@ fuzz_target!(|data: &[u8]| {
     let mut guest = Requests::new(&shared).expect("a device");
     guest.ask(&request(26, 0), 4096);
     let mut rest = data;
-    while let Some(([what, whose, changes], tail)) = rest.split_first_chunk::<3>() {
+    while let Some(([opcode, target, changes], tail)) = rest.split_first_chunk::<3>() {
         rest = tail;
-        if *what == u8::MAX {
+        if *opcode == u8::MAX {
             let (raw, tail) = rest.split_at(rest.len().min(usize::from(*changes)));
             rest = tail;
-            guest.ask(raw, usize::from(*whose) * 64);
+            guest.ask(raw, usize::from(*target) * 64);
             continue;
         }
-        let mut bytes = request(*what, *whose);
+        let mut bytes = request(*opcode, *target);
         for _ in 0..changes % 8 {
             let Some(([at, value], tail)) = rest.split_first_chunk::<2>() else {
                 break;
@@ -100,12 +102,12 @@ fuzz_target!(|data: &[u8]| {
         check(&shared);
     }
     drop(guest);
-    // The VM is gone: only published files remain, and files that were open for writing are dropped.
+    // The VM ended: published files remain, and files that were open for writing are dropped.
     shared.store().abandon();
     check(&shared);
 });
 
-/// No more is used than there is.
+/// Checks that no more slots are in use than exist.
 fn check(shared: &Arc<Shared>) {
     let store = shared.store();
     let slots = store.slots();

@@ -1,8 +1,7 @@
-//! A peer that writes anything into a window, while this side works on it, and that sends any
-//! header.
+//! A peer that writes anything into a window while this side uses it, and that sends any header.
 //!
-//! The input begins with a header for the window. Then come steps of four bytes: what to do, and
-//! where or what. A step of the peer writes one word anywhere in the window.
+//! The input begins with a header of a window. Then follow steps of four bytes: an operation and
+//! its argument. A step of the peer writes one word anywhere in the window.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -55,7 +54,8 @@ fuzz_target!(|data: &[u8]| {
                 ends.sleeper.finish_wait();
                 let _ = ends.ringer.must_ring();
             }
-            // Two bytes of place within the control pages and rings, one of value.
+            // Two bytes are an offset within the control pages and rings, and one byte is the
+            // value.
             _ => {
                 let word = (u64::from(what) << 24 | u64::from(c)).to_le_bytes();
                 let _ = memory.write(number & 0xffff, &word);
