@@ -93,7 +93,7 @@ pub enum Message {
 /// An event of a node.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A host told its name for the first time, or a new name.
+    /// A host reported its name for the first time, or a new name.
     Host {
         /// The host's address.
         host: Mac,

@@ -249,7 +249,7 @@ impl Hosts {
         self.announce(now);
     }
 
-    /// Handles a query for this node's name, which also tells this node's index in the sender's
+    /// Handles a query for this node's name, which also contains this node's index in the sender's
     /// table.
     pub(crate) fn receive_query(
         &mut self,

@@ -110,7 +110,7 @@ pub const PENDING_REQUESTS: usize = 2 * PULL_BLOCKS;
 /// Connect requests that wait until the program opens or refuses their endpoint.
 pub const PENDING_CONNECTS: usize = 256;
 
-/// Time until a host that has not told its name is queried again.
+/// Time until a host that has not reported its name is queried again.
 pub const QUERY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Number of announcements that a starting node sends [`ANNOUNCE_INTERVAL`] apart. Later

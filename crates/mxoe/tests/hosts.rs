@@ -27,7 +27,7 @@ const PEER: &str = "VICINITY_TEST_PEER";
 const WIRE: &str = "VICINITY_TEST_WIRE";
 
 /// No step takes this long, so a test that does is stuck.
-const HANG: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 const ENDPOINT: u8 = 5;
 const KEY: u32 = 77;
@@ -40,8 +40,8 @@ struct Hosts {
 
 fn ip(words: &[&str]) {
     let output = Command::new("ip").args(words).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "ip {words:?}: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {words:?}: {stderr}");
 }
 
 impl Hosts {
@@ -117,8 +117,8 @@ impl Hosts {
     fn run(&mut self, role: &str) {
         let mut command = self.role(0, role);
         let output = command.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{role}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{role}: {stderr}");
     }
 }
 
@@ -136,7 +136,7 @@ impl Drop for Hosts {
 }
 
 #[test]
-#[ignore = "what the other tests start"]
+#[ignore = "the other tests start it"]
 fn child() {
     let Ok(role) = std::env::var(ROLE) else {
         return;
@@ -151,8 +151,8 @@ fn child() {
         "drive" => drive(&mut port, &mut node),
         "find" => find(&mut port, &mut node),
         "flood" => flood(&mut port, &mut node),
-        "lose" => lose(&mut port),
-        "fall" => fall(&port),
+        "overflow" => overflow(&mut port),
+        "link_down" => link_down(&port),
         other => panic!("no role {other}"),
     }
 }
@@ -212,7 +212,7 @@ fn echo(port: &mut Port, node: &mut Node) {
     let mut pulls = Pulls::default();
     let mut peer = None;
     loop {
-        turn(port, node, HANG);
+        turn(port, node, TIMEOUT);
         let now = port.now();
         while let Some(message) = peer.and_then(|peer| node.take(now, ENDPOINT, peer)) {
             match message {
@@ -263,7 +263,7 @@ const ROUNDS: usize = 3;
 
 /// Sends every length several times, and checks that each message returns once, whole and in order.
 fn drive(port: &mut Port, node: &mut Node) {
-    let end = port.now() + HANG;
+    let end = port.now() + TIMEOUT;
     node.connect(port.now(), ENDPOINT, peer(), KEY, 0).unwrap();
     let count = (LENGTHS.len() * ROUNDS) as u64;
     let length = |value: u64| LENGTHS[value as usize % LENGTHS.len()];
@@ -325,7 +325,7 @@ fn drive(port: &mut Port, node: &mut Node) {
 
 /// Finds the other host by its announcements.
 fn find(port: &mut Port, node: &mut Node) {
-    let end = port.now() + HANG;
+    let end = port.now() + TIMEOUT;
     node.announce(port.now());
     loop {
         assert!(port.now() < end);
@@ -355,13 +355,13 @@ fn flood(port: &mut Port, node: &mut Node) {
 }
 
 /// Takes no frame until another host has sent all of its frames.
-fn lose(port: &mut Port) {
+fn overflow(port: &mut Port) {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", &std::env::var(WIRE).unwrap()]);
     command.arg(std::env::current_exe().unwrap());
     command.args(["child", "--exact", "--ignored"]);
     assert!(command.env(ROLE, "flood").status().unwrap().success());
-    let end = port.now() + HANG;
+    let end = port.now() + TIMEOUT;
     while port.lost().unwrap() == 0 {
         assert!(port.now() < end, "nothing was lost");
         std::thread::sleep(Duration::from_millis(1));
@@ -375,10 +375,10 @@ fn lose(port: &mut Port) {
 }
 
 /// Checks that the port reports that the interface went down, although nothing is sent.
-fn fall(port: &Port) {
+fn link_down(port: &Port) {
     port.check().unwrap();
     ip(&["link", "set", "mx", "down"]);
-    let limit = Timespec::try_from(HANG).unwrap();
+    let limit = Timespec::try_from(TIMEOUT).unwrap();
     let ready = poll(&mut [PollFd::new(port, PollFlags::IN)], Some(&limit));
     assert_eq!(ready.unwrap(), 1, "the port did not become readable");
     let error = port.check().unwrap_err();
@@ -410,12 +410,12 @@ fn mxoe_6_two_hosts_find_each_other() {
 
 #[test]
 fn frames_that_overflow_the_receive_ring_are_counted() {
-    Hosts::new().run("lose");
+    Hosts::new().run("overflow");
 }
 
 #[test]
 fn a_port_reports_an_interface_that_goes_down() {
-    Hosts::new().run("fall");
+    Hosts::new().run("link_down");
 }
 
 fn with_witness(loss: &str, duplication: &str, delay: &str) -> Hosts {

@@ -37,11 +37,11 @@ fn mxoe_5_1_connects_are_refused_with_the_reason() {
         assert_eq!(network.event(0), Event::Connected { token: 5, code });
     }
     assert_eq!(network.send(0, 1, 1, vec![]), Err(SendError::NotConnected));
-    let nobody = Address {
+    let broadcast = Address {
         host: Mac::BROADCAST,
         endpoint: 3,
     };
-    let refused = network.nodes[0].connect(network.now, 3, nobody, KEY, 5);
+    let refused = network.nodes[0].connect(network.now, 3, broadcast, KEY, 5);
     assert_eq!(refused, Err(SendError::NoHost));
     let refused = network.nodes[0].connect(network.now, 4, at(1, 3), KEY, 5);
     assert_eq!(refused, Err(SendError::NotOpen));

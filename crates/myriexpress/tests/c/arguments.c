@@ -14,7 +14,7 @@ static mx_return_t handler(char *text, mx_return_t code) {
 
 int main(void) {
   mx_endpoint_t endpoint, other;
-  mx_endpoint_addr_t addr, nobody;
+  mx_endpoint_addr_t addr, no_address;
   mx_request_t request, stale;
   mx_status_t status;
   mx_segment_t segment;
@@ -47,8 +47,8 @@ int main(void) {
   OK(mx_open_endpoint(MX_ANY_NIC, 1, KEY, &param, 1, &endpoint));
   RETURNS(MX_BUSY, mx_open_endpoint(0, 1, 0, NULL, 0, &other));
   OK(mx_open_endpoint(0, MX_ANY_ENDPOINT, KEY, NULL, 0, &other));
-  OK(mx_get_endpoint_addr(other, &nobody));
-  OK(mx_decompose_endpoint_addr(nobody, &nic, &id));
+  OK(mx_get_endpoint_addr(other, &no_address));
+  OK(mx_decompose_endpoint_addr(no_address, &nic, &id));
   CHECK(id == 0);
   /* Names. */
   RETURNS(MX_BOARD_UNKNOWN, mx_board_number_to_nic_id(1, &nic));
@@ -73,15 +73,15 @@ int main(void) {
   RETURNS(MX_BAD_HOSTNAME_ARGS, mx_hostname_to_nic_id(NULL, &found));
   /* Addresses. */
   OK(mx_get_endpoint_addr(endpoint, &addr));
-  memset(&nobody, 0, sizeof nobody);
+  memset(&no_address, 0, sizeof no_address);
   segment.segment_ptr = &byte;
   segment.segment_length = 1;
-  RETURNS(MX_BAD_ENDPOINT, mx_isend(endpoint, &segment, 1, nobody, 0, NULL, &request));
+  RETURNS(MX_BAD_ENDPOINT, mx_isend(endpoint, &segment, 1, no_address, 0, NULL, &request));
   RETURNS(MX_BAD_ENDPOINT, mx_isend(other, &segment, 1, addr, 0, NULL, &request));
-  RETURNS(MX_BAD_ENDPOINT, mx_decompose_endpoint_addr(nobody, &nic, &id));
-  RETURNS(MX_BAD_ENDPOINT, mx_disconnect(endpoint, nobody));
-  RETURNS(MX_BAD_ENDPOINT, mx_set_endpoint_addr_context(nobody, &byte));
-  RETURNS(MX_BAD_ENDPOINT, mx_get_endpoint_addr_context(nobody, &context));
+  RETURNS(MX_BAD_ENDPOINT, mx_decompose_endpoint_addr(no_address, &nic, &id));
+  RETURNS(MX_BAD_ENDPOINT, mx_disconnect(endpoint, no_address));
+  RETURNS(MX_BAD_ENDPOINT, mx_set_endpoint_addr_context(no_address, &byte));
+  RETURNS(MX_BAD_ENDPOINT, mx_get_endpoint_addr_context(no_address, &context));
   /* Requests. */
   RETURNS(MX_BAD_MATCH_MASK, mx_irecv(endpoint, &segment, 1, 3, 1, NULL, &request));
   request = NULL;

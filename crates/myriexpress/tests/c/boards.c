@@ -4,7 +4,7 @@
 #include "check.h"
 
 #define VARIABLE "VICINITY_RUNTIME_DIR"
-#define NOBODY 65534
+#define USER_NOBODY 65534
 
 int main(void) {
   alarm(HANG);
@@ -21,7 +21,7 @@ int main(void) {
   CHECK(!setenv(VARIABLE, closed, 1));
   uid_t user = geteuid();
   if (user == 0)
-    CHECK(!seteuid(NOBODY));
+    CHECK(!seteuid(USER_NOBODY));
   else
     CHECK(!chmod(closed, 0));
   RETURNS(MX_NO_PERM, mx_init());
