@@ -1,4 +1,4 @@
-# Everything a newcomer needs. Each target installs what it misses first (scripts/setup).
+# Targets for users and developers. A target that needs packages installs them first (scripts/setup).
 CARGO ?= cargo
 RUN = target/release/vicinity
 
@@ -7,25 +7,25 @@ RUN = target/release/vicinity
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
 
-## make demo        two real VMs, the switch (CHANNEL=direct: shared memory) beside tap + bridge: a report
+## make demo          Compares the switch (CHANNEL=direct: shared memory) with tap + bridge in two VMs.
 demo:
 	scripts/setup $(if $(CHANNEL),lab,demo)
 	$(CARGO) build --release --locked --package vicinity
 	$(RUN) demo $(if $(CHANNEL),--channel $(CHANNEL))
 
-## make demo-shell  the same two VMs, kept, with a shell in each
+## make demo-shell    Starts the same two VMs and opens a shell in each.
 demo-shell:
 	scripts/setup demo
 	$(CARGO) build --release --locked --package vicinity
 	$(RUN) demo --shell
 
-## make demo-message  the same two VMs play ping-pong with messages, beside TCP
+## make demo-message  Compares message latency with TCP between the same two VMs.
 demo-message:
 	scripts/setup demo
 	$(CARGO) build --release --locked --package vicinity
 	$(RUN) demo --messages
 
-## make test        everything: lints, unit, property, protocol, hostile and VM tests
+## make test          Runs all checks of CI: lints, dependencies, all tests with VMs, loom, short fuzzing.
 test:
 	@scripts/quietly setup scripts/setup test
 	@scripts/quietly lint $(MAKE) lint
@@ -34,19 +34,19 @@ test:
 	@scripts/quietly loom $(MAKE) loom
 	@scripts/quietly fuzz $(MAKE) fuzz
 
-## make check       format, clippy and the unit tests, without VMs: some minutes
+## make check         Runs rustfmt, clippy and the unit tests, without VMs, in some minutes.
 check:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
 	$(CARGO) test --workspace --locked --lib --bins
 
-## make soak        the long tests, three hours: hostile front-ends, members, hosts and clients, forty VMs, kills, fuzzing
+## make soak          Runs the long tests (three hours): hostile peers, forty VMs, kills, fuzzing.
 soak:
 	scripts/setup test
 	scripts/checkpatch --fetch
 	VICINITY_FUZZ_SECONDS=600 $(CARGO) test --release --locked --package vicinity-switch --test vhost_fuzz -- --nocapture
 	VICINITY_SOAK_SECONDS=600 $(CARGO) test --release --locked --package vicinity-message --test hostile_member -- --nocapture for_long
-	VICINITY_SOAK_SECONDS=600 $(CARGO) test --release --locked --package vicinity-mxoe --test network -- --nocapture for_long
+	VICINITY_SOAK_SECONDS=600 $(CARGO) test --release --locked --package vicinity-mxoe --test network -- --nocapture corrupted_frames
 	VICINITY_SOAK_SECONDS=600 $(CARGO) test --release --locked --package vicinity --test between_hosts -- --nocapture for_long
 	VICINITY_SOAK_SECONDS=600 $(CARGO) test --release --locked --package vicinity-memory-plane --test hostile_clients -- --nocapture
 	$(CARGO) test --release --locked --package vicinity-vhost --test waiting -- --ignored --nocapture
@@ -56,17 +56,17 @@ soak:
 	VICINITY_KILLS=1000 $(CARGO) test --release --locked --package vicinity --test vms a_thousand_resets -- --nocapture
 	scripts/fuzz 420
 
-## make lab         the papers' experiments on VMs, small: about a quarter of an hour, a report
+## make lab           Runs the papers' experiments at small scale on VMs, in about 15 minutes.
 lab:
 	scripts/setup demo lab
 	$(CARGO) build --release --locked --package vicinity
 	$(RUN) lab run --all --scale ci --output $(or $(OUTPUT),target/study/ci-$$(date -u +%Y%m%dT%H%M%SZ))
 
-## make coverage    the lines of crates/vhost that tests reach: 90 % are promised
+## make coverage      Measures the line coverage of crates/vhost; fails below 90 %.
 coverage:
 	scripts/coverage
 
-## make bench       data path, operation, message and memory plane, natively, beside OVS-DPDK, UCX and nginx
+## make bench         Measures all planes without VMs, in comparison with OVS-DPDK, UCX and nginx.
 bench:
 	scripts/setup demo bench
 	$(CARGO) build --release --locked --package vicinity
@@ -76,27 +76,32 @@ bench:
 	$(RUN) bench uplink
 	$(RUN) bench space
 
-## make build       the program, in target/release
+## make build         Builds the program in target/release.
 build:
 	$(CARGO) build --release --locked --package vicinity
 
-## make deb         the Debian packages, in target/deb
+## make deb           Builds the Debian packages in target/deb.
 deb:
 	scripts/setup test
 	scripts/deb target/deb
 
+## make lint          Runs rustfmt, clippy, rustdoc, checkpatch and the checks of spelling and prose.
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings --allow rustdoc::private_intra_doc_links" $(CARGO) doc --workspace --no-deps --locked --document-private-items
 	scripts/checkpatch
+	scripts/prose
 
+## make deny          Checks licences, sources and known vulnerabilities of the dependencies.
 deny:
 	scripts/deny
 
+## make unit          Runs all tests of the workspace, including those with VMs.
 unit:
 	$(CARGO) test --workspace --locked --no-fail-fast
 
+## make loom          Runs the loom models: ring notifications, doorbells, FDB lock, ports that come and go.
 loom:
 	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --target-dir target/loom \
 		--package vicinity-vhost --lib model
@@ -105,8 +110,10 @@ loom:
 	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --target-dir target/loom \
 		--package vicinity-switch --lib model
 
+## make fuzz          Runs each fuzz target for ten seconds.
 fuzz:
 	scripts/fuzz 10
 
+## make clean         Removes the build products.
 clean:
 	$(CARGO) clean

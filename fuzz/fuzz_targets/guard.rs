@@ -1,7 +1,7 @@
-//! Packets that guests send, read by what decides whom they speak as and which groups they are in.
+//! Packets from guests, as the guard of a port and group snooping read them.
 //!
-//! An input is: what to read it as (one byte); an EtherType, or a family in its lowest bit (two
-//! bytes); and the packet.
+//! An input has one byte that selects the reader, two bytes with an EtherType (or the address
+//! family in the lowest bit), and then the packet.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -10,7 +10,7 @@ use switch::guard::headers;
 use switch::guard::membership::{self, Change, Family, MAX_PACKET, Message};
 use switch::mac::Mac;
 
-/// Bytes that a guard looks at.
+/// Bytes of a frame that a guard reads.
 const SNAPSHOT: usize = 114;
 
 fuzz_target!(|data: &[u8]| {
@@ -25,7 +25,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// A shorter look sees the same, or sees that it does not see enough.
+/// Checks that a shorter snapshot gives the same result, or none.
 fn source(kind: u16, bytes: &[u8]) {
     let whole = headers::read(kind, bytes);
     for length in 0..bytes.len() {
@@ -37,13 +37,13 @@ fn source(kind: u16, bytes: &[u8]) {
     }
 }
 
-/// Who changes what, and who gets a frame afterwards, as long as somebody asks.
+/// Checks the changes in a membership report, and which ports then receive a frame of a group.
 fn groups(kind: u16, packet: &[u8]) {
     let family = match kind & 1 {
         0 => Family::V4,
         _ => Family::V6,
     };
-    // Checksums that are wrong would end nearly every try.
+    // Most inputs would fail on their checksum, so the target corrects it.
     let mut sound = packet.to_vec();
     membership_sums(family, &mut sound);
     let message = membership::read(family, &sound);
@@ -63,7 +63,7 @@ fn groups(kind: u16, packet: &[u8]) {
     assert_eq!(groups.audience(family, 0, to, 10), Audience::All);
 }
 
-/// Make the checksums right.
+/// Corrects the checksums.
 fn membership_sums(family: Family, packet: &mut [u8]) {
     let sum = |before: u32, bytes: &[u8]| front_end::frame::internet_checksum(before, bytes);
     match family {

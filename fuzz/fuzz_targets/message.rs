@@ -1,7 +1,7 @@
-//! A front-end that says anything: framing, decoding, and the state machine behind it.
+//! A front-end that sends any bytes: framing, decoding, and the state machine behind them.
 //!
-//! An input is a list of writes: a byte with the number of descriptors in its high and the number
-//! of bytes, times four, in its low half; then those bytes.
+//! An input is a list of writes. The first byte has the number of descriptors in its high half and
+//! a quarter of the number of bytes in its low half; then the bytes follow.
 #![no_main]
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,7 +13,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::RecvFlags;
 use vhost::backend::Backend;
 
-/// What may come with a message: memory first, then something else.
+/// Descriptors that come with messages: memory and an eventfd in turn.
 fn descriptors() -> &'static (Ram, OwnedFd) {
     static ALL: OnceLock<(Ram, OwnedFd)> = OnceLock::new();
     ALL.get_or_init(|| {
@@ -22,7 +22,7 @@ fn descriptors() -> &'static (Ram, OwnedFd) {
     })
 }
 
-/// Carry out what is there; false when the device is finished.
+/// Handles all pending messages. Returns false if the device ended.
 fn serve(backend: &mut Backend) -> bool {
     loop {
         match backend.receive() {
@@ -45,17 +45,17 @@ fuzz_target!(|data: &[u8]| {
     let (wire, theirs) = Wire::pair();
     let mut backend = Backend::new(theirs, 2).expect("a socket");
     let mut rest = data;
-    while let Some((control, behind)) = rest.split_first() {
-        let length = (usize::from(control & 0xf) * 4).min(behind.len());
-        let (bytes, later) = behind.split_at(length);
-        rest = later;
+    while let Some((control, after)) = rest.split_first() {
+        let length = (usize::from(control & 0xf) * 4).min(after.len());
+        let (bytes, remaining) = after.split_at(length);
+        rest = remaining;
         if bytes.is_empty() {
             continue;
         }
         let count = usize::from(control >> 4);
         let fds: Vec<BorrowedFd<'_>> = (0..count)
-            .map(|place| {
-                if place % 2 == 0 {
+            .map(|index| {
+                if index % 2 == 0 {
                     ram.fd()
                 } else {
                     event.as_fd()
@@ -65,7 +65,7 @@ fuzz_target!(|data: &[u8]| {
         if !wire.send_raw(bytes, &fds) || !serve(&mut backend) {
             return;
         }
-        // The replies are not looked at, but a well-behaved front-end reads them.
+        // A well-behaved front-end reads the replies, so the target drains them.
         let mut reply = [0; 4096];
         let _ = rustix::net::recv(&wire, &mut reply, RecvFlags::DONTWAIT);
     }

@@ -1,10 +1,10 @@
-//! A host that sends anything to a node it is connected to: packets with a right header and any
-//! body, and frames that are any bytes.
+//! A host that sends anything to a node that it is connected to: packets with a valid header and
+//! any body, and frames of any bytes.
 //!
-//! The input is a list of packets: two bytes of length, of which the highest bit says that it is
-//! a whole frame, then the bytes. What comes is answered as a program would: who asks is let in,
-//! offers are pulled, messages sent back, what is wanted is fed. Nothing panics, and what a node
-//! keeps and says for a frame is limited.
+//! The input is a list of packets: two bytes of length, whose highest bit marks a whole frame, and
+//! then the bytes. The target responds like a program: it opens endpoints, pulls offers, sends
+//! messages back and supplies streamed messages. The node must not panic, and its memory and output
+//! for each frame must be limited.
 #![no_main]
 
 use std::time::Duration;
@@ -22,7 +22,7 @@ const ENDPOINT: u8 = 3;
 const SESSION: u32 = 0x0a0b_0c0d;
 const KEY: u32 = 7;
 
-/// So many peers are listened to.
+/// Number of peers from which the program takes messages.
 const PEERS: usize = 8;
 
 fuzz_target!(|data: &[u8]| {
@@ -31,7 +31,7 @@ fuzz_target!(|data: &[u8]| {
     let mut node = Node::new(config);
     assert!(node.open(Duration::ZERO, ENDPOINT, KEY, SESSION));
     let mut now = Duration::ZERO;
-    node.receive(now, &hello());
+    node.receive(now, &connect_frame());
     for value in 0..4u64 {
         let length = [5, 200, 5000, 40_000][value as usize];
         let message = (value, vec![7; length]);
@@ -56,15 +56,15 @@ fuzz_target!(|data: &[u8]| {
             assert_eq!(Frame::decode(&decoded.encode()), Some(decoded));
         }
         node.receive(now, &frame);
-        program.answer(&mut node, now);
+        program.respond(&mut node, now);
         now += Duration::from_millis(100);
         node.tick(now);
         drain(&mut node);
     }
 });
 
-/// The peer's connect.
-fn hello() -> Vec<u8> {
+/// Returns the peer's connect.
+fn connect_frame() -> Vec<u8> {
     let connect = Connect {
         ends: Ends {
             to: ENDPOINT,
@@ -72,8 +72,8 @@ fn hello() -> Vec<u8> {
         },
         index: 0,
         session: 1,
-        word: KEY,
-        start: 1,
+        key_or_session: KEY,
+        expected_seq: 1,
         number: 1,
         status: None,
     };
@@ -93,7 +93,7 @@ fn with_header(body: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// What a program that uses the node knows.
+/// The state of a program that uses the node.
 #[derive(Default)]
 struct Program {
     peers: Vec<(u8, Address)>,
@@ -101,9 +101,9 @@ struct Program {
 }
 
 impl Program {
-    fn answer(&mut self, node: &mut Node, now: Duration) {
+    fn respond(&mut self, node: &mut Node, now: Duration) {
         for count in 0.. {
-            assert!(count < 1000, "no end of events");
+            assert!(count < 1000, "events do not end");
             match node.event() {
                 None => break,
                 Some(Event::Asked {
@@ -137,7 +137,7 @@ impl Program {
             }
         }
         for &(endpoint, from) in &self.peers {
-            // Now and then nobody listens.
+            // In every third second, the program takes no messages.
             if now.as_secs() % 3 == 0 {
                 continue;
             }
@@ -145,7 +145,7 @@ impl Program {
                 match message {
                     Message::Whole { value, data } => {
                         assert!(data.len() <= 32_768);
-                        // What is refused is refused.
+                        // The node may refuse the send.
                         let message = (value, data);
                         let _refused =
                             node.send(now, endpoint, from, message, value % 2 == 0, value);
@@ -171,7 +171,7 @@ impl Program {
     }
 }
 
-/// One packet makes a limited number of frames, each with the node's own address.
+/// Checks that one packet causes a limited number of frames, each with the node's own address.
 fn drain(node: &mut Node) {
     let mut count = 0;
     while let Some(frame) = node.transmit() {

@@ -1,9 +1,10 @@
-//! A guest that writes anything into its memory: two rings in it, driven by a whole switch, with a
-//! well-behaved neighbour.
+//! A guest that writes anything into its memory, which contains two rings of a port of a whole
+//! switch, beside a port of a well-behaved neighbour.
 //!
-//! An input is: which features, and whether writes are logged; how many frames the good one sends, and in its five high bits how
-//! many patches there are; base of the rings (u16); the beginning of guest memory (rings, tables,
-//! frames); and last the patches (offset u16, value u16), each followed by a turn of the switch.
+//! An input has a byte that selects the features and whether dirty pages are logged; a byte with
+//! the number of frames that the neighbour sends and, in its five high bits, the number of patches;
+//! the base of the rings (u16); the start of guest memory (rings, tables, frames); and at its end
+//! the patches (offset u16, value u16). After each patch, the switch serves both ports once.
 #![no_main]
 
 use std::cell::RefCell;
@@ -20,30 +21,30 @@ use switch::mac::Mac;
 use switch::port::{Backend, Guest, Kind, Port};
 use switch::switch::Switch;
 
-/// Size of the hostile rings, and where they are: close together, so that inputs stay short.
+/// Size and addresses of the hostile rings, which are close together to keep inputs short.
 const SIZE: u16 = 8;
 const RX: u64 = 0;
 const TX: u64 = 256;
-/// Guest memory an input describes.
+/// Bytes of guest memory that an input describes.
 const IMAGE: usize = 2048;
 const REGION: u64 = 4096;
 
 const HOSTILE: u16 = 0;
-const GOOD: u16 = 1;
+const NEIGHBOUR: u16 = 1;
 
-/// A bit for each page of both regions.
+/// One bit for each page of both regions.
 const LOG_BYTES: u64 = 1;
 
-/// The memory of logs.
-fn logs() -> &'static Ram {
+/// The memory of the dirty logs.
+fn log_memory() -> &'static Ram {
     static LOG: OnceLock<Ram> = OnceLock::new();
     LOG.get_or_init(|| Ram::new(4096))
 }
 
-struct World {
+struct Fixture {
     switch: Switch,
     context: WorkerContext,
-    good: Nic,
+    neighbour: Nic,
 }
 
 fn port(backend: Backend) -> Port {
@@ -57,11 +58,11 @@ fn serve_messages(backend: &mut Backend) {
     }
 }
 
-impl World {
+impl Fixture {
     fn new() -> Self {
         vhost::sigbus::install().expect("a signal handler");
         let mut switch = Switch::default();
-        for station in [HOSTILE, GOOD] {
+        for station in [HOSTILE, NEIGHBOUR] {
             assert!(
                 switch
                     .table
@@ -75,19 +76,19 @@ impl World {
             size: 64,
             ..Options::default()
         };
-        let mut good = Nic::new(wire, options);
-        good.start(|| serve_messages(&mut backend));
-        assert!(switch.add(GOOD, port(backend)));
+        let mut neighbour = Nic::new(wire, options);
+        neighbour.start(|| serve_messages(&mut backend));
+        assert!(switch.add(NEIGHBOUR, port(backend)));
         let context = WorkerContext::new(0);
         Self {
             switch,
             context,
-            good,
+            neighbour,
         }
     }
 
-    /// Take the hostile port out. Forgetting its pinned address first spares a walk through the
-    /// whole residency table.
+    /// Removes the hostile port. Forgetting its pinned address first avoids a walk through the
+    /// whole FDB.
     fn remove_hostile(&mut self) {
         let mac = Mac::from_octets(frame::mac(HOSTILE));
         self.switch.table.forget(mac);
@@ -95,29 +96,29 @@ impl World {
         assert!(self.switch.table.pin(mac, HOSTILE));
     }
 
-    /// One turn of both, and of the good one's driver.
-    fn turn(&mut self) {
+    /// Serves both ports once, and runs the neighbour's driver.
+    fn serve_all(&mut self) {
         self.context.now = Instant::now();
-        for number in [HOSTILE, GOOD] {
+        for number in [HOSTILE, NEIGHBOUR] {
             let _ = self.switch.serve(&mut self.context, number);
         }
         while let Some((number, _)) = self.switch.take_fault() {
-            assert_eq!(number, HOSTILE, "a good port was blamed");
+            assert_eq!(number, HOSTILE, "the switch faulted the neighbour");
             self.remove_hostile();
         }
-        while let Some(received) = self.good.receive() {
+        while let Some(received) = self.neighbour.receive() {
             check(&received.header, &received.frame);
         }
-        self.good.reclaim();
+        self.neighbour.reclaim();
     }
 }
 
-/// Whatever a hostile neighbour sends, this one gets only what it negotiated.
+/// Checks that the neighbour receives only what it negotiated, whatever the hostile port sends.
 fn check(header: &[u8], frame: &[u8]) {
     let word = |at: usize| usize::from(u16::from_le_bytes([header[at], header[at + 1]]));
     assert!(frame.len() >= 14);
     assert!(header[0] & !1 == 0, "flags");
-    assert!(matches!(header[1] & 0x7f, 0 | 1 | 4), "a way to cut");
+    assert!(matches!(header[1] & 0x7f, 0 | 1 | 4), "GSO type");
     if header[0] & 1 != 0 {
         assert!(word(6) >= 14 && word(6) + word(8) + 2 <= frame.len());
     }
@@ -126,32 +127,32 @@ fn check(header: &[u8], frame: &[u8]) {
     }
 }
 
-/// A guest with this in its memory, its rings started.
+/// Makes a guest with this image in its memory, and starts its rings.
 fn hostile(control: [u8; 4], image: &[u8]) -> (Wire, Arc<Ram>, Backend) {
-    let [taken, _, low, high] = control;
+    let [selected, _, low, high] = control;
     let ram = Arc::new(Ram::in_regions(REGION, 2));
     ram.write(0, image);
     let (wire, theirs) = Wire::pair();
     let mut backend = Backend::new(theirs, 1).expect("a socket");
     let all = features::LINUX & !features::PROTOCOL_FEATURES;
-    let logged = taken & 4 != 0;
-    let taken = match taken % 4 {
+    let logged = selected & 4 != 0;
+    let selected = match selected % 4 {
         0 => all,
         1 => all & !features::EVENT_IDX,
         2 => all & !features::MRG_RXBUF & !features::GUEST_TSO4,
         _ => 0,
     };
-    let taken = if logged {
+    let selected = if logged {
         let feature = number(protocol::LOG_SHMFD);
         wire.send(request::SET_PROTOCOL_FEATURES, &feature, &[]);
-        // As short as it can be.
+        // The shortest log that is valid.
         let payload = log(LOG_BYTES, 0);
-        wire.send(request::SET_LOG_BASE, &payload, &[logs().fd()]);
-        taken | features::LOG_ALL
+        wire.send(request::SET_LOG_BASE, &payload, &[log_memory().fd()]);
+        selected | features::LOG_ALL
     } else {
-        taken
+        selected
     };
-    wire.send(request::SET_FEATURES, &number(taken), &[]);
+    wire.send(request::SET_FEATURES, &number(selected), &[]);
     let mut table = state(2, 0);
     for region in ram.regions() {
         table.extend(region.to_bytes());
@@ -177,7 +178,7 @@ fn hostile(control: [u8; 4], image: &[u8]) -> (Wire, Arc<Ram>, Backend) {
 }
 
 thread_local! {
-    static WORLD: RefCell<World> = RefCell::new(World::new());
+    static FIXTURE: RefCell<Fixture> = RefCell::new(Fixture::new());
 }
 
 fuzz_target!(|data: &[u8]| {
@@ -188,34 +189,37 @@ fuzz_target!(|data: &[u8]| {
     let (image, patches) = rest.split_at(rest.len() - patched);
     let image = &image[..image.len().min(IMAGE)];
     let (_wire, ram, backend) = hostile(*control, image);
-    WORLD.with_borrow_mut(|world| {
-        assert!(world.switch.add(HOSTILE, port(backend)));
+    FIXTURE.with_borrow_mut(|fixture| {
+        assert!(fixture.switch.add(HOSTILE, port(backend)));
         let count = control[1] % 8;
         for number in 0..count {
             let bytes = frame::numbered(
                 frame::mac(HOSTILE),
-                frame::mac(GOOD),
+                frame::mac(NEIGHBOUR),
                 number.into(),
                 30 + 300 * usize::from(number),
             );
-            world.good.send(&bytes, Layout::One);
+            fixture.neighbour.send(&bytes, Layout::One);
         }
-        world.turn();
+        fixture.serve_all();
         for patch in patches.chunks_exact(4) {
             let [a, b, c, d] = [patch[0], patch[1], patch[2], patch[3]];
             let offset = u64::from(u16::from_le_bytes([a, b])) % IMAGE as u64;
             ram.store(offset & !1, u16::from_le_bytes([c, d]));
-            world.turn();
+            fixture.serve_all();
         }
-        world.remove_hostile();
-        world.turn();
-        let marked = logs().take(0);
+        fixture.remove_hostile();
+        fixture.serve_all();
+        let marked = log_memory().take(0);
         assert_eq!(marked & !0b11, 0, "pages that are not in memory");
-        assert!(marked == 0 || control[0] & 4 != 0, "logged unasked");
+        assert!(
+            marked == 0 || control[0] & 4 != 0,
+            "the log was not enabled"
+        );
         assert_eq!(
-            world.good.in_flight(),
+            fixture.neighbour.in_flight(),
             0,
-            "the good one's frames were not handed back"
+            "the switch holds frames of the neighbour"
         );
     });
 });

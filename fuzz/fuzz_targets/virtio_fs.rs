@@ -29,9 +29,9 @@ fn body(code: u32, name: &[u8]) -> Vec<u8> {
             .collect::<Vec<u8>>()
     };
     match code {
-        // Look up, remove.
+        // LOOKUP, UNLINK, RMDIR.
         1 | 10 | 11 => named(&[]),
-        // Forget; and many.
+        // FORGET and BATCH_FORGET.
         2 => words(&[1, 0]),
         42 => words(&[1, 0, 2, 0, 1, 0]),
         // Get attributes, and set them (size, time, mode).
@@ -42,20 +42,20 @@ fn body(code: u32, name: &[u8]) -> Vec<u8> {
         // Create a directory, a file.
         9 => named(&[0o755, 0]),
         35 => named(&[2, 0o644, 0, 0]),
-        // Rename, with and without flags.
+        // RENAME, RENAME2.
         12 => [named(&[1, 0]), b"z\0".to_vec()].concat(),
         45 => [named(&[1, 0, 0, 0]), b"z\0".to_vec()].concat(),
-        // Open; read, files and folders; write.
+        // OPEN, OPENDIR; READ, READDIR, READDIRPLUS; WRITE.
         14 | 27 => words(&[2, 0]),
         15 | 28 | 44 => words(&[0, 0, 0, 0, 4096, 0, 0, 0, 0, 0]),
         16 => [words(&[0, 0, 0, 0, 100, 0, 0, 0, 0, 0]), vec![7; 100]].concat(),
-        // Close, flush, sync.
+        // RELEASE, RELEASEDIR; FLUSH; FSYNC, FSYNCDIR; INIT; ACCESS.
         18 | 29 => words(&[0; 6]),
         25 => words(&[0; 6]),
         20 | 30 => words(&[0; 4]),
         26 => words(&[7, 31, 4096, 0]),
         34 => words(&[4, 0]),
-        // Allocate, seek, copy.
+        // FALLOCATE, LSEEK, COPY_FILE_RANGE.
         43 => words(&[0, 0, 0, 0, 10_000, 0, 0, 0]),
         46 => words(&[0, 0, 0, 0, 3, 0]),
         47 => words(&[0; 14]),
@@ -63,14 +63,14 @@ fn body(code: u32, name: &[u8]) -> Vec<u8> {
     }
 }
 
-fn request(what: u8, whose: u8) -> Vec<u8> {
-    let code = u32::from(what % 64);
+fn request(opcode: u8, target: u8) -> Vec<u8> {
+    let code = u32::from(opcode % 64);
     let names: [&[u8]; 4] = [b"a", b"b", b"folder", b"a-name-that-is-longer"];
-    let body = body(code, names[usize::from(whose >> 4) % names.len()]);
+    let body = body(code, names[usize::from(target >> 4) % names.len()]);
     let length = u32::try_from(HEADER + body.len()).expect("it is short");
     let mut bytes = [length, code].map(u32::to_le_bytes).concat();
     bytes.extend(7_u64.to_le_bytes());
-    bytes.extend(u64::from(whose & 15).to_le_bytes());
+    bytes.extend(u64::from(target & 15).to_le_bytes());
     bytes.resize(HEADER, 0);
     [bytes, body].concat()
 }
@@ -80,15 +80,15 @@ fuzz_target!(|data: &[u8]| {
     let mut guest = TestDriver::new(&shared).expect("a device");
     guest.request(&request(26, 0), 4096);
     let mut rest = data;
-    while let Some(([what, whose, changes], tail)) = rest.split_first_chunk::<3>() {
+    while let Some(([opcode, target, changes], tail)) = rest.split_first_chunk::<3>() {
         rest = tail;
-        if *what == u8::MAX {
+        if *opcode == u8::MAX {
             let (raw, tail) = rest.split_at(rest.len().min(usize::from(*changes)));
             rest = tail;
-            guest.request(raw, usize::from(*whose) * 64);
+            guest.request(raw, usize::from(*target) * 64);
             continue;
         }
-        let mut bytes = request(*what, *whose);
+        let mut bytes = request(*opcode, *target);
         for _ in 0..changes % 8 {
             let Some(([at, value], tail)) = rest.split_first_chunk::<2>() else {
                 break;

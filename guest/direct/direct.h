@@ -1,26 +1,36 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * An Ethernet device whose packets are read from the peer VM's memory.
+ * An Ethernet device whose receiver copies packets out of the sender's memory.
  *
- * A group's members share a control window (ivshmem-doorbell), and each has a read-only view of
- * every other's RAM (ivshmem-plain). A packet is sent by naming the pages it is in; it is held
- * until the receiver has copied it out of its view. Files:
+ * The members of a group share a control window (ivshmem-doorbell), and each member has a read-only
+ * view of every other member's RAM (ivshmem-plain). The sender puts the guest-physical addresses of
+ * a packet into a ring of the window, and holds the packet until the receiver has copied it out of
+ * its view:
+ *
+ *	VM A				 host memory			VM B
+ *	sk_buff, held until	+------------------------+
+ *	it is consumed		| RAM of A		 |<--- view, copied into
+ *	   |			+------------------------+     an sk_buff of B
+ *	   +-- addresses ------>| ring A to B		 |---> receive.c
+ *	   +-- doorbell --------- eventfd ---------------------> interrupt
+ *
+ * Files:
  *
  *	window.c	the control window: probe, network device, doorbells
- *	view.c		views, and which peer's each is
- *	memory.c	memory of both, mapped like RAM
- *	session.c	who may send to whom: sessions begin, end, time out
- *	transmit.c	packets into rings, and their release
- *	receive.c	packets out of rings: every field is read once, checked, then used
- *	idle.c		when the CPU has nothing else to do: what a poll left, and looks for more
- *	ram.c		guest-physical addresses to offsets in a view
- *	ethtool.c	counters
- *	peers.c		which peers are to be sent to here, for programs
+ *	view.c		views, and how to find the view of a peer
+ *	memory.c	maps the memory of windows and views
+ *	session.c	sessions between pairs of members: start, end, timeout
+ *	transmit.c	puts packets into rings, and releases them
+ *	receive.c	takes packets out of rings
+ *	idle.c		thread of lowest priority: deferred polls, and busy polling
+ *	ram.c		converts guest-physical addresses to offsets in a view
+ *	ethtool.c	statistics
+ *	peers.c		sysfs attribute with the peers that programs should reach by this device
  *
- * Barriers towards peers are virt_*(): they run on other CPUs even if this kernel has only one.
+ * Barriers towards peers are virt_*(): peers run on other CPUs even if this kernel has only one.
  *
- * Locks, outermost first: direct_lock (windows, views, sessions), direct_tx.lock (one ring that
- * we send on). What receives belongs to NAPI, and to direct_lock while NAPI is disabled.
+ * Locks, outermost first: direct_lock (windows, views, sessions), direct_tx.lock (one transmit
+ * ring). NAPI owns the receiving side; while NAPI is disabled, the holder of direct_lock does.
  */
 #ifndef VICINITY_DIRECT_H
 #define VICINITY_DIRECT_H
@@ -44,26 +54,26 @@
 #define DIRECT_MEMORY_BAR	2
 
 /* The longest packet: 64 KiB for IP, and an Ethernet header with a VLAN tag. */
-#define DIRECT_LENGTH		(65535 + VLAN_ETH_HLEN)
-/* A packet is held for so long, and then sent again from a copy. */
-#define DIRECT_PATIENCE		(5 * HZ)
-/* Copies of what a peer had are kept for a session to come for so long. */
-#define DIRECT_KEEP		(30 * HZ)
-/* How often a member that is there is asked again to take part. */
-#define DIRECT_RETRY		HZ
+#define DIRECT_MAX_LENGTH	(65535 + VLAN_ETH_HLEN)
+/* How long a peer may hold a packet. After that, a copy is sent in the next session. */
+#define DIRECT_HOLD_TIME	(5 * HZ)
+/* How long such copies wait for the next session. */
+#define DIRECT_RESEND_TIME	(30 * HZ)
+/* Interval at which a session is offered again to a member that is present. */
+#define DIRECT_OFFER_INTERVAL	HZ
 /*
- * Memory of packets that one poll takes, but for those that TCP paces: half of what a socket takes
- * by default (net.core.rmem_default).
+ * Memory of the packets that one poll receives, without TCP, which has flow control: half of a
+ * socket's default receive buffer (net.core.rmem_default).
  */
 #define DIRECT_QUOTA		(104 * 1024)
-/* A longer packet is more than an ACK with all that it may carry. */
-#define DIRECT_ANSWER		128
-/* No CPU. */
-#define DIRECT_NOBODY		(-1)
-/* How often unfinished business is looked at. */
-#define DIRECT_TICK		(HZ / 20)
+/* The longest TCP ACK, with all options. */
+#define DIRECT_ACK_LENGTH	128
+/* Value of direct.polling: no CPU polls. */
+#define DIRECT_NO_CPU		(-1)
+/* Interval of session updates while packets are held. */
+#define DIRECT_UPDATE_INTERVAL	(HZ / 20)
 
-/* RAM of a member, checked. */
+/* The RAM ranges of a member, after validation. */
 struct direct_ram {
 	u32 count;
 	struct {
@@ -95,36 +105,36 @@ struct direct_tx {
 	u32 first;		/* held packets: [first, next) */
 	u32 next;
 	u32 produced;
-	u32 consumed;		/* as far as we believe it */
+	u32 consumed;		/* last valid value from the receiver */
 	u32 session;
 	bool up;
-	unsigned long offered;	/* when the session was */
-	u32 streak;		/* long packets since the last one that may be an answer */
-	u32 unrung;		/* packets of a stream whose doorbell was put off */
-	u32 acks;		/* the same, of what NAPI acknowledges */
-	u64 packets[2];		/* as direct_ring.sent */
+	unsigned long offered;	/* when the session was offered, in jiffies */
+	u32 streak;		/* long packets since the peer last sent more than an ACK */
+	u32 deferred;		/* packets of a stream with a deferred doorbell */
+	u32 acks;		/* ACKs sent by NAPI with a deferred doorbell */
+	u64 packets[2];		/* TCP and other, as in direct_ring.sent */
 	u64 bytes[2];
 	u64 notified;
 	u64 copied;
 	u64 withdrawn;
 	u64 refused;
 	u64 stopped;
-	u64 nonsense;
-	struct sk_buff_head kept;	/* copies of what a peer held for too long */
-	unsigned long kept_since;
+	u64 invalid;
+	struct sk_buff_head resend;	/* copies of packets that the peer held too long */
+	unsigned long resend_since;
 	u64 resent;
 };
 
 /* The ring from a peer. */
 struct direct_rx {
 	struct direct_ring *ring;
-	struct direct_view *view;	/* set while we take part in a session */
+	struct direct_view *view;	/* set during a session */
 	struct direct_ram ram;
 	u32 session;
 	u32 consumed;
-	u32 broken;		/* a session that went wrong */
+	u32 broken;		/* a session that ended with an invalid packet */
 	u64 wakes;
-	u64 nonsense;
+	u64 invalid;
 	u64 late;
 	u64 no_memory;
 };
@@ -148,23 +158,23 @@ struct direct {
 	struct direct_ram ram;
 	__le64 *beacon;
 	struct napi_struct napi;
-	struct delayed_work settle;
-	u32 soon;		/* `settle` is to run within a jiffy */
+	struct delayed_work session_work;
+	u32 update_scheduled;	/* `session_work` is scheduled within a jiffy */
 	u64 interrupts;
-	u32 turn;
-	u32 taken;		/* of DIRECT_QUOTA, by this poll */
-	int polling;		/* the CPU that polls, or DIRECT_NOBODY */
-	struct task_struct *idler;
-	struct timer_list impatience;
-	u32 idle_work;		/* the idler has something to do */
-	bool yielded;		/* that is to poll on */
-	bool attending;		/* it, or the timer, looks at the rings: nobody need ring */
-	u32 in_vain;		/* occasions to be let pass after a look in vain */
-	u32 let_pass;		/* how many of them are left */
-	u64 found;		/* packets that were looked out for */
+	u32 first_peer;
+	u32 poll_memory;	/* memory that this poll used of DIRECT_QUOTA */
+	int polling;		/* the CPU that polls, or DIRECT_NO_CPU */
+	struct task_struct *idle_thread;
+	struct timer_list idle_timer;
+	u32 idle_work;		/* the idle thread has work */
+	bool poll_deferred;	/* that work is to continue a poll */
+	bool polls_while_sending;	/* idle thread or timer poll: no doorbell needed */
+	u32 skip_next;		/* occasions to skip after an unsuccessful busy poll */
+	u32 skip;		/* occasions that are still to be skipped */
+	u64 found;		/* successful busy polls */
 	bool open;		/* under direct_lock */
-	u32 shown;		/* peers that programs were told of; under direct_lock */
-	u8 routed[DIRECT_MEMBERS];	/* as settled last */
+	u32 listed;		/* bitmap of listed peers; under direct_lock */
+	u8 routed[DIRECT_MEMBERS];	/* at the last session update */
 	struct direct_peer peer[DIRECT_MEMBERS];
 };
 
@@ -184,28 +194,28 @@ void direct_view_remove(struct direct_view *view);
 struct direct_view *direct_view_of(struct direct_member *member, struct direct_ram *ram);
 
 /* session.c */
-void direct_settle(struct work_struct *work);
-void direct_settle_soon(struct direct *direct);
+void direct_update_sessions(struct work_struct *work);
+void direct_schedule_update(struct direct *direct);
 void direct_open_sessions(struct direct *direct);
 void direct_close_sessions(struct direct *direct);
-void direct_forget_view(struct direct_view *view);
+void direct_end_view_sessions(struct direct_view *view);
 
 /* peers.c */
 extern const struct attribute_group direct_peers_group;
 bool direct_peers_changed(struct direct *direct);
-bool direct_is_rerouted(const struct direct *direct);
-void direct_tell_peers(struct direct *direct);
+bool direct_routing_changed(const struct direct *direct);
+void direct_notify_peers(struct direct *direct);
 
 /* transmit.c */
 netdev_tx_t direct_start_xmit(struct sk_buff *skb, struct net_device *dev);
 u16 direct_select_queue(struct net_device *dev, struct sk_buff *skb, struct net_device *sb_dev);
 void direct_reap(struct direct *direct, u32 peer);
-bool direct_holds_too_long(const struct direct_tx *tx);
+bool direct_is_held_too_long(const struct direct_tx *tx);
 void direct_release_held(struct direct_tx *tx);
-void direct_keep_held(struct direct_tx *tx);
-void direct_send_kept(struct direct *direct, u32 peer);
-void direct_drop_kept(struct direct_tx *tx);
-void direct_catch_up(struct direct *direct, bool acks);
+void direct_copy_held(struct direct_tx *tx);
+void direct_send_copies(struct direct *direct, u32 peer);
+void direct_purge_resend(struct direct_tx *tx);
+void direct_ring_deferred(struct direct *direct, bool acks);
 
 /* receive.c */
 bool direct_is_tcp(const struct sk_buff *skb, int at);
@@ -213,12 +223,12 @@ bool direct_has_packets(const struct direct *direct);
 int direct_poll(struct napi_struct *napi, int budget);
 
 /* idle.c */
-int direct_start_idler(struct direct *direct);
-void direct_stop_idler(struct direct *direct);
-void direct_yield(struct direct *direct);
-void direct_resume(struct direct *direct);
-void direct_look_out(struct direct *direct);
-void direct_attend(struct direct *direct);
+int direct_start_idle_thread(struct direct *direct);
+void direct_stop_idle_thread(struct direct *direct);
+void direct_defer_poll(struct direct *direct);
+void direct_poll_started(struct direct *direct);
+void direct_start_busy_poll(struct direct *direct);
+void direct_poll_while_sending(struct direct *direct);
 
 /* ram.c */
 bool direct_ram_read(struct direct_ram *ram, const struct direct_member *member);

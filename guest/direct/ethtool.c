@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Counters, summed over the peers. */
+/* Statistics, summed over the peers. */
 #include <linux/ethtool.h>
 
 #include "direct.h"
@@ -43,9 +43,9 @@ static void add_peer(const struct direct_peer *peer, u64 *data)
 		tx->resent,
 		tx->refused,
 		tx->stopped,
-		tx->nonsense,
+		tx->invalid,
 		tx->next - tx->first,
-		rx->nonsense,
+		rx->invalid,
 		rx->late,
 		rx->no_memory,
 		tx->up && rx->session,

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What is done when no program wants the CPU, by a thread that runs only then.
+ * The idle thread, with policy SCHED_IDLE: it runs only while no program needs the CPU.
  *
- * Packets can come faster than programs take them. Polling on would keep the CPU from programs,
- * and their sockets would drop what they had no time for. So a poll that used up its budget leaves
- * the rest to this thread: programs go first, the ring fills, and its sender waits. (J. Mogul and
- * K. Ramakrishnan, "Eliminating receive livelock in an interrupt-driven kernel", 1997.) A timer
- * goes on where a program never leaves the CPU.
+ * Deferred polls: packets can arrive faster than programs read them. If NAPI continued to poll, it
+ * would take the CPU from the programs, and their sockets would drop packets. So a poll that used
+ * up its budget leaves the rest to this thread: programs run first, the ring fills up, and its
+ * sender waits. (J. Mogul and K. Ramakrishnan, "Eliminating receive livelock in an interrupt-driven
+ * kernel", 1997.) A timer continues the poll if a program never leaves the CPU.
  *
- * Before the device sleeps, the thread looks at the rings for a while: what comes then needs no
- * doorbell.
+ * Busy polling: before the device sleeps, the thread polls the rings for a short time. Packets that
+ * arrive then need no doorbell.
  *
- * While a program sends a stream, doorbells can wait, here and there: several packets share one,
- * and acknowledgements need none, for the rings are looked at with each packet that is sent. When
- * the program waits, this thread rings and looks; and the timer does, when it gets no CPU. The
- * receiver's acknowledgements share doorbells, too: those of a poll, for it rings at its end.
+ * Deferred doorbells: while a program sends a stream, doorbells on both sides can wait. Several
+ * packets share one, and the peer's ACKs need none, because the sender polls the rings with each
+ * packet. When the program waits, this thread rings and polls; if the thread gets no CPU, the timer
+ * does. The ACKs of the receiver share doorbells as well: direct_poll() rings once at its end.
  */
 #include <linux/kthread.h>
 #include <linux/sched.h>
@@ -23,10 +23,10 @@
 
 #include "direct.h"
 
-/* For so long the thread looks: about what a doorbell costs both sides. */
-#define LOOK_NS		(100 * NSEC_PER_USEC)
-/* After looks in vain up to this many occasions are let pass. */
-#define LET_PASS_MAX	64
+/* Duration of a busy poll: about the cost of a doorbell on both sides. */
+#define BUSY_POLL_NS		(100 * NSEC_PER_USEC)
+/* Most occasions that are skipped after unsuccessful busy polls. */
+#define SKIP_MAX	64
 
 static void poll(struct direct *direct)
 {
@@ -35,47 +35,47 @@ static void poll(struct direct *direct)
 	local_bh_enable();
 }
 
-/* Who sends from now on attends anew; what was put off until now is rung for. */
-static void stop_attending(struct direct *direct)
+/* Later sends set `polls_while_sending` again; doorbells that were deferred until now are rung. */
+static void stop_polling_while_sending(struct direct *direct)
 {
-	WRITE_ONCE(direct->attending, false);
-	/* Pairs with direct_attend(). */
+	WRITE_ONCE(direct->polls_while_sending, false);
+	/* Pairs with direct_poll_while_sending(), which then sees the cleared flag. */
 	smp_mb();
-	direct_catch_up(direct, false);
+	direct_ring_deferred(direct, false);
 }
 
-static void timed_out(struct timer_list *timer)
+static void idle_timer_expired(struct timer_list *timer)
 {
-	struct direct *direct = container_of(timer, struct direct, impatience);
+	struct direct *direct = container_of(timer, struct direct, idle_timer);
 
-	stop_attending(direct);
+	stop_polling_while_sending(direct);
 	napi_schedule(&direct->napi);
 }
 
-/* What looking in vain cost is not to be paid again soon. */
-static void learn(struct direct *direct, bool found)
+/* Doubles the number of skipped occasions after an unsuccessful busy poll. */
+static void adapt_skip(struct direct *direct, bool found)
 {
-	direct->in_vain = found ? 0 : min_t(u32, 2 * direct->in_vain + 1, LET_PASS_MAX);
-	WRITE_ONCE(direct->let_pass, direct->in_vain);
+	direct->skip_next = found ? 0 : min_t(u32, 2 * direct->skip_next + 1, SKIP_MAX);
+	WRITE_ONCE(direct->skip, direct->skip_next);
 }
 
-static bool let_pass(struct direct *direct)
+static bool skip_occasion(struct direct *direct)
 {
-	u32 left = READ_ONCE(direct->let_pass);
+	u32 left = READ_ONCE(direct->skip);
 
 	if (left)
-		WRITE_ONCE(direct->let_pass, left - 1);
+		WRITE_ONCE(direct->skip, left - 1);
 	return left;
 }
 
-/* Look at the rings until there is a packet, somebody else wants the CPU, or for so long. */
-static void look(struct direct *direct, u64 time)
+/* Polls the rings until there is a packet, another task needs the CPU, or the time is over. */
+static void busy_poll(struct direct *direct, u64 time)
 {
 	u64 end = local_clock() + time;
 	bool wanted = false;
 	bool found;
 
-	/* Nobody rings now, so this must not lose the CPU. */
+	/* Peers do not ring now, so this must not be preempted. */
 	preempt_disable();
 	WRITE_ONCE(direct->self->asleep, 0);
 	while (!(found = direct_has_packets(direct)) && local_clock() < end) {
@@ -86,7 +86,7 @@ static void look(struct direct *direct, u64 time)
 	}
 	if (!found) {
 		WRITE_ONCE(direct->self->asleep, 1);
-		/* Either we see a packet, or its sender sees that we sleep. */
+		/* Either we see a packet, or its sender sees `asleep`. */
 		virt_mb();
 	}
 	preempt_enable();
@@ -95,10 +95,10 @@ static void look(struct direct *direct, u64 time)
 	if (found)
 		direct->found++;
 	if (time && !wanted)
-		learn(direct, found);
+		adapt_skip(direct, found);
 }
 
-static int work(void *data)
+static int idle_thread_main(void *data)
 {
 	struct direct *direct = data;
 
@@ -111,60 +111,60 @@ static int work(void *data)
 			continue;
 		}
 		__set_current_state(TASK_RUNNING);
-		stop_attending(direct);
-		if (READ_ONCE(direct->yielded))
+		stop_polling_while_sending(direct);
+		if (READ_ONCE(direct->poll_deferred))
 			poll(direct);
 		else
-			look(direct, let_pass(direct) ? 0 : LOOK_NS);
+			busy_poll(direct, skip_occasion(direct) ? 0 : BUSY_POLL_NS);
 		cond_resched();
 	}
 	return 0;
 }
 
-static void wake(struct direct *direct)
+static void wake_idle_thread(struct direct *direct)
 {
 	WRITE_ONCE(direct->idle_work, 1);
-	wake_up_process(direct->idler);
+	wake_up_process(direct->idle_thread);
 }
 
-/* Go on polling when programs had their turn; the caller is NAPI, and has completed. */
-void direct_yield(struct direct *direct)
+/* Defers the rest of a poll until programs have run; the caller is NAPI, after completion. */
+void direct_defer_poll(struct direct *direct)
 {
-	WRITE_ONCE(direct->yielded, true);
-	mod_timer(&direct->impatience, jiffies + 2);
-	wake(direct);
+	WRITE_ONCE(direct->poll_deferred, true);
+	mod_timer(&direct->idle_timer, jiffies + 2);
+	wake_idle_thread(direct);
 }
 
-/* NAPI polls. The timer stays: it may be needed to stop attending, and does no harm otherwise. */
-void direct_resume(struct direct *direct)
+/* NAPI polls again. The timer stays armed, because it may have to end polls while sending. */
+void direct_poll_started(struct direct *direct)
 {
-	if (READ_ONCE(direct->yielded))
-		WRITE_ONCE(direct->yielded, false);
+	if (READ_ONCE(direct->poll_deferred))
+		WRITE_ONCE(direct->poll_deferred, false);
 }
 
-/* Nothing is left: look out for more if that has paid lately. The caller is NAPI. */
-void direct_look_out(struct direct *direct)
+/* Starts a busy poll after the last packet, unless recent ones failed. The caller is NAPI. */
+void direct_start_busy_poll(struct direct *direct)
 {
-	if (!let_pass(direct))
-		wake(direct);
+	if (!skip_occasion(direct))
+		wake_idle_thread(direct);
 }
 
-/* A program sends a stream; the caller has disabled softirqs. */
-void direct_attend(struct direct *direct)
+/* Polls the rings while a program sends a stream; the caller has disabled softirqs. */
+void direct_poll_while_sending(struct direct *direct)
 {
 	if (direct_has_packets(direct))
 		napi_schedule(&direct->napi);
-	/* Either who stops attending sees what was put off, or we see that it stopped. */
+	/* Either the other side sees our deferred doorbell, or we see that it cleared the flag. */
 	smp_mb();
-	if (READ_ONCE(direct->attending))
+	if (READ_ONCE(direct->polls_while_sending))
 		return;
-	WRITE_ONCE(direct->attending, true);
+	WRITE_ONCE(direct->polls_while_sending, true);
 	WRITE_ONCE(direct->self->asleep, 0);
-	mod_timer(&direct->impatience, jiffies + 1);
-	wake(direct);
+	mod_timer(&direct->idle_timer, jiffies + 1);
+	wake_idle_thread(direct);
 }
 
-int direct_start_idler(struct direct *direct)
+int direct_start_idle_thread(struct direct *direct)
 {
 	const struct sched_attr attr = {
 		.size = sizeof(attr),
@@ -172,19 +172,19 @@ int direct_start_idler(struct direct *direct)
 	};
 	struct task_struct *task;
 
-	timer_setup(&direct->impatience, timed_out, 0);
-	task = kthread_create(work, direct, "%s", direct->dev->name);
+	timer_setup(&direct->idle_timer, idle_timer_expired, 0);
+	task = kthread_create(idle_thread_main, direct, "%s", direct->dev->name);
 	if (IS_ERR(task))
 		return PTR_ERR(task);
 	sched_setattr_nocheck(task, &attr);
-	direct->idler = task;
+	direct->idle_thread = task;
 	wake_up_process(task);
 	return 0;
 }
 
 /* NAPI is disabled. */
-void direct_stop_idler(struct direct *direct)
+void direct_stop_idle_thread(struct direct *direct)
 {
-	kthread_stop(direct->idler);
-	del_timer_sync(&direct->impatience);
+	kthread_stop(direct->idle_thread);
+	del_timer_sync(&direct->idle_timer);
 }

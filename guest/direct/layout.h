@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The control window: what the members of a trust group share, writable by all of them.
+ * The control window, which all members of a trust group can write.
  *
  *	header | a page for each member | a ring for each ordered pair of members
  *
@@ -22,7 +22,7 @@
 #define DIRECT_ENTRIES		1024	/* a power of two */
 #define DIRECT_SEGMENTS		18	/* of a packet, at most */
 
-/* Written by the host before anybody maps the window. */
+/* Written by the host before a member maps the window. */
 struct direct_header {
 	__le64 magic;
 	__le32 version;
@@ -30,7 +30,7 @@ struct direct_header {
 	__le32 entries;
 };
 
-/* Guest-physical memory that is RAM, and where it is in the view that peers have. */
+/* A range of RAM: guest-physical address, and offset in the view that peers have. */
 struct direct_range {
 	__le64 start;
 	__le64 length;
@@ -38,28 +38,28 @@ struct direct_range {
 };
 
 struct direct_member {
-	/* By the host. */
+	/* Written by the host. */
 	__le32 present;
 	__le32 ranges;
 	u8 mac[6];
 	u8 reserved[2];
 	struct direct_range range[DIRECT_RANGES];
-	u8 routed[DIRECT_MEMBERS];	/* 1: what goes to that peer is to go here */
-	/* By the member: a page of its RAM that holds DIRECT_BEACON and this nonce. */
+	u8 routed[DIRECT_MEMBERS];	/* 1: packets to that peer should use this device */
+	/* Written by the member: a page of its RAM with DIRECT_BEACON and this nonce. */
 	__le64 beacon __aligned(2048);
 	__le64 nonce;
-	/* By the member: 1 asks for a doorbell. Who rings it writes 0. */
+	/* The member writes 1 to request a doorbell. The peer that rings it writes 0. */
 	u32 asleep __aligned(128);
 } __aligned(DIRECT_PAGE);
 
-/* The head of a packet in a ring; as many segments follow. */
+/* The header of a packet in a ring, which `segments` segments follow. */
 struct direct_packet {
 	struct virtio_net_hdr offload;
 	__le16 segments;
 	__le32 length;
 };
 
-/* A part of a packet, in the sender's guest-physical memory. */
+/* A part of a packet, at a guest-physical address of the sender. */
 struct direct_segment {
 	__le64 start;
 	__le32 length;
@@ -77,15 +77,15 @@ struct direct_sent {
 };
 
 struct direct_ring {
-	/* By the sender. A session ends what was in the ring before; 0 is none. */
+	/* Written by the sender. A new session invalidates older entries; 0 is no session. */
 	__le32 session;
 	__le32 produced;
-	/* By the sender: 1 asks for a doorbell when there is room. Who rings it writes 0. */
+	/* The sender writes 1 to request a doorbell when there is room. The receiver writes 0. */
 	u32 waiting;
 	u32 reserved;
-	/* By the sender, for the host: what it has ever sent, by TCP and all else. */
+	/* Written by the sender for the host: totals of TCP packets and of all others. */
 	struct direct_sent sent[2];
-	/* By the receiver: the session it takes part in, and what it is done with. */
+	/* Written by the receiver: the session that it accepted, and its consumer index. */
 	__le32 accepted __aligned(128);
 	__le32 consumed;
 	union direct_entry entry[DIRECT_ENTRIES] __aligned(DIRECT_PAGE);

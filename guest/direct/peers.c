@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Which peers are to be sent to here: those that packets are exchanged with, unless the host says
- * otherwise. Programs read their addresses from the network device's attribute `peers`, a line
- * each, and are woken by poll(2) when it changes.
+ * The sysfs attribute `peers` of the network device lists the MAC addresses, one a line, of the
+ * peers that programs should reach by this device: those with sessions in both directions, unless
+ * the host has cleared `routed`. poll(2) reports changes.
  */
 #include <linux/sysfs.h>
 
 #include "direct.h"
 
-static bool is_shown(const struct direct *direct, u32 peer)
+static bool is_listed(const struct direct *direct, u32 peer)
 {
 	return direct->peer[peer].tx.up && direct->peer[peer].rx.session &&
 	       READ_ONCE(direct->self->routed[peer]);
@@ -22,7 +22,7 @@ static ssize_t peers_show(struct device *device, struct device_attribute *attrib
 
 	mutex_lock(&direct_lock);
 	for (peer = 0; peer < DIRECT_MEMBERS; peer++)
-		if (is_shown(direct, peer))
+		if (is_listed(direct, peer))
 			length += sysfs_emit_at(text, length, "%pM\n", direct->peer[peer].mac);
 	mutex_unlock(&direct_lock);
 	return length;
@@ -38,23 +38,23 @@ const struct attribute_group direct_peers_group = {
 	.attrs = attributes,
 };
 
-/* Whether there is something to tell; the caller has direct_lock. */
+/* Updates the list, and returns whether it changed; the caller holds direct_lock. */
 bool direct_peers_changed(struct direct *direct)
 {
-	u32 before = direct->shown;
+	u32 before = direct->listed;
 	u32 peer;
 
-	direct->shown = 0;
+	direct->listed = 0;
 	for (peer = 0; peer < DIRECT_MEMBERS; peer++) {
 		WRITE_ONCE(direct->routed[peer], READ_ONCE(direct->self->routed[peer]));
-		if (is_shown(direct, peer))
-			direct->shown |= BIT(peer);
+		if (is_listed(direct, peer))
+			direct->listed |= BIT(peer);
 	}
-	return direct->shown != before;
+	return direct->listed != before;
 }
 
-/* Whether the host has said something new since. */
-bool direct_is_rerouted(const struct direct *direct)
+/* Whether the host has changed `routed` since the last session update. */
+bool direct_routing_changed(const struct direct *direct)
 {
 	u32 peer;
 
@@ -64,7 +64,7 @@ bool direct_is_rerouted(const struct direct *direct)
 	return false;
 }
 
-void direct_tell_peers(struct direct *direct)
+void direct_notify_peers(struct direct *direct)
 {
 	sysfs_notify(&direct->dev->dev.kobj, NULL, "peers");
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Guest-physical addresses to offsets in a view. */
+/* Converts guest-physical addresses to offsets in a view. */
 #include <linux/overflow.h>
 
 #include "direct.h"
 
-/* Take a private copy of a member's ranges; false when they make no sense. */
+/* Copies a member's ranges. Returns false if they are invalid. */
 bool direct_ram_read(struct direct_ram *ram, const struct direct_member *member)
 {
 	u32 count = direct_read32(&member->ranges);
@@ -27,7 +27,7 @@ bool direct_ram_read(struct direct_ram *ram, const struct direct_member *member)
 	return true;
 }
 
-/* Where a piece of RAM is in a view; false unless all of it lies in one range. */
+/* Computes the offset of memory in a view. Returns false unless one range contains all of it. */
 bool direct_ram_offset(const struct direct_ram *ram, u64 start, u32 length, u64 *offset)
 {
 	u32 i;

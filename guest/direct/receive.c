@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Packets out of rings. A ring may hold anything: every field is read once, checked, then used.
+ * Takes packets out of rings. A ring may contain anything: every field is read once, checked, and
+ * then used.
  *
- * A packet is copied once, out of the view. Lending the view's pages to the stack would save that
- * copy, but the stack has no way to take a page back from a socket that is not read, and a view
- * must be able to go at any time. (For the same reason the kernel itself copies pages that a
- * hypervisor or a guest lends it before a socket gets them: skb_orphan_frags_rx().)
+ * A packet is copied once, out of the view. Passing the view's pages to the stack would save that
+ * copy, but the stack cannot return a page from a socket that no program reads, and a view must be
+ * removable at any time. (For the same reason the kernel copies zero-copy pages of a guest before a
+ * socket gets them: skb_orphan_frags_rx().)
  */
 #include <linux/etherdevice.h>
 #include <linux/ip.h>
@@ -13,7 +14,7 @@
 
 #include "direct.h"
 
-/* A packet up to this length, and the headers of a longer one, are in the linear part. */
+/* Length of an skb's linear part, which holds short packets and the headers of long ones. */
 #define LINEAR 256
 
 struct piece {
@@ -28,7 +29,7 @@ struct parsed {
 	struct piece piece[DIRECT_SEGMENTS];
 };
 
-/* Read an entry once. */
+/* Reads each word of an entry once. */
 static union direct_entry read_entry(struct direct_ring *ring, u32 number)
 {
 	const u64 *from = (const u64 *)direct_entry(ring, number);
@@ -56,7 +57,7 @@ static bool parse_segment(const struct direct_rx *rx, u32 number, struct piece *
 	return true;
 }
 
-/* False when it makes no sense. */
+/* Returns false for an invalid packet. */
 static bool parse(const struct direct_rx *rx, u32 available, struct parsed *parsed)
 {
 	union direct_entry entry = read_entry(rx->ring, rx->consumed);
@@ -66,7 +67,7 @@ static bool parse(const struct direct_rx *rx, u32 available, struct parsed *pars
 	parsed->offload = entry.packet.offload;
 	parsed->length = left;
 	parsed->count = le16_to_cpu(entry.packet.segments);
-	if (left < ETH_HLEN || left > DIRECT_LENGTH)
+	if (left < ETH_HLEN || left > DIRECT_MAX_LENGTH)
 		return false;
 	if (!parsed->count || parsed->count > DIRECT_SEGMENTS || parsed->count >= available)
 		return false;
@@ -118,7 +119,7 @@ static struct sk_buff *copy_out(struct direct *direct, struct direct_rx *rx,
 		skb_store_bits(skb, at, parsed->piece[i].from, parsed->piece[i].length);
 		at += parsed->piece[i].length;
 	}
-	/* Did the sender take its pages back meanwhile? Pairs with end_session(). */
+	/* Has the sender reused its pages meanwhile? Pairs with end_session(). */
 	virt_rmb();
 	if (direct_read32(&rx->ring->session) == rx->session)
 		return skb;
@@ -127,7 +128,7 @@ static struct sk_buff *copy_out(struct direct *direct, struct direct_rx *rx,
 	return NULL;
 }
 
-/* Whether there is TCP in the IP packet at this offset. */
+/* Whether the IP packet at this offset contains TCP. */
 bool direct_is_tcp(const struct sk_buff *skb, int at)
 {
 	const struct ipv6hdr *ipv6;
@@ -147,36 +148,36 @@ bool direct_is_tcp(const struct sk_buff *skb, int at)
 	}
 }
 
-static void hand_up(struct direct *direct, struct direct_rx *rx, struct sk_buff *skb,
+static void deliver(struct direct *direct, struct direct_rx *rx, struct sk_buff *skb,
 		    const struct parsed *parsed)
 {
 	skb->dev = direct->dev;
 	skb_reset_mac_header(skb);
 	if (virtio_net_hdr_to_skb(skb, &parsed->offload, true)) {
-		rx->nonsense++;
+		rx->invalid++;
 		kfree_skb(skb);
 		return;
 	}
 	dev_sw_netstats_rx_add(direct->dev, skb->len);
 	skb->protocol = eth_type_trans(skb, direct->dev);
-	/* What TCP sends, its socket has room for. */
+	/* TCP's flow control limits what a socket has to take. */
 	if (!direct_is_tcp(skb, 0))
-		direct->taken += skb->truesize;
+		direct->poll_memory += skb->truesize;
 	napi_gro_receive(&direct->napi, skb);
 }
 
-/* The sender has to begin a new session. */
-static void refuse(struct direct *direct, struct direct_rx *rx)
+/* Ends a session after an invalid packet. The sender has to start a new one. */
+static void end_invalid_session(struct direct *direct, struct direct_rx *rx)
 {
-	rx->nonsense++;
+	rx->invalid++;
 	rx->broken = rx->session;
 	rx->session = 0;
 	rx->view = NULL;
 	direct_write32(&rx->ring->accepted, 0);
 }
 
-/* Take one packet; false when there is none. */
-static bool take(struct direct *direct, u32 peer)
+/* Receives one packet. Returns false if there is none. */
+static bool receive_packet(struct direct *direct, u32 peer)
 {
 	struct direct_rx *rx = &direct->peer[peer].rx;
 	/* Pairs with the release in post(). */
@@ -187,18 +188,18 @@ static bool take(struct direct *direct, u32 peer)
 	if (!available)
 		return false;
 	if (available > DIRECT_ENTRIES || !parse(rx, available, &parsed)) {
-		refuse(direct, rx);
+		end_invalid_session(direct, rx);
 		return false;
 	}
 	skb = copy_out(direct, rx, &parsed);
-	/* Longer than an ACK: it may be an answer to what was sent. */
-	if (parsed.length > DIRECT_ANSWER)
+	/* Longer than an ACK: the peer may wait for an answer, so our packets are no stream. */
+	if (parsed.length > DIRECT_ACK_LENGTH)
 		WRITE_ONCE(direct->peer[peer].tx.streak, 0);
 	rx->consumed += parsed.count + 1;
-	/* The sender may have its pages back. */
+	/* From now on the sender may reuse its pages. */
 	virt_store_release(&rx->ring->consumed, cpu_to_le32(rx->consumed));
 	if (skb)
-		hand_up(direct, rx, skb, &parsed);
+		deliver(direct, rx, skb, &parsed);
 	return true;
 }
 
@@ -206,7 +207,7 @@ static void wake_sender(struct direct *direct, u32 peer)
 {
 	struct direct_rx *rx = &direct->peer[peer].rx;
 
-	/* Either it sees what we consumed, or we see that it waits. */
+	/* Either the sender sees our new index, or we see `waiting`. */
 	virt_mb();
 	if (READ_ONCE(rx->ring->waiting) && xchg(&rx->ring->waiting, 0)) {
 		rx->wakes++;
@@ -218,19 +219,20 @@ static int receive_from(struct direct *direct, u32 peer, int budget)
 {
 	struct direct_rx *rx = &direct->peer[peer].rx;
 	u32 session = rx->session;
-	int taken = 0;
+	int received = 0;
 
-	while (taken < budget && direct->taken < DIRECT_QUOTA && rx->session && take(direct, peer))
-		taken++;
-	if (taken)
+	while (received < budget && direct->poll_memory < DIRECT_QUOTA && rx->session &&
+	       receive_packet(direct, peer))
+		received++;
+	if (received)
 		wake_sender(direct, peer);
 	if (session && !rx->session)
 		direct_ring_doorbell(direct, peer);
-	return taken;
+	return received;
 }
 
-/* Whether a session begins or ends. */
-static bool is_unsettled(const struct direct_peer *peer)
+/* Whether a session is to start or end. */
+static bool has_session_change(const struct direct_peer *peer)
 {
 	u32 session = direct_read32(&peer->rx.ring->session);
 	u32 accepted = direct_read32(&peer->tx.ring->accepted);
@@ -253,54 +255,54 @@ bool direct_has_packets(const struct direct *direct)
 	return false;
 }
 
-/* Ask for a doorbell, and look once more. */
-static void fall_asleep(struct direct *direct)
+/* Requests doorbells, and checks the rings once more. */
+static void prepare_to_sleep(struct direct *direct)
 {
 	WRITE_ONCE(direct->self->asleep, 1);
-	/* Either we see a packet, or its sender sees that we sleep. */
+	/* Either we see a packet, or its sender sees `asleep`. */
 	virt_mb();
 	if (direct_has_packets(direct))
 		napi_schedule(&direct->napi);
 	else
-		direct_look_out(direct);
+		direct_start_busy_poll(direct);
 }
 
 int direct_poll(struct napi_struct *napi, int budget)
 {
 	struct direct *direct = container_of(napi, struct direct, napi);
-	bool unsettled = direct_is_rerouted(direct);
+	bool update = direct_routing_changed(direct);
 	bool complete;
 	int done = 0;
 	u32 i;
 
-	direct_resume(direct);
+	direct_poll_started(direct);
 	WRITE_ONCE(direct->polling, smp_processor_id());
 	if (READ_ONCE(direct->self->asleep))
 		WRITE_ONCE(direct->self->asleep, 0);
-	direct->taken = 0;
-	/* Another one first each time: a busy one must not keep the budget from the others. */
-	direct->turn++;
+	direct->poll_memory = 0;
+	/* Start with another peer each time, so that a busy peer does not use up the budget. */
+	direct->first_peer++;
 	for (i = 0; i < DIRECT_MEMBERS; i++) {
-		u32 peer = (direct->turn + i) % DIRECT_MEMBERS;
+		u32 peer = (direct->first_peer + i) % DIRECT_MEMBERS;
 
 		if (peer == direct->id)
 			continue;
 		direct_reap(direct, peer);
 		done += receive_from(direct, peer, budget - done);
-		unsettled |= is_unsettled(&direct->peer[peer]);
+		update |= has_session_change(&direct->peer[peer]);
 	}
-	if (unsettled)
-		direct_settle_soon(direct);
-	/* Packets are handed up here, too, and acknowledged. */
+	if (update)
+		direct_schedule_update(direct);
+	/* This may also deliver packets, which TCP acknowledges. */
 	complete = napi_complete_done(napi, done);
-	WRITE_ONCE(direct->polling, DIRECT_NOBODY);
-	direct_catch_up(direct, true);
+	WRITE_ONCE(direct->polling, DIRECT_NO_CPU);
+	direct_ring_deferred(direct, true);
 	if (complete) {
-		if (done >= budget || direct->taken >= DIRECT_QUOTA)
-			direct_yield(direct);
-		else if (!READ_ONCE(direct->attending))
-			fall_asleep(direct);
+		if (done >= budget || direct->poll_memory >= DIRECT_QUOTA)
+			direct_defer_poll(direct);
+		else if (!READ_ONCE(direct->polls_while_sending))
+			prepare_to_sleep(direct);
 	}
-	/* All of it would mean that this is not complete. */
+	/* Returning the whole budget would mean that polling is not complete. */
 	return min(done, budget - 1);
 }

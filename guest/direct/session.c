@@ -1,36 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Sessions: who may send to whom.
+ * Sessions between a sender and a receiver.
  *
- * A sender writes the number of its session into the ring. The receiver looks for the view of the
- * sender's RAM, goes to the ring's end and repeats the number; from then on the sender may send.
- * A session ends when either word changes: by the sender, the receiver, or the host for a member
- * that is gone. A sender that ends one takes its pages back at once: the receiver looks at the
- * number again after each copy, and throws away what it copied later. What a peer that is there has
- * held for too long is copied, and sent again in the next session.
+ * The sender writes the number of its session into the ring. The receiver finds its view of the
+ * sender's RAM, skips to the end of the ring and repeats the number in `accepted`. From then on the
+ * sender may send. A session ends when either word changes. The sender or the receiver may change
+ * them, and the host does for a member that ended. A sender that ends a session reuses its pages at
+ * once: the receiver reads the number again after each copy, and drops the copy if the number has
+ * changed. If a peer that is present holds packets for too long, the sender copies them and sends
+ * the copies in the next session.
  *
- * So nothing has to be agreed upon with a peer that no longer answers.
+ * So a sender needs no agreement with a peer that does not answer.
  */
 #include "direct.h"
 
-/* No more is read from the pages that are held; the caller has tx->lock. */
+/* Ends a session, after which the peer discards what it reads; the caller holds tx->lock. */
 static void end_session(struct direct *direct, u32 peer, u32 next)
 {
 	struct direct_tx *tx = &direct->peer[peer].tx;
 
 	tx->session = next;
 	direct_write32(&tx->ring->session, next);
-	/* Before the pages can be used for something else. Pairs with receive.c. */
+	/* Before the pages are reused. Pairs with copy_out() in receive.c. */
 	virt_mb();
 	if (tx->first != tx->next)
 		tx->withdrawn += tx->next - tx->first;
 	direct_release_held(tx);
-	tx->unrung = 0;
+	tx->deferred = 0;
 	tx->acks = 0;
 	WRITE_ONCE(tx->streak, 0);
 	tx->up = false;
 	tx->offered = jiffies;
-	/* What the stack has for this peer is dropped rather than kept. */
+	/* The stack's packets for this peer are dropped, not queued. */
 	netif_tx_wake_queue(netdev_get_tx_queue(direct->dev, peer));
 }
 
@@ -39,7 +40,7 @@ static u32 next_session(u32 session)
 	return session + 1 ? : 1;
 }
 
-static void begin_sending(struct direct *direct, u32 peer)
+static void start_sending(struct direct *direct, u32 peer)
 {
 	struct direct_tx *tx = &direct->peer[peer].tx;
 
@@ -48,18 +49,18 @@ static void begin_sending(struct direct *direct, u32 peer)
 	tx->produced = tx->consumed;
 	direct_write32(&tx->ring->produced, tx->produced);
 	tx->up = true;
-	direct_send_kept(direct, peer);
+	direct_send_copies(direct, peer);
 }
 
-/* Whether the peer is there and has a packet that it should have taken. */
+/* Whether the peer is in the session but has held a packet for too long. */
 static bool is_stalled(const struct direct_tx *tx, u32 accepted)
 {
-	return tx->up && accepted == tx->session && direct_holds_too_long(tx);
+	return tx->up && accepted == tx->session && direct_is_held_too_long(tx);
 }
 
 /*
- * Whether it is time to end a session: the peer does not take part in it any more, or has not begun
- * for too long. (Somebody may have overwritten the session.)
+ * Whether to end a session: the peer has left it, or has not accepted it for too long. (Another
+ * member may have overwritten the number.)
  */
 static bool is_over(const struct direct *direct, u32 peer, u32 accepted)
 {
@@ -67,13 +68,13 @@ static bool is_over(const struct direct *direct, u32 peer, u32 accepted)
 
 	if (!tx->up)
 		return accepted != tx->session &&
-		       time_after(jiffies, tx->offered + DIRECT_RETRY) &&
+		       time_after(jiffies, tx->offered + DIRECT_OFFER_INTERVAL) &&
 		       direct_read32(&direct->peer[peer].member->present);
 	return accepted != tx->session;
 }
 
-/* Returns whether the peer has packets of ours, or is to have. */
-static bool settle_tx(struct direct *direct, u32 peer)
+/* Returns whether the peer holds packets, or copies wait for its next session. */
+static bool update_tx(struct direct *direct, u32 peer)
 {
 	struct direct_tx *tx = &direct->peer[peer].tx;
 	bool ended = false;
@@ -82,26 +83,27 @@ static bool settle_tx(struct direct *direct, u32 peer)
 
 	direct_reap(direct, peer);
 	spin_lock_bh(&tx->lock);
-	/* Pairs with the release in begin_receiving(). */
+	/* Pairs with the release in start_receiving(). */
 	accepted = le32_to_cpu(virt_load_acquire(&tx->ring->accepted));
 	if (is_stalled(tx, accepted))
-		direct_keep_held(tx);
+		direct_copy_held(tx);
 	if (is_stalled(tx, accepted) || is_over(direct, peer, accepted)) {
 		end_session(direct, peer, next_session(tx->session));
 		ended = true;
 	} else if (!tx->up && accepted == tx->session) {
-		begin_sending(direct, peer);
+		start_sending(direct, peer);
 	}
-	if (!skb_queue_empty(&tx->kept) && time_after(jiffies, tx->kept_since + DIRECT_KEEP))
-		direct_drop_kept(tx);
-	held = tx->first != tx->next || !skb_queue_empty(&tx->kept);
+	if (!skb_queue_empty(&tx->resend) &&
+	    time_after(jiffies, tx->resend_since + DIRECT_RESEND_TIME))
+		direct_purge_resend(tx);
+	held = tx->first != tx->next || !skb_queue_empty(&tx->resend);
 	spin_unlock_bh(&tx->lock);
 	if (ended)
 		direct_ring_doorbell(direct, peer);
 	return held;
 }
 
-/* The caller is NAPI, or has disabled it. */
+/* The caller is NAPI, or has disabled NAPI. */
 static void end_receiving(struct direct_rx *rx)
 {
 	rx->view = NULL;
@@ -109,17 +111,17 @@ static void end_receiving(struct direct_rx *rx)
 	direct_write32(&rx->ring->accepted, 0);
 }
 
-static void begin_receiving(struct direct_rx *rx, struct direct_view *view, u32 session)
+static void start_receiving(struct direct_rx *rx, struct direct_view *view, u32 session)
 {
 	rx->view = view;
 	rx->session = session;
 	rx->consumed = direct_read32(&rx->ring->produced);
 	direct_write32(&rx->ring->consumed, rx->consumed);
-	/* The sender goes on where `consumed` says. */
+	/* The sender starts at `consumed`. */
 	virt_store_release(&rx->ring->accepted, cpu_to_le32(session));
 }
 
-/* Doorbells that were rung while NAPI was disabled called nobody: look. */
+/* Doorbells had no effect while NAPI was disabled, so poll once. */
 static void resume_napi(struct direct *direct)
 {
 	napi_enable(&direct->napi);
@@ -128,7 +130,7 @@ static void resume_napi(struct direct *direct)
 	local_bh_enable();
 }
 
-static void settle_rx(struct direct *direct, u32 peer)
+static void update_rx(struct direct *direct, u32 peer)
 {
 	struct direct_rx *rx = &direct->peer[peer].rx;
 	u32 session = direct_read32(&rx->ring->session);
@@ -145,22 +147,22 @@ static void settle_rx(struct direct *direct, u32 peer)
 	end_receiving(rx);
 	if (view) {
 		rx->ram = ram;
-		begin_receiving(rx, view, session);
+		start_receiving(rx, view, session);
 	}
 	resume_napi(direct);
 	direct_ring_doorbell(direct, peer);
 }
 
 /*
- * Whether a member is there that we do not exchange packets with: its doorbell may not have been
- * known here when it was time to ring it, or its view is still to come.
+ * Whether a member is present without sessions in both directions: QEMU may not have had its
+ * doorbell when we rang it, or its view may not be plugged in yet.
  */
-static bool is_missed(const struct direct_peer *peer)
+static bool is_unconnected(const struct direct_peer *peer)
 {
 	return direct_read32(&peer->member->present) && !(peer->tx.up && peer->rx.session);
 }
 
-static void settle_link(struct direct *direct)
+static void update_carrier(struct direct *direct)
 {
 	u32 peer;
 
@@ -173,16 +175,16 @@ static void settle_link(struct direct *direct)
 		netif_carrier_off(direct->dev);
 }
 
-void direct_settle(struct work_struct *work)
+void direct_update_sessions(struct work_struct *work)
 {
-	struct direct *direct = container_of(to_delayed_work(work), struct direct, settle);
-	bool missed = false;
+	struct direct *direct = container_of(to_delayed_work(work), struct direct, session_work);
+	bool unconnected = false;
 	bool held = false;
-	bool tell = false;
+	bool changed = false;
 	u32 peer;
 
-	/* What changes from now on asks for another run. Pairs with direct_settle_soon(). */
-	WRITE_ONCE(direct->soon, 0);
+	WRITE_ONCE(direct->update_scheduled, 0);
+	/* Later changes schedule another run. Pairs with direct_schedule_update(). */
 	smp_mb();
 	mutex_lock(&direct_lock);
 	if (!direct->open)
@@ -190,34 +192,35 @@ void direct_settle(struct work_struct *work)
 	for (peer = 0; peer < DIRECT_MEMBERS; peer++) {
 		if (peer == direct->id)
 			continue;
-		held |= settle_tx(direct, peer);
-		settle_rx(direct, peer);
-		missed |= is_missed(&direct->peer[peer]);
+		held |= update_tx(direct, peer);
+		update_rx(direct, peer);
+		unconnected |= is_unconnected(&direct->peer[peer]);
 	}
-	settle_link(direct);
-	tell = direct_peers_changed(direct);
+	update_carrier(direct);
+	changed = direct_peers_changed(direct);
 	if (held)
-		schedule_delayed_work(&direct->settle, DIRECT_TICK);
-	else if (missed)
-		schedule_delayed_work(&direct->settle, DIRECT_RETRY + 1);
+		schedule_delayed_work(&direct->session_work, DIRECT_UPDATE_INTERVAL);
+	else if (unconnected)
+		schedule_delayed_work(&direct->session_work, DIRECT_OFFER_INTERVAL + 1);
 out:
 	mutex_unlock(&direct_lock);
-	if (tell)
-		direct_tell_peers(direct);
+	if (changed)
+		direct_notify_peers(direct);
 }
 
 /*
- * At most once a jiffy, whatever peers write. A run that is due already stays due: to ask for it anew
- * would put it off by a jiffy, and take it back from the work queue. A peer that has this device poll
- * all the time could then keep every session of the device from beginning and ending.
+ * Schedules direct_update_sessions(), at most once a jiffy whatever peers write. If a run is
+ * already scheduled, its time stays: rescheduling would delay the run by a jiffy and remove it from
+ * the work queue. A peer that makes this device poll all the time could then prevent every session
+ * of the device from starting and ending.
  */
-void direct_settle_soon(struct direct *direct)
+void direct_schedule_update(struct direct *direct)
 {
-	if (!xchg(&direct->soon, 1))
-		mod_delayed_work(system_wq, &direct->settle, 1);
+	if (!xchg(&direct->update_scheduled, 1))
+		mod_delayed_work(system_wq, &direct->session_work, 1);
 }
 
-/* The caller has direct_lock. */
+/* The caller holds direct_lock. */
 void direct_open_sessions(struct direct *direct)
 {
 	u32 peer;
@@ -234,10 +237,10 @@ void direct_open_sessions(struct direct *direct)
 		direct_ring_doorbell(direct, peer);
 	}
 	resume_napi(direct);
-	direct_settle_soon(direct);
+	direct_schedule_update(direct);
 }
 
-/* The caller has direct_lock; the stack sends no more. */
+/* The caller holds direct_lock, and the stack does not transmit any more. */
 void direct_close_sessions(struct direct *direct)
 {
 	u32 peer;
@@ -251,15 +254,15 @@ void direct_close_sessions(struct direct *direct)
 			continue;
 		spin_lock_bh(&tx->lock);
 		end_session(direct, peer, 0);
-		direct_drop_kept(tx);
+		direct_purge_resend(tx);
 		spin_unlock_bh(&tx->lock);
 		end_receiving(&direct->peer[peer].rx);
 		direct_ring_doorbell(direct, peer);
 	}
 }
 
-/* A view goes away; the caller has direct_lock. */
-void direct_forget_view(struct direct_view *view)
+/* Ends the sessions that use a view; the caller holds direct_lock. */
+void direct_end_view_sessions(struct direct_view *view)
 {
 	struct direct *direct;
 	u32 peer;
@@ -275,6 +278,6 @@ void direct_forget_view(struct direct_view *view)
 			resume_napi(direct);
 			direct_ring_doorbell(direct, peer);
 		}
-		direct_settle_soon(direct);
+		direct_schedule_update(direct);
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Packets into rings. Each peer has a transmit queue of its own, so that one that is slow holds
- * up no other. The queue with our own number has what goes to all of them; it never stops.
+ * Puts packets into rings. Each peer has its own transmit queue, so that a slow peer does not delay
+ * others. The queue with our own number is for multicast and never stops.
  */
 #include <linux/etherdevice.h>
 #include <linux/io.h>
@@ -18,39 +18,39 @@ static bool has_room(const struct direct_tx *tx)
 	return room(tx) > DIRECT_SEGMENTS;
 }
 
-/* The most that is kept for a peer: a copy is one segment, so they fit into the ring. */
-#define KEPT (DIRECT_ENTRIES / 4)
+/* Most copies that wait for a peer. A copy is one segment, so all fit into the ring. */
+#define RESEND_MAX (DIRECT_ENTRIES / 4)
 
-/* Packets of this length are a stream when so many follow each other, and no answer comes. */
+/* STREAM_COUNT packets of at least this length without an answer of the peer are a stream. */
 #define STREAM_LENGTH (16 * 1024)
 #define STREAM_COUNT 8
-/* So many packets of a stream share a doorbell, */
+/* Packets of a stream that share a doorbell, at most. */
 #define BATCH 16
-/* and so many acknowledgements. */
+/* ACKs that share a doorbell, at most. */
 #define ACKNOWLEDGEMENTS 8
 
-/* Copy what is held, to be sent again in the next session; the caller has tx->lock. */
-void direct_keep_held(struct direct_tx *tx)
+/* Copies held packets for the next session; the caller holds tx->lock. */
+void direct_copy_held(struct direct_tx *tx)
 {
 	struct sk_buff *copy;
 	u32 i;
 
-	tx->kept_since = jiffies;
-	for (i = tx->first; i != tx->next && skb_queue_len(&tx->kept) < KEPT; i++) {
+	tx->resend_since = jiffies;
+	for (i = tx->first; i != tx->next && skb_queue_len(&tx->resend) < RESEND_MAX; i++) {
 		copy = skb_copy(tx->held[i & (DIRECT_ENTRIES - 1)].skb,
 				GFP_ATOMIC | __GFP_NOWARN);
 		if (copy)
-			__skb_queue_tail(&tx->kept, copy);
+			__skb_queue_tail(&tx->resend, copy);
 	}
 }
 
-/* The caller has tx->lock. */
-void direct_drop_kept(struct direct_tx *tx)
+/* The caller holds tx->lock. */
+void direct_purge_resend(struct direct_tx *tx)
 {
-	__skb_queue_purge(&tx->kept);
+	__skb_queue_purge(&tx->resend);
 }
 
-/* Forget every packet; the caller has tx->lock, and has ended the session. */
+/* Frees all held packets; the caller holds tx->lock and has ended the session. */
 void direct_release_held(struct direct_tx *tx)
 {
 	while (tx->first != tx->next)
@@ -58,26 +58,26 @@ void direct_release_held(struct direct_tx *tx)
 	tx->consumed = tx->produced;
 }
 
-/* Whether the peer has had the oldest packet for too long; the caller has tx->lock. */
-bool direct_holds_too_long(const struct direct_tx *tx)
+/* Whether the peer has held the oldest packet for too long; the caller holds tx->lock. */
+bool direct_is_held_too_long(const struct direct_tx *tx)
 {
 	const struct direct_held *oldest = &tx->held[tx->first & (DIRECT_ENTRIES - 1)];
 
-	return tx->first != tx->next && time_after32(jiffies, oldest->since + DIRECT_PATIENCE);
+	return tx->first != tx->next && time_after32(jiffies, oldest->since + DIRECT_HOLD_TIME);
 }
 
-/* Release what the peer is done with; the caller has tx->lock. */
+/* Frees packets that the peer has consumed; the caller holds tx->lock. */
 static void reap(struct direct_tx *tx)
 {
-	/* Pairs with the release in receive.c: it has copied what it says it consumed. */
+	/* Pairs with the release in receive.c: the peer has copied all that it consumed. */
 	u32 consumed = le32_to_cpu(virt_load_acquire(&tx->ring->consumed));
 	struct direct_held *held;
 
 	if (consumed == tx->consumed)
 		return;
 	if (consumed - tx->consumed > tx->produced - tx->consumed) {
-		/* Nonsense. What is held gets too old, and so the session ends. */
-		tx->nonsense++;
+		/* Invalid. Held packets time out, which ends the session. */
+		tx->invalid++;
 		return;
 	}
 	tx->consumed = consumed;
@@ -90,11 +90,11 @@ static void reap(struct direct_tx *tx)
 	}
 }
 
-/* Reap, and ask to be told of more; true when there is room. The caller has tx->lock. */
+/* Requests a doorbell, and checks for room once more; the caller holds tx->lock. */
 static bool wait_for_room(struct direct_tx *tx)
 {
 	WRITE_ONCE(tx->ring->waiting, 1);
-	/* Either we see what it consumed, or it sees that we wait. */
+	/* Either we see the peer's new index, or the peer sees `waiting`. */
 	virt_mb();
 	reap(tx);
 	return has_room(tx);
@@ -121,7 +121,7 @@ static bool put_segment(const struct direct *direct, union direct_entry *entry, 
 {
 	u64 offset;
 
-	/* A page of another device: peers cannot see it. They refuse empty segments. */
+	/* Peers cannot read memory of a device, and refuse empty segments. */
 	if (!length || !direct_ram_offset(&direct->ram, start, length, &offset))
 		return false;
 	entry->segment = (struct direct_segment) {
@@ -131,7 +131,7 @@ static bool put_segment(const struct direct *direct, union direct_entry *entry, 
 	return true;
 }
 
-/* Write a packet's segments; how many, or 0 when there are too many or one is not in our RAM. */
+/* Writes the segments of a packet. Returns their number, or 0 if peers could not read them. */
 static u32 put_segments(const struct direct *direct, struct direct_tx *tx,
 			const struct sk_buff *skb)
 {
@@ -174,7 +174,7 @@ static bool put_packet(struct direct *direct, struct direct_tx *tx, struct sk_bu
 	return true;
 }
 
-/* Tell the host, which may know a better way for such packets. */
+/* Counts for the host, which decides by these totals which device programs should use. */
 static void count(struct direct_tx *tx, u32 kind, u32 length)
 {
 	struct direct_sent *sent = &tx->ring->sent[kind];
@@ -183,14 +183,14 @@ static void count(struct direct_tx *tx, u32 kind, u32 length)
 	WRITE_ONCE(sent->bytes, cpu_to_le64(tx->bytes[kind] += length));
 }
 
-/* Put a packet into a ring with room, and own it; the caller has tx->lock. */
+/* Puts a packet into a ring with room, and takes ownership; the caller holds tx->lock. */
 static void post(struct direct *direct, struct direct_tx *tx, struct sk_buff *skb)
 {
 	bool tcp = direct_is_tcp(skb, ETH_HLEN);
 	u32 length = skb->len;
 	struct sk_buff *copy;
 
-	/* It may be held for long, so it must not hold up its socket. */
+	/* The peer may hold the packet for long, so it must not count for its socket. */
 	skb_orphan(skb);
 	nf_reset_ct(skb);
 	if (!put_packet(direct, tx, skb)) {
@@ -203,19 +203,19 @@ static void post(struct direct *direct, struct direct_tx *tx, struct sk_buff *sk
 		}
 		tx->copied++;
 	}
-	/* The receiver reads the entries after this. */
+	/* The entries must be visible before `produced`. Pairs with receive_packet(). */
 	virt_store_release(&tx->ring->produced, cpu_to_le32(tx->produced));
 	count(tx, tcp ? 0 : 1, length);
 	dev_sw_netstats_tx_add(direct->dev, 1, length);
-	if (!delayed_work_pending(&direct->settle))
-		schedule_delayed_work(&direct->settle, DIRECT_TICK);
+	if (!delayed_work_pending(&direct->session_work))
+		schedule_delayed_work(&direct->session_work, DIRECT_UPDATE_INTERVAL);
 }
 
 static void notify(struct direct *direct, u32 peer)
 {
 	struct direct_member *member = direct->peer[peer].member;
 
-	/* Either it sees what we produced, or we see that it sleeps. */
+	/* Either the peer sees our new index, or we see `asleep`. */
 	virt_mb();
 	if (READ_ONCE(member->asleep) && xchg(&member->asleep, 0)) {
 		direct->peer[peer].tx.notified++;
@@ -223,55 +223,55 @@ static void notify(struct direct *direct, u32 peer)
 	}
 }
 
-/* Ring for what was put off, too; the caller has tx->lock. */
+/* Rings the doorbell, also for deferred ones; the caller holds tx->lock. */
 static void ring(struct direct *direct, u32 peer)
 {
 	struct direct_tx *tx = &direct->peer[peer].tx;
 
-	tx->unrung = 0;
+	tx->deferred = 0;
 	tx->acks = 0;
 	notify(direct, peer);
 }
 
-/* Ring for streams' packets that were put off; or, for NAPI, for what a poll acknowledged. */
-void direct_catch_up(struct direct *direct, bool acks)
+/* Rings the deferred doorbells of streams or, if `acks`, of ACKs that a poll sent. */
+void direct_ring_deferred(struct direct *direct, bool acks)
 {
 	u32 peer;
 
 	for (peer = 0; peer < DIRECT_MEMBERS; peer++) {
 		struct direct_tx *tx = &direct->peer[peer].tx;
-		const u32 *put_off = acks ? &tx->acks : &tx->unrung;
+		const u32 *deferred = acks ? &tx->acks : &tx->deferred;
 
-		if (!READ_ONCE(*put_off))
+		if (!READ_ONCE(*deferred))
 			continue;
 		spin_lock_bh(&tx->lock);
-		if (*put_off)
+		if (*deferred)
 			ring(direct, peer);
 		spin_unlock_bh(&tx->lock);
 	}
 }
 
-/* A stream's next packet may ring for this one, too, and if none comes the idler does. */
+/* A later packet of a stream rings for this one. If none follows, the idle thread rings. */
 static bool is_of_stream(const struct direct_tx *tx, u32 length)
 {
 	return length >= STREAM_LENGTH && READ_ONCE(tx->streak) >= STREAM_COUNT;
 }
 
-/* An ACK of what NAPI hands up, on this CPU: NAPI rings when it has taken all. */
-static bool is_of_poll(const struct direct *direct, u32 length)
+/* An ACK that NAPI causes on this CPU: direct_poll() rings at its end. */
+static bool is_ack_of_poll(const struct direct *direct, u32 length)
 {
-	return length <= DIRECT_ANSWER && READ_ONCE(direct->polling) == smp_processor_id();
+	return length <= DIRECT_ACK_LENGTH && READ_ONCE(direct->polling) == smp_processor_id();
 }
 
-/* Send what was kept; the caller has tx->lock, and the session has begun. */
-void direct_send_kept(struct direct *direct, u32 peer)
+/* Sends the copies of held packets; the caller holds tx->lock and has started a session. */
+void direct_send_copies(struct direct *direct, u32 peer)
 {
 	struct direct_tx *tx = &direct->peer[peer].tx;
 
-	if (skb_queue_empty(&tx->kept))
+	if (skb_queue_empty(&tx->resend))
 		return;
-	while (has_room(tx) && !skb_queue_empty(&tx->kept)) {
-		post(direct, tx, __skb_dequeue(&tx->kept));
+	while (has_room(tx) && !skb_queue_empty(&tx->resend)) {
+		post(direct, tx, __skb_dequeue(&tx->resend));
 		tx->resent++;
 	}
 	notify(direct, peer);
@@ -288,7 +288,7 @@ static netdev_tx_t send_to(struct direct *direct, u32 peer, struct sk_buff *skb)
 	struct netdev_queue *queue = netdev_get_tx_queue(direct->dev, peer);
 	struct direct_tx *tx = &direct->peer[peer].tx;
 	netdev_tx_t result = NETDEV_TX_OK;
-	bool put_off = false;
+	bool defer = false;
 	bool stream = false;
 	u32 length = skb->len;
 
@@ -306,20 +306,20 @@ static netdev_tx_t send_to(struct direct *direct, u32 peer, struct sk_buff *skb)
 			WRITE_ONCE(tx->streak, tx->streak + 1);
 		stream = is_of_stream(tx, length);
 		if (stream)
-			put_off = ++tx->unrung < BATCH;
-		else if (is_of_poll(direct, length))
-			put_off = ++tx->acks < ACKNOWLEDGEMENTS;
+			defer = ++tx->deferred < BATCH;
+		else if (is_ack_of_poll(direct, length))
+			defer = ++tx->acks < ACKNOWLEDGEMENTS;
 		if (!has_room(tx) && !wait_for_room(tx)) {
 			tx->stopped++;
 			netif_tx_stop_queue(queue);
 		}
 	}
-	if (netif_tx_queue_stopped(queue) || (!put_off && !netdev_xmit_more()))
+	if (netif_tx_queue_stopped(queue) || (!defer && !netdev_xmit_more()))
 		ring(direct, peer);
 out:
 	spin_unlock(&tx->lock);
-	if (put_off && stream)
-		direct_attend(direct);
+	if (defer && stream)
+		direct_poll_while_sending(direct);
 	return result;
 }
 
@@ -352,8 +352,8 @@ netdev_tx_t direct_start_xmit(struct sk_buff *skb, struct net_device *dev)
 	struct direct *direct = netdev_priv(dev);
 	u32 peer = skb_get_queue_mapping(skb);
 
-	/* The receiver would refuse it, and what follows. */
-	if (skb->len < ETH_HLEN || skb->len > DIRECT_LENGTH) {
+	/* The receiver would refuse the packet and end the session. */
+	if (skb->len < ETH_HLEN || skb->len > DIRECT_MAX_LENGTH) {
 		drop(direct, skb);
 		return NETDEV_TX_OK;
 	}

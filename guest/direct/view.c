@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Views: ivshmem-plain devices. Nothing in such a device tells whose RAM it is; the beacon does,
- * a page of the peer's RAM whose address and nonce the peer has written into the window. Finding
- * it where the peer's ranges say it is also proves that the ranges are right.
+ * Views: ivshmem-plain devices. Such a device does not say whose RAM it contains. A beacon does: a
+ * page of the peer's RAM with a nonce, of which the peer has written address and nonce into the
+ * window. A beacon at the offset that follows from the peer's ranges also proves the ranges.
  */
 #include "direct.h"
 
@@ -18,7 +18,7 @@ static bool has_beacon(const struct direct_view *view, u64 offset, __le64 nonce)
 	return le64_to_cpu(found[0]) == DIRECT_BEACON && found[1] == nonce;
 }
 
-/* The view of a member's RAM, if it is there. */
+/* Returns the view of a member's RAM, or NULL. */
 struct direct_view *direct_view_of(struct direct_member *member, struct direct_ram *ram)
 {
 	u64 beacon = le64_to_cpu(READ_ONCE(member->beacon));
@@ -57,16 +57,16 @@ int direct_view_probe(struct pci_dev *pdev)
 	mutex_lock(&direct_lock);
 	list_add(&view->list, &direct_views);
 	list_for_each_entry(direct, &direct_windows, list)
-		direct_settle_soon(direct);
+		direct_schedule_update(direct);
 	mutex_unlock(&direct_lock);
 	return 0;
 }
 
-/* Nobody reads from it once this returns. */
+/* After this returns, no session reads from the view. */
 void direct_view_remove(struct direct_view *view)
 {
 	mutex_lock(&direct_lock);
 	list_del(&view->list);
-	direct_forget_view(view);
+	direct_end_view_sessions(view);
 	mutex_unlock(&direct_lock);
 }

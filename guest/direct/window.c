@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The control window: an ivshmem-doorbell device, and the network device made of it. */
+/* The control window, which is an ivshmem-doorbell device, and its network device. */
 #include <linux/etherdevice.h>
 #include <linux/interrupt.h>
 #include <linux/io.h>
@@ -13,11 +13,11 @@
 #define POSITION	8
 #define DOORBELL	12
 
-/* Windows, views and sessions; see direct.h. */
+/* Protects windows, views and sessions; see direct.h. */
 DEFINE_MUTEX(direct_lock);
 LIST_HEAD(direct_windows);
 
-/* Wake a peer, if it is there. */
+/* Interrupts a peer. Has no effect if the peer is absent. */
 void direct_ring_doorbell(struct direct *direct, u32 peer)
 {
 	iowrite32(peer << 16, direct->registers + DOORBELL);
@@ -38,7 +38,7 @@ static int direct_open(struct net_device *dev)
 	int error;
 
 	netif_carrier_off(dev);
-	error = direct_start_idler(direct);
+	error = direct_start_idle_thread(direct);
 	if (error)
 		return error;
 	mutex_lock(&direct_lock);
@@ -48,14 +48,14 @@ static int direct_open(struct net_device *dev)
 	if (error)
 		goto close;
 	netif_tx_start_all_queues(dev);
-	/* A doorbell may have been rung before. */
-	direct_settle_soon(direct);
+	/* A peer may have rung before the interrupt was requested. */
+	direct_schedule_update(direct);
 	return 0;
 close:
 	mutex_lock(&direct_lock);
 	direct_close_sessions(direct);
 	mutex_unlock(&direct_lock);
-	direct_stop_idler(direct);
+	direct_stop_idle_thread(direct);
 	return error;
 }
 
@@ -67,9 +67,9 @@ static int direct_stop(struct net_device *dev)
 	mutex_lock(&direct_lock);
 	direct_close_sessions(direct);
 	mutex_unlock(&direct_lock);
-	direct_stop_idler(direct);
-	cancel_delayed_work_sync(&direct->settle);
-	WRITE_ONCE(direct->soon, 0);
+	direct_stop_idle_thread(direct);
+	cancel_delayed_work_sync(&direct->session_work);
+	WRITE_ONCE(direct->update_scheduled, 0);
 	netif_carrier_off(dev);
 	return 0;
 }
@@ -104,7 +104,7 @@ static bool is_window(const struct direct_header *header)
 	       le32_to_cpu(header->entries) == DIRECT_ENTRIES;
 }
 
-/* Map the device; -ENODEV when its memory is something else. */
+/* Maps the device. Returns -ENODEV if its memory is not a control window. */
 static int map_window(struct direct *direct)
 {
 	struct pci_dev *pdev = direct->pdev;
@@ -140,7 +140,7 @@ static int init_peers(struct direct *direct)
 		direct->peer[peer].rx.ring = &direct->window->ring[peer][direct->id];
 		tx->ring = &direct->window->ring[direct->id][peer];
 		spin_lock_init(&tx->lock);
-		__skb_queue_head_init(&tx->kept);
+		__skb_queue_head_init(&tx->resend);
 		tx->held = devm_kcalloc(&direct->pdev->dev, DIRECT_ENTRIES, sizeof(*tx->held),
 					GFP_KERNEL);
 		if (!tx->held)
@@ -149,8 +149,8 @@ static int init_peers(struct direct *direct)
 	return 0;
 }
 
-/* Show peers which memory is ours. */
-static int light_beacon(struct direct *direct)
+/* Publishes the beacon, by which peers find their view of our RAM. */
+static int publish_beacon(struct direct *direct)
 {
 	u64 nonce = get_random_u64() | 1;
 
@@ -181,22 +181,22 @@ static void init_netdev(struct net_device *dev)
 			   NETIF_F_TSO_ECN | NETIF_F_TSO6;
 	dev->features = dev->hw_features | NETIF_F_HIGHDMA;
 	dev->vlan_features = dev->features;
-	/* It could come in the middle of anything, and ask for polls of no packet at all. */
+	/* netpoll could interrupt any code here, and polls with a budget of 0. */
 	dev->priv_flags |= IFF_DISABLE_NETPOLL;
 	dev->min_mtu = ETH_MIN_MTU;
 	dev->max_mtu = ETH_MAX_MTU;
-	/* No wire limits it: what a program sends at once is one packet. */
+	/* No wire limits the MTU, so that what a program sends at once is one packet. */
 	dev->mtu = ETH_MAX_MTU;
-	direct->polling = DIRECT_NOBODY;
+	direct->polling = DIRECT_NO_CPU;
 	netif_napi_add(dev, &direct->napi, direct_poll);
 }
 
-static void forget_window(struct direct *direct)
+static void unlist_window(struct direct *direct)
 {
 	mutex_lock(&direct_lock);
 	list_del(&direct->list);
 	mutex_unlock(&direct_lock);
-	cancel_delayed_work_sync(&direct->settle);
+	cancel_delayed_work_sync(&direct->session_work);
 	WRITE_ONCE(direct->self->nonce, 0);
 }
 
@@ -214,7 +214,7 @@ static int direct_window_probe(struct pci_dev *pdev)
 	direct = netdev_priv(dev);
 	direct->pdev = pdev;
 	direct->dev = dev;
-	INIT_DELAYED_WORK(&direct->settle, direct_settle);
+	INIT_DELAYED_WORK(&direct->session_work, direct_update_sessions);
 
 	error = map_window(direct);
 	if (error)
@@ -227,11 +227,11 @@ static int direct_window_probe(struct pci_dev *pdev)
 	error = pci_alloc_irq_vectors(pdev, 1, 1, PCI_IRQ_MSIX);
 	if (error < 0)
 		goto free;
-	error = light_beacon(direct);
+	error = publish_beacon(direct);
 	if (error)
 		goto vectors;
 	pci_set_drvdata(pdev, direct);
-	/* First into the list: whoever is open must hear of views that go. */
+	/* Before register_netdev(): an open device must be notified of removed views. */
 	mutex_lock(&direct_lock);
 	list_add(&direct->list, &direct_windows);
 	mutex_unlock(&direct_lock);
@@ -240,7 +240,7 @@ static int direct_window_probe(struct pci_dev *pdev)
 		goto list;
 	return 0;
 list:
-	forget_window(direct);
+	unlist_window(direct);
 vectors:
 	pci_free_irq_vectors(pdev);
 free:
@@ -251,12 +251,12 @@ free:
 static void direct_window_remove(struct direct *direct)
 {
 	unregister_netdev(direct->dev);
-	forget_window(direct);
+	unlist_window(direct);
 	pci_free_irq_vectors(direct->pdev);
 	free_netdev(direct->dev);
 }
 
-/* Windows have interrupts, views have not. */
+/* Windows have interrupts, and views do not. */
 static bool has_interrupts(const struct pci_dev *pdev)
 {
 	return pdev->msix_cap;

@@ -1,43 +1,45 @@
-//! A block of a pull: which frames it has, and where they belong.
+//! A block of a pull: which frames it consists of, and which bytes of the message they carry.
 //!
-//! Frames are counted from the beginning of the page that the data begins in, so the first may be
-//! short at its front; all others are full but the last of all.
+//! Frames are counted from the start of the page in which the data begins. So the first frame may
+//! lack bytes at its front, and only the last frame may lack bytes at its end.
 
-use crate::limits::{BLOCK, PIPELINE, REPLIES};
+use crate::limits::{PIPELINE, PULL_BLOCK, REPLIES_PER_REQUEST};
 
 /// Bytes of a frame.
 const FRAME: u32 = 1 << PIPELINE;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
-    /// Its first frame.
+    /// The number of the first frame.
     pub(crate) frame: u32,
-    /// Bytes at the front of that which do not belong to the message.
+    /// Bytes at the front of the first frame that precede the message.
     pub(crate) first: u32,
-    /// Where it begins in the message.
+    /// Offset of the block in the message.
     pub(crate) start: u32,
     pub(crate) length: u32,
 }
 
 impl Block {
-    /// The block that begins at `start` of `total` bytes, which begin at `offset` of a page.
+    /// Returns the block that begins at `start` of a message of `total` bytes whose first byte lies
+    /// at `offset` in its page.
     pub(crate) fn at(start: u32, total: u32, offset: u16) -> Self {
         let offset = u32::from(offset) % FRAME;
         let (frame, first) = match start {
             0 => (0, offset),
-            // Blocks behind the first one begin with a full frame.
+            // Every block but the first begins with a full frame.
             _ => (start.saturating_add(offset) / FRAME, 0),
         };
         Self {
             frame,
             first,
             start,
-            length: (BLOCK - first).min(total.saturating_sub(start)),
+            length: (PULL_BLOCK - first).min(total.saturating_sub(start)),
         }
     }
 
-    /// What a request means; `None` if it does not lie within `total` bytes.
-    pub(crate) fn asked(
+    /// Returns the block that a request asks for, or `None` if the block does not lie within
+    /// `total` bytes.
+    pub(crate) fn requested(
         frame: u32,
         first: u16,
         length: u16,
@@ -50,11 +52,11 @@ impl Block {
             .checked_mul(FRAME)?
             .checked_add(first)?
             .checked_sub(offset)?;
-        let sane = first < FRAME
+        let valid = first < FRAME
             && length > 0
-            && first + length <= REPLIES * FRAME
+            && first + length <= REPLIES_PER_REQUEST * FRAME
             && start.checked_add(length)? <= total;
-        sane.then_some(Self {
+        valid.then_some(Self {
             frame,
             first,
             start,
@@ -62,12 +64,13 @@ impl Block {
         })
     }
 
-    /// It lies within the message, whose length is such a number too.
+    /// Cannot overflow for a valid block: the block lies within the message, whose length is a
+    /// `u32` too.
     pub(crate) fn end(&self) -> u32 {
         self.start.saturating_add(self.length)
     }
 
-    /// Of the page that it begins in: bytes up to its end.
+    /// Bytes from the start of the first frame's page to the end of the block.
     fn span(&self) -> u32 {
         self.first.saturating_add(self.length)
     }
@@ -76,23 +79,24 @@ impl Block {
         self.span().div_ceil(FRAME)
     }
 
-    /// Where its frame of this number begins in the message, and its bytes; `None` when it has
-    /// none of this number.
-    pub(crate) fn piece(&self, number: u32) -> Option<(u32, u32)> {
-        let begin = number.checked_mul(FRAME)?;
+    /// Returns offset and length, in the message, of the frame with this number, or `None` if the
+    /// block has no such frame.
+    pub(crate) fn frame_range(&self, frame_number: u32) -> Option<(u32, u32)> {
+        let begin = frame_number.checked_mul(FRAME)?;
         let from = begin.max(self.first);
         let to = begin.checked_add(FRAME)?.min(self.span());
         let length = to.checked_sub(from).filter(|length| *length > 0)?;
-        // In this order: the end of a block may be the last byte that a number can name.
+        // The subtraction comes first: the end of a block may be the largest `u32`.
         let start = self.start.checked_add(from.checked_sub(self.first)?)?;
         Some((start, length))
     }
 
-    /// The number of its frame that has exactly these bytes. Both come from the wire.
-    pub(crate) fn number(&self, start: u32, length: u32) -> Option<u32> {
+    /// Returns the number of the frame that carries exactly these bytes. Both arguments come from
+    /// the network.
+    pub(crate) fn frame_number(&self, start: u32, length: u32) -> Option<u32> {
         let inside = start.checked_sub(self.start)?;
-        let number = inside.checked_add(self.first)? / FRAME;
-        (self.piece(number) == Some((start, length))).then_some(number)
+        let frame_number = inside.checked_add(self.first)? / FRAME;
+        (self.frame_range(frame_number) == Some((start, length))).then_some(frame_number)
     }
 }
 
@@ -109,17 +113,17 @@ mod tests {
                 let block = Block::at(at, total, offset);
                 prop_assert_eq!(block.start, at);
                 prop_assert_eq!(block.frame, frame);
-                prop_assert!(block.length > 0 && block.frames() <= REPLIES);
+                prop_assert!(block.length > 0 && block.frames() <= REPLIES_PER_REQUEST);
                 let first = u16::try_from(block.first).unwrap();
                 let length = u16::try_from(block.length).unwrap();
-                prop_assert_eq!(Block::asked(frame, first, length, total, offset), Some(block));
-                prop_assert_eq!(Block::asked(frame, first, length, block.end() - 1, offset), None);
-                for number in 0..block.frames() {
-                    let (start, length) = block.piece(number).unwrap();
+                prop_assert_eq!(Block::requested(frame, first, length, total, offset), Some(block));
+                prop_assert_eq!(Block::requested(frame, first, length, block.end() - 1, offset), None);
+                for frame_number in 0..block.frames() {
+                    let (start, length) = block.frame_range(frame_number).unwrap();
                     prop_assert_eq!(start, at);
                     prop_assert!(length > 0 && length <= 4096);
-                    prop_assert_eq!(block.number(start, length), Some(number));
-                    prop_assert_eq!(block.number(start + 1, length), None);
+                    prop_assert_eq!(block.frame_number(start, length), Some(frame_number));
+                    prop_assert_eq!(block.frame_number(start + 1, length), None);
                     at += length;
                 }
                 frame += block.frames();
@@ -128,7 +132,7 @@ mod tests {
         }
     }
 
-    /// What is put in place of a word, or added to it.
+    /// A value that replaces a word of a request or reply.
     fn word() -> impl Strategy<Value = u32> {
         prop_oneof![
             any::<u32>(),
@@ -138,7 +142,7 @@ mod tests {
         ]
     }
 
-    /// A message's length, often near the greatest that there is.
+    /// The length of a message, often close to the largest `u32`.
     fn total() -> impl Strategy<Value = u32> {
         prop_oneof![
             1..300_000u32,
@@ -146,16 +150,17 @@ mod tests {
         ]
     }
 
-    /// Where one of its blocks begins, as this side would ask for it.
+    /// The start of one of the blocks that this crate would request.
     fn start_of_block(total: u32, offset: u16, at: u32) -> u32 {
         let first = Block::at(0, total, offset).end();
-        match at % total.div_ceil(BLOCK) {
+        match at % total.div_ceil(PULL_BLOCK) {
             0 => 0,
-            number => first.saturating_add((number - 1).saturating_mul(BLOCK)),
+            frame_number => first.saturating_add((frame_number - 1).saturating_mul(PULL_BLOCK)),
         }
     }
 
-    /// The body of a property that says how often it came to what it is about.
+    /// Runs a property that returns whether it reached its subject, and checks that it did so at
+    /// least `least` times.
     fn run<S: Strategy>(
         values: S,
         least: u32,
@@ -172,9 +177,9 @@ mod tests {
         assert!(reached >= least, "reached its subject {reached} times only");
     }
 
-    /// A request that this side would send, with up to three of its words changed.
+    /// A request as this crate would send it, with up to three words changed.
     #[test]
-    fn mxoe_7_any_request_is_checked() {
+    fn mxoe_7_changed_requests_are_checked() {
         let change = proptest::collection::vec((0..5usize, word()), 0..3);
         let values = (total(), any::<u16>(), any::<u32>(), change);
         run(values, 32, |(total, offset, at, changes)| {
@@ -185,43 +190,50 @@ mod tests {
             }
             let [frame, first, length, total, offset] = words;
             let short = |word: u32| (word & 0xffff) as u16;
-            let asked = Block::asked(frame, short(first), short(length), total, short(offset));
-            let Some(block) = asked else {
+            let requested =
+                Block::requested(frame, short(first), short(length), total, short(offset));
+            let Some(block) = requested else {
                 return Ok(false);
             };
-            prop_assert!(block.end() <= total && block.frames() <= REPLIES);
+            prop_assert!(block.end() <= total && block.frames() <= REPLIES_PER_REQUEST);
             let mut at = block.start;
-            for number in 0..block.frames() {
-                let (start, length) = block.piece(number).unwrap();
+            for frame_number in 0..block.frames() {
+                let (start, length) = block.frame_range(frame_number).unwrap();
                 prop_assert_eq!(start, at);
-                prop_assert_eq!(block.number(start, length), Some(number));
+                prop_assert_eq!(block.frame_number(start, length), Some(frame_number));
                 at += length;
             }
             prop_assert_eq!(at, block.end());
-            prop_assert_eq!(block.piece(block.frames()), None);
+            prop_assert_eq!(block.frame_range(block.frames()), None);
             Ok(true)
         });
     }
 
-    /// A reply to a block that was asked for, with its offset, its length or both changed.
+    /// A reply to a requested block, with its offset, its length or both changed.
     #[test]
-    fn mxoe_7_any_reply_belongs_to_a_frame_or_to_none() {
+    fn mxoe_7_changed_replies_match_one_frame_or_none() {
         let changes = (proptest::option::of(word()), proptest::option::of(word()));
-        let values = (total(), any::<u16>(), any::<u32>(), 0..REPLIES, changes);
+        let values = (
+            total(),
+            any::<u16>(),
+            any::<u32>(),
+            0..REPLIES_PER_REQUEST,
+            changes,
+        );
         run(
             values,
             16,
-            |(total, offset, at, number, (other_start, other_length))| {
+            |(total, offset, at, frame_number, (other_start, other_length))| {
                 let block = Block::at(start_of_block(total, offset, at), total, offset);
-                let Some((start, length)) = block.piece(number) else {
+                let Some((start, length)) = block.frame_range(frame_number) else {
                     return Ok(false);
                 };
                 let (start, length) =
                     (other_start.unwrap_or(start), other_length.unwrap_or(length));
-                let Some(found) = block.number(start, length) else {
+                let Some(found) = block.frame_number(start, length) else {
                     return Ok(false);
                 };
-                prop_assert_eq!(block.piece(found), Some((start, length)));
+                prop_assert_eq!(block.frame_range(found), Some((start, length)));
                 prop_assert!(
                     start >= block.start
                         && u64::from(start) + u64::from(length) <= u64::from(block.end())
@@ -231,14 +243,14 @@ mod tests {
         );
     }
 
-    /// The two frames that ended the process before.
+    /// Two frames that made an earlier version panic.
     #[test]
-    fn mxoe_7_replies_and_requests_at_the_greatest_offsets_are_answered() {
+    fn mxoe_7_replies_and_requests_at_the_largest_offsets() {
         let block = Block::at(0, 100_000, 100);
-        assert_eq!(block.number(u32::MAX, 4096), None);
-        let last = Block::asked(0xf_ffff, 0, 4095, u32::MAX, 0).unwrap();
-        assert_eq!(last.piece(0), Some((0xffff_f000, 4095)));
-        assert_eq!(last.piece(u32::MAX), None);
+        assert_eq!(block.frame_number(u32::MAX, 4096), None);
+        let last = Block::requested(0xf_ffff, 0, 4095, u32::MAX, 0).unwrap();
+        assert_eq!(last.frame_range(0), Some((0xffff_f000, 4095)));
+        assert_eq!(last.frame_range(u32::MAX), None);
         assert_eq!(last.end(), u32::MAX);
     }
 }

@@ -1,92 +1,92 @@
-//! How partners learn of each other.
+//! Connecting: how two partners exchange sessions and sequence numbers.
 
 use std::time::Duration;
 
-use crate::endpoint::{Endpoint, World};
-use crate::event::{Address, Code, Event, Partner as Who};
-use crate::limits::RESEND;
+use crate::endpoint::{Context, Endpoint};
+use crate::event::{Address, Code, Event, PartnerId};
+use crate::limits::RESEND_TIMEOUT;
 use crate::seq::Seq;
 use crate::wire::{BAD_KEY, Connect, Ends, Packet};
 
-/// A connect that is not answered.
+/// A connect that the peer has not answered.
 #[derive(Debug)]
 pub(crate) struct Connecting {
-    pub(crate) who: Who,
+    pub(crate) id: PartnerId,
     key: u32,
     token: u64,
     number: u8,
-    pub(crate) again: Duration,
-    since: Duration,
+    pub(crate) retry_at: Duration,
+    started: Duration,
 }
 
 impl Endpoint {
-    /// Begin to connect. False when there are too many partners.
+    /// Starts to connect. Returns false if there are too many partners.
     pub(crate) fn connect(
         &mut self,
-        who: Who,
-        at: Address,
+        id: PartnerId,
+        address: Address,
         key: u32,
         token: u64,
-        world: &mut World<'_>,
+        context: &mut Context<'_>,
     ) -> bool {
-        if self.partner(world.now, who, at).is_none() {
+        if self.partner(context.now, id, address).is_none() {
             return false;
         }
         self.connects = self.connects.wrapping_add(1);
         self.connecting.push(Connecting {
-            who,
+            id,
             key,
             token,
             number: self.connects,
-            again: world.now,
-            since: world.now,
+            retry_at: context.now,
+            started: context.now,
         });
-        self.tick_connects(world);
+        self.tick_connects(context);
         true
     }
 
-    /// Ask those again that did not answer.
-    pub(crate) fn tick_connects(&mut self, world: &mut World<'_>) {
+    /// Repeats unanswered connects, and ends those that are too old.
+    pub(crate) fn tick_connects(&mut self, context: &mut Context<'_>) {
         let mut lost = Vec::new();
         for connecting in &mut self.connecting {
-            if connecting.again > world.now {
+            if connecting.retry_at > context.now {
                 continue;
             }
             let (Some(partner), Some(route)) = (
-                self.partners.get(&connecting.who),
-                world.hosts.route(connecting.who.0),
+                self.partners.get(&connecting.id),
+                context.hosts.route(connecting.id.0),
             ) else {
                 continue;
             };
-            if world.now.saturating_sub(connecting.since) >= world.patience {
+            if context.now.saturating_sub(connecting.started) >= context.patience {
                 lost.push(connecting.number);
                 continue;
             }
-            connecting.again = world.now + RESEND;
+            connecting.retry_at = context.now + RESEND_TIMEOUT;
             let request = Connect {
                 ends: partner.ends(),
-                index: connecting.who.0,
+                index: connecting.id.0,
                 session: self.session,
-                word: connecting.key,
-                start: partner.next_receive.0,
+                key_or_session: connecting.key,
+                expected_seq: partner.next_receive.0,
                 number: connecting.number,
                 status: None,
             };
-            world.out.send(route, Packet::Connect(request));
+            context.out.send(route, Packet::Connect(request));
         }
         for number in lost {
-            self.connected(
+            self.end_connects(
                 |connecting| connecting.number == number,
                 Code::Unreachable,
-                world,
+                context,
             );
         }
     }
 
-    /// Ask a silent partner whether it is there. Any answer says so, also that the key is wrong,
-    /// which this side need not know.
-    pub(crate) fn probe(&mut self, who: Who, world: &mut World<'_>) {
-        let (Some(partner), Some(route)) = (self.partners.get_mut(&who), world.hosts.route(who.0))
+    /// Sends a connect to a silent partner. Any answer proves that the partner is there, even the
+    /// answer that the key is wrong; so this side need not know the key.
+    pub(crate) fn probe(&mut self, id: PartnerId, context: &mut Context<'_>) {
+        let (Some(partner), Some(route)) = (self.partners.get_mut(&id), context.hosts.route(id.0))
         else {
             return;
         };
@@ -94,19 +94,19 @@ impl Endpoint {
         partner.probe_number = Some(self.connects);
         let request = Connect {
             ends: partner.ends(),
-            index: who.0,
+            index: id.0,
             session: self.session,
-            word: partner.key,
-            start: partner.next_receive.0,
+            key_or_session: partner.key,
+            expected_seq: partner.next_receive.0,
             number: self.connects,
             status: None,
         };
-        world.out.send(route, Packet::Connect(request));
+        context.out.send(route, Packet::Connect(request));
     }
 
-    /// A partner that was asked is there. But it may have forgotten the connection.
-    fn hear_probed(&mut self, who: Who, reply: &Connect, world: &mut World<'_>) {
-        let Some(partner) = self.partners.get_mut(&who) else {
+    /// Handles the answer to a probe. The partner is there, but it may have lost the connection.
+    fn receive_probe_reply(&mut self, id: PartnerId, reply: &Connect, context: &mut Context<'_>) {
+        let Some(partner) = self.partners.get_mut(&id) else {
             return;
         };
         if partner
@@ -116,91 +116,99 @@ impl Endpoint {
         {
             return;
         }
-        partner.heard();
+        partner.mark_alive();
         let next = partner.next_send;
-        let same = next.is_some_and(|next| next.same_connection(Seq(reply.start)));
+        let same = next.is_some_and(|next| next.same_connection(Seq(reply.expected_seq)));
         if partner
             .session
-            .is_some_and(|session| session != reply.word || !same)
+            .is_some_and(|session| session != reply.key_or_session || !same)
         {
-            self.fail(who, Code::BadSession, world);
+            self.fail(id, Code::BadSession, context);
         }
     }
 
-    /// End the connects that `is` tells.
-    fn connected(&mut self, is: impl Fn(&Connecting) -> bool, code: Code, world: &mut World<'_>) {
+    /// Ends the connects for which `matches` returns true.
+    fn end_connects(
+        &mut self,
+        matches: impl Fn(&Connecting) -> bool,
+        code: Code,
+        context: &mut Context<'_>,
+    ) {
         self.connecting.retain(|connecting| {
-            let over = is(connecting);
+            let over = matches(connecting);
             if over {
                 let token = connecting.token;
-                world.out.events.push_back(Event::Connected { token, code });
+                context
+                    .out
+                    .events
+                    .push_back(Event::Connected { token, code });
             }
             !over
         });
     }
 
-    /// A partner refused a connect; one that was connected is no more.
-    pub(crate) fn refused(&mut self, who: Who, code: Code, world: &mut World<'_>) {
-        self.connected(|connecting| connecting.who == who, code, world);
-        let known = self.partners.get(&who);
+    /// Handles the refusal of a connect. If the partner was connected, the connection ends.
+    pub(crate) fn connect_refused(&mut self, id: PartnerId, code: Code, context: &mut Context<'_>) {
+        self.end_connects(|connecting| connecting.id == id, code, context);
+        let known = self.partners.get(&id);
         if known.is_some_and(|partner| partner.session.is_some()) {
-            self.fail(who, code, world);
+            self.fail(id, code, context);
         }
     }
 
-    /// Somebody connects to this endpoint.
-    pub(crate) fn hear_request(
+    /// Handles a connect request to this endpoint.
+    pub(crate) fn receive_connect_request(
         &mut self,
-        who: Who,
-        at: Address,
+        id: PartnerId,
+        address: Address,
         request: &Connect,
-        world: &mut World<'_>,
+        context: &mut Context<'_>,
     ) {
-        let right = request.word == self.key;
-        if right {
-            if self.partner(world.now, who, at).is_none() {
+        let key_matches = request.key_or_session == self.key;
+        if key_matches {
+            if self.partner(context.now, id, address).is_none() {
                 return;
             }
-            if self.meet(who, request.session, Seq(request.start), world) {
-                let (endpoint, from) = (self.number, at);
-                world.out.events.push_back(Event::Met { endpoint, from });
+            if self.establish(id, request.session, Seq(request.expected_seq), context) {
+                let (endpoint, from) = (self.number, address);
+                context.out.events.push_back(Event::Met { endpoint, from });
             }
         }
-        let Some(route) = world.hosts.route(who.0) else {
+        let Some(route) = context.hosts.route(id.0) else {
             return;
         };
-        let expected = self.partners.get(&who).map(|partner| partner.next_receive);
+        let expected = self.partners.get(&id).map(|partner| partner.next_receive);
         let reply = Connect {
             ends: Ends {
-                to: at.endpoint,
+                to: address.endpoint,
                 from: self.number,
             },
-            index: who.0,
+            index: id.0,
             session: request.session,
-            word: self.session,
-            start: expected.unwrap_or(Seq::FIRST).0,
+            key_or_session: self.session,
+            expected_seq: expected.unwrap_or(Seq::FIRST).0,
             number: request.number,
-            status: Some(if right { 0 } else { BAD_KEY }),
+            status: Some(if key_matches { 0 } else { BAD_KEY }),
         };
-        world.out.send(route, Packet::Connect(reply));
-        self.flush(who, world);
+        context.out.send(route, Packet::Connect(reply));
+        self.flush(id, context);
     }
 
-    /// A connect of this endpoint is answered.
-    pub(crate) fn hear_reply(
+    /// Handles the reply to a connect of this endpoint.
+    pub(crate) fn receive_connect_reply(
         &mut self,
-        who: Who,
+        id: PartnerId,
         reply: &Connect,
         status: u8,
-        world: &mut World<'_>,
+        context: &mut Context<'_>,
     ) {
-        let is =
-            |connecting: &Connecting| connecting.who == who && connecting.number == reply.number;
+        let matches =
+            |connecting: &Connecting| connecting.id == id && connecting.number == reply.number;
         if reply.session != self.session {
             return;
         }
-        if !self.connecting.iter().any(is) {
-            self.hear_probed(who, reply, world);
+        if !self.connecting.iter().any(matches) {
+            self.receive_probe_reply(id, reply, context);
             return;
         }
         let code = match status {
@@ -208,51 +216,57 @@ impl Endpoint {
             _ => Code::BadKey,
         };
         if code == Code::Success {
-            self.meet(who, reply.word, Seq(reply.start), world);
-            let keys = self.connecting.iter().filter(|one| is(one));
+            self.establish(id, reply.key_or_session, Seq(reply.expected_seq), context);
+            let keys = self.connecting.iter().filter(|one| matches(one));
             if let (Some(key), Some(partner)) =
-                (keys.map(|one| one.key).next(), self.partners.get_mut(&who))
+                (keys.map(|one| one.key).next(), self.partners.get_mut(&id))
             {
                 partner.key = key;
             }
         }
-        self.connected(is, code, world);
-        self.flush(who, world);
+        self.end_connects(matches, code, context);
+        self.flush(id, context);
     }
 
-    /// A partner's session and where this endpoint's numbers start there. A known partner with
-    /// another session, or another connection's numbers, has forgotten what was before. True when
-    /// it was not connected, or not like this.
-    fn meet(&mut self, who: Who, session: u32, start: Seq, world: &mut World<'_>) -> bool {
-        let Some(partner) = self.partners.get_mut(&who) else {
+    /// Stores a partner's session and the sequence number that it expects next. If a known partner
+    /// reports another session or numbers of another connection, it has lost the previous
+    /// connection. Returns whether the connection is new.
+    fn establish(
+        &mut self,
+        id: PartnerId,
+        session: u32,
+        start: Seq,
+        context: &mut Context<'_>,
+    ) -> bool {
+        let Some(partner) = self.partners.get_mut(&id) else {
             return false;
         };
-        partner.heard();
+        partner.mark_alive();
         let known = partner.session == Some(session);
-        let goes_on = partner
+        let same_connection = partner
             .next_send
             .is_some_and(|next| next.same_connection(start));
-        if known && goes_on {
+        if known && same_connection {
             return false;
         }
         if partner.session.is_some() && !known {
-            self.fail(who, Code::BadSession, world);
+            self.fail(id, Code::BadSession, context);
         } else if known && partner.next_send.is_some() {
-            self.restart_sends(who, world);
+            self.restart_sends(id, context);
         }
-        if let Some(partner) = self.partners.get_mut(&who) {
+        if let Some(partner) = self.partners.get_mut(&id) {
             partner.session = Some(session);
             partner.next_send = Some(start);
         }
         true
     }
 
-    /// The partner gave this endpoint up, and connects anew: what it did not acknowledge is lost,
-    /// what it sent before stays in its order.
-    fn restart_sends(&mut self, who: Who, world: &mut World<'_>) {
-        let receive = self.partners.get(&who).map(|partner| partner.next_receive);
-        self.fail(who, Code::BadSession, world);
-        if let (Some(partner), Some(receive)) = (self.partners.get_mut(&who), receive) {
+    /// The partner gave this endpoint up and connects again: messages that it did not acknowledge
+    /// are lost, but the messages that it sent before keep their order.
+    fn restart_sends(&mut self, id: PartnerId, context: &mut Context<'_>) {
+        let receive = self.partners.get(&id).map(|partner| partner.next_receive);
+        self.fail(id, Code::BadSession, context);
+        if let (Some(partner), Some(receive)) = (self.partners.get_mut(&id), receive) {
             partner.next_receive = receive;
         }
     }

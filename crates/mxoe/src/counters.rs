@@ -1,24 +1,24 @@
-//! What a node has done.
+//! Counters of a node.
 
-/// Frames of a node, and what was lost on the way and mended.
+/// Frames of a node, and how often it recovered from losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Frames that were sent.
+    /// Frames that the node sent.
     pub sent: u64,
-    /// Frames that came for it.
+    /// Frames that were addressed to the node.
     pub received: u64,
-    /// Those that made no sense, or were from nobody it knows.
+    /// Frames that were malformed or came from an unknown host.
     pub ignored: u64,
-    /// Messages, offers and notifications that were sent again.
+    /// Messages, offers and notifications that the node sent again.
     pub resent: u64,
-    /// Blocks of pulls that were asked for again.
+    /// Blocks of pulls that the node requested again.
     pub asked_again: u64,
-    /// Refusals that were sent.
+    /// Refusals that the node sent.
     pub refused: u64,
 }
 
 impl Counters {
-    /// The sum of two nodes'.
+    /// Returns the sum of the counters of two nodes.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {

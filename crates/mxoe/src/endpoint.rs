@@ -1,37 +1,37 @@
-//! An endpoint: its partners, what it offers, and what it pulls.
+//! An endpoint: its partners, the messages that it offers, and its pulls.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::connect::Connecting;
-use crate::event::{Address, Code, Event, Message, Offer, Partner as Who};
-use crate::hosts::{Hosts, Out};
-use crate::limits::{MEDIUM, PARTNERS, REGIONS, REPLACE};
-use crate::partner::{Arrived, Body, Content, Notified, Outgoing, Partner};
+use crate::event::{Address, Code, Event, Message, Offer, PartnerId};
+use crate::hosts::{Hosts, Output};
+use crate::limits::{MAX_MEDIUM, PARTNERS, REGIONS, REPLACE_INTERVAL};
+use crate::partner::{Body, Content, Notification, Outgoing, Partner, Received};
 use crate::pull_sink::Pulls;
-use crate::pull_source::{Place, Region};
+use crate::pull_source::{Region, Slot};
 
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     pub(crate) number: u8,
     pub(crate) key: u32,
     pub(crate) session: u32,
-    pub(crate) partners: BTreeMap<Who, Partner>,
-    pub(crate) regions: Vec<Place>,
+    pub(crate) partners: BTreeMap<PartnerId, Partner>,
+    pub(crate) regions: Vec<Slot>,
     pub(crate) pulls: Pulls,
     pub(crate) connecting: Vec<Connecting>,
     pub(crate) connects: u8,
-    /// When the place of a partner may be given to another one again.
-    replace_again: Duration,
+    /// When a new partner may next replace an unused one.
+    replace_at: Duration,
 }
 
-/// What an endpoint works with: the time, the hosts, and the way out.
+/// What an endpoint needs from its node: the time, the table of hosts, and the output queues.
 #[derive(Debug)]
-pub(crate) struct World<'a> {
+pub(crate) struct Context<'a> {
     pub(crate) now: Duration,
     pub(crate) hosts: &'a Hosts,
-    pub(crate) out: &'a mut Out,
-    /// How long a partner may be silent.
+    pub(crate) out: &'a mut Output,
+    /// How long a partner may be silent before the endpoint gives it up.
     pub(crate) patience: Duration,
 }
 
@@ -42,63 +42,69 @@ impl Endpoint {
             key,
             session,
             partners: BTreeMap::new(),
-            regions: (0..REGIONS).map(|_| Place::default()).collect(),
+            regions: (0..REGIONS).map(|_| Slot::default()).collect(),
             pulls: Pulls::new(number),
             connecting: Vec::new(),
             connects: 0,
-            replace_again: Duration::ZERO,
+            replace_at: Duration::ZERO,
         }
     }
 
-    /// The partner, made if there is none yet, in the place of the one that nobody has had to do with for
-    /// longest; `None` when there are too many in use.
-    pub(crate) fn partner(&mut self, now: Duration, who: Who, at: Address) -> Option<&mut Partner> {
-        if self.partners.len() >= PARTNERS && !self.partners.contains_key(&who) {
-            // To look for one costs more than a stranger's frame.
-            if now < self.replace_again {
+    /// Returns a partner, which it makes if there is none yet. If there are too many, the new
+    /// partner replaces the unused one whose last connect is the oldest. Returns `None` if all are
+    /// in use.
+    pub(crate) fn partner(
+        &mut self,
+        now: Duration,
+        id: PartnerId,
+        at: Address,
+    ) -> Option<&mut Partner> {
+        if self.partners.len() >= PARTNERS && !self.partners.contains_key(&id) {
+            // The search costs more than the frame of an unknown host, so its rate is limited.
+            if now < self.replace_at {
                 return None;
             }
-            self.replace_again = now + REPLACE;
-            let unused = self.partners.iter().filter(|entry| !self.uses(entry));
+            self.replace_at = now + REPLACE_INTERVAL;
+            let unused = self.partners.iter().filter(|entry| !self.is_in_use(entry));
             let oldest = unused
-                .min_by_key(|(_, partner)| partner.met)
-                .map(|(who, _)| *who)?;
+                .min_by_key(|(_, partner)| partner.last_connect)
+                .map(|(id, _)| *id)?;
             self.partners.remove(&oldest);
         }
         let number = self.number;
         let fresh = || Partner::new(at, number);
-        let partner = self.partners.entry(who).or_insert_with(fresh);
-        partner.met = now;
+        let partner = self.partners.entry(id).or_insert_with(fresh);
+        partner.last_connect = now;
         Some(partner)
     }
 
-    /// The places of hosts with partners in use.
+    /// Returns the indices of the hosts with partners in use.
     pub(crate) fn hosts_in_use(&self) -> impl Iterator<Item = u16> {
-        let used = self.partners.iter().filter(|entry| self.uses(entry));
-        used.map(|(who, _)| who.0)
+        let used = self.partners.iter().filter(|entry| self.is_in_use(entry));
+        used.map(|(id, _)| id.0)
     }
 
-    /// Whether a partner is connected, is being connected to, or has something to be sent.
-    fn uses(&self, (who, partner): &(&Who, &Partner)) -> bool {
+    /// Whether a partner is connected, is being connected to, or has messages to be sent.
+    fn is_in_use(&self, (id, partner): &(&PartnerId, &Partner)) -> bool {
         let connecting = || {
             self.connecting
                 .iter()
-                .any(|connecting| connecting.who == **who)
+                .any(|connecting| connecting.id == **id)
         };
         partner.session.is_some() || !partner.is_idle() || connecting()
     }
 
-    /// Send what waits, as far as there is room.
-    pub(crate) fn flush(&mut self, who: Who, world: &mut World<'_>) {
-        let (Some(partner), Some(route)) = (self.partners.get_mut(&who), world.hosts.route(who.0))
+    /// Sends waiting messages as far as the send window allows.
+    pub(crate) fn flush(&mut self, id: PartnerId, context: &mut Context<'_>) {
+        let (Some(partner), Some(route)) = (self.partners.get_mut(&id), context.hosts.route(id.0))
         else {
             return;
         };
         while let Some(next) = partner.waiting.front().filter(|_| partner.has_room()) {
-            let place = match next.is_large() {
-                true => match free(&mut self.regions) {
-                    Some(place) => Some(place),
-                    // Until another large message is through.
+            let slot = match next.is_large() {
+                true => match free_slot(&mut self.regions) {
+                    Some(slot) => Some(slot),
+                    // The message waits until another large message has ended.
                     None => return,
                 },
                 false => None,
@@ -106,25 +112,25 @@ impl Endpoint {
             let Some(outgoing) = partner.waiting.pop_front() else {
                 return;
             };
-            let body = match place {
-                Some((number, place)) => {
-                    partner.owing += 1;
-                    place.offer(number, who, outgoing)
+            let body = match slot {
+                Some((number, slot)) => {
+                    partner.open_transfers += 1;
+                    slot.offer(number, id, outgoing)
                 }
                 None => outgoing.into_message(),
             };
-            partner.send(world.now, route, body, world.out);
+            partner.send(context.now, route, body, context.out);
         }
     }
 
-    /// The next message of a partner, in the order they were sent.
-    pub(crate) fn take(&mut self, who: Who, world: &mut World<'_>) -> Option<Message> {
-        let partner = self.partners.get_mut(&who)?;
-        Some(match partner.take(world.now)? {
-            Arrived::Message { value, data } | Arrived::Partial { value, data, .. } => {
+    /// Takes the next message of a partner, in the order of its sends.
+    pub(crate) fn take(&mut self, id: PartnerId, context: &mut Context<'_>) -> Option<Message> {
+        let partner = self.partners.get_mut(&id)?;
+        Some(match partner.take(context.now)? {
+            Received::Message { value, data } | Received::Partial { value, data, .. } => {
                 Message::Whole { value, data }
             }
-            Arrived::Offer {
+            Received::Offer {
                 value,
                 length,
                 region,
@@ -134,7 +140,7 @@ impl Endpoint {
                 value,
                 length,
                 offer: Offer {
-                    partner: who,
+                    partner: id,
                     session: partner.session.unwrap_or_default(),
                     region,
                     generation,
@@ -142,66 +148,76 @@ impl Endpoint {
                     length,
                 },
             },
-            // Passed when it came.
-            Arrived::Heeded => return None,
+            // The endpoint handled the notification when it arrived.
+            Received::NotificationHandled => return None,
         })
     }
 
-    /// A partner pulled a message from here.
-    pub(crate) fn notified(&mut self, who: Who, notified: Notified, world: &mut World<'_>) {
-        let place = (notified.region, notified.generation);
-        let Some(region) = self.free_region(who, place) else {
+    /// Handles a notification: a partner has pulled a message of this endpoint.
+    pub(crate) fn receive_notification(
+        &mut self,
+        id: PartnerId,
+        notification: Notification,
+        context: &mut Context<'_>,
+    ) {
+        let slot = (notification.region, notification.generation);
+        let Some(region) = self.free_region(id, slot) else {
             return;
         };
-        world.out.events.push_back(Event::Sent {
+        context.out.events.push_back(Event::Sent {
             token: region.token,
             code: Code::Success,
-            taken: notified.total.min(region.length),
+            taken: notification.total.min(region.length),
         });
-        // Others may have waited for the place.
+        // Messages to other partners may wait for a free region.
         let all: Vec<_> = self.partners.keys().copied().collect();
-        for who in all {
-            self.flush(who, world);
+        for id in all {
+            self.flush(id, context);
         }
     }
 
-    /// Take a region away, if it is the partner's and of this generation.
-    pub(crate) fn free_region(&mut self, who: Who, place: (u8, u8)) -> Option<Region> {
-        let found = self.regions.get_mut(usize::from(place.0))?;
-        let is = found.generation == place.1 && found.region.as_ref()?.who == who;
-        if !is {
+    /// Removes a region if it belongs to this partner and has this generation.
+    pub(crate) fn free_region(&mut self, id: PartnerId, slot: (u8, u8)) -> Option<Region> {
+        let found = self.regions.get_mut(usize::from(slot.0))?;
+        let matches = found.generation == slot.1 && found.region.as_ref()?.id == id;
+        if !matches {
             return None;
         }
         found.generation = found.generation.wrapping_add(1);
-        if let Some(partner) = self.partners.get_mut(&who) {
-            partner.owing = partner.owing.saturating_sub(1);
+        if let Some(partner) = self.partners.get_mut(&id) {
+            partner.open_transfers = partner.open_transfers.saturating_sub(1);
         }
         found.region.take()
     }
 
-    /// Bodies that a partner has: sends that are over with that.
-    pub(crate) fn acknowledged(&mut self, who: Who, bodies: Vec<Body>, world: &mut World<'_>) {
+    /// Ends the sends of messages that a partner has acknowledged.
+    pub(crate) fn acknowledged(
+        &mut self,
+        id: PartnerId,
+        bodies: Vec<Body>,
+        context: &mut Context<'_>,
+    ) {
         if bodies.is_empty() {
             return;
         }
         for body in bodies {
             if let Body::Message { data, token, .. } = body {
-                world.out.events.push_back(Event::Sent {
+                context.out.events.push_back(Event::Sent {
                     token,
                     code: Code::Success,
                     taken: u32::try_from(data.len()).unwrap_or(u32::MAX),
                 });
             }
         }
-        self.flush(who, world);
+        self.flush(id, context);
     }
 
-    /// Give a partner up: all that has to do with it ends.
-    pub(crate) fn fail(&mut self, who: Who, code: Code, world: &mut World<'_>) {
-        let Some(partner) = self.partners.get_mut(&who) else {
+    /// Gives a partner up: ends its sends, pulls and connection with events.
+    pub(crate) fn fail(&mut self, id: PartnerId, code: Code, context: &mut Context<'_>) {
+        let Some(partner) = self.partners.get_mut(&id) else {
             return;
         };
-        let (connected, from) = (partner.session.is_some(), partner.at);
+        let (connected, from) = (partner.session.is_some(), partner.address);
         let (bodies, waiting) = partner.reset();
         let mut tokens: Vec<u64> = waiting.into_iter().map(|waits| waits.token).collect();
         for body in bodies {
@@ -209,23 +225,23 @@ impl Endpoint {
                 tokens.push(token);
             }
         }
-        for place in &mut self.regions {
-            if let Some(Region { token, .. }) = place.region.take_if(|region| region.who == who) {
-                place.generation = place.generation.wrapping_add(1);
+        for slot in &mut self.regions {
+            if let Some(Region { token, .. }) = slot.region.take_if(|region| region.id == id) {
+                slot.generation = slot.generation.wrapping_add(1);
                 tokens.push(token);
             }
         }
         for token in tokens {
-            world.out.events.push_back(Event::Sent {
+            context.out.events.push_back(Event::Sent {
                 token,
                 code,
                 taken: 0,
             });
         }
-        self.pulls.fail(who, code, world);
+        self.pulls.fail(id, code, context);
         if connected {
             let endpoint = self.number;
-            world.out.events.push_back(Event::Lost {
+            context.out.events.push_back(Event::Lost {
                 endpoint,
                 from,
                 code,
@@ -233,65 +249,65 @@ impl Endpoint {
         }
     }
 
-    /// Drop a partner, and say nothing of it.
-    pub(crate) fn forget(&mut self, who: Who) {
-        if let Some(partner) = self.partners.get_mut(&who) {
+    /// Ends the connection to a partner without events.
+    pub(crate) fn forget(&mut self, id: PartnerId) {
+        if let Some(partner) = self.partners.get_mut(&id) {
             drop(partner.reset());
         }
-        for place in &mut self.regions {
-            if place.region.take_if(|region| region.who == who).is_some() {
-                place.generation = place.generation.wrapping_add(1);
+        for slot in &mut self.regions {
+            if slot.region.take_if(|region| region.id == id).is_some() {
+                slot.generation = slot.generation.wrapping_add(1);
             }
         }
-        self.connecting.retain(|connecting| connecting.who != who);
-        self.pulls.forget(who);
+        self.connecting.retain(|connecting| connecting.id != id);
+        self.pulls.forget(id);
     }
 
-    /// Send what is due.
-    pub(crate) fn tick(&mut self, world: &mut World<'_>) {
-        self.pulls.tick(&self.partners, world);
+    /// Runs the timers of all partners, pulls and connects.
+    pub(crate) fn tick(&mut self, context: &mut Context<'_>) {
+        self.pulls.tick(&self.partners, context);
         let mut lost = Vec::new();
         let mut silent = Vec::new();
-        for (who, partner) in &mut self.partners {
-            let Some(route) = world.hosts.route(who.0) else {
+        for (id, partner) in &mut self.partners {
+            let Some(route) = context.hosts.route(id.0) else {
                 continue;
             };
-            partner.tick(world.now, route, world.out);
-            if partner.must_probe(world.now) {
-                silent.push(*who);
+            partner.tick(context.now, route, context.out);
+            if partner.must_probe(context.now) {
+                silent.push(*id);
             }
-            if partner.is_lost(world.now, world.patience) {
-                lost.push(*who);
+            if partner.is_lost(context.now, context.patience) {
+                lost.push(*id);
             }
         }
-        for who in silent {
-            self.probe(who, world);
+        for id in silent {
+            self.probe(id, context);
         }
-        for who in lost {
-            self.fail(who, Code::Unreachable, world);
+        for id in lost {
+            self.fail(id, Code::Unreachable, context);
         }
-        self.tick_connects(world);
+        self.tick_connects(context);
     }
 
     pub(crate) fn deadline(&self) -> Option<Duration> {
         let partners = self.partners.values().filter_map(Partner::deadline);
-        let connects = self.connecting.iter().map(|connecting| connecting.again);
+        let connects = self.connecting.iter().map(|connecting| connecting.retry_at);
         partners.chain(connects).chain(self.pulls.deadline()).min()
     }
 }
 
-/// A place without a region.
-fn free(regions: &mut [Place]) -> Option<(u8, &mut Place)> {
+/// Returns a slot without a region.
+fn free_slot(regions: &mut [Slot]) -> Option<(u8, &mut Slot)> {
     let mut all = (0u8..).zip(regions);
-    all.find(|(_, place)| place.region.is_none())
+    all.find(|(_, slot)| slot.region.is_none())
 }
 
 impl Content {
     pub(crate) fn length(&self) -> u32 {
         match self {
-            // No longer than that, see `Node::send`.
-            Self::Here(data) => u32::try_from(data.len()).unwrap_or(u32::MAX),
-            Self::Later(length) => *length,
+            // `Node::send` has checked that the length fits.
+            Self::Buffered(data) => u32::try_from(data.len()).unwrap_or(u32::MAX),
+            Self::Streamed(length) => *length,
         }
     }
 }
@@ -299,8 +315,8 @@ impl Content {
 impl Outgoing {
     fn is_large(&self) -> bool {
         match &self.content {
-            Content::Here(data) => self.synchronous || data.len() > MEDIUM,
-            Content::Later(_) => true,
+            Content::Buffered(data) => self.synchronous || data.len() > MAX_MEDIUM,
+            Content::Streamed(_) => true,
         }
     }
 
@@ -308,9 +324,9 @@ impl Outgoing {
         Body::Message {
             value: self.value,
             data: match self.content {
-                Content::Here(data) => data,
-                // Never: it is large.
-                Content::Later(_) => Vec::new(),
+                Content::Buffered(data) => data,
+                // Unreachable: a streamed message is large.
+                Content::Streamed(_) => Vec::new(),
             },
             token: self.token,
         }

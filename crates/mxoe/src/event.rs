@@ -1,53 +1,53 @@
-//! What comes out of a node.
+//! Events and other values that a node returns.
 
 use crate::wire::Mac;
 
 /// An endpoint on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
-    /// The host.
+    /// The host's MAC address.
     pub host: Mac,
-    /// Its endpoint.
+    /// The number of the endpoint on that host.
     pub endpoint: u8,
 }
 
 impl Address {
-    /// Before and after all others, for ranges.
+    /// Lower bound of all addresses, for ranges.
     pub(crate) const FIRST: Self = Self {
         host: Mac([0; 6]),
         endpoint: 0,
     };
-    /// See [`Self::FIRST`].
+    /// Upper bound of all addresses, for ranges.
     pub(crate) const LAST: Self = Self {
         host: Mac([0xff; 6]),
         endpoint: u8::MAX,
     };
 }
 
-/// How a connect, send or pull ended.
+/// The result of a connect, send or pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// As it should.
+    /// It completed.
     Success,
-    /// There is no endpoint of that number there.
+    /// The host has no endpoint of that number.
     BadEndpoint,
     /// The endpoint is closed.
     Closed,
-    /// The endpoint was opened again since, or the connection was given up.
+    /// The endpoint was opened again in the meantime, or the peer gave the connection up.
     BadSession,
     /// The key is wrong.
     BadKey,
-    /// The offered message is not there any more.
+    /// The peer does not offer the message any more.
     BadRegion,
-    /// Nobody answered for long.
+    /// The peer did not answer for [`Config::patience`](crate::Config::patience).
     Unreachable,
 }
 
-/// A message that can be pulled, see [`Node::pull`](crate::Node::pull).
+/// An offered message, for [`Node::pull`](crate::Node::pull).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    pub(crate) partner: Partner,
-    /// The opening of the partner's endpoint that it is from.
+    pub(crate) partner: PartnerId,
+    /// Session of the partner's endpoint at the time of the offer.
     pub(crate) session: u32,
     pub(crate) region: u8,
     pub(crate) generation: u8,
@@ -55,131 +55,134 @@ pub struct Offer {
     pub(crate) length: u32,
 }
 
-/// A pull that was begun, see [`Node::piece`](crate::Node::piece).
+/// A running pull, for [`Node::piece`](crate::Node::piece).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pull(pub(crate) u32);
 
-/// A message that is sent piece by piece, see [`Node::space`](crate::Node::space).
+/// A message that the program supplies in pieces, for [`Node::space`](crate::Node::space).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
     pub(crate) region: u8,
     pub(crate) generation: u8,
 }
 
-/// Who a partner is: a place in the table of hosts, and an endpoint there.
-pub(crate) type Partner = (u16, u8);
+/// Identifies a partner: the host's index in this node's table, and an endpoint on that host.
+pub(crate) type PartnerId = (u16, u8);
 
-/// A message, taken by [`Node::take`](crate::Node::take) in the order it was sent.
+/// A message. [`Node::take`](crate::Node::take) returns messages in the order of their sends.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Message {
-    /// All of it.
+    /// A complete message.
     Whole {
-        /// Its match value.
+        /// The match value.
         value: u64,
-        /// Its bytes.
+        /// The bytes of the message.
         data: Vec<u8>,
     },
-    /// It is offered.
+    /// An offer of a large or synchronous message, which the program pulls.
     Offered {
-        /// Its match value.
+        /// The match value.
         value: u64,
-        /// Its bytes.
+        /// Bytes of the message.
         length: u32,
-        /// For [`Node::pull`](crate::Node::pull).
+        /// The argument for [`Node::pull`](crate::Node::pull).
         offer: Offer,
     },
 }
 
-/// Something happened.
+/// An event of a node.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A host's name is known now.
+    /// A host reported its name for the first time, or a new name.
     Host {
-        /// Its address.
+        /// The host's address.
         host: Mac,
-        /// Its name.
+        /// The host's name.
         name: String,
     },
     /// A connect ended.
     Connected {
-        /// Which.
+        /// The token of the connect.
         token: u64,
-        /// How.
+        /// The result.
         code: Code,
     },
-    /// Somebody connects to an endpoint that is not open. It waits for
-    /// [`Node::open`](crate::Node::open) or [`Node::refuse`](crate::Node::refuse), and asks again.
+    /// A remote endpoint connects to an endpoint that is not open. The request waits until the
+    /// program calls [`Node::open`](crate::Node::open) or [`Node::refuse`](crate::Node::refuse).
+    /// The remote side repeats its request meanwhile.
     Asked {
-        /// The endpoint.
+        /// The local endpoint.
         endpoint: u8,
-        /// Who connects.
+        /// The remote endpoint.
         from: Address,
-        /// Which opening of its endpoint that is.
+        /// Session of the remote endpoint.
         session: u32,
-        /// The key that it thinks the endpoint has.
+        /// The key in the request.
         key: u32,
     },
-    /// Somebody connected who was not connected before.
+    /// A remote endpoint connected that was not connected before.
     Met {
-        /// To which endpoint.
+        /// The local endpoint.
         endpoint: u8,
-        /// Who.
+        /// The remote endpoint.
         from: Address,
     },
-    /// A partner is not connected any more: it began anew, refused what it was sent, or is silent.
+    /// A connection ended: the partner has a new session, refused a packet, or did not answer.
     Lost {
-        /// Of which endpoint.
+        /// The local endpoint.
         endpoint: u8,
-        /// Who.
+        /// The remote endpoint.
         from: Address,
-        /// Why.
+        /// The reason.
         code: Code,
     },
-    /// A message that is sent piece by piece is pulled: feed it.
+    /// A receiver pulls a message that the program supplies in pieces: the program fills
+    /// [`Node::space`](crate::Node::space) now.
     Wanted {
-        /// The endpoint it is sent from.
+        /// The endpoint that sends the message.
         endpoint: u8,
-        /// The send's.
+        /// The token of the send.
         token: u64,
-        /// For [`Node::space`](crate::Node::space).
+        /// The argument for [`Node::space`](crate::Node::space).
         source: Source,
-        /// So many bytes of it, from its first.
+        /// Number of bytes that the receiver pulls, counted from the first byte of the message.
         total: u32,
     },
-    /// A send ended: it was acknowledged, or pulled if it is large or synchronous.
+    /// A send ended: the receiver acknowledged the message, or pulled it if it is large or
+    /// synchronous.
     Sent {
-        /// Which.
+        /// The token of the send.
         token: u64,
-        /// How.
+        /// The result.
         code: Code,
-        /// Bytes that the receiver has.
+        /// Number of bytes that the receiver took.
         taken: u32,
     },
-    /// A pull ended: every piece was taken, or no more will come.
+    /// A pull ended: the program took the last piece, or no more pieces will arrive.
     Pulled {
-        /// Which.
+        /// The token of the pull.
         token: u64,
-        /// How.
+        /// The result.
         code: Code,
     },
 }
 
-/// A call that was refused. Nothing has happened.
+/// A refused call. It changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// There is no such endpoint here.
+    /// The node has no such endpoint.
     #[error("the endpoint is not open here")]
     NotOpen,
-    /// The peer is not connected, or not any more.
+    /// The peer is not connected, or the connection ended.
     #[error("the peer is not connected: connect to it first")]
     NotConnected,
-    /// No host has this address, or the table of hosts or partners is full.
+    /// The address is not a host's, or the table of hosts or partners is full.
     #[error("no host has this address, or too many hosts or endpoints are known already")]
     NoHost,
-    /// A message is longer than its length can say.
+    /// The length of the message does not fit into 32 bits.
     #[error("a message has at most 4 GiB")]
     TooLong,
-    /// Too many messages are pulled at the same time.
+    /// The endpoint already pulls [`PULLS`](crate::limits::PULLS) messages.
     #[error("too many messages are pulled at the same time")]
     Busy,
 }

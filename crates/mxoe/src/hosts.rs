@@ -1,4 +1,4 @@
-//! The table of hosts: who is there, by which index, and how a host is found.
+//! The table of hosts, and the output queues of a node.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -6,28 +6,28 @@ use std::time::Duration;
 use crate::counters::Counters;
 use crate::event::Event;
 use crate::limits::{
-    ANNOUNCE, ANNOUNCE_SELDOM, ANNOUNCEMENTS, BLOCKS, HOSTS, QUERY, QUEUED, QUEUED_IN_ALL, RENAME,
-    REPLIES,
+    ANNOUNCE_INTERVAL, ANNOUNCE_INTERVAL_IDLE, ANNOUNCEMENTS, HOSTS, PULL_BLOCKS, QUERY_INTERVAL,
+    RENAME_INTERVAL, REPLIES_PER_REQUEST, SEND_QUEUE, SEND_QUEUE_TOTAL,
 };
 use crate::wire::{Frame, Mac, NO_INDEX, Packet};
 
-/// What leaves a node: frames and events.
+/// The output of a node: frames and events.
 #[derive(Debug)]
-pub(crate) struct Out {
+pub(crate) struct Output {
     mac: Mac,
     frames: VecDeque<Vec<u8>>,
-    /// How many of them are for each host.
+    /// Number of queued frames for each host.
     queued: BTreeMap<Mac, usize>,
-    /// Memory for more frames.
+    /// Memory of sent frames, for the next frames.
     spare: Vec<Vec<u8>>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) counters: Counters,
 }
 
-/// Frames whose memory is kept for the next: those of the blocks of a pull.
-const SPARE: usize = REPLIES as usize * BLOCKS;
+/// Number of frames whose memory is kept: those of the blocks of one pull in flight.
+const SPARE: usize = REPLIES_PER_REQUEST as usize * PULL_BLOCKS;
 
-/// Where a host's frames go.
+/// The destination of frames to a host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
     pub(crate) mac: Mac,
@@ -35,7 +35,7 @@ pub(crate) struct Route {
     pub(crate) index: u16,
 }
 
-impl Out {
+impl Output {
     pub(crate) fn new(mac: Mac) -> Self {
         Self {
             mac,
@@ -47,11 +47,12 @@ impl Out {
         }
     }
 
-    /// Send a packet. The source is always this node. It is dropped, as a network may drop it, when
-    /// too many wait: what asks for many is small, so a host could have any number of them wait.
+    /// Queues a packet, with this node as its source. If too many frames are queued, the packet is
+    /// dropped as a network might drop it: a request is small and its answer is large, so without a
+    /// limit a host could fill the memory.
     pub(crate) fn send(&mut self, to: Route, packet: Packet<'_>) {
         let queued = self.queued.entry(to.mac).or_default();
-        if *queued >= QUEUED || self.frames.len() >= QUEUED_IN_ALL {
+        if *queued >= SEND_QUEUE || self.frames.len() >= SEND_QUEUE_TOTAL {
             return;
         }
         *queued += 1;
@@ -68,7 +69,7 @@ impl Out {
         self.counters.sent += 1;
     }
 
-    /// The next frame to be sent.
+    /// Returns the next frame to be sent.
     pub(crate) fn transmit(&mut self) -> Option<Vec<u8>> {
         let frame = self.frames.pop_front()?;
         let to = frame.first_chunk().copied().map(Mac);
@@ -93,15 +94,15 @@ struct Host {
     mac: Mac,
     index: u16,
     name: Option<String>,
-    /// When that changed last.
-    named: Duration,
-    /// When something came from it last.
-    heard: Duration,
-    /// From its announcements.
+    /// When the name last changed.
+    renamed_at: Duration,
+    /// When the last frame of this host arrived.
+    last_received: Duration,
+    /// The serial number in its announcements.
     serial: Option<u32>,
-    /// Of the query that is not answered.
+    /// Identifies the unanswered query.
     magic: u32,
-    query: Option<Duration>,
+    query_at: Option<Duration>,
 }
 
 impl Host {
@@ -110,11 +111,11 @@ impl Host {
             mac,
             index: NO_INDEX,
             name: None,
-            named: Duration::ZERO,
-            heard: now,
+            renamed_at: Duration::ZERO,
+            last_received: now,
             serial: None,
             magic,
-            query: Some(now),
+            query_at: Some(now),
         }
     }
 }
@@ -122,8 +123,8 @@ impl Host {
 #[derive(Debug)]
 pub(crate) struct Hosts {
     list: Vec<Host>,
-    /// How often a place was given to another host, counted on from the number of places.
-    renewed: u32,
+    /// Number of replacements in the table, counted from the size of the table.
+    replacements: u32,
     by_mac: BTreeMap<Mac, u16>,
     serial: u32,
     announcements: u32,
@@ -134,8 +135,8 @@ impl Hosts {
     pub(crate) fn new(serial: u32) -> Self {
         Self {
             list: Vec::new(),
-            // Each query has a number of its own.
-            renewed: u32::try_from(HOSTS).unwrap_or(u32::MAX),
+            // Starts behind the indices, so that each query has a magic of its own.
+            replacements: u32::try_from(HOSTS).unwrap_or(u32::MAX),
             by_mac: BTreeMap::new(),
             serial,
             announcements: 0,
@@ -143,14 +144,14 @@ impl Hosts {
         }
     }
 
-    /// Begin to announce this node.
+    /// Starts to announce this node.
     pub(crate) fn announce(&mut self, now: Duration) {
         self.announcements = ANNOUNCEMENTS;
         self.announce = Some(now);
     }
 
-    /// Announce this node no more.
-    pub(crate) fn silence(&mut self) {
+    /// Stops announcing this node.
+    pub(crate) fn stop_announcing(&mut self) {
         self.announce = None;
     }
 
@@ -158,8 +159,8 @@ impl Hosts {
         self.by_mac.get(&mac).copied()
     }
 
-    /// The host of an address; a new one is asked for its name. `None` when the table is full, or
-    /// it is no host's.
+    /// Returns the index of a host. A host that is new is added and queried for its name. Returns
+    /// `None` if the table is full or the address is not a host's.
     pub(crate) fn add(&mut self, now: Duration, mac: Mac) -> Option<u16> {
         if let Some(known) = self.find(mac) {
             return Some(known);
@@ -167,114 +168,128 @@ impl Hosts {
         if self.list.len() >= HOSTS || !mac.is_host() {
             return None;
         }
-        let place = u16::try_from(self.list.len()).ok()?;
-        let magic = self.serial.wrapping_add(place.into());
+        let slot = u16::try_from(self.list.len()).ok()?;
+        let magic = self.serial.wrapping_add(slot.into());
         self.list.push(Host::new(now, mac, magic));
-        self.by_mac.insert(mac, place);
-        Some(place)
+        self.by_mac.insert(mac, slot);
+        Some(slot)
     }
 
-    fn get(&mut self, place: u16) -> Option<&mut Host> {
-        self.list.get_mut(usize::from(place))
+    fn get(&mut self, slot: u16) -> Option<&mut Host> {
+        self.list.get_mut(usize::from(slot))
     }
 
-    /// Whether a frame's index and source name the same host.
-    pub(crate) fn knows(&mut self, now: Duration, index: u16, source: Mac) -> bool {
+    /// Whether the index and the source of a frame belong to the same host.
+    pub(crate) fn matches(&mut self, now: Duration, index: u16, source: Mac) -> bool {
         let host = self.list.get_mut(usize::from(index));
         host.filter(|host| host.mac == source)
-            .map(|host| host.heard = now)
+            .map(|host| host.last_received = now)
             .is_some()
     }
 
-    /// Whether another host has a place in the table only if one loses its own.
+    /// Whether this host is new and the table is full.
     pub(crate) fn is_full(&self, mac: Mac) -> bool {
         self.list.len() >= HOSTS && mac.is_host() && self.find(mac).is_none()
     }
 
-    /// Give the place of the host that has been silent longest to another one. One that never said
-    /// its name, as one that does not exist, goes first; one that somebody has to do with stays. Returns the place.
+    /// Replaces the host that has been silent longest, and returns its index. A host without a name
+    /// goes first, because it may not exist. A host in use stays.
     pub(crate) fn replace(&mut self, now: Duration, mac: Mac, used: &BTreeSet<u16>) -> Option<u16> {
         let free = (0u16..).zip(&self.list);
-        let free = free.filter(|(place, _)| !used.contains(place));
-        let oldest = free.min_by_key(|(_, host)| (host.name.is_some(), host.heard));
-        let place = oldest.map(|(place, _)| place)?;
-        self.renewed = self.renewed.wrapping_add(1);
-        let magic = self.serial.wrapping_add(self.renewed);
-        let host = self.get(place)?;
+        let free = free.filter(|(slot, _)| !used.contains(slot));
+        let oldest = free.min_by_key(|(_, host)| (host.name.is_some(), host.last_received));
+        let slot = oldest.map(|(slot, _)| slot)?;
+        self.replacements = self.replacements.wrapping_add(1);
+        let magic = self.serial.wrapping_add(self.replacements);
+        let host = self.get(slot)?;
         let fresh = Host::new(now, mac, magic);
         let gone = std::mem::replace(host, fresh).mac;
         self.by_mac.remove(&gone);
-        self.by_mac.insert(mac, place);
-        Some(place)
+        self.by_mac.insert(mac, slot);
+        Some(slot)
     }
 
-    pub(crate) fn route(&self, place: u16) -> Option<Route> {
-        let host = self.list.get(usize::from(place))?;
+    pub(crate) fn route(&self, slot: u16) -> Option<Route> {
+        let host = self.list.get(usize::from(slot))?;
         Some(Route {
             mac: host.mac,
             index: host.index,
         })
     }
 
-    /// The host said what this node's index is in its table.
-    pub(crate) fn learn(&mut self, place: u16, index: u16) {
-        if let Some(host) = self.get(place) {
+    /// Stores this node's index in the host's table.
+    pub(crate) fn set_index(&mut self, slot: u16, index: u16) {
+        if let Some(host) = self.get(slot) {
             host.index = index;
         }
     }
 
-    /// A host announced itself.
-    pub(crate) fn announced(&mut self, now: Duration, source: Mac, nic: u64, serial: u32) {
+    /// Handles an announcement.
+    pub(crate) fn receive_announcement(
+        &mut self,
+        now: Duration,
+        source: Mac,
+        nic: u64,
+        serial: u32,
+    ) {
         if Mac::from_nic(nic) != Some(source) {
             return;
         }
-        let Some(place) = self.add(now, source) else {
+        let Some(slot) = self.add(now, source) else {
             return;
         };
-        let Some(host) = self.get(place).filter(|host| host.serial != Some(serial)) else {
+        let Some(host) = self.get(slot).filter(|host| host.serial != Some(serial)) else {
             return;
         };
-        // New, or started again: its table is another one.
+        // The host is new or was restarted, so its table is a new one.
         if host.serial.replace(serial).is_some() {
             host.index = NO_INDEX;
         }
-        host.query = Some(now);
+        host.query_at = Some(now);
         self.announce(now);
     }
 
-    /// A host asks for this node's name, and says its index for it.
-    pub(crate) fn asked(&mut self, place: u16, index: u16, magic: u32, name: &str, out: &mut Out) {
-        self.learn(place, index);
+    /// Handles a query for this node's name, which also contains this node's index in the sender's
+    /// table.
+    pub(crate) fn receive_query(
+        &mut self,
+        slot: u16,
+        index: u16,
+        magic: u32,
+        name: &str,
+        out: &mut Output,
+    ) {
+        self.set_index(slot, index);
         let reply = Packet::HostReply {
-            index: place,
+            index: slot,
             magic,
             name: name.as_bytes(),
         };
-        if let Some(route) = self.route(place) {
+        if let Some(route) = self.route(slot) {
             out.send(route, reply);
         }
     }
 
-    /// A host says its name.
-    pub(crate) fn named(
+    /// Handles a reply with a host's name.
+    pub(crate) fn receive_name(
         &mut self,
         now: Duration,
-        place: u16,
+        slot: u16,
         (index, magic, name): (u16, u32, &[u8]),
-        out: &mut Out,
+        out: &mut Output,
     ) {
-        let Some(host) = self.get(place).filter(|host| host.magic == magic) else {
+        let Some(host) = self.get(slot).filter(|host| host.magic == magic) else {
             return;
         };
         host.index = index;
-        host.query = None;
+        host.query_at = None;
         let name = String::from_utf8_lossy(name).into_owned();
-        let soon = host.named.saturating_add(RENAME);
+        let soon = host.renamed_at.saturating_add(RENAME_INTERVAL);
         if host.name.is_some() && host.name.as_ref() != Some(&name) && now < soon {
-            // Asked again, when it may have another name.
-            host.query = Some(soon);
+            // The name changed too soon. Query it again later.
+            host.query_at = Some(soon);
         } else if host.name.as_ref() != Some(&name) {
-            host.named = now;
+            host.renamed_at = now;
             host.name = Some(name.clone());
             let event = Event::Host {
                 host: host.mac,
@@ -284,38 +299,38 @@ impl Hosts {
         }
     }
 
-    pub(crate) fn tick(&mut self, now: Duration, nic: u64, out: &mut Out) {
+    pub(crate) fn tick(&mut self, now: Duration, nic: u64, out: &mut Output) {
         if self.announce.is_some_and(|at| at <= now) {
             self.announcements = self.announcements.saturating_sub(1);
             let pause = if self.announcements > 0 {
-                ANNOUNCE
+                ANNOUNCE_INTERVAL
             } else {
-                ANNOUNCE_SELDOM
+                ANNOUNCE_INTERVAL_IDLE
             };
             self.announce = Some(now + pause);
-            let everybody = Route {
+            let broadcast = Route {
                 mac: Mac::BROADCAST,
                 index: NO_INDEX,
             };
             let serial = self.serial;
-            out.send(everybody, Packet::Announce { nic, serial });
+            out.send(broadcast, Packet::Announce { nic, serial });
         }
-        for (place, host) in (0u16..).zip(&mut self.list) {
-            if host.query.is_some_and(|at| at <= now) {
-                host.query = Some(now + QUERY);
+        for (slot, host) in (0u16..).zip(&mut self.list) {
+            if host.query_at.is_some_and(|at| at <= now) {
+                host.query_at = Some(now + QUERY_INTERVAL);
                 let route = Route {
                     mac: host.mac,
                     index: host.index,
                 };
                 let magic = host.magic;
-                let index = place;
+                let index = slot;
                 out.send(route, Packet::HostQuery { index, magic });
             }
         }
     }
 
     pub(crate) fn deadline(&self) -> Option<Duration> {
-        let queries = self.list.iter().filter_map(|host| host.query);
+        let queries = self.list.iter().filter_map(|host| host.query_at);
         queries.chain(self.announce).min()
     }
 }

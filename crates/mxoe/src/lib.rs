@@ -1,39 +1,101 @@
-//! MX over Ethernet (MXoE): messages to endpoints on other hosts, in the frames that Myricom's MX
-//! speaks.
+//! MX over Ethernet (MXoE): messages to endpoints on other hosts, in the frames of Myricom's MX.
 //!
 //! # Theory of operation
 //!
-//! [`wire`] is the codec: frames to values and back; nothing is kept there. [`Node`] is a host on
-//! the network as a state machine without a network or a clock: frames and the time go in, frames
-//! ([`Node::transmit`]), events ([`Node::event`]) and the time when it wants to be called again
-//! ([`Node::deadline`]) come out. So loss, duplication and reordering are tested without any
-//! network. [`Port`] is the network: an AF_PACKET socket, whose frames come in a ring that the kernel
-//! fills.
+//! ```text
+//!   program: open, connect, send, take, pull            events (Event)
+//!                      │                                      ▲
+//!                      ▼                                      │
+//!  ┌─ Node ───────────────────────────────────────────────────┴───────┐
+//!  │ table of hosts (hosts)          by index: MAC address, name      │
+//!  │ endpoints (endpoint)            by number: key, session          │
+//!  │   partners (partner)            sequence numbers, both queues    │
+//!  │   regions (pull_source)         large messages that it offers    │
+//!  │   pulls (pull_sink)             large messages that it fetches   │
+//!  └───▲──────────────────────────────────────────────┬───────────────┘
+//!      │ receive (wire: decode)                       │ transmit (wire: encode)
+//!  ┌─ Port ───────────────────────────────────────────▼───────────────┐
+//!  │ AF_PACKET socket: receive ring, sendmmsg(2)                      │
+//!  └──────────────────────────────────────────────────────────────────┘
+//! ```
 //!
-//! A node knows hosts (found by their announcements, or told), each with an index in its table
-//! that the host puts into what it sends. Its endpoints have partners: endpoints elsewhere.
-//! Partners learn each other's session and where sequence numbers start when one connects. From
-//! then on each message has a number and is kept until it is acknowledged, and sent again until
-//! then, soon at first ([`retransmit`]) and then every half second; the receiver puts messages in order, and drops what it has. Up to 32
-//! KiB a message travels in one or several packets; a larger or synchronous one is offered, and
-//! the receiver pulls it, block by block, and says when it has it.
+//! [`wire`] is the codec, which keeps no state. [`Node`] is one host as a state machine without a
+//! network and without a clock: its input is frames and the time; its output is frames
+//! ([`Node::transmit`]), events ([`Node::event`]) and the time of the next call
+//! ([`Node::deadline`]). So tests of loss, duplication and reordering need no network. [`Port`] is
+//! the network: an AF_PACKET socket with a receive ring that the kernel fills.
 //!
-//! Matching is not done here: messages are taken one by one ([`Node::take`]), whole or as an
-//! [`Offer`], which is pulled ([`Node::pull`]) and taken piece by piece when somebody wants it.
+//! A node finds other hosts by their announcements, or the program names them. Each host has an
+//! index in the node's table and puts that index into its frames. An endpoint has partners, which
+//! are remote endpoints. When one endpoint connects to another, both learn each other's session and
+//! first sequence number. From then on each message has a number. The sender keeps a message until
+//! the receiver acknowledges it, and retransmits it meanwhile: soon at first ([`retransmit`]), later
+//! every half second. The receiver orders messages and drops duplicates. A message of up to 32 KiB
+//! travels in one packet or several fragments. A larger or synchronous message is offered
+//! (rendezvous): the receiver pulls it block by block, and notifies the sender at the end.
 //!
-//! Whoever is slow holds back the one before: what is not taken is not acknowledged, no more
-//! blocks are asked for than pieces are taken, and a large message is fed ([`Node::space`]) only as
-//! far as it is pulled. So what a node keeps for a partner is limited, and a message that is
-//! acknowledged is in the hands of whoever took it. A notification does not wait behind messages:
-//! it ends a send that the program may be waiting for before it takes any.
+//! This crate does not match messages to receives. The program takes them one by one
+//! ([`Node::take`]), either whole or as an [`Offer`], which it pulls ([`Node::pull`]) and takes
+//! piece by piece.
 //!
-//! Who owns what: the node owns the bytes of messages until they are through. What may fail: every
-//! frame may be anything. It is decoded with every length checked, and then counts only if it is
-//! from the host whose index it has, for a session and a number that are expected; else it is
-//! dropped, or refused by a nack, of which there is a limit. A partner that owes something (an
-//! acknowledgement, a pull, a piece) and is silent is asked again and again, and given up after
-//! [`Config::patience`]: what was for it ends with [`Code::Unreachable`], and [`Event::Lost`] says
-//! so. The question is a connect, which every dialect answers.
+//! **Flow control.** Each stage holds back the one before it. A message that the program has not
+//! taken is not acknowledged; a pull requests further blocks only as the program takes pieces; and
+//! a large message is read from its program ([`Node::space`]) only as far as the receiver pulls it.
+//! So the memory for each partner is limited, and an acknowledged message has reached the receiving
+//! program. Notifications do not wait behind messages, because the program may wait for the end of
+//! a send before it takes any message.
+//!
+//! **Ownership.** The node owns the bytes of a message until its send or pull ends.
+//!
+//! **Failures.** A frame may contain anything. The decoder checks every length. The node then
+//! accepts the frame only from the host whose index it carries, for the current session and an
+//! expected number. Other frames are dropped, or refused by a limited number of nacks. If a partner
+//! is silent while an acknowledgement, a pull or a reply is outstanding, the node probes it, and
+//! gives it up after [`Config::patience`]: its sends and pulls end with [`Code::Unreachable`], and
+//! the connection with [`Event::Lost`]. The probe is a connect, because every dialect of MXoE
+//! answers those.
+//!
+//! # Example
+//!
+//! Two nodes, with a loop in place of the network:
+//!
+//! ```
+//! use mxoe::wire::Mac;
+//! use mxoe::{Address, Config, Message, Node, SendError};
+//! use std::time::Duration;
+//!
+//! const NOW: Duration = Duration::ZERO;
+//!
+//! fn pass_frames(a: &mut Node, b: &mut Node) {
+//!     for _ in 0..10 {
+//!         while let Some(frame) = a.transmit() {
+//!             b.receive(NOW, &frame);
+//!         }
+//!         while let Some(frame) = b.transmit() {
+//!             a.receive(NOW, &frame);
+//!         }
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), SendError> {
+//! let (host_a, host_b) = (Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2]));
+//! let mut a = Node::new(Config::new(host_a, "a", 1));
+//! let mut b = Node::new(Config::new(host_b, "b", 1));
+//! let (endpoint, key) = (3, 77);
+//! assert!(a.open(NOW, endpoint, key, 1001) && b.open(NOW, endpoint, key, 1002));
+//!
+//! let to = Address { host: host_b, endpoint };
+//! a.connect(NOW, endpoint, to, key, 0)?;
+//! pass_frames(&mut a, &mut b);
+//!
+//! a.send(NOW, endpoint, to, (5, b"hello".to_vec()), false, 0)?;
+//! pass_frames(&mut a, &mut b);
+//! let from = Address { host: host_a, endpoint };
+//! let data = b"hello".to_vec();
+//! assert_eq!(b.take(NOW, endpoint, from), Some(Message::Whole { value: 5, data }));
+//! # Ok(())
+//! # }
+//! ```
 #![deny(unsafe_code)]
 
 mod block;

@@ -1,130 +1,144 @@
-//! Sizes, times and limits: those of the dialect that native MX speaks, unless said otherwise.
+//! Sizes, intervals and limits. They are those of native MX's dialect of MXoE, unless a comment
+//! says that Vicinity chose the value.
 
 use std::time::Duration;
 
-/// Longest frame, its MAC header included.
-pub const FRAME: usize = 4144;
+/// Length of the longest frame in bytes, including its MAC header.
+pub const MAX_FRAME: usize = 4144;
 
-/// Shortest frame. Shorter ones are filled with zeros.
-pub const SHORTEST: usize = 60;
+/// Length of the shortest frame in bytes. The encoder pads shorter frames with zeros.
+pub const MIN_FRAME: usize = 60;
 
-/// Bytes of a tiny message, a small one, and one that is buffered.
-pub const TINY: usize = 32;
-/// See [`TINY`].
-pub const SMALL: usize = 128;
-/// See [`TINY`].
-pub const MEDIUM: usize = 32 * 1024;
+/// Bytes of the longest tiny message.
+pub const MAX_TINY: usize = 32;
+/// Bytes of the longest small message.
+pub const MAX_SMALL: usize = 128;
+/// Bytes of the longest medium message, which the sender transmits without a pull.
+pub const MAX_MEDIUM: usize = 32 * 1024;
 
-/// Bytes of a fragment of a medium message, and of a reply to a pull: two to the power of
+/// Bytes of a fragment of a medium message and of a reply to a pull: two to the power of
 /// [`PIPELINE`].
 pub const FRAGMENT: usize = 4096;
-/// See [`FRAGMENT`].
+/// Binary logarithm of [`FRAGMENT`], as fragments carry it.
 pub const PIPELINE: u8 = 12;
 
 /// Replies to one request of a pull.
-pub const REPLIES: u32 = 8;
+pub const REPLIES_PER_REQUEST: u32 = 8;
 
 /// Bytes that one request of a pull asks for, at most.
-pub const BLOCK: u32 = 32 * 1024;
+pub const PULL_BLOCK: u32 = 32 * 1024;
 
-/// Requests of a pull that are not answered in full yet, at most.
-pub const BLOCKS: usize = 4;
+/// Requests of a pull that are in flight at the same time, at most.
+pub const PULL_BLOCKS: usize = 4;
 
-/// Endpoint ids: all that a packet can name but the last, which is refused as no endpoint's.
+/// Number of endpoint ids. A packet could also name id 255, which a node refuses because no
+/// endpoint has it.
 pub const ENDPOINTS: u8 = 255;
 
-/// Hosts that a node keeps in its table.
+/// Hosts in the table of a node.
 pub const HOSTS: usize = 1024;
 
-/// Partners that an endpoint keeps. Ours: a stranger who connects under many names gets no more.
+/// Partners of an endpoint. Chosen by Vicinity: a host that connects under many addresses gets no
+/// more.
 pub const PARTNERS: usize = 4096;
 
-/// Messages that are taken ahead of one that is missing.
-pub const EARLY: u16 = 255;
+/// Messages that a receiver accepts ahead of a missing one.
+pub const RECEIVE_WINDOW: u16 = 255;
 
-/// Bytes of messages that are kept ahead of one that is missing or not taken yet.
-pub const EARLY_BYTES: usize = 1 << 20;
+/// Bytes of messages that a receiver keeps ahead of one that is missing or that the program has not
+/// taken yet.
+pub const RECEIVE_WINDOW_BYTES: usize = 1 << 20;
 
-/// Messages that are sent ahead of their acknowledgement. The dialect allows 8191. Half of
-/// [`EARLY`], so that notifications, which nothing holds back, are taken by the other side too.
-pub const WINDOW: usize = 128;
+/// Messages that a sender has in flight without an acknowledgement. The dialect allows 8191. This
+/// is half of [`RECEIVE_WINDOW`], so that the receiver also accepts notifications, which no window
+/// holds back.
+pub const SEND_WINDOW: usize = 128;
 
-/// Bytes of messages that are sent ahead of their acknowledgement.
-pub const WINDOW_BYTES: usize = 1 << 20;
+/// Bytes of messages that a sender has in flight without an acknowledgement.
+pub const SEND_WINDOW_BYTES: usize = 1 << 20;
 
-/// Large messages under way from one endpoint: half of the ids, so that pulls have the others.
+/// Large messages that an endpoint offers at the same time: half of the region ids, so that the
+/// other half is free for pulls.
 pub const REGIONS: usize = 128;
 
 /// Large messages that an endpoint pulls at the same time.
 pub const PULLS: usize = 1024;
 
-/// After how many messages an acknowledgement is sent at once; else after [`ACK`].
-pub const ACK_AT: u32 = 4;
-/// See [`ACK_AT`].
-pub const ACK: Duration = Duration::from_micros(15_625);
+/// Number of messages after which the receiver acknowledges at once.
+pub const ACK_EVERY: u32 = 4;
+/// Longest time that the receiver delays an acknowledgement of fewer messages than [`ACK_EVERY`].
+pub const ACK_DELAY: Duration = Duration::from_micros(15_625);
 
-/// When a connect is sent again that nobody answered; and, at the latest, a packet that nobody
-/// acknowledged.
-pub const RESEND: Duration = Duration::from_millis(500);
+/// Time until an unanswered connect is sent again. Also the longest time until an unacknowledged
+/// packet is sent again.
+pub const RESEND_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// When a packet is sent again at the earliest. Ours: some times [`ACK`].
-pub const RESEND_FIRST: Duration = Duration::from_millis(50);
+/// Shortest time until an unacknowledged packet is sent again. Chosen by Vicinity: several times
+/// [`ACK_DELAY`].
+pub const RESEND_TIMEOUT_MIN: Duration = Duration::from_millis(50);
 
-/// When a pull asks again that makes no progress, at the latest.
-pub const PULL: Duration = Duration::from_secs(1);
+/// Longest time until a pull without progress repeats its requests.
+pub const PULL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The same at the earliest. Ours: longer than a host that is busy lets a program wait.
-pub const PULL_FIRST: Duration = Duration::from_millis(20);
+/// Shortest time until a pull without progress repeats its requests. Chosen by Vicinity: longer
+/// than a busy host delays a program.
+pub const PULL_TIMEOUT_MIN: Duration = Duration::from_millis(20);
 
-/// A partner that owes something and is silent for so long is asked whether it is still there.
-pub const PROBE: Duration = Duration::from_secs(1);
+/// Silence of a partner after which the node probes it, while a transfer or an acknowledgement is
+/// outstanding.
+pub const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The same of one that owes nothing: somebody may wait for what it would send.
-pub const IDLE: Duration = Duration::from_secs(5);
+/// Silence of a partner after which the node probes it although nothing is outstanding: a program
+/// may be waiting for a message from that partner.
+pub const IDLE_PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long a peer may be silent that is asked again and again, before it is given up: a thousand
-/// times [`RESEND`].
+/// Silence of a probed partner after which the node gives the partner up: a thousand times
+/// [`RESEND_TIMEOUT`].
 pub const PATIENCE: Duration = Duration::from_secs(500);
 
-/// Bytes of a large message kept while it is sent: twice what is under way, for what was sent may
-/// be asked for again.
-pub const STREAM: u32 = 2 * BEHIND;
+/// Bytes of a streamed message that the sender buffers: twice what is in flight, because the
+/// receiver may request a lost block again.
+pub const STREAM_BUFFER: u32 = 2 * STREAM_HISTORY;
 
-/// Bytes of it that are kept behind the last block that was asked for.
-pub const BEHIND: u32 = BLOCK * 4;
-const _: () = assert!(BLOCKS == 4, "as many blocks as are under way");
+/// Bytes that the sender keeps before the last block that the receiver requested.
+pub const STREAM_HISTORY: u32 = PULL_BLOCK * 4;
+const _: () = assert!(PULL_BLOCKS == 4, "the history covers the blocks in flight");
 
-/// Requests of a pull that wait for bytes which are not there yet.
-pub const WANTING: usize = 2 * BLOCKS;
+/// Requests of a pull that wait for bytes that the program has not supplied yet.
+pub const PENDING_REQUESTS: usize = 2 * PULL_BLOCKS;
 
-/// Connects to endpoints of which it is not known yet whether they are open.
-pub const ASKED: usize = 256;
+/// Connect requests that wait until the program opens or refuses their endpoint.
+pub const PENDING_CONNECTS: usize = 256;
 
-/// When a host is asked again for its name.
-pub const QUERY: Duration = Duration::from_secs(5);
+/// Time until a host that has not reported its name is queried again.
+pub const QUERY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Announcements: so many this far apart, then one each [`ANNOUNCE_SELDOM`].
+/// Number of announcements that a starting node sends [`ANNOUNCE_INTERVAL`] apart. Later
+/// announcements are [`ANNOUNCE_INTERVAL_IDLE`] apart.
 pub const ANNOUNCEMENTS: u32 = 8;
-/// See [`ANNOUNCEMENTS`].
-pub const ANNOUNCE: Duration = Duration::from_secs(1);
-/// See [`ANNOUNCEMENTS`].
-pub const ANNOUNCE_SELDOM: Duration = Duration::from_secs(180);
+/// Interval of the first [`ANNOUNCEMENTS`] announcements.
+pub const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval of all later announcements.
+pub const ANNOUNCE_INTERVAL_IDLE: Duration = Duration::from_secs(180);
 
-/// Frames that wait to be sent to one host, at most: a pull of a few bytes asks for some ten
-/// thousand. What is dropped is asked for or sent again. Ours: 16 MiB.
-pub const QUEUED: usize = 4096;
+/// Frames that wait to be sent to one host, at most: a pull request of a few bytes can ask for some
+/// ten thousand frames. The protocol recovers dropped frames by requests and retransmissions.
+/// Chosen by Vicinity: 16 MiB.
+pub const SEND_QUEUE: usize = 4096;
 
-/// The same of all hosts together: 64 MiB.
-pub const QUEUED_IN_ALL: usize = 4 * QUEUED;
+/// Frames that wait to be sent to all hosts together: 64 MiB.
+pub const SEND_QUEUE_TOTAL: usize = 4 * SEND_QUEUE;
 
-/// How often a host may get another one's place in a table that is full.
-pub const REPLACE: Duration = Duration::from_millis(1);
+/// Shortest interval between two replacements of an entry in a full table.
+pub const REPLACE_INTERVAL: Duration = Duration::from_millis(1);
 
-/// How often a host's name may change. Ours: each change is told to every VM.
-pub const RENAME: Duration = Duration::from_secs(10);
+/// Shortest interval between two changes of a host's name. Chosen by Vicinity: the switchboard
+/// passes each change to every VM.
+pub const RENAME_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Refusals sent in a second, at most. Ours: the reference has no limit.
-pub const NACKS: u32 = 100;
+/// Refusals that a node sends in a second, at most. Chosen by Vicinity: the reference
+/// implementation has no limit.
+pub const NACKS_PER_SECOND: u32 = 100;
 
-/// Bytes of a host's name, its NUL included.
-pub const NAME: usize = 80;
+/// Bytes of a host's name, including its NUL.
+pub const NAME_BYTES: usize = 80;

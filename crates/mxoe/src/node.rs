@@ -1,31 +1,31 @@
-//! A host on the network: what comes in, what is asked of it, what goes out.
+//! A node: the state machine of one host on the network.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::counters::Counters;
-use crate::endpoint::{Endpoint, World};
+use crate::endpoint::{Context, Endpoint};
 use crate::event::{Address, Event, Message, Offer, Pull, SendError, Source};
-use crate::hosts::{Hosts, Out};
-use crate::limits::{ENDPOINTS, NACKS, PATIENCE, REPLACE};
+use crate::hosts::{Hosts, Output};
+use crate::limits::{ENDPOINTS, NACKS_PER_SECOND, PATIENCE, REPLACE_INTERVAL};
 use crate::partner::{Content, Outgoing, Partner};
 use crate::wire::{Connect, Mac};
 
-/// What a node is started with.
+/// The configuration of a node.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Its address: the source of every frame.
+    /// The node's MAC address, which is the source of every frame that it sends.
     pub mac: Mac,
-    /// What it says when it is asked for its name.
+    /// The name in replies to queries of other hosts.
     pub name: String,
-    /// Another number each time it starts.
+    /// A number that differs each time the node starts.
     pub serial: u32,
-    /// How long a peer may be silent before it is given up.
+    /// How long a peer may be silent before the node gives it up.
     pub patience: Duration,
 }
 
 impl Config {
-    /// The usual patience.
+    /// A configuration with the dialect's patience of 500 s.
     #[must_use]
     pub fn new(mac: Mac, name: &str, serial: u32) -> Self {
         Self {
@@ -37,163 +37,170 @@ impl Config {
     }
 }
 
-/// A host on the network. Times are since some moment of the caller's; each call's is no earlier
-/// than the one before.
+/// A host on the network. The caller chooses the epoch of all times; no call may pass an earlier
+/// time than the call before it.
 #[derive(Debug)]
 pub struct Node {
     pub(crate) config: Config,
     pub(crate) hosts: Hosts,
     endpoints: BTreeMap<u8, Endpoint>,
-    /// Connects to endpoints that are not open.
-    pub(crate) asked: BTreeMap<(u8, Address), Connect>,
-    pub(crate) out: Out,
-    /// Refusals that may be sent until the time beside.
-    pub(crate) nacks: u32,
-    pub(crate) nacks_again: Duration,
-    /// When a host may lose its place to another again.
-    replace_again: Duration,
+    /// Connect requests for endpoints that are not open, until the program opens or refuses the
+    /// endpoint.
+    pub(crate) pending_connects: BTreeMap<(u8, Address), Connect>,
+    pub(crate) out: Output,
+    /// Refusals that the node may still send before `nacks_refill_at`.
+    pub(crate) nacks_left: u32,
+    pub(crate) nacks_refill_at: Duration,
+    /// When a new host may next replace an entry of the full table.
+    replace_at: Duration,
 }
 
 impl Node {
-    /// A node without endpoints that knows nobody.
+    /// Makes a node without endpoints that knows no other host.
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self {
             hosts: Hosts::new(config.serial),
             endpoints: BTreeMap::new(),
-            asked: BTreeMap::new(),
-            out: Out::new(config.mac),
-            nacks: NACKS,
-            nacks_again: Duration::ZERO,
-            replace_again: Duration::ZERO,
+            pending_connects: BTreeMap::new(),
+            out: Output::new(config.mac),
+            nacks_left: NACKS_PER_SECOND,
+            nacks_refill_at: Duration::ZERO,
+            replace_at: Duration::ZERO,
             config,
         }
     }
 
-    /// Say that this node is there, now and from time to time.
+    /// Starts to announce this node: every second at first, later every 180 s.
     pub fn announce(&mut self, now: Duration) {
         self.hosts.announce(now);
         self.tick(now);
     }
 
-    /// Announce it no more, and close all endpoints. It still answers.
+    /// Stops announcing this node and closes all endpoints. The node still answers queries.
     pub fn silence(&mut self) {
-        self.hosts.silence();
+        self.hosts.stop_announcing();
         self.endpoints.clear();
     }
 
-    /// Open an endpoint, for all who have its key. `session` is another, random number for each
-    /// opening. False when it is open already, or there is no such number.
+    /// Opens an endpoint for every host that presents its key. `session` is a random number,
+    /// different for each opening. Returns false if the endpoint is already open or its number is
+    /// not valid.
     pub fn open(&mut self, now: Duration, endpoint: u8, key: u32, session: u32) -> bool {
         let free = endpoint < ENDPOINTS && !self.endpoints.contains_key(&endpoint);
         if free {
             let opened = Endpoint::new(endpoint, key, session);
             self.endpoints.insert(endpoint, opened);
-            self.admit(now, endpoint);
+            self.accept_pending(now, endpoint);
         }
         free
     }
 
-    /// The key of an open endpoint.
+    /// Returns the key of an open endpoint.
     #[must_use]
     pub fn key(&self, endpoint: u8) -> Option<u32> {
         Some(self.endpoints.get(&endpoint)?.key)
     }
 
-    /// Close an endpoint. Nothing is said of what was under way on it.
+    /// Closes an endpoint, without events for its sends and pulls in progress.
     pub fn close(&mut self, endpoint: u8) {
         self.endpoints.remove(&endpoint);
     }
 
-    /// The next frame to be sent.
+    /// Returns the next frame to be sent.
     pub fn transmit(&mut self) -> Option<Vec<u8>> {
         self.out.transmit()
     }
 
-    /// A frame was sent: its memory can be used for the next.
+    /// Recycles the memory of a frame that was sent.
     pub fn reuse(&mut self, frame: Vec<u8>) {
         self.out.reuse(frame);
     }
 
-    /// What it has done since it was made.
+    /// Returns the counters since the node was made.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.out.counters
     }
 
-    /// The next thing that happened.
+    /// Returns the next event.
     pub fn event(&mut self) -> Option<Event> {
         self.out.events.pop_front()
     }
 
-    /// When [`tick`](Self::tick) has something to do next.
+    /// Returns when [`tick`](Self::tick) must be called next.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
         let endpoints = self.endpoints.values().filter_map(Endpoint::deadline);
         endpoints.chain(self.hosts.deadline()).min()
     }
 
-    /// Do what is due.
+    /// Runs all timers that are due.
     pub fn tick(&mut self, now: Duration) {
         let nic = self.config.mac.nic();
         self.hosts.tick(now, nic, &mut self.out);
-        self.each(now, |endpoint, world| endpoint.tick(world));
+        self.for_each_endpoint(now, |endpoint, context| endpoint.tick(context));
     }
 
-    fn each(&mut self, now: Duration, mut act: impl FnMut(&mut Endpoint, &mut World<'_>)) {
-        let mut world = World {
+    fn for_each_endpoint(
+        &mut self,
+        now: Duration,
+        mut act: impl FnMut(&mut Endpoint, &mut Context<'_>),
+    ) {
+        let mut context = Context {
             now,
             hosts: &self.hosts,
             out: &mut self.out,
             patience: self.config.patience,
         };
         for endpoint in self.endpoints.values_mut() {
-            act(endpoint, &mut world);
+            act(endpoint, &mut context);
         }
     }
 
-    /// Act on one endpoint; `None` when it is not open.
-    pub(crate) fn at<T>(
+    /// Runs `act` on one endpoint. Returns `None` if the endpoint is not open.
+    pub(crate) fn with_endpoint<T>(
         &mut self,
         now: Duration,
         endpoint: u8,
-        act: impl FnOnce(&mut Endpoint, &mut World<'_>) -> T,
+        act: impl FnOnce(&mut Endpoint, &mut Context<'_>) -> T,
     ) -> Option<T> {
-        let mut world = World {
+        let mut context = Context {
             now,
             hosts: &self.hosts,
             out: &mut self.out,
             patience: self.config.patience,
         };
         let endpoint = self.endpoints.get_mut(&endpoint)?;
-        Some(act(endpoint, &mut world))
+        Some(act(endpoint, &mut context))
     }
 
-    /// The host of an address, in the place of another if there is no more room.
+    /// Returns the index of a host. If the table is full, a new host replaces an unused entry.
     pub(crate) fn host(&mut self, now: Duration, mac: Mac) -> Option<u16> {
-        if self.hosts.is_full(mac) && now >= self.replace_again {
-            // To look for one costs more than a stranger's frame.
-            self.replace_again = now + REPLACE;
+        if self.hosts.is_full(mac) && now >= self.replace_at {
+            // The search costs more than the frame of an unknown host, so its rate is limited.
+            self.replace_at = now + REPLACE_INTERVAL;
             let endpoints = self.endpoints.values();
             let used = endpoints.flat_map(Endpoint::hosts_in_use);
-            let asked = self
-                .asked
+            let connecting = self
+                .pending_connects
                 .keys()
                 .filter_map(|(_, at)| self.hosts.find(at.host));
-            let used: BTreeSet<u16> = used.chain(asked).collect();
+            let used: BTreeSet<u16> = used.chain(connecting).collect();
             if let Some(place) = self.hosts.replace(now, mac, &used) {
                 for endpoint in self.endpoints.values_mut() {
-                    endpoint.partners.retain(|who, _| who.0 != place);
+                    endpoint.partners.retain(|id, _| id.0 != place);
                 }
             }
         }
         self.hosts.add(now, mac)
     }
 
-    /// Connect an endpoint to another; ends with [`Event::Connected`] of this token.
+    /// Connects an endpoint to another. The connect ends with an [`Event::Connected`] that has this
+    /// token.
     ///
     /// # Errors
-    /// The endpoint is not open, or there are too many hosts or partners.
+    /// The endpoint is not open, or the table of hosts or partners is full.
     pub fn connect(
         &mut self,
         now: Duration,
@@ -203,21 +210,22 @@ impl Node {
         token: u64,
     ) -> Result<(), SendError> {
         let host = self.host(now, to.host).ok_or(SendError::NoHost)?;
-        let who = (host, to.endpoint);
-        let begun = self.at(now, endpoint, |at, world| {
-            at.connect(who, to, key, token, world)
+        let id = (host, to.endpoint);
+        let started = self.with_endpoint(now, endpoint, |endpoint, context| {
+            endpoint.connect(id, to, key, token, context)
         });
-        match begun {
+        match started {
             None => Err(SendError::NotOpen),
             Some(false) => Err(SendError::NoHost),
             Some(true) => Ok(()),
         }
     }
 
-    /// Send a message; ends with [`Event::Sent`] of this token. A synchronous one is always pulled.
+    /// Sends a message. The send ends with an [`Event::Sent`] that has this token. The receiver
+    /// always pulls a synchronous message.
     ///
     /// # Errors
-    /// The endpoint is not open, the peer not connected, or the message too long.
+    /// The endpoint is not open, the peer is not connected, or the message is too long.
     pub fn send(
         &mut self,
         now: Duration,
@@ -231,18 +239,19 @@ impl Node {
         u32::try_from(data.len()).map_err(|_| SendError::TooLong)?;
         let outgoing = Outgoing {
             value,
-            content: Content::Here(data),
+            content: Content::Buffered(data),
             synchronous,
             token,
         };
         self.submit(now, endpoint, to, outgoing)
     }
 
-    /// Send a message of so many bytes, which are asked for by [`Event::Wanted`] when it is
-    /// pulled; ends with [`Event::Sent`] of this token.
+    /// Sends a message of `length` bytes that the program supplies in pieces, once
+    /// [`Event::Wanted`] reports that the receiver pulls it. The send ends with an [`Event::Sent`]
+    /// that has this token.
     ///
     /// # Errors
-    /// The endpoint is not open, or the peer not connected.
+    /// The endpoint is not open, or the peer is not connected.
     pub fn offer(
         &mut self,
         now: Duration,
@@ -253,7 +262,7 @@ impl Node {
     ) -> Result<(), SendError> {
         let outgoing = Outgoing {
             value,
-            content: Content::Later(length),
+            content: Content::Streamed(length),
             synchronous: true,
             token,
         };
@@ -268,42 +277,49 @@ impl Node {
         outgoing: Outgoing,
     ) -> Result<(), SendError> {
         let host = self.hosts.find(to.host).ok_or(SendError::NotConnected)?;
-        let who = (host, to.endpoint);
-        let sent = self.at(now, endpoint, |at, world| {
-            let partner = at.partners.get_mut(&who)?;
+        let id = (host, to.endpoint);
+        let sent = self.with_endpoint(now, endpoint, |endpoint, context| {
+            let partner = endpoint.partners.get_mut(&id)?;
             partner.next_send?;
             partner.waiting.push_back(outgoing);
-            at.flush(who, world);
+            endpoint.flush(id, context);
             Some(())
         });
         sent.ok_or(SendError::NotOpen)?
             .ok_or(SendError::NotConnected)
     }
 
-    /// Where the next bytes of an offered message belong; empty when there is no room for more, or
-    /// it is through. [`fed`](Self::fed) says how many were put there.
+    /// Returns the free part of the buffer of an offered message. It is empty while the buffer is
+    /// full, and after the send has ended. The program fills it from the front and calls
+    /// [`fed`](Self::fed).
     pub fn space(&mut self, endpoint: u8, source: Source) -> &mut [u8] {
         let endpoint = self.endpoints.get_mut(&endpoint);
         endpoint.map_or(&mut [], |endpoint| endpoint.space(source))
     }
 
-    /// So many bytes were put into the [`space`](Self::space) of an offered message.
+    /// Tells the node that the program wrote `count` bytes into the [`space`](Self::space) of an
+    /// offered message.
     pub fn fed(&mut self, now: Duration, endpoint: u8, source: Source, count: usize) {
-        self.at(now, endpoint, |at, world| at.fed(source, count, world));
+        self.with_endpoint(now, endpoint, |endpoint, context| {
+            endpoint.fed(source, count, context);
+        });
     }
 
-    /// The next message of a peer, in the order they were sent. What is not taken is not
-    /// acknowledged, and after some of it the peer waits.
+    /// Takes the next message of a peer, in the order of the peer's sends. The node acknowledges a
+    /// message when the program takes it; a peer with too many unacknowledged messages waits.
     pub fn take(&mut self, now: Duration, endpoint: u8, from: Address) -> Option<Message> {
-        let who = (self.hosts.find(from.host)?, from.endpoint);
-        self.at(now, endpoint, |at, world| at.take(who, world))?
+        let id = (self.hosts.find(from.host)?, from.endpoint);
+        self.with_endpoint(now, endpoint, |endpoint, context| {
+            endpoint.take(id, context)
+        })?
     }
 
-    /// Begin to pull the first `wanted` bytes of what was offered; ends with [`Event::Pulled`] of
-    /// this token. Of none, its sender is told just that.
+    /// Starts to pull the first `wanted` bytes of an offered message. The pull ends with an
+    /// [`Event::Pulled`] that has this token. With `wanted` 0, the node only notifies the sender
+    /// that 0 bytes were taken.
     ///
     /// # Errors
-    /// The endpoint is not open, or pulls too many at the same time.
+    /// The endpoint is not open, or it already pulls as many messages as it may.
     pub fn pull(
         &mut self,
         now: Duration,
@@ -312,13 +328,13 @@ impl Node {
         wanted: u32,
         token: u64,
     ) -> Result<Pull, SendError> {
-        let begun = self.at(now, endpoint, |at, world| {
-            at.pull(offer, wanted, token, world)
+        let started = self.with_endpoint(now, endpoint, |endpoint, context| {
+            endpoint.pull(offer, wanted, token, context)
         });
-        begun.ok_or(SendError::NotOpen)?.ok_or(SendError::Busy)
+        started.ok_or(SendError::NotOpen)?.ok_or(SendError::Busy)
     }
 
-    /// Whether an endpoint can pull one more.
+    /// Whether an endpoint can start one more pull.
     #[must_use]
     pub fn can_pull(&self, endpoint: u8) -> bool {
         self.endpoints
@@ -326,45 +342,48 @@ impl Node {
             .is_some_and(Endpoint::can_pull)
     }
 
-    /// The next piece of what is pulled, in its order. The pull goes on as pieces are taken, and
-    /// its sender is told with the last.
+    /// Takes the next piece of a pull, in the order of the message. The node requests more of the
+    /// message as the program takes pieces, and notifies the sender when the program takes the last
+    /// one.
     pub fn piece(&mut self, now: Duration, endpoint: u8, pull: Pull) -> Option<Vec<u8>> {
-        self.at(now, endpoint, |at, world| at.piece(pull, world))?
+        self.with_endpoint(now, endpoint, |endpoint, context| {
+            endpoint.piece(pull, context)
+        })?
     }
 
     fn partner(&self, endpoint: u8, at: Address) -> Option<&Partner> {
-        let who = (self.hosts.find(at.host)?, at.endpoint);
-        self.endpoints.get(&endpoint)?.partners.get(&who)
+        let id = (self.hosts.find(at.host)?, at.endpoint);
+        self.endpoints.get(&endpoint)?.partners.get(&id)
     }
 
-    /// Which opening of its endpoint a connected peer is.
+    /// Returns the session of a connected peer's endpoint.
     #[must_use]
     pub fn session(&self, endpoint: u8, peer: Address) -> Option<u32> {
         self.partner(endpoint, peer)?.session
     }
 
-    /// Whether what is sent to a peer now goes out now.
+    /// Whether a message to this peer would be sent at once.
     #[must_use]
     pub fn has_room(&self, endpoint: u8, peer: Address) -> bool {
         let partner = self.partner(endpoint, peer);
         partner.is_some_and(|partner| partner.waiting.is_empty() && partner.has_room())
     }
 
-    /// Whether a peer has a message that can be taken.
+    /// Whether [`take`](Self::take) would return a message of this peer.
     #[must_use]
     pub fn has_message(&self, endpoint: u8, peer: Address) -> bool {
         self.partner(endpoint, peer)
             .is_some_and(Partner::has_message)
     }
 
-    /// Whether a peer has acknowledged everything. True of one that is not connected.
+    /// Whether a peer has acknowledged every message. True if the peer is not connected.
     #[must_use]
     pub fn is_idle(&self, endpoint: u8, peer: Address) -> bool {
         self.partner(endpoint, peer).is_none_or(Partner::is_idle)
     }
 
-    /// Be connected to a peer no more. Nothing is said of what was under way; what it sends is
-    /// refused from now on.
+    /// Ends the connection to a peer, without events for its sends and pulls in progress. The node
+    /// refuses what the peer sends on that connection from now on.
     pub fn forget(&mut self, endpoint: u8, peer: Address) {
         let Some(host) = self.hosts.find(peer.host) else {
             return;
@@ -374,7 +393,7 @@ impl Node {
         }
     }
 
-    /// Whether a host was heard of, or told.
+    /// Whether the table has this host.
     #[must_use]
     pub fn knows(&self, host: Mac) -> bool {
         self.hosts.find(host).is_some()

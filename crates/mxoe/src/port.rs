@@ -1,4 +1,4 @@
-//! The network: a socket for the frames of MXoE on one interface.
+//! The network: an AF_PACKET socket for MXoE frames on one interface.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -11,41 +11,44 @@ use rustix::net::{
     AddressFamily, Protocol, SocketFlags, SocketType, bind, netdevice, socket_with, sockopt,
 };
 
-use crate::limits::FRAME;
+use crate::limits::MAX_FRAME;
 use crate::node::Node;
 use crate::raw::batch::{self, BATCH};
 use crate::raw::ring::Ring;
 use crate::raw::{self, LinkAddress};
 use crate::wire::{ETHERTYPE, Mac};
 
-/// Bytes of a frame before what the MTU counts.
+/// Bytes of a frame that the MTU does not count.
 const ETHERNET: usize = 14;
 
-/// Bytes the kernel keeps of a node that is early.
-const SENT: usize = 2 << 20;
+/// Size of the kernel's send buffer, for frames that a node hands over faster than the interface
+/// sends them.
+const SEND_BUFFER: usize = 2 << 20;
 
-/// Frames that are taken before anything else is done.
-const ROUND: usize = 64;
+/// Frames that [`Port::receive`] hands over in one call, at most.
+const RECEIVE_BATCH: usize = 64;
 
-/// A socket on an interface, for the frames of MXoE and no others.
+/// An AF_PACKET socket that receives the MXoE frames of one interface.
 #[derive(Debug)]
 pub struct Port {
     socket: OwnedFd,
     started: Instant,
     ring: Ring,
-    /// Did not go out yet; no more than [`BATCH`].
-    held: VecDeque<Vec<u8>>,
+    /// Frames that the kernel has not accepted yet, at most [`BATCH`].
+    unsent: VecDeque<Vec<u8>>,
 }
 
 impl Port {
-    /// On an interface, by its name, for its own address and these others. Needs `CAP_NET_RAW`.
+    /// Opens a port on the interface of this name, for the interface's own address and for
+    /// `others`. Needs `CAP_NET_RAW`.
     ///
     /// # Errors
-    /// There is no such interface, its frames are too short, there is no permission for raw sockets,
-    /// or no memory for what comes.
+    /// The interface does not exist or its MTU is too small, the process has no permission for raw
+    /// sockets, or there is no memory for the receive ring.
     pub fn open(interface: &str, others: impl IntoIterator<Item = Mac>) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        // The protocol comes with `bind`: before, the socket would hear every interface.
+        // `bind` sets the protocol. With a protocol set here, the socket would receive frames of
+        // every interface until then.
         let socket = socket_with(
             AddressFamily::PACKET,
             SocketType::RAW,
@@ -56,95 +59,99 @@ impl Port {
         let index = i32::try_from(index).map_err(io::Error::other)?;
         let own = address(interface)?;
         check_mtu(interface)?;
-        // Before anything comes: it all goes into the ring.
+        // Before `bind`, so that the kernel puts every frame into the ring.
         Ring::make(&socket)?;
         bind(&socket, &LinkAddress::new(ETHERTYPE, index))?;
-        // Less is slower, not wrong.
-        let _wanted = sockopt::set_socket_send_buffer_size_force(&socket, SENT)
-            .or_else(|_| sockopt::set_socket_send_buffer_size(&socket, SENT));
+        // A smaller buffer costs throughput and nothing else, so errors are ignored.
+        let _ignored = sockopt::set_socket_send_buffer_size_force(&socket, SEND_BUFFER)
+            .or_else(|_| sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER));
         for mac in others.into_iter().filter(|mac| *mac != own) {
-            // An interface that cannot filter hears everything.
-            let _heard = raw::hear(&socket, index, mac.0);
+            // An interface without a filter receives all frames anyway, so errors are ignored.
+            let _ignored = raw::add_address(&socket, index, mac.0);
         }
         Self::adopt(socket)
     }
 
-    /// The time for a [`Node`] on this port.
+    /// Returns the time for the calls of a [`Node`] on this port.
     #[must_use]
     pub fn now(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// The port of a socket that was [opened](Self::open) by somebody else, who has taken no frame.
+    /// Makes a port from a socket that another process [opened](Self::open) and from which no frame
+    /// was taken.
     ///
     /// # Errors
-    /// It is not such a socket, or there is no room in the address space.
+    /// The socket has no receive ring, or the address space has no room for it.
     // syscalls: mmap munmap
     pub fn adopt(socket: OwnedFd) -> io::Result<Self> {
         Ok(Self {
             ring: Ring::map(&socket)?,
             socket,
             started: Instant::now(),
-            held: VecDeque::new(),
+            unsent: VecDeque::new(),
         })
     }
 
-    /// Take frames that have come, up to a limit; how many.
+    /// Hands received frames to `take`, at most 64, and returns their number.
     pub fn receive(&mut self, mut take: impl FnMut(&[u8])) -> usize {
         let mut count = 0;
-        while count < ROUND && self.ring.take(&mut take) {
+        while count < RECEIVE_BATCH && self.ring.take(&mut take) {
             count += 1;
         }
         count
     }
 
-    /// Whether the interface can still be used: to be asked when the port is ready to be read and
-    /// nothing has come, or it stays so.
+    /// Checks whether the interface is still usable. Call it when the port is readable although no
+    /// frame arrived: otherwise the port stays readable.
     ///
     /// # Errors
-    /// The interface is gone or down.
+    /// The interface was removed or is down.
     // syscalls: getsockopt
     pub fn check(&self) -> io::Result<()> {
         Ok(sockopt::socket_error(&self.socket)??)
     }
 
-    /// How many frames came since this was last asked and found no room, and were lost.
+    /// Returns how many frames the kernel dropped since the last call because the ring was full.
     ///
     /// # Errors
-    /// The kernel does not say.
+    /// The kernel refuses the query.
     // syscalls: getsockopt
     pub fn lost(&self) -> io::Result<u32> {
         raw::lost(&self.socket)
     }
 
-    /// Send all that a node wants to send. False when the interface takes no more for now: the
-    /// rest waits.
+    /// Sends all frames that the node has ready. Returns false if the interface accepts no more for
+    /// now; the remaining frames wait in the port.
     ///
     /// # Errors
-    /// The interface is gone or down.
+    /// The interface was removed or is down.
     pub fn send(&mut self, node: &mut Node) -> io::Result<bool> {
         loop {
-            let room = BATCH - self.held.len();
-            self.held
+            let room = BATCH - self.unsent.len();
+            self.unsent
                 .extend(std::iter::from_fn(|| node.transmit()).take(room));
-            if self.held.is_empty() {
+            if self.unsent.is_empty() {
                 return Ok(true);
             }
-            let sent = match batch::send(&self.socket, self.held.iter()) {
+            let sent = match batch::send(&self.socket, self.unsent.iter()) {
                 Ok(count) => count,
-                // Dropped on the way out: lost, like any other frame may be.
+                // The kernel dropped the frame on its way out, which the protocol handles like any
+                // other loss.
                 Err(error) if error.raw_os_error() == Some(Errno::NOBUFS.raw_os_error()) => 1,
-                Err(error) if is_later(&error) => return Ok(false),
+                Err(error) if is_retryable(&error) => return Ok(false),
                 Err(error) => return Err(error),
             };
-            let done = sent.min(self.held.len());
-            self.held.drain(..done).for_each(|frame| node.reuse(frame));
+            let done = sent.min(self.unsent.len());
+            self.unsent
+                .drain(..done)
+                .for_each(|frame| node.reuse(frame));
         }
     }
 }
 
-/// Whether there is nothing, or no room, for now.
-fn is_later(error: &io::Error) -> bool {
+/// Whether the call can succeed later: there is nothing to read, or no room to write.
+fn is_retryable(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
@@ -160,10 +167,10 @@ impl AsFd for Port {
     }
 }
 
-/// The address of an interface, by its name.
+/// Returns the MAC address of the interface of this name.
 ///
 /// # Errors
-/// There is no such interface, or it is no Ethernet interface.
+/// The interface does not exist, or it is no Ethernet interface.
 pub fn address(interface: &str) -> io::Result<Mac> {
     let text = fs::read_to_string(format!("/sys/class/net/{interface}/address"))?;
     let bytes: Vec<u8> = text
@@ -178,9 +185,9 @@ pub fn address(interface: &str) -> io::Result<Mac> {
     })
 }
 
-/// Whether the longest frame fits.
+/// Checks that the longest frame fits into the MTU.
 fn check_mtu(interface: &str) -> io::Result<()> {
-    let needed = FRAME - ETHERNET;
+    let needed = MAX_FRAME - ETHERNET;
     let text = fs::read_to_string(format!("/sys/class/net/{interface}/mtu"))?;
     let mtu: usize = text.trim().parse().map_err(io::Error::other)?;
     if mtu >= needed {

@@ -1,144 +1,150 @@
-//! Pulling what a partner offers: a few blocks at a time, each asked for until all of it is there,
-//! and taken in their order. What is not taken holds the partner back.
+//! The receiver's side of a pull: it requests a few blocks at a time, repeats requests until every
+//! frame has arrived, and returns blocks in order. It requests no more while the program takes
+//! none, which holds the sender back.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::block::Block;
-use crate::endpoint::{Endpoint, World};
-use crate::event::{Code, Event, Offer, Partner as Who, Pull};
-use crate::limits::{BLOCKS, PULL, PULL_FIRST, PULLS, REPLIES};
+use crate::endpoint::{Context, Endpoint};
+use crate::event::{Code, Event, Offer, PartnerId, Pull};
+use crate::limits::{PULL_BLOCKS, PULL_TIMEOUT, PULL_TIMEOUT_MIN, PULLS, REPLIES_PER_REQUEST};
 use crate::partner::{Body, Partner};
 use crate::wire::{self, Packet, Reply};
 
-/// What the endpoint's number is mixed with, to be sent back with each reply.
+/// The dialect combines the endpoint's number with this value; each reply returns the result.
 const MAGIC: u32 = 0x2107_1980;
 
-/// Bits of a handle that are its place; the others are how often that was used.
-const PLACE_BITS: u32 = 10;
+/// The low bits of a handle are its slot; the other bits count the uses of the slot.
+const SLOT_BITS: u32 = 10;
 
-/// A block that is asked for.
+/// A block that was requested.
 #[derive(Debug)]
-struct Asked {
+struct RequestedBlock {
     block: Block,
     data: Vec<u8>,
-    /// A bit for each frame.
+    /// One bit for each missing frame.
     missing: u8,
-    /// It was asked for once more since a later one was done.
-    hurried: bool,
-    /// When it was asked for first.
-    since: Duration,
+    /// Whether it was requested again because a later block was completed.
+    repeated: bool,
+    /// When it was first requested.
+    requested_at: Duration,
 }
 
 #[derive(Debug)]
-struct Pulling {
+struct PullState {
     handle: u32,
-    who: Who,
+    id: PartnerId,
     offer: Offer,
-    /// Bytes that are wanted.
+    /// Number of bytes that the program wants.
     length: u32,
-    asked: VecDeque<Asked>,
-    /// Where the next block begins.
+    requested: VecDeque<RequestedBlock>,
+    /// Start of the next block to request.
     next: u32,
     token: u64,
-    /// When to ask again, and how often that was done in vain.
-    again: Duration,
-    tries: u32,
+    /// When to repeat the requests, and how often they were repeated without success.
+    retry_at: Duration,
+    retries: u32,
 }
 
 /// All pulls of an endpoint.
 #[derive(Debug)]
 pub(crate) struct Pulls {
     magic: u32,
-    places: Vec<(u32, Option<Pulling>)>,
+    slots: Vec<(u32, Option<PullState>)>,
 }
 
 impl Pulls {
     pub(crate) fn new(endpoint: u8) -> Self {
         Self {
             magic: u32::from(endpoint) ^ MAGIC,
-            places: Vec::new(),
+            slots: Vec::new(),
         }
     }
 
-    /// Whose endpoint the replies with this magic are for.
+    /// Returns the endpoint that the replies with this magic are for.
     pub(crate) fn endpoint(magic: u32) -> Option<u8> {
         u8::try_from(magic ^ MAGIC).ok()
     }
 
-    fn get(&mut self, handle: u32) -> Option<&mut Pulling> {
-        let place = handle as usize % PULLS;
-        let (_, pulling) = self.places.get_mut(place)?;
-        pulling.as_mut().filter(|pulling| pulling.handle == handle)
+    fn get(&mut self, handle: u32) -> Option<&mut PullState> {
+        let slot = handle as usize % PULLS;
+        let (_, state) = self.slots.get_mut(slot)?;
+        state.as_mut().filter(|state| state.handle == handle)
     }
 
-    /// A free place's handle.
+    /// Returns a handle for a free slot.
     fn handle(&mut self) -> Option<u32> {
-        let free = self
-            .places
-            .iter()
-            .position(|(_, pulling)| pulling.is_none());
-        let place = free.unwrap_or(self.places.len());
-        if place >= PULLS {
+        let free = self.slots.iter().position(|(_, state)| state.is_none());
+        let slot = free.unwrap_or(self.slots.len());
+        if slot >= PULLS {
             return None;
         }
-        if place == self.places.len() {
-            self.places.push((0, None));
+        if slot == self.slots.len() {
+            self.slots.push((0, None));
         }
-        let (uses, _) = self.places.get_mut(place)?;
+        let (uses, _) = self.slots.get_mut(slot)?;
         *uses = uses.wrapping_add(1);
-        Some(*uses << PLACE_BITS | u32::try_from(place).ok()?)
+        Some(*uses << SLOT_BITS | u32::try_from(slot).ok()?)
     }
 
-    fn take(&mut self, handle: u32) -> Option<Pulling> {
-        let place = handle as usize % PULLS;
-        let (_, pulling) = self.places.get_mut(place)?;
-        pulling.take_if(|pulling| pulling.handle == handle)
+    fn take(&mut self, handle: u32) -> Option<PullState> {
+        let slot = handle as usize % PULLS;
+        let (_, state) = self.slots.get_mut(slot)?;
+        state.take_if(|state| state.handle == handle)
     }
 
-    /// End all from a partner.
-    pub(crate) fn fail(&mut self, who: Who, code: Code, world: &mut World<'_>) {
-        for (_, place) in &mut self.places {
-            if let Some(pulling) = place.take_if(|pulling| pulling.who == who) {
-                world.out.events.push_back(pulling.end(code));
+    /// Ends all pulls from a partner with events.
+    pub(crate) fn fail(&mut self, id: PartnerId, code: Code, context: &mut Context<'_>) {
+        for (_, slot) in &mut self.slots {
+            if let Some(state) = slot.take_if(|state| state.id == id) {
+                context.out.events.push_back(state.end(code));
             }
         }
     }
 
-    /// End all from a partner, and say nothing of it.
-    pub(crate) fn forget(&mut self, who: Who) {
-        for (_, place) in &mut self.places {
-            let _ended = place.take_if(|pulling| pulling.who == who);
+    /// Ends all pulls from a partner without events.
+    pub(crate) fn forget(&mut self, id: PartnerId) {
+        for (_, slot) in &mut self.slots {
+            let _ended = slot.take_if(|state| state.id == id);
         }
     }
 
-    /// Ask again where nothing comes.
-    pub(crate) fn tick(&mut self, partners: &BTreeMap<Who, Partner>, world: &mut World<'_>) {
+    /// Repeats the requests of pulls whose timeout has passed.
+    pub(crate) fn tick(
+        &mut self,
+        partners: &BTreeMap<PartnerId, Partner>,
+        context: &mut Context<'_>,
+    ) {
         let magic = self.magic;
-        for (_, place) in &mut self.places {
-            let due = |pulling: &&mut Pulling| pulling.is_waiting() && pulling.again <= world.now;
-            let Some(pulling) = place.as_mut().filter(due) else {
+        for (_, slot) in &mut self.slots {
+            let due = |state: &&mut PullState| state.is_waiting() && state.retry_at <= context.now;
+            let Some(state) = slot.as_mut().filter(due) else {
                 continue;
             };
-            if let Some(partner) = partners.get(&pulling.who) {
-                pulling.tries = pulling.tries.saturating_add(1);
-                pulling.rest(partner, world.now);
-                for asked in pulling.asked.iter().filter(|asked| asked.missing != 0) {
-                    pulling.ask(&asked.block, magic, partner, world);
-                    world.out.counters.asked_again += 1;
+            if let Some(partner) = partners.get(&state.id) {
+                state.retries = state.retries.saturating_add(1);
+                state.start_timer(partner, context.now);
+                for requested in state
+                    .requested
+                    .iter()
+                    .filter(|requested| requested.missing != 0)
+                {
+                    state.request(&requested.block, magic, partner, context);
+                    context.out.counters.asked_again += 1;
                 }
             }
         }
     }
 
     pub(crate) fn deadline(&self) -> Option<Duration> {
-        let all = self.places.iter().filter_map(|(_, place)| place.as_ref());
-        let waiting = all.filter(|pulling| pulling.is_waiting());
-        waiting.map(|pulling| pulling.again).min()
+        let all = self.slots.iter().filter_map(|(_, slot)| slot.as_ref());
+        let waiting = all.filter(|state| state.is_waiting());
+        waiting.map(|state| state.retry_at).min()
     }
 }
 
-impl Pulling {
+impl PullState {
     fn end(self, code: Code) -> Event {
         Event::Pulled {
             token: self.token,
@@ -146,18 +152,23 @@ impl Pulling {
         }
     }
 
-    /// Wait for what was asked for.
-    fn rest(&mut self, partner: &Partner, now: Duration) {
-        self.again = now + partner.pulls.wait(self.tries, (PULL_FIRST, PULL));
+    /// Starts the timeout of the requested blocks.
+    fn start_timer(&mut self, partner: &Partner, now: Duration) {
+        self.retry_at = now
+            + partner
+                .pull_time
+                .timeout(self.retries, (PULL_TIMEOUT_MIN, PULL_TIMEOUT));
     }
 
-    /// Whether something that was asked for is missing.
+    /// Whether a frame of a requested block is missing.
     fn is_waiting(&self) -> bool {
-        self.asked.iter().any(|asked| asked.missing != 0)
+        self.requested
+            .iter()
+            .any(|requested| requested.missing != 0)
     }
 
-    fn ask(&self, block: &Block, magic: u32, partner: &Partner, world: &mut World<'_>) {
-        let (Some(session), Some(route)) = (partner.session, world.hosts.route(self.who.0)) else {
+    fn request(&self, block: &Block, magic: u32, partner: &Partner, context: &mut Context<'_>) {
+        let (Some(session), Some(route)) = (partner.session, context.hosts.route(self.id.0)) else {
             return;
         };
         let short = |number: u32| u16::try_from(number).unwrap_or_default();
@@ -174,186 +185,196 @@ impl Pulling {
             length: short(block.length),
             frame: block.frame,
         };
-        world.out.send(route, Packet::Pull(pull));
+        context.out.send(route, Packet::Pull(pull));
     }
 
-    /// Ask for as many blocks as may be under way.
-    fn go_on(&mut self, magic: u32, partner: &Partner, world: &mut World<'_>) {
-        while self.asked.len() < BLOCKS && self.next < self.length {
+    /// Requests further blocks, up to the limit of blocks in flight.
+    fn request_blocks(&mut self, magic: u32, partner: &Partner, context: &mut Context<'_>) {
+        while self.requested.len() < PULL_BLOCKS && self.next < self.length {
             let block = Block::at(self.next, self.length, self.offer.offset);
             self.next = block.end();
-            self.ask(&block, magic, partner, world);
-            self.asked.push_back(Asked {
+            self.request(&block, magic, partner, context);
+            self.requested.push_back(RequestedBlock {
                 block,
                 data: vec![0; block.length as usize],
-                // Up to eight frames.
-                missing: u8::try_from((1u32 << block.frames().min(REPLIES)) - 1).unwrap_or(u8::MAX),
-                hurried: false,
-                since: world.now,
+                // A block has at most eight frames.
+                missing: u8::try_from((1u32 << block.frames().min(REPLIES_PER_REQUEST)) - 1)
+                    .unwrap_or(u8::MAX),
+                repeated: false,
+                requested_at: context.now,
             });
         }
     }
 
-    /// Put a piece into its place. `None` when it has none, or is there already; else which block
-    /// is complete with it, if one is.
-    fn put(&mut self, reply: &Reply<'_>) -> Option<Option<usize>> {
+    /// Stores a reply. Returns `None` for a duplicate and for a reply that no block expects; else
+    /// the index of the block that it completed, if any.
+    fn store(&mut self, reply: &Reply<'_>) -> Option<Option<usize>> {
         let length = u32::try_from(reply.data.len()).ok()?;
-        let found = self.asked.iter_mut().enumerate().find_map(|(at, asked)| {
-            let number = asked.block.number(reply.offset, length)?;
-            Some((at, number, asked))
-        });
-        let (at, number, asked) = found?;
-        let frame = asked.block.frame.wrapping_add(number);
-        if frame & 0xff != u32::from(reply.frame) || asked.missing & 1 << number == 0 {
+        let found = self
+            .requested
+            .iter_mut()
+            .enumerate()
+            .find_map(|(at, requested)| {
+                let number = requested.block.frame_number(reply.offset, length)?;
+                Some((at, number, requested))
+            });
+        let (at, number, requested) = found?;
+        let frame = requested.block.frame.wrapping_add(number);
+        if frame & 0xff != u32::from(reply.frame) || requested.missing & 1 << number == 0 {
             return None;
         }
-        let from = reply.offset.checked_sub(asked.block.start)? as usize;
-        let place = asked.data.get_mut(from..)?.get_mut(..reply.data.len())?;
-        place.copy_from_slice(reply.data);
-        asked.missing &= !(1 << number);
-        Some((asked.missing == 0).then_some(at))
+        let from = reply.offset.checked_sub(requested.block.start)? as usize;
+        let slot = requested
+            .data
+            .get_mut(from..)?
+            .get_mut(..reply.data.len())?;
+        slot.copy_from_slice(reply.data);
+        requested.missing &= !(1 << number);
+        Some((requested.missing == 0).then_some(at))
     }
 }
 
 impl Endpoint {
-    /// Begin to pull the first `wanted` bytes of what is offered. `None` when there are too many
-    /// pulls.
+    /// Starts to pull the first `wanted` bytes of an offered message. Returns `None` if there are
+    /// too many pulls.
     pub(crate) fn pull(
         &mut self,
         offer: Offer,
         wanted: u32,
         token: u64,
-        world: &mut World<'_>,
+        context: &mut Context<'_>,
     ) -> Option<Pull> {
-        let who = offer.partner;
+        let id = offer.partner;
         let handle = self.pulls.handle()?;
-        let mut pulling = Pulling {
+        let mut state = PullState {
             handle,
-            who,
+            id,
             offer,
             length: wanted.min(offer.length),
-            asked: VecDeque::new(),
+            requested: VecDeque::new(),
             next: 0,
             token,
-            again: world.now + PULL,
-            tries: 0,
+            retry_at: context.now + PULL_TIMEOUT,
+            retries: 0,
         };
-        let partner = self.partners.get_mut(&who);
+        let partner = self.partners.get_mut(&id);
         match partner.filter(|partner| partner.session == Some(offer.session)) {
-            // Who offered it is no more.
-            None => world.out.events.push_back(pulling.end(Code::BadSession)),
-            Some(_) if pulling.length == 0 => self.finish(pulling, world),
+            // The connection of the offer has ended.
+            None => context.out.events.push_back(state.end(Code::BadSession)),
+            Some(_) if state.length == 0 => self.finish(state, context),
             Some(partner) => {
-                partner.owing += 1;
-                pulling.go_on(self.pulls.magic, partner, world);
-                pulling.rest(partner, world.now);
-                let (_, place) = self.pulls.places.get_mut(handle as usize % PULLS)?;
-                *place = Some(pulling);
+                partner.open_transfers += 1;
+                state.request_blocks(self.pulls.magic, partner, context);
+                state.start_timer(partner, context.now);
+                let (_, slot) = self.pulls.slots.get_mut(handle as usize % PULLS)?;
+                *slot = Some(state);
             }
         }
         Some(Pull(handle))
     }
 
-    /// Whether one more pull can be begun.
+    /// Whether one more pull can start.
     pub(crate) fn can_pull(&self) -> bool {
-        self.pulls.places.len() < PULLS || self.pulls.places.iter().any(|(_, p)| p.is_none())
+        self.pulls.slots.len() < PULLS || self.pulls.slots.iter().any(|(_, p)| p.is_none())
     }
 
-    /// The next block of a pull, once all of it is here. With the last one, the partner is told.
-    pub(crate) fn piece(&mut self, pull: Pull, world: &mut World<'_>) -> Option<Vec<u8>> {
+    /// Takes the next block of a pull once it is complete. With the last block, the endpoint
+    /// notifies the partner.
+    pub(crate) fn piece(&mut self, pull: Pull, context: &mut Context<'_>) -> Option<Vec<u8>> {
         let magic = self.pulls.magic;
-        let pulling = self.pulls.get(pull.0)?;
-        let front = pulling.asked.front()?;
+        let state = self.pulls.get(pull.0)?;
+        let front = state.requested.front()?;
         if front.missing != 0 {
             return None;
         }
-        let piece = pulling.asked.pop_front()?.data;
-        let partner = self.partners.get_mut(&pulling.who)?;
-        pulling.go_on(magic, partner, world);
-        pulling.rest(partner, world.now);
-        if pulling.asked.is_empty() {
-            partner.owing = partner.owing.saturating_sub(1);
-            if let Some(pulling) = self.pulls.take(pull.0) {
-                self.finish(pulling, world);
+        let piece = state.requested.pop_front()?.data;
+        let partner = self.partners.get_mut(&state.id)?;
+        state.request_blocks(magic, partner, context);
+        state.start_timer(partner, context.now);
+        if state.requested.is_empty() {
+            partner.open_transfers = partner.open_transfers.saturating_sub(1);
+            if let Some(state) = self.pulls.take(pull.0) {
+                self.finish(state, context);
             }
         }
         Some(piece)
     }
 
-    /// All of it was taken: say so.
-    fn finish(&mut self, pulling: Pulling, world: &mut World<'_>) {
+    /// Ends a pull whose blocks were all taken, and notifies the partner.
+    fn finish(&mut self, state: PullState, context: &mut Context<'_>) {
         let notify = Body::Notify {
-            total: pulling.length,
-            region: pulling.offer.region,
-            generation: pulling.offer.generation,
+            total: state.length,
+            region: state.offer.region,
+            generation: state.offer.generation,
         };
-        let who = pulling.who;
-        world.out.events.push_back(pulling.end(Code::Success));
-        let route = world.hosts.route(who.0);
-        if let (Some(partner), Some(route)) = (self.partners.get_mut(&who), route) {
-            // Notifications are not held back by the window: the other side takes them ahead of
-            // what it misses, see `limits::WINDOW`.
-            partner.send(world.now, route, notify, world.out);
+        let id = state.id;
+        context.out.events.push_back(state.end(Code::Success));
+        let route = context.hosts.route(id.0);
+        if let (Some(partner), Some(route)) = (self.partners.get_mut(&id), route) {
+            // The send window does not hold notifications back: the receiver accepts them ahead of
+            // missing packets, see `limits::SEND_WINDOW`.
+            partner.send(context.now, route, notify, context.out);
         }
     }
 
-    /// A piece of what this endpoint pulls. The host is the one it came from.
-    pub(crate) fn hear_reply_to_pull(
+    /// Handles a reply to a pull of this endpoint. It must come from the host that the pull is
+    /// from.
+    pub(crate) fn receive_pull_reply(
         &mut self,
         host: u16,
         reply: &Reply<'_>,
-        world: &mut World<'_>,
+        context: &mut Context<'_>,
     ) {
         let magic = self.pulls.magic;
-        let pulling = self.pulls.get(reply.handle);
-        let Some(pulling) = pulling.filter(|pulling| pulling.who.0 == host) else {
+        let state = self.pulls.get(reply.handle);
+        let Some(state) = state.filter(|state| state.id.0 == host) else {
             return;
         };
-        let (Some(done), Some(partner)) = (pulling.put(reply), self.partners.get_mut(&pulling.who))
+        let (Some(done), Some(partner)) = (state.store(reply), self.partners.get_mut(&state.id))
         else {
             return;
         };
-        partner.heard();
-        pulling.tries = 0;
-        if let Some(asked) = done.and_then(|done| pulling.asked.get(done)) {
+        partner.mark_alive();
+        state.retries = 0;
+        if let Some(requested) = done.and_then(|done| state.requested.get(done)) {
             partner
-                .pulls
-                .answered(world.now.saturating_sub(asked.since));
+                .pull_time
+                .add_sample(context.now.saturating_sub(requested.requested_at));
         }
-        pulling.rest(partner, world.now);
+        state.start_timer(partner, context.now);
         let Some(done) = done else {
             return;
         };
-        // Whatever was asked for earlier was lost, or is late.
+        // Blocks that were requested earlier are late or lost.
         let mut late = Vec::new();
-        let earlier = pulling.asked.iter_mut().take(done);
-        for asked in earlier.filter(|asked| asked.missing != 0 && !asked.hurried) {
-            asked.hurried = true;
-            late.push(asked.block);
+        let earlier = state.requested.iter_mut().take(done);
+        for requested in earlier.filter(|requested| requested.missing != 0 && !requested.repeated) {
+            requested.repeated = true;
+            late.push(requested.block);
         }
         for block in late {
-            pulling.ask(&block, magic, partner, world);
-            world.out.counters.asked_again += 1;
+            state.request(&block, magic, partner, context);
+            context.out.counters.asked_again += 1;
         }
     }
 
-    /// A pull was refused.
+    /// Handles the refusal of a pull.
     pub(crate) fn pull_refused(
         &mut self,
-        who: Who,
+        id: PartnerId,
         handle: u32,
         code: Code,
-        world: &mut World<'_>,
+        context: &mut Context<'_>,
     ) {
-        let ours = self.pulls.get(handle).filter(|pulling| pulling.who == who);
+        let ours = self.pulls.get(handle).filter(|state| state.id == id);
         if ours.is_none() {
             return;
         }
-        if let Some(partner) = self.partners.get_mut(&who) {
-            partner.owing = partner.owing.saturating_sub(1);
+        if let Some(partner) = self.partners.get_mut(&id) {
+            partner.open_transfers = partner.open_transfers.saturating_sub(1);
         }
-        if let Some(pulling) = self.pulls.take(handle) {
-            world.out.events.push_back(pulling.end(code));
+        if let Some(state) = self.pulls.take(handle) {
+            context.out.events.push_back(state.end(code));
         }
     }
 }

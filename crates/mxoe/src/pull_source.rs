@@ -1,83 +1,85 @@
-//! What an endpoint offers, and the answers to pulls of it. Of a pull nothing is remembered but
-//! what it asked for before that was there: each request says all that is needed.
+//! The sender's side of a pull: messages that an endpoint offers, and replies to the receiver's
+//! requests. Each request is self-contained, so the sender keeps no state of a pull except the
+//! requests that wait for bytes from the program.
 
 use std::collections::VecDeque;
 
 use crate::block::Block;
-use crate::endpoint::{Endpoint, World};
-use crate::event::{Event, Partner as Who, Source};
-use crate::limits::{BEHIND, FRAGMENT, PIPELINE, STREAM, WANTING};
+use crate::endpoint::{Context, Endpoint};
+use crate::event::{Event, PartnerId, Source};
+use crate::limits::{FRAGMENT, PENDING_REQUESTS, PIPELINE, STREAM_BUFFER, STREAM_HISTORY};
 use crate::partner::{Body, Content, Outgoing};
 use crate::wire::{Packet, Pull, Reply};
 
-/// Where offered data begins in its page: this side has no pages to speak of.
+/// Offset of the offered data in its first page: this side always offers from the start of a page.
 const OFFSET: u16 = 0;
 
-/// A message that is offered.
+/// An offered message.
 #[derive(Debug)]
 pub(crate) struct Region {
-    pub(crate) who: Who,
+    pub(crate) id: PartnerId,
     pub(crate) token: u64,
     pub(crate) length: u32,
     bytes: Bytes,
 }
 
-/// A place for one, and how often it was used.
+/// A slot for a region, and how often the slot was used.
 #[derive(Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct Slot {
     pub(crate) generation: u8,
     pub(crate) region: Option<Region>,
 }
 
-/// Its bytes.
+/// The bytes of an offered message.
 #[derive(Debug)]
 enum Bytes {
-    Here(Vec<u8>),
+    Complete(Vec<u8>),
     Stream(Stream),
 }
 
-/// The part of a message that is here: from a while before the last block that was asked for, up
-/// to what was fed. It lies in a ring.
+/// The buffered part of a streamed message, in a ring: from `base` up to the last byte that the
+/// program supplied.
 #[derive(Debug, Default)]
 struct Stream {
-    /// Empty until somebody pulls.
+    /// Empty until the receiver starts to pull.
     ring: Vec<u8>,
-    /// How much of the message is pulled.
+    /// Number of bytes that the receiver pulls.
     total: u32,
-    fed: u32,
-    /// Where the last block begins that was asked for.
-    asked: u32,
-    /// Requests for more than was fed.
-    wanting: VecDeque<Pull>,
+    filled: u32,
+    /// Start of the last block that the receiver requested.
+    last_requested: u32,
+    /// Requests for bytes that the program has not supplied.
+    pending: VecDeque<Pull>,
 }
 
 impl Stream {
-    /// Where the part that is here begins. Whoever asks for a block has all that is so many blocks
-    /// before.
+    /// Returns the start of the buffered part. A receiver that requests a block has all blocks that
+    /// precede it by more than [`STREAM_HISTORY`].
     fn base(&self) -> u32 {
-        self.asked.saturating_sub(BEHIND)
+        self.last_requested.saturating_sub(STREAM_HISTORY)
     }
 
     fn space(&mut self) -> &mut [u8] {
-        let end = self.base().saturating_add(STREAM).min(self.total);
-        let from = self.fed % STREAM;
-        let length = end.saturating_sub(self.fed).min(STREAM - from);
+        let end = self.base().saturating_add(STREAM_BUFFER).min(self.total);
+        let from = self.filled % STREAM_BUFFER;
+        let length = end.saturating_sub(self.filled).min(STREAM_BUFFER - from);
         let space = from as usize..(from + length) as usize;
         self.ring.get_mut(space).unwrap_or_default()
     }
 
-    /// Bytes of a frame, which never goes round the end of the ring: both are made of pages.
+    /// Returns the bytes of a frame. A frame never wraps around the end of the ring, because both
+    /// consist of whole pages.
     fn get(&self, start: u32, length: u32) -> &[u8] {
-        let from = (start % STREAM) as usize;
+        let from = (start % STREAM_BUFFER) as usize;
         self.ring
             .get(from..from + length as usize)
             .unwrap_or_default()
     }
 }
 
-impl Place {
-    /// Offer a message from here.
-    pub(crate) fn offer(&mut self, number: u8, who: Who, outgoing: Outgoing) -> Body {
+impl Slot {
+    /// Stores a message in this slot, and returns the offer.
+    pub(crate) fn offer(&mut self, number: u8, id: PartnerId, outgoing: Outgoing) -> Body {
         let Outgoing {
             value,
             content,
@@ -86,12 +88,12 @@ impl Place {
         } = outgoing;
         let length = content.length();
         self.region = Some(Region {
-            who,
+            id,
             token,
             length,
             bytes: match content {
-                Content::Here(data) => Bytes::Here(data),
-                Content::Later(_) => Bytes::Stream(Stream::default()),
+                Content::Buffered(data) => Bytes::Complete(data),
+                Content::Streamed(_) => Bytes::Stream(Stream::default()),
             },
         });
         Body::Offer {
@@ -103,10 +105,10 @@ impl Place {
     }
 }
 
-/// What a pull asks for, if it makes sense.
-fn block_of(pull: &Pull, length: u32) -> Option<Block> {
+/// Returns the block that a request asks for, if the request is valid.
+fn requested_block(pull: &Pull, length: u32) -> Option<Block> {
     let total = pull.total.min(length);
-    let block = Block::asked(pull.frame, pull.first, pull.length, total, OFFSET);
+    let block = Block::requested(pull.frame, pull.first, pull.length, total, OFFSET);
     block.filter(|_| pull.offset == OFFSET)
 }
 
@@ -117,26 +119,31 @@ impl Endpoint {
         place.and_then(|place| place.region.as_mut())
     }
 
-    /// Send what a pull asks for, now or when it is there. False when it is of nothing that is
-    /// offered.
-    pub(crate) fn answer(&mut self, who: Who, pull: &Pull, world: &mut World<'_>) -> bool {
+    /// Replies to a request, now or when the program has supplied the bytes. Returns false if no
+    /// offered message matches the request.
+    pub(crate) fn serve_pull(
+        &mut self,
+        id: PartnerId,
+        pull: &Pull,
+        context: &mut Context<'_>,
+    ) -> bool {
         let endpoint = self.number;
         let region = self.region(pull.region, pull.generation);
-        let Some(region) = region.filter(|region| region.who == who) else {
+        let Some(region) = region.filter(|region| region.id == id) else {
             return false;
         };
-        let Some(block) = block_of(pull, region.length) else {
+        let Some(block) = requested_block(pull, region.length) else {
             return false;
         };
         if let Bytes::Stream(stream) = &mut region.bytes {
             if stream.ring.is_empty() {
-                stream.ring = vec![0; STREAM as usize];
+                stream.ring = vec![0; STREAM_BUFFER as usize];
                 stream.total = pull.total.min(region.length);
                 let source = Source {
                     region: pull.region,
                     generation: pull.generation,
                 };
-                world.out.events.push_back(Event::Wanted {
+                context.out.events.push_back(Event::Wanted {
                     endpoint,
                     token: region.token,
                     source,
@@ -146,24 +153,24 @@ impl Endpoint {
             if block.end() > stream.total {
                 return false;
             }
-            stream.asked = stream.asked.max(block.start);
+            stream.last_requested = stream.last_requested.max(block.start);
             if block.start < stream.base() {
-                // An old request, which was answered.
+                // An old request, which was answered before.
                 return true;
             }
-            if block.end() > stream.fed {
-                if stream.wanting.len() < WANTING && !stream.wanting.contains(pull) {
-                    stream.wanting.push_back(*pull);
+            if block.end() > stream.filled {
+                if stream.pending.len() < PENDING_REQUESTS && !stream.pending.contains(pull) {
+                    stream.pending.push_back(*pull);
                 }
                 return true;
             }
         }
-        reply(region, pull, block, world);
+        reply(region, pull, block, context);
         true
     }
 
-    /// Where the next bytes of a message belong that is sent piece by piece; empty when there is
-    /// no room, or the send is over.
+    /// Returns the free part of the buffer of a streamed message. It is empty if the buffer is full
+    /// or the send has ended.
     pub(crate) fn space(&mut self, source: Source) -> &mut [u8] {
         match self.region(source.region, source.generation) {
             Some(Region {
@@ -174,8 +181,9 @@ impl Endpoint {
         }
     }
 
-    /// So many bytes were put there: answer who waits for them.
-    pub(crate) fn fed(&mut self, source: Source, count: usize, world: &mut World<'_>) {
+    /// Notes that the program wrote `count` bytes, and replies to the requests that waited for
+    /// them.
+    pub(crate) fn fed(&mut self, source: Source, count: usize, context: &mut Context<'_>) {
         let Some(region) = self.region(source.region, source.generation) else {
             return;
         };
@@ -183,51 +191,54 @@ impl Endpoint {
             return;
         };
         let count = count.min(stream.space().len());
-        stream.fed = stream
-            .fed
+        stream.filled = stream
+            .filled
             .saturating_add(u32::try_from(count).unwrap_or_default());
-        let fed = stream.fed;
-        let all = std::mem::take(&mut stream.wanting);
-        let mut later = VecDeque::new();
-        for pull in all {
-            match block_of(&pull, region.length) {
-                Some(block) if block.end() <= fed => reply(region, &pull, block, world),
-                _ => later.push_back(pull),
+        let filled = stream.filled;
+        let waiting = std::mem::take(&mut stream.pending);
+        let mut still_waiting = VecDeque::new();
+        for pull in waiting {
+            match requested_block(&pull, region.length) {
+                Some(block) if block.end() <= filled => reply(region, &pull, block, context),
+                _ => still_waiting.push_back(pull),
             }
         }
         if let Bytes::Stream(stream) = &mut region.bytes {
-            stream.wanting = later;
+            stream.pending = still_waiting;
         }
     }
 }
 
-/// Send the frames of a block that is here.
-fn reply(region: &Region, pull: &Pull, block: Block, world: &mut World<'_>) {
-    let Some(route) = world.hosts.route(region.who.0) else {
+/// Sends the frames of a block whose bytes are available.
+fn reply(region: &Region, pull: &Pull, block: Block, context: &mut Context<'_>) {
+    let Some(route) = context.hosts.route(region.id.0) else {
         return;
     };
     for number in 0..block.frames() {
-        let Some((start, length)) = block.piece(number) else {
+        let Some((start, length)) = block.frame_range(number) else {
             return;
         };
-        debug_assert!(length as usize <= FRAGMENT, "a frame's worth");
+        debug_assert!(length as usize <= FRAGMENT, "at most one frame");
         let data = match &region.bytes {
-            Bytes::Here(data) => {
+            Bytes::Complete(data) => {
                 let from = start as usize;
                 data.get(from..from + length as usize).unwrap_or_default()
             }
             Bytes::Stream(stream) => stream.get(start, length),
         };
         let reply = Reply {
-            // Modulo 256.
+            // The low eight bits of the frame's number.
             frame: (block.frame.wrapping_add(number) & 0xff) as u8,
             offset: start,
             handle: pull.handle,
             magic: pull.magic,
             data,
         };
-        world.out.send(route, Packet::Reply(reply));
+        context.out.send(route, Packet::Reply(reply));
     }
 }
 
-const _: () = assert!(STREAM % (1 << PIPELINE) == 0, "frames do not go round");
+const _: () = assert!(
+    STREAM_BUFFER % (1 << PIPELINE) == 0,
+    "frames do not wrap around the ring"
+);

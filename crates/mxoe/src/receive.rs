@@ -1,11 +1,11 @@
-//! What comes in: each packet to the endpoint it is for, or refused.
+//! The receive path: passes each packet to its endpoint, or refuses it.
 
 use std::time::Duration;
 
-use crate::event::{Address, Code, Event, Partner as Who};
-use crate::limits::{ASKED, ENDPOINTS, NACKS};
+use crate::event::{Address, Code, Event, PartnerId};
+use crate::limits::{ENDPOINTS, NACKS_PER_SECOND, PENDING_CONNECTS};
 use crate::node::Node;
-use crate::partner::{Arrived, Body, Notified, Partner, Piece};
+use crate::partner::{Body, Notification, Partner, Payload, Received};
 use crate::pull_sink::Pulls;
 use crate::seq::Seq;
 use crate::wire::{self, Connect, Ends, Frame, Mac, Packet, Small};
@@ -17,8 +17,8 @@ const BAD_SESSION: u8 = 3;
 const BAD_REGION: u8 = 4;
 
 impl Node {
-    /// A frame came. Whatever it is, it is taken or dropped. [`tick`](Self::tick) afterwards, once
-    /// for all that came: acknowledgements are sent then.
+    /// Receives a frame, and drops it unless it is valid and expected. Call [`tick`](Self::tick)
+    /// once after a batch of frames: it sends the acknowledgements.
     pub fn receive(&mut self, now: Duration, bytes: &[u8]) {
         let Some(frame) = Frame::decode(bytes) else {
             self.out.counters.received += 1;
@@ -26,110 +26,122 @@ impl Node {
             return;
         };
         let (mac, source) = (self.config.mac, frame.source);
-        let meant = frame.destination == mac || frame.destination == Mac::BROADCAST;
-        if !meant || source == mac || !source.is_host() {
+        let for_this_node = frame.destination == mac || frame.destination == Mac::BROADCAST;
+        if !for_this_node || source == mac || !source.is_host() {
             return;
         }
         self.out.counters.received += 1;
         if let Packet::Announce { nic, serial } = frame.packet {
             if Mac::from_nic(nic) == Some(source) && self.host(now, source).is_some() {
-                self.hosts.announced(now, source, nic, serial);
+                self.hosts.receive_announcement(now, source, nic, serial);
             }
         } else if frame.destination == mac {
-            self.hear(now, &frame);
+            self.receive_unicast(now, &frame);
         }
     }
 
-    fn hear(&mut self, now: Duration, frame: &Frame<'_>) {
+    fn receive_unicast(&mut self, now: Duration, frame: &Frame<'_>) {
         let source = frame.source;
         match frame.packet {
-            // These introduce a host, so its index need not be right yet.
+            // These packets introduce a host, so their index need not match yet.
             Packet::HostQuery { index, magic } => {
                 if let Some(host) = self.host(now, source) {
                     let name = &self.config.name;
-                    self.hosts.asked(host, index, magic, name, &mut self.out);
+                    self.hosts
+                        .receive_query(host, index, magic, name, &mut self.out);
                 }
             }
             Packet::HostReply { index, magic, name } => {
                 if let Some(host) = self.hosts.find(source) {
                     self.hosts
-                        .named(now, host, (index, magic, name), &mut self.out);
+                        .receive_name(now, host, (index, magic, name), &mut self.out);
                 }
             }
             Packet::Connect(connect) => {
                 if let Some(host) = self.host(now, source) {
-                    self.hosts.learn(host, connect.index);
-                    self.hear_connect(now, host, source, &connect);
+                    self.hosts.set_index(host, connect.index);
+                    self.receive_connect(now, host, source, &connect);
                 }
             }
             Packet::Nack {
                 ends, code, seq, ..
             } => {
                 if let Some(host) = self.hosts.find(source) {
-                    self.hear_nack(now, (host, ends.from), ends.to, code, Seq(seq));
+                    self.receive_nack(now, (host, ends.from), ends.to, code, Seq(seq));
                 }
             }
-            packet if self.hosts.knows(now, frame.index, source) => {
-                self.hear_known(now, frame.index, packet);
+            packet if self.hosts.matches(now, frame.index, source) => {
+                self.receive_from_known_host(now, frame.index, packet);
             }
-            // All others are from known hosts only.
+            // All other packets are valid from known hosts only.
             _ => self.out.counters.ignored += 1,
         }
     }
 
-    fn hear_connect(&mut self, now: Duration, host: u16, source: Mac, connect: &Connect) {
-        let who = (host, connect.ends.from);
+    fn receive_connect(&mut self, now: Duration, host: u16, source: Mac, connect: &Connect) {
+        let id = (host, connect.ends.from);
         let at = Address {
             host: source,
             endpoint: connect.ends.from,
         };
         let to = connect.ends.to;
-        let heard = self.at(now, to, |endpoint, world| match connect.status {
-            None => endpoint.hear_request(who, at, connect, world),
-            Some(status) => endpoint.hear_reply(who, connect, status, world),
+        let handled = self.with_endpoint(now, to, |endpoint, context| match connect.status {
+            None => endpoint.receive_connect_request(id, at, connect, context),
+            Some(status) => endpoint.receive_connect_reply(id, connect, status, context),
         });
-        // An answer that is too late is nobody's fault.
-        if heard.is_some() || connect.status.is_some() {
+        // A late reply is no error of the peer, so it is not refused.
+        if handled.is_some() || connect.status.is_some() {
             return;
         }
         match to < ENDPOINTS {
-            true => self.ask(to, at, connect),
+            true => self.add_pending(to, at, connect),
             false => self.nack(now, host, connect.ends, Seq(0), None),
         }
     }
 
-    /// Somebody connects to an endpoint that is not open: ask whether it is to be, once.
-    fn ask(&mut self, endpoint: u8, from: Address, connect: &Connect) {
-        let full = self.asked.len() >= ASKED && !self.asked.contains_key(&(endpoint, from));
+    /// Stores a connect to an endpoint that is not open, and asks the program once whether to open
+    /// it.
+    fn add_pending(&mut self, endpoint: u8, from: Address, connect: &Connect) {
+        let full = self.pending_connects.len() >= PENDING_CONNECTS
+            && !self.pending_connects.contains_key(&(endpoint, from));
         if full {
             return;
         }
-        if self.asked.insert((endpoint, from), *connect).is_none() {
+        if self
+            .pending_connects
+            .insert((endpoint, from), *connect)
+            .is_none()
+        {
             self.out.events.push_back(Event::Asked {
                 endpoint,
                 from,
                 session: connect.session,
-                key: connect.word,
+                key: connect.key_or_session,
             });
         }
     }
 
-    /// Whoever waits for an endpoint that is open now connects.
-    pub(crate) fn admit(&mut self, now: Duration, endpoint: u8) {
+    /// Answers the connects that waited for this endpoint to open.
+    pub(crate) fn accept_pending(&mut self, now: Duration, endpoint: u8) {
         let all = (endpoint, Address::FIRST)..=(endpoint, Address::LAST);
-        let asked: Vec<_> = self.asked.range(all).map(|(key, c)| (*key, *c)).collect();
-        for (key, connect) in asked {
-            self.asked.remove(&key);
+        let accepted: Vec<_> = self
+            .pending_connects
+            .range(all)
+            .map(|(key, c)| (*key, *c))
+            .collect();
+        for (key, connect) in accepted {
+            self.pending_connects.remove(&key);
             if let Some(host) = self.hosts.find(key.1.host) {
-                self.hear_connect(now, host, key.1.host, &connect);
+                self.receive_connect(now, host, key.1.host, &connect);
             }
         }
     }
 
-    /// Refuse who waits for an endpoint to be opened; `None` forgets it, to be asked again.
+    /// Refuses a connect that waits for its endpoint to open. With `None`, the node forgets the
+    /// request without an answer, and asks the program again when the peer repeats it.
     pub fn refuse(&mut self, now: Duration, endpoint: u8, from: Address, code: Option<Code>) {
-        let asked = self.asked.remove(&(endpoint, from));
-        let (Some(connect), Some(host)) = (asked, self.hosts.find(from.host)) else {
+        let pending = self.pending_connects.remove(&(endpoint, from));
+        let (Some(connect), Some(host)) = (pending, self.hosts.find(from.host)) else {
             return;
         };
         match code {
@@ -141,7 +153,7 @@ impl Node {
                         from: endpoint,
                     },
                     index: host,
-                    word: 0,
+                    key_or_session: 0,
                     status: Some(wire::BAD_KEY),
                     ..connect
                 };
@@ -151,51 +163,51 @@ impl Node {
         }
     }
 
-    fn hear_nack(&mut self, now: Duration, who: Who, to: u8, code: u8, seq: Seq) {
+    fn receive_nack(&mut self, now: Duration, id: PartnerId, to: u8, code: u8, seq: Seq) {
         let Some(code) = code_of(code) else {
             return;
         };
-        self.at(now, to, |endpoint, world| {
+        self.with_endpoint(now, to, |endpoint, context| {
             if seq == Seq(0) {
-                endpoint.refused(who, code, world);
+                endpoint.connect_refused(id, code, context);
             }
-            let awaits = |partner: &Partner| partner.awaits(seq);
-            if endpoint.partners.get(&who).is_some_and(awaits) {
-                endpoint.fail(who, code, world);
+            let is_unacknowledged = |partner: &Partner| partner.is_unacknowledged(seq);
+            if endpoint.partners.get(&id).is_some_and(is_unacknowledged) {
+                endpoint.fail(id, code, context);
             }
         });
     }
 
-    fn hear_known(&mut self, now: Duration, host: u16, packet: Packet<'_>) {
+    fn receive_from_known_host(&mut self, now: Duration, host: u16, packet: Packet<'_>) {
         match packet {
             Packet::Small(head) => {
-                let message = Arrived::Message {
+                let message = Received::Message {
                     value: head.value,
                     data: head.data.to_vec(),
                 };
-                self.hear_message(now, host, &head, Piece::Whole(message));
+                self.receive_message(now, host, &head, Payload::Whole(message));
             }
             Packet::Medium(medium) => {
-                let fragment = Piece::Fragment {
+                let fragment = Payload::Fragment {
                     value: medium.head.value,
                     total: medium.total,
                     offset: medium.offset,
                     bytes: medium.head.data,
                 };
-                self.hear_message(now, host, &medium.head, fragment);
+                self.receive_message(now, host, &medium.head, fragment);
             }
             Packet::Offer(offer) => {
-                let arrived = Arrived::Offer {
+                let arrived = Received::Offer {
                     value: offer.head.value,
                     length: offer.length,
                     region: offer.region,
                     generation: offer.generation,
                     offset: offer.offset,
                 };
-                self.hear_message(now, host, &offer.head, Piece::Whole(arrived));
+                self.receive_message(now, host, &offer.head, Payload::Whole(arrived));
             }
             Packet::Notify(notify) => {
-                let notified = Notified {
+                let notification = Notification {
                     total: notify.total,
                     region: notify.region,
                     generation: notify.generation,
@@ -208,35 +220,35 @@ impl Node {
                     session: notify.session,
                     data: &[],
                 };
-                self.hear_message(now, host, &head, Piece::Notify(notified));
+                self.receive_message(now, host, &head, Payload::Notify(notification));
             }
             Packet::Ack {
                 ends,
                 session,
                 seq,
                 number,
-            } => self.hear_ack(now, (host, ends.from), ends.to, session, |partner| {
-                partner.heard_ack(now, Seq(seq), number)
+            } => self.receive_ack(now, (host, ends.from), ends.to, session, |partner| {
+                partner.receive_ack(now, Seq(seq), number)
             }),
             Packet::Pull(pull) => {
-                let who = (host, pull.ends.from);
-                let code = self.at(now, pull.ends.to, |endpoint, world| {
+                let id = (host, pull.ends.from);
+                let code = self.with_endpoint(now, pull.ends.to, |endpoint, context| {
                     if endpoint.session != pull.session {
                         return Some(BAD_SESSION);
                     }
-                    if let Some(partner) = endpoint.partners.get_mut(&who) {
-                        partner.heard();
+                    if let Some(partner) = endpoint.partners.get_mut(&id) {
+                        partner.mark_alive();
                     }
-                    (!endpoint.answer(who, &pull, world)).then_some(BAD_REGION)
+                    (!endpoint.serve_pull(id, &pull, context)).then_some(BAD_REGION)
                 });
-                if let Some(code) = code.unwrap_or(Some(refusal(pull.ends.to))) {
+                if let Some(code) = code.unwrap_or(Some(refusal_code(pull.ends.to))) {
                     self.nack_pull(now, host, &pull, code);
                 }
             }
             Packet::Reply(reply) => {
                 if let Some(to) = Pulls::endpoint(reply.magic) {
-                    self.at(now, to, |endpoint, world| {
-                        endpoint.hear_reply_to_pull(host, &reply, world);
+                    self.with_endpoint(now, to, |endpoint, context| {
+                        endpoint.receive_pull_reply(host, &reply, context);
                     });
                 }
             }
@@ -247,12 +259,12 @@ impl Node {
                 magic,
             } => {
                 if let (Some(to), Some(code)) = (Pulls::endpoint(magic), code_of(code)) {
-                    self.at(now, to, |endpoint, world| {
-                        endpoint.pull_refused((host, from), handle, code, world);
+                    self.with_endpoint(now, to, |endpoint, context| {
+                        endpoint.pull_refused((host, from), handle, code, context);
                     });
                 }
             }
-            // Heard before.
+            // `receive_unicast` has handled these.
             Packet::Announce { .. }
             | Packet::HostQuery { .. }
             | Packet::HostReply { .. }
@@ -261,59 +273,60 @@ impl Node {
         }
     }
 
-    /// Something with a number, and an acknowledgement with it.
-    fn hear_message(&mut self, now: Duration, host: u16, head: &Small<'_>, piece: Piece<'_>) {
-        let who = (host, head.ends.from);
-        let taken = self.at(now, head.ends.to, |endpoint, world| {
-            let partner = endpoint.partners.get_mut(&who);
-            let right = endpoint.session == head.session;
-            let Some(partner) = partner.filter(|partner| right && partner.session.is_some()) else {
+    /// Receives a numbered packet and the acknowledgement that it carries.
+    fn receive_message(&mut self, now: Duration, host: u16, head: &Small<'_>, piece: Payload<'_>) {
+        let id = (host, head.ends.from);
+        let accepted = self.with_endpoint(now, head.ends.to, |endpoint, context| {
+            let partner = endpoint.partners.get_mut(&id);
+            let same_session = endpoint.session == head.session;
+            let Some(partner) = partner.filter(|partner| same_session && partner.session.is_some())
+            else {
                 return false;
             };
-            partner.heard();
-            let acknowledged = partner.acknowledged(world.now, Seq(head.ack));
-            let notified = partner.arrived(world.now, Seq(head.seq), piece);
-            endpoint.acknowledged(who, acknowledged, world);
-            if let Some(notified) = notified {
-                endpoint.notified(who, notified, world);
+            partner.mark_alive();
+            let acknowledged = partner.acknowledged(context.now, Seq(head.ack));
+            let notification = partner.receive(context.now, Seq(head.seq), piece);
+            endpoint.acknowledged(id, acknowledged, context);
+            if let Some(notification) = notification {
+                endpoint.receive_notification(id, notification, context);
             }
             true
         });
-        match taken {
+        match accepted {
             Some(true) => {}
             Some(false) => self.nack(now, host, head.ends, Seq(head.seq), Some(BAD_SESSION)),
             None => self.nack(now, host, head.ends, Seq(head.seq), None),
         }
     }
 
-    fn hear_ack(
+    fn receive_ack(
         &mut self,
         now: Duration,
-        who: Who,
+        id: PartnerId,
         to: u8,
         session: u32,
-        hear: impl FnOnce(&mut Partner) -> Vec<Body>,
+        handle: impl FnOnce(&mut Partner) -> Vec<Body>,
     ) {
-        self.at(now, to, |endpoint, world| {
+        self.with_endpoint(now, to, |endpoint, context| {
             if endpoint.session != session {
                 return;
             }
-            if let Some(partner) = endpoint.partners.get_mut(&who) {
-                partner.heard();
-                let acknowledged = hear(partner);
-                endpoint.acknowledged(who, acknowledged, world);
+            if let Some(partner) = endpoint.partners.get_mut(&id) {
+                partner.mark_alive();
+                let acknowledged = handle(partner);
+                endpoint.acknowledged(id, acknowledged, context);
             }
         });
     }
 
-    /// Refuse something; without a code, because its endpoint is not open.
+    /// Sends a nack. Without a code, the reason is that the endpoint is not open.
     fn nack(&mut self, now: Duration, host: u16, ends: Ends, seq: Seq, code: Option<u8>) {
         let nack = Packet::Nack {
             ends: Ends {
                 to: ends.from,
                 from: ends.to,
             },
-            code: code.unwrap_or_else(|| refusal(ends.to)),
+            code: code.unwrap_or_else(|| refusal_code(ends.to)),
             index: host,
             seq: seq.0,
         };
@@ -330,22 +343,22 @@ impl Node {
         self.refuse_with(now, host, nack);
     }
 
-    /// Send a refusal, unless there were too many in this second.
+    /// Sends a refusal, unless the limit of this second is reached.
     fn refuse_with(&mut self, now: Duration, host: u16, nack: Packet<'_>) {
-        if now >= self.nacks_again {
-            self.nacks = NACKS;
-            self.nacks_again = now + Duration::from_secs(1);
+        if now >= self.nacks_refill_at {
+            self.nacks_left = NACKS_PER_SECOND;
+            self.nacks_refill_at = now + Duration::from_secs(1);
         }
-        if let (Some(route), 1..) = (self.hosts.route(host), self.nacks) {
-            self.nacks -= 1;
+        if let (Some(route), 1..) = (self.hosts.route(host), self.nacks_left) {
+            self.nacks_left -= 1;
             self.out.counters.refused += 1;
             self.out.send(route, nack);
         }
     }
 }
 
-/// Why something for an endpoint that is not open is refused.
-fn refusal(endpoint: u8) -> u8 {
+/// Returns the reason why a packet for an endpoint that is not open is refused.
+fn refusal_code(endpoint: u8) -> u8 {
     match endpoint < ENDPOINTS {
         true => CLOSED,
         false => BAD_ENDPOINT,

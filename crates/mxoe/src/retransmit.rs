@@ -1,39 +1,40 @@
-//! When to ask again: soon where answers come soon, and less and less often where none comes.
+//! Retransmission timeouts: a multiple of the measured response time, doubled with each retry.
 //!
-//! The dialect's times ([`RESEND`](crate::limits::RESEND), [`PULL`](crate::limits::PULL)) are
-//! thousands of times what an answer takes on an Ethernet, so a frame that is lost would cost as much
-//! as some hundred megabytes. Whoever is asked twice answers twice, and the second answer is dropped.
+//! The dialect's timeouts ([`RESEND_TIMEOUT`](crate::limits::RESEND_TIMEOUT),
+//! [`PULL_TIMEOUT`](crate::limits::PULL_TIMEOUT)) are thousands of times the response time of an
+//! Ethernet. With them, one lost frame would cost as much time as a transfer of some hundred
+//! megabytes. A retransmission that was not needed does no harm: the partner answers twice, and the
+//! node drops the second answer.
 
 use std::time::Duration;
 
-/// How long answers of a partner take.
+/// Smoothed response time of a partner (compare SRTT in RFC 6298).
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Retransmit {
-    usual: Option<Duration>,
+pub(crate) struct ResponseTime {
+    smoothed: Option<Duration>,
 }
 
-/// Longer than so many usual answers, one is lost.
-const LATE: u32 = 4;
+/// The timeout in multiples of the smoothed response time.
+const TIMEOUT_FACTOR: u32 = 4;
 
-/// How much one answer says of the usual one: an eighth.
-const PARTS: u32 = 8;
+/// Weight of the old average. A new sample counts one eighth.
+const SMOOTHING: u32 = 8;
 
-impl Retransmit {
-    /// An answer took so long since it was asked for first.
-    pub(crate) fn answered(&mut self, time: Duration) {
-        self.usual = Some(match self.usual {
+impl ResponseTime {
+    /// Adds a sample: the time between the first transmission and the answer.
+    pub(crate) fn add_sample(&mut self, time: Duration) {
+        self.smoothed = Some(match self.smoothed {
             None => time,
-            Some(usual) => (usual * (PARTS - 1) + time) / PARTS,
+            Some(smoothed) => (smoothed * (SMOOTHING - 1) + time) / SMOOTHING,
         });
     }
 
-    /// How long to wait for an answer when it was asked again so many times already: `most` as long
-    /// as nothing is known.
-    pub(crate) fn wait(self, tries: u32, (least, most): (Duration, Duration)) -> Duration {
-        let Some(usual) = self.usual else {
+    /// Returns the timeout after `tries` retries, which is `most` as long as there is no sample.
+    pub(crate) fn timeout(self, tries: u32, (least, most): (Duration, Duration)) -> Duration {
+        let Some(smoothed) = self.smoothed else {
             return most;
         };
-        let first = usual.saturating_mul(LATE).max(least);
+        let first = smoothed.saturating_mul(TIMEOUT_FACTOR).max(least);
         first.saturating_mul(1 << tries.min(16)).min(most)
     }
 }
@@ -43,18 +44,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_answers_soon_is_asked_soon_and_who_does_not_more_and_more_seldom() {
+    fn timeouts_follow_response_times_and_double_with_each_retry() {
         let ms = Duration::from_millis;
         let bounds = (ms(20), ms(1000));
-        let mut pace = Retransmit::default();
-        assert_eq!(pace.wait(0, bounds), ms(1000), "nothing is known");
-        pace.answered(ms(1));
-        let waits = [0, 1, 2, 5, 6, 99].map(|tries| pace.wait(tries, bounds));
+        let mut time = ResponseTime::default();
+        assert_eq!(time.timeout(0, bounds), ms(1000), "nothing is known");
+        time.add_sample(ms(1));
+        let waits = [0, 1, 2, 5, 6, 99].map(|tries| time.timeout(tries, bounds));
         assert_eq!(waits, [20, 40, 80, 640, 1000, 1000].map(ms));
         for _ in 0..100 {
-            pace.answered(ms(10));
+            time.add_sample(ms(10));
         }
-        let wait = pace.wait(0, bounds);
+        let wait = time.timeout(0, bounds);
         assert!(wait > ms(39) && wait <= ms(40), "{wait:?}");
     }
 }

@@ -1,8 +1,9 @@
-//! Hosts on a real network: namespaces, AF_PACKET sockets, and a wire in the middle that loses,
-//! doubles and reorders frames. The other side is this crate, or a host in Python that was written
-//! from the table of the wire by itself. Needs root, `ip` and `python3`.
+//! Hosts on a network of the kernel: namespaces, AF_PACKET sockets, and between them a program that
+//! loses, duplicates and reorders frames. The peer is this crate, or an independent implementation
+//! in Python. Needs root, `ip` and `python3`.
 //!
-//! The tests start this program again in a namespace (`child`), told what to be by the environment.
+//! The tests start this program again in a namespace (the test `child`). Environment variables tell
+//! the child its role.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -25,13 +26,13 @@ const ROLE: &str = "VICINITY_TEST_ROLE";
 const PEER: &str = "VICINITY_TEST_PEER";
 const WIRE: &str = "VICINITY_TEST_WIRE";
 
-/// So long nothing takes; what takes longer is stuck.
-const HANG: Duration = Duration::from_secs(300);
+/// No step takes this long, so a test that does is stuck.
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 const ENDPOINT: u8 = 5;
 const KEY: u32 = 77;
 
-/// Three namespaces in a row: two hosts, and the wire between them.
+/// Three namespaces in a row: two hosts, and the program between them.
 struct Hosts {
     names: [String; 3],
     children: Vec<Child>,
@@ -39,8 +40,8 @@ struct Hosts {
 
 fn ip(words: &[&str]) {
     let output = Command::new("ip").args(words).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "ip {words:?}: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {words:?}: {stderr}");
 }
 
 impl Hosts {
@@ -49,14 +50,14 @@ impl Hosts {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = |part| format!("mxoe-{}-{number}-{part}", std::process::id());
         let hosts = Self {
-            names: ["here", "wire", "there"].map(name),
+            names: ["local", "wire", "remote"].map(name),
             children: Vec::new(),
         };
         for name in &hosts.names {
             ip(&["netns", "add", name]);
         }
-        let [here, wire, there] = &hosts.names;
-        for (host, end) in [(here, "left"), (there, "right")] {
+        let [local, wire, remote] = &hosts.names;
+        for (host, end) in [(local, "left"), (remote, "right")] {
             ip(&[
                 "-n", host, "link", "add", "mx", "mtu", "4200", "type", "veth", "peer", "name",
                 end, "mtu", "4200", "netns", wire,
@@ -74,7 +75,7 @@ impl Hosts {
         command
     }
 
-    /// Start something that says when it is ready, and goes on until the test ends.
+    /// Starts a program that prints `ready` and runs until the test ends.
     fn start(&mut self, command: &mut Command) {
         let child = command.stdout(Stdio::piped()).spawn().unwrap();
         self.children.push(child);
@@ -91,12 +92,12 @@ impl Hosts {
         self.start(&mut command);
     }
 
-    fn wire(&mut self, loss: &str, doubling: &str, delay: &str) {
-        let words = ["left", "right", loss, doubling, delay, "7"];
+    fn wire(&mut self, loss: &str, duplication: &str, delay: &str) {
+        let words = ["left", "right", loss, duplication, delay, "7"];
         self.python(1, "wire.py", &words);
     }
 
-    /// This program in a namespace, in a role.
+    /// Returns the command that runs this program with a role in a namespace.
     fn role(&self, place: usize, role: &str) -> Command {
         let mut command = self.within(place, &std::env::current_exe().unwrap());
         command.args(["child", "--exact", "--ignored", "--nocapture"]);
@@ -105,26 +106,26 @@ impl Hosts {
         command
     }
 
-    /// A host's address.
+    /// Returns the MAC address of a host.
     fn mac(&self, place: usize) -> String {
         let mut command = self.within(place, Path::new("cat"));
         let output = command.arg("/sys/class/net/mx/address").output().unwrap();
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    /// Have a role done in the first namespace.
+    /// Runs a role in the first namespace to its end.
     fn run(&mut self, role: &str) {
         let mut command = self.role(0, role);
         let output = command.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{role}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{role}: {stderr}");
     }
 }
 
 impl Drop for Hosts {
     fn drop(&mut self) {
         for child in &mut self.children {
-            // It may have ended itself.
+            // The child may have ended already.
             drop(child.kill());
             drop(child.wait());
         }
@@ -135,7 +136,7 @@ impl Drop for Hosts {
 }
 
 #[test]
-#[ignore = "what the other tests start"]
+#[ignore = "the other tests start it"]
 fn child() {
     let Ok(role) = std::env::var(ROLE) else {
         return;
@@ -150,8 +151,8 @@ fn child() {
         "drive" => drive(&mut port, &mut node),
         "find" => find(&mut port, &mut node),
         "flood" => flood(&mut port, &mut node),
-        "lose" => lose(&mut port),
-        "fall" => fall(&port),
+        "overflow" => overflow(&mut port),
+        "link_down" => link_down(&port),
         other => panic!("no role {other}"),
     }
 }
@@ -168,7 +169,7 @@ fn peer() -> Address {
     }
 }
 
-/// Send what there is, wait until a frame comes or something is due, and take what came.
+/// Sends queued frames, waits for a frame or a deadline, and receives what arrived.
 fn turn(port: &mut Port, node: &mut Node, limit: Duration) {
     let sent = port.send(node).unwrap();
     let due = node.deadline().map(|at| at.saturating_sub(port.now()));
@@ -185,7 +186,7 @@ fn turn(port: &mut Port, node: &mut Node, limit: Duration) {
     port.send(node).unwrap();
 }
 
-/// Pulls that are going on: their match values, and what is there.
+/// Running pulls: their match values, and the bytes that arrived.
 #[derive(Default)]
 struct Pulls(Vec<(u64, Pull, Vec<u8>)>);
 
@@ -204,14 +205,14 @@ impl Pulls {
     }
 }
 
-/// Send back whatever comes.
+/// Sends every message back.
 fn echo(port: &mut Port, node: &mut Node) {
     node.announce(port.now());
     println!("\nready");
     let mut pulls = Pulls::default();
     let mut peer = None;
     loop {
-        turn(port, node, HANG);
+        turn(port, node, TIMEOUT);
         let now = port.now();
         while let Some(message) = peer.and_then(|peer| node.take(now, ENDPOINT, peer)) {
             match message {
@@ -252,7 +253,7 @@ fn pattern(length: usize, seed: u64) -> Vec<u8> {
     (0..length).map(byte).collect()
 }
 
-/// Lengths on both sides of every change of class; whole and broken pages.
+/// Lengths on both sides of every boundary between kinds; multiples of a page and others.
 const LENGTHS: [usize; 16] = [
     1, 32, 33, 128, 129, 4095, 4096, 4097, 20_000, 32_768, 32_769, 65_436, 65_437, 65_536, 100_000,
     300_001,
@@ -260,15 +261,15 @@ const LENGTHS: [usize; 16] = [
 
 const ROUNDS: usize = 3;
 
-/// Send every length several times, and get everything back once, whole and in order.
+/// Sends every length several times, and checks that each message returns once, whole and in order.
 fn drive(port: &mut Port, node: &mut Node) {
-    let end = port.now() + HANG;
+    let end = port.now() + TIMEOUT;
     node.connect(port.now(), ENDPOINT, peer(), KEY, 0).unwrap();
     let count = (LENGTHS.len() * ROUNDS) as u64;
     let length = |value: u64| LENGTHS[value as usize % LENGTHS.len()];
     let (mut sent, mut back) = (0, 0);
-    // Messages that are not offered come back in the order they were sent in, and so do others;
-    // the echo of a large one takes longer than that of a small one sent later.
+    // Small messages return in the order of their sends, and so do large ones; the echo of a large
+    // message takes longer than that of a small one that was sent later.
     let mut last = [None; 2];
     let mut pulls = Pulls::default();
     while sent < count || back < count {
@@ -299,7 +300,7 @@ fn drive(port: &mut Port, node: &mut Node) {
                 Event::Connected { code, .. } => {
                     assert_eq!(code, Code::Success);
                     for value in 0..count {
-                        // Some short ones are synchronous.
+                        // Some short messages are synchronous.
                         let synchronous = value % 7 == 3;
                         let message = (value, pattern(length(value), value));
                         node.send(now, ENDPOINT, peer(), message, synchronous, value)
@@ -322,9 +323,9 @@ fn drive(port: &mut Port, node: &mut Node) {
     }
 }
 
-/// Find the other host by its announcements.
+/// Finds the other host by its announcements.
 fn find(port: &mut Port, node: &mut Node) {
-    let end = port.now() + HANG;
+    let end = port.now() + TIMEOUT;
     node.announce(port.now());
     loop {
         assert!(port.now() < end);
@@ -338,14 +339,14 @@ fn find(port: &mut Port, node: &mut Node) {
     }
 }
 
-/// Many more frames than a port keeps.
+/// Many more frames than the receive ring holds.
 const FLOOD: u64 = 10_000;
 
-/// Say that this host is there, again and again.
+/// Announces this host many times.
 fn flood(port: &mut Port, node: &mut Node) {
     node.announce(Duration::ZERO);
     for number in 1..FLOOD {
-        // Later than it wants to say it the next time.
+        // Later than the deadline of the next announcement.
         node.tick(Duration::from_secs(number * 200));
         while !port.send(node).unwrap() {
             poll(&mut [PollFd::new(port, PollFlags::OUT)], None).unwrap();
@@ -353,19 +354,19 @@ fn flood(port: &mut Port, node: &mut Node) {
     }
 }
 
-/// Take nothing of what somebody on the wire sends, until all of it is sent.
-fn lose(port: &mut Port) {
+/// Takes no frame until another host has sent all of its frames.
+fn overflow(port: &mut Port) {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", &std::env::var(WIRE).unwrap()]);
     command.arg(std::env::current_exe().unwrap());
     command.args(["child", "--exact", "--ignored"]);
     assert!(command.env(ROLE, "flood").status().unwrap().success());
-    let end = port.now() + HANG;
+    let end = port.now() + TIMEOUT;
     while port.lost().unwrap() == 0 {
         assert!(port.now() < end, "nothing was lost");
         std::thread::sleep(Duration::from_millis(1));
     }
-    // What there was room for is there, whole.
+    // The frames that fit into the ring are there, and complete.
     let mut taken = 0;
     while port.receive(|frame| assert_eq!(frame.len(), 64)) > 0 {
         taken += 1;
@@ -373,20 +374,20 @@ fn lose(port: &mut Port) {
     assert!(taken > 10, "{taken} rounds");
 }
 
-/// See the interface go down, without sending anything.
-fn fall(port: &Port) {
+/// Checks that the port reports that the interface went down, although nothing is sent.
+fn link_down(port: &Port) {
     port.check().unwrap();
     ip(&["link", "set", "mx", "down"]);
-    let limit = Timespec::try_from(HANG).unwrap();
+    let limit = Timespec::try_from(TIMEOUT).unwrap();
     let ready = poll(&mut [PollFd::new(port, PollFlags::IN)], Some(&limit));
-    assert_eq!(ready.unwrap(), 1, "nothing was heard of it");
+    assert_eq!(ready.unwrap(), 1, "the port did not become readable");
     let error = port.check().unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NetworkDown, "{error}");
 }
 
-fn with_echo(loss: &str, doubling: &str, delay: &str) -> Hosts {
+fn with_echo(loss: &str, duplication: &str, delay: &str) -> Hosts {
     let mut hosts = Hosts::new();
-    hosts.wire(loss, doubling, delay);
+    hosts.wire(loss, duplication, delay);
     let mut echo = hosts.role(2, "echo");
     hosts.start(&mut echo);
     hosts
@@ -398,7 +399,7 @@ fn mxoe_5_messages_of_every_class_between_two_hosts() {
 }
 
 #[test]
-fn mxoe_4_messages_between_two_hosts_through_loss_doubling_and_reordering() {
+fn mxoe_4_two_hosts_with_loss_duplication_and_reordering() {
     with_echo("3", "5", "3").run("drive");
 }
 
@@ -408,18 +409,18 @@ fn mxoe_6_two_hosts_find_each_other() {
 }
 
 #[test]
-fn frames_that_nobody_takes_in_time_are_lost_and_counted() {
-    Hosts::new().run("lose");
+fn frames_that_overflow_the_receive_ring_are_counted() {
+    Hosts::new().run("overflow");
 }
 
 #[test]
-fn an_interface_that_goes_down_is_noticed() {
-    Hosts::new().run("fall");
+fn a_port_reports_an_interface_that_goes_down() {
+    Hosts::new().run("link_down");
 }
 
-fn with_witness(loss: &str, doubling: &str, delay: &str) -> Hosts {
+fn with_witness(loss: &str, duplication: &str, delay: &str) -> Hosts {
     let mut hosts = Hosts::new();
-    hosts.wire(loss, doubling, delay);
+    hosts.wire(loss, duplication, delay);
     hosts.python(
         2,
         "mxoe.py",
@@ -434,6 +435,6 @@ fn mxoe_5_messages_of_every_class_with_an_independent_host() {
 }
 
 #[test]
-fn mxoe_4_an_independent_host_through_loss_doubling_and_reordering() {
+fn mxoe_4_an_independent_host_with_loss_duplication_and_reordering() {
     with_witness("3", "5", "3").run("drive");
 }

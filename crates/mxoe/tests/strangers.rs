@@ -1,4 +1,5 @@
-//! Strangers on the wire, as many as they like: a node keeps and sends no more than its bounds.
+//! Any number of unknown hosts on the network: the memory and the output of a node stay within
+//! their bounds.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -8,7 +9,7 @@
 
 use std::time::Duration;
 
-use mxoe::limits::{HOSTS, PARTNERS, QUEUED, RENAME};
+use mxoe::limits::{HOSTS, PARTNERS, RENAME_INTERVAL, SEND_QUEUE};
 use mxoe::wire::{Connect, Ends, Frame, Mac, Packet};
 use mxoe::{Config, Event, Node};
 
@@ -45,7 +46,7 @@ fn announce(node: &mut Node, now: Duration, source: Mac) {
 }
 
 #[test]
-fn announced_hosts_that_do_not_exist_keep_no_place_from_one_that_does() {
+fn announced_hosts_that_do_not_exist_do_not_displace_a_real_host() {
     let mut node = node();
     let at = |number: u32| Duration::from_millis(u64::from(number));
     let count = u32::try_from(HOSTS).unwrap() * 2;
@@ -55,12 +56,12 @@ fn announced_hosts_that_do_not_exist_keep_no_place_from_one_that_does() {
     let real = Mac([2, 9, 9, 9, 9, 9]);
     announce(&mut node, at(count), real);
     assert!(node.knows(real));
-    // Only those that had been silent longest are gone.
+    // Only the hosts that had been silent longest were replaced.
     assert!(!node.knows(stranger(0)) && node.knows(stranger(count - 1)));
 }
 
 #[test]
-fn what_waits_for_a_host_that_asks_and_asks_is_bounded() {
+fn the_send_queue_of_a_host_is_bounded() {
     let mut node = node();
     let now = Duration::from_secs(1);
     for magic in 0..20_000 {
@@ -74,14 +75,14 @@ fn what_waits_for_a_host_that_asks_and_asks_is_bounded() {
         let to = Frame::decode(&frame).unwrap().destination;
         sent[usize::from(to == stranger(2))] += 1;
     }
-    assert_eq!(sent, [QUEUED, 1]);
-    // Those are sent: there is room again.
+    assert_eq!(sent, [SEND_QUEUE, 1]);
+    // The frames were sent, so the queue has room again.
     receive(&mut node, now, stranger(1), HERE, query);
     assert!(node.transmit().is_some());
 }
 
 #[test]
-fn a_host_that_changes_its_name_all_the_time_is_renamed_now_and_then() {
+fn name_changes_of_a_host_are_rate_limited() {
     let mut node = node();
     announce(&mut node, Duration::ZERO, stranger(1));
     let (mut renamed, mut asked) = (0, None);
@@ -93,7 +94,7 @@ fn a_host_that_changes_its_name_all_the_time_is_renamed_now_and_then() {
                 asked = Some(magic);
             }
         }
-        // As often as it likes, asked or not.
+        // With or without a new query.
         let (magic, name) = (asked.unwrap(), format!("name-{tenth}"));
         let name = name.as_bytes();
         let reply = Packet::HostReply {
@@ -106,11 +107,11 @@ fn a_host_that_changes_its_name_all_the_time_is_renamed_now_and_then() {
             renamed += u64::from(matches!(event, Event::Host { .. }));
         }
     }
-    let most = 30 / RENAME.as_secs() + 1;
+    let most = 30 / RENAME_INTERVAL.as_secs() + 1;
     assert!((2..=most).contains(&renamed), "{renamed} of at most {most}");
 }
 
-/// A node that soon gives up who is silent, with an endpoint of key 7.
+/// A node with a patience of 20 s and an endpoint of key 7.
 fn impatient() -> Node {
     let mut config = Config::new(HERE, "here", 1);
     config.patience = Duration::from_secs(20);
@@ -119,7 +120,7 @@ fn impatient() -> Node {
     node
 }
 
-/// Connect to endpoint 3 with its key, and say whether that was answered.
+/// Connects to endpoint 3 with its key. Returns whether the node answered.
 fn connect(node: &mut Node, now: Duration, source: Mac, endpoint: u8) -> bool {
     let connect = Connect {
         ends: Ends {
@@ -128,8 +129,8 @@ fn connect(node: &mut Node, now: Duration, source: Mac, endpoint: u8) -> bool {
         },
         index: 0,
         session: 9,
-        word: 7,
-        start: 0,
+        key_or_session: 7,
+        expected_seq: 0,
         number: 1,
         status: None,
     };
@@ -144,10 +145,10 @@ fn connect(node: &mut Node, now: Duration, source: Mac, endpoint: u8) -> bool {
 }
 
 #[test]
-fn partners_that_are_silent_keep_no_place_from_one_that_is_there() {
+fn silent_partners_give_way_to_a_new_partner() {
     let mut node = impatient();
     let mut now = Duration::ZERO;
-    // As many as there may be, and they are never heard of again.
+    // As many partners as a node allows. They never send again.
     for number in 0..u32::try_from(PARTNERS).unwrap() {
         let endpoint = u8::try_from(number % 128).unwrap();
         assert!(connect(&mut node, now, stranger(number / 128), endpoint));
@@ -155,7 +156,7 @@ fn partners_that_are_silent_keep_no_place_from_one_that_is_there() {
     }
     let real = Mac([2, 9, 9, 9, 9, 9]);
     assert!(!connect(&mut node, now, real, 0), "all are connected");
-    // Asked in vain, and given up.
+    // The node probes them without an answer, and gives them up.
     let end = now + Duration::from_secs(30);
     while now < end {
         node.tick(now);
@@ -163,13 +164,14 @@ fn partners_that_are_silent_keep_no_place_from_one_that_is_there() {
         now += Duration::from_millis(500);
     }
     assert!(connect(&mut node, now, real, 0));
-    // To look for a place costs: a host that comes with many has one in a millisecond.
+    // The search for an unused partner is expensive, so a host with many endpoints gets one of them
+    // connected each millisecond.
     assert!(!connect(&mut node, now, real, 1));
     assert!(connect(&mut node, now + Duration::from_millis(1), real, 1));
 }
 
 #[test]
-fn hosts_that_connected_once_and_are_gone_keep_no_place_from_one_that_is_there() {
+fn silent_hosts_give_way_to_a_new_host() {
     let mut node = impatient();
     let mut now = Duration::ZERO;
     for number in 0..u32::try_from(HOSTS).unwrap() {
@@ -186,7 +188,7 @@ fn hosts_that_connected_once_and_are_gone_keep_no_place_from_one_that_is_there()
     }
     assert!(connect(&mut node, now, real, 0));
     assert!(node.knows(real));
-    // Whoever had the place before is nobody's partner any more, and can come again.
+    // The host that was replaced is no longer a partner, and can connect again.
     now += Duration::from_millis(1);
     assert!(connect(&mut node, now, stranger(0), 0));
 }

@@ -1,4 +1,4 @@
-/* Boards, for programs that look at them without opening an endpoint. */
+/* Boards, for programs that inspect them without opening an endpoint. */
 #ifndef MX_IO_H
 #define MX_IO_H
 

@@ -1,6 +1,6 @@
 /*
- * The raw interface, for programs that find out the routes of a Myrinet. There are none here: each
- * call fails with MX_FAILURE.
+ * The raw interface, for programs that discover the routes of a Myrinet. This library has no routes:
+ * each call fails with MX_FAILURE.
  */
 #ifndef MX_RAW_H
 #define MX_RAW_H

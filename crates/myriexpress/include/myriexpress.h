@@ -1,12 +1,12 @@
 /*
- * The interface of Myrinet Express (MX) 1.2, as libmyriexpress of Vicinity has it. Layouts and
- * values are those of the original on x86-64, so programs made for that run as they are.
- * docs/message.md says what each call does; only what is easily missed is said here.
+ * The interface of Myrinet Express (MX) 1.2 in Vicinity's libmyriexpress. Layouts and values are
+ * those of the original on x86-64, so programs that were compiled for it run unchanged.
+ * docs/message.md describes each call; the comments here contain only what is easily missed.
  */
 #ifndef MYRIEXPRESS_H
 #define MYRIEXPRESS_H
 
-/* With the PRI macros: programs print match values with this header alone. */
+/* For the PRI macros: programs that print match values include no other header for them. */
 #include <inttypes.h>
 #include <stdint.h>
 
@@ -16,7 +16,7 @@ extern "C" {
 
 #define MX_API 0x301
 
-/* Waits with this time have no end; there is no wait of no time, use mx_test. */
+/* A wait with this timeout never times out. To poll without waiting, use mx_test. */
 #define MX_INFINITE 0
 
 #define MX_ANY_NIC 0xffffffffU
@@ -29,7 +29,7 @@ extern "C" {
 #define MX_CONTEXT_ID_BITS_MAX 16
 #define MX_HAS_NET_TYPE
 
-/* The halves of a number; a 32-bit number has no upper one. */
+/* The upper and lower half of a number; the upper half of a 32-bit number is 0. */
 #define MX_U32(x) ((uint32_t)(sizeof(x) == 8 ? (uint64_t)(x) >> 32 : 0))
 #define MX_L32(x) ((uint32_t)(x))
 
@@ -103,7 +103,7 @@ typedef enum {
 typedef struct mx_endpoint *mx_endpoint_t;
 typedef struct mx_request *mx_request_t;
 
-/* May be copied; means something to the endpoint it came from only. */
+/* May be copied; valid only for calls on the endpoint that it came from. */
 typedef struct {
   uint64_t stuff[2];
 } mx_endpoint_addr_t;
@@ -115,17 +115,17 @@ typedef struct {
 
 typedef struct {
   mx_status_code_t code;
-  mx_endpoint_addr_t source; /* of a send: the destination */
-  uint64_t match_info;       /* of a receive: what the sender gave */
+  mx_endpoint_addr_t source; /* in the status of a send, the destination */
+  uint64_t match_info;       /* in the status of a receive, the sender's value */
   uint32_t msg_length;
   uint32_t xfer_length;
   void *context;
 } mx_status_t;
 
-/* What a call that fails calls with a text and its code; what this returns the call returns. */
+/* Called with a text and the code when a call fails; the call returns the result of the handler. */
 typedef mx_return_t (*mx_error_handler_t)(char *, mx_return_t);
 
-/* The default prints the text and ends the process. */
+/* MX_ERRORS_ARE_FATAL is the default: it prints the text and ends the process. */
 extern const mx_error_handler_t MX_ERRORS_ARE_FATAL;
 extern const mx_error_handler_t MX_ERRORS_RETURN;
 
@@ -179,7 +179,7 @@ typedef enum { MX_NET_MYRI = 0, MX_NET_ETHER = 1 } mx_net_type_t;
 mx_return_t mx__init_api(int api);
 #define mx_init() mx__init_api(MX_API)
 mx_return_t mx_finalize(void);
-/* Works before mx_init; returns the handler until now. */
+/* May be called before mx_init; returns the previous handler. */
 mx_error_handler_t mx_set_error_handler(mx_error_handler_t handler);
 const char *mx_strerror(mx_return_t code);
 const char *mx_strstatus(mx_status_code_t code);
@@ -217,7 +217,7 @@ mx_return_t mx_connect(mx_endpoint_t endpoint, uint64_t nic_id,
 mx_return_t mx_isend(mx_endpoint_t endpoint, mx_segment_t *segments,
                      uint32_t count, mx_endpoint_addr_t destination,
                      uint64_t match_info, void *context, mx_request_t *request);
-/* Completes when the message was received. */
+/* Completes when the message is received. */
 mx_return_t mx_issend(mx_endpoint_t endpoint, mx_segment_t *segments,
                       uint32_t count, mx_endpoint_addr_t destination,
                       uint64_t match_info, void *context,
@@ -228,7 +228,7 @@ mx_return_t mx_irecv(mx_endpoint_t endpoint, mx_segment_t *segments,
 mx_return_t mx_cancel(mx_endpoint_t endpoint, mx_request_t *request,
                       uint32_t *result);
 
-/* What became of them. When the time of a wait is over, the call succeeds with a result of 0. */
+/* Completion. If the timeout of a wait passes, the call succeeds with a result of 0. */
 
 mx_return_t mx_test(mx_endpoint_t endpoint, mx_request_t *request,
                     mx_status_t *status, uint32_t *result);

@@ -1,4 +1,4 @@
-//! What crosses the C boundary by value: layouts of MX on x86-64.
+//! Types that cross the C boundary by value, with MX's layouts on x86-64.
 
 use std::ffi::{c_char, c_void};
 
@@ -10,10 +10,10 @@ pub(crate) type ErrorHandler = extern "C" fn(*mut c_char, Return) -> Return;
 /// `mx_unexp_handler_t`.
 pub(crate) type UnexpectedHandler = extern "C" fn(Pointer, Address, u64, u32, *mut c_void) -> u32;
 
-/// What the handler of unexpected messages returns when it needs no receive for the message.
+/// The result of a handler of unexpected messages that has consumed the message.
 pub(crate) const RECV_FINISHED: u32 = 1;
 
-/// A pointer of the program that is only kept for it.
+/// A pointer that the library stores for the program and never dereferences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct Pointer(*mut c_void);
@@ -21,22 +21,22 @@ pub(crate) struct Pointer(*mut c_void);
 impl Pointer {
     pub(crate) const NULL: Self = Self(std::ptr::null_mut());
 
-    /// As a number, which any thread may keep.
-    pub(crate) fn keep(self) -> usize {
+    /// Returns the pointer as a number, which any thread may store.
+    pub(crate) fn expose(self) -> usize {
         self.0.expose_provenance()
     }
 
-    pub(crate) fn kept(number: usize) -> Self {
+    pub(crate) fn from_exposed(number: usize) -> Self {
         Self(std::ptr::with_exposed_provenance_mut(number))
     }
 }
 
-/// `mx_endpoint_t`: a number, of which [`crate::table`] knows the endpoint.
+/// `mx_endpoint_t`: a number, with which [`crate::table`] finds the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct Endpoint(pub(crate) u64);
 
-/// `mx_request_t`: a number too; 0 is none.
+/// `mx_request_t`: also a number; 0 means no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct Request(pub(crate) u64);
@@ -45,7 +45,7 @@ impl Request {
     pub(crate) const NONE: Self = Self(0);
 }
 
-/// `mx_endpoint_addr_t`: the endpoint it belongs to, and one of its peers.
+/// `mx_endpoint_addr_t`: the endpoint that the address belongs to, and one of its peers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Address {

@@ -1,4 +1,4 @@
-//! Opening endpoints, and making peers of them.
+//! Opens endpoints and connects them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use crate::core::Kind;
 use crate::library;
 use crate::limits::{ANY, HEAP};
 use crate::shared::{Condition, Shared};
-use crate::{standin, table};
+use crate::{progress_thread, table};
 
-/// What an endpoint is opened with, beside where.
+/// The parameters of `mx_open_endpoint`, without the address.
 #[derive(Debug, Default)]
 pub(crate) struct Parameters {
     pub(crate) handler: Option<ErrorHandler>,
@@ -48,14 +48,14 @@ pub(crate) fn open(
         Ok(Shared::new(number, parameters.handler, endpoint))
     })?;
     let shared = table::endpoint(endpoint)?;
-    if let Err(code) = standin::begin(Arc::clone(&shared)) {
+    if let Err(code) = progress_thread::start(Arc::clone(&shared)) {
         shared.close()?;
         return Err(code);
     }
     Ok(endpoint)
 }
 
-/// The other side of a connect.
+/// The remote endpoint of a connect.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
     pub(crate) nic: u64,
@@ -72,18 +72,18 @@ impl Target {
     }
 }
 
-/// `mx_connect`; without a limit, as long as it takes.
+/// `mx_connect`. Without a limit, the call waits without a timeout.
 pub(crate) fn connect(shared: &Shared, to: Target, limit: Option<Duration>) -> Result<Address> {
     if to.endpoint >= ENDPOINTS {
         return Err(Return::BAD_ENDPOINT_ID);
     }
-    let mut entered = shared.enter()?;
-    let core = entered.core()?;
+    let mut locked = shared.lock_for_call()?;
+    let core = locked.core()?;
     core.counters.connects = core.counters.connects.wrapping_add(1);
     let request = core.endpoint.iconnect(to.address(), to.key, 0)?;
-    core.note(request, Kind::Hidden, Pointer::NULL)?;
-    let mut entered = entered.wait(Condition::End(request), limit)?;
-    let core = entered.core()?;
+    core.register(request, Kind::Hidden, Pointer::NULL)?;
+    let mut locked = locked.wait(Condition::Completed(request), limit)?;
+    let core = locked.core()?;
     let Some(completion) = core.take_hidden(request) else {
         core.endpoint.forget(request)?;
         core.endpoint.cancel(request)?;
@@ -101,60 +101,60 @@ pub(crate) fn begin(
     match_info: u64,
     context: Pointer,
 ) -> Result<abi::Request> {
-    let mut entered = shared.enter()?;
-    let core = entered.core()?;
+    let mut locked = shared.lock_for_call()?;
+    let core = locked.core()?;
     core.counters.connects = core.counters.connects.wrapping_add(1);
     let request = core.endpoint.iconnect(to.address(), to.key, match_info)?;
     let better = (to.endpoint >= ENDPOINTS).then_some(StatusCode::BAD_ENDPOINT);
-    let name = core.note(request, Kind::Connect(better), context)?;
-    core.set_limit(request, core.limit);
-    Ok(name)
+    let handle = core.register(request, Kind::Connect(better), context)?;
+    core.set_timeout(request, core.connect_timeout);
+    Ok(handle)
 }
 
 /// `mx_disconnect`.
 pub(crate) fn disconnect(shared: &Shared, address: Address) -> Result {
-    let mut entered = shared.enter()?;
-    let core = entered.core()?;
+    let mut locked = shared.lock_for_call()?;
+    let core = locked.core()?;
     let peer = core.peer(address)?;
     core.endpoint.disconnect(peer)?;
-    entered.tell();
+    locked.notify();
     Ok(())
 }
 
-/// `mx_decompose_endpoint_addr2`: the NIC id, the endpoint, and which opening of it.
+/// `mx_decompose_endpoint_addr2`: returns the NIC id, the endpoint and the session.
 pub(crate) fn decompose(address: Address) -> Result<(u64, u32, u32)> {
     let shared = table::owner(address)?;
-    let mut entered = shared.enter()?;
-    let core = entered.core()?;
+    let mut locked = shared.lock_for_call()?;
+    let core = locked.core()?;
     let peer = core.peer(address)?;
     let at = core.endpoint.address_of(peer).ok_or(Return::BAD_ENDPOINT)?;
     let session = core.endpoint.session_of(peer).unwrap_or_default();
-    // The interface has 32 bits of it.
+    // The interface has only 32 bits for a session.
     let session = u32::try_from(session & u64::from(u32::MAX)).unwrap_or_default();
     Ok((at.nic, at.endpoint, session))
 }
 
-/// The pointer that the program keeps for a peer.
+/// `mx_set_endpoint_addr_context`: stores the context pointer of a peer.
 pub(crate) fn set_context(address: Address, context: Pointer) -> Result {
     let shared = table::owner(address)?;
-    let mut entered = shared.enter()?;
-    let core = entered.core()?;
+    let mut locked = shared.lock_for_call()?;
+    let core = locked.core()?;
     core.peer(address)?;
-    core.contexts.insert(address.peer, context.keep());
+    core.contexts.insert(address.peer, context.expose());
     Ok(())
 }
 
-/// The pointer that the program keeps for a peer; null at first.
+/// `mx_get_endpoint_addr_context`: returns the context pointer of a peer, which is null at first.
 pub(crate) fn context(address: Address) -> Result<Pointer> {
     let shared = table::owner(address)?;
-    let mut entered = shared.enter()?;
-    let core = entered.core()?;
+    let mut locked = shared.lock_for_call()?;
+    let core = locked.core()?;
     core.peer(address)?;
-    let kept = core.contexts.get(&address.peer).copied();
-    Ok(Pointer::kept(kept.unwrap_or_default()))
+    let stored = core.contexts.get(&address.peer).copied();
+    Ok(Pointer::from_exposed(stored.unwrap_or_default()))
 }
 
-/// The context ids of `MX_PARAM_CONTEXT_ID`: a number of bits, and where the lowest is.
+/// Returns the context ids of `MX_PARAM_CONTEXT_ID`: their number of bits, and the lowest bit.
 pub(crate) fn contexts(bits: u8, shift: u8) -> Result<Contexts> {
     Contexts::new(bits, shift).map_err(|_| Return::BAD_PARAM_VAL)
 }

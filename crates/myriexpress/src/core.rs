@@ -1,4 +1,4 @@
-//! What a lock guards: an endpoint, and what MX keeps for each of its requests.
+//! The data behind an endpoint's lock: the engine's endpoint, and what MX adds to each request.
 
 use std::collections::HashMap;
 use std::thread::ThreadId;
@@ -12,34 +12,34 @@ use crate::limits::REQUEST_BITS;
 use crate::shared::Condition;
 use crate::table;
 
-/// What the program calls for messages that no receive waits for.
+/// The program's handler for messages that match no receive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handler {
     pub(crate) function: UnexpectedHandler,
     pub(crate) context: usize,
 }
 
-/// What a request is.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Send,
     Receive,
-    /// A connect, and how it ends if it does not succeed and that is known better here.
+    /// A connect. The code, if any, replaces the engine's code when the connect fails.
     Connect(Option<StatusCode>),
-    /// A connect that a call waits for; the program does not know of it.
+    /// A connect of `mx_connect`, whose request the program never sees.
     Hidden,
 }
 
-/// What belongs to a request beside what the engine keeps.
+/// What this library keeps for a request in addition to the engine.
 #[derive(Clone, Copy, Debug)]
-struct Side {
+struct Entry {
     request: Request,
     kind: Kind,
-    /// The program's pointer.
+    /// The context pointer of the program.
     context: usize,
 }
 
-/// What an endpoint counted.
+/// Counters of an endpoint.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) sends: u32,
@@ -53,26 +53,26 @@ pub(crate) struct Counters {
 pub(crate) struct Core {
     number: u16,
     pub(crate) endpoint: Endpoint,
-    /// By the request's place.
-    sides: Vec<Option<Side>>,
-    /// The program's pointers for its peers.
+    /// By the slot of the request.
+    entries: Vec<Option<Entry>>,
+    /// The context pointers of the program for its peers.
     pub(crate) contexts: HashMap<u64, usize>,
     pub(crate) handler: Option<Handler>,
-    /// The thread that is in the handler.
-    pub(crate) handling: Option<ThreadId>,
-    /// How often progress was turned off and not on again.
+    /// The thread that runs the handler.
+    pub(crate) handler_thread: Option<ThreadId>,
+    /// Number of `mx_disable_progression` calls without a matching `mx_reenable_progression`.
     pub(crate) disabled: u32,
-    /// A thread sleeps inside the endpoint, or is about to come back.
-    pub(crate) working: bool,
+    /// Whether a thread sleeps inside the engine, or has woken and not yet got the lock back.
+    pub(crate) has_leader: bool,
     pub(crate) waiting: Vec<(ThreadId, Condition)>,
-    /// Calls of `mx_wakeup`.
+    /// Number of calls of `mx_wakeup`.
     pub(crate) wakeups: u64,
-    /// How long connects may take that are started from now on.
-    pub(crate) limit: Option<Duration>,
-    /// Connects that end when their time is over.
+    /// The timeout of future connects.
+    pub(crate) connect_timeout: Option<Duration>,
+    /// Connects with a timeout, and when they time out.
     deadlines: Vec<(Instant, Request)>,
-    /// Hidden requests that have ended and were in the way.
-    stash: Vec<(Request, Completion)>,
+    /// Results of hidden requests that `oldest` had to skip.
+    hidden_results: Vec<(Request, Completion)>,
     pub(crate) counters: Counters,
 }
 
@@ -81,29 +81,29 @@ impl Core {
         Self {
             number,
             endpoint,
-            sides: Vec::new(),
+            entries: Vec::new(),
             contexts: HashMap::new(),
             handler: None,
-            handling: None,
+            handler_thread: None,
             disabled: 0,
-            working: false,
+            has_leader: false,
             waiting: Vec::new(),
             wakeups: 0,
-            limit: None,
+            connect_timeout: None,
             deadlines: Vec::new(),
-            stash: Vec::new(),
+            hidden_results: Vec::new(),
             counters: Counters::default(),
         }
     }
 
-    /// Whether progress may be made now.
-    pub(crate) fn may_work(&self) -> bool {
-        self.disabled == 0 && self.handling.is_none()
+    /// Whether the engine may make progress now.
+    pub(crate) fn may_progress(&self) -> bool {
+        self.disabled == 0 && self.handler_thread.is_none()
     }
 
-    /// Remember a request; returns what the program knows it as. The engine's place and uses of
-    /// it, cut to 24 bits each, behind the number of the endpoint.
-    pub(crate) fn note(
+    /// Registers a request, and returns its handle for the program: the number of the endpoint, and
+    /// behind it the engine's slot and its use count, cut to 24 bits each.
+    pub(crate) fn register(
         &mut self,
         request: Request,
         kind: Kind,
@@ -117,71 +117,74 @@ impl Core {
             self.endpoint.forget(request)?;
             return Err(Return::NO_RESOURCES);
         }
-        if self.sides.len() <= index {
-            self.sides.resize(index + 1, None);
+        if self.entries.len() <= index {
+            self.entries.resize(index + 1, None);
         }
-        if let Some(side) = self.sides.get_mut(index) {
-            *side = Some(Side {
+        if let Some(entry) = self.entries.get_mut(index) {
+            *entry = Some(Entry {
                 request,
                 kind,
-                context: context.keep(),
+                context: context.expose(),
             });
         }
         Ok(abi::Request(u64::from(self.number) << 48 | handle))
     }
 
-    /// The request that the program means, and what it is.
+    /// Returns the request and its kind for a handle of the program.
     pub(crate) fn find(&mut self, request: abi::Request) -> Result<(Request, Kind)> {
-        let side = self.side(request).ok_or(Return::BAD_REQUEST)?;
-        // One whose result was taken is none any more.
-        self.endpoint.is_ended(side.request)?;
-        Ok((side.request, side.kind))
+        let entry = self.entry(request).ok_or(Return::BAD_REQUEST)?;
+        // Fails if the result of the request was already taken.
+        self.endpoint.is_ended(entry.request)?;
+        Ok((entry.request, entry.kind))
     }
 
-    fn side(&self, request: abi::Request) -> Option<Side> {
+    fn entry(&self, request: abi::Request) -> Option<Entry> {
         let place = request.0 >> REQUEST_BITS & ((1 << REQUEST_BITS) - 1);
-        let side = (*self.sides.get(usize::try_from(place).ok()?)?)?;
-        let (_, handle) = split(side.request.bits());
+        let entry = (*self.entries.get(usize::try_from(place).ok()?)?)?;
+        let (_, handle) = split(entry.request.bits());
         let known = u64::from(self.number) << 48 | handle;
-        (known == request.0).then_some(side)
+        (known == request.0).then_some(entry)
     }
 
-    /// The program's pointer of a request.
+    /// Returns the context pointer of a request.
     pub(crate) fn context(&mut self, request: abi::Request) -> Result<Pointer> {
         self.find(request)?;
-        let side = self.side(request).ok_or(Return::BAD_REQUEST)?;
-        Ok(Pointer::kept(side.context))
+        let entry = self.entry(request).ok_or(Return::BAD_REQUEST)?;
+        Ok(Pointer::from_exposed(entry.context))
     }
 
-    /// What the program knows a request of the engine as.
-    pub(crate) fn name(&self, request: Request) -> abi::Request {
+    /// Returns the program's handle of a request of the engine.
+    pub(crate) fn handle(&self, request: Request) -> abi::Request {
         let (_, handle) = split(request.bits());
         abi::Request(u64::from(self.number) << 48 | handle)
     }
 
-    /// The request of the program that ended first, of those with a fitting match value.
+    /// Returns the request with a matching value that completed first, without hidden requests.
     pub(crate) fn oldest(&mut self, pattern: &Pattern) -> Option<Request> {
         loop {
             let request = self.endpoint.oldest(pattern)?;
-            let side = self.side(self.name(request))?;
-            if side.kind != Kind::Hidden {
+            let entry = self.entry(self.handle(request))?;
+            if entry.kind != Kind::Hidden {
                 return Some(request);
             }
             let completion = self.endpoint.take(request)?;
-            self.stash.push((request, completion));
+            self.hidden_results.push((request, completion));
         }
     }
 
-    /// The result of a hidden request.
+    /// Takes the result of a hidden request.
     pub(crate) fn take_hidden(&mut self, request: Request) -> Option<Completion> {
-        let place = self.stash.iter().position(|(other, _)| *other == request);
+        let place = self
+            .hidden_results
+            .iter()
+            .position(|(other, _)| *other == request);
         match place {
-            Some(place) => Some(self.stash.swap_remove(place).1),
+            Some(place) => Some(self.hidden_results.swap_remove(place).1),
             None => self.endpoint.take(request),
         }
     }
 
-    /// The peer that an address of the program means.
+    /// Returns the peer for an address of the program.
     pub(crate) fn peer(&self, address: Address) -> Result<Peer> {
         let peer = Peer::from_bits(address.peer);
         let own = address == self.address(peer);
@@ -189,17 +192,17 @@ impl Core {
         known.then_some(peer).ok_or(Return::BAD_ENDPOINT)
     }
 
-    /// The address of a peer.
+    /// Returns the address of a peer.
     pub(crate) fn address(&self, peer: Peer) -> Address {
         table::address(self.number, peer.bits())
     }
 
-    /// The result of a request that has ended, as the program wants it.
+    /// Converts the result of a completed request to `mx_status_t`.
     pub(crate) fn status(&mut self, request: Request, completion: &Completion) -> abi::Status {
-        let side = self.side(self.name(request));
+        let entry = self.entry(self.handle(request));
         let status = &completion.status;
         let mut code = StatusCode::from(status.code);
-        if let Some(Kind::Connect(Some(better))) = side.map(|side| side.kind) {
+        if let Some(Kind::Connect(Some(better))) = entry.map(|entry| entry.kind) {
             code = match code {
                 StatusCode::SUCCESS => code,
                 _ => better,
@@ -216,12 +219,12 @@ impl Core {
             match_info: status.value,
             msg_length: length(status.length),
             xfer_length: length(status.taken),
-            context: Pointer::kept(side.map_or(0, |side| side.context)),
+            context: Pointer::from_exposed(entry.map_or(0, |entry| entry.context)),
         }
     }
 
-    /// What a message that was looked for is.
-    pub(crate) fn probed(&self, status: &message::Status) -> abi::Status {
+    /// Converts the status of an unexpected message to `mx_status_t`.
+    pub(crate) fn unexpected_status(&self, status: &message::Status) -> abi::Status {
         abi::Status {
             code: StatusCode::from(status.code),
             source: status
@@ -234,8 +237,8 @@ impl Core {
         }
     }
 
-    /// Give a connect a time; none is as long as it takes.
-    pub(crate) fn set_limit(&mut self, request: Request, limit: Option<Duration>) {
+    /// Sets the timeout of a connect; `None` means no timeout.
+    pub(crate) fn set_timeout(&mut self, request: Request, limit: Option<Duration>) {
         self.deadlines.retain(|(_, other)| *other != request);
         let end = limit.and_then(|limit| Instant::now().checked_add(limit));
         if let Some(end) = end {
@@ -243,7 +246,7 @@ impl Core {
         }
     }
 
-    /// End the connects whose time is over.
+    /// Ends the connects whose timeout has passed.
     pub(crate) fn expire(&mut self) {
         if self.deadlines.is_empty() {
             return;
@@ -253,24 +256,24 @@ impl Core {
         let (over, later) = ends.partition::<Vec<_>, _>(|(end, _)| *end <= now);
         self.deadlines = later;
         for (_, request) in over {
-            self.give_up(request);
+            self.time_out(request);
         }
     }
 
-    fn give_up(&mut self, request: Request) {
+    fn time_out(&mut self, request: Request) {
         if self.endpoint.is_ended(request).unwrap_or(true) {
             return;
         }
-        let side = self.side(self.name(request));
-        if let (Some(side), Ok(true)) = (side, self.endpoint.cancel(request)) {
+        let entry = self.entry(self.handle(request));
+        if let (Some(entry), Ok(true)) = (entry, self.endpoint.cancel(request)) {
             let kind = Kind::Connect(Some(StatusCode::TIMEOUT));
-            // It has a place in the list already.
-            let _ = self.note(request, kind, Pointer::kept(side.context));
+            // Cannot fail: the request already has an entry.
+            let _ = self.register(request, kind, Pointer::from_exposed(entry.context));
         }
     }
 
-    /// How long to sleep, so that no connect is ended late.
-    pub(crate) fn nearest(&self, left: Option<Duration>) -> Option<Duration> {
+    /// Returns how long a thread may sleep, at most `left`, before the next connect times out.
+    pub(crate) fn sleep_limit(&self, left: Option<Duration>) -> Option<Duration> {
         let ends = self.deadlines.iter().map(|(end, _)| *end);
         let Some(first) = ends.min() else {
             return left;
@@ -280,14 +283,14 @@ impl Core {
     }
 }
 
-/// A request's place, and its place and uses in 24 bits each.
+/// Returns a request's slot, and its slot and use count in 24 bits each.
 fn split(bits: u64) -> (u64, u64) {
     let mask = (1 << REQUEST_BITS) - 1;
     let (place, uses) = (bits & u64::from(u32::MAX), bits >> 32);
     (place, (place & mask) << REQUEST_BITS | uses & mask)
 }
 
-/// Lengths above 4 GiB cannot be said; no message of this interface is as long.
+/// `mx_status_t` has 32 bits for a length, and no message of this interface is longer.
 fn length(length: u64) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! Sending, receiving, and what became of it.
+//! Sends, receives, and calls that complete requests.
 
 use std::time::Duration;
 
@@ -10,22 +10,22 @@ use crate::core::{Core, Handler, Kind};
 use crate::shared::{Condition, Shared};
 use crate::table;
 
-/// A send, beside its memory.
+/// A send, without its memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Send {
     pub(crate) to: Address,
     pub(crate) match_info: u64,
     pub(crate) context: Pointer,
-    /// It ends when it is received.
+    /// Whether the send completes only when the message is received.
     pub(crate) synchronous: bool,
-    /// The program does not want to know.
+    /// Whether the program passed no request, so that it cannot learn the result.
     pub(crate) forget: bool,
 }
 
 /// `mx_isend` and `mx_issend`.
 pub(crate) fn send(shared: &Shared, memory: Memory, send: &Send) -> Result<Request> {
-    let mut entered = shared.enter()?;
-    let core = entered.core()?;
+    let mut locked = shared.lock_for_call()?;
+    let core = locked.core()?;
     let peer = core.peer(send.to)?;
     let request = match send.synchronous {
         true => core.endpoint.issend(peer, send.match_info, memory),
@@ -43,8 +43,8 @@ pub(crate) fn receive(
     context: Pointer,
     forget: bool,
 ) -> Result<Request> {
-    let mut entered = shared.enter()?;
-    let core = entered.core()?;
+    let mut locked = shared.lock_for_call()?;
+    let core = locked.core()?;
     let request = core.endpoint.irecv(pattern, memory)?;
     core.counters.receives = core.counters.receives.wrapping_add(1);
     finish(core, request, Kind::Receive, context, forget)
@@ -57,28 +57,28 @@ fn finish(
     context: Pointer,
     forget: bool,
 ) -> Result<Request> {
-    let name = core.note(request, kind, context)?;
+    let handle = core.register(request, kind, context)?;
     if forget {
         core.endpoint.forget(request)?;
         return Ok(Request::NONE);
     }
-    Ok(name)
+    Ok(handle)
 }
 
-/// `mx_test`, and `mx_wait` with a limit: the status of a request that has ended. The inner limit
-/// is none for as long as it takes.
+/// `mx_test`, and `mx_wait` if `wait` is set: returns the status of a completed request. An inner
+/// `None` means no timeout.
 pub(crate) fn test(
     shared: &Shared,
     request: Request,
     wait: Option<Option<Duration>>,
 ) -> Result<Option<Status>> {
-    let mut entered = shared.enter()?;
-    let core = entered.core()?;
+    let mut locked = shared.lock_for_call()?;
+    let core = locked.core()?;
     let (request, _) = core.find(request)?;
     if !core.endpoint.is_ended(request)? {
-        entered = entered.work_or_wait(Condition::End(request), wait)?;
+        locked = locked.progress_or_wait(Condition::Completed(request), wait)?;
     }
-    Ok(take(entered.core()?, request))
+    Ok(take(locked.core()?, request))
 }
 
 fn take(core: &mut Core, request: message::Request) -> Option<Status> {
@@ -86,45 +86,45 @@ fn take(core: &mut Core, request: message::Request) -> Option<Status> {
     Some(core.status(request, &completion))
 }
 
-/// `mx_test_any`, and `mx_wait_any` with a limit.
+/// `mx_test_any`, and `mx_wait_any` if `wait` is set.
 pub(crate) fn test_any(
     shared: &Shared,
     pattern: Pattern,
     wait: Option<Option<Duration>>,
 ) -> Result<Option<Status>> {
-    let condition = Condition::AnyEnd(pattern);
-    let mut entered = shared.enter()?.work_or_wait(condition, wait)?;
-    let core = entered.core()?;
+    let condition = Condition::AnyCompleted(pattern);
+    let mut locked = shared.lock_for_call()?.progress_or_wait(condition, wait)?;
+    let core = locked.core()?;
     let request = core.oldest(&pattern);
     Ok(request.and_then(|request| take(core, request)))
 }
 
-/// `mx_ipeek`, and `mx_peek` with a limit.
+/// `mx_ipeek`, and `mx_peek` if `wait` is set.
 pub(crate) fn peek(shared: &Shared, wait: Option<Option<Duration>>) -> Result<Option<Request>> {
-    let condition = Condition::AnyEnd(Pattern::ANY);
-    let mut entered = shared.enter()?.work_or_wait(condition, wait)?;
-    let core = entered.core()?;
+    let condition = Condition::AnyCompleted(Pattern::ANY);
+    let mut locked = shared.lock_for_call()?.progress_or_wait(condition, wait)?;
+    let core = locked.core()?;
     let request = core.oldest(&Pattern::ANY);
-    Ok(request.map(|request| core.name(request)))
+    Ok(request.map(|request| core.handle(request)))
 }
 
-/// `mx_iprobe`, and `mx_probe` with a limit.
+/// `mx_iprobe`, and `mx_probe` if `wait` is set.
 pub(crate) fn probe(
     shared: &Shared,
     pattern: Pattern,
     wait: Option<Option<Duration>>,
 ) -> Result<Option<Status>> {
-    let condition = Condition::Arrival(pattern);
-    let mut entered = shared.enter()?.work_or_wait(condition, wait)?;
-    let core = entered.core()?;
+    let condition = Condition::Unexpected(pattern);
+    let mut locked = shared.lock_for_call()?.progress_or_wait(condition, wait)?;
+    let core = locked.core()?;
     let found = core.endpoint.arrived(&pattern);
-    Ok(found.map(|status| core.probed(&status)))
+    Ok(found.map(|status| core.unexpected_status(&status)))
 }
 
-/// `mx_cancel`: whether it was not too late.
+/// `mx_cancel`: returns whether the request was cancelled before it completed.
 pub(crate) fn cancel(shared: &Shared, request: Request) -> Result<bool> {
-    let mut entered = shared.enter()?;
-    let core = entered.core()?;
+    let mut locked = shared.lock_for_call()?;
+    let core = locked.core()?;
     let (request, kind) = core.find(request)?;
     if kind == Kind::Send {
         return Err(Return::BAD_REQUEST);
@@ -138,16 +138,16 @@ pub(crate) fn cancel(shared: &Shared, request: Request) -> Result<bool> {
 
 /// `mx_forget`.
 pub(crate) fn forget(shared: &Shared, request: Request) -> Result {
-    let mut entered = shared.enter()?;
-    let core = entered.core()?;
+    let mut locked = shared.lock_for_call()?;
+    let core = locked.core()?;
     let (request, _) = core.find(request)?;
     Ok(core.endpoint.forget(request)?)
 }
 
-/// `mx_ibuffered`: whether a send's memory may be used again.
+/// `mx_ibuffered`: returns whether the program may reuse the memory of a send.
 pub(crate) fn buffered(shared: &Shared, request: Request) -> Result<bool> {
-    let mut entered = shared.enter()?.work()?;
-    let core = entered.core()?;
+    let mut locked = shared.lock_for_call()?.progress()?;
+    let core = locked.core()?;
     let (request, kind) = core.find(request)?;
     match kind {
         Kind::Send => Ok(core.endpoint.is_ended(request)?),
@@ -157,51 +157,51 @@ pub(crate) fn buffered(shared: &Shared, request: Request) -> Result<bool> {
 
 /// `mx_wakeup`.
 pub(crate) fn wake(shared: &Shared) -> Result {
-    let mut entered = shared.enter()?;
-    let core = entered.core()?;
+    let mut locked = shared.lock_for_call()?;
+    let core = locked.core()?;
     core.wakeups = core.wakeups.wrapping_add(1);
-    entered.tell();
+    locked.notify();
     Ok(())
 }
 
 /// `mx_disable_progression`.
 pub(crate) fn disable(shared: &Shared) -> Result {
-    let mut entered = shared.enter()?;
-    let core = entered.core()?;
+    let mut locked = shared.lock_for_call()?;
+    let core = locked.core()?;
     core.disabled = core.disabled.saturating_add(1);
     Ok(())
 }
 
 /// `mx_reenable_progression`.
 pub(crate) fn enable(shared: &Shared) -> Result {
-    let mut entered = shared.enter()?;
-    let core = entered.core()?;
+    let mut locked = shared.lock_for_call()?;
+    let core = locked.core()?;
     core.disabled = core.disabled.saturating_sub(1);
-    entered.tell();
+    locked.notify();
     Ok(())
 }
 
-/// `mx_set_request_timeout`; none is as long as it takes.
-pub(crate) fn set_limit(shared: &Shared, request: Request, limit: Option<Duration>) -> Result {
-    let mut entered = shared.enter()?;
-    let core = entered.core()?;
+/// `mx_set_request_timeout`; `None` means no timeout.
+pub(crate) fn set_timeout(shared: &Shared, request: Request, limit: Option<Duration>) -> Result {
+    let mut locked = shared.lock_for_call()?;
+    let core = locked.core()?;
     if request == Request::NONE {
-        core.limit = limit;
+        core.connect_timeout = limit;
     } else if let (request, Kind::Connect(_)) = core.find(request)? {
-        core.set_limit(request, limit);
+        core.set_timeout(request, limit);
     }
     Ok(())
 }
 
-/// `mx_register_unexp_handler`; without one, messages are kept as ever.
+/// `mx_register_unexp_handler`. Without a handler, the engine buffers unexpected messages.
 pub(crate) fn set_handler(
     shared: &Shared,
     function: Option<abi::UnexpectedHandler>,
     context: Pointer,
 ) -> Result {
-    let mut entered = shared.enter()?;
-    let core = entered.core()?;
-    let context = context.keep();
+    let mut locked = shared.lock_for_call()?;
+    let core = locked.core()?;
+    let context = context.expose();
     core.handler = function.map(|function| Handler { function, context });
     core.endpoint.show_unexpected(function.is_some());
     Ok(())
@@ -214,5 +214,5 @@ pub(crate) fn context(request: Request) -> Result<Pointer> {
         Return::BAD_ENDPOINT => Return::BAD_REQUEST,
         other => other,
     })?;
-    shared.enter()?.core()?.context(request)
+    shared.lock_for_call()?.core()?.context(request)
 }

@@ -1,4 +1,4 @@
-//! `mx_get_info`: what a program may ask for.
+//! `mx_get_info`.
 
 use message::limits::{ENDPOINTS, MEDIUM};
 
@@ -16,18 +16,18 @@ const LABELS: [&str; 4] = [
     "requests that did not succeed",
 ];
 
-/// `MX_NET_ETHER`: the nearest kind of network there is.
+/// `MX_NET_ETHER`: the closest network type that MX has.
 const ETHERNET: u32 = 1;
-/// `MX_SPEED_OPEN_MX`: no Myrinet.
+/// `MX_SPEED_OPEN_MX`: the speed that is not one of a Myrinet.
 const SPEED: u32 = 2;
-/// Up to here the reference sends with the fewest copies.
+/// Up to this length, the reference implementation sends with the fewest copies.
 const PIO_SEND_MAX: u32 = 128;
-/// No NUMA node.
+/// The value for no particular NUMA node.
 const ANY_NODE: u32 = u32::MAX;
 
-/// The answer to a key, as it lies in memory. `input` is what the program gave with it, if
-/// anything: for most keys about a board its number.
-pub(crate) fn answer(shared: Option<&Shared>, key: u32, input: Option<&[u8]>) -> Result<Vec<u8>> {
+/// Returns the value of a key, in its layout for C. `input` is the program's `in_val`, which for
+/// most keys is the number of a board.
+pub(crate) fn value(shared: Option<&Shared>, key: u32, input: Option<&[u8]>) -> Result<Vec<u8>> {
     let library = library::get()?;
     let number = |number: u32| Ok(number.to_ne_bytes().to_vec());
     match key {
@@ -54,22 +54,23 @@ pub(crate) fn answer(shared: Option<&Shared>, key: u32, input: Option<&[u8]>) ->
     }
 }
 
-/// Keys that are answered in full or not at all; a text is cut to the memory there is.
+/// Whether the value is text, which is cut to the program's buffer. Other values are returned in
+/// full or not at all.
 pub(crate) fn is_text(key: u32) -> bool {
     (8..=10).contains(&key)
 }
 
-/// A text with its NUL, and zeros.
+/// Returns a text with its NUL, padded with zeros.
 fn text(text: &str) -> [u8; TEXT] {
     let mut bytes = [0; TEXT];
-    let shown = text.bytes().take(TEXT - 1);
-    for (place, byte) in bytes.iter_mut().zip(shown) {
-        *place = byte;
+    let truncated = text.bytes().take(TEXT - 1);
+    for (target, byte) in bytes.iter_mut().zip(truncated) {
+        *target = byte;
     }
     bytes
 }
 
-/// A board's number, in as many bytes as the program has for it: 0, the only one.
+/// Checks that `input`, an integer of any size, is the number of the only board: 0.
 fn about_board(input: Option<&[u8]>) -> Result {
     match input.is_none_or(|bytes| bytes.iter().all(|byte| *byte == 0)) {
         true => Ok(()),
@@ -77,17 +78,17 @@ fn about_board(input: Option<&[u8]>) -> Result {
     }
 }
 
-/// Of one endpoint, or of all on a board.
+/// Returns the counters of one endpoint, or the sum of all on a board.
 fn counters(shared: Option<&Shared>, input: Option<&[u8]>) -> Result<Vec<u8>> {
     let mut sum = Counters::default();
     match shared {
-        Some(shared) => sum.add(&shared.enter()?.core()?.counters),
+        Some(shared) => sum.add(&shared.lock_for_call()?.core()?.counters),
         None => {
             about_board(input)?;
             for shared in table::all() {
-                // One that is closed meanwhile is not counted.
-                if let Ok(mut entered) = shared.enter() {
-                    sum.add(&entered.core()?.counters);
+                // An endpoint that another thread closes meanwhile is not counted.
+                if let Ok(mut locked) = shared.lock_for_call() {
+                    sum.add(&locked.core()?.counters);
                 }
             }
         }
@@ -103,7 +104,7 @@ impl Counters {
         self.failed = self.failed.wrapping_add(other.failed);
     }
 
-    /// In the order of the labels.
+    /// The counters in the order of [`LABELS`].
     fn list(&self) -> [u32; LABELS.len()] {
         [self.sends, self.receives, self.connects, self.failed]
     }

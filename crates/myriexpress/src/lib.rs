@@ -1,29 +1,50 @@
 //! `libmyriexpress`: the C interface of Myrinet Express (MX) on the message plane, so that
-//! programs made for MX run on it.
+//! programs written for MX run on Vicinity.
 //!
 //! # Theory of operation
 //!
-//! A program calls a function of [`raw`]; that finds the endpoint in the [`table`], locks it
-//! ([`shared`]) and calls the engine of `crates/message` for it. What MX has and the engine does
-//! not is added here: codes and their texts ([`codes`]), error handlers and the board
-//! ([`library`]), names ([`names`]), the pointers that a program keeps with requests and peers
-//! ([`core`]), handlers of unexpected messages, waits of several threads on one endpoint.
+//! ```text
+//!  C program:  mx_isend()  mx_wait()  ...
+//!                  │
+//!  ┌─ raw ─────────▼─────────────────────────────────────────────┐
+//!  │ extern "C" functions, pointers of the program               │
+//!  └───────────────┬─────────────────────────────────────────────┘
+//!                  ▼
+//!   table ──▶ Shared: lock, waiting threads        library: board,
+//!                  │                               error handler
+//!                  ▼
+//!             Core: requests, context pointers,    names, info,
+//!                  │ handler, timeouts             codes
+//!                  ▼
+//!             message::Endpoint (crates/message)
+//! ```
 //!
-//! Endpoints and requests are pointers for the program and numbers for this library, so one that
-//! is not valid any more is found out and answered with the code that MX has for it. An address is
-//! a number of its endpoint and one of the peer.
+//! A program calls a function of [`raw`], which finds the endpoint in the [`table`], locks it
+//! ([`shared`]) and calls the engine of `crates/message`. This crate adds what MX has and the engine
+//! does not: codes and their texts ([`codes`]), error handlers and the board ([`library`]), names
+//! ([`names`]), the context pointers of requests and peers ([`core`]), handlers of unexpected
+//! messages, timeouts of connects, and waits of several threads on one endpoint.
 //!
-//! Progress is made by the threads that call, and by nobody else unless the program asks for it: then
-//! by a thread for each endpoint while the program does not call ([`standin`]). While a handler
-//! runs, by none.
+//! To the program, endpoints and requests are pointers. To this library, they are numbers, so a
+//! handle that is no longer valid is detected and gets MX's code for it. An address consists of the
+//! number of its endpoint and that of the peer.
 //!
-//! Who owns what: the endpoint owns its requests; the program lends each its memory until it has
-//! ended. What may fail: whatever may fail in the engine, told by the code of a request or call.
-//! Each error of a call goes through the handler of errors, which by default ends the process:
-//! that is how MX is.
+//! **Progress.** Only threads that make calls advance the protocol, unless the program enables a
+//! progress thread for each endpoint, which works while the program makes no calls ([`progress_thread`]).
+//! While a handler of unexpected messages runs, no thread makes progress.
 //!
-//! Cargo makes an archive of this; `scripts/myriexpress` makes the two libraries of that, with the
-//! symbols' versions of the original.
+//! **Ownership.** The endpoint owns its requests. The program lends the memory of a message to the
+//! library until the request has completed.
+//!
+//! **Failures.** Errors of the engine become codes of requests and calls. Each error of a call goes
+//! to the error handler. As MX specifies, the default handler ends the process.
+//!
+//! # Example
+//!
+#![doc = concat!("```c\n", include_str!("../examples/hello.c"), "```")]
+//!
+//! Cargo builds a static archive; `scripts/myriexpress` makes the shared and the static library from
+//! it, with the symbol versions of the original.
 #![deny(unsafe_code)]
 
 mod abi;
@@ -35,7 +56,7 @@ mod info;
 mod library;
 mod limits;
 mod names;
+mod progress_thread;
 mod raw;
 mod shared;
-mod standin;
 mod table;

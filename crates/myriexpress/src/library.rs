@@ -1,4 +1,4 @@
-//! What the process has one of: the board, and the handler of errors.
+//! State of the process: the board and the error handler.
 
 use std::ffi::c_char;
 use std::io::{ErrorKind, Write};
@@ -13,19 +13,21 @@ use crate::codes::{Result, Return};
 use crate::limits::{API, HOSTNAME};
 use crate::table;
 
-/// The variable with the runtime directory; the same default as `vicinity --runtime-dir`.
-const VARIABLE: &str = "VICINITY_RUNTIME_DIR";
-const RUNTIME_DIR: &str = "/run/vicinity";
+/// The environment variable with the runtime directory. The default is that of `vicinity
+/// --runtime-dir`.
+const RUNTIME_DIR_VARIABLE: &str = "VICINITY_RUNTIME_DIR";
+const DEFAULT_RUNTIME_DIR: &str = "/run/vicinity";
 
-/// MX's own variable, and Open-MX's: `0` has errors returned where they would be fatal. All others that
-/// they have are about what is not here.
+/// Environment variables of MX and Open-MX: with `0`, errors that would be fatal are returned.
+/// Their other variables concern hardware and transports that this library does not have, so it
+/// ignores them.
 const FATAL: [&str; 2] = ["MX_ERRORS_ARE_FATAL", "OMX_FATAL_ERRORS"];
 
-/// What there is between `mx_init` and `mx_finalize`.
+/// The state between `mx_init` and `mx_finalize`.
 #[derive(Clone, Debug)]
 pub(crate) struct Library {
     pub(crate) board: Board,
-    /// The name of this host.
+    /// The name of this host or VM.
     pub(crate) host: String,
 }
 
@@ -33,10 +35,10 @@ static LIBRARY: RwLock<Option<Library>> = RwLock::new(None);
 
 static HANDLER: Mutex<ErrorHandler> = Mutex::new(fatal);
 
-/// Whether [`fatal`] is, see [`FATAL`].
+/// Whether [`fatal`] ends the process, see [`FATAL`].
 static IS_FATAL: AtomicBool = AtomicBool::new(true);
 
-/// `mx_init` of a program that was made for version `api`.
+/// `mx_init` of a program that was compiled for version `api` of the interface.
 pub(crate) fn start(api: u32) -> Result {
     if api >> 8 & 0xff != API >> 8 {
         return Err(Return::BAD_LIB_VERSION);
@@ -47,20 +49,21 @@ pub(crate) fn start(api: u32) -> Result {
     }
     let mut values = FATAL.iter().filter_map(std::env::var_os);
     IS_FATAL.store(values.all(|value| value != "0"), Ordering::Relaxed);
-    let folder = std::env::var_os(VARIABLE).map_or_else(|| RUNTIME_DIR.into(), PathBuf::from);
-    let board = Board::open(&folder.join("message")).map_err(|error| match error.kind() {
+    let directory = std::env::var_os(RUNTIME_DIR_VARIABLE)
+        .map_or_else(|| DEFAULT_RUNTIME_DIR.into(), PathBuf::from);
+    let board = Board::open(&directory.join("message")).map_err(|error| match error.kind() {
         ErrorKind::PermissionDenied => Return::NO_PERM,
         _ => Return::NO_DEV,
     })?;
     let name = rustix::system::uname();
-    // Room for `:` and a board's number.
+    // Leaves room for `:` and the number of a board.
     let host = name.nodename().to_string_lossy();
     let host = host.chars().take((HOSTNAME - 8) / 4).collect();
     *library = Some(Library { board, host });
     Ok(())
 }
 
-/// `mx_finalize`. Endpoints that are still open are closed.
+/// `mx_finalize`. Closes endpoints that are still open.
 pub(crate) fn stop() -> Result {
     let library = LIBRARY
         .write()
@@ -70,31 +73,33 @@ pub(crate) fn stop() -> Result {
     library.map(drop).ok_or(Return::NOT_INITIALIZED)
 }
 
-/// What `mx_init` made.
+/// Returns the state that `mx_init` made.
 pub(crate) fn get() -> Result<Library> {
     let library = LIBRARY.read().unwrap_or_else(PoisonError::into_inner);
     library.clone().ok_or(Return::NOT_INITIALIZED)
 }
 
-/// Have errors handled in another way; returns the way until now.
+/// Sets the error handler of the process; returns the previous one.
 pub(crate) fn set_handler(handler: Option<ErrorHandler>) -> ErrorHandler {
     let mut current = HANDLER.lock().unwrap_or_else(PoisonError::into_inner);
     std::mem::replace(&mut current, handler.unwrap_or(fatal))
 }
 
-/// Have an error handled, by `own` or in the way of the process; returns what the call returns.
+/// Passes an error to the handler of the endpoint or else of the process. Returns the result of the
+/// call.
 pub(crate) fn report(own: Option<ErrorHandler>, code: Return) -> Return {
     let handler = own.unwrap_or_else(|| *HANDLER.lock().unwrap_or_else(PoisonError::into_inner));
     handler(code.text().as_ptr().cast_mut(), code)
 }
 
-/// `MX_ERRORS_ARE_FATAL`: say it, and end the process, unless the environment says otherwise.
+/// `MX_ERRORS_ARE_FATAL`: prints the error and ends the process, unless the environment disables
+/// it.
 pub(crate) extern "C" fn fatal(_text: *mut c_char, code: Return) -> Return {
     if !IS_FATAL.load(Ordering::Relaxed) {
         return code;
     }
-    // Nothing is left to do when that cannot be written.
-    let _said = writeln!(
+    // If stderr cannot be written, there is no other way to report the error.
+    let _ignored = writeln!(
         std::io::stderr(),
         "libmyriexpress: {}",
         code.text().to_string_lossy()
@@ -102,7 +107,7 @@ pub(crate) extern "C" fn fatal(_text: *mut c_char, code: Return) -> Return {
     std::process::exit(-1)
 }
 
-/// `MX_ERRORS_RETURN`: have the call return it.
-pub(crate) extern "C" fn pass(_text: *mut c_char, code: Return) -> Return {
+/// `MX_ERRORS_RETURN`: the call returns the error.
+pub(crate) extern "C" fn return_error(_text: *mut c_char, code: Return) -> Return {
     code
 }

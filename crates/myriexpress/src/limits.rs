@@ -1,25 +1,25 @@
-//! Numbers of MX, and limits of this library.
+//! Constants of MX, and limits of this library.
 
-/// `MX_API`: the version of the interface. Programs of another high byte are refused.
+/// `MX_API`: the version of the interface. `mx_init` refuses programs with another high byte.
 pub(crate) const API: u32 = 0x301;
 
 /// `MX_ANY_NIC` and `MX_ANY_ENDPOINT`.
 pub(crate) const ANY: u32 = u32::MAX;
 
-/// `MX_MAX_HOSTNAME_LEN`: no name is longer, its NUL included.
+/// `MX_MAX_HOSTNAME_LEN`: bytes of the longest host name, including its NUL.
 pub(crate) const HOSTNAME: usize = 80;
 
 /// `MX_MAX_STR_LEN`: bytes of a label or other text.
 pub(crate) const TEXT: usize = 128;
 
-/// Most bytes of a message that a handler of unexpected messages is given.
-pub(crate) const HANDED: u64 = 4096;
+/// Bytes of the longest message that a handler of unexpected messages gets with its data.
+pub(crate) const MAX_HANDLER_DATA: u64 = 4096;
 
-/// Bytes of an endpoint's heap. MX programs have no call to use one.
+/// Bytes of an endpoint's heap, which is minimal because MX has no call that uses it.
 pub(crate) const HEAP: u64 = 4096;
 
-/// Endpoints that a process may have open.
-pub(crate) const OPEN: usize = 256;
+/// Endpoints that a process may open at the same time.
+pub(crate) const MAX_OPEN_ENDPOINTS: usize = 256;
 
-/// Bits of a request's place within `mx_request_t`, and of how often it was used.
+/// Bits of a request's slot in `mx_request_t`, and of the slot's use count.
 pub(crate) const REQUEST_BITS: u32 = 24;

@@ -1,6 +1,6 @@
-//! Boards and hosts. There is one board, 0. Endpoints on it are those of this host or VM; those of
-//! others are reached through its gateway, if there is one, by the names of the message plane's
-//! members, and with an uplink also by those of other hosts that were found.
+//! Boards and hosts. The only board is 0, with the endpoints of this host or VM. Its gateway
+//! reaches other endpoints: members of the message plane by their names, and with an uplink also
+//! the hosts that the uplink has found.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,10 +12,10 @@ use crate::codes::{Result, Return};
 use crate::library::{self, Library};
 use crate::limits::HOSTNAME;
 
-/// The members whose names were asked for.
+/// The names of members that the program has looked up.
 static MEMBERS: Mutex<BTreeMap<u64, String>> = Mutex::new(BTreeMap::new());
 
-/// A NIC id from a board's number.
+/// Returns the NIC id of a board.
 pub(crate) fn nic_of_board(board: u32) -> Result<u64> {
     let library = library::get()?;
     match board {
@@ -24,7 +24,7 @@ pub(crate) fn nic_of_board(board: u32) -> Result<u64> {
     }
 }
 
-/// A board's number from its NIC id.
+/// Returns the board of a NIC id.
 pub(crate) fn board_of_nic(nic: u64) -> Result<u32> {
     match library::get()?.board.nic() == nic {
         true => Ok(0),
@@ -32,9 +32,9 @@ pub(crate) fn board_of_nic(nic: u64) -> Result<u32> {
     }
 }
 
-/// A NIC id from the name of a host or of a board: programs say `host`, `host:0` and `localhost`.
-/// With an uplink, other names are those it knows; with a gateway only, any other name is that of a
-/// member, whether there is one or not.
+/// Returns the NIC id of a host or board. Programs use `host`, `host:0` and `localhost` for their
+/// own board. With an uplink, other names must be known to it. With only a gateway, every other
+/// name is taken for a member's, because a NIC id is a hash of the name.
 pub(crate) fn nic_of_host(name: &[u8]) -> Result<u64> {
     let library = library::get()?;
     let host = name.strip_suffix(b":0").unwrap_or(name);
@@ -58,8 +58,8 @@ pub(crate) fn nic_of_host(name: &[u8]) -> Result<u64> {
     Ok(nic)
 }
 
-/// The name of the board of a NIC id: of the own one, of one that the uplink knows, or of one that
-/// was asked for by its name.
+/// Returns the name of a board: this one, one that the uplink has found, or one whose name the
+/// program has looked up.
 pub(crate) fn host_of_nic(nic: u64) -> Result<String> {
     let Library { board, host } = library::get()?;
     if board.nic() == nic {
@@ -72,7 +72,7 @@ pub(crate) fn host_of_nic(nic: u64) -> Result<String> {
     members.get(&nic).cloned().ok_or(Return::NIC_NOT_FOUND)
 }
 
-/// What Open MPI takes its network's id from.
+/// Returns the mapper state, from which Open MPI derives the id of its network.
 pub(crate) fn mapper_state() -> Result<MapperState> {
     let board = library::get()?.board;
     let [_, _, mac @ ..] = board.nic().to_be_bytes();

@@ -1,12 +1,13 @@
 //! An endpoint that several threads use, and how they wait.
 //!
-//! One lock guards the endpoint. Of the threads that wait, one works: it sleeps inside the
-//! endpoint, with the lock, until what it waits for is there, or what one of the others waits for.
-//! The others, which left word of what that is, sleep until it tells them. Whoever calls meanwhile
-//! wakes the one that works and takes the lock; `door` lets it in before that one comes back.
+//! One lock guards the endpoint. Of the waiting threads, one is the leader: it sleeps inside the
+//! engine, with the lock, until its own condition or that of another waiting thread holds. The
+//! other threads register their conditions and sleep on a condition variable. A thread that makes a
+//! call meanwhile wakes the leader and takes the lock; `entry_lock` lets that thread in before the leader
+//! returns.
 //!
-//! A handler of unexpected messages is called without the lock, so it may call the library. Nobody
-//! makes progress until it returns.
+//! A handler of unexpected messages runs without the lock, so it may call the library. No thread
+//! makes progress until the handler returns.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -18,18 +19,18 @@ use message::{Endpoint, Pattern, Request, Waker};
 use crate::abi::{ErrorHandler, RECV_FINISHED};
 use crate::codes::{Result, Return};
 use crate::core::{Core, Handler};
-use crate::limits::HANDED;
+use crate::limits::MAX_HANDLER_DATA;
 use crate::table;
 
 /// An open endpoint.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) number: u16,
-    /// What handles its errors, if not the process's.
+    /// The error handler of the endpoint, or `None` for the one of the process.
     pub(crate) handler: Option<ErrorHandler>,
-    door: Mutex<()>,
-    /// Threads at the door.
-    queued: AtomicU32,
+    entry_lock: Mutex<()>,
+    /// Number of threads that wait for `entry_lock` or the lock.
+    entry_waiters: AtomicU32,
     core: Mutex<Option<Core>>,
     changed: Condvar,
     waker: Waker,
@@ -40,18 +41,18 @@ pub(crate) struct Shared {
 /// What a thread waits for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Condition {
-    /// The end of a request.
-    End(Request),
-    /// The end of any request of a fitting match value.
-    AnyEnd(Pattern),
-    /// A message that no receive waits for.
-    Arrival(Pattern),
-    /// Nothing: until somebody else calls.
-    Call,
+    /// A request has completed.
+    Completed(Request),
+    /// Some request with a matching value has completed.
+    AnyCompleted(Pattern),
+    /// An unexpected message has arrived.
+    Unexpected(Pattern),
+    /// Never holds: the thread sleeps until another thread makes a call.
+    Never,
 }
 
-/// The endpoint, locked.
-pub(crate) struct Entered<'a> {
+/// A locked endpoint.
+pub(crate) struct Locked<'a> {
     shared: &'a Shared,
     guard: MutexGuard<'a, Option<Core>>,
 }
@@ -59,11 +60,11 @@ pub(crate) struct Entered<'a> {
 impl Condition {
     fn holds(&self, endpoint: &mut Endpoint) -> bool {
         match self {
-            // That of no request is over, too.
-            Self::End(request) => endpoint.is_ended(*request).unwrap_or(true),
-            Self::AnyEnd(pattern) => endpoint.oldest(pattern).is_some(),
-            Self::Arrival(pattern) => endpoint.arrived(pattern).is_some(),
-            Self::Call => false,
+            // A request that does not exist counts as completed.
+            Self::Completed(request) => endpoint.is_ended(*request).unwrap_or(true),
+            Self::AnyCompleted(pattern) => endpoint.oldest(pattern).is_some(),
+            Self::Unexpected(pattern) => endpoint.arrived(pattern).is_some(),
+            Self::Never => false,
         }
     }
 }
@@ -73,8 +74,8 @@ impl Shared {
         Self {
             number,
             handler,
-            door: Mutex::new(()),
-            queued: AtomicU32::new(0),
+            entry_lock: Mutex::new(()),
+            entry_waiters: AtomicU32::new(0),
             waker: endpoint.waker(),
             core: Mutex::new(Some(Core::new(number, endpoint))),
             changed: Condvar::new(),
@@ -82,30 +83,31 @@ impl Shared {
         }
     }
 
-    /// Something else than before, if the program has called since.
+    /// Returns a value that changes when the program makes a call.
     pub(crate) fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// Lock it for a call of the program.
-    pub(crate) fn enter(&self) -> Result<Entered<'_>> {
-        // Two at the same time may count as one.
+    /// Locks the endpoint for a call of the program.
+    pub(crate) fn lock_for_call(&self) -> Result<Locked<'_>> {
+        // Two concurrent calls may count as one.
         let calls = self.calls().wrapping_add(1);
         self.calls.store(calls, Ordering::Relaxed);
         self.lock()
     }
 
-    /// Lock it. Whoever sleeps with the lock is woken.
-    pub(crate) fn lock(&self) -> Result<Entered<'_>> {
-        // Whoever calls all the time would keep out those that sleep, if it did not queue too.
-        let free = self.queued.load(Ordering::Relaxed) == 0;
+    /// Locks the endpoint, and wakes a thread that sleeps with the lock.
+    pub(crate) fn lock(&self) -> Result<Locked<'_>> {
+        // A thread that calls all the time must queue like others, or it would keep a woken leader
+        // out.
+        let free = self.entry_waiters.load(Ordering::Relaxed) == 0;
         let guard = match free.then(|| self.core.try_lock()) {
             Some(Ok(guard)) => guard,
             Some(Err(TryLockError::Poisoned(poisoned))) => poisoned.into_inner(),
-            Some(Err(TryLockError::WouldBlock)) | None => self.queue(),
+            Some(Err(TryLockError::WouldBlock)) | None => self.lock_in_turn(),
         };
         match guard.is_some() {
-            true => Ok(Entered {
+            true => Ok(Locked {
                 shared: self,
                 guard,
             }),
@@ -113,10 +115,13 @@ impl Shared {
         }
     }
 
-    /// Lock it behind those that came before.
-    fn queue(&self) -> MutexGuard<'_, Option<Core>> {
-        self.queued.fetch_add(1, Ordering::Relaxed);
-        let turn = self.door.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Locks the endpoint after the threads that came before.
+    fn lock_in_turn(&self) -> MutexGuard<'_, Option<Core>> {
+        self.entry_waiters.fetch_add(1, Ordering::Relaxed);
+        let turn = self
+            .entry_lock
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let guard = match self.core.try_lock() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -126,18 +131,18 @@ impl Shared {
             }
         };
         drop(turn);
-        self.queued.fetch_sub(1, Ordering::Relaxed);
+        self.entry_waiters.fetch_sub(1, Ordering::Relaxed);
         guard
     }
 
-    /// Close it. Its requests are no more, and whoever waits returns.
+    /// Closes the endpoint. Its requests are dropped, and waiting threads return.
     pub(crate) fn close(&self) -> Result {
-        let mut entered = self.enter()?;
-        if entered.in_handler() {
+        let mut locked = self.lock_for_call()?;
+        if locked.in_handler() {
             return Err(Return::CLOSE_IN_HANDLER);
         }
-        let core = entered.guard.take();
-        drop(entered);
+        let core = locked.guard.take();
+        drop(locked);
         table::remove(self.number)?;
         self.changed.notify_all();
         drop(core);
@@ -145,27 +150,27 @@ impl Shared {
     }
 }
 
-impl Entered<'_> {
-    /// The endpoint, unless it was closed.
+impl Locked<'_> {
+    /// Returns the data of the endpoint, unless it was closed.
     pub(crate) fn core(&mut self) -> Result<&mut Core> {
         self.guard.as_mut().ok_or(Return::BAD_ENDPOINT)
     }
 
-    /// Whether this thread is in the endpoint's handler.
+    /// Whether this thread runs the endpoint's handler.
     fn in_handler(&mut self) -> bool {
-        let handling = self.guard.as_ref().and_then(|core| core.handling);
-        handling == Some(thread::current().id())
+        let handler_thread = self.guard.as_ref().and_then(|core| core.handler_thread);
+        handler_thread == Some(thread::current().id())
     }
 
-    /// Tell those that sleep that something changed.
-    pub(crate) fn tell(&self) {
+    /// Wakes the threads that sleep on the condition variable.
+    pub(crate) fn notify(&self) {
         self.shared.changed.notify_all();
     }
 
-    /// Make progress, unless that is off, and have messages that nobody waits for handled.
-    pub(crate) fn work(mut self) -> Result<Self> {
+    /// Makes progress, unless that is disabled, and passes unexpected messages to the handler.
+    pub(crate) fn progress(mut self) -> Result<Self> {
         let core = self.core()?;
-        if !core.may_work() {
+        if !core.may_progress() {
             return Ok(self);
         }
         core.expire();
@@ -184,77 +189,79 @@ impl Entered<'_> {
             else {
                 break;
             };
-            core.handling = Some(thread::current().id());
+            core.handler_thread = Some(thread::current().id());
             let source = table::address(shared.number, message.peer().bits());
             drop(self);
             let action = handler.call(source, &message);
-            self = shared.enter()?;
+            self = shared.lock_for_call()?;
             let core = self.core()?;
-            core.handling = None;
+            core.handler_thread = None;
             match action {
                 RECV_FINISHED => core.endpoint.consume(message),
                 _ => core.endpoint.keep(message),
             }
         }
-        self.tell();
+        self.notify();
         Ok(self)
     }
 
-    /// [`work`](Self::work) once, or [`wait`](Self::wait) for the condition when there is a limit;
-    /// the inner one is none for as long as it takes.
-    pub(crate) fn work_or_wait(
+    /// Makes progress once, or [`wait`](Self::wait)s for the condition if there is a limit. An
+    /// inner `None` means no timeout.
+    pub(crate) fn progress_or_wait(
         self,
         condition: Condition,
         limit: Option<Option<Duration>>,
     ) -> Result<Self> {
         match limit {
             Some(limit) => self.wait(condition, limit),
-            None => self.work(),
+            None => self.progress(),
         }
     }
 
-    /// Wait until the condition holds, `limit` is over or `mx_wakeup` is called; the caller sees
-    /// for itself which.
+    /// Waits until the condition holds, `limit` has passed or `mx_wakeup` is called. The caller
+    /// finds out which.
     pub(crate) fn wait(mut self, condition: Condition, limit: Option<Duration>) -> Result<Self> {
         let end = limit.and_then(|limit| Instant::now().checked_add(limit));
         let wakeups = self.core()?.wakeups;
         loop {
-            self = self.work()?;
+            self = self.progress()?;
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             let stop = self.in_handler() || left == Some(Duration::ZERO);
             let core = self.core()?;
-            if let Condition::AnyEnd(pattern) = &condition {
-                // Puts aside what is not the program's.
+            if let Condition::AnyCompleted(pattern) = &condition {
+                // Sets completed hidden requests aside, which would otherwise satisfy the
+                // condition.
                 let _ = core.oldest(pattern);
             }
             if stop || core.wakeups != wakeups || condition.holds(&mut core.endpoint) {
-                self.hand_over();
+                self.wake_followers();
                 return Ok(self);
             }
-            self = match core.may_work() && !core.working {
+            self = match core.may_progress() && !core.has_leader {
                 true => self.lead(&condition, left)?,
                 false => self.follow(condition, left)?,
             };
         }
     }
 
-    /// Make progress in the program's place until it calls; false when that cannot be done now.
-    pub(crate) fn stand_in(self) -> Result<bool> {
-        let mut entered = self.work()?;
-        let core = entered.core()?;
-        let can = core.may_work() && !core.working;
+    /// Makes progress for the program until it makes a call. Returns false if that is not possible
+    /// now.
+    pub(crate) fn progress_for_program(self) -> Result<bool> {
+        let mut locked = self.progress()?;
+        let core = locked.core()?;
+        let can = core.may_progress() && !core.has_leader;
         if can {
-            entered.lead(&Condition::Call, None)?.work()?;
+            locked.lead(&Condition::Never, None)?.progress()?;
         }
         Ok(can)
     }
 
-    /// Sleep inside the endpoint, for all that wait.
+    /// Sleeps inside the engine, as the leader of all waiting threads.
     fn lead(mut self, own: &Condition, left: Option<Duration>) -> Result<Self> {
         let shared = self.shared;
         let core = self.core()?;
-        let left = core.nearest(left);
-        core.working = true;
+        let left = core.sleep_limit(left);
+        core.has_leader = true;
         let Core {
             endpoint, waiting, ..
         } = core;
@@ -264,26 +271,26 @@ impl Entered<'_> {
             woken.then_some(())
         });
         drop(self);
-        let guard = shared.queue();
-        let mut entered = Entered { shared, guard };
-        entered.core()?.working = false;
-        entered.hand_over();
+        let guard = shared.lock_in_turn();
+        let mut locked = Locked { shared, guard };
+        locked.core()?.has_leader = false;
+        locked.wake_followers();
         slept?;
-        Ok(entered)
+        Ok(locked)
     }
 
-    /// One of those that sleep has to work, or has what it waited for.
-    fn hand_over(&self) {
+    /// Wakes the waiting threads: one of them becomes the leader, or its condition holds.
+    fn wake_followers(&self) {
         if self
             .guard
             .as_ref()
             .is_some_and(|core| !core.waiting.is_empty())
         {
-            self.tell();
+            self.notify();
         }
     }
 
-    /// Sleep until somebody else says that something changed.
+    /// Sleeps on the condition variable.
     fn follow(mut self, condition: Condition, left: Option<Duration>) -> Result<Self> {
         let shared = self.shared;
         let own = thread::current().id();
@@ -297,18 +304,20 @@ impl Entered<'_> {
                 .map_err(|poisoned| PoisonError::new(poisoned.into_inner().0)),
         };
         let guard = guard.unwrap_or_else(PoisonError::into_inner);
-        let mut entered = Entered { shared, guard };
-        entered.core()?.waiting.retain(|(thread, _)| *thread != own);
-        Ok(entered)
+        let mut locked = Locked { shared, guard };
+        locked.core()?.waiting.retain(|(thread, _)| *thread != own);
+        Ok(locked)
     }
 }
 
 impl Handler {
     fn call(self, source: crate::abi::Address, message: &message::Unexpected) -> u32 {
         let length = u32::try_from(message.length()).unwrap_or(u32::MAX);
-        let bytes = message.bytes().filter(|_| message.length() <= HANDED);
+        let bytes = message
+            .bytes()
+            .filter(|_| message.length() <= MAX_HANDLER_DATA);
         let data = bytes.map_or(std::ptr::null_mut(), |bytes| bytes.as_ptr().cast_mut());
-        let context = crate::abi::Pointer::kept(self.context);
+        let context = crate::abi::Pointer::from_exposed(self.context);
         (self.function)(context, source, message.value(), length, data.cast())
     }
 }

@@ -1,6 +1,6 @@
-//! Which endpoint a number of the program means.
+//! Finds the endpoint for a handle of the program.
 //!
-//! A number is never given again before 65,535 others were, so a stale one is found out.
+//! A number is reused only after 65,535 others, so stale handles are detected.
 
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -8,22 +8,23 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::abi::{Address, Endpoint};
 use crate::codes::{Result, Return};
 use crate::library;
-use crate::limits::OPEN;
+use crate::limits::MAX_OPEN_ENDPOINTS;
 use crate::shared::Shared;
 
-/// Marks numbers that this library made of endpoints and of addresses: bits 63 to 16.
+/// Bits 63 to 16 of handles for endpoints and of addresses, which mark them as made by this
+/// library.
 const ENDPOINT: u64 = 0x4d58_0000_0e00;
 const ADDRESS: u64 = 0x4d58_0000_0a00;
 
 type Slot = RwLock<Option<Arc<Shared>>>;
 
-/// An endpoint's slot is its number modulo the size.
-static SLOTS: [Slot; OPEN] = [const { RwLock::new(None) }; OPEN];
+/// An endpoint's slot is its number modulo the size of the table.
+static SLOTS: [Slot; MAX_OPEN_ENDPOINTS] = [const { RwLock::new(None) }; MAX_OPEN_ENDPOINTS];
 
 static NEXT: AtomicU16 = AtomicU16::new(1);
 
 fn slot(number: u16) -> Result<&'static Slot> {
-    let place = usize::from(number) % OPEN;
+    let place = usize::from(number) % MAX_OPEN_ENDPOINTS;
     SLOTS.get(place).ok_or(Return::BAD_BAD_BAD)
 }
 
@@ -34,14 +35,14 @@ fn number(word: u64, mark: u64) -> Result<u16> {
     }
 }
 
-/// Add one, made by `make` for its number.
+/// Adds an endpoint, which `make` makes for a number.
 pub(crate) fn add(make: impl FnOnce(u16) -> Result<Shared>) -> Result<Endpoint> {
-    for _ in 0..OPEN {
+    for _ in 0..MAX_OPEN_ENDPOINTS {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let mut slot = slot(number)?
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        // The number 0 would make a request's handle 0, which is none.
+        // With the number 0, a request's handle could be 0, which means no request.
         if slot.is_none() && number != 0 {
             *slot = Some(Arc::new(make(number)?));
             return Ok(Endpoint(ENDPOINT << 16 | u64::from(number)));
@@ -50,7 +51,7 @@ pub(crate) fn add(make: impl FnOnce(u16) -> Result<Shared>) -> Result<Endpoint> 
     Err(Return::NO_RESOURCES)
 }
 
-/// The endpoint of a number.
+/// Returns the endpoint with this number.
 pub(crate) fn get(number: u16) -> Result<Arc<Shared>> {
     let slot = slot(number)?.read().unwrap_or_else(PoisonError::into_inner);
     match &*slot {
@@ -59,7 +60,7 @@ pub(crate) fn get(number: u16) -> Result<Arc<Shared>> {
     }
 }
 
-/// The endpoint that a program means.
+/// Returns the endpoint for a handle of the program.
 pub(crate) fn endpoint(endpoint: Endpoint) -> Result<Arc<Shared>> {
     match number(endpoint.0, ENDPOINT) {
         Ok(number) => get(number),
@@ -67,12 +68,12 @@ pub(crate) fn endpoint(endpoint: Endpoint) -> Result<Arc<Shared>> {
     }
 }
 
-/// The endpoint that an address belongs to.
+/// Returns the endpoint that an address belongs to.
 pub(crate) fn owner(address: Address) -> Result<Arc<Shared>> {
     get(number(address.endpoint, ADDRESS)?)
 }
 
-/// The address of an endpoint's peer.
+/// Returns the address of a peer of an endpoint.
 pub(crate) fn address(number: u16, peer: u64) -> Address {
     Address {
         endpoint: ADDRESS << 16 | u64::from(number),
@@ -80,7 +81,7 @@ pub(crate) fn address(number: u16, peer: u64) -> Address {
     }
 }
 
-/// Take one out: calls that begin from now on do not find it.
+/// Removes an endpoint from the table: later calls do not find it.
 pub(crate) fn remove(number: u16) -> Result {
     let mut slot = slot(number)?
         .write()
@@ -91,7 +92,7 @@ pub(crate) fn remove(number: u16) -> Result {
     }
 }
 
-/// All of them.
+/// Returns all open endpoints.
 pub(crate) fn all() -> Vec<Arc<Shared>> {
     let slots = SLOTS
         .iter()
@@ -99,10 +100,10 @@ pub(crate) fn all() -> Vec<Arc<Shared>> {
     slots.flatten().collect()
 }
 
-/// Close all.
+/// Closes all endpoints.
 pub(crate) fn close_all() {
     for shared in all() {
-        // One that another thread closed meanwhile is closed.
+        // Another thread may have closed this one meanwhile.
         let _ = shared.close();
     }
 }

@@ -1,6 +1,6 @@
-//! Programs in C against the libraries, as somebody with an MX program would build and run them:
-//! one for each rule of the interface (section 6 of its facts), for what known programs rely on
-//! (section 7), and for what is in the headers. Most of them are two processes.
+//! C programs, built and run with the libraries as an MX user would build them: one for each rule
+//! of the interface (section 6 of the description), for what known programs rely on (section 7),
+//! and for the content of the headers. Most of them run as two processes.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use std::fs;
@@ -13,7 +13,7 @@ use std::{panic, panic::AssertUnwindSafe, thread};
 use message::remote::{Gateway, Member, Switchboard, Transport};
 use tempfile::TempDir;
 
-/// The libraries and headers, made once.
+/// The libraries and headers, built once.
 static INSTALLED: LazyLock<TempDir> = LazyLock::new(|| {
     let folder = tempfile::tempdir().unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/myriexpress");
@@ -23,7 +23,7 @@ static INSTALLED: LazyLock<TempDir> = LazyLock::new(|| {
     folder
 });
 
-/// What Cargo made of this crate: beside this test, the newest.
+/// Returns the newest static library that Cargo built, which is in the directory of this test.
 fn archive() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let beside = fs::read_dir(test.parent().unwrap()).unwrap().flatten();
@@ -36,19 +36,19 @@ fn archive() -> PathBuf {
     newest.unwrap().path()
 }
 
-/// Run a command and return what it printed.
+/// Runs a command, and returns what it printed.
 fn succeed(command: &mut Command) -> String {
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(
         output.status.success(),
-        "{command:?}: {}\n{said}",
+        "{command:?}: {}\n{stderr}",
         output.status
     );
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A compiler of one program.
+/// Returns the command that compiles a program.
 fn compiler(name: &str, to: &Path) -> Command {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c");
     let mut command = Command::new("cc");
@@ -67,7 +67,7 @@ fn compiler(name: &str, to: &Path) -> Command {
     command
 }
 
-/// Compile and run one, on a board of its own.
+/// Compiles and runs a program, on a board of its own.
 fn run(name: &str) {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("program");
@@ -115,6 +115,7 @@ programs! {
     mx_7_mpich: "mpich.c";
     mx_7_netpipe: "netpipe.c";
     mx_7_ligo: "ligo.c";
+    the_example_of_the_crate_page: "../../examples/hello.c";
 }
 
 #[test]
@@ -126,7 +127,7 @@ fn mx_7_netpipe_links_statically() {
     start(&program, folder.path());
 }
 
-/// The functions of MX, and nothing else of ours.
+/// The libraries export the functions of MX and no other symbol of this crate.
 #[test]
 fn mx_1_only_the_interface_is_visible() {
     let list = |file: &str, dynamic: &[&str]| {
@@ -171,7 +172,7 @@ fn mx_1_only_the_interface_is_visible() {
     let library = INSTALLED.path().join("lib64/libmyriexpress.so");
     let dynamic = succeed(command.args(["--dynamic", "--wide"]).arg(&library));
     assert!(dynamic.contains("soname: [libmyriexpress.so]"), "{dynamic}");
-    // The nodes of versions, each behind the one it inherits.
+    // The version nodes, each followed by the one that it inherits from.
     let mut command = Command::new("readelf");
     let text = succeed(command.args(["--version-info", "--wide"]).arg(&library));
     let (nodes, _) = text.split_once("Version needs").unwrap();
@@ -195,7 +196,7 @@ fn mx_1_only_the_interface_is_visible() {
     );
 }
 
-/// What a program that knows no handler gets for a mistake.
+/// A program that sets no error handler ends at its first error.
 #[test]
 fn mx_2_errors_are_fatal_unless_told_otherwise() {
     let folder = tempfile::tempdir().unwrap();
@@ -209,8 +210,8 @@ fn mx_2_errors_are_fatal_unless_told_otherwise() {
     assert_eq!(output.stderr, b"libmyriexpress: call mx_init first\n");
 }
 
-/// A host with two members, joined as `vicinity message serve` and `join` join them.
-fn plane(folder: &Path, members: [&str; 2], group: Option<&str>, work: impl FnOnce()) {
+/// Runs `work` on a host with two members, joined as `vicinity message serve` and `join` join them.
+fn message_plane(folder: &Path, members: [&str; 2], group: Option<&str>, work: impl FnOnce()) {
     let member = |name: &str| Member {
         name: name.to_owned(),
         group: group.map(str::to_owned),
@@ -218,22 +219,22 @@ fn plane(folder: &Path, members: [&str; 2], group: Option<&str>, work: impl FnOn
     };
     let host = folder.join("host");
     let mut switchboard = Switchboard::new(&host, &members.map(member)).unwrap();
-    let go_on = AtomicBool::new(true);
-    let stays = || go_on.load(Ordering::Relaxed);
+    let active = AtomicBool::new(true);
+    let running = || active.load(Ordering::Relaxed);
     thread::scope(|scope| {
-        scope.spawn(|| switchboard.serve(|_| stays()).unwrap());
+        scope.spawn(|| switchboard.serve(|_| running()).unwrap());
         for name in members {
             let board = folder.join(name).join("message");
-            let way = Transport::Socket(host.join(format!("{name}.sock")));
-            let mut gateway = Gateway::join(&board, &way).unwrap();
-            let stays = &stays;
-            // The host may end before it.
-            scope.spawn(move || drop(gateway.run(stays)));
+            let transport = Transport::Socket(host.join(format!("{name}.sock")));
+            let mut gateway = Gateway::join(&board, &transport).unwrap();
+            let running = &running;
+            // The switchboard may end before the gateway.
+            scope.spawn(move || drop(gateway.run(running)));
         }
-        // Whatever happens: the threads end.
-        let worked = panic::catch_unwind(AssertUnwindSafe(work));
-        go_on.store(false, Ordering::Relaxed);
-        worked.unwrap();
+        // The threads end even if `work` panics.
+        let result = panic::catch_unwind(AssertUnwindSafe(work));
+        active.store(false, Ordering::Relaxed);
+        result.unwrap();
     });
 }
 
@@ -248,7 +249,7 @@ fn between_members(group: Option<&str>) {
         command.env("VICINITY_RUNTIME_DIR", folder.path().join(words[0]));
         succeed(&mut command);
     };
-    plane(folder.path(), ["web", "db"], group, || {
+    message_plane(folder.path(), ["web", "db"], group, || {
         thread::scope(|scope| {
             scope.spawn(|| run(["web", "db", "1", "2"]));
             run(["db", "web", "2", "1"]);

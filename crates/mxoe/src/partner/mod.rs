@@ -1,27 +1,28 @@
-//! A partner: an endpoint elsewhere, and the numbered messages in both directions.
+//! A partner: a remote endpoint, and the numbered messages in both directions.
 
-mod arrival;
+mod receive_queue;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::event::Address;
-use crate::hosts::{Out, Route};
+use crate::hosts::{Output, Route};
 use crate::limits::{
-    FRAGMENT, IDLE, PIPELINE, PROBE, RESEND, RESEND_FIRST, SMALL, WINDOW, WINDOW_BYTES,
+    FRAGMENT, IDLE_PROBE_INTERVAL, MAX_SMALL, PIPELINE, PROBE_INTERVAL, RESEND_TIMEOUT,
+    RESEND_TIMEOUT_MIN, SEND_WINDOW, SEND_WINDOW_BYTES,
 };
-use crate::retransmit::Retransmit;
+use crate::retransmit::ResponseTime;
 use crate::seq::Seq;
 use crate::wire::{Ends, Medium, Notify, Offer, Packet, Small};
 
-pub(crate) use arrival::{Arrived, Notified, Piece};
+pub(crate) use receive_queue::{Notification, Payload, Received};
 
-/// A message that is to be sent.
+/// A message to be sent.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) value: u64,
     pub(crate) content: Content,
-    /// Offered whatever its length.
+    /// Whether the message is offered whatever its length.
     pub(crate) synchronous: bool,
     pub(crate) token: u64,
 }
@@ -29,13 +30,13 @@ pub(crate) struct Outgoing {
 /// The bytes of a message.
 #[derive(Debug)]
 pub(crate) enum Content {
-    /// All are here.
-    Here(Vec<u8>),
-    /// So many, when they are wanted.
-    Later(u32),
+    /// The program supplied the whole message.
+    Buffered(Vec<u8>),
+    /// The program supplies this many bytes when the receiver pulls them.
+    Streamed(u32),
 }
 
-/// What takes a number.
+/// The content of a sequence number that this side sends.
 #[derive(Debug)]
 pub(crate) enum Body {
     Message {
@@ -65,61 +66,61 @@ impl Body {
     }
 }
 
-/// Sent, and not acknowledged.
+/// A packet that was sent and is not acknowledged.
 #[derive(Debug)]
 struct Sent {
     seq: Seq,
     body: Body,
-    /// When it was sent, and when it is again.
-    at: Duration,
-    again: Duration,
-    /// How often it was.
-    tries: u32,
+    /// When it was sent first, and when it is sent again.
+    sent_at: Duration,
+    retransmit_at: Duration,
+    /// Number of retransmissions.
+    retries: u32,
 }
 
-/// How soon a packet is sent again.
-const RESENDS: (Duration, Duration) = (RESEND_FIRST, RESEND);
+/// Bounds of the retransmission timeout.
+const RESEND_BOUNDS: (Duration, Duration) = (RESEND_TIMEOUT_MIN, RESEND_TIMEOUT);
 
 #[derive(Debug)]
 pub(crate) struct Partner {
-    pub(crate) at: Address,
-    own: u8,
-    /// Which opening of the endpoint it is; none until somebody connected.
+    pub(crate) address: Address,
+    local_endpoint: u8,
+    /// The session of the remote endpoint, or `None` without a connection.
     pub(crate) session: Option<u32>,
-    /// The key it was connected to with; 0 if it connected.
+    /// The key of this side's connect, or 0 if the partner connected.
     pub(crate) key: u32,
     pub(crate) next_send: Option<Seq>,
     pub(crate) next_receive: Seq,
     sent: VecDeque<Sent>,
     sent_bytes: usize,
     pub(crate) waiting: VecDeque<Outgoing>,
-    /// What came and is not taken yet, or not its turn.
-    early: BTreeMap<Seq, Arrived>,
-    early_bytes: usize,
-    /// How long it takes to acknowledge, and to send a block that is pulled.
-    acknowledges: Retransmit,
-    pub(crate) pulls: Retransmit,
-    /// Regions it may pull, and pulls from it.
-    pub(crate) owing: u32,
-    /// When one of both last connected to the other, or tried.
-    pub(crate) met: Duration,
-    /// Since when it is asked in vain.
-    silent: Option<Duration>,
-    probe: Option<Duration>,
-    /// The last question whether it is there.
+    /// Packets that the program has not taken, or that arrived ahead of a missing one.
+    receive_queue: BTreeMap<Seq, Received>,
+    receive_queue_bytes: usize,
+    /// Response times of acknowledgements, and of blocks of pulls.
+    ack_time: ResponseTime,
+    pub(crate) pull_time: ResponseTime,
+    /// Number of regions that the partner may pull, and of pulls from the partner.
+    pub(crate) open_transfers: u32,
+    /// When either side last tried to connect to the other.
+    pub(crate) last_connect: Duration,
+    /// Time of the first retransmission or probe since the partner last answered.
+    silent_since: Option<Duration>,
+    probe_at: Option<Duration>,
+    /// The number of the last probe.
     pub(crate) probe_number: Option<u8>,
-    /// Received, and not acknowledged.
-    owed: u32,
-    owed_at: Option<Duration>,
-    acks: u32,
-    heard_ack: Option<u32>,
+    /// Number of packets that were received and not acknowledged.
+    unacked: u32,
+    ack_at: Option<Duration>,
+    acks_sent: u32,
+    last_ack: Option<u32>,
 }
 
 impl Partner {
-    pub(crate) fn new(at: Address, own: u8) -> Self {
+    pub(crate) fn new(address: Address, local_endpoint: u8) -> Self {
         Self {
-            at,
-            own,
+            address,
+            local_endpoint,
             session: None,
             key: 0,
             next_send: None,
@@ -127,31 +128,31 @@ impl Partner {
             sent: VecDeque::new(),
             sent_bytes: 0,
             waiting: VecDeque::new(),
-            early: BTreeMap::new(),
-            early_bytes: 0,
-            acknowledges: Retransmit::default(),
-            pulls: Retransmit::default(),
-            owing: 0,
-            met: Duration::ZERO,
-            silent: None,
-            probe: None,
+            receive_queue: BTreeMap::new(),
+            receive_queue_bytes: 0,
+            ack_time: ResponseTime::default(),
+            pull_time: ResponseTime::default(),
+            open_transfers: 0,
+            last_connect: Duration::ZERO,
+            silent_since: None,
+            probe_at: None,
             probe_number: None,
-            owed: 0,
-            owed_at: None,
-            acks: 0,
-            heard_ack: None,
+            unacked: 0,
+            ack_at: None,
+            acks_sent: 0,
+            last_ack: None,
         }
     }
 
-    /// Forget the connection. Returns what was sent on it or waited for it: the bodies, and the
-    /// messages without a number.
+    /// Drops the connection. Returns its unacknowledged packets, and the messages that had no
+    /// number yet.
     pub(crate) fn reset(&mut self) -> (Vec<Body>, VecDeque<Outgoing>) {
         let next = self.next_receive.next_connection();
         let fresh = Self {
             next_receive: next,
-            acks: self.acks,
-            met: self.met,
-            ..Self::new(self.at, self.own)
+            acks_sent: self.acks_sent,
+            last_connect: self.last_connect,
+            ..Self::new(self.address, self.local_endpoint)
         };
         let old = std::mem::replace(self, fresh);
         let bodies = old.sent.into_iter().map(|sent| sent.body).collect();
@@ -160,29 +161,35 @@ impl Partner {
 
     pub(crate) fn ends(&self) -> Ends {
         Ends {
-            to: self.at.endpoint,
-            from: self.own,
+            to: self.address.endpoint,
+            from: self.local_endpoint,
         }
     }
 
-    /// Whether one more may be sent.
+    /// Whether the send window has room for one more message.
     pub(crate) fn has_room(&self) -> bool {
-        self.sent.len() < WINDOW && self.sent_bytes < WINDOW_BYTES
+        self.sent.len() < SEND_WINDOW && self.sent_bytes < SEND_WINDOW_BYTES
     }
 
-    /// Whether everything that was to be sent was acknowledged.
+    /// Whether the partner has acknowledged every message.
     pub(crate) fn is_idle(&self) -> bool {
         self.sent.is_empty() && self.waiting.is_empty()
     }
 
-    /// It is alive.
-    pub(crate) fn heard(&mut self) {
-        self.silent = None;
-        self.probe = None;
+    /// Notes that the partner answered.
+    pub(crate) fn mark_alive(&mut self) {
+        self.silent_since = None;
+        self.probe_at = None;
     }
 
-    /// Give a body its number, and send it. False when there is no connection.
-    pub(crate) fn send(&mut self, now: Duration, route: Route, body: Body, out: &mut Out) -> bool {
+    /// Assigns a sequence number to a body and sends it. Returns false without a connection.
+    pub(crate) fn send(
+        &mut self,
+        now: Duration,
+        route: Route,
+        body: Body,
+        out: &mut Output,
+    ) -> bool {
         let (Some(session), Some(seq)) = (self.session, self.next_send) else {
             return false;
         };
@@ -192,17 +199,17 @@ impl Partner {
         self.sent.push_back(Sent {
             seq,
             body,
-            at: now,
-            again: now + self.acknowledges.wait(0, RESENDS),
-            tries: 0,
+            sent_at: now,
+            retransmit_at: now + self.ack_time.timeout(0, RESEND_BOUNDS),
+            retries: 0,
         });
         true
     }
 
-    /// Send the packets of a body. Each acknowledges what arrived.
-    fn transmit(&mut self, route: Route, session: u32, seq: Seq, body: &Body, out: &mut Out) {
-        self.owed = 0;
-        self.owed_at = None;
+    /// Sends the packets of a body. Each of them also acknowledges what arrived.
+    fn transmit(&mut self, route: Route, session: u32, seq: Seq, body: &Body, out: &mut Output) {
+        self.unacked = 0;
+        self.ack_at = None;
         let (ends, ack) = (self.ends(), self.next_receive.0);
         let head = |value, data| Small {
             ends,
@@ -213,11 +220,11 @@ impl Partner {
             data,
         };
         match body {
-            Body::Message { value, data, .. } if data.len() <= SMALL => {
+            Body::Message { value, data, .. } if data.len() <= MAX_SMALL => {
                 out.send(route, Packet::Small(head(*value, data)));
             }
             Body::Message { value, data, .. } => {
-                // At most 32 KiB.
+                // The length is at most 32 KiB.
                 let total = u16::try_from(data.len()).unwrap_or_default();
                 for (number, piece) in (0u16..).zip(data.chunks(FRAGMENT)) {
                     let medium = Medium {
@@ -262,16 +269,17 @@ impl Partner {
         }
     }
 
-    /// Everything below a number has arrived there. Returns what was waiting for that.
+    /// Handles an acknowledgement of all numbers below `seq`. Returns the acknowledged bodies.
     pub(crate) fn acknowledged(&mut self, now: Duration, seq: Seq) -> Vec<Body> {
         let first = self.sent.front().map(|sent| sent.seq);
         let count = first.and_then(|first| seq.after(first)).map(usize::from);
         match count {
             Some(count) if count <= self.sent.len() => {
-                let newest = count.checked_sub(1).and_then(|at| self.sent.get(at));
-                // Since it was sent first: too long rather than too short, if it was sent again.
+                let newest = count.checked_sub(1).and_then(|index| self.sent.get(index));
+                // Counted from the first transmission: after a retransmission, the sample is rather
+                // too long than too short.
                 if let Some(sent) = newest {
-                    self.acknowledges.answered(now.saturating_sub(sent.at));
+                    self.ack_time.add_sample(now.saturating_sub(sent.sent_at));
                 }
                 let bodies: Vec<_> = self.sent.drain(..count).map(|sent| sent.body).collect();
                 self.sent_bytes -= bodies.iter().map(Body::bytes).sum::<usize>();
@@ -281,80 +289,82 @@ impl Partner {
         }
     }
 
-    /// An acknowledgement of its own; older ones than the last say nothing.
-    pub(crate) fn heard_ack(&mut self, now: Duration, seq: Seq, number: u32) -> Vec<Body> {
-        // Within half of the numbers that there are.
+    /// Handles an acknowledgement packet. One that is older than the last is ignored.
+    pub(crate) fn receive_ack(&mut self, now: Duration, seq: Seq, number: u32) -> Vec<Body> {
+        // Newer means ahead by less than half of the number space.
         let newer = |last: u32| (1..1 << 31).contains(&number.wrapping_sub(last));
-        if !self.heard_ack.is_none_or(newer) {
+        if !self.last_ack.is_none_or(newer) {
             return Vec::new();
         }
-        self.heard_ack = Some(number);
+        self.last_ack = Some(number);
         self.acknowledged(now, seq)
     }
 
-    /// Whether something of this number was sent and is not acknowledged.
-    pub(crate) fn awaits(&self, seq: Seq) -> bool {
+    /// Whether a packet of this number was sent and is not acknowledged.
+    pub(crate) fn is_unacknowledged(&self, seq: Seq) -> bool {
         self.sent.iter().any(|sent| sent.seq == seq)
     }
 
-    /// Send what is due again, and acknowledge.
-    pub(crate) fn tick(&mut self, now: Duration, route: Route, out: &mut Out) {
+    /// Retransmits packets whose timeout has passed, and sends a due acknowledgement.
+    pub(crate) fn tick(&mut self, now: Duration, route: Route, out: &mut Output) {
         let Some(session) = self.session else {
             return;
         };
         let mut sent = std::mem::take(&mut self.sent);
-        for sent in sent.iter_mut().filter(|sent| sent.again <= now) {
-            sent.tries = sent.tries.saturating_add(1);
-            sent.again = now + self.acknowledges.wait(sent.tries, RESENDS);
+        for sent in sent.iter_mut().filter(|sent| sent.retransmit_at <= now) {
+            sent.retries = sent.retries.saturating_add(1);
+            sent.retransmit_at = now + self.ack_time.timeout(sent.retries, RESEND_BOUNDS);
             self.transmit(route, session, sent.seq, &sent.body, out);
             out.counters.resent += 1;
-            self.silent.get_or_insert(now);
+            self.silent_since.get_or_insert(now);
         }
         self.sent = sent;
-        if self.owed_at.is_some_and(|at| at <= now) {
-            self.owed = 0;
-            self.owed_at = None;
-            self.acks = self.acks.wrapping_add(1);
+        if self.ack_at.is_some_and(|at| at <= now) {
+            self.unacked = 0;
+            self.ack_at = None;
+            self.acks_sent = self.acks_sent.wrapping_add(1);
             let ack = Packet::Ack {
                 ends: self.ends(),
                 session,
                 seq: self.next_receive.0,
-                number: self.acks,
+                number: self.acks_sent,
             };
             out.send(route, ack);
         }
     }
 
-    /// Whether it is to be asked now whether it is still there: it is silent, and more so if it owes
-    /// something or has not answered.
+    /// Whether the endpoint must probe the partner now. The interval is shorter while a transfer or
+    /// an answer is outstanding.
     pub(crate) fn must_probe(&mut self, now: Duration) -> bool {
         if self.session.is_none() {
-            self.probe = None;
+            self.probe_at = None;
             return false;
         }
-        let pause = match self.owing > 0 || self.silent.is_some() {
-            true => PROBE,
-            false => IDLE,
+        let pause = match self.open_transfers > 0 || self.silent_since.is_some() {
+            true => PROBE_INTERVAL,
+            false => IDLE_PROBE_INTERVAL,
         };
-        let due = self.probe.map_or(now + pause, |due| due.min(now + pause));
-        self.probe = Some(due);
+        let due = self
+            .probe_at
+            .map_or(now + pause, |due| due.min(now + pause));
+        self.probe_at = Some(due);
         if due > now {
             return false;
         }
-        self.probe = Some(now + PROBE);
-        self.silent.get_or_insert(now);
+        self.probe_at = Some(now + PROBE_INTERVAL);
+        self.silent_since.get_or_insert(now);
         true
     }
 
-    /// Whether it has been asked in vain for so long.
+    /// Whether the partner has not answered for `patience`.
     pub(crate) fn is_lost(&self, now: Duration, patience: Duration) -> bool {
-        self.silent
+        self.silent_since
             .is_some_and(|since| now.saturating_sub(since) >= patience)
     }
 
     pub(crate) fn deadline(&self) -> Option<Duration> {
-        let again = self.sent.iter().map(|sent| sent.again).min();
-        [again, self.owed_at, self.probe]
+        let retransmit_at = self.sent.iter().map(|sent| sent.retransmit_at).min();
+        [retransmit_at, self.ack_at, self.probe_at]
             .into_iter()
             .flatten()
             .min()

@@ -1,5 +1,5 @@
-//! The crate's only `unsafe` code: what rustix has no types for of packet sockets, their address, the
-//! addresses they hear, and many frames at once or without a call.
+//! The crate's only `unsafe` code: the parts of packet sockets for which rustix has no types. These
+//! are their address, further unicast addresses, batches of frames, and the receive ring.
 #![allow(unsafe_code)]
 
 pub(crate) mod batch;
@@ -12,7 +12,7 @@ use std::ptr;
 
 use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
 
-/// `struct sockaddr_ll` of packet(7), of a protocol on an interface.
+/// `struct sockaddr_ll` of packet(7), for a protocol on an interface.
 #[repr(C)]
 pub(crate) struct LinkAddress {
     family: u16,
@@ -42,7 +42,7 @@ impl LinkAddress {
     }
 }
 
-// SAFETY: the pointer leads to a whole `sockaddr_ll`, with its length, for as long as `f` runs.
+// SAFETY: the pointer points to a whole `sockaddr_ll` of this length for as long as `f` runs.
 unsafe impl SocketAddrArg for LinkAddress {
     unsafe fn with_sockaddr<R>(
         &self,
@@ -53,8 +53,8 @@ unsafe impl SocketAddrArg for LinkAddress {
     }
 }
 
-/// Have a packet socket hear frames for another address of its interface (packet(7)).
-pub(crate) fn hear(socket: &OwnedFd, interface: i32, address: [u8; 6]) -> io::Result<()> {
+/// Makes the interface accept frames for another address and pass them to this socket (packet(7)).
+pub(crate) fn add_address(socket: &OwnedFd, interface: i32, address: [u8; 6]) -> io::Result<()> {
     let [a, b, c, d, e, f] = address;
     let kind = libc::c_ushort::try_from(libc::PACKET_MR_UNICAST).map_err(io::Error::other)?;
     let request = libc::packet_mreq {
@@ -66,7 +66,7 @@ pub(crate) fn hear(socket: &OwnedFd, interface: i32, address: [u8; 6]) -> io::Re
     set_option(socket, libc::PACKET_ADD_MEMBERSHIP, &request)
 }
 
-/// How many frames a packet socket had no room for since this was last asked.
+/// Returns how many frames the socket dropped since the last call because its ring was full.
 pub(crate) fn lost(socket: &OwnedFd) -> io::Result<u32> {
     let mut found = libc::tpacket_stats {
         tp_packets: 0,
@@ -74,8 +74,8 @@ pub(crate) fn lost(socket: &OwnedFd) -> io::Result<u32> {
     };
     let length = size_of::<libc::tpacket_stats>();
     let mut length = libc::socklen_t::try_from(length).map_err(io::Error::other)?;
-    // SAFETY: the pointers lead to a whole `tpacket_stats` and to its length, which the kernel writes
-    // no further than that, and only during the call.
+    // SAFETY: the pointers point to a whole `tpacket_stats` and to its length. The kernel writes no
+    // more than that, and only during the call.
     let done = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -91,10 +91,10 @@ pub(crate) fn lost(socket: &OwnedFd) -> io::Result<u32> {
     }
 }
 
-/// Set an option of a packet socket: one of the kernel's structures, without pointers.
+/// Sets an option of a packet socket. The value is one of the kernel's structures without pointers.
 fn set_option<T: Copy>(socket: &OwnedFd, name: libc::c_int, value: &T) -> io::Result<()> {
     let length = libc::socklen_t::try_from(size_of::<T>()).map_err(io::Error::other)?;
-    // SAFETY: the pointer leads to a whole value, with its length, which the kernel only reads, and
+    // SAFETY: the pointer points to a whole value of this length, which the kernel only reads, and
     // only during the call.
     let done = unsafe {
         libc::setsockopt(

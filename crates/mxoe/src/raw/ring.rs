@@ -1,8 +1,8 @@
-//! Received frames in a ring that the kernel fills (packet(7), `PACKET_RX_RING`, version 2).
+//! The receive ring, which the kernel fills (packet(7), `PACKET_RX_RING`, version 2).
 //!
-//! Each slot is the kernel's or this side's, as the word at its beginning says. The kernel fills slots
-//! in their order, and this side gives them back in that order; when the next one is not given back
-//! yet, what comes is lost.
+//! The status word at the start of each slot says whether the slot belongs to the kernel or to this
+//! process. Both use the slots in ring order: the kernel fills them, and this process returns them.
+//! When the kernel reaches a slot that it does not own, it drops frames.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,42 +13,45 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::set_option;
-use crate::limits::FRAME;
+use crate::limits::MAX_FRAME;
 
-/// Bytes of a slot: the kernel's header and the longest frame.
+/// Bytes of a slot, which holds the kernel's header and the longest frame.
 const SLOT: usize = 4224;
 
-/// Bytes that are in one piece in the kernel. No slot is in two of these.
+/// Bytes that are contiguous in the kernel. No slot crosses the boundary of a block.
 const BLOCK: usize = 64 << 10;
 const BLOCKS: usize = 128;
 
 /// Slots of a block.
-const EACH: usize = BLOCK / SLOT;
+const SLOTS_PER_BLOCK: usize = BLOCK / SLOT;
 
-const SLOTS: usize = EACH * BLOCKS;
+const SLOTS: usize = SLOTS_PER_BLOCK * BLOCKS;
 const BYTES: usize = BLOCK * BLOCKS;
 
-/// Where a frame begins in its slot, at most: behind `struct tpacket2_hdr` and `struct sockaddr_ll`,
-/// so that what follows its MAC header is aligned.
-const FRONT: usize = 80;
-const _: () = assert!(SLOT >= FRONT + FRAME && SLOT % 16 == 0, "a frame fits");
+/// Largest offset of a frame in its slot: the frame follows `struct tpacket2_hdr` and `struct
+/// sockaddr_ll`, at an offset that aligns what follows its MAC header.
+const MAX_FRAME_OFFSET: usize = 80;
+const _: () = assert!(
+    SLOT >= MAX_FRAME_OFFSET + MAX_FRAME && SLOT % 16 == 0,
+    "a frame fits"
+);
 
-/// The slot is the kernel's.
-const KERNEL: u32 = 0;
+/// `TP_STATUS_KERNEL`: the slot belongs to the kernel.
+const TP_STATUS_KERNEL: u32 = 0;
 
-/// A mapped ring.
+/// A mapped receive ring.
 #[derive(Debug)]
 pub(crate) struct Ring {
     base: NonNull<u8>,
-    /// The slot that is filled next.
+    /// The slot that the kernel fills next.
     next: usize,
 }
 
-// SAFETY: the mapping is memory of the process, which nobody else has a pointer to.
+// SAFETY: the mapping belongs to the process, and only this value has a pointer to it.
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Have the frames of a socket put into a ring, from now on.
+    /// Sets up the ring of a socket. From now on, the kernel puts received frames into it.
     pub(crate) fn make(socket: &OwnedFd) -> io::Result<()> {
         let number = |size: usize| libc::c_uint::try_from(size).map_err(io::Error::other);
         let request = libc::tpacket_req {
@@ -62,39 +65,41 @@ impl Ring {
         set_option(socket, libc::PACKET_RX_RING, &request)
     }
 
-    /// Map the ring that was [made](Self::make) for a socket, and of which no frame was taken.
+    /// Maps the ring that [`make`](Self::make) set up for a socket, of which no frame was taken.
     pub(crate) fn map(socket: &OwnedFd) -> io::Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let (any, fd) = (ptr::null_mut(), socket.as_fd());
-        // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
+        // SAFETY: a new mapping at an address that the kernel chooses replaces no other mapping.
         let base = unsafe { mmap(any, BYTES, protection, MapFlags::SHARED, fd, 0)? };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { base, next: 0 })
     }
 
-    /// Give the next frame to `take`, if one has come, and its slot back. What is longer than a frame
-    /// is none.
+    /// Passes the next frame to `take` if one has arrived, and returns its slot to the kernel.
+    /// Frames that are truncated or longer than [`MAX_FRAME`] are skipped.
     pub(crate) fn take(&mut self, take: impl FnOnce(&[u8])) -> bool {
-        let place = self.next / EACH * BLOCK + self.next % EACH * SLOT;
-        // SAFETY: `next` is below `SLOTS`, so all of the slot lies within the mapping.
-        let slot = unsafe { self.base.add(place) };
-        // SAFETY: slots are aligned, and this word of them is used as an atomic alone.
+        let offset = self.next / SLOTS_PER_BLOCK * BLOCK + self.next % SLOTS_PER_BLOCK * SLOT;
+        // SAFETY: `next` is below `SLOTS`, so the whole slot lies within the mapping.
+        let slot = unsafe { self.base.add(offset) };
+        // SAFETY: slots are aligned, and this process accesses the word only as an atomic.
         let status = unsafe { AtomicU32::from_ptr(slot.cast().as_ptr()) };
         if status.load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
             return false;
         }
-        // SAFETY: the slot is this side's until it is given back, below, and the kernel has put a
-        // header in; the borrow of the frame ends before that.
+        // SAFETY: the slot belongs to this process until the store below, and the kernel has
+        // written its header. The borrow of the frame ends before that store.
         let frame = unsafe {
             let header = slot.cast::<libc::tpacket2_hdr>().read();
             let (from, length) = (usize::from(header.tp_mac), header.tp_snaplen as usize);
-            let whole = header.tp_len == header.tp_snaplen && length <= FRAME && from <= FRONT;
+            let whole = header.tp_len == header.tp_snaplen
+                && length <= MAX_FRAME
+                && from <= MAX_FRAME_OFFSET;
             whole.then(|| slice::from_raw_parts(slot.add(from).as_ptr(), length))
         };
         if let Some(frame) = frame {
             take(frame);
         }
-        status.store(KERNEL, Ordering::Release);
+        status.store(TP_STATUS_KERNEL, Ordering::Release);
         self.next = (self.next + 1) % SLOTS;
         true
     }
@@ -102,7 +107,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this length, and no frame is borrowed any more.
+        // SAFETY: the ring was mapped with this length, and no frame is borrowed any more.
         let _unmapped = unsafe { munmap(self.base.as_ptr().cast(), BYTES) };
     }
 }

@@ -1,6 +1,6 @@
-//! Numbers at places of a packet, big endian. Reading checks the place; writing makes room.
+//! Big-endian numbers at offsets of a packet. Reads are bounds-checked; writes extend the packet.
 
-/// Reads a packet. Places count from its type, 16 bytes into the frame.
+/// Reads a packet. Offsets count from the packet's type, which is 16 bytes into the frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
@@ -21,13 +21,13 @@ impl<'a> Reader<'a> {
         self.array(at).map(u32::from_be_bytes)
     }
 
-    /// `length` bytes, all of which must be there.
+    /// Returns `length` bytes, or `None` if the packet is shorter.
     pub(super) fn bytes(self, at: usize, length: usize) -> Option<&'a [u8]> {
         self.0.get(at..at.checked_add(length)?)
     }
 }
 
-/// Writes a packet. What is not written is zero.
+/// Writes a packet. Bytes that are skipped become zero.
 #[derive(Debug)]
 pub(super) struct Writer<'a>(pub(super) &'a mut Vec<u8>, pub(super) usize);
 

@@ -1,8 +1,8 @@
-//! Packets to bytes and back. Places are counted from the type byte.
+//! Encodes and decodes packets. Offsets count from the type byte.
 
 use super::bytes::{Reader, Writer};
 use super::packet::{Connect, Ends, Medium, Notify, Offer, Packet, Pull, Reply, Small};
-use crate::limits::{FRAGMENT, MEDIUM, NAME, PIPELINE, SMALL, TINY};
+use crate::limits::{FRAGMENT, MAX_MEDIUM, MAX_SMALL, MAX_TINY, NAME_BYTES, PIPELINE};
 
 const RAW: u8 = 1;
 const HOST_QUERY: u8 = 3;
@@ -19,7 +19,7 @@ const NOTIFY: u8 = 43;
 const NACK_LIB: u8 = 44;
 const NACK_MCP: u8 = 45;
 
-/// What a TRUC packet of the only kind there is says.
+/// The kind of an acknowledgement, which is the only TRUC packet that MX sends.
 const ACK_KIND: u8 = 0x55;
 
 impl<'a> Packet<'a> {
@@ -39,8 +39,8 @@ impl<'a> Packet<'a> {
                 name: name(body)?,
             },
             CONNECT => Self::Connect(connect(body)?),
-            TINY_TYPE => Self::Small(small(body, TINY)?),
-            SMALL_TYPE => Self::Small(small(body, SMALL)?),
+            TINY_TYPE => Self::Small(small(body, MAX_TINY)?),
+            SMALL_TYPE => Self::Small(small(body, MAX_SMALL)?),
             MEDIUM_TYPE => Self::Medium(medium(body)?),
             RNDV => Self::Offer(offer(body)?),
             PULL => Self::Pull(pull(body)?),
@@ -77,7 +77,7 @@ impl<'a> Packet<'a> {
                 to.u32(16, (nic >> 32) as u32);
                 to.u32(20, nic as u32);
                 to.u32(24, serial);
-                // 64 bytes in all.
+                // Fills the frame up to 64 bytes.
                 to.bytes(28, &[0; 20]);
             }
             Self::HostQuery { index, magic } => {
@@ -86,7 +86,7 @@ impl<'a> Packet<'a> {
                 to.u32(8, magic);
             }
             Self::HostReply { index, magic, name } => {
-                let name = name.get(..NAME - 1).unwrap_or(name);
+                let name = name.get(..NAME_BYTES - 1).unwrap_or(name);
                 to.u8(0, HOST_REPLY);
                 to.u8(1, name.len() as u8 + 1);
                 to.u16(2, index);
@@ -96,7 +96,7 @@ impl<'a> Packet<'a> {
             }
             Self::Connect(connect) => put_connect(to, &connect),
             Self::Small(small) => {
-                let kind = if small.data.len() <= TINY {
+                let kind = if small.data.len() <= MAX_TINY {
                     TINY_TYPE
                 } else {
                     SMALL_TYPE
@@ -194,10 +194,10 @@ fn put_ends(to: &mut Writer<'_>, kind: u8, ends: Ends) {
     to.u8(2, ends.from);
 }
 
-/// The name ends with its first NUL.
+/// Returns the name up to its first NUL.
 fn name(body: Reader<'_>) -> Option<&[u8]> {
     let length = usize::from(body.u8(1)?);
-    let text = body.bytes(16, length).filter(|_| length <= NAME)?;
+    let text = body.bytes(16, length).filter(|_| length <= NAME_BYTES)?;
     let end = text.iter().position(|byte| *byte == 0);
     text.get(..end.unwrap_or(length))
 }
@@ -207,14 +207,14 @@ fn connect(body: Reader<'_>) -> Option<Connect> {
         0 => None,
         _ => Some(body.u8(28)?),
     };
-    // The last bytes are unused, but they are part of it.
+    // A connect has 32 bytes, although the last ones are unused.
     body.bytes(0, 32)?;
     Some(Connect {
         ends: ends(body)?,
         index: body.u16(10)?,
         session: body.u32(16)?,
-        word: body.u32(20)?,
-        start: body.u16(24)?,
+        key_or_session: body.u32(20)?,
+        expected_seq: body.u16(24)?,
         number: body.u8(27)?,
         status,
     })
@@ -225,8 +225,8 @@ fn put_connect(to: &mut Writer<'_>, connect: &Connect) {
     to.u8(4, 16);
     to.u16(10, connect.index);
     to.u32(16, connect.session);
-    to.u32(20, connect.word);
-    to.u16(24, connect.start);
+    to.u32(20, connect.key_or_session);
+    to.u16(24, connect.expected_seq);
     to.u8(26, u8::from(connect.status.is_some()));
     to.u8(27, connect.number);
     to.u8(28, connect.status.unwrap_or_default());
@@ -263,7 +263,7 @@ fn small(body: Reader<'_>, most: usize) -> Option<Small<'_>> {
     head(body, data)
 }
 
-/// A fragment lies within its message, and only the last is not full.
+/// A fragment must lie within its message, and only the last one may be short.
 fn medium(body: Reader<'_>) -> Option<Medium<'_>> {
     let total = body.u16(4)?;
     let length = usize::from(body.u16(24)?);
@@ -272,7 +272,7 @@ fn medium(body: Reader<'_>) -> Option<Medium<'_>> {
     let offset = usize::from(number) << PIPELINE;
     let left = usize::from(total).checked_sub(offset)?;
     let sane = pipeline == PIPELINE
-        && usize::from(total) <= MEDIUM
+        && usize::from(total) <= MAX_MEDIUM
         && length == left.min(FRAGMENT)
         && (length > 0 || total == 0);
     sane.then_some(Medium {

@@ -1,7 +1,8 @@
-//! Frames of MXoE, in the dialect of native MX: decoded with every length checked, and encoded.
+//! The codec of MXoE frames, in native MX's dialect. The decoder checks every length.
 //!
-//! All numbers are big endian. Checksums and unused bytes are sent as zero and ignored. Lengths are
-//! those in the packets: a frame may be longer, for it is padded to 60 bytes, but not shorter.
+//! All numbers are big endian. Checksums and unused bytes are sent as zero and ignored. The lengths
+//! that count are those in the packets: a frame may be longer, because it is padded to 60 bytes,
+//! but not shorter.
 
 mod bytes;
 mod coding;
@@ -13,38 +14,38 @@ mod tests;
 
 use std::fmt;
 
-use crate::limits::SHORTEST;
+use crate::limits::MIN_FRAME;
 use bytes::{Reader, Writer};
 pub use packet::{Connect, Ends, Medium, Notify, Offer, Packet, Pull, Reply, Small};
 
-/// The type of MXoE frames.
+/// The EtherType of MXoE.
 pub const ETHERTYPE: u16 = 0x86df;
 
-/// Bytes before a packet's type: addresses, type, and the index.
+/// Bytes before a packet's type: the MAC header and the index.
 pub const HEADER: usize = 16;
 
-/// In place of an index that is not known yet.
+/// The index of a sender that does not know its index yet.
 pub const NO_INDEX: u16 = 0xffff;
 
-/// What the answer to a connect with a wrong key says.
+/// The status of a reply to a connect with a wrong key.
 pub const BAD_KEY: u8 = 11;
 
-/// An Ethernet address.
+/// A MAC address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mac(pub [u8; 6]);
 
 impl Mac {
-    /// Everybody.
+    /// The broadcast address.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
-    /// As a NIC id.
+    /// Returns the address as a NIC id.
     #[must_use]
     pub fn nic(self) -> u64 {
         let [a, b, c, d, e, f] = self.0;
         u64::from_be_bytes([0, 0, a, b, c, d, e, f])
     }
 
-    /// From a NIC id, of which the upper 16 bits must be zero.
+    /// Returns the address of a NIC id, of which the upper 16 bits must be zero.
     #[must_use]
     pub fn from_nic(nic: u64) -> Option<Self> {
         let [0, 0, mac @ ..] = nic.to_be_bytes() else {
@@ -53,7 +54,7 @@ impl Mac {
         Some(Self(mac))
     }
 
-    /// Whether it is one host's.
+    /// Whether this is the unicast address of a host.
     #[must_use]
     pub fn is_host(self) -> bool {
         let [first, ..] = self.0;
@@ -74,21 +75,21 @@ impl fmt::Display for Mac {
     }
 }
 
-/// A frame. The bytes of a message in it are borrowed.
+/// A frame, which borrows the bytes of its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Whom it is for.
+    /// The destination address.
     pub destination: Mac,
-    /// Who sent it.
+    /// The source address.
     pub source: Mac,
     /// The sender's index in the destination's table, or [`NO_INDEX`].
     pub index: u16,
-    /// What it says.
+    /// The packet.
     pub packet: Packet<'a>,
 }
 
 impl<'a> Frame<'a> {
-    /// `None` for what is no frame of MXoE, or is too short for what it says.
+    /// Decodes a frame. Returns `None` if it is no MXoE frame or shorter than its lengths say.
     #[must_use]
     pub fn decode(frame: &'a [u8]) -> Option<Self> {
         let (header, body) = frame.split_first_chunk::<HEADER>()?;
@@ -121,7 +122,7 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// As it goes onto the wire.
+    /// Encodes the frame, with padding.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut frame = Vec::new();
@@ -129,16 +130,16 @@ impl<'a> Frame<'a> {
         frame
     }
 
-    /// As it goes onto the wire, into memory that is empty.
+    /// Encodes the frame into an empty buffer.
     pub(crate) fn encode_into(&self, frame: &mut Vec<u8>) {
-        frame.reserve(SHORTEST + self.packet.data().len());
+        frame.reserve(MIN_FRAME + self.packet.data().len());
         frame.extend(self.destination.0);
         frame.extend(self.source.0);
         frame.extend(ETHERTYPE.to_be_bytes());
         frame.extend(self.index.to_be_bytes());
         self.packet.encode(&mut Writer(frame, HEADER));
-        if frame.len() < SHORTEST {
-            frame.resize(SHORTEST, 0);
+        if frame.len() < MIN_FRAME {
+            frame.resize(MIN_FRAME, 0);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Frames written by hand from the table of the wire: what stands where.
+//! Tests of the codec against frames written by hand from the protocol's tables of offsets.
 
 use super::*;
 
-/// A frame of that type.
+/// A frame with this packet, padded to 60 bytes.
 pub(super) fn by_hand(index: [u8; 2], body: &[u8]) -> Vec<u8> {
     let mut frame = vec![1, 2, 3, 4, 5, 6, 2, 7, 7, 7, 7, 7, 0x86, 0xdf];
     frame.extend(index);
@@ -11,8 +11,8 @@ pub(super) fn by_hand(index: [u8; 2], body: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The same, encoded and decoded.
-fn is_written(packet: Packet<'_>, body: &[u8]) {
+/// Checks that a packet is encoded to this body and decoded from it.
+fn assert_coding(packet: Packet<'_>, body: &[u8]) {
     let frame = Frame {
         destination: Mac([1, 2, 3, 4, 5, 6]),
         source: Mac([2, 7, 7, 7, 7, 7]),
@@ -26,7 +26,8 @@ fn is_written(packet: Packet<'_>, body: &[u8]) {
 
 const ENDS: Ends = Ends { to: 3, from: 4 };
 
-/// What messages of every kind begin with, behind their length.
+/// Sequence number, acknowledgement, match value and session, which follow the length in messages
+/// of every kind.
 const HEAD: [u8; 16] = [0x40, 1, 0x80, 2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
 
 fn head(data: &[u8]) -> Small<'_> {
@@ -40,30 +41,31 @@ fn head(data: &[u8]) -> Small<'_> {
     }
 }
 
-/// Type, endpoints, generation, length, two bytes, [`HEAD`].
-fn begun(kind: u8, length: u16) -> Vec<u8> {
+/// The first 24 bytes of a message: type, endpoints, generation, length, two unused bytes, and
+/// [`HEAD`].
+fn common_header(kind: u8, length: u16) -> Vec<u8> {
     let [high, low] = length.to_be_bytes();
     [&[kind, 3, 4, 0, high, low, 0, 0][..], &HEAD].concat()
 }
 
 #[test]
-fn mxoe_2_places_of_messages() {
-    let tiny = [&begun(37, 2)[..], b"hi"].concat();
-    is_written(Packet::Small(head(b"hi")), &tiny);
+fn mxoe_2_offsets_of_messages() {
+    let tiny = [&common_header(37, 2)[..], b"hi"].concat();
+    assert_coding(Packet::Small(head(b"hi")), &tiny);
     let data = [7; 33];
-    let small = [&begun(38, 33)[..], &data].concat();
-    is_written(Packet::Small(head(&data)), &small);
+    let small = [&common_header(38, 33)[..], &data].concat();
+    assert_coding(Packet::Small(head(&data)), &small);
     // The second fragment of 5000 bytes.
     let data = [8; 904];
     let places = [0x03, 0x88, 1, 12, 0, 0, 0, 0];
-    let medium = [&begun(39, 5000)[..], &places, &data].concat();
+    let medium = [&common_header(39, 5000)[..], &places, &data].concat();
     let packet = Medium {
         head: head(&data),
         total: 5000,
         offset: 4096,
     };
-    is_written(Packet::Medium(packet), &medium);
-    let offer = [&begun(40, 8)[..], &[0, 1, 0, 2, 6, 7, 0, 9]].concat();
+    assert_coding(Packet::Medium(packet), &medium);
+    let offer = [&common_header(40, 8)[..], &[0, 1, 0, 2, 6, 7, 0, 9]].concat();
     let packet = Offer {
         head: head(b""),
         length: 0x10002,
@@ -71,11 +73,11 @@ fn mxoe_2_places_of_messages() {
         generation: 7,
         offset: 9,
     };
-    is_written(Packet::Offer(packet), &offer);
+    assert_coding(Packet::Offer(packet), &offer);
 }
 
 #[test]
-fn mxoe_2_places_of_a_pull_its_replies_and_a_notification() {
+fn mxoe_2_offsets_of_a_pull_its_replies_and_a_notification() {
     let pull = [
         41, 3, 4, 0, 0, 0, 0, 5, 0, 1, 0, 0, 6, 7, 0, 8, 0, 0, 0, 9, 0, 0, 0, 10, 0, 11, 0x80, 0,
         0, 0, 0, 12,
@@ -93,7 +95,7 @@ fn mxoe_2_places_of_a_pull_its_replies_and_a_notification() {
         length: 0x8000,
         frame: 12,
     };
-    is_written(Packet::Pull(packet), &pull);
+    assert_coding(Packet::Pull(packet), &pull);
     let reply = [
         42, 5, 0, 3, 0, 1, 0, 6, 0, 0, 0, 9, 0, 0, 0, 10, b'a', b'b', b'c',
     ];
@@ -104,7 +106,7 @@ fn mxoe_2_places_of_a_pull_its_replies_and_a_notification() {
         magic: 10,
         data: b"abc",
     };
-    is_written(Packet::Reply(packet), &reply);
+    assert_coding(Packet::Reply(packet), &reply);
     let notify = [
         43, 3, 4, 0, 0, 0, 0, 5, 0, 1, 0, 0, 6, 7, 0, 0, 0, 0, 0x40, 8, 0x40, 9, 0, 0,
     ];
@@ -117,34 +119,34 @@ fn mxoe_2_places_of_a_pull_its_replies_and_a_notification() {
         seq: 0x4008,
         ack: 0x4009,
     };
-    is_written(Packet::Notify(packet), &notify);
+    assert_coding(Packet::Notify(packet), &notify);
 }
 
 #[test]
-fn mxoe_2_places_of_a_connect_and_its_answer() {
+fn mxoe_2_offsets_of_a_connect_and_its_reply() {
     let connect = Connect {
         ends: ENDS,
         index: 0x0102,
         session: 5,
-        word: 6,
-        start: 0x4001,
+        key_or_session: 6,
+        expected_seq: 0x4001,
         number: 9,
         status: None,
     };
     let mut body = vec![36, 3, 4, 0, 16, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0];
     body.extend([0, 0, 0, 5, 0, 0, 0, 6, 0x40, 1, 0, 9, 0, 0, 0, 0]);
-    is_written(Packet::Connect(connect), &body);
+    assert_coding(Packet::Connect(connect), &body);
     let answer = Connect {
         status: Some(BAD_KEY),
         ..connect
     };
     body[26] = 1;
     body[28] = 11;
-    is_written(Packet::Connect(answer), &body);
+    assert_coding(Packet::Connect(answer), &body);
 }
 
 #[test]
-fn mxoe_2_places_of_acknowledgements_and_refusals() {
+fn mxoe_2_offsets_of_acknowledgements_and_refusals() {
     let ack = [
         35, 3, 4, 0, 16, 0, 0, 0, 0, 0, 0, 5, 0x55, 0, 0x40, 8, 0, 0, 0, 5, 0, 0, 0, 9, 0x40, 8, 0,
         0,
@@ -155,7 +157,7 @@ fn mxoe_2_places_of_acknowledgements_and_refusals() {
         seq: 0x4008,
         number: 9,
     };
-    is_written(packet, &ack);
+    assert_coding(packet, &ack);
     let nack = [44, 4, 0, 2, 0, 0, 0, 0, 0, 3, 1, 2, 0x40, 8, 0, 0];
     let packet = Packet::Nack {
         ends: ENDS,
@@ -163,7 +165,7 @@ fn mxoe_2_places_of_acknowledgements_and_refusals() {
         index: 0x0102,
         seq: 0x4008,
     };
-    is_written(packet, &nack);
+    assert_coding(packet, &nack);
     let nack = [45, 4, 0, 4, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 10];
     let packet = Packet::PullNack {
         from: 4,
@@ -171,22 +173,22 @@ fn mxoe_2_places_of_acknowledgements_and_refusals() {
         handle: 9,
         magic: 10,
     };
-    is_written(packet, &nack);
+    assert_coding(packet, &nack);
 }
 
 #[test]
-fn mxoe_2_and_6_places_of_what_hosts_say_to_each_other() {
+fn mxoe_2_and_6_offsets_of_queries_replies_and_announcements() {
     let query = [3, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0];
     let (index, magic) = (0x0102, 5);
-    is_written(Packet::HostQuery { index, magic }, &query);
+    assert_coding(Packet::HostQuery { index, magic }, &query);
     let reply = [
         &[4, 5, 1, 2, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0][..],
         b"beta\0",
     ]
     .concat();
     let name = b"beta";
-    is_written(Packet::HostReply { index, magic, name }, &reply);
-    // At 32, 36 and 40 of the frame.
+    assert_coding(Packet::HostReply { index, magic, name }, &reply);
+    // At offsets 32, 36 and 40 of the frame.
     let mut announcement = [0; 48];
     announcement[0] = 1;
     announcement[16..28].copy_from_slice(&[0, 0, 1, 2, 3, 4, 5, 6, 0, 0, 0, 9]);
@@ -194,5 +196,5 @@ fn mxoe_2_and_6_places_of_what_hosts_say_to_each_other() {
         nic: 0x0102_0304_0506,
         serial: 9,
     };
-    is_written(packet, &announcement);
+    assert_coding(packet, &announcement);
 }

@@ -1,214 +1,215 @@
-//! Packets: what follows the header.
+//! Packets: the part of a frame after its header.
 
-/// The endpoints that a packet goes between.
+/// Source and destination endpoint of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
-    /// Whom it is for.
+    /// The destination endpoint.
     pub to: u8,
-    /// Whom it is from.
+    /// The source endpoint.
     pub from: u8,
 }
 
-/// A request to connect, or the answer to one.
+/// A connect request, or the reply to one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connect {
-    /// From whom to whom.
+    /// Source and destination endpoint.
     pub ends: Ends,
     /// The destination's index in the sender's table.
     pub index: u16,
-    /// The session of the endpoint that connects; of an answer, too.
+    /// The session of the endpoint that sent the request, in requests and in replies.
     pub session: u32,
-    /// A request: the key. An answer: the session of the endpoint that was connected to.
-    pub word: u32,
-    /// The number that the sender expects of the destination's next message.
-    pub start: u16,
-    /// Which request of the endpoint it is, or answers.
+    /// In a request, the key; in a reply, the session of the endpoint that sends the reply.
+    pub key_or_session: u32,
+    /// The sequence number that the sender expects next from the destination.
+    pub expected_seq: u16,
+    /// Number of the request, which the reply repeats.
     pub number: u8,
-    /// Of an answer: 0, or 11 for a wrong key. A request has none.
+    /// In a reply, 0 for success or [`BAD_KEY`](super::BAD_KEY). A request has `None`.
     pub status: Option<u8>,
 }
 
-/// A message in one packet, or what all packets of a message have.
+/// A message in one packet, or the common header of packets that belong to a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Small<'a> {
-    /// From whom to whom.
+    /// Source and destination endpoint.
     pub ends: Ends,
-    /// Its number.
+    /// The sequence number.
     pub seq: u16,
-    /// The number that the sender expects next.
+    /// The acknowledgement: the number that the sender expects next.
     pub ack: u16,
     /// The match value.
     pub value: u64,
-    /// The session of the destination.
+    /// The session of the destination endpoint.
     pub session: u32,
-    /// The message: up to 128 bytes, in a medium packet up to 4096.
+    /// The message: up to 128 bytes, or up to 4096 bytes in a medium packet.
     pub data: &'a [u8],
 }
 
-/// A fragment of a message of several packets.
+/// A fragment of a medium message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Medium<'a> {
-    /// What it has in common with small ones; the data is the fragment.
+    /// The common header; its data is the fragment.
     pub head: Small<'a>,
     /// Bytes of the whole message.
     pub total: u16,
-    /// Where the fragment belongs, in bytes.
+    /// Offset of the fragment in the message, in bytes.
     pub offset: u16,
 }
 
-/// The offer of a large message.
+/// The offer of a large message (a rendezvous packet).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer<'a> {
-    /// What it has in common with small ones; no data.
+    /// The common header, without data.
     pub head: Small<'a>,
     /// Bytes of the message.
     pub length: u32,
-    /// The sender's region, and its generation.
+    /// The sender's region that holds the message.
     pub region: u8,
-    /// See `region`.
+    /// The generation of that region.
     pub generation: u8,
-    /// Where the data begins in the sender's first page.
+    /// Offset of the data in the sender's first page.
     pub offset: u16,
 }
 
 /// A request for a block of a large message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pull {
-    /// From whom to whom.
+    /// Source and destination endpoint.
     pub ends: Ends,
-    /// The session of the destination.
+    /// The session of the destination endpoint.
     pub session: u32,
-    /// Bytes that are pulled in all.
+    /// Bytes that the receiver pulls in total.
     pub total: u32,
-    /// As in the offer.
+    /// The region, from the offer.
     pub region: u8,
-    /// As in the offer.
+    /// The generation of the region, from the offer.
     pub generation: u8,
-    /// As in the offer.
+    /// The offset in the sender's first page, from the offer.
     pub offset: u16,
-    /// What the answers are to have.
+    /// Identifies the pull; each reply repeats it.
     pub handle: u32,
-    /// What the answers are to have.
+    /// Identifies the pulling endpoint; each reply repeats it.
     pub magic: u32,
-    /// Bytes of the block's first frame that are left out.
+    /// Offset of the block in its first frame.
     pub first: u16,
     /// Bytes of the block.
     pub length: u16,
-    /// Which frame of the message the block begins with.
+    /// Number of the block's first frame.
     pub frame: u32,
 }
 
-/// A piece of a large message.
+/// A reply to a pull: one frame of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply<'a> {
-    /// Which frame of the message it is, modulo 256.
+    /// Number of the frame, modulo 256.
     pub frame: u8,
-    /// Where it belongs.
+    /// Offset of the data in the message.
     pub offset: u32,
-    /// As in the request.
+    /// The handle, from the request.
     pub handle: u32,
-    /// As in the request.
+    /// The magic, from the request.
     pub magic: u32,
-    /// The piece.
+    /// The bytes of the message.
     pub data: &'a [u8],
 }
 
-/// A large message was pulled.
+/// A notification: the sender of this packet has pulled a large message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notify {
-    /// From whom to whom.
+    /// Source and destination endpoint.
     pub ends: Ends,
-    /// The session of the destination.
+    /// The session of the destination endpoint.
     pub session: u32,
     /// Bytes that were pulled.
     pub total: u32,
-    /// As in the offer.
+    /// The region, from the offer.
     pub region: u8,
-    /// As in the offer.
+    /// The generation of the region, from the offer.
     pub generation: u8,
-    /// Its number.
+    /// The sequence number.
     pub seq: u16,
-    /// The number that the sender expects next.
+    /// The acknowledgement: the number that the sender expects next.
     pub ack: u16,
 }
 
 /// A packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packet<'a> {
-    /// A host says that it is there.
+    /// An announcement of a host, to the broadcast address.
     Announce {
-        /// Its NIC id.
+        /// The host's NIC id.
         nic: u64,
-        /// Changes each time that it starts.
+        /// Changes each time the host starts.
         serial: u32,
     },
-    /// A host asks for the name of another.
+    /// A query for the name of another host.
     HostQuery {
         /// The destination's index in the sender's table.
         index: u16,
-        /// To be said in the reply.
+        /// Identifies the query; the reply repeats it.
         magic: u32,
     },
-    /// A host's name.
+    /// The reply to a query.
     HostReply {
         /// The destination's index in the sender's table.
         index: u16,
-        /// From the query.
+        /// The magic, from the query.
         magic: u32,
-        /// Without the NUL.
+        /// The name without its NUL.
         name: &'a [u8],
     },
-    /// An endpoint connects, or is connected to.
+    /// A connect request or its reply.
     Connect(Connect),
     /// A message of up to 128 bytes.
     Small(Small<'a>),
-    /// A fragment of a message.
+    /// A fragment of a medium message.
     Medium(Medium<'a>),
-    /// A large message is offered.
+    /// The offer of a large message.
     Offer(Offer<'a>),
-    /// A block of it is asked for.
+    /// A request for a block of a large message.
     Pull(Pull),
-    /// A piece of it.
+    /// One frame of a block.
     Reply(Reply<'a>),
-    /// It was pulled.
+    /// The notification that a large message was pulled.
     Notify(Notify),
-    /// Everything below a number has arrived.
+    /// An acknowledgement of all sequence numbers below `seq`.
     Ack {
-        /// From whom to whom.
+        /// Source and destination endpoint.
         ends: Ends,
-        /// The session of the destination.
+        /// The session of the destination endpoint.
         session: u32,
         /// The number that the sender expects next.
         seq: u16,
-        /// Grows with each.
+        /// Number of the acknowledgement, which increases with each.
         number: u32,
     },
-    /// A connect, message or notification was refused.
+    /// The refusal of a connect, message or notification.
     Nack {
-        /// To the endpoint that sent what was refused, from the one that was meant.
+        /// The endpoint that sent the refused packet is the destination; the endpoint that the
+        /// packet was for is the source.
         ends: Ends,
-        /// 1 no such endpoint, 2 it is closed, 3 another session.
+        /// 1: no such endpoint; 2: the endpoint is closed; 3: wrong session.
         code: u8,
         /// The destination's index in the sender's table.
         index: u16,
-        /// The number of what was refused.
+        /// The sequence number of the refused packet.
         seq: u16,
     },
-    /// A pull was refused.
+    /// The refusal of a pull.
     PullNack {
-        /// The endpoint that refused.
+        /// The endpoint that refuses.
         from: u8,
-        /// As in a nack; 4 no such region.
+        /// As in [`Packet::Nack`], or 4: no such region.
         code: u8,
-        /// From the request.
+        /// The handle, from the request.
         handle: u32,
-        /// From the request.
+        /// The magic, from the request.
         magic: u32,
     },
 }
 
 impl<'a> Packet<'a> {
-    /// The bytes of a message in it.
+    /// Returns the bytes of the message in the packet.
     #[must_use]
     pub fn data(&self) -> &'a [u8] {
         match self {

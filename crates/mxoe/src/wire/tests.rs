@@ -1,4 +1,4 @@
-//! Sections of the wire's facts in the names.
+//! Tests of the codec. The numbers in their names are sections of the protocol's description.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::offsets::by_hand;
 use super::*;
 
-/// A packet with its data as it was made, which a packet only borrows.
+/// A packet, and separately its data, which a packet only borrows.
 fn packet() -> impl Strategy<Value = (Packet<'static>, Vec<u8>)> {
     let ends = || (any::<u8>(), any::<u8>()).prop_map(|(to, from)| Ends { to, from });
     let head = move || {
@@ -42,17 +42,17 @@ fn packet() -> impl Strategy<Value = (Packet<'static>, Vec<u8>)> {
             any::<Option<u8>>()
         )
             .prop_map(
-                move |(ends, [index, start], [session, word], number, status)| none(
-                    Packet::Connect(Connect {
+                move |(ends, [index, expected_seq], [session, key_or_session], number, status)| {
+                    none(Packet::Connect(Connect {
                         ends,
                         index,
                         session,
-                        word,
-                        start,
+                        key_or_session,
+                        expected_seq,
                         number,
-                        status
-                    })
-                )
+                        status,
+                    }))
+                }
             ),
         (head(), vec(any::<u8>(), 0..=128)).prop_map(|(head, data)| (Packet::Small(head), data)),
         (head(), 0..=32_768u16, 0..8u16, any::<u8>()).prop_map(|(head, total, number, seed)| {
@@ -166,7 +166,7 @@ fn packet() -> impl Strategy<Value = (Packet<'static>, Vec<u8>)> {
     ]
 }
 
-/// The packet with its data put in.
+/// Returns the packet with its data.
 fn with<'a>(packet: Packet<'static>, bytes: &'a [u8]) -> Packet<'a> {
     match packet {
         Packet::HostReply { index, magic, .. } => Packet::HostReply {
@@ -205,7 +205,7 @@ proptest! {
         let bytes = frame.encode();
         prop_assert!((60..=4144).contains(&bytes.len()));
         prop_assert_eq!(Frame::decode(&bytes), Some(frame));
-        // Padding does not matter; a frame cut short of its data is none.
+        // Trailing bytes are ignored; a frame that is cut within its data is refused.
         let mut padded = bytes.clone();
         padded.extend([0xee; 20]);
         prop_assert_eq!(Frame::decode(&padded), Some(frame));
@@ -216,10 +216,10 @@ proptest! {
     }
 }
 
-/// Of a good frame, with up to three bytes behind the addresses changed, and perhaps cut: what is read is written
-/// as it was read.
+/// A valid frame, of which up to three bytes after the addresses are changed and the end may be
+/// cut, is either refused or decodes to a frame that survives another round trip.
 #[test]
-fn any_frame_is_answered() {
+fn changed_frames_are_refused_or_decoded() {
     use std::cell::Cell;
     let changes = vec((12..60usize, any::<u8>()), 0..4);
     let keep = prop_oneof![4 => Just(usize::MAX), 1 => 0..100usize];
@@ -257,7 +257,7 @@ fn any_frame_is_answered() {
 }
 
 #[test]
-fn mxoe_7_lengths_that_lie_are_refused() {
+fn mxoe_7_wrong_lengths_are_refused() {
     let mut tiny = vec![37, 0, 0, 0, 0, 33];
     tiny.resize(100, 0);
     assert_eq!(

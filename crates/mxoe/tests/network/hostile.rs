@@ -1,8 +1,8 @@
-//! A host that is connected to two others and sends both of them frames that are valid but for a few
-//! bytes, as often as it likes, with strangers that announce themselves: the two lose nothing, and keep no
-//! more than their bounds.
+//! One host is connected to two others and sends them corrupted frames at any rate, while unknown
+//! hosts announce themselves. The two others must not lose a message, and their memory must stay
+//! within its bounds.
 //!
-//! `VICINITY_SOAK_SECONDS` says for how long.
+//! `VICINITY_SOAK_SECONDS` sets the duration.
 
 use std::time::{Duration, Instant};
 
@@ -11,25 +11,25 @@ use mxoe::{Code, Message};
 
 use crate::net::{Network, at, pattern};
 
-/// The host that is hostile. The other two are 0 and 1.
+/// The hostile host. The other two hosts are 0 and 1.
 const HOSTILE: usize = 2;
 
-/// Whole messages of every kind.
+/// Lengths of messages of every kind that is sent without a pull.
 const LENGTHS: [usize; 6] = [0, 5, 33, 129, 4097, 32_768];
 
-/// Bytes that this process may have more at the end than after a quarter of the time.
+/// Bytes by which the memory of this process may grow after the first quarter of the time.
 const GROWTH: u64 = 64 << 20;
 
-/// What the two have said to each other.
+/// Messages between the two other hosts.
 #[derive(Default)]
-struct Talk {
-    /// By the sender: messages that were sent, and that came.
+struct Traffic {
+    /// Messages that were sent and that arrived, by sender.
     sent: [u64; 2],
-    came: [u64; 2],
+    received: [u64; 2],
 }
 
-impl Talk {
-    fn say(&mut self, network: &mut Network) {
+impl Traffic {
+    fn send_some(&mut self, network: &mut Network) {
         for from in 0..2 {
             let value = self.sent[from];
             let length = LENGTHS[value as usize % LENGTHS.len()];
@@ -42,12 +42,13 @@ impl Talk {
         }
     }
 
-    /// Take what came: in order, whole, and nothing else; and what the hostile one says, as a program would.
-    fn hear(&mut self, network: &mut Network) {
+    /// Takes all messages and checks that they arrive whole and in order. Pulls the offers of the
+    /// hostile host, as a program would.
+    fn receive_all(&mut self, network: &mut Network) {
         for node in 0..2 {
             let from = 1 - node;
-            while let Some((address, message)) = network.taken(node) {
-                let (now, value) = (network.now, self.came[from]);
+            while let Some((address, message)) = network.take_message(node) {
+                let (now, value) = (network.now, self.received[from]);
                 match message {
                     _ if address == at(HOSTILE, 3) => {
                         if let Message::Offered { offer, length, .. } = message {
@@ -57,7 +58,7 @@ impl Talk {
                     Message::Whole { value: is, data } => {
                         let length = LENGTHS[value as usize % LENGTHS.len()];
                         assert_eq!((is, data), (value, pattern(length, value)));
-                        self.came[from] += 1;
+                        self.received[from] += 1;
                     }
                     other => panic!("{other:?}"),
                 }
@@ -66,49 +67,49 @@ impl Talk {
     }
 }
 
-/// What the hostile host does in a round, beside being a host that means well but for its frames.
+/// What the hostile host does in a round, in addition to sending corrupted frames.
 fn attack(network: &mut Network, value: u64) {
     let (from, now) = (&mut network.nodes[HOSTILE], network.now);
     for to in 0..2 {
-        // Its connections end again and again, of its own frames.
+        // Its own corrupted frames end its connections again and again.
         if from.connect(now, 3, at(to, 3), crate::net::KEY, 1).is_ok() {
             for length in [5, 129, 32_768, 100_000] {
                 let _ = from.send(now, 3, at(to, 3), (value, pattern(length, value)), false, 2);
             }
         }
     }
-    let mut dice = network.dice.fork();
-    for _ in 0..dice.u32(0..50) {
-        let [a, b, c, d] = dice.u32(..).to_be_bytes();
+    let mut rng = network.rng.fork();
+    for _ in 0..rng.u32(0..50) {
+        let [a, b, c, d] = rng.u32(..).to_be_bytes();
         let source = Mac([2, 1, a, b, c, d]);
-        let packet = match dice.u8(0..3) {
+        let packet = match rng.u8(0..3) {
             0 => Packet::Announce {
                 nic: source.nic(),
-                serial: dice.u32(..),
+                serial: rng.u32(..),
             },
             1 => Packet::HostQuery {
                 index: 0,
-                magic: dice.u32(..),
+                magic: rng.u32(..),
             },
             _ => Packet::HostReply {
                 index: 0,
-                magic: dice.u32(..),
+                magic: rng.u32(..),
                 name: b"name",
             },
         };
         let destination = [Mac::BROADCAST, crate::net::mac(0), crate::net::mac(1)];
-        let destination = destination[dice.usize(0..3)];
+        let destination = destination[rng.usize(0..3)];
         let frame = Frame {
             destination,
             source,
             index: 0,
             packet,
         };
-        network.launch(frame.encode());
+        network.deliver(frame.encode());
     }
 }
 
-/// Resident bytes of this process (proc_pid_statm(5)).
+/// Returns the resident bytes of this process (proc_pid_statm(5)).
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = text.split(' ').nth(1).unwrap().parse().unwrap();
@@ -116,42 +117,42 @@ fn resident() -> u64 {
 }
 
 #[test]
-fn a_host_whose_frames_are_almost_right_takes_nothing_from_others_for_long() {
+fn corrupted_frames_of_a_host_do_not_disturb_other_connections() {
     let seconds = std::env::var("VICINITY_SOAK_SECONDS");
     let seconds = seconds.map_or(2, |seconds| seconds.parse().unwrap());
     let (begin, time) = (Instant::now(), Duration::from_secs(seconds));
     let mut network = Network::new(3, 20);
     network.hostile = Some(HOSTILE);
     assert_eq!(network.connect(0, 1), Code::Success);
-    let (mut talk, mut round, mut early) = (Talk::default(), 0, None);
+    let (mut talk, mut round, mut early) = (Traffic::default(), 0, None);
     while begin.elapsed() < time || round < 100 {
         if begin.elapsed() >= time / 4 {
             early.get_or_insert_with(resident);
         }
-        talk.say(&mut network);
+        talk.send_some(&mut network);
         attack(&mut network, round);
         let end = network.now + Duration::from_millis(5);
         while network.step(end) {
-            talk.hear(&mut network);
+            talk.receive_all(&mut network);
         }
         network.now = end;
         network.sent.clear();
-        network.said.iter_mut().for_each(|said| said.clear());
+        network.events.iter_mut().for_each(|events| events.clear());
         round += 1;
     }
-    // What is under way comes.
+    // The messages in flight must still arrive.
     network.hostile = None;
     let end = network.now + Duration::from_secs(60);
-    while talk.came != talk.sent && network.step(end) {
-        talk.hear(&mut network);
+    while talk.received != talk.sent && network.step(end) {
+        talk.receive_all(&mut network);
     }
-    assert_eq!(talk.came, talk.sent);
-    let (changed, grown) = (network.changed, resident().saturating_sub(early.unwrap()));
+    assert_eq!(talk.received, talk.sent);
+    let (corrupted, grown) = (network.corrupted, resident().saturating_sub(early.unwrap()));
     println!(
-        "{round} rounds, {changed} frames changed, {:?} messages, {grown} bytes more",
-        talk.came
+        "{round} rounds, {corrupted} frames corrupted, {:?} messages, {grown} bytes more",
+        talk.received
     );
-    // It reached what it is to reach.
-    assert!(talk.came.iter().all(|count| *count > 100) && changed > 1000);
+    // The test exercised what it is for.
+    assert!(talk.received.iter().all(|count| *count > 100) && corrupted > 1000);
     assert!(grown < GROWTH, "{grown} bytes more");
 }

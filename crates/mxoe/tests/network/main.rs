@@ -1,5 +1,5 @@
-//! Nodes on a network that loses, doubles and reorders frames. There is no clock and no socket:
-//! time is what the network says.
+//! Nodes on a simulated network that loses, duplicates and reorders frames. There is no socket, and
+//! the simulated network is the only clock.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -10,8 +10,8 @@
 )]
 
 mod hostile;
+mod impairment;
 mod net;
-mod weather;
 
 use std::time::Duration;
 
@@ -37,17 +37,17 @@ fn mxoe_5_1_connects_are_refused_with_the_reason() {
         assert_eq!(network.event(0), Event::Connected { token: 5, code });
     }
     assert_eq!(network.send(0, 1, 1, vec![]), Err(SendError::NotConnected));
-    let nobody = Address {
+    let broadcast = Address {
         host: Mac::BROADCAST,
         endpoint: 3,
     };
-    let refused = network.nodes[0].connect(network.now, 3, nobody, KEY, 5);
+    let refused = network.nodes[0].connect(network.now, 3, broadcast, KEY, 5);
     assert_eq!(refused, Err(SendError::NoHost));
     let refused = network.nodes[0].connect(network.now, 4, at(1, 3), KEY, 5);
     assert_eq!(refused, Err(SendError::NotOpen));
 }
 
-/// Sends one of each kind; returns how each ended.
+/// Sends one message of each kind, and returns the result of each.
 fn one_of_each(network: &mut Network) -> Vec<Code> {
     for (token, length) in [(10, 5), (11, 5000), (12, 50_000)] {
         network.send(0, 1, token, pattern(length, token)).unwrap();
@@ -63,7 +63,7 @@ fn one_of_each(network: &mut Network) -> Vec<Code> {
 }
 
 #[test]
-fn mxoe_5_4_what_is_for_an_endpoint_that_closed_or_opened_again_is_refused() {
+fn mxoe_5_4_packets_for_a_closed_or_reopened_endpoint_are_refused() {
     let mut network = Network::new(2, 3);
     assert_eq!(network.connect(0, 1), Code::Success);
     network.nodes[1].close(3);
@@ -74,21 +74,21 @@ fn mxoe_5_4_what_is_for_an_endpoint_that_closed_or_opened_again_is_refused() {
     network.nodes[1].close(3);
     network.nodes[1].open(network.now, 3, KEY, session(1, 2));
     assert_eq!(one_of_each(&mut network), [Code::BadSession; 3]);
-    // And then it works again.
+    // A new connection works.
     assert_eq!(network.connect(0, 1), Code::Success);
     network.send(0, 1, 7, vec![7]).unwrap();
     assert_eq!(network.value(1), 7);
 }
 
 #[test]
-fn mxoe_4_a_peer_that_does_not_answer_is_given_up_and_found_again() {
+fn mxoe_4_a_silent_peer_is_given_up_and_can_connect_again() {
     let mut network = Network::new(2, 3);
     assert_eq!(network.connect(0, 1), Code::Success);
-    network.weather.loss = 100;
+    network.impairment.loss = 100;
     assert_eq!(one_of_each(&mut network), [Code::Unreachable; 3]);
     assert_eq!(network.connect(0, 1), Code::Unreachable);
-    network.weather.loss = 0;
-    // Of the old connection nothing is left on either side.
+    network.impairment.loss = 0;
+    // Neither side has kept state of the old connection.
     assert_eq!(network.connect(0, 1), Code::Success);
     for (from, to) in [(0, 1), (1, 0)] {
         network.send(from, to, 7, vec![7]).unwrap();
@@ -97,13 +97,13 @@ fn mxoe_4_a_peer_that_does_not_answer_is_given_up_and_found_again() {
 }
 
 #[test]
-fn mxoe_5_1_a_peer_that_starts_again_ends_what_was_before() {
+fn mxoe_5_1_a_restarted_peer_ends_the_old_connection() {
     let mut network = Network::new(2, 500);
     assert_eq!(network.connect(0, 1), Code::Success);
-    network.weather.loss = 100;
+    network.impairment.loss = 100;
     network.send(0, 1, 8, vec![8]).unwrap();
-    network.pass(Duration::from_millis(10));
-    network.weather.loss = 0;
+    network.advance(Duration::from_millis(10));
+    network.impairment.loss = 0;
     network.nodes[1].close(3);
     network.nodes[1].open(network.now, 3, KEY, session(1, 5));
     assert_eq!(network.connect(1, 0), Code::Success);
@@ -116,7 +116,7 @@ fn mxoe_5_1_a_peer_that_starts_again_ends_what_was_before() {
             taken: 0
         }
     );
-    // It connected, so both can send.
+    // The connection allows both sides to send.
     for (from, to) in [(0, 1), (1, 0)] {
         network.send(from, to, 7, vec![7]).unwrap();
         assert_eq!(network.value(to), 7);
@@ -124,18 +124,18 @@ fn mxoe_5_1_a_peer_that_starts_again_ends_what_was_before() {
 }
 
 #[test]
-fn mxoe_5_4_a_pull_of_what_is_gone_is_refused() {
+fn mxoe_5_4_a_pull_of_an_expired_offer_is_refused() {
     let mut network = Network::new(2, 500);
     assert_eq!(network.connect(0, 1), Code::Success);
     network.send(0, 1, 7, pattern(50_000, 7)).unwrap();
     let offer = network.offered(1);
-    // Pulled twice: the second time it is gone.
+    // After the first pull, the offer is gone.
     let pull = network.nodes[1].pull(network.now, 3, offer, 10, 1).unwrap();
     let piece = network.until(|network| network.nodes[1].piece(network.now, 3, pull));
     assert_eq!(piece, &pattern(50_000, 7)[..10]);
     let code = Code::Success;
     assert_eq!(network.event(1), Event::Pulled { token: 1, code });
-    network.pass(Duration::from_secs(1));
+    network.advance(Duration::from_secs(1));
     network.nodes[1].pull(network.now, 3, offer, 10, 2).unwrap();
     let code = Code::BadRegion;
     assert_eq!(network.event(1), Event::Pulled { token: 2, code });
@@ -147,10 +147,10 @@ fn mxoe_6_hosts_find_each_other_and_notice_a_restart() {
     for node in &mut network.nodes {
         node.announce(Duration::ZERO);
     }
-    network.pass(Duration::from_secs(3));
+    network.advance(Duration::from_secs(3));
     for number in 0..3 {
         let mut found = Vec::new();
-        while let Some(Event::Host { host, name }) = network.said[number].pop_front() {
+        while let Some(Event::Host { host, name }) = network.events[number].pop_front() {
             found.push((host, name));
         }
         found.sort();
@@ -160,30 +160,30 @@ fn mxoe_6_hosts_find_each_other_and_notice_a_restart() {
             .collect();
         assert_eq!(found, expected);
     }
-    // Eight announcements a second apart, then hardly any.
-    network.pass(Duration::from_secs(30));
+    // Eight announcements a second apart, then one every 180 s.
+    network.advance(Duration::from_secs(30));
     let before = network.sent.len();
-    network.pass(Duration::from_secs(100));
+    network.advance(Duration::from_secs(100));
     assert!(network.sent.len() - before <= 3);
-    // A new node under an old address says another name.
+    // A new node with an old address announces another name.
     let mut again = Node::new(Config::new(mac(1), "again", 10));
     again.announce(network.now);
     network.nodes[1] = again;
-    network.pass(Duration::from_secs(3));
-    let event = network.said[0].pop_front();
+    network.advance(Duration::from_secs(3));
+    let event = network.events[0].pop_front();
     let name = "again".to_owned();
     assert_eq!(event, Some(Event::Host { host: mac(1), name }));
 }
 
 #[test]
-fn mxoe_1_1_frames_of_others_are_not_taken() {
+fn mxoe_1_1_forged_frames_are_dropped() {
     let mut network = Network::new(3, 500);
     assert_eq!(network.connect(0, 1), Code::Success);
     assert_eq!(network.connect(2, 1), Code::Success);
     network.send(0, 1, 7, vec![7]).unwrap();
-    network.collect();
+    network.collect_frames();
     let frame = network.sent.last().unwrap().clone();
-    network.pass(Duration::from_secs(1));
+    network.advance(Duration::from_secs(1));
     assert_eq!(network.value(1), 7);
     let decoded = Frame::decode(&frame).unwrap();
     let Packet::Small(head) = decoded.packet else {
@@ -216,11 +216,11 @@ fn mxoe_1_1_frames_of_others_are_not_taken() {
     ];
     for forgery in forgeries {
         network.nodes[1].receive(network.now, &forgery.encode());
-        assert_eq!(network.taken(1), None, "{forgery:?}");
-        assert_eq!(network.said(1), None, "{forgery:?}");
+        assert_eq!(network.take_message(1), None, "{forgery:?}");
+        assert_eq!(network.next_event(1), None, "{forgery:?}");
     }
     network.nodes[1].receive(network.now, &forge(0, decoded.index, head.session).encode());
-    assert!(network.taken(1).is_some());
+    assert!(network.take_message(1).is_some());
 }
 
 #[test]
@@ -234,8 +234,8 @@ fn mxoe_5_4_refusals_are_limited() {
             ends,
             index: 0,
             session: 1,
-            word: 1,
-            start: 1,
+            key_or_session: 1,
+            expected_seq: 1,
             number,
             status: None,
         };
@@ -253,30 +253,30 @@ fn mxoe_5_4_refusals_are_limited() {
             network.nodes[1].receive(network.now, &connect(number));
         }
     }
-    network.collect();
+    network.collect_frames();
     assert_eq!(network.sent.len(), 100);
 }
 
 #[test]
-fn mxoe_4_what_is_not_taken_holds_its_sender_back_and_no_longer() {
+fn mxoe_4_a_receiver_that_takes_no_messages_holds_its_sender_back() {
     let mut network = Network::new(2, 5);
     assert_eq!(network.connect(0, 1), Code::Success);
     for value in 0..300 {
         network.send(0, 1, value, pattern(30_000, value)).unwrap();
     }
-    // Longer than a silent peer is waited for: this one only does not take.
-    network.pass(Duration::from_secs(15));
-    assert_eq!(network.said(0), None, "nothing is acknowledged");
+    // Longer than the patience for a silent peer: this peer answers, but takes no message.
+    network.advance(Duration::from_secs(15));
+    assert_eq!(network.next_event(0), None, "nothing is acknowledged");
     assert!(!network.nodes[0].has_room(3, at(1, 3)));
     for value in 0..300 {
         let data = pattern(30_000, value);
         assert_eq!(network.message(1), Message::Whole { value, data });
     }
-    assert_eq!(network.taken(1), None);
+    assert_eq!(network.take_message(1), None);
 }
 
 #[test]
-fn mxoe_5_3_a_send_ends_although_messages_before_the_notification_are_not_taken() {
+fn mxoe_5_3_a_notification_ends_its_send_ahead_of_untaken_messages() {
     let mut network = Network::new(2, 500);
     assert_eq!(network.connect(0, 1), Code::Success);
     for value in 0..200 {
@@ -300,7 +300,7 @@ fn mxoe_5_3_a_send_ends_although_messages_before_the_notification_are_not_taken(
 }
 
 #[test]
-fn mxoe_5_3_a_peer_that_is_gone_is_missed() {
+fn mxoe_5_3_the_loss_of_a_peer_is_reported() {
     type End = fn(&mut Network);
     let ends: [(End, Code); 4] = [
         (|network| network.nodes[1].close(3), Code::Closed),
@@ -316,26 +316,26 @@ fn mxoe_5_3_a_peer_that_is_gone_is_missed() {
             },
             Code::BadSession,
         ),
-        (|network| network.weather.loss = 100, Code::Unreachable),
+        (|network| network.impairment.loss = 100, Code::Unreachable),
     ];
     for (end, code) in ends {
         let mut network = Network::new(2, 30);
         assert_eq!(network.connect(0, 1), Code::Success);
         network.send(0, 1, 9, pattern(100_000, 9)).unwrap();
         network.offered(1);
-        // It may take as long as it likes.
-        network.pass(Duration::from_secs(600));
-        assert_eq!(network.said(0), None);
+        // The receiver may delay the pull for any time.
+        network.advance(Duration::from_secs(600));
+        assert_eq!(network.next_event(0), None);
         end(&mut network);
         let (token, taken) = (9, 0);
         assert_eq!(network.event(0), Event::Sent { token, code, taken });
     }
-    // Nor need it owe anything: somebody may wait for what it would send.
+    // The same for a peer that owes nothing: a program may wait for its next message.
     for (end, code) in ends {
         let mut network = Network::new(2, 31);
         assert_eq!(network.connect(0, 1), Code::Success);
-        network.pass(Duration::from_secs(600));
-        assert_eq!(network.said(0), None);
+        network.advance(Duration::from_secs(600));
+        assert_eq!(network.next_event(0), None);
         end(&mut network);
         let (endpoint, from) = (3, at(1, 3));
         let lost = Event::Lost {
@@ -343,13 +343,13 @@ fn mxoe_5_3_a_peer_that_is_gone_is_missed() {
             from,
             code,
         };
-        let next = |network: &mut Network| network.said[0].pop_front();
+        let next = |network: &mut Network| network.events[0].pop_front();
         while network.until(next) != lost {}
     }
 }
 
 #[test]
-fn what_is_done_again_ignored_and_refused_is_counted() {
+fn retransmissions_drops_and_refusals_are_counted() {
     let mut network = Network::new(2, 500);
     assert_eq!(network.connect(0, 1), Code::Success);
     let none = [0, 1].map(|node| network.nodes[node].counters());
@@ -358,38 +358,38 @@ fn what_is_done_again_ignored_and_refused_is_counted() {
         none.iter()
             .all(|all| all.resent + all.asked_again + all.ignored + all.refused == 0)
     );
-    // Nothing arrives for a while: of a message, and of a pull.
+    // The network loses all frames for a while: first of a message, then of a pull.
     network.send(0, 1, 7, vec![7]).unwrap();
-    network.weather.loss = 100;
-    network.pass(Duration::from_secs(1));
-    network.weather.loss = 0;
+    network.impairment.loss = 100;
+    network.advance(Duration::from_secs(1));
+    network.impairment.loss = 0;
     assert_eq!(network.value(1), 7);
     assert!(network.nodes[0].counters().resent > 0);
     network.send(0, 1, 8, pattern(50_000, 8)).unwrap();
     let offer = network.offered(1);
-    network.weather.loss = 100;
+    network.impairment.loss = 100;
     let now = network.now;
     network.nodes[1].pull(now, 3, offer, 50_000, 8).unwrap();
-    network.pass(Duration::from_secs(1));
+    network.advance(Duration::from_secs(1));
     assert!(network.nodes[1].counters().asked_again > 0);
-    network.weather.loss = 0;
+    network.impairment.loss = 0;
     network.nodes[1].receive(now, &[0; 60]);
     network.nodes[1].close(3);
     network.send(0, 1, 9, vec![9]).unwrap();
-    network.pass(Duration::from_secs(1));
+    network.advance(Duration::from_secs(1));
     let after = network.nodes[1].counters();
     assert!(after.ignored == 1 && after.refused > 0, "{after:?}");
 }
 
 #[test]
-fn mxoe_5_1_who_connects_to_an_endpoint_that_is_not_open_waits_for_it() {
+fn mxoe_5_1_a_connect_waits_until_its_endpoint_opens() {
     let mut network = Network::new(2, 500);
     let to = at(1, 8);
     network.nodes[0]
         .connect(network.now, 3, to, KEY, 1)
         .unwrap();
-    network.collect();
-    for (_, frame) in std::mem::take(&mut network.flight) {
+    network.collect_frames();
+    for (_, frame) in std::mem::take(&mut network.in_flight) {
         network.nodes[1].receive(network.now, &frame);
     }
     let asked = std::iter::from_fn(|| network.nodes[1].event());

@@ -1,4 +1,4 @@
-//! The network of the tests: it has the time, and does to frames what it is told.
+//! The simulated network: it has the clock, and impairs frames as a test requests.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -6,30 +6,30 @@ use std::time::Duration;
 use mxoe::wire::Mac;
 use mxoe::{Address, Code, Config, Event, Message, Node, Offer, SendError};
 
-/// What the network does to frames, in percent; and how late they may be.
+/// Percentages of lost and of duplicated frames, and the longest extra delay.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Weather {
+pub(crate) struct Impairment {
     pub(crate) loss: u8,
-    pub(crate) doubling: u8,
+    pub(crate) duplication: u8,
     pub(crate) jitter_us: u16,
 }
 
 pub(crate) struct Network {
     pub(crate) nodes: Vec<Node>,
     pub(crate) now: Duration,
-    pub(crate) weather: Weather,
-    pub(crate) dice: fastrand::Rng,
-    /// By the time they arrive, and a number that keeps the order of those of one time.
-    pub(crate) flight: BTreeMap<(Duration, u64), Vec<u8>>,
-    pub(crate) count: u64,
-    /// Every frame that was sent, before the weather.
+    pub(crate) impairment: Impairment,
+    pub(crate) rng: fastrand::Rng,
+    /// Frames in flight, by time of arrival, and by order of sending within the same time.
+    pub(crate) in_flight: BTreeMap<(Duration, u64), Vec<u8>>,
+    pub(crate) deliveries: u64,
+    /// Every frame that a node sent, before impairment.
     pub(crate) sent: Vec<Vec<u8>>,
-    /// A node of whose frames a third are changed a little, or sent again and again.
+    /// A node whose frames are corrupted or repeated: a third of them.
     pub(crate) hostile: Option<usize>,
-    /// How many were.
-    pub(crate) changed: u64,
-    /// What nodes said.
-    pub(crate) said: Vec<VecDeque<Event>>,
+    /// Number of corrupted frames.
+    pub(crate) corrupted: u64,
+    /// Events of each node.
+    pub(crate) events: Vec<VecDeque<Event>>,
 }
 
 pub(crate) fn mac(node: usize) -> Mac {
@@ -43,7 +43,7 @@ pub(crate) fn at(node: usize, endpoint: u8) -> Address {
     }
 }
 
-/// Session of an opening; any numbers that differ.
+/// Returns a session that differs for each node and each opening.
 pub(crate) fn session(node: usize, opening: u32) -> u32 {
     opening << 8 | (node as u32 + 1)
 }
@@ -51,7 +51,7 @@ pub(crate) fn session(node: usize, opening: u32) -> u32 {
 pub(crate) const KEY: u32 = 77;
 
 impl Network {
-    /// Nodes, each with endpoint 3 open.
+    /// Makes nodes that have endpoint 3 open.
     pub(crate) fn new(count: usize, patience: u64) -> Self {
         let node = |number| {
             let mut config = Config::new(mac(number), &format!("host{number}"), 9);
@@ -63,71 +63,71 @@ impl Network {
         Self {
             nodes: (0..count).map(node).collect(),
             now: Duration::ZERO,
-            weather: Weather::default(),
-            dice: fastrand::Rng::with_seed(1),
-            flight: BTreeMap::new(),
-            count: 0,
+            impairment: Impairment::default(),
+            rng: fastrand::Rng::with_seed(1),
+            in_flight: BTreeMap::new(),
+            deliveries: 0,
             sent: Vec::new(),
             hostile: None,
-            changed: 0,
-            said: (0..count).map(|_| VecDeque::new()).collect(),
+            corrupted: 0,
+            events: (0..count).map(|_| VecDeque::new()).collect(),
         }
     }
 
-    pub(crate) fn launch(&mut self, frame: Vec<u8>) {
-        let late = self.dice.u16(0..=self.weather.jitter_us);
+    pub(crate) fn deliver(&mut self, frame: Vec<u8>) {
+        let late = self.rng.u16(0..=self.impairment.jitter_us);
         let arrival = self.now + Duration::from_micros(20 + u64::from(late));
-        self.count += 1;
-        self.flight.insert((arrival, self.count), frame);
+        self.deliveries += 1;
+        self.in_flight.insert((arrival, self.deliveries), frame);
     }
 
-    pub(crate) fn collect(&mut self) {
+    pub(crate) fn collect_frames(&mut self) {
         for number in 0..self.nodes.len() {
             while let Some(frame) = self.nodes[number].transmit() {
-                assert_eq!(frame[6..12], mac(number).0, "nobody else's address");
+                assert_eq!(frame[6..12], mac(number).0, "the source is the node");
                 self.sent.push(frame.clone());
-                if self.dice.u8(0..100) < self.weather.loss {
+                if self.rng.u8(0..100) < self.impairment.loss {
                     continue;
                 }
-                if self.dice.u8(0..100) < self.weather.doubling {
-                    self.launch(frame.clone());
+                if self.rng.u8(0..100) < self.impairment.duplication {
+                    self.deliver(frame.clone());
                 }
-                match self.hostile == Some(number) && self.dice.u8(0..3) == 0 {
-                    true => self.change(&frame),
-                    false => self.launch(frame),
+                match self.hostile == Some(number) && self.rng.u8(0..3) == 0 {
+                    true => self.corrupt(&frame),
+                    false => self.deliver(frame),
                 }
             }
         }
     }
 
-    /// Launch a frame with a few of its words changed, behind its MAC header, and some more like it.
-    fn change(&mut self, frame: &[u8]) {
-        let count = if self.dice.u8(0..20) == 0 { 200 } else { 1 };
+    /// Sends corrupted copies of a frame: a few bytes behind its MAC header differ.
+    fn corrupt(&mut self, frame: &[u8]) {
+        let count = if self.rng.u8(0..20) == 0 { 200 } else { 1 };
         for _ in 0..count {
             let mut frame = frame.to_owned();
-            for _ in 0..self.dice.u8(0..4) {
-                // Most of the sense of a packet is in its first words.
-                let end = if self.dice.bool() {
+            for _ in 0..self.rng.u8(0..4) {
+                // Most fields of a packet are in its first 64 bytes.
+                let end = if self.rng.bool() {
                     frame.len()
                 } else {
                     frame.len().min(64)
                 };
-                let place = self.dice.usize(14..end);
-                frame[place] = match self.dice.u8(0..4) {
+                let place = self.rng.usize(14..end);
+                frame[place] = match self.rng.u8(0..4) {
                     0 => 0,
                     1 => 0xff,
-                    _ => self.dice.u8(..),
+                    _ => self.rng.u8(..),
                 };
             }
-            self.changed += 1;
-            self.launch(frame);
+            self.corrupted += 1;
+            self.deliver(frame);
         }
     }
 
-    /// Go on to whatever happens next; false when that is nothing before `end`.
+    /// Advances to the next arrival or deadline. Returns false if there is none before `end`.
     pub(crate) fn step(&mut self, end: Duration) -> bool {
-        self.collect();
-        let arrival = self.flight.keys().next().map(|(time, _)| *time);
+        self.collect_frames();
+        let arrival = self.in_flight.keys().next().map(|(time, _)| *time);
         let due = self.nodes.iter().filter_map(Node::deadline).min();
         let Some(next) = arrival
             .into_iter()
@@ -138,7 +138,11 @@ impl Network {
             return false;
         };
         self.now = self.now.max(next);
-        while let Some(entry) = self.flight.first_entry().filter(|e| e.key().0 <= self.now) {
+        while let Some(entry) = self
+            .in_flight
+            .first_entry()
+            .filter(|e| e.key().0 <= self.now)
+        {
             let frame = entry.remove();
             for node in &mut self.nodes {
                 node.receive(self.now, &frame);
@@ -147,73 +151,73 @@ impl Network {
         for node in &mut self.nodes {
             node.tick(self.now);
         }
-        self.collect();
-        self.listen();
+        self.collect_frames();
+        self.collect_events();
         true
     }
 
-    /// Hear what all nodes say. Nobody opens what is asked for.
-    pub(crate) fn listen(&mut self) {
-        for (node, said) in self.nodes.iter_mut().zip(&mut self.said) {
+    /// Collects the events of all nodes. Refuses all connects to endpoints that are not open.
+    pub(crate) fn collect_events(&mut self) {
+        for (node, events) in self.nodes.iter_mut().zip(&mut self.events) {
             while let Some(event) = node.event() {
                 match event {
                     Event::Asked { endpoint, from, .. } => {
                         node.refuse(self.now, endpoint, from, Some(Code::Closed));
                     }
-                    event => said.push_back(event),
+                    event => events.push_back(event),
                 }
             }
         }
     }
 
-    /// What a node said, if it said anything that matters to most tests.
-    pub(crate) fn said(&mut self, node: usize) -> Option<Event> {
-        self.listen();
-        let quiet = |event: &Event| {
+    /// Returns the next event of a node, without those that most tests do not check.
+    pub(crate) fn next_event(&mut self, node: usize) -> Option<Event> {
+        self.collect_events();
+        let ignored = |event: &Event| {
             matches!(
                 event,
                 Event::Host { .. } | Event::Met { .. } | Event::Lost { .. }
             )
         };
         loop {
-            match self.said[node].pop_front()? {
-                event if quiet(&event) => {}
+            match self.events[node].pop_front()? {
+                event if ignored(&event) => {}
                 event => return Some(event),
             }
         }
     }
 
-    /// What a node has for endpoint 3.
-    pub(crate) fn taken(&mut self, node: usize) -> Option<(Address, Message)> {
+    /// Takes the next message for endpoint 3 of a node.
+    pub(crate) fn take_message(&mut self, node: usize) -> Option<(Address, Message)> {
         (0..9).find_map(|other| {
             let message = self.nodes[node].take(self.now, 3, at(other, 3))?;
             Some((at(other, 3), message))
         })
     }
 
-    /// Go on until there is something.
+    /// Advances until `look` returns a value.
     pub(crate) fn until<T>(&mut self, mut look: impl FnMut(&mut Self) -> Option<T>) -> T {
         let end = self.now + Duration::from_secs(10_000);
         loop {
             if let Some(found) = look(self) {
                 return found;
             }
-            self.listen();
-            assert!(self.step(end), "nothing happens any more");
+            self.collect_events();
+            assert!(self.step(end), "no event follows");
         }
     }
 
-    /// Go on until a node says something.
+    /// Advances until a node has an event.
     pub(crate) fn event(&mut self, node: usize) -> Event {
-        self.until(|network| network.said(node))
+        self.until(|network| network.next_event(node))
     }
 
-    /// Go on until a message comes.
+    /// Advances until a message arrives.
     pub(crate) fn message(&mut self, node: usize) -> Message {
-        self.until(|network| network.taken(node)).1
+        self.until(|network| network.take_message(node)).1
     }
 
-    /// Go on until a message comes; its match value.
+    /// Advances until a message arrives, and returns its match value.
     pub(crate) fn value(&mut self, node: usize) -> u64 {
         match self.message(node) {
             Message::Whole { value, .. } => value,
@@ -221,7 +225,7 @@ impl Network {
         }
     }
 
-    /// Go on until a message is offered.
+    /// Advances until a message is offered.
     pub(crate) fn offered(&mut self, node: usize) -> Offer {
         match self.message(node) {
             Message::Offered { offer, .. } => offer,
@@ -229,8 +233,8 @@ impl Network {
         }
     }
 
-    /// Let everything happen that does within a time.
-    pub(crate) fn pass(&mut self, time: Duration) {
+    /// Advances by this time.
+    pub(crate) fn advance(&mut self, time: Duration) {
         let end = self.now + time;
         while self.step(end) {}
         self.now = end;

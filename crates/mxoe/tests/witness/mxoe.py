@@ -1,8 +1,9 @@
-"""A host that speaks MXoE, written from the table of the wire and from nothing else.
+"""An independent implementation of MXoE, written only from the protocol's tables of offsets.
 
-It has one endpoint, takes messages of every kind from whoever connects, and sends each back: small
-ones as they came, large ones offered from a buffer that begins in the middle of a page. The test
-that starts it compares. Usage: mxoe.py INTERFACE ENDPOINT KEY
+The host has one endpoint. It takes messages of every kind from the host that connects, and sends
+each message back: small ones in the same form, large ones as an offer from a buffer that begins in
+the middle of a page. The test that starts this program compares the messages.
+Usage: mxoe.py INTERFACE ENDPOINT KEY
 """
 
 import random
@@ -19,13 +20,13 @@ TRUC, CONNECT, TINY, SMALL, MEDIUM, RNDV = 35, 36, 37, 38, 39, 40
 PULL, PULL_REPLY, NOTIFY, NACK_LIB = 41, 42, 43, 44
 PAGE = 4096
 BLOCK = 8 * PAGE
-OFFSET = 100  # where our buffers begin in their first page
+OFFSET = 100  # of our buffers in their first page
 RESEND = 0.5
-RCVBUFFORCE = 33  # SO_RCVBUFFORCE, which Python has no name for
+RCVBUFFORCE = 33  # SO_RCVBUFFORCE, for which Python has no name
 
 
 def after(seq):
-    """The next number: 14 bits count, two on top stay."""
+    """Returns the next sequence number: 14 bits count, and the two above stay the same."""
     return seq & 0xC000 | (seq + 1) & 0x3FFF
 
 
@@ -35,7 +36,7 @@ def frame_of(destination, source, index, body):
 
 
 class Pulling:
-    """A large message that is fetched, a block at a time."""
+    """A large message that this host pulls block by block."""
 
     def __init__(self, length, region, generation, offset, value):
         self.length, self.value = length, value
@@ -44,15 +45,15 @@ class Pulling:
         self.missing = set()
         self.start = 0
         self.frame = 0
-        self.asked_at = 0.0
+        self.requested_at = 0.0
 
     def block(self):
-        """first_frame_offset and block_length of the block at hand."""
+        """Returns first_frame_offset and block_length of the current block."""
         first = self.offset % PAGE if self.frame == 0 else 0
         return first, min(BLOCK - first, self.length - self.start)
 
     def begin_block(self):
-        """Which frames it has: place and length of each, by frame."""
+        """Records offset and length of each frame of the current block."""
         first, length = self.block()
         self.missing = {}
         at, frame = self.start, self.frame
@@ -63,7 +64,7 @@ class Pulling:
         self.end, self.next_frame = at, frame
 
 
-class Witness:
+class Host:
     def __init__(self, interface, endpoint, key):
         self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
         self.socket.setsockopt(socket.SOL_SOCKET, RCVBUFFORCE, 8 << 20)
@@ -72,29 +73,29 @@ class Witness:
         self.endpoint, self.key = endpoint, key
         self.session = random.getrandbits(32)
         self.peer = None  # its MAC
-        self.index = NO_INDEX  # ours in its table; its in ours is 0
+        self.index = NO_INDEX  # ours in its table; its index in our table is 0
         self.partner = None  # its endpoint
-        self.their_session = None
+        self.peer_session = None
         self.send_seq = None
         self.receive_seq = 1
         self.unacknowledged = {}  # seq: [time of resend, bodies]
-        self.early = {}
+        self.reorder_buffer = {}
         self.fragments = {}
         self.regions = {}
         self.pulls = {}
         self.queue = []
         self.acks = 0
 
-    def put(self, body):
+    def transmit(self, body):
         self.socket.send(frame_of(self.peer, self.mac, self.index, body))
 
     # Sending.
 
     def message(self, kind, length, value, extra=b""):
-        """What tiny, small, medium and rendezvous packets begin with; numbers come later."""
+        """Returns a function that makes a message packet with a given sequence number."""
         return lambda seq: struct.pack(
             "!BBBBHHHHQI", kind, self.partner, self.endpoint, 0, length, 0, seq, self.receive_seq,
-            value, self.their_session,
+            value, self.peer_session,
         ) + extra
 
     def submit(self, makers):
@@ -115,7 +116,7 @@ class Witness:
             if entry[0] <= now:
                 entry[0] = now + RESEND
                 for make in entry[1]:
-                    self.put(make(seq))
+                    self.transmit(make(seq))
 
     def send_data(self, value, data):
         if len(data) <= 128:
@@ -123,7 +124,7 @@ class Witness:
             return self.submit([self.message(kind, len(data), value, data)])
         makers = []
         numbers = list(range(0, (len(data) + PAGE - 1) // PAGE))
-        random.shuffle(numbers)  # fragments may come in any order
+        random.shuffle(numbers)  # a receiver accepts fragments in any order
         for number in numbers:
             piece = data[number * PAGE : (number + 1) * PAGE]
             extra = struct.pack("!HBBHH", len(piece), number, 12, 0, 0) + piece
@@ -140,7 +141,7 @@ class Witness:
     def notify(self, pulling):
         def make(seq):
             return struct.pack(
-                "!BBBBIIBBIHHH", NOTIFY, self.partner, self.endpoint, 0, self.their_session,
+                "!BBBBIIBBIHHH", NOTIFY, self.partner, self.endpoint, 0, self.peer_session,
                 pulling.length, pulling.region, pulling.generation, 0, seq, self.receive_seq, 0,
             )
 
@@ -148,16 +149,16 @@ class Witness:
 
     def acknowledge(self):
         self.acks += 1
-        self.put(struct.pack(
-            "!BBBBBBHIBBHIIHBB", TRUC, self.partner, self.endpoint, 0, 16, 0, 0, self.their_session,
-            0x55, 0, self.receive_seq, self.their_session, self.acks, self.receive_seq, 0, 0,
+        self.transmit(struct.pack(
+            "!BBBBBBHIBBHIIHBB", TRUC, self.partner, self.endpoint, 0, 16, 0, 0, self.peer_session,
+            0x55, 0, self.receive_seq, self.peer_session, self.acks, self.receive_seq, 0, 0,
         ))
 
-    def ask(self, handle, pulling):
-        pulling.asked_at = time.monotonic()
+    def request(self, handle, pulling):
+        pulling.requested_at = time.monotonic()
         first, length = pulling.block()
-        self.put(struct.pack(
-            "!BBBBIIBBHIIHHI", PULL, self.partner, self.endpoint, 0, self.their_session,
+        self.transmit(struct.pack(
+            "!BBBBIIBBHIIHHI", PULL, self.partner, self.endpoint, 0, self.peer_session,
             pulling.length, pulling.region, pulling.generation, pulling.offset, handle,
             self.endpoint ^ 0x21071980, first, length, pulling.frame,
         ))
@@ -165,24 +166,24 @@ class Witness:
     # Receiving.
 
     def acknowledged(self, expected):
-        """Everything below `expected` has arrived there."""
+        """Removes messages below `expected`, which have arrived."""
         for seq in list(self.unacknowledged):
             if (expected ^ seq) & 0xC000 == 0 and 0 < (expected - seq) & 0x3FFF < 0x2000:
                 del self.unacknowledged[seq]
         self.flush()
 
     def arrived(self, seq, act):
-        """Something with a number: in order, once."""
+        """Runs `act` for numbered packets in their order, once each."""
         ahead = (seq - self.receive_seq) & 0x3FFF
         if (seq ^ self.receive_seq) & 0xC000 == 0 and ahead <= 255:
-            self.early.setdefault(seq, act)
-            while self.receive_seq in self.early:
-                act = self.early.pop(self.receive_seq)
+            self.reorder_buffer.setdefault(seq, act)
+            while self.receive_seq in self.reorder_buffer:
+                act = self.reorder_buffer.pop(self.receive_seq)
                 self.receive_seq = after(self.receive_seq)
                 act()
         self.acknowledge()
 
-    def hear(self, frame):
+    def receive(self, frame):
         destination, source = frame[:6], frame[6:12]
         ethertype, index = struct.unpack("!HH", frame[12:16])
         body = frame[16:]
@@ -193,11 +194,11 @@ class Witness:
             self.peer = source
             self.index, = struct.unpack("!H", body[2:4])
             name = b"witness\0"
-            self.put(struct.pack("!BBHI", HOST_REPLY, len(name), 0, 0) + body[8:12] + bytes(4) + name)
+            self.transmit(struct.pack("!BBHI", HOST_REPLY, len(name), 0, 0) + body[8:12] + bytes(4) + name)
         elif kind == CONNECT:
             self.connected(source, body)
         elif index == 0 and source == self.peer and self.partner is not None:
-            self.hear_partner(kind, body)
+            self.receive_from_partner(kind, body)
 
     def connected(self, source, body):
         _, to, partner = struct.unpack("!BBB", body[:3])
@@ -207,14 +208,14 @@ class Witness:
             return
         self.peer, self.index = source, index
         status = 0 if key == self.key else 11
-        if status == 0 and session != self.their_session:
-            self.partner, self.their_session, self.send_seq = partner, session, start
-        self.put(struct.pack(
+        if status == 0 and session != self.peer_session:
+            self.partner, self.peer_session, self.send_seq = partner, session, start
+        self.transmit(struct.pack(
             "!BBBBBBHHHIIIHBBBBH", CONNECT, partner, self.endpoint, 0, 16, 0, 0, 0, 0, 0, session,
             self.session, self.receive_seq, 1, number, status, 0, 0,
         ))
 
-    def hear_partner(self, kind, body):
+    def receive_from_partner(self, kind, body):
         if kind in (TINY, SMALL, MEDIUM, RNDV):
             length, _, seq, ack, value, session = struct.unpack("!HHHHQI", body[4:24])
             if session != self.session:
@@ -234,14 +235,14 @@ class Witness:
             seq, ack = struct.unpack("!HH", body[18:22])
             if session == self.session:
                 self.acknowledged(ack)
-                self.arrived(seq, lambda: self.notified(region, generation, total))
+                self.arrived(seq, lambda: self.receive_notification(region, generation, total))
         elif kind == TRUC:
             session, = struct.unpack("!I", body[8:12])
             seq, = struct.unpack("!H", body[14:16])
             if session == self.session and body[12] == 0x55:
                 self.acknowledged(seq)
         elif kind == PULL:
-            self.answer(body)
+            self.serve_pull(body)
         elif kind == PULL_REPLY:
             self.piece(body)
         elif kind == NACK_LIB:
@@ -264,7 +265,7 @@ class Witness:
         handle = random.getrandbits(32)
         self.pulls[handle] = pulling
         pulling.begin_block()
-        self.ask(handle, pulling)
+        self.request(handle, pulling)
 
     def piece(self, body):
         seqnum, length, offset, handle, magic = struct.unpack("!BHIII", body[1:16])
@@ -282,14 +283,14 @@ class Witness:
         pulling.start, pulling.frame = pulling.end, pulling.next_frame
         if pulling.start < pulling.length:
             pulling.begin_block()
-            return self.ask(handle, pulling)
+            return self.request(handle, pulling)
         del self.pulls[handle]
         self.notify(pulling)
         self.offer(pulling.value, bytes(pulling.data))
 
-    def answer(self, body):
+    def serve_pull(self, body):
         session, total, region, generation, offset = struct.unpack("!IIBBH", body[4:16])
-        tail = body[16:24]  # handle and magic, sent back
+        tail = body[16:24]  # handle and magic, which the reply repeats
         first, length, frame = struct.unpack("!HHI", body[24:32])
         known = self.regions.get(region)
         if session != self.session or known is None or known[0] != generation:
@@ -303,20 +304,20 @@ class Witness:
         while start < end:
             piece = data[start : min(start + room, end)]
             head = struct.pack("!BBHI", PULL_REPLY, frame % 256, len(piece), start)
-            self.put(head + tail + piece)
+            self.transmit(head + tail + piece)
             start, frame, room = start + len(piece), frame + 1, PAGE
 
-    def notified(self, region, generation, total):
+    def receive_notification(self, region, generation, total):
         if region in self.regions and self.regions[region][0] == generation:
             assert total == len(self.regions[region][1]), "all of it"
             del self.regions[region]
 
     def announce(self):
-        """Who is here, and another number each time it starts."""
+        """Announces this host, with a serial number that differs each time it starts."""
         nic = int.from_bytes(self.mac, "big")
         body = struct.pack("!B15xIII", 1, nic >> 32, nic & 0xFFFFFFFF, random.getrandbits(32))
-        everybody = b"\xff" * 6
-        self.socket.send(frame_of(everybody, self.mac, NO_INDEX, body).ljust(64, b"\0"))
+        broadcast = b"\xff" * 6
+        self.socket.send(frame_of(broadcast, self.mac, NO_INDEX, body).ljust(64, b"\0"))
 
     def run(self):
         print("ready", flush=True)
@@ -325,15 +326,15 @@ class Witness:
             if select.select([self.socket], [], [], 0.1)[0]:
                 frame, sender = self.socket.recvfrom(65536)
                 if sender[2] != socket.PACKET_OUTGOING:
-                    self.hear(frame)
+                    self.receive(frame)
             self.resend()
             if time.monotonic() - announced > 1:
                 announced = time.monotonic()
                 self.announce()
             for handle, pulling in list(self.pulls.items()):
-                if time.monotonic() - pulling.asked_at > 1:
-                    self.ask(handle, pulling)
+                if time.monotonic() - pulling.requested_at > 1:
+                    self.request(handle, pulling)
 
 
 if __name__ == "__main__":
-    Witness(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])).run()
+    Host(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])).run()

@@ -1,6 +1,6 @@
-"""A bad wire between two interfaces: loses, doubles and delays frames of MXoE. What happens to
-which frame follows from the seed. Usage: wire.py ONE OTHER LOSS DOUBLING DELAY SEED: percent,
-percent, milliseconds at most."""
+"""Forwards MXoE frames between two interfaces, and loses, duplicates and delays some of them. The
+seed determines what happens to each frame. Usage: wire.py ONE OTHER LOSS DUPLICATION DELAY SEED:
+percent, percent, milliseconds at most."""
 
 import heapq
 import random
@@ -10,7 +10,7 @@ import sys
 import time
 
 ETHERTYPE = 0x86DF
-RCVBUFFORCE = 33  # SO_RCVBUFFORCE, which Python has no name for
+RCVBUFFORCE = 33  # SO_RCVBUFFORCE, for which Python has no name
 
 
 def attach(interface):
@@ -22,23 +22,23 @@ def attach(interface):
 
 def main():
     one, other = attach(sys.argv[1]), attach(sys.argv[2])
-    loss, doubling, delay = float(sys.argv[3]), float(sys.argv[4]), float(sys.argv[5]) / 1000
-    dice = random.Random(int(sys.argv[6]))
+    loss, duplication, delay = float(sys.argv[3]), float(sys.argv[4]), float(sys.argv[5]) / 1000
+    rng = random.Random(int(sys.argv[6]))
     across = {one: other, other: one}
-    late, count = [], 0
+    delayed, count = [], 0
     print("ready", flush=True)
     while True:
-        pause = max(0, late[0][0] - time.monotonic()) if late else None
+        pause = max(0, delayed[0][0] - time.monotonic()) if delayed else None
         for port in select.select([one, other], [], [], pause)[0]:
             frame, sender = port.recvfrom(65536)
-            if sender[2] == socket.PACKET_OUTGOING or dice.uniform(0, 100) < loss:
+            if sender[2] == socket.PACKET_OUTGOING or rng.uniform(0, 100) < loss:
                 continue
-            for _ in range(2 if dice.uniform(0, 100) < doubling else 1):
+            for _ in range(2 if rng.uniform(0, 100) < duplication else 1):
                 count += 1
-                due = time.monotonic() + dice.uniform(0, delay)
-                heapq.heappush(late, (due, count, across[port], frame))
-        while late and late[0][0] <= time.monotonic():
-            _, _, port, frame = heapq.heappop(late)
+                due = time.monotonic() + rng.uniform(0, delay)
+                heapq.heappush(delayed, (due, count, across[port], frame))
+        while delayed and delayed[0][0] <= time.monotonic():
+            _, _, port, frame = heapq.heappop(delayed)
             port.send(frame)
 
 

@@ -1,4 +1,4 @@
-/* The state of a board's map of the network. */
+/* The mapper state of a board: what it knows of the network. */
 #ifndef MX__DRIVER_INTERFACE_H
 #define MX__DRIVER_INTERFACE_H
 

@@ -1,4 +1,4 @@
-/* Kept for programs that include it; all of it is in mx__driver_interface.h. */
+/* Exists for programs that include it. mx__driver_interface.h has all declarations. */
 #ifndef MX__FOPS_H
 #define MX__FOPS_H
 #include "mx__driver_interface.h"

@@ -1,7 +1,7 @@
-//! Connecting, and addresses.
+//! Calls that connect endpoints, and calls about addresses.
 
 use super::pointer::Out;
-use super::{about, limit, with};
+use super::{address_call, endpoint_call, timeout};
 use crate::abi::{Address, Endpoint, Pointer, Request};
 use crate::codes::Return;
 use crate::connect::{self, Target};
@@ -16,13 +16,13 @@ extern "C" fn mx_connect(
     milliseconds: u32,
     address: Out<Address>,
 ) -> Return {
-    with(endpoint, |shared| {
+    endpoint_call(endpoint, |shared| {
         let target = Target {
             nic,
             endpoint: id,
             key,
         };
-        address.put(connect::connect(shared, target, limit(milliseconds))?);
+        address.put(connect::connect(shared, target, timeout(milliseconds))?);
         Ok(())
     })
 }
@@ -37,7 +37,7 @@ extern "C" fn mx_iconnect(
     context: Pointer,
     request: Out<Request>,
 ) -> Return {
-    with(endpoint, |shared| {
+    endpoint_call(endpoint, |shared| {
         let target = Target {
             nic,
             endpoint: id,
@@ -53,13 +53,13 @@ extern "C" fn mx_iconnect(
 
 #[unsafe(no_mangle)]
 extern "C" fn mx_disconnect(endpoint: Endpoint, address: Address) -> Return {
-    with(endpoint, |shared| connect::disconnect(shared, address))
+    endpoint_call(endpoint, |shared| connect::disconnect(shared, address))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn mx_get_endpoint_addr(endpoint: Endpoint, address: Out<Address>) -> Return {
-    with(endpoint, |shared| {
-        let own = shared.enter()?.core()?.endpoint.own();
+    endpoint_call(endpoint, |shared| {
+        let own = shared.lock_for_call()?.core()?.endpoint.own();
         address.put(table::address(shared.number, own.bits()));
         Ok(())
     })
@@ -67,7 +67,7 @@ extern "C" fn mx_get_endpoint_addr(endpoint: Endpoint, address: Out<Address>) ->
 
 #[unsafe(no_mangle)]
 extern "C" fn mx_decompose_endpoint_addr(address: Address, nic: Out<u64>, id: Out<u32>) -> Return {
-    about(address, || {
+    address_call(address, || {
         let (its_nic, its_id, _) = connect::decompose(address)?;
         nic.put(its_nic);
         id.put(its_id);
@@ -82,7 +82,7 @@ extern "C" fn mx_decompose_endpoint_addr2(
     id: Out<u32>,
     session: Out<u32>,
 ) -> Return {
-    about(address, || {
+    address_call(address, || {
         let (its_nic, its_id, its_session) = connect::decompose(address)?;
         nic.put(its_nic);
         id.put(its_id);
@@ -93,12 +93,12 @@ extern "C" fn mx_decompose_endpoint_addr2(
 
 #[unsafe(no_mangle)]
 extern "C" fn mx_set_endpoint_addr_context(address: Address, context: Pointer) -> Return {
-    about(address, || connect::set_context(address, context))
+    address_call(address, || connect::set_context(address, context))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn mx_get_endpoint_addr_context(address: Address, context: Out<Pointer>) -> Return {
-    about(address, || {
+    address_call(address, || {
         context.put(connect::context(address)?);
         Ok(())
     })

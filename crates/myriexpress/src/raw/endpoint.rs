@@ -1,7 +1,7 @@
-//! Opening and closing endpoints, and their progress.
+//! Calls that open and close endpoints and control their progress.
 
 use super::pointer::{List, Out};
-use super::{globally, limit, with};
+use super::{endpoint_call, process_call, timeout};
 use crate::abi::{Endpoint, ErrorHandler, Parameter, Pointer, Request, UnexpectedHandler};
 use crate::codes::{Result, Return};
 use crate::connect::{self, Parameters};
@@ -21,7 +21,7 @@ extern "C" fn mx_open_endpoint(
     count: u32,
     endpoint: Out<Endpoint>,
 ) -> Return {
-    globally(|| {
+    process_call(|| {
         let parameters = read(parameters.parameters(count)?)?;
         if endpoint.is_null() {
             return Err(Return::BAD_ENDPOINT);
@@ -36,7 +36,7 @@ fn read(list: &[Parameter]) -> Result<Parameters> {
     for parameter in list {
         match parameter.key {
             ERROR_HANDLER => parameters.handler = handler(parameter.value),
-            // This library has a limit of its own, and loses nothing at it.
+            // Ignored: this library has a limit of its own, at which it loses no message.
             UNEXPECTED_MAX => {}
             CONTEXT_ID => {
                 let [bits, shift, ..] = parameter.value.to_ne_bytes();
@@ -48,38 +48,40 @@ fn read(list: &[Parameter]) -> Result<Parameters> {
     Ok(parameters)
 }
 
-/// The handler in a parameter.
+/// Returns the handler in a parameter.
 fn handler(value: u64) -> Option<ErrorHandler> {
     let address = usize::try_from(value).ok()?;
     let pointer = std::ptr::with_exposed_provenance::<()>(address);
-    // SAFETY: by the parameter's key it is a function of this type, or null, which is none: MX
-    // asks that of `mx_open_endpoint`.
+    // SAFETY: MX requires that a parameter with this key holds a function of this type or null, and
+    // null is `None`.
     unsafe { std::mem::transmute::<*const (), Option<ErrorHandler>>(pointer) }
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn mx_close_endpoint(endpoint: Endpoint) -> Return {
-    with(endpoint, |shared| shared.close())
+    endpoint_call(endpoint, |shared| shared.close())
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn mx_wakeup(endpoint: Endpoint) -> Return {
-    with(endpoint, exchange::wake)
+    endpoint_call(endpoint, exchange::wake)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn mx_disable_progression(endpoint: Endpoint) -> Return {
-    with(endpoint, exchange::disable)
+    endpoint_call(endpoint, exchange::disable)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn mx_reenable_progression(endpoint: Endpoint) -> Return {
-    with(endpoint, exchange::enable)
+    endpoint_call(endpoint, exchange::enable)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn mx_progress(endpoint: Endpoint) -> Return {
-    with(endpoint, |shared| shared.enter()?.work().map(drop))
+    endpoint_call(endpoint, |shared| {
+        shared.lock_for_call()?.progress().map(drop)
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -88,8 +90,8 @@ extern "C" fn mx_set_request_timeout(
     request: Request,
     milliseconds: u32,
 ) -> Return {
-    with(endpoint, |shared| {
-        exchange::set_limit(shared, request, limit(milliseconds))
+    endpoint_call(endpoint, |shared| {
+        exchange::set_timeout(shared, request, timeout(milliseconds))
     })
 }
 
@@ -99,7 +101,7 @@ extern "C" fn mx_register_unexp_handler(
     handler: Option<UnexpectedHandler>,
     context: Pointer,
 ) -> Return {
-    with(endpoint, |shared| {
+    endpoint_call(endpoint, |shared| {
         exchange::set_handler(shared, handler, context)
     })
 }

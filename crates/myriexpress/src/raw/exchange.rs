@@ -1,11 +1,11 @@
-//! Sending, receiving, and what became of it.
+//! Calls that send and receive messages and complete requests.
 
 use std::time::Duration;
 
 use message::Pattern;
 
 use super::pointer::{List, Out};
-use super::{limit, with};
+use super::{endpoint_call, timeout};
 use crate::abi::{Address, Endpoint, Pointer, Request, Segment, Status};
 use crate::codes::{Result, Return};
 use crate::exchange;
@@ -18,7 +18,7 @@ fn send(
     request: &Out<Request>,
     send: &exchange::Send,
 ) -> Return {
-    with(endpoint, |shared| {
+    endpoint_call(endpoint, |shared| {
         let memory = segments.memory(count)?;
         request.put(exchange::send(shared, memory, send)?);
         Ok(())
@@ -75,24 +75,24 @@ extern "C" fn mx_irecv(
     context: Pointer,
     request: Out<Request>,
 ) -> Return {
-    with(endpoint, |shared| {
+    endpoint_call(endpoint, |shared| {
         let memory = segments.memory(count)?;
         let pattern = Pattern::new(match_info, mask)?;
         let forget = request.is_null();
-        let name = exchange::receive(shared, memory, pattern, context, forget)?;
-        request.put(name);
+        let handle = exchange::receive(shared, memory, pattern, context, forget)?;
+        request.put(handle);
         Ok(())
     })
 }
 
-/// The request behind a pointer.
-fn named(request: &Out<Request>) -> Result<Request> {
+/// Returns the request that a pointer refers to.
+fn request_of(request: &Out<Request>) -> Result<Request> {
     let request = request.get().filter(|request| *request != Request::NONE);
     request.ok_or(Return::BAD_REQUEST)
 }
 
-/// Say whether there is something, and what.
-fn tell<T: Copy>(found: Option<T>, what: &Out<T>, result: &Out<u32>) {
+/// Writes whether there is a result, and the result.
+fn write_result<T: Copy>(found: Option<T>, what: &Out<T>, result: &Out<u32>) {
     if let Some(found) = found {
         what.put(found);
     }
@@ -106,11 +106,11 @@ fn test(
     status: &Out<Status>,
     result: &Out<u32>,
 ) -> Result {
-    let found = exchange::test(shared, named(request)?, wait)?;
+    let found = exchange::test(shared, request_of(request)?, wait)?;
     if found.is_some() {
         request.put(Request::NONE);
     }
-    tell(found, status, result);
+    write_result(found, status, result);
     Ok(())
 }
 
@@ -121,7 +121,7 @@ extern "C" fn mx_test(
     status: Out<Status>,
     result: Out<u32>,
 ) -> Return {
-    with(endpoint, |shared| {
+    endpoint_call(endpoint, |shared| {
         test(shared, &request, None, &status, &result)
     })
 }
@@ -134,11 +134,11 @@ extern "C" fn mx_wait(
     status: Out<Status>,
     result: Out<u32>,
 ) -> Return {
-    with(endpoint, |shared| {
+    endpoint_call(endpoint, |shared| {
         test(
             shared,
             &request,
-            Some(limit(milliseconds)),
+            Some(timeout(milliseconds)),
             &status,
             &result,
         )
@@ -153,15 +153,15 @@ extern "C" fn mx_test_any(
     status: Out<Status>,
     result: Out<u32>,
 ) -> Return {
-    with(endpoint, |shared| {
+    endpoint_call(endpoint, |shared| {
         let pattern = Pattern::new(match_info, mask)?;
         let found = exchange::test_any(shared, pattern, None)?;
-        tell(found, &status, &result);
+        write_result(found, &status, &result);
         Ok(())
     })
 }
 
-/// The time comes before the match value here.
+/// In this call, the timeout precedes the match value.
 #[unsafe(no_mangle)]
 extern "C" fn mx_wait_any(
     endpoint: Endpoint,
@@ -171,18 +171,18 @@ extern "C" fn mx_wait_any(
     status: Out<Status>,
     result: Out<u32>,
 ) -> Return {
-    with(endpoint, |shared| {
+    endpoint_call(endpoint, |shared| {
         let pattern = Pattern::new(match_info, mask)?;
-        let found = exchange::test_any(shared, pattern, Some(limit(milliseconds)))?;
-        tell(found, &status, &result);
+        let found = exchange::test_any(shared, pattern, Some(timeout(milliseconds)))?;
+        write_result(found, &status, &result);
         Ok(())
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn mx_ipeek(endpoint: Endpoint, request: Out<Request>, result: Out<u32>) -> Return {
-    with(endpoint, |shared| {
-        tell(exchange::peek(shared, None)?, &request, &result);
+    endpoint_call(endpoint, |shared| {
+        write_result(exchange::peek(shared, None)?, &request, &result);
         Ok(())
     })
 }
@@ -194,9 +194,9 @@ extern "C" fn mx_peek(
     request: Out<Request>,
     result: Out<u32>,
 ) -> Return {
-    with(endpoint, |shared| {
-        let found = exchange::peek(shared, Some(limit(milliseconds)))?;
-        tell(found, &request, &result);
+    endpoint_call(endpoint, |shared| {
+        let found = exchange::peek(shared, Some(timeout(milliseconds)))?;
+        write_result(found, &request, &result);
         Ok(())
     })
 }
@@ -209,9 +209,9 @@ extern "C" fn mx_iprobe(
     status: Out<Status>,
     result: Out<u32>,
 ) -> Return {
-    with(endpoint, |shared| {
+    endpoint_call(endpoint, |shared| {
         let pattern = Pattern::new(match_info, mask)?;
-        tell(exchange::probe(shared, pattern, None)?, &status, &result);
+        write_result(exchange::probe(shared, pattern, None)?, &status, &result);
         Ok(())
     })
 }
@@ -225,18 +225,18 @@ extern "C" fn mx_probe(
     status: Out<Status>,
     result: Out<u32>,
 ) -> Return {
-    with(endpoint, |shared| {
+    endpoint_call(endpoint, |shared| {
         let pattern = Pattern::new(match_info, mask)?;
-        let found = exchange::probe(shared, pattern, Some(limit(milliseconds)))?;
-        tell(found, &status, &result);
+        let found = exchange::probe(shared, pattern, Some(timeout(milliseconds)))?;
+        write_result(found, &status, &result);
         Ok(())
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn mx_cancel(endpoint: Endpoint, request: Out<Request>, result: Out<u32>) -> Return {
-    with(endpoint, |shared| {
-        let cancelled = exchange::cancel(shared, named(&request)?)?;
+    endpoint_call(endpoint, |shared| {
+        let cancelled = exchange::cancel(shared, request_of(&request)?)?;
         if cancelled {
             request.put(Request::NONE);
         }
@@ -247,8 +247,8 @@ extern "C" fn mx_cancel(endpoint: Endpoint, request: Out<Request>, result: Out<u
 
 #[unsafe(no_mangle)]
 extern "C" fn mx_forget(endpoint: Endpoint, request: Out<Request>) -> Return {
-    with(endpoint, |shared| {
-        exchange::forget(shared, named(&request)?)?;
+    endpoint_call(endpoint, |shared| {
+        exchange::forget(shared, request_of(&request)?)?;
         request.put(Request::NONE);
         Ok(())
     })
@@ -256,18 +256,18 @@ extern "C" fn mx_forget(endpoint: Endpoint, request: Out<Request>) -> Return {
 
 #[unsafe(no_mangle)]
 extern "C" fn mx_ibuffered(endpoint: Endpoint, request: Out<Request>, result: Out<u32>) -> Return {
-    with(endpoint, |shared| {
-        let buffered = exchange::buffered(shared, named(&request)?)?;
+    endpoint_call(endpoint, |shared| {
+        let buffered = exchange::buffered(shared, request_of(&request)?)?;
         result.put(u32::from(buffered));
         Ok(())
     })
 }
 
-/// The endpoint is in the request's name.
+/// The handle of a request contains the number of its endpoint.
 #[unsafe(no_mangle)]
 extern "C" fn mx_context(request: Out<Request>, context: Out<Pointer>) -> Return {
-    super::globally(|| {
-        let request = named(&request)?;
+    super::process_call(|| {
+        let request = request_of(&request)?;
         context.put(exchange::context(request)?);
         Ok(())
     })

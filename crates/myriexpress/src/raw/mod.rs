@@ -1,7 +1,7 @@
-//! The C boundary: the functions that programs call, and the only `unsafe` code.
+//! The C boundary: the functions that programs call, and the crate's only `unsafe` code.
 //!
-//! Each function finds the endpoint, hands on, and has errors handled as the program wants it. The
-//! symbols' versions are in `symbols.map`.
+//! Each function finds the endpoint, calls the safe implementation, and passes errors to the
+//! program's error handler. `symbols.map` has the symbol versions.
 #![allow(unsafe_code)]
 
 mod connection;
@@ -10,7 +10,7 @@ mod exchange;
 mod information;
 mod pointer;
 mod process;
-mod undone;
+mod unsupported;
 
 use std::time::Duration;
 
@@ -20,16 +20,16 @@ use crate::library;
 use crate::shared::Shared;
 use crate::table;
 
-/// Do what is done to the process.
-fn globally(act: impl FnOnce() -> Result) -> Return {
+/// Runs a call that concerns the process.
+fn process_call(act: impl FnOnce() -> Result) -> Return {
     match act() {
         Ok(()) => Return::SUCCESS,
         Err(code) => library::report(None, code),
     }
 }
 
-/// Do what is done to an endpoint.
-fn with(endpoint: Endpoint, act: impl FnOnce(&Shared) -> Result) -> Return {
+/// Runs a call that concerns an endpoint.
+fn endpoint_call(endpoint: Endpoint, act: impl FnOnce(&Shared) -> Result) -> Return {
     let shared = match table::endpoint(endpoint) {
         Ok(shared) => shared,
         Err(code) => return library::report(None, code),
@@ -40,8 +40,8 @@ fn with(endpoint: Endpoint, act: impl FnOnce(&Shared) -> Result) -> Return {
     }
 }
 
-/// Do what is done to an address: errors are its endpoint's, if it has one.
-fn about(address: Address, act: impl FnOnce() -> Result) -> Return {
+/// Runs a call that concerns an address: errors go to the handler of its endpoint, if that exists.
+fn address_call(address: Address, act: impl FnOnce() -> Result) -> Return {
     match act() {
         Ok(()) => Return::SUCCESS,
         Err(code) => {
@@ -51,7 +51,7 @@ fn about(address: Address, act: impl FnOnce() -> Result) -> Return {
     }
 }
 
-/// A time in milliseconds; `MX_INFINITE` is 0.
-fn limit(milliseconds: u32) -> Option<Duration> {
+/// Converts a timeout in milliseconds; `MX_INFINITE` is 0.
+fn timeout(milliseconds: u32) -> Option<Duration> {
     (milliseconds > 0).then(|| Duration::from_millis(milliseconds.into()))
 }

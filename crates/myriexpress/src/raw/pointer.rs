@@ -1,8 +1,8 @@
-//! Pointers of the program, and what may be done with them.
+//! Pointers from the program.
 //!
-//! C gives no more than its word for them, which each function of MX asks for: a pointer is null,
-//! or leads to what its type says, and that stays valid for the call. That word is what every
-//! block here rests on. No Rust code can make one of them.
+//! The documentation of each MX function requires that a pointer is null or points to a value of
+//! its type, which stays valid during the call. Every `unsafe` block here relies on that. Rust code
+//! cannot make a value of these types.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::slice;
@@ -12,7 +12,7 @@ use message::{Memory, Segments};
 use crate::abi::{Parameter, Segment};
 use crate::codes::{Result, Return};
 
-/// To a value that is written, or read and written.
+/// A pointer to a value that the call writes, or reads and writes.
 #[repr(transparent)]
 pub(super) struct Out<T>(*mut T);
 
@@ -21,52 +21,52 @@ impl<T: Copy> Out<T> {
         self.0.is_null()
     }
 
-    /// Write it, unless the program does not want it.
+    /// Writes the value, unless the pointer is null.
     pub(super) fn put(&self, value: T) {
         if !self.is_null() {
-            // SAFETY: not null, so it leads to a T of the program's, see above.
+            // SAFETY: the pointer is not null, so it points to a T of the program, see above.
             unsafe { self.0.write(value) }
         }
     }
 
-    /// Read it.
+    /// Reads the value.
     pub(super) fn get(&self) -> Option<T> {
         // SAFETY: as above, if it is not null.
         unsafe { self.0.as_ref() }.copied()
     }
 }
 
-/// To a buffer of a length that comes with it.
+/// A pointer to a buffer, whose length is another argument.
 #[repr(transparent)]
-pub(super) struct Room(*mut c_void);
+pub(super) struct Buffer(*mut c_void);
 
-impl Room {
+impl Buffer {
     pub(super) fn is_null(&self) -> bool {
         self.0.is_null()
     }
 
-    /// Write bytes to it; the caller has compared the lengths.
+    /// Writes bytes; the caller has checked that they fit.
     pub(super) fn put(&self, bytes: &[u8]) {
         if !self.is_null() {
             let to = self.0.cast::<u8>();
-            // SAFETY: it leads to at least as many bytes of the program's, which nobody else uses
-            // during the call, see above.
+            // SAFETY: the pointer points to at least as many bytes of the program, which nothing
+            // else accesses during the call, see above.
             unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
         }
     }
 
-    /// Read `length` bytes.
+    /// Reads `length` bytes.
     pub(super) fn get(&self, length: u32) -> Option<Vec<u8>> {
         if self.is_null() {
             return None;
         }
         let length = usize::try_from(length).ok()?;
-        // SAFETY: it leads to that many bytes of the program's, see above.
+        // SAFETY: the pointer points to that many bytes of the program, see above.
         Some(unsafe { slice::from_raw_parts(self.0.cast::<u8>(), length) }.to_vec())
     }
 }
 
-/// To a text.
+/// A pointer to a C string.
 #[repr(transparent)]
 pub(super) struct Text(*const c_char);
 
@@ -75,23 +75,23 @@ impl Text {
         if self.0.is_null() {
             return None;
         }
-        // SAFETY: it leads to a text with a NUL, see above.
+        // SAFETY: the pointer points to a string with a NUL, see above.
         Some(unsafe { CStr::from_ptr(self.0) }.to_bytes().to_vec())
     }
 }
 
-/// To a list of a length that comes with it.
+/// A pointer to a list, whose length is another argument.
 #[repr(transparent)]
 pub(super) struct List<T>(*const T);
 
 impl<T: Copy> List<T> {
-    /// `None` for a list that is missing.
+    /// Returns the list, or `None` if it is missing.
     fn get(&self, count: u32) -> Option<&[T]> {
         let count = usize::try_from(count).ok()?;
         match (count, self.0.is_null()) {
             (0, _) => Some(&[]),
             (_, true) => None,
-            // SAFETY: it leads to that many values of the program's, see above.
+            // SAFETY: the pointer points to that many values of the program, see above.
             (_, false) => Some(unsafe { slice::from_raw_parts(self.0, count) }),
         }
     }
@@ -104,7 +104,7 @@ impl List<Parameter> {
 }
 
 impl List<Segment> {
-    /// The memory of a message.
+    /// Returns the memory of a message.
     pub(super) fn memory(&self, count: u32) -> Result<Memory> {
         if count as usize > message::limits::SEGMENTS {
             return Err(Return::BAD_SEG_CNT);
@@ -124,8 +124,8 @@ impl List<Segment> {
         let pieces = list
             .iter()
             .map(|segment| (segment.start.cast(), segment.length as usize));
-        // SAFETY: the program promises that a segment is its memory, and that it leaves it alone
-        // until the request has ended: what MX asks of `mx_isend` and `mx_irecv`.
+        // SAFETY: MX requires of `mx_isend` and `mx_irecv` that a segment is memory of the program,
+        // which it does not access until the request has completed.
         Ok(Memory::Segments(unsafe { Segments::new(pieces) }?))
     }
 }

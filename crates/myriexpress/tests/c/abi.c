@@ -1,5 +1,5 @@
-/* Sections 1 to 4: a program made for the original interface. It includes none of our headers:
-   values, layouts and versions of symbols are written here once more, from the facts. */
+/* Sections 1 to 4: a program compiled for the original interface. It includes none of our headers:
+   it repeats the original's values, layouts and symbol versions. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -23,7 +23,7 @@ _Static_assert(sizeof(status) == 48 && offsetof(status, source) == 8, "status");
 _Static_assert(offsetof(status, match) == 24 && offsetof(status, message) == 32, "status");
 _Static_assert(offsetof(status, taken) == 36 && offsetof(status, context) == 40, "status");
 
-/* Symbols with the versions that the original's programs were linked to. */
+/* The symbol versions that programs for the original were linked to. */
 #define VERSION(name, version) __asm__(".symver " #name "," #name "@" #version)
 extern uint32_t mx__init_api(int);
 VERSION(mx__init_api, MX_0.92);

@@ -1,4 +1,4 @@
-/* Section 2: what is wrong with a call is told by its code, and nothing happens. */
+/* Section 2: a call with a wrong argument returns the matching code and has no effect. */
 #include "check.h"
 
 static int handled;
@@ -8,13 +8,13 @@ static mx_return_t handler(char *text, mx_return_t code) {
   CHECK(text != NULL && *text != 0);
   handled++;
   last = code;
-  /* What the handler returns the call returns. */
+  /* The call returns the result of the handler. */
   return MX_BAD_BAD_BAD;
 }
 
 int main(void) {
   mx_endpoint_t endpoint, other;
-  mx_endpoint_addr_t addr, nobody;
+  mx_endpoint_addr_t addr, no_address;
   mx_request_t request, stale;
   mx_status_t status;
   mx_segment_t segment;
@@ -47,8 +47,8 @@ int main(void) {
   OK(mx_open_endpoint(MX_ANY_NIC, 1, KEY, &param, 1, &endpoint));
   RETURNS(MX_BUSY, mx_open_endpoint(0, 1, 0, NULL, 0, &other));
   OK(mx_open_endpoint(0, MX_ANY_ENDPOINT, KEY, NULL, 0, &other));
-  OK(mx_get_endpoint_addr(other, &nobody));
-  OK(mx_decompose_endpoint_addr(nobody, &nic, &id));
+  OK(mx_get_endpoint_addr(other, &no_address));
+  OK(mx_decompose_endpoint_addr(no_address, &nic, &id));
   CHECK(id == 0);
   /* Names. */
   RETURNS(MX_BOARD_UNKNOWN, mx_board_number_to_nic_id(1, &nic));
@@ -73,15 +73,15 @@ int main(void) {
   RETURNS(MX_BAD_HOSTNAME_ARGS, mx_hostname_to_nic_id(NULL, &found));
   /* Addresses. */
   OK(mx_get_endpoint_addr(endpoint, &addr));
-  memset(&nobody, 0, sizeof nobody);
+  memset(&no_address, 0, sizeof no_address);
   segment.segment_ptr = &byte;
   segment.segment_length = 1;
-  RETURNS(MX_BAD_ENDPOINT, mx_isend(endpoint, &segment, 1, nobody, 0, NULL, &request));
+  RETURNS(MX_BAD_ENDPOINT, mx_isend(endpoint, &segment, 1, no_address, 0, NULL, &request));
   RETURNS(MX_BAD_ENDPOINT, mx_isend(other, &segment, 1, addr, 0, NULL, &request));
-  RETURNS(MX_BAD_ENDPOINT, mx_decompose_endpoint_addr(nobody, &nic, &id));
-  RETURNS(MX_BAD_ENDPOINT, mx_disconnect(endpoint, nobody));
-  RETURNS(MX_BAD_ENDPOINT, mx_set_endpoint_addr_context(nobody, &byte));
-  RETURNS(MX_BAD_ENDPOINT, mx_get_endpoint_addr_context(nobody, &context));
+  RETURNS(MX_BAD_ENDPOINT, mx_decompose_endpoint_addr(no_address, &nic, &id));
+  RETURNS(MX_BAD_ENDPOINT, mx_disconnect(endpoint, no_address));
+  RETURNS(MX_BAD_ENDPOINT, mx_set_endpoint_addr_context(no_address, &byte));
+  RETURNS(MX_BAD_ENDPOINT, mx_get_endpoint_addr_context(no_address, &context));
   /* Requests. */
   RETURNS(MX_BAD_MATCH_MASK, mx_irecv(endpoint, &segment, 1, 3, 1, NULL, &request));
   request = NULL;
@@ -103,10 +103,10 @@ int main(void) {
   CHECK(result == 1 && request == NULL);
   RETURNS(MX_BAD_REQUEST, mx_test(endpoint, &stale, &status, &result));
   RETURNS(MX_BAD_REQUEST, mx_cancel(endpoint, &stale, &result));
-  /* A new one in its place is not taken for it. */
+  /* The handle of the old request does not refer to a new one in the same slot. */
   OK(mx_irecv(endpoint, &segment, 1, 3, 3, NULL, &request));
   RETURNS(MX_BAD_REQUEST, mx_cancel(endpoint, &stale, &result));
-  /* Matched: too late. A send: never. */
+  /* A matched receive and a send cannot be cancelled. */
   mx_request_t sent = start(endpoint, addr, &byte, 1, 3);
   OK(mx_cancel(endpoint, &request, &result));
   CHECK(result == 0 && request != NULL);
@@ -115,10 +115,10 @@ int main(void) {
   CHECK(result == 1);
   finish(endpoint, &sent);
   finish(endpoint, &request);
-  /* Peeking takes nothing. */
+  /* mx_ipeek does not take the result. */
   OK(mx_ipeek(endpoint, &request, &result));
   CHECK(result == 0);
-  /* Fire and forget; and forgetting later. */
+  /* A request that is forgotten at once, and one that is forgotten later. */
   OK(mx_irecv(endpoint, &segment, 1, 4, 7, NULL, &request));
   OK(mx_isend(endpoint, &segment, 1, addr, 4, NULL, NULL));
   finish(endpoint, &request);
@@ -128,11 +128,11 @@ int main(void) {
   receive(endpoint, &byte, 1, 5, 7);
   OK(mx_test_any(endpoint, 0, 0, &status, &result));
   CHECK(result == 0);
-  /* Not implemented: says so. */
+  /* Functions that are not implemented fail. */
   RETURNS(MX_FAILURE, mx_iput(endpoint, &segment, 1, addr, 0, NULL, &request));
   RETURNS(MX_FAILURE, mx_iget(endpoint, &segment, 1, addr, 0, NULL, &request));
   RETURNS(MX_FAILURE, mx_buffered(endpoint, &request, 1, &result));
-  /* Handlers: of the process, and of an endpoint. */
+  /* Error handlers of the process and of an endpoint. */
   CHECK(mx_set_error_handler(handler) == MX_ERRORS_RETURN);
   RETURNS(MX_BAD_BAD_BAD, mx_board_number_to_nic_id(1, &nic));
   CHECK(handled == 1 && last == MX_BOARD_UNKNOWN);
@@ -143,7 +143,7 @@ int main(void) {
   OK(mx_open_endpoint(0, 3, KEY, &param, 1, &third));
   RETURNS(MX_BAD_BAD_BAD, mx_cancel(third, &stale, &result));
   CHECK(handled == 2 && last == MX_BAD_REQUEST);
-  /* Endpoints that are closed are none, and what belonged to them neither. */
+  /* Handles of a closed endpoint, its addresses and its requests are not valid. */
   OK(mx_irecv(endpoint, &segment, 1, 3, 3, NULL, &request));
   OK(mx_close_endpoint(endpoint));
   RETURNS(MX_BAD_ENDPOINT, mx_close_endpoint(endpoint));
@@ -151,7 +151,7 @@ int main(void) {
   RETURNS(MX_BAD_ENDPOINT, mx_decompose_endpoint_addr(addr, &nic, &id));
   RETURNS(MX_BAD_REQUEST, mx_context(&request, &context));
   RETURNS(MX_BAD_ENDPOINT, mx_wakeup((mx_endpoint_t)&byte));
-  /* Texts for every code. */
+  /* Every code has a text. */
   for (int code = -1; code < 50; code++) {
     CHECK(mx_strerror((mx_return_t)code) != NULL);
     CHECK(mx_strstatus((mx_status_code_t)code) != NULL);

@@ -1,4 +1,4 @@
-/* What the programs share: two processes, an endpoint each, and checks that end the process. */
+/* Shared code of the programs: two processes with an endpoint each, and checks that end the process. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -18,7 +18,7 @@
 
 #define UNUSED __attribute__((unused))
 
-/* So long nothing takes; a process that is still there is stuck. */
+/* No program takes this long, so a process that still runs is stuck. */
 #define HANG 300
 
 #define CHECK(condition)                                                       \
@@ -43,7 +43,7 @@
 
 #define KEY 0x1234
 
-/* Start the library, with errors returned. */
+/* Initializes the library so that calls return errors. */
 UNUSED static void begin(void) {
   mx_set_error_handler(MX_ERRORS_RETURN);
   OK(mx_init());
@@ -66,7 +66,7 @@ UNUSED static mx_endpoint_t open_at(uint32_t id) {
   return open_with(id, NULL, 0);
 }
 
-/* Connect to somebody who may not have begun. */
+/* Connects to a peer that may not have started yet. */
 UNUSED static mx_endpoint_addr_t connect_to(mx_endpoint_t endpoint,
                                             uint32_t id) {
   mx_endpoint_addr_t addr;
@@ -141,13 +141,13 @@ UNUSED static int is_done(mx_endpoint_t endpoint, mx_request_t *request,
   return (int)result;
 }
 
-/* Both sides say that they are here, and wait for the other. */
-#define HERE 0xffffffff00000000u
-UNUSED static void meet(mx_endpoint_t endpoint, mx_endpoint_addr_t peer) {
+/* A barrier of both sides. */
+#define BARRIER 0xffffffff00000000u
+UNUSED static void barrier(mx_endpoint_t endpoint, mx_endpoint_addr_t peer) {
   char byte = 0;
-  mx_request_t request = start_sync(endpoint, peer, &byte, 1, HERE);
+  mx_request_t request = start_sync(endpoint, peer, &byte, 1, BARRIER);
   char other;
-  CHECK(receive(endpoint, &other, 1, HERE, MX_MATCH_MASK_NONE).code ==
+  CHECK(receive(endpoint, &other, 1, BARRIER, MX_MATCH_MASK_NONE).code ==
         MX_STATUS_SUCCESS);
   finish(endpoint, &request);
 }
@@ -165,7 +165,7 @@ UNUSED static int is_filled(const unsigned char *memory, uint32_t length,
   return 1;
 }
 
-/* Run a and b in a process each; the first that fails ends the program. */
+/* Runs a and b in a process each. The first failure ends the program. */
 UNUSED static int both(void (*a)(void), void (*b)(void)) {
   pid_t parent = getpid();
   pid_t child = fork();
@@ -185,29 +185,29 @@ UNUSED static int both(void (*a)(void), void (*b)(void)) {
   return 0;
 }
 
-/* The usual pair: endpoint 1 in the parent, 2 in the child, connected. */
+/* Makes two connected endpoints: 1 in the parent, 2 in the child. */
 typedef struct {
   mx_endpoint_t endpoint;
   mx_endpoint_addr_t peer;
 } side_t;
 
-UNUSED static side_t join_with(uint32_t own, uint32_t other, mx_param_t *params,
+UNUSED static side_t open_side_with(uint32_t own, uint32_t other, mx_param_t *params,
                                uint32_t count) {
   side_t side;
   begin();
   side.endpoint = open_with(own, params, count);
   side.peer = connect_to(side.endpoint, other);
-  meet(side.endpoint, side.peer);
+  barrier(side.endpoint, side.peer);
   return side;
 }
 
-UNUSED static side_t join(uint32_t own, uint32_t other) {
-  return join_with(own, other, NULL, 0);
+UNUSED static side_t open_side(uint32_t own, uint32_t other) {
+  return open_side_with(own, other, NULL, 0);
 }
 
-/* The last message of a test: nobody closes before the other is through. */
-UNUSED static void leave(side_t side) {
-  meet(side.endpoint, side.peer);
+/* A barrier at the end of a test: no side closes its endpoint before the other has completed. */
+UNUSED static void close_side(side_t side) {
+  barrier(side.endpoint, side.peer);
   OK(mx_close_endpoint(side.endpoint));
   OK(mx_finalize());
 }

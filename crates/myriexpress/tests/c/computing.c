@@ -1,15 +1,15 @@
-/* A program that asks for a thread of progress computes while its receive is filled: the sender of
- * a large message is done before it calls again. */
+/* With a progress thread, the send of a large message completes while the receiver computes and
+ * makes no calls. */
 #include "check.h"
 
 #define LENGTH 1000000
 #define LIMIT 60000
 
 static unsigned char out[LENGTH], in[LENGTH];
-static int told[2];
+static int sent[2];
 
 static void sender(void) {
-  side_t side = join(1, 2);
+  side_t side = open_side(1, 2);
   for (unsigned round = 0; round < 3; round++) {
     mx_status_t status;
     uint32_t result;
@@ -18,29 +18,29 @@ static void sender(void) {
     mx_request_t request = start(side.endpoint, side.peer, out, LENGTH, round);
     OK(mx_wait(side.endpoint, &request, LIMIT, &status, &result));
     CHECK(result == 1 && status.code == MX_STATUS_SUCCESS && status.xfer_length == LENGTH);
-    CHECK(write(told[1], &byte, 1) == 1);
-    meet(side.endpoint, side.peer);
+    CHECK(write(sent[1], &byte, 1) == 1);
+    barrier(side.endpoint, side.peer);
   }
-  leave(side);
+  close_side(side);
 }
 
 static void receiver(void) {
-  side_t side = join(2, 1);
+  side_t side = open_side(2, 1);
   for (unsigned round = 0; round < 3; round++) {
     mx_status_t status;
     char byte;
     mx_request_t request = post(side.endpoint, in, LENGTH, round, MX_MATCH_MASK_NONE);
-    /* Nothing is called until the sender is done. */
-    CHECK(read(told[0], &byte, 1) == 1);
+    /* This process makes no calls until the send has completed. */
+    CHECK(read(sent[0], &byte, 1) == 1);
     status = finish(side.endpoint, &request);
     CHECK(status.code == MX_STATUS_SUCCESS && is_filled(in, LENGTH, round));
-    meet(side.endpoint, side.peer);
+    barrier(side.endpoint, side.peer);
   }
-  leave(side);
+  close_side(side);
 }
 
 int main(void) {
   CHECK(!setenv("VICINITY_PROGRESS_THREAD", "1", 1));
-  CHECK(!pipe(told));
+  CHECK(!pipe(sent));
   return both(sender, receiver);
 }

@@ -12,16 +12,16 @@ static mx_param_t param(uint8_t bits, uint8_t shift) {
 
 static void sender(void) {
   mx_param_t ids = param(8, 48);
-  side_t s = join_with(1, 2, &ids, 1);
+  side_t s = open_side_with(1, 2, &ids, 1);
   char byte = 1;
   for (uint64_t id = 0; id < 256; id++)
     send_to(s.endpoint, s.peer, &byte, 1, id << 48 | 7);
-  leave(s);
+  close_side(s);
 }
 
 static void receiver(void) {
   mx_param_t ids = param(8, 48);
-  side_t s = join_with(2, 1, &ids, 1);
+  side_t s = open_side_with(2, 1, &ids, 1);
   char byte;
   mx_segment_t segment = {&byte, 1};
   mx_request_t request;
@@ -35,13 +35,13 @@ static void receiver(void) {
     status = receive(s.endpoint, &byte, 1, id << 48, IDS);
     CHECK(status.match_info == (id << 48 | 7));
   }
-  /* Calls about any request or message may look at all of them. */
+  /* mx_test_any and mx_iprobe may select several context ids. */
   request = start(s.endpoint, s.peer, &byte, 1, 0x123);
   OK(mx_wait_any(s.endpoint, MX_INFINITE, 0, 0, &status, &result));
   CHECK(result == 1 && status.match_info == 0x123);
   OK(mx_iprobe(s.endpoint, 7, 0xff, &status, &result));
   CHECK(result == 0);
-  leave(s);
+  close_side(s);
 }
 
 static void alone(void) {

@@ -1,4 +1,4 @@
-/* Nothing is told about errors: the first one ends the process. */
+/* Without an error handler, the first error ends the process. */
 #include "myriexpress.h"
 
 int main(void) {

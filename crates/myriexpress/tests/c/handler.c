@@ -14,7 +14,7 @@ static const uint32_t lengths[] = {0, 8, 48, 49, 128, 4096, 4097, 32768, 32769, 
 #define SYNC 0x40000
 
 static void sender(void) {
-  side_t s = join(1, 2);
+  side_t s = open_side(1, 2);
   fill(out, sizeof out, 5);
   for (unsigned i = 0; i < LENGTHS; i++) {
     for (uint64_t what = KEEP; what <= SYNC; what += 0x10000) {
@@ -22,14 +22,14 @@ static void sender(void) {
           what == SYNC ? start_sync(s.endpoint, s.peer, out, lengths[i], what | i)
                        : start(s.endpoint, s.peer, out, lengths[i], what | i);
       mx_status_t status = finish(s.endpoint, &request);
-      /* Of what was dropped nothing was taken; of a buffered one nobody is told. */
-      int told = what == SYNC || (what == DROP && lengths[i] > 32768);
-      CHECK(status.xfer_length == (told ? 0 : lengths[i]));
+      /* A dropped message that was not buffered has 0 bytes in its status. */
+      int unreceived = what == SYNC || (what == DROP && lengths[i] > 32768);
+      CHECK(status.xfer_length == (unreceived ? 0 : lengths[i]));
     }
-    /* The receiver's handler posts one receive at a time. */
-    meet(s.endpoint, s.peer);
+    /* The receiver's handler posts one receive for each message. */
+    barrier(s.endpoint, s.peer);
   }
-  leave(s);
+  close_side(s);
 }
 
 static side_t r;
@@ -42,12 +42,12 @@ static mx_unexp_handler_action_t handler(void *context, mx_endpoint_addr_t sourc
   mx_status_t status;
   uint32_t result = 7;
   CHECK(context == &marker);
-  if (match == HERE)
+  if (match == BARRIER)
     return MX_RECV_CONTINUE;
   CHECK(!memcmp(&source, &r.peer, sizeof source));
   uint64_t kind = match & ~0xffffull;
   unsigned i = match & 0xffff;
-  /* In order, once each. */
+  /* Messages arrive in order, once each. */
   CHECK(seen == i * 4 + (kind >> 16) - 1);
   seen++;
   CHECK(length == lengths[i]);
@@ -55,7 +55,7 @@ static mx_unexp_handler_action_t handler(void *context, mx_endpoint_addr_t sourc
     CHECK(length == 0 || (data != NULL && is_filled(data, length, 5)));
   else
     CHECK(data == NULL);
-  /* It cannot close, and nothing it might wait for ever comes. */
+  /* A handler cannot close the endpoint, and a wait in it times out. */
   RETURNS(MX_CLOSE_IN_HANDLER, mx_close_endpoint(r.endpoint));
   OK(mx_iprobe(r.endpoint, match, MX_MATCH_MASK_NONE, &status, &result));
   CHECK(result == 0);
@@ -71,7 +71,7 @@ static void receiver(void) {
   r.endpoint = open_at(2);
   OK(mx_register_unexp_handler(r.endpoint, handler, &marker));
   r.peer = connect_to(r.endpoint, 1);
-  meet(r.endpoint, r.peer);
+  barrier(r.endpoint, r.peer);
   mx_status_t status;
   uint32_t result;
   for (unsigned i = 0; i < LENGTHS; i++) {
@@ -93,14 +93,14 @@ static void receiver(void) {
       OK(mx_iprobe(r.endpoint, gone | i, MX_MATCH_MASK_NONE, &status, &result));
       CHECK(result == 0);
     }
-    meet(r.endpoint, r.peer);
+    barrier(r.endpoint, r.peer);
   }
-  /* A receive that waits leaves nothing to the handler. */
+  /* A posted receive takes the message before the handler. */
   OK(mx_register_unexp_handler(r.endpoint, NULL, NULL));
-  leave(r);
+  close_side(r);
 }
 
-/* A handler runs alone: no second one, and nobody else's progress. */
+/* While a handler runs, no second handler runs and no thread makes progress. */
 static mx_endpoint_t one;
 static int inside, entered, done;
 

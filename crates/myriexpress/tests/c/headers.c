@@ -1,5 +1,5 @@
-/* Sections 2 to 5: what the headers give a program that is compiled now: each constant by its name, and the
-   layouts. abi.c has the same of the library, for programs that were compiled then. */
+/* Sections 2 to 5: the names, constants and layouts in the headers. abi.c checks the library in the same
+   way, for programs that were compiled with the original's headers. */
 #include <stddef.h>
 
 #include "check.h"
@@ -170,7 +170,7 @@ IS(offsetof(mx_mapper_state_t, routes_valid), 24);
 IS(offsetof(mx_mapper_state_t, level), 28);
 IS(offsetof(mx_mapper_state_t, flags), 32);
 
-/* What is not there is there to be linked, and says so. */
+/* Functions that are not implemented can be linked, and fail. */
 int main(void) {
   mx_raw_endpoint_t endpoint = NULL;
   mx_raw_status_t status;

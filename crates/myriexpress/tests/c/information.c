@@ -1,9 +1,9 @@
-/* Section 5: mx_get_info; and what Open MPI asks of a board. */
+/* Section 5: mx_get_info, and the mapper state that Open MPI reads. */
 #include "check.h"
 
 static mx_endpoint_t endpoint;
 
-/* A number, with and without an endpoint, and with too little room. */
+/* A number, with and without an endpoint, and with a buffer that is too small. */
 static uint32_t number(mx_get_info_key_t key) {
   uint32_t one = 77, two = 78, board = 0;
   OK(mx_get_info(NULL, key, &board, sizeof board, &one, sizeof one));
@@ -31,7 +31,7 @@ int main(void) {
   CHECK(number(MX_NET_TYPE) == MX_NET_ETHER);
   CHECK(number(MX_LINE_SPEED) == MX_SPEED_OPEN_MX);
   CHECK((int32_t)number(MX_NUMA_NODE) == -1);
-  /* The list of NICs ends with a zero, for which there must be room. */
+  /* The list of NIC ids ends with a zero, which must fit into the buffer. */
   RETURNS(MX_BAD_INFO_LENGTH, mx_get_info(NULL, MX_NIC_IDS, NULL, 0, ids, 8));
   OK(mx_get_info(NULL, MX_NIC_IDS, NULL, 0, ids, sizeof ids));
   CHECK(ids[0] == own_nic() && ids[1] == 0 && ids[2] == 7);
@@ -57,7 +57,7 @@ int main(void) {
   }
   RETURNS(MX_BAD_INFO_KEY, mx_get_info(NULL, 0, NULL, 0, text, sizeof text));
   RETURNS(MX_BAD_INFO_KEY, mx_get_info(NULL, 17, NULL, 0, text, sizeof text));
-  /* What Open MPI takes its network's id from. */
+  /* Open MPI derives the id of its network from the mapper state. */
   mx_endpt_handle_t handle = MX__INVALID_HANDLE;
   mx_mapper_state_t state;
   OK(mx_open_board(0, &handle));

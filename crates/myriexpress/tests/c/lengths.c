@@ -1,11 +1,11 @@
-/* Section 6.3: what both sides are told. */
+/* Section 6.3: the lengths in the statuses of both sides. */
 #include "check.h"
 
 static unsigned char out[300000], in[300000];
 
 static const struct {
   uint32_t sent, posted;
-  int synchronous, told;
+  int synchronous, sender_informed;
 } cases[] = {
     {8, 8, 0, 0},        {8, 5, 0, 0},      {128, 100, 0, 0},  {32768, 32768, 0, 0},
     {32768, 1000, 0, 0}, {32769, 32769, 0, 1}, {32769, 1000, 0, 1}, {300000, 299999, 0, 1},
@@ -15,7 +15,7 @@ static const struct {
 #define CASES (sizeof cases / sizeof *cases)
 
 static void sender(void) {
-  side_t s = join(1, 2);
+  side_t s = open_side(1, 2);
   fill(out, sizeof out, 3);
   for (unsigned i = 0; i < CASES; i++) {
     uint32_t sent = cases[i].sent, posted = cases[i].posted;
@@ -23,24 +23,24 @@ static void sender(void) {
                                ? start_sync(s.endpoint, s.peer, out, sent, i)
                                : start(s.endpoint, s.peer, out, sent, i);
     mx_status_t status = finish(s.endpoint, &request);
-    int cut = cases[i].told && posted < sent;
-    CHECK(status.code == (cut ? MX_STATUS_TRUNCATED : MX_STATUS_SUCCESS));
+    int truncated = cases[i].sender_informed && posted < sent;
+    CHECK(status.code == (truncated ? MX_STATUS_TRUNCATED : MX_STATUS_SUCCESS));
     CHECK(status.msg_length == sent);
-    CHECK(status.xfer_length == (cut ? posted : sent));
+    CHECK(status.xfer_length == (truncated ? posted : sent));
     CHECK(status.match_info == i && status.context == out);
     CHECK(!memcmp(&status.source, &s.peer, sizeof s.peer));
   }
   CHECK(is_filled(out, sizeof out, 3));
-  leave(s);
+  close_side(s);
 }
 
 static void receiver(void) {
-  side_t s = join(2, 1);
+  side_t s = open_side(2, 1);
   for (unsigned i = 0; i < CASES; i++) {
     uint32_t sent = cases[i].sent, posted = cases[i].posted;
     uint32_t taken = sent < posted ? sent : posted;
     memset(in, 0xee, sizeof in);
-    /* The mask hides the low bits: the status has the sender's value all the same. */
+    /* The mask ignores the low bits, but the status contains the sender's full value. */
     mx_status_t status = receive(s.endpoint, in, posted, 0, 0xffffffff00000000u);
     CHECK(status.code == (taken < sent ? MX_STATUS_TRUNCATED : MX_STATUS_SUCCESS));
     CHECK(status.msg_length == sent && status.xfer_length == taken);
@@ -48,7 +48,7 @@ static void receiver(void) {
     CHECK(!memcmp(&status.source, &s.peer, sizeof s.peer));
     CHECK(is_filled(in, taken, 3) && (taken == sizeof in || in[taken] == 0xee));
   }
-  leave(s);
+  close_side(s);
 }
 
 int main(void) { return both(sender, receiver); }

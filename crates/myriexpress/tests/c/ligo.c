@@ -1,5 +1,5 @@
-/* Section 7: what LIGO's streaming programs rely on: a receiver that waits a little at a time, a
-   sender that connects until somebody is there, and again when that one was replaced. */
+/* Section 7: what LIGO's streaming programs rely on: a receiver with short waits, and a sender that
+   repeats its connect until a receiver exists, and connects again after the receiver was replaced. */
 #include "check.h"
 
 #define BLOCK 100000
@@ -30,14 +30,14 @@ static void sender(void) {
     if (status.code == MX_STATUS_SUCCESS) {
       number++;
     } else {
-      /* The receiver is another one now. */
+      /* The receiver was replaced. */
       CHECK(strlen(mx_strstatus(status.code)) > 0);
       failed++;
       addr = look_for(endpoint);
     }
   }
   CHECK(failed == 1);
-  /* Its answer that it has all. */
+  /* The receiver's answer that it has all blocks. */
   receive(endpoint, block, 1, 100, MX_MATCH_MASK_NONE);
   OK(mx_close_endpoint(endpoint));
   OK(mx_finalize());
@@ -63,7 +63,7 @@ static void receiver(void) {
   begin();
   mx_endpoint_t endpoint = open_at(2);
   unsigned number = take(endpoint, 0, 7, &status);
-  /* Closed with the next block announced. */
+  /* The receiver closes after the next block was announced. */
   OK(mx_probe(endpoint, MX_INFINITE, 0, 0, &status, &result));
   OK(mx_close_endpoint(endpoint));
   endpoint = open_at(2);

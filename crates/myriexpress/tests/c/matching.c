@@ -1,4 +1,4 @@
-/* Section 6.1: which message goes into which receive, and in which order. */
+/* Section 6.1: matching of messages and receives, and its order. */
 #include "check.h"
 
 #define ALL MX_MATCH_MASK_NONE
@@ -10,17 +10,17 @@ static unsigned char out[KINDS * 2][200000];
 static unsigned char in[200000];
 
 static void sender(void) {
-  side_t s = join(1, 2);
+  side_t s = open_side(1, 2);
   mx_request_t requests[2 * KINDS];
-  /* 1: a mask hides bits. */
+  /* 1: the mask selects bits. */
   send_to(s.endpoint, s.peer, out[0], 1, 0x1234);
   send_to(s.endpoint, s.peer, out[0], 1, 0x5674);
-  meet(s.endpoint, s.peer);
-  /* 2: receives in the order of posting. */
-  meet(s.endpoint, s.peer);
+  barrier(s.endpoint, s.peer);
+  /* 2: receives match in the order of posting. */
+  barrier(s.endpoint, s.peer);
   send_to(s.endpoint, s.peer, out[0], 1, 0x11);
   send_to(s.endpoint, s.peer, out[0], 2, 0x11);
-  meet(s.endpoint, s.peer);
+  barrier(s.endpoint, s.peer);
   /* 3: messages of a pair match in the order of sending, of every size and call. */
   for (unsigned i = 0; i < KINDS; i++) {
     fill(out[2 * i], lengths[i], 2 * i);
@@ -29,16 +29,16 @@ static void sender(void) {
                             : start_sync(s.endpoint, s.peer, out[2 * i], lengths[i], 5);
     requests[2 * i + 1] = start(s.endpoint, s.peer, out[2 * i + 1], 8, 5);
   }
-  meet(s.endpoint, s.peer);
+  barrier(s.endpoint, s.peer);
   for (unsigned i = 0; i < 2 * KINDS; i++) {
     mx_status_t status = finish(s.endpoint, &requests[i]);
     CHECK(status.code == MX_STATUS_SUCCESS && status.context == out[i]);
   }
-  leave(s);
+  close_side(s);
 }
 
 static void receiver(void) {
-  side_t s = join(2, 1);
+  side_t s = open_side(2, 1);
   mx_status_t status;
   uint32_t result;
   char first[4], second[4];
@@ -47,15 +47,15 @@ static void receiver(void) {
   CHECK(status.match_info == 0x5674);
   status = receive(s.endpoint, first, 4, 0x4, 0xf);
   CHECK(status.match_info == 0x1234);
-  meet(s.endpoint, s.peer);
-  /* 2: the wild one is first, so it gets the first. */
+  barrier(s.endpoint, s.peer);
+  /* 2: the wildcard receive was posted first, so it gets the first message. */
   mx_request_t wild = post(s.endpoint, first, 4, 0, 0xffffffff00000000u);
   mx_request_t exact = post(s.endpoint, second, 4, 0x11, ALL);
-  meet(s.endpoint, s.peer);
+  barrier(s.endpoint, s.peer);
   CHECK(finish(s.endpoint, &wild).msg_length == 1);
   CHECK(finish(s.endpoint, &exact).msg_length == 2);
-  meet(s.endpoint, s.peer);
-  /* 2 and 3: the oldest message first, by probe and by receive. */
+  barrier(s.endpoint, s.peer);
+  /* 2 and 3: probes and receives find the oldest message first. */
   for (unsigned i = 0; i < 2 * KINDS; i++) {
     uint32_t length = i % 2 ? 8 : lengths[i / 2];
     OK(mx_probe(s.endpoint, MX_INFINITE, 5, ALL, &status, &result));
@@ -64,13 +64,13 @@ static void receiver(void) {
     status = receive(s.endpoint, in, sizeof in, 5, ALL);
     CHECK(status.msg_length == length && is_filled(in, length, i));
   }
-  meet(s.endpoint, s.peer);
-  /* 4: the same rule for calls about any request. */
+  barrier(s.endpoint, s.peer);
+  /* 4: the same rule holds for mx_test_any. */
   RETURNS(MX_BAD_MATCH_MASK, mx_test_any(s.endpoint, 3, 2, &status, &result));
   RETURNS(MX_BAD_MATCH_MASK, mx_wait_any(s.endpoint, 1, 3, 2, &status, &result));
   RETURNS(MX_BAD_MATCH_MASK, mx_iprobe(s.endpoint, 3, 2, &status, &result));
   RETURNS(MX_BAD_MATCH_MASK, mx_probe(s.endpoint, 1, 3, 2, &status, &result));
-  leave(s);
+  close_side(s);
 }
 
 int main(void) { return both(sender, receiver); }

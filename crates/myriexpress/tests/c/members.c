@@ -1,4 +1,4 @@
-/* Two members of the message plane or two hosts, a process each:
+/* Two members of the message plane or two hosts, each with one process:
    members OWN OTHER ENDPOINT OTHERS-ENDPOINT. */
 #include "check.h"
 
@@ -17,14 +17,14 @@ int main(int count, char **words) {
   mx_return_t code;
   side_t side;
   begin();
-  /* By its name in the plane a member is the same as by its host's. */
+  /* The member's name and its host's name lead to the same NIC id. */
   OK(mx_hostname_to_nic_id(words[1], &found));
   CHECK(found == own_nic());
   RETURNS(MX_HOST_NOT_FOUND, mx_hostname_to_nic_id("", &nic));
   OK(mx_hostname_to_nic_id(words[2], &nic));
   CHECK(nic != found);
   OK(mx_nic_id_to_hostname(nic, name));
-  /* Of a host with the number of its board. */
+  /* The name of a host is followed by the number of its board. */
   name[strcspn(name, ":")] = 0;
   CHECK(!strcmp(name, words[2]));
   snprintf(name, sizeof name, "%s:0", words[2]);
@@ -32,7 +32,7 @@ int main(int count, char **words) {
   CHECK(found == nic);
   RETURNS(MX_NIC_NOT_FOUND, mx_nic_id_to_board_number(nic, &id));
   side.endpoint = open_at(own);
-  /* Without an uplink any name might be a member's, until somebody connects to it. */
+  /* Without an uplink, every name is taken for a member's until a connect to it fails. */
   if (mx_hostname_to_nic_id("nobody", &found) == MX_SUCCESS)
     RETURNS(MX_NIC_NOT_FOUND, mx_connect(side.endpoint, found, other, KEY, MX_INFINITE, &peer));
   do {
@@ -44,9 +44,9 @@ int main(int count, char **words) {
   OK(mx_decompose_endpoint_addr(peer, &found, &id));
   CHECK(found == nic && id == other);
   side.peer = peer;
-  meet(side.endpoint, peer);
+  barrier(side.endpoint, peer);
   if (own < other) {
-    /* The other side waits meanwhile. */
+    /* The other process waits meanwhile. */
     mx_endpoint_t stranger = open_at(own + 10);
     RETURNS(MX_BAD_CONNECTION_KEY, mx_connect(stranger, nic, other, KEY + 1, MX_INFINITE, &peer));
     OK(mx_close_endpoint(stranger));
@@ -63,6 +63,6 @@ int main(int count, char **words) {
       CHECK(!memcmp(&status.source, &peer, sizeof peer) && is_filled(in, lengths[i], i));
       CHECK(finish(side.endpoint, &sent).code == MX_STATUS_SUCCESS);
     }
-  leave(side);
+  close_side(side);
   return 0;
 }

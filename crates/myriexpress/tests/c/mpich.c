@@ -1,5 +1,5 @@
-/* Section 7: what MPICH's netmod for MX relies on: iconnect, context ids, pointers for peers,
-   many segments, test_any over all, progress switched off around its queue, a handler. */
+/* Section 7: what MPICH's netmod for MX relies on: mx_iconnect, context ids, context pointers of peers,
+   many segments, mx_test_any for all requests, progress disabled around its queue, and a handler. */
 #include "check.h"
 
 #define TYPE_SHIFT 62
@@ -12,7 +12,7 @@ static mx_endpoint_t endpoint;
 static int connected, large_ones;
 static unsigned char out[PIECES * PIECE], in[PIECES * PIECE];
 static mx_request_t posted;
-/* What the process keeps for its peer. */
+/* The data of the process for its peer. */
 static struct connection { int answered; } connection;
 
 static mx_unexp_handler_action_t handler(void *context, mx_endpoint_addr_t source, uint64_t match,
@@ -26,7 +26,7 @@ static mx_unexp_handler_action_t handler(void *context, mx_endpoint_addr_t sourc
     return MX_RECV_FINISHED;
   case EAGER_TYPE:
     if (data == NULL && length == PIECES * PIECE) {
-      /* Post exactly what came, and go on. */
+      /* Posts a receive for exactly this message. */
       posted = post(endpoint, in, length, match, ~0ull);
       large_ones++;
     }
@@ -51,7 +51,7 @@ static void side(uint32_t own, uint32_t other) {
   OK(mx_register_unexp_handler(endpoint, handler, &connection));
   OK(mx_get_info(endpoint, MX_COPY_SEND_MAX, NULL, 0, &limit, sizeof limit));
   CHECK(limit == 32768);
-  /* The connect is a request like others, found by its match value. */
+  /* mx_test_any finds the connect by its match value, like other requests. */
   mx_endpoint_addr_t peer;
   for (;;) {
     OK(mx_iconnect(endpoint, own_nic(), other, KEY, CONNECT_TYPE << TYPE_SHIFT | own, &connection, &request));
@@ -72,7 +72,7 @@ static void side(uint32_t own, uint32_t other) {
   OK(mx_get_endpoint_addr_context(peer, &kept));
   CHECK(kept == &connection);
   /* A message of many segments. The handler does not run while progress is off. */
-  meet(endpoint, peer);
+  barrier(endpoint, peer);
   OK(mx_disable_progression(endpoint));
   mx_segment_t list[PIECES];
   fill(out, sizeof out, own);
@@ -86,7 +86,7 @@ static void side(uint32_t own, uint32_t other) {
     OK(mx_progress(endpoint));
   CHECK(large_ones == before);
   OK(mx_reenable_progression(endpoint));
-  /* Sends and receives alike, in the order they end. */
+  /* Sends and receives, in the order of their completion. */
   for (int left = 2; left > 0; left--) {
     do
       OK(mx_wait_any(endpoint, 50, 0, 0, &status, &result));
@@ -96,12 +96,12 @@ static void side(uint32_t own, uint32_t other) {
   }
   CHECK(large_ones == 1 && is_filled(in, sizeof in, other));
   OK(mx_register_unexp_handler(endpoint, NULL, NULL));
-  meet(endpoint, peer);
+  barrier(endpoint, peer);
   OK(mx_close_endpoint(endpoint));
   OK(mx_finalize());
 }
 
-static void here(void) { side(1, 2); }
-static void there(void) { side(2, 1); }
+static void parent(void) { side(1, 2); }
+static void child(void) { side(2, 1); }
 
-int main(void) { return both(here, there); }
+int main(void) { return both(parent, child); }

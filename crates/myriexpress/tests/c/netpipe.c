@@ -19,13 +19,13 @@ static void side(uint32_t own, uint32_t other, int first) {
   OK(mx_open_endpoint(0, own, 0x14072010, NULL, 0, &endpoint));
   while (mx_connect(endpoint, nic, other, 0x14072010, MX_INFINITE, &peer) != MX_SUCCESS)
     usleep(1000);
-  /* Synchronise: empty messages without a list. */
+  /* Synchronization by empty messages without a segment list. */
   OK(mx_isend(endpoint, NULL, 0, peer, 1, NULL, &request));
   OK(mx_wait(endpoint, &request, MX_INFINITE, &status, &result));
   OK(mx_irecv(endpoint, NULL, 0, 1, ~0ull, NULL, &request));
   OK(mx_wait(endpoint, &request, MX_INFINITE, &status, &result));
   CHECK(result == 1 && status.code == MX_STATUS_SUCCESS);
-  /* Ping-pong with receives of any match value, posted before the send. */
+  /* Ping-pong with wildcard receives that are posted before the send. */
   for (uint32_t length = 1; length <= sizeof memory; length *= 4)
     for (int repeat = 0; repeat < 10; repeat++) {
       mx_segment_t in = {copy, length}, out = {memory, length};
@@ -46,10 +46,10 @@ static void side(uint32_t own, uint32_t other, int first) {
       }
     }
   side_t s = {endpoint, peer};
-  leave(s);
+  close_side(s);
 }
 
-static void here(void) { side(1, 2, 1); }
-static void there(void) { side(2, 1, 0); }
+static void parent(void) { side(1, 2, 1); }
+static void child(void) { side(2, 1, 0); }
 
-int main(void) { return both(here, there); }
+int main(void) { return both(parent, child); }

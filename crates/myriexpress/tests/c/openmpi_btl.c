@@ -1,5 +1,5 @@
-/* Section 7: what Open MPI's btl/mx relies on: active messages by an unexpected handler with the
-   data, fragments received in place, sends that are forgotten. */
+/* Section 7: what Open MPI's btl/mx relies on: active messages by a handler that gets the data,
+   fragments that are received in place, and sends that are forgotten. */
 #include "check.h"
 
 #define FRAGMENTS 300
@@ -13,14 +13,14 @@ static unsigned char out[LARGE], in[LARGE];
 static mx_unexp_handler_action_t active(void *context, mx_endpoint_addr_t source, uint64_t match,
                                         uint32_t length, void *data) {
   (void)context, (void)source;
-  if (match == HERE || match == 0x02) {
+  if (match == BARRIER || match == 0x02) {
     others++;
     return MX_RECV_CONTINUE;
   }
   CHECK(match == 0x01 && length == SMALL && data != NULL);
   CHECK(is_filled(data, length, (unsigned)received & 0xff));
   received++;
-  /* An answer from within, that nobody waits for. */
+  /* The handler sends an answer and forgets the request. */
   OK(mx_isend(s.endpoint, NULL, 0, s.peer, 0x03, NULL, NULL));
   return MX_RECV_FINISHED;
 }
@@ -36,7 +36,7 @@ static void begin_side(uint32_t own, uint32_t other, mx_unexp_handler_t handler)
   OK(mx_get_info(s.endpoint, MX_NET_TYPE, &board, sizeof board, &value, sizeof value));
   CHECK(value == MX_NET_ETHER);
   s.peer = connect_to(s.endpoint, other);
-  meet(s.endpoint, s.peer);
+  barrier(s.endpoint, s.peer);
 }
 
 static void sender(void) {
@@ -47,7 +47,7 @@ static void sender(void) {
   for (int i = 0; i < FRAGMENTS; i++) {
     fill(out, SMALL, (unsigned)i & 0xff);
     OK(mx_isend(s.endpoint, &segment, 1, s.peer, 0x01, NULL, &request));
-    /* When it is buffered already, nobody asks for it again. */
+    /* A send that is buffered is forgotten. */
     OK(mx_ibuffered(s.endpoint, &request, &result));
     if (result)
       OK(mx_forget(s.endpoint, &request));
@@ -58,16 +58,16 @@ static void sender(void) {
   send_to(s.endpoint, s.peer, out, LARGE, 0x02);
   for (int i = 0; i < FRAGMENTS; i++)
     receive(s.endpoint, NULL, 0, 0x03, MX_MATCH_MASK_NONE);
-  leave(s);
+  close_side(s);
 }
 
 static void receiver(void) {
   begin_side(2, 1, active);
   mx_status_t status = receive(s.endpoint, in, LARGE, 0x02, MX_MATCH_MASK_NONE);
-  /* It was sent last. */
+  /* This message was sent last. */
   CHECK(status.code == MX_STATUS_SUCCESS && received == FRAGMENTS);
   CHECK(is_filled(in, LARGE, 77));
-  leave(s);
+  close_side(s);
 }
 
 int main(void) { return both(receiver, sender); }

@@ -1,15 +1,15 @@
-/* Section 7: what Open MPI's mtl/mx relies on. Four processes on one board, as one job. */
+/* Section 7: what Open MPI's mtl/mx relies on. Four processes on one board form one job. */
 #include "check.h"
 
 #define RANKS 4
-/* Context in the upper 16 bits, source in the next, tag below; its top bit is the library's. */
+/* Match value: 16 bits of context, 16 bits of source, 32 bits of tag, whose top bit is reserved. */
 #define MATCH(source, tag) (1ull << 48 | (uint64_t)(source) << 32 | (uint32_t)(tag))
 #define ANY_SOURCE 0xffff0000ffffffffu
 #define ANY_TAG 0xffffffff80000000u
 
 static int modex[RANKS][2];
 
-/* Addresses go by the job's own way: pipes here. */
+/* The processes of the job exchange addresses through pipes. */
 static uint32_t exchange_ids(int rank, uint32_t own, uint32_t *ids) {
   for (int i = 0; i < RANKS; i++)
     CHECK(write(modex[i][1], (uint32_t[]){(uint32_t)rank, own}, 8) == 8);
@@ -35,7 +35,7 @@ static void rank(int me) {
   OK(mx_get_endpoint_addr(endpoint, &own));
   OK(mx_decompose_endpoint_addr(own, &nic, &id));
   exchange_ids(me, id, ids);
-  /* Everybody connects to everybody at the same time. */
+  /* All processes connect to all others at the same time. */
   for (int i = 0; i < RANKS; i++) {
     mx_return_t code;
     do
@@ -48,18 +48,18 @@ static void rank(int me) {
   for (int round = 0; round < 40; round++) {
     uint32_t length = lengths[round % 4];
     for (int i = 0; i < RANKS; i++) {
-      /* Standard mode for even rounds, synchronous for odd ones. */
+      /* Standard mode in even rounds, synchronous mode in odd ones. */
       mx_segment_t segment = {out, length};
       OK((round % 2 ? mx_issend : mx_isend)(endpoint, &segment, 1, peers[i], MATCH(me, round),
                                             &peers[i], &request));
     }
-    /* Half by their source, half from anybody with any tag. */
+    /* Half of the receives select a source, and half match any source and tag. */
     for (int i = 0; i < RANKS; i++) {
       uint64_t mask = round % 4 < 2 ? ~0ull : ANY_SOURCE & ANY_TAG;
       mx_segment_t segment = {in[i], sizeof in[i]};
       OK(mx_irecv(endpoint, &segment, 1, MATCH(i, round) & mask, mask, in[i], &request));
     }
-    /* The progress engine: peek, take the request's own pointer, test must succeed. */
+    /* The progress engine: mx_ipeek, then mx_context, then mx_test, which must succeed. */
     for (int left = 2 * RANKS; left > 0;) {
       OK(mx_ipeek(endpoint, &peeked, &result));
       if (!result)
@@ -77,7 +77,7 @@ static void rank(int me) {
       }
       left--;
     }
-    /* A barrier, so that a round's wild receives see no other round's messages. */
+    /* A barrier, so that wildcard receives match no message of another round. */
     for (int i = 0; i < RANKS; i++)
       OK(mx_isend(endpoint, NULL, 0, peers[i], MATCH(me, 0x80000000u), NULL, NULL));
     for (int i = 0; i < RANKS; i++) {
@@ -87,11 +87,11 @@ static void rank(int me) {
   }
   OK(mx_iprobe(endpoint, 0, 0, &status, &result));
   CHECK(result == 0);
-  /* A receive that nothing matches is taken back. */
+  /* A receive without a matching message is cancelled. */
   OK(mx_irecv(endpoint, NULL, 0, MATCH(me, 5), ~0ull, NULL, &request));
   OK(mx_cancel(endpoint, &request, &result));
   CHECK(result == 1);
-  /* Nobody closes while somebody's last message is under way. */
+  /* No process closes its endpoint while another process waits for its last message. */
   exchange_ids(me, id, ids);
   OK(mx_close_endpoint(endpoint));
   OK(mx_finalize());

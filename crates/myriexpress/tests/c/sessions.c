@@ -1,17 +1,17 @@
-/* Sections 6.3 and 6.7: endpoints that close, die, and open again; and section 2, connecting. */
+/* Sections 6.3 and 6.7: endpoints that are closed, killed and reopened. Section 2: connects. */
 #include "check.h"
 
 static char byte;
 static unsigned char big[100000];
 
-/* Closes, opens again, and is killed. */
+/* Closes its endpoint, opens it again, and is killed. */
 static void victim(void) {
-  side_t s = join(2, 1);
-  meet(s.endpoint, s.peer);
+  side_t s = open_side(2, 1);
+  barrier(s.endpoint, s.peer);
   OK(mx_close_endpoint(s.endpoint));
   s.endpoint = open_at(2);
   s.peer = connect_to(s.endpoint, 1);
-  /* What the other sends to the old address never comes. */
+  /* Messages to the old address do not arrive. */
   receive(s.endpoint, &byte, 1, 1, MX_MATCH_MASK_NONE);
   mx_status_t status;
   uint32_t result;
@@ -23,14 +23,14 @@ static void victim(void) {
 }
 
 static void survivor(void) {
-  side_t s = join(1, 2);
+  side_t s = open_side(1, 2);
   mx_request_t pending = start_sync(s.endpoint, s.peer, &byte, 1, 9);
   mx_request_t large = start(s.endpoint, s.peer, big, sizeof big, 9);
-  meet(s.endpoint, s.peer);
+  barrier(s.endpoint, s.peer);
   mx_status_t status = finish(s.endpoint, &pending);
   CHECK(status.code == MX_STATUS_ENDPOINT_CLOSED);
   CHECK(finish(s.endpoint, &large).code == MX_STATUS_ENDPOINT_CLOSED);
-  /* Reopened: the old address is of another session. */
+  /* After the reopening, the old address belongs to an old session. */
   mx_endpoint_addr_t now = connect_to(s.endpoint, 2);
   status = send_to(s.endpoint, s.peer, &byte, 1, 1);
   CHECK(status.code == MX_STATUS_BAD_SESSION);
@@ -41,7 +41,7 @@ static void survivor(void) {
   CHECK(nic == own_nic() && id == 2 && before != after);
   send_to(s.endpoint, now, &byte, 1, 1);
   receive(s.endpoint, &byte, 1, 2, MX_MATCH_MASK_NONE);
-  /* Killed: whatever waits for it ends. */
+  /* After the kill, all requests for that peer complete. */
   pending = start_sync(s.endpoint, now, &byte, 1, 9);
   send_to(s.endpoint, now, &byte, 1, 3);
   CHECK(finish(s.endpoint, &pending).code == MX_STATUS_ENDPOINT_CLOSED);
@@ -60,7 +60,7 @@ static void connects(void) {
   RETURNS(MX_CONNECTION_FAILED, mx_connect(one, nic, 7, KEY, 1000, &addr));
   RETURNS(MX_BAD_ENDPOINT_ID, mx_connect(one, nic, 100000, KEY, 1000, &addr));
   RETURNS(MX_NIC_NOT_FOUND, mx_connect(one, nic ^ 1, 1, KEY, 1000, &addr));
-  /* Nobody answers for the second endpoint while this thread waits. */
+  /* While this thread waits, no thread makes progress on the second endpoint. */
   RETURNS(MX_TIMEOUT, mx_connect(one, nic, 2, KEY, 20, &addr));
   OK(mx_iconnect(one, nic, 7, KEY, 70, &byte, &request));
   status = finish(one, &request);
@@ -72,7 +72,7 @@ static void connects(void) {
   while (!is_done(one, &request, &status))
     OK(mx_progress(two));
   CHECK(status.code == MX_STATUS_BAD_KEY);
-  /* A time for one, and for all to come. */
+  /* A timeout for one connect, and for all later ones. */
   OK(mx_iconnect(one, nic, 3, KEY, 73, &byte, &request));
   OK(mx_set_request_timeout(one, request, 10));
   CHECK(finish(one, &request).code == MX_STATUS_TIMEOUT);
@@ -80,7 +80,7 @@ static void connects(void) {
   OK(mx_iconnect(one, nic, 3, KEY, 74, &byte, &request));
   CHECK(finish(one, &request).code == MX_STATUS_TIMEOUT);
   OK(mx_set_request_timeout(one, NULL, MX_INFINITE));
-  /* One that is cancelled is gone. */
+  /* A cancelled connect is not a request any more. */
   OK(mx_iconnect(one, nic, 3, KEY, 75, &byte, &request));
   OK(mx_cancel(one, &request, &result));
   CHECK(result == 1 && request == NULL);
@@ -91,7 +91,7 @@ static void connects(void) {
   OK(mx_test_any(one, 0, 0, &status, &result));
   CHECK(result == 0);
   RETURNS(MX_BAD_CONNECTION_KEY, mx_connect(one, nic, 3, KEY + 1, 1000, &addr));
-  /* Pointers kept for a peer. */
+  /* Context pointers of peers. */
   void *kept = &kept;
   OK(mx_connect(one, nic, 2, KEY, 1000, &addr));
   OK(mx_get_endpoint_addr_context(addr, &kept));
@@ -99,7 +99,7 @@ static void connects(void) {
   OK(mx_set_endpoint_addr_context(addr, &byte));
   OK(mx_get_endpoint_addr_context(addr, &kept));
   CHECK(kept == &byte);
-  /* Who received may answer to the source, after it connected back. */
+  /* The receiver may answer to the source after it has connected to it. */
   send_to(one, addr, &byte, 1, 5);
   status = receive(two, &byte, 1, 5, MX_MATCH_MASK_NONE);
   mx_endpoint_addr_t source = status.source;
@@ -114,11 +114,11 @@ static void connects(void) {
   request = start(two, source, &byte, 1, 6);
   finish(two, &request);
   receive(one, &byte, 1, 6, MX_MATCH_MASK_NONE);
-  /* Cut off by hand. */
+  /* The program disconnects the peer. */
   mx_request_t pending = start_sync(two, source, &byte, 1, 6);
   OK(mx_disconnect(two, source));
   CHECK(finish(two, &pending).code != MX_STATUS_SUCCESS);
-  /* Oneself. */
+  /* The endpoint itself. */
   OK(mx_get_endpoint_addr(one, &own));
   OK(mx_decompose_endpoint_addr(own, &nic, &id));
   CHECK(nic == own_nic() && id == 1);

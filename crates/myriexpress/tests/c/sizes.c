@@ -1,10 +1,10 @@
-/* Section 6.4: size classes, segments, messages to oneself. */
+/* Section 6.4: size classes, segments, and messages of an endpoint to itself. */
 #include "check.h"
 
 static unsigned char out[200000], in[200000];
 
-/* Cut into pieces of odd lengths at odd places, some of them empty. */
-static uint32_t cut(unsigned char *memory, uint32_t length, mx_segment_t *list,
+/* Splits a buffer into segments of odd lengths at odd addresses, some of them empty. */
+static uint32_t split(unsigned char *memory, uint32_t length, mx_segment_t *list,
                     uint32_t count) {
   uint32_t at = 0;
   for (uint32_t i = 0; i < count; i++) {
@@ -22,13 +22,13 @@ static const uint32_t lengths[] = {5, 47, 48, 49, 1000, 32768, 32769, 199000};
 #define LENGTHS (sizeof lengths / sizeof *lengths)
 
 static void sender(void) {
-  side_t s = join(1, 2);
+  side_t s = open_side(1, 2);
   mx_segment_t list[257] = {{NULL, 0}};
   mx_request_t request;
   mx_status_t status;
   fill(out + 1, sizeof out - 1, 9);
   for (unsigned i = 0; i < LENGTHS; i++) {
-    CHECK(cut(out + 1, lengths[i], list, 256) == lengths[i]);
+    CHECK(split(out + 1, lengths[i], list, 256) == lengths[i]);
     OK(mx_isend(s.endpoint, list, 256, s.peer, i, NULL, &request));
     CHECK(finish(s.endpoint, &request).xfer_length == lengths[i]);
   }
@@ -39,8 +39,8 @@ static void sender(void) {
   list[0].segment_ptr = NULL;
   list[0].segment_length = 1;
   RETURNS(MX_BAD_SEG_MEM, mx_isend(s.endpoint, list, 1, s.peer, 0, NULL, &request));
-  /* Up to 32 KiB a send is over before the receive; above, and with mx_issend, it is not. */
-  meet(s.endpoint, s.peer);
+  /* A send of up to 32 KiB completes before the receive. A longer one does not, nor does mx_issend. */
+  barrier(s.endpoint, s.peer);
   send_to(s.endpoint, s.peer, out, 32768, 200);
   mx_request_t large = start(s.endpoint, s.peer, out, 32769, 201);
   mx_request_t synchronous = start_sync(s.endpoint, s.peer, out, 1, 202);
@@ -52,30 +52,30 @@ static void sender(void) {
   send_to(s.endpoint, s.peer, out, 0, 203);
   finish(s.endpoint, &large);
   finish(s.endpoint, &synchronous);
-  leave(s);
+  close_side(s);
 }
 
 static void receiver(void) {
-  side_t s = join(2, 1);
+  side_t s = open_side(2, 1);
   mx_segment_t list[256];
   mx_request_t request;
   for (unsigned i = 0; i < LENGTHS; i++) {
     memset(in, 0, sizeof in);
-    CHECK(cut(in + 1, lengths[i], list, 251) == lengths[i]);
+    CHECK(split(in + 1, lengths[i], list, 251) == lengths[i]);
     OK(mx_irecv(s.endpoint, list, 251, i, MX_MATCH_MASK_NONE, NULL, &request));
     CHECK(finish(s.endpoint, &request).xfer_length == lengths[i]);
     CHECK(is_filled(in + 1, lengths[i], 9) && in[lengths[i] + 1] == 0);
   }
   OK(mx_irecv(s.endpoint, NULL, 0, 100, MX_MATCH_MASK_NONE, NULL, &request));
   CHECK(finish(s.endpoint, &request).code == MX_STATUS_SUCCESS);
-  meet(s.endpoint, s.peer);
+  barrier(s.endpoint, s.peer);
   receive(s.endpoint, in, 0, 203, MX_MATCH_MASK_NONE);
   for (uint64_t match = 200; match < 203; match++)
     receive(s.endpoint, in, 32769, match, MX_MATCH_MASK_NONE);
-  leave(s);
+  close_side(s);
 }
 
-/* A message to oneself is over when it is received, whatever its size. */
+/* A message of an endpoint to itself completes when it is received, whatever its size. */
 static void alone(void) {
   begin();
   mx_endpoint_t endpoint = open_at(1);

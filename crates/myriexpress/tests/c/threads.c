@@ -1,4 +1,4 @@
-/* Section 6.5: threads on one endpoint, waits with an end, mx_wakeup, progress turned off. */
+/* Section 6.5: threads on one endpoint, timeouts of waits, mx_wakeup, and disabled progress. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <time.h>
@@ -25,9 +25,9 @@ static void *run(void *argument) {
   return NULL;
 }
 
-/* Each thread talks with the thread of its number on the other side. */
+/* Each thread exchanges messages with the thread of the same number on the other side. */
 static void threads(uint32_t own, uint32_t other) {
-  side_t s = join(own, other);
+  side_t s = open_side(own, other);
   endpoint = s.endpoint;
   peer = s.peer;
   pthread_t list[THREADS];
@@ -35,13 +35,13 @@ static void threads(uint32_t own, uint32_t other) {
     CHECK(!pthread_create(&list[i], NULL, run, (void *)i));
   for (int i = 0; i < THREADS; i++)
     CHECK(!pthread_join(list[i], NULL));
-  leave(s);
+  close_side(s);
 }
 
-static void here(void) { threads(1, 2); }
-static void there(void) { threads(2, 1); }
+static void parent(void) { threads(1, 2); }
+static void child(void) { threads(2, 1); }
 
-/* Threads that wait in every call there is. */
+/* Threads that wait, one in each of the blocking calls. */
 static int in_call;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -73,7 +73,7 @@ static void *sleeper(void *argument) {
     OK(mx_probe(endpoint, MX_INFINITE, 0, 0, &status, &result));
     break;
   default:
-    /* Endpoint 5 is open, and nobody makes it answer. */
+    /* Endpoint 5 is open, but no thread makes progress on it. */
     RETURNS(MX_TIMEOUT, mx_connect(endpoint, own_nic(), 5, KEY, MX_INFINITE, &peer));
     result = 0;
   }
@@ -91,7 +91,7 @@ static double now(void) {
   return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-/* Takes whatever ends: nothing that the program started does. */
+/* Takes any completed request. None of the program's requests completes. */
 static int over;
 
 static void *taker(void *unused) {
@@ -107,7 +107,7 @@ static void *taker(void *unused) {
   return unused;
 }
 
-/* Makes an endpoint answer. */
+/* Makes progress on an endpoint. */
 static void *answerer(void *argument) {
   while (!__atomic_load_n(&over, __ATOMIC_SEQ_CST))
     OK(mx_progress(*(mx_endpoint_t *)argument));
@@ -122,7 +122,7 @@ static void connects(void) {
   CHECK(!pthread_create(&threads[1], NULL, answerer, &other));
   for (int i = 0; i < 50; i++) {
     mx_return_t code;
-    /* The other side may not have noticed yet that the last connection is gone. */
+    /* The other side may not have detected yet that the last connection ended. */
     do
       code = mx_connect(endpoint, own_nic(), 6, KEY, MX_INFINITE, &addr);
     while (code == MX_NO_RESOURCES);
@@ -149,13 +149,13 @@ static void alone(void) {
     pthread_mutex_unlock(&lock);
     usleep(1000);
   }
-  /* Whoever is not in its call yet is woken by one of the next. */
+  /* A later mx_wakeup wakes a thread that is not in its call yet. */
   for (int i = 0; i < SLEEPERS; i++)
     while (pthread_tryjoin_np(list[i], NULL)) {
       OK(mx_wakeup(endpoint));
       usleep(10000);
     }
-  /* The end of a wait is no error, and it is not early. */
+  /* A timeout is no error, and does not come early. */
   char byte;
   uint32_t result = 7;
   mx_status_t status;
@@ -173,7 +173,7 @@ static void alone(void) {
   result = 7;
   OK(mx_peek(endpoint, 1, &peeked, &result));
   CHECK(result == 0 && peeked == NULL);
-  /* While progress is off, nothing matches. It counts how often. */
+  /* Nothing matches while progress is disabled. The calls that disable it nest. */
   mx_endpoint_addr_t own;
   OK(mx_get_endpoint_addr(endpoint, &own));
   OK(mx_disable_progression(endpoint));
@@ -191,5 +191,5 @@ static void alone(void) {
 
 int main(void) {
   alone();
-  return both(here, there);
+  return both(parent, child);
 }

@@ -1,18 +1,18 @@
-//! Messages of every kind in any weather.
+//! Messages of every kind over a network that loses, duplicates and reorders frames.
 
 use std::time::Duration;
 
 use mxoe::{Code, Event, Message, Source};
 use proptest::prelude::*;
 
-use crate::net::{Network, Weather, at, pattern};
+use crate::net::{Impairment, Network, at, pattern};
 
 const LENGTHS: [usize; 12] = [
     0, 5, 32, 33, 128, 129, 4096, 4097, 32_768, 32_769, 100_000, 300_000,
 ];
 
-/// A message of a plan: its length, whether it is synchronous, and how much of it is pulled if it
-/// is offered, in quarters.
+/// A message of a plan: its length, whether it is synchronous, and how many quarters of it the
+/// receiver pulls if it is offered.
 type Planned = (usize, bool, u32);
 
 fn plan() -> impl Strategy<Value = Vec<Planned>> {
@@ -20,20 +20,20 @@ fn plan() -> impl Strategy<Value = Vec<Planned>> {
     prop::collection::vec((length, any::<bool>(), 0..=4u32), 1..40)
 }
 
-fn weather() -> impl Strategy<Value = Weather> {
-    (0..30u8, 0..30u8, 0..2000u16).prop_map(|(loss, doubling, jitter_us)| Weather {
+fn impairment() -> impl Strategy<Value = Impairment> {
+    (0..30u8, 0..30u8, 0..2000u16).prop_map(|(loss, duplication, jitter_us)| Impairment {
         loss,
-        doubling,
+        duplication,
         jitter_us,
     })
 }
 
-fn exchange(plans: &[Vec<Planned>; 2], weather: Weather, seed: u64) {
+fn exchange(plans: &[Vec<Planned>; 2], impairment: Impairment, seed: u64) {
     let mut network = Network::new(2, 500);
-    network.weather = weather;
-    network.dice = fastrand::Rng::with_seed(seed);
+    network.impairment = impairment;
+    network.rng = fastrand::Rng::with_seed(seed);
     assert_eq!(network.connect(0, 1), Code::Success);
-    // The other side may send as well: it was connected to.
+    // The connected side may send as well.
     let mut expected = [0; 2];
     let mut pulls = [Vec::new(), Vec::new()];
     let mut fed: [Vec<(Source, Vec<u8>)>; 2] = [Vec::new(), Vec::new()];
@@ -45,7 +45,7 @@ fn exchange(plans: &[Vec<Planned>; 2], weather: Weather, seed: u64) {
             let to = at(1 - from, 3);
             let now = network.now;
             let node = &mut network.nodes[from];
-            // Every other large message is fed while it is sent.
+            // The program supplies every other large message in pieces.
             match length {
                 32_769.. if value % 2 == 0 => {
                     let length = *length as u32;
@@ -58,9 +58,9 @@ fn exchange(plans: &[Vec<Planned>; 2], weather: Weather, seed: u64) {
     }
     let end = network.now + Duration::from_secs(3000);
     while left > 0 {
-        assert!(network.step(end), "{left} things do not happen");
+        assert!(network.step(end), "{left} results are missing");
         for node in 0..2 {
-            while let Some((from, message)) = network.taken(node) {
+            while let Some((from, message)) = network.take_message(node) {
                 assert_eq!(from, at(1 - node, 3));
                 let (Message::Whole { value, .. } | Message::Offered { value, .. }) = &message;
                 assert_eq!(*value, expected[node], "in order, once");
@@ -89,7 +89,7 @@ fn exchange(plans: &[Vec<Planned>; 2], weather: Weather, seed: u64) {
                     data.extend(piece);
                 }
             }
-            while let Some(event) = network.said(node) {
+            while let Some(event) = network.next_event(node) {
                 match event {
                     Event::Pulled { token, code } => {
                         assert_eq!(code, Code::Success);
@@ -126,7 +126,7 @@ fn exchange(plans: &[Vec<Planned>; 2], weather: Weather, seed: u64) {
             let now = network.now;
             for (source, data) in &mut fed[node] {
                 // Any number of bytes at a time.
-                let most = network.dice.usize(0..50_000);
+                let most = network.rng.usize(0..50_000);
                 let space = network.nodes[node].space(3, *source);
                 let count = space.len().min(data.len()).min(most);
                 space[..count].copy_from_slice(&data[..count]);
@@ -135,13 +135,13 @@ fn exchange(plans: &[Vec<Planned>; 2], weather: Weather, seed: u64) {
             }
         }
     }
-    // Nothing comes twice, and everything comes to rest.
-    network.weather = Weather::default();
-    network.pass(Duration::from_secs(20));
+    // No message arrives twice, and all timers but one stop.
+    network.impairment = Impairment::default();
+    network.advance(Duration::from_secs(20));
     for node in 0..2 {
-        assert_eq!(network.said(node), None);
-        assert_eq!(network.taken(node), None);
-        // But for the question whether the other is still there.
+        assert_eq!(network.next_event(node), None);
+        assert_eq!(network.take_message(node), None);
+        // The remaining timer is that of the next probe.
         assert!(network.nodes[node].deadline() > Some(network.now));
     }
 }
@@ -150,14 +150,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
     fn mxoe_4_everything_arrives_once_in_order_in_any_weather(
-        there in plan(), back in plan(), weather in weather(), seed: u64
+        there in plan(), back in plan(), impairment in impairment(), seed: u64
     ) {
-        exchange(&[there, back], weather, seed);
+        exchange(&[there, back], impairment, seed);
     }
 }
 
 #[test]
-fn mxoe_4_numbers_go_round() {
+fn mxoe_4_sequence_numbers_wrap() {
     let mut network = Network::new(2, 500);
     assert_eq!(network.connect(0, 1), Code::Success);
     for value in 0..20_000 {
@@ -169,12 +169,12 @@ fn mxoe_4_numbers_go_round() {
 }
 
 #[test]
-fn mxoe_5_3_a_frame_that_is_lost_costs_milliseconds() {
+fn mxoe_5_3_a_lost_frame_costs_milliseconds() {
     let mut network = Network::new(2, 500);
     assert_eq!(network.connect(0, 1), Code::Success);
-    // What answers take is known from the first of them.
+    // The first message gives the node its first sample of the response time.
     for value in 0..20 {
-        network.weather.loss = if value == 0 { 0 } else { 5 };
+        network.impairment.loss = if value == 0 { 0 } else { 5 };
         let before = network.now;
         let data = pattern(1 << 20, value);
         network.send(0, 1, value, data).unwrap();
@@ -186,12 +186,13 @@ fn mxoe_5_3_a_frame_that_is_lost_costs_milliseconds() {
         network.until(|network| {
             let now = network.now;
             while network.nodes[1].piece(now, 3, pull).is_some() {}
-            match network.said(0) {
+            match network.next_event(0) {
                 Some(Event::Sent { .. }) => Some(()),
                 _ => None,
             }
         });
-        // 256 frames, of which a dozen is lost. By the dialect's times each could cost a second.
+        // The message has 256 frames, of which about a dozen are lost. With the dialect's timeouts,
+        // each loss could cost a second.
         let took = network.now - before;
         assert!(took < Duration::from_millis(500), "{value}: {took:?}");
     }

@@ -1,23 +1,23 @@
-//! What this library does not have: it is there for the linker, and says so when it is called.
+//! Functions that this library does not implement. They exist for the linker, and fail when called.
 //!
-//! What it is called with does not matter, so none of it is declared. `mx_raw_*` is for programs
-//! that find out the routes of a Myrinet; nothing here has routes.
+//! Their arguments are ignored, so they are not declared. `mx_raw_*` is for programs that discover
+//! the routes of a Myrinet, which do not exist here.
 
-use super::globally;
+use super::process_call;
 use crate::codes::Return;
 
-macro_rules! undone {
+macro_rules! unsupported {
     ($($name:ident)*) => {
         $(
             #[unsafe(no_mangle)]
             extern "C" fn $name() -> Return {
-                globally(|| Err(Return::FAILURE))
+                process_call(|| Err(Return::FAILURE))
             }
         )*
     };
 }
 
-undone! {
+unsupported! {
     mx_iput
     mx_iget
     mx_buffered
