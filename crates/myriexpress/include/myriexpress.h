@@ -1,7 +1,7 @@
 /*
  * The interface of Myrinet Express (MX) 1.2 in Vicinity's libmyriexpress. Layouts and values are
  * those of the original on x86-64, so programs that were compiled for it run unchanged.
- * docs/message.md describes each call; the comments here contain only what is easily missed.
+ * docs/message-c.md describes each call; the comments here contain only what is easily missed.
  */
 #ifndef MYRIEXPRESS_H
 #define MYRIEXPRESS_H
