@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::error::{Context, Error, Result};
+use vm_harness::error::{Context, Error, Result};
 
 const COUNT: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::error::Result;
+use vm_harness::error::Result;
 
 use super::hugepages;
 

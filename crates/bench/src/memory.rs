@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::error::{Context, Result};
+use vm_harness::error::{Context, Result};
 
 use super::parse::number_after;
 

@@ -1,6 +1,6 @@
 //! What every benchmark needs of the host, and of the program.
 
-use crate::error::{Error, Result};
+use vm_harness::error::{Error, Result};
 
 /// Complain unless we are root, `because` of what it does, and this is a release build.
 pub(super) fn root(because: &str) -> Result<()> {

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::error::{Context, Error, Result};
-use crate::host::{self, Tied, tail};
-use crate::interrupt;
+use vm_harness::error::{Context, Error, Result};
+use vm_harness::host::{self, Tied, tail};
+use vm_harness::interrupt;
 
 /// How often output is looked at. Seldom enough not to disturb the generator's CPU.
 const LOOK: Duration = Duration::from_millis(20);

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::error::{Context, Error, Result};
-use crate::host;
+use vm_harness::error::{Context, Error, Result};
+use vm_harness::host;
 
 use super::parse::number_after;
 

@@ -1,13 +1,12 @@
 //! The rounds: every workload over both channels, in turn.
 
-use serde::{Deserialize, Serialize};
-
-use super::result::{Cpu, Sample};
-use super::{Options, Pair};
-use crate::channel::{self, Channel};
-use crate::error::Result;
-use crate::progress::Progress;
-use crate::{cpu, workload};
+use super::options::Options;
+use super::pair::Pair;
+use super::sample::{Cpu, Sample};
+use vm_harness::channel::{self, Channel};
+use vm_harness::error::Result;
+use vm_harness::progress::Progress;
+use vm_harness::{cpu, workload};
 
 /// What the CPU figure means, for the report.
 pub(super) const CPU_DEFINITION: &str = "CPU-seconds (user and system, all threads) of both QEMU \
@@ -15,27 +14,6 @@ pub(super) const CPU_DEFINITION: &str = "CPU-seconds (user and system, all threa
     it has ended, plus those of the kernel's network threads (ksoftirqd, vhost), divided by the \
     gigabytes (10^9 bytes) of payload received. What the Linux bridge does inside QEMU's system \
     calls is in QEMU's system time.";
-
-/// Seconds that each measurement sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Durations {
-    /// TCP stream.
-    pub tcp: u32,
-    /// UDP stream.
-    pub udp: u32,
-    /// Request and response.
-    pub round_trip: u32,
-}
-
-impl Default for Durations {
-    fn default() -> Self {
-        Self {
-            tcp: 3,
-            udp: 2,
-            round_trip: 2,
-        }
-    }
-}
 
 /// Bytes of payload in a UDP message.
 const UDP_SIZE: u32 = 1024;

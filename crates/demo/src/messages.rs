@@ -8,21 +8,23 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{BOOT, Options, VMS};
-use crate::accel::{self, Accel};
-use crate::bench::Target;
-use crate::bench::message::Row;
-use crate::channel::{self, Channel, Setting};
-use crate::error::{Context, Error, Result};
-use crate::host::{self, Tied};
-use crate::image::Recipe;
-use crate::interrupt;
-use crate::machine::Machine;
-use crate::progress::Progress;
-use crate::scope::{self, RunFolder};
-use crate::stats::{median, paired_ratio};
-use crate::vm::{Spec, Vm, WITH_ROOM};
-use crate::workload;
+use super::options::Options;
+use super::pair::{BOOT, VMS};
+use vm_harness::accel::{self, Accel};
+use vm_harness::channel::{self, Channel, Setting};
+use vm_harness::channels;
+use vm_harness::error::{Context, Error, Result};
+use vm_harness::host::{self, Tied};
+use vm_harness::image::Recipe;
+use vm_harness::interrupt;
+use vm_harness::machine::Machine;
+use vm_harness::progress::Progress;
+use vm_harness::scope::{self, RunFolder};
+use report::message_perf::Row;
+use report::stats::{median, paired_ratio};
+use report::target::Target;
+use vm_harness::vm::{Spec, Vm, WITH_ROOM};
+use vm_harness::workload;
 
 /// Bytes of the messages of a ping-pong, and of those of a stream.
 const SMALL: u32 = 64;
@@ -137,7 +139,7 @@ impl Members {
             logs: &options.output,
         };
         let channels = options.channels.iter();
-        let channels = channels.map(|name| channel::open(name, &setting));
+        let channels = channels.map(|name| channels::open(name, &setting));
         let channels: Vec<_> = channels.collect::<Result<_>>()?;
         let run = RunFolder::new()?;
         let serve = serve(&options.vicinity, run.path())?;

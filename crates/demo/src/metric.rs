@@ -1,6 +1,6 @@
 //! The figures the demo compares, and how to read them.
 
-use super::result::Sample;
+use super::sample::Sample;
 
 /// A figure of a sample, and how to read it.
 #[derive(Clone, Copy, Debug)]

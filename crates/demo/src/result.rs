@@ -4,12 +4,13 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Durations;
+use report::stats;
+use vm_harness::accel::Accel;
+use vm_harness::machine::Machine;
+
 use super::metric::{METRICS, Metric};
-use crate::accel::Accel;
-use crate::machine::Machine;
-use crate::stats;
-use crate::workload::{RoundTrip, Tcp, Udp};
+use super::options::Durations;
+use super::sample::{Described, Sample};
 
 /// Everything a run found, as written to `result.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -32,63 +33,6 @@ pub struct DemoResult {
     pub samples: Vec<Sample>,
     /// Duration of the whole run, seconds.
     pub seconds: f64,
-}
-
-/// A channel's name and what carries its frames.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Described {
-    /// Short name.
-    pub name: String,
-    /// What it is.
-    pub description: String,
-}
-
-/// CPU-seconds by who spent them.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Cpu {
-    /// Both QEMU processes.
-    pub qemu: f64,
-    /// The channel's own process.
-    pub channel: f64,
-    /// The kernel's network threads.
-    pub kernel: f64,
-}
-
-impl Cpu {
-    /// What was spent since `before`.
-    #[must_use]
-    pub fn since(self, before: Self) -> Self {
-        Self {
-            qemu: self.qemu - before.qemu,
-            channel: self.channel - before.channel,
-            kernel: self.kernel - before.kernel,
-        }
-    }
-
-    /// All of it.
-    #[must_use]
-    pub fn total(self) -> f64 {
-        self.qemu + self.channel + self.kernel
-    }
-}
-
-/// One channel's figures of one round.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Sample {
-    /// The channel's name.
-    pub channel: String,
-    /// Round, from 1.
-    pub round: u32,
-    /// It was measured before the other channel in this round.
-    pub first: bool,
-    /// TCP stream.
-    pub tcp: Tcp,
-    /// CPU spent during the TCP stream.
-    pub cpu: Cpu,
-    /// UDP stream.
-    pub udp: Udp,
-    /// Request and response.
-    pub round_trip: RoundTrip,
 }
 
 /// A metric's outcome.
@@ -227,69 +171,9 @@ impl fmt::Display for DemoResult {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
+    use super::super::example::example;
     use super::*;
-
-    /// A result with two rounds in which the second channel is twice as good everywhere.
-    pub(crate) fn example() -> DemoResult {
-        let sample = |name: &str, round: u32, scale: f64| Sample {
-            channel: name.to_owned(),
-            round,
-            first: (round % 2 == 1) == (name == "bridge"),
-            tcp: Tcp {
-                mbit_s: 1000.0 * scale,
-                bytes: 1e9 * scale,
-                retransmits: 0,
-            },
-            cpu: Cpu {
-                qemu: 20.0,
-                channel: 0.0,
-                kernel: 0.0,
-            },
-            udp: Udp {
-                mbit_s: 70.0 * scale,
-                loss_percent: 10.0 / scale,
-                sent: 1000,
-            },
-            round_trip: RoundTrip {
-                p50_us: 800.0 / scale,
-                p99_us: 1600.0 / scale,
-                p999_us: 3200.0 / scale,
-                exchanges: 99,
-                mean_us: 0.0,
-            },
-        };
-        let channels = ["bridge", "switch"].map(|name| Described {
-            name: name.to_owned(),
-            description: format!("what {name} <is>"),
-        });
-        let samples = vec![
-            sample("bridge", 1, 1.0),
-            sample("switch", 1, 2.0),
-            sample("bridge", 2, 0.5),
-            sample("switch", 2, 1.0),
-        ];
-        DemoResult {
-            machine: Machine {
-                processor: "x".into(),
-                cpus: 2,
-                memory_mib: 1024,
-                kernel: "6".into(),
-                system: "Debian".into(),
-                qemu: "10".into(),
-                revision: "abc".into(),
-                date: "2026-01-01T00:00:00Z".into(),
-            },
-            accelerator: Accel::Tcg,
-            guest_kernel: "6.1".into(),
-            durations: Durations::default(),
-            cpu_definition: "all of it".into(),
-            summary: summarise(&channels, &samples),
-            channels,
-            samples,
-            seconds: 1.0,
-        }
-    }
 
     #[test]
     fn ratios_are_taken_within_rounds() {

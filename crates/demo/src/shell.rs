@@ -4,10 +4,11 @@ use std::io::IsTerminal;
 use std::process::Command;
 use std::time::Duration;
 
-use super::{Options, Pair};
-use crate::error::{Context, Error, Result};
-use crate::progress::Progress;
-use crate::{channel, host, interrupt, workload};
+use super::options::Options;
+use super::pair::Pair;
+use vm_harness::error::{Context, Error, Result};
+use vm_harness::progress::Progress;
+use vm_harness::{channel, host, interrupt, workload};
 
 /// Boot the demo's two VMs and open `tmux` with a serial console of each side by side. Returns
 /// when the session ends; everything is gone then. Without a terminal the commands to attach

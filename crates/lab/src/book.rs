@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::sample::Sample;
-use crate::error::{Context, Result};
+use vm_harness::error::{Context, Result};
 
 /// The open file.
 #[derive(Debug)]
@@ -90,8 +90,8 @@ impl Book {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::manifest::samples;
-    use crate::study::sample::Cell;
+    use crate::manifest::samples;
+    use crate::sample::Cell;
 
     fn sample(block: u32) -> Sample {
         Sample {

@@ -1,7 +1,7 @@
 //! Claims about made-up samples whose answer is known.
 
 use super::*;
-use crate::study::sample::Cell;
+use crate::sample::Cell;
 
 fn sample(block: u32, levels: &[(&str, &str)], value: f64) -> Sample {
     let cell = Cell(

@@ -43,7 +43,7 @@ fn are_alike(distances: &[f64]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::sample::Cell;
+    use crate::sample::Cell;
 
     fn sample(block: u32, arm: &str, line_ns: Option<f64>) -> Sample {
         Sample {

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::stats::quantile;
+use report::stats::quantile;
 
-use super::inference::mean;
+use report::inference::mean;
 
 /// What to ask for.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@
 //! 3. Each measured cell is a [`sample::Sample`], appended to `samples.ndjson` at once: a crash
 //!    loses the cell that was being measured and nothing else; a run that was cut short is
 //!    resumed by measuring what the file lacks.
-//! 4. [`claim`] turns samples into evidence, [`inference`] judges it.
+//! 4. [`claim`] turns samples into evidence, [`report::inference`](::report::inference) judges it.
 //!
 //! A cell that fails (a VM died, a server did not come up, a knob refused) is a sample with its
 //! reason; the run goes on. What was set on the host is undone by [`knob`]'s journal.
@@ -19,7 +19,7 @@ pub mod catalogue;
 pub mod claim;
 mod distance;
 pub mod http;
-pub mod inference;
+
 pub mod knob;
 pub mod manifest;
 pub mod measure;

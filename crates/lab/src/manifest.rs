@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::catalogue::Scale;
 use super::only::Only;
 use super::sample::Sample;
-use crate::error::{Context, Error, Result};
-use crate::machine::Machine;
+use vm_harness::error::{Context, Error, Result};
+use vm_harness::machine::Machine;
 
 /// What a run is and what it ran on: `manifest.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -116,7 +116,7 @@ pub(super) fn mitigations() -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::sample::Cell;
+    use crate::sample::Cell;
 
     #[test]
     fn a_line_cut_short_is_left_out() {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::catalogue::{Scale, Sweep};
 use super::sample::Cell;
-use crate::error::{Error, Result};
+use vm_harness::error::{Error, Result};
 
 /// The levels that are wanted, by factor. Factors that are not in it have all of theirs.
 pub type Only = BTreeMap<String, Vec<String>>;
@@ -69,7 +69,7 @@ fn unknown(what: &str, word: &str, known: &BTreeSet<&str>) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::catalogue::sweep;
+    use crate::catalogue::sweep;
 
     fn asked(words: &[&str]) -> Result<Only> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();

@@ -1,10 +1,8 @@
 //! What of the catalogue this host can run, found out by looking and trying.
 
-use std::path::Path;
-
 use super::catalogue::{Experiment, Need};
 use super::knob::{Hierarchy, Version};
-use crate::{direct, machine};
+use vm_harness::{direct, machine};
 
 /// What the host has.
 #[derive(Clone, Debug)]
@@ -153,15 +151,10 @@ const TOOLS: [&str; 7] = [
     "nsenter",
 ];
 
-/// Whether a path can be written by us.
-pub(super) fn writable(path: &Path) -> bool {
-    rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::catalogue;
+    use crate::catalogue;
 
     fn host() -> Probe {
         Probe {

@@ -5,13 +5,16 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use crate::channel;
-use crate::error::{Error, Result};
-use crate::host::{self, Tied};
-use crate::{interrupt, scope};
+use vm_harness::channel;
+use vm_harness::error::{Error, Result};
+use vm_harness::host::{self, Tied};
+use vm_harness::{interrupt, scope};
 
 use super::http::{Load, Report};
-use super::measure::flow::PORTS;
+
+/// The ports of iperf3's servers, in the VMs and here. A server takes one test at a time and is a moment late to know that it
+/// is over, so each test takes the next one.
+pub(crate) const PORTS: [u16; 4] = [5201, 5202, 5203, 5204];
 
 /// Last byte of its address on each network.
 const NUMBER: u8 = 250;

@@ -17,9 +17,9 @@ use super::stage::{Stage, Vms};
 use super::verdict::NOISE;
 use super::watch;
 use super::world::Place;
-use crate::error::{Context, Error, Result};
-use crate::machine::Machine;
-use crate::progress::Progress;
+use vm_harness::error::{Context, Error, Result};
+use vm_harness::machine::Machine;
+use vm_harness::progress::Progress;
 
 /// What is to be run.
 #[derive(Clone, Debug)]

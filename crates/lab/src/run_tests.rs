@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::study::sample::Values;
+use crate::sample::Values;
 
 #[test]
 fn a_block_has_every_cell_once_in_the_order_of_its_seed() {

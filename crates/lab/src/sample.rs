@@ -92,6 +92,13 @@ pub fn size(level: &str) -> Option<u32> {
     }
 }
 
+/// A list of metrics as a sample has them.
+pub(crate) fn values(list: &[(&str, f64)]) -> Values {
+    list.iter()
+        .map(|(key, value)| ((*key).to_owned(), *value))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

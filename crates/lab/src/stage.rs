@@ -6,11 +6,11 @@ use super::manifest::Manifest;
 use super::measure::{self, Pace};
 use super::sample::{Cell, Values};
 use super::world::{self, Place, World};
-use crate::bench::line;
-use crate::error::{Error, Result};
-use crate::interrupt;
-use crate::machine;
-use crate::progress::Progress;
+use vm_harness::cpu_distance;
+use vm_harness::error::{Error, Result};
+use vm_harness::interrupt;
+use vm_harness::machine;
+use vm_harness::progress::Progress;
 
 /// Tries to measure how far apart the CPUs are, of which the fastest counts. Few: where others want
 /// the CPUs too, it takes long until both ends run at once.
@@ -81,7 +81,7 @@ impl Stage for Vms {
     }
 
     fn distance(&self) -> Option<f64> {
-        let measured = (machine::cpus() > 1).then(|| line::round_trip(LINE_TRIES))?;
+        let measured = (machine::cpus() > 1).then(|| cpu_distance::round_trip([0, 1], LINE_TRIES))?;
         measured.ok()
     }
 

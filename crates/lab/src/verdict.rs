@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::catalogue::{self, Experiment, Scale, Sweep};
 use super::claim::{Claim, Evidence, Statistic};
-use super::inference::{self, Interval, Region};
+use report::inference::{self, Interval, Region};
 use super::probe::{Ability, Probe};
 use super::sample::Sample;
 
@@ -309,7 +309,7 @@ pub fn is_tight(sweep: &Sweep, samples: &[Sample], scale: Scale) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::sample::Cell;
+    use crate::sample::Cell;
 
     /// Like `idle-max`: 3 idle VMs take `loss` of VM 1's throughput at 1 kB.
     fn made_up(blocks: u32, loss: f64) -> Vec<Sample> {

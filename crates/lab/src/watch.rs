@@ -13,10 +13,10 @@ use observe::report::Activity;
 use observe::switches::{Recorder, Seen};
 use observe::work::Work;
 
-use super::inference::{mean, variation};
+use report::inference::{mean, variation};
 use super::sample::Values;
-use crate::error::{Error, Result};
-use crate::interrupt;
+use vm_harness::error::{Error, Result};
+use vm_harness::interrupt;
 
 /// A set of threads.
 #[derive(Clone, Debug, Default)]

@@ -319,7 +319,7 @@ impl Cli {
 
 fn examine(runtime_dir: &Path, json: bool) -> Result<(), Failure> {
     // The probe boots a guest, which must not outlive a Ctrl-C.
-    ::lab::interrupt::install()?;
+    vm_harness::interrupt::install()?;
     let checks = doctor::examine(runtime_dir);
     match json {
         true => print(&list::as_json(&checks))?,

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
-use lab::bench::message::{Figures, Row};
-use lab::interrupt;
-use lab::stats::quantile;
+use report::message_perf::{Figures, Row};
+use vm_harness::interrupt;
+use report::stats::quantile;
 use message::{
     Address, Board, Code, Copies, Endpoint, MessageError, Options, Peer, limits,
     perf::{self, Kind, Load},

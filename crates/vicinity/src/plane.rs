@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use lab::interrupt;
+use vm_harness::interrupt;
 use message::remote::{self, Gateway, Member, Switchboard};
 
 use crate::failure::Failure;

@@ -12,7 +12,7 @@ use std::os::unix::net::UnixListener;
 use std::process::Stdio;
 
 use common::{Daemon, page};
-use lab::host::{Tied, command};
+use vm_harness::host::{Tied, command};
 use serde_json::Value;
 
 /// What the doctor says of something that is served: what is wrong, and what to do.

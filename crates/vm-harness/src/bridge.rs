@@ -4,8 +4,10 @@
 //! device in it. Its name carries its owner ([`crate::scope`]).
 
 use std::fs::OpenOptions;
+use std::time::Duration;
 
 use crate::accel::Accel;
+use crate::channel::Channel;
 use crate::error::Result;
 use crate::host;
 use crate::scope;
@@ -116,6 +118,24 @@ impl Drop for Bridge {
         if let Err(error) = scope::delete_namespace(&self.namespace) {
             tracing::warn!("cannot remove the namespace {}: {error}", self.namespace);
         }
+    }
+}
+
+impl Channel for Bridge {
+    fn name(&self) -> &'static str {
+        "bridge"
+    }
+
+    fn description(&self) -> String {
+        format!("tap and Linux bridge, frames carried by {}", self.carrier())
+    }
+
+    fn link(&self, vm: &str) -> Result<Option<Link>> {
+        self.tap(vm).map(Some)
+    }
+
+    fn cpu_time(&self) -> Result<Duration> {
+        Ok(Duration::ZERO)
     }
 }
 

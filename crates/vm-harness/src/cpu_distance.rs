@@ -4,34 +4,32 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use rustix::thread::{CpuSet, sched_setaffinity};
-
-use crate::error::{Context, Result};
-
-use super::peer::{GENERATOR_CPU, SWITCH_CPU};
+use crate::affinity::{on_cpu, pin};
+use crate::error::Result;
 
 /// Trips in a try; short, so that most tries are not interrupted.
 const TRIPS: u32 = 200;
-
-/// Tries, of which the fastest counts: the others were interrupted.
-pub(crate) const TRIES: u32 = 50;
 
 /// A counter alone in its cache lines.
 #[repr(align(128))]
 struct Line(AtomicU32);
 
-/// Nanoseconds for one line to the other CPU and back.
-pub(crate) fn round_trip(tries: u32) -> Result<f64> {
+/// Nanoseconds for one line from the first CPU to the second and back: the fastest of so many tries, because the
+/// others were interrupted.
+///
+/// # Errors
+/// The threads cannot be kept on these CPUs.
+pub fn round_trip([first, second]: [u32; 2], tries: u32) -> Result<f64> {
     let line = Line(AtomicU32::new(0));
     std::thread::scope(|scope| {
-        scope.spawn(|| echo(&line.0, tries));
-        ask(&line.0, tries)
+        scope.spawn(|| echo(&line.0, second, tries));
+        ask(&line.0, first, tries)
     })
 }
 
-/// Counts from even to odd, on the generator's CPU.
-fn ask(line: &AtomicU32, tries: u32) -> Result<f64> {
-    on_cpu(GENERATOR_CPU, || {
+/// Counts from even to odd.
+fn ask(line: &AtomicU32, cpu: u32, tries: u32) -> Result<f64> {
+    on_cpu(cpu, || {
         let mut best = f64::INFINITY;
         for try_number in 0..tries {
             let start = Instant::now();
@@ -46,10 +44,10 @@ fn ask(line: &AtomicU32, tries: u32) -> Result<f64> {
     })
 }
 
-/// Counts from odd to even, on the switch's CPU.
-fn echo(line: &AtomicU32, tries: u32) {
+/// Counts from odd to even.
+fn echo(line: &AtomicU32, cpu: u32, tries: u32) {
     // Where pinning fails, it fails for the asker too, who tells.
-    let _told_by_the_asker = pin(SWITCH_CPU);
+    let _told_by_the_asker = pin(cpu);
     for trip in 0..tries * TRIPS {
         wait_for(line, 2 * trip + 1);
         line.store(2 * trip + 2, Ordering::Release);
@@ -62,24 +60,6 @@ fn wait_for(line: &AtomicU32, value: u32) {
     }
 }
 
-/// Does `work` with this thread on one CPU, then lets it run where it could before. The work is done also
-/// where that fails: another thread may wait for it.
-pub(super) fn on_cpu<T>(cpu: u32, work: impl FnOnce() -> T) -> Result<T> {
-    let before = rustix::thread::sched_getaffinity(None);
-    let before = before.context(|| "read this thread's CPUs".to_owned())?;
-    let pinned = pin(cpu);
-    let done = work();
-    sched_setaffinity(None, &before).context(|| "set this thread's CPUs".to_owned())?;
-    pinned.map(|()| done)
-}
-
-/// Keeps this thread on one CPU.
-pub(super) fn pin(cpu: u32) -> Result<()> {
-    let mut set = CpuSet::new();
-    set.set(cpu as usize);
-    sched_setaffinity(None, &set).context(|| format!("run on CPU {cpu}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,7 +67,7 @@ mod tests {
     #[test]
     fn a_trip_takes_time_and_this_thread_is_free_again() {
         let before = rustix::thread::sched_getaffinity(None).unwrap();
-        let time = round_trip(TRIES).unwrap();
+        let time = round_trip([0, 1], 50).unwrap();
         assert!(time > 0.0 && time.is_finite());
         assert_eq!(rustix::thread::sched_getaffinity(None).unwrap(), before);
     }

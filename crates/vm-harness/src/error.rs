@@ -3,12 +3,12 @@
 use std::io;
 use std::time::Duration;
 
-/// Short for it inside the crate.
-pub(crate) use LabError as Error;
+/// Short for it.
+pub use HarnessError as Error;
 
 /// A failure of the lab. The message says what happened, whose fault it is and what to do.
 #[derive(Debug, thiserror::Error)]
-pub enum LabError {
+pub enum HarnessError {
     /// Ctrl-C or SIGTERM arrived; everything that was started is being removed.
     #[error("interrupted")]
     Interrupted,
@@ -55,9 +55,6 @@ pub enum LabError {
         /// QEMU's command line.
         command: String,
     },
-    /// An endpoint of a benchmark failed.
-    #[error("an endpoint of the benchmark failed: {0}")]
-    Message(message::MessageError),
     /// A command inside a guest failed.
     #[error("in VM {vm}, `{command}` ended with {status}: {output}")]
     Guest {
@@ -84,26 +81,26 @@ pub enum LabError {
 }
 
 /// The lab's result type.
-pub type Result<T> = std::result::Result<T, LabError>;
+pub type Result<T> = std::result::Result<T, HarnessError>;
 
 /// Adds to a system error what was being done.
-pub(crate) trait Context<T> {
+pub trait Context<T> {
     /// Name the action that failed.
     fn context(self, what: impl FnOnce() -> String) -> Result<T>;
 }
 
 impl<T, E: Into<io::Error>> Context<T> for std::result::Result<T, E> {
     fn context(self, what: impl FnOnce() -> String) -> Result<T> {
-        self.map_err(|e| LabError::Io {
+        self.map_err(|e| HarnessError::Io {
             what: what(),
             source: e.into(),
         })
     }
 }
 
-impl LabError {
+impl HarnessError {
     /// An [`Error::Unreadable`] that shows only the beginning of a long text.
-    pub(crate) fn unreadable(what: &str, text: &str) -> Self {
+    pub fn unreadable(what: &str, text: &str) -> Self {
         Self::Unreadable {
             what: what.to_owned(),
             text: text.chars().take(300).collect(),

@@ -104,7 +104,7 @@ impl Tied {
     ///
     /// # Errors
     /// It has ended.
-    pub(crate) fn must_run(&mut self, log: &Path) -> Result<()> {
+    pub fn must_run(&mut self, log: &Path) -> Result<()> {
         let Some(status) = self.ended()? else {
             return Ok(());
         };
@@ -152,7 +152,7 @@ pub fn run(command: Command) -> Result<String> {
 ///
 /// # Errors
 /// Those of the work (the program is then killed), and those of [`run`].
-pub(crate) fn run_beside<T>(
+pub fn run_beside<T>(
     command: Command,
     work: impl FnOnce() -> Result<T>,
 ) -> Result<(String, T)> {
@@ -179,7 +179,7 @@ fn end_of(tied: &mut Tied) -> Result<ExitStatus> {
 }
 
 /// Like [`run`], for cleaning up: a pending Ctrl-C does not stop it.
-pub(crate) fn run_to_end(command: Command) -> Result<String> {
+pub fn run_to_end(command: Command) -> Result<String> {
     finish(command, Stdio::null(), |tied| {
         let text = tied.command.clone();
         tied.child.wait().context(|| format!("wait for `{text}`"))
@@ -212,14 +212,14 @@ fn finish(
 
 /// The last `lines` lines of a text.
 #[must_use]
-pub(crate) fn tail(text: &str, lines: usize) -> String {
+pub fn tail(text: &str, lines: usize) -> String {
     let all: Vec<&str> = text.lines().collect();
     let from = all.len().saturating_sub(lines);
     all.get(from..).unwrap_or_default().join("\n")
 }
 
 /// When a process started, in clock ticks since boot; `None` when there is none with this id.
-pub(crate) fn start_time(id: u32) -> Option<u64> {
+pub fn start_time(id: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     // proc_pid_stat(5): field 22, counted from 3 behind the name in parentheses.
     let (_, fields) = text.rsplit_once(") ")?;
@@ -227,7 +227,7 @@ pub(crate) fn start_time(id: u32) -> Option<u64> {
 }
 
 /// A process and all that descend from it, as far as they still run.
-pub(crate) fn family(id: u32) -> Vec<u32> {
+pub fn family(id: u32) -> Vec<u32> {
     let mut all = vec![id];
     let mut next = 0;
     while let Some(id) = all.get(next) {

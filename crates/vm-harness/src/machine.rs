@@ -100,12 +100,12 @@ fn field(path: &str, name: &str, separator: char) -> String {
 }
 
 /// Processors that we may use.
-pub(crate) fn cpus() -> usize {
+pub fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Memory that is free or can be freed, MiB.
-pub(crate) fn available_mib() -> u64 {
+pub fn available_mib() -> u64 {
     memory_mib("MemAvailable")
 }
 

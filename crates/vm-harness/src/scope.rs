@@ -17,7 +17,8 @@ const RUN: &str = "/run";
 const NAMESPACES: &str = "/run/netns";
 
 /// A name no other run and no other call uses.
-pub(crate) fn unique() -> String {
+#[must_use]
+pub fn unique() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let id = std::process::id();
@@ -26,7 +27,8 @@ pub(crate) fn unique() -> String {
 }
 
 /// Whether a name is one of ours whose owner no longer runs.
-pub(crate) fn is_leftover(name: &str) -> bool {
+#[must_use]
+pub fn is_leftover(name: &str) -> bool {
     let owner = || {
         let mut parts = name.strip_prefix(PREFIX)?.split('-');
         let id: u32 = parts.next()?.parse().ok()?;
@@ -69,7 +71,7 @@ pub fn sweep() -> Result<Vec<String>> {
 ///
 /// # Errors
 /// A leftover cannot be removed.
-pub(crate) fn sweep_and_tell(progress: &Progress) -> Result<()> {
+pub fn sweep_and_tell(progress: &Progress) -> Result<()> {
     for name in sweep()? {
         progress.step(&format!(
             "removed {name}, left behind by a run that crashed"
@@ -87,7 +89,7 @@ fn unless_gone(done: Result<()>, path: &Path) -> Result<()> {
 }
 
 /// Delete a network namespace and every device in it.
-pub(crate) fn delete_namespace(name: &str) -> Result<()> {
+pub fn delete_namespace(name: &str) -> Result<()> {
     let mut ip = host::command("ip");
     ip.args(["netns", "delete", name]);
     host::run_to_end(ip).map(drop)

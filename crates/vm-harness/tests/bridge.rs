@@ -5,11 +5,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lab::accel;
-use lab::bridge::Bridge;
-use lab::channel;
-use lab::image::{Image, Recipe};
-use lab::vm::{Spec, Vm};
+use vm_harness::accel;
+use vm_harness::bridge::Bridge;
+use vm_harness::channel;
+use vm_harness::image::{Image, Recipe};
+use vm_harness::vm::{Spec, Vm};
 
 /// Enough for an emulated guest on a busy machine.
 const BOOT: Duration = Duration::from_secs(120);
@@ -33,7 +33,7 @@ fn ours() -> Vec<String> {
 
 #[test]
 fn two_vms_reach_each_other_and_leave_nothing_behind() {
-    lab::interrupt::install().unwrap();
+    vm_harness::interrupt::install().unwrap();
     let image = image();
     let bridge = Bridge::new(accel::detect(&image.kernel).unwrap()).unwrap();
     let boot = |name: &str, number: u8| {

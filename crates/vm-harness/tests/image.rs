@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lab::image::{Image, Recipe};
+use vm_harness::image::{Image, Recipe};
 
 /// A cache of our own, empty at first.
 fn cache(name: &str) -> PathBuf {

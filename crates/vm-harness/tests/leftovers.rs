@@ -12,11 +12,11 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lab::LabError;
-use lab::bridge::Bridge;
-use lab::image::Recipe;
-use lab::vm::{Spec, Vm};
-use lab::{accel, channel, interrupt, scope};
+use vm_harness::error::HarnessError;
+use vm_harness::bridge::Bridge;
+use vm_harness::image::Recipe;
+use vm_harness::vm::{Spec, Vm};
+use vm_harness::{accel, channel, interrupt, scope};
 use rustix::process::{Pid, Signal, kill_process};
 
 const HOLD: &str = "LAB_TEST_HOLD";
@@ -37,7 +37,7 @@ fn hold() {
     let end = vm
         .wait_ready(Duration::from_secs(120))
         .and_then(|()| interrupt::sleep(Duration::from_secs(120)));
-    assert!(matches!(end, Err(LabError::Interrupted)), "{end:?}");
+    assert!(matches!(end, Err(HarnessError::Interrupted)), "{end:?}");
 }
 
 /// A run that has a VM. Its output must stay open: it still has something to say at its end.

@@ -3,11 +3,12 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use crate::error::{Error, Result};
+use vm_harness::error::{Error, Result};
 
-use super::{Figures, count};
-use crate::bench::line::pin;
-use crate::bench::peer::SWITCH_CPU;
+use super::iterations::count;
+use report::message_perf::Figures;
+use vm_harness::affinity::pin;
+use crate::cpus::SWITCH_CPU;
 
 /// Shorter copies take no longer than it takes to look at the clock.
 pub(super) const LEAST: u32 = 32 << 10;

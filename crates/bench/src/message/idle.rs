@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::bench::Target;
-use crate::bench::process::Process;
-use crate::error::{Context, Error, Result};
-use crate::stats::median;
-use crate::{cpu, host, interrupt};
+use crate::process::Process;
+use vm_harness::error::{Context, Error, Result};
+use report::stats::median;
+use report::target::Target;
+use vm_harness::{cpu, host, interrupt};
 
 /// Processes with one endpoint each.
 const ENDPOINTS: u32 = 40;

@@ -8,11 +8,13 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::error::Result;
+use vm_harness::error::Result;
 
-use super::ours::{Row, perf};
-use crate::bench::peer::{GENERATOR_CPU, SWITCH_CPU};
-use crate::bench::process::{Process, first, first_on};
+use report::message_perf::Row;
+
+use super::ours::perf;
+use crate::cpus::{GENERATOR_CPU, SWITCH_CPU};
+use crate::process::{Process, first, first_on};
 
 /// A CPU for the relay, where there are three.
 const RELAY_CPU: u32 = 2;

@@ -14,6 +14,7 @@
 mod apart;
 mod copy;
 mod idle;
+mod iterations;
 mod mediated;
 mod ours;
 mod report;
@@ -22,19 +23,21 @@ mod ucx;
 
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
-use crate::interrupt;
-use crate::machine::Machine;
-use crate::progress::Progress;
-use crate::scope::{self, RunFolder};
+use vm_harness::error::{Error, Result};
+use vm_harness::interrupt;
+use vm_harness::machine::Machine;
+use vm_harness::progress::Progress;
+use vm_harness::scope::{self, RunFolder};
 
-use super::line;
-use super::needs;
-use super::priority::Priority;
+use crate::cpus;
+use crate::needs;
+use crate::output;
+use crate::priority::Priority;
 
 pub use self::idle::Idle;
-pub use self::ours::Row;
-pub use self::report::{Against, Cell, Figures, Report, Sample, Way};
+pub use self::report::{Against, Cell, Report, Sample, Way};
+
+use ::report::message_perf::Figures;
 
 /// Message lengths in bytes: each protocol of ours, and where something is promised.
 pub const LENGTHS: [u32; 9] = [0, 8, 64, 1024, 4096, 32 << 10, 64 << 10, 1 << 20, 4 << 20];
@@ -42,7 +45,7 @@ pub const LENGTHS: [u32; 9] = [0, 8, 64, 1024, 4096, 32 << 10, 64 << 10, 1 << 20
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How often each measurement is repeated, see [`super::ROUNDS`].
+    /// How often each measurement is repeated, see [`crate::ROUNDS`].
     pub rounds: u32,
     /// Message lengths in bytes.
     pub lengths: Vec<u32>,
@@ -79,7 +82,7 @@ pub fn message(options: &Options, progress: &Progress) -> Result<Report> {
     report.cells = report::cells(&report.samples);
     report.targets = report::targets(&report.samples);
     report.targets.extend(report.idle.targets());
-    super::write(&report, &options.output)?;
+    output::write(&report, &options.output)?;
     Ok(report)
 }
 
@@ -104,7 +107,7 @@ fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<S
     for round in 1..=options.rounds {
         for &length in &options.lengths {
             interrupt::check()?;
-            let line_ns = line::round_trip(line::TRIES)?;
+            let line_ns = cpus::distance_ns()?;
             let mut found = Vec::new();
             // Each goes first in every other round.
             let order = [0, 1, 2, 3, 4, 5].map(|at| if round % 2 == 0 { 5 - at } else { at });
@@ -149,9 +152,4 @@ fn line_of(round: u32, rounds: u32, length: u32, line_ns: f64, found: &[(Way, Fi
         text += &format!("  {way} {:.2} us {rate:.3} M/s", figures.p50_us);
     }
     text
-}
-
-/// Messages of a measurement: as many as take some tenths of a second.
-fn count(length: u32, bytes: u64, most: u64) -> u64 {
-    (bytes / u64::from(length.max(1))).clamp(50, most)
 }

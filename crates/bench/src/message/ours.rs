@@ -3,27 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde::{Deserialize, Serialize};
+use report::message_perf::Row;
+use vm_harness::error::{Error, Result};
+use vm_harness::host;
 
-use crate::error::{Error, Result};
-use crate::host;
-
-use super::Figures;
-use crate::bench::peer::{GENERATOR_CPU, SWITCH_CPU};
-use crate::bench::process::{Process, first_on};
-
-/// What `vicinity message perf --json` prints for each length.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
-    /// Bytes of a message.
-    pub length: u32,
-    /// With memory of the program.
-    pub plain: Figures,
-    /// With memory of the endpoint's heap.
-    pub heap: Figures,
-    /// With memory for the peer.
-    pub shared: Figures,
-}
+use crate::cpus::{GENERATOR_CPU, SWITCH_CPU};
+use crate::process::{Process, first_on};
 
 /// The endpoint that answers.
 pub(super) struct Ours {

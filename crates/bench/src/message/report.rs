@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Idle;
-use crate::bench::Target;
-use crate::machine::Machine;
-use crate::stats::{median, paired_ratio, quantile};
+use super::idle::Idle;
+use vm_harness::machine::Machine;
+use report::message_perf::Figures;
+use report::stats::{median, paired_ratio};
+use report::target::Target;
 
 /// A way that messages go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -58,30 +58,6 @@ impl fmt::Display for Way {
             Self::Ucx => "ucx",
             Self::Tcp => "tcp",
         })
-    }
-}
-
-/// What a way did.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Figures {
-    /// Median of half a round trip, in microseconds.
-    pub p50_us: f64,
-    /// 99th percentile of the same.
-    pub p99_us: f64,
-    /// Messages a second in one direction.
-    pub messages_per_s: f64,
-}
-
-impl Figures {
-    /// Of the time of each message one way in microseconds, and of what so many messages took.
-    pub(super) fn new(micros: &[f64], messages: u64, took: Duration) -> Self {
-        #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-        let messages_per_s = messages as f64 / took.as_secs_f64();
-        Self {
-            p50_us: quantile(micros, 0.5),
-            p99_us: quantile(micros, 0.99),
-            messages_per_s,
-        }
     }
 }
 

@@ -4,11 +4,12 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::Instant;
 
-use crate::error::{Context, Error, Result};
+use vm_harness::error::{Context, Error, Result};
 
-use super::{Figures, count};
-use crate::bench::line::{on_cpu, pin};
-use crate::bench::peer::{GENERATOR_CPU, SWITCH_CPU};
+use super::iterations::count;
+use report::message_perf::Figures;
+use vm_harness::affinity::{on_cpu, pin};
+use crate::cpus::{GENERATOR_CPU, SWITCH_CPU};
 
 /// What both sides do.
 #[derive(Clone, Copy)]

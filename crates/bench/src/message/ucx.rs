@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use crate::error::{Error, Result};
-use crate::host;
+use vm_harness::error::{Error, Result};
+use vm_harness::host;
 
-use super::{Figures, count};
-use crate::bench::peer::{GENERATOR_CPU, SWITCH_CPU};
-use crate::bench::process::{Process, first_on};
+use super::iterations::count;
+use report::message_perf::Figures;
+use crate::cpus::{GENERATOR_CPU, SWITCH_CPU};
+use crate::process::{Process, first_on};
 
 const PROGRAM: &str = "ucx_perftest";
 

@@ -12,17 +12,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::bench::peer::Meter;
-use crate::bench::process::LIMIT;
-use crate::bench::stage::Stage;
-use crate::bench::vicinity::parse_meter;
-use crate::error::{Context, Error, Result};
-use crate::host::{self, Tied};
-use crate::interrupt;
+use crate::switch::peer::Meter;
+use crate::process::LIMIT;
+use crate::switch::stage::Stage;
+use crate::switch::vicinity::parse_meter;
+use vm_harness::error::{Context, Error, Result};
+use vm_harness::host::{self, Tied};
+use vm_harness::interrupt;
 
 use super::client::ask;
 use super::report::Kind;
-use super::{RISE, flows};
+use super::load::{RISE, flows};
 
 /// Slices of a round, half of them with a capture.
 const SLICES: u32 = 16;

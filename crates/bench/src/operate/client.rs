@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use crate::error::{Context, Error, Result};
+use vm_harness::error::{Context, Error, Result};
 
 /// Ask, and wait for the answer's body.
 ///

@@ -1,6 +1,6 @@
 //! `vicinity bench operate`: what it costs to change, read and watch a switch that works.
 //!
-//! Theory of operation. The benchmark's own generator ([`super::load`]) drives 64 NICs of our own in
+//! Theory of operation. The benchmark's own generator (`switch::load`) drives 64 NICs of our own in
 //! pairs, while this thread is the operator and asks the daemon over its control socket (`client`). A
 //! round adds, changes and removes a port a few times under load, beside a question that changes nothing, and
 //! counts the frames that others lost meanwhile; reads all metrics a hundred times and takes the CPU time of it; compares the load
@@ -9,6 +9,7 @@
 
 mod captures;
 mod client;
+mod load;
 mod report;
 
 use std::fs;
@@ -17,26 +18,24 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::error::{Context, Error, Result};
-use crate::interrupt;
-use crate::machine::Machine;
-use crate::progress::Progress;
-use crate::scope::{self, RunFolder};
+use vm_harness::error::{Context, Error, Result};
+use vm_harness::interrupt;
+use vm_harness::machine::Machine;
+use vm_harness::progress::Progress;
+use vm_harness::scope::{self, RunFolder};
 
-use super::load::Flow;
-use super::loads::SHORT;
-use super::needs;
-use super::peer::{Peer, Shape, Switch};
-use super::stage::{Stage, mac};
-use super::threads::Totals;
-use super::vicinity::Vicinity;
+use crate::needs;
+use crate::output;
+use crate::switch::frames::SHORT;
+use crate::switch::peer::{Peer, Shape, Switch};
+use crate::switch::stage::Stage;
+use crate::switch::vicinity::Vicinity;
+use crate::threads::Totals;
 use captures::captures;
 use client::ask;
+use load::{PORTS, RISE, flows};
 
 pub use self::report::{Kind, Report, Sample};
-
-/// Ports under load.
-const PORTS: u16 = 64;
 
 /// Ports of the configuration that is read again.
 const MANY: u16 = 1000;
@@ -47,13 +46,10 @@ const CHANGES: usize = 10;
 /// Times the metrics are read in a round.
 const SCRAPES: u32 = 100;
 
-/// Until the load is at its height.
-const RISE: Duration = Duration::from_millis(300);
-
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How often each measurement is repeated, see [`super::ROUNDS`].
+    /// How often each measurement is repeated, see [`crate::ROUNDS`].
     pub rounds: u32,
     /// The `vicinity` program to measure.
     pub vicinity: PathBuf,
@@ -74,7 +70,7 @@ pub fn operate(options: &Options, progress: &Progress) -> Result<Report> {
     let machine = Machine::look()?;
     let samples = rounds(options, folder.path(), progress)?;
     let report = Report::new(machine, options.rounds, samples);
-    super::write(&report, &options.output)?;
+    output::write(&report, &options.output)?;
     Ok(report)
 }
 
@@ -115,15 +111,6 @@ fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<S
         }
     }
     Ok(samples)
-}
-
-/// Each NIC sends to the other one of its pair.
-fn flows() -> Vec<Flow> {
-    let flow = |from: usize| Flow {
-        from,
-        to: vec![mac(from ^ 1)],
-    };
-    (0..usize::from(PORTS)).map(flow).collect()
 }
 
 /// Have a port come, change and go under load.

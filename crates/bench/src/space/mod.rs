@@ -19,14 +19,15 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::error::{Context, Error, Result};
-use crate::interrupt;
-use crate::machine::Machine;
-use crate::progress::Progress;
-use crate::scope::{self, RunFolder};
+use vm_harness::error::{Context, Error, Result};
+use vm_harness::interrupt;
+use vm_harness::machine::Machine;
+use vm_harness::progress::Progress;
+use vm_harness::scope::{self, RunFolder};
 
-use super::needs;
-use super::priority::Priority;
+use crate::needs;
+use crate::output;
+use crate::priority::Priority;
 use server::Server;
 
 pub use self::report::{Cell, Figures, Kind, Report, Sample, SlowSample};
@@ -40,7 +41,7 @@ const MAX_LENGTH: u32 = 64 << 20;
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How often each measurement is repeated, see [`super::ROUNDS`].
+    /// How often each measurement is repeated, see [`crate::ROUNDS`].
     pub rounds: u32,
     /// Lengths of files in bytes.
     pub lengths: Vec<u32>,
@@ -68,7 +69,7 @@ pub fn space(options: &Options, progress: &Progress) -> Result<Report> {
     let (samples, slow) = rounds(options, folder.path(), progress)?;
     drop(first);
     let report = Report::new(machine, nginx, options.rounds, samples, slow);
-    super::write(&report, &options.output)?;
+    output::write(&report, &options.output)?;
     Ok(report)
 }
 

@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 
 use super::report::Kind;
-use crate::bench::peer::SWITCH_CPU;
-use crate::bench::process::{Process, first_on};
-use crate::error::{Context, Error, Result};
-use crate::host;
+use crate::cpus::SWITCH_CPU;
+use crate::process::{Process, first_on};
+use vm_harness::error::{Context, Error, Result};
+use vm_harness::host;
 
 /// The program that is the peer.
 pub(super) const NGINX: &str = "/usr/sbin/nginx";

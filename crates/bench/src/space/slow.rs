@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::report::SlowSample;
 use super::server::Server;
-use crate::bench::memory::own_kib;
-use crate::bench::parse::number_after;
-use crate::error::{Context, Error, Result};
-use crate::interrupt;
+use crate::memory::own_kib;
+use crate::parse::number_after;
+use vm_harness::error::{Context, Error, Result};
+use vm_harness::interrupt;
 
 /// Clients at once.
 pub(super) const CLIENTS: u32 = 1000;

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use super::report::Figures;
 use super::server::Server;
-use crate::bench::peer::GENERATOR_CPU;
-use crate::bench::process::first_on;
-use crate::bench::threads::Totals;
-use crate::error::{Error, Result};
-use crate::host;
+use crate::cpus::GENERATOR_CPU;
+use crate::process::first_on;
+use crate::threads::Totals;
+use vm_harness::error::{Error, Result};
+use vm_harness::host;
 
 /// The program.
 pub(super) const PROGRAM: &str = "/usr/bin/wrk";

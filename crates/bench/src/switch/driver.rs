@@ -12,10 +12,10 @@ use front_end::wire::{addresses, number, request, state};
 use front_end::{Ram, Wire, features};
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::error::{Context, Result};
+use vm_harness::error::{Context, Result};
 
 /// Descriptors of a ring.
-pub(super) const RING: u16 = 256;
+pub(crate) const RING: u16 = 256;
 
 /// Bytes of the network header before a frame.
 const HEADER: usize = 12;
@@ -31,11 +31,11 @@ const PROTOCOL_MQ: u64 = 1;
 
 /// What a NIC is like.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Kind {
+pub(crate) struct Kind {
     /// Features its driver takes, beside the plain ones.
-    pub(super) features: u64,
+    pub(crate) features: u64,
     /// The longest frame, in bytes.
-    pub(super) longest: usize,
+    pub(crate) longest: usize,
 }
 
 /// One ring, from the driver's side (virtio 1.3, section 2.7).
@@ -55,7 +55,7 @@ struct Ring {
 }
 
 /// A NIC that is connected to a switch.
-pub(super) struct Driver {
+pub(crate) struct Driver {
     _wire: Wire,
     ram: Arc<Ram>,
     receive: Ring,
@@ -67,7 +67,7 @@ pub(super) struct Driver {
 impl Driver {
     /// Set a NIC up whose switch is at the other end of `socket`. All frames it sends begin as
     /// `frame`, under `header`.
-    pub(super) fn start(
+    pub(crate) fn start(
         socket: OwnedFd,
         kind: Kind,
         header: [u8; HEADER],
@@ -104,7 +104,7 @@ impl Driver {
     }
 
     /// Transmit buffers that are free now.
-    pub(super) fn room(&mut self) -> usize {
+    pub(crate) fn room(&mut self) -> usize {
         let words = self.ram.words();
         while let Some((buffer, _)) = self.transmit.take_used(words) {
             self.free.push(buffer);
@@ -114,7 +114,7 @@ impl Driver {
 
     /// Make a frame to `to` available, with this stamp; nothing happens without
     /// [`room`](Self::room).
-    pub(super) fn send(&mut self, to: [u8; 6], stamp: u64) {
+    pub(crate) fn send(&mut self, to: [u8; 6], stamp: u64) {
         let Some(buffer) = self.free.pop() else {
             return;
         };
@@ -135,14 +135,14 @@ impl Driver {
     }
 
     /// Let the switch see what was made available in both rings.
-    pub(super) fn publish(&mut self) {
+    pub(crate) fn publish(&mut self) {
         let words = self.ram.words();
         self.transmit.publish(words);
         self.receive.publish(words);
     }
 
     /// Take up to `most` frames that came; `seen` gets the stamp of each.
-    pub(super) fn receive(&mut self, most: usize, mut seen: impl FnMut(u64)) -> usize {
+    pub(crate) fn receive(&mut self, most: usize, mut seen: impl FnMut(u64)) -> usize {
         let words = self.ram.words();
         for count in 0..most {
             let Some((buffer, _)) = self.receive.take_used(words) else {
@@ -156,7 +156,7 @@ impl Driver {
     }
 
     /// As [`send`](Self::send), from another source.
-    pub(super) fn send_from(&mut self, from: [u8; 6], to: [u8; 6]) {
+    pub(crate) fn send_from(&mut self, from: [u8; 6], to: [u8; 6]) {
         let Some(buffer) = self.free.last() else {
             return;
         };
@@ -174,7 +174,7 @@ impl Driver {
     }
 
     /// Whether to be called for frames, as a guest that sleeps is.
-    pub(super) fn want_calls(&mut self, calls: bool) {
+    pub(crate) fn want_calls(&mut self, calls: bool) {
         self.receive.flags = if calls { 0 } else { QUIET };
     }
 }

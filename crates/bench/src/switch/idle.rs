@@ -7,21 +7,20 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::channel::{address, mac};
-use crate::error::{Context, Result};
-use crate::host::family;
-use crate::image::Recipe;
-use crate::interrupt;
-use crate::progress::Progress;
-use crate::vm::{Link, Nic, Spec, Vm};
+use vm_harness::channel::{address, mac};
+use vm_harness::error::{Context, Result};
+use vm_harness::host::family;
+use vm_harness::image::Recipe;
+use vm_harness::interrupt;
+use vm_harness::progress::Progress;
+use vm_harness::vm::{Link, Nic, Spec, Vm};
 
 use super::driver::Driver;
-use super::loads::SHORT;
-use super::memory;
+use super::frames::{HEADERS, SHORT};
 use super::peer::Switch;
-use super::stage::HEADERS;
-use super::threads::Totals;
 use super::vicinity::Vicinity;
+use crate::memory;
+use crate::threads::Totals;
 
 /// Longest boot: an emulated guest on a busy machine.
 const BOOT: Duration = Duration::from_secs(120);

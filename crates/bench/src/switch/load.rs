@@ -7,8 +7,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, Result};
-use crate::interrupt;
+use vm_harness::error::{Error, Result};
+use vm_harness::interrupt;
 
 use super::driver::Driver;
 
@@ -20,16 +20,16 @@ const LOOK: u32 = 1 << 16;
 
 /// Frames from one NIC to others.
 #[derive(Clone, Debug)]
-pub(super) struct Flow {
+pub(crate) struct Flow {
     /// Which NIC sends.
-    pub(super) from: usize,
+    pub(crate) from: usize,
     /// Whom to, in turn.
-    pub(super) to: Vec<[u8; 6]>,
+    pub(crate) to: Vec<[u8; 6]>,
 }
 
 /// How fast frames are sent.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Pace {
+pub(crate) enum Pace {
     /// Whenever there is room.
     Saturate,
     /// So many frames a second, all flows together.
@@ -38,7 +38,7 @@ pub(super) enum Pace {
 
 /// How long frames are sent.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Until<'a> {
+pub(crate) enum Until<'a> {
     /// For so long. Latencies are noted.
     After(Duration),
     /// Until it is said. They are not: who says so looks at what comes through.
@@ -47,25 +47,25 @@ pub(super) enum Until<'a> {
 
 /// What a run of the generator saw.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     /// Frames sent.
-    pub(super) sent: u64,
+    pub(crate) sent: u64,
     /// Frames received.
-    pub(super) received: u64,
+    pub(crate) received: u64,
     /// How long it took, in seconds.
-    pub(super) seconds: f64,
+    pub(crate) seconds: f64,
     /// Nanoseconds from when each frame was due until it was received, in order of value.
-    pub(super) latencies: Vec<u32>,
+    pub(crate) latencies: Vec<u32>,
 }
 
 impl Seen {
     /// Frames received per second.
-    pub(super) fn frames_per_s(&self) -> f64 {
+    pub(crate) fn frames_per_s(&self) -> f64 {
         self.received as f64 / self.seconds
     }
 
     /// The latency in nanoseconds that a share of the frames did not exceed.
-    pub(super) fn latency_ns(&self, share: f64) -> Option<f64> {
+    pub(crate) fn latency_ns(&self, share: f64) -> Option<f64> {
         let last = self.latencies.len().checked_sub(1)?;
         let place = (last as f64 * share).round();
         #[expect(
@@ -90,7 +90,7 @@ struct Stream<'a> {
 
 /// Send and receive meanwhile. The stamps count from `epoch`. What each NIC receives is added to its
 /// total in `received`, for those who look on.
-pub(super) fn run(
+pub(crate) fn run(
     drivers: &mut [Driver],
     flows: &[Flow],
     pace: Pace,

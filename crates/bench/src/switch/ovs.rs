@@ -4,12 +4,13 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::error::{Error, Result};
-use crate::host::{self, run};
+use vm_harness::error::{Error, Result};
+use vm_harness::host::{self, run};
 
-use super::parse::number_after;
-use super::peer::{GENERATOR_CPU, Meter, SWITCH_CPU, Shape, Sockets, Switch};
-use super::process::{Process, first, rest};
+use crate::parse::number_after;
+use crate::cpus::{GENERATOR_CPU, SWITCH_CPU};
+use super::peer::{Meter, Shape, Sockets, Switch};
+use crate::process::{Process, first, rest};
 
 /// Where Debian's `openvswitch-switch-dpdk` puts the daemon. `ovs-vswitchd` in the search path
 /// may be the build without DPDK.

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, Result};
+use vm_harness::error::{Error, Result};
 
-use super::parse::number_after;
-use super::peer::{GENERATOR_CPU, Meter, SWITCH_CPU, Sockets, Switch};
-use super::process::{Process, first, rest};
+use crate::parse::number_after;
+use crate::cpus::{GENERATOR_CPU, SWITCH_CPU};
+use super::peer::{Meter, Sockets, Switch};
+use crate::process::{Process, first, rest};
 use super::testpmd::PROGRAM;
 
 /// Hugepages for its packet buffers, in MB.

@@ -4,24 +4,17 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Context, Result};
-use crate::interrupt;
+use vm_harness::error::{Context, Error, Result};
+use vm_harness::host;
+use vm_harness::interrupt;
 
-use super::ovs::Ovs;
-use super::patch::Patch;
-use super::process::LIMIT;
-use super::vicinity::Vicinity;
-
-/// The CPU that the generator has to itself.
-pub(super) const GENERATOR_CPU: u32 = 0;
-
-/// The CPU that the switch under test has to itself.
-pub(super) const SWITCH_CPU: u32 = 1;
+use crate::process::LIMIT;
 
 /// Before a generator listens.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -52,19 +45,19 @@ impl fmt::Display for Peer {
 /// Running totals of a switch's forwarding thread. All switches define them alike: a round is
 /// busy when it moved a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Meter {
+pub(crate) struct Meter {
     /// Time-stamp counter ticks spent in busy rounds.
-    pub(super) busy: u64,
+    pub(crate) busy: u64,
     /// Ticks of all rounds, sleep included.
-    pub(super) all: u64,
+    pub(crate) all: u64,
     /// Frames taken from the guests.
-    pub(super) frames: u64,
+    pub(crate) frames: u64,
 }
 
 impl Meter {
     /// Cycles a frame and the share of time that was busy since an earlier reading; `None` when
     /// nothing moved.
-    pub(super) fn since(self, before: Self) -> Option<(f64, f64)> {
+    pub(crate) fn since(self, before: Self) -> Option<(f64, f64)> {
         let gained = |value: fn(Self) -> u64| {
             let gained = value(self).checked_sub(value(before))?;
             (gained > 0).then_some(gained as f64)
@@ -78,7 +71,7 @@ impl Meter {
 }
 
 /// The vhost-user sockets of a switch's ports.
-pub(super) enum Sockets {
+pub(crate) enum Sockets {
     /// The switch listens.
     SwitchListens(Vec<PathBuf>),
     /// The generator listens, and the switch connects when it can.
@@ -87,14 +80,14 @@ pub(super) enum Sockets {
 
 impl Sockets {
     /// Where they are.
-    pub(super) fn paths(&self) -> &[PathBuf] {
+    pub(crate) fn paths(&self) -> &[PathBuf] {
         match self {
             Self::SwitchListens(paths) | Self::GeneratorListens(paths) => paths,
         }
     }
 
     /// Connects a front-end to each.
-    pub(super) fn connect(&self) -> Result<Vec<OwnedFd>> {
+    pub(crate) fn connect(&self) -> Result<Vec<OwnedFd>> {
         match self {
             Self::SwitchListens(paths) => {
                 let connect = |path: &PathBuf| {
@@ -133,15 +126,15 @@ fn accept(listener: &UnixListener) -> Result<OwnedFd> {
 
 /// What a switch under test is like.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(crate) struct Shape {
     /// Its vhost-user ports.
-    pub(super) ports: u16,
+    pub(crate) ports: u16,
     /// Whether frames of 64 KB pass, for a switch that has to be told.
-    pub(super) gso: bool,
+    pub(crate) gso: bool,
 }
 
 /// A switch that is running, with vhost-user ports.
-pub(super) trait Switch {
+pub(crate) trait Switch {
     /// The sockets of the ports.
     fn sockets(&self) -> Sockets;
 
@@ -156,21 +149,24 @@ pub(super) trait Switch {
         Ok(None)
     }
 
-    /// Leaves [`SWITCH_CPU`] to the other switch, until `false` is given.
+    /// Leaves the switches' CPU to the other switch, until `false` is given.
     fn rest(&self, rest: bool) -> Result<()>;
 }
 
-/// Starts a switch on [`SWITCH_CPU`] with everything it needs inside `folder`; dropping it
-/// stops it. `program` is the `vicinity` binary.
-pub(super) fn start(
-    peer: Peer,
-    shape: Shape,
-    folder: &Path,
-    program: &Path,
-) -> Result<Box<dyn Switch>> {
-    Ok(match peer {
-        Peer::Vicinity => Box::new(Vicinity::start(folder, program, shape.ports)?),
-        Peer::OvsDpdk => Box::new(Ovs::start(folder, shape)?),
-        Peer::Testpmd => Box::new(Patch::start(folder, shape.ports)?),
-    })
+/// Wakes a switch that is about to be dropped: its generator says good-bye to it, and a stopped
+/// process cannot end.
+pub(crate) fn wake(switch: &dyn Switch) {
+    if let Err(error) = switch.rest(false) {
+        tracing::warn!(%error, "cannot wake a switch to end it");
+    }
+}
+
+/// Adds what the switch said last: the generator's failure is often the switch's fault.
+pub(crate) fn explain(error: Error, switch: Peer, folder: &Path) -> Error {
+    if matches!(error, Error::Interrupted) {
+        return error;
+    }
+    let log = fs::read_to_string(folder.join(format!("{switch}.out")));
+    let last = host::tail(&log.unwrap_or_default(), 15);
+    Error::Host(format!("{error}\nlast lines of {switch}:\n{last}"))
 }

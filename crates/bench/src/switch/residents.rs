@@ -7,15 +7,15 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::error::{Error, Result};
-use crate::interrupt;
+use vm_harness::error::{Error, Result};
+use vm_harness::interrupt;
 
-use super::Options;
 use super::driver::{Driver, RING};
+use super::frames::{SHORT, mac};
 use super::load::Flow;
-use super::loads::SHORT;
+use super::options::Options;
 use super::peer::{Peer, Shape};
-use super::stage::{Stage, mac};
+use super::stage::Stage;
 
 /// Ports that receive.
 const RECEIVERS: usize = 98;

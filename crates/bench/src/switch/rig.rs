@@ -4,14 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::error::{Context, Error, Result};
-use crate::host;
-use crate::interrupt;
+use vm_harness::error::{Context, Error, Result};
+use vm_harness::interrupt;
 
-use super::peer::{self, Meter, Peer, Shape, Switch};
-use super::report::{Figures, Sample};
+use super::peer::{Meter, Peer, Shape, Switch, explain, wake};
+use super::sample::{Figures, Sample};
+use super::start::start;
 use super::testpmd::{Generator, Received};
-use super::threads::Totals;
+use crate::threads::Totals;
 
 /// Between the connection and the first frame, so that a switch that brings its ports up in the
 /// background does not lose the frames that are to go round.
@@ -45,14 +45,14 @@ impl Rig {
             gso: false,
         };
         fs::create_dir(&folder).context(|| format!("make {}", folder.display()))?;
-        let start = || {
-            let running = peer::start(switch, shape, &folder, vicinity)?;
+        let start_both = || {
+            let running = start(switch, shape, &folder, vicinity)?;
             let generator = Generator::start(&folder, &running.sockets())?;
             interrupt::sleep(SETTLE)?;
             running.rest(true)?;
             Ok((running, generator))
         };
-        let (running, generator) = start().map_err(|error| explain(error, switch, &folder))?;
+        let (running, generator) = start_both().map_err(|error| explain(error, switch, &folder))?;
         Ok(Self {
             generator,
             running,
@@ -110,24 +110,6 @@ impl Drop for Rig {
     fn drop(&mut self) {
         wake(self.running.as_ref());
     }
-}
-
-/// Wakes a switch that is about to be dropped: its generator says good-bye to it, and a stopped
-/// process cannot end.
-pub(super) fn wake(switch: &dyn Switch) {
-    if let Err(error) = switch.rest(false) {
-        tracing::warn!(%error, "cannot wake a switch to end it");
-    }
-}
-
-/// Adds what the switch said last: the generator's failure is often the switch's fault.
-pub(super) fn explain(error: Error, switch: Peer, folder: &Path) -> Error {
-    if matches!(error, Error::Interrupted) {
-        return error;
-    }
-    let log = fs::read_to_string(folder.join(format!("{switch}.out")));
-    let last = host::tail(&log.unwrap_or_default(), 15);
-    Error::Host(format!("{error}\nlast lines of {switch}:\n{last}"))
 }
 
 /// What the readings say; `None` when nothing moved.

@@ -9,15 +9,17 @@ use std::time::{Duration, Instant};
 use front_end::frame;
 use rustix::process::setpriority_process;
 
-use crate::error::{Context, Error, Result};
-use crate::interrupt;
+use vm_harness::error::{Context, Error, Result};
+use vm_harness::interrupt;
 
-use super::driver::{Driver, Kind};
-use super::line::pin;
+use super::driver::Driver;
+use super::frames::{Frames, HEADERS, mac};
+use vm_harness::affinity::pin;
 use super::load::{self, Flow, Pace, Seen, Until};
-use super::peer::{self, GENERATOR_CPU, Peer, Shape, Switch};
-use super::rig::{explain, wake};
-use super::threads::Totals;
+use crate::cpus::GENERATOR_CPU;
+use super::peer::{Peer, Shape, Switch, explain, wake};
+use super::start::start;
+use crate::threads::Totals;
 
 /// For a switch that brings its ports up in the background.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -26,83 +28,35 @@ const SETTLE: Duration = Duration::from_secs(1);
 const WARM_UP: Duration = Duration::from_millis(200);
 
 /// What is counted.
-pub(super) const WINDOW: Duration = Duration::from_secs(1);
-
-/// Bytes before a TCP payload.
-pub(super) const HEADERS: usize = 14 + 20 + 20;
-
-/// The frames of a stage.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Frames {
-    /// Length of a frame, Ethernet header included.
-    pub(super) length: usize,
-    /// To be cut into segments of so many bytes (TSO); 0 for not at all.
-    pub(super) segment: u16,
-}
-
-impl Frames {
-    /// Features a driver needs for them.
-    fn features(self) -> u64 {
-        use front_end::features::{CSUM, GUEST_CSUM, GUEST_TSO4, HOST_TSO4};
-        if self.segment == 0 {
-            0
-        } else {
-            CSUM | GUEST_CSUM | HOST_TSO4 | GUEST_TSO4
-        }
-    }
-
-    /// The NIC that sends and receives them.
-    pub(super) fn kind(self) -> Kind {
-        Kind {
-            features: self.features(),
-            longest: self.length,
-        }
-    }
-
-    /// The network header (virtio 1.3, 5.1.6).
-    fn header(self) -> [u8; 12] {
-        let [low, high] = self.segment.to_le_bytes();
-        if self.segment == 0 {
-            [0; 12]
-        } else {
-            // Needs a checksum, TCP over IPv4, headers of 54 bytes; checksum at 34 + 16.
-            [1, 1, 54, 0, low, high, 34, 0, 16, 0, 0, 0]
-        }
-    }
-}
-
-/// Address of the NIC with this number.
-pub(super) fn mac(number: usize) -> [u8; 6] {
-    frame::mac(u16::try_from(number + 1).unwrap_or(u16::MAX))
-}
+pub(crate) const WINDOW: Duration = Duration::from_secs(1);
 
 /// What one run gave.
 #[derive(Clone, Debug)]
-pub(super) struct Run {
+pub(crate) struct Run {
     /// What the generator saw.
-    pub(super) seen: Seen,
+    pub(crate) seen: Seen,
     /// CPU time of all threads of the switch, as a share of one core.
-    pub(super) core_share: f64,
+    pub(crate) core_share: f64,
     /// Cycles of its busy rounds, by frame; `None` if it does not tell or nothing moved.
-    pub(super) cycles_per_frame: Option<f64>,
+    pub(crate) cycles_per_frame: Option<f64>,
     /// Share of the time that its threads waited for a CPU.
-    pub(super) disturbed: f64,
+    pub(crate) disturbed: f64,
 }
 
 /// The two, connected. The NICs are dropped first.
-pub(super) struct Stage {
-    pub(super) drivers: Vec<Driver>,
-    pub(super) running: Box<dyn Switch>,
-    pub(super) switch: Peer,
+pub(crate) struct Stage {
+    pub(crate) drivers: Vec<Driver>,
+    pub(crate) running: Box<dyn Switch>,
+    pub(crate) switch: Peer,
     /// Frames that each NIC has received so far.
-    pub(super) received: Arc<[AtomicU64]>,
+    pub(crate) received: Arc<[AtomicU64]>,
     folder: PathBuf,
     epoch: Instant,
 }
 
 impl Stage {
     /// Starts both and lets the switch rest. `name` is that of its folder below `run`.
-    pub(super) fn start(
+    pub(crate) fn start(
         switch: Peer,
         shape: Shape,
         frames: Frames,
@@ -112,8 +66,8 @@ impl Stage {
     ) -> Result<Self> {
         let folder = run.join(name);
         fs::create_dir(&folder).context(|| format!("make {}", folder.display()))?;
-        let start = || {
-            let running = peer::start(switch, shape, &folder, vicinity)?;
+        let start_both = || {
+            let running = start(switch, shape, &folder, vicinity)?;
             let sockets = running.sockets().connect()?;
             let payload = vec![0; frames.length.saturating_sub(HEADERS)];
             let drivers = (0..).zip(sockets).map(|(number, socket)| {
@@ -125,7 +79,7 @@ impl Stage {
             running.rest(true)?;
             Ok((running, drivers))
         };
-        let (running, drivers) = start().map_err(|error| explain(error, switch, &folder))?;
+        let (running, drivers) = start_both().map_err(|error| explain(error, switch, &folder))?;
         Ok(Self {
             received: drivers.iter().map(|_| AtomicU64::default()).collect(),
             drivers,
@@ -137,13 +91,13 @@ impl Stage {
     }
 
     /// One run: so many frames, for [`WINDOW`] after a warm-up.
-    pub(super) fn run(&mut self, flows: &[Flow], pace: Pace) -> Result<Run> {
+    pub(crate) fn run(&mut self, flows: &[Flow], pace: Pace) -> Result<Run> {
         let run = self.measure(flows, pace);
         run.map_err(|error| explain(error, self.switch, &self.folder))
     }
 
     /// As many frames as go, for as long as somebody is at work, before other programs; what comes of that.
-    pub(super) fn load_during<T: Send>(
+    pub(crate) fn load_during<T: Send>(
         &mut self,
         flows: &[Flow],
         work: impl FnOnce() -> Result<T> + Send,

@@ -1,73 +1,15 @@
 //! What is promised, and whether it was kept.
 
-use std::fmt;
-
-use serde::{Deserialize, Serialize};
-
-use crate::stats::paired_ratio;
+use report::stats::paired_ratio;
+use report::target::Target;
 
 use super::idle::{Idle, IdlePorts};
-use super::loads::{Cell, LoadSample, figures};
+use super::load_sample::{Cell, LoadSample, figures};
 use super::peer::Peer;
 use super::report::{Comparison, Report};
 
-/// A promise and what was measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Target {
-    /// What is promised.
-    pub name: String,
-    /// The promised value.
-    pub bound: f64,
-    /// Whether the bound is a lower one; else it is an upper one.
-    pub at_least: bool,
-    /// The measured value.
-    pub measured: f64,
-    /// Whether the promise was kept.
-    pub reached: bool,
-}
-
 /// 2.2 times fewer cycles than OVS-DPDK.
 const LEAD: f64 = 0.4545;
-
-impl Target {
-    pub(crate) fn at_least(name: impl Into<String>, measured: f64, bound: f64) -> Self {
-        Self {
-            name: name.into(),
-            bound,
-            at_least: true,
-            measured,
-            reached: measured >= bound,
-        }
-    }
-
-    pub(crate) fn at_most(name: impl Into<String>, measured: f64, bound: f64) -> Self {
-        Self {
-            at_least: false,
-            reached: measured <= bound,
-            ..Self::at_least(name, measured, bound)
-        }
-    }
-
-    /// Writes them as lines.
-    pub(super) fn write_all(f: &mut fmt::Formatter<'_>, all: &[Self]) -> fmt::Result {
-        all.iter().try_for_each(|target| write!(f, "{target}"))
-    }
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = match self.reached {
-            true => "reached",
-            false => "NOT REACHED",
-        };
-        let bound = match self.at_least {
-            true => "at least",
-            false => "at most",
-        };
-        let (name, measured, value) = (&self.name, self.measured, self.bound);
-        writeln!(f, "{word:11}  {name}: {measured:.2} ({bound} {value:.2})")
-    }
-}
 
 /// The promises that these measurements can check.
 pub(super) fn targets(report: &Report) -> Vec<Target> {
@@ -160,7 +102,7 @@ fn idle_ports(idle: &IdlePorts) -> [Target; 2] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::tests::report;
+    use super::super::example::report;
     use super::*;
 
     #[test]

@@ -4,12 +4,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::error::{Error, Result};
-use crate::interrupt;
+use vm_harness::error::{Error, Result};
+use vm_harness::interrupt;
 
-use super::parse::number_after;
-use super::peer::{GENERATOR_CPU, Sockets};
-use super::process::{Process, first_on};
+use crate::parse::number_after;
+use crate::cpus::GENERATOR_CPU;
+use super::peer::Sockets;
+use crate::process::{Process, first_on};
 
 /// Where Debian's `dpdk-dev` puts it.
 pub(super) const PROGRAM: &str = "/usr/bin/dpdk-testpmd";

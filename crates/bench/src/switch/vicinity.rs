@@ -5,17 +5,18 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::error::{Context, Error, Result};
-use crate::host;
+use vm_harness::error::{Context, Error, Result};
+use vm_harness::host;
 
-use super::peer::{Meter, SWITCH_CPU, Sockets, Switch};
-use super::process::{Process, on};
+use crate::cpus::SWITCH_CPU;
+use super::peer::{Meter, Sockets, Switch};
+use crate::process::{Process, on};
 
 /// The packaged daemon's unit.
 const UNIT: &str = include_str!("../../../../packaging/systemd/vicinity.service");
 
 /// A running `vicinity serve`.
-pub(super) struct Vicinity {
+pub(crate) struct Vicinity {
     serve: Process,
     program: PathBuf,
     folder: PathBuf,
@@ -25,7 +26,7 @@ pub(super) struct Vicinity {
 impl Vicinity {
     /// Starts it on [`SWITCH_CPU`] with one network of so many ports, and with the priority that its unit
     /// gives it.
-    pub(super) fn start(folder: &Path, program: &Path, ports: u16) -> Result<Self> {
+    pub(crate) fn start(folder: &Path, program: &Path, ports: u16) -> Result<Self> {
         let file = folder.join("vicinity.toml");
         let text = configuration(folder, ports);
         fs::write(&file, text).context(|| format!("write {}", file.display()))?;
@@ -99,7 +100,7 @@ fn configuration(folder: &Path, ports: u16) -> String {
 }
 
 /// Reads the worker's figures of the only network.
-pub(super) fn parse_meter(text: &str) -> Result<Meter> {
+pub(crate) fn parse_meter(text: &str) -> Result<Meter> {
     Ok(Meter {
         busy: figure(text, "busy_ticks")?,
         all: figure(text, "elapsed_ticks")?,

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::bench::message::Row;
-use crate::bench::process::Process;
-use crate::error::{Context, Error, Result};
-use crate::host;
-use crate::interrupt;
-use crate::scope;
+use report::message_perf::Row;
+use crate::process::Process;
+use vm_harness::error::{Context, Error, Result};
+use vm_harness::host;
+use vm_harness::interrupt;
+use vm_harness::scope;
 
 /// A host, and all of its programs run on a CPU of their own, as on two machines: where they may run
 /// anywhere, those that wait take turns on one CPU, and those that have work on the other.

@@ -10,14 +10,15 @@ mod report;
 
 use std::path::PathBuf;
 
-use crate::error::{Error, Result};
-use crate::interrupt;
-use crate::machine::Machine;
-use crate::progress::Progress;
-use crate::scope::{self, RunFolder};
+use vm_harness::error::{Error, Result};
+use vm_harness::interrupt;
+use vm_harness::machine::Machine;
+use vm_harness::progress::Progress;
+use vm_harness::scope::{self, RunFolder};
 
-use super::needs;
-use super::priority::Priority;
+use crate::needs;
+use crate::output;
+use crate::priority::Priority;
 use hosts::Hosts;
 
 pub use self::report::{Cell, Report, Sample};
@@ -28,7 +29,7 @@ const LENGTH: u32 = 512 << 10;
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How often each measurement is repeated, see [`super::ROUNDS`].
+    /// How often each measurement is repeated, see [`crate::ROUNDS`].
     pub rounds: u32,
     /// Rates of the link, in Mbit/s.
     pub rates: Vec<u32>,
@@ -56,7 +57,7 @@ pub fn uplink(options: &Options, progress: &Progress) -> Result<Report> {
     let samples = rounds(options, &folder, progress)?;
     drop(first);
     let report = Report::new(machine, options.rounds, samples);
-    super::write(&report, &options.output)?;
+    output::write(&report, &options.output)?;
     Ok(report)
 }
 

@@ -6,18 +6,18 @@ mod strip;
 use std::fs;
 use std::path::Path;
 
-use crate::accel::Accel;
-use crate::demo::{DemoResult, METRICS, Metric, Summary, Verdict};
-use crate::error::{Context, Result};
+use vm_harness::accel::Accel;
+use crate::metric::{METRICS, Metric};
+use crate::result::{DemoResult, Summary, Verdict};
+use report::html::{self, escape};
+use vm_harness::error::{Context, Result};
 use strip::Row;
-
-const STYLE: &str = include_str!("style.css");
 
 /// Write `result.json` and `report.html` into `folder`.
 ///
 /// # Errors
 /// The folder cannot be written.
-pub fn write(result: &DemoResult, folder: &Path) -> Result<()> {
+pub(crate) fn write(result: &DemoResult, folder: &Path) -> Result<()> {
     let json = serde_json::to_string_pretty(result).context(|| "describe the result".to_owned())?;
     for (name, text) in [("result.json", json), ("report.html", page(result))] {
         let path = folder.join(name);
@@ -32,16 +32,14 @@ fn page(result: &DemoResult) -> String {
         .zip(&result.summary)
         .map(|(m, s)| card(result, m, s))
         .collect();
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
-         <title>Vicinity demo</title><style>{STYLE}</style></head><body><main>\
-         <h1>Vicinity: two VMs on one host</h1>{}<div class=\"grid\">{cards}</div>{}{}{}</main></body></html>\n",
+    let body = format!(
+        "<h1>Vicinity: two VMs on one host</h1>{}<div class=\"grid\">{cards}</div>{}{}{}",
         introduction(result),
         table(result),
         explanation(result),
         machine(result),
-    )
+    );
+    html::page("Vicinity demo", html::STYLE, &body)
 }
 
 fn introduction(result: &DemoResult) -> String {
@@ -196,17 +194,10 @@ fn machine(result: &DemoResult) -> String {
     format!("<h2>Where</h2><dl>{rows}</dl>")
 }
 
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::result::tests::example;
+    use crate::example::example;
 
     #[test]
     fn the_page_needs_nothing_from_elsewhere() {

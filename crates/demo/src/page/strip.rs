@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use crate::stats;
+use report::stats;
 
 const WIDTH: f64 = 440.0;
 const LEFT: f64 = 62.0;

@@ -1,7 +1,7 @@
 //! What the studies say in passing: CPU-bound jobs beside a stream.
 
-use super::{Experiment, Figure, Need, claim, ratio};
-use crate::study::inference::Region::Below;
+use super::experiment::{Experiment, Figure, Need, claim, ratio};
+use report::inference::Region::Below;
 
 pub(super) static ROWS: &[Experiment] = &[Experiment {
     id: "X15",

@@ -1,10 +1,10 @@
 //! Paper 000, section 4.1: channels, mixes of traffic. Its "native" is our `bridge`, its shared
 //! memory channel our `switch`.
 
-use super::{Curve, Experiment, Figure, Need, claim, ratio};
-use crate::study::claim::Statistic::{FirstStep, LeastStep};
-use crate::study::inference::Region::{Above, Within};
-use crate::study::sample::Selector;
+use super::experiment::{Curve, Experiment, Figure, Need, claim, ratio};
+use crate::claim::Statistic::{FirstStep, LeastStep};
+use report::inference::Region::{Above, Within};
+use crate::sample::Selector;
 
 const SWITCH: Selector = &[("channel", "switch")];
 

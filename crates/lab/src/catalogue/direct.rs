@@ -1,11 +1,11 @@
 //! Paper 002 (MMNet), section 4: the direct channel. Its MMNet is our `direct`, its netfront our
 //! `bridge`; `switch` stands where it compares with XenLoop.
 
-use super::{Experiment, Figure, Need, claim, ratio, value};
-use crate::study::claim::Claim;
-use crate::study::claim::Statistic::Growth;
-use crate::study::inference::Region::{Above, Below};
-use crate::study::sample::Selector;
+use super::experiment::{Experiment, Figure, Need, claim, ratio, value};
+use crate::claim::Claim;
+use crate::claim::Statistic::Growth;
+use report::inference::Region::{Above, Below};
+use crate::sample::Selector;
 
 const DIRECT: Selector = &[("channel", "direct")];
 const SWITCH: Selector = &[("channel", "switch")];
@@ -252,7 +252,7 @@ pub(super) static ROWS: &[Experiment] = &[
         id: "M7",
         source: "ours",
         title: "guests' instructions by channel",
-        sweep: super::INSTRUCTIONS,
+        sweep: super::stream_sweeps::INSTRUCTIONS,
         figures: &[
             Figure {
                 source: "ours",

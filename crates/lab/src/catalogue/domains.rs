@@ -1,9 +1,9 @@
 //! Paper 001, sections 4.2 to 4.4: where the time goes beside idle VMs, and starting VMs on demand.
 
-use super::{Curve, Experiment, Figure, Need, claim, difference, ratio, trend, value};
-use crate::study::claim::Statistic::Gap;
-use crate::study::inference::Region::{Above, Below, Within};
-use crate::study::sample::Selector;
+use super::experiment::{Curve, Experiment, Figure, Need, claim, difference, ratio, trend, value};
+use crate::claim::Statistic::Gap;
+use report::inference::Region::{Above, Below, Within};
+use crate::sample::Selector;
 
 const ROW: Experiment = Experiment {
     needs: &[Need::SecondHost],

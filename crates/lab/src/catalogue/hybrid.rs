@@ -1,9 +1,9 @@
 //! Paper 003: computing and sending in one VM, and a space that sends instead.
 
-use super::{Experiment, Figure, Need, claim, difference, ratio, trend};
-use crate::study::claim::Statistic::Gap;
-use crate::study::inference::Region::{Above, Below, Within};
-use crate::study::sample::Selector;
+use super::experiment::{Experiment, Figure, Need, claim, difference, ratio, trend};
+use crate::claim::Statistic::Gap;
+use report::inference::Region::{Above, Below, Within};
+use crate::sample::Selector;
 
 const EMPTY: Figure = Figure {
     x: "mode",

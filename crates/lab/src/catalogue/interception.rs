@@ -1,10 +1,10 @@
 //! Paper 000, section 4.2: what it costs remote traffic that each frame's receiver is looked up.
 
-use super::{Curve, Experiment, Figure, Need, claim, ratio, value};
-use crate::study::claim::Claim;
-use crate::study::claim::Statistic::Relative;
-use crate::study::inference::Region::{Above, Below};
-use crate::study::sample::Selector;
+use super::experiment::{Curve, Experiment, Figure, Need, claim, ratio, value};
+use crate::claim::Claim;
+use crate::claim::Statistic::Relative;
+use report::inference::Region::{Above, Below};
+use crate::sample::Selector;
 
 const NATIVE: Selector = &[("look-ups", "native")];
 const ONE: Selector = &[("look-ups", "1")];

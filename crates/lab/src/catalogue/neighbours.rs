@@ -1,9 +1,9 @@
 //! Paper 001, section 5: neighbours.
 
-use super::{Curve, Experiment, Figure, Need, claim, difference, ratio};
-use crate::study::claim::Statistic::{Decline, Metrics};
-use crate::study::inference::Region::{Above, Below, Within};
-use crate::study::sample::Selector;
+use super::experiment::{Curve, Experiment, Figure, Need, claim, difference, ratio};
+use crate::claim::Statistic::{Decline, Metrics};
+use report::inference::Region::{Above, Below, Within};
+use crate::sample::Selector;
 
 const ROW: Experiment = Experiment {
     sweep: "neighbours",

@@ -1,9 +1,9 @@
 //! Paper 000, section 4.3: UDP between neighbours on shared and separate cores.
 
-use super::{APART, Experiment, Figure, Need, claim, difference, ratio, value};
-use crate::study::claim::Statistic::{Correlation, Crossover, Shift};
-use crate::study::inference::Region::{Above, Below, Within};
-use crate::study::sample::Selector;
+use super::experiment::{APART, Experiment, Figure, Need, claim, difference, ratio, value};
+use crate::claim::Statistic::{Correlation, Crossover, Shift};
+use report::inference::Region::{Above, Below, Within};
+use crate::sample::Selector;
 
 const SHARED_BRIDGE: Selector = &[("channel", "bridge"), ("placement", "shared")];
 const SHARED_SWITCH: Selector = &[("channel", "switch"), ("placement", "shared")];

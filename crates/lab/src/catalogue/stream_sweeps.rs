@@ -2,6 +2,9 @@
 
 use super::sweep::{Factor, Sweep, fixed};
 
+/// The sweep whose VMs are others than those of all other sweeps: their instructions are counted.
+pub const INSTRUCTIONS: &str = "direct-instructions";
+
 const CHANNEL: Factor = fixed("channel", &["bridge", "switch"]);
 const POWERS: [&str; 10] = [
     "64", "128", "256", "512", "1K", "2K", "4K", "8K", "16K", "32K",
@@ -277,7 +280,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
 
 /// The streams of `direct`, between VMs whose instructions are counted.
 pub(super) static COUNTED: Sweep = Sweep {
-    name: super::INSTRUCTIONS,
+    name: INSTRUCTIONS,
     title: "instructions of guests that send each other a stream, over each channel",
     factors: &[WAYS, PROTOCOL, DIRECT_SIZES],
     metrics: &["mbit_s", "instructions_kb"],

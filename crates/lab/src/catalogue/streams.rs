@@ -1,9 +1,9 @@
 //! Paper 000, section 4.4 and what follows from it: TCP, and stability.
 
-use super::{APART, Curve, Experiment, Figure, Need, claim, difference, ratio, trend, value};
-use crate::study::claim::Statistic::Crossover;
-use crate::study::inference::Region::{Above, Below, Within};
-use crate::study::sample::Selector;
+use super::experiment::{APART, Curve, Experiment, Figure, Need, claim, difference, ratio, trend, value};
+use crate::claim::Statistic::Crossover;
+use report::inference::Region::{Above, Below, Within};
+use crate::sample::Selector;
 
 const BRIDGE: Selector = &[("channel", "bridge")];
 const SWITCH: Selector = &[("channel", "switch")];

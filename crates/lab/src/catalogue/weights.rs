@@ -1,8 +1,8 @@
 //! Paper 001, section 6: CPU weights backend:VM1:VM2.
 
-use super::{Curve, Experiment, Figure, Need, claim, difference, ratio, trend};
-use crate::study::inference::Region::{Above, Below, Within};
-use crate::study::sample::Selector;
+use super::experiment::{Curve, Experiment, Figure, Need, claim, difference, ratio, trend};
+use report::inference::Region::{Above, Below, Within};
+use crate::sample::Selector;
 
 const EMPTY: Figure = Figure {
     x: "weight",

@@ -1,12 +1,11 @@
 //! CPUs of threads.
 
-use rustix::io::Errno;
-use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::journal::{Journal, Undo};
-use crate::error::{Context, Error, Result};
-use crate::host;
+use super::journal::Journal;
+use super::undo::{Undo, pid, set};
+use vm_harness::error::{Context, Error, Result};
+use vm_harness::host;
 
 /// Highest CPU number looked at.
 const CPUS: usize = CpuSet::MAX_CPU;
@@ -34,29 +33,6 @@ pub fn pin(journal: &mut Journal, thread: u32, cpus: &[usize]) -> Result<()> {
         "{}: the kernel keeps {kept:?}",
         what()
     )))
-}
-
-/// Give a thread its CPUs back. One that is gone, or another with its number, is left alone.
-pub(super) fn restore(thread: u32, started: u64, cpus: &[usize]) -> Result<()> {
-    if host::start_time(thread) != Some(started) {
-        return Ok(());
-    }
-    match pid(thread).and_then(|pid| sched_setaffinity(Some(pid), &set(cpus))) {
-        Err(Errno::SRCH) => Ok(()),
-        other => other.context(|| format!("give thread {thread} its CPUs back")),
-    }
-}
-
-/// Never none: that would mean the calling thread.
-fn pid(thread: u32) -> std::result::Result<Pid, Errno> {
-    let pid = i32::try_from(thread).ok().and_then(Pid::from_raw);
-    pid.ok_or(Errno::SRCH)
-}
-
-fn set(cpus: &[usize]) -> CpuSet {
-    let mut set = CpuSet::new();
-    cpus.iter().for_each(|cpu| set.set(*cpu));
-    set
 }
 
 fn listed(set: &CpuSet) -> Vec<usize> {

@@ -9,10 +9,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::journal::{Journal, Undo, put};
-use crate::error::{Context, Error, Result};
-use crate::study::probe::writable;
-use crate::{host, scope};
+use super::journal::Journal;
+use super::undo::{Undo, put};
+use vm_harness::error::{Context, Error, Result};
+use vm_harness::{host, scope};
 
 /// A hierarchy of control groups that has the cpu controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -260,18 +260,9 @@ fn add_group(journal: &mut Journal, path: &Path) -> Result<()> {
     fs::create_dir(path).context(|| format!("make the cgroup {}", path.display()))
 }
 
-/// Move a group's threads up and remove it.
-pub(super) fn remove(path: &Path) -> Result<()> {
-    let parent = path.parent().unwrap_or(path);
-    for list in ["cgroup.threads", "tasks"] {
-        let threads = fs::read_to_string(path.join(list)).unwrap_or_default();
-        for thread in threads.lines() {
-            // A thread that ended meanwhile, or that may not go up (v2 forbids it at the edge
-            // of a threaded subtree), is dealt with by the removal below.
-            let _gone = put(&parent.join(list), thread);
-        }
-    }
-    fs::remove_dir(path).context(|| format!("remove the cgroup {}", path.display()))
+/// Whether a path can be written by us.
+fn writable(path: &Path) -> bool {
+    rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
 #[cfg(test)]

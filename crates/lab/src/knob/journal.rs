@@ -4,34 +4,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use vm_harness::error::{Context, Error, Result};
+use vm_harness::scope;
 
-use crate::error::{Context, Error, Result};
-use crate::{host, scope};
-
-use super::affinity;
-
-/// How to undo a setting.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Undo {
-    /// Write this back into a file of the kernel.
-    Write { path: PathBuf, value: String },
-    /// Move a group's threads to its parent and remove it.
-    RemoveGroup { path: PathBuf },
-    /// Put a process back into the group it was in, if it is still the one that was started then.
-    Return {
-        process: u32,
-        started: u64,
-        group: PathBuf,
-    },
-    /// Let a thread run on these CPUs, if it is still the thread that was started then.
-    Affinity {
-        thread: u32,
-        started: u64,
-        cpus: Vec<usize>,
-    },
-}
+use super::undo::{Undo, put};
 
 /// Where journals are kept. Gone after a reboot, as is what they would undo.
 const FOLDER: &str = "/run";
@@ -145,35 +121,9 @@ fn undo_all(undo: &mut Vec<Undo>) {
     }
 }
 
-impl Undo {
-    fn run(&self) -> Result<()> {
-        match self {
-            Self::Write { path, value } if path.exists() => put(path, value),
-            Self::RemoveGroup { path } if path.exists() => super::groups::remove(path),
-            Self::Return {
-                process,
-                started,
-                group,
-            } if host::start_time(*process) == Some(*started) => {
-                put(&group.join("cgroup.procs"), &process.to_string())
-            }
-            Self::Write { .. } | Self::RemoveGroup { .. } | Self::Return { .. } => Ok(()),
-            Self::Affinity {
-                thread,
-                started,
-                cpus,
-            } => affinity::restore(*thread, *started, cpus),
-        }
-    }
-}
-
 fn read(path: &Path) -> Result<String> {
     let text = fs::read_to_string(path).context(|| format!("read {}", path.display()))?;
     Ok(text.trim().to_owned())
-}
-
-pub(super) fn put(path: &Path, value: &str) -> Result<()> {
-    fs::write(path, value).context(|| format!("write {value} into {}", path.display()))
 }
 
 #[cfg(test)]

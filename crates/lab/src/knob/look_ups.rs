@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::error::{Error, Result};
-use crate::host;
+use vm_harness::error::{Error, Result};
+use vm_harness::host;
 
 /// A switch that looks up so often, until this is dropped. A daemon that outlives nobody needs no
 /// journal: after a crash it is gone.

@@ -8,6 +8,7 @@ mod affinity;
 mod groups;
 mod journal;
 mod look_ups;
+mod undo;
 
 pub use affinity::pin;
 pub use groups::{Group, Groups, Hierarchy, Version};

@@ -7,15 +7,15 @@ use observe::cgroup::Mounts;
 
 use super::flow::Flow;
 use super::streams::watched;
-use super::{Pace, values};
-use crate::channel;
-use crate::error::{Error, Result};
-use crate::study::inference::variation;
-use crate::study::knob::{Group, Groups, Hierarchy, Journal, pin};
-use crate::study::sample::{Cell, Values, size};
-use crate::study::watch::watch;
-use crate::study::world::World;
-use crate::vm::{Job, Vm};
+use super::pace::Pace;
+use vm_harness::channel;
+use vm_harness::error::{Error, Result};
+use report::inference::variation;
+use crate::knob::{Group, Groups, Hierarchy, Journal, pin};
+use crate::sample::{Cell, Values, size, values};
+use crate::watch::watch;
+use crate::world::World;
+use vm_harness::vm::{Job, Vm};
 
 /// A job that would use all of a CPU, until it is dropped.
 struct Burner<'vm>(Option<Job<'vm>>);
@@ -114,7 +114,7 @@ pub(super) fn caps(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values>
     let before = throttled();
     let sets = world.sets(2, 2);
     let (flown, mut metrics) = watch(&sets, pace.watched(), || flow.run(world.vm(1)?))?;
-    let seconds = f64::from(pace.seconds + super::WARM_UP);
+    let seconds = f64::from(pace.seconds + super::pace::WARM_UP);
     let held = throttled()
         .zip(before)
         .map(|(after, before)| after - before);

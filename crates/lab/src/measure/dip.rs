@@ -5,9 +5,8 @@
 
 use std::time::Duration;
 
-use super::values;
-use crate::study::http::{Report, SLOT};
-use crate::study::sample::Values;
+use crate::http::{Report, SLOT};
+use crate::sample::{Values, values};
 
 /// Slots of the timeline in a point of the curve over time: one slot has but a request or two.
 const TOGETHER: u8 = 10;

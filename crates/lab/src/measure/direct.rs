@@ -4,13 +4,13 @@ use std::time::Instant;
 
 use super::flow::Flow;
 use super::streams::{times, watched};
-use super::{Pace, values};
-use crate::channel;
-use crate::direct::counters;
-use crate::error::{Error, Result};
-use crate::interrupt;
-use crate::study::sample::{Cell, Values};
-use crate::study::world::World;
+use super::pace::Pace;
+use vm_harness::channel;
+use vm_harness::direct::counters;
+use vm_harness::error::{Error, Result};
+use vm_harness::interrupt;
+use crate::sample::{Cell, Values, values};
+use crate::world::World;
 
 /// A cell's flow to VM 2, whose address on the channel is `target`.
 fn flow<'a>(target: &'a str, cell: &Cell, pace: Pace) -> Flow<'a> {

@@ -5,14 +5,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::WARM_UP;
-use crate::error::{Error, Result};
-use crate::vm::{Job, Vm};
-use crate::workload::{self, RoundTrip};
-
-/// The servers' ports. A server takes one test at a time and is a moment late to know that it
-/// is over, so each test takes the next one.
-pub(in crate::study) const PORTS: [u16; 4] = [5201, 5202, 5203, 5204];
+use super::pace::WARM_UP;
+use crate::remote::PORTS;
+use vm_harness::error::{Error, Result};
+use vm_harness::vm::{Job, Vm};
+use vm_harness::workload::{self, RoundTrip};
 
 /// A stream, or several alike.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +62,7 @@ impl Flow<'_> {
     /// that is left until it should have.
     pub(super) fn run(&self, client: &Vm) -> Result<Flown> {
         let started = self.start(client)?;
-        crate::interrupt::sleep(Duration::from_secs((self.seconds + WARM_UP).into()))?;
+        vm_harness::interrupt::sleep(Duration::from_secs((self.seconds + WARM_UP).into()))?;
         started.wait()
     }
 }

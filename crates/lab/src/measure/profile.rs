@@ -10,15 +10,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::flow::Flow;
-use super::{Pace, values};
-use crate::channel;
-use crate::error::{Error, Result};
-use crate::study::sample::{Cell, Values};
-use crate::study::world::World;
-use crate::vm::Vm;
-
-/// What the guests are booted with.
-pub(in crate::study) const KERNEL_ARGUMENT: &str = "profile=4";
+use super::pace::Pace;
+use vm_harness::channel;
+use vm_harness::error::{Error, Result};
+use crate::sample::{Cell, Values, values};
+use crate::world::World;
+use vm_harness::vm::Vm;
 
 /// Ticks of the guest's timer that make a profile: at 250 a second, some seconds.
 const LEAST_SECONDS: u32 = 4;

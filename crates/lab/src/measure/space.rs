@@ -13,17 +13,17 @@
 
 use std::time::Duration;
 
-use super::{Pace, WARM_UP, values};
-use crate::error::{Error, Result};
-use crate::interrupt;
-use crate::stats::quantile;
-use crate::study::http::{Load, Report, SLOT};
-use crate::study::inference::variation;
-use crate::study::knob::{Group, Groups, Hierarchy, Journal, pin};
-use crate::study::remote;
-use crate::study::sample::{Cell, Values};
-use crate::study::watch::watch;
-use crate::study::world::World;
+use super::pace::{Pace, WARM_UP};
+use vm_harness::error::{Error, Result};
+use vm_harness::interrupt;
+use report::stats::quantile;
+use crate::http::{Load, Report, SLOT};
+use report::inference::variation;
+use crate::knob::{Group, Groups, Hierarchy, Journal, pin};
+use crate::remote;
+use crate::sample::{Cell, Values, values};
+use crate::watch::watch;
+use crate::world::World;
 
 /// The file that clients fetch, named by its kB.
 const FILE: &str = "200";

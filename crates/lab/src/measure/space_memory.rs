@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{Pace, values};
-use crate::error::{Error, Result};
-use crate::interrupt;
-use crate::study::inference::mean;
-use crate::study::sample::{Cell, Values};
-use crate::study::world::World;
+use super::pace::Pace;
+use vm_harness::error::{Error, Result};
+use vm_harness::interrupt;
+use report::inference::mean;
+use crate::sample::{Cell, Values, values};
+use crate::world::World;
 
 /// Seconds of jobs before those that count: the controller decides every five.
 const SETTLE: u32 = 6;

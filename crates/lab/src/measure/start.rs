@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 
 use super::dip::dip;
 use super::web::{self, solo};
-use super::{Pace, WARM_UP, values};
-use crate::error::{Context, Error, Result};
-use crate::interrupt;
-use crate::scope::RunFolder;
-use crate::study::http::Load;
-use crate::study::remote;
-use crate::study::sample::{Cell, Values};
-use crate::study::watch::watch;
-use crate::study::world::{BOOT, World, serve};
-use crate::vm::{Spec, Vm};
+use super::pace::{Pace, WARM_UP};
+use vm_harness::error::{Context, Error, Result};
+use vm_harness::interrupt;
+use vm_harness::scope::RunFolder;
+use crate::http::Load;
+use crate::remote;
+use crate::sample::{Cell, Values, values};
+use crate::watch::watch;
+use crate::world::{BOOT, World, serve};
+use vm_harness::vm::{Spec, Vm};
 
 /// From the measurement's beginning to the start: what the server is like without one.
 const BEFORE: Duration = Duration::from_millis(500);

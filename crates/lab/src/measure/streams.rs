@@ -1,18 +1,18 @@
 //! Streams and requests between VMs, and with the second host.
 
 use super::flow::Flow;
-use super::{Pace, values};
-use crate::channel;
-use crate::error::{Error, Result};
-use crate::host;
-use crate::study::inference::{mean, variation};
-use crate::study::knob::LookUps;
-use crate::study::remote;
-use crate::study::sample::{Cell, Values};
-use crate::study::watch::{Set, watch};
-use crate::study::world::World;
-use crate::vm::Vm;
-use crate::workload::RoundTrip;
+use super::pace::Pace;
+use vm_harness::channel;
+use vm_harness::error::{Error, Result};
+use vm_harness::host;
+use report::inference::{mean, variation};
+use crate::knob::LookUps;
+use crate::remote;
+use crate::sample::{Cell, Values, values};
+use crate::watch::{Set, watch};
+use crate::world::World;
+use vm_harness::vm::Vm;
+use vm_harness::workload::RoundTrip;
 
 /// Bytes of a message where the experiment does not vary it.
 const MESSAGE: u32 = 1024;
@@ -72,8 +72,8 @@ pub(super) fn mix(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> 
             .iter()
             .map(|flow| (flow.parallel > 0).then(|| flow.start(client)).transpose())
             .collect::<Result<_>>()?;
-        crate::interrupt::sleep(std::time::Duration::from_secs(
-            (pace.seconds + super::WARM_UP).into(),
+        vm_harness::interrupt::sleep(std::time::Duration::from_secs(
+            (pace.seconds + super::pace::WARM_UP).into(),
         ))?;
         started
             .into_iter()

@@ -4,14 +4,14 @@
 //! The VMs are reached over the switch: the baseline's backend is QEMU itself and cannot be
 //! weighted apart from it.
 
-use super::{Pace, WARM_UP, values};
-use crate::error::{Error, Result};
-use crate::study::http::{Load, Report};
-use crate::study::knob::{Group, Groups, Hierarchy, Journal, pin};
-use crate::study::remote;
-use crate::study::sample::{Cell, Values};
-use crate::study::watch::watch;
-use crate::study::world::World;
+use super::pace::{Pace, WARM_UP};
+use vm_harness::error::{Error, Result};
+use crate::http::{Load, Report};
+use crate::knob::{Group, Groups, Hierarchy, Journal, pin};
+use crate::remote;
+use crate::sample::{Cell, Values, values};
+use crate::watch::watch;
+use crate::world::World;
 
 const CHANNEL: &str = "switch";
 

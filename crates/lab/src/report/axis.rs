@@ -1,6 +1,6 @@
 //! The vertical axis of a plot.
 
-use super::chart::{Point, Series};
+use super::series::{Point, Series};
 
 /// Where values are, between 0 and 1.
 pub(super) enum Axis {

@@ -1,21 +1,9 @@
 //! A plot as inline SVG: curves over named levels, with 95 % intervals.
 
+use report::html::escape;
+
 use super::axis::Axis;
-
-/// A curve: for each level, if there is a figure, its mean and its interval.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Series {
-    pub(super) name: String,
-    pub(super) points: Vec<Option<Point>>,
-}
-
-/// A figure.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Point {
-    pub(super) mean: f64,
-    pub(super) low: f64,
-    pub(super) high: f64,
-}
+use super::series::{Point, Series};
 
 const WIDTH: f64 = 460.0;
 const HEIGHT: f64 = 260.0;
@@ -219,13 +207,6 @@ pub(super) fn exact(value: f64) -> String {
         x if x >= 1.0 => format!("{value:.2}"),
         _ => format!("{value:.3}"),
     }
-}
-
-pub(super) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
 }
 
 #[cfg(test)]

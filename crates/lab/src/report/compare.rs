@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::chart::exact;
 use super::figure::{by_cell, summary};
-use crate::study::sample::Sample;
+use crate::sample::Sample;
 
 /// What two runs have in common, and where they differ.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::chart::{Point, Series};
-use crate::study::catalogue::{self, Factor, Figure, Scale, Sweep};
-use crate::study::inference;
-use crate::study::sample::{Cell, Sample};
+use super::series::{Point, Series};
+use crate::catalogue::{self, Factor, Figure, Scale, Sweep};
+use report::inference;
+use crate::sample::{Cell, Sample};
 
 /// Ours: a curve for each combination of the figure's factors and each metric. Levels and curves that
 /// the run left out are left out here.

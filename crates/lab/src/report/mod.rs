@@ -4,68 +4,20 @@ mod axis;
 mod chart;
 mod compare;
 mod figure;
+mod judged;
 mod page;
+mod series;
 mod text;
 
 use std::fs;
 use std::path::Path;
 
-use super::catalogue::{self, Experiment};
-use super::distance;
-use super::manifest::{self, Manifest};
-use super::probe::{Ability, Probe};
-use super::sample::Sample;
-use super::verdict::{self, Finding};
-use crate::error::{Context, Result};
+use super::manifest;
+use vm_harness::error::{Context, Result};
+
+use judged::Report;
 
 pub use compare::{Comparison, Difference};
-
-/// A run, judged.
-struct Report {
-    manifest: Manifest,
-    samples: Vec<Sample>,
-    rows: Vec<(&'static Experiment, Ability)>,
-    findings: Vec<Finding>,
-}
-
-impl Report {
-    fn of(output: &Path) -> Result<Self> {
-        let manifest = manifest::load(output)?;
-        let samples = manifest::samples(output)?;
-        let probe = Probe::look();
-        let rows: Vec<&'static Experiment> = catalogue::all()
-            .filter(|row| manifest.experiments.iter().any(|id| id == row.id))
-            .collect();
-        let findings = verdict::judge(&rows, &samples, manifest.scale, &probe);
-        let rows = rows
-            .into_iter()
-            .map(|row| (row, probe.judge(row)))
-            .collect();
-        Ok(Self {
-            manifest,
-            samples,
-            rows,
-            findings,
-        })
-    }
-
-    /// What the A/A run says, in words.
-    fn noise(&self) -> String {
-        let found = verdict::noise(&self.samples, self.manifest.scale);
-        if found.blocks == 0 {
-            return "no A/A run: nothing says what doing the same twice looks like here".to_owned();
-        }
-        let percent = |log: f64| (log.abs().exp() - 1.0) * 100.0;
-        let distance = distance::summary(&self.samples).unwrap_or_default();
-        let text = format!(
-            "A/A: the same stream, measured twice in each of {} blocks under two names, differed by {:.1} % on average; the 95 % interval reaches to {:.1} %. A ratio no further from one than that is NOT SIGNIFICANT.",
-            found.blocks,
-            percent(found.estimate.ln()),
-            percent(verdict::gate(&found)),
-        );
-        format!("{text} {distance}").trim_end().to_owned()
-    }
-}
 
 /// Write the report of the run in `output`; returns the verdicts in a few lines.
 ///

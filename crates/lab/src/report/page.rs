@@ -1,17 +1,17 @@
 //! The report as one HTML page that needs nothing from elsewhere.
 
-use super::Report;
-use super::chart::{self, escape};
+use super::judged::Report;
+use super::chart;
 use super::figure;
 use super::text::{self, tally};
-use crate::study::catalogue::{self, Experiment, Figure};
-use crate::study::probe::Ability;
-use crate::study::verdict::Verdict;
+use report::html::{self, escape};
 
-const STYLE: &str = concat!(
-    include_str!("../../report/style.css"),
-    include_str!("study.css")
-);
+use crate::catalogue::{self, Experiment, Figure};
+use crate::probe::Ability;
+use crate::verdict::Verdict;
+
+/// What the report's pages add to the common style.
+const STYLE: &str = include_str!("study.css");
 
 pub(super) fn page(report: &Report) -> String {
     let rows: String = report
@@ -19,14 +19,13 @@ pub(super) fn page(report: &Report) -> String {
         .iter()
         .map(|(row, ability)| experiment(report, row, ability))
         .collect();
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
-         <title>Vicinity lab</title><style>{STYLE}</style></head><body><main>\
-         <h1>The papers' measurements, run again</h1>{}{}{rows}</main></body></html>\n",
+    let body = format!(
+        "<h1>The papers' measurements, run again</h1>{}{}{rows}",
         head(report),
         verdicts(report),
-    )
+    );
+    let style = [html::STYLE, STYLE].concat();
+    html::page("Vicinity lab", &style, &body)
 }
 
 fn head(report: &Report) -> String {
@@ -85,7 +84,7 @@ fn class(verdict: Verdict) -> &'static str {
 }
 
 fn verdicts(report: &Report) -> String {
-    let line = |finding: &crate::study::verdict::Finding| {
+    let line = |finding: &crate::verdict::Finding| {
         format!(
             "<tr><td><a href=\"#{id}\">{id}</a></td><td class=\"words\">{}</td><td class=\"words\">{}</td><td>{}</td><td class=\"words\">{}</td><td>{}</td><td>{}</td><td class=\"words\"><span class=\"chip {}\">{}</span><br><small>{}</small></td></tr>",
             escape(finding.text),

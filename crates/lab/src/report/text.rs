@@ -1,10 +1,10 @@
 //! The report as Markdown and CSV.
 
-use super::Report;
+use super::judged::Report;
 use super::chart::exact;
 use super::figure::{by_cell, summary};
-use crate::study::sample::{Sample, rounded};
-use crate::study::verdict::{Finding, Verdict};
+use crate::sample::{Sample, rounded};
+use crate::verdict::{Finding, Verdict};
 
 /// How many claims have each verdict, in a line.
 pub(super) fn tally(findings: &[Finding]) -> String {

@@ -1,9 +1,9 @@
 //! The direct channel between VM 1, VM 2 and the VM that dies.
 
-use crate::channel::{Channel, Setting};
-use crate::direct::Direct;
-use crate::error::{Error, Result};
-use crate::vm::Vm;
+use vm_harness::channel::{Channel, Setting};
+use vm_harness::direct::Direct;
+use vm_harness::error::{Error, Result};
+use vm_harness::vm::Vm;
 
 /// Its name.
 pub(super) const CHANNEL: &str = "direct";

@@ -15,17 +15,16 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::measure::profile::KERNEL_ARGUMENT;
 use super::remote::Remote;
-use crate::accel::{self, Accel};
-use crate::bridge::Bridge;
-use crate::channel::{self, Channel, Setting};
-use crate::error::{Error, Result};
-use crate::image::{Image, Recipe};
-use crate::instructions::Counter;
-use crate::progress::Progress;
-use crate::vm::{Spec, Vm};
-use crate::{interrupt, scope, workload};
+use vm_harness::accel::{self, Accel};
+use vm_harness::bridge::Bridge;
+use vm_harness::channel::{self, Channel, Setting};
+use vm_harness::error::{Error, Result};
+use vm_harness::image::{Image, Recipe};
+use vm_harness::instructions::Counter;
+use vm_harness::progress::Progress;
+use vm_harness::vm::{Spec, Vm};
+use vm_harness::{interrupt, scope, workload};
 
 use filled::{Filled, Gathering, reachable};
 use joined::Joined;
@@ -33,6 +32,9 @@ use spaced::Spaced;
 
 /// Longest boot: emulated guests on a busy machine.
 pub(super) const BOOT: Duration = Duration::from_secs(180);
+
+/// What the guests are booted with: their kernel counts, at each tick, where it was interrupted.
+const KERNEL_ARGUMENT: &str = "profile=4";
 
 /// VMs that are booted by the experiments that need them; their numbers follow the others'.
 const LATER: [&str; 4] = ["victim", "wide", "new1", "new2"];

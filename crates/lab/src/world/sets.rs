@@ -3,11 +3,12 @@
 use observe::proc::Proc;
 
 use super::World;
-use crate::channel::{Channel, Switch};
-use crate::error::{Error, Result};
-use crate::study::knob::{self, Journal};
-use crate::study::watch::Set;
-use crate::vm::Vm;
+use vm_harness::channel::Channel;
+use vm_harness::switch::Switch;
+use vm_harness::error::{Error, Result};
+use crate::knob::{self, Journal};
+use crate::watch::Set;
+use vm_harness::vm::Vm;
 
 impl World {
     /// The backend: every thread of QEMU that is no virtual CPU, Vicinity's, vhost's.

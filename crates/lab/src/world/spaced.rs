@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::bridge::Bridge;
-use crate::channel::{self, Setting};
-use crate::error::{Context, Error, Result};
-use crate::host::{self, Tied};
-use crate::interrupt;
-use crate::scope::RunFolder;
+use vm_harness::bridge::Bridge;
+use vm_harness::channel::{self, Setting};
+use vm_harness::error::{Context, Error, Result};
+use vm_harness::host::{self, Tied};
+use vm_harness::interrupt;
+use vm_harness::scope::RunFolder;
 
 /// Last byte of the host's address on the network that the second host is on.
 const NUMBER: u8 = 251;

@@ -101,7 +101,7 @@ pub(super) enum Scale {
     Full,
 }
 
-impl From<Scale> for lab::study::catalogue::Scale {
+impl From<Scale> for lab::catalogue::Scale {
     fn from(scale: Scale) -> Self {
         match scale {
             Scale::Ci => Self::Ci,
@@ -137,7 +137,7 @@ impl Lab {
                 warm_up,
                 seconds,
                 workers,
-            } => print(&study::request(&lab::study::http::Load {
+            } => print(&study::request(&lab::http::Load {
                 server,
                 path,
                 rate,

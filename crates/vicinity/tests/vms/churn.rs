@@ -1,6 +1,6 @@
 //! VMs that are reset, switched off and killed, while two others go on.
 
-use lab::vm::{Link, Nic, Spec, Vm};
+use vm_harness::vm::{Link, Nic, Spec, Vm};
 use serde_json::json;
 
 use crate::common::holdings::Holdings;

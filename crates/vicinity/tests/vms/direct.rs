@@ -1,7 +1,7 @@
 //! Members of trust groups: VMs whose guests get the direct channel's module, built here for their
 //! kernel.
 
-use lab::vm::{Job, Spec, Vm};
+use vm_harness::vm::{Job, Spec, Vm};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use lab::vm::{Job, Spec, Vm};
+use vm_harness::vm::{Job, Spec, Vm};
 use rustix::process::Signal;
 
 use crate::common::until;

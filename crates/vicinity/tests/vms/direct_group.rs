@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ::direct::layout;
-use lab::host::Tied;
-use lab::study::knob::{self, Journal};
-use lab::vm::Vm;
+use vm_harness::host::Tied;
+use lab::knob::{self, Journal};
+use vm_harness::vm::Vm;
 use observe::proc::Proc;
 use rustix::process::Signal;
 
@@ -66,7 +66,7 @@ fn udp_holds_its_sender_back(a: &Vm) {
 /// waits: they are to go another way.
 fn short_packets_while_cpus_are_short(a: &Vm, c: &Vm) {
     assert_eq!(sh(a, PEERS).lines().count(), 2);
-    let mut hog = lab::host::command("sh");
+    let mut hog = vm_harness::host::command("sh");
     hog.args(["-c", "while :; do :; done"]);
     let hog = Tied::spawn(hog).unwrap();
     let mut pinned = Journal::begin().unwrap();

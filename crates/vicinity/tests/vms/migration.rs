@@ -4,8 +4,8 @@
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use lab::host::run;
-use lab::vm::{Link, Migration, Moved, Nic, Spec, Vm};
+use vm_harness::host::run;
+use vm_harness::vm::{Link, Migration, Moved, Nic, Spec, Vm};
 use serde_json::{Value, json};
 
 use crate::common::until;

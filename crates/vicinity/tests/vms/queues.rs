@@ -1,6 +1,6 @@
 //! Several queue pairs, and frames as large as virtio allows.
 
-use lab::vm::Vm;
+use vm_harness::vm::Vm;
 use observe::proc::Proc;
 
 use crate::common::vicinity;

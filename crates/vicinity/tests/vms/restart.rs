@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 
 use front_end::frame::{mac, numbered};
 use front_end::{Layout, Nic, Options, Wire};
-use lab::vm::Vm;
+use vm_harness::vm::Vm;
 use rustix::process::Signal;
 use serde_json::Value;
 

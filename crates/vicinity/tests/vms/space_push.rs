@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use lab::host::{self, Tied};
+use vm_harness::host::{self, Tied};
 use rustix::process::Signal;
 
 use crate::rig::{Rig, step};

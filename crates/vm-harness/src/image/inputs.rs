@@ -8,7 +8,9 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::sources::Sources;
-use super::{Manifest, Recipe, tree};
+use super::manifest::Manifest;
+use super::recipe::Recipe;
+use super::tree;
 use crate::error::{Context, Error, Result};
 use crate::host;
 

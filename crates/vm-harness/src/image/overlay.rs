@@ -4,7 +4,8 @@ use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::Path;
 
-use super::{Image, cpio};
+use super::cpio;
+use super::manifest::Image;
 use crate::error::{Context, Result};
 use crate::host;
 

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::cache::{Scratch, lock};
 use super::inputs::{bootstrap, codename};
-use super::{Scratch, lock};
 use crate::error::{Context, Result};
 
 /// The archive of a Debian of the host's own release with these packages and what is essential,
@@ -19,9 +19,9 @@ pub fn clean_root(packages: &[&str], cache: &Path) -> Result<PathBuf> {
     let _lock = lock(cache)?;
     if !archive.exists() {
         let scratch = Scratch::new(cache.join("unfinished"))?;
-        let made = scratch.0.join("root.tar");
+        let made = scratch.path().join("root.tar");
         let options = ["--variant=minbase".to_owned()];
-        bootstrap(&scratch.0, &codename, &options, &packages.join(","), &made)?;
+        bootstrap(scratch.path(), &codename, &options, &packages.join(","), &made)?;
         fs::rename(&made, &archive).context(|| format!("make {}", archive.display()))?;
     }
     Ok(archive)

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::instance::Vm;
 use super::qmp::Qmp;
-use super::{Spec, Vm};
+use super::spec::Spec;
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::interrupt;

@@ -1,0 +1,120 @@
+//! Measurements with the benchmark's own generator, and their medians.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use report::stats::median;
+
+use super::peer::Peer;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cell {
+    /// 64 B frames at this share (percent) of what the slower of the switches can move.
+    Latency(u8),
+    /// 100,000 frames of 64 B a second; the receivers want to be called.
+    Light,
+    /// 64 KB frames to be segmented, as many as go.
+    Gso,
+    /// 64 B frames, as many as go, to some of the residents in turn.
+    Residents {
+        /// How many the switch knows.
+        known: u64,
+        /// How many are spoken to.
+        spoken_to: u64,
+    },
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Self::Latency(share) => format!("{share} % of the maximum"),
+            Self::Light => "100,000 frames/s".to_owned(),
+            Self::Gso => "64 KB GSO".to_owned(),
+            Self::Residents { known, spoken_to } => format!("{spoken_to} of {known} known"),
+        };
+        f.pad(&text)
+    }
+}
+
+/// One measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoadSample {
+    /// The round, from 1.
+    pub round: u32,
+    /// What was measured.
+    pub cell: Cell,
+    /// The switch.
+    pub switch: Peer,
+    /// Frames per second that were to be sent; none when as many as go.
+    pub offered_per_s: Option<f64>,
+    /// What came of it.
+    pub figures: LoadFigures,
+    /// Time that threads of the switch waited for a CPU, as a share of the window.
+    pub disturbed: f64,
+}
+
+/// What came of a load.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoadFigures {
+    /// Frames received per second, both directions together.
+    pub frames_per_s: f64,
+    /// Nanoseconds from when a frame was due until it was received: the median.
+    pub p50_ns: f64,
+    /// The same, of 99 in 100 frames.
+    pub p99_ns: f64,
+    /// CPU time of all threads of the switch, as a share of a core.
+    pub core_share: f64,
+    /// Cycles of its busy rounds, by frame; 0 where it does not tell.
+    pub cycles_per_frame: f64,
+}
+
+/// Medians over the rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoadSummary {
+    /// What was measured.
+    pub cell: Cell,
+    /// The switch.
+    pub switch: Peer,
+    /// Medians.
+    pub figures: LoadFigures,
+}
+
+/// The medians of each cell and switch, in the order they were first measured.
+pub(super) fn summaries(samples: &[LoadSample]) -> Vec<LoadSummary> {
+    let mut found: Vec<LoadSummary> = Vec::new();
+    for sample in samples {
+        let (cell, switch) = (sample.cell, sample.switch);
+        let known = |summary: &LoadSummary| summary.cell == cell && summary.switch == switch;
+        if found.iter().any(known) {
+            continue;
+        }
+        let of = |value| median(&figures(samples, cell, switch, value));
+        found.push(LoadSummary {
+            cell,
+            switch,
+            figures: LoadFigures {
+                frames_per_s: of(|f| f.frames_per_s),
+                p50_ns: of(|f| f.p50_ns),
+                p99_ns: of(|f| f.p99_ns),
+                core_share: of(|f| f.core_share),
+                cycles_per_frame: of(|f| f.cycles_per_frame),
+            },
+        });
+    }
+    found
+}
+
+/// One figure of all rounds of a cell.
+pub(super) fn figures(
+    samples: &[LoadSample],
+    cell: Cell,
+    switch: Peer,
+    value: fn(&LoadFigures) -> f64,
+) -> Vec<f64> {
+    let mine = samples.iter();
+    let mine = mine.filter(|sample| sample.cell == cell && sample.switch == switch);
+    mine.map(|sample| value(&sample.figures)).collect()
+}

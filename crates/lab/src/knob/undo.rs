@@ -1,0 +1,97 @@
+//! How settings of the host are undone.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_setaffinity};
+use serde::{Deserialize, Serialize};
+
+use vm_harness::error::{Context, Result};
+use vm_harness::host;
+
+/// How to undo a setting.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Undo {
+    /// Write this back into a file of the kernel.
+    Write { path: PathBuf, value: String },
+    /// Move a group's threads to its parent and remove it.
+    RemoveGroup { path: PathBuf },
+    /// Put a process back into the group it was in, if it is still the one that was started then.
+    Return {
+        process: u32,
+        started: u64,
+        group: PathBuf,
+    },
+    /// Let a thread run on these CPUs, if it is still the thread that was started then.
+    Affinity {
+        thread: u32,
+        started: u64,
+        cpus: Vec<usize>,
+    },
+}
+
+impl Undo {
+    pub(super) fn run(&self) -> Result<()> {
+        match self {
+            Self::Write { path, value } if path.exists() => put(path, value),
+            Self::RemoveGroup { path } if path.exists() => remove_group(path),
+            Self::Return {
+                process,
+                started,
+                group,
+            } if host::start_time(*process) == Some(*started) => {
+                put(&group.join("cgroup.procs"), &process.to_string())
+            }
+            Self::Write { .. } | Self::RemoveGroup { .. } | Self::Return { .. } => Ok(()),
+            Self::Affinity {
+                thread,
+                started,
+                cpus,
+            } => restore_cpus(*thread, *started, cpus),
+        }
+    }
+}
+
+pub(super) fn put(path: &Path, value: &str) -> Result<()> {
+    fs::write(path, value).context(|| format!("write {value} into {}", path.display()))
+}
+
+/// Move a group's threads up and remove it.
+fn remove_group(path: &Path) -> Result<()> {
+    let parent = path.parent().unwrap_or(path);
+    for list in ["cgroup.threads", "tasks"] {
+        let threads = fs::read_to_string(path.join(list)).unwrap_or_default();
+        for thread in threads.lines() {
+            // A thread that ended meanwhile, or that may not go up (v2 forbids it at the edge
+            // of a threaded subtree), is dealt with by the removal below.
+            let _gone = put(&parent.join(list), thread);
+        }
+    }
+    fs::remove_dir(path).context(|| format!("remove the cgroup {}", path.display()))
+}
+
+/// Give a thread its CPUs back. One that is gone, or another with its number, is left alone.
+fn restore_cpus(thread: u32, started: u64, cpus: &[usize]) -> Result<()> {
+    if host::start_time(thread) != Some(started) {
+        return Ok(());
+    }
+    match pid(thread).and_then(|pid| sched_setaffinity(Some(pid), &set(cpus))) {
+        Err(Errno::SRCH) => Ok(()),
+        other => other.context(|| format!("give thread {thread} its CPUs back")),
+    }
+}
+
+/// Never none: that would mean the calling thread.
+pub(super) fn pid(thread: u32) -> std::result::Result<Pid, Errno> {
+    let pid = i32::try_from(thread).ok().and_then(Pid::from_raw);
+    pid.ok_or(Errno::SRCH)
+}
+
+pub(super) fn set(cpus: &[usize]) -> CpuSet {
+    let mut set = CpuSet::new();
+    cpus.iter().for_each(|cpu| set.set(*cpu));
+    set
+}
