@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::options::Options;
 use super::pair::{BOOT, VMS};
+use report::message_perf::Row;
+use report::stats::{median, paired_ratio};
+use report::target::Target;
 use vm_harness::accel::{self, Accel};
 use vm_harness::channel::{self, Channel, Setting};
 use vm_harness::channels;
@@ -20,9 +23,6 @@ use vm_harness::interrupt;
 use vm_harness::machine::Machine;
 use vm_harness::progress::Progress;
 use vm_harness::scope::{self, RunFolder};
-use report::message_perf::Row;
-use report::stats::{median, paired_ratio};
-use report::target::Target;
 use vm_harness::vm::{Spec, Vm, WITH_ROOM};
 use vm_harness::workload;
 

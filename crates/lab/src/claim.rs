@@ -3,9 +3,9 @@
 //! A statistic turns the samples of one block into one figure, so that only cells measured next
 //! to each other are compared. The claim says in which region the mean of these figures is.
 
-use report::inference::{self, Interval, Region, Sureness};
 use super::sample::{Sample, Selector, size};
 pub use super::statistic::Statistic;
+use report::inference::{self, Interval, Region, Sureness};
 
 /// A claim of a paper.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -81,7 +81,8 @@ impl Stage for Vms {
     }
 
     fn distance(&self) -> Option<f64> {
-        let measured = (machine::cpus() > 1).then(|| cpu_distance::round_trip([0, 1], LINE_TRIES))?;
+        let measured =
+            (machine::cpus() > 1).then(|| cpu_distance::round_trip([0, 1], LINE_TRIES))?;
         measured.ok()
     }
 

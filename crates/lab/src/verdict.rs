@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::catalogue::{self, Experiment, Scale, Sweep};
 use super::claim::{Claim, Evidence, Statistic};
-use report::inference::{self, Interval, Region};
 use super::probe::{Ability, Probe};
 use super::sample::Sample;
+use report::inference::{self, Interval, Region};
 
 /// What came of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

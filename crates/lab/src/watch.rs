@@ -13,8 +13,8 @@ use observe::report::Activity;
 use observe::switches::{Recorder, Seen};
 use observe::work::Work;
 
-use report::inference::{mean, variation};
 use super::sample::Values;
+use report::inference::{mean, variation};
 use vm_harness::error::{Error, Result};
 use vm_harness::interrupt;
 

@@ -6,13 +6,13 @@ mod residents;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
-use vm_harness::progress::Progress;
 use lab::catalogue::{self, Scale};
 use lab::http::{self, Load};
 use lab::probe::Probe;
 use lab::run::{self, Options};
 use lab::world::Place;
 use serde::Serialize;
+use vm_harness::progress::Progress;
 
 use crate::demo;
 use crate::failure::Failure;

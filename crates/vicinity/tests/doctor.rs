@@ -12,8 +12,8 @@ use std::os::unix::net::UnixListener;
 use std::process::Stdio;
 
 use common::{Daemon, page};
-use vm_harness::host::{Tied, command};
 use serde_json::Value;
+use vm_harness::host::{Tied, command};
 
 /// What the doctor says of something that is served: what is wrong, and what to do.
 fn said(checks: &[Value], name: &str) -> Vec<String> {

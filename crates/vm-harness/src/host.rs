@@ -152,10 +152,7 @@ pub fn run(command: Command) -> Result<String> {
 ///
 /// # Errors
 /// Those of the work (the program is then killed), and those of [`run`].
-pub fn run_beside<T>(
-    command: Command,
-    work: impl FnOnce() -> Result<T>,
-) -> Result<(String, T)> {
+pub fn run_beside<T>(command: Command, work: impl FnOnce() -> Result<T>) -> Result<(String, T)> {
     let mut done = None;
     let printed = finish(command, Stdio::piped(), |tied| {
         let input = tied.child.stdin.take();

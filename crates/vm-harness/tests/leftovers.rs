@@ -12,12 +12,12 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use vm_harness::error::HarnessError;
+use rustix::process::{Pid, Signal, kill_process};
 use vm_harness::bridge::Bridge;
+use vm_harness::error::HarnessError;
 use vm_harness::image::Recipe;
 use vm_harness::vm::{Spec, Vm};
 use vm_harness::{accel, channel, interrupt, scope};
-use rustix::process::{Pid, Signal, kill_process};
 
 const HOLD: &str = "LAB_TEST_HOLD";
 

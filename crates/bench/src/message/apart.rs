@@ -17,11 +17,11 @@ use message::{
     Pattern, Peer, Request,
 };
 
-use super::mediated::{ANSWERER, ASKER, Plane};
 use super::iterations::count;
+use super::mediated::{ANSWERER, ASKER, Plane};
+use crate::cpus::{GENERATOR_CPU, SWITCH_CPU};
 use report::message_perf::Figures;
 use vm_harness::affinity::on_cpu;
-use crate::cpus::{GENERATOR_CPU, SWITCH_CPU};
 use vm_harness::error::{Context, Error, Result};
 
 /// The longest message: above, both ends work at once.
@@ -60,7 +60,7 @@ impl Apart {
         std::fs::create_dir_all(&folder).context(|| format!("make {}", folder.display()))?;
         let plane = Plane::start(program, &folder, Some(SWITCH_CPU))?;
         let (one, other) = (open(&folder.join(ASKER))?, open(&folder.join(ANSWERER))?);
-        let [one, other] = connect(one, other).map_err(failed)?;
+        let [one, other] = connect(one, other).map_err(|error| failed(&error))?;
         Ok(Self {
             one,
             other,
@@ -70,7 +70,7 @@ impl Apart {
 
     /// Round trips. The rate is theirs, too: one message is under way.
     pub(super) fn measure(&mut self, length: u32) -> Result<Figures> {
-        on_cpu(GENERATOR_CPU, || self.round_trips(length))?.map_err(failed)
+        on_cpu(GENERATOR_CPU, || self.round_trips(length))?.map_err(|error| failed(&error))
     }
 
     fn round_trips(&mut self, length: u32) -> Done<Figures> {
@@ -104,14 +104,14 @@ impl Apart {
 }
 
 /// The failure of an endpoint, as an error of the benchmark.
-fn failed(error: MessageError) -> Error {
+fn failed(error: &MessageError) -> Error {
     Error::Host(format!("an endpoint of the benchmark failed: {error}"))
 }
 
 fn open(board: &Path) -> Result<Endpoint> {
     let board =
         Board::open(&board.join("message")).context(|| format!("open {}", board.display()))?;
-    Endpoint::open(&board, &Options::default()).map_err(failed)
+    Endpoint::open(&board, &Options::default()).map_err(|error| failed(&error))
 }
 
 impl End {

@@ -6,9 +6,9 @@ use std::time::Instant;
 use vm_harness::error::{Error, Result};
 
 use super::iterations::count;
+use crate::cpus::SWITCH_CPU;
 use report::message_perf::Figures;
 use vm_harness::affinity::pin;
-use crate::cpus::SWITCH_CPU;
 
 /// Shorter copies take no longer than it takes to look at the clock.
 pub(super) const LEAST: u32 = 32 << 10;

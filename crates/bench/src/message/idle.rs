@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::process::Process;
-use vm_harness::error::{Context, Error, Result};
 use report::stats::median;
 use report::target::Target;
+use vm_harness::error::{Context, Error, Result};
 use vm_harness::{cpu, host, interrupt};
 
 /// Processes with one endpoint each.

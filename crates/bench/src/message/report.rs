@@ -6,10 +6,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::idle::Idle;
-use vm_harness::machine::Machine;
 use report::message_perf::Figures;
 use report::stats::{median, paired_ratio};
 use report::target::Target;
+use vm_harness::machine::Machine;
 
 /// A way that messages go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

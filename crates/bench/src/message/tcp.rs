@@ -7,9 +7,9 @@ use std::time::Instant;
 use vm_harness::error::{Context, Error, Result};
 
 use super::iterations::count;
+use crate::cpus::{GENERATOR_CPU, SWITCH_CPU};
 use report::message_perf::Figures;
 use vm_harness::affinity::{on_cpu, pin};
-use crate::cpus::{GENERATOR_CPU, SWITCH_CPU};
 
 /// What both sides do.
 #[derive(Clone, Copy)]

@@ -6,9 +6,9 @@ use vm_harness::error::{Error, Result};
 use vm_harness::host;
 
 use super::iterations::count;
-use report::message_perf::Figures;
 use crate::cpus::{GENERATOR_CPU, SWITCH_CPU};
 use crate::process::{Process, first_on};
+use report::message_perf::Figures;
 
 const PROGRAM: &str = "ucx_perftest";
 

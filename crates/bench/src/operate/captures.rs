@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::switch::peer::Meter;
 use crate::process::LIMIT;
+use crate::switch::peer::Meter;
 use crate::switch::stage::Stage;
 use crate::switch::vicinity::parse_meter;
 use vm_harness::error::{Context, Error, Result};
@@ -21,8 +21,8 @@ use vm_harness::host::{self, Tied};
 use vm_harness::interrupt;
 
 use super::client::ask;
-use super::report::Kind;
 use super::load::{RISE, flows};
+use super::report::Kind;
 
 /// Slices of a round, half of them with a capture.
 const SLICES: u32 = 16;

@@ -4,10 +4,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use report::inference::{Interval, bootstrap};
+use report::stats::median;
 use report::target::Target;
 use vm_harness::machine::Machine;
-use report::stats::median;
-use report::inference::{Interval, bootstrap};
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,9 +5,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use report::stats::{median, paired_ratio};
 use report::target::Target;
 use vm_harness::machine::Machine;
-use report::stats::{median, paired_ratio};
 
 /// From this length on throughput is promised, and how much of nginx's.
 const PROMISED: (u32, f64) = (64 << 10, 0.9);

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use report::stats::median;
 use vm_harness::error::Result;
 use vm_harness::progress::Progress;
-use report::stats::median;
 
 use super::frames::{Frames, LONG, SHORT, mac};
 use super::load::{Flow, Pace};
@@ -24,7 +24,13 @@ const LIGHT: f64 = 100_000.0;
 const MAXIMUM_RUNS: u32 = 3;
 
 /// What a run says of a cell.
-fn sample(round: u32, cell: Cell, switch: Peer, offered_per_s: Option<f64>, run: &Run) -> LoadSample {
+fn sample(
+    round: u32,
+    cell: Cell,
+    switch: Peer,
+    offered_per_s: Option<f64>,
+    run: &Run,
+) -> LoadSample {
     LoadSample {
         round,
         cell,

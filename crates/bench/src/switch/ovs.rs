@@ -7,9 +7,9 @@ use std::process::Command;
 use vm_harness::error::{Error, Result};
 use vm_harness::host::{self, run};
 
-use crate::parse::number_after;
-use crate::cpus::{GENERATOR_CPU, SWITCH_CPU};
 use super::peer::{Meter, Shape, Sockets, Switch};
+use crate::cpus::{GENERATOR_CPU, SWITCH_CPU};
+use crate::parse::number_after;
 use crate::process::{Process, first, rest};
 
 /// Where Debian's `openvswitch-switch-dpdk` puts the daemon. `ovs-vswitchd` in the search path

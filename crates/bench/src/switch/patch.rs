@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use vm_harness::error::{Error, Result};
 
-use crate::parse::number_after;
-use crate::cpus::{GENERATOR_CPU, SWITCH_CPU};
 use super::peer::{Meter, Sockets, Switch};
-use crate::process::{Process, first, rest};
 use super::testpmd::PROGRAM;
+use crate::cpus::{GENERATOR_CPU, SWITCH_CPU};
+use crate::parse::number_after;
+use crate::process::{Process, first, rest};
 
 /// Hugepages for its packet buffers, in MB.
 pub(super) const MEMORY: u64 = 256;

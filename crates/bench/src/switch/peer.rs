@@ -1,10 +1,10 @@
 //! The switches under test, behind one face.
 
 use std::fmt;
+use std::fs;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use vm_harness::machine::Machine;
 use report::stats::{median, paired_ratio, quantile};
 use report::target::Target;
+use vm_harness::machine::Machine;
 
 use super::idle::{Idle, IdlePorts};
 use super::load_sample::{LoadSample, LoadSummary};

@@ -14,12 +14,12 @@ use vm_harness::interrupt;
 
 use super::driver::Driver;
 use super::frames::{Frames, HEADERS, mac};
-use vm_harness::affinity::pin;
 use super::load::{self, Flow, Pace, Seen, Until};
-use crate::cpus::GENERATOR_CPU;
 use super::peer::{Peer, Shape, Switch, explain, wake};
 use super::start::start;
+use crate::cpus::GENERATOR_CPU;
 use crate::threads::Totals;
+use vm_harness::affinity::pin;
 
 /// For a switch that brings its ports up in the background.
 const SETTLE: Duration = Duration::from_secs(1);

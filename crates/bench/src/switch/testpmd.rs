@@ -7,9 +7,9 @@ use std::time::Duration;
 use vm_harness::error::{Error, Result};
 use vm_harness::interrupt;
 
-use crate::parse::number_after;
-use crate::cpus::GENERATOR_CPU;
 use super::peer::Sockets;
+use crate::cpus::GENERATOR_CPU;
+use crate::parse::number_after;
 use crate::process::{Process, first_on};
 
 /// Where Debian's `dpdk-dev` puts it.

@@ -8,8 +8,8 @@ use serde_json::Value;
 use vm_harness::error::{Context, Error, Result};
 use vm_harness::host;
 
-use crate::cpus::SWITCH_CPU;
 use super::peer::{Meter, Sockets, Switch};
+use crate::cpus::SWITCH_CPU;
 use crate::process::{Process, on};
 
 /// The packaged daemon's unit.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use report::message_perf::Row;
 use crate::process::Process;
+use report::message_perf::Row;
 use vm_harness::error::{Context, Error, Result};
 use vm_harness::host;
 use vm_harness::interrupt;

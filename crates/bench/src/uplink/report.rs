@@ -5,9 +5,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use report::stats::{median, paired_ratio};
 use report::target::Target;
 use vm_harness::machine::Machine;
-use report::stats::{median, paired_ratio};
 
 /// The rate that something is promised for, in Mbit/s, and how much of it.
 const PROMISED: (u32, f64) = (10_000, 0.95);

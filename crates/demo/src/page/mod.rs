@@ -6,12 +6,12 @@ mod strip;
 use std::fs;
 use std::path::Path;
 
-use vm_harness::accel::Accel;
 use crate::metric::{METRICS, Metric};
 use crate::result::{DemoResult, Summary, Verdict};
 use report::html::{self, escape};
-use vm_harness::error::{Context, Result};
 use strip::Row;
+use vm_harness::accel::Accel;
+use vm_harness::error::{Context, Result};
 
 /// Write `result.json` and `report.html` into `folder`.
 ///

@@ -3,8 +3,8 @@
 
 use super::experiment::{Curve, Experiment, Figure, Need, claim, ratio};
 use crate::claim::Statistic::{FirstStep, LeastStep};
-use report::inference::Region::{Above, Within};
 use crate::sample::Selector;
+use report::inference::Region::{Above, Within};
 
 const SWITCH: Selector = &[("channel", "switch")];
 

@@ -4,8 +4,8 @@
 use super::experiment::{Experiment, Figure, Need, claim, ratio, value};
 use crate::claim::Claim;
 use crate::claim::Statistic::Growth;
-use report::inference::Region::{Above, Below};
 use crate::sample::Selector;
+use report::inference::Region::{Above, Below};
 
 const DIRECT: Selector = &[("channel", "direct")];
 const SWITCH: Selector = &[("channel", "switch")];

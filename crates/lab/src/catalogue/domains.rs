@@ -2,8 +2,8 @@
 
 use super::experiment::{Curve, Experiment, Figure, Need, claim, difference, ratio, trend, value};
 use crate::claim::Statistic::Gap;
-use report::inference::Region::{Above, Below, Within};
 use crate::sample::Selector;
+use report::inference::Region::{Above, Below, Within};
 
 const ROW: Experiment = Experiment {
     needs: &[Need::SecondHost],

@@ -2,8 +2,8 @@
 
 use super::experiment::{Experiment, Figure, Need, claim, difference, ratio, trend};
 use crate::claim::Statistic::Gap;
-use report::inference::Region::{Above, Below, Within};
 use crate::sample::Selector;
+use report::inference::Region::{Above, Below, Within};
 
 const EMPTY: Figure = Figure {
     x: "mode",

@@ -1,8 +1,8 @@
 //! Paper 001, section 4: what idle VMs cost, and starting VMs on demand. Its Dom0 is our backend.
 
 use super::experiment::{Curve, Experiment, Figure, Need, claim, difference, ratio, value};
-use report::inference::Region::{Above, Below, Within};
 use crate::sample::Selector;
+use report::inference::Region::{Above, Below, Within};
 
 const ROW: Experiment = Experiment {
     needs: &[Need::SecondHost],

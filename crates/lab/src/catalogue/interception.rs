@@ -3,8 +3,8 @@
 use super::experiment::{Curve, Experiment, Figure, Need, claim, ratio, value};
 use crate::claim::Claim;
 use crate::claim::Statistic::Relative;
-use report::inference::Region::{Above, Below};
 use crate::sample::Selector;
+use report::inference::Region::{Above, Below};
 
 const NATIVE: Selector = &[("look-ups", "native")];
 const ONE: Selector = &[("look-ups", "1")];

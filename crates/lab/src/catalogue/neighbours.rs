@@ -2,8 +2,8 @@
 
 use super::experiment::{Curve, Experiment, Figure, Need, claim, difference, ratio};
 use crate::claim::Statistic::{Decline, Metrics};
-use report::inference::Region::{Above, Below, Within};
 use crate::sample::Selector;
+use report::inference::Region::{Above, Below, Within};
 
 const ROW: Experiment = Experiment {
     sweep: "neighbours",

@@ -2,8 +2,8 @@
 
 use super::experiment::{APART, Experiment, Figure, Need, claim, difference, ratio, value};
 use crate::claim::Statistic::{Correlation, Crossover, Shift};
-use report::inference::Region::{Above, Below, Within};
 use crate::sample::Selector;
+use report::inference::Region::{Above, Below, Within};
 
 const SHARED_BRIDGE: Selector = &[("channel", "bridge"), ("placement", "shared")];
 const SHARED_SWITCH: Selector = &[("channel", "switch"), ("placement", "shared")];

@@ -1,9 +1,11 @@
 //! Paper 000, section 4.4 and what follows from it: TCP, and stability.
 
-use super::experiment::{APART, Curve, Experiment, Figure, Need, claim, difference, ratio, trend, value};
+use super::experiment::{
+    APART, Curve, Experiment, Figure, Need, claim, difference, ratio, trend, value,
+};
 use crate::claim::Statistic::Crossover;
-use report::inference::Region::{Above, Below, Within};
 use crate::sample::Selector;
+use report::inference::Region::{Above, Below, Within};
 
 const BRIDGE: Selector = &[("channel", "bridge")];
 const SWITCH: Selector = &[("channel", "switch")];

@@ -1,8 +1,8 @@
 //! Paper 001, section 6: CPU weights backend:VM1:VM2.
 
 use super::experiment::{Curve, Experiment, Figure, Need, claim, difference, ratio, trend};
-use report::inference::Region::{Above, Below, Within};
 use crate::sample::Selector;
+use report::inference::Region::{Above, Below, Within};
 
 const EMPTY: Figure = Figure {
     x: "weight",

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use super::flow::{Flow, Flown};
 use super::pace::Pace;
+use crate::sample::{Cell, Values, values};
+use crate::world::World;
+use report::inference::variation;
+use report::stats::{median, quantile};
 use vm_harness::channel;
 use vm_harness::error::{Error, Result};
 use vm_harness::interrupt;
-use report::stats::{median, quantile};
-use report::inference::variation;
-use crate::sample::{Cell, Values, values};
-use crate::world::World;
 
 pub(super) fn measure(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
     let channel = cell.level("channel");
@@ -97,7 +97,9 @@ fn pairs(world: &World, network: u8, count: usize, pace: Pace) -> Result<Values>
         };
         started.push(flow.start(world.vm(2 * place + 1)?)?);
     }
-    interrupt::sleep(Duration::from_secs((pace.seconds + super::pace::WARM_UP).into()))?;
+    interrupt::sleep(Duration::from_secs(
+        (pace.seconds + super::pace::WARM_UP).into(),
+    ))?;
     let flown: Vec<Flown> = started
         .into_iter()
         .map(super::flow::Started::wait)

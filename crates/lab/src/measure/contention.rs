@@ -6,15 +6,15 @@ use std::time::Duration;
 use observe::cgroup::Mounts;
 
 use super::flow::Flow;
-use super::streams::watched;
 use super::pace::Pace;
-use vm_harness::channel;
-use vm_harness::error::{Error, Result};
-use report::inference::variation;
+use super::streams::watched;
 use crate::knob::{Group, Groups, Hierarchy, Journal, pin};
 use crate::sample::{Cell, Values, size, values};
 use crate::watch::watch;
 use crate::world::World;
+use report::inference::variation;
+use vm_harness::channel;
+use vm_harness::error::{Error, Result};
 use vm_harness::vm::{Job, Vm};
 
 /// A job that would use all of a CPU, until it is dropped.

@@ -3,14 +3,14 @@
 use std::time::Instant;
 
 use super::flow::Flow;
-use super::streams::{times, watched};
 use super::pace::Pace;
+use super::streams::{times, watched};
+use crate::sample::{Cell, Values, values};
+use crate::world::World;
 use vm_harness::channel;
 use vm_harness::direct::counters;
 use vm_harness::error::{Error, Result};
 use vm_harness::interrupt;
-use crate::sample::{Cell, Values, values};
-use crate::world::World;
 
 /// A cell's flow to VM 2, whose address on the channel is `target`.
 fn flow<'a>(target: &'a str, cell: &Cell, pace: Pace) -> Flow<'a> {

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use super::flow::Flow;
 use super::pace::Pace;
-use vm_harness::channel;
-use vm_harness::error::{Error, Result};
 use crate::sample::{Cell, Values, values};
 use crate::world::World;
+use vm_harness::channel;
+use vm_harness::error::{Error, Result};
 use vm_harness::vm::Vm;
 
 /// Ticks of the guest's timer that make a profile: at 250 a second, some seconds.

@@ -14,16 +14,16 @@
 use std::time::Duration;
 
 use super::pace::{Pace, WARM_UP};
-use vm_harness::error::{Error, Result};
-use vm_harness::interrupt;
-use report::stats::quantile;
 use crate::http::{Load, Report, SLOT};
-use report::inference::variation;
 use crate::knob::{Group, Groups, Hierarchy, Journal, pin};
 use crate::remote;
 use crate::sample::{Cell, Values, values};
 use crate::watch::watch;
 use crate::world::World;
+use report::inference::variation;
+use report::stats::quantile;
+use vm_harness::error::{Error, Result};
+use vm_harness::interrupt;
 
 /// The file that clients fetch, named by its kB.
 const FILE: &str = "200";

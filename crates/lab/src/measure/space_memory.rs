@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::pace::Pace;
-use vm_harness::error::{Error, Result};
-use vm_harness::interrupt;
-use report::inference::mean;
 use crate::sample::{Cell, Values, values};
 use crate::world::World;
+use report::inference::mean;
+use vm_harness::error::{Error, Result};
+use vm_harness::interrupt;
 
 /// Seconds of jobs before those that count: the controller decides every five.
 const SETTLE: u32 = 6;

@@ -6,16 +6,16 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::dip::dip;
-use super::web::{self, solo};
 use super::pace::{Pace, WARM_UP};
-use vm_harness::error::{Context, Error, Result};
-use vm_harness::interrupt;
-use vm_harness::scope::RunFolder;
+use super::web::{self, solo};
 use crate::http::Load;
 use crate::remote;
 use crate::sample::{Cell, Values, values};
 use crate::watch::watch;
 use crate::world::{BOOT, World, serve};
+use vm_harness::error::{Context, Error, Result};
+use vm_harness::interrupt;
+use vm_harness::scope::RunFolder;
 use vm_harness::vm::{Spec, Vm};
 
 /// From the measurement's beginning to the start: what the server is like without one.

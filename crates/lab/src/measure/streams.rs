@@ -2,15 +2,15 @@
 
 use super::flow::Flow;
 use super::pace::Pace;
-use vm_harness::channel;
-use vm_harness::error::{Error, Result};
-use vm_harness::host;
-use report::inference::{mean, variation};
 use crate::knob::LookUps;
 use crate::remote;
 use crate::sample::{Cell, Values, values};
 use crate::watch::{Set, watch};
 use crate::world::World;
+use report::inference::{mean, variation};
+use vm_harness::channel;
+use vm_harness::error::{Error, Result};
+use vm_harness::host;
 use vm_harness::vm::Vm;
 use vm_harness::workload::RoundTrip;
 

@@ -5,13 +5,13 @@
 //! weighted apart from it.
 
 use super::pace::{Pace, WARM_UP};
-use vm_harness::error::{Error, Result};
 use crate::http::{Load, Report};
 use crate::knob::{Group, Groups, Hierarchy, Journal, pin};
 use crate::remote;
 use crate::sample::{Cell, Values, values};
 use crate::watch::watch;
 use crate::world::World;
+use vm_harness::error::{Error, Result};
 
 const CHANNEL: &str = "switch";
 

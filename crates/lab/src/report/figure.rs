@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::series::{Point, Series};
 use crate::catalogue::{self, Factor, Figure, Scale, Sweep};
-use report::inference;
 use crate::sample::{Cell, Sample};
+use report::inference;
 
 /// Ours: a curve for each combination of the figure's factors and each metric. Levels and curves that
 /// the run left out are left out here.

@@ -1,8 +1,8 @@
 //! The report as one HTML page that needs nothing from elsewhere.
 
-use super::judged::Report;
 use super::chart;
 use super::figure;
+use super::judged::Report;
 use super::text::{self, tally};
 use report::html::{self, escape};
 

@@ -1,13 +1,13 @@
 //! A report of made-up samples.
 
 use super::*;
-use vm_harness::machine::Machine;
 use crate::catalogue::{self, Experiment, Scale};
 use crate::manifest::Manifest;
 use crate::probe::Probe;
 use crate::run;
 use crate::sample::Sample;
 use crate::verdict;
+use vm_harness::machine::Machine;
 
 /// A run that measured every cell of every sweep.
 fn example() -> Report {

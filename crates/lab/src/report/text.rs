@@ -1,8 +1,8 @@
 //! The report as Markdown and CSV.
 
-use super::judged::Report;
 use super::chart::exact;
 use super::figure::{by_cell, summary};
+use super::judged::Report;
 use crate::sample::{Sample, rounded};
 use crate::verdict::{Finding, Verdict};
 

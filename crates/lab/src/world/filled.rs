@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::remote::Remote;
 use vm_harness::bridge::Bridge;
 use vm_harness::channel::Setting;
-use vm_harness::switch::{Switch, Uplink};
 use vm_harness::error::{Error, Result};
-use crate::remote::Remote;
+use vm_harness::switch::{Switch, Uplink};
 use vm_harness::{host, interrupt};
 
 /// How often frames are sent again when some were lost on their way.

@@ -3,11 +3,11 @@
 use observe::proc::Proc;
 
 use super::World;
-use vm_harness::channel::Channel;
-use vm_harness::switch::Switch;
-use vm_harness::error::{Error, Result};
 use crate::knob::{self, Journal};
 use crate::watch::Set;
+use vm_harness::channel::Channel;
+use vm_harness::error::{Error, Result};
+use vm_harness::switch::Switch;
 use vm_harness::vm::Vm;
 
 impl World {

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ::direct::layout;
-use vm_harness::host::Tied;
 use lab::knob::{self, Journal};
-use vm_harness::vm::Vm;
 use observe::proc::Proc;
 use rustix::process::Signal;
+use vm_harness::host::Tied;
+use vm_harness::vm::Vm;
 
 use crate::common::until;
 use crate::direct::{

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use vm_harness::vm::{Spec, Vm};
 use serde_json::{Value, json};
+use vm_harness::vm::{Spec, Vm};
 
 use crate::common::until;
 use crate::direct::{insert, is_well, standing, until_devices, with_module, words};

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use vm_harness::vm::Vm;
 use serde_json::Value;
+use vm_harness::vm::Vm;
 
 use crate::rig::{home, ip};
 

@@ -4,9 +4,9 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use vm_harness::host::{Tied, run};
 use vm_harness::vm::{Job, Spec, Vm, WITH_ROOM};
-use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::until;
 use crate::guest;

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use tempfile::TempDir;
 use vm_harness::host::Tied;
 use vm_harness::vm::Vm;
-use tempfile::TempDir;
 
 use crate::common::mx::Installed;
 use crate::common::until;

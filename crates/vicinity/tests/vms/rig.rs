@@ -5,10 +5,10 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use vm_harness::image::{Image, Recipe};
 use vm_harness::scope::{self, RunFolder};
 use vm_harness::vm::{Spec, Vm};
-use rustix::process::Signal;
 
 use crate::common::{Daemon, vicinity};
 

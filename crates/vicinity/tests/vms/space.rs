@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use vm_harness::host::run;
 use vm_harness::vm::{Spec, Vm};
-use rustix::process::Signal;
 
 use crate::rig::{Rig, step};
 use crate::space_nginx::Nginx;

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::sources::Sources;
 use super::manifest::Manifest;
 use super::recipe::Recipe;
+use super::sources::Sources;
 use super::tree;
 use crate::error::{Context, Error, Result};
 use crate::host;

@@ -21,7 +21,13 @@ pub fn clean_root(packages: &[&str], cache: &Path) -> Result<PathBuf> {
         let scratch = Scratch::new(cache.join("unfinished"))?;
         let made = scratch.path().join("root.tar");
         let options = ["--variant=minbase".to_owned()];
-        bootstrap(scratch.path(), &codename, &options, &packages.join(","), &made)?;
+        bootstrap(
+            scratch.path(),
+            &codename,
+            &options,
+            &packages.join(","),
+            &made,
+        )?;
         fs::rename(&made, &archive).context(|| format!("make {}", archive.display()))?;
     }
     Ok(archive)
