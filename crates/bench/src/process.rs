@@ -148,7 +148,7 @@ impl Drop for Process {
 }
 
 /// Stops a program that polls for ever, so that its CPU is free, or lets it go on.
-pub(super) fn rest(id: u32, resting: bool) -> Result<()> {
+pub(super) fn pause(id: u32, resting: bool) -> Result<()> {
     let signal = if resting { Signal::STOP } else { Signal::CONT };
     let pid = i32::try_from(id).ok().and_then(Pid::from_raw);
     let pid = pid.ok_or_else(|| Error::Host("a switch is gone".to_owned()))?;

@@ -1,8 +1,22 @@
 //! The demo: two real VMs, the same traffic over Vicinity's switch and over the baseline.
 //!
-//! Each VM has one NIC on each channel, so both channels are measured in the same VMs, in the
-//! same run, in turn: a busy moment of the machine hits both. [`run`] measures and writes
-//! `result.json` and `report.html`; [`shell()`] keeps the VMs and opens a console for each.
+//! # Theory of operation
+//!
+//! ```text
+//!     VM 1 ─── NIC 1 ── bridge ──────────── NIC 1 ─── VM 2
+//!       │                                               │
+//!       └───── NIC 2 ── switch or direct ── NIC 2 ──────┘
+//!
+//!     round 1: bridge, switch   round 2: switch, bridge   …   (measure)
+//!         │
+//!         ▼
+//!     samples ──▶ result.json, table (result) ──▶ report.html (page)
+//! ```
+//!
+//! Each VM has one NIC on each channel, so both channels are measured in the same VMs, in the same run, in turn: a
+//! busy moment of the machine changes the figures of both. [`run`] measures and writes `result.json` and
+//! `report.html`. [`shell()`] keeps the VMs and opens a console for each. [`messages()`] does the same comparison with
+//! messages beside TCP, and writes `message.json`.
 
 #![forbid(unsafe_code)]
 
@@ -38,8 +52,8 @@ pub use shell::shell;
 ///
 /// # Errors
 /// Anything that keeps the VMs from running or the figures from being read;
-/// [`HarnessError::Interrupted`](vm_harness::error::HarnessError::Interrupted) after Ctrl-C, when [`vm_harness::interrupt::install`] was called. Whatever
-/// the end, nothing is left running.
+/// [`HarnessError::Interrupted`](vm_harness::error::HarnessError::Interrupted) after Ctrl-C, if
+/// [`vm_harness::interrupt::install`] was called. In every case nothing is left running.
 pub fn run(options: &Options, progress: &Progress) -> Result<DemoResult> {
     fs::create_dir_all(&options.output).context(|| format!("make {}", options.output.display()))?;
     let machine = Machine::look()?;

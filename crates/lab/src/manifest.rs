@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::catalogue::Scale;
-use super::only::Only;
+use super::cell_filter::CellFilter;
 use super::sample::Sample;
 use vm_harness::error::{Context, Error, Result};
 use vm_harness::machine::Machine;
@@ -19,8 +19,8 @@ pub struct Manifest {
     /// Which experiments.
     pub experiments: Vec<String>,
     /// The levels that were wanted, by factor; all of those that are not named.
-    #[serde(default, skip_serializing_if = "Only::is_empty")]
-    pub only: Only,
+    #[serde(default, skip_serializing_if = "CellFilter::is_empty")]
+    pub only: CellFilter,
     /// How much is measured.
     pub scale: Scale,
     /// Seed of the cells' order.

@@ -1,7 +1,7 @@
 //! What of the catalogue this host can run, found out by looking and trying.
 
 use super::catalogue::{Experiment, Need};
-use super::knob::{Hierarchy, Version};
+use super::settings::{Hierarchy, Version};
 use vm_harness::{direct, machine};
 
 /// What the host has.

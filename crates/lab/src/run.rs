@@ -5,18 +5,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::book::Book;
 use super::catalogue::{self, Experiment, Factor, Scale, Sweep};
-use super::knob;
+use super::cell_filter::{self, CellFilter};
 use super::manifest::{self, Manifest, load, samples, save};
 use super::measure::Pace;
-use super::only::{self, Only};
+use super::measurer::{Measurer, Vms};
 use super::probe::{Ability, Probe};
 use super::sample::{Cell, Sample, kept, rounded};
-use super::stage::{Stage, Vms};
+use super::sample_log::SampleLog;
+use super::settings;
+use super::testbed::Paths;
+use super::thread_times;
 use super::verdict::NOISE;
-use super::watch;
-use super::world::Place;
 use vm_harness::error::{Context, Error, Result};
 use vm_harness::machine::Machine;
 use vm_harness::progress::Progress;
@@ -25,7 +25,7 @@ use vm_harness::progress::Progress;
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Where the parts are.
-    pub place: Place,
+    pub place: Paths,
     /// Folder of the results.
     pub output: PathBuf,
     /// Experiments; all when empty.
@@ -97,7 +97,7 @@ pub fn begin(options: &Options, progress: &Progress) -> Result<Manifest> {
         accelerator: String::new(),
         channels: Vec::new(),
         control_groups: Probe::look().versions,
-        switches: watch::records_switches(),
+        switches: thread_times::records_switches(),
         guest_kernel: String::new(),
         image: String::new(),
         cpu_flags: manifest::line_of("/proc/cpuinfo", "flags"),
@@ -120,12 +120,12 @@ fn rows(ids: &[String]) -> Result<Vec<&'static Experiment>> {
 ///
 /// # Errors
 /// An experiment, a factor or a level is unknown; the error names the nearest.
-pub fn wanted(ids: &[String], only: &[String], scale: Scale) -> Result<Only> {
+pub fn wanted(ids: &[String], only: &[String], scale: Scale) -> Result<CellFilter> {
     let rows = rows(ids)?;
     let sweeps: Vec<&Sweep> = catalogue::sweeps()
         .filter(|sweep| rows.iter().any(|row| row.sweep == sweep.name))
         .collect();
-    only::read(only, &sweeps, scale)
+    cell_filter::read(only, &sweeps, scale)
 }
 
 /// Complete a run: measure what its samples lack.
@@ -133,8 +133,8 @@ pub fn wanted(ids: &[String], only: &[String], scale: Scale) -> Result<Only> {
 /// # Errors
 /// The VMs cannot be run at all, the results cannot be written, or [`Error::Interrupted`]. A cell
 /// that fails is no error: it is written down with its reason.
-pub fn resume(place: &Place, output: &Path, progress: &Progress) -> Result<Manifest> {
-    for name in knob::restore_leftovers()? {
+pub fn resume(place: &Paths, output: &Path, progress: &Progress) -> Result<Manifest> {
+    for name in settings::restore_leftovers()? {
         progress.step(&format!(
             "undid the settings in {name}, left behind by a run that crashed"
         ));
@@ -145,7 +145,7 @@ pub fn resume(place: &Place, output: &Path, progress: &Progress) -> Result<Manif
     let mut run = Run {
         output: output.to_owned(),
         samples: samples(output)?,
-        book: Book::open(output)?,
+        book: SampleLog::open(output)?,
         progress: *progress,
         stage: Vms::new(place, pace, *progress),
         manifest,
@@ -162,7 +162,7 @@ struct Run<S> {
     output: PathBuf,
     manifest: Manifest,
     samples: Vec<Sample>,
-    book: Book,
+    book: SampleLog,
     progress: Progress,
     stage: S,
     end: Instant,
@@ -170,7 +170,7 @@ struct Run<S> {
     losses: u32,
 }
 
-impl<S: Stage> Run<S> {
+impl<S: Measurer> Run<S> {
     fn measure(&mut self, sweeps: &[&'static Sweep]) -> Result<()> {
         let mut left: Vec<&Sweep> = sweeps.to_vec();
         left.retain(|sweep| !self.is_complete(sweep));
@@ -202,7 +202,7 @@ impl<S: Stage> Run<S> {
     }
 
     fn wanted(&self, mut cells: Vec<Cell>) -> Vec<Cell> {
-        cells.retain(|cell| only::keeps(&self.manifest.only, cell));
+        cells.retain(|cell| cell_filter::keeps(&self.manifest.only, cell));
         cells
     }
 

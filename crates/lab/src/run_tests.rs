@@ -38,7 +38,7 @@ struct Play {
     up: bool,
 }
 
-impl Stage for Play {
+impl Measurer for Play {
     fn ready(&mut self, _sweep: &str, _manifest: &mut Manifest) -> Result<()> {
         if !self.up {
             self.boots += 1;
@@ -76,7 +76,7 @@ fn manifest() -> Manifest {
     Manifest {
         machine: Machine::look().unwrap(),
         experiments: vec!["X9".into()],
-        only: Only::new(),
+        only: CellFilter::new(),
         scale: Scale::Ci,
         seed: 1,
         budget_s: 600.0,
@@ -95,7 +95,7 @@ fn run(folder: &Path, stage: Play) -> Run<Play> {
     Run {
         output: folder.to_owned(),
         samples: samples(folder).unwrap(),
-        book: Book::open(folder).unwrap(),
+        book: SampleLog::open(folder).unwrap(),
         progress: Progress::start(),
         stage,
         manifest: manifest(),

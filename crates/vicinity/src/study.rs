@@ -10,7 +10,7 @@ use lab::catalogue::{self, Scale};
 use lab::http::{self, Load};
 use lab::probe::Probe;
 use lab::run::{self, Options};
-use lab::world::Place;
+use lab::testbed::Paths;
 use serde::Serialize;
 use vm_harness::progress::Progress;
 
@@ -132,8 +132,8 @@ pub(crate) fn request(load: &Load) -> String {
     serde_json::to_string(&report).unwrap_or_default()
 }
 
-fn place(output: &Path) -> Result<Place, Failure> {
-    Ok(Place {
+fn place(output: &Path) -> Result<Paths, Failure> {
+    Ok(Paths {
         vicinity: std::env::current_exe().map_err(Failure::Program)?,
         cache: PathBuf::from(demo::FOLDER).join("lab"),
         logs: output.join("logs"),

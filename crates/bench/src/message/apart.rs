@@ -1,4 +1,4 @@
-//! Ours between two members that share no memory, where the relay has a CPU of its own.
+//! Vicinity between two members that share no memory, where the relay has a CPU of its own.
 //!
 //! Two programs and the relay need three CPUs for that. Round trips are measured on two all the same:
 //! of two programs that send one message to and fro, one works at a time, so one thread on one CPU does
@@ -37,7 +37,7 @@ const ROUNDS: u32 = 1000;
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// A message or a connection without a peer.
-const NOBODY: MessageError = MessageError::Connection(Code::Unreachable);
+const UNREACHABLE: MessageError = MessageError::Connection(Code::Unreachable);
 
 type Done<T> = std::result::Result<T, MessageError>;
 
@@ -140,13 +140,13 @@ fn connect(one: Endpoint, other: Endpoint) -> Done<[End; 2]> {
     one.peer = finish(&mut one, &mut other, request)?
         .status
         .peer
-        .ok_or(NOBODY)?;
+        .ok_or(UNREACHABLE)?;
     let sent = one.send(Memory::Empty)?;
     let request = other.receive(Memory::Empty)?;
     other.peer = finish(&mut other, &mut one, request)?
         .status
         .peer
-        .ok_or(NOBODY)?;
+        .ok_or(UNREACHABLE)?;
     finish(&mut one, &mut other, sent)?;
     Ok([one, other])
 }

@@ -1,4 +1,4 @@
-//! Ours between two members that share no memory: the host's relay is between them.
+//! Vicinity between two members that share no memory: the host's relay is between them.
 //!
 //! The members are processes of this host, each with a gateway and a board of its own, as two VMs
 //! have them. The sides have a CPU each, as in all measurements; the relay has a third one if there
@@ -12,7 +12,7 @@ use vm_harness::error::Result;
 
 use report::message_perf::Row;
 
-use super::ours::perf;
+use super::vicinity::perf;
 use crate::cpus::{GENERATOR_CPU, SWITCH_CPU};
 use crate::process::{Process, first, first_on};
 

@@ -16,10 +16,10 @@ mod copy;
 mod idle;
 mod iterations;
 mod mediated;
-mod ours;
 mod report;
 mod tcp;
 mod ucx;
+mod vicinity;
 
 use std::path::{Path, PathBuf};
 
@@ -30,12 +30,12 @@ use vm_harness::progress::Progress;
 use vm_harness::scope::{self, RunFolder};
 
 use crate::cpus;
-use crate::needs;
 use crate::output;
 use crate::priority::Priority;
+use crate::requirements;
 
 pub use self::idle::Idle;
-pub use self::report::{Against, Cell, Report, Sample, Way};
+pub use self::report::{Against, Cell, Report, Sample, Transport};
 
 use ::report::message_perf::Figures;
 
@@ -87,8 +87,8 @@ pub fn message(options: &Options, progress: &Progress) -> Result<Report> {
 }
 
 fn check(options: &Options) -> Result<()> {
-    needs::root("goes before other programs")?;
-    needs::two_cpus("a CPU for each side")?;
+    requirements::root("goes before other programs")?;
+    requirements::two_cpus("a CPU for each side")?;
     let complaint = if options.rounds == 0 || options.lengths.is_empty() {
         "nothing to measure: give at least one round and one message length"
     } else if options.lengths.iter().any(|length| *length > 1 << 28) {
@@ -100,7 +100,7 @@ fn check(options: &Options) -> Result<()> {
 }
 
 fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<Sample>> {
-    let ours = ours::Ours::start(&options.vicinity, folder)?;
+    let vicinity = vicinity::Vicinity::start(&options.vicinity, folder)?;
     let mediated = mediated::Mediated::start(&options.vicinity, folder)?;
     let mut apart = apart::Apart::start(&options.vicinity, folder)?;
     let mut samples = Vec::new();
@@ -114,20 +114,20 @@ fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<S
             for turn in order {
                 match turn {
                     0 => {
-                        let row = ours.measure(length)?;
-                        found.push((Way::Vicinity, row.plain));
-                        found.push((Way::Heap, row.heap));
-                        found.push((Way::Shared, row.shared));
+                        let row = vicinity.measure(length)?;
+                        found.push((Transport::Vicinity, row.plain));
+                        found.push((Transport::Heap, row.heap));
+                        found.push((Transport::Shared, row.shared));
                     }
                     1 if length > apart::MOST => {}
-                    1 => found.push((Way::Apart, apart.measure(length)?)),
-                    2 => found.push((Way::Mediated, mediated.measure(length)?.plain)),
+                    1 => found.push((Transport::Apart, apart.measure(length)?)),
+                    2 => found.push((Transport::Mediated, mediated.measure(length)?.plain)),
                     3 if length < copy::LEAST => {}
-                    3 => found.push((Way::Copy, copy::measure(length)?)),
-                    4 => found.push((Way::Ucx, ucx::measure(length, folder)?)),
+                    3 => found.push((Transport::Copy, copy::measure(length)?)),
+                    4 => found.push((Transport::Ucx, ucx::measure(length, folder)?)),
                     // A stream of bytes has no empty messages.
                     _ if length == 0 => {}
-                    _ => found.push((Way::Tcp, tcp::measure(length)?)),
+                    _ => found.push((Transport::Tcp, tcp::measure(length)?)),
                 }
             }
             found.sort_by_key(|(way, _)| *way);
@@ -144,7 +144,13 @@ fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<S
     Ok(samples)
 }
 
-fn line_of(round: u32, rounds: u32, length: u32, line_ns: f64, found: &[(Way, Figures)]) -> String {
+fn line_of(
+    round: u32,
+    rounds: u32,
+    length: u32,
+    line_ns: f64,
+    found: &[(Transport, Figures)],
+) -> String {
     let mut text =
         format!("round {round} of {rounds}, {length} B, CPUs {line_ns:.0} ns apart: one way");
     for (way, figures) in found {

@@ -14,14 +14,14 @@ use vm_harness::machine::Machine;
 /// A way that messages go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Way {
-    /// Ours, with memory of the program.
+pub enum Transport {
+    /// Vicinity, with memory of the program.
     Vicinity,
-    /// Ours, with memory of the endpoint's heap.
+    /// Vicinity, with memory of the endpoint's heap.
     Heap,
-    /// Ours, with memory that both sides can write.
+    /// Vicinity, with memory that both sides can write.
     Shared,
-    /// Ours through the host's relay, with memory of the program.
+    /// Vicinity through the host's relay, with memory of the program.
     Mediated,
     /// The same with both ends in one thread, and the relay on another CPU. One message is under way.
     Apart,
@@ -33,7 +33,7 @@ pub enum Way {
     Tcp,
 }
 
-impl Way {
+impl Transport {
     const ALL: [Self; 8] = [
         Self::Vicinity,
         Self::Heap,
@@ -46,7 +46,7 @@ impl Way {
     ];
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Vicinity => "vicinity",
@@ -69,7 +69,7 @@ pub struct Sample {
     /// Bytes of a message.
     pub length: u32,
     /// The way.
-    pub way: Way,
+    pub way: Transport,
     /// What it did.
     pub figures: Figures,
     /// Nanoseconds for one cache line from CPU to CPU and back, just before.
@@ -89,7 +89,7 @@ pub struct Cell {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Against {
     /// The way.
-    pub way: Way,
+    pub way: Transport,
     /// Its medians.
     pub figures: Figures,
     /// Its one-way latency divided by UCX's: the median of the rounds' ratios.
@@ -120,22 +120,22 @@ pub struct Report {
 }
 
 /// Values of one way and length, in order of the rounds.
-fn values(samples: &[Sample], length: u32, way: Way, value: fn(&Figures) -> f64) -> Vec<f64> {
+fn values(samples: &[Sample], length: u32, way: Transport, value: fn(&Figures) -> f64) -> Vec<f64> {
     let mine = samples.iter();
     let mine = mine.filter(|sample| sample.length == length && sample.way == way);
     mine.map(|sample| value(&sample.figures)).collect()
 }
 
-fn ratio(samples: &[Sample], length: u32, way: Way, value: fn(&Figures) -> f64) -> f64 {
-    against(samples, length, Way::Ucx, way, value)
+fn ratio(samples: &[Sample], length: u32, way: Transport, value: fn(&Figures) -> f64) -> f64 {
+    against(samples, length, Transport::Ucx, way, value)
 }
 
 /// A way's value divided by another's: the median of the rounds' ratios.
 fn against(
     samples: &[Sample],
     length: u32,
-    other: Way,
-    way: Way,
+    other: Transport,
+    way: Transport,
     value: fn(&Figures) -> f64,
 ) -> f64 {
     let theirs = values(samples, length, other, value);
@@ -145,8 +145,9 @@ fn against(
 pub(super) fn cells(samples: &[Sample]) -> Vec<Cell> {
     let lengths: BTreeSet<u32> = samples.iter().map(|sample| sample.length).collect();
     let cell = |length| {
-        let measured = |way: &Way| samples.iter().any(|s| s.length == length && s.way == *way);
-        let ways = Way::ALL.into_iter().filter(measured);
+        let measured =
+            |way: &Transport| samples.iter().any(|s| s.length == length && s.way == *way);
+        let ways = Transport::ALL.into_iter().filter(measured);
         let against = |way| {
             let middle = |value| median(&values(samples, length, way, value));
             Against {
@@ -173,8 +174,8 @@ pub(super) fn targets(samples: &[Sample]) -> Vec<Target> {
     let measured = |length| samples.iter().any(|sample| sample.length == length);
     let mut targets = Vec::new();
     if measured(8) {
-        let latency = ratio(samples, 8, Way::Vicinity, |f| f.p50_us);
-        let rate = ratio(samples, 8, Way::Vicinity, |f| f.messages_per_s);
+        let latency = ratio(samples, 8, Transport::Vicinity, |f| f.p50_us);
+        let rate = ratio(samples, 8, Transport::Vicinity, |f| f.messages_per_s);
         targets.push(Target::at_most("8 B: one way against UCX", latency, 0.8));
         targets.push(Target::at_least("8 B: messages/s against UCX", rate, 1.0));
     }
@@ -183,7 +184,7 @@ pub(super) fn targets(samples: &[Sample]) -> Vec<Target> {
             let name = format!("{name} on the heap or shared: bandwidth against UCX");
             let rate = |way| ratio(samples, length, way, |f| f.messages_per_s);
             // The best that a program can ask for.
-            let rate = rate(Way::Heap).max(rate(Way::Shared));
+            let rate = rate(Transport::Heap).max(rate(Transport::Shared));
             targets.push(Target::at_least(name, rate, 1.3));
         }
     }
@@ -199,22 +200,28 @@ fn mediated(samples: &[Sample]) -> Vec<Target> {
     };
     let mut targets = Vec::new();
     for (way, condition) in [
-        (Way::Mediated, ""),
-        (Way::Apart, ", the relay with a CPU of its own"),
+        (Transport::Mediated, ""),
+        (Transport::Apart, ", the relay with a CPU of its own"),
     ] {
         for (length, name) in [(8, "8 B"), (4096, "4 KB"), (64 << 10, "64 KB")] {
             if measured(length, way) {
                 let name = format!("{name}: mediated against direct, one way{condition}");
-                let latency = against(samples, length, Way::Vicinity, way, |f| f.p50_us);
+                let latency = against(samples, length, Transport::Vicinity, way, |f| f.p50_us);
                 targets.push(Target::at_most(name, latency, 2.0));
             }
         }
     }
     for (length, name) in [(8, "8 B"), (4096, "4 KB"), (1 << 20, "1 MB")] {
-        if measured(length, Way::Mediated) {
+        if measured(length, Transport::Mediated) {
             let name = format!("{name}: mediated against direct, messages/s");
             let rate = |f: &Figures| f.messages_per_s;
-            let rate = against(samples, length, Way::Vicinity, Way::Mediated, rate);
+            let rate = against(
+                samples,
+                length,
+                Transport::Vicinity,
+                Transport::Mediated,
+                rate,
+            );
             targets.push(Target::at_least(name, rate, 0.5));
         }
     }
@@ -259,7 +266,7 @@ impl fmt::Display for Report {
 mod tests {
     use super::*;
 
-    fn sample(round: u32, length: u32, way: Way, p50_us: f64, messages_per_s: f64) -> Sample {
+    fn sample(round: u32, length: u32, way: Transport, p50_us: f64, messages_per_s: f64) -> Sample {
         Sample {
             round,
             length,
@@ -276,16 +283,16 @@ mod tests {
     #[test]
     fn ratios_are_taken_within_a_round_and_promises_are_kept_or_not() {
         let samples = [
-            sample(1, 8, Way::Vicinity, 0.2, 9e6),
-            sample(1, 8, Way::Ucx, 0.4, 10e6),
+            sample(1, 8, Transport::Vicinity, 0.2, 9e6),
+            sample(1, 8, Transport::Ucx, 0.4, 10e6),
             // Everything was slower in the second round.
-            sample(2, 8, Way::Ucx, 4.0, 1e6),
-            sample(2, 8, Way::Vicinity, 2.0, 0.9e6),
-            sample(1, 8, Way::Mediated, 0.5, 3e6),
-            sample(1, 8, Way::Apart, 0.3, 3e6),
-            sample(1, 4 << 20, Way::Heap, 300.0, 1.5e3),
-            sample(1, 4 << 20, Way::Shared, 300.0, 3e3),
-            sample(1, 4 << 20, Way::Ucx, 600.0, 1.5e3),
+            sample(2, 8, Transport::Ucx, 4.0, 1e6),
+            sample(2, 8, Transport::Vicinity, 2.0, 0.9e6),
+            sample(1, 8, Transport::Mediated, 0.5, 3e6),
+            sample(1, 8, Transport::Apart, 0.3, 3e6),
+            sample(1, 4 << 20, Transport::Heap, 300.0, 1.5e3),
+            sample(1, 4 << 20, Transport::Shared, 300.0, 3e3),
+            sample(1, 4 << 20, Transport::Ucx, 600.0, 1.5e3),
         ];
         let found = cells(&samples);
         assert_eq!(found.len(), 2);

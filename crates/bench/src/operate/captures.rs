@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::process::LIMIT;
-use crate::switch::peer::Meter;
-use crate::switch::stage::Stage;
-use crate::switch::vicinity::parse_meter;
+use crate::switch::device_under_test::CycleCounters;
+use crate::switch::load_setup::LoadSetup;
+use crate::switch::vicinity::parse_counters;
 use vm_harness::error::{Context, Error, Result};
 use vm_harness::host::{self, Tied};
 use vm_harness::interrupt;
@@ -69,7 +69,7 @@ impl Passed {
 /// The load with a capture of the first port against that without: frames a second of all pairs but its,
 /// and cycles a frame. `folder` is the daemon's, `program` the one that captures.
 pub(super) fn captures(
-    busy: &mut Stage,
+    busy: &mut LoadSetup,
     folder: &Path,
     program: &Path,
 ) -> Result<[(Kind, f64); 2]> {
@@ -114,12 +114,12 @@ fn is_captured(number: u32) -> bool {
 
 fn slice(socket: &Path, received: &[AtomicU64]) -> Result<Passed> {
     interrupt::sleep(SETTLE)?;
-    let meter = || parse_meter(&ask(socket, "GET", "/v1/networks", "")?);
+    let meter = || parse_counters(&ask(socket, "GET", "/v1/networks", "")?);
     let count = || -> u64 {
         let others = received.iter().skip(CAPTURED);
         others.map(|nic| nic.load(Ordering::Relaxed)).sum()
     };
-    let before: Meter = meter()?;
+    let before: CycleCounters = meter()?;
     let (begin, frames) = (Instant::now(), count());
     interrupt::sleep(COUNTED)?;
     let (seconds, frames) = (begin.elapsed().as_secs_f64(), count() - frames);

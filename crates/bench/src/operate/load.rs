@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::switch::frames::mac;
-use crate::switch::load::Flow;
+use crate::switch::generator::Flow;
 
 /// Ports under load.
 pub(super) const PORTS: u16 = 64;

@@ -24,11 +24,11 @@ use vm_harness::machine::Machine;
 use vm_harness::progress::Progress;
 use vm_harness::scope::{self, RunFolder};
 
-use crate::needs;
 use crate::output;
+use crate::requirements;
+use crate::switch::device_under_test::{Switch, SwitchKind, SwitchOptions};
 use crate::switch::frames::SHORT;
-use crate::switch::peer::{Peer, Shape, Switch};
-use crate::switch::stage::Stage;
+use crate::switch::load_setup::LoadSetup;
 use crate::switch::vicinity::Vicinity;
 use crate::threads::Totals;
 use captures::captures;
@@ -75,8 +75,8 @@ pub fn operate(options: &Options, progress: &Progress) -> Result<Report> {
 }
 
 fn check(options: &Options) -> Result<()> {
-    needs::root("pins threads and raises priorities")?;
-    needs::two_cpus("a CPU for the generator and one for the switch")?;
+    requirements::root("pins threads and raises priorities")?;
+    requirements::two_cpus("a CPU for the generator and one for the switch")?;
     let complaint = if options.rounds == 0 {
         "nothing to measure: give at least one round"
     } else {
@@ -86,12 +86,12 @@ fn check(options: &Options) -> Result<()> {
 }
 
 fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<Sample>> {
-    let shape = Shape {
+    let shape = SwitchOptions {
         ports: PORTS,
         gso: false,
     };
-    let peer = Peer::Vicinity;
-    let mut busy = Stage::start(peer, shape, SHORT, &options.vicinity, folder, "busy")?;
+    let peer = SwitchKind::Vicinity;
+    let mut busy = LoadSetup::start(peer, shape, SHORT, &options.vicinity, folder, "busy")?;
     let busy_folder = folder.join("busy");
     let socket = busy_folder.join("control.sock");
     let many = folder.join("many");
@@ -114,7 +114,7 @@ fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<S
 }
 
 /// Have a port come, change and go under load.
-fn changes(busy: &mut Stage, socket: &Path) -> Result<Vec<(Kind, f64)>> {
+fn changes(busy: &mut LoadSetup, socket: &Path) -> Result<Vec<(Kind, f64)>> {
     let extra = socket.with_file_name("extra.sock");
     let extra = format!("{{\"vm\": \"extra\", \"socket\": \"{}\"}}", extra.display());
     let path = "/v1/networks/default/ports";

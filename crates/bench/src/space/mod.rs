@@ -25,9 +25,9 @@ use vm_harness::machine::Machine;
 use vm_harness::progress::Progress;
 use vm_harness::scope::{self, RunFolder};
 
-use crate::needs;
 use crate::output;
 use crate::priority::Priority;
+use crate::requirements;
 use server::Server;
 
 pub use self::report::{Cell, Figures, Kind, Report, Sample, SlowSample};
@@ -75,8 +75,8 @@ pub fn space(options: &Options, progress: &Progress) -> Result<Report> {
 
 fn check(options: &Options) -> Result<()> {
     let Options { lengths, .. } = options;
-    needs::root("pins programs and goes before others")?;
-    needs::two_cpus("a CPU for the clients and one for the server")?;
+    requirements::root("pins programs and goes before others")?;
+    requirements::two_cpus("a CPU for the clients and one for the server")?;
     let complaint = if options.rounds == 0 || lengths.is_empty() {
         "nothing to measure: give at least one round and one length"
     } else if lengths

@@ -24,7 +24,7 @@ const HEADER: usize = 12;
 const STAMP: usize = 17;
 
 /// `VIRTQ_AVAIL_F_NO_INTERRUPT`, `VIRTQ_USED_F_NO_NOTIFY`.
-const QUIET: u32 = 1;
+const SUPPRESS: u32 = 1;
 
 /// Vhost-user protocol feature `MQ`; without it DPDK does not say how many rings it has.
 const PROTOCOL_MQ: u64 = 1;
@@ -80,8 +80,8 @@ impl Driver {
         let receive = Ring::new(0, 2 * rings, step)?;
         let transmit = Ring::new(rings, 2 * rings + buffers, step)?;
         let longest = (HEADER + kind.longest) as u64;
-        receive.lay_out(&ram, longest, front_end::queue::WRITE);
-        transmit.lay_out(&ram, (HEADER + frame.len()) as u64, 0);
+        receive.write_descriptors(&ram, longest, front_end::queue::WRITE);
+        transmit.write_descriptors(&ram, (HEADER + frame.len()) as u64, 0);
         let bytes = [&header, frame].concat();
         for buffer in 0..usize::from(RING) {
             ram.write((4 * transmit.buffers + step * buffer) as u64, &bytes);
@@ -174,8 +174,8 @@ impl Driver {
     }
 
     /// Whether to be called for frames, as a guest that sleeps is.
-    pub(crate) fn want_calls(&mut self, calls: bool) {
-        self.receive.flags = if calls { 0 } else { QUIET };
+    pub(crate) fn set_interrupts(&mut self, calls: bool) {
+        self.receive.flags = if calls { 0 } else { SUPPRESS };
     }
 }
 
@@ -195,7 +195,7 @@ impl Ring {
             step: step / 4,
             next_available: 0,
             next_used: 0,
-            flags: QUIET,
+            flags: SUPPRESS,
             kick: event()?,
             call: event()?,
         })
@@ -208,7 +208,7 @@ impl Ring {
     }
 
     /// Write the descriptors: number `n` is buffer `n`, `length` bytes of it.
-    fn lay_out(&self, ram: &Ram, length: u64, flags: u16) {
+    fn write_descriptors(&self, ram: &Ram, length: u64, flags: u16) {
         let [descriptors, ..] = self.places();
         for buffer in 0..RING {
             let piece = front_end::Buffer {
@@ -245,7 +245,7 @@ impl Ring {
         }
         place.store(shown, Ordering::Release);
         fence(Ordering::SeqCst);
-        if load(words, self.used) & QUIET == 0 {
+        if load(words, self.used) & SUPPRESS == 0 {
             // A counter that is full wakes all the same.
             let _full = rustix::io::write(&self.kick, &1_u64.to_ne_bytes());
         }

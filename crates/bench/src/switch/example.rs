@@ -2,14 +2,14 @@
 
 use vm_harness::machine::Machine;
 
+use super::device_under_test::SwitchKind;
 use super::idle::{Idle, IdlePorts};
 use super::load_sample::{Cell, LoadFigures, LoadSample, summaries};
-use super::peer::Peer;
 use super::report::{Report, compare};
 use super::sample::{Figures, Sample};
 use super::targets::targets;
 
-fn load(cell: Cell, switch: Peer, p99_ns: f64, cycles_per_frame: f64) -> LoadSample {
+fn load(cell: Cell, switch: SwitchKind, p99_ns: f64, cycles_per_frame: f64) -> LoadSample {
     LoadSample {
         round: 1,
         cell,
@@ -47,17 +47,17 @@ pub(super) fn report() -> Report {
         disturbed: 0.25,
     };
     let samples = vec![
-        sample(Peer::Vicinity, 15e6, 100.0, 0.6),
-        sample(Peer::OvsDpdk, 10e6, 250.0, 1.0),
-        sample(Peer::Testpmd, 12e6, 200.0, 1.0),
+        sample(SwitchKind::Vicinity, 15e6, 100.0, 0.6),
+        sample(SwitchKind::OvsDpdk, 10e6, 250.0, 1.0),
+        sample(SwitchKind::Testpmd, 12e6, 200.0, 1.0),
     ];
     let load_samples = vec![
-        load(Cell::Latency(50), Peer::Vicinity, 9000.0, 0.0),
-        load(Cell::Latency(50), Peer::OvsDpdk, 8000.0, 0.0),
-        load(Cell::Light, Peer::Vicinity, 9000.0, 0.0),
-        load(residents(99, 98), Peer::Vicinity, 0.0, 100.0),
-        load(residents(99_961, 98), Peer::Vicinity, 0.0, 101.0),
-        load(residents(99_961, 99_960), Peer::Vicinity, 0.0, 105.0),
+        load(Cell::Latency(50), SwitchKind::Vicinity, 9000.0, 0.0),
+        load(Cell::Latency(50), SwitchKind::OvsDpdk, 8000.0, 0.0),
+        load(Cell::Light, SwitchKind::Vicinity, 9000.0, 0.0),
+        load(residents(99, 98), SwitchKind::Vicinity, 0.0, 100.0),
+        load(residents(99_961, 98), SwitchKind::Vicinity, 0.0, 101.0),
+        load(residents(99_961, 99_960), SwitchKind::Vicinity, 0.0, 105.0),
     ];
     let idle = Idle {
         seconds: 10.0,

@@ -15,9 +15,9 @@ use vm_harness::interrupt;
 use vm_harness::progress::Progress;
 use vm_harness::vm::{Link, Nic, Spec, Vm};
 
+use super::device_under_test::Switch;
 use super::driver::Driver;
 use super::frames::{HEADERS, SHORT};
-use super::peer::Switch;
 use super::vicinity::Vicinity;
 use crate::memory;
 use crate::threads::Totals;

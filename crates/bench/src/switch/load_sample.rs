@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use report::stats::median;
 
-use super::peer::Peer;
+use super::device_under_test::SwitchKind;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,7 +47,7 @@ pub struct LoadSample {
     /// What was measured.
     pub cell: Cell,
     /// The switch.
-    pub switch: Peer,
+    pub switch: SwitchKind,
     /// Frames per second that were to be sent; none when as many as go.
     pub offered_per_s: Option<f64>,
     /// What came of it.
@@ -77,7 +77,7 @@ pub struct LoadSummary {
     /// What was measured.
     pub cell: Cell,
     /// The switch.
-    pub switch: Peer,
+    pub switch: SwitchKind,
     /// Medians.
     pub figures: LoadFigures,
 }
@@ -111,7 +111,7 @@ pub(super) fn summaries(samples: &[LoadSample]) -> Vec<LoadSummary> {
 pub(super) fn figures(
     samples: &[LoadSample],
     cell: Cell,
-    switch: Peer,
+    switch: SwitchKind,
     value: fn(&LoadFigures) -> f64,
 ) -> Vec<f64> {
     let mine = samples.iter();

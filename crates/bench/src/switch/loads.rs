@@ -6,13 +6,13 @@ use report::stats::median;
 use vm_harness::error::Result;
 use vm_harness::progress::Progress;
 
+use super::device_under_test::{SwitchKind, SwitchOptions};
+use super::fdb;
 use super::frames::{Frames, LONG, SHORT, mac};
-use super::load::{Flow, Pace};
+use super::generator::{Flow, OfferedLoad};
 use super::load_sample::{Cell, LoadFigures, LoadSample};
+use super::load_setup::{LoadSetup, Run};
 use super::options::Options;
-use super::peer::{Peer, Shape};
-use super::residents;
-use super::stage::{Run, Stage};
 
 /// Shares of the maximum rate at which latency is measured, in percent.
 const SHARES: [u8; 3] = [10, 50, 90];
@@ -27,7 +27,7 @@ const MAXIMUM_RUNS: u32 = 3;
 fn sample(
     round: u32,
     cell: Cell,
-    switch: Peer,
+    switch: SwitchKind,
     offered_per_s: Option<f64>,
     run: &Run,
 ) -> LoadSample {
@@ -56,16 +56,16 @@ fn both_ways() -> [Flow; 2] {
 }
 
 /// Ours and Open vSwitch with one pair of ports.
-fn stages(options: &Options, folder: &Path, frames: Frames, name: &str) -> Result<[Stage; 2]> {
-    let shape = Shape {
+fn setups(options: &Options, folder: &Path, frames: Frames, name: &str) -> Result<[LoadSetup; 2]> {
+    let shape = SwitchOptions {
         ports: 2,
         gso: frames.segment > 0,
     };
-    let start = |switch: Peer| {
+    let start = |switch: SwitchKind| {
         let name = format!("{name}-{switch}");
-        Stage::start(switch, shape, frames, &options.vicinity, folder, &name)
+        LoadSetup::start(switch, shape, frames, &options.vicinity, folder, &name)
     };
-    Ok([start(Peer::Vicinity)?, start(Peer::OvsDpdk)?])
+    Ok([start(SwitchKind::Vicinity)?, start(SwitchKind::OvsDpdk)?])
 }
 
 /// Latency at each share of the maximum rate, and the light load.
@@ -75,13 +75,18 @@ pub(super) fn latency(
     progress: &Progress,
 ) -> Result<Vec<LoadSample>> {
     progress.step("latency: starting vicinity and OVS-DPDK, driven by our own generator");
-    let mut stages = stages(options, folder, SHORT, "latency")?;
+    let mut setups = setups(options, folder, SHORT, "latency")?;
     let flows = both_ways();
     let mut maximum = f64::INFINITY;
-    for stage in &mut stages {
+    for setup in &mut setups {
         let mut rates = Vec::new();
         for _ in 0..MAXIMUM_RUNS {
-            rates.push(stage.run(&flows, Pace::Saturate)?.seen.frames_per_s());
+            rates.push(
+                setup
+                    .run(&flows, OfferedLoad::Saturate)?
+                    .seen
+                    .frames_per_s(),
+            );
         }
         maximum = maximum.min(median(&rates));
     }
@@ -91,14 +96,14 @@ pub(super) fn latency(
     let mut samples = Vec::new();
     for round in 1..=options.rounds {
         for &(cell, rate) in &cells {
-            for stage in &mut stages {
+            for setup in &mut setups {
                 let calls = cell == Cell::Light;
-                stage
+                setup
                     .drivers
                     .iter_mut()
-                    .for_each(|one| one.want_calls(calls));
-                let run = stage.run(&flows, Pace::Rate(rate))?;
-                samples.push(sample(round, cell, stage.switch, Some(rate), &run));
+                    .for_each(|one| one.set_interrupts(calls));
+                let run = setup.run(&flows, OfferedLoad::Rate(rate))?;
+                samples.push(sample(round, cell, setup.switch, Some(rate), &run));
             }
         }
         tell(
@@ -108,7 +113,7 @@ pub(super) fn latency(
             options.rounds,
             &format!("maximum {maximum_text}"),
         );
-        stages.reverse();
+        setups.reverse();
     }
     Ok(samples)
 }
@@ -120,15 +125,15 @@ pub(super) fn gso(
     progress: &Progress,
 ) -> Result<Vec<LoadSample>> {
     progress.step("64 KB: starting vicinity and OVS-DPDK with userspace TSO");
-    let mut stages = stages(options, folder, LONG, "gso")?;
+    let mut setups = setups(options, folder, LONG, "gso")?;
     let mut samples = Vec::new();
     for round in 1..=options.rounds {
-        for stage in &mut stages {
-            let run = stage.run(&both_ways(), Pace::Saturate)?;
-            samples.push(sample(round, Cell::Gso, stage.switch, None, &run));
+        for setup in &mut setups {
+            let run = setup.run(&both_ways(), OfferedLoad::Saturate)?;
+            samples.push(sample(round, Cell::Gso, setup.switch, None, &run));
         }
         tell(progress, &samples, round, options.rounds, "64 KB");
-        stages.reverse();
+        setups.reverse();
     }
     Ok(samples)
 }
@@ -140,21 +145,21 @@ pub(super) fn residents(
     progress: &Progress,
 ) -> Result<Vec<LoadSample>> {
     progress.step("residents: teaching one vicinity few addresses, another one many");
-    let [few, many] = residents::flows();
-    let mut quiet = residents::start(options, folder, residents::FEW)?;
-    let mut crowded = residents::start(options, folder, residents::MANY)?;
+    let [few, many] = fdb::flows();
+    let mut quiet = fdb::start(options, folder, fdb::FEW)?;
+    let mut crowded = fdb::start(options, folder, fdb::MANY)?;
     let mut samples = Vec::new();
     for round in 1..=options.rounds {
-        let mut run = |stage: &mut Stage, known, flow: &Flow, spoken_to| {
-            let run = stage.run(std::slice::from_ref(flow), Pace::Saturate)?;
-            let (known, spoken_to) = (residents::count(known), residents::count(spoken_to) - 1);
+        let mut run = |setup: &mut LoadSetup, known, flow: &Flow, spoken_to| {
+            let run = setup.run(std::slice::from_ref(flow), OfferedLoad::Saturate)?;
+            let (known, spoken_to) = (fdb::count(known), fdb::count(spoken_to) - 1);
             let cell = Cell::Residents { known, spoken_to };
-            samples.push(sample(round, cell, stage.switch, None, &run));
+            samples.push(sample(round, cell, setup.switch, None, &run));
             Ok(())
         };
-        run(&mut quiet, residents::FEW, &few, residents::FEW)?;
-        run(&mut crowded, residents::MANY, &few, residents::FEW)?;
-        run(&mut crowded, residents::MANY, &many, residents::MANY)?;
+        run(&mut quiet, fdb::FEW, &few, fdb::FEW)?;
+        run(&mut crowded, fdb::MANY, &few, fdb::FEW)?;
+        run(&mut crowded, fdb::MANY, &many, fdb::MANY)?;
         tell(progress, &samples, round, options.rounds, "residents");
     }
     Ok(samples)

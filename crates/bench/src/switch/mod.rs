@@ -1,7 +1,7 @@
 //! `vicinity bench switch`: the data path measured natively, against OVS-DPDK.
 //!
 //! Theory of operation. A run has parts ([`Part`]); each starts the switches it measures and
-//! ends them. Generator and switch have a CPU each: 0 and 1.
+//! ends them. TestpmdGenerator and switch have a CPU each: 0 and 1.
 //!
 //! Frames as fast as they go (`frames`, `pairs`): DPDK's `dpdk-testpmd` plays the guests with
 //! pairs of virtio-user ports (`testpmd`). It sends 448 frames from each port and then sends back
@@ -23,28 +23,28 @@
 //! Signals arrive as errors, so the guards work then too. What stayed nevertheless is named in
 //! the report (`leftovers`).
 
+pub(crate) mod device_under_test;
 mod driver;
 #[cfg(test)]
 mod example;
+mod fdb;
 pub(crate) mod frames;
+pub(crate) mod generator;
 mod idle;
-pub(crate) mod load;
 mod load_sample;
+pub(crate) mod load_setup;
 mod loads;
 mod options;
 mod ovs;
 mod part;
-mod patch;
-pub(crate) mod peer;
 mod report;
-mod residents;
-mod rig;
 mod sample;
-pub(crate) mod stage;
 mod start;
 mod table;
 mod targets;
-mod testpmd;
+mod testpmd_forwarder;
+mod testpmd_generator;
+mod testpmd_setup;
 pub(crate) mod vicinity;
 
 use std::path::Path;
@@ -55,18 +55,18 @@ use vm_harness::machine::Machine;
 use vm_harness::progress::Progress;
 use vm_harness::scope::{self, RunFolder};
 
+pub use self::device_under_test::SwitchKind;
 pub use self::idle::{Idle, IdlePorts};
 pub use self::load_sample::{Cell, LoadFigures, LoadSample, LoadSummary};
 pub use self::options::{Options, SIZES};
 pub use self::part::Part;
-pub use self::peer::Peer;
 pub use self::report::{Against, Comparison, Report};
 pub use self::sample::{Figures, Sample};
 
-use self::rig::Rig;
+use self::testpmd_setup::TestpmdSetup;
 use crate::hugepages::{self, Hugepages};
 use crate::priority::Priority;
-use crate::{cpus, leftovers, needs, output};
+use crate::{cpus, leftovers, output, requirements};
 
 /// Frame lengths with more pairs, and how many.
 const PAIRS_SIZES: [u16; 2] = [64, 1500];
@@ -94,13 +94,13 @@ pub fn switch(options: &Options, progress: &Progress) -> Result<Report> {
 }
 
 fn check(options: &Options) -> Result<()> {
-    needs::root("reserves hugepages and pins threads")?;
-    needs::two_cpus("a CPU for the generator and one for the switch")?;
+    requirements::root("reserves hugepages and pins threads")?;
+    requirements::two_cpus("a CPU for the generator and one for the switch")?;
     let complaint = if options.rounds == 0 || options.sizes.is_empty() || options.parts.is_empty() {
         "nothing to measure: give at least one round, one frame length and one part"
     } else if options.sizes.iter().any(|size| !(64..=1514).contains(size)) {
         "a frame length must be from 64 to 1514 bytes"
-    } else if ![testpmd::PROGRAM, ovs::DAEMON]
+    } else if ![testpmd_generator::PROGRAM, ovs::DAEMON]
         .iter()
         .all(|tool| Path::new(tool).exists())
     {
@@ -117,7 +117,7 @@ fn measure(options: &Options, folder: &Path, progress: &Progress) -> Result<Repo
         vicinity: env!("CARGO_PKG_VERSION").to_owned(),
         ovs_dpdk: ovs::version()?,
         rounds: options.rounds,
-        window_s: rig::WINDOW.as_secs_f64(),
+        window_s: testpmd_setup::WINDOW.as_secs_f64(),
         samples: Vec::new(),
         comparisons: Vec::new(),
         load_samples: Vec::new(),
@@ -128,7 +128,9 @@ fn measure(options: &Options, folder: &Path, progress: &Progress) -> Result<Repo
         leftovers: Vec::new(),
     };
     let _first = Priority::raise();
-    let _pages = Hugepages::reserve((3 * testpmd::MEMORY + ovs::MEMORY + patch::MEMORY) / 2)?;
+    let _pages = Hugepages::reserve(
+        (3 * testpmd_generator::MEMORY + ovs::MEMORY + testpmd_forwarder::MEMORY) / 2,
+    )?;
     for &part in &options.parts {
         add(part, &mut report, options, folder, progress)?;
     }
@@ -181,11 +183,11 @@ fn rounds(
     progress.step(&format!(
         "{pairs} pairs: starting vicinity, OVS-DPDK and testpmd, each with a generator"
     ));
-    let start = |switch| Rig::start(switch, pairs, &options.vicinity, folder);
-    let mut rigs = [
-        start(Peer::Vicinity)?,
-        start(Peer::OvsDpdk)?,
-        start(Peer::Testpmd)?,
+    let start = |switch| TestpmdSetup::start(switch, pairs, &options.vicinity, folder);
+    let mut setups = [
+        start(SwitchKind::Vicinity)?,
+        start(SwitchKind::OvsDpdk)?,
+        start(SwitchKind::Testpmd)?,
     ];
     let mut samples = Vec::new();
     for round in 1..=options.rounds {
@@ -195,8 +197,8 @@ fn rounds(
                 "round {round} of {}, {size:4} B, CPUs {line_ns:.0} ns apart:",
                 options.rounds
             );
-            for rig in &mut rigs {
-                let sample = rig.sample(round, size, line_ns)?;
+            for setup in &mut setups {
+                let sample = setup.sample(round, size, line_ns)?;
                 let frames = sample.figures.frames_per_s / 1e6;
                 let cycles = sample.figures.cycles_per_frame;
                 let switch = sample.switch;
@@ -206,7 +208,7 @@ fn rounds(
             progress.step(&text);
         }
         // Each goes first in every other round.
-        rigs.reverse();
+        setups.reverse();
     }
     Ok(samples)
 }

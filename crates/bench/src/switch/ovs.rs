@@ -7,10 +7,10 @@ use std::process::Command;
 use vm_harness::error::{Error, Result};
 use vm_harness::host::{self, run};
 
-use super::peer::{Meter, Shape, Sockets, Switch};
+use super::device_under_test::{CycleCounters, Sockets, Switch, SwitchOptions};
 use crate::cpus::{GENERATOR_CPU, SWITCH_CPU};
 use crate::parse::number_after;
-use crate::process::{Process, first, rest};
+use crate::process::{Process, first, pause};
 
 /// Where Debian's `openvswitch-switch-dpdk` puts the daemon. `ovs-vswitchd` in the search path
 /// may be the build without DPDK.
@@ -30,7 +30,7 @@ pub(super) struct Ovs {
 
 impl Ovs {
     /// Starts database and daemon, and makes a bridge with vhost-user ports.
-    pub(super) fn start(folder: &Path, shape: Shape) -> Result<Self> {
+    pub(super) fn start(folder: &Path, shape: SwitchOptions) -> Result<Self> {
         let database = start_database(folder)?;
         configure(folder, shape.gso)?;
         let daemon = start_daemon(folder)?;
@@ -78,7 +78,7 @@ impl Switch for Ovs {
         self.daemon.id()
     }
 
-    fn meter(&self) -> Result<Meter> {
+    fn counters(&self) -> Result<CycleCounters> {
         let mut command = tool("ovs-appctl", &self.folder);
         command
             .arg("-T10")
@@ -86,12 +86,12 @@ impl Switch for Ovs {
             .arg(self.folder.join("daemon.ctl"));
         command.args(["dpif-netdev/pmd-stats-show", "-pmd"]);
         command.arg(SWITCH_CPU.to_string());
-        parse_meter(&run(command)?)
+        parse_counters(&run(command)?)
     }
 
-    fn rest(&self, resting: bool) -> Result<()> {
+    fn pause(&self, resting: bool) -> Result<()> {
         // Its forwarding thread polls for ever, so the process is stopped.
-        rest(self.daemon.id(), resting)
+        pause(self.daemon.id(), resting)
     }
 }
 
@@ -169,13 +169,13 @@ fn set(folder: &Path, words: &[String]) -> Result<()> {
 }
 
 /// Reads the answer to `dpif-netdev/pmd-stats-show` for one forwarding thread.
-fn parse_meter(text: &str) -> Result<Meter> {
+fn parse_counters(text: &str) -> Result<CycleCounters> {
     let field = |name| {
         number_after(text, name)
             .ok_or_else(|| Error::unreadable("the counters of Open vSwitch", text))
     };
     let busy = field("processing cycles:")?;
-    Ok(Meter {
+    Ok(CycleCounters {
         busy,
         all: busy + field("idle cycles:")?,
         frames: field("packets received:")?,
@@ -210,7 +210,7 @@ pmd thread numa_id 0 core_id 1:
 
     #[test]
     fn totals_of_the_forwarding_thread_are_read() {
-        let meter = parse_meter(ANSWER).unwrap();
+        let meter = parse_counters(ANSWER).unwrap();
         assert_eq!(meter.frames, 25_843_488);
         assert_eq!(meter.busy, 6_457_537_502);
         assert_eq!(meter.all, 22_168_607_449);
@@ -218,7 +218,7 @@ pmd thread numa_id 0 core_id 1:
 
     #[test]
     fn an_answer_without_cycles_is_an_error_that_shows_it() {
-        let error = parse_meter("main thread:\n  packets received: 0\n").unwrap_err();
+        let error = parse_counters("main thread:\n  packets received: 0\n").unwrap_err();
         let text = error.to_string();
         assert!(text.contains("counters of Open vSwitch"), "{text}");
         assert!(text.contains("main thread"), "{text}");

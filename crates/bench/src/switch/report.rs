@@ -6,9 +6,9 @@ use report::stats::{median, paired_ratio, quantile};
 use report::target::Target;
 use vm_harness::machine::Machine;
 
+use super::device_under_test::SwitchKind;
 use super::idle::{Idle, IdlePorts};
 use super::load_sample::{LoadSample, LoadSummary};
-use super::peer::Peer;
 use super::sample::{Figures, Sample};
 
 /// All rounds of one number of pairs and one frame length.
@@ -28,7 +28,7 @@ pub struct Comparison {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Against {
     /// The other one.
-    pub switch: Peer,
+    pub switch: SwitchKind,
     /// Its medians.
     pub figures: Figures,
     /// Ours divided by theirs, frames per second: the median of the rounds' ratios.
@@ -117,7 +117,7 @@ fn one(samples: &[Sample], (pairs, size): (u16, u16)) -> Comparison {
         cycles_per_frame: median(&of(switch, |f| f.cycles_per_frame)),
         busy_share: median(&of(switch, |f| f.busy_share)),
     };
-    let ratio = |switch, value| paired_ratio(&of(switch, value), &of(Peer::Vicinity, value));
+    let ratio = |switch, value| paired_ratio(&of(switch, value), &of(SwitchKind::Vicinity, value));
     let against = |switch| Against {
         switch,
         figures: medians(switch),
@@ -127,8 +127,10 @@ fn one(samples: &[Sample], (pairs, size): (u16, u16)) -> Comparison {
     Comparison {
         pairs,
         size,
-        vicinity: medians(Peer::Vicinity),
-        peers: [Peer::OvsDpdk, Peer::Testpmd].map(against).to_vec(),
+        vicinity: medians(SwitchKind::Vicinity),
+        peers: [SwitchKind::OvsDpdk, SwitchKind::Testpmd]
+            .map(against)
+            .to_vec(),
     }
 }
 
@@ -136,7 +138,7 @@ fn one(samples: &[Sample], (pairs, size): (u16, u16)) -> Comparison {
 mod tests {
     use super::*;
 
-    fn sample(round: u32, switch: Peer, frames_per_s: f64, cycles_per_frame: f64) -> Sample {
+    fn sample(round: u32, switch: SwitchKind, frames_per_s: f64, cycles_per_frame: f64) -> Sample {
         Sample {
             round,
             pairs: 1,
@@ -157,16 +159,16 @@ mod tests {
     fn ratios_are_taken_within_a_round_not_across() {
         // The machine got slower from round to round; each pair says twice as fast.
         let samples = [
-            sample(1, Peer::Vicinity, 20.0, 100.0),
-            sample(1, Peer::OvsDpdk, 10.0, 300.0),
-            sample(2, Peer::OvsDpdk, 5.0, 900.0),
-            sample(2, Peer::Vicinity, 10.0, 300.0),
-            sample(3, Peer::Vicinity, 4.0, 500.0),
-            sample(3, Peer::OvsDpdk, 2.0, 1500.0),
+            sample(1, SwitchKind::Vicinity, 20.0, 100.0),
+            sample(1, SwitchKind::OvsDpdk, 10.0, 300.0),
+            sample(2, SwitchKind::OvsDpdk, 5.0, 900.0),
+            sample(2, SwitchKind::Vicinity, 10.0, 300.0),
+            sample(3, SwitchKind::Vicinity, 4.0, 500.0),
+            sample(3, SwitchKind::OvsDpdk, 2.0, 1500.0),
         ];
         let found = compare(&samples);
         let ovs = found[0].peers[0];
-        assert_eq!(ovs.switch, Peer::OvsDpdk);
+        assert_eq!(ovs.switch, SwitchKind::OvsDpdk);
         assert!((ovs.frames_ratio - 2.0).abs() < 1e-9);
         assert!((ovs.cycles_ratio - 1.0 / 3.0).abs() < 1e-9);
         assert!((found[0].vicinity.frames_per_s - 10.0).abs() < 1e-9);
@@ -177,9 +179,9 @@ mod tests {
     fn pairs_and_sizes_are_kept_apart() {
         let other = Sample {
             pairs: 4,
-            ..sample(1, Peer::Vicinity, 7.0, 70.0)
+            ..sample(1, SwitchKind::Vicinity, 7.0, 70.0)
         };
-        let found = compare(&[sample(1, Peer::Vicinity, 5.0, 50.0), other]);
+        let found = compare(&[sample(1, SwitchKind::Vicinity, 5.0, 50.0), other]);
         let frames: Vec<_> = found.iter().map(|one| one.vicinity.frames_per_s).collect();
         assert_eq!(frames, [5.0, 7.0]);
     }

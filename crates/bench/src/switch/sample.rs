@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::peer::Peer;
+use super::device_under_test::SwitchKind;
 
 /// One measurement of one switch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -15,7 +15,7 @@ pub struct Sample {
     /// Length of the frames in bytes, Ethernet header included, check sequence not.
     pub size: u16,
     /// The switch.
-    pub switch: Peer,
+    pub switch: SwitchKind,
     /// What it did.
     pub figures: Figures,
     /// Frames the generator could not send because a ring was full.

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use super::device_under_test::SwitchKind;
 use super::load_sample::{Cell, LoadSummary};
-use super::peer::Peer;
 use super::report::{Comparison, Report};
 use super::sample::Figures;
 use report::target::Target;
@@ -89,7 +89,7 @@ fn compared(f: &mut fmt::Formatter<'_>, found: &Comparison) -> fmt::Result {
         true => "  (the generator is the limit)",
         false => "",
     };
-    let ours = line(Peer::Vicinity, found.size, &found.vicinity);
+    let ours = line(SwitchKind::Vicinity, found.size, &found.vicinity);
     writeln!(f, "{label}  {ours}{limited}")?;
     for peer in &found.peers {
         let theirs = line(peer.switch, found.size, &peer.figures);
@@ -103,7 +103,7 @@ fn compared(f: &mut fmt::Formatter<'_>, found: &Comparison) -> fmt::Result {
     Ok(())
 }
 
-fn line(switch: Peer, size: u16, figures: &Figures) -> String {
+fn line(switch: SwitchKind, size: u16, figures: &Figures) -> String {
     format!(
         "{switch:9}  {:>8.2} M  {:>7.1}  {:>12.0}  {:>4.0} %",
         figures.frames_per_s / 1e6,

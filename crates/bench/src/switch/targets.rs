@@ -3,9 +3,9 @@
 use report::stats::paired_ratio;
 use report::target::Target;
 
+use super::device_under_test::SwitchKind;
 use super::idle::{Idle, IdlePorts};
 use super::load_sample::{Cell, LoadSample, figures};
-use super::peer::Peer;
 use super::report::{Comparison, Report};
 
 /// 2.2 times fewer cycles than OVS-DPDK.
@@ -24,7 +24,10 @@ pub(super) fn targets(report: &Report) -> Vec<Target> {
 }
 
 fn frames(found: &Comparison) -> Vec<Target> {
-    let ovs = found.peers.iter().find(|one| one.switch == Peer::OvsDpdk);
+    let ovs = found
+        .peers
+        .iter()
+        .find(|one| one.switch == SwitchKind::OvsDpdk);
     let Some(ovs) = ovs else {
         return Vec::new();
     };
@@ -54,14 +57,14 @@ fn frames(found: &Comparison) -> Vec<Target> {
 
 fn latency(samples: &[LoadSample]) -> Option<Target> {
     let p99 = |switch| figures(samples, Cell::Latency(50), switch, |f| f.p99_ns);
-    let (theirs, ours) = (p99(Peer::OvsDpdk), p99(Peer::Vicinity));
+    let (theirs, ours) = (p99(SwitchKind::OvsDpdk), p99(SwitchKind::Vicinity));
     let name = "50 % load: p99 latency against OVS-DPDK";
     (!ours.is_empty()).then(|| Target::at_most(name, paired_ratio(&theirs, &ours), 1.0))
 }
 
 fn light(report: &Report) -> Option<Target> {
     let mut loads = report.loads.iter();
-    let found = loads.find(|one| one.cell == Cell::Light && one.switch == Peer::Vicinity)?;
+    let found = loads.find(|one| one.cell == Cell::Light && one.switch == SwitchKind::Vicinity)?;
     let name = "100,000 frames/s: percent of a core";
     Some(Target::at_most(
         name,
@@ -79,7 +82,7 @@ fn residents(samples: &[LoadSample]) -> Option<Target> {
     };
     let few = cells.clone().min_by_key(spoken_to)?;
     let many = cells.max_by_key(spoken_to)?;
-    let cycles = |cell| figures(samples, cell, Peer::Vicinity, |f| f.cycles_per_frame);
+    let cycles = |cell| figures(samples, cell, SwitchKind::Vicinity, |f| f.cycles_per_frame);
     let name = format!("cycles a frame to {many} against {few}");
     let ratio = paired_ratio(&cycles(few), &cycles(many));
     Some(Target::at_most(name, ratio, 1.03))

@@ -8,7 +8,7 @@ use serde_json::Value;
 use vm_harness::error::{Context, Error, Result};
 use vm_harness::host;
 
-use super::peer::{Meter, Sockets, Switch};
+use super::device_under_test::{CycleCounters, Sockets, Switch};
 use crate::cpus::SWITCH_CPU;
 use crate::process::{Process, on};
 
@@ -66,16 +66,16 @@ impl Switch for Vicinity {
         self.serve.id()
     }
 
-    fn meter(&self) -> Result<Meter> {
-        parse_meter(&self.worker()?)
+    fn counters(&self) -> Result<CycleCounters> {
+        parse_counters(&self.worker()?)
     }
 
-    fn residents(&self) -> Result<Option<u64>> {
+    fn fdb_entries(&self) -> Result<Option<u64>> {
         let text = self.worker()?;
         Ok(Some(figure(&text, "residents")?))
     }
 
-    fn rest(&self, _rest: bool) -> Result<()> {
+    fn pause(&self, _rest: bool) -> Result<()> {
         // It sleeps without being told.
         Ok(())
     }
@@ -100,8 +100,8 @@ fn configuration(folder: &Path, ports: u16) -> String {
 }
 
 /// Reads the worker's figures of the only network.
-pub(crate) fn parse_meter(text: &str) -> Result<Meter> {
-    Ok(Meter {
+pub(crate) fn parse_counters(text: &str) -> Result<CycleCounters> {
+    Ok(CycleCounters {
         busy: figure(text, "busy_ticks")?,
         all: figure(text, "elapsed_ticks")?,
         frames: figure(text, "busy_frames")?,
@@ -122,10 +122,10 @@ mod tests {
     fn the_workers_figures_are_read() {
         let text = r#"[{"name": "default", "up": true, "worker": {"wakeups": 3,
             "busy_ticks": 900, "busy_frames": 9, "elapsed_ticks": 1000, "residents": 2}}]"#;
-        let meter = parse_meter(text).unwrap();
+        let meter = parse_counters(text).unwrap();
         assert_eq!(
             meter,
-            Meter {
+            CycleCounters {
                 busy: 900,
                 all: 1000,
                 frames: 9
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn an_answer_without_a_network_is_an_error_that_shows_it() {
-        let error = parse_meter("[]").unwrap_err().to_string();
+        let error = parse_counters("[]").unwrap_err().to_string();
         assert!(error.contains("network list"), "{error}");
         assert!(error.contains("[]"), "{error}");
     }

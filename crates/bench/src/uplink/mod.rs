@@ -16,9 +16,9 @@ use vm_harness::machine::Machine;
 use vm_harness::progress::Progress;
 use vm_harness::scope::{self, RunFolder};
 
-use crate::needs;
 use crate::output;
 use crate::priority::Priority;
+use crate::requirements;
 use hosts::Hosts;
 
 pub use self::report::{Cell, Report, Sample};
@@ -62,7 +62,7 @@ pub fn uplink(options: &Options, progress: &Progress) -> Result<Report> {
 }
 
 fn check(options: &Options) -> Result<()> {
-    needs::root("makes network namespaces")?;
+    requirements::root("makes network namespaces")?;
     let complaint = if options.rounds == 0 || options.rates.contains(&0) || options.rates.is_empty()
     {
         "nothing to measure: give at least one round and one rate"

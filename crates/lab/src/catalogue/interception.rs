@@ -50,7 +50,7 @@ pub(super) static ROWS: &[Experiment] = &[
         figures: &[
             Figure {
                 source: "Table 2",
-                title: "Remote UDP throughput by message size and look-ups",
+                title: "SecondHost UDP throughput by message size and look-ups",
                 metrics: &["mbit_s"],
                 paper: &[
                     Curve {
@@ -238,7 +238,7 @@ pub(super) static ROWS: &[Experiment] = &[
         figures: &[
             Figure {
                 source: "Fig. 3",
-                title: "Remote transactions by message size and look-ups",
+                title: "SecondHost transactions by message size and look-ups",
                 metrics: &["trans_s"],
                 ..EMPTY
             },
@@ -250,7 +250,7 @@ pub(super) static ROWS: &[Experiment] = &[
             },
             Figure {
                 source: "Fig. 3",
-                title: "Remote transactions over UDP by message size and look-ups",
+                title: "SecondHost transactions over UDP by message size and look-ups",
                 metrics: &["udp_trans_s"],
                 ..EMPTY
             },

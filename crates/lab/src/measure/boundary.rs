@@ -6,17 +6,17 @@ use std::time::Duration;
 use super::flow::{Flow, Flown};
 use super::pace::Pace;
 use crate::sample::{Cell, Values, values};
-use crate::world::World;
+use crate::testbed::Testbed;
 use report::inference::variation;
 use report::stats::{median, quantile};
 use vm_harness::channel;
 use vm_harness::error::{Error, Result};
 use vm_harness::interrupt;
 
-pub(super) fn measure(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
+pub(super) fn measure(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     let channel = cell.level("channel");
-    world.only(2)?;
-    let network = world.between(channel)?;
+    testbed.only(2)?;
+    let network = testbed.between(channel)?;
     let target = channel::address(network, 2);
     let flow = |udp, size| Flow {
         target: &target,
@@ -26,24 +26,24 @@ pub(super) fn measure(world: &mut World, cell: &Cell, pace: Pace) -> Result<Valu
         seconds: pace.seconds,
     };
     let traffic = cell.level("traffic");
-    let most = world.vms.len() / 2;
+    let most = testbed.vms.len() / 2;
     let pairs_of = match traffic.split_once(" pairs") {
         Some(("all", _)) => Some(most),
         Some((count, _)) => Some(count.parse().unwrap_or(1).min(most)),
         None => None,
     };
     if let Some(count) = pairs_of {
-        world.only(2 * count)?;
-        return pairs(world, network, count, pace);
+        testbed.only(2 * count)?;
+        return pairs(testbed, network, count, pace);
     }
-    let alone = |flow: Flow<'_>| -> Result<Values> { Ok(steadiness(&flow.run(world.vm(1)?)?)) };
+    let alone = |flow: Flow<'_>| -> Result<Values> { Ok(steadiness(&flow.run(testbed.vm(1)?)?)) };
     match traffic {
         "tcp 64" => alone(flow(false, 64)),
         "tcp 32K" => alone(flow(false, 32768)),
         "udp 64" => alone(flow(true, 64)),
         "udp 32K" => alone(flow(true, 32768)),
-        "udp burst" => burst(world, flow(true, 1024)),
-        "a VM dies" => death(world, channel, flow(false, 32768)),
+        "udp burst" => burst(testbed, flow(true, 1024)),
+        "a VM dies" => death(testbed, channel, flow(false, 32768)),
         other => Err(Error::Host(format!("there is no traffic called {other}"))),
     }
 }
@@ -63,8 +63,8 @@ fn steadiness(flown: &Flown) -> Values {
 }
 
 /// A stream that meets a burst of five others half-way.
-fn burst(world: &World, flow: Flow<'_>) -> Result<Values> {
-    let client = world.vm(1)?;
+fn burst(testbed: &Testbed, flow: Flow<'_>) -> Result<Values> {
+    let client = testbed.vm(1)?;
     let stream = Flow {
         udp: false,
         size: 32768,
@@ -82,7 +82,7 @@ fn burst(world: &World, flow: Flow<'_>) -> Result<Values> {
 }
 
 /// VM 1 to 2, 3 to 4, …: so many pairs at once.
-fn pairs(world: &World, network: u8, count: usize, pace: Pace) -> Result<Values> {
+fn pairs(testbed: &Testbed, network: u8, count: usize, pace: Pace) -> Result<Values> {
     let targets: Vec<String> = (1..=count)
         .map(|pair| channel::address(network, u8::try_from(2 * pair).unwrap_or(0)))
         .collect();
@@ -95,7 +95,7 @@ fn pairs(world: &World, network: u8, count: usize, pace: Pace) -> Result<Values>
             parallel: 1,
             seconds: pace.seconds,
         };
-        started.push(flow.start(world.vm(2 * place + 1)?)?);
+        started.push(flow.start(testbed.vm(2 * place + 1)?)?);
     }
     interrupt::sleep(Duration::from_secs(
         (pace.seconds + super::pace::WARM_UP).into(),
@@ -114,9 +114,9 @@ fn pairs(world: &World, network: u8, count: usize, pace: Pace) -> Result<Values>
 }
 
 /// A third VM is killed while the stream runs: for how long does the stream stand still?
-fn death(world: &World, channel: &str, flow: Flow<'_>) -> Result<Values> {
-    let victim = world.victim(channel)?;
-    let stream = flow.start(world.vm(1)?)?;
+fn death(testbed: &Testbed, channel: &str, flow: Flow<'_>) -> Result<Values> {
+    let victim = testbed.victim(channel)?;
+    let stream = flow.start(testbed.vm(1)?)?;
     interrupt::sleep(Duration::from_millis(1600))?;
     victim.stop();
     let flown = stream.wait()?;

@@ -8,10 +8,10 @@ use observe::cgroup::Mounts;
 use super::flow::Flow;
 use super::pace::Pace;
 use super::streams::watched;
-use crate::knob::{Group, Groups, Hierarchy, Journal, pin};
 use crate::sample::{Cell, Values, size, values};
-use crate::watch::watch;
-use crate::world::World;
+use crate::settings::{Group, Groups, Hierarchy, Journal, pin};
+use crate::testbed::Testbed;
+use crate::thread_times::watch;
 use report::inference::variation;
 use vm_harness::channel;
 use vm_harness::error::{Error, Result};
@@ -34,10 +34,10 @@ impl Drop for Burner<'_> {
 }
 
 /// A stream, with a CPU-bound job in the sender, in the receiver, or nowhere.
-pub(super) fn burner(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
-    world.only(2)?;
-    let _pinned = world.pin("separate")?;
-    let target = channel::address(world.network(cell.level("channel"))?, 2);
+pub(super) fn burner(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
+    testbed.only(2)?;
+    let _pinned = testbed.pin("separate")?;
+    let target = channel::address(testbed.network(cell.level("channel"))?, 2);
     let (protocol, bytes) = cell.level("traffic").split_once(' ').unwrap_or(("udp", ""));
     let flow = Flow {
         target: &target,
@@ -52,15 +52,15 @@ pub(super) fn burner(world: &mut World, cell: &Cell, pace: Pace) -> Result<Value
         _ => None,
     };
     let _job = busy
-        .map(|number| Burner::start(world.vm(number)?))
+        .map(|number| Burner::start(testbed.vm(number)?))
         .transpose()?;
-    watched(&world.sets(2, 2), world.vm(1)?, &flow, pace)
+    watched(&testbed.sets(2, 2), testbed.vm(1)?, &flow, pace)
 }
 
 /// A UDP stream from a VM of which one or both virtual CPUs are on.
-pub(super) fn two_cpus(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
-    world.widen()?;
-    let wide = world.wide()?;
+pub(super) fn two_cpus(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
+    testbed.widen()?;
+    let wide = testbed.wide()?;
     let on = u8::from(cell.level("cpus") == "2");
     let switch = format!("echo {on} > /sys/devices/system/cpu/cpu1/online && nproc");
     let counted = wide.check(&switch, Duration::from_secs(30))?;
@@ -68,7 +68,7 @@ pub(super) fn two_cpus(world: &mut World, cell: &Cell, pace: Pace) -> Result<Val
         let counted = counted.trim();
         return Err(Error::Host(format!("the guest has {counted} CPUs on")));
     }
-    let target = channel::address(world.network("switch")?, 2);
+    let target = channel::address(testbed.network("switch")?, 2);
     let flow = Flow {
         target: &target,
         udp: true,
@@ -76,23 +76,23 @@ pub(super) fn two_cpus(world: &mut World, cell: &Cell, pace: Pace) -> Result<Val
         parallel: 1,
         seconds: pace.seconds,
     };
-    watched(&world.wide_sets()?, wide, &flow, pace)
+    watched(&testbed.wide_sets()?, wide, &flow, pace)
 }
 
 /// A TCP stream whose sender is under a cap: its virtual CPUs alone, or all of its QEMU, which
 /// carries the bridge's frames too.
-pub(super) fn caps(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
-    world.only(2)?;
+pub(super) fn caps(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
+    testbed.only(2)?;
     let percent: f64 = cell.level("cap").parse().unwrap_or(100.0);
     let threads = match cell.level("scope") {
-        "whole" => world.process(1)?,
-        _ => world.guest(1).to_vec(),
+        "whole" => testbed.process(1)?,
+        _ => testbed.guest(1).to_vec(),
     };
     let mut journal = Journal::begin()?;
     for thread in &threads {
         pin(&mut journal, *thread, &[0])?;
     }
-    for thread in world.guest(2) {
+    for thread in testbed.guest(2) {
         pin(&mut journal, *thread, &[1])?;
     }
     let group = Group {
@@ -102,7 +102,7 @@ pub(super) fn caps(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values>
         threads: &threads,
     };
     Groups::make(&mut journal, &Hierarchy::find()?, &[group])?;
-    let target = channel::address(world.network("bridge")?, 2);
+    let target = channel::address(testbed.network("bridge")?, 2);
     let flow = Flow {
         target: &target,
         udp: false,
@@ -112,8 +112,8 @@ pub(super) fn caps(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values>
     };
     let throttled = || throttled_s(threads.first().copied());
     let before = throttled();
-    let sets = world.sets(2, 2);
-    let (flown, mut metrics) = watch(&sets, pace.watched(), || flow.run(world.vm(1)?))?;
+    let sets = testbed.sets(2, 2);
+    let (flown, mut metrics) = watch(&sets, pace.watched(), || flow.run(testbed.vm(1)?))?;
     let seconds = f64::from(pace.seconds + super::pace::WARM_UP);
     let held = throttled()
         .zip(before)

@@ -6,7 +6,7 @@ use super::flow::Flow;
 use super::pace::Pace;
 use super::streams::{times, watched};
 use crate::sample::{Cell, Values, values};
-use crate::world::World;
+use crate::testbed::Testbed;
 use vm_harness::channel;
 use vm_harness::direct::counters;
 use vm_harness::error::{Error, Result};
@@ -25,22 +25,22 @@ fn flow<'a>(target: &'a str, cell: &Cell, pace: Pace) -> Flow<'a> {
 
 /// A stream; what CPU time each of its gigabytes takes, and on the direct channel how often a guest
 /// rings another one.
-pub(super) fn stream(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
-    world.only(2)?;
+pub(super) fn stream(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
+    testbed.only(2)?;
     let channel = cell.level("channel");
-    let target = channel::address(world.between(channel)?, 2);
-    let _pinned = world.pin("separate")?;
+    let target = channel::address(testbed.between(channel)?, 2);
+    let _pinned = testbed.pin("separate")?;
     let flow = flow(&target, cell, pace);
-    let rung = |world: &World| -> Result<Option<(f64, f64)>> {
+    let rung = |testbed: &Testbed| -> Result<Option<(f64, f64)>> {
         if channel != "direct" {
             return Ok(None);
         }
-        let (one, two) = (counters(world.vm(1)?)?, counters(world.vm(2)?)?);
+        let (one, two) = (counters(testbed.vm(1)?)?, counters(testbed.vm(2)?)?);
         Ok(Some((one.0 + two.0, one.1 + two.1)))
     };
-    let before = rung(world)?;
-    let mut metrics = watched(&world.sets(2, 2), world.vm(1)?, &flow, pace)?;
-    if let (Some(before), Some(after)) = (before, rung(world)?) {
+    let before = rung(testbed)?;
+    let mut metrics = watched(&testbed.sets(2, 2), testbed.vm(1)?, &flow, pace)?;
+    if let (Some(before), Some(after)) = (before, rung(testbed)?) {
         let bells = (after.1 - before.1) / (after.0 - before.0);
         metrics.extend(values(&[("bells", bells)]));
     }
@@ -57,13 +57,13 @@ pub(super) fn stream(world: &mut World, cell: &Cell, pace: Pace) -> Result<Value
 }
 
 /// A stream; how many instructions the guests spend for each kilobyte that arrives.
-pub(super) fn instructions(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
-    world.only(2)?;
-    let target = channel::address(world.between(cell.level("channel"))?, 2);
-    let _pinned = world.pin("separate")?;
+pub(super) fn instructions(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
+    testbed.only(2)?;
+    let target = channel::address(testbed.between(cell.level("channel"))?, 2);
+    let _pinned = testbed.pin("separate")?;
     let flow = flow(&target, cell, pace);
-    let vms = [world.vm(1)?, world.vm(2)?];
-    let counter = world.counter.as_ref().ok_or_else(|| {
+    let vms = [testbed.vm(1)?, testbed.vm(2)?];
+    let counter = testbed.counter.as_ref().ok_or_else(|| {
         let why = "only QEMU's emulator (TCG) counts instructions, and it does not run these VMs";
         Error::Host(why.to_owned())
     })?;
@@ -89,11 +89,11 @@ pub(super) fn instructions(world: &mut World, cell: &Cell, pace: Pace) -> Result
 }
 
 /// Requests and responses.
-pub(super) fn requests(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
-    world.only(2)?;
-    let target = channel::address(world.between(cell.level("channel"))?, 2);
-    let _pinned = world.pin("separate")?;
-    let trip = flow(&target, cell, pace).requests(world.vm(1)?)?;
+pub(super) fn requests(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
+    testbed.only(2)?;
+    let target = channel::address(testbed.between(cell.level("channel"))?, 2);
+    let _pinned = testbed.pin("separate")?;
+    let trip = flow(&target, cell, pace).requests(testbed.vm(1)?)?;
     let mut metrics = times(&trip);
     metrics.extend(values(&[("trans_s", 1e6 / trip.mean_us)]));
     Ok(metrics)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::pace::WARM_UP;
-use crate::remote::PORTS;
+use crate::second_host::PORTS;
 use vm_harness::error::{Error, Result};
 use vm_harness::vm::{Job, Vm};
 use vm_harness::workload::{self, RoundTrip};

@@ -15,7 +15,7 @@ mod web;
 
 use super::catalogue;
 use super::sample::{Cell, Values};
-use super::world::World;
+use super::testbed::Testbed;
 use vm_harness::error::{Error, Result};
 
 pub use pace::Pace;
@@ -24,31 +24,31 @@ pub use pace::Pace;
 ///
 /// # Errors
 /// Whatever goes wrong; the reason is for the report.
-pub fn measure(world: &mut World, sweep: &str, cell: &Cell, pace: Pace) -> Result<Values> {
+pub fn measure(testbed: &mut Testbed, sweep: &str, cell: &Cell, pace: Pace) -> Result<Values> {
     match sweep {
-        "noise" => streams::noise(world, pace),
-        "mix" => streams::mix(world, cell, pace),
-        "lookup" => streams::lookup(world, cell, pace),
-        "udp" | "tcp" => streams::neighbours(world, sweep, cell, pace),
-        "gather" => streams::gather(world, cell, pace),
-        "tcp-runs" => streams::runs(world, cell, pace),
-        "two-cpus" => contention::two_cpus(world, cell, pace),
-        "profile" => profile::measure(world, cell, pace),
-        "burner" => contention::burner(world, cell, pace),
-        "caps" => contention::caps(world, cell, pace),
-        "direct" => direct::stream(world, cell, pace),
-        "direct-requests" => direct::requests(world, cell, pace),
-        catalogue::INSTRUCTIONS => direct::instructions(world, cell, pace),
-        "boundary" | "direct-boundary" => boundary::measure(world, cell, pace),
-        "idle-max" => web::idle_max(world, cell, pace),
-        "idle-rate" => web::idle_rate(world, cell, pace),
-        "neighbours" => web::neighbours(world, cell, pace),
-        "count" => web::count(world, cell, pace),
-        "weights" => web::weights(world, cell, pace),
-        "start" => start::start(world, cell, pace),
-        "create" => start::create(world, cell, pace),
-        "space" => space::hybrid(world, cell, pace),
-        "space-memory" => space_memory::measure(world, cell, pace),
+        "noise" => streams::noise(testbed, pace),
+        "mix" => streams::mix(testbed, cell, pace),
+        "lookup" => streams::lookup(testbed, cell, pace),
+        "udp" | "tcp" => streams::neighbours(testbed, sweep, cell, pace),
+        "gather" => streams::gather(testbed, cell, pace),
+        "tcp-runs" => streams::runs(testbed, cell, pace),
+        "two-cpus" => contention::two_cpus(testbed, cell, pace),
+        "profile" => profile::measure(testbed, cell, pace),
+        "burner" => contention::burner(testbed, cell, pace),
+        "caps" => contention::caps(testbed, cell, pace),
+        "direct" => direct::stream(testbed, cell, pace),
+        "direct-requests" => direct::requests(testbed, cell, pace),
+        catalogue::INSTRUCTIONS => direct::instructions(testbed, cell, pace),
+        "boundary" | "direct-boundary" => boundary::measure(testbed, cell, pace),
+        "idle-max" => web::idle_max(testbed, cell, pace),
+        "idle-rate" => web::idle_rate(testbed, cell, pace),
+        "neighbours" => web::neighbours(testbed, cell, pace),
+        "count" => web::count(testbed, cell, pace),
+        "weights" => web::weights(testbed, cell, pace),
+        "start" => start::start(testbed, cell, pace),
+        "create" => start::create(testbed, cell, pace),
+        "space" => space::hybrid(testbed, cell, pace),
+        "space-memory" => space_memory::measure(testbed, cell, pace),
         _ => Err(Error::Host(format!("nothing measures the sweep {sweep}"))),
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::flow::Flow;
 use super::pace::Pace;
 use crate::sample::{Cell, Values, values};
-use crate::world::World;
+use crate::testbed::Testbed;
 use vm_harness::channel;
 use vm_harness::error::{Error, Result};
 use vm_harness::vm::Vm;
@@ -26,10 +26,10 @@ const NAMED: usize = 12;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A TCP stream over the switch, and the sender's profile of it.
-pub(super) fn measure(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
-    world.only(2)?;
-    let _pinned = world.pin("separate")?;
-    let target = channel::address(world.network("switch")?, 2);
+pub(super) fn measure(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
+    testbed.only(2)?;
+    let _pinned = testbed.pin("separate")?;
+    let target = channel::address(testbed.network("switch")?, 2);
     let flow = Flow {
         target: &target,
         udp: false,
@@ -37,7 +37,7 @@ pub(super) fn measure(world: &mut World, cell: &Cell, pace: Pace) -> Result<Valu
         parallel: 1,
         seconds: pace.seconds.max(LEAST_SECONDS),
     };
-    let sender = world.vm(1)?;
+    let sender = testbed.vm(1)?;
     let symbols = symbols(sender)?;
     // Any write sets all counters to zero.
     sender.check("echo > /proc/profile", LIMIT)?;

@@ -15,11 +15,11 @@ use std::time::Duration;
 
 use super::pace::{Pace, WARM_UP};
 use crate::http::{Load, Report, SLOT};
-use crate::knob::{Group, Groups, Hierarchy, Journal, pin};
-use crate::remote;
 use crate::sample::{Cell, Values, values};
-use crate::watch::watch;
-use crate::world::World;
+use crate::second_host;
+use crate::settings::{Group, Groups, Hierarchy, Journal, pin};
+use crate::testbed::Testbed;
+use crate::thread_times::watch;
 use report::inference::variation;
 use report::stats::quantile;
 use vm_harness::error::{Error, Result};
@@ -103,22 +103,22 @@ fn job(level: &str) -> Result<String> {
 }
 
 /// Clients that fetch, jobs, or both.
-pub(super) fn hybrid(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
-    world.only(1)?;
+pub(super) fn hybrid(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
+    testbed.only(1)?;
     let mode = Mode::of(cell.level("mode"));
-    let vm = world.vm(1)?;
-    world.size_space(SLOTS)?;
+    let vm = testbed.vm(1)?;
+    testbed.size_space(SLOTS)?;
     vm.check(&format!("set -e\n{MOUNT}\n{PREPARE}"), LIMIT)?;
     let mut journal = Journal::begin()?;
-    for thread in world.guest(1) {
+    for thread in testbed.guest(1) {
         pin(&mut journal, *thread, &[0])?;
     }
     if mode.protected {
-        protect(world, &mut journal)?;
+        protect(testbed, &mut journal)?;
     }
     let server = match mode.space {
-        true => world.space(),
-        false => remote::server(world.network("switch")?, 1, super::web::port("nginx"))?,
+        true => testbed.space(),
+        false => second_host::server(testbed.network("switch")?, 1, super::web::port("nginx"))?,
     };
     let load = Load {
         server,
@@ -143,12 +143,12 @@ pub(super) fn hybrid(world: &mut World, cell: &Cell, pace: Pace) -> Result<Value
     };
     let work = || match mode.streams {
         true => {
-            let (report, done) = world.remote.request_beside(&load, compute)?;
+            let (report, done) = testbed.remote.request_beside(&load, compute)?;
             Ok((Some(report), done))
         }
         false => Ok((None, compute()?)),
     };
-    let ((report, done), mut metrics) = watch(&world.sets(1, 1), (before, window), work)?;
+    let ((report, done), mut metrics) = watch(&testbed.sets(1, 1), (before, window), work)?;
     drop(journal);
     if let Some(text) = done {
         let time = completion(&text).ok_or_else(|| Error::unreadable("what jobs took", &text))?;
@@ -164,8 +164,8 @@ pub(super) fn hybrid(world: &mut World, cell: &Cell, pace: Pace) -> Result<Value
 }
 
 /// Let the backend go before the guest where both want a CPU.
-fn protect(world: &World, journal: &mut Journal) -> Result<()> {
-    let backend = world.backend();
+fn protect(testbed: &Testbed, journal: &mut Journal) -> Result<()> {
+    let backend = testbed.backend();
     let group = |name, share, threads| Group {
         name,
         share,
@@ -174,7 +174,7 @@ fn protect(world: &World, journal: &mut Journal) -> Result<()> {
     };
     let groups = [
         group("backend", PROTECTED, backend.as_slice()),
-        group("vm1", 1.0, world.guest(1)),
+        group("vm1", 1.0, testbed.guest(1)),
     ];
     Groups::make(journal, &Hierarchy::find()?, &groups).map(drop)
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::pace::Pace;
 use crate::sample::{Cell, Values, values};
-use crate::world::World;
+use crate::testbed::Testbed;
 use report::inference::mean;
 use vm_harness::error::{Error, Result};
 use vm_harness::interrupt;
@@ -69,9 +69,9 @@ impl Look {
 }
 
 /// Jobs at a rate, with the controller or without.
-pub(super) fn measure(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
-    world.only(2)?;
-    let (vm, other) = (world.vm(1)?, world.vm(2)?);
+pub(super) fn measure(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
+    testbed.only(2)?;
+    let (vm, other) = (testbed.vm(1)?, testbed.vm(2)?);
     for vm in [vm, other] {
         vm.check(super::space::MOUNT, LIMIT)?;
     }
@@ -79,7 +79,7 @@ pub(super) fn measure(world: &mut World, cell: &Cell, pace: Pace) -> Result<Valu
         "on" => "slots=",
         _ => FIXED,
     };
-    world.size_space(slots)?;
+    testbed.size_space(slots)?;
     let seconds = SETTLE + pace.seconds.max(2);
     let jobs = |rate| format!("exec bash -c '{JOBS}' {rate} {seconds}");
     let began = Instant::now();
@@ -90,14 +90,14 @@ pub(super) fn measure(world: &mut World, cell: &Cell, pace: Pace) -> Result<Valu
         if let Some(output) = running.ended()? {
             break output;
         }
-        looks.push(Look::of(&world.show_space()?, began)?);
+        looks.push(Look::of(&testbed.show_space()?, began)?);
         interrupt::sleep(LOOK)?;
     };
     beside.wait(LIMIT)?;
     let unreadable = || Error::unreadable("what writing took", &output.stderr);
     let write_us: f64 = output.stdout.trim().parse().map_err(|_| unreadable())?;
     interrupt::sleep(REST)?;
-    let after = Look::of(&world.show_space()?, began)?;
+    let after = Look::of(&testbed.show_space()?, began)?;
     looks.retain(|look| (SETTLE..seconds).contains(&whole(look.at)));
     let average = |of: fn(&Look) -> f64| mean(&looks.iter().map(of).collect::<Vec<f64>>());
     Ok(values(&[

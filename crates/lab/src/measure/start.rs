@@ -9,10 +9,10 @@ use super::dip::dip;
 use super::pace::{Pace, WARM_UP};
 use super::web::{self, solo};
 use crate::http::Load;
-use crate::remote;
 use crate::sample::{Cell, Values, values};
-use crate::watch::watch;
-use crate::world::{BOOT, World, serve};
+use crate::second_host;
+use crate::testbed::{BOOT, Testbed, serve};
+use crate::thread_times::watch;
 use vm_harness::error::{Context, Error, Result};
 use vm_harness::interrupt;
 use vm_harness::scope::RunFolder;
@@ -22,12 +22,12 @@ use vm_harness::vm::{Spec, Vm};
 const BEFORE: Duration = Duration::from_millis(500);
 
 /// VM 1 near its maximum while others start, on the same switch.
-pub(super) fn start(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
+pub(super) fn start(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     let (server, file) = (cell.level("server"), cell.level("file"));
-    let rate = 0.9 * solo(world, server, file, pace)?;
-    world.only(1)?;
+    let rate = 0.9 * solo(testbed, server, file, pace)?;
+    testbed.only(1)?;
     let load = Load {
-        server: remote::server(world.network("switch")?, 1, web::port(server))?,
+        server: second_host::server(testbed.network("switch")?, 1, web::port(server))?,
         path: format!("/{file}"),
         rate: Some(rate),
         warm_up: f64::from(WARM_UP),
@@ -36,13 +36,13 @@ pub(super) fn start(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values
         workers: 64,
     };
     let starts: usize = cell.level("starts").parse().unwrap_or(0);
-    let world = &*world;
-    let (sets, remote) = (world.sets(1, 1), &world.remote);
+    let testbed = &*testbed;
+    let (sets, remote) = (testbed.sets(1, 1), &testbed.remote);
     let ((report, times), mut metrics) = watch(&sets, pace.watched(), || {
         std::thread::scope(|scope| {
             let client = scope.spawn(|| remote.request(&load));
             interrupt::sleep(Duration::from_secs(WARM_UP.into()) + BEFORE)?;
-            let times = start_all(world, server, starts);
+            let times = start_all(testbed, server, starts);
             let report = client
                 .join()
                 .map_err(|_| Error::Host("the HTTP client failed".to_owned()))?;
@@ -64,17 +64,17 @@ pub(super) fn start(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values
 
 /// Start so many VMs at once; seconds until each answers, and until it has served a request. They are
 /// gone when this returns.
-fn start_all(world: &World, server: &str, count: usize) -> Result<Vec<(f64, f64)>> {
+fn start_all(testbed: &Testbed, server: &str, count: usize) -> Result<Vec<(f64, f64)>> {
     let began = Instant::now();
     let booted: Vec<(Vm, u8)> = (0..count)
-        .map(|place| world.boot_another(place))
+        .map(|place| testbed.boot_another(place))
         .collect::<Result<_>>()?;
     let ready = |(vm, number): &(Vm, u8)| {
         vm.wait_ready(BOOT)?;
         let up = began.elapsed().as_secs_f64();
         serve(vm)?;
         let load = Load {
-            server: remote::server(world.network("switch")?, *number, web::port(server))?,
+            server: second_host::server(testbed.network("switch")?, *number, web::port(server))?,
             path: "/1".to_owned(),
             rate: None,
             warm_up: 0.0,
@@ -82,7 +82,7 @@ fn start_all(world: &World, server: &str, count: usize) -> Result<Vec<(f64, f64)
             workers: 1,
         };
         interrupt::poll("the first answer of a VM that was started", BOOT, || {
-            Ok((world.remote.request(&load)?.answers > 0).then_some(()))
+            Ok((testbed.remote.request(&load)?.answers > 0).then_some(()))
         })?;
         Ok((up, began.elapsed().as_secs_f64()))
     };
@@ -90,14 +90,14 @@ fn start_all(world: &World, server: &str, count: usize) -> Result<Vec<(f64, f64)
 }
 
 /// A disk copied in full, and a VM started with it.
-pub(super) fn create(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
+pub(super) fn create(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     let times: u64 = cell
         .level("disk")
         .trim_end_matches('x')
         .parse()
         .unwrap_or(1);
-    world.only(0)?;
-    let folder = world.place.cache.join("disks");
+    testbed.only(0)?;
+    let folder = testbed.place.cache.join("disks");
     fs::create_dir_all(&folder).context(|| format!("make {}", folder.display()))?;
     let size = pace.disk * times;
     let template = folder.join(format!("template-{size}"));
@@ -110,7 +110,7 @@ pub(super) fn create(world: &mut World, cell: &Cell, pace: Pace) -> Result<Value
     let began = Instant::now();
     let copied = copied(&template, &copy);
     let seconds = began.elapsed().as_secs_f64();
-    let started = copied.and_then(|()| start_with(world, &copy));
+    let started = copied.and_then(|()| start_with(testbed, &copy));
     let removed = fs::remove_file(&copy).context(|| format!("remove {}", copy.display()));
     let started = started?;
     removed?;
@@ -148,14 +148,14 @@ fn fill(path: &Path, mib: u64) -> Result<()> {
     write().context(|| format!("make {}", path.display()))
 }
 
-fn start_with(world: &World, disk: &Path) -> Result<f64> {
-    let mut spec = Spec::new("created", &world.place.logs);
+fn start_with(testbed: &Testbed, disk: &Path) -> Result<f64> {
+    let mut spec = Spec::new("created", &testbed.place.logs);
     spec.qemu_args = vec![
         "-drive".to_owned(),
         format!("file={},format=raw,if=virtio", disk.display()),
     ];
     let began = Instant::now();
-    let vm = Vm::boot(&world.image, spec)?;
+    let vm = Vm::boot(&testbed.image, spec)?;
     vm.wait_ready(BOOT)?;
     Ok(began.elapsed().as_secs_f64())
 }

@@ -2,11 +2,11 @@
 
 use super::flow::Flow;
 use super::pace::Pace;
-use crate::knob::LookUps;
-use crate::remote;
 use crate::sample::{Cell, Values, values};
-use crate::watch::{Set, watch};
-use crate::world::World;
+use crate::second_host;
+use crate::settings::Lookups;
+use crate::testbed::Testbed;
+use crate::thread_times::{Set, watch};
 use report::inference::{mean, variation};
 use vm_harness::channel;
 use vm_harness::error::{Error, Result};
@@ -31,9 +31,9 @@ pub(super) fn watched(sets: &[Set], client: &Vm, flow: &Flow<'_>, pace: Pace) ->
 }
 
 /// The same TCP stream, whatever the cell is called.
-pub(super) fn noise(world: &mut World, pace: Pace) -> Result<Values> {
-    world.only(2)?;
-    let target = channel::address(world.network("switch")?, 2);
+pub(super) fn noise(testbed: &mut Testbed, pace: Pace) -> Result<Values> {
+    testbed.only(2)?;
+    let target = channel::address(testbed.network("switch")?, 2);
     let flow = Flow {
         target: &target,
         udp: false,
@@ -41,13 +41,13 @@ pub(super) fn noise(world: &mut World, pace: Pace) -> Result<Values> {
         parallel: 1,
         seconds: pace.seconds,
     };
-    watched(&world.sets(2, 2), world.vm(1)?, &flow, pace)
+    watched(&testbed.sets(2, 2), testbed.vm(1)?, &flow, pace)
 }
 
 /// Five UDP streams, some to the second host and some to the neighbour.
-pub(super) fn mix(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
-    world.only(2)?;
-    let network = world.network(cell.level("channel"))?;
+pub(super) fn mix(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
+    testbed.only(2)?;
+    let network = testbed.network(cell.level("channel"))?;
     let far: u32 = cell
         .level("mix")
         .split(':')
@@ -55,7 +55,7 @@ pub(super) fn mix(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> 
         .and_then(|n| n.parse().ok())
         .unwrap_or(0);
     let targets = [
-        (far, remote::address(network)),
+        (far, second_host::address(network)),
         (STREAMS - far.min(STREAMS), channel::address(network, 2)),
     ];
     let flows = targets.each_ref().map(|(parallel, target)| Flow {
@@ -65,9 +65,9 @@ pub(super) fn mix(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> 
         parallel: *parallel,
         seconds: pace.seconds,
     });
-    let sets = world.sets(2, 2);
+    let sets = testbed.sets(2, 2);
     let (rates, mut metrics) = watch(&sets, pace.watched(), || {
-        let client = world.vm(1)?;
+        let client = testbed.vm(1)?;
         let started: Vec<_> = flows
             .iter()
             .map(|flow| (flow.parallel > 0).then(|| flow.start(client)).transpose())
@@ -103,18 +103,18 @@ fn chain(level: &str) -> Result<Option<(u32, u32)>> {
 
 /// A UDP stream to the second host, then requests to it over TCP and over UDP, each frame looked up so
 /// many times; and what a look-up takes.
-pub(super) fn lookup(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
-    world.only(2)?;
+pub(super) fn lookup(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
+    testbed.only(2)?;
     let chain = chain(cell.level("look-ups"))?;
     let (network, _told) = match chain {
-        None => (world.network("bridge")?, None),
+        None => (testbed.network("bridge")?, None),
         Some((times, residents)) => {
-            let (network, folder) = world.among(residents)?;
-            let told = LookUps::set(&world.place.vicinity, folder, times)?;
+            let (network, folder) = testbed.among(residents)?;
+            let told = Lookups::set(&testbed.place.vicinity, folder, times)?;
             (network, Some(told))
         }
     };
-    let target = remote::address(network);
+    let target = second_host::address(network);
     let flow = Flow {
         target: &target,
         udp: true,
@@ -122,10 +122,10 @@ pub(super) fn lookup(world: &mut World, cell: &Cell, pace: Pace) -> Result<Value
         parallel: 1,
         seconds: pace.seconds,
     };
-    let mut metrics = watched(&world.sets(2, 2), world.vm(1)?, &flow, pace)?;
-    metrics.extend(exchanges(&flow, world.vm(1)?)?);
+    let mut metrics = watched(&testbed.sets(2, 2), testbed.vm(1)?, &flow, pace)?;
+    metrics.extend(exchanges(&flow, testbed.vm(1)?)?);
     if let Some((times, residents)) = chain {
-        let nanoseconds = time_lookups(world, residents)? * f64::from(times);
+        let nanoseconds = time_lookups(testbed, residents)? * f64::from(times);
         let rate = metrics.get("mbit_s").copied().unwrap_or(f64::NAN) * 1e6 / 8.0;
         let messages = rate / f64::from(flow.size);
         metrics.extend(values(&[
@@ -138,8 +138,8 @@ pub(super) fn lookup(world: &mut World, cell: &Cell, pace: Pace) -> Result<Value
 
 /// Nanoseconds that a look-up among so many residents takes: the table alone, measured beside
 /// the stream, which a look-up's share of is too small to be seen in.
-fn time_lookups(world: &World, residents: u32) -> Result<f64> {
-    let mut command = host::command(&world.place.vicinity);
+fn time_lookups(testbed: &Testbed, residents: u32) -> Result<f64> {
+    let mut command = host::command(&testbed.place.vicinity);
     command.args(["lab", "lookups", &format!("--residents={residents}")]);
     let text = host::run(command)?;
     let time = text.trim().parse();
@@ -148,19 +148,19 @@ fn time_lookups(world: &World, residents: u32) -> Result<f64> {
 
 /// A stream between neighbours, TCP or UDP as the sweep's name says.
 pub(super) fn neighbours(
-    world: &mut World,
+    testbed: &mut Testbed,
     sweep: &str,
     cell: &Cell,
     pace: Pace,
 ) -> Result<Values> {
-    world.only(2)?;
+    testbed.only(2)?;
     let placement = if sweep == "tcp" {
         "separate"
     } else {
         cell.level("placement")
     };
-    let _pinned = world.pin(placement)?;
-    let target = channel::address(world.network(cell.level("channel"))?, 2);
+    let _pinned = testbed.pin(placement)?;
+    let target = channel::address(testbed.network(cell.level("channel"))?, 2);
     let flow = Flow {
         target: &target,
         udp: sweep == "udp",
@@ -168,17 +168,17 @@ pub(super) fn neighbours(
         parallel: 1,
         seconds: pace.seconds,
     };
-    watched(&world.sets(2, 2), world.vm(1)?, &flow, pace)
+    watched(&testbed.sets(2, 2), testbed.vm(1)?, &flow, pace)
 }
 
 /// A UDP stream between neighbours on one CPU, then requests, over a switch that lets frames
 /// gather for so long, or over the bridge.
-pub(super) fn gather(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
-    world.only(2)?;
-    let _pinned = world.pin("shared")?;
+pub(super) fn gather(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
+    testbed.only(2)?;
+    let _pinned = testbed.pin("shared")?;
     let network = match cell.level("gather") {
-        "native" => world.network("bridge")?,
-        micros => world.gathering(micros)?,
+        "native" => testbed.network("bridge")?,
+        micros => testbed.gathering(micros)?,
     };
     let target = channel::address(network, 2);
     let flow = Flow {
@@ -188,9 +188,9 @@ pub(super) fn gather(world: &mut World, cell: &Cell, pace: Pace) -> Result<Value
         parallel: 1,
         seconds: pace.seconds,
     };
-    let mut metrics = watched(&world.sets(2, 2), world.vm(1)?, &flow, pace)?;
+    let mut metrics = watched(&testbed.sets(2, 2), testbed.vm(1)?, &flow, pace)?;
     let requests = Flow { udp: false, ..flow };
-    metrics.extend(times(&requests.requests(world.vm(1)?)?));
+    metrics.extend(times(&requests.requests(testbed.vm(1)?)?));
     Ok(metrics)
 }
 
@@ -216,10 +216,10 @@ pub(super) fn times(trip: &RoundTrip) -> Values {
 }
 
 /// TCP runs one after the other on a shared core: how much they differ.
-pub(super) fn runs(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
-    world.only(2)?;
-    let _pinned = world.pin("shared")?;
-    let target = channel::address(world.network(cell.level("channel"))?, 2);
+pub(super) fn runs(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
+    testbed.only(2)?;
+    let _pinned = testbed.pin("shared")?;
+    let target = channel::address(testbed.network(cell.level("channel"))?, 2);
     let flow = Flow {
         target: &target,
         udp: false,
@@ -229,7 +229,7 @@ pub(super) fn runs(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values>
     };
     let (mut found, mut each) = (Vec::new(), Values::new());
     for run in 1..=pace.runs {
-        let metrics = watched(&world.sets(2, 2), world.vm(1)?, &flow, pace)?;
+        let metrics = watched(&testbed.sets(2, 2), testbed.vm(1)?, &flow, pace)?;
         let of = |key: &str| metrics.get(key).copied().unwrap_or(f64::NAN);
         each.insert(format!("run{run}_mbit_s"), of("mbit_s"));
         found.push((of("mbit_s"), of("switches_s") / (of("mbit_s") / 8.0)));

@@ -6,11 +6,11 @@
 
 use super::pace::{Pace, WARM_UP};
 use crate::http::{Load, Report};
-use crate::knob::{Group, Groups, Hierarchy, Journal, pin};
-use crate::remote;
 use crate::sample::{Cell, Values, values};
-use crate::watch::watch;
-use crate::world::World;
+use crate::second_host;
+use crate::settings::{Group, Groups, Hierarchy, Journal, pin};
+use crate::testbed::Testbed;
+use crate::thread_times::watch;
 use vm_harness::error::{Error, Result};
 
 const CHANNEL: &str = "switch";
@@ -30,9 +30,9 @@ struct Ask<'a> {
 }
 
 impl Ask<'_> {
-    fn load(&self, world: &World, pace: Pace) -> Result<Load> {
+    fn load(&self, testbed: &Testbed, pace: Pace) -> Result<Load> {
         Ok(Load {
-            server: remote::server(world.network(CHANNEL)?, self.vm, port(self.server))?,
+            server: second_host::server(testbed.network(CHANNEL)?, self.vm, port(self.server))?,
             path: format!("/{}", self.file),
             rate: self.rate,
             warm_up: f64::from(WARM_UP),
@@ -52,12 +52,12 @@ pub(super) fn port(server: &str) -> u16 {
 }
 
 /// Ask all at once.
-fn ask(world: &World, asks: &[Ask<'_>], pace: Pace) -> Result<Vec<Report>> {
+fn ask(testbed: &Testbed, asks: &[Ask<'_>], pace: Pace) -> Result<Vec<Report>> {
     let loads: Vec<Load> = asks
         .iter()
-        .map(|ask| ask.load(world, pace))
+        .map(|ask| ask.load(testbed, pace))
         .collect::<Result<_>>()?;
-    let remote = &world.remote;
+    let remote = &testbed.remote;
     let reports: Result<Vec<Report>> = std::thread::scope(|scope| {
         let clients: Vec<_> = loads
             .iter()
@@ -82,33 +82,39 @@ fn ask(world: &World, asks: &[Ask<'_>], pace: Pace) -> Result<Vec<Report>> {
 
 /// Ask, and watch the first `busy` of `running` VMs.
 fn watched(
-    world: &World,
+    testbed: &Testbed,
     asks: &[Ask<'_>],
     running: usize,
     pace: Pace,
 ) -> Result<(Vec<Report>, Values)> {
-    let sets = world.sets(asks.len(), running);
-    watch(&sets, pace.watched(), || ask(world, asks, pace))
+    let sets = testbed.sets(asks.len(), running);
+    watch(&sets, pace.watched(), || ask(testbed, asks, pace))
 }
 
 /// The most a server can do alone. Measured once a run.
-pub(super) fn solo(world: &mut World, server: &str, file: &str, pace: Pace) -> Result<f64> {
-    solo_at(world, server, file, pace, "")
+pub(super) fn solo(testbed: &mut Testbed, server: &str, file: &str, pace: Pace) -> Result<f64> {
+    solo_at(testbed, server, file, pace, "")
 }
 
 /// The same with `place` for what else matters: where everything runs, as the caller has it.
-fn solo_at(world: &mut World, server: &str, file: &str, pace: Pace, place: &str) -> Result<f64> {
+fn solo_at(
+    testbed: &mut Testbed,
+    server: &str,
+    file: &str,
+    pace: Pace,
+    place: &str,
+) -> Result<f64> {
     let key = format!("{server}/{file}/{place}");
-    if let Some(known) = world.solo.get(&key) {
+    if let Some(known) = testbed.solo.get(&key) {
         return Ok(*known);
     }
-    world.only(1)?;
+    testbed.only(1)?;
     let longer = Pace {
         seconds: pace.seconds.max(2),
         ..pace
     };
     let reports = ask(
-        world,
+        testbed,
         &[Ask {
             vm: 1,
             server,
@@ -118,7 +124,7 @@ fn solo_at(world: &mut World, server: &str, file: &str, pace: Pace, place: &str)
         longer,
     )?;
     let rate = reports.first().map_or(0.0, |report| report.req_s);
-    world.solo.insert(key, rate);
+    testbed.solo.insert(key, rate);
     Ok(rate)
 }
 
@@ -140,16 +146,16 @@ fn idle(cell: &Cell) -> usize {
 }
 
 /// The most VM 1 can serve beside idle VMs.
-pub(super) fn idle_max(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
+pub(super) fn idle_max(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     let running = 1 + idle(cell);
-    world.only(running)?;
+    testbed.only(running)?;
     let asks = [Ask {
         vm: 1,
         server: cell.level("server"),
         file: cell.level("file"),
         rate: None,
     }];
-    let (reports, mut metrics) = watched(world, &asks, running, pace)?;
+    let (reports, mut metrics) = watched(testbed, &asks, running, pace)?;
     reports
         .iter()
         .for_each(|report| metrics.extend(figures(report)));
@@ -157,15 +163,15 @@ pub(super) fn idle_max(world: &mut World, cell: &Cell, pace: Pace) -> Result<Val
 }
 
 /// VM 1 at a share of its maximum, beside idle VMs.
-pub(super) fn idle_rate(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
+pub(super) fn idle_rate(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     let (file, percent) = cell.level("load").split_once('@').unwrap_or(("1", "50"));
     let server = cell.level("server");
-    let most = solo(world, server, file, pace)?;
+    let most = solo(testbed, server, file, pace)?;
     let rate = most * share(percent);
     let running = 1 + idle(cell);
-    world.only(running)?;
+    testbed.only(running)?;
     let (reports, mut metrics) = watched(
-        world,
+        testbed,
         &[Ask {
             vm: 1,
             server,
@@ -187,27 +193,27 @@ fn share(percent: &str) -> f64 {
 }
 
 /// VM 1 and VM 2, each at a share of its own maximum.
-pub(super) fn neighbours(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
+pub(super) fn neighbours(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     let (one, two) = cell.level("pair").split_once('+').unwrap_or(("1", "1"));
     let load = share(cell.level("load"));
     let server = cell.level("server");
     let most = [
-        solo(world, server, one, pace)?,
-        solo(world, server, two, pace)?,
+        solo(testbed, server, one, pace)?,
+        solo(testbed, server, two, pace)?,
     ];
-    pair(world, server, [one, two], most, [load, load], pace)
+    pair(testbed, server, [one, two], most, [load, load], pace)
 }
 
 /// Two servers, each at a share of the most it can do.
 fn pair(
-    world: &mut World,
+    testbed: &mut Testbed,
     server: &str,
     [one, two]: [&str; 2],
     most: [f64; 2],
     shares: [f64; 2],
     pace: Pace,
 ) -> Result<Values> {
-    world.only(2)?;
+    testbed.only(2)?;
     let rates = [most[0] * shares[0], most[1] * shares[1]];
     let asks = [(1, one, rates[0]), (2, two, rates[1])].map(|(vm, file, rate)| Ask {
         vm,
@@ -215,7 +221,7 @@ fn pair(
         file,
         rate: Some(rate),
     });
-    let (reports, mut metrics) = watched(world, &asks, 2, pace)?;
+    let (reports, mut metrics) = watched(testbed, &asks, 2, pace)?;
     let rate = |place: usize| reports.get(place).map_or(0.0, |report| report.req_s);
     let bytes = |place: usize| reports.get(place).map_or(0.0, |report| report.kb_s);
     let pages = (bytes(0) + bytes(1)) * 1000.0 / 4096.0;
@@ -235,9 +241,9 @@ fn pair(
 }
 
 /// A load on so many VMs.
-pub(super) fn count(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
+pub(super) fn count(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     let (server, file) = (cell.level("server"), cell.level("file"));
-    let most = solo(world, server, file, pace)?;
+    let most = solo(testbed, server, file, pace)?;
     let vms: u8 = cell.level("vms").parse().unwrap_or(1);
     let (percent, how) = cell.level("load").split_once(' ').unwrap_or(("10", "each"));
     let each = if how == "all" {
@@ -245,7 +251,7 @@ pub(super) fn count(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values
     } else {
         share(percent)
     };
-    world.only(vms.into())?;
+    testbed.only(vms.into())?;
     let asks: Vec<Ask<'_>> = (1..=vms)
         .map(|vm| Ask {
             vm,
@@ -254,7 +260,7 @@ pub(super) fn count(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values
             rate: Some(most * each),
         })
         .collect();
-    let (reports, mut metrics) = watched(world, &asks, vms.into(), pace)?;
+    let (reports, mut metrics) = watched(testbed, &asks, vms.into(), pace)?;
     metrics.extend(values(&[(
         "req_s",
         reports.iter().map(|report| report.req_s).sum(),
@@ -263,7 +269,7 @@ pub(super) fn count(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values
 }
 
 /// Two servers and the backend on one CPU, with weights.
-pub(super) fn weights(world: &mut World, cell: &Cell, pace: Pace) -> Result<Values> {
+pub(super) fn weights(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     let (one, two) = cell.level("set").split_once('+').unwrap_or(("1", "1"));
     let shares: Vec<f64> = cell
         .level("weight")
@@ -276,17 +282,17 @@ pub(super) fn weights(world: &mut World, cell: &Cell, pace: Pace) -> Result<Valu
             cell.level("weight")
         )));
     };
-    let threads = world.backend();
+    let threads = testbed.backend();
     let mut journal = Journal::begin()?;
-    let guests = [world.guest(1).to_vec(), world.guest(2).to_vec()];
+    let guests = [testbed.guest(1).to_vec(), testbed.guest(2).to_vec()];
     for thread in guests.iter().flatten().chain(&threads) {
         pin(&mut journal, *thread, &[0])?;
     }
     // What each can do alone where they are to contend, before anything has a weight.
     let server = cell.level("server");
     let most = [
-        solo_at(world, server, one, pace, ONE_CPU)?,
-        solo_at(world, server, two, pace, ONE_CPU)?,
+        solo_at(testbed, server, one, pace, ONE_CPU)?,
+        solo_at(testbed, server, two, pace, ONE_CPU)?,
     ];
     let group = |name, share: &f64, threads| Group {
         name,
@@ -301,7 +307,7 @@ pub(super) fn weights(world: &mut World, cell: &Cell, pace: Pace) -> Result<Valu
     ];
     Groups::make(&mut journal, &Hierarchy::find()?, &sets)?;
     let metrics = pair(
-        world,
+        testbed,
         server,
         [one, two],
         most,

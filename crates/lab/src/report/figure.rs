@@ -195,7 +195,7 @@ fn label(factor: &str, level: &str) -> String {
     match factor {
         "idle" => format!("{level} idle"),
         "file" => format!("{level} kB"),
-        "look-ups" => look_ups(level),
+        "look-ups" => lookups(level),
         "pair" => format!("{level} kB"),
         "cpus" => format!("{level} vCPU"),
         "starts" => format!("{level} started"),
@@ -204,7 +204,7 @@ fn label(factor: &str, level: &str) -> String {
     }
 }
 
-fn look_ups(level: &str) -> String {
+fn lookups(level: &str) -> String {
     let (times, residents) = level.split_once('@').unwrap_or((level, ""));
     match (times, residents) {
         ("native", _) => times.to_owned(),

@@ -5,7 +5,7 @@ use std::path::Path;
 use vm_harness::error::Result;
 
 use crate::catalogue::{self, Experiment};
-use crate::distance;
+use crate::cpu_distance;
 use crate::manifest::{self, Manifest};
 use crate::probe::{Ability, Probe};
 use crate::sample::Sample;
@@ -47,7 +47,7 @@ impl Report {
             return "no A/A run: nothing says what doing the same twice looks like here".to_owned();
         }
         let percent = |log: f64| (log.abs().exp() - 1.0) * 100.0;
-        let distance = distance::summary(&self.samples).unwrap_or_default();
+        let distance = cpu_distance::summary(&self.samples).unwrap_or_default();
         let text = format!(
             "A/A: the same stream, measured twice in each of {} blocks under two names, differed by {:.1} % on average; the 95 % interval reaches to {:.1} %. A ratio no further from one than that is NOT SIGNIFICANT.",
             found.blocks,

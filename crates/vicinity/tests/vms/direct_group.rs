@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ::direct::layout;
-use lab::knob::{self, Journal};
+use lab::settings::{self, Journal};
 use observe::proc::Proc;
 use rustix::process::Signal;
 use vm_harness::host::Tied;
@@ -72,7 +72,7 @@ fn short_packets_while_cpus_are_short(a: &Vm, c: &Vm) {
     let mut pinned = Journal::begin().unwrap();
     for process in [a.id(), c.id(), hog.id()] {
         for thread in Proc::default().threads(process) {
-            knob::pin(&mut pinned, thread, &[0]).unwrap();
+            settings::pin(&mut pinned, thread, &[0]).unwrap();
         }
     }
     let sending = a.start("exec socat -u -b 100 OPEN:/dev/zero UDP-SENDTO:10.97.0.3:9");

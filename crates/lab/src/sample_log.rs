@@ -13,7 +13,7 @@ use vm_harness::error::{Context, Result};
 
 /// The open file.
 #[derive(Debug)]
-pub(super) struct Book {
+pub(super) struct SampleLog {
     path: PathBuf,
     file: File,
     /// Bytes of whole lines in it.
@@ -22,7 +22,7 @@ pub(super) struct Book {
     waiting: Vec<u8>,
 }
 
-impl Book {
+impl SampleLog {
     /// Open or make it. Half a line that a crash left at its end is cut off.
     pub(super) fn open(output: &Path) -> Result<Self> {
         let path = output.join("samples.ndjson");
@@ -55,7 +55,7 @@ impl Book {
     /// Write what waits.
     ///
     /// # Errors
-    /// As for [`Book::add`].
+    /// As for [`SampleLog::add`].
     pub(super) fn flush(&mut self) -> Result<()> {
         let written = self.write();
         if written.is_err() {
@@ -74,7 +74,7 @@ impl Book {
 }
 
 #[cfg(test)]
-impl Book {
+impl SampleLog {
     /// A full disk, from now on; the disk as it was.
     pub(super) fn fill_disk(&mut self) -> File {
         let full = OpenOptions::new().append(true).open("/dev/full").unwrap();
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn samples_wait_while_the_disk_is_full() {
         let folder = tempfile::tempdir().unwrap();
-        let mut book = Book::open(folder.path()).unwrap();
+        let mut book = SampleLog::open(folder.path()).unwrap();
         book.add(&sample(1)).unwrap();
         let disk = book.fill_disk();
         let error = book.add(&sample(2)).unwrap_err().to_string();
@@ -123,12 +123,18 @@ mod tests {
     #[test]
     fn half_a_line_is_cut_off() {
         let folder = tempfile::tempdir().unwrap();
-        Book::open(folder.path()).unwrap().add(&sample(1)).unwrap();
+        SampleLog::open(folder.path())
+            .unwrap()
+            .add(&sample(1))
+            .unwrap();
         let path = folder.path().join("samples.ndjson");
         let mut text = fs::read(&path).unwrap();
         text.extend(text.clone().iter().take(20));
         fs::write(&path, text).unwrap();
-        Book::open(folder.path()).unwrap().add(&sample(2)).unwrap();
+        SampleLog::open(folder.path())
+            .unwrap()
+            .add(&sample(2))
+            .unwrap();
         assert_eq!(samples(folder.path()).unwrap(), [1, 2].map(sample));
     }
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 use vm_harness::error::{Context, Error, Result};
 use vm_harness::interrupt;
 
-use super::peer::{Meter, Peer, Shape, Switch, explain, wake};
+use super::device_under_test::{CycleCounters, Switch, SwitchKind, SwitchOptions, explain, wake};
 use super::sample::{Figures, Sample};
 use super::start::start;
-use super::testpmd::{Generator, Received};
+use super::testpmd_generator::{Received, TestpmdGenerator};
 use crate::threads::Totals;
 
 /// Between the connection and the first frame, so that a switch that brings its ports up in the
@@ -27,29 +27,34 @@ pub(super) const WINDOW: Duration = Duration::from_secs(1);
 const DRAIN: Duration = Duration::from_millis(50);
 
 /// The two, connected. The generator is dropped first.
-pub(super) struct Rig {
-    generator: Generator,
+pub(super) struct TestpmdSetup {
+    generator: TestpmdGenerator,
     running: Box<dyn Switch>,
-    switch: Peer,
+    switch: SwitchKind,
     pairs: u16,
     folder: PathBuf,
 }
 
-impl Rig {
+impl TestpmdSetup {
     /// Starts both with so many pairs of ports, and lets the switch rest. `vicinity` is our
     /// program, `run` the folder of the whole run.
-    pub(super) fn start(switch: Peer, pairs: u16, vicinity: &Path, run: &Path) -> Result<Self> {
+    pub(super) fn start(
+        switch: SwitchKind,
+        pairs: u16,
+        vicinity: &Path,
+        run: &Path,
+    ) -> Result<Self> {
         let folder = run.join(format!("{switch}-{pairs}"));
-        let shape = Shape {
+        let shape = SwitchOptions {
             ports: 2 * pairs,
             gso: false,
         };
         fs::create_dir(&folder).context(|| format!("make {}", folder.display()))?;
         let start_both = || {
             let running = start(switch, shape, &folder, vicinity)?;
-            let generator = Generator::start(&folder, &running.sockets())?;
+            let generator = TestpmdGenerator::start(&folder, &running.sockets())?;
             interrupt::sleep(SETTLE)?;
-            running.rest(true)?;
+            running.pause(true)?;
             Ok((running, generator))
         };
         let (running, generator) = start_both().map_err(|error| explain(error, switch, &folder))?;
@@ -69,15 +74,15 @@ impl Rig {
     }
 
     fn measure(&mut self, round: u32, size: u16, line_ns: f64) -> Result<Sample> {
-        self.running.rest(false)?;
+        self.running.pause(false)?;
         self.generator.send(size)?;
         interrupt::sleep(WARM_UP)?;
-        let (before, waited_before) = (self.running.meter()?, self.waited()?);
+        let (before, waited_before) = (self.running.counters()?, self.waited()?);
         let received = self.generator.receive(WINDOW)?;
-        let (waited_after, after) = (self.waited()?, self.running.meter()?);
+        let (waited_after, after) = (self.waited()?, self.running.counters()?);
         let unsent = self.generator.stop()?;
         interrupt::sleep(DRAIN)?;
-        self.running.rest(true)?;
+        self.running.pause(true)?;
 
         let figures = figures(&received, before, after)
             .filter(|_| (received.mean_bytes / f64::from(size) - 1.0).abs() < 0.01);
@@ -106,14 +111,14 @@ impl Rig {
     }
 }
 
-impl Drop for Rig {
+impl Drop for TestpmdSetup {
     fn drop(&mut self) {
         wake(self.running.as_ref());
     }
 }
 
 /// What the readings say; `None` when nothing moved.
-fn figures(received: &Received, before: Meter, after: Meter) -> Option<Figures> {
+fn figures(received: &Received, before: CycleCounters, after: CycleCounters) -> Option<Figures> {
     let (cycles_per_frame, busy_share) = after.since(before)?;
     Some(Figures {
         frames_per_s: received.frames_per_s,
@@ -132,7 +137,7 @@ mod tests {
             frames_per_s: 10.0,
             mean_bytes: 64.0,
         };
-        let meter = |busy, all, frames| Meter { busy, all, frames };
+        let meter = |busy, all, frames| CycleCounters { busy, all, frames };
         let found = figures(&received, meter(100, 1_000, 5), meter(1_100, 3_000, 15)).unwrap();
         assert!((found.cycles_per_frame - 100.0).abs() < 1e-9);
         assert!((found.busy_share - 0.5).abs() < 1e-9);
@@ -144,7 +149,7 @@ mod tests {
             frames_per_s: 0.0,
             mean_bytes: 0.0,
         };
-        let meter = Meter {
+        let meter = CycleCounters {
             busy: 7,
             all: 9,
             frames: 3,

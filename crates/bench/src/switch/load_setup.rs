@@ -12,10 +12,10 @@ use rustix::process::setpriority_process;
 use vm_harness::error::{Context, Error, Result};
 use vm_harness::interrupt;
 
+use super::device_under_test::{Switch, SwitchKind, SwitchOptions, explain, wake};
 use super::driver::Driver;
 use super::frames::{Frames, HEADERS, mac};
-use super::load::{self, Flow, Pace, Seen, Until};
-use super::peer::{Peer, Shape, Switch, explain, wake};
+use super::generator::{self, Flow, Observed, OfferedLoad, Until};
 use super::start::start;
 use crate::cpus::GENERATOR_CPU;
 use crate::threads::Totals;
@@ -34,7 +34,7 @@ pub(crate) const WINDOW: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     /// What the generator saw.
-    pub(crate) seen: Seen,
+    pub(crate) seen: Observed,
     /// CPU time of all threads of the switch, as a share of one core.
     pub(crate) core_share: f64,
     /// Cycles of its busy rounds, by frame; `None` if it does not tell or nothing moved.
@@ -44,21 +44,21 @@ pub(crate) struct Run {
 }
 
 /// The two, connected. The NICs are dropped first.
-pub(crate) struct Stage {
+pub(crate) struct LoadSetup {
     pub(crate) drivers: Vec<Driver>,
     pub(crate) running: Box<dyn Switch>,
-    pub(crate) switch: Peer,
+    pub(crate) switch: SwitchKind,
     /// Frames that each NIC has received so far.
     pub(crate) received: Arc<[AtomicU64]>,
     folder: PathBuf,
     epoch: Instant,
 }
 
-impl Stage {
+impl LoadSetup {
     /// Starts both and lets the switch rest. `name` is that of its folder below `run`.
     pub(crate) fn start(
-        switch: Peer,
-        shape: Shape,
+        switch: SwitchKind,
+        shape: SwitchOptions,
         frames: Frames,
         vicinity: &Path,
         run: &Path,
@@ -76,7 +76,7 @@ impl Stage {
             });
             let drivers: Vec<_> = drivers.collect::<Result<_>>()?;
             interrupt::sleep(SETTLE)?;
-            running.rest(true)?;
+            running.pause(true)?;
             Ok((running, drivers))
         };
         let (running, drivers) = start_both().map_err(|error| explain(error, switch, &folder))?;
@@ -91,7 +91,7 @@ impl Stage {
     }
 
     /// One run: so many frames, for [`WINDOW`] after a warm-up.
-    pub(crate) fn run(&mut self, flows: &[Flow], pace: Pace) -> Result<Run> {
+    pub(crate) fn run(&mut self, flows: &[Flow], pace: OfferedLoad) -> Result<Run> {
         let run = self.measure(flows, pace);
         run.map_err(|error| explain(error, self.switch, &self.folder))
     }
@@ -110,23 +110,23 @@ impl Stage {
         };
         std::thread::scope(|scope| {
             let work = scope.spawn(work);
-            let load = self.generate(flows, Pace::Saturate, Until::Told(&done));
+            let load = self.generate(flows, OfferedLoad::Saturate, Until::Stopped(&done));
             let failed = |_| Error::Host("the work under load failed".to_owned());
             let found = work.join().map_err(failed)?;
             load.and(found)
         })
     }
 
-    fn measure(&mut self, flows: &[Flow], pace: Pace) -> Result<Run> {
-        self.running.rest(false)?;
+    fn measure(&mut self, flows: &[Flow], pace: OfferedLoad) -> Result<Run> {
+        self.running.pause(false)?;
         self.generate(flows, pace, Until::After(WARM_UP))?;
-        let (meter, totals) = (self.running.meter()?, Totals::of(self.running.id())?);
+        let (meter, totals) = (self.running.counters()?, Totals::of(self.running.id())?);
         let begin = Instant::now();
         let seen = self.generate(flows, pace, Until::After(WINDOW))?;
         let seconds = begin.elapsed().as_secs_f64();
         let spent = Totals::of(self.running.id())?.since(&totals);
-        let cycles = self.running.meter()?.since(meter);
-        self.running.rest(true)?;
+        let cycles = self.running.counters()?.since(meter);
+        self.running.pause(true)?;
         if seen.received == 0 {
             return Err(Error::Host(format!(
                 "no frame came through {}: {} were sent",
@@ -142,14 +142,19 @@ impl Stage {
     }
 
     /// Runs the generator on its CPU, before other programs.
-    fn generate(&mut self, flows: &[Flow], pace: Pace, until: Until<'_>) -> Result<Seen> {
+    fn generate(
+        &mut self,
+        flows: &[Flow],
+        pace: OfferedLoad,
+        until: Until<'_>,
+    ) -> Result<Observed> {
         let (drivers, epoch) = (&mut self.drivers, self.epoch);
         let received = &self.received;
         std::thread::scope(|scope| {
             let thread = scope.spawn(move || {
                 pin(GENERATOR_CPU)?;
                 come_first()?;
-                load::run(drivers, flows, pace, until, epoch, received)
+                generator::run(drivers, flows, pace, until, epoch, received)
             });
             let failed = |_| Error::Host("the generator failed".to_owned());
             thread.join().map_err(failed)?
@@ -162,7 +167,7 @@ fn come_first() -> Result<()> {
     setpriority_process(None, -20).context(|| "raise a priority".to_owned())
 }
 
-impl Drop for Stage {
+impl Drop for LoadSetup {
     fn drop(&mut self) {
         wake(self.running.as_ref());
     }

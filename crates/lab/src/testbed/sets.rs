@@ -2,15 +2,15 @@
 
 use observe::proc::Proc;
 
-use super::World;
-use crate::knob::{self, Journal};
-use crate::watch::Set;
+use super::Testbed;
+use crate::settings::{self, Journal};
+use crate::thread_times::Set;
 use vm_harness::channel::Channel;
 use vm_harness::error::{Error, Result};
 use vm_harness::switch::Switch;
 use vm_harness::vm::Vm;
 
-impl World {
+impl Testbed {
     /// The backend: every thread of QEMU that is no virtual CPU, Vicinity's, vhost's.
     #[must_use]
     pub fn backend(&self) -> Vec<u32> {
@@ -113,7 +113,7 @@ impl World {
         let mut journal = Journal::begin()?;
         for (vm, cpu) in [(1, 0), (2, second)] {
             for thread in self.guest(vm) {
-                knob::pin(&mut journal, *thread, &[cpu])?;
+                settings::pin(&mut journal, *thread, &[cpu])?;
             }
         }
         Ok(journal)

@@ -10,12 +10,12 @@ use vm_harness::host;
 /// A switch that looks up so often, until this is dropped. A daemon that outlives nobody needs no
 /// journal: after a crash it is gone.
 #[derive(Debug)]
-pub struct LookUps {
+pub struct Lookups {
     vicinity: PathBuf,
     folder: PathBuf,
 }
 
-impl LookUps {
+impl Lookups {
     /// Have the daemon with its control socket in `folder` look each frame of its one network up so
     /// many times, and read that back.
     ///
@@ -36,7 +36,7 @@ impl LookUps {
         self.ask(&["network", "set", "lab", &pair])?;
         let text = self.ask(&["network", "list", "--json"])?;
         let list: Value = serde_json::from_str(&text).unwrap_or_default();
-        let kept = list.pointer("/0/look_ups").map(Value::as_u64);
+        let kept = list.pointer("/0/lookups").map(Value::as_u64);
         if kept == Some(times.map(u64::from)) {
             return Ok(());
         }
@@ -53,7 +53,7 @@ impl LookUps {
     }
 }
 
-impl Drop for LookUps {
+impl Drop for Lookups {
     fn drop(&mut self) {
         if let Err(error) = self.tell(None) {
             tracing::warn!(%error, "the switch goes on looking frames up more often than it must");

@@ -1,4 +1,4 @@
-//! Ours: `vicinity message`, one process that answers and one that asks.
+//! Vicinity: `vicinity message`, one process that answers and one that asks.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::cpus::{GENERATOR_CPU, SWITCH_CPU};
 use crate::process::{Process, first_on};
 
 /// The endpoint that answers.
-pub(super) struct Ours {
+pub(super) struct Vicinity {
     _answerer: Process,
     program: PathBuf,
     folder: PathBuf,
@@ -20,7 +20,7 @@ pub(super) struct Ours {
 /// Its number.
 const ENDPOINT: &str = "0";
 
-impl Ours {
+impl Vicinity {
     pub(super) fn start(program: &Path, folder: &Path) -> Result<Self> {
         let mut command = first_on(SWITCH_CPU, folder, program);
         command.arg("--runtime-dir").arg(folder);

@@ -7,10 +7,10 @@
 mod affinity;
 mod groups;
 mod journal;
-mod look_ups;
+mod lookups;
 mod undo;
 
 pub use affinity::pin;
 pub use groups::{Group, Groups, Hierarchy, Version};
 pub use journal::{Journal, restore_leftovers};
-pub use look_ups::LookUps;
+pub use lookups::Lookups;

@@ -10,12 +10,12 @@ use std::time::Duration;
 use vm_harness::error::{Error, Result};
 use vm_harness::interrupt;
 
+use super::device_under_test::{SwitchKind, SwitchOptions};
 use super::driver::{Driver, RING};
 use super::frames::{SHORT, mac};
-use super::load::Flow;
+use super::generator::Flow;
+use super::load_setup::LoadSetup;
 use super::options::Options;
-use super::peer::{Peer, Shape};
-use super::stage::Stage;
 
 /// Ports that receive.
 const RECEIVERS: usize = 98;
@@ -36,19 +36,19 @@ pub(super) fn count(each: usize) -> u64 {
 }
 
 /// Starts a switch that knows `each` addresses at each receiver.
-pub(super) fn start(options: &Options, folder: &Path, each: usize) -> Result<Stage> {
-    let shape = Shape {
+pub(super) fn start(options: &Options, folder: &Path, each: usize) -> Result<LoadSetup> {
+    let shape = SwitchOptions {
         ports: u16::try_from(RECEIVERS + 1).unwrap_or(u16::MAX),
         gso: false,
     };
     let name = format!("residents-{each}");
-    let (program, peer) = (&options.vicinity, Peer::Vicinity);
-    let mut stage = Stage::start(peer, shape, SHORT, program, folder, &name)?;
-    teach(&mut stage.drivers, each)?;
+    let (program, peer) = (&options.vicinity, SwitchKind::Vicinity);
+    let mut setup = LoadSetup::start(peer, shape, SHORT, program, folder, &name)?;
+    teach(&mut setup.drivers, each)?;
     interrupt::poll("residents to be known", LIMIT, || {
-        Ok((stage.running.residents()? == Some(count(each))).then_some(()))
+        Ok((setup.running.fdb_entries()? == Some(count(each))).then_some(()))
     })?;
-    Ok(stage)
+    Ok(setup)
 }
 
 /// From the first NIC to few addresses at each receiver, and to many.

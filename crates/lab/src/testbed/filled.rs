@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::remote::Remote;
+use crate::second_host::SecondHost;
 use vm_harness::bridge::Bridge;
 use vm_harness::channel::Setting;
 use vm_harness::error::{Error, Result};
@@ -32,7 +32,7 @@ pub(super) struct Filled {
 
 /// One for each number of residents, as the networks from `first` on: residents stay for
 /// minutes, so each number of them has a switch of its own.
-pub(super) fn all(setting: &Setting<'_>, remote: &Remote, first: u8) -> Result<Vec<Filled>> {
+pub(super) fn all(setting: &Setting<'_>, remote: &SecondHost, first: u8) -> Result<Vec<Filled>> {
     let make = |(residents, network)| {
         let setting = Setting {
             vms: setting.vms.get(..1).unwrap_or_default(),
@@ -77,7 +77,7 @@ pub(super) fn gathering(setting: &Setting<'_>, first: u8) -> Result<Vec<Gatherin
 /// in between.
 pub(super) fn reachable(
     setting: &Setting<'_>,
-    remote: &Remote,
+    remote: &SecondHost,
     network: u8,
 ) -> Result<(Switch, Bridge)> {
     let site = Bridge::new(setting.accel)?;

@@ -29,7 +29,7 @@ pub(crate) struct Flow {
 
 /// How fast frames are sent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Pace {
+pub(crate) enum OfferedLoad {
     /// Whenever there is room.
     Saturate,
     /// So many frames a second, all flows together.
@@ -42,12 +42,12 @@ pub(crate) enum Until<'a> {
     /// For so long. Latencies are noted.
     After(Duration),
     /// Until it is said. They are not: who says so looks at what comes through.
-    Told(&'a AtomicBool),
+    Stopped(&'a AtomicBool),
 }
 
 /// What a run of the generator saw.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct Observed {
     /// Frames sent.
     pub(crate) sent: u64,
     /// Frames received.
@@ -58,7 +58,7 @@ pub(crate) struct Seen {
     pub(crate) latencies: Vec<u32>,
 }
 
-impl Seen {
+impl Observed {
     /// Frames received per second.
     pub(crate) fn frames_per_s(&self) -> f64 {
         self.received as f64 / self.seconds
@@ -93,14 +93,14 @@ struct Stream<'a> {
 pub(crate) fn run(
     drivers: &mut [Driver],
     flows: &[Flow],
-    pace: Pace,
+    pace: OfferedLoad,
     until: Until<'_>,
     epoch: Instant,
     received: &[AtomicU64],
-) -> Result<Seen> {
+) -> Result<Observed> {
     let gap = match pace {
-        Pace::Saturate => 0.0,
-        Pace::Rate(rate) => flows.len() as f64 * 1e9 / rate,
+        OfferedLoad::Saturate => 0.0,
+        OfferedLoad::Rate(rate) => flows.len() as f64 * 1e9 / rate,
     };
     let stream = |flow| Stream {
         flow,
@@ -112,7 +112,7 @@ pub(crate) fn run(
     // Room for all, so that nothing is allocated meanwhile.
     let room = match until {
         Until::After(_) => 1 << 24,
-        Until::Told(_) => 0,
+        Until::Stopped(_) => 0,
     };
     let mut latencies = Vec::with_capacity(room);
     let start = nanoseconds(epoch);
@@ -144,7 +144,7 @@ pub(crate) fn run(
         }
     }
     latencies.sort_unstable();
-    Ok(Seen {
+    Ok(Observed {
         sent: streams.iter().map(|stream| stream.sent).sum(),
         received: total,
         seconds: (now - start) as f64 / 1e9,
@@ -157,7 +157,7 @@ impl Until<'_> {
     fn goes_on(self, passed: u64) -> bool {
         match self {
             Self::After(time) => u128::from(passed) < time.as_nanos(),
-            Self::Told(end) => !end.load(Ordering::Relaxed),
+            Self::Stopped(end) => !end.load(Ordering::Relaxed),
         }
     }
 }

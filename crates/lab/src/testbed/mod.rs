@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::remote::Remote;
+use super::second_host::SecondHost;
 use vm_harness::accel::{self, Accel};
 use vm_harness::bridge::Bridge;
 use vm_harness::channel::{self, Channel, Setting};
@@ -41,7 +41,7 @@ const LATER: [&str; 4] = ["victim", "wide", "new1", "new2"];
 
 /// Where things are.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Paths {
     /// The `vicinity` program.
     pub vicinity: PathBuf,
     /// Folder of guest images.
@@ -52,7 +52,7 @@ pub struct Place {
 
 /// VMs, channels and the second host. Fields are dropped in this order.
 #[derive(Debug)]
-pub struct World {
+pub struct Testbed {
     /// The VMs; the first two talk, serve and are watched.
     pub vms: Vec<Vm>,
     channels: Vec<Box<dyn Channel>>,
@@ -65,7 +65,7 @@ pub struct World {
     /// What counts the VMs' instructions, if that is wanted and can be.
     pub counter: Option<Counter>,
     /// The second host.
-    pub remote: Remote,
+    pub remote: SecondHost,
     _site: Bridge,
     /// How the VMs run.
     pub accel: Accel,
@@ -78,17 +78,17 @@ pub struct World {
     /// The most each server can serve alone, by `server/file`, requests a second.
     pub solo: BTreeMap<String, f64>,
     /// Where things are.
-    pub place: Place,
+    pub place: Paths,
     names: Vec<String>,
 }
 
-impl World {
+impl Testbed {
     /// Boot `count` VMs. Those whose instructions are counted, where QEMU emulates them, are slower.
     ///
     /// # Errors
     /// Anything that keeps them from running.
     pub fn start(
-        place: &Place,
+        place: &Paths,
         count: usize,
         instructions: bool,
         progress: &Progress,
@@ -107,7 +107,7 @@ impl World {
             cache: &place.cache,
             logs: &place.logs,
         };
-        let mut remote = Remote::new(&place.vicinity)?;
+        let mut remote = SecondHost::new(&place.vicinity)?;
         let bridge = Bridge::new(accel)?;
         remote.join(bridge.namespace(), 1)?;
         let (switch, site) = reachable(&setting, &remote, 2)?;
@@ -121,7 +121,7 @@ impl World {
         let folder = switch.folder().to_owned();
         let channels: Vec<Box<dyn Channel>> = vec![Box::new(bridge), Box::new(switch)];
         progress.step(&format!("booting {count} VMs under {}", accel.name()));
-        let mut world = Self {
+        let mut testbed = Self {
             vms: Vec::new(),
             channels,
             remote,
@@ -142,16 +142,16 @@ impl World {
             names,
         };
         for number in 1..=count {
-            let vm = world.boot(number, 1)?;
-            world.vms.push(vm);
+            let vm = testbed.boot(number, 1)?;
+            testbed.vms.push(vm);
         }
-        for vm in &world.vms {
+        for vm in &testbed.vms {
             vm.wait_ready(BOOT)?;
             serve(vm)?;
         }
-        world.guests = world.vms.iter().map(cpus_of).collect::<Result<_>>()?;
+        testbed.guests = testbed.vms.iter().map(cpus_of).collect::<Result<_>>()?;
         progress.step("all are up, with their servers");
-        Ok(world)
+        Ok(testbed)
     }
 
     fn boot(&self, number: usize, vcpus: u32) -> Result<Vm> {
@@ -223,7 +223,7 @@ impl World {
     /// The VM with two virtual CPUs.
     ///
     /// # Errors
-    /// There is none; see [`World::widen`].
+    /// There is none; see [`Testbed::widen`].
     pub fn wide(&self) -> Result<&Vm> {
         let missing = || Error::Host("no VM has two virtual CPUs".to_owned());
         self.wide.as_ref().map(|(vm, _)| vm).ok_or_else(missing)

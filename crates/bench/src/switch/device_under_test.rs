@@ -22,7 +22,7 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// A kind of switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Peer {
+pub enum SwitchKind {
     /// Ours.
     Vicinity,
     /// Open vSwitch with its DPDK data path, as Debian ships it, action NORMAL.
@@ -32,7 +32,7 @@ pub enum Peer {
     Testpmd,
 }
 
-impl fmt::Display for Peer {
+impl fmt::Display for SwitchKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Vicinity => "vicinity",
@@ -45,7 +45,7 @@ impl fmt::Display for Peer {
 /// Running totals of a switch's forwarding thread. All switches define them alike: a round is
 /// busy when it moved a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Meter {
+pub(crate) struct CycleCounters {
     /// Time-stamp counter ticks spent in busy rounds.
     pub(crate) busy: u64,
     /// Ticks of all rounds, sleep included.
@@ -54,7 +54,7 @@ pub(crate) struct Meter {
     pub(crate) frames: u64,
 }
 
-impl Meter {
+impl CycleCounters {
     /// Cycles a frame and the share of time that was busy since an earlier reading; `None` when
     /// nothing moved.
     pub(crate) fn since(self, before: Self) -> Option<(f64, f64)> {
@@ -126,7 +126,7 @@ fn accept(listener: &UnixListener) -> Result<OwnedFd> {
 
 /// What a switch under test is like.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct SwitchOptions {
     /// Its vhost-user ports.
     pub(crate) ports: u16,
     /// Whether frames of 64 KB pass, for a switch that has to be told.
@@ -142,27 +142,27 @@ pub(crate) trait Switch {
     fn id(&self) -> u32;
 
     /// The forwarding thread's totals now.
-    fn meter(&self) -> Result<Meter>;
+    fn counters(&self) -> Result<CycleCounters>;
 
     /// Addresses it knows, if it tells.
-    fn residents(&self) -> Result<Option<u64>> {
+    fn fdb_entries(&self) -> Result<Option<u64>> {
         Ok(None)
     }
 
     /// Leaves the switches' CPU to the other switch, until `false` is given.
-    fn rest(&self, rest: bool) -> Result<()>;
+    fn pause(&self, rest: bool) -> Result<()>;
 }
 
 /// Wakes a switch that is about to be dropped: its generator says good-bye to it, and a stopped
 /// process cannot end.
 pub(crate) fn wake(switch: &dyn Switch) {
-    if let Err(error) = switch.rest(false) {
+    if let Err(error) = switch.pause(false) {
         tracing::warn!(%error, "cannot wake a switch to end it");
     }
 }
 
 /// Adds what the switch said last: the generator's failure is often the switch's fault.
-pub(crate) fn explain(error: Error, switch: Peer, folder: &Path) -> Error {
+pub(crate) fn explain(error: Error, switch: SwitchKind, folder: &Path) -> Error {
     if matches!(error, Error::Interrupted) {
         return error;
     }

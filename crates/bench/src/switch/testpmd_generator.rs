@@ -7,7 +7,7 @@ use std::time::Duration;
 use vm_harness::error::{Error, Result};
 use vm_harness::interrupt;
 
-use super::peer::Sockets;
+use super::device_under_test::Sockets;
 use crate::cpus::GENERATOR_CPU;
 use crate::parse::number_after;
 use crate::process::{Process, first_on};
@@ -19,7 +19,7 @@ pub(super) const PROGRAM: &str = "/usr/bin/dpdk-testpmd";
 pub(super) const MEMORY: u64 = 256;
 
 /// A generator whose ports are connected to a switch.
-pub(super) struct Generator {
+pub(super) struct TestpmdGenerator {
     process: Process,
     ports: u16,
 }
@@ -42,7 +42,7 @@ struct PortStats {
     frames_per_s: u64,
 }
 
-impl Generator {
+impl TestpmdGenerator {
     /// Connects a generator to the sockets. No frame is sent yet.
     pub(super) fn start(folder: &Path, sockets: &Sockets) -> Result<Self> {
         // Its answers must not wait in a buffer.

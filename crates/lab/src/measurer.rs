@@ -5,7 +5,7 @@ use super::catalogue;
 use super::manifest::Manifest;
 use super::measure::{self, Pace};
 use super::sample::{Cell, Values};
-use super::world::{self, Place, World};
+use super::testbed::{self, Paths, Testbed};
 use vm_harness::cpu_distance;
 use vm_harness::error::{Error, Result};
 use vm_harness::interrupt;
@@ -17,7 +17,7 @@ use vm_harness::progress::Progress;
 const LINE_TRIES: u32 = 8;
 
 /// Somewhere to measure.
-pub(super) trait Stage {
+pub(super) trait Measurer {
     /// Set it up for a sweep, if it is not, and note in the manifest what it is.
     ///
     /// # Errors
@@ -34,48 +34,48 @@ pub(super) trait Stage {
     fn measure(&mut self, sweep: &str, cell: &Cell) -> Result<Values>;
 
     /// Whether it is not usable any more, or never was. It is then taken down, and set up anew
-    /// by the next [`Stage::ready`].
+    /// by the next [`Measurer::ready`].
     fn is_lost(&mut self) -> bool;
 }
 
 /// VMs, channels and the second host.
 #[derive(Debug)]
 pub(super) struct Vms {
-    place: Place,
+    place: Paths,
     pace: Pace,
     progress: Progress,
-    world: Option<World>,
+    testbed: Option<Testbed>,
     /// Whether its VMs are booted for the sweep that counts instructions.
     instructions: bool,
 }
 
 impl Vms {
-    pub(super) fn new(place: &Place, pace: Pace, progress: Progress) -> Self {
+    pub(super) fn new(place: &Paths, pace: Pace, progress: Progress) -> Self {
         Self {
             place: place.clone(),
             pace,
             progress,
-            world: None,
+            testbed: None,
             instructions: false,
         }
     }
 }
 
-impl Stage for Vms {
+impl Measurer for Vms {
     fn ready(&mut self, sweep: &str, manifest: &mut Manifest) -> Result<()> {
         let instructions = sweep == catalogue::INSTRUCTIONS;
         if self.instructions != instructions {
-            self.world = None;
+            self.testbed = None;
             self.instructions = instructions;
         }
-        if self.world.is_none() {
+        if self.testbed.is_none() {
             let (place, count) = (&self.place, self.pace.vms);
-            let world = World::start(place, count, instructions, &self.progress)?;
-            manifest.accelerator = world.accel.title().to_owned();
-            manifest.channels = world.channels();
-            manifest.guest_kernel = world.image.manifest.kernel_release.clone();
-            manifest.image = world::image_name(&world.image);
-            self.world = Some(world);
+            let testbed = Testbed::start(place, count, instructions, &self.progress)?;
+            manifest.accelerator = testbed.accel.title().to_owned();
+            manifest.channels = testbed.channels();
+            manifest.guest_kernel = testbed.image.manifest.kernel_release.clone();
+            manifest.image = testbed::image_name(&testbed.image);
+            self.testbed = Some(testbed);
         }
         interrupt::check()
     }
@@ -87,16 +87,16 @@ impl Stage for Vms {
     }
 
     fn measure(&mut self, sweep: &str, cell: &Cell) -> Result<Values> {
-        let world = self.world.as_mut();
-        let world = world.ok_or_else(|| Error::Host("no VMs were booted".into()))?;
-        let measured = measure::measure(world, sweep, cell, self.pace);
+        let testbed = self.testbed.as_mut();
+        let testbed = testbed.ok_or_else(|| Error::Host("no VMs were booted".into()))?;
+        let measured = measure::measure(testbed, sweep, cell, self.pace);
         let Err(error) = measured else {
             return measured;
         };
-        match world.silent() {
+        match testbed.silent() {
             Some(name) if !matches!(error, Error::Interrupted) => {
                 let gone = format!("{name} is gone: {error}");
-                self.world = None;
+                self.testbed = None;
                 Err(Error::Host(gone))
             }
             _ => Err(error),
@@ -104,9 +104,9 @@ impl Stage for Vms {
     }
 
     fn is_lost(&mut self) -> bool {
-        let whole = self.world.as_ref().is_some_and(World::is_whole);
+        let whole = self.testbed.as_ref().is_some_and(Testbed::is_whole);
         if !whole {
-            self.world = None;
+            self.testbed = None;
         }
         !whole
     }

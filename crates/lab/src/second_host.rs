@@ -24,14 +24,14 @@ const SHAPE: [&str; 7] = ["tbf", "rate", "1gbit", "burst", "256kb", "latency", "
 
 /// The namespace, with servers in it. All go on drop.
 #[derive(Debug)]
-pub struct Remote {
+pub struct SecondHost {
     // Dropped in this order.
     servers: Vec<Tied>,
     namespace: String,
     vicinity: PathBuf,
 }
 
-impl Remote {
+impl SecondHost {
     /// Make it.
     ///
     /// # Errors
@@ -154,7 +154,7 @@ fn report(text: &str) -> Result<Report> {
     serde_json::from_str(text).map_err(|_| Error::unreadable("the HTTP client's report", text))
 }
 
-impl Drop for Remote {
+impl Drop for SecondHost {
     fn drop(&mut self) {
         self.servers.clear();
         if let Err(error) = scope::delete_namespace(&self.namespace) {

@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 
 use vm_harness::error::{Error, Result};
 
-use super::peer::{Meter, Sockets, Switch};
-use super::testpmd::PROGRAM;
+use super::device_under_test::{CycleCounters, Sockets, Switch};
+use super::testpmd_generator::PROGRAM;
 use crate::cpus::{GENERATOR_CPU, SWITCH_CPU};
 use crate::parse::number_after;
-use crate::process::{Process, first, rest};
+use crate::process::{Process, first, pause};
 
 /// Hugepages for its packet buffers, in MB.
 pub(super) const MEMORY: u64 = 256;
 
 /// A running instance.
-pub(super) struct Patch {
+pub(super) struct TestpmdForwarder {
     /// Asked for its counters by way of its prompt.
     process: Mutex<Process>,
     id: u32,
@@ -26,7 +26,7 @@ pub(super) struct Patch {
     started: Instant,
 }
 
-impl Patch {
+impl TestpmdForwarder {
     /// Starts it, forwarding.
     pub(super) fn start(folder: &Path, ports: u16) -> Result<Self> {
         let mut command = first(folder, "stdbuf");
@@ -62,7 +62,7 @@ fn socket(folder: &Path, number: u16) -> PathBuf {
     folder.join(format!("vhost{number}"))
 }
 
-impl Switch for Patch {
+impl Switch for TestpmdForwarder {
     fn sockets(&self) -> Sockets {
         let socket = |number| socket(&self.folder, number);
         Sockets::SwitchListens((0..self.ports).map(socket).collect())
@@ -72,29 +72,29 @@ impl Switch for Patch {
         self.id
     }
 
-    fn meter(&self) -> Result<Meter> {
+    fn counters(&self) -> Result<CycleCounters> {
         let gone = |_| Error::Host("testpmd was asked twice at a time".to_owned());
         let mut process = self.process.lock().map_err(gone)?;
         process.tell("show fwd stats all")?;
         process.expect("Accumulated forward statistics")?;
         let text = process.expect("MHz Clock")?;
-        parse_meter(&text, self.started.elapsed())
+        parse_counters(&text, self.started.elapsed())
     }
 
-    fn rest(&self, resting: bool) -> Result<()> {
-        rest(self.id, resting)
+    fn pause(&self, resting: bool) -> Result<()> {
+        pause(self.id, resting)
     }
 }
 
 /// Reads the last line of `show fwd stats all`. The cycles are those of busy rounds; it ran for
 /// `time` in all.
-fn parse_meter(text: &str, time: Duration) -> Result<Meter> {
+fn parse_counters(text: &str, time: Duration) -> Result<CycleCounters> {
     let field = |name| {
         number_after(text, name)
             .ok_or_else(|| Error::unreadable("the cycles of dpdk-testpmd", text))
     };
     let mega_hertz = u128::from(field(") at ")?);
-    Ok(Meter {
+    Ok(CycleCounters {
         busy: field("total cycles=")?,
         all: u64::try_from(time.as_micros() * mega_hertz).unwrap_or(u64::MAX),
         frames: field("total io packets=")?,
@@ -110,8 +110,8 @@ mod tests {
 
     #[test]
     fn cycles_of_busy_rounds_are_read() {
-        let meter = parse_meter(LINE, Duration::from_millis(2)).unwrap();
-        let expected = Meter {
+        let meter = parse_counters(LINE, Duration::from_millis(2)).unwrap();
+        let expected = CycleCounters {
             busy: 743_040,
             all: 4_900_000,
             frames: 2000,
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn no_cycles_are_an_error_that_shows_what_was_said() {
-        let error = parse_meter("+++ Accumulated", Duration::ZERO).unwrap_err();
+        let error = parse_counters("+++ Accumulated", Duration::ZERO).unwrap_err();
         assert!(error.to_string().contains("Accumulated"), "{error}");
     }
 }

@@ -7,14 +7,14 @@ use super::sample::Cell;
 use vm_harness::error::{Error, Result};
 
 /// The levels that are wanted, by factor. Factors that are not in it have all of theirs.
-pub type Only = BTreeMap<String, Vec<String>>;
+pub type CellFilter = BTreeMap<String, Vec<String>>;
 
 /// Read what was asked for, and check it against the sweeps that will be run.
 ///
 /// # Errors
 /// A factor or a level is unknown; the error names the nearest.
-pub fn read(asked: &[String], sweeps: &[&Sweep], scale: Scale) -> Result<Only> {
-    let mut only = Only::new();
+pub fn read(asked: &[String], sweeps: &[&Sweep], scale: Scale) -> Result<CellFilter> {
+    let mut only = CellFilter::new();
     for one in asked {
         let (factor, levels) = one.split_once('=').unwrap_or((one, ""));
         let known: BTreeSet<&str> = levels_of(factor, sweeps, scale);
@@ -38,7 +38,7 @@ pub fn read(asked: &[String], sweeps: &[&Sweep], scale: Scale) -> Result<Only> {
 
 /// Whether a cell is wanted.
 #[must_use]
-pub fn keeps(only: &Only, cell: &Cell) -> bool {
+pub fn keeps(only: &CellFilter, cell: &Cell) -> bool {
     only.iter().all(|(factor, levels)| {
         let level = cell.0.get(factor);
         level.is_none_or(|level| levels.contains(level))
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
     use crate::catalogue::sweep;
 
-    fn asked(words: &[&str]) -> Result<Only> {
+    fn asked(words: &[&str]) -> Result<CellFilter> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let sweeps = [sweep("udp").unwrap(), sweep("tcp").unwrap()];
         read(&words, &sweeps, Scale::Ci)
