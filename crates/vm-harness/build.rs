@@ -1,5 +1,5 @@
-//! Lists the sources of the guests' module of the direct channel, so that the lab can build it
-//! wherever it runs.
+//! Lists the sources of the direct channel's guest module, so that the harness contains them and can build the module
+//! on any host.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn main() -> io::Result<()> {
     let mut list = "&[\n".to_owned();
     for name in names {
         let path = folder.join(&name);
-        // A list in memory takes all that is written.
+        // Writing to a string never fails.
         let _ = writeln!(list, "({name:?}, include_str!({path:?})),");
     }
     list.push_str("]\n");

@@ -2,7 +2,7 @@
 
 use vm_harness::error::{Error, Result};
 
-/// Complain unless we are root, `because` of what it does, and this is a release build.
+/// Complains unless we are root, `because` of what it does, and this is a release build.
 pub(super) fn root(because: &str) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Err(Error::Host(format!(
@@ -18,7 +18,7 @@ pub(super) fn root(because: &str) -> Result<()> {
     Ok(())
 }
 
-/// Complain unless there are two CPUs, `for_whom` they are.
+/// Complains unless there are two CPUs, `for_whom` they are.
 pub(super) fn two_cpus(for_whom: &str) -> Result<()> {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return Err(Error::Host(format!(

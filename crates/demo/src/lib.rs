@@ -48,7 +48,7 @@ pub use result::{DemoResult, Ratio, Summary, Verdict};
 pub use sample::{Cpu, Described, Sample};
 pub use shell::shell;
 
-/// Measure, write `result.json` and `report.html` into the output folder, and return the result.
+/// Measures, write `result.json` and `report.html` into the output folder, and return the result.
 ///
 /// # Errors
 /// Anything that keeps the VMs from running or the figures from being read;

@@ -27,7 +27,7 @@ struct Lane<'a> {
     target: String,
 }
 
-/// Measure all rounds. Within a round the two channels follow each other directly for each
+/// Measures all rounds. Within a round the two channels follow each other directly for each
 /// workload; the one that goes first changes from round to round.
 pub(super) fn rounds(pair: &Pair, options: &Options, progress: &Progress) -> Result<Vec<Sample>> {
     let [client, _] = &pair.vms;
@@ -72,7 +72,7 @@ pub(super) fn rounds(pair: &Pair, options: &Options, progress: &Progress) -> Res
     Ok(samples)
 }
 
-/// Measure over both channels; the answers are in the channels' order, whatever the order of
+/// Measures over both channels; the answers are in the channels' order, whatever the order of
 /// measuring.
 fn each<T>(
     lanes: &[Lane<'_>; 2],

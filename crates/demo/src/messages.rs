@@ -81,7 +81,7 @@ struct Members {
     _run: RunFolder,
 }
 
-/// Boot two VMs, play ping-pong with messages and with TCP, write `message.json` into the output
+/// Boots two VMs, play ping-pong with messages and with TCP, write `message.json` into the output
 /// folder, and return the result.
 ///
 /// # Errors
@@ -118,7 +118,7 @@ pub fn messages(options: &Options, progress: &Progress) -> Result<MessageResult>
     Ok(result)
 }
 
-/// Wait until a socket is on the board of a VM.
+/// Waits until a socket is on the board of a VM.
 fn until(vm: &Vm, socket: &str) -> Result<()> {
     let wait = format!("until test -S /run/vicinity/message/{socket}; do sleep 0.1; done");
     vm.check(&wait, LIMIT).map(drop)

@@ -110,7 +110,7 @@ fn values(samples: &[Sample], channel: &Described, metric: &Metric) -> Vec<f64> 
     ours.map(metric.of).collect()
 }
 
-/// Sum the samples up.
+/// Sums the samples up.
 pub(super) fn summarise(channels: &[Described; 2], samples: &[Sample]) -> Vec<Summary> {
     let summary = |metric: &Metric| {
         let [base, other] = channels

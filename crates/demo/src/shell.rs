@@ -10,7 +10,7 @@ use vm_harness::error::{Context, Error, Result};
 use vm_harness::progress::Progress;
 use vm_harness::{channel, host, interrupt, workload};
 
-/// Boot the demo's two VMs and open `tmux` with a serial console of each side by side. Returns
+/// Boots the demo's two VMs and open `tmux` with a serial console of each side by side. Returns
 /// when the session ends; everything is gone then. Without a terminal the commands to attach
 /// with are printed instead, and the VMs run until Ctrl-C or SIGTERM.
 ///
@@ -63,7 +63,7 @@ fn hints(options: &Options) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Wait until both VMs are switched off, or for a signal.
+/// Waits until both VMs are switched off, or for a signal.
 fn wait(pair: &Pair) -> Result<()> {
     let [one, two] = &pair.vms;
     while one.is_running()? || two.is_running()? {
@@ -82,7 +82,7 @@ impl Session {
         host::run(tmux).map(drop)
     }
 
-    /// Show it on our terminal until it ends or is detached. This child must stay in the
+    /// Shows it on our terminal until it ends or is detached. This child must stay in the
     /// terminal's foreground process group, so it is started as it is.
     fn attach(&self) -> Result<()> {
         let mut tmux = Command::new("tmux");

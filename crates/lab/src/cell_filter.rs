@@ -9,7 +9,7 @@ use vm_harness::error::{Error, Result};
 /// The levels that are wanted, by factor. Factors that are not in it have all of theirs.
 pub type CellFilter = BTreeMap<String, Vec<String>>;
 
-/// Read what was asked for, and check it against the sweeps that will be run.
+/// Reads what was asked for, and check it against the sweeps that will be run.
 ///
 /// # Errors
 /// A factor or a level is unknown; the error names the nearest.

@@ -82,7 +82,7 @@ struct Answer {
     bytes: usize,
 }
 
-/// Run it. Blocks for `warm_up` and `seconds`, then for as long as it is `wanted`, and at most 5 s more for
+/// Runs it. Blocks for `warm_up` and `seconds`, then for as long as it is `wanted`, and at most 5 s more for
 /// late answers.
 #[must_use]
 pub fn run(load: &Load, wanted: impl Fn() -> bool + Sync) -> Report {

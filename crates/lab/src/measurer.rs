@@ -18,7 +18,7 @@ const LINE_TRIES: u32 = 8;
 
 /// Somewhere to measure.
 pub(super) trait Measurer {
-    /// Set it up for a sweep, if it is not, and note in the manifest what it is.
+    /// Sets it up for a sweep, if it is not, and note in the manifest what it is.
     ///
     /// # Errors
     /// It cannot be set up now.
@@ -27,7 +27,7 @@ pub(super) trait Measurer {
     /// Nanoseconds of a cache line from one of the CPUs to the other and back, now.
     fn distance(&self) -> Option<f64>;
 
-    /// Measure a cell of a sweep. Settings made for it are undone, whatever happens.
+    /// Measures a cell of a sweep. Settings made for it are undone, whatever happens.
     ///
     /// # Errors
     /// Whatever went wrong: the reason is for the report.

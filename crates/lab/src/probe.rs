@@ -31,7 +31,7 @@ pub enum Ability {
 }
 
 impl Probe {
-    /// Look at this host.
+    /// Looks at this host.
     #[must_use]
     pub fn look() -> Self {
         Self {

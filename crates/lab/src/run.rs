@@ -70,7 +70,7 @@ const LOSSES: u32 = 3;
 /// How often it may be lost without a cell measured in between before the run is.
 const LOSSES_IN_A_ROW: u32 = 6;
 
-/// Begin a run in `output`, which must not have one yet.
+/// Begins a run in `output`, which must not have one yet.
 ///
 /// # Errors
 /// As for [`resume`]; an unknown experiment, factor or level.
@@ -270,7 +270,7 @@ impl<S: Measurer> Run<S> {
         Ok(())
     }
 
-    /// Measure a cell and write its sample. Returns whether the stage was lost.
+    /// Measures a cell and write its sample. Returns whether the stage was lost.
     fn cell(&mut self, sweep: &'static Sweep, block: u32, cell: Cell) -> Result<bool> {
         let ready = self.ready(sweep);
         let line_ns = self.stage.distance().map(rounded);
@@ -315,7 +315,7 @@ impl<S: Measurer> Run<S> {
         Ok(lost)
     }
 
-    /// Set up what a sweep is measured on, if it is not, and write down what it is.
+    /// Sets up what a sweep is measured on, if it is not, and write down what it is.
     fn ready(&mut self, sweep: &Sweep) -> Result<()> {
         let before = self.manifest.image.clone();
         self.stage.ready(sweep.name, &mut self.manifest)?;

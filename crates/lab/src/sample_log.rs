@@ -23,7 +23,7 @@ pub(super) struct SampleLog {
 }
 
 impl SampleLog {
-    /// Open or make it. Half a line that a crash left at its end is cut off.
+    /// Opens or make it. Half a line that a crash left at its end is cut off.
     pub(super) fn open(output: &Path) -> Result<Self> {
         let path = output.join("samples.ndjson");
         let file = OpenOptions::new().create(true).append(true).open(&path);
@@ -41,7 +41,7 @@ impl SampleLog {
         })
     }
 
-    /// Write a sample, and those that wait before it.
+    /// Writes a sample, and those that wait before it.
     ///
     /// # Errors
     /// The disk does not take them now; nothing is lost, they wait.
@@ -52,7 +52,7 @@ impl SampleLog {
         self.flush()
     }
 
-    /// Write what waits.
+    /// Writes what waits.
     ///
     /// # Errors
     /// As for [`SampleLog::add`].

@@ -32,7 +32,7 @@ pub struct SecondHost {
 }
 
 impl SecondHost {
-    /// Make it.
+    /// Makes it.
     ///
     /// # Errors
     /// We are not root, or `ip` fails.
@@ -48,7 +48,7 @@ impl SecondHost {
         Ok(remote)
     }
 
-    /// Join it to the bridge `br0` of a namespace, as network `number`.
+    /// Joins it to the bridge `br0` of a namespace, as network `number`.
     ///
     /// # Errors
     /// `ip` or `tc` fails.
@@ -70,7 +70,7 @@ impl SecondHost {
         Ok(())
     }
 
-    /// Start the servers that streams and requests need.
+    /// Starts the servers that streams and requests need.
     ///
     /// # Errors
     /// One does not come up.
@@ -96,7 +96,7 @@ impl SecondHost {
         })
     }
 
-    /// Load a server from here with the lab's HTTP client, a process of its own.
+    /// Loads a server from here with the lab's HTTP client, a process of its own.
     ///
     /// # Errors
     /// The client fails.

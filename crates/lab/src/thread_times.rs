@@ -33,7 +33,7 @@ pub struct Set {
 /// Time between two looks; the variation of a metric is that over these pieces.
 const PIECE: Duration = Duration::from_millis(100);
 
-/// Run `work`; meanwhile, after `warm_up`, watch the sets for `window`. Returns the work's answer
+/// Runs `work`; meanwhile, after `warm_up`, watch the sets for `window`. Returns the work's answer
 /// and the sets' metrics.
 ///
 /// # Errors

@@ -93,7 +93,7 @@ pub fn gate(noise: &Evidence) -> f64 {
     low.ln().abs().max(high.ln().abs())
 }
 
-/// Judge every claim of these experiments.
+/// Judges every claim of these experiments.
 #[must_use]
 pub fn judge(
     rows: &[&'static Experiment],

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 /*
- * A plugin of QEMU's emulator (TCG): counts the instructions that a guest runs, and tells their number
- * to whoever connects to its socket.
+ * A plugin of QEMU's emulator (TCG): counts the instructions that a guest runs, and prints their number
+ * to each client that connects to its socket.
  *
  *	-plugin FILE,socket=PATH
  *
- * What is counted is whole translated blocks, when they begin: one that is left in its middle counts
- * as a whole. What is declared here is QEMU's docs/devel/tcg-plugins.rst, of its version 9.0 and later.
+ * The plugin counts whole translated blocks when they begin: a block that is left in its middle counts
+ * as a whole. The declarations are those of QEMU's docs/devel/tcg-plugins.rst, version 9.0 and later.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>

@@ -1,8 +1,8 @@
-//! Which accelerator works here, found out by booting.
+//! Determines which accelerator works on this host by booting a kernel.
 //!
 //! `/dev/kvm` may exist, open and answer every ioctl while a guest hangs for ever (seen on
-//! machines that are VMs themselves). So a guest's kernel is booted under KVM; it has no root
-//! file system and must get as far as complaining about that.
+//! machines that are VMs themselves). Therefore [`detect`] boots a guest's kernel under KVM. The
+//! kernel gets no root file system, and KVM works if the kernel prints that it misses one.
 
 use std::fs;
 use std::path::Path;
@@ -20,18 +20,18 @@ use crate::scope::RunFolder;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Accel {
-    /// The processor runs them.
+    /// The processor runs the instructions.
     Kvm,
-    /// QEMU translates them, 10 to 20 times slower.
+    /// QEMU translates the instructions; the guest is 10 to 20 times slower.
     Tcg,
 }
 
 impl Accel {
-    /// QEMU's options for it.
+    /// QEMU's options for this accelerator.
     ///
     /// TCG emulates `rep movsb` a byte at a time; without the two flags the guest's kernel
-    /// copies in a way that is several times faster there. What a guest's CPUs do there at the same time, they can
-    /// do in one thread; see [`Spec::one_thread`](crate::vm::Spec::one_thread).
+    /// copies in a way that is several times faster there. With `one_thread`, one thread of QEMU emulates all CPUs of
+    /// the guest; see [`Spec::one_thread`](crate::vm::Spec::one_thread).
     #[must_use]
     pub const fn qemu_args(self, one_thread: bool) -> [&'static str; 4] {
         let accel = match (self, one_thread) {
@@ -42,7 +42,7 @@ impl Accel {
         ["-accel", accel, "-cpu", "max,-erms,-fsrm"]
     }
 
-    /// Its name for people.
+    /// The name for reports.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -51,7 +51,7 @@ impl Accel {
         }
     }
 
-    /// Its name, as QEMU spells it.
+    /// The name, as QEMU spells it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -64,11 +64,11 @@ impl Accel {
 /// Longest boot that counts as working.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// What a kernel without a root file system says when it has booted.
+/// What a kernel without a root file system prints once it has booted.
 const BOOTED: &str = "Unable to mount root fs";
 
 /// The best accelerator that can boot `kernel` here. The first call takes up to 5 s where
-/// `/dev/kvm` exists; the answer is remembered for the process.
+/// `/dev/kvm` exists; later calls return the same answer.
 ///
 /// # Errors
 /// QEMU cannot be started at all, or [`Error::Interrupted`].

@@ -1,14 +1,14 @@
-//! Keeps threads on CPUs.
+//! Pins threads to CPUs.
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::error::{Context, Result};
 
-/// Does `work` with this thread on one CPU, then lets it run where it could before. The work is done also
-/// where that fails: another thread may wait for it.
+/// Runs `work` with the calling thread pinned to one CPU, then restores the thread's CPUs. `work` also runs if the
+/// pinning fails, because another thread may wait for its effect.
 ///
 /// # Errors
-/// The thread cannot be kept on the CPU, or not let go.
+/// The kernel refuses to pin the thread, or to restore its CPUs.
 pub fn on_cpu<T>(cpu: u32, work: impl FnOnce() -> T) -> Result<T> {
     let before = rustix::thread::sched_getaffinity(None);
     let before = before.context(|| "read this thread's CPUs".to_owned())?;
@@ -18,7 +18,7 @@ pub fn on_cpu<T>(cpu: u32, work: impl FnOnce() -> T) -> Result<T> {
     pinned.map(|()| done)
 }
 
-/// Keeps this thread on one CPU.
+/// Pins the calling thread to one CPU.
 ///
 /// # Errors
 /// The thread may not run on that CPU.

@@ -1,7 +1,7 @@
 //! The baseline: a Linux bridge with a tap for each VM, in a network namespace of its own.
 //!
-//! The namespace keeps the bridge apart from the host's network, and deleting it deletes every
-//! device in it. Its name carries its owner ([`crate::scope`]).
+//! The namespace separates the bridge from the host's network, and deleting it deletes every
+//! device in it. Its name contains the owner's process id ([`crate::scope`]).
 
 use std::fs::OpenOptions;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::host;
 use crate::scope;
 use crate::vm::Link;
 
-/// A bridge in a namespace; both go on drop.
+/// A bridge in a namespace; dropping the value deletes both.
 #[derive(Debug)]
 pub struct Bridge {
     namespace: String,
@@ -21,13 +21,13 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Make one. Leftovers of crashed runs are removed first.
+    /// Makes a bridge, after it has removed the leftovers of crashed runs.
     ///
-    /// The kernel's vhost-net carries the frames where KVM works and `/dev/vhost-net` opens;
-    /// else QEMU does.
+    /// The kernel's vhost-net carries the frames if KVM works and `/dev/vhost-net` opens;
+    /// otherwise QEMU does.
     ///
     /// # Errors
-    /// We are not root, or `ip` is missing or fails.
+    /// The process is not root, or `ip` is missing or fails.
     pub fn new(accel: Accel) -> Result<Self> {
         for name in scope::sweep()? {
             tracing::warn!("removed {name}, left behind by a run that crashed");
@@ -60,8 +60,8 @@ impl Bridge {
         Ok(bridge)
     }
 
-    /// Add a tap for the VM `name` (at most 11 bytes) and join it to the bridge. A VM that is
-    /// booted again gets the tap it had.
+    /// Adds a tap for the VM `name` (at most 11 bytes) and joins it to the bridge. A VM that is
+    /// booted again gets the same tap.
     ///
     /// # Errors
     /// The name is too long.
@@ -78,7 +78,7 @@ impl Bridge {
         })
     }
 
-    /// Join a device of the namespace to the bridge.
+    /// Joins a device of the namespace to the bridge.
     ///
     /// # Errors
     /// There is no such device.
@@ -92,7 +92,7 @@ impl Bridge {
         &self.namespace
     }
 
-    /// Who carries the frames between a tap and its guest.
+    /// What carries the frames between a tap and its guest: vhost-net or QEMU.
     #[must_use]
     pub const fn carrier(&self) -> &'static str {
         if self.vhost {

@@ -1,4 +1,4 @@
-//! What every channel between VMs offers, so that an experiment can be run over each of them.
+//! The interface that every channel between VMs has, so that an experiment can run over each of them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,15 +7,15 @@ use crate::accel::Accel;
 use crate::error::Result;
 use crate::vm::{Link, Nic, Vm};
 
-/// A way between VMs. It lives as long as the value; drop the VMs first.
+/// A channel between VMs. It exists as long as the value; drop the VMs first.
 pub trait Channel: std::fmt::Debug {
-    /// Its name, as [`channels::open`](crate::channels::open) knows it.
+    /// The name, as [`channels::open`](crate::channels::open) knows it.
     fn name(&self) -> &'static str;
 
     /// One line for a report: what carries the frames.
     fn description(&self) -> String;
 
-    /// The end of the VM `vm`; none where the VM gets its device while it runs.
+    /// The NIC's back-end for the VM `vm`; `None` if the VM gets its device while it runs.
     ///
     /// # Errors
     /// The VM is unknown to the channel, or the host refuses.
@@ -24,13 +24,13 @@ pub trait Channel: std::fmt::Debug {
     /// QEMU's options for a VM, beside its NIC's.
     ///
     /// # Errors
-    /// They cannot be found out.
+    /// The program that prints the options fails.
     fn qemu_args(&self, _vm: &str) -> Result<Vec<String>> {
         Ok(Vec::new())
     }
 
-    /// What is left to do when the VMs, which are numbered from one, are up, with guests of the kernel
-    /// `release`.
+    /// Connects the running VMs, which are numbered from one and whose guests have the kernel
+    /// `release`, if the channel needs that.
     ///
     /// # Errors
     /// A VM does not join.
@@ -38,10 +38,10 @@ pub trait Channel: std::fmt::Debug {
         Ok(())
     }
 
-    /// CPU time the channel's own processes have used. Zero when it has none.
+    /// CPU time that the channel's own processes have used; zero if it has none.
     ///
     /// # Errors
-    /// A process is gone.
+    /// A process has ended.
     fn cpu_time(&self) -> Result<Duration>;
 
     /// The channel's own process, if it has one.
@@ -50,7 +50,7 @@ pub trait Channel: std::fmt::Debug {
     }
 }
 
-/// What [`channels::open`](crate::channels::open) needs to know.
+/// Arguments of [`channels::open`](crate::channels::open).
 #[derive(Clone, Debug)]
 pub struct Setting<'a> {
     /// Names of the VMs that will be joined.
@@ -59,14 +59,14 @@ pub struct Setting<'a> {
     pub accel: Accel,
     /// The `vicinity` program.
     pub vicinity: &'a Path,
-    /// Folder of what is built for guests and kept.
+    /// Folder in which files that are built for guests are kept.
     pub cache: &'a Path,
     /// Folder for logs.
     pub logs: &'a Path,
 }
 
-/// A NIC on a channel, where that needs one. Its MAC address and IPv4 address follow from two numbers: that of the
-/// network (1 to 254, one for each channel) and that of the VM on it.
+/// A NIC on a channel, if the channel needs one. Its MAC address and IPv4 address follow from two numbers: that of the
+/// network (1 to 254, one for each channel) and that of the VM on this network.
 ///
 /// # Errors
 /// Those of [`Channel::link`].

@@ -6,7 +6,7 @@ use crate::direct::Direct;
 use crate::error::{Error, Result};
 use crate::switch::Switch;
 
-/// Open the channel called `bridge` (tap and Linux bridge), `switch` (Vicinity's) or `direct` (VMs
+/// Opens the channel called `bridge` (tap and Linux bridge), `switch` (Vicinity's) or `direct` (VMs
 /// that see each other's memory).
 ///
 /// # Errors

@@ -9,10 +9,10 @@ use crate::host;
 /// CPU time (user and system) a process and its children have used, all their threads together.
 ///
 /// # Errors
-/// The process is gone.
+/// The process has ended.
 pub fn of_process(id: u32) -> Result<Duration> {
     let children = host::family(id).into_iter().skip(1);
-    // A child that ended is in no figure any more.
+    // The time of a child that ended is in no figure any more.
     let children: Duration = children.filter_map(|child| of_one(child).ok()).sum();
     Ok(of_one(id)? + children)
 }
@@ -28,7 +28,7 @@ fn of_one(id: u32) -> Result<Duration> {
 /// CPU time of the kernel's own threads that move frames: `ksoftirqd/*`, which takes over
 /// delivery under load, and `vhost-*`, which serves virtio-net for QEMU on kernels before 6.4
 /// (later ones count it in QEMU's process). Work done inside a process's system calls is not in
-/// here; it is that process's time. Threads this container cannot see count as nothing.
+/// this figure; it is that process's time. Threads that this container cannot see are not counted.
 #[must_use]
 pub fn of_kernel_network() -> Duration {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -41,7 +41,7 @@ pub fn of_kernel_network() -> Duration {
     times.sum()
 }
 
-/// Name and CPU time in `/proc/PID/stat` (proc_pid_stat(5)): the name is in parentheses and may
+/// Names and CPU time in `/proc/PID/stat` (proc_pid_stat(5)): the name is in parentheses and may
 /// contain anything; `utime` and `stime` are fields 14 and 15.
 fn parse_stat(text: &str) -> Option<(&str, Duration)> {
     let (_, rest) = text.split_once('(')?;

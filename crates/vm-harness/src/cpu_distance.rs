@@ -1,5 +1,5 @@
-//! How far apart the two CPUs are: one cache line there and back. A virtual machine's CPUs move
-//! between the host's cores, and every figure of a switch moves with them.
+//! Measures the distance of two CPUs: the time of one cache line there and back. The CPUs of a virtual machine move
+//! between the cores of its host, and every figure of a switch changes with their distance.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
@@ -7,18 +7,18 @@ use std::time::Instant;
 use crate::affinity::{on_cpu, pin};
 use crate::error::Result;
 
-/// Trips in a try; short, so that most tries are not interrupted.
+/// Round trips in a try. A try is short, so that most tries are not interrupted.
 const TRIPS: u32 = 200;
 
 /// A counter alone in its cache lines.
 #[repr(align(128))]
 struct Line(AtomicU32);
 
-/// Nanoseconds for one line from the first CPU to the second and back: the fastest of so many tries, because the
+/// Nanoseconds for one cache line from the first CPU to the second and back: the fastest of `tries`, because the
 /// others were interrupted.
 ///
 /// # Errors
-/// The threads cannot be kept on these CPUs.
+/// The kernel refuses to pin the threads to these CPUs.
 pub fn round_trip([first, second]: [u32; 2], tries: u32) -> Result<f64> {
     let line = Line(AtomicU32::new(0));
     std::thread::scope(|scope| {
@@ -46,8 +46,8 @@ fn ask(line: &AtomicU32, cpu: u32, tries: u32) -> Result<f64> {
 
 /// Counts from odd to even.
 fn echo(line: &AtomicU32, cpu: u32, tries: u32) {
-    // Where pinning fails, it fails for the asker too, who tells.
-    let _told_by_the_asker = pin(cpu);
+    // If pinning fails here, it also fails in `ask`, which returns the error.
+    let _reported_by_ask = pin(cpu);
     for trip in 0..tries * TRIPS {
         wait_for(line, 2 * trip + 1);
         line.store(2 * trip + 2, Ordering::Release);

@@ -1,12 +1,12 @@
-//! What can go wrong in the lab, in words for the person who ran it.
+//! Errors of the harness, in words for the person who ran it.
 
 use std::io;
 use std::time::Duration;
 
-/// Short for it.
+/// The short name inside this workspace.
 pub use HarnessError as Error;
 
-/// A failure of the lab. The message says what happened, whose fault it is and what to do.
+/// A failure of the harness, or of what is measured with it. The message says what happened, whose fault it is and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum HarnessError {
     /// Ctrl-C or SIGTERM arrived; everything that was started is being removed.
@@ -15,9 +15,9 @@ pub enum HarnessError {
     /// The operating system refused something.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done.
+        /// The action that failed.
         what: String,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
     /// A tool is not installed on this host.
@@ -30,25 +30,25 @@ pub enum HarnessError {
         command: String,
         /// Its exit status.
         status: String,
-        /// What it said.
+        /// The end of its standard error.
         stderr: String,
     },
     /// Something took too long.
     #[error("{what} did not finish within {} s", limit.as_secs())]
     Timeout {
-        /// What was waited for.
+        /// What the harness waited for.
         what: String,
         /// How long.
         limit: Duration,
     },
-    /// A VM did not come up or died.
+    /// A VM did not boot, or ended.
     #[error(
         "VM {vm}: {why}\nlast lines of its console:\n{console}\nQEMU was started as:\n{command}"
     )]
     Vm {
         /// The VM's name.
         vm: String,
-        /// What was noticed.
+        /// The observation.
         why: String,
         /// The end of its serial console and of QEMU's own messages.
         console: String,
@@ -67,25 +67,25 @@ pub enum HarnessError {
         /// What it printed.
         output: String,
     },
-    /// A program answered something the lab cannot read.
+    /// A program printed something that the harness cannot read.
     #[error("cannot read {what}: {text}")]
     Unreadable {
         /// What was expected.
         what: String,
-        /// The beginning of what came instead.
+        /// The beginning of the text.
         text: String,
     },
-    /// This host cannot do what is asked; the text says why and what to do.
+    /// This host cannot do what the caller asked for; the text says why and what to do.
     #[error("{0}")]
     Host(String),
 }
 
-/// The lab's result type.
+/// The harness's result type.
 pub type Result<T> = std::result::Result<T, HarnessError>;
 
-/// Adds to a system error what was being done.
+/// Adds the action that failed to an error of the system.
 pub trait Context<T> {
-    /// Name the action that failed.
+    /// Names the action that failed.
     fn context(self, what: impl FnOnce() -> String) -> Result<T>;
 }
 

@@ -1,9 +1,9 @@
-//! Programs of the host: run one to its end, or keep one as a child that cannot outlive us.
+//! Programs of the host: runs one to its end, or keeps one as a child that cannot outlive this process.
 //!
-//! Every child leaves the terminal's process group, so that Ctrl-C reaches only us and we end
-//! it in order. Every child asks the kernel to be killed when its parent goes, so that not even
-//! SIGKILL leaves one behind. The kernel means the parent *thread*, hence one thread that
-//! lives as long as the process starts them all.
+//! Every child leaves the terminal's process group, so that Ctrl-C reaches only this process, which
+//! ends its children in order. Every child asks the kernel to kill it when its parent ends, so that not even
+//! SIGKILL of this process leaves a child running. The kernel means the parent *thread*; therefore one thread, which
+//! runs as long as the process, starts all children.
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -24,8 +24,8 @@ type Start = (Command, mpsc::Sender<io::Result<Child>>);
 /// How long a child may take to end after SIGTERM before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Arguments of `setpriv` that tie the program after them to its parent; our process id and the
-/// program follow. We may be gone before the tie is made, hence the second look at the parent.
+/// Arguments of `setpriv` that tie the program after them to its parent; this process's id and the
+/// program follow. This process may end before the tie is made; therefore the shell compares the parent's id again.
 const TIE: [&str; 6] = [
     "--pdeathsig",
     "KILL",
@@ -35,10 +35,10 @@ const TIE: [&str; 6] = [
     r#"[ "$PPID" = "$0" ] && exec "$@""#,
 ];
 
-/// Arguments before the program: the tie and our process id.
+/// Number of arguments before the program: the tie and this process's id.
 const BEFORE: usize = TIE.len() + 1;
 
-/// A command for [`Tied::spawn`] or [`run`]: `program`, tied to our life.
+/// A command for [`Tied::spawn`] or [`run`]: `program`, which the kernel kills when this process ends.
 #[must_use]
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("setpriv");
@@ -47,7 +47,7 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// A child process that dies with us, and that is killed and reaped on drop.
+/// A child process that the kernel kills when this process ends. Dropping the value kills and reaps the child.
 #[derive(Debug)]
 pub struct Tied {
     child: Child,
@@ -55,10 +55,10 @@ pub struct Tied {
 }
 
 impl Tied {
-    /// Start a command made by [`command`]. Its standard streams are as the caller set them.
+    /// Starts a command made by [`command`]. Its standard streams are as the caller set them.
     ///
     /// # Errors
-    /// [`Error::MissingTool`] when there is no such program.
+    /// [`Error::MissingTool`] if the program is not installed.
     pub fn spawn(command: Command) -> Result<Self> {
         let program = command.get_args().nth(BEFORE).unwrap_or_default();
         if !exists(program) {
@@ -72,27 +72,27 @@ impl Tied {
         })
     }
 
-    /// Its process id.
+    /// The process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its command line, ready to be pasted into a shell.
+    /// The command line, as one would type it in a shell.
     #[must_use]
     pub fn command(&self) -> &str {
         &self.command
     }
 
-    /// What it says, once, if its command has a pipe for that.
+    /// Takes the pipe of the child's standard output, if its command has one.
     pub fn stdout(&mut self) -> Option<ChildStdout> {
         self.child.stdout.take()
     }
 
-    /// Its exit status if it has ended.
+    /// The exit status if the child has ended.
     ///
     /// # Errors
-    /// The system refuses to tell.
+    /// The system cannot wait for the child.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         let text = &self.command;
         self.child
@@ -100,10 +100,10 @@ impl Tied {
             .context(|| format!("wait for `{text}`"))
     }
 
-    /// An error if it has ended, with the end of its `log`.
+    /// Returns an error with the end of `log` if the child has ended.
     ///
     /// # Errors
-    /// It has ended.
+    /// The child has ended.
     pub fn must_run(&mut self, log: &Path) -> Result<()> {
         let Some(status) = self.ended()? else {
             return Ok(());
@@ -116,12 +116,12 @@ impl Tied {
         })
     }
 
-    /// Ask it to end (SIGTERM), kill it when it does not, reap it.
+    /// Sends SIGTERM to the child, kills it if it does not end within 5 s, and reaps it.
     pub fn stop(mut self) {
         if let Some(pid) = pid(&self.child) {
             let _gone = kill_process(pid, Signal::TERM);
         }
-        // A pending Ctrl-C must not cut the grace short, so this does not use `interrupt`.
+        // A pending Ctrl-C must not shorten the wait, so this does not use `interrupt`.
         let step = Duration::from_millis(10);
         let mut waited = Duration::ZERO;
         while waited < GRACE && matches!(self.child.try_wait(), Ok(None)) {
@@ -138,17 +138,17 @@ impl Drop for Tied {
     }
 }
 
-/// Run a program to its end and return its standard output.
+/// Runs a program to its end and returns its standard output.
 ///
 /// # Errors
-/// [`Error::MissingTool`], [`Error::Command`] when it fails, [`Error::Interrupted`] (the
-/// program and its children are then told to end).
+/// [`Error::MissingTool`], [`Error::Command`] if the program fails, [`Error::Interrupted`] (the
+/// program and its children then receive SIGTERM).
 pub fn run(command: Command) -> Result<String> {
     finish(command, Stdio::null(), end_of)
 }
 
-/// Do `work` beside a program that goes on until its standard input ends: it does when the work is done.
-/// Returns the program's standard output and what came of the work.
+/// Runs `work` while a program runs that ends when its standard input is closed, and closes that input after the work.
+/// Returns the program's standard output and the result of the work.
 ///
 /// # Errors
 /// Those of the work (the program is then killed), and those of [`run`].
@@ -175,7 +175,7 @@ fn end_of(tied: &mut Tied) -> Result<ExitStatus> {
     ended
 }
 
-/// Like [`run`], for cleaning up: a pending Ctrl-C does not stop it.
+/// Like [`run`], for cleaning up: a pending Ctrl-C does not interrupt it.
 pub fn run_to_end(command: Command) -> Result<String> {
     finish(command, Stdio::null(), |tied| {
         let text = tied.command.clone();
@@ -215,7 +215,7 @@ pub fn tail(text: &str, lines: usize) -> String {
     all.get(from..).unwrap_or_default().join("\n")
 }
 
-/// When a process started, in clock ticks since boot; `None` when there is none with this id.
+/// The start time of a process, in clock ticks since boot; `None` if no process has this id.
 pub fn start_time(id: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     // proc_pid_stat(5): field 22, counted from 3 behind the name in parentheses.
@@ -223,7 +223,7 @@ pub fn start_time(id: u32) -> Option<u64> {
     fields.split(' ').nth(19)?.parse().ok()
 }
 
-/// A process and all that descend from it, as far as they still run.
+/// A process and its descendants that still run.
 pub fn family(id: u32) -> Vec<u32> {
     let mut all = vec![id];
     let mut next = 0;
@@ -283,7 +283,7 @@ fn shell_line(command: &Command) -> String {
     words.map(quote).collect::<Vec<_>>().join(" ")
 }
 
-/// Hand a command to the starter thread.
+/// Passes a command to the thread that starts all children.
 fn start(command: Command) -> io::Result<Child> {
     static STARTER: OnceLock<Mutex<mpsc::Sender<Start>>> = OnceLock::new();
     let starter = STARTER.get_or_init(|| {

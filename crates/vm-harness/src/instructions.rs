@@ -1,5 +1,5 @@
-//! Instructions that guests run, counted by a plugin of QEMU's emulator that is built here. Their number
-//! does not depend on what else the host does; counting slows guests down.
+//! Counts the instructions that guests run, by a plugin of QEMU's emulator that this module builds. Their number
+//! does not depend on other work of the host. Counting slows guests down.
 
 use std::fs;
 use std::io::Read;
@@ -10,10 +10,10 @@ use crate::error::{Context, Error, Result};
 use crate::host;
 use crate::scope::RunFolder;
 
-/// The plugin.
+/// The plugin's source.
 const SOURCE: &str = include_str!("../plugin/instructions.c");
 
-/// What counts in VMs that are booted with [`Counter::qemu_args`].
+/// Counts instructions in VMs that are booted with [`Counter::qemu_args`].
 #[derive(Debug)]
 pub struct Counter {
     /// The plugin, and the VMs' sockets.
@@ -21,10 +21,10 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// Build it.
+    /// Builds the plugin.
     ///
     /// # Errors
-    /// There is no compiler.
+    /// `gcc` is missing or fails.
     pub fn build() -> Result<Self> {
         let counter = Self {
             run: RunFolder::new()?,
@@ -61,10 +61,10 @@ impl Counter {
         ["-plugin".to_owned(), plugin]
     }
 
-    /// How many the VM of this name has run, since it was started.
+    /// The number of instructions that the VM of this name has run since its start.
     ///
     /// # Errors
-    /// It does not run.
+    /// The VM does not run.
     pub fn read(&self, vm: &str) -> Result<u64> {
         let socket = self.socket(vm);
         let text = ask(&socket).context(|| format!("ask at {}", socket.display()))?;
@@ -89,7 +89,7 @@ mod tests {
     use crate::host::Tied;
     use crate::interrupt;
 
-    /// The firmware alone: it looks for something to boot again and again.
+    /// Runs the firmware alone, which looks for a boot device again and again.
     #[test]
     fn instructions_of_a_guest_are_counted() {
         let counter = Counter::build().unwrap();

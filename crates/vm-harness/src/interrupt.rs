@@ -1,7 +1,7 @@
 //! Ctrl-C and SIGTERM as an ordinary error.
 //!
-//! After [`install`] the two signals only raise a flag. Every wait of the lab looks at it and
-//! returns [`Error::Interrupted`], so the stack unwinds and each owner removes what it made.
+//! After [`install`] the two signals only set a flag. Every wait of the harness reads the flag and
+//! returns [`Error::Interrupted`], so each caller returns and each owner removes what it made.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,14 +13,13 @@ use crate::error::{Context, Error, Result};
 
 static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// Longest time a wait goes without looking at the flag.
+/// Longest time between two reads of the flag.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// Turn SIGINT and SIGTERM into [`Error::Interrupted`] for the rest of the process's life.
-/// Calling it again does nothing.
+/// Turns SIGINT and SIGTERM into [`Error::Interrupted`] until the process ends. A second call does nothing.
 ///
 /// # Errors
-/// The system refuses the handlers.
+/// The system refuses the signal handlers.
 pub fn install() -> Result<()> {
     let flag = FLAG.get_or_init(Arc::default);
     for signal in [SIGINT, SIGTERM] {
@@ -30,10 +29,10 @@ pub fn install() -> Result<()> {
     Ok(())
 }
 
-/// [`Error::Interrupted`] when a signal arrived.
+/// Returns an error if a signal arrived.
 ///
 /// # Errors
-/// Only that one.
+/// [`Error::Interrupted`] only.
 pub fn check() -> Result<()> {
     match FLAG.get() {
         Some(flag) if flag.load(Ordering::Relaxed) => Err(Error::Interrupted),
@@ -41,7 +40,7 @@ pub fn check() -> Result<()> {
     }
 }
 
-/// Sleep, but wake up for a signal.
+/// Sleeps for `time`, or until a signal arrives.
 ///
 /// # Errors
 /// [`Error::Interrupted`].
@@ -57,7 +56,7 @@ pub fn sleep(time: Duration) -> Result<()> {
     }
 }
 
-/// Ask `ready` again and again, at most `limit` long, until it gives a value.
+/// Calls `ready` again and again, for at most `limit`, until it returns a value.
 ///
 /// # Errors
 /// [`Error::Timeout`] naming `what`, [`Error::Interrupted`], or the error of `ready`.

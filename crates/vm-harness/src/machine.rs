@@ -1,4 +1,4 @@
-//! What a measurement ran on, for the record.
+//! Describes the machine that a measurement ran on, for its report.
 
 use std::fmt;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::host;
 pub struct Machine {
     /// Processor model.
     pub processor: String,
-    /// Processors the run could use.
+    /// Processors that the run may use.
     pub cpus: usize,
     /// Memory, MiB.
     pub memory_mib: u64,
@@ -23,14 +23,14 @@ pub struct Machine {
     pub system: String,
     /// Version of QEMU.
     pub qemu: String,
-    /// Git revision of the source tree (`+` when it has changes); empty outside of one.
+    /// Git revision of the source tree (`+` when it has changes); empty outside a source tree.
     pub revision: String,
-    /// When, UTC, RFC 3339.
+    /// Time of the run, UTC, RFC 3339.
     pub date: String,
 }
 
 impl Machine {
-    /// Look at this host.
+    /// Describes this host.
     ///
     /// # Errors
     /// QEMU is missing.
@@ -48,7 +48,7 @@ impl Machine {
             system: field("/etc/os-release", "PRETTY_NAME", '='),
             qemu: qemu.trim_start_matches("QEMU emulator version ").to_owned(),
             revision: revision(),
-            date: said(&["date", "-u", "+%FT%TZ"]),
+            date: output(&["date", "-u", "+%FT%TZ"]),
         })
     }
 }
@@ -71,8 +71,8 @@ fn words(words: &[&str]) -> std::process::Command {
     command
 }
 
-/// What a command prints; nothing when it fails.
-fn said(command: &[&str]) -> String {
+/// The output of a command; empty if the command fails.
+fn output(command: &[&str]) -> String {
     host::run(words(command))
         .unwrap_or_default()
         .trim()
@@ -80,8 +80,8 @@ fn said(command: &[&str]) -> String {
 }
 
 fn revision() -> String {
-    let revision = said(&["git", "rev-parse", "--short=12", "HEAD"]);
-    let changed = !said(&["git", "status", "--porcelain"]).is_empty();
+    let revision = output(&["git", "rev-parse", "--short=12", "HEAD"]);
+    let changed = !output(&["git", "status", "--porcelain"]).is_empty();
     if changed && !revision.is_empty() {
         revision + "+"
     } else {
@@ -99,7 +99,7 @@ fn field(path: &str, name: &str, separator: char) -> String {
     })
 }
 
-/// Processors that we may use.
+/// Processors that this process may use.
 pub fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

@@ -1,4 +1,4 @@
-//! What a long run is doing, a line a step, with the time since it began.
+//! Prints the steps of a long run, one line each, with the time since its start.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Start the clock.
+    /// Starts the clock.
     #[must_use]
     pub fn start() -> Self {
         Self {
@@ -17,7 +17,7 @@ impl Progress {
         }
     }
 
-    /// Say what begins now.
+    /// Prints the step that begins now.
     #[expect(clippy::print_stderr, reason = "this is its purpose")]
     pub fn step(&self, what: &str) {
         let seconds = self.start.elapsed().as_secs_f64();

@@ -1,8 +1,8 @@
-//! Names that say who owns a thing, and the removal of what a crashed run left behind.
+//! Names that contain their owner, and the removal of what a crashed run left behind.
 //!
-//! Everything the lab leaves in a shared place (a folder below `/run`, a network namespace) is
-//! named `vicinity-lab-<owner's process id>-<owner's start time>-<number>`. A name whose owner is
-//! dead is a leftover; the start time tells an owner from a later process with its id.
+//! Everything that the harness makes in a shared place (a folder below `/run`, a network namespace) is
+//! named `vicinity-lab-<owner's process id>-<owner's start time>-<number>`. A name whose owner has
+//! ended is a leftover; the start time distinguishes the owner from a later process with the same id.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ const PREFIX: &str = "vicinity-lab-";
 const RUN: &str = "/run";
 const NAMESPACES: &str = "/run/netns";
 
-/// A name no other run and no other call uses.
+/// A name that no other run and no other call uses.
 #[must_use]
 pub fn unique() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -26,7 +26,7 @@ pub fn unique() -> String {
     format!("{PREFIX}{id}-{start}-{number}")
 }
 
-/// Whether a name is one of ours whose owner no longer runs.
+/// Whether [`unique`] made this name for a process that no longer runs.
 #[must_use]
 pub fn is_leftover(name: &str) -> bool {
     let owner = || {
@@ -45,8 +45,8 @@ fn leftovers(folder: &str) -> Vec<String> {
     names.filter(|name| is_leftover(name)).collect()
 }
 
-/// Remove what runs that crashed left behind. Returns the names that were removed. Another run
-/// may be doing the same: what is gone when we come to it was removed.
+/// Removes what crashed runs left behind, and returns the names of what was removed. Another run
+/// may do the same at this time: a leftover that has vanished counts as removed.
 ///
 /// # Errors
 /// A leftover cannot be removed.
@@ -67,7 +67,7 @@ pub fn sweep() -> Result<Vec<String>> {
     Ok(removed)
 }
 
-/// [`sweep`] before a run, and tell what was removed.
+/// Calls [`sweep`] before a run, and prints what was removed.
 ///
 /// # Errors
 /// A leftover cannot be removed.
@@ -80,7 +80,7 @@ pub fn sweep_and_tell(progress: &Progress) -> Result<()> {
     Ok(())
 }
 
-/// What came of removing a leftover, where another may have been quicker.
+/// Ignores the error of a removal if another run has removed the leftover meanwhile.
 fn unless_gone(done: Result<()>, path: &Path) -> Result<()> {
     match done {
         Err(_) if path.symlink_metadata().is_err() => Ok(()),
@@ -88,23 +88,23 @@ fn unless_gone(done: Result<()>, path: &Path) -> Result<()> {
     }
 }
 
-/// Delete a network namespace and every device in it.
+/// Deletes a network namespace and every device in it.
 pub fn delete_namespace(name: &str) -> Result<()> {
     let mut ip = host::command("ip");
     ip.args(["netns", "delete", name]);
     host::run_to_end(ip).map(drop)
 }
 
-/// A folder for sockets, removed on drop. It is below `/run` because a socket's path may have
+/// A folder for sockets; dropping the value removes it. The folder is below `/run` because a socket's path may have
 /// only 107 bytes.
 #[derive(Debug)]
 pub struct RunFolder(PathBuf);
 
 impl RunFolder {
-    /// Make one that only we can enter.
+    /// Makes a folder that only this user may enter.
     ///
     /// # Errors
-    /// It cannot be made: usually because we are not root.
+    /// The folder cannot be made, usually because the process is not root.
     pub fn new() -> Result<Self> {
         use std::os::unix::fs::DirBuilderExt;
         let path = Path::new(RUN).join(unique());
@@ -115,7 +115,7 @@ impl RunFolder {
         Ok(Self(path))
     }
 
-    /// Where it is.
+    /// The path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0

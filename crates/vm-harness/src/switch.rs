@@ -1,4 +1,4 @@
-//! Vicinity's switch between VMs.
+//! A channel: Vicinity's switch between VMs.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub struct Switch {
     vms: Vec<String>,
 }
 
-/// The part of `vicinity serve`'s configuration that the lab uses.
+/// The part of `vicinity serve`'s configuration that the harness uses.
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct Config {
@@ -53,7 +53,7 @@ struct Port {
     socket: PathBuf,
 }
 
-/// A switch's way out.
+/// The uplink of a switch.
 #[derive(Clone, Copy, Debug)]
 pub struct Uplink<'a> {
     /// Network namespace in which the switch runs and makes the tap.
@@ -62,19 +62,19 @@ pub struct Uplink<'a> {
     pub tap: &'a str,
 }
 
-/// Longest start of the switch.
+/// Longest time that the switch may take to start.
 const START: Duration = Duration::from_secs(20);
 
 impl Switch {
-    /// Start it with one port for each VM and wait until every port accepts connections.
+    /// Starts the switch with one port for each VM and waits until every port accepts connections.
     ///
     /// # Errors
-    /// It does not start; the error shows the end of its log.
+    /// The switch does not start; the error shows the end of its log.
     pub fn start(setting: &Setting<'_>) -> Result<Self> {
         Self::launch(setting, None, None)
     }
 
-    /// The same; frames may gather for so many microseconds.
+    /// Like [`Switch::start`]; frames may gather for `micros` microseconds (`gather-us`).
     ///
     /// # Errors
     /// As for [`Switch::start`].
@@ -82,7 +82,7 @@ impl Switch {
         Self::launch(setting, None, Some(micros))
     }
 
-    /// The same, with a way out.
+    /// Like [`Switch::start`], with an uplink.
     ///
     /// # Errors
     /// As for [`Switch::start`].
@@ -134,7 +134,7 @@ impl Switch {
         })
     }
 
-    /// Its folder: the daemon's control socket is there.
+    /// The daemon's runtime folder, which contains its control socket.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.run.path()
@@ -213,8 +213,8 @@ fn socket(run: &Path, vm: &str) -> PathBuf {
 }
 
 /// Whether a process listens on this socket. Read from `/proc/PID/net/unix` (the flag is
-/// `__SO_ACCEPTCON`; the table is that of the process's network namespace), because to connect
-/// would already be to attach.
+/// `__SO_ACCEPTCON`; the table is that of the process's network namespace), because a connection
+/// would already attach a front-end.
 fn listens(socket: &Path, process: u32) -> bool {
     let table = fs::read_to_string(format!("/proc/{process}/net/unix")).unwrap_or_default();
     table.lines().any(|line| {

@@ -1,4 +1,4 @@
-//! Traffic between two VMs, and its figures.
+//! Runs traffic between two VMs and reads its figures.
 //!
 //! The serving VM runs `iperf3` and `sockperf` servers all the time ([`serve`]); each function
 //! here runs one client in the other VM and reads what it reports.
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 use crate::vm::Vm;
 
-/// On top of a client's own duration: start, warm-up and the end of the connection.
+/// Time beyond a client's own duration: its start, its warm-up and the end of the connection.
 const SLACK: Duration = Duration::from_secs(30);
 
 const SOCKPERF_PORT: u16 = 11111;
@@ -23,7 +23,7 @@ pub struct Tcp {
     pub mbit_s: f64,
     /// Payload received, bytes.
     pub bytes: f64,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub retransmits: u64,
 }
 
@@ -55,10 +55,10 @@ pub struct RoundTrip {
     pub mean_us: f64,
 }
 
-/// Start the servers in `vm`. They serve every address it has until it stops.
+/// Starts the servers in `vm`. They listen on all addresses of the VM until it stops.
 ///
 /// # Errors
-/// A server does not come up.
+/// A server does not start.
 pub fn serve(vm: &Vm) -> Result<()> {
     let limit = Duration::from_secs(30);
     vm.check("iperf3 --server --daemon", limit)?;
@@ -74,7 +74,7 @@ pub fn serve(vm: &Vm) -> Result<()> {
     vm.check(&up, limit).map(drop)
 }
 
-/// Send TCP from `client` to `target` for `seconds`.
+/// Sends TCP from `client` to `target` for `seconds`.
 ///
 /// # Errors
 /// The client fails or its report cannot be read.
@@ -83,7 +83,7 @@ pub fn tcp(client: &Vm, target: &str, seconds: u32) -> Result<Tcp> {
     parse_tcp(&report)
 }
 
-/// Send UDP messages of `size` bytes from `client` to `target` for `seconds`, unpaced.
+/// Sends UDP messages of `size` bytes from `client` to `target` for `seconds`, unpaced.
 ///
 /// # Errors
 /// The client fails or its report cannot be read.
@@ -97,7 +97,7 @@ pub fn udp(client: &Vm, target: &str, seconds: u32, size: u32) -> Result<Udp> {
     parse_udp(&report)
 }
 
-/// Exchange TCP messages of `size` bytes between `client` and `target` for `seconds`.
+/// Exchanges TCP messages of `size` bytes between `client` and `target` for `seconds`.
 ///
 /// # Errors
 /// The client fails or its report cannot be read.
@@ -105,7 +105,7 @@ pub fn ping_pong(client: &Vm, target: &str, seconds: u32, size: u32) -> Result<R
     sockperf(client, target, seconds, size, "--tcp")
 }
 
-/// The same with UDP messages.
+/// Like [`ping_pong`], with UDP messages.
 ///
 /// # Errors
 /// As for [`ping_pong`].
@@ -175,7 +175,7 @@ fn parse_sockperf(text: &str) -> Result<RoundTrip> {
             .lines()
             .find(|line| line.contains("[Valid Duration]"))?;
         let (_, count) = valid.rsplit_once("ReceivedMessages=")?;
-        // Without --full-rtt sockperf gives half of it: never take the one for the other.
+        // Without --full-rtt sockperf prints half of the round trip: such a report is refused.
         let (_, mean) = text.split_once("Summary: Round trip is ")?;
         Some(RoundTrip {
             p50_us: percentile(" 50.000")?,

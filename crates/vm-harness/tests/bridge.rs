@@ -1,4 +1,4 @@
-//! Two VMs on the baseline network: they reach each other, and nothing stays behind.
+//! Two VMs on the baseline network reach each other, and nothing is left afterwards.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers may fail it")]
 
@@ -11,7 +11,7 @@ use vm_harness::channel;
 use vm_harness::image::{Image, Recipe};
 use vm_harness::vm::{Spec, Vm};
 
-/// Enough for an emulated guest on a busy machine.
+/// Longest boot of an emulated guest on a busy machine.
 const BOOT: Duration = Duration::from_secs(120);
 const SHORT: Duration = Duration::from_secs(30);
 
@@ -94,7 +94,7 @@ fn two_vms_reach_each_other_and_leave_nothing_behind() {
 fn a_guest_that_cannot_boot_shows_its_console_and_command() {
     let image = image();
     let mut spec = Spec::new("broken", &target().join("broken"));
-    // Not enough for the initramfs: the kernel gives up and the machine resets.
+    // Too little memory for the initramfs: the kernel panics and the machine resets.
     spec.memory_mib = 64;
     let vm = Vm::boot(&image, spec).unwrap();
     let error = vm.wait_ready(BOOT).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! The same inputs give the same image, byte for byte, and half an image is never used.
+//! The same inputs yield the same image, byte for byte, and an incomplete image is never used.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers may fail it")]
 
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use vm_harness::image::{Image, Recipe};
 
-/// A cache of our own, empty at first.
+/// An empty cache folder for one test.
 fn cache(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _not_there = fs::remove_dir_all(&path);

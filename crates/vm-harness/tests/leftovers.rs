@@ -1,7 +1,7 @@
-//! What a killed run leaves is found and removed by the next; Ctrl-C leaves nothing.
+//! The next run removes what a killed run left; a run that ends by Ctrl-C leaves nothing.
 //!
-//! The runs are this test program again, told by an environment variable to hold a VM on a
-//! bridge until it is ended.
+//! The runs are processes of this test program, which an environment variable makes run a VM on a
+//! bridge until the process is ended.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers may fail it")]
 
@@ -21,7 +21,7 @@ use vm_harness::{accel, channel, interrupt, scope};
 
 const HOLD: &str = "LAB_TEST_HOLD";
 
-/// Not a test by itself: the run that others end.
+/// No test by itself: the run that the tests end.
 #[test]
 fn hold() {
     if std::env::var_os(HOLD).is_none() {
@@ -40,7 +40,7 @@ fn hold() {
     assert!(matches!(end, Err(HarnessError::Interrupted)), "{end:?}");
 }
 
-/// A run that has a VM. Its output must stay open: it still has something to say at its end.
+/// A run that has a VM. Its output must stay open, because the run still prints at its end.
 struct Held {
     child: Child,
     qemu: u32,
@@ -64,7 +64,7 @@ fn held() -> Held {
     }
 }
 
-/// One run at a time: each removes what the others have left as it starts.
+/// Serialises the runs: each removes the leftovers of the others when it starts.
 fn alone() -> MutexGuard<'static, ()> {
     static RUNS: Mutex<()> = Mutex::new(());
     RUNS.lock().unwrap_or_else(PoisonError::into_inner)

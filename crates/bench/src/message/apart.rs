@@ -124,7 +124,7 @@ impl End {
     }
 }
 
-/// Connect two endpoints.
+/// Connects two endpoints.
 fn connect(one: Endpoint, other: Endpoint) -> Done<[End; 2]> {
     let address = Address {
         nic: Board::nic_of(ANSWERER),
@@ -151,7 +151,7 @@ fn connect(one: Endpoint, other: Endpoint) -> Done<[End; 2]> {
     Ok([one, other])
 }
 
-/// Work until a request of `mine` has ended.
+/// Works until a request of `mine` has ended.
 #[inline]
 fn finish(mine: &mut End, other: &mut End, request: Request) -> Done<Completion> {
     let mut end = None;

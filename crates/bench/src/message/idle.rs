@@ -43,7 +43,7 @@ impl Idle {
     }
 }
 
-/// Start them on a board of their own, and watch them.
+/// Starts them on a board of their own, and watch them.
 pub(super) fn measure(program: &Path, folder: &Path) -> Result<Idle> {
     let mut waiters = Vec::new();
     for number in 0..ENDPOINTS {

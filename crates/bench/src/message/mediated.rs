@@ -38,7 +38,7 @@ pub(super) struct Mediated {
 }
 
 impl Plane {
-    /// Start one in `folder`, where each member gets a board; with the relay on a CPU, or on any.
+    /// Starts one in `folder`, where each member gets a board; with the relay on a CPU, or on any.
     pub(super) fn start(program: &Path, folder: &Path, cpu: Option<u32>) -> Result<Self> {
         let plane = folder.join("plane");
         let words = ["serve", ASKER, ANSWERER];
@@ -57,7 +57,7 @@ impl Plane {
     }
 }
 
-/// Start `vicinity message` with these words, by a board's folder; it is ready when it prints `marker`.
+/// Starts `vicinity message` with these words, by a board's folder; it is ready when it prints `marker`.
 fn start(
     name: &str,
     program: &Path,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use vm_harness::error::{Context, Error, Result};
 
-/// Ask, and wait for the answer's body.
+/// Asks, and wait for the answer's body.
 ///
 /// # Errors
 /// There is no daemon, or it refuses.

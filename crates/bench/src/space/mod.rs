@@ -95,7 +95,7 @@ fn check(options: &Options) -> Result<()> {
     Err(Error::Host(complaint.to_owned()))
 }
 
-/// Let us, and the servers that we start, have as many sockets as may be: slow clients are many.
+/// Lets us, and the servers that we start, have as many sockets as may be: slow clients are many.
 fn allow_sockets() -> Result<()> {
     let most = getrlimit(Resource::Nofile).maximum;
     let limit = Rlimit {

@@ -65,7 +65,7 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// Set a NIC up whose switch is at the other end of `socket`. All frames it sends begin as
+    /// Sets a NIC up whose switch is at the other end of `socket`. All frames it sends begin as
     /// `frame`, under `header`.
     pub(crate) fn start(
         socket: OwnedFd,
@@ -112,7 +112,7 @@ impl Driver {
         self.free.len()
     }
 
-    /// Make a frame to `to` available, with this stamp; nothing happens without
+    /// Makes a frame to `to` available, with this stamp; nothing happens without
     /// [`room`](Self::room).
     pub(crate) fn send(&mut self, to: [u8; 6], stamp: u64) {
         let Some(buffer) = self.free.pop() else {
@@ -134,14 +134,14 @@ impl Driver {
         self.transmit.offer(words, buffer);
     }
 
-    /// Let the switch see what was made available in both rings.
+    /// Lets the switch see what was made available in both rings.
     pub(crate) fn publish(&mut self) {
         let words = self.ram.words();
         self.transmit.publish(words);
         self.receive.publish(words);
     }
 
-    /// Take up to `most` frames that came; `seen` gets the stamp of each.
+    /// Takes up to `most` frames that came; `seen` gets the stamp of each.
     pub(crate) fn receive(&mut self, most: usize, mut seen: impl FnMut(u64)) -> usize {
         let words = self.ram.words();
         for count in 0..most {
@@ -207,7 +207,7 @@ impl Ring {
         [descriptors, self.used * 4, self.available * 4].map(|at| at as u64)
     }
 
-    /// Write the descriptors: number `n` is buffer `n`, `length` bytes of it.
+    /// Writes the descriptors: number `n` is buffer `n`, `length` bytes of it.
     fn write_descriptors(&self, ram: &Ram, length: u64, flags: u16) {
         let [descriptors, ..] = self.places();
         for buffer in 0..RING {
@@ -234,7 +234,7 @@ impl Ring {
         self.next_available = self.next_available.wrapping_add(1);
     }
 
-    /// Show what was offered, and kick if that is wanted.
+    /// Shows what was offered, and kick if that is wanted.
     fn publish(&mut self, words: &[AtomicU32]) {
         let shown = self.flags | u32::from(self.next_available) << 16;
         let Some(place) = words.get(self.available) else {
@@ -284,7 +284,7 @@ fn low(value: u64) -> u32 {
     u32::try_from(value & u64::from(u32::MAX)).unwrap_or_default()
 }
 
-/// Tell the switch of memory and rings, and wait until it knows.
+/// Tells the switch of memory and rings, and wait until it knows.
 fn set_up(wire: &Wire, ram: &Ram, features: u64, rings: &[&Ring; 2]) {
     let ask = |request| {
         wire.send(request, &[], &[]);

@@ -97,7 +97,7 @@ fn teach(drivers: &mut [Driver], each: usize) -> Result<()> {
     Ok(())
 }
 
-/// Wait until the switch has taken what a NIC sent, and empty the receiver meanwhile.
+/// Waits until the switch has taken what a NIC sent, and empty the receiver meanwhile.
 fn settle(driver: &mut Driver, mut receiver: Option<&mut Driver>) -> Result<()> {
     driver.publish();
     interrupt::poll("frames to be taken", LIMIT, || {

@@ -88,7 +88,7 @@ struct Stream<'a> {
     gap: f64,
 }
 
-/// Send and receive meanwhile. The stamps count from `epoch`. What each NIC receives is added to its
+/// Sends and receive meanwhile. The stamps count from `epoch`. What each NIC receives is added to its
 /// total in `received`, for those who look on.
 pub(crate) fn run(
     drivers: &mut [Driver],
@@ -163,7 +163,7 @@ impl Until<'_> {
 }
 
 impl Stream<'_> {
-    /// Send what is due and has room.
+    /// Sends what is due and has room.
     fn send(&mut self, driver: &mut Driver, start: u64, now: u64) {
         let due = self.due(start, now);
         if due == 0 {

@@ -81,7 +81,7 @@ impl Namespace {
         command
     }
 
-    /// Give its interface its address.
+    /// Gives its interface its address.
     fn set_up(&self) -> Result<()> {
         let address = format!("{}/24", self.host.address);
         let name = &self.name;
@@ -170,7 +170,7 @@ impl Hosts {
         Ok(processes)
     }
 
-    /// Wait until each has heard of the other.
+    /// Waits until each has heard of the other.
     fn meet(&self) -> Result<()> {
         let [near, far] = HOSTS;
         for (here, there) in [(near.name, far.name), (far.name, near.name)] {
@@ -185,7 +185,7 @@ impl Hosts {
         Ok(())
     }
 
-    /// Hold the link to a rate in Mbit/s, both ways.
+    /// Holds the link to a rate in Mbit/s, both ways.
     pub(super) fn shape(&self, rate: u32) -> Result<()> {
         for namespace in &self.namespaces {
             let rate = format!("{rate}mbit");

@@ -13,7 +13,7 @@ use strip::Row;
 use vm_harness::accel::Accel;
 use vm_harness::error::{Context, Result};
 
-/// Write `result.json` and `report.html` into `folder`.
+/// Writes `result.json` and `report.html` into `folder`.
 ///
 /// # Errors
 /// The folder cannot be written.

@@ -35,7 +35,7 @@ const fn keeps(text: &'static str, paper: &'static str, of: Selector, to: Select
     claim(text, paper, ratio("mbit_s", of, to), Above(0.99))
 }
 
-/// Look-ups take less than one percent of the time.
+/// Looks-ups take less than one percent of the time.
 const fn is_cheap(text: &'static str, paper: &'static str, of: Selector) -> Claim {
     claim(text, paper, value("lookup_pct", of), Below(1.0))
 }

@@ -58,7 +58,7 @@ impl Flow<'_> {
         })
     }
 
-    /// Start it and wait for its end. Asking whether it has ended costs the guest a little, so
+    /// Starts it and wait for its end. Asking whether it has ended costs the guest a little, so
     /// that is left until it should have.
     pub(super) fn run(&self, client: &Vm) -> Result<Flown> {
         let started = self.start(client)?;

@@ -20,7 +20,7 @@ use vm_harness::error::{Error, Result};
 
 pub use pace::Pace;
 
-/// Measure a cell of a sweep.
+/// Measures a cell of a sweep.
 ///
 /// # Errors
 /// Whatever goes wrong; the reason is for the report.

@@ -163,7 +163,7 @@ pub(super) fn hybrid(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<V
     Ok(metrics)
 }
 
-/// Let the backend go before the guest where both want a CPU.
+/// Lets the backend go before the guest where both want a CPU.
 fn protect(testbed: &Testbed, journal: &mut Journal) -> Result<()> {
     let backend = testbed.backend();
     let group = |name, share, threads| Group {

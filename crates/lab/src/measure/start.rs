@@ -62,7 +62,7 @@ pub(super) fn start(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Va
     Ok(metrics)
 }
 
-/// Start so many VMs at once; seconds until each answers, and until it has served a request. They are
+/// Starts so many VMs at once; seconds until each answers, and until it has served a request. They are
 /// gone when this returns.
 fn start_all(testbed: &Testbed, server: &str, count: usize) -> Result<Vec<(f64, f64)>> {
     let began = Instant::now();

@@ -20,7 +20,7 @@ const MESSAGE: u32 = 1024;
 /// Streams of the mix.
 const STREAMS: u32 = 5;
 
-/// Run a flow and watch sets of threads.
+/// Runs a flow and watch sets of threads.
 pub(super) fn watched(sets: &[Set], client: &Vm, flow: &Flow<'_>, pace: Pace) -> Result<Values> {
     let (flown, mut metrics) = watch(sets, pace.watched(), || flow.run(client))?;
     metrics.extend(values(&[

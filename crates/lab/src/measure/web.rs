@@ -51,7 +51,7 @@ pub(super) fn port(server: &str) -> u16 {
     if server == "nginx" { 8081 } else { 8080 }
 }
 
-/// Ask all at once.
+/// Asks all at once.
 fn ask(testbed: &Testbed, asks: &[Ask<'_>], pace: Pace) -> Result<Vec<Report>> {
     let loads: Vec<Load> = asks
         .iter()
@@ -80,7 +80,7 @@ fn ask(testbed: &Testbed, asks: &[Ask<'_>], pace: Pace) -> Result<Vec<Report>> {
     }
 }
 
-/// Ask, and watch the first `busy` of `running` VMs.
+/// Asks, and watch the first `busy` of `running` VMs.
 fn watched(
     testbed: &Testbed,
     asks: &[Ask<'_>],

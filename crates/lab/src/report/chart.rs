@@ -24,7 +24,7 @@ const LETTERS: usize = 48;
 /// Colours that the style sheet has.
 pub(super) const COLOURS: usize = 8;
 
-/// Draw curves over a factor's `levels`. Curves have colours by their numbers unless `colours` says
+/// Draws curves over a factor's `levels`. Curves have colours by their numbers unless `colours` says
 /// others.
 pub(super) fn draw(
     levels: &[String],

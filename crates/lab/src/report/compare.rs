@@ -32,7 +32,7 @@ pub struct Difference {
     pub b: f64,
 }
 
-/// Compare the samples of two runs.
+/// Compares the samples of two runs.
 pub(super) fn compare(a: &[Sample], b: &[Sample]) -> Comparison {
     let (a, b) = (by_cell(a), by_cell(b));
     let mut found = Comparison {

@@ -19,7 +19,7 @@ use judged::Report;
 
 pub use compare::{Comparison, Difference};
 
-/// Write the report of the run in `output`; returns the verdicts in a few lines.
+/// Writes the report of the run in `output`; returns the verdicts in a few lines.
 ///
 /// # Errors
 /// There is no run, or the folder cannot be written.
@@ -48,7 +48,7 @@ pub fn write(output: &Path) -> Result<String> {
     ))
 }
 
-/// Compare two runs, cell by cell.
+/// Compares two runs, cell by cell.
 ///
 /// # Errors
 /// One of them is no run.

@@ -10,7 +10,7 @@ use vm_harness::host;
 /// Highest CPU number looked at.
 const CPUS: usize = CpuSet::MAX_CPU;
 
-/// Let a thread run on these CPUs only, and read it back.
+/// Lets a thread run on these CPUs only, and read it back.
 ///
 /// # Errors
 /// The thread is gone, or the kernel refuses or keeps another set.

@@ -150,7 +150,7 @@ impl Hierarchy {
 }
 
 impl Groups {
-    /// Put each set of threads into a group of its own. Undone with the journal.
+    /// Puts each set of threads into a group of its own. Undone with the journal.
     ///
     /// # Errors
     /// The kernel refuses a group, a share, a cap or a thread.
@@ -239,7 +239,7 @@ fn processes(threads: &[u32]) -> BTreeSet<u32> {
     threads.iter().filter_map(of).collect()
 }
 
-/// Let the root's children have the cpu controller, if they do not yet.
+/// Lets the root's children have the cpu controller, if they do not yet.
 fn allow_children(journal: &mut Journal, root: &Path) -> Result<()> {
     let path = root.join("cgroup.subtree_control");
     let now = fs::read_to_string(&path).context(|| format!("read {}", path.display()))?;

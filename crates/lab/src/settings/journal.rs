@@ -22,7 +22,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Begin one. Its name carries its owner, so that the next run knows a leftover.
+    /// Begins one. Its name carries its owner, so that the next run knows a leftover.
     ///
     /// # Errors
     /// `/run` cannot be written.
@@ -37,7 +37,7 @@ impl Journal {
         })
     }
 
-    /// Note how to undo what is about to be done.
+    /// Notes how to undo what is about to be done.
     pub(super) fn note(&mut self, undo: Undo) -> Result<()> {
         let line = serde_json::to_string(&undo).context(|| "describe a setting".to_owned())? + "\n";
         let written = self
@@ -49,7 +49,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Write a file of the kernel and read it back.
+    /// Writes a file of the kernel and read it back.
     ///
     /// # Errors
     /// The kernel refuses, or keeps another value.
@@ -70,7 +70,7 @@ impl Journal {
         )))
     }
 
-    /// Undo everything now. The drop does the same.
+    /// Undos everything now. The drop does the same.
     pub fn undo(&mut self) {
         undo_all(&mut self.undo);
     }
@@ -85,7 +85,7 @@ impl Drop for Journal {
     }
 }
 
-/// Undo what runs that crashed had set. Returns the journals' names.
+/// Undos what runs that crashed had set. Returns the journals' names.
 ///
 /// # Errors
 /// A journal cannot be read or removed.

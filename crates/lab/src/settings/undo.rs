@@ -59,7 +59,7 @@ pub(super) fn put(path: &Path, value: &str) -> Result<()> {
     fs::write(path, value).context(|| format!("write {value} into {}", path.display()))
 }
 
-/// Move a group's threads up and remove it.
+/// Moves a group's threads up and remove it.
 fn remove_group(path: &Path) -> Result<()> {
     let parent = path.parent().unwrap_or(path);
     for list in ["cgroup.threads", "tasks"] {
@@ -73,7 +73,7 @@ fn remove_group(path: &Path) -> Result<()> {
     fs::remove_dir(path).context(|| format!("remove the cgroup {}", path.display()))
 }
 
-/// Give a thread its CPUs back. One that is gone, or another with its number, is left alone.
+/// Gives a thread its CPUs back. One that is gone, or another with its number, is left alone.
 fn restore_cpus(thread: u32, started: u64, cpus: &[usize]) -> Result<()> {
     if host::start_time(thread) != Some(started) {
         return Ok(());

@@ -92,7 +92,7 @@ pub(super) fn reachable(
 }
 
 impl Filled {
-    /// Send frames from as many addresses, if the switch does not know them.
+    /// Sends frames from as many addresses, if the switch does not know them.
     pub(super) fn fill(&self, vicinity: &Path) -> Result<()> {
         let ask = |words: &[&str]| {
             let mut command = host::command("ip");

@@ -40,7 +40,7 @@ impl Joined {
         })
     }
 
-    /// Let the two VMs join, if they have not; the network's number.
+    /// Lets the two VMs join, if they have not; the network's number.
     pub(super) fn open(&mut self, vms: &[Vm], release: &str) -> Result<u8> {
         match &self.state {
             State::Open => return Ok(self.network),
@@ -56,7 +56,7 @@ impl Joined {
         opened.map(|()| self.network)
     }
 
-    /// Let one more VM join, of this number; the two others are there.
+    /// Lets one more VM join, of this number; the two others are there.
     pub(super) fn add(&self, vm: &Vm, number: usize) -> Result<()> {
         let number = u8::try_from(number).unwrap_or(u8::MAX);
         self.direct.load(vm, self.network, number)?;

@@ -83,7 +83,7 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// Boot `count` VMs. Those whose instructions are counted, where QEMU emulates them, are slower.
+    /// Boots `count` VMs. Those whose instructions are counted, where QEMU emulates them, are slower.
     ///
     /// # Errors
     /// Anything that keeps them from running.
@@ -195,7 +195,7 @@ impl Testbed {
         Ok(vm)
     }
 
-    /// Boot one of the VMs that are started beside others, and return at once: it, and its number.
+    /// Boots one of the VMs that are started beside others, and return at once: it, and its number.
     ///
     /// # Errors
     /// QEMU refuses.
@@ -205,7 +205,7 @@ impl Testbed {
         Ok((vm, u8::try_from(number).unwrap_or(u8::MAX)))
     }
 
-    /// Let only VM 2 run, and a VM with two virtual CPUs, on all channels.
+    /// Lets only VM 2 run, and a VM with two virtual CPUs, on all channels.
     ///
     /// # Errors
     /// It does not come up, or QEMU refuses.
@@ -326,7 +326,7 @@ impl Testbed {
             .collect()
     }
 
-    /// Let exactly the first `count` VMs run.
+    /// Lets exactly the first `count` VMs run.
     ///
     /// # Errors
     /// QEMU refuses.
@@ -400,7 +400,7 @@ fn cpus_of(vm: &Vm) -> Result<Vec<u32>> {
     Ok(ids.filter_map(|id| u32::try_from(id).ok()).collect())
 }
 
-/// Start every server in a guest: streams, requests, web.
+/// Starts every server in a guest: streams, requests, web.
 pub(super) fn serve(vm: &Vm) -> Result<()> {
     workload::serve(vm)?;
     vm.check(include_str!("servers.sh"), Duration::from_secs(60))

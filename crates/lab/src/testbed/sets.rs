@@ -104,7 +104,7 @@ impl Testbed {
         Ok(Proc::default().threads(self.vm(number)?.id()))
     }
 
-    /// Pin the virtual CPUs of VM 1 and 2: to CPU 0 both, or to CPU 0 and 1.
+    /// Pins the virtual CPUs of VM 1 and 2: to CPU 0 both, or to CPU 0 and 1.
     ///
     /// # Errors
     /// The kernel refuses.

@@ -42,7 +42,7 @@ pub(super) struct Spaced {
 }
 
 impl Spaced {
-    /// Start it beside the bridge `site`, which carries the network of this number.
+    /// Starts it beside the bridge `site`, which carries the network of this number.
     pub(super) fn new(setting: &Setting<'_>, site: &Bridge, network: u8) -> Result<Self> {
         let address = channel::address(network, NUMBER);
         let namespace = site.namespace();

@@ -1,8 +1,8 @@
-//! The direct channel between VMs of the lab: `vicinity direct serve` on the host, which plugs the
-//! VMs' views and windows in while they run, and the module in each guest.
+//! The direct channel between VMs: `vicinity direct serve` on the host, which plugs the devices for
+//! views and windows into running VMs, and the kernel module in each guest.
 //!
-//! A VM that is to join is booted with [`Channel::qemu_args`]. Nothing else is different in it until
-//! the channel is joined ([`Channel::join`]): what is measured before is not measured beside it.
+//! A VM that will join is booted with [`Channel::qemu_args`]. Nothing else is different in this VM until
+//! [`Channel::join`], so measurements before that are not affected by the channel.
 
 mod module;
 
@@ -23,16 +23,16 @@ use crate::{cpu, interrupt};
 
 pub use module::missing;
 
-/// Where the module is in a guest.
+/// Path of the module in a guest.
 const MODULE: &str = "/run/vicinity_direct.ko";
 
-/// Bytes of it in one command to a guest: a word of a command line has 128 KiB at most.
+/// Bytes of the module in one command to a guest: a word of a command line has at most 128 KiB.
 const PIECE: usize = 48 * 1024;
 
-/// How long the host may take to serve, and a guest to get a device or a peer.
+/// Longest time until the host serves, and until a guest gets a device or a peer.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A group of VMs that may see each other's memory.
+/// A group of VMs that may read each other's memory.
 #[derive(Debug)]
 pub struct Direct {
     // Dropped in this order: the process first, then its folder.
@@ -47,10 +47,10 @@ pub struct Direct {
 }
 
 impl Direct {
-    /// A place for the group of these VMs; nothing runs yet.
+    /// Prepares the folder for the group of these VMs; nothing runs yet.
     ///
     /// # Errors
-    /// We are not root.
+    /// The process is not root.
     pub fn new(setting: &Setting<'_>) -> Result<Self> {
         let run = RunFolder::new()?;
         let folder = run.path().join("direct");
@@ -66,7 +66,7 @@ impl Direct {
         })
     }
 
-    /// Build the module for the guests' kernel and begin to serve, unless that is done.
+    /// Builds the module for the guests' kernel and starts `vicinity direct serve`, on the first call.
     fn open(&mut self, release: &str) -> Result<()> {
         if self.serving.is_some() {
             return Ok(());
@@ -95,10 +95,10 @@ impl Direct {
         Ok(())
     }
 
-    /// Load the module in the VM of this number and give its device an address. The channel is open.
+    /// Loads the module in the VM of this number and gives its device an address. The channel must be open.
     ///
     /// # Errors
-    /// The guest does not take it, or gets no device for it.
+    /// The guest does not load the module, or gets no device.
     pub fn load(&self, vm: &Vm, network: u8, number: u8) -> Result<()> {
         vm.check(&format!("rm -f {MODULE}"), LIMIT)?;
         for piece in self.module.chunks(PIECE) {
@@ -114,10 +114,10 @@ impl Direct {
         .map(drop)
     }
 
-    /// Wait until a guest exchanges packets with so many others.
+    /// Waits until a guest exchanges packets with `count` others.
     ///
     /// # Errors
-    /// It does not.
+    /// The guest has fewer peers after 60 s.
     pub fn wait_for_peers(&self, vm: &Vm, count: usize) -> Result<()> {
         let known = format!("ethtool -S direct0 | grep -q ' peers: {count}$'");
         vm.check(&format!("until {known}; do sleep 0.1; done"), LIMIT)
@@ -173,7 +173,7 @@ impl Channel for Direct {
     }
 }
 
-/// Packets sent, and doorbells rung, by a guest.
+/// The numbers of packets that a guest has sent, and of doorbells that it has rung.
 ///
 /// # Errors
 /// The guest has no such device.

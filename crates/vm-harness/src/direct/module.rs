@@ -1,4 +1,4 @@
-//! The guests' module of the direct channel, built for their kernel.
+//! Builds the kernel module of the direct channel for the guests' kernel.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use crate::scope::RunFolder;
 /// Its sources, as they are in `guest/direct`: name and text.
 const SOURCES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/direct_sources.rs"));
 
-/// What building it needs beside the kernel's headers.
+/// Tools that the build needs, beside the kernel's headers.
 const TOOLS: [&str; 3] = ["make", "gcc", "strip"];
 
-/// Why it cannot be built on this host for a guest of its own release, if so.
+/// The reason why the module cannot be built on this host for a guest of the host's release, if there is one.
 #[must_use]
 pub fn missing() -> Option<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -33,14 +33,14 @@ pub fn missing() -> Option<String> {
     })
 }
 
-/// Headers of a kernel for guests.
+/// Whether the headers of a kernel for guests are installed.
 fn has_headers() -> bool {
     let entries = fs::read_dir("/lib/modules").into_iter().flatten().flatten();
     let mut kernels = entries.filter(|entry| entry.path().join("build").exists());
     kernels.any(|entry| entry.file_name().to_string_lossy().contains("-cloud-"))
 }
 
-/// Build it for the kernel of this release, or take it from `cache`.
+/// Builds the module for the kernel of this release, or takes it from `cache`.
 ///
 /// # Errors
 /// The kernel's headers or a compiler are missing.
@@ -67,7 +67,7 @@ pub(super) fn build(release: &str, cache: &Path) -> Result<PathBuf> {
     make.arg("--directory").arg(folder.path());
     make.arg(format!("RELEASE={release}"));
     host::run(make)?;
-    // Beside the place where it will be, under a name that nobody else uses.
+    // Beside its final place, under a name that no other process uses.
     let unique = folder.path().file_name().unwrap_or_default();
     let part = cache.join(unique).with_extension("ko");
     let mut strip = host::command("strip");
@@ -78,7 +78,7 @@ pub(super) fn build(release: &str, cache: &Path) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// What tells one build from another.
+/// The key of a build: a hash of all that goes into it.
 fn key(release: &str) -> String {
     let mut hash = Sha256::new();
     hash.update(release);

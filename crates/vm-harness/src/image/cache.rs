@@ -1,4 +1,4 @@
-//! The cache folder of images: its lock, and a folder for what is not whole yet.
+//! The cache folder of images: its lock, and a scratch folder for unfinished images.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use rustix::io::Errno;
 use crate::error::{Context, Error, Result};
 use crate::interrupt;
 
-/// A folder removed on drop. `rm --one-file-system` does it: were something of the host still
-/// mounted in there, it would survive.
+/// A folder that is removed on drop, by `rm --one-file-system`: if a file system of the host were still
+/// mounted in the folder, its files would survive.
 pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -22,7 +22,7 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub(super) fn path(&self) -> &Path {
         &self.0
     }

@@ -1,5 +1,5 @@
-//! A writer of the kernel's initramfs format ("newc" cpio), made so that the same tree gives
-//! the same bytes: sorted names, no times, numbers in order.
+//! A writer of the kernel's initramfs format ("newc" cpio). The same tree yields
+//! the same bytes: names are sorted, times are zero, inode numbers count up.
 //!
 //! Format: the kernel's `Documentation/driver-api/early-userspace/buffer-format.rst`.
 
@@ -34,7 +34,7 @@ impl<W: Write> Writer<W> {
         Self { out, next: 1 }
     }
 
-    /// Add an entry whose content is in memory.
+    /// Adds an entry whose content is in memory.
     pub(crate) fn entry(&mut self, name: &[u8], mode: u32, content: &[u8]) -> io::Result<()> {
         let size = narrow(content.len())?;
         self.header(name, mode, (0, 0), size)?;
@@ -42,7 +42,7 @@ impl<W: Write> Writer<W> {
         self.pad(size)
     }
 
-    /// Add a file, folder or link of the host's file system, with its mode and owner. Anything
+    /// Adds a file, folder or link of the host's file system, with its mode and owner. Anything
     /// else (devices, sockets) is left out.
     pub(crate) fn copy(&mut self, name: &[u8], path: &Path) -> io::Result<()> {
         let meta = fs::symlink_metadata(path)?;
@@ -69,7 +69,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Write the trailer and give the output back.
+    /// Writes the trailer and returns the output.
     pub(crate) fn finish(mut self) -> io::Result<W> {
         self.next = 0;
         self.header(b"TRAILER!!!", 0, (0, 0), 0)?;
@@ -93,7 +93,7 @@ impl<W: Write> Writer<W> {
         self.pad(110 + name_size)
     }
 
-    /// Headers and contents both end on a multiple of four.
+    /// Pads to a multiple of four bytes, at which headers and contents end.
     fn pad(&mut self, length: u32) -> io::Result<()> {
         for _ in 0..length.wrapping_neg() % 4 {
             self.out.write_all(&[0])?;

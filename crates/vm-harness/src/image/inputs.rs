@@ -14,7 +14,7 @@ use super::tree;
 use crate::error::{Context, Error, Result};
 use crate::host;
 
-/// Raise it when the builder changes what it makes from the same inputs.
+/// Version of the builder. Raise this number when the builder makes another image of the same inputs.
 const FORMAT: u32 = 1;
 
 /// Everything an image depends on.
@@ -25,7 +25,7 @@ pub(super) struct Inputs {
     codename: String,
     packages: Vec<String>,
     modules: Vec<String>,
-    /// What apt would install now.
+    /// The packages that apt would install now.
     versions: String,
 }
 
@@ -62,7 +62,7 @@ impl Inputs {
             .collect())
     }
 
-    /// Make `scratch/image`.
+    /// Makes `scratch/image`.
     pub(super) fn make(&self, scratch: &Path) -> Result<()> {
         let root = scratch.join("root");
         self.unpack(scratch, &root)?;
@@ -115,7 +115,7 @@ impl Inputs {
             modprobe.args(["-S", release, "--show-depends", module]);
             for line in host::run(modprobe)?.lines() {
                 let file = line.strip_prefix("insmod ").map(str::trim);
-                // Whatever is not loaded ("builtin") needs no file.
+                // A module that is built into the kernel ("builtin") has no file.
                 if let Some(file) = file {
                     let file = real_path(root, file)?;
                     if !files.contains(&file) {
@@ -128,7 +128,7 @@ impl Inputs {
     }
 }
 
-/// Have `mmdebstrap` make `target` of these packages, from the archive the host's apt uses.
+/// Runs `mmdebstrap`, which makes `target` of these packages from the archive that the host's apt uses.
 pub(super) fn bootstrap(
     scratch: &Path,
     codename: &str,
@@ -201,8 +201,8 @@ fn unpacked_versions(root: &Path) -> Result<BTreeMap<String, String>> {
     Ok(names.filter_map(split).collect())
 }
 
-/// A path of the guest without the links above it (`/lib` may be one to `usr/lib`), relative to
-/// the root: the kernel needs a folder's real name to make it.
+/// Resolves the symbolic links in a path of the guest (`/lib` may link to `usr/lib`), relative to
+/// the root: the kernel can make a folder only by its real name.
 fn real_path(root: &Path, inside: &str) -> Result<PathBuf> {
     let path = root.join(inside.trim_start_matches('/'));
     let real = |path: &Path| fs::canonicalize(path).context(|| format!("find {}", path.display()));

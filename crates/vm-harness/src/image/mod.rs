@@ -1,10 +1,10 @@
 //! Guest images: Debian's own kernel and a small initramfs of Debian packages.
 //!
-//! [`Recipe::build`] asks `mmdebstrap` to unpack the packages (no maintainer script runs) from
-//! the archive the host's apt uses, keeps what a test guest needs, adds our `/init` and writes
-//! the tree as an uncompressed cpio, which boots quickest. The kernel is the package's file,
-//! untouched. The result is kept in a cache folder named by a hash of everything that went in;
-//! it is made under another name and renamed when it is whole, so half an image is never used.
+//! [`Recipe::build`] runs `mmdebstrap` to unpack the packages (no maintainer script runs) from
+//! the archive the host's apt uses, keeps what a test guest needs, adds `/init` and writes
+//! the tree as an uncompressed cpio, which boots fastest. The kernel is the unchanged file of its
+//! package. The image is kept in a cache folder that is named by a hash of all inputs;
+//! the builder renames it into place when it is complete, so an incomplete image is never used.
 //!
 //! Packages are unpacked, not configured: no users but the base ones, no alternatives, no
 //! service is started. A package that needs more has to be set up by the command that uses it.
@@ -30,8 +30,8 @@ pub use recipe::Recipe;
 pub use root::clean_root;
 
 impl Recipe {
-    /// The image, from `cache` if it is there, else built (10 to 60 s, needs the network and
-    /// root). Several processes may ask at once.
+    /// Returns the image from `cache`, or builds it (10 to 60 s, needs the network and
+    /// root). Several processes may call this at the same time.
     ///
     /// # Errors
     /// `mmdebstrap` is missing or fails, or the cache cannot be written.
@@ -47,7 +47,7 @@ impl Recipe {
             return Ok(image);
         }
         tracing::info!("building the guest image {}", home.display());
-        // The lock is ours: whatever carries this name was left by a build that was cut short.
+        // This process holds the lock: a folder with this name is left over from a build that was interrupted.
         let scratch = Scratch::new(cache.join("unfinished"))?;
         inputs.make(scratch.path())?;
         fs::rename(scratch.path().join("image"), &home)

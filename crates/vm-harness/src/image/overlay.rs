@@ -10,8 +10,8 @@ use crate::error::{Context, Result};
 use crate::host;
 
 impl Image {
-    /// The same image with a program of this host as `/usr/local/bin/vicinity`, whatever it is called
-    /// here, without what is there for debugging. Guests are of the host's own release, so its libraries are there. The files are
+    /// The same image with a program of this host as `/usr/local/bin/vicinity`, without its debugging
+    /// information. Guests have the Debian release of the host, so they have the program's libraries. The files are
     /// made in `folder`.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ impl Image {
     }
 }
 
-/// The kernel takes several archives, one after the other.
+/// Appends an archive with one file: the kernel unpacks several archives one after the other.
 fn append(base: &Path, file: &Path, inside: &Path, to: &Path) -> std::io::Result<()> {
     let mut out = File::create(to)?;
     std::io::copy(&mut File::open(base)?, &mut out)?;

@@ -1,6 +1,6 @@
 //! What goes into an image.
 
-/// What every lab guest has.
+/// Packages of every guest.
 const PACKAGES: [&str; 17] = [
     "base-files",
     "base-passwd",
@@ -13,7 +13,7 @@ const PACKAGES: [&str; 17] = [
     "iproute2",
     "iputils-ping",
     "kmod",
-    // Newer kmod loads it by itself to read compressed modules.
+    // A newer kmod loads this library itself to read compressed modules.
     "liblzma5",
     "mount",
     "procps",
@@ -24,10 +24,10 @@ const PACKAGES: [&str; 17] = [
 
 const MODULES: [&str; 3] = ["virtio_pci", "virtio_net", "virtio_console"];
 
-/// What goes into an image. [`Recipe::default`] is the lab's standard guest.
+/// What goes into an image. [`Recipe::default`] is the standard guest.
 #[derive(Clone, Debug)]
 pub struct Recipe {
-    /// The package of its kernel.
+    /// The package of the kernel.
     pub(super) kernel: String,
     pub(super) packages: Vec<String>,
     pub(super) modules: Vec<String>,
@@ -44,21 +44,21 @@ impl Default for Recipe {
 }
 
 impl Recipe {
-    /// With another kernel than the release's own for clouds: a Debian package.
+    /// Replaces the kernel, by default the release's cloud kernel, by that of another Debian package.
     #[must_use]
     pub fn kernel(mut self, package: &str) -> Self {
         package.clone_into(&mut self.kernel);
         self
     }
 
-    /// Add a Debian package (with its dependencies).
+    /// Adds a Debian package (with its dependencies).
     #[must_use]
     pub fn package(mut self, name: &str) -> Self {
         self.packages.push(name.to_owned());
         self
     }
 
-    /// Add a kernel module of the kernel's package, loaded at boot after those it depends on.
+    /// Adds a kernel module of the kernel's package, loaded at boot after those it depends on.
     #[must_use]
     pub fn module(mut self, name: &str) -> Self {
         self.modules.push(name.to_owned());

@@ -1,4 +1,4 @@
-//! A clean Debian, for trying a package in.
+//! A clean Debian root, for tests of packages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use super::cache::{Scratch, lock};
 use super::inputs::{bootstrap, codename};
 use crate::error::{Context, Result};
 
-/// The archive of a Debian of the host's own release with these packages and what is essential,
-/// configured, from `cache` if it is there, else made (about a minute, needs the network and root).
+/// Returns the archive of a configured Debian root of the host's release with these packages and the essential ones,
+/// from `cache`, or makes it (about a minute, needs the network and root).
 ///
 /// # Errors
 /// `mmdebstrap` is missing or fails, or the cache cannot be written.

@@ -1,7 +1,7 @@
 //! The host's own apt sources, reduced to its Debian release.
 //!
-//! The guest is built from the archive this host already uses, whatever mirror that is. Sources
-//! of other archives (a browser's, a database's) are left out: they can only do harm here.
+//! The guest is built from the archive that this host already uses, whichever mirror that is. Sources
+//! of other archives (of a browser, of a database) are left out: a guest needs none of their packages.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// What `/etc/apt` says about the release `codename`.
+    /// The entries of `/etc/apt` for the release `codename`.
     pub(crate) fn of_host(codename: &str) -> Result<Self> {
         Self::read(Path::new("/etc/apt"), codename)
     }

@@ -10,7 +10,7 @@ use super::cpio;
 /// The guest's first process.
 pub(super) const INIT: &str = include_str!("init.sh");
 
-/// Parts of the packages that no guest command needs. Paths from the root, without a slash.
+/// Parts of the packages that no guest command needs, as paths from the root without a leading slash.
 const LEFT_OUT: [&str; 22] = [
     "boot",
     "dev",
@@ -36,7 +36,7 @@ const LEFT_OUT: [&str; 22] = [
     "var/lib",
 ];
 
-/// Write the initramfs: what `root` has, the modules' files, and our own few.
+/// Writes the initramfs: the files of `root`, the modules' files, and a few of the harness.
 pub(super) fn write(root: &Path, modules: &[PathBuf], to: &Path) -> std::io::Result<()> {
     let mut paths = Vec::new();
     walk(root, root, &mut paths)?;
@@ -48,7 +48,7 @@ pub(super) fn write(root: &Path, modules: &[PathBuf], to: &Path) -> std::io::Res
                 .map(Path::to_owned),
         );
     }
-    // In byte order a folder comes before what is in it, as the kernel needs it.
+    // In byte order a folder comes before its contents, as the kernel needs.
     paths.sort();
     paths.dedup();
     let mut writer = cpio::Writer::new(BufWriter::new(File::create(to)?));

@@ -14,17 +14,17 @@ use super::jsonline::JsonLine;
 use crate::error::{Context, Error, Result};
 use crate::interrupt;
 
-/// How often a waiting host asks whether a command has ended. Each question costs the guest a
-/// little CPU, so it is not asked more often than the answer is worth.
+/// Interval at which the host asks whether a command has ended. Each question costs the guest some
+/// CPU time, which would disturb a measurement.
 const ASK: Duration = Duration::from_millis(100);
 
-/// The agent answers within this, also in an emulated guest under load.
+/// Longest time until the agent answers, also in an emulated guest under load.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// How a command ended and what it printed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// Exit status; 128 + N when signal N ended it, as a shell counts.
+    /// Exit status; 128 + N if signal N ended the command, as in a shell.
     pub status: i32,
     /// Standard output (at most 16 MB are kept).
     pub stdout: String,
@@ -44,8 +44,8 @@ impl Agent {
         Ok(Self { line })
     }
 
-    /// Whether the agent answers within `limit`. Until the guest has started it, QEMU keeps
-    /// the question for it.
+    /// Whether the agent answers within `limit`. Until the guest has started the agent, QEMU buffers
+    /// the question.
     pub(super) fn sync(&mut self, id: u32, limit: Duration) -> Result<bool> {
         self.line
             .send(&json!({"execute": "guest-sync", "arguments": {"id": id}}))?;
@@ -61,10 +61,10 @@ impl Agent {
         Ok(false)
     }
 
-    /// Start a shell command; the answer is its process id in the guest.
+    /// Starts a shell command and returns its process id in the guest.
     pub(super) fn start(&mut self, command: &str) -> Result<i64> {
         let arguments = json!({
-            // A session of its own, so that killing its process group ends all it started.
+            // The command has a session of its own, so that killing its process group ends all processes that it started.
             "path": "/usr/bin/setsid",
             "arg": ["bash", "-c", command],
             "env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C"],
@@ -75,7 +75,7 @@ impl Agent {
         pid.ok_or_else(|| Error::unreadable("the guest agent", &answer.to_string()))
     }
 
-    /// Its output once it has ended.
+    /// The output of a command, once the command has ended.
     pub(super) fn ended(&mut self, pid: i64) -> Result<Option<Output>> {
         let answer = self.call("guest-exec-status", &json!({"pid": pid}))?;
         if answer.get("exited").and_then(Value::as_bool) != Some(true) {
@@ -103,7 +103,7 @@ impl Agent {
         }
     }
 
-    /// Wait between two questions.
+    /// Waits between two questions.
     pub(super) fn pause() -> Result<()> {
         interrupt::sleep(ASK)
     }

@@ -30,8 +30,8 @@ pub struct Vm {
     pub(super) run: RunFolder,
 }
 
-/// A command that runs in a guest. It goes on when this is dropped; end it with
-/// [`Job::kill`].
+/// A command that runs in a guest. Dropping the value does not end the command;
+/// [`Job::kill`] does.
 #[derive(Debug)]
 pub struct Job<'vm> {
     vm: &'vm Vm,
@@ -40,7 +40,7 @@ pub struct Job<'vm> {
 }
 
 impl Vm {
-    /// Start a VM and return at once; the guest is booting. Follow with [`Vm::wait_ready`].
+    /// Starts a VM and returns at once, while the guest boots. Call [`Vm::wait_ready`] next.
     ///
     /// # Errors
     /// QEMU is missing or a log cannot be written.
@@ -66,10 +66,10 @@ impl Vm {
         })
     }
 
-    /// Wait until commands can be run in the guest, also after it has started again.
+    /// Waits until commands can be run in the guest, also after the guest has rebooted.
     ///
     /// # Errors
-    /// [`Error::Vm`] with the console's last lines when QEMU ends or `limit` passes.
+    /// [`Error::Vm`] with the console's last lines if QEMU ends or `limit` passes.
     pub fn wait_ready(&self, limit: Duration) -> Result<()> {
         // QEMU serves one connection at a time.
         *lock(&self.agent) = None;
@@ -94,7 +94,7 @@ impl Vm {
                 }
                 Some(agent) => {
                     asked += 1;
-                    // An error here means that QEMU went away; the next turn tells how.
+                    // An error here means that QEMU ended; the next turn reads its status.
                     match agent.sync(asked, Duration::from_secs(1)) {
                         Ok(true) => break,
                         Err(Error::Interrupted) => return Err(Error::Interrupted),
@@ -107,10 +107,10 @@ impl Vm {
         Ok(())
     }
 
-    /// Run a shell command in the guest and wait for its end.
+    /// Runs a shell command in the guest and waits for its end.
     ///
     /// # Errors
-    /// [`Error::Timeout`] (the command is killed), or the VM died. A command that fails is not
+    /// [`Error::Timeout`] (the command is killed), or the VM ended. A command that fails is not
     /// an error here: see [`Output::status`] and [`Vm::check`].
     pub fn run(&self, command: &str, limit: Duration) -> Result<Output> {
         self.start(command)?.wait(limit)
@@ -134,10 +134,10 @@ impl Vm {
         })
     }
 
-    /// Start a shell command in the guest, to be waited for or killed later.
+    /// Starts a shell command in the guest; the caller waits for it or kills it later.
     ///
     /// # Errors
-    /// The VM is not ready or died.
+    /// The VM is not ready, or ended.
     pub fn start(&self, command: &str) -> Result<Job<'_>> {
         let pid = self.with_agent(|agent| agent.start(command))?;
         let command = command.to_owned();
@@ -148,18 +148,18 @@ impl Vm {
         })
     }
 
-    /// A connection to QEMU's monitor. QEMU serves one at a time.
+    /// Connects to QEMU's monitor. QEMU serves one connection at a time.
     ///
     /// # Errors
-    /// QEMU is gone or busy with another connection.
+    /// QEMU has ended, or is busy with another connection.
     pub fn qmp(&self) -> Result<Qmp> {
         Qmp::connect(&self.run.path().join("qmp"))
     }
 
-    /// CPU time QEMU has used, all its threads, user and system.
+    /// CPU time of all threads of QEMU, user and system.
     ///
     /// # Errors
-    /// QEMU is gone.
+    /// QEMU has ended.
     pub fn cpu_time(&self) -> Result<Duration> {
         cpu::of_process(self.id())
     }
@@ -167,7 +167,7 @@ impl Vm {
     /// Whether QEMU still runs: the guest was not switched off and did not crash.
     ///
     /// # Errors
-    /// The system refuses to tell.
+    /// The system cannot wait for QEMU.
     pub fn is_running(&self) -> Result<bool> {
         Ok(lock(&self.qemu).ended()?.is_none())
     }
@@ -184,13 +184,13 @@ impl Vm {
         &self.spec.name
     }
 
-    /// What it was booted with.
+    /// The specification that the VM was booted with.
     #[must_use]
     pub const fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    /// How its instructions are run.
+    /// The accelerator that runs the guest's instructions.
     #[must_use]
     pub const fn accel(&self) -> Accel {
         self.accel
@@ -202,7 +202,7 @@ impl Vm {
         self.run.path().join("console")
     }
 
-    /// Switch the VM off as a power cut would, and reap it. Guests keep nothing, so nothing is
+    /// Kills QEMU, like a power cut, and reaps it. Guests have no persistent storage, so no data is
     /// lost. Dropping the VM does the same.
     pub fn stop(self) {}
 
@@ -236,18 +236,18 @@ impl Vm {
 }
 
 impl Job<'_> {
-    /// Its output if it has ended. May be asked only until it gave one: the agent forgets.
+    /// The output, if the command has ended. Returns it once: the agent then forgets the command.
     ///
     /// # Errors
-    /// The VM died.
+    /// The VM ended.
     pub fn ended(&self) -> Result<Option<Output>> {
         self.vm.with_agent(|agent| agent.ended(self.pid))
     }
 
-    /// Wait for its end.
+    /// Waits for the end of the command.
     ///
     /// # Errors
-    /// [`Error::Timeout`]: the command is killed. Or the VM died.
+    /// [`Error::Timeout`] (the command is killed), or the VM ended.
     pub fn wait(self, limit: Duration) -> Result<Output> {
         let end = Instant::now() + limit;
         loop {
@@ -263,10 +263,10 @@ impl Job<'_> {
         }
     }
 
-    /// Kill it and the processes it started.
+    /// Kills the command and the processes that it started.
     ///
     /// # Errors
-    /// The VM died.
+    /// The VM ended.
     pub fn kill(self) -> Result<()> {
         let kill = self.vm.start(&format!("kill -KILL -- -{}", self.pid))?;
         while kill.ended()?.is_none() {
@@ -276,7 +276,7 @@ impl Job<'_> {
     }
 }
 
-/// The data behind these locks stays usable when a thread that held one panicked.
+/// Locks a mutex, also after a thread that held it panicked: the data behind these locks stays valid.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()

@@ -1,4 +1,4 @@
-//! One JSON message a line over a UNIX socket: what QEMU's monitor and the guest agent speak.
+//! One JSON message a line over a UNIX socket: the protocol of QEMU's monitor and of the guest agent.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::error::{Context, Error, Result};
 use crate::interrupt;
 
-/// How long one read waits before it looks for a signal.
+/// Longest time that one read waits before the caller checks for a signal.
 const SLICE: Duration = Duration::from_millis(50);
 
 /// Longest line accepted, in bytes. The agent's answers carry a command's whole output.
@@ -24,7 +24,7 @@ pub(super) struct JsonLine {
 }
 
 impl JsonLine {
-    /// Connect to a socket that another process is about to open.
+    /// Connects to a socket that another process opens soon.
     pub(super) fn connect(path: &Path, peer: &str) -> io::Result<Self> {
         let socket = UnixStream::connect(path)?;
         socket.set_read_timeout(Some(SLICE))?;
@@ -41,7 +41,7 @@ impl JsonLine {
         sent.context(|| format!("talk to {}", self.peer))
     }
 
-    /// The next message, `None` when none came within `limit`.
+    /// Receives the next message; `None` if no message arrives within `limit`.
     pub(super) fn receive(&mut self, limit: Duration) -> Result<Option<Value>> {
         let end = Instant::now() + limit;
         loop {

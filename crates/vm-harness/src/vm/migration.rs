@@ -1,8 +1,8 @@
 //! Live migration: from one QEMU of this host to another.
 //!
-//! The receiving VM is started by [`Vm::incoming`] with what the moving one was booted with, links
-//! and logs apart. Once it has moved, [`Vm::wait_ready`] on the receiving one finds the guest, and
-//! the other is a paused shell to be dropped.
+//! [`Vm::incoming`] starts the destination with the specification of the source, except for links
+//! and logs. After the migration, [`Vm::wait_ready`] on the destination connects to the guest, and
+//! the source is paused; drop it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -16,34 +16,34 @@ use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::interrupt;
 
-/// How often a waiting host asks how far it is.
+/// Interval at which the host asks QEMU for the state of a migration.
 const ASK: Duration = Duration::from_millis(50);
 
-/// A migration under way. It goes on when this is dropped.
+/// A migration under way. Dropping the value does not stop the migration.
 #[derive(Debug)]
 pub struct Migration<'vm> {
     vm: &'vm Vm,
     qmp: Qmp,
 }
 
-/// What a migration took, by QEMU's own clock.
+/// The cost of a migration, as QEMU measured it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// From the guest's stop here to its start there.
+    /// Time from the guest's stop at the source to its start at the destination.
     pub downtime: Duration,
-    /// From begin to end.
+    /// Time from the beginning to the end.
     pub total: Duration,
     /// Bytes of memory sent.
     pub bytes: u64,
-    /// Times memory was gone through: more than one because the guest ran meanwhile.
+    /// Passes over the memory: more than one, because the guest dirtied pages meanwhile.
     pub passes: u64,
 }
 
 impl Vm {
-    /// Start a QEMU without a guest, to receive one.
+    /// Starts a QEMU that waits for an incoming migration.
     ///
     /// # Errors
-    /// Those of [`Vm::boot`], or QEMU does not come up.
+    /// Those of [`Vm::boot`], or QEMU does not start.
     pub fn incoming(image: &Image, mut spec: Spec) -> Result<Self> {
         spec.qemu_args
             .extend(["-incoming", "defer"].map(str::to_owned));
@@ -56,11 +56,11 @@ impl Vm {
         Ok(vm)
     }
 
-    /// Begin to move the guest to a QEMU that waits for it, with these parameters of QEMU's
+    /// Begins to migrate the guest to a QEMU of [`Vm::incoming`], with these parameters of QEMU's
     /// `migrate-set-parameters`.
     ///
     /// # Errors
-    /// QEMU refuses: its words are in the error.
+    /// QEMU refuses; its message is in the error.
     pub fn migrate(&self, to: &Self, parameters: &Value) -> Result<Migration<'_>> {
         let mut qmp = self.qmp()?;
         qmp.execute("migrate-set-parameters", parameters)?;
@@ -78,12 +78,12 @@ impl Migration<'_> {
     /// QEMU's answer to `query-migrate`.
     ///
     /// # Errors
-    /// QEMU is gone.
+    /// QEMU has ended.
     pub fn state(&mut self) -> Result<Value> {
         self.qmp.execute("query-migrate", &json!({}))
     }
 
-    /// Change parameters while it is under way.
+    /// Changes parameters of the running migration.
     ///
     /// # Errors
     /// QEMU refuses.
@@ -92,10 +92,10 @@ impl Migration<'_> {
         set.map(drop)
     }
 
-    /// Wait until it is this far: `active`, `completed`, `cancelled`.
+    /// Waits for a status of the migration: `active`, `completed`, `cancelled`.
     ///
     /// # Errors
-    /// It failed, ended in another way, or did not come so far within `limit`.
+    /// The migration failed, ended with another status, or did not reach the status within `limit`.
     pub fn wait_for(&mut self, status: &str, limit: Duration) -> Result<Value> {
         let end = Instant::now() + limit;
         loop {
@@ -113,10 +113,10 @@ impl Migration<'_> {
         }
     }
 
-    /// Wait for its end.
+    /// Waits for the end of the migration.
     ///
     /// # Errors
-    /// It failed, or did not end within `limit`.
+    /// The migration failed, or did not end within `limit`.
     pub fn wait(mut self, limit: Duration) -> Result<Moved> {
         let state = self.wait_for("completed", limit)?;
         let number = |path| state.pointer(path).and_then(Value::as_u64);
@@ -131,10 +131,10 @@ impl Migration<'_> {
         read().ok_or_else(|| Error::unreadable("QEMU's migration state", &state.to_string()))
     }
 
-    /// Give it up: the guest stays where it is.
+    /// Cancels the migration: the guest stays at the source.
     ///
     /// # Errors
-    /// It ended before, or QEMU is gone.
+    /// The migration ended before, or QEMU has ended.
     pub fn cancel(mut self, limit: Duration) -> Result<()> {
         self.qmp.execute("migrate_cancel", &json!({}))?;
         self.wait_for("cancelled", limit).map(drop)

@@ -1,4 +1,4 @@
-//! Virtual machines.
+//! Virtual machines: their specification, QEMU process, monitor, guest agent and migration.
 
 mod agent;
 mod instance;

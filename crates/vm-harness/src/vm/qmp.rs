@@ -1,4 +1,4 @@
-//! QEMU's monitor (QMP): one command, one answer.
+//! QEMU's monitor (QMP): sends a command and receives its answer.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::jsonline::JsonLine;
 use crate::error::{Context, Error, Result};
 
-/// QEMU answers within this, also on a busy machine.
+/// Longest time until QEMU answers, also on a busy machine.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// A connection to a VM's monitor.
@@ -18,7 +18,7 @@ pub struct Qmp {
 }
 
 impl Qmp {
-    /// Connect and leave the capabilities phase.
+    /// Connects and negotiates capabilities.
     pub(super) fn connect(path: &Path) -> Result<Self> {
         let line = JsonLine::connect(path, "QEMU's monitor")
             .context(|| format!("connect to {}", path.display()))?;
@@ -27,11 +27,11 @@ impl Qmp {
         Ok(qmp)
     }
 
-    /// Run a monitor command, for instance `execute("device_add", &json!({"driver": …}))`, and
-    /// return its answer. Events that arrive meanwhile are dropped.
+    /// Runs a monitor command, for instance `execute("device_add", &json!({"driver": …}))`, and
+    /// returns its answer. Events that arrive meanwhile are dropped.
     ///
     /// # Errors
-    /// QEMU refuses (its words are in the error), is gone, or does not answer for 20 s.
+    /// QEMU refuses (its message is in the error), has ended, or does not answer for 20 s.
     pub fn execute(&mut self, command: &str, arguments: &Value) -> Result<Value> {
         self.line
             .send(&json!({"execute": command, "arguments": arguments}))?;

@@ -1,4 +1,4 @@
-//! What a VM has, and the QEMU command line that gives it.
+//! The specification of a VM, and its QEMU command line.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use crate::accel::Accel;
 use crate::host;
 use crate::image::Image;
 
-/// Where the frames of a NIC go.
+/// The back-end of a NIC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Link {
     /// A tap of the host, inside the network namespace of this name.
@@ -28,10 +28,10 @@ pub enum Link {
     },
 }
 
-/// A NIC of a VM: virtio-net, however its frames travel.
+/// A NIC of a VM: virtio-net with any back-end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nic {
-    /// Where its frames go.
+    /// The back-end.
     pub link: Link,
     /// MAC address, `52:54:00:…`.
     pub mac: String,
@@ -41,30 +41,30 @@ pub struct Nic {
     pub properties: Vec<String>,
 }
 
-/// QEMU's options for one CPU, and room for another: so an emulated VM can copy large messages together with its peer,
-/// see `window::locks`.
+/// QEMU's options for one CPU in a machine that could have two. Under TCG, QEMU makes a guest's compare-and-swap atomic
+/// only in such a machine; VMs that copy large messages together need that (see `window::locks`).
 pub const WITH_ROOM: [&str; 2] = ["-smp", "1,maxcpus=2"];
 
-/// What a VM has. Fields may be changed before [`super::Vm::boot`].
+/// The specification of a VM. Fields may be changed before [`super::Vm::boot`].
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// Name: the guest's host name and the prefix of its log files.
+    /// Name of the VM: the guest's host name and the prefix of its log files.
     pub name: String,
     /// Memory in MiB. The image itself needs about 200.
     pub memory_mib: u32,
     /// Virtual CPUs.
     pub vcpus: u32,
-    /// Whether one thread of QEMU runs all of them under TCG, one after the other. With a thread each, QEMU 10.0 aborts
-    /// now and then (`iotlb_to_section`) while a guest of several CPUs sets its devices up: one of them still uses the
-    /// memory map that another one has just replaced.
+    /// Whether one thread of QEMU emulates all virtual CPUs under TCG, one after the other. With a thread for each, QEMU
+    /// 10.0 sometimes aborts (`iotlb_to_section`) while a guest with several CPUs sets its devices up: one CPU still
+    /// uses the memory map that another CPU has just replaced.
     pub one_thread: bool,
-    /// NICs, in the guest's order. May be empty.
+    /// NICs, in the guest's order; there may be none.
     pub nics: Vec<Nic>,
-    /// More words for the guest's kernel.
+    /// Further words of the guest's kernel command line.
     pub kernel_args: Vec<String>,
     /// More QEMU arguments.
     pub qemu_args: Vec<String>,
-    /// Folder that keeps the console's and QEMU's log.
+    /// Folder of the console's log and QEMU's log.
     pub logs: PathBuf,
 }
 
@@ -84,20 +84,20 @@ impl Spec {
         }
     }
 
-    /// Add a NIC.
+    /// Adds a NIC.
     #[must_use]
     pub fn nic(mut self, nic: Nic) -> Self {
         self.nics.push(nic);
         self
     }
 
-    /// Where the guest's serial console is logged.
+    /// The log file of the guest's serial console.
     #[must_use]
     pub fn console_log(&self) -> PathBuf {
         self.logs.join(format!("{}.console.log", self.name))
     }
 
-    /// Where QEMU's own messages go.
+    /// The log file of QEMU's own messages.
     #[must_use]
     pub fn qemu_log(&self) -> PathBuf {
         self.logs.join(format!("{}.qemu.log", self.name))
@@ -114,7 +114,7 @@ impl Spec {
             "none",
             "-no-reboot",
         ])
-        // Threads with names of their own, for whoever watches them.
+        // QEMU names its threads, so that tools can tell virtual CPUs from other threads.
         .arg("-name")
         .arg(format!("{},debug-threads=on", self.name))
         .args(accel.qemu_args(self.one_thread))
@@ -156,14 +156,14 @@ impl Spec {
         qemu
     }
 
-    /// Whether further options bring the VM's memory. A second one beside it would not only be in
-    /// vain: QEMU under TCG loses writes when it migrates any but its first (docs/migration.md).
+    /// Whether further options define the VM's memory. A second memory back-end would not only be
+    /// useless: QEMU under TCG loses writes when it migrates another one than the first (docs/migration.md).
     fn brings_memory(&self) -> bool {
         let mut arguments = self.qemu_args.iter();
         arguments.any(|argument| argument.starts_with("memory-backend-"))
     }
 
-    /// QEMU itself, started inside the taps' namespace when there is one.
+    /// QEMU, started inside the network namespace of the taps if there is one.
     fn program(&self) -> Command {
         let mut namespaces = self.nics.iter().filter_map(|nic| match &nic.link {
             Link::Tap { namespace, .. } => Some(namespace),
@@ -179,10 +179,10 @@ impl Spec {
         }
     }
 
-    /// The kernel's test of its timer counts ticks of an emulated clock against the processor's
-    /// own. On a busy host an emulated guest may fail it and panic; under KVM the kernel leaves it
-    /// out by itself. For the same reason an emulated guest may stop trusting its time-stamp counter,
-    /// which is the host's, and read an emulated timer instead, for most of its time.
+    /// The kernel command line. The kernel's test of its timer compares ticks of an emulated clock with the processor's
+    /// own. On a busy host an emulated guest may fail this test and panic; under KVM the kernel skips the test.
+    /// For the same reason an emulated guest may mark its time-stamp counter, which is the host's, as unstable, and then
+    /// spend most of its time reading an emulated timer.
     fn kernel_line(&self, accel: Accel) -> String {
         let mut line = format!(
             "console=ttyS0 quiet panic=-1 no_timer_check lab.host={}",
