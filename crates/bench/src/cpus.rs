@@ -1,4 +1,4 @@
-//! The two CPUs that every benchmark uses.
+//! The two CPUs that every benchmark uses, and their distance.
 
 use vm_harness::cpu_distance;
 use vm_harness::error::Result;
@@ -9,7 +9,7 @@ pub(crate) const GENERATOR_CPU: u32 = 0;
 /// The CPU that the switch under test has to itself.
 pub(crate) const SWITCH_CPU: u32 = 1;
 
-/// Tries to measure how far apart they are, of which the fastest counts: the others were interrupted.
+/// Tries to measure their distance, of which the fastest counts: the others were interrupted.
 const TRIES: u32 = 50;
 
 /// Nanoseconds of a cache line from the generator's CPU to the switch's and back, now.

@@ -1,4 +1,4 @@
-//! Hugepages for DPDK: reserved for the run, given back at its end.
+//! Reserves hugepages for DPDK, and frees them at the end of the run.
 
 use std::fs;
 
@@ -6,15 +6,15 @@ use vm_harness::error::{Context, Error, Result};
 
 const COUNT: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 
-/// A reservation. Dropping it restores the number of pages there was before.
+/// A reservation of hugepages. Dropping it restores the number of pages from before.
 pub(super) struct Hugepages {
     before: u64,
 }
 
 impl Hugepages {
-    /// Adds `pages` hugepages of 2 MB to those the machine has.
+    /// Adds `pages` hugepages of 2 MB to those that the machine has.
     pub(super) fn reserve(pages: u64) -> Result<Self> {
-        // Made first: a partial reservation is given back too.
+        // The guard exists first, so that it also frees a partial reservation.
         let guard = Self { before: total()? };
         let wanted = guard.before + pages;
         fs::write(COUNT, wanted.to_string()).context(|| "reserve hugepages".to_owned())?;

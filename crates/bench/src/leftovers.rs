@@ -1,4 +1,4 @@
-//! What a run could not remove.
+//! Finds what a run could not remove.
 
 use std::fs;
 use std::path::Path;
@@ -7,8 +7,8 @@ use vm_harness::error::Result;
 
 use super::hugepages;
 
-/// Names everything that is still there: programs that were started with a path inside
-/// `folder`, the folder itself, hugepages beyond `pages`.
+/// Lists what is left of a run: processes whose command line contains `folder`, the folder itself, and
+/// hugepages if their number is not `pages`.
 pub(super) fn find(folder: &Path, pages: u64) -> Result<Vec<String>> {
     let mut left = Vec::new();
     if folder.exists() {
@@ -50,7 +50,7 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        // Its command line can be read only when it really runs.
+        // Its command line can be read only after `exec`.
         let mut line = [0];
         child.stdout.take().unwrap().read_exact(&mut line).unwrap();
         let found: Vec<String> = processes(folder.path()).collect();

@@ -54,5 +54,5 @@ pub mod switch;
 mod threads;
 pub mod uplink;
 
-/// Rounds, unless it is told. Five are the fewest whose median means something.
+/// Rounds by default. Five are the fewest whose median is meaningful.
 pub const ROUNDS: u32 = 5;

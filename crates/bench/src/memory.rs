@@ -1,4 +1,4 @@
-//! Memory of a process without that of the guests it serves.
+//! Memory of a process without that of the guests that it serves.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use vm_harness::error::{Context, Result};
 
 use super::parse::number_after;
 
-/// Proportional set size in KiB of all that is not a memfd: guests' memory is one.
+/// Proportional set size in KiB of all mappings except those of memfds, in which guests' memory is.
 pub(super) fn own_kib(process: u32) -> Result<u64> {
     let path = format!("/proc/{process}/smaps");
     let text = fs::read_to_string(&path).context(|| format!("read {path}"))?;
@@ -22,7 +22,7 @@ fn sum(text: &str) -> u64 {
                 kib += number_after(pss, "").unwrap_or(0);
             }
         } else if line.starts_with(|c: char| c.is_ascii_hexdigit() && !c.is_ascii_uppercase()) {
-            // The first line of a mapping: addresses, rights and file.
+            // The first line of a mapping: addresses, permissions and file.
             guest = line.contains("/memfd:");
         }
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use vm_harness::error::{Context, Result};
 
-/// Writes `report` into the file `output`, whose folder is made.
+/// Writes `report` into the file `output`, and makes its folder.
 pub(crate) fn write(report: &impl Serialize, output: &Path) -> Result<()> {
     let writing = || format!("write {}", output.display());
     if let Some(folder) = output.parent() {

@@ -1,4 +1,4 @@
-//! The one thing that all tools' outputs have in common: a name, then a number.
+//! Reads a number after a name, which all tools print.
 
 /// The number that follows the first `name` in `text`.
 pub(super) fn number_after(text: &str, name: &str) -> Option<u64> {

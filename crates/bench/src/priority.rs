@@ -1,17 +1,17 @@
-//! The scheduler's autogroups share the CPUs between sessions, whatever the `nice` values of
-//! their programs. Generator and switches are in our session, so that one is put first.
+//! The priority of this session. The scheduler's autogroups share the CPUs between sessions, regardless of the `nice`
+//! values of their programs. Generator and switches run in this session, so its autogroup gets nice -20.
 
 use std::fs;
 
 const FILE: &str = "/proc/self/autogroup";
 
-/// Puts our session before others until it is dropped.
+/// Raises the priority of this session until the value is dropped.
 pub(super) struct Priority {
     before: Option<i64>,
 }
 
 impl Priority {
-    /// Puts our session first, where the kernel has autogroups.
+    /// Raises the priority of this session, if the kernel has autogroups.
     pub(super) fn raise() -> Self {
         let before = fs::read_to_string(FILE).ok().and_then(|text| parse(&text));
         if before.is_some() {
@@ -35,7 +35,7 @@ fn set(nice: i64) {
     }
 }
 
-/// `/autogroup-17 nice 0`.
+/// Parses `/autogroup-17 nice 0`.
 fn parse(text: &str) -> Option<i64> {
     let (_, nice) = text.split_once("nice ")?;
     nice.trim().parse().ok()

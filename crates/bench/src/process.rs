@@ -1,5 +1,5 @@
-//! A program that a benchmark starts, talks to and stops. Its guard asks it to stop, then kills
-//! it, on every way out.
+//! A program that a benchmark starts, sends input to and stops. On every exit path its guard sends SIGTERM, then
+//! SIGKILL.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -14,15 +14,15 @@ use vm_harness::error::{Context, Error, Result};
 use vm_harness::host::{self, Tied, tail};
 use vm_harness::interrupt;
 
-/// How often output is looked at. Seldom enough not to disturb the generator's CPU.
+/// Interval at which output is read. It is long enough not to disturb the generator's CPU.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long a program may take to do what is expected of it.
+/// Longest time until a program prints or does what the benchmark waits for.
 pub(super) const LIMIT: Duration = Duration::from_secs(20);
 
 /// A running program.
 pub(super) struct Process {
-    /// Always there until the drop.
+    /// `Some` until the drop.
     tied: Option<Tied>,
     name: String,
     stdin: File,
@@ -34,7 +34,7 @@ pub(super) struct Process {
 impl Process {
     /// Starts `command`; its output goes to `folder/name.out`.
     ///
-    /// The output goes to a file and not to a pipe, so that no program ever waits for us.
+    /// The output goes to a file and not to a pipe, so that no program ever waits for the benchmark.
     pub(super) fn start(name: &str, folder: &Path, mut command: Command) -> Result<Self> {
         let path = folder.join(format!("{name}.out"));
         let creating = || format!("create {}", path.display());
@@ -58,19 +58,19 @@ impl Process {
         })
     }
 
-    /// Its process id, also after `taskset` and the like have become the program.
+    /// The process id, which remains after `taskset` and `nice` have executed the program.
     pub(super) fn id(&self) -> u32 {
         self.tied.as_ref().map_or(0, Tied::id)
     }
 
-    /// Types a line into the program.
+    /// Writes a line to the program's standard input.
     pub(super) fn tell(&mut self, line: &str) -> Result<()> {
         let name = &self.name;
         writeln!(self.stdin, "{line}").context(|| format!("type `{line}` into {name}"))
     }
 
-    /// Waits until the program has printed `marker` after what was seen before; returns the
-    /// text up to and including it.
+    /// Waits until the program has printed `marker` after the text that was read before; returns the
+    /// text up to and including `marker`.
     pub(super) fn expect(&mut self, marker: &str) -> Result<String> {
         let mut text = None;
         self.until(&format!("`{marker}`"), |process| {
@@ -80,7 +80,7 @@ impl Process {
         Ok(text.unwrap_or_default())
     }
 
-    /// Waits until `ready` holds, at most [`LIMIT`]; `what` names it in the error.
+    /// Waits until `ready` returns true, at most [`LIMIT`]; `what` names it in the error.
     pub(super) fn until(
         &mut self,
         what: &str,
@@ -99,7 +99,7 @@ impl Process {
         Ok(())
     }
 
-    /// Waits until it ends by itself, at most [`LIMIT`].
+    /// Waits until the program ends by itself, at most [`LIMIT`].
     pub(super) fn end(mut self) -> Result<()> {
         let what = format!("the end of {}", self.name);
         let status = interrupt::poll(&what, LIMIT, || {
@@ -147,7 +147,7 @@ impl Drop for Process {
     }
 }
 
-/// Stops a program that polls for ever, so that its CPU is free, or lets it go on.
+/// Stops a program that busy-polls (SIGSTOP), so that its CPU is free, or continues it (SIGCONT).
 pub(super) fn pause(id: u32, resting: bool) -> Result<()> {
     let signal = if resting { Signal::STOP } else { Signal::CONT };
     let pid = i32::try_from(id).ok().and_then(Pid::from_raw);
@@ -155,14 +155,13 @@ pub(super) fn pause(id: u32, resting: bool) -> Result<()> {
     kill_process(pid, signal).context(|| format!("stop or continue process {id}"))
 }
 
-/// A command that is served before the other programs of the machine, with every file that DPDK
-/// makes for itself inside `folder`. Generators run so, and switches that do not have a service's
-/// priority: other jobs then take little of their time.
+/// A command with nice -20 that keeps the files of DPDK inside `folder`. Generators run with this priority, and
+/// switches that have no service unit with a priority: other programs then take little of their CPU time.
 pub(super) fn first(folder: &Path, program: impl AsRef<OsStr>) -> Command {
     nice(-20, folder, program)
 }
 
-/// The same, and it runs on one CPU only.
+/// Like [`first`], on one CPU only.
 pub(super) fn first_on(cpu: u32, folder: &Path, program: impl AsRef<OsStr>) -> Command {
     on(cpu, -20, folder, program)
 }

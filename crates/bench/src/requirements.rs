@@ -1,8 +1,8 @@
-//! What every benchmark needs of the host, and of the program.
+//! Requirements of the benchmarks on the host and on the program.
 
 use vm_harness::error::{Error, Result};
 
-/// Complains unless we are root, `because` of what it does, and this is a release build.
+/// Returns an error unless the process is root (the text says `because` of what) and this is a release build.
 pub(super) fn root(because: &str) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Err(Error::Host(format!(
@@ -18,7 +18,7 @@ pub(super) fn root(because: &str) -> Result<()> {
     Ok(())
 }
 
-/// Complains unless there are two CPUs, `for_whom` they are.
+/// Returns an error unless there are two CPUs; the text says `for_whom`.
 pub(super) fn two_cpus(for_whom: &str) -> Result<()> {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return Err(Error::Host(format!(

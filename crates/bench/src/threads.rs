@@ -1,4 +1,4 @@
-//! What the scheduler counted for the threads of a process.
+//! Scheduler statistics of the threads of a process.
 
 use std::fs;
 use std::path::Path;
@@ -9,15 +9,14 @@ use vm_harness::host;
 
 use super::parse::number_after;
 
-/// Running totals of all threads of a process and its children. A thread that ends takes its
-/// totals along.
+/// Running totals of all threads of a process and its children. The totals of a thread that ends are lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
-    /// Times a thread went to sleep. Each is a wake-up later.
+    /// Times that a thread went to sleep. A wake-up follows each.
     pub(super) sleeps: u64,
     /// Time on a CPU.
     pub(super) ran: Duration,
-    /// Time a thread wanted to run while another one had the CPU.
+    /// Time that a runnable thread waited for a CPU.
     pub(super) waited: Duration,
 }
 
@@ -27,7 +26,7 @@ impl Totals {
         let of_one = |process| read(Path::new(&format!("/proc/{process}/task")));
         let mut sum = of_one(process)?;
         for child in host::family(process).into_iter().skip(1) {
-            // One that ended meanwhile is in no total any more.
+            // A process that ended meanwhile is in no total any more.
             let one = of_one(child).unwrap_or_default();
             sum.sleeps += one.sleeps;
             sum.ran += one.ran;
@@ -36,7 +35,7 @@ impl Totals {
         Ok(sum)
     }
 
-    /// What came since an earlier reading.
+    /// The difference to an earlier reading.
     pub(super) fn since(&self, earlier: &Self) -> Self {
         Self {
             sleeps: self.sleeps.saturating_sub(earlier.sleeps),
@@ -54,7 +53,7 @@ fn read(tasks: &Path) -> Result<Totals> {
         let thread = thread.context(reading)?.path();
         let files = ["status", "schedstat"].map(|name| fs::read_to_string(thread.join(name)));
         let [Ok(status), Ok(schedule)] = files else {
-            // It ended after its name was listed.
+            // The thread ended after its name was listed.
             continue;
         };
         let one = parse(&status, &schedule)

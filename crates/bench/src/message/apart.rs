@@ -1,13 +1,13 @@
 //! Vicinity between two members that share no memory, where the relay has a CPU of its own.
 //!
-//! Two programs and the relay need three CPUs for that. Round trips are measured on two all the same:
-//! of two programs that send one message to and fro, one works at a time, so one thread on one CPU does
-//! the work of both, and the relay has the other. Each message crosses from CPU to CPU twice, as it
-//! would between three.
+//! Two programs and the relay would need three CPUs. This benchmark measures round trips on two: of two programs that
+//! exchange one message, only one works at a time, so one thread on one CPU does
+//! the work of both, and the relay has the other CPU. Each message crosses between CPUs twice, as it
+//! would with three.
 //!
-//! Each end's calls come in the order of `message::perf`, by which the direct way is measured. Whatever
-//! an end does after it has sent, and before it can have an answer, two CPUs would do while the message
-//! is under way; so does the one CPU here, before it looks for the message at the other end.
+//! The calls of each end have the same order as in `vicinity message perf`, which measures the direct transport. The
+//! work that an end does after a send and before the answer can arrive would overlap with the message's way on three
+//! CPUs; it does so here too, because the thread does this work before it polls the other end.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -24,19 +24,19 @@ use report::message_perf::Figures;
 use vm_harness::affinity::on_cpu;
 use vm_harness::error::{Context, Error, Result};
 
-/// The longest message: above, both ends work at once.
+/// The longest message. With longer ones both ends work at the same time.
 pub(super) const MOST: u32 = 4096;
 
 /// The match value of all messages.
 const VALUE: u64 = 1;
 
-/// Looks for a message between two at the clock.
+/// Polls for a completion between two reads of the clock.
 const ROUNDS: u32 = 1000;
 
-/// A message takes no longer.
+/// Longest time of a message.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A message or a connection without a peer.
+/// The error of a message or a connection without a peer.
 const UNREACHABLE: MessageError = MessageError::Connection(Code::Unreachable);
 
 type Done<T> = std::result::Result<T, MessageError>;
@@ -48,7 +48,7 @@ pub(super) struct Apart {
     _plane: Plane,
 }
 
-/// An endpoint, and who the other one is to it.
+/// An endpoint and its peer.
 struct End {
     endpoint: Endpoint,
     peer: Peer,
@@ -68,7 +68,7 @@ impl Apart {
         })
     }
 
-    /// Round trips. The rate is theirs, too: one message is under way.
+    /// Measures round trips. The message rate is that of the round trips, because one message is under way.
     pub(super) fn measure(&mut self, length: u32) -> Result<Figures> {
         on_cpu(GENERATOR_CPU, || self.round_trips(length))?.map_err(|error| failed(&error))
     }
@@ -130,7 +130,7 @@ fn connect(one: Endpoint, other: Endpoint) -> Done<[End; 2]> {
         nic: Board::nic_of(ANSWERER),
         ..other.address()
     };
-    // Neither has another peer yet than itself.
+    // Until the connection exists, each endpoint's only peer is itself.
     let end = |endpoint: Endpoint| End {
         peer: endpoint.own(),
         endpoint,
@@ -151,7 +151,7 @@ fn connect(one: Endpoint, other: Endpoint) -> Done<[End; 2]> {
     Ok([one, other])
 }
 
-/// Works until a request of `mine` has ended.
+/// Makes progress at both ends until a request of `mine` has completed.
 #[inline]
 fn finish(mine: &mut End, other: &mut End, request: Request) -> Done<Completion> {
     let mut end = None;

@@ -1,4 +1,4 @@
-//! One copy by one processor, and nothing else: what a message that is copied once cannot beat.
+//! One copy by one processor: the lower bound for a message that is copied once.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -10,10 +10,10 @@ use crate::cpus::SWITCH_CPU;
 use report::message_perf::Figures;
 use vm_harness::affinity::pin;
 
-/// Shorter copies take no longer than it takes to look at the clock.
+/// The shortest copy: shorter ones take no longer than a read of the clock.
 pub(super) const LEAST: u32 = 32 << 10;
 
-/// A way of one copy there has no other way back: its latency is the time of the copy.
+/// Measures copies of `length` bytes. The latency is the time of one copy, because there is no way back.
 pub(super) fn measure(length: u32) -> Result<Figures> {
     let copier = std::thread::spawn(move || {
         pin(SWITCH_CPU)?;

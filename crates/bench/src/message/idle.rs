@@ -1,4 +1,4 @@
-//! Endpoints that nobody talks to: what they cost.
+//! The cost of idle endpoints.
 
 use std::fs;
 use std::path::Path;
@@ -15,22 +15,22 @@ use vm_harness::{cpu, host, interrupt};
 /// Processes with one endpoint each.
 const ENDPOINTS: u32 = 40;
 
-/// How long they are watched.
+/// Length of the measurement.
 const TIME: Duration = Duration::from_secs(5);
 
 /// What an idle endpoint costs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Idle {
-    /// How many there were.
+    /// Number of endpoints.
     pub endpoints: u32,
-    /// Memory of its process, all of it, in KiB: the proportional set size, median.
+    /// Memory of an endpoint's process in KiB: the proportional set size, median.
     pub kib: f64,
-    /// CPU time of one that waits, in percent of a core: the mean.
+    /// CPU time of a waiting endpoint, in percent of a core: the mean.
     pub cpu_percent: f64,
 }
 
 impl Idle {
-    /// The promises.
+    /// The targets for these figures.
     pub(super) fn targets(self) -> [Target; 2] {
         [
             Target::at_most(
@@ -43,7 +43,7 @@ impl Idle {
     }
 }
 
-/// Starts them on a board of their own, and watch them.
+/// Starts the endpoints on a board of their own, and measures their cost.
 pub(super) fn measure(program: &Path, folder: &Path) -> Result<Idle> {
     let mut waiters = Vec::new();
     for number in 0..ENDPOINTS {

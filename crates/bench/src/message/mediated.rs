@@ -2,9 +2,8 @@
 //!
 //! The members are processes of this host, each with a gateway and a board of its own, as two VMs
 //! have them. The sides have a CPU each, as in all measurements; the relay has a third one if there
-//! is one. Otherwise it shares those two: whoever finds nothing to do lets the others run. It is
-//! served as early as the sides are: a `sched_yield` gives way for longer to programs that have
-//! less right to the processor, and a relay with none would wait for dozens of them.
+//! is one. Otherwise the relay shares those two: a process that finds nothing to do yields its CPU. The relay has the
+//! priority of the sides: a relay with the default priority would run only after dozens of their `sched_yield` calls.
 
 use std::path::{Path, PathBuf};
 
@@ -16,20 +15,20 @@ use super::vicinity::perf;
 use crate::cpus::{GENERATOR_CPU, SWITCH_CPU};
 use crate::process::{Process, first, first_on};
 
-/// A CPU for the relay, where there are three.
+/// The relay's CPU, if there are three.
 const RELAY_CPU: u32 = 2;
 
-/// The member that asks, and the one that answers.
+/// Names of the member that asks and of the one that answers.
 pub(super) const ASKER: &str = "asker";
 pub(super) const ANSWERER: &str = "answerer";
 
-/// The relay, and the members' gateways. They end in this order.
+/// The relay and the members' gateways. Dropping ends them in this order.
 pub(super) struct Plane {
     _gateways: [Process; 2],
     _relay: Process,
 }
 
-/// A plane, and the endpoint that answers.
+/// A message plane, and the endpoint that answers.
 pub(super) struct Mediated {
     _answerer: Process,
     _plane: Plane,
@@ -38,7 +37,7 @@ pub(super) struct Mediated {
 }
 
 impl Plane {
-    /// Starts one in `folder`, where each member gets a board; with the relay on a CPU, or on any.
+    /// Starts a message plane in `folder`, where each member gets a board. The relay runs on `cpu`, or on any CPU.
     pub(super) fn start(program: &Path, folder: &Path, cpu: Option<u32>) -> Result<Self> {
         let plane = folder.join("plane");
         let words = ["serve", ASKER, ANSWERER];
@@ -57,7 +56,7 @@ impl Plane {
     }
 }
 
-/// Starts `vicinity message` with these words, by a board's folder; it is ready when it prints `marker`.
+/// Starts `vicinity message` with these arguments and a board's folder, and waits until it prints `marker`.
 fn start(
     name: &str,
     program: &Path,

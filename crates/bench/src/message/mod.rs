@@ -1,15 +1,15 @@
 //! `vicinity bench message`: the message plane measured natively, against UCX and TCP.
 //!
-//! Theory of operation. Two processes, each alone on one CPU, send messages to each other: ours
-//! with memory of the program, of the heap and for the peer (`ours`), and through the host's relay
-//! as members without a common group (`mediated`; `apart`: with a CPU for the relay), UCX's
-//! `ucx_perftest` over shared memory (`ucx`), and, as two threads, TCP on loopback (`tcp`). All measure
-//! the same two things: round trips one by one, halved, and a stream in one direction (`apart` has no
-//! stream). Beside them, what one copy takes (`copy`).
+//! Theory of operation. Two processes, each alone on one CPU, send messages to each other over several transports:
+//! Vicinity with memory of the program, of the heap and for the peer (`vicinity`); Vicinity through the host's relay
+//! as members without a common trust group (`mediated`; `apart`: with a CPU for the relay); UCX's
+//! `ucx_perftest` over shared memory (`ucx`); and, as two threads, TCP on loopback (`tcp`). All measure
+//! half of single round trips, and a stream in one direction (`apart` has no
+//! stream). `copy` measures the time of one copy for comparison.
 //!
-//! A round measures a length with one after the other, and the next round in the reverse order.
-//! The ratio of a pair counts, and the median over the rounds is reported (`report`), beside what
-//! is promised. Before all that, endpoints that nobody talks to are watched (`idle`).
+//! A round measures a length over one transport after the other, and the next round does so in the reverse order.
+//! The result is the median of the rounds' ratios (`report`), beside the
+//! targets. Before the rounds, the cost of idle endpoints is measured (`idle`).
 
 mod apart;
 mod copy;
@@ -39,7 +39,7 @@ pub use self::report::{Against, Cell, Report, Sample, Transport};
 
 use ::report::message_perf::Figures;
 
-/// Message lengths in bytes: each protocol of ours, and where something is promised.
+/// Message lengths in bytes: one for each protocol of Vicinity, and those with targets.
 pub const LENGTHS: [u32; 9] = [0, 8, 64, 1024, 4096, 32 << 10, 64 << 10, 1 << 20, 4 << 20];
 
 /// What to measure.
@@ -51,7 +51,7 @@ pub struct Options {
     pub lengths: Vec<u32>,
     /// The `vicinity` program to measure.
     pub vicinity: PathBuf,
-    /// Where the report is written as JSON; its folder is made.
+    /// File of the report as JSON; its folder is made.
     pub output: PathBuf,
 }
 
@@ -59,8 +59,8 @@ pub struct Options {
 /// takes about three quarters of a minute a round.
 ///
 /// # Errors
-/// A program is missing or fails, the machine is too small, or a signal came. Everything that
-/// was started has been stopped by then.
+/// A program is missing or fails, the machine is too small, or a signal arrived. All programs that
+/// the benchmark started have been stopped by then.
 pub fn message(options: &Options, progress: &Progress) -> Result<Report> {
     interrupt::install()?;
     check(options)?;
@@ -109,7 +109,7 @@ fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<S
             interrupt::check()?;
             let line_ns = cpus::distance_ns()?;
             let mut found = Vec::new();
-            // Each goes first in every other round.
+            // The order is reversed in every other round.
             let order = [0, 1, 2, 3, 4, 5].map(|at| if round % 2 == 0 { 5 - at } else { at });
             for turn in order {
                 match turn {

@@ -1,4 +1,4 @@
-//! What a benchmark of the message plane found, and whether it is what was promised.
+//! Results of the benchmark of the message plane, and whether the targets were reached.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,7 +11,7 @@ use report::stats::{median, paired_ratio};
 use report::target::Target;
 use vm_harness::machine::Machine;
 
-/// A way that messages go.
+/// A transport of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
@@ -23,7 +23,7 @@ pub enum Transport {
     Shared,
     /// Vicinity through the host's relay, with memory of the program.
     Mediated,
-    /// The same with both ends in one thread, and the relay on another CPU. One message is under way.
+    /// Like `Mediated`, with both ends in one thread and the relay on another CPU. One message is under way.
     Apart,
     /// No messages: one copy by one processor.
     Copy,
@@ -61,16 +61,16 @@ impl fmt::Display for Transport {
     }
 }
 
-/// One measurement of one way.
+/// One measurement of one transport.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// The round, from 1. Samples of one round and length were taken next to each other.
     pub round: u32,
     /// Bytes of a message.
     pub length: u32,
-    /// The way.
+    /// The transport.
     pub way: Transport,
-    /// What it did.
+    /// Its figures.
     pub figures: Figures,
     /// Nanoseconds for one cache line from CPU to CPU and back, just before.
     pub line_ns: f64,
@@ -81,14 +81,14 @@ pub struct Sample {
 pub struct Cell {
     /// Bytes of a message.
     pub length: u32,
-    /// Each way that was measured.
+    /// Each transport that was measured.
     pub ways: Vec<Against>,
 }
 
-/// A way, and how it compares with UCX.
+/// A transport, and how it compares with UCX.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Against {
-    /// The way.
+    /// The transport.
     pub way: Transport,
     /// Its medians.
     pub figures: Figures,
@@ -98,7 +98,7 @@ pub struct Against {
     pub rate_ratio: f64,
 }
 
-/// Everything a run found.
+/// All results of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The machine, the time and the state of the source tree.
@@ -109,17 +109,17 @@ pub struct Report {
     pub ucx: String,
     /// How often each measurement was repeated.
     pub rounds: u32,
-    /// What endpoints cost that nobody talks to.
+    /// The cost of idle endpoints.
     pub idle: Idle,
     /// Every measurement.
     pub samples: Vec<Sample>,
     /// One entry for each length.
     pub cells: Vec<Cell>,
-    /// Promises.
+    /// What is promised, and what was measured.
     pub targets: Vec<Target>,
 }
 
-/// Values of one way and length, in order of the rounds.
+/// Values of one transport and length, in the order of the rounds.
 fn values(samples: &[Sample], length: u32, way: Transport, value: fn(&Figures) -> f64) -> Vec<f64> {
     let mine = samples.iter();
     let mine = mine.filter(|sample| sample.length == length && sample.way == way);
@@ -130,7 +130,7 @@ fn ratio(samples: &[Sample], length: u32, way: Transport, value: fn(&Figures) ->
     against(samples, length, Transport::Ucx, way, value)
 }
 
-/// A way's value divided by another's: the median of the rounds' ratios.
+/// A transport's value divided by another's: the median of the rounds' ratios.
 fn against(
     samples: &[Sample],
     length: u32,
@@ -169,7 +169,7 @@ pub(super) fn cells(samples: &[Sample]) -> Vec<Cell> {
     lengths.into_iter().map(cell).collect()
 }
 
-/// The promises that these measurements can check.
+/// The targets that these measurements can check.
 pub(super) fn targets(samples: &[Sample]) -> Vec<Target> {
     let measured = |length| samples.iter().any(|sample| sample.length == length);
     let mut targets = Vec::new();
@@ -183,7 +183,7 @@ pub(super) fn targets(samples: &[Sample]) -> Vec<Target> {
         if measured(length) {
             let name = format!("{name} on the heap or shared: bandwidth against UCX");
             let rate = |way| ratio(samples, length, way, |f| f.messages_per_s);
-            // The best that a program can ask for.
+            // The best of the transports that a program can choose.
             let rate = rate(Transport::Heap).max(rate(Transport::Shared));
             targets.push(Target::at_least(name, rate, 1.3));
         }
@@ -192,7 +192,7 @@ pub(super) fn targets(samples: &[Sample]) -> Vec<Target> {
     targets
 }
 
-/// The promises about members without a common group.
+/// The targets for members without a common trust group.
 fn mediated(samples: &[Sample]) -> Vec<Target> {
     let measured = |length, way| {
         let mut all = samples.iter();

@@ -41,8 +41,8 @@ pub(super) fn measure(length: u32) -> Result<Figures> {
 }
 
 fn serve(listener: &TcpListener, work: Work) -> std::io::Result<()> {
-    // Where pinning fails, it fails for the asker too, who tells.
-    let _told_by_the_asker = pin(SWITCH_CPU);
+    // If pinning fails here, it also fails for the asking thread, which returns the error.
+    let _reported_by_the_asker = pin(SWITCH_CPU);
     let (mut stream, _) = listener.accept()?;
     stream.set_nodelay(true)?;
     let mut message = vec![0; work.length];

@@ -12,7 +12,7 @@ use report::message_perf::Figures;
 
 const PROGRAM: &str = "ucx_perftest";
 
-/// Where the two sides meet before they share memory.
+/// TCP port on which the two sides connect before they share memory.
 const PORT: u16 = 13_337;
 
 /// Fields of a line of figures: messages, then latency in microseconds (the percentile asked for,
@@ -65,12 +65,12 @@ fn run(folder: &Path, length: u32, messages: u64, test: &[&str]) -> Result<Vec<f
     client.args(["-w", &(messages / 10).to_string(), "-f", "-v"]);
     client.args(test).arg("127.0.0.1");
     let text = host::run(client)?;
-    // It ends by itself after one test, and frees the port.
+    // The server ends by itself after one test, and frees the port.
     server.end()?;
     parse(&text)
 }
 
-/// Whether somebody listens on the port: to connect would already be a test.
+/// Whether a process listens on the port. A connection would already start a test.
 fn listens() -> bool {
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap_or_default();
     let wanted = format!(":{PORT:04X}");
@@ -81,7 +81,7 @@ fn listens() -> bool {
     })
 }
 
-/// The last line of figures.
+/// Parses the last line of figures.
 fn parse(text: &str) -> Result<Vec<f64>> {
     let figures = |line: &str| -> Option<Vec<f64>> {
         let fields = line.split(',').map(|field| field.trim().parse().ok());

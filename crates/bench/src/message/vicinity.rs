@@ -17,7 +17,7 @@ pub(super) struct Vicinity {
     folder: PathBuf,
 }
 
-/// Its number.
+/// The number of the answering endpoint.
 const ENDPOINT: &str = "0";
 
 impl Vicinity {
@@ -40,7 +40,7 @@ impl Vicinity {
     }
 }
 
-/// Have `program` measure messages of a length to `peer`, from the board in `folder`.
+/// Runs `vicinity message perf` by `program` for messages of a length to `peer`, from the board in `folder`.
 pub(super) fn perf(mut program: Command, folder: &Path, peer: &str, length: u32) -> Result<Row> {
     program.arg("--runtime-dir").arg(folder);
     program.args(["message", "perf", peer, "--json", "--lengths"]);

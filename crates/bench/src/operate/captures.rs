@@ -1,9 +1,9 @@
-//! What a capture of one port costs the others.
+//! The cost of a capture of one port for the other ports.
 //!
-//! CPUs move apart and together, and neighbours come and go, so one second of a machine is not like the next,
-//! by far more than a capture costs. So slices of a load that does not stop are compared: without a capture,
-//! with, with, without, and then the other way round. A round is the sum of its slices of each kind: what a
-//! capture takes in few of them counts.
+//! The distance of the CPUs and the load by other programs change, so that the rate of one second differs from that of
+//! the next by far more than a capture costs. Therefore the benchmark compares slices of a load that does not stop:
+//! without a capture, with, with, without, and then in the opposite order. A round sums up its slices of each kind, so
+//! that a cost which appears in few slices counts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,22 +27,23 @@ use super::report::Kind;
 /// Slices of a round, half of them with a capture.
 const SLICES: u32 = 16;
 
-/// Of a slice, what is counted.
+/// The part of a slice in which frames are counted.
 const COUNTED: Duration = Duration::from_millis(100);
 
-/// Until the beginning of a capture, or its end, is over, and what a worker had saved for it is spent.
+/// Pause after the beginning or the end of a capture, until its transient is over and the worker has spent its saved
+/// time budget for captures.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// Ports whose frames are not counted: the first, which is captured, and that with which it exchanges frames.
+/// Number of ports whose frames are not counted: the first port, which is captured, and its partner.
 const CAPTURED: usize = 2;
 
-/// What came through.
+/// What the switch forwarded.
 #[derive(Clone, Copy, Debug, Default)]
 struct Passed {
     /// Frames of all ports but [`CAPTURED`].
     frames: u64,
     seconds: f64,
-    /// Of the worker.
+    /// Ticks of the worker's busy rounds.
     busy_ticks: u64,
     busy_frames: u64,
 }
@@ -66,8 +67,8 @@ impl Passed {
     }
 }
 
-/// The load with a capture of the first port against that without: frames a second of all pairs but its,
-/// and cycles a frame. `folder` is the daemon's, `program` the one that captures.
+/// Compares the load with a capture of the first port and without: frames a second of all other pairs,
+/// and cycles a frame. `folder` is the daemon's runtime folder, `program` the program that captures.
 pub(super) fn captures(
     busy: &mut LoadSetup,
     folder: &Path,
@@ -106,8 +107,8 @@ pub(super) fn captures(
     ])
 }
 
-/// Whether the slice with this number has a capture: each kind comes first as often as last, in fours and in
-/// eights.
+/// Whether the slice with this number has a capture. In each group of four and of eight slices, each kind is first as
+/// often as last.
 fn is_captured(number: u32) -> bool {
     number.count_ones() % 2 == 1
 }
@@ -132,12 +133,12 @@ fn slice(socket: &Path, received: &[AtomicU64]) -> Result<Passed> {
     })
 }
 
-/// A `vicinity capture` at work.
+/// A running `vicinity capture`.
 struct Capture {
-    /// It ends with this.
+    /// Dropping the value ends the program.
     _program: Tied,
     file: PathBuf,
-    /// Bytes of the file's head.
+    /// Bytes of the file's header.
     head: u64,
 }
 
@@ -150,7 +151,7 @@ impl Capture {
         command.arg("--write").arg(&file);
         command.stdin(Stdio::null());
         let program = Tied::spawn(command)?;
-        // It comes when the data plane shows frames already.
+        // The program writes the header once the data plane copies frames to it.
         let head = interrupt::poll("beginning of a capture", LIMIT, || {
             let length = fs::metadata(&file).map_or(0, |file| file.len());
             Ok((length > 0).then_some(length))
@@ -162,7 +163,7 @@ impl Capture {
         })
     }
 
-    /// Enough of it: bytes that were written of frames.
+    /// Ends the capture, and returns the bytes of frames that it has written.
     fn end(self) -> Result<u64> {
         let ending = || format!("end the capture in {}", self.file.display());
         let length = fs::metadata(&self.file).context(ending)?.len();

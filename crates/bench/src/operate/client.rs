@@ -1,4 +1,4 @@
-//! As little of HTTP as it takes to ask a daemon.
+//! A minimal HTTP client for the control socket of a daemon.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -6,10 +6,10 @@ use std::path::Path;
 
 use vm_harness::error::{Context, Error, Result};
 
-/// Asks, and wait for the answer's body.
+/// Sends a request and returns the body of the response.
 ///
 /// # Errors
-/// There is no daemon, or it refuses.
+/// No daemon listens, or it refuses the request.
 pub(super) fn ask(socket: &Path, method: &str, path: &str, body: &str) -> Result<String> {
     let asking = || format!("ask {} for {method} {path}", socket.display());
     let mut stream = UnixStream::connect(socket).context(asking)?;
@@ -26,7 +26,7 @@ pub(super) fn ask(socket: &Path, method: &str, path: &str, body: &str) -> Result
         .ok_or_else(|| Error::unreadable(&format!("the answer to {method} {path}"), &answer))
 }
 
-/// The body of an answer that is none of refusal.
+/// The body of a successful response.
 fn read(answer: &str) -> Option<&str> {
     let (head, body) = answer.split_once("\r\n\r\n")?;
     head.starts_with("HTTP/1.1 200 ").then_some(body)

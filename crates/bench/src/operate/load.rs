@@ -8,10 +8,10 @@ use crate::switch::generator::Flow;
 /// Ports under load.
 pub(super) const PORTS: u16 = 64;
 
-/// Until the load is at its height.
+/// Time until the load has reached its full rate.
 pub(super) const RISE: Duration = Duration::from_millis(300);
 
-/// Each NIC sends to the other one of its pair.
+/// Flows from each NIC to the other one of its pair.
 pub(super) fn flows() -> Vec<Flow> {
     let flow = |from: usize| Flow {
         from,

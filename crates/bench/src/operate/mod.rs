@@ -1,11 +1,11 @@
-//! `vicinity bench operate`: what it costs to change, read and watch a switch that works.
+//! `vicinity bench operate`: the cost of changing, reading and capturing a switch under load.
 //!
-//! Theory of operation. The benchmark's own generator (`switch::load`) drives 64 NICs of our own in
-//! pairs, while this thread is the operator and asks the daemon over its control socket (`client`). A
-//! round adds, changes and removes a port a few times under load, beside a question that changes nothing, and
-//! counts the frames that others lost meanwhile; reads all metrics a hundred times and takes the CPU time of it; compares the load
-//! with and without a capture of one port (`captures`); and has a configuration of 1,000 ports read again in
-//! which every port has changed.
+//! Theory of operation. The benchmark's own generator (`switch::generator`) drives 64 NICs in
+//! pairs, while this thread acts as the operator and sends requests to the daemon's control socket (`client`). A
+//! round adds, changes and removes a port a few times under load, beside a request that changes nothing, and
+//! counts the frames that other ports lost meanwhile; reads all metrics a hundred times and measures the CPU time;
+//! compares the load with and without a capture of one port (`captures`); and reloads a configuration of 1,000 ports
+//! in which every port has changed.
 
 mod captures;
 mod client;
@@ -37,13 +37,13 @@ use load::{PORTS, RISE, flows};
 
 pub use self::report::{Kind, Report, Sample};
 
-/// Ports of the configuration that is read again.
+/// Ports of the configuration that is reloaded.
 const MANY: u16 = 1000;
 
-/// Times a port comes, changes and goes in a round.
+/// Times that a port is added, changed and removed in a round.
 const CHANGES: usize = 10;
 
-/// Times the metrics are read in a round.
+/// Times that the metrics are read in a round.
 const SCRAPES: u32 = 100;
 
 /// What to measure.
@@ -53,15 +53,15 @@ pub struct Options {
     pub rounds: u32,
     /// The `vicinity` program to measure.
     pub vicinity: PathBuf,
-    /// Where the report is written as JSON; its folder is made.
+    /// File of the report as JSON; its folder is made.
     pub output: PathBuf,
 }
 
 /// Measures, writes the report and returns it.
 ///
 /// # Errors
-/// A program fails, the machine is too small, or a signal came. Everything that was started has been
-/// stopped by then.
+/// A program fails, the machine is too small, or a signal arrived. All programs that the benchmark started
+/// have been stopped by then.
 pub fn operate(options: &Options, progress: &Progress) -> Result<Report> {
     interrupt::install()?;
     check(options)?;
@@ -113,7 +113,7 @@ fn rounds(options: &Options, folder: &Path, progress: &Progress) -> Result<Vec<S
     Ok(samples)
 }
 
-/// Have a port come, change and go under load.
+/// Adds, changes and removes a port under load.
 fn changes(busy: &mut LoadSetup, socket: &Path) -> Result<Vec<(Kind, f64)>> {
     let extra = socket.with_file_name("extra.sock");
     let extra = format!("{{\"vm\": \"extra\", \"socket\": \"{}\"}}", extra.display());
@@ -142,7 +142,7 @@ fn changes(busy: &mut LoadSetup, socket: &Path) -> Result<Vec<(Kind, f64)>> {
     busy.load_during(&flows(), operate)
 }
 
-/// Frames that all ports have lost so far.
+/// Frames that all ports have dropped so far.
 fn lost(socket: &Path) -> Result<f64> {
     let text = ask(socket, "GET", "/v1/ports", "")?;
     let ports: Vec<Value> = serde_json::from_str(&text)
@@ -154,9 +154,9 @@ fn lost(socket: &Path) -> Result<f64> {
     Ok(counts.sum())
 }
 
-/// Milliseconds of CPU time that reading all metrics once takes, in all processes of the daemon.
+/// CPU time of one read of all metrics, in all processes of the daemon; milliseconds.
 fn scrapes(running: &dyn Switch, socket: &Path) -> Result<f64> {
-    // What the load left behind is over.
+    // Wait until the load's last frames have been processed.
     interrupt::sleep(RISE)?;
     let before = Totals::of(running.id())?;
     for _ in 0..SCRAPES {
@@ -166,7 +166,7 @@ fn scrapes(running: &dyn Switch, socket: &Path) -> Result<f64> {
     Ok(milliseconds(spent.ran) / f64::from(SCRAPES))
 }
 
-/// Have a configuration read again in which every port has changed; milliseconds.
+/// Time of the reload of a configuration in which every port has changed; milliseconds.
 fn reload(folder: &Path) -> Result<f64> {
     let file = folder.join("vicinity.toml");
     let text = fs::read_to_string(&file).context(|| format!("read {}", file.display()))?;

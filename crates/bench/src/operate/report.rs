@@ -1,4 +1,4 @@
-//! What a benchmark of the operator's work found, and whether it is what was promised.
+//! Results of the benchmark of operations, and whether the targets were reached.
 
 use std::fmt;
 
@@ -19,14 +19,14 @@ pub enum Kind {
     Set,
     /// Removing it, in milliseconds.
     Remove,
-    /// A question that changes nothing and needs no data plane, under the same load, in milliseconds: the
-    /// waits for CPUs that all the others have, too.
+    /// A request that changes nothing and needs no data plane, under the same load, in milliseconds: the
+    /// waits for CPUs, which are part of the other requests too.
     Ask,
-    /// Frames that all ports lost meanwhile.
+    /// Frames that all ports dropped meanwhile.
     Lost,
     /// CPU time of reading the metrics of all ports once, in milliseconds.
     Scrape,
-    /// Reading a configuration of 1,000 changed ports again, in milliseconds.
+    /// Reloading a configuration of 1,000 changed ports, in milliseconds.
     Reload,
     /// Frames a second of the other pairs of ports while one port is captured, against those without.
     CaptureFrames,
@@ -61,7 +61,7 @@ impl Kind {
         }
     }
 
-    /// What is promised of the measured values, if anything is.
+    /// The target for the measured values, if there is one.
     fn target(self, values: &[f64]) -> Option<Target> {
         let worst = values.iter().copied().fold(0.0, f64::max);
         let name = |of: &str| format!("{}: {of}", self.words());
@@ -84,11 +84,11 @@ pub struct Sample {
     pub round: u32,
     /// What was measured.
     pub kind: Kind,
-    /// How much it was.
+    /// The value.
     pub value: f64,
 }
 
-/// Everything a run found.
+/// All results of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The machine, the time and the state of the source tree.
@@ -99,7 +99,7 @@ pub struct Report {
     pub rounds: u32,
     /// Every measurement.
     pub samples: Vec<Sample>,
-    /// Promises.
+    /// What is promised, and what was measured.
     pub targets: Vec<Target>,
 }
 

@@ -1,13 +1,12 @@
-//! `vicinity bench space`: what the host sends for VMs, measured natively, against nginx.
+//! `vicinity bench space`: files that the host sends for VMs, measured natively, against nginx.
 //!
-//! Theory of operation. The process that every space has, and nginx, serve the same files, each on the
-//! same CPU (`server`); wrk fetches them over loopback from another one (`wrk`), and only one of the two has
-//! work at a time. No VM takes part: the space's process finds the files published, as one that was
-//! started again does. A round fetches each length from one and then from the other, and the next round
-//! in the reverse order. The ratio of a pair counts, and the median over the rounds is reported
-//! (`report`), beside the CPU time of the servers: where wrk is the slower side, that tells them apart.
-//! Then as many clients as are promised something ask each of them for a long file, and take
-//! little of it (`slow`).
+//! Theory of operation. The process of a space and nginx serve the same files on the
+//! same CPU (`server`). wrk, on the other CPU, fetches the files over loopback (`wrk`), and only one of the two servers
+//! has work at a time. No VM takes part: the space's process finds the files published, as after a
+//! restart. A round fetches each length from one server and then from the other, and the next round
+//! does so in the reverse order. The result is the median over the rounds of the ratio of a pair
+//! (`report`), beside the CPU time of the servers, which differs also if wrk is the slower side.
+//! Then 1,000 clients request a long file from each server, and read little of it (`slow`).
 
 mod report;
 mod server;
@@ -32,7 +31,7 @@ use server::Server;
 
 pub use self::report::{Cell, Figures, Kind, Report, Sample, SlowSample};
 
-/// Lengths of files in bytes: below and above where something is promised.
+/// Lengths of files in bytes: below and above the shortest one with a target.
 pub const LENGTHS: [u32; 4] = [4 << 10, 64 << 10, 1 << 20, 16 << 20];
 
 /// Longest file: several of them are in the space's memory, and in nginx's page cache.
@@ -47,16 +46,16 @@ pub struct Options {
     pub lengths: Vec<u32>,
     /// The `vicinity` program to measure.
     pub vicinity: PathBuf,
-    /// Where the report is written as JSON; its folder is made.
+    /// File of the report as JSON; its folder is made.
     pub output: PathBuf,
 }
 
-/// Measures a space's server against nginx, writes the report and returns it. All of it takes about half
+/// Measures a space's server against nginx, writes the report and returns it. This takes about half
 /// a minute a round.
 ///
 /// # Errors
-/// A program is missing or fails, the machine is too small, or a signal came. Everything that was
-/// started has been stopped by then.
+/// A program is missing or fails, the machine is too small, or a signal arrived. All programs that the
+/// benchmark started have been stopped by then.
 pub fn space(options: &Options, progress: &Progress) -> Result<Report> {
     interrupt::install()?;
     check(options)?;
@@ -95,7 +94,7 @@ fn check(options: &Options) -> Result<()> {
     Err(Error::Host(complaint.to_owned()))
 }
 
-/// Lets us, and the servers that we start, have as many sockets as may be: slow clients are many.
+/// Raises the limit of open files for this process and the servers that it starts: each slow client needs a socket.
 fn allow_sockets() -> Result<()> {
     let most = getrlimit(Resource::Nofile).maximum;
     let limit = Rlimit {
@@ -117,7 +116,7 @@ fn rounds(
     ];
     let (mut samples, mut slow) = (Vec::new(), Vec::new());
     for round in 1..=options.rounds {
-        // Each goes first in every other round.
+        // The order is reversed in every other round.
         let turns = || {
             let first = usize::from(round % 2 == 0);
             [first, 1 - first]
@@ -148,7 +147,7 @@ fn rounds(
     Ok((samples, slow))
 }
 
-/// A file of each length, which is its name.
+/// Makes a file of each length, which is named by it.
 fn write_files(lengths: &[u32], folder: &Path) -> Result<()> {
     fs::create_dir(folder).context(|| format!("make {}", folder.display()))?;
     let mut dice = fastrand::Rng::with_seed(1);

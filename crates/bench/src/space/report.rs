@@ -1,4 +1,4 @@
-//! What a benchmark of spaces found, and whether it is what was promised.
+//! Results of the benchmark of spaces, and whether the targets were reached.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,7 +9,7 @@ use report::stats::{median, paired_ratio};
 use report::target::Target;
 use vm_harness::machine::Machine;
 
-/// From this length on throughput is promised, and how much of nginx's.
+/// The shortest length with a target of throughput, and the promised part of nginx's.
 const PROMISED: (u32, f64) = (64 << 10, 0.9);
 
 /// MiB that the space's process may have with all slow clients.
@@ -21,7 +21,7 @@ const MEMORY_MIB: f64 = 64.0;
 pub enum Kind {
     /// A space's process.
     Vicinity,
-    /// nginx, which hands the pages of files to sockets (sendfile).
+    /// nginx, which passes the pages of files to sockets (sendfile).
     Nginx,
 }
 
@@ -34,10 +34,10 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What a server did.
+/// Figures of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// Answers a second.
+    /// Responses a second.
     pub requests_per_s: f64,
     /// Bytes of files a second.
     pub bytes_per_s: f64,
@@ -54,9 +54,9 @@ pub struct Sample {
     pub round: u32,
     /// Bytes of the file.
     pub length: u32,
-    /// Who served it.
+    /// The server.
     pub server: Kind,
-    /// How.
+    /// The figures.
     pub figures: Figures,
 }
 
@@ -65,15 +65,15 @@ pub struct Sample {
 pub struct SlowSample {
     /// The round, from 1.
     pub round: u32,
-    /// Who served them.
+    /// The server.
     pub server: Kind,
-    /// How many they were.
+    /// Number of clients.
     pub clients: u32,
     /// KiB of the server's process before, without the files.
     pub before_kib: u64,
     /// The same with all clients.
     pub with_kib: u64,
-    /// KiB that the kernel's TCP took meanwhile.
+    /// KiB that the kernel's TCP allocated meanwhile.
     pub kernel_kib: u64,
 }
 
@@ -88,11 +88,11 @@ pub struct Cell {
     pub nginx: Figures,
     /// Throughput against nginx's: the median of the rounds' ratios.
     pub ratio: f64,
-    /// CPU time for each GB against nginx's: the same.
+    /// CPU time for each GB against nginx's: the median of the rounds' ratios.
     pub cpu_ratio: f64,
 }
 
-/// Everything a run found.
+/// All results of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The machine, the time and the state of the source tree.
@@ -109,7 +109,7 @@ pub struct Report {
     pub slow: Vec<SlowSample>,
     /// One entry for each length.
     pub cells: Vec<Cell>,
-    /// Promises.
+    /// What is promised, and what was measured.
     pub targets: Vec<Target>,
 }
 

@@ -10,10 +10,10 @@ use crate::process::{Process, first_on};
 use vm_harness::error::{Context, Error, Result};
 use vm_harness::host;
 
-/// The program that is the peer.
+/// The program of the peer.
 pub(super) const NGINX: &str = "/usr/sbin/nginx";
 
-/// Folder of the files that both serve, in that of the run.
+/// Folder of the files that both serve, inside the folder of the run.
 pub(super) const FILES: &str = "files";
 
 /// A running server.
@@ -24,7 +24,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// A space's process with the files published.
+    /// Starts a space's process with the files published.
     pub(super) fn vicinity(program: &Path, folder: &Path) -> Result<Self> {
         let mut command = first_on(SWITCH_CPU, folder, program);
         command.args(["bench", "space-server"]).arg(folder);
@@ -40,7 +40,7 @@ impl Server {
         })
     }
 
-    /// nginx with one worker, as it is set up for static files that many ask for.
+    /// Starts nginx with one worker, configured for static files under load.
     pub(super) fn nginx(folder: &Path) -> Result<Self> {
         let at = free_address()?;
         let file = folder.join("nginx.conf");
@@ -63,20 +63,21 @@ impl Server {
         self.process.id()
     }
 
-    /// Those that have the clients: its children.
+    /// The processes that serve the clients: the children.
     pub(super) fn workers(&self) -> Vec<u32> {
         host::family(self.id()).into_iter().skip(1).collect()
     }
 }
 
-/// Nobody else takes it as long as we are the only ones who ask for any.
+/// A free port. The port stays free as long as no other program asks the kernel for one.
 fn free_address() -> Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let at = listener.and_then(|listener| listener.local_addr());
     at.context(|| "find a free port".to_owned())
 }
 
-/// Files that it has open stay open, answers begin together with their heads, and connections are kept.
+/// The configuration of nginx: files stay open, headers are sent together with the beginning of the body, and
+/// connections are kept.
 fn configuration(folder: &Path, at: SocketAddr) -> String {
     let folder = folder.display();
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
@@ -99,7 +100,7 @@ fn configuration(folder: &Path, at: SocketAddr) -> String {
     )
 }
 
-/// `nginx version: nginx/1.22.1`, which it says on its standard error.
+/// The version of nginx, which prints `nginx version: nginx/1.22.1` on its standard error.
 pub(super) fn nginx_version() -> Result<String> {
     let mut command = host::command("sh");
     command.args(["-c", "exec \"$0\" -v 2>&1", NGINX]);

@@ -1,4 +1,4 @@
-//! Clients that take little of what they asked for: what that costs a server.
+//! The cost of slow clients, which read little of the response.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -15,30 +15,30 @@ use vm_harness::interrupt;
 /// Clients at once.
 pub(super) const CLIENTS: u32 = 1000;
 
-/// What each takes at a time, and how often.
-const BITE: usize = 1024;
-const BITES: u32 = 5;
+/// Bytes that a client reads at a time, and how often it reads.
+const READ_BYTES: usize = 1024;
+const READS: u32 = 5;
 
-/// Between two of them.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Time between two reads of a client.
+const READ_INTERVAL: Duration = Duration::from_millis(200);
 
-/// A server that is busy with others answers within this.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Longest time until a server that is busy with other clients answers.
+const LIMIT: Duration = Duration::from_secs(20);
 
 /// KiB of a page.
 const PAGE: u64 = 4;
 
-/// Have them ask for the file of this length, and take some of it.
+/// Connects the clients, which request the file of this length and read some of it.
 pub(super) fn measure(server: &Server, round: u32, length: u32) -> Result<SlowSample> {
-    // Whoever was here before is gone.
-    interrupt::sleep(PAUSE)?;
+    // The clients of an earlier measurement have disconnected.
+    interrupt::sleep(READ_INTERVAL)?;
     let (before, kernel_before) = (own(server)?, kernel()?);
     let clients: Result<Vec<TcpStream>> = (0..CLIENTS).map(|_| ask(server.at, length)).collect();
     let mut clients = clients?;
-    for _ in 0..BITES {
-        interrupt::sleep(PAUSE)?;
+    for _ in 0..READS {
+        interrupt::sleep(READ_INTERVAL)?;
         for client in &mut clients {
-            let taken = client.read(&mut [0; BITE]);
+            let taken = client.read(&mut [0; READ_BYTES]);
             if taken.context(|| format!("read as a slow client of {}", server.kind))? == 0 {
                 let kind = server.kind;
                 return Err(Error::Host(format!("{kind} left a slow client alone")));
@@ -58,19 +58,19 @@ pub(super) fn measure(server: &Server, round: u32, length: u32) -> Result<SlowSa
 fn ask(at: SocketAddr, length: u32) -> Result<TcpStream> {
     let ask = || -> std::io::Result<TcpStream> {
         let mut stream = TcpStream::connect(at)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(LIMIT))?;
         write!(stream, "GET /{length} HTTP/1.1\r\nHost: {at}\r\n\r\n")?;
         Ok(stream)
     };
     ask().context(|| format!("ask {at} as a slow client"))
 }
 
-/// KiB of the processes that have the clients, without the files.
+/// KiB of the processes that serve the clients, without the files.
 fn own(server: &Server) -> Result<u64> {
     server.workers().into_iter().map(own_kib).sum()
 }
 
-/// KiB that the kernel has for TCP, of all on this machine.
+/// KiB that the kernel has allocated for TCP on this machine.
 fn kernel() -> Result<u64> {
     const FILE: &str = "/proc/net/sockstat";
     let text = fs::read_to_string(FILE).context(|| format!("read {FILE}"))?;

@@ -1,4 +1,4 @@
-//! wrk, which fetches a file again and again on connections that are kept.
+//! wrk, which fetches a file repeatedly on persistent connections.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ const CONNECTIONS: &str = "16";
 /// Seconds of a measurement.
 const SECONDS: u32 = 2;
 
-/// Fetch the file of this length for a while.
+/// Fetches the file of this length for [`SECONDS`].
 pub(super) fn fetch(server: &Server, length: u32, folder: &Path) -> Result<Figures> {
     let mut command = first_on(GENERATOR_CPU, folder, PROGRAM);
     command.args(["--threads", "1", "--connections", CONNECTIONS]);
@@ -40,7 +40,7 @@ pub(super) fn fetch(server: &Server, length: u32, folder: &Path) -> Result<Figur
     })
 }
 
-/// Requests a second, if all of them were answered by the file.
+/// Requests a second, if each was answered by the file.
 fn parse(text: &str) -> Option<f64> {
     if text.contains("Non-2xx") || text.contains("Socket errors") {
         return None;

@@ -1,4 +1,4 @@
-//! The switches under test, behind one face.
+//! The interface of the switches under test.
 
 use std::fmt;
 use std::fs;
@@ -16,19 +16,19 @@ use vm_harness::interrupt;
 
 use crate::process::LIMIT;
 
-/// Before a generator listens.
+/// Pause before a generator listens.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// A kind of switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SwitchKind {
-    /// Ours.
+    /// Vicinity.
     Vicinity,
     /// Open vSwitch with its DPDK data path, as Debian ships it, action NORMAL.
     OvsDpdk,
-    /// DPDK's testpmd: what comes in at one port of a pair goes out at the other. It looks at no
-    /// frame and knows no address: no switch, but a measure of the copies alone.
+    /// DPDK's testpmd, which forwards frames from one port of a pair to the other. It reads no
+    /// frame and no address: it is no switch, but it measures the cost of the copies alone.
     Testpmd,
 }
 
@@ -42,8 +42,8 @@ impl fmt::Display for SwitchKind {
     }
 }
 
-/// Running totals of a switch's forwarding thread. All switches define them alike: a round is
-/// busy when it moved a frame.
+/// Running totals of a switch's forwarding thread. All switches use the same definition: a round is
+/// busy if it moved a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CycleCounters {
     /// Time-stamp counter ticks spent in busy rounds.
@@ -55,8 +55,8 @@ pub(crate) struct CycleCounters {
 }
 
 impl CycleCounters {
-    /// Cycles a frame and the share of time that was busy since an earlier reading; `None` when
-    /// nothing moved.
+    /// Cycles a frame and the busy share of the time since an earlier reading; `None` if
+    /// no frame moved.
     pub(crate) fn since(self, before: Self) -> Option<(f64, f64)> {
         let gained = |value: fn(Self) -> u64| {
             let gained = value(self).checked_sub(value(before))?;
@@ -79,14 +79,14 @@ pub(crate) enum Sockets {
 }
 
 impl Sockets {
-    /// Where they are.
+    /// The paths of the sockets.
     pub(crate) fn paths(&self) -> &[PathBuf] {
         match self {
             Self::SwitchListens(paths) | Self::GeneratorListens(paths) => paths,
         }
     }
 
-    /// Connects a front-end to each.
+    /// Connects a front-end to each socket.
     pub(crate) fn connect(&self) -> Result<Vec<OwnedFd>> {
         match self {
             Self::SwitchListens(paths) => {
@@ -98,7 +98,7 @@ impl Sockets {
                 paths.iter().map(connect).collect()
             }
             Self::GeneratorListens(paths) => {
-                // A switch that was told of its ports a moment ago may connect twice.
+                // A switch whose ports were configured a moment ago may connect twice.
                 interrupt::sleep(SETTLE)?;
                 let listeners: Vec<_> = paths.iter().map(listen).collect::<Result<_>>()?;
                 listeners.iter().map(accept).collect()
@@ -124,36 +124,36 @@ fn accept(listener: &UnixListener) -> Result<OwnedFd> {
     })
 }
 
-/// What a switch under test is like.
+/// Configuration of a switch under test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SwitchOptions {
-    /// Its vhost-user ports.
+    /// Number of vhost-user ports.
     pub(crate) ports: u16,
-    /// Whether frames of 64 KB pass, for a switch that has to be told.
+    /// Whether to enable frames of 64 KB, for a switch that needs a setting for them.
     pub(crate) gso: bool,
 }
 
-/// A switch that is running, with vhost-user ports.
+/// A running switch with vhost-user ports.
 pub(crate) trait Switch {
     /// The sockets of the ports.
     fn sockets(&self) -> Sockets;
 
-    /// Its process id.
+    /// The process id.
     fn id(&self) -> u32;
 
-    /// The forwarding thread's totals now.
+    /// The forwarding thread's current totals.
     fn counters(&self) -> Result<CycleCounters>;
 
-    /// Addresses it knows, if it tells.
+    /// The number of addresses in the FDB, if the switch reports it.
     fn fdb_entries(&self) -> Result<Option<u64>> {
         Ok(None)
     }
 
-    /// Leaves the switches' CPU to the other switch, until `false` is given.
+    /// Stops the switch, so that its CPU is free for another one, or continues it.
     fn pause(&self, rest: bool) -> Result<()>;
 }
 
-/// Wakes a switch that is about to be dropped: its generator says good-bye to it, and a stopped
+/// Continues a switch that is about to be dropped: its generator disconnects from it, and a stopped
 /// process cannot end.
 pub(crate) fn wake(switch: &dyn Switch) {
     if let Err(error) = switch.pause(false) {
@@ -161,7 +161,7 @@ pub(crate) fn wake(switch: &dyn Switch) {
     }
 }
 
-/// Adds what the switch said last: the generator's failure is often the switch's fault.
+/// Adds the last lines of the switch's log to an error: the switch often causes a failure of the generator.
 pub(crate) fn explain(error: Error, switch: SwitchKind, folder: &Path) -> Error {
     if matches!(error, Error::Interrupted) {
         return error;

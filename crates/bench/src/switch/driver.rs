@@ -1,8 +1,8 @@
-//! A guest's NIC as the benchmark's own generator drives it: one queue pair over vhost-user, split
-//! rings, every descriptor with a buffer of its own that is written once. What is left to do for
-//! a frame is a stamp, an available entry and a used element.
+//! The virtio driver of the benchmark's own generator: one queue pair over vhost-user with split
+//! rings. Every descriptor has a buffer of its own that is written once, so that the driver writes only a stamp and an
+//! available entry for a frame, and reads one used element.
 //!
-//! Ring and buffers are plain shared memory, read and written as atomic words.
+//! Rings and buffers are shared memory, which the driver reads and writes as atomic words.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) const RING: u16 = 256;
 /// Bytes of the network header before a frame.
 const HEADER: usize = 12;
 
-/// Where a stamp is: the first words behind the TCP header, in words from the buffer's start.
+/// Place of a stamp: the first words behind the TCP header, in words from the buffer's start.
 const STAMP: usize = 17;
 
 /// `VIRTQ_AVAIL_F_NO_INTERRUPT`, `VIRTQ_USED_F_NO_NOTIFY`.
@@ -29,10 +29,10 @@ const SUPPRESS: u32 = 1;
 /// Vhost-user protocol feature `MQ`; without it DPDK does not say how many rings it has.
 const PROTOCOL_MQ: u64 = 1;
 
-/// What a NIC is like.
+/// Properties of a NIC.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
-    /// Features its driver takes, beside the plain ones.
+    /// Features that the driver negotiates, beside those of every NIC.
     pub(crate) features: u64,
     /// The longest frame, in bytes.
     pub(crate) longest: usize,
@@ -40,7 +40,7 @@ pub(crate) struct Kind {
 
 /// One ring, from the driver's side (virtio 1.3, section 2.7).
 struct Ring {
-    /// Places in the memory, in words.
+    /// Offsets in the memory, in words.
     available: usize,
     used: usize,
     /// The first buffer, and the step to the next.
@@ -60,13 +60,13 @@ pub(crate) struct Driver {
     ram: Arc<Ram>,
     receive: Ring,
     transmit: Ring,
-    /// Transmit buffers that are not on their way.
+    /// Transmit buffers that the driver owns.
     free: Vec<u16>,
 }
 
 impl Driver {
-    /// Sets a NIC up whose switch is at the other end of `socket`. All frames it sends begin as
-    /// `frame`, under `header`.
+    /// Sets up a NIC whose switch is at the other end of `socket`. All frames that it sends begin with
+    /// `frame`, after the network header `header`.
     pub(crate) fn start(
         socket: OwnedFd,
         kind: Kind,
@@ -103,7 +103,7 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Transmit buffers that are free now.
+    /// The number of free transmit buffers.
     pub(crate) fn room(&mut self) -> usize {
         let words = self.ram.words();
         while let Some((buffer, _)) = self.transmit.take_used(words) {
@@ -112,7 +112,7 @@ impl Driver {
         self.free.len()
     }
 
-    /// Makes a frame to `to` available, with this stamp; nothing happens without
+    /// Makes a frame to `to` available, with this stamp; does nothing if there is no
     /// [`room`](Self::room).
     pub(crate) fn send(&mut self, to: [u8; 6], stamp: u64) {
         let Some(buffer) = self.free.pop() else {
@@ -134,14 +134,14 @@ impl Driver {
         self.transmit.offer(words, buffer);
     }
 
-    /// Lets the switch see what was made available in both rings.
+    /// Publishes the available entries of both rings.
     pub(crate) fn publish(&mut self) {
         let words = self.ram.words();
         self.transmit.publish(words);
         self.receive.publish(words);
     }
 
-    /// Takes up to `most` frames that came; `seen` gets the stamp of each.
+    /// Takes up to `most` received frames, and calls `seen` with the stamp of each.
     pub(crate) fn receive(&mut self, most: usize, mut seen: impl FnMut(u64)) -> usize {
         let words = self.ram.words();
         for count in 0..most {
@@ -155,7 +155,7 @@ impl Driver {
         most
     }
 
-    /// As [`send`](Self::send), from another source.
+    /// Like [`send`](Self::send), with another source address.
     pub(crate) fn send_from(&mut self, from: [u8; 6], to: [u8; 6]) {
         let Some(buffer) = self.free.last() else {
             return;
@@ -173,7 +173,7 @@ impl Driver {
         self.send(to, 0);
     }
 
-    /// Whether to be called for frames, as a guest that sleeps is.
+    /// Enables or disables calls for received frames; a sleeping guest enables them.
     pub(crate) fn set_interrupts(&mut self, calls: bool) {
         self.receive.flags = if calls { 0 } else { SUPPRESS };
     }
@@ -220,7 +220,7 @@ impl Ring {
         }
     }
 
-    /// Where a buffer is, in words.
+    /// Offset of a buffer, in words.
     fn buffer(&self, number: u16) -> usize {
         self.buffers + self.step * usize::from(number)
     }
@@ -234,7 +234,7 @@ impl Ring {
         self.next_available = self.next_available.wrapping_add(1);
     }
 
-    /// Shows what was offered, and kick if that is wanted.
+    /// Publishes the offered entries, and kicks the switch if it wants that.
     fn publish(&mut self, words: &[AtomicU32]) {
         let shown = self.flags | u32::from(self.next_available) << 16;
         let Some(place) = words.get(self.available) else {
@@ -246,12 +246,12 @@ impl Ring {
         place.store(shown, Ordering::Release);
         fence(Ordering::SeqCst);
         if load(words, self.used) & SUPPRESS == 0 {
-            // A counter that is full wakes all the same.
+            // If the eventfd's counter is full, the switch wakes nevertheless.
             let _full = rustix::io::write(&self.kick, &1_u64.to_ne_bytes());
         }
     }
 
-    /// The next buffer handed back, and the bytes written into it.
+    /// The next used buffer, and the number of bytes written into it.
     fn take_used(&mut self, words: &[AtomicU32]) -> Option<(u16, u32)> {
         let index = words.get(self.used)?.load(Ordering::Acquire) >> 16;
         if index == u32::from(self.next_used) {
@@ -264,7 +264,7 @@ impl Ring {
     }
 }
 
-/// Bytes of a ring, its parts apart.
+/// Bytes of a ring's descriptors, available ring and used ring.
 fn ring_bytes() -> usize {
     26 * usize::from(RING) + 128
 }
@@ -279,12 +279,12 @@ fn store(words: &[AtomicU32], at: usize, value: u32) {
     }
 }
 
-/// The low half.
+/// The low 32 bits.
 fn low(value: u64) -> u32 {
     u32::try_from(value & u64::from(u32::MAX)).unwrap_or_default()
 }
 
-/// Tells the switch of memory and rings, and wait until it knows.
+/// Sends memory and rings to the switch, and waits until it has processed the messages.
 fn set_up(wire: &Wire, ram: &Ram, features: u64, rings: &[&Ring; 2]) {
     let ask = |request| {
         wire.send(request, &[], &[]);

@@ -1,8 +1,8 @@
-//! Our switch with few and with many residents, spoken to by one NIC.
+//! Vicinity's switch with few and with many FDB entries, and one NIC that sends to them.
 //!
-//! A guest may teach the switch 1,024 addresses, so many addresses need many ports. Both tables
+//! The switch learns at most 1,024 addresses of a guest, so many addresses need many ports. Both tables
 //! are measured with the same ports and the same order of destinations; only the number of
-//! addresses behind each port differs, and with it how much of the table is walked.
+//! addresses behind each port differs, and with it the part of the table that the look-ups read.
 
 use std::path::Path;
 use std::time::Duration;
@@ -24,18 +24,18 @@ const RECEIVERS: usize = 98;
 pub(super) const FEW: usize = 1;
 pub(super) const MANY: usize = 1020;
 
-/// Frames for one receiver before the next has its turn.
+/// Consecutive frames for one receiver.
 const RUN: usize = 32;
 
-/// How long the switch may take to know all addresses.
+/// Longest time until the switch has learned all addresses.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Residents with so many addresses at each receiver, the sender included.
+/// FDB entries with `each` addresses at each receiver, including the sender's.
 pub(super) fn count(each: usize) -> u64 {
     (1 + RECEIVERS * each) as u64
 }
 
-/// Starts a switch that knows `each` addresses at each receiver.
+/// Starts a switch and has it learn `each` addresses at each receiver.
 pub(super) fn start(options: &Options, folder: &Path, each: usize) -> Result<LoadSetup> {
     let shape = SwitchOptions {
         ports: u16::try_from(RECEIVERS + 1).unwrap_or(u16::MAX),
@@ -44,14 +44,14 @@ pub(super) fn start(options: &Options, folder: &Path, each: usize) -> Result<Loa
     let name = format!("residents-{each}");
     let (program, peer) = (&options.vicinity, SwitchKind::Vicinity);
     let mut setup = LoadSetup::start(peer, shape, SHORT, program, folder, &name)?;
-    teach(&mut setup.drivers, each)?;
+    learn(&mut setup.drivers, each)?;
     interrupt::poll("residents to be known", LIMIT, || {
         Ok((setup.running.fdb_entries()? == Some(count(each))).then_some(()))
     })?;
     Ok(setup)
 }
 
-/// From the first NIC to few addresses at each receiver, and to many.
+/// Flows from the first NIC to few addresses at each receiver, and to many.
 pub(super) fn flows() -> [Flow; 2] {
     [FEW, MANY].map(|each| Flow {
         from: 0,
@@ -66,8 +66,8 @@ fn address(port: usize, number: usize) -> [u8; 6] {
     [0x06, 0, a, b, c, d]
 }
 
-/// All destinations, in the order they are spoken to: as many entries however few addresses
-/// there are.
+/// All destinations, in the order in which frames are sent to them. Both flows have the same number of
+/// destinations; with few addresses they repeat.
 fn destinations(each: usize) -> Vec<[u8; 6]> {
     let mut to = Vec::with_capacity(RECEIVERS * MANY.next_multiple_of(RUN));
     for first in (0..MANY).step_by(RUN) {
@@ -78,27 +78,27 @@ fn destinations(each: usize) -> Vec<[u8; 6]> {
     to
 }
 
-/// Have every receiver send one frame from each of its addresses to the first NIC.
-fn teach(drivers: &mut [Driver], each: usize) -> Result<()> {
+/// Sends one frame from each address of every receiver to the first NIC, so that the switch learns the addresses.
+fn learn(drivers: &mut [Driver], each: usize) -> Result<()> {
     let [first, others @ ..] = drivers else {
         return Err(Error::Host("a switch without ports".to_owned()));
     };
     first.send([0xff; 6], 0);
-    settle(first, None)?;
+    wait_until_taken(first, None)?;
     for (port, driver) in (1..).zip(others) {
         for number in 0..each {
             if driver.room() == 0 {
-                settle(driver, Some(first))?;
+                wait_until_taken(driver, Some(first))?;
             }
             driver.send_from(address(port, number), mac(0));
         }
-        settle(driver, Some(first))?;
+        wait_until_taken(driver, Some(first))?;
     }
     Ok(())
 }
 
-/// Waits until the switch has taken what a NIC sent, and empty the receiver meanwhile.
-fn settle(driver: &mut Driver, mut receiver: Option<&mut Driver>) -> Result<()> {
+/// Waits until the switch has taken the frames that a NIC sent, and empties the receiver meanwhile.
+fn wait_until_taken(driver: &mut Driver, mut receiver: Option<&mut Driver>) -> Result<()> {
     driver.publish();
     interrupt::poll("frames to be taken", LIMIT, || {
         if let Some(receiver) = &mut receiver {

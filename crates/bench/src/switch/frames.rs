@@ -12,12 +12,12 @@ pub(crate) const HEADERS: usize = 14 + 20 + 20;
 pub(crate) struct Frames {
     /// Length of a frame, Ethernet header included.
     pub(crate) length: usize,
-    /// To be cut into segments of so many bytes (TSO); 0 for not at all.
+    /// Bytes of a segment, if the frame needs segmentation (TSO); otherwise 0.
     pub(crate) segment: u16,
 }
 
 impl Frames {
-    /// Features a driver needs for them.
+    /// Features that a driver needs for these frames.
     fn features(self) -> u64 {
         use front_end::features::{CSUM, GUEST_CSUM, GUEST_TSO4, HOST_TSO4};
         if self.segment == 0 {
@@ -27,7 +27,7 @@ impl Frames {
         }
     }
 
-    /// The NIC that sends and receives them.
+    /// The NIC that sends and receives these frames.
     pub(crate) fn kind(self) -> Kind {
         Kind {
             features: self.features(),

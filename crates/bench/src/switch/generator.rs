@@ -1,6 +1,6 @@
-//! The benchmark's own generator: it sends frames at a given rate, whatever becomes of them, and
-//! stamps each with the time at which it was due. What a switch that is behind costs is so seen in
-//! the latency of every frame that had to wait, not only of the one that was sent late.
+//! The benchmark's own generator: it sends frames at a given rate, whether or not the switch keeps up (open loop), and
+//! stamps each with the time at which it was due. If the switch is behind, the
+//! latency of every frame that had to wait is longer, not only that of the one that was sent late.
 //!
 //! One thread, on the generator's CPU, drives all NICs in turn and never sleeps.
 
@@ -12,10 +12,10 @@ use vm_harness::interrupt;
 
 use super::driver::Driver;
 
-/// Frames sent or taken at one NIC before the next has its turn.
+/// Frames that the generator sends or receives at one NIC before it continues with the next.
 const TURN: usize = 32;
 
-/// Rounds between two looks at whether the user wants to stop.
+/// Rounds between two checks for a signal.
 const LOOK: u32 = 1 << 16;
 
 /// Frames from one NIC to others.
@@ -23,36 +23,36 @@ const LOOK: u32 = 1 << 16;
 pub(crate) struct Flow {
     /// Which NIC sends.
     pub(crate) from: usize,
-    /// Whom to, in turn.
+    /// The destinations, in turn.
     pub(crate) to: Vec<[u8; 6]>,
 }
 
-/// How fast frames are sent.
+/// The offered load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OfferedLoad {
-    /// Whenever there is room.
+    /// A frame whenever a buffer is free.
     Saturate,
-    /// So many frames a second, all flows together.
+    /// Frames a second, all flows together.
     Rate(f64),
 }
 
 /// How long frames are sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Until<'a> {
-    /// For so long. Latencies are noted.
+    /// For this time. Latencies are recorded.
     After(Duration),
-    /// Until it is said. They are not: who says so looks at what comes through.
+    /// Until the flag is set. Latencies are not recorded: the caller counts the received frames instead.
     Stopped(&'a AtomicBool),
 }
 
-/// What a run of the generator saw.
+/// Results of a run of the generator.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Observed {
     /// Frames sent.
     pub(crate) sent: u64,
     /// Frames received.
     pub(crate) received: u64,
-    /// How long it took, in seconds.
+    /// Length of the run, in seconds.
     pub(crate) seconds: f64,
     /// Nanoseconds from when each frame was due until it was received, in order of value.
     pub(crate) latencies: Vec<u32>,
@@ -88,8 +88,8 @@ struct Stream<'a> {
     gap: f64,
 }
 
-/// Sends and receive meanwhile. The stamps count from `epoch`. What each NIC receives is added to its
-/// total in `received`, for those who look on.
+/// Sends and receives frames. The stamps count from `epoch`. The frames that each NIC receives are added to its
+/// total in `received`, which other threads may read.
 pub(crate) fn run(
     drivers: &mut [Driver],
     flows: &[Flow],
@@ -109,7 +109,7 @@ pub(crate) fn run(
         gap,
     };
     let mut streams: Vec<_> = flows.iter().map(stream).collect();
-    // Room for all, so that nothing is allocated meanwhile.
+    // Capacity for all latencies, so that the loop allocates nothing.
     let room = match until {
         Until::After(_) => 1 << 24,
         Until::Stopped(_) => 0,
@@ -126,13 +126,13 @@ pub(crate) fn run(
         for (driver, received) in drivers.iter_mut().zip(received) {
             now = nanoseconds(epoch);
             let taken = driver.receive(TURN, |stamp| {
-                // What was under way before has a stamp from before.
+                // Frames that were under way before the run have earlier stamps.
                 if stamp >= start && latencies.len() < room {
                     let late = now.saturating_sub(stamp);
                     latencies.push(u32::try_from(late).unwrap_or(u32::MAX));
                 }
             });
-            // Nobody else writes to it.
+            // No other thread writes to the total.
             let before = received.load(Ordering::Relaxed);
             received.store(before + taken as u64, Ordering::Relaxed);
             total += taken as u64;
@@ -153,7 +153,7 @@ pub(crate) fn run(
 }
 
 impl Until<'_> {
-    /// Whether there is more to send after so many nanoseconds.
+    /// Whether the run continues after this number of nanoseconds.
     fn goes_on(self, passed: u64) -> bool {
         match self {
             Self::After(time) => u128::from(passed) < time.as_nanos(),
@@ -163,7 +163,7 @@ impl Until<'_> {
 }
 
 impl Stream<'_> {
-    /// Sends what is due and has room.
+    /// Sends the frames that are due, as long as buffers are free.
     fn send(&mut self, driver: &mut Driver, start: u64, now: u64) {
         let due = self.due(start, now);
         if due == 0 {
@@ -189,7 +189,7 @@ impl Stream<'_> {
         driver.publish();
     }
 
-    /// Frames that should have been sent by now and were not, at most a turn's.
+    /// The number of frames that are due and not sent yet, at most [`TURN`].
     fn due(&self, start: u64, now: u64) -> usize {
         if self.gap <= 0.0 {
             return TURN;

@@ -1,5 +1,5 @@
-//! What an idle switch costs: wake-ups and CPU time of all its threads while two VMs are
-//! connected that do nothing, and the same, and its memory, with 64 ports whose drivers sleep.
+//! The cost of an idle switch: wake-ups and CPU time of all its threads while two idle VMs are
+//! connected, and the same and its memory with 64 ports whose drivers sleep.
 
 use std::fs;
 use std::path::Path;
@@ -33,32 +33,32 @@ const WINDOW: Duration = Duration::from_secs(10);
 /// Ports of the second measurement.
 const PORTS: u16 = 64;
 
-/// For what a start leaves to do.
+/// Pause in which the switch completes its start.
 const PORTS_SETTLE: Duration = Duration::from_secs(5);
 
-/// What an idle `vicinity` costs.
+/// The cost of an idle `vicinity`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Idle {
-    /// How long it was watched, in seconds.
+    /// Length of the measurement, in seconds.
     pub seconds: f64,
-    /// Times per second that one of its threads came back from sleep.
+    /// Wake-ups of its threads per second.
     pub wakeups_per_s: f64,
     /// Share of one core used, 1.0 for a whole core.
     pub core_share: f64,
 }
 
-/// What an idle `vicinity` with many ports costs.
+/// The cost of an idle `vicinity` with many ports.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IdlePorts {
     /// Ports with running rings.
     pub ports: u16,
-    /// Times and CPU time of all its processes.
+    /// Wake-ups and CPU time of all its processes.
     pub cost: Idle,
     /// Memory of all its processes in MiB, without that of the guests: proportional set size.
     pub resident_mib: f64,
 }
 
-/// Connects many drivers to our switch that never send, and watches it.
+/// Connects many drivers that never send to Vicinity's switch, and measures the cost of the switch.
 pub(super) fn ports(vicinity: &Path, run: &Path, progress: &Progress) -> Result<IdlePorts> {
     progress.step(&format!("idle: watching {PORTS} ports"));
     let folder = run.join("idle-ports");
@@ -83,7 +83,7 @@ pub(super) fn ports(vicinity: &Path, run: &Path, progress: &Progress) -> Result<
     })
 }
 
-/// Boots two VMs on our switch and watches it while they do nothing. `cache` keeps the guest
+/// Boots two VMs on Vicinity's switch and measures the cost of the switch while they do nothing. `cache` keeps the guest
 /// image, `run` is the folder of the whole run.
 pub(super) fn measure(
     vicinity: &Path,
@@ -122,7 +122,7 @@ pub(super) fn measure(
     watch(switch.id(), WINDOW)
 }
 
-/// Watches a process and those it started for `time`.
+/// Measures a process and its children for `time`.
 fn watch(process: u32, time: Duration) -> Result<Idle> {
     let (start, before) = (Instant::now(), Totals::of(process)?);
     interrupt::sleep(time)?;
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_process_that_works_and_sleeps_is_seen() {
-        // One process: what children did is forgotten when they end, and this one's share may be less.
+        // One process without children: the totals of children are lost when they end.
         let mut command = Command::new("cat");
         let mut child = command
             .stdin(Stdio::piped())
@@ -154,7 +154,7 @@ mod tests {
         let (mut to, mut from) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         let idle = std::thread::scope(|scope| {
             scope.spawn(move || {
-                // It sleeps for each byte, until it is killed.
+                // The child sleeps before each byte, until it is killed.
                 while to.write_all(&[0]).is_ok() && from.read_exact(&mut [0]).is_ok() {}
             });
             let idle = watch(child.id(), Duration::from_millis(300));

@@ -14,15 +14,15 @@ use super::device_under_test::SwitchKind;
 pub enum Cell {
     /// 64 B frames at this share (percent) of what the slower of the switches can move.
     Latency(u8),
-    /// 100,000 frames of 64 B a second; the receivers want to be called.
+    /// 100,000 frames of 64 B a second; the receivers enable calls.
     Light,
-    /// 64 KB frames to be segmented, as many as go.
+    /// 64 KB frames that need segmentation, as many as the switch forwards.
     Gso,
-    /// 64 B frames, as many as go, to some of the residents in turn.
+    /// 64 B frames, as many as the switch forwards, to some of the FDB's addresses in turn.
     Residents {
-        /// How many the switch knows.
+        /// Addresses in the FDB.
         known: u64,
-        /// How many are spoken to.
+        /// Addresses that frames are sent to.
         spoken_to: u64,
     },
 }
@@ -48,26 +48,26 @@ pub struct LoadSample {
     pub cell: Cell,
     /// The switch.
     pub switch: SwitchKind,
-    /// Frames per second that were to be sent; none when as many as go.
+    /// Offered frames per second; none if the generator saturated the switch.
     pub offered_per_s: Option<f64>,
-    /// What came of it.
+    /// The figures.
     pub figures: LoadFigures,
     /// Time that threads of the switch waited for a CPU, as a share of the window.
     pub disturbed: f64,
 }
 
-/// What came of a load.
+/// Figures of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoadFigures {
     /// Frames received per second, both directions together.
     pub frames_per_s: f64,
-    /// Nanoseconds from when a frame was due until it was received: the median.
+    /// Nanoseconds from the time at which a frame was due until it was received: the median.
     pub p50_ns: f64,
-    /// The same, of 99 in 100 frames.
+    /// The same, 99th percentile.
     pub p99_ns: f64,
     /// CPU time of all threads of the switch, as a share of a core.
     pub core_share: f64,
-    /// Cycles of its busy rounds, by frame; 0 where it does not tell.
+    /// Cycles of busy rounds, divided by the frames; 0 if the switch does not report them.
     pub cycles_per_frame: f64,
 }
 
@@ -82,7 +82,7 @@ pub struct LoadSummary {
     pub figures: LoadFigures,
 }
 
-/// The medians of each cell and switch, in the order they were first measured.
+/// The medians of each cell and switch, in the order in which they were first measured.
 pub(super) fn summaries(samples: &[LoadSample]) -> Vec<LoadSummary> {
     let mut found: Vec<LoadSummary> = Vec::new();
     for sample in samples {

@@ -1,4 +1,4 @@
-//! A switch with the benchmark's own generator, ready to be measured again and again.
+//! A switch with the benchmark's own generator, which is measured repeatedly.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,41 +21,41 @@ use crate::cpus::GENERATOR_CPU;
 use crate::threads::Totals;
 use vm_harness::affinity::pin;
 
-/// For a switch that brings its ports up in the background.
+/// Pause for a switch that brings its ports up in the background.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// Before what is counted.
+/// Time under load before the measurement.
 const WARM_UP: Duration = Duration::from_millis(200);
 
-/// What is counted.
+/// Length of a measurement.
 pub(crate) const WINDOW: Duration = Duration::from_secs(1);
 
-/// What one run gave.
+/// Results of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
-    /// What the generator saw.
+    /// The generator's results.
     pub(crate) seen: Observed,
     /// CPU time of all threads of the switch, as a share of one core.
     pub(crate) core_share: f64,
-    /// Cycles of its busy rounds, by frame; `None` if it does not tell or nothing moved.
+    /// Cycles of busy rounds, divided by the frames; `None` if the switch does not report them or no frame moved.
     pub(crate) cycles_per_frame: Option<f64>,
     /// Share of the time that its threads waited for a CPU.
     pub(crate) disturbed: f64,
 }
 
-/// The two, connected. The NICs are dropped first.
+/// A switch and the NICs that are connected to it. The NICs are dropped first.
 pub(crate) struct LoadSetup {
     pub(crate) drivers: Vec<Driver>,
     pub(crate) running: Box<dyn Switch>,
     pub(crate) switch: SwitchKind,
-    /// Frames that each NIC has received so far.
+    /// Frames that each NIC has received.
     pub(crate) received: Arc<[AtomicU64]>,
     folder: PathBuf,
     epoch: Instant,
 }
 
 impl LoadSetup {
-    /// Starts both and lets the switch rest. `name` is that of its folder below `run`.
+    /// Starts the switch and the NICs, and stops the switch until the first run. `name` names its folder below `run`.
     pub(crate) fn start(
         switch: SwitchKind,
         shape: SwitchOptions,
@@ -90,13 +90,13 @@ impl LoadSetup {
         })
     }
 
-    /// One run: so many frames, for [`WINDOW`] after a warm-up.
+    /// Measures one run: this offered load, for [`WINDOW`] after a warm-up.
     pub(crate) fn run(&mut self, flows: &[Flow], pace: OfferedLoad) -> Result<Run> {
         let run = self.measure(flows, pace);
         run.map_err(|error| explain(error, self.switch, &self.folder))
     }
 
-    /// As many frames as go, for as long as somebody is at work, before other programs; what comes of that.
+    /// Saturates the switch while `work` runs in a thread with raised priority, and returns the result of `work`.
     pub(crate) fn load_during<T: Send>(
         &mut self,
         flows: &[Flow],
@@ -104,7 +104,7 @@ impl LoadSetup {
     ) -> Result<T> {
         let done = AtomicBool::new(false);
         let work = || {
-            let found = come_first().and_then(|()| work());
+            let found = raise_priority().and_then(|()| work());
             done.store(true, Ordering::Relaxed);
             found
         };
@@ -141,7 +141,7 @@ impl LoadSetup {
         })
     }
 
-    /// Runs the generator on its CPU, before other programs.
+    /// Runs the generator on its CPU with raised priority.
     fn generate(
         &mut self,
         flows: &[Flow],
@@ -153,7 +153,7 @@ impl LoadSetup {
         std::thread::scope(|scope| {
             let thread = scope.spawn(move || {
                 pin(GENERATOR_CPU)?;
-                come_first()?;
+                raise_priority()?;
                 generator::run(drivers, flows, pace, until, epoch, received)
             });
             let failed = |_| Error::Host("the generator failed".to_owned());
@@ -162,8 +162,8 @@ impl LoadSetup {
     }
 }
 
-/// Have the calling thread, and no other, come before what else runs: it does not wait for the generator's CPU.
-fn come_first() -> Result<()> {
+/// Raises the priority of the calling thread only, so that it does not wait for other programs on its CPU.
+fn raise_priority() -> Result<()> {
     setpriority_process(None, -20).context(|| "raise a priority".to_owned())
 }
 

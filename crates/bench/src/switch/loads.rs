@@ -1,4 +1,4 @@
-//! Measurements with the benchmark's own generator: latency, light load, 64 KB frames, residents.
+//! Measurements with the benchmark's own generator: latency, light load, 64 KB frames, large FDBs.
 
 use std::path::Path;
 
@@ -20,10 +20,10 @@ const SHARES: [u8; 3] = [10, 50, 90];
 /// Frames a second of the light load.
 const LIGHT: f64 = 100_000.0;
 
-/// Runs that tell the maximum.
+/// Runs from which the maximum rate is determined.
 const MAXIMUM_RUNS: u32 = 3;
 
-/// What a run says of a cell.
+/// The sample of a run.
 fn sample(
     round: u32,
     cell: Cell,
@@ -47,7 +47,7 @@ fn sample(
     }
 }
 
-/// Both directions between the first two NICs.
+/// Flows in both directions between the first two NICs.
 fn both_ways() -> [Flow; 2] {
     [(0, 1), (1, 0)].map(|(from, to)| Flow {
         from,
@@ -55,7 +55,7 @@ fn both_ways() -> [Flow; 2] {
     })
 }
 
-/// Ours and Open vSwitch with one pair of ports.
+/// Vicinity and Open vSwitch with one pair of ports.
 fn setups(options: &Options, folder: &Path, frames: Frames, name: &str) -> Result<[LoadSetup; 2]> {
     let shape = SwitchOptions {
         ports: 2,
@@ -68,7 +68,7 @@ fn setups(options: &Options, folder: &Path, frames: Frames, name: &str) -> Resul
     Ok([start(SwitchKind::Vicinity)?, start(SwitchKind::OvsDpdk)?])
 }
 
-/// Latency at each share of the maximum rate, and the light load.
+/// Measures latency at each share of the maximum rate, and the light load.
 pub(super) fn latency(
     options: &Options,
     folder: &Path,
@@ -118,7 +118,7 @@ pub(super) fn latency(
     Ok(samples)
 }
 
-/// Frames of 64 KB between receivers that negotiated them.
+/// Measures frames of 64 KB between receivers that negotiated them.
 pub(super) fn gso(
     options: &Options,
     folder: &Path,
@@ -138,7 +138,7 @@ pub(super) fn gso(
     Ok(samples)
 }
 
-/// Few residents and many, alike in everything else.
+/// Measures few FDB entries and many, with everything else equal.
 pub(super) fn residents(
     options: &Options,
     folder: &Path,
@@ -146,8 +146,8 @@ pub(super) fn residents(
 ) -> Result<Vec<LoadSample>> {
     progress.step("residents: teaching one vicinity few addresses, another one many");
     let [few, many] = fdb::flows();
-    let mut quiet = fdb::start(options, folder, fdb::FEW)?;
-    let mut crowded = fdb::start(options, folder, fdb::MANY)?;
+    let mut small = fdb::start(options, folder, fdb::FEW)?;
+    let mut large = fdb::start(options, folder, fdb::MANY)?;
     let mut samples = Vec::new();
     for round in 1..=options.rounds {
         let mut run = |setup: &mut LoadSetup, known, flow: &Flow, spoken_to| {
@@ -157,15 +157,15 @@ pub(super) fn residents(
             samples.push(sample(round, cell, setup.switch, None, &run));
             Ok(())
         };
-        run(&mut quiet, fdb::FEW, &few, fdb::FEW)?;
-        run(&mut crowded, fdb::MANY, &few, fdb::FEW)?;
-        run(&mut crowded, fdb::MANY, &many, fdb::MANY)?;
+        run(&mut small, fdb::FEW, &few, fdb::FEW)?;
+        run(&mut large, fdb::MANY, &few, fdb::FEW)?;
+        run(&mut large, fdb::MANY, &many, fdb::MANY)?;
         tell(progress, &samples, round, options.rounds, "residents");
     }
     Ok(samples)
 }
 
-/// One line of progress for a round.
+/// Prints one line of progress for a round.
 fn tell(progress: &Progress, samples: &[LoadSample], round: u32, rounds: u32, what: &str) {
     let mut text = format!("round {round} of {rounds}, {what}:");
     for sample in samples.iter().filter(|sample| sample.round == round) {

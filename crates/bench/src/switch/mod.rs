@@ -1,27 +1,37 @@
 //! `vicinity bench switch`: the data path measured natively, against OVS-DPDK.
 //!
-//! Theory of operation. A run has parts ([`Part`]); each starts the switches it measures and
-//! ends them. TestpmdGenerator and switch have a CPU each: 0 and 1.
+//! Theory of operation. A run has parts ([`Part`]); each starts the switches that it measures and
+//! ends them. Generator and switch have a CPU each: 0 and 1.
 //!
-//! Frames as fast as they go (`frames`, `pairs`): DPDK's `dpdk-testpmd` plays the guests with
-//! pairs of virtio-user ports (`testpmd`). It sends 448 frames from each port and then sends back
-//! whatever it receives, so frames go round through the switch as fast as generator and switch
-//! can. All switches (`peer`) run all the time, each with a generator of its own (`rig`), but
-//! only one of them works; the others and their generators rest.
+//! ```text
+//!     testpmd_setup: testpmd_generator ◀─ vhost-user ─▶ device under test: vicinity, ovs,
+//!     load_setup:    generator, driver ◀─ vhost-user ─▶                    testpmd_forwarder
+//!                          │                                  │
+//!                          └── sample, load_sample ──▶ report ◀── idle
+//!                                                        │
+//!                                                        ▼
+//!                                                  table, targets
+//! ```
 //!
-//! Loads that testpmd cannot make (`latency`, `gso`, `residents`): a generator of our own (`load`)
-//! drives NICs of our own (`driver`), at a given rate, with a stamp in each frame (`stage`).
+//! Maximum rates (`frames`, `pairs`): DPDK's `dpdk-testpmd` acts as the guests with
+//! pairs of virtio-user ports (`testpmd_generator`). It sends 448 frames from each port and then sends back
+//! each frame that it receives, so frames circulate through the switch as fast as generator and switch
+//! allow. All switches (`device_under_test`) run all the time, each with a generator of its own (`testpmd_setup`), but
+//! only one of them works; the others and their generators are stopped.
 //!
-//! A round measures each thing with each switch, one right after the other; each goes first in
-//! every other round. Other jobs on the machine change the figures, but those of a pair alike:
-//! therefore the ratio of a pair is what counts, and the median over the rounds is reported
-//! (`report`, `table`), beside what is promised (`targets`). Last, two real VMs that do nothing,
-//! and 64 ports, show what an idle switch costs (`idle`).
+//! Loads that testpmd cannot generate (`latency`, `gso`, `residents`): the benchmark's own `generator`
+//! drives its own NICs (`driver`) at a given rate, with a stamp in each frame (`load_setup`).
 //!
-//! Everything that a run starts or takes has a guard that ends it or gives it back: programs
+//! A round measures each load with each switch, one right after the other, and the order is reversed in
+//! every other round. Other programs of the machine change the figures, but those of a pair alike.
+//! Therefore the result is the median over the rounds of the ratio of a pair
+//! (`report`, `table`), beside the `targets`. Last, the cost of an idle switch is measured with two idle VMs,
+//! and with 64 ports (`idle`).
+//!
+//! Everything that a run starts or reserves has a guard that ends or frees it: programs
 //! (`process`), hugepages (`hugepages`), the session's `priority`, the run's folder.
-//! Signals arrive as errors, so the guards work then too. What stayed nevertheless is named in
-//! the report (`leftovers`).
+//! Signals arrive as errors, so the guards also run then. The report names what is left nevertheless
+//! (`leftovers`).
 
 pub(crate) mod device_under_test;
 mod driver;
@@ -68,16 +78,16 @@ use crate::hugepages::{self, Hugepages};
 use crate::priority::Priority;
 use crate::{cpus, leftovers, output, requirements};
 
-/// Frame lengths with more pairs, and how many.
+/// Frame lengths with more pairs of ports, and numbers of pairs.
 const PAIRS_SIZES: [u16; 2] = [64, 1500];
 const PAIRS: [u16; 2] = [2, 4];
 
-/// Measures the switch against OVS-DPDK and others, writes the report and returns it. All of it
-/// takes about 80 s a round, and two minutes beside.
+/// Measures the switch against OVS-DPDK and others, writes the report and returns it. All parts
+/// take about 80 s a round, plus two minutes.
 ///
 /// # Errors
-/// A program is missing or fails, the machine is too small, or a signal came. Everything that
-/// was started has been stopped by then.
+/// A program is missing or fails, the machine is too small, or a signal arrived. All programs that
+/// the benchmark started have been stopped by then.
 pub fn switch(options: &Options, progress: &Progress) -> Result<Report> {
     interrupt::install()?;
     check(options)?;
@@ -140,7 +150,7 @@ fn measure(options: &Options, folder: &Path, progress: &Progress) -> Result<Repo
     Ok(report)
 }
 
-/// Runs a part and adds what it found.
+/// Runs a part and adds its results to the report.
 fn add(
     part: Part,
     report: &mut Report,
@@ -207,7 +217,7 @@ fn rounds(
             }
             progress.step(&text);
         }
-        // Each goes first in every other round.
+        // The order is reversed in every other round.
         setups.reverse();
     }
     Ok(samples)

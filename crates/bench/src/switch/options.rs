@@ -15,18 +15,18 @@ pub struct Options {
     pub rounds: u32,
     /// Frame lengths in bytes, Ethernet header included, check sequence not; 64 to 1514.
     pub sizes: Vec<u16>,
-    /// What is run; [`Part::ALL`] is everything.
+    /// The parts to run; [`Part::ALL`] for all.
     pub parts: Vec<Part>,
     /// The `vicinity` program to measure.
     pub vicinity: PathBuf,
     /// Folder of the guest images, kept from run to run.
     pub cache: PathBuf,
-    /// Where the report is written as JSON; its folder is made.
+    /// File of the report as JSON; its folder is made.
     pub output: PathBuf,
 }
 
 impl Options {
-    /// The benchmark as users see it, below `target`.
+    /// The default benchmark, with its files below `target`.
     #[must_use]
     pub fn new(vicinity: &Path, target: &Path) -> Self {
         Self {

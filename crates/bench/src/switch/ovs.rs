@@ -1,5 +1,5 @@
-//! Open vSwitch with DPDK as the peer to be measured against: a private instance with its own
-//! database and sockets, beside whatever Open vSwitch the machine runs.
+//! Open vSwitch with DPDK as a device under test: a private instance with its own
+//! database and sockets, beside any Open vSwitch that the machine runs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +12,7 @@ use crate::cpus::{GENERATOR_CPU, SWITCH_CPU};
 use crate::parse::number_after;
 use crate::process::{Process, first, pause};
 
-/// Where Debian's `openvswitch-switch-dpdk` puts the daemon. `ovs-vswitchd` in the search path
+/// Path of the daemon in Debian's `openvswitch-switch-dpdk`. `ovs-vswitchd` in the search path
 /// may be the build without DPDK.
 pub(super) const DAEMON: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
@@ -68,8 +68,8 @@ impl Ovs {
 
 impl Switch for Ovs {
     fn sockets(&self) -> Sockets {
-        // Its other way round, dpdkvhostuser, is deprecated and refuses connections now and
-        // then on a busy machine.
+        // The type dpdkvhostuser, with which Open vSwitch listens, is deprecated and sometimes refuses connections on
+        // a busy machine.
         let socket = |number| self.folder.join(format!("p{number}"));
         Sockets::GeneratorListens((0..self.ports).map(socket).collect())
     }
@@ -90,7 +90,7 @@ impl Switch for Ovs {
     }
 
     fn pause(&self, resting: bool) -> Result<()> {
-        // Its forwarding thread polls for ever, so the process is stopped.
+        // The forwarding thread busy-polls, so the process is stopped by a signal.
         pause(self.daemon.id(), resting)
     }
 }
@@ -126,7 +126,7 @@ fn start_database(folder: &Path) -> Result<Process> {
 }
 
 fn configure(folder: &Path, gso: bool) -> Result<()> {
-    // --no-pci: DPDK must not touch the machine's own network cards.
+    // --no-pci: DPDK must not use the network cards of the machine.
     let extra = "--no-pci --in-memory --file-prefix=vicinity-bench-ovs";
     let settings = [
         ("dpdk-init", "true".to_owned()),
@@ -139,7 +139,7 @@ fn configure(folder: &Path, gso: bool) -> Result<()> {
         ("userspace-tso-enable", gso.to_string()),
     ];
     let settings = settings.map(|(key, value)| format!("other_config:{key}=\"{value}\""));
-    // The daemon is not there yet.
+    // The daemon does not listen yet.
     let words = ["--no-wait", "--", "init", "--", "set", "Open_vSwitch", "."];
     let mut words = words.map(str::to_owned).to_vec();
     words.extend(settings);
@@ -148,8 +148,8 @@ fn configure(folder: &Path, gso: bool) -> Result<()> {
 
 fn start_daemon(folder: &Path) -> Result<Process> {
     let socket = folder.join("daemon.ctl");
-    // Not pinned as a whole: its masks put the forwarding thread on the switch's CPU.
-    // In a network namespace of its own, which ends with it: it makes taps for its bridge and its
+    // The daemon is not pinned as a whole: its masks put the forwarding thread on the switch's CPU.
+    // It runs in a network namespace of its own, which ends with it: it makes taps for its bridge and its
     // datapath, and leaves them behind.
     let mut command = first(folder, "unshare");
     command.args(["--net", "--", DAEMON]);
@@ -182,7 +182,7 @@ fn parse_counters(text: &str) -> Result<CycleCounters> {
     })
 }
 
-/// Versions of Open vSwitch and of the DPDK inside it, as it prints them.
+/// Versions of Open vSwitch and of its DPDK, as it prints them.
 pub(super) fn version() -> Result<String> {
     let mut command = host::command(DAEMON);
     command.arg("--version");

@@ -6,22 +6,22 @@ use std::str::FromStr;
 /// A part of the benchmark that can be run alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Frames of each length, as many as go, with one pair of ports.
+    /// The maximum rate of frames of each length, with one pair of ports.
     Frames,
     /// The same with more pairs of ports.
     Pairs,
     /// Latency at shares of the maximum rate, and the CPU time of a light load.
     Latency,
-    /// Frames of 64 KB that are to be segmented.
+    /// Frames of 64 KB that need segmentation.
     Gso,
-    /// Few and many residents.
+    /// Few and many FDB entries.
     Residents,
-    /// A switch that has nothing to do.
+    /// An idle switch.
     Idle,
 }
 
 impl Part {
-    /// All, in the order they run.
+    /// All parts, in the order in which they run.
     pub const ALL: [Self; 6] = [
         Self::Frames,
         Self::Pairs,

@@ -1,4 +1,4 @@
-//! What a benchmark found, and whether it is what was promised.
+//! Results of the benchmark of the switch, and whether the targets were reached.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,26 +18,26 @@ pub struct Comparison {
     pub pairs: u16,
     /// Length of the frames in bytes, as in [`Sample::size`].
     pub size: u16,
-    /// Medians of ours.
+    /// Medians of Vicinity.
     pub vicinity: Figures,
-    /// The others.
+    /// The other switches.
     pub peers: Vec<Against>,
 }
 
-/// Ours against another one.
+/// Vicinity compared with another switch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Against {
-    /// The other one.
+    /// The other switch.
     pub switch: SwitchKind,
-    /// Its medians.
+    /// Medians of the other switch.
     pub figures: Figures,
-    /// Ours divided by theirs, frames per second: the median of the rounds' ratios.
+    /// Vicinity's frames per second divided by the other's: the median of the rounds' ratios.
     pub frames_ratio: f64,
-    /// Ours divided by theirs, cycles per frame: the median of the rounds' ratios.
+    /// Vicinity's cycles per frame divided by the other's: the median of the rounds' ratios.
     pub cycles_ratio: f64,
 }
 
-/// Everything a run of the benchmark found.
+/// All results of a run of the benchmark.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The machine, the time and the state of the source tree.
@@ -54,15 +54,15 @@ pub struct Report {
     pub samples: Vec<Sample>,
     /// One entry for each number of pairs and frame length.
     pub comparisons: Vec<Comparison>,
-    /// Every measurement with our own generator.
+    /// Every measurement with the benchmark's own generator.
     pub load_samples: Vec<LoadSample>,
     /// Their medians.
     pub loads: Vec<LoadSummary>,
-    /// What an idle switch with two VMs costs, if that was measured.
+    /// The cost of an idle switch with two VMs, if it was measured.
     pub idle: Option<Idle>,
-    /// What an idle switch with many ports costs, if that was measured.
+    /// The cost of an idle switch with many ports, if it was measured.
     pub idle_ports: Option<IdlePorts>,
-    /// Promises.
+    /// What is promised, and what was measured.
     pub targets: Vec<Target>,
     /// What the run could not remove. Empty on a clean run.
     pub leftovers: Vec<String>,
@@ -78,14 +78,14 @@ impl Report {
         median(&all.collect::<Vec<_>>())
     }
 
-    /// Least, middle and most of [`Sample::line_ns`].
+    /// Minimum, median and maximum of [`Sample::line_ns`].
     #[must_use]
     pub fn line_ns(&self) -> [f64; 3] {
         let all: Vec<f64> = self.samples.iter().map(|sample| sample.line_ns).collect();
         [0.0, 0.5, 1.0].map(|q| quantile(&all, q))
     }
 
-    /// Whether every promise that could be checked was kept.
+    /// Whether every target was reached.
     #[must_use]
     pub fn reached(&self) -> bool {
         self.targets.iter().all(|target| target.reached)
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_within_a_round_not_across() {
-        // The machine got slower from round to round; each pair says twice as fast.
+        // The machine got slower from round to round; in each pair Vicinity is twice as fast.
         let samples = [
             sample(1, SwitchKind::Vicinity, 20.0, 100.0),
             sample(1, SwitchKind::OvsDpdk, 10.0, 300.0),

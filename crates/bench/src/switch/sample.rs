@@ -1,4 +1,4 @@
-//! Measurements of frames as fast as they go, with one switch.
+//! Measurements of the maximum rate of one switch.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub struct Sample {
     pub size: u16,
     /// The switch.
     pub switch: SwitchKind,
-    /// What it did.
+    /// Its figures.
     pub figures: Figures,
     /// Frames the generator could not send because a ring was full.
     pub unsent: u64,
@@ -24,17 +24,17 @@ pub struct Sample {
     /// before this sample and its partner.
     pub line_ns: f64,
     /// Time that threads of switch and generator waited for a CPU, as a share of the window.
-    /// Near 0 on a quiet machine.
+    /// Near 0 on an idle machine.
     pub disturbed: f64,
 }
 
-/// What a switch did.
+/// Figures of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Frames per second that arrived at both ports together.
     pub frames_per_s: f64,
     /// Time-stamp counter ticks of busy rounds, divided by the frames taken in them.
     pub cycles_per_frame: f64,
-    /// Share of time spent in busy rounds, 1.0 when the switch was the limit.
+    /// Share of time spent in busy rounds; 1.0 if the switch was the limit.
     pub busy_share: f64,
 }

@@ -1,4 +1,4 @@
-//! What is promised, and whether it was kept.
+//! The targets of the benchmark of the switch.
 
 use report::stats::paired_ratio;
 use report::target::Target;
@@ -11,7 +11,7 @@ use super::report::{Comparison, Report};
 /// 2.2 times fewer cycles than OVS-DPDK.
 const LEAD: f64 = 0.4545;
 
-/// The promises that these measurements can check.
+/// The targets that these measurements can check.
 pub(super) fn targets(report: &Report) -> Vec<Target> {
     let one_pair = report.comparisons.iter().filter(|found| found.pairs == 1);
     let mut targets: Vec<Target> = one_pair.flat_map(frames).collect();

@@ -1,5 +1,5 @@
-//! DPDK's `dpdk-testpmd` in the place of the switch: its vhost ports joined in pairs, mode `io`.
-//! It switches nothing; it shows what DPDK's copies alone cost.
+//! DPDK's `dpdk-testpmd` as a device under test: its vhost ports are joined in pairs, mode `io`.
+//! It switches nothing; it shows the cost of DPDK's copies alone.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -18,7 +18,7 @@ pub(super) const MEMORY: u64 = 256;
 
 /// A running instance.
 pub(super) struct TestpmdForwarder {
-    /// Asked for its counters by way of its prompt.
+    /// Its prompt, which prints the counters.
     process: Mutex<Process>,
     id: u32,
     folder: PathBuf,
@@ -27,11 +27,11 @@ pub(super) struct TestpmdForwarder {
 }
 
 impl TestpmdForwarder {
-    /// Starts it, forwarding.
+    /// Starts testpmd and its forwarding.
     pub(super) fn start(folder: &Path, ports: u16) -> Result<Self> {
         let mut command = first(folder, "stdbuf");
         command.arg("-oL").arg(PROGRAM);
-        // --no-pci: DPDK must not touch the machine's own network cards.
+        // --no-pci: DPDK must not use the network cards of the machine.
         command.args(["--no-pci", "--in-memory", "-m"]);
         command.arg(MEMORY.to_string());
         command.arg("--file-prefix=vicinity-bench-patch");
@@ -86,8 +86,8 @@ impl Switch for TestpmdForwarder {
     }
 }
 
-/// Reads the last line of `show fwd stats all`. The cycles are those of busy rounds; it ran for
-/// `time` in all.
+/// Reads the last line of `show fwd stats all`. The cycles are those of busy rounds; testpmd has run for
+/// `time` in total.
 fn parse_counters(text: &str, time: Duration) -> Result<CycleCounters> {
     let field = |name| {
         number_after(text, name)

@@ -1,5 +1,5 @@
-//! The generator: DPDK's `dpdk-testpmd` with pairs of virtio-user ports, which play the guests.
-//! Frames go round: out of one port of a pair, through the switch, into the other and back.
+//! The generator: DPDK's `dpdk-testpmd` with pairs of virtio-user ports, which act as the guests.
+//! Frames circulate: out of one port of a pair, through the switch, into the other and back.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::cpus::GENERATOR_CPU;
 use crate::parse::number_after;
 use crate::process::{Process, first_on};
 
-/// Where Debian's `dpdk-dev` puts it.
+/// Path of the program in Debian's `dpdk-dev`.
 pub(super) const PROGRAM: &str = "/usr/bin/dpdk-testpmd";
 
 /// Hugepages for its packet buffers, in MB. They are also the memory that the switch maps.
@@ -24,7 +24,7 @@ pub(super) struct TestpmdGenerator {
     ports: u16,
 }
 
-/// What came back to the generator within a window of time.
+/// What the generator received within a window of time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Received {
     /// Frames per second, both ports together.
@@ -38,19 +38,19 @@ pub(super) struct Received {
 struct PortStats {
     frames: u64,
     bytes: u64,
-    /// Since the command was given before, by the generator's own clock.
+    /// Since the previous command, by the generator's own clock.
     frames_per_s: u64,
 }
 
 impl TestpmdGenerator {
     /// Connects a generator to the sockets. No frame is sent yet.
     pub(super) fn start(folder: &Path, sockets: &Sockets) -> Result<Self> {
-        // Its answers must not wait in a buffer.
+        // stdbuf: the answers must not wait in a buffer.
         let mut command = first_on(GENERATOR_CPU, folder, "stdbuf");
         command.arg("-oL").args(words(sockets));
         let mut process = Process::start("dpdk-testpmd", folder, command)?;
         let text = process.expect("testpmd> ")?;
-        // It goes on without a port that it could not connect.
+        // testpmd continues without a port that it could not connect.
         let failed = text
             .lines()
             .find(|line| line.contains("virtio_user_pmd_probe"));
@@ -69,11 +69,11 @@ impl TestpmdGenerator {
     }
 
     /// Sends 448 frames of `size` bytes (Ethernet header included, check sequence not) from
-    /// each port, and from then on sends back what it receives. What was still on its way from
-    /// the time before is thrown away.
+    /// each port, and from then on sends back what it receives. Frames that are still under way from
+    /// an earlier measurement are dropped.
     ///
-    /// The generator uses 512 descriptors of a ring and cleans up when 32 are left, so all 448
-    /// are taken even by a switch that sleeps: every switch gets the same load.
+    /// The generator uses 512 descriptors of a ring and reclaims them when 32 are left, so even a switch that
+    /// sleeps takes all 448: every switch gets the same load.
     pub(super) fn send(&mut self, size: u16) -> Result<()> {
         self.process.tell("set fwd mac")?;
         self.process.tell(&format!("set txpkts {size}"))?;
@@ -82,7 +82,7 @@ impl TestpmdGenerator {
         Ok(())
     }
 
-    /// Counts what comes back for `window`.
+    /// Counts received frames for `window`.
     pub(super) fn receive(&mut self, window: Duration) -> Result<Received> {
         let before = self.stats()?;
         interrupt::sleep(window)?;
@@ -90,7 +90,7 @@ impl TestpmdGenerator {
         Ok(received(&before, &after))
     }
 
-    /// Stops the traffic. Returns the frames it could not send because a ring was full.
+    /// Stops the traffic. Returns the number of frames that testpmd could not send because a ring was full.
     pub(super) fn stop(&mut self) -> Result<u64> {
         self.process.tell("stop")?;
         self.process.expect("Accumulated forward statistics")?;
@@ -109,7 +109,7 @@ impl TestpmdGenerator {
     }
 }
 
-/// The command line. The same for every switch but for who listens.
+/// The command line. It is the same for every switch, except for the side that listens.
 fn words(sockets: &Sockets) -> Vec<String> {
     let listen = match sockets {
         Sockets::SwitchListens(_) => "",
@@ -131,7 +131,7 @@ fn words(sockets: &Sockets) -> Vec<String> {
     let peers: Vec<_> = numbered()
         .map(|(number, _)| format!("--eth-peer={number},{}", mac(number ^ 1)))
         .collect();
-    // --no-pci: DPDK must not touch the machine's own network cards.
+    // --no-pci: DPDK must not use the network cards of the machine.
     // --single-file-segments: a memory table of vhost-user has room for eight regions.
     [
         &format!("{PROGRAM} --no-pci --in-memory --single-file-segments"),

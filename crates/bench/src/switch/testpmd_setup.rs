@@ -1,4 +1,4 @@
-//! A switch with a generator, ready to be measured again and again.
+//! A switch with a generator, which is measured repeatedly.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,20 +13,20 @@ use super::start::start;
 use super::testpmd_generator::{Received, TestpmdGenerator};
 use crate::threads::Totals;
 
-/// Between the connection and the first frame, so that a switch that brings its ports up in the
-/// background does not lose the frames that are to go round.
+/// Pause between the connection and the first frame, so that a switch that brings its ports up in the
+/// background does not lose the frames that circulate.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// Before the first reading.
+/// Time under load before the first reading.
 const WARM_UP: Duration = Duration::from_millis(300);
 
-/// Between the two readings. Short, so that the two switches are measured at nearly one time.
+/// Time between the two readings. It is short, so that the switches are measured at nearly the same time.
 pub(super) const WINDOW: Duration = Duration::from_secs(1);
 
-/// For the frames on their way to arrive, before the switch rests.
+/// Pause for the frames under way to arrive, before the switch is stopped.
 const DRAIN: Duration = Duration::from_millis(50);
 
-/// The two, connected. The generator is dropped first.
+/// A switch and the generator that is connected to it. The generator is dropped first.
 pub(super) struct TestpmdSetup {
     generator: TestpmdGenerator,
     running: Box<dyn Switch>,
@@ -36,8 +36,8 @@ pub(super) struct TestpmdSetup {
 }
 
 impl TestpmdSetup {
-    /// Starts both with so many pairs of ports, and lets the switch rest. `vicinity` is our
-    /// program, `run` the folder of the whole run.
+    /// Starts both with `pairs` pairs of ports, and stops the switch until the first sample. `vicinity` is the
+    /// program under test, `run` the folder of the whole run.
     pub(super) fn start(
         switch: SwitchKind,
         pairs: u16,
@@ -67,7 +67,7 @@ impl TestpmdSetup {
         })
     }
 
-    /// One measurement; `line_ns` becomes [`Sample::line_ns`].
+    /// Takes one measurement; `line_ns` becomes [`Sample::line_ns`].
     pub(super) fn sample(&mut self, round: u32, size: u16, line_ns: f64) -> Result<Sample> {
         let sample = self.measure(round, size, line_ns);
         sample.map_err(|error| explain(error, self.switch, &self.folder))
@@ -117,7 +117,7 @@ impl Drop for TestpmdSetup {
     }
 }
 
-/// What the readings say; `None` when nothing moved.
+/// Figures from the readings; `None` if no frame moved.
 fn figures(received: &Received, before: CycleCounters, after: CycleCounters) -> Option<Figures> {
     let (cycles_per_frame, busy_share) = after.since(before)?;
     Some(Figures {

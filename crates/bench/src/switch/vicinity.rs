@@ -1,4 +1,4 @@
-//! Our switch as the one under test: `vicinity serve` with ports that listen.
+//! Vicinity's switch as the device under test: `vicinity serve` with ports that listen.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,8 +24,8 @@ pub(crate) struct Vicinity {
 }
 
 impl Vicinity {
-    /// Starts it on [`SWITCH_CPU`] with one network of so many ports, and with the priority that its unit
-    /// gives it.
+    /// Starts the daemon on [`SWITCH_CPU`] with one network of `ports` ports, and with the priority of its
+    /// systemd unit.
     pub(crate) fn start(folder: &Path, program: &Path, ports: u16) -> Result<Self> {
         let file = folder.join("vicinity.toml");
         let text = configuration(folder, ports);
@@ -47,7 +47,7 @@ impl Vicinity {
 }
 
 impl Vicinity {
-    /// What it says of its only network.
+    /// The status of its only network.
     fn worker(&self) -> Result<String> {
         let mut command = host::command(&self.program);
         command.args(["network", "list", "--json"]);
@@ -76,12 +76,12 @@ impl Switch for Vicinity {
     }
 
     fn pause(&self, _rest: bool) -> Result<()> {
-        // It sleeps without being told.
+        // An idle switch sleeps by itself.
         Ok(())
     }
 }
 
-/// `Nice` of a unit.
+/// The value of `Nice=` in a unit.
 fn nice(unit: &str) -> Result<i32> {
     let value = unit.lines().find_map(|line| line.strip_prefix("Nice="));
     let value = value.and_then(|value| value.parse().ok());

@@ -14,12 +14,12 @@ use vm_harness::host;
 use vm_harness::interrupt;
 use vm_harness::scope;
 
-/// A host, and all of its programs run on a CPU of their own, as on two machines: where they may run
-/// anywhere, those that wait take turns on one CPU, and those that have work on the other.
+/// A host. All of its programs run on one CPU of their own, as on two machines. Without the pinning, the scheduler
+/// would put the programs that wait on one CPU, and those that have work on the other.
 #[derive(Clone, Copy)]
 struct Host {
     name: &'static str,
-    /// Nobody's (RFC 5737).
+    /// Address of the host, from a range for documentation (RFC 5737).
     address: &'static str,
     cpu: u32,
 }
@@ -37,23 +37,23 @@ const HOSTS: [Host; 2] = [
     },
 ];
 
-/// The interface of each.
+/// Name of the interface of each host.
 const INTERFACE: &str = "mx";
 
-/// Its MTU: TCP's frames are as long as jumbo frames are.
+/// Its MTU, so that TCP's frames are as long as jumbo frames.
 const MTU: &str = "9000";
 
-/// The endpoint that answers, on the second host.
+/// The endpoint that answers on the second host.
 const ENDPOINT: &str = "7";
 
-/// What is known to somebody within this.
+/// Longest time until the hosts have discovered each other.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Seconds that TCP is measured.
+/// Seconds of a TCP measurement.
 const SECONDS: &str = "1";
 
 impl Host {
-    /// A program of it, in the network namespace of the benchmark.
+    /// A command of this host, in the network namespace of the benchmark.
     fn command(self, program: &Path) -> Command {
         let mut command = host::command("taskset");
         command.args(["-c", &self.cpu.to_string()]).arg(program);
@@ -74,14 +74,14 @@ impl Namespace {
         Ok(Self { name, host })
     }
 
-    /// A program of the host inside it.
+    /// A command of the host inside its namespace.
     fn command(&self, words: &[&str]) -> Command {
         let mut command = self.host.command(Path::new("ip"));
         command.args(["netns", "exec", &self.name]).args(words);
         command
     }
 
-    /// Gives its interface its address.
+    /// Gives the interface its address and brings it up.
     fn set_up(&self) -> Result<()> {
         let address = format!("{}/24", self.host.address);
         let name = &self.name;
@@ -104,7 +104,7 @@ fn ip(words: &[&str]) -> Result<()> {
     host::run(command).map(drop)
 }
 
-/// Dropped in this order.
+/// Two hosts with their programs. Fields are dropped in this order.
 pub(super) struct Hosts {
     _processes: Vec<Process>,
     namespaces: [Namespace; 2],
@@ -114,22 +114,36 @@ pub(super) struct Hosts {
 
 impl Hosts {
     pub(super) fn start(vicinity: &Path, folder: &Path) -> Result<Self> {
-        let [near, far] = HOSTS.map(Namespace::new);
-        let (near, far) = (near?, far?);
+        let [first, second] = HOSTS.map(Namespace::new);
+        let (first, second) = (first?, second?);
         ip(&[
-            "-n", &near.name, "link", "add", INTERFACE, "mtu", MTU, "type", "veth", "peer", "name",
-            INTERFACE, "mtu", MTU, "netns", &far.name,
+            "-n",
+            &first.name,
+            "link",
+            "add",
+            INTERFACE,
+            "mtu",
+            MTU,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            INTERFACE,
+            "mtu",
+            MTU,
+            "netns",
+            &second.name,
         ])?;
         let mut hosts = Self {
             _processes: Vec::new(),
-            namespaces: [near, far],
+            namespaces: [first, second],
             vicinity: vicinity.to_owned(),
             folder: folder.to_owned(),
         };
         hosts.namespaces.iter().try_for_each(Namespace::set_up)?;
         let started = hosts.processes()?;
         hosts._processes = started;
-        hosts.meet()?;
+        hosts.wait_for_discovery()?;
         Ok(hosts)
     }
 
@@ -137,7 +151,7 @@ impl Hosts {
         self.folder.join(name)
     }
 
-    /// The daemons, and who answers messages and TCP on the second host.
+    /// Starts the daemons, and the programs that answer messages and TCP on the second host.
     fn processes(&self) -> Result<Vec<Process>> {
         let mut processes = Vec::new();
         for namespace in &self.namespaces {
@@ -156,9 +170,11 @@ impl Hosts {
             daemon.expect("serving")?;
             processes.push(daemon);
         }
-        let [_, far] = HOSTS;
-        let mut answer = far.command(&self.vicinity);
-        answer.arg("--runtime-dir").arg(self.runtime_dir(far.name));
+        let [_, second] = HOSTS;
+        let mut answer = second.command(&self.vicinity);
+        answer
+            .arg("--runtime-dir")
+            .arg(self.runtime_dir(second.name));
         answer.args(["message", "answer", "--endpoint", ENDPOINT]);
         let mut answerer = Process::start("answerer", &self.folder, answer)?;
         answerer.expect("answers")?;
@@ -170,14 +186,14 @@ impl Hosts {
         Ok(processes)
     }
 
-    /// Waits until each has heard of the other.
-    fn meet(&self) -> Result<()> {
-        let [near, far] = HOSTS;
-        for (here, there) in [(near.name, far.name), (far.name, near.name)] {
+    /// Waits until each host has discovered the other.
+    fn wait_for_discovery(&self) -> Result<()> {
+        let [first, second] = HOSTS;
+        for (here, there) in [(first.name, second.name), (second.name, first.name)] {
             let directory = self.runtime_dir(here).join("message/hosts");
             let line = format!(" {there}\n");
             interrupt::poll(&format!("{here} to hear of {there}"), LIMIT, || {
-                // There is none before somebody is heard of.
+                // The file does not exist before the first host is discovered.
                 let text = fs::read_to_string(&directory).unwrap_or_default();
                 Ok(text.contains(&line).then_some(()))
             })?;
@@ -185,7 +201,7 @@ impl Hosts {
         Ok(())
     }
 
-    /// Holds the link to a rate in Mbit/s, both ways.
+    /// Limits the link to a rate in Mbit/s, in both directions.
     pub(super) fn shape(&self, rate: u32) -> Result<()> {
         for namespace in &self.namespaces {
             let rate = format!("{rate}mbit");
@@ -198,14 +214,14 @@ impl Hosts {
         Ok(())
     }
 
-    /// Bytes a second of messages.
+    /// Measures bytes a second of messages.
     pub(super) fn messages(&self, length: u32) -> Result<f64> {
-        let [near, far] = HOSTS;
-        let mut command = near.command(&self.vicinity);
+        let [first, second] = HOSTS;
+        let mut command = first.command(&self.vicinity);
         command
             .arg("--runtime-dir")
-            .arg(self.runtime_dir(near.name));
-        let peer = format!("{}:{ENDPOINT}", far.name);
+            .arg(self.runtime_dir(first.name));
+        let peer = format!("{}:{ENDPOINT}", second.name);
         command.args(["message", "perf", &peer, "--json"]);
         command.args(["--lengths", &length.to_string()]);
         let text = host::run(command)?;
@@ -218,12 +234,12 @@ impl Hosts {
         }
     }
 
-    /// Bytes a second of TCP.
+    /// Measures bytes a second of TCP.
     pub(super) fn tcp(&self) -> Result<f64> {
-        let [near, far] = &self.namespaces;
-        let address = far.host.address;
+        let [first, second] = &self.namespaces;
+        let address = second.host.address;
         let client = ["iperf3", "--client", address, "--time", SECONDS, "--json"];
-        let text = host::run(near.command(&client))?;
+        let text = host::run(first.command(&client))?;
         let found = serde_json::from_str(&text)
             .ok()
             .and_then(|found: Value| found.pointer("/end/sum_received/bits_per_second")?.as_f64());

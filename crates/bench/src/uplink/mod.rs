@@ -1,9 +1,9 @@
 //! `vicinity bench uplink`: messages between two hosts, beside TCP through the same link.
 //!
-//! Theory of operation. The hosts are two network namespaces with a link between them (`hosts`) that
-//! a token bucket holds to a rate, each with a daemon and a CPU of its own. A round sets each rate and measures
-//! messages of 512 KB in one direction, and TCP's stream; each goes first in every other round. What
-//! a rate leaves for messages is what is not spent on headers: 32 bytes of each frame of 4128.
+//! Theory of operation. The hosts are two network namespaces, each with a daemon and a CPU of its own, and a link
+//! between them (`hosts`) whose rate a token bucket limits. A round sets each rate and measures
+//! messages of 512 KB in one direction, and a TCP stream; each is first in every other round. Messages can use the
+//! rate except for headers: 32 bytes of each frame of 4128.
 
 mod hosts;
 mod report;
@@ -35,18 +35,18 @@ pub struct Options {
     pub rates: Vec<u32>,
     /// The `vicinity` program to measure.
     pub vicinity: PathBuf,
-    /// Where the report is written as JSON; its folder is made.
+    /// File of the report as JSON; its folder is made.
     pub output: PathBuf,
 }
 
-/// Rates in Mbit/s: the one something is promised for, and those below.
+/// Rates in Mbit/s: the one with a target, and two below.
 pub const RATES: [u32; 3] = [2500, 5000, 10_000];
 
 /// Measures messages between two hosts, writes the report and returns it.
 ///
 /// # Errors
-/// A program is missing or fails, or a signal came. Everything that was started has been stopped by
-/// then.
+/// A program is missing or fails, or a signal arrived. All programs that the benchmark started have been
+/// stopped by then.
 pub fn uplink(options: &Options, progress: &Progress) -> Result<Report> {
     interrupt::install()?;
     check(options)?;

@@ -1,4 +1,4 @@
-//! What a benchmark of the uplink found, and whether it is what was promised.
+//! Results of the benchmark of the uplink, and whether the targets were reached.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,10 +9,10 @@ use report::stats::{median, paired_ratio};
 use report::target::Target;
 use vm_harness::machine::Machine;
 
-/// The rate that something is promised for, in Mbit/s, and how much of it.
+/// The rate with a target, in Mbit/s, and the promised part of it.
 const PROMISED: (u32, f64) = (10_000, 0.95);
 
-/// One measurement of each.
+/// One measurement of messages and of TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// The round, from 1.
@@ -30,15 +30,15 @@ pub struct Sample {
 pub struct Cell {
     /// The link's rate in Mbit/s.
     pub rate: u32,
-    /// The part of it that messages have.
+    /// The part of the rate that messages reach.
     pub messages: f64,
-    /// The part of it that TCP has.
+    /// The part of the rate that TCP reaches.
     pub tcp: f64,
     /// Messages against TCP: the median of the rounds' ratios.
     pub ratio: f64,
 }
 
-/// Everything a run found.
+/// All results of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The machine, the time and the state of the source tree.
@@ -51,11 +51,11 @@ pub struct Report {
     pub samples: Vec<Sample>,
     /// One entry for each rate.
     pub cells: Vec<Cell>,
-    /// Promises.
+    /// What is promised, and what was measured.
     pub targets: Vec<Target>,
 }
 
-/// The part of a link's rate that so many bytes a second are.
+/// The part of a link's rate that `bytes` a second are.
 fn part(rate: u32, bytes: f64) -> f64 {
     bytes * 8.0 / (f64::from(rate) * 1e6)
 }
