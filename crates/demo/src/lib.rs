@@ -48,10 +48,10 @@ pub use result::{DemoResult, Ratio, Summary, Verdict};
 pub use sample::{Cpu, Described, Sample};
 pub use shell::shell;
 
-/// Measures, write `result.json` and `report.html` into the output folder, and return the result.
+/// Measures, writes `result.json` and `report.html` into the output folder, and returns the result.
 ///
 /// # Errors
-/// Anything that keeps the VMs from running or the figures from being read;
+/// A VM does not run, or a figure cannot be read;
 /// [`HarnessError::Interrupted`](vm_harness::error::HarnessError::Interrupted) after Ctrl-C, if
 /// [`vm_harness::interrupt::install`] was called. In every case nothing is left running.
 pub fn run(options: &Options, progress: &Progress) -> Result<DemoResult> {

@@ -1,4 +1,4 @@
-//! The rounds: every workload over both channels, in turn.
+//! The rounds: runs every workload over both channels, in turn.
 
 use super::options::Options;
 use super::pair::Pair;
@@ -22,17 +22,17 @@ const UDP_SIZE: u32 = 1024;
 const MESSAGE_SIZE: u32 = 64;
 
 /// A channel of the pair and the address that the serving VM has on it.
-struct Lane<'a> {
+struct Path<'a> {
     channel: &'a dyn Channel,
     target: String,
 }
 
-/// Measures all rounds. Within a round the two channels follow each other directly for each
-/// workload; the one that goes first changes from round to round.
+/// Measures all rounds. For each workload of a round, the two channels are measured right after each other;
+/// the order changes from round to round.
 pub(super) fn rounds(pair: &Pair, options: &Options, progress: &Progress) -> Result<Vec<Sample>> {
     let [client, _] = &pair.vms;
     let [base, other] = &pair.channels;
-    let lanes = [(base, 1), (other, 2)].map(|(channel, network)| Lane {
+    let paths = [(base, 1), (other, 2)].map(|(channel, network)| Path {
         channel: channel.as_ref(),
         target: channel::address(network, 2),
     });
@@ -43,23 +43,23 @@ pub(super) fn rounds(pair: &Pair, options: &Options, progress: &Progress) -> Res
         let say =
             |what: &str| progress.step(&format!("round {round} of {}: {what}", options.rounds));
         say("TCP");
-        let tcp = each(&lanes, reversed, |lane| {
-            let before = cpu_now(pair, lane)?;
-            let tcp = workload::tcp(client, &lane.target, time.tcp)?;
-            Ok((tcp, cpu_now(pair, lane)?.since(before)))
+        let tcp = each(&paths, reversed, |path| {
+            let before = cpu_now(pair, path)?;
+            let tcp = workload::tcp(client, &path.target, time.tcp)?;
+            Ok((tcp, cpu_now(pair, path)?.since(before)))
         })?;
         say("UDP, 1 KB messages");
-        let udp = each(&lanes, reversed, |lane| {
-            workload::udp(client, &lane.target, time.udp, UDP_SIZE)
+        let udp = each(&paths, reversed, |path| {
+            workload::udp(client, &path.target, time.udp, UDP_SIZE)
         })?;
         say("64 B round trips");
-        let trips = each(&lanes, reversed, |lane| {
-            workload::ping_pong(client, &lane.target, time.round_trip, MESSAGE_SIZE)
+        let trips = each(&paths, reversed, |path| {
+            workload::ping_pong(client, &path.target, time.round_trip, MESSAGE_SIZE)
         })?;
-        let figures = tcp.into_iter().zip(udp).zip(trips).zip(&lanes);
+        let figures = tcp.into_iter().zip(udp).zip(trips).zip(&paths);
         samples.extend(figures.zip([!reversed, reversed]).map(
-            |(((((tcp, cpu), udp), round_trip), lane), first)| Sample {
-                channel: lane.channel.name().to_owned(),
+            |(((((tcp, cpu), udp), round_trip), path), first)| Sample {
+                channel: path.channel.name().to_owned(),
                 round,
                 first,
                 tcp,
@@ -72,14 +72,14 @@ pub(super) fn rounds(pair: &Pair, options: &Options, progress: &Progress) -> Res
     Ok(samples)
 }
 
-/// Measures over both channels; the answers are in the channels' order, whatever the order of
-/// measuring.
+/// Measures over both channels. The results are in the order of the channels, not of the
+/// measurements.
 fn each<T>(
-    lanes: &[Lane<'_>; 2],
+    paths: &[Path<'_>; 2],
     reversed: bool,
-    measure: impl Fn(&Lane<'_>) -> Result<T>,
+    measure: impl Fn(&Path<'_>) -> Result<T>,
 ) -> Result<[T; 2]> {
-    let [base, other] = lanes;
+    let [base, other] = paths;
     if reversed {
         let last = measure(other)?;
         return Ok([measure(base)?, last]);
@@ -87,11 +87,11 @@ fn each<T>(
     Ok([measure(base)?, measure(other)?])
 }
 
-fn cpu_now(pair: &Pair, lane: &Lane<'_>) -> Result<Cpu> {
+fn cpu_now(pair: &Pair, path: &Path<'_>) -> Result<Cpu> {
     let [one, two] = &pair.vms;
     Ok(Cpu {
         qemu: (one.cpu_time()? + two.cpu_time()?).as_secs_f64(),
-        channel: lane.channel.cpu_time()?.as_secs_f64(),
+        channel: path.channel.cpu_time()?.as_secs_f64(),
         kernel: cpu::of_kernel_network().as_secs_f64(),
     })
 }

@@ -30,7 +30,7 @@ use vm_harness::workload;
 const SMALL: u32 = 64;
 const LARGE: u32 = 1 << 20;
 
-/// Longest that a command in a guest takes.
+/// Longest time of a command in a guest.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// One round.
@@ -42,7 +42,7 @@ pub struct MessageSample {
     pub message_us: f64,
     /// Messages of 1 MiB in one direction, MB/s.
     pub message_mb_s: f64,
-    /// The same from and into memory of the VMs' heaps.
+    /// Like `message_mb_s`, from and into memory of the VMs' heaps.
     pub heap_mb_s: f64,
     /// TCP over each channel.
     pub tcp: Vec<TcpSample>,
@@ -59,16 +59,16 @@ pub struct TcpSample {
     pub mb_s: f64,
 }
 
-/// What the demo of messages found.
+/// Results of the demo of messages.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MessageResult {
     /// The machine, the time and the state of the source tree.
     pub machine: Machine,
-    /// How the guests were run.
+    /// The accelerator of the guests.
     pub accelerator: Accel,
     /// Every round.
     pub samples: Vec<MessageSample>,
-    /// Promises.
+    /// What is promised, and what was measured.
     pub targets: Vec<Target>,
 }
 
@@ -81,8 +81,8 @@ struct Members {
     _run: RunFolder,
 }
 
-/// Boots two VMs, play ping-pong with messages and with TCP, write `message.json` into the output
-/// folder, and return the result.
+/// Boots two VMs, measures messages and TCP between them, writes `message.json` into the output
+/// folder, and returns the result.
 ///
 /// # Errors
 /// As for [`run`](super::run).
@@ -171,7 +171,7 @@ impl Members {
         let [one, two] = &self.vms;
         let mut figures = Vec::new();
         let mut tcp = Vec::new();
-        // Messages go first in every other round.
+        // Messages are measured first in every other round.
         for messages in [round % 2 == 1, round % 2 == 0] {
             if messages {
                 let command = format!(
@@ -208,7 +208,7 @@ impl Members {
     }
 }
 
-/// `vicinity message serve` for both VMs, in one trust group.
+/// Starts `vicinity message serve` for both VMs, in one trust group.
 fn serve(program: &Path, run: &Path) -> Result<Tied> {
     let mut command = host::command(program);
     command.arg("--runtime-dir").arg(run);
@@ -242,7 +242,7 @@ fn read(text: &str) -> Result<Vec<Row>> {
         .map_err(|_| Error::unreadable("the figures of `vicinity message`", text))
 }
 
-/// Values of a channel, in order of the rounds.
+/// Values of a channel, in the order of the rounds.
 fn tcp(samples: &[MessageSample], channel: &str, value: fn(&TcpSample) -> f64) -> Vec<f64> {
     let all = samples.iter().flat_map(|sample| &sample.tcp);
     let mine = all.filter(|tcp| tcp.channel == channel);

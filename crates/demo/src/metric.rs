@@ -1,4 +1,4 @@
-//! The figures the demo compares, and how to read them.
+//! The figures that the demo compares, and how to read them.
 
 use super::sample::Sample;
 
@@ -7,24 +7,24 @@ use super::sample::Sample;
 pub struct Metric {
     /// Key in `result.json`.
     pub key: &'static str,
-    /// Title for people.
+    /// Title in the report.
     pub title: &'static str,
     /// Unit.
     pub unit: &'static str,
-    /// Digits behind the point.
+    /// Digits after the decimal point.
     pub digits: usize,
-    /// More is better.
+    /// Whether a higher value is better.
     pub higher_is_better: bool,
-    /// A ratio of two of them means something; not so for a loss near zero.
+    /// Whether a ratio of two values is meaningful; that of losses near zero is not.
     pub has_ratio: bool,
-    /// What it tells, for the report.
+    /// Explanation for the report.
     pub meaning: &'static str,
-    /// Takes it from a sample.
+    /// Returns the figure of a sample.
     pub of: fn(&Sample) -> f64,
 }
 
 impl Metric {
-    /// Which way is better, in a word.
+    /// `higher` or `lower`: which is better.
     #[must_use]
     pub const fn better(&self) -> &'static str {
         if self.higher_is_better {
@@ -35,7 +35,7 @@ impl Metric {
     }
 }
 
-/// What the demo compares.
+/// The metrics that the demo compares.
 pub const METRICS: [Metric; 6] = [
     Metric {
         key: "tcp_mbit_s",

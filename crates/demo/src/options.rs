@@ -1,4 +1,4 @@
-//! What the demo measures, and where its parts are.
+//! Options of the demo.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use vm_harness::direct;
 use vm_harness::error::{Error, Result};
 
-/// Where the demo's parts are.
+/// Programs, folders, channels and length of the demo.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The `vicinity` program, which serves the switch.
@@ -25,7 +25,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The demo as users see it: `bridge` and `switch`, five rounds, below `target`.
+    /// The default demo: `bridge` and `switch`, five rounds, files below `target`.
     #[must_use]
     pub fn new(vicinity: &Path, target: &Path) -> Self {
         Self {
@@ -38,10 +38,10 @@ impl Options {
         }
     }
 
-    /// The same with this channel beside the bridge.
+    /// Compares this channel with the bridge instead.
     ///
     /// # Errors
-    /// [`Error::Host`] when what it is built with is missing.
+    /// [`Error::Host`] if a tool is missing that the channel's module is built with.
     pub fn over(mut self, channel: &str) -> Result<Self> {
         if channel == "direct" {
             direct::missing().map_or(Ok(()), |why| Err(Error::Host(why)))?;
@@ -51,7 +51,7 @@ impl Options {
     }
 }
 
-/// Seconds that each measurement sends.
+/// Seconds of each measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Durations {
     /// TCP stream.

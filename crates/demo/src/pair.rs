@@ -78,7 +78,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Every channel carries a packet; better found out here than by a benchmark's time-out.
+    /// Checks that every channel carries packets. Otherwise the first workload would fail with a less clear time-out.
     fn check_reach(&self) -> Result<()> {
         let [one, _] = &self.vms;
         for (channel, network) in self.channels.iter().zip(1..) {

@@ -1,4 +1,4 @@
-//! What the demo found: samples, their summary, and the table.
+//! Results of the demo: samples, their summary, and the table.
 
 use std::fmt;
 
@@ -12,12 +12,12 @@ use super::metric::{METRICS, Metric};
 use super::options::Durations;
 use super::sample::{Described, Sample};
 
-/// Everything a run found, as written to `result.json`.
+/// All results of a run, as written to `result.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DemoResult {
-    /// Where it ran.
+    /// The machine.
     pub machine: Machine,
-    /// How the guests' instructions were run.
+    /// The accelerator of the guests.
     pub accelerator: Accel,
     /// Kernel of the guests.
     pub guest_kernel: String,
@@ -29,30 +29,30 @@ pub struct DemoResult {
     pub channels: [Described; 2],
     /// One line for each metric, in the order of [`METRICS`].
     pub summary: Vec<Summary>,
-    /// Every sample taken, in order.
+    /// Every sample, in the order of measurement.
     pub samples: Vec<Sample>,
     /// Duration of the whole run, seconds.
     pub seconds: f64,
 }
 
-/// A metric's outcome.
+/// Summary of a metric.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Summary {
     /// [`Metric::key`].
     pub metric: String,
     /// Unit.
     pub unit: String,
-    /// More is better.
+    /// Whether a higher value is better.
     pub higher_is_better: bool,
     /// Median of the baseline's samples.
     pub base_median: f64,
     /// Median of the other channel's samples.
     pub other_median: f64,
-    /// The rounds' own ratios, other / baseline; `null` where the metric has none.
+    /// The rounds' own ratios, other / baseline; `null` if the metric has none.
     pub ratio: Option<Ratio>,
 }
 
-/// Ratios of rounds, summed up.
+/// Quartiles of the rounds' ratios.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
     /// Their lower quartile.
@@ -63,7 +63,7 @@ pub struct Ratio {
     pub high: f64,
 }
 
-/// What the rounds say about a metric.
+/// Verdict of the rounds about a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The middle half of the rounds is better than the baseline.
@@ -75,7 +75,7 @@ pub enum Verdict {
 }
 
 impl Summary {
-    /// The ratio for people: median and quartiles.
+    /// The ratio as text: median and quartiles.
     #[must_use]
     pub fn ratio_text(&self) -> String {
         self.ratio.map_or_else(
@@ -84,7 +84,7 @@ impl Summary {
         )
     }
 
-    /// The rounds' verdict; `None` where the metric has no ratio.
+    /// The verdict of the rounds; `None` if the metric has no ratio.
     #[must_use]
     pub fn verdict(&self) -> Option<Verdict> {
         let ratio = self.ratio?;
@@ -110,7 +110,7 @@ fn values(samples: &[Sample], channel: &Described, metric: &Metric) -> Vec<f64> 
     ours.map(metric.of).collect()
 }
 
-/// Sums the samples up.
+/// Summarises the samples.
 pub(super) fn summarise(channels: &[Described; 2], samples: &[Sample]) -> Vec<Summary> {
     let summary = |metric: &Metric| {
         let [base, other] = channels

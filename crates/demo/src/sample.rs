@@ -4,16 +4,16 @@ use serde::{Deserialize, Serialize};
 
 use vm_harness::workload::{RoundTrip, Tcp, Udp};
 
-/// A channel's name and what carries its frames.
+/// A channel's name and description.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Described {
     /// Short name.
     pub name: String,
-    /// What it is.
+    /// What carries the frames.
     pub description: String,
 }
 
-/// CPU-seconds by who spent them.
+/// CPU-seconds of the processes that took part.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Cpu {
     /// Both QEMU processes.
@@ -25,7 +25,7 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// What was spent since `before`.
+    /// The difference to `before`.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -35,7 +35,7 @@ impl Cpu {
         }
     }
 
-    /// All of it.
+    /// The sum.
     #[must_use]
     pub fn total(self) -> f64 {
         self.qemu + self.channel + self.kernel
@@ -49,7 +49,7 @@ pub struct Sample {
     pub channel: String,
     /// Round, from 1.
     pub round: u32,
-    /// It was measured before the other channel in this round.
+    /// Whether this channel was measured before the other one in this round.
     pub first: bool,
     /// TCP stream.
     pub tcp: Tcp,

@@ -1,4 +1,4 @@
-//! The demo's VMs, kept running, with a root shell in each.
+//! Keeps the demo's VMs running, with a root shell in each.
 
 use std::io::IsTerminal;
 use std::process::Command;
@@ -10,9 +10,9 @@ use vm_harness::error::{Context, Error, Result};
 use vm_harness::progress::Progress;
 use vm_harness::{channel, host, interrupt, workload};
 
-/// Boots the demo's two VMs and open `tmux` with a serial console of each side by side. Returns
-/// when the session ends; everything is gone then. Without a terminal the commands to attach
-/// with are printed instead, and the VMs run until Ctrl-C or SIGTERM.
+/// Boots the demo's two VMs and opens `tmux` with their serial consoles side by side. Returns
+/// after the session has ended and the VMs are stopped. Without a terminal, prints the commands that attach to
+/// the consoles instead, and the VMs run until Ctrl-C or SIGTERM.
 ///
 /// # Errors
 /// As for [`super::run`].
@@ -47,14 +47,14 @@ pub fn shell(options: &Options, progress: &Progress) -> Result<()> {
     session.run(&["set-option", "-g", "mouse", "on"])?;
     session.run(&["split-window", "-h", "-t", "demo", &format!("exec {two}")])?;
     for pane in ["demo.0", "demo.1"] {
-        // The prompt was printed before anybody listened; an empty line brings a new one.
+        // The guest printed its prompt before tmux connected; an empty line makes it print another one.
         session.run(&["send-keys", "-t", pane, "Enter"])?;
     }
     session.run(&["select-pane", "-t", "demo.0"])?;
     session.attach()
 }
 
-/// What to try, for the person at the console.
+/// Commands to try, for the user of the consoles.
 fn hints(options: &Options) -> String {
     let lines = options.channels.iter().zip(1..).map(|(name, network)| {
         let target = channel::address(network, 2);
@@ -72,7 +72,7 @@ fn wait(pair: &Pair) -> Result<()> {
     Ok(())
 }
 
-/// A tmux server of our own, apart from the user's; it ends on drop.
+/// A tmux server apart from the user's; dropping the value ends it.
 struct Session(String);
 
 impl Session {
@@ -82,8 +82,8 @@ impl Session {
         host::run(tmux).map(drop)
     }
 
-    /// Shows it on our terminal until it ends or is detached. This child must stay in the
-    /// terminal's foreground process group, so it is started as it is.
+    /// Shows the session on this terminal until it ends or is detached. tmux must stay in the
+    /// terminal's foreground process group, so it is not started as a tied child.
     fn attach(&self) -> Result<()> {
         let mut tmux = Command::new("tmux");
         tmux.env_remove("TMUX")
@@ -111,7 +111,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // It is no longer there when both consoles were left; that is as good.
+        // The server has already ended if the user left both consoles; that is no error.
         let _ended = self.run_to_end();
     }
 }

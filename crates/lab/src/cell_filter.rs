@@ -1,4 +1,4 @@
-//! Some levels of some factors, instead of all: `--only size=64,1K`.
+//! Restricts a run to some levels of some factors: `--only size=64,1K`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +6,10 @@ use super::catalogue::{Scale, Sweep};
 use super::sample::Cell;
 use vm_harness::error::{Error, Result};
 
-/// The levels that are wanted, by factor. Factors that are not in it have all of theirs.
+/// The selected levels, by factor. All levels are selected of a factor that is not in the map.
 pub type CellFilter = BTreeMap<String, Vec<String>>;
 
-/// Reads what was asked for, and check it against the sweeps that will be run.
+/// Parses the arguments of `--only`, and checks them against the sweeps of the run.
 ///
 /// # Errors
 /// A factor or a level is unknown; the error names the nearest.
@@ -36,7 +36,7 @@ pub fn read(asked: &[String], sweeps: &[&Sweep], scale: Scale) -> Result<CellFil
     Ok(only)
 }
 
-/// Whether a cell is wanted.
+/// Whether a cell is selected.
 #[must_use]
 pub fn keeps(only: &CellFilter, cell: &Cell) -> bool {
     only.iter().all(|(factor, levels)| {

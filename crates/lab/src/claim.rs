@@ -1,6 +1,6 @@
-//! What a paper claims, as a predicate over samples.
+//! Claims of the papers, as predicates over samples.
 //!
-//! A statistic turns the samples of one block into one figure, so that only cells measured next
+//! A statistic computes one figure from the samples of one block, so that only cells that were measured next
 //! to each other are compared. The claim says in which region the mean of these figures is.
 
 use super::sample::{Sample, Selector, size};
@@ -10,36 +10,36 @@ use report::inference::{self, Interval, Region, Sureness};
 /// A claim of a paper.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Claim {
-    /// In words.
+    /// The claim in words.
     pub text: &'static str,
-    /// The paper's number for it; a dash when it only shows a curve.
+    /// The paper's number; a dash if the paper only shows a curve.
     pub paper: &'static str,
-    /// The figure it is about.
+    /// The figure of the claim.
     pub statistic: Statistic,
-    /// Where that figure should be.
+    /// The region in which the figure should be.
     pub expects: Region,
 }
 
-/// What came of a claim, alone: before it is corrected together with the others.
+/// Evidence about one claim, before the correction for all claims.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Evidence {
-    /// The figure over all blocks; NaN when nothing was measured.
+    /// The figure over all blocks; NaN if nothing was measured.
     pub estimate: f64,
     /// Its bootstrapped 95 % interval.
     pub interval: Interval,
-    /// For and against the claim.
+    /// p-values for and against the claim.
     pub sureness: Sureness,
-    /// Blocks that gave a figure.
+    /// Blocks that yielded a figure.
     pub blocks: usize,
-    /// Blocks in which all was measured, and whose figure is no number.
+    /// Blocks in which all cells were measured, and whose figure is no number.
     pub undefined: usize,
 }
 
-/// Blocks from which what is only bootstrapped is judged at all.
+/// Blocks that a statistic needs which is only bootstrapped.
 const RESAMPLED_BLOCKS: usize = 5;
 
 impl Claim {
-    /// Weigh the samples of the claim's sweep. `levels` gives a factor's levels in their order.
+    /// Evaluates the samples of the claim's sweep. `levels` returns a factor's levels in their order.
     #[must_use]
     pub fn weigh(&self, samples: &[Sample], levels: &dyn Fn(&str) -> Vec<String>) -> Evidence {
         let mut blocks: Vec<u32> = samples.iter().map(|sample| sample.block).collect();
@@ -128,7 +128,7 @@ impl Claim {
             .filter_map(|block| block.figure(statistic, levels));
         let (figures, undefined): (Vec<f64>, Vec<f64>) =
             found.partition(|figure| figure.is_finite());
-        // Ratios are averaged as logarithms: twice and half cancel out.
+        // Ratios are averaged as logarithms, so that 2 and 1/2 cancel out.
         let of = |chosen: &[usize]| {
             let picked: Vec<f64> = chosen
                 .iter()
@@ -165,7 +165,7 @@ impl Claim {
     }
 }
 
-/// Sizes, and log ratios there.
+/// Sizes and log ratios.
 type Curve = Vec<(f64, f64)>;
 
 /// The mean of the chosen curves.
@@ -180,7 +180,7 @@ fn together(curves: &[Curve], chosen: &[usize]) -> Curve {
     sizes.iter().map(|(size, _)| (*size, at(*size))).collect()
 }
 
-/// How many times a size is another one, where none and infinitely many bytes are sizes too.
+/// The quotient of two sizes, which may be zero or infinite.
 fn shift(size: f64, other: f64) -> f64 {
     match size.total_cmp(&other) {
         std::cmp::Ordering::Equal => 1.0,

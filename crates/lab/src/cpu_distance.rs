@@ -1,19 +1,19 @@
-//! How far apart the CPUs were.
+//! Reports the distance of the CPUs during a run.
 //!
-//! The CPUs of a virtual machine move between cores of the host below it, and with them how far apart
-//! they are: a cache line may take 40 ns from one to the other and back, or 400. Programs that do
-//! nothing but hand lines over feel it at once. Cells with emulated guests did not: in three runs (430
-//! cells) those measured with the CPUs far apart spread no more around their cell's median than the
-//! others. So it is told, and no cell is left out for it.
+//! The CPUs of a virtual machine move between cores of its host, so their distance changes:
+//! a cache line may take 40 ns from one to the other and back, or 400. This changes the figures of programs that
+//! only pass cache lines. It did not change those of cells with emulated guests: in three runs (430
+//! cells) the samples that were measured at a large distance had no larger spread around their cell's median than the
+//! others. Therefore the report states the distance, and no cell is excluded.
 
 use std::collections::BTreeMap;
 
 use super::sample::Sample;
 
-/// A block changed whose CPUs were at one time so many times as far apart as at another.
+/// The distance changed within a block if its largest is this many times its smallest.
 const TWOFOLD: f64 = 2.0;
 
-/// How far apart the CPUs were, and in how many blocks that changed; nothing if it is not known.
+/// The distances of the CPUs, and the number of blocks in which they changed; `None` if they were not measured.
 #[must_use]
 pub(super) fn summary(samples: &[Sample]) -> Option<String> {
     let mut blocks: BTreeMap<(&str, u32), Vec<f64>> = BTreeMap::new();

@@ -1,12 +1,12 @@
-//! An HTTP client for measuring servers: one request a connection, as httperf did.
+//! An HTTP client for measuring servers: one request for each connection, as in httperf.
 //!
-//! With a rate it is an open loop: request number N is due at N / rate whatever became of the
-//! others, and its times count from when it was due, not from when a worker got round to it. A
-//! server that stalls is charged for every request it kept waiting. Without a rate, each worker
-//! asks again as soon as it was answered: that finds the most a server can do.
+//! With a rate the client is an open loop: request number N is due at N / rate regardless of the
+//! others, and its times count from the time at which it was due, not from the time at which a worker sent it. The
+//! delay of every request that waits for a stalled server is counted. Without a rate, each worker
+//! sends the next request as soon as the last was answered, which measures the maximum rate of the server.
 //!
-//! What is measured beside it may take longer than the time asked for. The client then goes on, so that all of
-//! that had it beside it, and reports the time asked for.
+//! Work that runs beside the client may take longer than the requested time. The client then continues, so that all
+//! of the work has the load beside it, and reports the requested time.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -19,37 +19,37 @@ use report::stats::quantile;
 
 use report::inference::mean;
 
-/// What to ask for.
+/// A load of requests.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// The server.
+    /// Address of the server.
     pub server: SocketAddr,
-    /// The file.
+    /// Path of the file.
     pub path: String,
-    /// Requests a second; none for as many as it can.
+    /// Requests a second; `None` for as many as the server answers.
     pub rate: Option<f64>,
     /// Seconds before the measurement.
     pub warm_up: f64,
     /// Seconds of the measurement.
     pub seconds: f64,
-    /// Requests under way at once, at most.
+    /// Maximum number of requests under way.
     pub workers: usize,
 }
 
-/// What came of it. What was answered in the measurement's time counts as served, whenever it was
-/// due: a server that is late serves all the same. Times are those of the requests that were due
-/// in it.
+/// Results of a load. A response within the measurement's time counts as served, whenever its request was
+/// due: a late server serves nevertheless. Times are those of the requests that were due
+/// in the measurement's time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Answers a second.
+    /// Responses a second.
     pub req_s: f64,
     /// Bytes of bodies received, kB a second.
     pub kb_s: f64,
-    /// Answers to requests due in this time, late ones included.
+    /// Responses to requests due in this time, including late ones.
     pub answers: u64,
     /// Requests due in this time that failed or timed out, or were not sent within 5 s.
     pub errors: u64,
-    /// Why the first of them failed.
+    /// Reason of the first failure.
     pub error: Option<String>,
     /// From when a request was due to the first byte of its answer, ms: mean, median, p99.
     pub reply_ms: f64,
@@ -57,24 +57,24 @@ pub struct Report {
     pub reply_p50_ms: f64,
     /// 99th percentile.
     pub reply_p99_ms: f64,
-    /// 99.9th percentile; of less than a thousand replies, about the slowest.
+    /// 99.9th percentile; of fewer than a thousand responses, about the slowest.
     pub reply_p999_ms: f64,
-    /// From the first byte of the answer to the last, mean, ms.
+    /// Time from the first byte of the response to the last, mean, ms.
     pub transfer_ms: f64,
-    /// CPU-seconds this client used for each second: near one, it was the bottleneck itself.
+    /// CPU-seconds that this client used in each second; near one, the client itself was the bottleneck.
     pub client_cpu: f64,
-    /// Answers in each [`SLOT`].
+    /// Responses in each [`SLOT`].
     pub timeline: Vec<u32>,
 }
 
-/// A piece of the timeline: a server's dip may be short.
+/// An interval of the timeline; it is short, because a server's dip may be short.
 pub const SLOT: Duration = Duration::from_millis(10);
 
 /// Longest wait for a server.
 const LIMIT: Duration = Duration::from_secs(5);
 
 struct Answer {
-    /// When it was due, and when it was there, in seconds from the start.
+    /// Times at which the request was due and the response arrived, in seconds from the start.
     due: f64,
     done: f64,
     reply: f64,
@@ -82,8 +82,8 @@ struct Answer {
     bytes: usize,
 }
 
-/// Runs it. Blocks for `warm_up` and `seconds`, then for as long as it is `wanted`, and at most 5 s more for
-/// late answers.
+/// Runs a load. Blocks for `warm_up` and `seconds`, then as long as `wanted` returns true, and at most 5 s more for
+/// late responses.
 #[must_use]
 pub fn run(load: &Load, wanted: impl Fn() -> bool + Sync) -> Report {
     let next = AtomicU64::new(0);
@@ -146,7 +146,7 @@ fn worker(
     }
 }
 
-/// Why a request failed; a read that timed out has no words for it.
+/// The reason why a request failed, in words also for a read that timed out.
 fn reason(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::WouldBlock => format!("no answer within {} s", LIMIT.as_secs()),
@@ -280,7 +280,7 @@ mod tests {
             seconds: 1.0,
             ..load("127.0.0.1:80".parse().unwrap(), Some(100.0))
         };
-        // Two a second of the three that are asked for: each is later than the one before.
+        // The server answers two of three requests a second: each is later than the one before.
         let answer = |number: u32| Answer {
             due: f64::from(number) / 3.0,
             done: f64::from(number + 1) / 2.0,
@@ -291,7 +291,7 @@ mod tests {
         let answers: Vec<Answer> = (0..6).map(answer).collect();
         let report = report(&load, &answers, &[], 0.0);
         assert!((report.req_s - 2.0).abs() < 1e-9 && (report.kb_s - 2.0).abs() < 1e-9);
-        // Those due in the second second are the fourth to the sixth.
+        // The requests due in the second second are the fourth to the sixth.
         assert_eq!((report.answers, report.timeline.iter().sum()), (3, 2));
         assert!((report.reply_p50_ms - answers[4].reply * 1e3).abs() < 1e-6);
     }

@@ -1,4 +1,4 @@
-//! What a run leaves on disk: its manifest, and its samples as they came.
+//! The files of a run: its manifest, and its samples in the order of measurement.
 
 use std::fs;
 use std::path::Path;
@@ -11,30 +11,30 @@ use super::sample::Sample;
 use vm_harness::error::{Context, Error, Result};
 use vm_harness::machine::Machine;
 
-/// What a run is and what it ran on: `manifest.json`.
+/// Description of a run and its environment: `manifest.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Manifest {
     /// The host.
     pub machine: Machine,
-    /// Which experiments.
+    /// Ids of the experiments.
     pub experiments: Vec<String>,
-    /// The levels that were wanted, by factor; all of those that are not named.
+    /// The selected levels, by factor; all levels of factors that are not in the map.
     #[serde(default, skip_serializing_if = "CellFilter::is_empty")]
     pub only: CellFilter,
     /// How much is measured.
     pub scale: Scale,
     /// Seed of the cells' order.
     pub seed: u64,
-    /// Seconds that measuring may take.
+    /// Budget of the measurements, in seconds.
     pub budget_s: f64,
-    /// How the VMs run; empty until they were booted.
+    /// The accelerator of the VMs; empty until they were booted.
     pub accelerator: String,
     /// The channels, a line each.
     pub channels: Vec<String>,
-    /// What each version of control groups can do there.
+    /// The abilities of each version of control groups on this host.
     #[serde(default)]
     pub control_groups: String,
-    /// How switches between VMs are counted there, or why they are not.
+    /// How switches between VMs are counted on this host, or why they are not.
     #[serde(default)]
     pub switches: String,
     /// Kernel of the guests.
@@ -76,7 +76,7 @@ pub fn samples(output: &Path) -> Result<Vec<Sample>> {
 
 pub(super) fn save(output: &Path, manifest: &Manifest) -> Result<()> {
     let text = serde_json::to_string_pretty(manifest).context(|| "describe the run".to_owned())?;
-    // Renamed, so that a crash leaves the old one or the new one.
+    // The file is renamed into place, so that a crash leaves the old or the new manifest.
     let (path, part) = (
         output.join("manifest.json"),
         output.join("manifest.json.part"),

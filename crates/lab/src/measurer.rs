@@ -1,5 +1,5 @@
-//! What cells are measured on. The run's own logic (order, failures, what is given up) does not
-//! know VMs, so that it is tested without any.
+//! The interface between a run and the testbed. The logic of a run (order, failures, abandoned sweeps) does not
+//! depend on VMs, so that it is tested without any.
 
 use super::catalogue;
 use super::manifest::Manifest;
@@ -12,28 +12,28 @@ use vm_harness::interrupt;
 use vm_harness::machine;
 use vm_harness::progress::Progress;
 
-/// Tries to measure how far apart the CPUs are, of which the fastest counts. Few: where others want
-/// the CPUs too, it takes long until both ends run at once.
+/// Tries to measure the distance of the CPUs, of which the fastest counts. There are few: while other programs use
+/// the CPUs, it takes long until both threads run at the same time.
 const LINE_TRIES: u32 = 8;
 
-/// Somewhere to measure.
+/// Measures cells.
 pub(super) trait Measurer {
-    /// Sets it up for a sweep, if it is not, and note in the manifest what it is.
+    /// Sets up what a sweep is measured on, if needed, and describes it in the manifest.
     ///
     /// # Errors
-    /// It cannot be set up now.
+    /// The testbed cannot be set up now.
     fn ready(&mut self, sweep: &str, manifest: &mut Manifest) -> Result<()>;
 
-    /// Nanoseconds of a cache line from one of the CPUs to the other and back, now.
+    /// Measures the nanoseconds of a cache line from CPU 0 to CPU 1 and back.
     fn distance(&self) -> Option<f64>;
 
-    /// Measures a cell of a sweep. Settings made for it are undone, whatever happens.
+    /// Measures a cell of a sweep. The settings for the cell are undone in every case.
     ///
     /// # Errors
-    /// Whatever went wrong: the reason is for the report.
+    /// The measurement failed; the report shows the reason.
     fn measure(&mut self, sweep: &str, cell: &Cell) -> Result<Values>;
 
-    /// Whether it is not usable any more, or never was. It is then taken down, and set up anew
+    /// Whether the testbed is not usable, or does not exist. It is then removed, and set up anew
     /// by the next [`Measurer::ready`].
     fn is_lost(&mut self) -> bool;
 }
@@ -45,7 +45,7 @@ pub(super) struct Vms {
     pace: Pace,
     progress: Progress,
     testbed: Option<Testbed>,
-    /// Whether its VMs are booted for the sweep that counts instructions.
+    /// Whether the VMs are booted for the sweep that counts instructions.
     instructions: bool,
 }
 

@@ -1,37 +1,37 @@
-//! What of the catalogue this host can run, found out by looking and trying.
+//! Determines which experiments of the catalogue this host can run.
 
 use super::catalogue::{Experiment, Need};
 use super::settings::{Hierarchy, Version};
 use vm_harness::{direct, machine};
 
-/// What the host has.
+/// The abilities of the host.
 #[derive(Clone, Debug)]
 pub struct Probe {
-    /// CPUs the run may use.
+    /// CPUs that the run may use.
     pub cpus: usize,
-    /// Why VMs cannot be run at all, if so.
+    /// The reason why VMs cannot be run, if there is one.
     pub no_vms: Option<String>,
     /// Which version of control groups can set CPU weights and caps, or why neither can.
     pub groups: Result<&'static str, String>,
-    /// Why the direct channel's module cannot be built, if so.
+    /// The reason why the direct channel's module cannot be built, if there is one.
     pub no_module: Option<String>,
-    /// What each version of control groups can do, in a line.
+    /// The abilities of each version of control groups, in one line.
     pub versions: String,
 }
 
 /// Whether an experiment can be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ability {
-    /// As the paper did it, with this host's means.
+    /// As in the paper.
     Runnable,
-    /// With a stand-in for something: which.
+    /// With a substitute, which is named.
     Emulated(String),
-    /// Why not.
+    /// Not at all, for this reason.
     NotRunnable(String),
 }
 
 impl Probe {
-    /// Looks at this host.
+    /// Probes this host.
     #[must_use]
     pub fn look() -> Self {
         Self {
@@ -89,7 +89,7 @@ impl Probe {
 }
 
 impl Ability {
-    /// The word for it.
+    /// The word of the report.
     #[must_use]
     pub const fn word(&self) -> &'static str {
         match self {
@@ -99,7 +99,7 @@ impl Ability {
         }
     }
 
-    /// The reason behind the word; empty for a plain yes.
+    /// The reason; empty for [`Ability::Runnable`].
     #[must_use]
     pub fn reason(&self) -> &str {
         match self {
@@ -109,7 +109,7 @@ impl Ability {
     }
 }
 
-/// What each version of control groups can do here.
+/// The abilities of each version of control groups on this host.
 fn versions() -> String {
     let words = Version::ALL.map(|version| {
         let name = version.name();

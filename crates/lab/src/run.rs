@@ -1,4 +1,4 @@
-//! A run: sweeps in blocks, each sample written down as it comes.
+//! Runs sweeps in blocks, and writes each sample as soon as it is measured.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,22 +21,22 @@ use vm_harness::error::{Context, Error, Result};
 use vm_harness::machine::Machine;
 use vm_harness::progress::Progress;
 
-/// What is to be run.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where the parts are.
+    /// Paths of programs and folders.
     pub place: Paths,
     /// Folder of the results.
     pub output: PathBuf,
-    /// Experiments; all when empty.
+    /// Ids of experiments; all if empty.
     pub ids: Vec<String>,
-    /// Levels of factors, `FACTOR=LEVEL,…`; all of those that are not named.
+    /// Selected levels of factors, `FACTOR=LEVEL,…`; all levels of factors that are not named.
     pub only: Vec<String>,
-    /// How much.
+    /// The scale.
     pub scale: Scale,
-    /// Minutes for all sweeps together; the scale says how many when they are not given.
+    /// Minutes for all sweeps together; `None` for the scale's default.
     pub minutes: Option<u32>,
-    /// Seed; drawn when none is given.
+    /// Seed; `None` for a random one.
     pub seed: Option<u64>,
 }
 
@@ -49,7 +49,7 @@ const fn budget(scale: Scale) -> f64 {
     }
 }
 
-/// Blocks of a sweep, at least and at most.
+/// Minimum and maximum number of blocks of a sweep.
 fn blocks(sweep: &Sweep, scale: Scale) -> (u32, u32) {
     let (least, most) = match scale {
         Scale::Ci => (3, 3),
@@ -59,15 +59,15 @@ fn blocks(sweep: &Sweep, scale: Scale) -> (u32, u32) {
     (least * times(sweep), most * times(sweep))
 }
 
-/// The A/A run, which every ratio is held against, has so many times the blocks of others.
+/// The A/A run, with which every ratio is compared, has this many times the blocks of other sweeps.
 fn times(sweep: &Sweep) -> u32 {
     if sweep.name == NOISE { 2 } else { 1 }
 }
 
-/// How often what is measured on may be lost in one sweep before that is given up.
+/// How often the testbed may be lost in one sweep before the run abandons the sweep.
 const LOSSES: u32 = 3;
 
-/// How often it may be lost without a cell measured in between before the run is.
+/// How often the testbed may be lost without a measured cell in between before the run ends.
 const LOSSES_IN_A_ROW: u32 = 6;
 
 /// Begins a run in `output`, which must not have one yet.
@@ -108,7 +108,7 @@ pub fn begin(options: &Options, progress: &Progress) -> Result<Manifest> {
     resume(&options.place, &options.output, progress)
 }
 
-/// The experiments of these ids; all when there is none.
+/// The experiments of these ids; all if there is none.
 fn rows(ids: &[String]) -> Result<Vec<&'static Experiment>> {
     match ids.is_empty() {
         true => Ok(catalogue::all().collect()),
@@ -116,7 +116,7 @@ fn rows(ids: &[String]) -> Result<Vec<&'static Experiment>> {
     }
 }
 
-/// Check what is asked for, without running it: the levels that are wanted.
+/// Checks the arguments of a run without running it, and returns the selected levels.
 ///
 /// # Errors
 /// An experiment, a factor or a level is unknown; the error names the nearest.
@@ -128,11 +128,11 @@ pub fn wanted(ids: &[String], only: &[String], scale: Scale) -> Result<CellFilte
     cell_filter::read(only, &sweeps, scale)
 }
 
-/// Complete a run: measure what its samples lack.
+/// Completes a run: measures the cells that its samples lack.
 ///
 /// # Errors
 /// The VMs cannot be run at all, the results cannot be written, or [`Error::Interrupted`]. A cell
-/// that fails is no error: it is written down with its reason.
+/// that fails is no error: its sample holds the reason.
 pub fn resume(place: &Paths, output: &Path, progress: &Progress) -> Result<Manifest> {
     for name in settings::restore_leftovers()? {
         progress.step(&format!(
@@ -153,7 +153,7 @@ pub fn resume(place: &Paths, output: &Path, progress: &Progress) -> Result<Manif
         losses: 0,
     };
     let measured = run.measure(&left);
-    // Whatever became of the run, its samples are written.
+    // Samples are written also if the run failed.
     run.book.flush()?;
     measured.map(|()| run.manifest)
 }
@@ -166,7 +166,7 @@ struct Run<S> {
     progress: Progress,
     stage: S,
     end: Instant,
-    /// Losses of the stage since a cell was last measured.
+    /// Losses of the testbed since the last measured cell.
     losses: u32,
 }
 
@@ -178,7 +178,7 @@ impl<S: Measurer> Run<S> {
             return Ok(());
         };
         self.ready(first)?;
-        // Setting up is not measuring.
+        // The time of the set-up does not count.
         self.end = Instant::now() + Duration::from_secs_f64(self.manifest.budget_s);
         while !left.is_empty() {
             let cost: f64 = left.iter().map(|sweep| self.cost_of(sweep)).sum();
@@ -197,7 +197,7 @@ impl<S: Measurer> Run<S> {
     #[expect(clippy::cast_precision_loss, reason = "cells are few")]
     fn cost_of(&self, sweep: &Sweep) -> f64 {
         let cells = self.wanted(cells(sweep, self.manifest.scale)).len();
-        // So that nothing is divided by nothing.
+        // Avoids 0 / 0.
         cells.max(1) as f64 * sweep.cost * f64::from(times(sweep))
     }
 
@@ -206,7 +206,7 @@ impl<S: Measurer> Run<S> {
         cells
     }
 
-    /// Every block that the scale asks for at least has every cell.
+    /// Whether the minimum number of blocks has every cell.
     fn is_complete(&self, sweep: &Sweep) -> bool {
         let (least, _) = blocks(sweep, self.manifest.scale);
         (1..=least).all(|block| self.missing(sweep, block).is_empty())
@@ -241,8 +241,8 @@ impl<S: Measurer> Run<S> {
             let missing = self.missing(sweep, block);
             let count = missing.len();
             for (place, cell) in missing.into_iter().enumerate() {
-                // The first block is always completed: an experiment that was begun has figures. So
-                // are all of the A/A run, which every ratio is held against.
+                // The first block is always completed, so that every experiment that was begun has figures. So
+                // are all blocks of the A/A run, with which every ratio is compared.
                 let needed = block == 1 || (block <= least && sweep.name == NOISE);
                 if !needed && Instant::now() > until {
                     self.progress.step(&format!(
@@ -270,7 +270,7 @@ impl<S: Measurer> Run<S> {
         Ok(())
     }
 
-    /// Measures a cell and write its sample. Returns whether the stage was lost.
+    /// Measures a cell and writes its sample. Returns whether the testbed was lost.
     fn cell(&mut self, sweep: &'static Sweep, block: u32, cell: Cell) -> Result<bool> {
         let ready = self.ready(sweep);
         let line_ns = self.stage.distance().map(rounded);
@@ -315,7 +315,7 @@ impl<S: Measurer> Run<S> {
         Ok(lost)
     }
 
-    /// Sets up what a sweep is measured on, if it is not, and write down what it is.
+    /// Sets up the testbed for a sweep, if needed, and writes the manifest.
     fn ready(&mut self, sweep: &Sweep) -> Result<()> {
         let before = self.manifest.image.clone();
         self.stage.ready(sweep.name, &mut self.manifest)?;
@@ -364,7 +364,7 @@ pub fn cells(sweep: &Sweep, scale: Scale) -> Vec<Cell> {
     sweep.factors.iter().fold(vec![Cell::default()], extend)
 }
 
-/// The cells of a block in random order: always the same for a seed, a sweep and a block.
+/// The cells of a block in random order, which is the same for the same seed, sweep and block.
 fn order(sweep: &Sweep, scale: Scale, seed: u64, block: u32) -> Vec<Cell> {
     let name = sweep.name.bytes().fold(0_u64, |hash, byte| {
         hash.wrapping_mul(31).wrapping_add(byte.into())

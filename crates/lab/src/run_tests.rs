@@ -1,4 +1,4 @@
-//! What a run does with cells that fail and stages that are lost, on a stage without VMs.
+//! A run with failing cells and lost testbeds, on a measurer without VMs.
 
 use std::collections::BTreeMap;
 
@@ -17,18 +17,18 @@ fn a_block_has_every_cell_once_in_the_order_of_its_seed() {
     assert_ne!(one, order(sweep, Scale::Ci, 8, 1));
 }
 
-/// What befalls a measurement.
+/// Outcome of a measurement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// It fails; the VMs live.
+    /// The measurement fails; the VMs still run.
     Refused(&'static str),
-    /// A VM dies of it.
+    /// A VM ends during the measurement.
     Death,
-    /// The VMs that are booted next do not come up.
+    /// The VMs that are booted next do not start.
     NoBoot,
 }
 
-/// A stage whose measurements meet fates, by their number from one.
+/// A measurer whose measurements have these outcomes, by their number from one.
 #[derive(Default)]
 struct Play {
     fates: BTreeMap<u32, Fate>,

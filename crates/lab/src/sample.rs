@@ -1,43 +1,43 @@
-//! What is measured: a cell's figures in one block. One line of NDJSON each.
+//! Samples: a cell's figures in one block, one line of NDJSON each.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// A combination of levels, one a factor.
+/// A combination of levels, one of each factor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Cell(pub BTreeMap<String, String>);
 
-/// Some of a cell's levels: those that matter to a claim or a curve.
+/// Some of a cell's levels, by which a claim or a curve selects cells.
 pub type Selector = &'static [(&'static str, &'static str)];
 
 /// Figures by the metric's key.
 pub type Values = BTreeMap<String, f64>;
 
-/// A cell, measured once.
+/// One measurement of a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// The sweep it belongs to.
     pub sweep: String,
     /// Number of the block: cells of one block were measured next to each other.
     pub block: u32,
-    /// Which cell.
+    /// The cell.
     pub cell: Cell,
-    /// Its figures; none when it failed.
+    /// Its figures; none if the measurement failed.
     #[serde(default)]
     pub values: Values,
-    /// Why there are none.
+    /// The reason of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
-    /// Nanoseconds of a cache line from CPU 0 to CPU 1 and back, just before it.
+    /// Nanoseconds of a cache line from CPU 0 to CPU 1 and back, just before the measurement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line_ns: Option<f64>,
-    /// Seconds since the run began, at its end.
+    /// Seconds from the beginning of the run to the end of the measurement.
     pub at: f64,
 }
 
 impl Cell {
-    /// Its level of a factor; empty when it has none.
+    /// Its level of a factor; empty if it has none.
     #[must_use]
     pub fn level(&self, factor: &str) -> &str {
         self.0.get(factor).map_or("", String::as_str)
@@ -49,7 +49,7 @@ impl Cell {
         size(self.level(factor)).unwrap_or(0)
     }
 
-    /// It has all these levels.
+    /// Whether the cell has all these levels.
     #[must_use]
     pub fn matches(&self, selector: &[(&str, &str)]) -> bool {
         selector
@@ -69,15 +69,14 @@ impl std::fmt::Display for Cell {
     }
 }
 
-/// The figures that are kept: rounded, and those only that are numbers. JSON has no others, and a
-/// sample with one could not be read again.
+/// The figures that a sample holds: rounded, and without infinite values and NaN, which JSON cannot represent.
 #[must_use]
 pub fn kept(values: Values) -> Values {
     let finite = values.into_iter().filter(|(_, figure)| figure.is_finite());
     finite.map(|(key, figure)| (key, rounded(figure))).collect()
 }
 
-/// A figure to six significant digits: no measurement has more, and files stay small.
+/// Rounds a figure to six significant digits: no measurement is more precise, and files stay small.
 #[must_use]
 pub fn rounded(figure: f64) -> f64 {
     format!("{figure:.5e}").parse().unwrap_or(figure)
@@ -92,7 +91,7 @@ pub fn size(level: &str) -> Option<u32> {
     }
 }
 
-/// A list of metrics as a sample has them.
+/// Converts a list of metrics to the map of a sample.
 pub(crate) fn values(list: &[(&str, f64)]) -> Values {
     list.iter()
         .map(|(key, value)| ((*key).to_owned(), *value))

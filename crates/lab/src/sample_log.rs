@@ -1,8 +1,8 @@
-//! The file of a run's samples: one line of NDJSON each, written as they come.
+//! The file of a run's samples: one line of NDJSON each, written as soon as it is measured.
 //!
-//! A disk that is full must not end a run that takes hours: samples that cannot be written wait
-//! in memory and are tried again with the next one. No half line is ever followed by another
-//! line, or both would be lost.
+//! A full disk must not end a run that takes hours: samples that cannot be written wait
+//! in memory and are written with the next one. An incomplete line is removed before another
+//! line is written, because otherwise both would be lost.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -16,14 +16,14 @@ use vm_harness::error::{Context, Result};
 pub(super) struct SampleLog {
     path: PathBuf,
     file: File,
-    /// Bytes of whole lines in it.
+    /// Bytes of complete lines in the file.
     length: u64,
-    /// Lines that could not be written yet.
+    /// Lines that are not written yet.
     waiting: Vec<u8>,
 }
 
 impl SampleLog {
-    /// Opens or make it. Half a line that a crash left at its end is cut off.
+    /// Opens or makes the file, and removes an incomplete line that a crash left at its end.
     pub(super) fn open(output: &Path) -> Result<Self> {
         let path = output.join("samples.ndjson");
         let file = OpenOptions::new().create(true).append(true).open(&path);
@@ -41,10 +41,10 @@ impl SampleLog {
         })
     }
 
-    /// Writes a sample, and those that wait before it.
+    /// Writes the waiting samples and a new one.
     ///
     /// # Errors
-    /// The disk does not take them now; nothing is lost, they wait.
+    /// The write failed; the samples wait, and none is lost.
     pub(super) fn add(&mut self, sample: &Sample) -> Result<()> {
         let line = serde_json::to_vec(sample).context(|| "describe a sample".to_owned())?;
         self.waiting.extend(line);
@@ -52,14 +52,14 @@ impl SampleLog {
         self.flush()
     }
 
-    /// Writes what waits.
+    /// Writes the waiting samples.
     ///
     /// # Errors
     /// As for [`SampleLog::add`].
     pub(super) fn flush(&mut self) -> Result<()> {
         let written = self.write();
         if written.is_err() {
-            // Half of a line may be there. Where even that is refused, the next opening does it.
+            // The file may end with an incomplete line. If the truncation fails too, the next opening removes the line.
             let _full = self.file.set_len(self.length);
         }
         written.context(|| format!("write to {} (is the disk full?)", self.path.display()))
@@ -75,13 +75,13 @@ impl SampleLog {
 
 #[cfg(test)]
 impl SampleLog {
-    /// A full disk, from now on; the disk as it was.
+    /// Replaces the file by one on a full disk, and returns the old file.
     pub(super) fn fill_disk(&mut self) -> File {
         let full = OpenOptions::new().append(true).open("/dev/full").unwrap();
         std::mem::replace(&mut self.file, full)
     }
 
-    /// The disk has room again.
+    /// Restores the file.
     pub(super) fn make_room(&mut self, disk: File) {
         self.file = disk;
     }

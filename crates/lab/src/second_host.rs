@@ -12,17 +12,17 @@ use vm_harness::{interrupt, scope};
 
 use super::http::{Load, Report};
 
-/// The ports of iperf3's servers, in the VMs and here. A server takes one test at a time and is a moment late to know that it
-/// is over, so each test takes the next one.
+/// The ports of iperf3's servers, in the VMs and on the second host. A server runs one test at a time and notices the
+/// end of a test late, so each test uses the next port.
 pub(crate) const PORTS: [u16; 4] = [5201, 5202, 5203, 5204];
 
-/// Last byte of its address on each network.
+/// Last byte of the second host's address on each network.
 const NUMBER: u8 = 250;
 
-/// Rate of the link, each way. The burst must hold a segment of 64 KB.
+/// Rate of the link in each direction. The burst must hold a segment of 64 KB.
 const SHAPE: [&str; 7] = ["tbf", "rate", "1gbit", "burst", "256kb", "latency", "20ms"];
 
-/// The namespace, with servers in it. All go on drop.
+/// The namespace with its servers. Dropping the value ends and removes all of them.
 #[derive(Debug)]
 pub struct SecondHost {
     // Dropped in this order.
@@ -32,10 +32,10 @@ pub struct SecondHost {
 }
 
 impl SecondHost {
-    /// Makes it.
+    /// Makes the namespace.
     ///
     /// # Errors
-    /// We are not root, or `ip` fails.
+    /// The process is not root, or `ip` fails.
     pub fn new(vicinity: &Path) -> Result<Self> {
         let namespace = scope::unique();
         ip(&["netns", "add", &namespace])?;
@@ -48,7 +48,7 @@ impl SecondHost {
         Ok(remote)
     }
 
-    /// Joins it to the bridge `br0` of a namespace, as network `number`.
+    /// Joins the second host to the bridge `br0` of a namespace, as network `number`.
     ///
     /// # Errors
     /// `ip` or `tc` fails.
@@ -73,7 +73,7 @@ impl SecondHost {
     /// Starts the servers that streams and requests need.
     ///
     /// # Errors
-    /// One does not come up.
+    /// A server does not start.
     pub fn serve(&mut self) -> Result<()> {
         let mut commands = ["--tcp ", ""]
             .map(|carrier| format!("sockperf server {carrier}--ip 0.0.0.0 --port 11111"))
@@ -96,7 +96,7 @@ impl SecondHost {
         })
     }
 
-    /// Loads a server from here with the lab's HTTP client, a process of its own.
+    /// Loads a server from the second host with the HTTP client ([`crate::http`]), in a process of its own.
     ///
     /// # Errors
     /// The client fails.
@@ -104,7 +104,8 @@ impl SecondHost {
         report(&host::run(self.client(load))?)
     }
 
-    /// The same, beside `work`: the client goes on for as long as that takes, its report is of the time asked for.
+    /// Like [`SecondHost::request`], while `work` runs: the client continues until the work is done, and reports the
+    /// requested time.
     ///
     /// # Errors
     /// Those of the work, or the client fails.
@@ -134,17 +135,17 @@ impl SecondHost {
         self.inside(&words)
     }
 
-    /// A program of the host in this namespace.
+    /// A command in this namespace.
     fn inside(&self, words: &[&str]) -> std::process::Command {
         let mut command = host::command("ip");
         command.args(["netns", "exec", &self.namespace]).args(words);
         command
     }
 
-    /// A program in the namespace, run to its end.
+    /// Runs a program in the namespace to its end.
     ///
     /// # Errors
-    /// It fails.
+    /// The program fails.
     pub fn run(&self, words: &[&str]) -> Result<String> {
         host::run(self.inside(words))
     }
@@ -163,16 +164,16 @@ impl Drop for SecondHost {
     }
 }
 
-/// Its address on a network.
+/// The second host's address on a network.
 #[must_use]
 pub fn address(network: u8) -> String {
     channel::address(network, NUMBER)
 }
 
-/// A web server of a VM, as seen from here.
+/// Address of a web server of a VM.
 ///
 /// # Errors
-/// None with the lab's own addresses.
+/// None with addresses of the testbed.
 pub fn server(network: u8, vm: u8, port: u16) -> Result<SocketAddr> {
     let text = channel::address(network, vm);
     let ip: IpAddr = text

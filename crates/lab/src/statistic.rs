@@ -54,7 +54,7 @@ pub enum Statistic {
         of: Selector,
         along: &'static str,
     },
-    /// The metric at the last level along a factor divided by its greatest value.
+    /// The metric at the last level along a factor divided by its maximum.
     Decline {
         metric: &'static str,
         of: Selector,
@@ -73,8 +73,8 @@ pub enum Statistic {
         of: Selector,
         to: Selector,
     },
-    /// How many times a metric of the cells `of` is larger `at` some levels than `from` others, divided
-    /// by the same of the cells `to`.
+    /// The quotient of a metric of the cells `of` between the levels `at` and `from`, divided
+    /// by that of the cells `to`.
     Growth {
         metric: &'static str,
         of: Selector,
@@ -100,7 +100,7 @@ pub enum Statistic {
 }
 
 impl Statistic {
-    /// The cells and the metrics it looks at, and the factor whose levels it goes along.
+    /// The cells and metrics that the statistic uses, and the factor along whose levels it goes.
     #[must_use]
     pub fn names(self) -> (Vec<Selector>, Vec<&'static str>, Option<&'static str>) {
         match self {

@@ -1,8 +1,8 @@
-//! Where the CPU time goes: the scheduler's statistics of sets of threads, while a cell is measured.
+//! The scheduler's statistics of sets of threads, while a cell is measured.
 //!
 //! A VM's set is its virtual CPUs' threads; the backend is every other thread that works for
-//! VMs: QEMU's own, Vicinity's, the kernel's vhost workers. The three figures of XenMon: on a
-//! CPU, waiting for one, blocked. They are read and made into rates by the observer.
+//! VMs: QEMU's own, Vicinity's, the kernel's vhost workers. The three figures are those of XenMon: on a
+//! CPU, waiting for a CPU, blocked. The crate `observe` reads them and computes rates.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -21,20 +21,20 @@ use vm_harness::interrupt;
 /// A set of threads.
 #[derive(Clone, Debug, Default)]
 pub struct Set {
-    /// Name, the prefix of its metrics.
+    /// Name of the set: the prefix of its metrics.
     pub name: &'static str,
     /// Thread ids.
     pub threads: Vec<u32>,
-    /// VMs in it, over which its shares of time are averaged; one for `backend` and for
-    /// `guests`, whose shares are sums and may pass 100 %.
+    /// Number of VMs in the set, over which its shares of time are averaged; 1 for `backend` and for
+    /// `guests`, whose shares are sums and may exceed 100 %.
     pub members: u32,
 }
 
-/// Time between two looks; the variation of a metric is that over these pieces.
+/// Time between two snapshots; the variation of a metric is that over these intervals.
 const PIECE: Duration = Duration::from_millis(100);
 
-/// Runs `work`; meanwhile, after `warm_up`, watch the sets for `window`. Returns the work's answer
-/// and the sets' metrics.
+/// Runs `work`, and after `warm_up` measures the sets for `window`. Returns the result of the work
+/// and the metrics of the sets.
 ///
 /// # Errors
 /// Those of `work`, or an interruption.
@@ -53,7 +53,7 @@ pub fn watch<T>(
     })
 }
 
-/// When, and the totals of each set's threads.
+/// A time, and the totals of each set's threads.
 type Snapshot = (Instant, Vec<BTreeMap<u32, Totals>>);
 
 fn look(sets: &[Set], warm_up: Duration, window: Duration) -> Result<Values> {
@@ -86,7 +86,7 @@ fn look(sets: &[Set], warm_up: Duration, window: Duration) -> Result<Values> {
     Ok(values)
 }
 
-/// Whether switches between VMs can be seen here; else why not.
+/// Describes how switches between VMs are counted on this host, or why they are not.
 #[must_use]
 pub fn records_switches() -> String {
     match Recorder::start() {
@@ -95,8 +95,8 @@ pub fn records_switches() -> String {
     }
 }
 
-/// The VM that a thread is of, as a number; the backend is one more, as the papers' Dom0. Of a set of
-/// several VMs each thread is one, for they have a virtual CPU each.
+/// Maps threads to VMs, as numbers. The backend counts as another VM, like the papers' Dom0. In a set of
+/// several VMs each thread is a VM, because each VM has one virtual CPU.
 fn parties(sets: &[Set]) -> HashMap<u32, u32> {
     let mut parties = HashMap::new();
     for set in sets {
@@ -109,7 +109,7 @@ fn parties(sets: &[Set]) -> HashMap<u32, u32> {
     parties
 }
 
-/// Switches a second straight from a VM, or the backend, to another.
+/// Direct switches a second from one VM, or the backend, to another.
 fn between(parties: &HashMap<u32, u32>, seen: &Seen) -> f64 {
     let those = seen.rates.iter().filter(|((from, to), _)| {
         let both = parties.get(from).zip(parties.get(to));
@@ -118,7 +118,7 @@ fn between(parties: &HashMap<u32, u32>, seen: &Seen) -> f64 {
     those.map(|(_, rate)| rate).sum()
 }
 
-/// Metrics of the whole, and the variation of its pieces.
+/// Metrics over the whole window, and their variation over its intervals.
 fn metrics(sets: &[Set], seen: &[Snapshot]) -> Values {
     let mut values = Values::new();
     let (Some(first), Some(last)) = (seen.first(), seen.last()) else {
@@ -167,8 +167,8 @@ fn metrics(sets: &[Set], seen: &[Snapshot]) -> Values {
     values
 }
 
-/// What the threads of the set at `place` did between two snapshots. A thread that came or went
-/// in between is left out.
+/// Activity of the threads of the set at `place` between two snapshots. A thread that is only in one of them
+/// is left out.
 fn activity(from: &Snapshot, to: &Snapshot, place: usize) -> Activity {
     let interval = to.0 - from.0;
     let empty = BTreeMap::new();
@@ -190,8 +190,8 @@ struct Time {
     blocked: f64,
 }
 
-/// A set is blocked when none of its threads runs or waits, as a domain was in the papers; where
-/// several threads overlap that is never.
+/// Percentages of a set. A set is blocked while none of its threads runs or waits, like a domain in the papers; with
+/// several threads that overlap, this time is zero.
 fn percent(activity: &Activity, members: u32) -> Time {
     let share = 100.0 / f64::from(members.max(1));
     let (on, waiting) = (activity.r#use * share, activity.wait * share);

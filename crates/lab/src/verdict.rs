@@ -1,4 +1,4 @@
-//! The verdict on each claim, all claims of a run taken together.
+//! The verdict on each claim, corrected for all claims of a run.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,17 +8,17 @@ use super::probe::{Ability, Probe};
 use super::sample::Sample;
 use report::inference::{self, Interval, Region};
 
-/// What came of a claim.
+/// Verdict on a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING-KEBAB-CASE")]
 pub enum Verdict {
-    /// The figure is where the paper says.
+    /// The figure is in the region of the paper's claim.
     Reproduced,
-    /// It is not: surely elsewhere.
+    /// The figure is significantly outside that region.
     Reversed,
-    /// Nothing can be said.
+    /// Neither is significant.
     NotSignificant,
-    /// It was not measured.
+    /// The claim was not measured.
     NotRunnable,
 }
 
@@ -31,32 +31,32 @@ pub struct Finding {
     pub text: &'static str,
     /// The paper's number.
     pub paper: &'static str,
-    /// Ours; NaN when nothing was measured.
+    /// The measured figure; NaN if nothing was measured.
     pub estimate: f64,
     /// Its bootstrapped 95 % interval.
     pub interval: Interval,
-    /// Blocks it rests on.
+    /// Blocks with a figure.
     pub blocks: usize,
     /// p-value, corrected for all claims of the run (Holm).
     pub p: f64,
     /// The verdict.
     pub verdict: Verdict,
-    /// Why, where it is not plain.
+    /// The reason, if the figures do not show it.
     pub reason: String,
     /// What was compared, for reading the figure.
     pub kind: &'static str,
-    /// Its unit, where it is no ratio.
+    /// Its unit; empty for a ratio.
     pub unit: &'static str,
 }
 
 /// The sweep that is the A/A run.
 pub const NOISE: &str = "noise";
 
-/// All claims together may be wrong this often.
+/// Significance level for all claims together.
 const LEVEL: f64 = 0.05;
 
 impl Verdict {
-    /// The word for it.
+    /// The word of the report.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -68,7 +68,7 @@ impl Verdict {
     }
 }
 
-/// Ratio of the two arms of the A/A run: what no difference looks like here.
+/// Ratio of the two arms of the A/A run: the spread of a ratio without a difference.
 #[must_use]
 pub fn noise(samples: &[Sample], scale: Scale) -> Evidence {
     let statistic = Statistic::Ratio {
@@ -85,8 +85,8 @@ pub fn noise(samples: &[Sample], scale: Scale) -> Evidence {
     weigh(NOISE, &claim, samples, scale)
 }
 
-/// How far from one, as a logarithm, a ratio may be for no reason: as far as the interval of the
-/// A/A run reaches. NaN without one.
+/// The largest logarithm of a ratio that the noise explains: the end of the interval of the
+/// A/A run. NaN without an A/A run.
 #[must_use]
 pub fn gate(noise: &Evidence) -> f64 {
     let Interval { low, high } = noise.interval;
@@ -176,7 +176,7 @@ fn decide(
     if p >= LEVEL {
         return (Verdict::NotSignificant, leaning(claim, evidence));
     }
-    // An effect no larger than that of doing the same thing twice is none.
+    // An effect that is no larger than that of the A/A run is none.
     let about_one = matches!(claim.expects, Region::Above(x) | Region::Below(x) if x == 1.0);
     if matches!(claim.statistic, Statistic::Ratio { .. })
         && about_one
@@ -195,7 +195,7 @@ fn decide(
     (verdict, String::new())
 }
 
-/// Why so many blocks in which all was measured give no figure.
+/// The reason why this number of blocks in which all cells were measured yields no figure.
 fn undefined(statistic: Statistic, blocks: usize) -> String {
     let why = match statistic {
         Statistic::Trend { .. } | Statistic::Correlation { .. } => {
@@ -210,7 +210,7 @@ fn undefined(statistic: Statistic, blocks: usize) -> String {
     format!("{which} no figure: {why}")
 }
 
-/// Where the interval of a figure is that is not sure enough; nothing if it is on both sides.
+/// The side of the region on which the interval of a figure is that is not significant; empty if it is on both sides.
 fn leaning(claim: &Claim, evidence: &Evidence) -> String {
     let blocks = evidence.blocks;
     if blocks < 3 {
@@ -268,7 +268,7 @@ fn weigh(sweep: &str, claim: &Claim, samples: &[Sample], scale: Scale) -> Eviden
     claim.weigh(&of_sweep, &|factor| levels(sweep, factor, scale))
 }
 
-/// The papers' claims are about Apache httpd; what else is measured is shown beside it.
+/// The papers' claims are about Apache httpd; other servers are shown beside it.
 fn is_papers(sample: &Sample) -> bool {
     let server = sample.cell.0.get("server");
     server.is_none_or(|server| server == "httpd")
@@ -285,8 +285,8 @@ fn levels(sweep: &str, factor: &str, scale: Scale) -> Vec<String> {
     })
 }
 
-/// Every ratio that claims about this sweep look at is known to within 3 %: more blocks would
-/// tell nothing new.
+/// Whether every ratio in the claims about this sweep is known to within 3 %, so that more blocks would not change
+/// the verdict.
 #[must_use]
 pub fn is_tight(sweep: &Sweep, samples: &[Sample], scale: Scale) -> bool {
     let claims = catalogue::all()
@@ -426,7 +426,7 @@ mod tests {
     #[test]
     fn an_effect_as_small_as_the_noise_is_none() {
         assert_eq!(verdict(&made_up(8, 0.0008))[0], Verdict::NotSignificant);
-        // Surely below one, but within the interval of the A/A run.
+        // Significantly below one, but within the interval of the A/A run.
         let mut samples = made_up(8, 0.02);
         let noisy = samples
             .iter_mut()

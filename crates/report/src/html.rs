@@ -1,6 +1,6 @@
-//! HTML pages that need nothing from elsewhere.
+//! HTML pages that load nothing from elsewhere.
 
-/// The style of every page: it reads well in the light and in the dark.
+/// The style sheet of every page, for light and dark displays.
 pub const STYLE: &str = include_str!("style.css");
 
 /// A page with a title, a style sheet and a body.
@@ -14,7 +14,7 @@ pub fn page(title: &str, style: &str, body: &str) -> String {
     )
 }
 
-/// Text as it is written in HTML.
+/// Escapes text for HTML.
 #[must_use]
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;")

@@ -1,7 +1,7 @@
-//! From a few figures, one a block, to what may be said about them. Pure.
+//! Statistical inference from a few figures, one for each block. All functions are pure.
 //!
 //! Intervals are bootstrapped. Significance is Student's t over the blocks' figures, because a
-//! bootstrap of three blocks knows nothing about what a fourth would be. Many claims are tested
+//! bootstrap of three blocks does not estimate what a fourth block would yield. Many claims are tested
 //! in one run, so their p-values are corrected together (Holm).
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
@@ -20,7 +20,7 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// Where a claim says a figure is.
+/// The region in which a claim expects a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Region {
     /// Greater than this.
@@ -31,12 +31,12 @@ pub enum Region {
     Within(f64, f64),
 }
 
-/// How sure it is that the mean is in a region, or out of it: two one-sided p-values.
+/// Evidence that the mean is inside a region, and that it is outside: two one-sided p-values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sureness {
-    /// How likely such figures are if the mean were not in the region.
+    /// Probability of such figures if the mean were outside the region.
     pub inside: f64,
-    /// How likely they are if it were in there.
+    /// Probability of such figures if the mean were inside the region.
     pub outside: f64,
 }
 
@@ -51,7 +51,7 @@ impl Region {
         }
     }
 
-    /// Whether a figure is in it.
+    /// Whether a figure is in the region.
     #[must_use]
     pub fn contains(self, x: f64) -> bool {
         match self {
@@ -61,7 +61,7 @@ impl Region {
         }
     }
 
-    /// Test the mean of the figures against the region.
+    /// Tests the mean of the figures against the region.
     #[must_use]
     pub fn test(self, figures: &[f64]) -> Sureness {
         let above = |bound| p_mean_above(figures, bound);
@@ -74,7 +74,7 @@ impl Region {
                 inside: 1.0 - above(x),
                 outside: above(x),
             },
-            // Two one-sided tests: in it only if surely above the one and below the other bound.
+            // Two one-sided tests: the mean is inside only if it is significantly above one bound and below the other.
             Self::Within(low, high) => Sureness {
                 inside: above(low).max(1.0 - above(high)),
                 outside: (1.0 - above(low)).min(above(high)),
@@ -84,13 +84,13 @@ impl Region {
 }
 
 impl Sureness {
-    /// The two-sided p-value: of whichever side the figures speak for.
+    /// The two-sided p-value, of the side that the figures support.
     #[must_use]
     pub fn p(self) -> f64 {
         (2.0 * self.inside.min(self.outside)).min(1.0)
     }
 
-    /// The figures speak for the region rather than against it.
+    /// Whether the figures support the region rather than its complement.
     #[must_use]
     pub fn speaks_for(self) -> bool {
         self.inside <= self.outside
@@ -116,7 +116,7 @@ pub fn deviation(figures: &[f64]) -> f64 {
     (squares / (figures.len() - 1) as f64).sqrt()
 }
 
-/// Coefficient of variation: deviation over mean; NaN where that means nothing.
+/// Coefficient of variation: deviation over mean; NaN if that is undefined.
 #[must_use]
 pub fn variation(figures: &[f64]) -> f64 {
     let cov = deviation(figures) / mean(figures);
@@ -124,7 +124,7 @@ pub fn variation(figures: &[f64]) -> f64 {
 }
 
 /// One-sided p-value of Student's t for "the mean is above `bound`". With fewer than three
-/// figures, or figures that are no numbers, nothing can be said: 0.5.
+/// figures, or with figures that are no numbers, the value is 0.5.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "sample counts are small")]
 pub fn p_mean_above(figures: &[f64], bound: f64) -> f64 {
@@ -135,8 +135,8 @@ pub fn p_mean_above(figures: &[f64], bound: f64) -> f64 {
         return 0.5;
     }
     if error == 0.0 {
-        // Figures that are all alike, as ranks often are, have no spread to judge by: how likely is
-        // it that all are on one side (sign test)?
+        // Figures that are all equal, as ranks often are, have no spread. Use the probability that
+        // all are on one side (sign test).
         let chance = 0.5_f64.powf(n);
         return match centre.total_cmp(&bound) {
             std::cmp::Ordering::Greater => chance,
@@ -147,7 +147,7 @@ pub fn p_mean_above(figures: &[f64], bound: f64) -> f64 {
     StudentsT::new(0.0, 1.0, n - 1.0).map_or(0.5, |t| t.sf((centre - bound) / error))
 }
 
-/// Half the width of the 95 % interval of the mean by Student's t: what decides whether more
+/// Half the width of the 95 % interval of the mean by Student's t, which decides whether more
 /// blocks are needed. Infinite with fewer than three figures.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "sample counts are small")]
@@ -160,8 +160,8 @@ pub fn half_width(figures: &[f64]) -> f64 {
     StudentsT::new(0.0, 1.0, n - 1.0).map_or(f64::INFINITY, |t| t.inverse_cdf(0.975) * error)
 }
 
-/// The bootstrapped 95 % interval of `statistic` over blocks: percentiles over resamples, always
-/// the same ones for the same `count`. Statistics that are infinite are kept, NaN are left out.
+/// The bootstrapped 95 % interval of `statistic` over blocks: percentiles over resamples, which are
+/// the same for the same `count`. Infinite statistics are kept, NaN are left out.
 #[must_use]
 pub fn bootstrap(count: usize, statistic: impl Fn(&[usize]) -> f64) -> Interval {
     let found = resample(count, statistic);
@@ -171,7 +171,7 @@ pub fn bootstrap(count: usize, statistic: impl Fn(&[usize]) -> f64) -> Interval 
     }
 }
 
-/// The statistic of each resample of `count` blocks; the statistic is given the chosen blocks.
+/// The statistic of each resample of `count` blocks. `statistic` gets the numbers of the chosen blocks.
 #[must_use]
 pub fn resample(count: usize, statistic: impl Fn(&[usize]) -> f64) -> Vec<f64> {
     if count == 0 {
@@ -223,8 +223,8 @@ pub fn holm(p: &[f64]) -> Vec<f64> {
     adjusted
 }
 
-/// Where a curve of log ratios over growing sizes turns positive for good, by interpolation on a
-/// logarithmic axis: zero when it is positive everywhere, infinite when it is not at the end.
+/// The size from which a curve of log ratios stays positive, by interpolation on a
+/// logarithmic axis: zero if the curve is positive everywhere, infinite if it is not positive at the end.
 #[must_use]
 pub fn crossover(points: &[(f64, f64)]) -> f64 {
     let Some(last_below) = points.iter().rposition(|(_, gain)| *gain <= 0.0) else {
@@ -239,7 +239,7 @@ pub fn crossover(points: &[(f64, f64)]) -> f64 {
     }
 }
 
-/// Spearman's rank correlation; NaN when one side does not vary.
+/// Spearman's rank correlation; NaN if one side does not vary.
 #[must_use]
 pub fn rank_correlation(x: &[f64], y: &[f64]) -> f64 {
     let (x, y) = (ranks(x), ranks(y));

@@ -1,4 +1,4 @@
-//! Known answers and properties.
+//! Known results, and properties.
 
 use proptest::prelude::*;
 
@@ -55,7 +55,7 @@ fn the_crossover_lies_between_the_sizes_where_the_sign_turns() {
     assert!(near(crossover(&curve), 8192.0, 1e-6));
     assert!(near(crossover(&[(64.0, 0.2), (128.0, 0.1)]), 0.0, 1e-12));
     assert!(crossover(&[(64.0, 0.2), (128.0, -0.1)]).is_infinite());
-    // One that dips below again counts from where it stays above.
+    // A curve that drops below zero again counts from the size above which it stays positive.
     assert!(crossover(&[(64.0, 0.2), (128.0, -0.1), (256.0, 0.1)]) > 128.0);
 }
 

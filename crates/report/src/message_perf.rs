@@ -1,4 +1,4 @@
-//! What `vicinity message perf --json` prints, for those that print it and those that read it.
+//! The output of `vicinity message perf --json`, for the program that prints it and the programs that read it.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::stats::quantile;
 
-/// What `vicinity message perf --json` prints for each length.
+/// The figures of one length in the output of `vicinity message perf --json`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Bytes of a message.
@@ -31,7 +31,8 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Of the time of each message one way in microseconds, and of what so many messages took.
+    /// Figures from the one-way time of each message in microseconds, and from the number of messages and the time they
+    /// took.
     #[must_use]
     pub fn new(micros: &[f64], messages: u64, took: Duration) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]

@@ -1,26 +1,26 @@
-//! What is promised of a figure, and whether it was kept.
+//! Targets: what is promised of a figure, and whether the figure reaches it.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A promise and what was measured.
+/// A target and what was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
     /// What is promised.
     pub name: String,
     /// The promised value.
     pub bound: f64,
-    /// Whether the bound is a lower one; else it is an upper one.
+    /// Whether the bound is a lower one; otherwise it is an upper one.
     pub at_least: bool,
     /// The measured value.
     pub measured: f64,
-    /// Whether the promise was kept.
+    /// Whether the target was reached.
     pub reached: bool,
 }
 
 impl Target {
-    /// A promise that the figure is this large or larger.
+    /// A target that the figure is `bound` or more.
     #[must_use]
     pub fn at_least(name: impl Into<String>, measured: f64, bound: f64) -> Self {
         Self {
@@ -32,7 +32,7 @@ impl Target {
         }
     }
 
-    /// A promise that the figure is this small or smaller.
+    /// A target that the figure is `bound` or less.
     #[must_use]
     pub fn at_most(name: impl Into<String>, measured: f64, bound: f64) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl Target {
         }
     }
 
-    /// Writes them as lines.
+    /// Writes targets as lines.
     ///
     /// # Errors
     /// `f` fails.

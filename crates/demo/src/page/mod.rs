@@ -1,5 +1,5 @@
-//! The demo's result as files: `result.json`, and `report.html`, one page that needs no network
-//! and reads well in the light and in the dark.
+//! Writes the demo's result as files: `result.json`, and `report.html`, one page that needs no network
+//! and has a light and a dark style.
 
 mod strip;
 

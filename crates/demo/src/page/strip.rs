@@ -1,5 +1,5 @@
 //! A plot of one metric: a row for each channel, a dot for each round, a bar at the median.
-//! A thin line joins the two dots of a round, so that one sees what happened within it.
+//! A thin line joins the two dots of a round, so that the difference within a round is visible.
 
 use std::fmt::Write;
 

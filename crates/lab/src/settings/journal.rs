@@ -70,7 +70,7 @@ impl Journal {
         )))
     }
 
-    /// Undos everything now. The drop does the same.
+    /// Undoes all settings now. Dropping the journal does the same.
     pub fn undo(&mut self) {
         undo_all(&mut self.undo);
     }
@@ -85,7 +85,7 @@ impl Drop for Journal {
     }
 }
 
-/// Undos what runs that crashed had set. Returns the journals' names.
+/// Undoes the settings of crashed runs. Returns the journals' names.
 ///
 /// # Errors
 /// A journal cannot be read or removed.
