@@ -1,4 +1,4 @@
-//! What a row of the catalogue is.
+//! The rows of the catalogue.
 
 use report::inference::Region;
 
@@ -13,20 +13,20 @@ pub struct Experiment {
     pub id: &'static str,
     /// Figure or table of the paper.
     pub source: &'static str,
-    /// What it is about.
+    /// Title.
     pub title: &'static str,
-    /// Name of the sweep whose samples it reads; empty when none is built.
+    /// Name of the sweep whose samples it uses; empty if there is none yet.
     pub sweep: &'static str,
-    /// What the host must have.
+    /// Requirements on the host.
     pub needs: &'static [Need],
     /// Plots.
     pub figures: &'static [Figure],
-    /// What the paper claims.
+    /// The paper's claims.
     pub claims: &'static [Claim],
 }
 
 impl Experiment {
-    /// Nothing yet: a row says what it has.
+    /// An empty row, for struct updates.
     pub(super) const EMPTY: Self = Self {
         id: "",
         source: "",
@@ -38,22 +38,22 @@ impl Experiment {
     };
 }
 
-/// Something an experiment cannot do without.
+/// A requirement of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// CPUs the run may use.
+    /// Number of CPUs that the run may use.
     Cpus(usize),
     /// A second host; emulated by a network namespace behind a shaped link.
     SecondHost,
-    /// CPUs that virtual CPUs and backend should have; with fewer they share.
+    /// Number of CPUs for virtual CPUs and backend; with fewer they share.
     Spread(usize),
     /// CPU weights and caps by cgroup.
     Groups,
-    /// What the direct channel's module is built with.
+    /// The tools and headers that the direct channel's module is built with.
     Module,
-    /// Energy; CPU time stands in for it.
+    /// Measurement of energy; CPU time is the substitute.
     Energy,
-    /// Something that is not there on any host yet, and why.
+    /// A part that does not exist on any host yet; the text says why.
     Absent(&'static str),
 }
 
@@ -61,24 +61,24 @@ pub enum Need {
 /// of the levels of others.
 #[derive(Debug)]
 pub struct Figure {
-    /// Below which number the paper has it.
+    /// Number of the figure in the paper.
     pub source: &'static str,
     /// Title.
     pub title: &'static str,
     /// The factor on the horizontal axis.
     pub x: &'static str,
-    /// The factors that make a curve.
+    /// The factors whose levels each have a curve.
     pub series: &'static [&'static str],
-    /// The cells it shows.
+    /// The cells of the plot.
     pub of: Selector,
     /// Keys of the metrics.
     pub metrics: &'static [&'static str],
-    /// The paper's own numbers, where it gives any.
+    /// The paper's own numbers, if it gives any.
     pub paper: &'static [Curve],
 }
 
 impl Figure {
-    /// Nothing yet: a row says what its figures have.
+    /// An empty plot, for struct updates.
     pub(super) const EMPTY: Self = Self {
         source: "",
         title: "",
@@ -99,7 +99,7 @@ pub struct Curve {
     pub points: &'static [(&'static str, f64)],
 }
 
-/// Two VMs on CPUs of their own, and others for the backend, as in the paper.
+/// Two VMs on CPUs of their own, and more CPUs for the backend, as in the paper.
 pub(super) const APART: &[Need] = &[Need::Cpus(2), Need::Spread(3)];
 
 pub(super) const fn claim(

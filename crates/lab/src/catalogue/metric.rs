@@ -1,9 +1,9 @@
 //! Metrics of samples: keys, titles and units.
 
-/// Thread sets, the beginnings of their metrics' keys.
+/// Thread sets: the prefixes of their metrics' keys.
 pub const SETS: [&str; 5] = ["vm1", "vm2", "idle", "guests", "backend"];
 
-/// What a metric's key stands for: `KEY`, `vm1_KEY`, `backend_KEY`.
+/// Keys, titles and units of metrics: `KEY`, `vm1_KEY`, `backend_KEY`.
 const METRICS: [(&str, &str, &str); 60] = [
     ("mbit_s", "throughput received", "Mbit/s"),
     ("loss_pct", "lost", "%"),

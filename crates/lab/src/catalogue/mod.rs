@@ -1,8 +1,8 @@
 //! Every experiment of the papers' measurements, as data.
 //!
-//! A row ([`Experiment`]) says what the paper showed ([`Figure`]), what it claims
-//! ([`Claim`](super::claim::Claim)) and what is needed to see it ([`Need`]). Rows that look at the same cells share a
-//! [`Sweep`], so that nothing is measured twice.
+//! A row ([`Experiment`]) holds the paper's figures ([`Figure`]), its claims
+//! ([`Claim`](super::claim::Claim)) and the requirements on the host ([`Need`]). Rows that use the same cells share a
+//! [`Sweep`], so that no cell is measured twice.
 
 mod beyond;
 mod channels;
@@ -48,7 +48,7 @@ pub fn all() -> impl Iterator<Item = &'static Experiment> {
 /// The experiment called `id`, in any case.
 ///
 /// # Errors
-/// There is none; the error names the nearest.
+/// There is no such experiment; the error names the nearest.
 pub fn find(id: &str) -> Result<&'static Experiment> {
     let wanted = id.to_uppercase();
     all().find(|row| row.id == wanted).ok_or_else(|| {
@@ -63,7 +63,7 @@ pub fn find(id: &str) -> Result<&'static Experiment> {
     })
 }
 
-/// Every sweep, in the order in which they are run: the A/A run first, and last the one that has VMs
+/// Every sweep, in the order in which they are run: the A/A run first, and last the sweep that has VMs
 /// of its own.
 pub fn sweeps() -> impl Iterator<Item = &'static Sweep> {
     let shared = stream_sweeps::SWEEPS.iter().chain(web_sweeps::SWEEPS);

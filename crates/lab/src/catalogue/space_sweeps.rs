@@ -2,7 +2,7 @@
 
 use super::sweep::{Factor, Sweep};
 
-/// In the order in which they are run.
+/// The sweeps, in the order in which they are run.
 pub(super) static SWEEPS: &[Sweep] = &[
     Sweep {
         name: "space",
@@ -57,7 +57,7 @@ pub(super) static SWEEPS: &[Sweep] = &[
 ];
 
 /// `stream` and `job` alone, `both`, with a `protected` backend, and with the `space` instead of the VM's
-/// own server; of these, too, each alone.
+/// own server; of the latter also each alone.
 const MODES: [&str; 7] = [
     "stream",
     "job",

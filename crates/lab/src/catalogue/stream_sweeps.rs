@@ -2,7 +2,7 @@
 
 use super::sweep::{Factor, Sweep, fixed};
 
-/// The sweep whose VMs are others than those of all other sweeps: their instructions are counted.
+/// The sweep with VMs of its own, whose instructions are counted.
 pub const INSTRUCTIONS: &str = "direct-instructions";
 
 const CHANNEL: Factor = fixed("channel", &["bridge", "switch"]);
@@ -32,7 +32,7 @@ const CROWDS: [&str; 9] = [
 ];
 const PAIR: [&str; 3] = ["vm1", "vm2", "backend"];
 
-/// In the order in which they are run; the A/A run is the first of all.
+/// The sweeps, in the order in which they are run; the A/A run is the first.
 pub(super) static SWEEPS: &[Sweep] = &[
     Sweep {
         name: "noise",
@@ -315,7 +315,7 @@ const LOOK_UPS: Factor = Factor {
     full: &CHAINS,
 };
 const CHAINS: [&str; 6] = ["native", "1", "10", "100", "1@10000", "1@100000"];
-/// iperf3 and sockperf send no less than 16 bytes. A message of 4 makes the same frame: 60 bytes.
+/// iperf3 and sockperf send at least 16 bytes. A message of 4 bytes yields the same frame: 60 bytes.
 const LOOKUP_SIZES: Factor = Factor {
     name: "size",
     ci: &["16", "1K"],

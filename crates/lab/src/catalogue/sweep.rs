@@ -1,12 +1,12 @@
-//! What a sweep is: which cells are measured, and which metrics that gives.
+//! Sweeps: the cells that are measured, and the metrics of their samples.
 
-/// How much is measured.
+/// The scale of a run.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {
-    /// Some minutes: whether everything works, and what is obvious.
+    /// Some minutes: shows that everything works, and large effects.
     Ci,
     /// About an hour and a half.
     Default,
@@ -14,7 +14,7 @@ pub enum Scale {
     Full,
 }
 
-/// Something that is varied.
+/// A factor of an experiment.
 #[derive(Debug)]
 pub struct Factor {
     /// Name.
@@ -32,15 +32,15 @@ pub struct Factor {
 pub struct Sweep {
     /// Name.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// Description in one line.
     pub title: &'static str,
-    /// What is varied.
+    /// The factors that are varied.
     pub factors: &'static [Factor],
-    /// Keys of the metrics it gives, those of the thread sets apart.
+    /// Keys of the metrics in its samples, except those of the thread sets.
     pub metrics: &'static [&'static str],
-    /// The thread sets whose scheduler statistics it gives.
+    /// The thread sets whose scheduler statistics are in its samples.
     pub sets: &'static [&'static str],
-    /// How long a cell takes, a stream's being one: time is shared out by it.
+    /// Relative time of a cell, 1 for a stream; the run divides its time by this.
     pub cost: f64,
 }
 

@@ -1,4 +1,4 @@
-//! No row is missing, and each row can be evaluated.
+//! The catalogue is complete, and each row can be evaluated.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ fn every_claim_is_about_cells_and_metrics_that_exist() {
             let found = sweep.factors.iter().find(|f| f.name == factor);
             let found = found
                 .unwrap_or_else(|| panic!("{}: {} has no factor {factor}", row.id, sweep.name));
-            // The smallest scale may leave out what some claims are about.
+            // The smallest scale may leave out cells of some claims.
             for scale in [Scale::Default, Scale::Full] {
                 if let Some(level) = level {
                     assert!(
@@ -52,7 +52,7 @@ fn every_claim_is_about_cells_and_metrics_that_exist() {
             along.iter().for_each(|factor| known(factor, None));
         }
         for figure in row.figures {
-            // A cell of several runs has the figures of each, one over time those of each 100 ms.
+            // A cell of several runs has the figures of each run; a cell over time has those of each 100 ms.
             if !["run", "ms"].contains(&figure.x) {
                 known(figure.x, None);
             }

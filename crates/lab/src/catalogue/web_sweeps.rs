@@ -2,7 +2,7 @@
 
 use super::sweep::{Factor, Sweep, fixed};
 
-/// In the order in which they are run.
+/// The sweeps, in the order in which they are run.
 pub(super) static SWEEPS: &[Sweep] = &[
     Sweep {
         name: "idle-max",

@@ -1,4 +1,4 @@
-//! Each channel at its boundaries: how much a stream's rate varies, and how long it takes to
+//! Channels under disturbances: how much a stream's rate varies, and how long it takes to
 //! recover.
 
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub(super) fn measure(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<
     }
 }
 
-/// How steady a stream was.
+/// Metrics of a stream's steadiness.
 fn steadiness(flown: &Flown) -> Values {
     let worst = quantile(&flown.pieces, 0.0) / median(&flown.pieces);
     let list = [
@@ -62,7 +62,7 @@ fn steadiness(flown: &Flown) -> Values {
         .collect()
 }
 
-/// A stream that meets a burst of five others half-way.
+/// Measures a stream during which a burst of five others begins half-way.
 fn burst(testbed: &Testbed, flow: Flow<'_>) -> Result<Values> {
     let client = testbed.vm(1)?;
     let stream = Flow {
@@ -72,7 +72,7 @@ fn burst(testbed: &Testbed, flow: Flow<'_>) -> Result<Values> {
     }
     .start(client)?;
     interrupt::sleep(Duration::from_millis(1500))?;
-    // A burst of datagrams to a port nobody listens on.
+    // A burst of datagrams to a port without a listener.
     let burst = format!(
         "timeout 0.3 bash -c 'while :; do printf %1024s x >/dev/udp/{}/9; done'; true",
         flow.target
@@ -81,7 +81,7 @@ fn burst(testbed: &Testbed, flow: Flow<'_>) -> Result<Values> {
     Ok(steadiness(&stream.wait()?))
 }
 
-/// VM 1 to 2, 3 to 4, …: so many pairs at once.
+/// Measures streams of `count` pairs at the same time: VM 1 to 2, 3 to 4, ….
 fn pairs(testbed: &Testbed, network: u8, count: usize, pace: Pace) -> Result<Values> {
     let targets: Vec<String> = (1..=count)
         .map(|pair| channel::address(network, u8::try_from(2 * pair).unwrap_or(0)))
@@ -113,14 +113,14 @@ fn pairs(testbed: &Testbed, network: u8, count: usize, pace: Pace) -> Result<Val
     Ok(first)
 }
 
-/// A third VM is killed while the stream runs: for how long does the stream stand still?
+/// Kills a third VM while the stream runs, and measures how long the stream stops.
 fn death(testbed: &Testbed, channel: &str, flow: Flow<'_>) -> Result<Values> {
     let victim = testbed.victim(channel)?;
     let stream = flow.start(testbed.vm(1)?)?;
     interrupt::sleep(Duration::from_millis(1600))?;
     victim.stop();
     let flown = stream.wait()?;
-    // The longest row of pieces below half of the median.
+    // The longest sequence of intervals below half of the median.
     let low = median(&flown.pieces) / 2.0;
     let (mut longest, mut row) = (0_u32, 0);
     for piece in &flown.pieces {

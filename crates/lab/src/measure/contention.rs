@@ -1,5 +1,5 @@
-//! Streams between neighbours that want more CPU than they get: a CPU-bound job beside them, a
-//! cap on them; and a sender that has more.
+//! Streams between neighbours with less CPU time than they need (a CPU-bound job beside them, a
+//! cap on them), and with more: a sender with two virtual CPUs.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use vm_harness::channel;
 use vm_harness::error::{Error, Result};
 use vm_harness::vm::{Job, Vm};
 
-/// A job that would use all of a CPU, until it is dropped.
+/// A CPU-bound job, which runs until the value is dropped.
 struct Burner<'vm>(Option<Job<'vm>>);
 
 impl<'vm> Burner<'vm> {
@@ -28,12 +28,12 @@ impl<'vm> Burner<'vm> {
 
 impl Drop for Burner<'_> {
     fn drop(&mut self) {
-        // A VM that died took it along.
+        // If the VM has ended, so has the job.
         let _gone = self.0.take().map(Job::kill);
     }
 }
 
-/// A stream, with a CPU-bound job in the sender, in the receiver, or nowhere.
+/// Measures a stream with a CPU-bound job in the sender, in the receiver, or without one.
 pub(super) fn burner(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     testbed.only(2)?;
     let _pinned = testbed.pin("separate")?;
@@ -57,7 +57,7 @@ pub(super) fn burner(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<V
     watched(&testbed.sets(2, 2), testbed.vm(1)?, &flow, pace)
 }
 
-/// A UDP stream from a VM of which one or both virtual CPUs are on.
+/// Measures a UDP stream from a VM with one or both of its virtual CPUs online.
 pub(super) fn two_cpus(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     testbed.widen()?;
     let wide = testbed.wide()?;
@@ -79,8 +79,8 @@ pub(super) fn two_cpus(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result
     watched(&testbed.wide_sets()?, wide, &flow, pace)
 }
 
-/// A TCP stream whose sender is under a cap: its virtual CPUs alone, or all of its QEMU, which
-/// carries the bridge's frames too.
+/// Measures a TCP stream whose sender has a CPU cap: on its virtual CPUs alone, or on all of its QEMU, which
+/// also carries the bridge's frames.
 pub(super) fn caps(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     testbed.only(2)?;
     let percent: f64 = cell.level("cap").parse().unwrap_or(100.0);
@@ -128,7 +128,7 @@ pub(super) fn caps(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Val
     Ok(metrics)
 }
 
-/// Seconds that a thread's group was held back by its cap.
+/// Seconds for which the cap throttled a thread's group.
 #[expect(clippy::cast_precision_loss, reason = "nanoseconds of minutes")]
 fn throttled_s(thread: Option<u32>) -> Option<f64> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;

@@ -1,21 +1,21 @@
 //! The dip in a server's throughput while something starts beside it, from an open loop's timeline.
 //!
-//! What matters is how far the server is behind: requests that were due less those that it answered.
-//! Before the start that has a level of its own, with some jitter; the dip is what goes beyond.
+//! The measure is the backlog of the server: requests that were due minus those that it answered.
+//! Before the start the backlog has a usual level, with some jitter; the dip is the part above this level.
 
 use std::time::Duration;
 
 use crate::http::{Report, SLOT};
 use crate::sample::{Values, values};
 
-/// Slots of the timeline in a point of the curve over time: one slot has but a request or two.
+/// Slots of the timeline in a point of the curve over time: one slot has only one or two requests.
 const TOGETHER: u8 = 10;
 
-/// Milliseconds from point to point.
+/// Milliseconds between two points.
 const STEP: usize = 100;
 
-/// What a server lost when `began` after the measurement's beginning something started beside it, and
-/// its throughput over time, as a share of `rate`, requests a second.
+/// The requests that a server lost because a VM was started `began` after the beginning of the measurement, and
+/// its throughput over time as a share of `rate`, in requests a second.
 pub(super) fn dip(report: &Report, rate: f64, began: Duration) -> Values {
     let began = (began.as_secs_f64() / SLOT.as_secs_f64()).round();
     let due = rate * SLOT.as_secs_f64();
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn jitter_from_before_is_no_dip() {
-        // Five requests late from the beginning, as the usual queue is.
+        // Five requests are late from the beginning, like the usual queue.
         let found = dip(&report(0..5, 200), 100.0, Duration::from_millis(500));
         assert!(found["lost"].abs() < 1e-9 && found["recovery_ms"].abs() < 1e-9);
     }

@@ -1,4 +1,4 @@
-//! Streams and requests between neighbours on separate cores, over each channel, the direct one too.
+//! Streams and requests between neighbours on separate cores, over each channel, including the direct one.
 
 use std::time::Instant;
 
@@ -23,8 +23,8 @@ fn flow<'a>(target: &'a str, cell: &Cell, pace: Pace) -> Flow<'a> {
     }
 }
 
-/// A stream; what CPU time each of its gigabytes takes, and on the direct channel how often a guest
-/// rings another one.
+/// Measures a stream: the CPU time of each gigabyte, and on the direct channel the number of doorbells
+/// for each packet.
 pub(super) fn stream(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     testbed.only(2)?;
     let channel = cell.level("channel");
@@ -56,7 +56,7 @@ pub(super) fn stream(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<V
     Ok(metrics)
 }
 
-/// A stream; how many instructions the guests spend for each kilobyte that arrives.
+/// Measures a stream: the guests' instructions for each kilobyte that arrives.
 pub(super) fn instructions(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     testbed.only(2)?;
     let target = channel::address(testbed.between(cell.level("channel"))?, 2);
@@ -88,7 +88,7 @@ pub(super) fn instructions(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Re
     ]))
 }
 
-/// Requests and responses.
+/// Measures requests and responses.
 pub(super) fn requests(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     testbed.only(2)?;
     let target = channel::address(testbed.between(cell.level("channel"))?, 2);

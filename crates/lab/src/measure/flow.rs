@@ -11,7 +11,7 @@ use vm_harness::error::{Error, Result};
 use vm_harness::vm::{Job, Vm};
 use vm_harness::workload::{self, RoundTrip};
 
-/// A stream, or several alike.
+/// A stream, or several equal ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flow<'a> {
     pub(super) target: &'a str,
@@ -19,22 +19,22 @@ pub(super) struct Flow<'a> {
     /// Bytes of a message.
     pub(super) size: u32,
     pub(super) parallel: u32,
-    /// Seconds that count; warm-up comes before.
+    /// Seconds of the measurement, after the warm-up.
     pub(super) seconds: u32,
 }
 
-/// What arrived.
+/// Results of a flow.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Flown {
     /// Payload received, Mbit/s.
     pub(super) mbit_s: f64,
-    /// Of what was sent, percent that did not arrive.
+    /// Percent of the sent datagrams that did not arrive.
     pub(super) loss_pct: f64,
-    /// What the sender saw, Mbit/s in each 100 ms.
+    /// The sender's rate in each 100 ms, Mbit/s.
     pub(super) pieces: Vec<f64>,
 }
 
-/// A flow that was started.
+/// A running flow.
 pub(super) struct Started<'vm> {
     job: Job<'vm>,
     limit: Duration,
@@ -58,8 +58,8 @@ impl Flow<'_> {
         })
     }
 
-    /// Starts it and wait for its end. Asking whether it has ended costs the guest a little, so
-    /// that is left until it should have.
+    /// Starts a flow and waits for its end. Each question whether it has ended costs the guest CPU time, so
+    /// the first question comes when the flow should have ended.
     pub(super) fn run(&self, client: &Vm) -> Result<Flown> {
         let started = self.start(client)?;
         vm_harness::interrupt::sleep(Duration::from_secs((self.seconds + WARM_UP).into()))?;
@@ -91,7 +91,7 @@ fn parse(text: &str) -> Option<Flown> {
         .filter_map(|interval| {
             let sum = interval.get("sum")?;
             let counts = sum.get("omitted")?.as_bool() == Some(false);
-            // The last piece may be a few milliseconds long.
+            // The last interval may be only a few milliseconds long.
             let whole = sum.get("seconds")?.as_f64()? > 0.05;
             (counts && whole).then_some(sum.get("bits_per_second")?.as_f64()? / 1e6)
         });
@@ -102,8 +102,8 @@ fn parse(text: &str) -> Option<Flown> {
     })
 }
 
-/// Percent of what was sent that did not arrive. iperf3's own figure counts losses of the warm-up
-/// too, and may pass 100 %.
+/// Percent of the sent datagrams that did not arrive. iperf3's own figure also counts losses of the
+/// warm-up, and may exceed 100 %.
 fn lost(number: &dyn Fn(&str) -> Option<f64>) -> f64 {
     let sent = number("/end/sum_sent/bits_per_second");
     let arrived = number("/end/sum_received/bits_per_second");
@@ -113,7 +113,7 @@ fn lost(number: &dyn Fn(&str) -> Option<f64>) -> f64 {
 }
 
 impl Flow<'_> {
-    /// Requests and responses of its size, one at a time, instead of the stream.
+    /// Runs requests and responses of the flow's message size, one at a time, instead of the stream.
     pub(super) fn requests(&self, client: &Vm) -> Result<RoundTrip> {
         let exchange = match self.udp {
             true => workload::ping_pong_udp,

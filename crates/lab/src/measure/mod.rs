@@ -1,4 +1,4 @@
-//! How each sweep's cells are measured.
+//! Measures the cells of each sweep.
 
 mod boundary;
 mod contention;
@@ -23,7 +23,7 @@ pub use pace::Pace;
 /// Measures a cell of a sweep.
 ///
 /// # Errors
-/// Whatever goes wrong; the reason is for the report.
+/// The measurement failed; the report shows the reason.
 pub fn measure(testbed: &mut Testbed, sweep: &str, cell: &Cell, pace: Pace) -> Result<Values> {
     match sweep {
         "noise" => streams::noise(testbed, pace),

@@ -1,4 +1,4 @@
-//! How long a cell is measured, and on how many VMs.
+//! The length of a cell's measurement, and the number of VMs.
 
 use std::time::Duration;
 
@@ -6,37 +6,37 @@ use vm_harness::machine;
 
 use crate::catalogue::Scale;
 
-/// How long a cell is measured.
+/// The length of measurements at a scale.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Seconds that count.
+    /// Seconds of a measurement.
     pub seconds: u32,
     /// Runs of an experiment that compares runs.
     pub runs: u32,
     /// MiB of the smallest disk that is created.
     pub disk: u64,
-    /// VMs.
+    /// Number of VMs.
     pub vms: usize,
 }
 
-/// Seconds before those that count.
+/// Seconds of warm-up before a measurement.
 pub(super) const WARM_UP: u32 = 1;
 
-/// What a VM of the lab takes, MiB: its own memory, and QEMU.
+/// Memory of a VM, MiB: the guest's memory, and QEMU.
 const VM_MIB: u64 = 512 + 256;
 
-/// Virtual CPUs for each CPU that still get somewhere when all of them are busy.
+/// Virtual CPUs for each CPU that still make progress if all of them are busy.
 const CROWD: usize = 8;
 
-/// VMs that fit into three quarters of so much memory and onto so many CPUs: an even number, of which
-/// some experiments need six and no channel is made for more than forty.
+/// The number of VMs that fit into three quarters of the memory and onto the CPUs: an even number from 6, which
+/// some experiments need, to 40, the most that a channel is made for.
 fn fitting(available_mib: u64, cpus: usize) -> usize {
     let by_memory = usize::try_from(available_mib / 4 * 3 / VM_MIB).unwrap_or(usize::MAX);
     by_memory.min(cpus.saturating_mul(CROWD)).clamp(6, 40) / 2 * 2
 }
 
 impl Pace {
-    /// That of a scale; the largest has as many VMs as fit here.
+    /// The pace of a scale; at the largest, as many VMs run as fit on this host.
     #[must_use]
     pub fn of(scale: Scale) -> Self {
         match scale {
@@ -61,7 +61,8 @@ impl Pace {
         }
     }
 
-    /// Time before, and time of, the watch over threads. A command needs a moment to start.
+    /// Time before, and length of, the measurement of threads. It begins a moment after the warm-up, because the command
+    /// needs time to start.
     pub(super) const fn watched(&self) -> (Duration, Duration) {
         let before = Duration::from_millis(WARM_UP as u64 * 1000 + 200);
         (before, Duration::from_secs(self.seconds as u64))

@@ -1,10 +1,10 @@
-//! Where a guest's kernel spends its time, by its own profile.
+//! Profiles of a guest's kernel, by the kernel itself.
 //!
-//! A guest that is booted with `profile=4` counts, at each tick of its timer, where its kernel
+//! A guest that is booted with `profile=4` counts, at each tick of its timer, the place where its kernel
 //! was interrupted: one counter for 16 bytes of kernel text, in `/proc/profile` (the kernel's
-//! `kernel/profile.c`). That needs neither KVM nor counters of the processor. What runs with
-//! interrupts off is counted where they come back on; what is outside of the kernel's text,
-//! drivers as modules above all, is in the last counter.
+//! `kernel/profile.c`). This needs neither KVM nor performance counters. Code that runs with
+//! interrupts disabled is counted at the place that enables them; code outside the kernel's text,
+//! mainly drivers as modules, is in the last counter.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,15 +17,15 @@ use vm_harness::channel;
 use vm_harness::error::{Error, Result};
 use vm_harness::vm::Vm;
 
-/// Ticks of the guest's timer that make a profile: at 250 a second, some seconds.
+/// Shortest profile in seconds: the guest's timer has 250 ticks a second.
 const LEAST_SECONDS: u32 = 4;
 
-/// Functions that are named in the samples.
+/// Number of functions that are named in the samples.
 const NAMED: usize = 12;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A TCP stream over the switch, and the sender's profile of it.
+/// Measures a TCP stream over the switch, and the sender's profile meanwhile.
 pub(super) fn measure(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     testbed.only(2)?;
     let _pinned = testbed.pin("separate")?;
@@ -72,8 +72,8 @@ fn parse_symbols(text: &str) -> Option<Vec<(u64, String)>> {
     Some(symbols)
 }
 
-/// Ticks by function. `counters` is what `od` prints: the first number is the bytes a counter
-/// stands for, the others are the counters; rows that repeat are left out, as `od` does with
+/// Ticks by function. `counters` is the output of `od`: the first number is the number of bytes of kernel text for each
+/// counter, the others are the counters; `od` leaves out repeated rows, which are
 /// rows of zeroes.
 fn functions(counters: &str, symbols: &[(u64, String)]) -> Option<BTreeMap<String, u64>> {
     let mut hits: Vec<(u64, u64)> = Vec::new();
@@ -105,7 +105,7 @@ fn functions(counters: &str, symbols: &[(u64, String)]) -> Option<BTreeMap<Strin
     Some(found)
 }
 
-/// The counter of all that is not the kernel's own text.
+/// The counter of code outside the kernel's own text.
 const OUTSIDE: &str = "modules";
 
 /// Beginnings of the names of functions that copy a message's bytes.
@@ -141,7 +141,7 @@ const MESSAGE: [&str; 17] = [
     "release_sock",
 ];
 
-/// A CPU that has nothing to do is counted where it halts.
+/// Functions in which an idle CPU halts and is counted.
 const IDLE: [&str; 6] = [
     "default_idle",
     "native_safe_halt",
@@ -151,7 +151,7 @@ const IDLE: [&str; 6] = [
     "do_idle",
 ];
 
-/// Percent of the ticks of a busy kernel, by what it was doing.
+/// Percent of the ticks of a busy kernel, by kind of work.
 #[expect(clippy::cast_precision_loss, reason = "ticks of a timer")]
 fn shares(functions: &BTreeMap<String, u64>) -> Values {
     let begins = |name: &str, list: &[&str]| list.iter().any(|begin| name.starts_with(begin));

@@ -1,15 +1,15 @@
 //! Computing and sending in one VM: a server of files and a CPU-bound job, both in the VM, or the job in the
 //! VM and its space sending (paper 003).
 //!
-//! Clients at the second host fetch one file again and again, as fast as they are served. Meanwhile the VM
-//! does jobs, one after the other: each reads what it has, computes, and leaves a file of bounded size
-//! where the server has its files, in place of one before. A job's completion time is the mean of those begun in
-//! the time that is measured. All of them run to their end, and clients go on for as long: the last job has the
-//! stream beside it like the first, and what is measured has both beside it.
+//! Clients on the second host fetch one file repeatedly, as fast as they are served. Meanwhile the VM
+//! runs jobs, one after the other: each reads its input, computes, and writes a file of bounded size
+//! into the server's folder, in place of an earlier one. The completion time is the mean of the jobs that begin in
+//! the measured time. All of them run to their end, and the clients continue as long: the last job has the
+//! stream beside it like the first, and the measured stream has jobs beside it.
 //!
-//! The paper's jobs take half a minute, so what a job pays for leaving its file is nothing to it. A space's file
-//! costs some milliseconds under TCG (each request to the folder is a turn of the host's), so a job here computes
-//! for a second alone, the shortest of them; jobs of 92 ms paid 5 % for their files alone.
+//! The paper's jobs take half a minute, so the cost of writing the file is negligible. Writing a file into a space
+//! takes some milliseconds under TCG (each request to the folder is a round trip to the host), so a job here computes
+//! for at least one second if it runs alone; jobs of 92 ms spent 5 % of their time on their files.
 
 use std::time::Duration;
 
@@ -25,33 +25,34 @@ use report::stats::quantile;
 use vm_harness::error::{Error, Result};
 use vm_harness::interrupt;
 
-/// The file that clients fetch, named by its kB.
+/// The file that clients fetch, named by its size in kB.
 const FILE: &str = "200";
 
-/// Clients at once: enough that a server always has something to do.
+/// Number of clients: enough that a server always has a request.
 const CLIENTS: usize = 8;
 
-/// The backend's weight where it is protected from the guest.
+/// The backend's weight if it is protected from the guest.
 const PROTECTED: f64 = 8.0;
 
-/// Slots of the timeline in a piece of 100 ms.
+/// Slots of the timeline in an interval of 100 ms.
 const TOGETHER: usize = 10;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// For the jobs that were begun: the longest takes ten seconds alone.
+/// Time for the last jobs to complete: the longest takes ten seconds alone.
 const LAST_JOB: Duration = Duration::from_secs(120);
 
-/// Have VM 1's space mounted.
+/// Command that mounts VM 1's space.
 pub(super) const MOUNT: &str =
     "mkdir -p /space && { mountpoint -q /space || mount -t virtiofs space /space; }";
 
-/// Have the file in it, and what jobs read.
+/// Command that makes the file in the space, and the input of the jobs.
 const PREPARE: &str = "mkdir -p /run/out
 test -e /space/200 || cp /srv/200 /space/
 test -e /run/source || seq 100000 1249999 >/run/source";
 
-/// Slots: jobs' files never wait for them. A compressor's has ten, the one that it writes as many, the clients' one.
+/// Slots of the space, so many that jobs never wait for one: ten for a compressor's file, ten for the file that it
+/// writes, one for the clients' file.
 const SLOTS: &str = "slots=32";
 
 /// Begins jobs for so many microseconds, into a folder; prints how many, and in how many microseconds they were
@@ -63,14 +64,14 @@ while now=${EPOCHREALTIME/./}; [ $((now - begin)) -lt "$0" ]; do
 done
 echo $count $((now - begin))"#;
 
-/// What runs in a cell.
+/// The parts of a cell.
 #[derive(Clone, Copy)]
 struct Mode {
     streams: bool,
     computes: bool,
-    /// Files are in the space, which sends.
+    /// Whether the files are in the space, which sends them.
     space: bool,
-    /// The backend goes before the guest.
+    /// Whether the backend has a higher weight than the guest.
     protected: bool,
 }
 
@@ -85,8 +86,8 @@ impl Mode {
     }
 }
 
-/// The job's command. A compressor reads text; a transcoder computes for each pixel, and leaves as much
-/// whatever it had.
+/// The job's command. A compressor reads text; a transcoder computes for each pixel, and its output has the same size
+/// for every input.
 fn job(level: &str) -> Result<String> {
     if level == "compress" {
         return Ok("gzip -c /run/source".to_owned());
@@ -102,7 +103,7 @@ fn job(level: &str) -> Result<String> {
     Ok(format!("{{ {loop_} && cat /srv/70; }}"))
 }
 
-/// Clients that fetch, jobs, or both.
+/// Measures clients, jobs, or both.
 pub(super) fn hybrid(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     testbed.only(1)?;
     let mode = Mode::of(cell.level("mode"));
@@ -163,7 +164,7 @@ pub(super) fn hybrid(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<V
     Ok(metrics)
 }
 
-/// Lets the backend go before the guest where both want a CPU.
+/// Gives the backend a higher weight than the guest.
 fn protect(testbed: &Testbed, journal: &mut Journal) -> Result<()> {
     let backend = testbed.backend();
     let group = |name, share, threads| Group {
@@ -187,7 +188,7 @@ fn completion(text: &str) -> Option<f64> {
     (count > 0).then(|| micros as f64 / 1e6 / count as f64)
 }
 
-/// Throughput, how it varies and what it costs, where guest and backend used so many percent of a CPU.
+/// Throughput, its variation and its cost, if guest and backend used `cpu` percent of a CPU.
 fn figures(report: &Report, cpu: f64) -> Result<Values> {
     if report.answers == 0 {
         let why = report.error.as_deref().unwrap_or("no request was sent");

@@ -1,8 +1,8 @@
 //! The memory that a VM's space takes, by the rate of the VM's jobs (paper 003, Fig. 8).
 //!
-//! Each job leaves a file in the space, which goes away a second later, as one that was sent. Meanwhile the
-//! daemon is asked how large the space is; and once more when there have been no jobs for a while. Another VM,
-//! whose jobs come at a rate that stays, has a space under the same budget.
+//! Each job writes a file into the space, and removes it a second later, as if it had been sent. Meanwhile the lab asks
+//! the daemon for the size of the space, and once more after a time without jobs. Another VM,
+//! whose jobs have a constant rate, has a space under the same budget.
 
 use std::time::{Duration, Instant};
 
@@ -15,21 +15,21 @@ use report::inference::mean;
 use vm_harness::error::{Error, Result};
 use vm_harness::interrupt;
 
-/// Seconds of jobs before those that count: the controller decides every five.
+/// Seconds of jobs before the measurement: the controller decides every five seconds.
 const SETTLE: u32 = 6;
 
-/// Without jobs, until memory is given back.
+/// Time without jobs, after which the space has returned its memory.
 const REST: Duration = Duration::from_secs(4);
 
-/// The other VM's jobs a second.
+/// Rate of the other VM's jobs, 1/s.
 const BESIDE: &str = "4";
 
-/// How often the daemon is asked.
+/// Interval of the questions to the daemon.
 const LOOK: Duration = Duration::from_millis(250);
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Slots that it has where the controller has no say: more than jobs use.
+/// Slots of the space without the controller: more than the jobs use.
 const FIXED: &str = "slots=48";
 
 /// Jobs at a rate for so many seconds; prints the mean milliseconds in which one's file was written.
@@ -47,7 +47,7 @@ done
 wait
 echo $((spent / count))"#;
 
-/// How large the space is.
+/// The size of the space.
 struct Look {
     at: Duration,
     slots: f64,
@@ -68,7 +68,7 @@ impl Look {
     }
 }
 
-/// Jobs at a rate, with the controller or without.
+/// Measures jobs at a rate, with or without the controller.
 pub(super) fn measure(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     testbed.only(2)?;
     let (vm, other) = (testbed.vm(1)?, testbed.vm(2)?);

@@ -1,4 +1,4 @@
-//! Creating and starting VMs.
+//! Measures the creation and the start of VMs.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -18,10 +18,10 @@ use vm_harness::interrupt;
 use vm_harness::scope::RunFolder;
 use vm_harness::vm::{Spec, Vm};
 
-/// From the measurement's beginning to the start: what the server is like without one.
+/// Time from the beginning of the measurement to the start, which shows the server without one.
 const BEFORE: Duration = Duration::from_millis(500);
 
-/// VM 1 near its maximum while others start, on the same switch.
+/// Measures VM 1 near its maximum while other VMs start on the same switch.
 pub(super) fn start(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     let (server, file) = (cell.level("server"), cell.level("file"));
     let rate = 0.9 * solo(testbed, server, file, pace)?;
@@ -31,7 +31,7 @@ pub(super) fn start(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Va
         path: format!("/{file}"),
         rate: Some(rate),
         warm_up: f64::from(WARM_UP),
-        // Long enough for a start to be over, or most of it.
+        // Long enough for most of a start.
         seconds: f64::from(pace.seconds) + 6.0,
         workers: 64,
     };
@@ -62,8 +62,8 @@ pub(super) fn start(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Va
     Ok(metrics)
 }
 
-/// Starts so many VMs at once; seconds until each answers, and until it has served a request. They are
-/// gone when this returns.
+/// Starts `count` VMs at the same time, and returns the seconds until each answers and until it has served a request.
+/// The VMs are stopped when this returns.
 fn start_all(testbed: &Testbed, server: &str, count: usize) -> Result<Vec<(f64, f64)>> {
     let began = Instant::now();
     let booted: Vec<(Vm, u8)> = (0..count)
@@ -89,7 +89,7 @@ fn start_all(testbed: &Testbed, server: &str, count: usize) -> Result<Vec<(f64, 
     booted.iter().map(ready).collect()
 }
 
-/// A disk copied in full, and a VM started with it.
+/// Copies a disk in full, and starts a VM with it.
 pub(super) fn create(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     let times: u64 = cell
         .level("disk")
@@ -104,7 +104,7 @@ pub(super) fn create(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<V
     if !template.exists() {
         fill(&template, size)?;
     }
-    // On the disk, not in /run: a copy in memory would be another experiment.
+    // On the disk, not in /run: a copy in memory would be a different experiment.
     let owner = RunFolder::new()?;
     let copy = folder.join(owner.path().file_name().unwrap_or_default());
     let began = Instant::now();
@@ -117,7 +117,7 @@ pub(super) fn create(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<V
     Ok(values(&[("create_s", seconds), ("start_s", started)]))
 }
 
-/// Copy byte by byte: `fs::copy` would share the blocks where the file system can.
+/// Copies byte by byte: `fs::copy` would share the blocks if the file system supports that.
 fn copied(from: &Path, to: &Path) -> Result<()> {
     let copy = || -> std::io::Result<()> {
         let (mut from, mut to) = (File::open(from)?, File::create(to)?);
@@ -133,7 +133,7 @@ fn copied(from: &Path, to: &Path) -> Result<()> {
     copy().context(|| format!("copy {} to {}", from.display(), to.display()))
 }
 
-/// A file without holes.
+/// Makes a file without holes.
 fn fill(path: &Path, mib: u64) -> Result<()> {
     let write = || -> std::io::Result<()> {
         let mut file = File::create(path)?;

@@ -14,13 +14,13 @@ use vm_harness::host;
 use vm_harness::vm::Vm;
 use vm_harness::workload::RoundTrip;
 
-/// Bytes of a message where the experiment does not vary it.
+/// Bytes of a message if the experiment does not vary them.
 const MESSAGE: u32 = 1024;
 
 /// Streams of the mix.
 const STREAMS: u32 = 5;
 
-/// Runs a flow and watch sets of threads.
+/// Runs a flow and measures sets of threads meanwhile.
 pub(super) fn watched(sets: &[Set], client: &Vm, flow: &Flow<'_>, pace: Pace) -> Result<Values> {
     let (flown, mut metrics) = watch(sets, pace.watched(), || flow.run(client))?;
     metrics.extend(values(&[
@@ -30,7 +30,7 @@ pub(super) fn watched(sets: &[Set], client: &Vm, flow: &Flow<'_>, pace: Pace) ->
     Ok(metrics)
 }
 
-/// The same TCP stream, whatever the cell is called.
+/// Measures the same TCP stream in each cell (A/A).
 pub(super) fn noise(testbed: &mut Testbed, pace: Pace) -> Result<Values> {
     testbed.only(2)?;
     let target = channel::address(testbed.network("switch")?, 2);
@@ -44,7 +44,7 @@ pub(super) fn noise(testbed: &mut Testbed, pace: Pace) -> Result<Values> {
     watched(&testbed.sets(2, 2), testbed.vm(1)?, &flow, pace)
 }
 
-/// Five UDP streams, some to the second host and some to the neighbour.
+/// Measures five UDP streams, some to the second host and some to the neighbour.
 pub(super) fn mix(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     testbed.only(2)?;
     let network = testbed.network(cell.level("channel"))?;
@@ -89,8 +89,8 @@ pub(super) fn mix(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Valu
     Ok(metrics)
 }
 
-/// What a level of the look-ups means: how many, one after the other, among how many residents;
-/// nothing for the bridge.
+/// Parses a level of the look-ups: their number for each frame, and the number of FDB entries;
+/// `None` for the bridge.
 fn chain(level: &str) -> Result<Option<(u32, u32)>> {
     if level == "native" {
         return Ok(None);
@@ -101,8 +101,8 @@ fn chain(level: &str) -> Result<Option<(u32, u32)>> {
     numbers.map(Some).ok_or_else(missing)
 }
 
-/// A UDP stream to the second host, then requests to it over TCP and over UDP, each frame looked up so
-/// many times; and what a look-up takes.
+/// Measures a UDP stream to the second host, then requests to it over TCP and over UDP, with a number of FDB look-ups
+/// for each frame; and the time of a look-up.
 pub(super) fn lookup(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     testbed.only(2)?;
     let chain = chain(cell.level("look-ups"))?;
@@ -136,8 +136,8 @@ pub(super) fn lookup(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<V
     Ok(metrics)
 }
 
-/// Nanoseconds that a look-up among so many residents takes: the table alone, measured beside
-/// the stream, which a look-up's share of is too small to be seen in.
+/// Nanoseconds of a look-up among this number of FDB entries, measured on the table alone beside
+/// the stream: a look-up's share of the stream is too small to be measured.
 fn time_lookups(testbed: &Testbed, residents: u32) -> Result<f64> {
     let mut command = host::command(&testbed.place.vicinity);
     command.args(["lab", "lookups", &format!("--residents={residents}")]);
@@ -146,7 +146,7 @@ fn time_lookups(testbed: &Testbed, residents: u32) -> Result<f64> {
     time.map_err(|_| Error::unreadable("the time of a look-up", &text))
 }
 
-/// A stream between neighbours, TCP or UDP as the sweep's name says.
+/// Measures a stream between neighbours, TCP or UDP by the sweep's name.
 pub(super) fn neighbours(
     testbed: &mut Testbed,
     sweep: &str,
@@ -171,8 +171,8 @@ pub(super) fn neighbours(
     watched(&testbed.sets(2, 2), testbed.vm(1)?, &flow, pace)
 }
 
-/// A UDP stream between neighbours on one CPU, then requests, over a switch that lets frames
-/// gather for so long, or over the bridge.
+/// Measures a UDP stream between neighbours on one CPU, then requests, over a switch with interrupt moderation
+/// (`gather-us`), or over the bridge.
 pub(super) fn gather(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     testbed.only(2)?;
     let _pinned = testbed.pin("shared")?;
@@ -194,7 +194,7 @@ pub(super) fn gather(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<V
     Ok(metrics)
 }
 
-/// Requests over TCP, then over UDP.
+/// Measures requests over TCP, then over UDP.
 fn exchanges(flow: &Flow<'_>, client: &Vm) -> Result<Values> {
     let mut metrics = Values::new();
     for (udp, prefix) in [(false, ""), (true, "udp_")] {
@@ -215,7 +215,7 @@ pub(super) fn times(trip: &RoundTrip) -> Values {
     ])
 }
 
-/// TCP runs one after the other on a shared core: how much they differ.
+/// Measures the differences between successive TCP runs on a shared core.
 pub(super) fn runs(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     testbed.only(2)?;
     let _pinned = testbed.pin("shared")?;

@@ -1,8 +1,8 @@
 //! Web servers in VMs, loaded from the second host.
 //!
-//! Loads are shares of what each server can do alone, which is measured first (the solo rate).
-//! The VMs are reached over the switch: the baseline's backend is QEMU itself and cannot be
-//! weighted apart from it.
+//! Loads are shares of the maximum rate of each server alone, which is measured first (the solo rate).
+//! The clients reach the VMs over the switch: the baseline's backend is QEMU itself, which cannot get a
+//! weight of its own.
 
 use super::pace::{Pace, WARM_UP};
 use crate::http::{Load, Report};
@@ -15,13 +15,13 @@ use vm_harness::error::{Error, Result};
 
 const CHANNEL: &str = "switch";
 
-/// Requests under way at once that find the most a server can do.
+/// Requests under way in a measurement of a server's maximum rate.
 const SATURATING: usize = 8;
 
-/// Requests that may be waiting in an open loop.
+/// Requests that may wait in an open loop.
 const WAITING: usize = 64;
 
-/// A file of a VM's server, and how fast it is asked for.
+/// A file of a VM's server, and the rate of requests for it.
 struct Ask<'a> {
     vm: u8,
     server: &'a str,
@@ -46,12 +46,12 @@ impl Ask<'_> {
     }
 }
 
-/// The port on which every VM has a server.
+/// The port of a server in every VM.
 pub(super) fn port(server: &str) -> u16 {
     if server == "nginx" { 8081 } else { 8080 }
 }
 
-/// Asks all at once.
+/// Runs all loads at the same time.
 fn ask(testbed: &Testbed, asks: &[Ask<'_>], pace: Pace) -> Result<Vec<Report>> {
     let loads: Vec<Load> = asks
         .iter()
@@ -80,7 +80,7 @@ fn ask(testbed: &Testbed, asks: &[Ask<'_>], pace: Pace) -> Result<Vec<Report>> {
     }
 }
 
-/// Asks, and watch the first `busy` of `running` VMs.
+/// Runs the loads, and measures the threads of the first `busy` of `running` VMs.
 fn watched(
     testbed: &Testbed,
     asks: &[Ask<'_>],
@@ -91,12 +91,12 @@ fn watched(
     watch(&sets, pace.watched(), || ask(testbed, asks, pace))
 }
 
-/// The most a server can do alone. Measured once a run.
+/// The maximum rate of a server alone, measured once in a run.
 pub(super) fn solo(testbed: &mut Testbed, server: &str, file: &str, pace: Pace) -> Result<f64> {
     solo_at(testbed, server, file, pace, "")
 }
 
-/// The same with `place` for what else matters: where everything runs, as the caller has it.
+/// Like [`solo`]; `place` names the placement of threads that the caller has chosen.
 fn solo_at(
     testbed: &mut Testbed,
     server: &str,
@@ -145,7 +145,7 @@ fn idle(cell: &Cell) -> usize {
     cell.level("idle").parse().unwrap_or(0)
 }
 
-/// The most VM 1 can serve beside idle VMs.
+/// Measures the maximum rate of VM 1 beside idle VMs.
 pub(super) fn idle_max(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     let running = 1 + idle(cell);
     testbed.only(running)?;
@@ -162,7 +162,7 @@ pub(super) fn idle_max(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result
     Ok(metrics)
 }
 
-/// VM 1 at a share of its maximum, beside idle VMs.
+/// Measures VM 1 at a share of its maximum rate, beside idle VMs.
 pub(super) fn idle_rate(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     let (file, percent) = cell.level("load").split_once('@').unwrap_or(("1", "50"));
     let server = cell.level("server");
@@ -192,7 +192,7 @@ fn share(percent: &str) -> f64 {
     percent.parse::<f64>().unwrap_or(50.0) / 100.0
 }
 
-/// VM 1 and VM 2, each at a share of its own maximum.
+/// Measures VM 1 and VM 2, each at a share of its own maximum rate.
 pub(super) fn neighbours(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     let (one, two) = cell.level("pair").split_once('+').unwrap_or(("1", "1"));
     let load = share(cell.level("load"));
@@ -204,7 +204,7 @@ pub(super) fn neighbours(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Resu
     pair(testbed, server, [one, two], most, [load, load], pace)
 }
 
-/// Two servers, each at a share of the most it can do.
+/// Measures two servers, each at a share of its maximum rate.
 fn pair(
     testbed: &mut Testbed,
     server: &str,
@@ -240,7 +240,7 @@ fn pair(
     Ok(metrics)
 }
 
-/// A load on so many VMs.
+/// Measures a load on a number of VMs.
 pub(super) fn count(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     let (server, file) = (cell.level("server"), cell.level("file"));
     let most = solo(testbed, server, file, pace)?;
@@ -268,7 +268,7 @@ pub(super) fn count(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Va
     Ok(metrics)
 }
 
-/// Two servers and the backend on one CPU, with weights.
+/// Measures two servers and the backend on one CPU, with weights.
 pub(super) fn weights(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<Values> {
     let (one, two) = cell.level("set").split_once('+').unwrap_or(("1", "1"));
     let shares: Vec<f64> = cell
@@ -288,7 +288,7 @@ pub(super) fn weights(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<
     for thread in guests.iter().flatten().chain(&threads) {
         pin(&mut journal, *thread, &[0])?;
     }
-    // What each can do alone where they are to contend, before anything has a weight.
+    // The maximum rate of each on the shared CPU, before any weight is set.
     let server = cell.level("server");
     let most = [
         solo_at(testbed, server, one, pace, ONE_CPU)?,
@@ -318,10 +318,10 @@ pub(super) fn weights(testbed: &mut Testbed, cell: &Cell, pace: Pace) -> Result<
     metrics
 }
 
-/// Everything on the first CPU.
+/// Placement of all threads on the first CPU.
 const ONE_CPU: &str = "one CPU";
 
-/// What the paper asked of two servers, as shares of what each did alone: 360 of 720 requests a
+/// The paper's loads on two servers, as shares of each one's rate alone: 360 of 720 requests a
 /// second of 10 kB, 82 of 165 of 70 kB; of unlike ones 800 of 1070 and 150 of 165.
 fn paper_shares(one: &str, two: &str) -> [f64; 2] {
     match one == two {

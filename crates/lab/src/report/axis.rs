@@ -2,7 +2,7 @@
 
 use super::series::{Point, Series};
 
-/// Where values are, between 0 and 1.
+/// Maps values to places between 0 and 1.
 pub(super) enum Axis {
     /// From a round number to a round number.
     Linear { low: f64, high: f64, step: f64 },
@@ -10,7 +10,8 @@ pub(super) enum Axis {
     Logarithmic { low: i32, high: i32 },
 }
 
-/// Values so many times as large as others would leave these on the floor of a linear axis.
+/// If the largest value is more than this many times the smallest, the axis is logarithmic: on a linear one the small
+/// values would lie on the baseline.
 const WIDE: f64 = 30.0;
 
 impl Axis {
@@ -61,7 +62,7 @@ impl Axis {
         share.clamp(0.0, 1.0)
     }
 
-    /// The values that have a line.
+    /// The values with a tick.
     pub(super) fn ticks(&self) -> Vec<f64> {
         match *self {
             Self::Linear { low, high, step } => (0..=12)

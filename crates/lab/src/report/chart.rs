@@ -12,20 +12,20 @@ const RIGHT: f64 = 12.0;
 const TOP: f64 = 28.0;
 const BOTTOM: f64 = 40.0;
 
-/// Levels whose points and names can be told apart; the figures of more are a line.
+/// Largest number of levels whose points and names are distinguishable; the figures of more levels are a line.
 const MARKED: usize = 24;
 
-/// Of more, every tenth is named.
+/// With more levels, every tenth is named.
 const TENTH: usize = 10;
 
-/// Letters of names that have room below the axis; more are smaller, and every other one lower.
+/// Letters of names that fit below the axis; longer names have a smaller font, and every other one is lower.
 const LETTERS: usize = 48;
 
 /// Colours that the style sheet has.
 pub(super) const COLOURS: usize = 8;
 
-/// Draws curves over a factor's `levels`. Curves have colours by their numbers unless `colours` says
-/// others.
+/// Draws curves over a factor's `levels`. A curve's colour follows from its number unless `colours` has
+/// another one.
 pub(super) fn draw(
     levels: &[String],
     series: &[Series],
@@ -79,7 +79,7 @@ pub(super) fn draw(
     svg + "</svg>" + &legend(series, colour)
 }
 
-/// What a factor's levels are, with their unit.
+/// The title of a factor's levels, with their unit.
 fn title<'f>(factor: &'f str, levels: &[String]) -> &'f str {
     let of_files = levels.iter().any(|level| level.contains('@'));
     match factor {
@@ -99,7 +99,7 @@ fn title<'f>(factor: &'f str, levels: &[String]) -> &'f str {
     }
 }
 
-/// Whether there is something in between two levels: channels and the like are but names.
+/// Whether the levels have an order, so that their points are joined; levels such as channels are only names.
 fn have_order(factor: &str, levels: &[String]) -> bool {
     let names = ["channel", "traffic", "job", "pair", "mode"];
     !names.contains(&factor) && !levels.iter().any(|level| level.contains(['@', '_']))

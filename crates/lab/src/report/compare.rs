@@ -1,4 +1,4 @@
-//! Two runs, cell by cell.
+//! Compares two runs, cell by cell.
 
 use std::fmt;
 
@@ -8,27 +8,27 @@ use super::chart::exact;
 use super::figure::{by_cell, summary};
 use crate::sample::Sample;
 
-/// What two runs have in common, and where they differ.
+/// The common figures of two runs, and their differences.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// How many figures are in both.
+    /// Number of figures in both runs.
     pub both: usize,
-    /// Those whose 95 % intervals do not overlap.
+    /// Figures whose 95 % intervals do not overlap.
     pub differ: Vec<Difference>,
 }
 
-/// A figure that is not the same in both runs.
+/// A figure that differs between the runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Difference {
-    /// The sweep it is of.
+    /// The sweep.
     pub sweep: String,
     /// The cell.
     pub cell: String,
     /// What was measured, with its unit.
     pub metric: String,
-    /// Its mean in the one run.
+    /// The mean in the first run.
     pub a: f64,
-    /// Its mean in the other.
+    /// The mean in the second run.
     pub b: f64,
 }
 

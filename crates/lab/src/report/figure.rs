@@ -1,4 +1,4 @@
-//! From samples to the curves of a figure.
+//! Computes the curves of a figure from samples.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,8 +7,8 @@ use crate::catalogue::{self, Factor, Figure, Scale, Sweep};
 use crate::sample::{Cell, Sample};
 use report::inference;
 
-/// Ours: a curve for each combination of the figure's factors and each metric. Levels and curves that
-/// the run left out are left out here.
+/// The measured curves: one for each combination of the figure's factors and each metric, without levels and curves
+/// that the run left out.
 pub(super) fn ours(
     figure: &Figure,
     sweep: &Sweep,
@@ -59,7 +59,7 @@ pub(super) fn ours(
     measured(levels, series)
 }
 
-/// The curves that have a figure, over the levels that have one.
+/// The curves with figures, over the levels with figures.
 fn measured(mut levels: Vec<String>, mut series: Vec<Series>) -> (Vec<String>, Vec<Series>) {
     let has = |place: usize| {
         let mut points = series.iter().filter_map(|one| one.points.get(place));
@@ -79,7 +79,7 @@ fn keep<T>(list: &mut Vec<T>, kept: &[bool]) {
     list.retain(|_| kept.next().copied().unwrap_or(false));
 }
 
-/// What tells a metric from the others of a figure: the thread set, where that is all.
+/// The distinguishing name of a metric in a figure: the thread set, if the metrics differ only in that.
 fn short(metric: &str, all: &[&str]) -> String {
     let parts = |key: &str| {
         let (set, rest) = key.split_once('_')?;
@@ -116,7 +116,7 @@ fn of_step(figure: &Figure, metric: &str, step: &str) -> String {
     format!("{}{step}_{metric}", figure.x)
 }
 
-/// The paper's.
+/// The paper's curves.
 pub(super) fn theirs(figure: &Figure) -> (Vec<String>, Vec<Series>) {
     let mut levels: Vec<String> = Vec::new();
     for (level, _) in figure.paper.iter().flat_map(|curve| curve.points) {
@@ -145,9 +145,9 @@ pub(super) fn theirs(figure: &Figure) -> (Vec<String>, Vec<Series>) {
     (levels, series)
 }
 
-/// Colours for the paper's curves: those of ours with the same names.
+/// Colours for the paper's curves: those of the measured curves with the same names.
 pub(super) fn colours(theirs: &[Series], ours: &[Series]) -> Vec<usize> {
-    // What is in brackets is a remark.
+    // Text in brackets is a remark.
     let plain = |name: &str| name.split(" (").next().unwrap_or(name).to_lowercase();
     let same = |one: &Series| {
         let mut names = ours.iter().map(|other| plain(&other.name));
@@ -182,7 +182,7 @@ fn combinations(
     found
 }
 
-/// Where several web servers were measured, each has its curves, unless the figure says which.
+/// If several web servers were measured, each has its curves, unless the figure selects one.
 fn servers(figure: &Figure, sweep: &Sweep, scale: Scale) -> Option<&'static Factor> {
     let factor = sweep.factor("server")?;
     let said = figure.series.contains(&factor.name)
@@ -190,7 +190,7 @@ fn servers(figure: &Figure, sweep: &Sweep, scale: Scale) -> Option<&'static Fact
     (!said && factor.levels(scale).len() > 1).then_some(factor)
 }
 
-/// What a level is called in a legend.
+/// The name of a level in a legend.
 fn label(factor: &str, level: &str) -> String {
     match factor {
         "idle" => format!("{level} idle"),
@@ -232,7 +232,7 @@ fn point(metric: &str, at: &[(&str, &str)], sweep: &str, samples: &[Sample]) -> 
     summary(&figures)
 }
 
-/// Mean and interval of figures; none of none.
+/// Mean and interval of figures; `None` if there are none.
 pub(super) fn summary(figures: &[f64]) -> Option<Point> {
     if figures.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! A run, judged.
+//! A run with its verdicts.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::probe::{Ability, Probe};
 use crate::sample::Sample;
 use crate::verdict::{self, Finding};
 
-/// A run, judged.
+/// A run with its verdicts.
 pub(super) struct Report {
     pub(super) manifest: Manifest,
     pub(super) samples: Vec<Sample>,
@@ -40,7 +40,7 @@ impl Report {
         })
     }
 
-    /// What the A/A run says, in words.
+    /// The result of the A/A run, in words.
     pub(super) fn noise(&self) -> String {
         let found = verdict::noise(&self.samples, self.manifest.scale);
         if found.blocks == 0 {

@@ -1,4 +1,4 @@
-//! The report as one HTML page that needs nothing from elsewhere.
+//! The report as one HTML page that loads nothing from elsewhere.
 
 use super::chart;
 use super::figure;
@@ -10,7 +10,7 @@ use crate::catalogue::{self, Experiment, Figure};
 use crate::probe::Ability;
 use crate::verdict::Verdict;
 
-/// What the report's pages add to the common style.
+/// Styles of the report beside the common ones.
 const STYLE: &str = include_str!("study.css");
 
 pub(super) fn page(report: &Report) -> String {
@@ -182,7 +182,7 @@ fn experiment(report: &Report, row: &'static Experiment, ability: &Ability) -> S
     )
 }
 
-/// What stands where the paper gives no numbers.
+/// Text in place of a plot, if the paper gives no numbers.
 fn without_numbers(source: &str) -> &'static str {
     match source.starts_with("Fig") || source.starts_with("Table") {
         true => {
@@ -192,7 +192,7 @@ fn without_numbers(source: &str) -> &'static str {
     }
 }
 
-/// The paper an experiment is from.
+/// The paper of an experiment.
 fn paper(id: &str) -> &'static str {
     match id.as_bytes().first() {
         Some(b'X') => "000",
@@ -202,7 +202,7 @@ fn paper(id: &str) -> &'static str {
     }
 }
 
-/// Ours, and theirs beside it.
+/// The measured plot, and the paper's beside it.
 fn plots(report: &Report, row: &Experiment, figure: &Figure) -> String {
     let Some(sweep) = catalogue::sweep(row.sweep) else {
         return String::new();
@@ -220,7 +220,7 @@ fn plots(report: &Report, row: &Experiment, figure: &Figure) -> String {
         false => "<p class=\"none\">not measured in this run</p>".to_owned(),
     };
     let (their_levels, series) = figure::theirs(figure);
-    // Some of theirs are over something else.
+    // Some of the paper's plots are over another factor.
     let same = their_levels.iter().any(|level| levels.contains(level));
     let x = if same { figure.x } else { "" };
     let theirs = match series.is_empty() {

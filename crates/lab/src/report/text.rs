@@ -6,7 +6,7 @@ use super::judged::Report;
 use crate::sample::{Sample, rounded};
 use crate::verdict::{Finding, Verdict};
 
-/// How many claims have each verdict, in a line.
+/// The number of claims with each verdict, in one line.
 pub(super) fn tally(findings: &[Finding]) -> String {
     let all = [
         Verdict::Reproduced,
@@ -24,7 +24,7 @@ pub(super) fn tally(findings: &[Finding]) -> String {
         .join(", ")
 }
 
-/// Our figure of a finding, with its interval.
+/// The measured figure of a finding, with its interval.
 pub(super) fn figure(finding: &Finding) -> String {
     if finding.blocks == 0 {
         return "-".to_owned();
@@ -39,7 +39,7 @@ pub(super) fn figure(finding: &Finding) -> String {
     figure.trim_end().to_owned()
 }
 
-/// A p-value; none is zero.
+/// A p-value; a small one is shown as `<0.001`, never as zero.
 pub(super) fn p(p: f64) -> String {
     match p {
         ..0.001 => "<0.001".to_owned(),

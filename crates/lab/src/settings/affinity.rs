@@ -10,10 +10,10 @@ use vm_harness::host;
 /// Highest CPU number looked at.
 const CPUS: usize = CpuSet::MAX_CPU;
 
-/// Lets a thread run on these CPUs only, and read it back.
+/// Pins a thread to these CPUs, and reads the setting back.
 ///
 /// # Errors
-/// The thread is gone, or the kernel refuses or keeps another set.
+/// The thread has ended, or the kernel refuses or keeps another set.
 pub fn pin(journal: &mut Journal, thread: u32, cpus: &[usize]) -> Result<()> {
     let what = || format!("pin thread {thread} to CPUs {cpus:?}");
     let pid = Some(pid(thread).context(what)?);

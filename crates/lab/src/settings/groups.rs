@@ -1,9 +1,9 @@
 //! CPU weights and caps by cgroup, version 1 (`cpu.shares`, `cpu.cfs_quota_us`) and 2
 //! (`cpu.weight`, `cpu.max`).
 //!
-//! Weights act among siblings only, so every thread set gets a group below one parent of ours.
-//! In version 2 the sets' groups are threaded, so that threads of one process may be in several;
-//! such a group takes threads of processes only that are in its parent (cgroups v2, "Threads").
+//! Weights act among siblings only, so every thread set gets a group below one common parent.
+//! In version 2 the sets' groups are threaded, so that threads of one process may be in several groups;
+//! such a group accepts only threads of processes that are in its parent (cgroups v2, "Threads").
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -30,31 +30,31 @@ pub enum Version {
     Two,
 }
 
-/// A set of threads, and what it may have of the CPUs.
+/// A set of threads, with its CPU weight and cap.
 #[derive(Clone, Copy, Debug)]
 pub struct Group<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Its weight among the others; 1 is what every group has.
+    /// Its weight among the others; 1 is the default.
     pub share: f64,
-    /// CPUs that it may use at most.
+    /// Maximum number of CPUs that it may use.
     pub cap: Option<f64>,
     /// Its threads.
     pub threads: &'a [u32],
 }
 
-/// Groups that were made, with the threads in them.
+/// The groups that were made, with their threads.
 #[derive(Debug)]
 pub struct Groups {
     parent: PathBuf,
     hierarchy: Hierarchy,
 }
 
-/// Microseconds over which a cap is kept: the kernel's default.
+/// Period of a cap in microseconds: the kernel's default.
 const PERIOD: f64 = 100_000.0;
 
 impl Version {
-    /// Both.
+    /// Both versions.
     pub const ALL: [Self; 2] = [Self::One, Self::Two];
 
     /// `v1` or `v2`.
@@ -82,7 +82,7 @@ impl Hierarchy {
     /// The hierarchy of a version.
     ///
     /// # Errors
-    /// Why it cannot be used.
+    /// The hierarchy cannot be used; the error says why.
     pub fn of(version: Version) -> Result<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts")
             .context(|| "read /proc/self/mounts".to_owned())?;
@@ -150,7 +150,7 @@ impl Hierarchy {
 }
 
 impl Groups {
-    /// Puts each set of threads into a group of its own. Undone with the journal.
+    /// Puts each set of threads into a group of its own. The journal undoes this.
     ///
     /// # Errors
     /// The kernel refuses a group, a share, a cap or a thread.
@@ -166,7 +166,7 @@ impl Groups {
             hierarchy: hierarchy.clone(),
         };
         if two {
-            // "domain threaded" comes by itself once a child is threaded.
+            // The kernel makes the parent "domain threaded" once a child is threaded.
             put(&groups.parent.join("cgroup.subtree_control"), "+cpu")
                 .or_else(|_| groups.thread_parent())?;
         }
@@ -194,7 +194,7 @@ impl Groups {
         let (file, value) = self.hierarchy.share(set.share);
         journal.write(&path.join(file), &value)?;
         if self.hierarchy.version == Version::Two {
-            // The parent takes processes once it has a threaded child.
+            // The parent accepts processes once it has a threaded child.
             for process in processes(set.threads) {
                 self.take_in(journal, process)?;
             }
@@ -211,7 +211,7 @@ impl Groups {
 }
 
 impl Groups {
-    /// Have a process in the parent. Undone with the journal, before the groups are removed.
+    /// Moves a process into the parent. The journal undoes this before it removes the groups.
     fn take_in(&self, journal: &mut Journal, process: u32) -> Result<()> {
         let path = format!("/proc/{process}/cgroup");
         let text = fs::read_to_string(&path).context(|| format!("read {path}"))?;
@@ -239,7 +239,7 @@ fn processes(threads: &[u32]) -> BTreeSet<u32> {
     threads.iter().filter_map(of).collect()
 }
 
-/// Lets the root's children have the cpu controller, if they do not yet.
+/// Enables the cpu controller for the root's children, if needed.
 fn allow_children(journal: &mut Journal, root: &Path) -> Result<()> {
     let path = root.join("cgroup.subtree_control");
     let now = fs::read_to_string(&path).context(|| format!("read {}", path.display()))?;
@@ -260,7 +260,7 @@ fn add_group(journal: &mut Journal, path: &Path) -> Result<()> {
     fs::create_dir(path).context(|| format!("make the cgroup {}", path.display()))
 }
 
-/// Whether a path can be written by us.
+/// Whether this process may write to a path.
 fn writable(path: &Path) -> bool {
     rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
 }
@@ -329,7 +329,7 @@ mod tests {
         let mut journal = Journal::begin().unwrap();
         let sets = [Group {
             name: "refused",
-            // Below the least of either version, and rounded up by the kernel or refused.
+            // Below the minimum of either version: the kernel rounds the value up or refuses it.
             share: 0.0,
             cap: None,
             threads: &[],

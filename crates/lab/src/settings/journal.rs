@@ -1,4 +1,4 @@
-//! What has to be undone, on disk before it is done.
+//! The journal of settings: how to undo each is on disk before the setting is made.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -9,7 +9,7 @@ use vm_harness::scope;
 
 use super::undo::{Undo, put};
 
-/// Where journals are kept. Gone after a reboot, as is what they would undo.
+/// Folder of the journals. A reboot removes them, and resets the settings that they would undo.
 const FOLDER: &str = "/run";
 const SUFFIX: &str = ".journal";
 
@@ -22,7 +22,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Begins one. Its name carries its owner, so that the next run knows a leftover.
+    /// Begins a journal. Its name contains its owner, so that the next run recognises a leftover.
     ///
     /// # Errors
     /// `/run` cannot be written.
@@ -37,7 +37,7 @@ impl Journal {
         })
     }
 
-    /// Notes how to undo what is about to be done.
+    /// Records how to undo the next setting.
     pub(super) fn note(&mut self, undo: Undo) -> Result<()> {
         let line = serde_json::to_string(&undo).context(|| "describe a setting".to_owned())? + "\n";
         let written = self
@@ -49,7 +49,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes a file of the kernel and read it back.
+    /// Writes a file of the kernel and reads it back.
     ///
     /// # Errors
     /// The kernel refuses, or keeps another value.
@@ -101,7 +101,7 @@ fn restore_in(folder: &Path) -> Result<Vec<String>> {
     for name in ours {
         let path = folder.join(&name);
         let text = fs::read_to_string(&path).context(|| format!("read {}", path.display()))?;
-        // The last line may be half of one: its setting was never made.
+        // The last line may be incomplete: its setting was never made.
         let mut undo: Vec<Undo> = text
             .lines()
             .filter_map(|line| serde_json::from_str(line).ok())

@@ -1,4 +1,4 @@
-//! How often a switch looks each frame's destination up.
+//! Sets the number of FDB look-ups for each frame in a switch.
 
 use std::path::{Path, PathBuf};
 
@@ -7,8 +7,8 @@ use serde_json::Value;
 use vm_harness::error::{Error, Result};
 use vm_harness::host;
 
-/// A switch that looks up so often, until this is dropped. A daemon that outlives nobody needs no
-/// journal: after a crash it is gone.
+/// The setting of a switch; dropping the value resets it. A daemon that ends with the run needs no
+/// journal: after a crash it does not run any more.
 #[derive(Debug)]
 pub struct Lookups {
     vicinity: PathBuf,
@@ -16,11 +16,11 @@ pub struct Lookups {
 }
 
 impl Lookups {
-    /// Have the daemon with its control socket in `folder` look each frame of its one network up so
-    /// many times, and read that back.
+    /// Sets the number of look-ups for each frame of the only network of the daemon whose control socket is in `folder`,
+    /// and reads it back.
     ///
     /// # Errors
-    /// It refuses, or says that it does something else.
+    /// The daemon refuses, or reports another number.
     pub fn set(vicinity: &Path, folder: &Path, times: u32) -> Result<Self> {
         let knob = Self {
             vicinity: vicinity.to_owned(),

@@ -1,8 +1,8 @@
-//! Things of the host that an experiment sets: CPUs of threads, CPU weights and caps; and how often
-//! a switch of the run looks frames up.
+//! Settings of the host that an experiment changes: CPUs of threads, CPU weights and caps; and the number of look-ups
+//! for each frame in a switch of the run.
 //!
-//! Whatever is set is read back. What is the host's is undone by the [`Journal`] that it is written
-//! into *before* it is set: when the value is dropped, or by the next run after a crash.
+//! Every setting is read back. The [`Journal`], which records a setting of the host *before* it is made, undoes it:
+//! when the journal is dropped, or in the next run after a crash.
 
 mod affinity;
 mod groups;

@@ -1,4 +1,4 @@
-//! How settings of the host are undone.
+//! Undoes settings of the host.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,17 +15,17 @@ use vm_harness::host;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Undo {
-    /// Write this back into a file of the kernel.
+    /// Writes the old value into a file of the kernel.
     Write { path: PathBuf, value: String },
-    /// Move a group's threads to its parent and remove it.
+    /// Moves a group's threads to its parent and removes the group.
     RemoveGroup { path: PathBuf },
-    /// Put a process back into the group it was in, if it is still the one that was started then.
+    /// Moves a process back into its former group, if its start time is unchanged.
     Return {
         process: u32,
         started: u64,
         group: PathBuf,
     },
-    /// Let a thread run on these CPUs, if it is still the thread that was started then.
+    /// Restores the CPUs of a thread, if its start time is unchanged.
     Affinity {
         thread: u32,
         started: u64,
@@ -59,21 +59,21 @@ pub(super) fn put(path: &Path, value: &str) -> Result<()> {
     fs::write(path, value).context(|| format!("write {value} into {}", path.display()))
 }
 
-/// Moves a group's threads up and remove it.
+/// Moves a group's threads to its parent and removes the group.
 fn remove_group(path: &Path) -> Result<()> {
     let parent = path.parent().unwrap_or(path);
     for list in ["cgroup.threads", "tasks"] {
         let threads = fs::read_to_string(path.join(list)).unwrap_or_default();
         for thread in threads.lines() {
-            // A thread that ended meanwhile, or that may not go up (v2 forbids it at the edge
-            // of a threaded subtree), is dealt with by the removal below.
+            // A thread may have ended, or may not be movable (v2 forbids it at the edge
+            // of a threaded subtree); the removal below then succeeds or returns the error.
             let _gone = put(&parent.join(list), thread);
         }
     }
     fs::remove_dir(path).context(|| format!("remove the cgroup {}", path.display()))
 }
 
-/// Gives a thread its CPUs back. One that is gone, or another with its number, is left alone.
+/// Restores the CPUs of a thread, unless it has ended or another thread has its number.
 fn restore_cpus(thread: u32, started: u64, cpus: &[usize]) -> Result<()> {
     if host::start_time(thread) != Some(started) {
         return Ok(());
@@ -84,7 +84,7 @@ fn restore_cpus(thread: u32, started: u64, cpus: &[usize]) -> Result<()> {
     }
 }
 
-/// Never none: that would mean the calling thread.
+/// The id for the system call. It is never `None`, which would mean the calling thread.
 pub(super) fn pid(thread: u32) -> std::result::Result<Pid, Errno> {
     let pid = i32::try_from(thread).ok().and_then(Pid::from_raw);
     pid.ok_or(Errno::SRCH)

@@ -1,4 +1,4 @@
-//! Switches that reach the second host, and those whose residency table is filled.
+//! Switches that reach the second host, and those whose FDB is filled.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use vm_harness::error::{Error, Result};
 use vm_harness::switch::{Switch, Uplink};
 use vm_harness::{host, interrupt};
 
-/// How often frames are sent again when some were lost on their way.
+/// How often frames are sent again if some were lost.
 const FILLS: u32 = 8;
 
-/// Microseconds for which frames may gather, with a switch of their own.
+/// Values of `gather-us`, each with a switch of its own.
 const GATHER: [&str; 3] = ["0", "200", "1000"];
 
-/// Numbers of residents with a switch of their own; the others have a handful.
+/// Numbers of FDB entries, each with a switch of its own; the other switches have a handful of entries.
 const RESIDENTS: [u32; 2] = [10_000, 100_000];
 
-/// A switch whose residency table is filled, for VM 1 only.
+/// A switch whose FDB is filled, for VM 1 only.
 #[derive(Debug)]
 pub(super) struct Filled {
     pub(super) residents: u32,
@@ -30,8 +30,8 @@ pub(super) struct Filled {
     site: Bridge,
 }
 
-/// One for each number of residents, as the networks from `first` on: residents stay for
-/// minutes, so each number of them has a switch of its own.
+/// Starts a switch for each number of FDB entries, as the networks from `first` on: entries age only after
+/// minutes, so each number needs a switch of its own.
 pub(super) fn all(setting: &Setting<'_>, remote: &SecondHost, first: u8) -> Result<Vec<Filled>> {
     let make = |(residents, network)| {
         let setting = Setting {
@@ -49,7 +49,7 @@ pub(super) fn all(setting: &Setting<'_>, remote: &SecondHost, first: u8) -> Resu
     RESIDENTS.into_iter().zip(first..).map(make).collect()
 }
 
-/// A switch that lets frames gather for so many microseconds, for VM 1 and 2.
+/// A switch with a value of `gather-us`, for VM 1 and 2.
 #[derive(Debug)]
 pub(super) struct Gathering {
     pub(super) micros: &'static str,
@@ -57,7 +57,7 @@ pub(super) struct Gathering {
     pub(super) switch: Switch,
 }
 
-/// One for each time, as the networks from `first` on.
+/// Starts a switch for each value, as the networks from `first` on.
 pub(super) fn gathering(setting: &Setting<'_>, first: u8) -> Result<Vec<Gathering>> {
     let make = |(micros, network): (&'static str, u8)| {
         let setting = Setting {
@@ -73,7 +73,7 @@ pub(super) fn gathering(setting: &Setting<'_>, first: u8) -> Result<Vec<Gatherin
     GATHER.into_iter().zip(first..).map(make).collect()
 }
 
-/// A switch whose uplink leads to the second host, as its network of this number; and the bridge
+/// Starts a switch whose uplink leads to the second host, as the network of this number; returns it and the bridge
 /// in between.
 pub(super) fn reachable(
     setting: &Setting<'_>,
@@ -92,7 +92,7 @@ pub(super) fn reachable(
 }
 
 impl Filled {
-    /// Sends frames from as many addresses, if the switch does not know them.
+    /// Sends frames from this number of addresses, if the switch has not learned them.
     pub(super) fn fill(&self, vicinity: &Path) -> Result<()> {
         let ask = |words: &[&str]| {
             let mut command = host::command("ip");
@@ -107,14 +107,14 @@ impl Filled {
             let count = list.pointer("/0/worker/residents").and_then(Value::as_u64);
             count.ok_or_else(|| Error::unreadable("`vicinity network list --json`", &text))
         };
-        // All but a few: the VMs' own addresses are in the table, and a full table learns none.
+        // All but a few: the VMs' own addresses are in the FDB, and a full FDB learns none.
         let wanted = u64::from(self.residents).saturating_sub(100);
         for _ in 0..FILLS {
             if known()? >= wanted {
                 return Ok(());
             }
             ask(&["lab", "residents", &format!("--count={wanted}")])?;
-            // The figures are reported once a second.
+            // The data plane reports the figure once a second.
             interrupt::sleep(Duration::from_millis(1200))?;
         }
         let (wanted, known) = (self.residents, known()?);

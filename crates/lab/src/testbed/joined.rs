@@ -5,10 +5,10 @@ use vm_harness::direct::Direct;
 use vm_harness::error::{Error, Result};
 use vm_harness::vm::Vm;
 
-/// Its name.
+/// Name of the channel.
 pub(super) const CHANNEL: &str = "direct";
 
-/// The channel, which is opened for the first cell that wants it.
+/// The channel, which is opened for the first cell that needs it.
 #[derive(Debug)]
 pub(super) struct Joined {
     pub(super) direct: Direct,
@@ -20,12 +20,12 @@ pub(super) struct Joined {
 enum State {
     Closed,
     Open,
-    /// Why it cannot be opened: that is tried once.
+    /// The reason why the channel cannot be opened; the testbed tries once.
     Failed(String),
 }
 
 impl Joined {
-    /// For the first two of the setting's VMs and the victim, as the network of this number.
+    /// Prepares the channel for the first two of the setting's VMs and the victim, as the network of this number.
     pub(super) fn new(setting: &Setting<'_>, network: u8) -> Result<Self> {
         let first = setting.vms.iter().take(2).copied();
         let members: Vec<&str> = first.chain(["victim"]).collect();
@@ -40,7 +40,7 @@ impl Joined {
         })
     }
 
-    /// Lets the two VMs join, if they have not; the network's number.
+    /// Joins the two VMs on the first call, and returns the network's number.
     pub(super) fn open(&mut self, vms: &[Vm], release: &str) -> Result<u8> {
         match &self.state {
             State::Open => return Ok(self.network),
@@ -56,7 +56,7 @@ impl Joined {
         opened.map(|()| self.network)
     }
 
-    /// Lets one more VM join, of this number; the two others are there.
+    /// Joins another VM, of this number, after the first two.
     pub(super) fn add(&self, vm: &Vm, number: usize) -> Result<()> {
         let number = u8::try_from(number).unwrap_or(u8::MAX);
         self.direct.load(vm, self.network, number)?;

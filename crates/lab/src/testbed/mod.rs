@@ -1,7 +1,7 @@
-//! What the experiments run on: VMs that are all joined by every channel, and a second host.
+//! The testbed of the experiments: VMs that are all joined by every channel, and a second host.
 //!
-//! Booted once for all sweeps. A VM that an experiment does not want is paused: its virtual CPUs
-//! do not run and it takes no frames; only its memory is there. That is the lab's "no VM".
+//! The testbed boots once for all sweeps. It pauses a VM that an experiment does not use: the virtual CPUs
+//! do not run and the VM takes no frames; only its memory is used. This is the lab's "no VM".
 
 mod filled;
 mod joined;
@@ -33,13 +33,13 @@ use spaced::Spaced;
 /// Longest boot: emulated guests on a busy machine.
 pub(super) const BOOT: Duration = Duration::from_secs(180);
 
-/// What the guests are booted with: their kernel counts, at each tick, where it was interrupted.
+/// Kernel argument of the guests: the kernel counts, at each tick, the place where it was interrupted.
 const KERNEL_ARGUMENT: &str = "profile=4";
 
-/// VMs that are booted by the experiments that need them; their numbers follow the others'.
+/// VMs that only the experiments boot that need them; their numbers follow the others'.
 const LATER: [&str; 4] = ["victim", "wide", "new1", "new2"];
 
-/// Where things are.
+/// Paths of the program and of folders.
 #[derive(Clone, Debug)]
 pub struct Paths {
     /// The `vicinity` program.
@@ -53,31 +53,31 @@ pub struct Paths {
 /// VMs, channels and the second host. Fields are dropped in this order.
 #[derive(Debug)]
 pub struct Testbed {
-    /// The VMs; the first two talk, serve and are watched.
+    /// The VMs. The first two exchange traffic, serve and are measured.
     pub vms: Vec<Vm>,
     channels: Vec<Box<dyn Channel>>,
-    /// The folder of the switch that all are joined by.
+    /// The runtime folder of the switch that joins all VMs.
     switch: PathBuf,
     filled: Vec<Filled>,
     gathering: Vec<Gathering>,
     direct: Joined,
     spaced: Spaced,
-    /// What counts the VMs' instructions, if that is wanted and can be.
+    /// Counts the VMs' instructions, if the sweep needs that and QEMU emulates them.
     pub counter: Option<Counter>,
     /// The second host.
     pub remote: SecondHost,
     _site: Bridge,
-    /// How the VMs run.
+    /// The accelerator of the VMs.
     pub accel: Accel,
     /// Their image.
     pub image: Image,
     paused: Vec<bool>,
     guests: Vec<Vec<u32>>,
-    /// A VM with two virtual CPUs, and their threads; there while an experiment needs it.
+    /// A VM with two virtual CPUs, and their threads, while an experiment needs it.
     wide: Option<(Vm, Vec<u32>)>,
-    /// The most each server can serve alone, by `server/file`, requests a second.
+    /// The maximum rate of each server alone, by `server/file`, in requests a second.
     pub solo: BTreeMap<String, f64>,
-    /// Where things are.
+    /// Paths of the program and of folders.
     pub place: Paths,
     names: Vec<String>,
 }
@@ -86,7 +86,7 @@ impl Testbed {
     /// Boots `count` VMs. Those whose instructions are counted, where QEMU emulates them, are slower.
     ///
     /// # Errors
-    /// Anything that keeps them from running.
+    /// A VM, a channel or the second host does not start.
     pub fn start(
         place: &Paths,
         count: usize,
@@ -180,11 +180,11 @@ impl Testbed {
         Vm::boot(&self.image, spec)
     }
 
-    /// One more VM, on all channels, that may be killed. The direct channel it joins if VM 1 and 2
-    /// are to talk over that.
+    /// Boots another VM, on all channels, that may be killed. The VM joins the direct channel if `channel` names
+    /// that.
     ///
     /// # Errors
-    /// It does not come up.
+    /// The VM does not boot.
     pub fn victim(&self, channel: &str) -> Result<Vm> {
         let number = self.vms.len() + 1;
         let vm = self.boot(number, 1)?;
@@ -195,7 +195,7 @@ impl Testbed {
         Ok(vm)
     }
 
-    /// Boots one of the VMs that are started beside others, and return at once: it, and its number.
+    /// Starts one of the VMs whose start is measured, and returns it and its number at once.
     ///
     /// # Errors
     /// QEMU refuses.
@@ -205,10 +205,10 @@ impl Testbed {
         Ok((vm, u8::try_from(number).unwrap_or(u8::MAX)))
     }
 
-    /// Lets only VM 2 run, and a VM with two virtual CPUs, on all channels.
+    /// Lets only VM 2 run, and boots a VM with two virtual CPUs on all channels.
     ///
     /// # Errors
-    /// It does not come up, or QEMU refuses.
+    /// The VM does not boot, or QEMU refuses.
     pub fn widen(&mut self) -> Result<()> {
         self.let_run(|number| number == 2)?;
         if self.wide.is_none() {
@@ -229,12 +229,12 @@ impl Testbed {
         self.wide.as_ref().map(|(vm, _)| vm).ok_or_else(missing)
     }
 
-    /// The network whose switch has so many residents (one is a handful: the VMs and the second
-    /// host), and its folder. Of the others all but a few are behind its uplink: frames from as many
-    /// addresses are sent to it if they have not been, or were forgotten.
+    /// The network whose switch has this number of FDB entries (1 stands for a handful: the VMs and the second
+    /// host), and its folder. In the larger tables nearly all addresses are behind the uplink: frames from these
+    /// addresses are sent to the switch if it has not learned them, or has aged them.
     ///
     /// # Errors
-    /// There is no such switch, or it does not learn them.
+    /// There is no such switch, or it does not learn the addresses.
     pub fn among(&self, residents: u32) -> Result<(u8, &Path)> {
         if residents == 1 {
             return Ok((self.network("switch")?, &self.switch));
@@ -246,7 +246,7 @@ impl Testbed {
         Ok((one.network, one.switch.folder()))
     }
 
-    /// The network whose switch lets frames gather for so many microseconds.
+    /// The network whose switch has this value of `gather-us`.
     ///
     /// # Errors
     /// There is no such switch.
@@ -256,21 +256,21 @@ impl Testbed {
         found.map(|one| one.network).ok_or_else(none)
     }
 
-    /// Where clients fetch what is in VM 1's space.
+    /// The address at which clients fetch files of VM 1's space.
     #[must_use]
     pub fn space(&self) -> SocketAddr {
         self.spaced.at
     }
 
-    /// What the daemon says of VM 1's space.
+    /// The daemon's status of VM 1's space.
     ///
     /// # Errors
-    /// The daemon is gone.
+    /// The daemon has ended.
     pub fn show_space(&self) -> Result<Value> {
         self.spaced.show()
     }
 
-    /// Have VM 1's space sized as `vicinity space set` has it.
+    /// Sets the size of VM 1's space by `vicinity space set`.
     ///
     /// # Errors
     /// The daemon refuses.
@@ -287,8 +287,8 @@ impl Testbed {
         self.vms.get(number.wrapping_sub(1)).ok_or_else(missing)
     }
 
-    /// The network between VM 1 and 2 that a channel carries. The direct channel is opened when it is
-    /// first asked for; VM 1 and 2 have to run.
+    /// The network between VM 1 and 2 that a channel carries. The direct channel is opened on the
+    /// first call for it; VM 1 and 2 must run.
     ///
     /// # Errors
     /// There is no such channel, or it cannot be opened.
@@ -347,7 +347,7 @@ impl Testbed {
         interrupt::check()
     }
 
-    /// All of them still run.
+    /// Whether all VMs still run.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let wide = self.wide.iter().map(|(vm, _)| vm);
@@ -355,8 +355,8 @@ impl Testbed {
         all.all(|vm| vm.is_running().unwrap_or(false))
     }
 
-    /// A VM that does not answer. One that was killed may take a moment to be gone: nobody is to be
-    /// measured with it meanwhile.
+    /// The name of a VM that does not answer. A killed VM may take a moment to end, and must not take part in a
+    /// measurement meanwhile.
     #[must_use]
     pub fn silent(&self) -> Option<&str> {
         let answers = |vm: &Vm| {
@@ -378,7 +378,7 @@ impl Testbed {
     }
 }
 
-/// The lab's guest with two web servers, and what computes.
+/// The standard guest with two web servers and the programs of the jobs.
 #[must_use]
 pub(super) fn recipe() -> Recipe {
     Recipe::default()
@@ -390,7 +390,7 @@ pub(super) fn recipe() -> Recipe {
         .package("libgcc-s1")
 }
 
-/// Threads of a VM's virtual CPUs, as QEMU knows them.
+/// Threads of a VM's virtual CPUs, as QEMU reports them.
 fn cpus_of(vm: &Vm) -> Result<Vec<u32>> {
     let answer = vm.qmp()?.execute("query-cpus-fast", &json!({}))?;
     let cpus = answer.as_array().map(Vec::as_slice).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Which threads work for which VM.
+//! The sets of threads that work for each VM, and for the backend.
 
 use observe::proc::Proc;
 
@@ -11,7 +11,7 @@ use vm_harness::switch::Switch;
 use vm_harness::vm::Vm;
 
 impl Testbed {
-    /// The backend: every thread of QEMU that is no virtual CPU, Vicinity's, vhost's.
+    /// The backend: every thread of QEMU that is no virtual CPU, and the threads of Vicinity and of vhost.
     #[must_use]
     pub fn backend(&self) -> Vec<u32> {
         let proc = Proc::default();
@@ -39,7 +39,7 @@ impl Testbed {
         threads
     }
 
-    /// The sets to watch when the first `busy` of `running` VMs work.
+    /// The sets to measure while the first `busy` of `running` VMs work.
     #[must_use]
     pub fn sets(&self, busy: usize, running: usize) -> Vec<Set> {
         let join = |from: usize, to: usize| {
@@ -77,7 +77,7 @@ impl Testbed {
         sets
     }
 
-    /// The sets to watch when the VM with two virtual CPUs sends to VM 2.
+    /// The sets to measure while the VM with two virtual CPUs sends to VM 2.
     ///
     /// # Errors
     /// There is no such VM.
@@ -96,7 +96,7 @@ impl Testbed {
         ])
     }
 
-    /// Every thread of a VM's QEMU, its virtual CPUs included.
+    /// Every thread of a VM's QEMU, including its virtual CPUs.
     ///
     /// # Errors
     /// There is no such VM.

@@ -1,5 +1,5 @@
-//! VM 1's space, and the daemon that has it; VM 2 has one that competes for slots. Clients of the second
-//! host reach it through the same link as the VMs' own servers on the switch.
+//! VM 1's space, and its daemon; VM 2 has a space that competes for slots. Clients on the second
+//! host reach VM 1's space through the same link as the VMs' own servers on the switch.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -21,14 +21,14 @@ const NUMBER: u8 = 251;
 /// Where clients fetch.
 const PORT: u16 = 8090;
 
-/// The VM, and the one that competes.
+/// The VM, and the competing one.
 const VM: &str = "vm1";
 const RIVAL: &str = "vm2";
 
-/// Slots for both: of the rates of jobs that are measured, the highest needs more than half of them.
+/// Slots for both. The highest of the measured rates of jobs needs more than half of them.
 const BUDGET: u32 = 64;
 
-/// Longest start of the daemon.
+/// Longest time until the daemon has started.
 const START: Duration = Duration::from_secs(20);
 
 /// A daemon with a space.
@@ -42,7 +42,7 @@ pub(super) struct Spaced {
 }
 
 impl Spaced {
-    /// Starts it beside the bridge `site`, which carries the network of this number.
+    /// Starts the daemon with an address on the bridge `site`, which carries the network of this number.
     pub(super) fn new(setting: &Setting<'_>, site: &Bridge, network: u8) -> Result<Self> {
         let address = channel::address(network, NUMBER);
         let namespace = site.namespace();
@@ -87,7 +87,7 @@ impl Spaced {
         })
     }
 
-    /// QEMU's options for a VM: none but for those that have a space.
+    /// QEMU's options for a VM; none for a VM without a space.
     pub(super) fn qemu_args(&self, vm: &str) -> Result<Vec<String>> {
         if ![VM, RIVAL].contains(&vm) {
             return Ok(Vec::new());
@@ -97,13 +97,13 @@ impl Spaced {
             .map_err(|_| Error::unreadable("`vicinity space qemu-args`", &text))
     }
 
-    /// What the daemon says of the space.
+    /// The daemon's status of the space.
     pub(super) fn show(&self) -> Result<Value> {
         let text = self.ask(&["show", VM])?;
         serde_json::from_str(&text).map_err(|_| Error::unreadable("`vicinity space show`", &text))
     }
 
-    /// Have the daemon do what `vicinity space` with these words does.
+    /// Runs `vicinity space` with these arguments.
     pub(super) fn ask(&self, words: &[&str]) -> Result<String> {
         let mut command: Command = host::command(&self.vicinity);
         command.arg("--runtime-dir").arg(self.run.path());
@@ -111,7 +111,7 @@ impl Spaced {
         host::run(command)
     }
 
-    /// The daemon; the space's process is its child.
+    /// Process id of the daemon; the space's process is its child.
     pub(super) fn process(&self) -> Option<u32> {
         self.process.as_ref().map(Tied::id)
     }
