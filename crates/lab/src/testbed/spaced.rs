@@ -18,7 +18,7 @@ use vm_harness::scope::RunFolder;
 /// Last byte of the host's address on the network that the second host is on.
 const NUMBER: u8 = 251;
 
-/// Where clients fetch.
+/// Port at which clients fetch files of the space.
 const PORT: u16 = 8090;
 
 /// The VM, and the competing one.
