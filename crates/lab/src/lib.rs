@@ -1,43 +1,51 @@
-//! The lab: real VMs, real traffic, honest figures.
+//! The papers' measurements, run again on real VMs.
 //!
 //! # Theory of operation
 //!
-//! 1. [`image`] makes a guest out of Debian packages: an unmodified kernel and an initramfs.
-//! 2. [`accel`] finds out, by booting that kernel, whether KVM works here; else QEMU emulates.
-//! 3. [`channel`] opens a way between VMs by its name ([`bridge`], the switch) and gives a NIC
-//!    for each VM. [`direct`] joins running VMs by a channel that needs none.
-//! 4. [`vm`] boots VMs with those NICs, runs commands in them and reads their CPU time.
-//! 5. [`workload`] runs traffic between two VMs and reads its figures; [`stats`] sums them up.
-//! 6. [`demo`] does all that for two channels, round by round in turn, and [`report`] writes it
-//!    down as a page that needs nothing else.
+//! ```text
+//!     catalogue ── experiments, sweeps ──▶ run ◀── probe: what this host can run
+//!                                           │
+//!                       one cell at a time  ▼
+//!                                        measurer ──▶ measure ──▶ testbed: VMs, channels, second host
+//!                                           │                        │
+//!                                           │ Sample                 └─ settings: CPUs, cgroups, journal
+//!                                           ▼
+//!                              sample_log: samples.ndjson, manifest
+//!                                           │
+//!                                           ▼
+//!                        claim, statistic ──▶ verdict ──▶ report: HTML, Markdown, CSV
+//! ```
 //!
-//! Whoever starts a thing owns it and ends it when dropped: QEMU, the switch, namespaces,
-//! folders. Children are tied to us ([`host`]), so that not even SIGKILL leaves one running;
-//! Ctrl-C is an ordinary error ([`interrupt`]); names carry their owner's process id
-//! ([`scope`]), so that the next run removes what a crash left. Any step may fail; the error
-//! says what to do.
+//! 1. [`catalogue`] has every experiment as data; [`probe`] determines which of them this host can run.
+//! 2. A sweep's cells are measured in blocks: each block has every cell once, in an order drawn from the run's seed.
+//!    A disturbance of the machine affects cells that are neighbours in time, and claims compare cells within a block
+//!    only.
+//! 3. Each measured cell is a [`sample::Sample`], appended to `samples.ndjson` at once: a crash loses the cell that
+//!    was being measured and nothing else. A run that was cut short is resumed: the cells that the file lacks are
+//!    measured.
+//! 4. [`claim`] turns samples into evidence, [`report::inference`](::report::inference) judges it.
+//!
+//! If a cell fails (a VM died, a server did not start, the kernel refused a setting), its sample holds the reason and
+//! the run continues. The journal of [`settings`] undoes what was set on the host.
 
 #![forbid(unsafe_code)]
 
-pub mod accel;
-pub mod bench;
-pub mod bridge;
-pub mod channel;
-pub mod cpu;
-pub mod demo;
-pub mod direct;
-mod error;
-pub mod host;
-pub mod image;
-pub mod instructions;
-pub mod interrupt;
-pub mod machine;
-pub mod progress;
+pub mod catalogue;
+pub mod cell_filter;
+pub mod claim;
+mod cpu_distance;
+pub mod http;
+pub mod manifest;
+pub mod measure;
+mod measurer;
+pub mod probe;
 pub mod report;
-pub mod scope;
-pub mod stats;
-pub mod study;
-pub mod vm;
-pub mod workload;
-
-pub use error::{LabError, Result};
+pub mod run;
+pub mod sample;
+mod sample_log;
+pub mod second_host;
+pub mod settings;
+mod statistic;
+pub mod testbed;
+pub mod thread_times;
+pub mod verdict;

@@ -4,8 +4,9 @@ mod space_server;
 
 use std::path::Path;
 
-use lab::bench::{self, Options, Part, message, operate, space, uplink};
-use lab::progress::Progress;
+use bench::switch::{self, Options, Part};
+use bench::{message, operate, space, uplink};
+use vm_harness::progress::Progress;
 
 use crate::demo;
 use crate::failure::Failure;
@@ -28,7 +29,7 @@ pub(crate) fn switch(
         output: output.to_owned(),
         ..Options::new(&program, Path::new(demo::FOLDER))
     };
-    let report = bench::switch(&options, &Progress::start())?;
+    let report = switch::switch(&options, &Progress::start())?;
     Ok(format!("{report}\nReport: {}\n", output.display()))
 }
 

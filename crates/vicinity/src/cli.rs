@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use ::lab::accel::{self, Accel};
 use clap::{CommandFactory, Parser, Subcommand};
+use vm_harness::accel::{self, Accel};
 
 use crate::failure::{EXIT_CODES, Failure};
 use crate::logging::{self, Format, Level};
@@ -324,7 +324,7 @@ impl Cli {
 
 fn examine(runtime_dir: &Path, json: bool) -> Result<(), Failure> {
     // The probe boots a guest, which must not outlive a Ctrl-C.
-    ::lab::interrupt::install()?;
+    vm_harness::interrupt::install()?;
     let checks = doctor::examine(runtime_dir);
     match json {
         true => print(&list::as_json(&checks))?,

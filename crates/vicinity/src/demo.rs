@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use lab::demo::{self, Options};
-use lab::progress::Progress;
+use demo::Options;
+use vm_harness::progress::Progress;
 
 use crate::failure::Failure;
 
@@ -42,7 +42,7 @@ pub(crate) fn shell(channel: &str, folder: &Path) -> Result<(), Failure> {
 }
 
 fn options(folder: &Path) -> Result<Options, Failure> {
-    lab::interrupt::install()?;
+    vm_harness::interrupt::install()?;
     let program = std::env::current_exe().map_err(Failure::Program)?;
     Ok(Options::new(&program, folder))
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use direct::Group;
-use lab::interrupt;
+use vm_harness::interrupt;
 
 use crate::client::{self, Ask, ClientError, Method};
 use crate::config::DIRECT_FOLDER;

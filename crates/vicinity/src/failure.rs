@@ -37,7 +37,7 @@ pub(crate) enum Failure {
     NoConfiguration(ClientError),
     /// Something with real VMs went wrong.
     #[error(transparent)]
-    Lab(#[from] lab::LabError),
+    Lab(#[from] vm_harness::error::HarnessError),
     /// A message could not be sent or received.
     #[error(transparent)]
     Message(#[from] message::MessageError),
@@ -79,7 +79,7 @@ impl Failure {
             Self::Config(_)
             | Self::Usage(_)
             | Self::Client(ClientError::Refused { wrong: true, .. }) => ExitCode::from(2),
-            Self::Lab(lab::LabError::Interrupted) => ExitCode::from(130),
+            Self::Lab(vm_harness::error::HarnessError::Interrupted) => ExitCode::from(130),
             _ => ExitCode::FAILURE,
         }
     }

@@ -5,14 +5,14 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
-use lab::bench::message::{Figures, Row};
-use lab::interrupt;
-use lab::stats::quantile;
 use message::{
     Address, Board, Code, Copies, Endpoint, MessageError, Options, Peer, limits,
     perf::{self, Kind, Load},
 };
+use report::message_perf::{Figures, Row};
+use report::stats::quantile;
 use serde::Serialize;
+use vm_harness::interrupt;
 
 use crate::failure::Failure;
 use crate::list;

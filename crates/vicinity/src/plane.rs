@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use lab::interrupt;
 use message::remote::{self, Gateway, Member, Switchboard};
+use vm_harness::interrupt;
 use window::cached::LoadTime;
 
 use crate::failure::Failure;

@@ -6,13 +6,13 @@ mod residents;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
-use lab::progress::Progress;
-use lab::study::catalogue::{self, Scale};
-use lab::study::http::{self, Load};
-use lab::study::probe::Probe;
-use lab::study::run::{self, Options};
-use lab::study::world::Place;
+use lab::catalogue::{self, Scale};
+use lab::http::{self, Load};
+use lab::probe::Probe;
+use lab::run::{self, Options};
+use lab::testbed::Paths;
 use serde::Serialize;
+use vm_harness::progress::Progress;
 
 use crate::demo;
 use crate::failure::Failure;
@@ -90,7 +90,7 @@ pub(crate) fn start(
     output: &Path,
 ) -> Result<String, Failure> {
     run::wanted(ids, only, scale).map_err(|error| Failure::Usage(error.to_string()))?;
-    lab::interrupt::install()?;
+    vm_harness::interrupt::install()?;
     let options = Options {
         place: place(output)?,
         output: output.to_owned(),
@@ -106,19 +106,19 @@ pub(crate) fn start(
 
 /// Complete a run that was cut short, and write the report.
 pub(crate) fn resume(output: &Path) -> Result<String, Failure> {
-    lab::interrupt::install()?;
+    vm_harness::interrupt::install()?;
     run::resume(&place(output)?, output, &Progress::start())?;
     report(output)
 }
 
 /// Write a run's report from its samples.
 pub(crate) fn report(output: &Path) -> Result<String, Failure> {
-    Ok(lab::study::report::write(output)?)
+    Ok(lab::report::write(output)?)
 }
 
 /// Two runs side by side.
 pub(crate) fn compare(a: &Path, b: &Path, json: bool) -> Result<String, Failure> {
-    let found = lab::study::report::compare(a, b)?;
+    let found = lab::report::compare(a, b)?;
     Ok(match json {
         true => as_json(&found),
         false => found.to_string(),
@@ -132,8 +132,8 @@ pub(crate) fn request(load: &Load) -> String {
     serde_json::to_string(&report).unwrap_or_default()
 }
 
-fn place(output: &Path) -> Result<Place, Failure> {
-    Ok(Place {
+fn place(output: &Path) -> Result<Paths, Failure> {
+    Ok(Paths {
         vicinity: std::env::current_exe().map_err(Failure::Program)?,
         cache: PathBuf::from(demo::FOLDER).join("lab"),
         logs: output.join("logs"),

@@ -12,8 +12,8 @@ use std::os::unix::net::UnixListener;
 use std::process::Stdio;
 
 use common::{Daemon, page};
-use lab::host::{Tied, command};
 use serde_json::Value;
+use vm_harness::host::{Tied, command};
 
 /// What the doctor says of something that is served: what is wrong, and what to do.
 fn said(checks: &[Value], name: &str) -> Vec<String> {
@@ -36,7 +36,7 @@ fn qemu(daemon: &Daemon, vm: &str, change: [&str; 2]) -> Tied {
     let options = String::from_utf8(output.stdout).unwrap();
     assert!(options.contains(change[0]), "{options}");
     let options = options.replace(change[0], change[1]);
-    let accel = lab::accel::expected().unwrap().name();
+    let accel = vm_harness::accel::expected().unwrap().name();
     let line =
         format!("exec qemu-system-x86_64 -accel {accel} -display none -nodefaults {options}");
     let mut shell = command("sh");

@@ -27,7 +27,7 @@ impl Qemu {
             .unwrap();
         assert!(output.status.success(), "{output:?}");
         let options = String::from_utf8(output.stdout).unwrap();
-        let accel = lab::accel::expected().unwrap().name();
+        let accel = vm_harness::accel::expected().unwrap().name();
         let line = format!(
             "exec qemu-system-x86_64 -accel {accel} -display none -nodefaults -no-reboot {options}"
         );

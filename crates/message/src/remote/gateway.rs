@@ -110,8 +110,7 @@ impl Gateway {
             waiter.add(interrupts, INTERRUPT)?;
         }
         page.set_interruptible(interrupts.is_some());
-        let polling_only =
-            matches!(doorbell, HostDoorbell::Device(..)) && interrupts.is_none();
+        let polling_only = matches!(doorbell, HostDoorbell::Device(..)) && interrupts.is_none();
         Ok(Self {
             board,
             listener,

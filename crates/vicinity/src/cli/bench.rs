@@ -13,14 +13,14 @@ pub(super) enum Bench {
     /// and some minutes
     Switch {
         /// How often each measurement is repeated
-        #[arg(long, default_value_t = lab::bench::ROUNDS)]
+        #[arg(long, default_value_t = ::bench::ROUNDS)]
         rounds: u32,
         /// Frame lengths in bytes, Ethernet header included, check sequence not
-        #[arg(long, value_delimiter = ',', default_values_t = lab::bench::SIZES)]
+        #[arg(long, value_delimiter = ',', default_values_t = ::bench::switch::SIZES)]
         sizes: Vec<u16>,
         /// What to measure
-        #[arg(long, value_delimiter = ',', default_values_t = lab::bench::Part::ALL)]
-        parts: Vec<lab::bench::Part>,
+        #[arg(long, value_delimiter = ',', default_values_t = ::bench::switch::Part::ALL)]
+        parts: Vec<::bench::switch::Part>,
         /// Where the report is written, as JSON
         #[arg(long, default_value = "target/bench/switch.json", value_name = "FILE")]
         output: PathBuf,
@@ -28,10 +28,10 @@ pub(super) enum Bench {
     /// The message plane against UCX and TCP on loopback; needs root, two CPUs and some minutes
     Message {
         /// How often each measurement is repeated
-        #[arg(long, default_value_t = lab::bench::ROUNDS)]
+        #[arg(long, default_value_t = ::bench::ROUNDS)]
         rounds: u32,
         /// Message lengths in bytes
-        #[arg(long, value_delimiter = ',', default_values_t = lab::bench::message::LENGTHS)]
+        #[arg(long, value_delimiter = ',', default_values_t = ::bench::message::LENGTHS)]
         lengths: Vec<u32>,
         /// Where the report is written, as JSON
         #[arg(long, default_value = "target/bench/message.json", value_name = "FILE")]
@@ -41,7 +41,7 @@ pub(super) enum Bench {
     /// and a minute
     Operate {
         /// How often each measurement is repeated
-        #[arg(long, default_value_t = lab::bench::ROUNDS)]
+        #[arg(long, default_value_t = ::bench::ROUNDS)]
         rounds: u32,
         /// Where the report is written, as JSON
         #[arg(long, default_value = "target/bench/operate.json", value_name = "FILE")]
@@ -50,10 +50,10 @@ pub(super) enum Bench {
     /// Messages between two hosts, which are network namespaces, against TCP; needs root and a minute
     Uplink {
         /// How often each measurement is repeated
-        #[arg(long, default_value_t = lab::bench::ROUNDS)]
+        #[arg(long, default_value_t = ::bench::ROUNDS)]
         rounds: u32,
         /// Rates of the link between them, in Mbit/s
-        #[arg(long, value_delimiter = ',', default_values_t = lab::bench::uplink::RATES)]
+        #[arg(long, value_delimiter = ',', default_values_t = ::bench::uplink::RATES)]
         rates: Vec<u32>,
         /// Where the report is written, as JSON
         #[arg(long, default_value = "target/bench/uplink.json", value_name = "FILE")]
@@ -62,10 +62,10 @@ pub(super) enum Bench {
     /// A space's server against nginx on the same files; needs root, two CPUs and some minutes
     Space {
         /// How often each measurement is repeated
-        #[arg(long, default_value_t = lab::bench::ROUNDS)]
+        #[arg(long, default_value_t = ::bench::ROUNDS)]
         rounds: u32,
         /// Lengths of files in bytes
-        #[arg(long, value_delimiter = ',', default_values_t = lab::bench::space::LENGTHS)]
+        #[arg(long, value_delimiter = ',', default_values_t = ::bench::space::LENGTHS)]
         lengths: Vec<u32>,
         /// Where the report is written, as JSON
         #[arg(long, default_value = "target/bench/space.json", value_name = "FILE")]

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use ::lab::accel::{self, Accel};
 use clap::Subcommand;
+use vm_harness::accel::{self, Accel};
 
 use super::print;
 use crate::failure::Failure;
@@ -106,7 +106,7 @@ pub(super) enum Scale {
     Full,
 }
 
-impl From<Scale> for lab::study::catalogue::Scale {
+impl From<Scale> for lab::catalogue::Scale {
     fn from(scale: Scale) -> Self {
         match scale {
             Scale::Ci => Self::Ci,
@@ -144,7 +144,7 @@ impl Lab {
                 warm_up,
                 seconds,
                 workers,
-            } => print(&study::request(&lab::study::http::Load {
+            } => print(&study::request(&lab::http::Load {
                 server,
                 path,
                 rate,

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lab::accel::{self, Accel};
+use vm_harness::accel::{self, Accel};
 
 use super::Check;
 use crate::demo;

@@ -7,7 +7,7 @@ mod push;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use lab::study::inference;
+use report::inference;
 use serde::Serialize;
 use space::simulate::{self, Outcome, Policy, Trace};
 

@@ -30,9 +30,9 @@ pub(crate) fn fill(count: u32) -> Result<(), Failure> {
         &["bridge", "link", "set", "dev", TAP, "learning", "off"],
     ] {
         let (program, rest) = words.split_first().unwrap_or((&"true", &[]));
-        let mut command = lab::host::command(program);
+        let mut command = vm_harness::host::command(program);
         command.args(rest);
-        lab::host::run(command)?;
+        vm_harness::host::run(command)?;
     }
     let mut tap = File::from(tap);
     for number in 0..count {

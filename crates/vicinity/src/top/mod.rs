@@ -54,7 +54,7 @@ fn watts(text: &str) -> Result<f64, String> {
 
 /// Show it until the user or SIGTERM ends it.
 pub(crate) fn run(runtime_dir: &Path, options: &Options) -> Result<(), Failure> {
-    lab::interrupt::install()?;
+    vm_harness::interrupt::install()?;
     let mut source = Source::new(runtime_dir, options);
     let interval = Duration::from_secs(options.interval);
     let ended = match options {
@@ -72,7 +72,7 @@ pub(crate) fn run(runtime_dir: &Path, options: &Options) -> Result<(), Failure> 
     };
     match ended {
         // The ordinary way to end what goes on for ever.
-        Err(Failure::Lab(lab::LabError::Interrupted)) if !options.once => Ok(()),
+        Err(Failure::Lab(vm_harness::error::HarnessError::Interrupted)) if !options.once => Ok(()),
         ended => ended,
     }
 }
@@ -80,14 +80,14 @@ pub(crate) fn run(runtime_dir: &Path, options: &Options) -> Result<(), Failure> 
 /// Totals, and rates of the one thing of which the kernel keeps none: switches between VMs.
 fn totals(source: &mut Source, interval: Duration) -> Result<(), Failure> {
     if source.read().switches.is_ok() {
-        lab::interrupt::sleep(interval)?;
+        vm_harness::interrupt::sleep(interval)?;
     }
     write(&prometheus::render(&source.read()))
 }
 
 fn once(source: &mut Source, interval: Duration, json: bool) -> Result<(), Failure> {
     source.next();
-    lab::interrupt::sleep(interval)?;
+    vm_harness::interrupt::sleep(interval)?;
     match source.next() {
         Some(report) if json => write(&crate::list::as_json(&report)),
         Some(report) => write(&plain::table(&report)),
@@ -98,7 +98,7 @@ fn once(source: &mut Source, interval: Duration, json: bool) -> Result<(), Failu
 fn stream(source: &mut Source, interval: Duration) -> Result<(), Failure> {
     source.next();
     loop {
-        lab::interrupt::sleep(interval)?;
+        vm_harness::interrupt::sleep(interval)?;
         if let Some(report) = source.next() {
             let mut line = serde_json::to_string(&report).unwrap_or_default();
             line.push('\n');
@@ -115,7 +115,7 @@ fn write(text: &str) -> Result<(), Failure> {
         .and_then(|()| output.flush())
     {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
-            Err(lab::LabError::Interrupted.into())
+            Err(vm_harness::error::HarnessError::Interrupted.into())
         }
         ended => Ok(ended?),
     }

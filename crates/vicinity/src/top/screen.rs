@@ -33,7 +33,7 @@ fn watch(
     let mut next = Instant::now() + interval.min(SLICE);
     terminal.draw(|frame| draw(frame, &state))?;
     loop {
-        lab::interrupt::check()?;
+        vm_harness::interrupt::check()?;
         let left = next.saturating_duration_since(Instant::now());
         if event::poll(left.min(SLICE))? {
             match event::read()? {

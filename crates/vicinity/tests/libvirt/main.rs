@@ -22,9 +22,9 @@ use std::process::Stdio;
 use common::neighbours::started;
 use common::{Daemon, until, vicinity};
 use front_end::{Layout, Options, Wire};
-use lab::host::{Tied, command};
-use lab::image::{Image, Recipe};
-use lab::scope::RunFolder;
+use vm_harness::host::{Tied, command};
+use vm_harness::image::{Image, Recipe};
+use vm_harness::scope::RunFolder;
 
 /// The group of the daemon's sockets: `host.sh` says that QEMU is in it.
 const GROUP: &str = "64056";

@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use common::root;
-use lab::host::{command, run};
-use lab::image::clean_root;
+use vm_harness::host::{command, run};
+use vm_harness::image::clean_root;
 
 fn home() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).to_owned()

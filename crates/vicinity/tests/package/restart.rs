@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use front_end::frame::{mac, number, numbered};
 use front_end::wire::request;
 use front_end::{Layout, Nic, Options, Wire};
-use lab::host::{command, run};
-use lab::image::clean_root;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use vm_harness::host::{command, run};
+use vm_harness::image::clean_root;
 
 use crate::common::mount::Mount;
 use crate::common::root;

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use lab::host::{Tied, command};
+use vm_harness::host::{Tied, command};
 
 use crate::common::until;
 use crate::rig::{Rig, home, step};

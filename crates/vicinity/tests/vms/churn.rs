@@ -1,7 +1,7 @@
 //! VMs that are reset, switched off and killed, while two others go on.
 
-use lab::vm::{Link, Nic, Spec, Vm};
 use serde_json::json;
+use vm_harness::vm::{Link, Nic, Spec, Vm};
 
 use crate::common::holdings::Holdings;
 use crate::common::until;

@@ -1,9 +1,9 @@
 //! Members of trust groups: VMs whose guests get the direct channel's module, built here for their
 //! kernel.
 
-use lab::vm::{Job, Spec, Vm};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use vm_harness::vm::{Job, Spec, Vm};
 
 use crate::common::until;
 use crate::guest::{self, GUARD, sh};

@@ -3,8 +3,8 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use lab::vm::{Job, Spec, Vm};
 use rustix::process::Signal;
+use vm_harness::vm::{Job, Spec, Vm};
 
 use crate::common::until;
 use crate::direct::{

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ::direct::layout;
-use lab::host::Tied;
-use lab::study::knob::{self, Journal};
-use lab::vm::Vm;
 use observe::proc::Proc;
 use rustix::process::Signal;
+use vm_harness::host::Tied;
+use vm_harness::settings::{self, Journal};
+use vm_harness::vm::Vm;
 
 use crate::common::{HANG, until};
 use crate::direct::{
@@ -66,13 +66,13 @@ fn udp_holds_its_sender_back(a: &Vm) {
 /// waits: they are to go another way.
 fn short_packets_while_cpus_are_short(a: &Vm, c: &Vm) {
     assert_eq!(sh(a, PEERS).lines().count(), 2);
-    let mut hog = lab::host::command("sh");
+    let mut hog = vm_harness::host::command("sh");
     hog.args(["-c", "while :; do :; done"]);
     let hog = Tied::spawn(hog).unwrap();
     let mut pinned = Journal::begin().unwrap();
     for process in [a.id(), c.id(), hog.id()] {
         for thread in Proc::default().threads(process) {
-            knob::pin(&mut pinned, thread, &[0]).unwrap();
+            settings::pin(&mut pinned, thread, &[0]).unwrap();
         }
     }
     let sending = a.start("exec socat -u -b 100 OPEN:/dev/zero UDP-SENDTO:10.97.0.3:9");

@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Stdio;
 
-use lab::host::{Tied, command};
+use vm_harness::host::{Tied, command};
 
 use crate::common::until;
 use crate::direct::{config, member_of, standing, words};

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use lab::vm::{Spec, Vm};
 use serde_json::{Value, json};
+use vm_harness::vm::{Spec, Vm};
 
 use crate::common::until;
 use crate::direct::{insert, is_well, standing, until_devices, with_module, words};
@@ -33,7 +33,7 @@ members = [\"red\", \"blue\"]
 /// Build the agent, as it is built for guests.
 fn agent() -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/agent");
-    let mut command = lab::host::command(script);
+    let mut command = vm_harness::host::command(script);
     command.args(["--profile", "dev"]);
     command.env("CARGO_TARGET_DIR", home().join("agent"));
     let output = command.stderr(Stdio::inherit()).output().unwrap();

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use front_end::frame::mac;
 use front_end::{Layout, Nic, Options, Wire, features};
-use lab::vm::Vm;
+use vm_harness::vm::Vm;
 
 use crate::arp;
 use crate::counters::Counters;

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lab::vm::Vm;
 use serde_json::Value;
+use vm_harness::vm::Vm;
 
 use crate::rig::{home, ip};
 
@@ -141,14 +141,14 @@ pub(crate) fn module(name: &str, release: &str) -> PathBuf {
         let path = entry.unwrap().path();
         fs::copy(&path, folder.join(path.file_name().unwrap())).unwrap();
     }
-    let mut make = lab::host::command("make");
+    let mut make = vm_harness::host::command("make");
     make.arg("--directory").arg(&folder);
     make.args([format!("RELEASE={release}"), "KCFLAGS=-Werror".to_owned()]);
-    lab::host::run(make).unwrap_or_else(|error| panic!("{error}: scripts/setup test"));
+    vm_harness::host::run(make).unwrap_or_else(|error| panic!("{error}: scripts/setup test"));
     let stripped = folder.join("stripped.ko");
-    let mut strip = lab::host::command("strip");
+    let mut strip = vm_harness::host::command("strip");
     strip.arg("--strip-debug").arg("-o").arg(&stripped);
     strip.arg(folder.join(format!("vicinity_{name}.ko")));
-    lab::host::run(strip).unwrap();
+    vm_harness::host::run(strip).unwrap();
     stripped
 }

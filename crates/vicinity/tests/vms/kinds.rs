@@ -1,7 +1,7 @@
 //! Guests that differ in what their driver and device have negotiated, talking to one that has
 //! everything.
 
-use lab::vm::{Link, Nic, Spec, Vm};
+use vm_harness::vm::{Link, Nic, Spec, Vm};
 
 use crate::counters::Counters;
 use crate::guest::{received, serve_iperf, sh, stack_counter, tcp_both_ways};

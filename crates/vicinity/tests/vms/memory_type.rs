@@ -1,7 +1,7 @@
 //! How a guest's kernel maps the region: what KVM on AMD processors obeys, and TCG does not, which kernels tell
 //! all the same.
 
-use lab::vm::Vm;
+use vm_harness::vm::Vm;
 
 use crate::direct::is_well;
 use crate::guest::sh;

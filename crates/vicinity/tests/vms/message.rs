@@ -4,9 +4,9 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use lab::host::{Tied, run};
-use lab::vm::{Job, Spec, Vm, WITH_ROOM};
 use rustix::process::{Pid, Signal, kill_process};
+use vm_harness::host::{Tied, run};
+use vm_harness::vm::{Job, Spec, Vm, WITH_ROOM};
 
 use crate::common::until;
 use crate::guest;
@@ -54,7 +54,7 @@ pub(crate) fn with_wake(rig: Rig) -> Rig {
 struct Link([String; 2]);
 
 fn ip(words: &[&str]) {
-    let mut command = lab::host::command("ip");
+    let mut command = vm_harness::host::command("ip");
     command.args(words);
     run(command).unwrap();
 }
@@ -80,7 +80,7 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         for name in &self.0 {
-            let mut command = lab::host::command("ip");
+            let mut command = vm_harness::host::command("ip");
             // It may never have been made.
             drop(command.args(["netns", "del", name]).output());
         }
@@ -89,7 +89,7 @@ impl Drop for Link {
 
 /// `vicinity message` on a host.
 fn message(rig: &Rig, words: &[&str]) -> std::process::Command {
-    let mut command = lab::host::command(env!("CARGO_BIN_EXE_vicinity"));
+    let mut command = vm_harness::host::command(env!("CARGO_BIN_EXE_vicinity"));
     command.env_remove("VICINITY_RUNTIME_DIR");
     command.arg("--runtime-dir").arg(rig.daemon().path(""));
     command.arg("message").args(words);

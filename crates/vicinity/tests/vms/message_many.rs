@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use lab::host::Tied;
-use lab::vm::Vm;
 use tempfile::TempDir;
+use vm_harness::host::Tied;
+use vm_harness::vm::Vm;
 
 use crate::common::mx::Installed;
 use crate::common::until;
@@ -72,7 +72,7 @@ impl Program {
     }
 
     fn on_host(&self, rig: &Rig) -> Command {
-        let mut command = lab::host::command(self.file());
+        let mut command = vm_harness::host::command(self.file());
         command.env("LD_LIBRARY_PATH", self.installed.libraries());
         command.env("VICINITY_RUNTIME_DIR", rig.daemon().path(""));
         command.stdin(Stdio::null());

@@ -4,9 +4,9 @@
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use lab::host::run;
-use lab::vm::{Link, Migration, Moved, Nic, Spec, Vm};
 use serde_json::{Value, json};
+use vm_harness::host::run;
+use vm_harness::vm::{Link, Migration, Moved, Nic, Spec, Vm};
 
 use crate::common::until;
 use crate::guest::{GUARD, Pinging, give_address, serve_iperf, sh, tcp_both_ways, wait_for_port};

@@ -1,7 +1,7 @@
 //! Several queue pairs, and frames as large as virtio allows.
 
-use lab::vm::Vm;
 use observe::proc::Proc;
+use vm_harness::vm::Vm;
 
 use crate::common::vicinity;
 use crate::counters::{Counters, assert_nothing_vanished};

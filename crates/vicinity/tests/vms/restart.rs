@@ -5,9 +5,9 @@ use std::os::unix::net::UnixStream;
 
 use front_end::frame::{mac, numbered};
 use front_end::{Layout, Nic, Options, Wire};
-use lab::vm::Vm;
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use vm_harness::vm::Vm;
 
 use crate::common::until;
 use crate::guest::{Pinging, serve_iperf, sh, tcp_both_ways, wait_for_port};

@@ -5,11 +5,11 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use lab::accel;
-use lab::image::{Image, Recipe};
-use lab::scope::{self, RunFolder};
-use lab::vm::{Spec, Vm};
 use rustix::process::Signal;
+use vm_harness::accel;
+use vm_harness::image::{Image, Recipe};
+use vm_harness::scope::{self, RunFolder};
+use vm_harness::vm::{Spec, Vm};
 
 use crate::common::{Daemon, vicinity};
 
@@ -104,9 +104,9 @@ impl Rig {
     pub(crate) fn serve(&mut self) {
         let program = env!("CARGO_BIN_EXE_vicinity");
         let mut command = match self.by.split_first() {
-            None => lab::host::command(program),
+            None => vm_harness::host::command(program),
             Some((first, rest)) => {
-                let mut by = lab::host::command(first);
+                let mut by = vm_harness::host::command(first);
                 by.args(rest).arg(program);
                 by
             }
@@ -289,7 +289,7 @@ pub(crate) fn home() -> PathBuf {
 
 /// A program of the host inside the network namespace of a process.
 pub(crate) fn inside(pid: u32, words: &[&str]) -> Command {
-    let mut command = lab::host::command("nsenter");
+    let mut command = vm_harness::host::command("nsenter");
     command
         .args(["--net", "--target", &pid.to_string()])
         .args(words);

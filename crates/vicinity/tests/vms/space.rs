@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use lab::host::run;
-use lab::vm::{Spec, Vm};
 use rustix::process::Signal;
+use vm_harness::host::run;
+use vm_harness::vm::{Spec, Vm};
 
 use crate::rig::{Rig, step};
 use crate::space_nginx::Nginx;
@@ -24,7 +24,7 @@ allow = [\"127.0.0.1\"]
 ";
 
 pub(crate) fn space(rig: &Rig, words: &[&str]) -> String {
-    let mut command = lab::host::command(env!("CARGO_BIN_EXE_vicinity"));
+    let mut command = vm_harness::host::command(env!("CARGO_BIN_EXE_vicinity"));
     command.env_remove("VICINITY_RUNTIME_DIR");
     command.arg("--runtime-dir").arg(rig.daemon().path(""));
     command.arg("space").args(words);
@@ -34,7 +34,7 @@ pub(crate) fn space(rig: &Rig, words: &[&str]) -> String {
 
 /// What the command says when it is refused.
 fn refused(rig: &Rig, words: &[&str]) -> String {
-    let mut command = lab::host::command(env!("CARGO_BIN_EXE_vicinity"));
+    let mut command = vm_harness::host::command(env!("CARGO_BIN_EXE_vicinity"));
     command.env_remove("VICINITY_RUNTIME_DIR");
     command.arg("--runtime-dir").arg(rig.daemon().path(""));
     command.arg("space").args(words);
@@ -100,7 +100,7 @@ fn fetch(rig: &Rig, path: &str, more: &[&str]) -> (String, String) {
 /// The same of a URL; the body is put into this folder.
 pub(crate) fn get(folder: &Path, url: &str, more: &[&str]) -> (String, String) {
     let body = folder.join("body");
-    let mut curl = lab::host::command("curl");
+    let mut curl = vm_harness::host::command("curl");
     curl.args([
         "--silent",
         "--path-as-is",
@@ -110,7 +110,7 @@ pub(crate) fn get(folder: &Path, url: &str, more: &[&str]) -> (String, String) {
     ]);
     curl.arg(&body).args(more).arg(url);
     let code = run(curl).unwrap();
-    let mut sum = lab::host::command("md5sum");
+    let mut sum = vm_harness::host::command("md5sum");
     sum.arg(&body);
     let sum = run(sum).unwrap();
     (code, sum.split(' ').next().unwrap().to_owned())

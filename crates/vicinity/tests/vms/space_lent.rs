@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::process::Stdio;
 
-use lab::host::{Tied, run};
+use vm_harness::host::{Tied, run};
 
 use crate::common::until;
 use crate::rig::{Rig, inside, step};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use lab::host::Tied;
+use vm_harness::host::Tied;
 
 use crate::rig::Rig;
 use crate::space::get;
@@ -29,7 +29,7 @@ pub(crate) fn serve(folder: &Path, server: &str) -> Tied {
         temporary.concat(),
     );
     std::fs::write(&config, text).unwrap();
-    let mut command = lab::host::command("nginx");
+    let mut command = vm_harness::host::command("nginx");
     command.arg("-p").arg(folder).arg("-c").arg(&config);
     command.stdin(Stdio::null());
     let mut process = Tied::spawn(command).unwrap();

@@ -4,8 +4,8 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use lab::host::{self, Tied};
 use rustix::process::Signal;
+use vm_harness::host::{self, Tied};
 
 use crate::rig::{Rig, step};
 use crate::space::{guest, space, status, until, with_space};

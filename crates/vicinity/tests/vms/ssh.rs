@@ -1,6 +1,6 @@
 //! A session of ssh between two guests, in which somebody types ten lines a second.
 
-use lab::vm::Vm;
+use vm_harness::vm::Vm;
 
 use crate::guest::{sh, wait_for_port};
 

@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use lab::host::{Tied, command, run};
+use vm_harness::host::{Tied, command, run};
 
 use crate::common::until;
 use crate::rig::Rig;

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use lab::host::{Tied, run};
+use vm_harness::host::{Tied, run};
 
 use crate::common::until;
 use crate::counters::Counters;

@@ -1,0 +1,249 @@
+//! Two hosts with a daemon each, and a link between them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::process::Process;
+use report::message_perf::Row;
+use vm_harness::error::{Context, Error, Result};
+use vm_harness::host;
+use vm_harness::interrupt;
+use vm_harness::scope;
+
+/// A host. All of its programs run on one CPU of their own, as on two machines. Without the pinning, the scheduler
+/// would put the programs that wait on one CPU, and those that have work on the other.
+#[derive(Clone, Copy)]
+struct Host {
+    name: &'static str,
+    /// Address of the host, from a range for documentation (RFC 5737).
+    address: &'static str,
+    cpu: u32,
+}
+
+const HOSTS: [Host; 2] = [
+    Host {
+        name: "alpha",
+        address: "192.0.2.1",
+        cpu: 0,
+    },
+    Host {
+        name: "beta",
+        address: "192.0.2.2",
+        cpu: 1,
+    },
+];
+
+/// Name of the interface of each host.
+const INTERFACE: &str = "mx";
+
+/// Its MTU, so that TCP's frames are as long as jumbo frames.
+const MTU: &str = "9000";
+
+/// The endpoint that answers on the second host.
+const ENDPOINT: &str = "7";
+
+/// Longest time until the hosts have discovered each other.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Seconds of a TCP measurement.
+const SECONDS: &str = "1";
+
+impl Host {
+    /// A command of this host, in the network namespace of the benchmark.
+    fn command(self, program: &Path) -> Command {
+        let mut command = host::command("taskset");
+        command.args(["-c", &self.cpu.to_string()]).arg(program);
+        command
+    }
+}
+
+/// The network namespace of a host.
+struct Namespace {
+    name: String,
+    host: Host,
+}
+
+impl Namespace {
+    fn new(host: Host) -> Result<Self> {
+        let name = scope::unique();
+        ip(&["netns", "add", &name])?;
+        Ok(Self { name, host })
+    }
+
+    /// A command of the host inside its namespace.
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = self.host.command(Path::new("ip"));
+        command.args(["netns", "exec", &self.name]).args(words);
+        command
+    }
+
+    /// Gives the interface its address and brings it up.
+    fn set_up(&self) -> Result<()> {
+        let address = format!("{}/24", self.host.address);
+        let name = &self.name;
+        ip(&["-n", name, "address", "add", &address, "dev", INTERFACE])?;
+        ip(&["-n", name, "link", "set", INTERFACE, "up"])
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        if let Err(error) = scope::delete_namespace(&self.name) {
+            tracing::warn!("cannot delete the namespace {}: {error}", self.name);
+        }
+    }
+}
+
+fn ip(words: &[&str]) -> Result<()> {
+    let mut command = host::command("ip");
+    command.args(words);
+    host::run(command).map(drop)
+}
+
+/// Two hosts with their programs. Fields are dropped in this order.
+pub(super) struct Hosts {
+    _processes: Vec<Process>,
+    namespaces: [Namespace; 2],
+    vicinity: PathBuf,
+    folder: PathBuf,
+}
+
+impl Hosts {
+    pub(super) fn start(vicinity: &Path, folder: &Path) -> Result<Self> {
+        let [first, second] = HOSTS.map(Namespace::new);
+        let (first, second) = (first?, second?);
+        ip(&[
+            "-n",
+            &first.name,
+            "link",
+            "add",
+            INTERFACE,
+            "mtu",
+            MTU,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            INTERFACE,
+            "mtu",
+            MTU,
+            "netns",
+            &second.name,
+        ])?;
+        let mut hosts = Self {
+            _processes: Vec::new(),
+            namespaces: [first, second],
+            vicinity: vicinity.to_owned(),
+            folder: folder.to_owned(),
+        };
+        hosts.namespaces.iter().try_for_each(Namespace::set_up)?;
+        let started = hosts.processes()?;
+        hosts._processes = started;
+        hosts.wait_for_discovery()?;
+        Ok(hosts)
+    }
+
+    fn runtime_dir(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Starts the daemons, and the programs that answer messages and TCP on the second host.
+    fn processes(&self) -> Result<Vec<Process>> {
+        let mut processes = Vec::new();
+        for namespace in &self.namespaces {
+            let name = namespace.host.name;
+            let config = self.folder.join(format!("{name}.toml"));
+            let text = format!(
+                "[message]\nuplink = {{ interface = \"{INTERFACE}\", host-name = \"{name}\" }}\n\
+                 [[message.member]]\nname = \"host\"\n"
+            );
+            fs::write(&config, text).context(|| format!("write {}", config.display()))?;
+            let mut command = namespace.command(&[]);
+            command.arg(&self.vicinity);
+            command.arg("--runtime-dir").arg(self.runtime_dir(name));
+            command.arg("serve").arg("--config").arg(config);
+            let mut daemon = Process::start(name, &self.folder, command)?;
+            daemon.expect("serving")?;
+            processes.push(daemon);
+        }
+        let [_, second] = HOSTS;
+        let mut answer = second.command(&self.vicinity);
+        answer
+            .arg("--runtime-dir")
+            .arg(self.runtime_dir(second.name));
+        answer.args(["message", "answer", "--endpoint", ENDPOINT]);
+        let mut answerer = Process::start("answerer", &self.folder, answer)?;
+        answerer.expect("answers")?;
+        let [_, namespace] = &self.namespaces;
+        let server = namespace.command(&["iperf3", "--server", "--forceflush"]);
+        let mut server = Process::start("iperf3", &self.folder, server)?;
+        server.expect("listening")?;
+        processes.extend([answerer, server]);
+        Ok(processes)
+    }
+
+    /// Waits until each host has discovered the other.
+    fn wait_for_discovery(&self) -> Result<()> {
+        let [first, second] = HOSTS;
+        for (here, there) in [(first.name, second.name), (second.name, first.name)] {
+            let directory = self.runtime_dir(here).join("message/hosts");
+            let line = format!(" {there}\n");
+            interrupt::poll(&format!("{here} to hear of {there}"), LIMIT, || {
+                // The file does not exist before the first host is discovered.
+                let text = fs::read_to_string(&directory).unwrap_or_default();
+                Ok(text.contains(&line).then_some(()))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Limits the link to a rate in Mbit/s, in both directions.
+    pub(super) fn shape(&self, rate: u32) -> Result<()> {
+        for namespace in &self.namespaces {
+            let rate = format!("{rate}mbit");
+            let words = [
+                "tc", "qdisc", "replace", "dev", INTERFACE, "root", "tbf", "rate", &rate, "burst",
+                "1mb", "limit", "16mb",
+            ];
+            host::run(namespace.command(&words))?;
+        }
+        Ok(())
+    }
+
+    /// Measures bytes a second of messages.
+    pub(super) fn messages(&self, length: u32) -> Result<f64> {
+        let [first, second] = HOSTS;
+        let mut command = first.command(&self.vicinity);
+        command
+            .arg("--runtime-dir")
+            .arg(self.runtime_dir(first.name));
+        let peer = format!("{}:{ENDPOINT}", second.name);
+        command.args(["message", "perf", &peer, "--json"]);
+        command.args(["--lengths", &length.to_string()]);
+        let text = host::run(command)?;
+        match serde_json::from_str::<Vec<Row>>(&text).as_deref() {
+            Ok([row]) => Ok(row.plain.messages_per_s * f64::from(length)),
+            _ => Err(Error::unreadable(
+                "the figures of `vicinity message`",
+                &text,
+            )),
+        }
+    }
+
+    /// Measures bytes a second of TCP.
+    pub(super) fn tcp(&self) -> Result<f64> {
+        let [first, second] = &self.namespaces;
+        let address = second.host.address;
+        let client = ["iperf3", "--client", address, "--time", SECONDS, "--json"];
+        let text = host::run(first.command(&client))?;
+        let found = serde_json::from_str(&text)
+            .ok()
+            .and_then(|found: Value| found.pointer("/end/sum_received/bits_per_second")?.as_f64());
+        let bits = found.ok_or_else(|| Error::unreadable("the figures of iperf3", &text))?;
+        Ok(bits / 8.0)
+    }
+}

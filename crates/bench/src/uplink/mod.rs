@@ -1,0 +1,100 @@
+//! `vicinity bench uplink`: messages between two hosts, beside TCP through the same link.
+//!
+//! Theory of operation. The hosts are two network namespaces, each with a daemon and a CPU of its own, and a link
+//! between them (`hosts`) whose rate a token bucket limits. A round sets each rate and measures
+//! messages of 512 KB in one direction, and a TCP stream; each is first in every other round. Messages can use the
+//! rate except for headers: 32 bytes of each frame of 4128.
+
+mod hosts;
+mod report;
+
+use std::path::PathBuf;
+
+use vm_harness::error::{Error, Result};
+use vm_harness::interrupt;
+use vm_harness::machine::Machine;
+use vm_harness::progress::Progress;
+use vm_harness::scope::{self, RunFolder};
+
+use crate::output;
+use crate::priority::Priority;
+use crate::requirements;
+use hosts::Hosts;
+
+pub use self::report::{Cell, Report, Sample};
+
+/// Bytes of a message.
+const LENGTH: u32 = 512 << 10;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How often each measurement is repeated, see [`crate::ROUNDS`].
+    pub rounds: u32,
+    /// Rates of the link, in Mbit/s.
+    pub rates: Vec<u32>,
+    /// The `vicinity` program to measure.
+    pub vicinity: PathBuf,
+    /// File of the report as JSON; its folder is made.
+    pub output: PathBuf,
+}
+
+/// Rates in Mbit/s: the one with a target, and two below.
+pub const RATES: [u32; 3] = [2500, 5000, 10_000];
+
+/// Measures messages between two hosts, writes the report and returns it.
+///
+/// # Errors
+/// A program is missing or fails, or a signal arrived. All programs that the benchmark started have been
+/// stopped by then.
+pub fn uplink(options: &Options, progress: &Progress) -> Result<Report> {
+    interrupt::install()?;
+    check(options)?;
+    scope::sweep_and_tell(progress)?;
+    let folder = RunFolder::new()?;
+    let machine = Machine::look()?;
+    let first = Priority::raise();
+    let samples = rounds(options, &folder, progress)?;
+    drop(first);
+    let report = Report::new(machine, options.rounds, samples);
+    output::write(&report, &options.output)?;
+    Ok(report)
+}
+
+fn check(options: &Options) -> Result<()> {
+    requirements::root("makes network namespaces")?;
+    let complaint = if options.rounds == 0 || options.rates.contains(&0) || options.rates.is_empty()
+    {
+        "nothing to measure: give at least one round and one rate"
+    } else {
+        return Ok(());
+    };
+    Err(Error::Host(complaint.to_owned()))
+}
+
+fn rounds(options: &Options, folder: &RunFolder, progress: &Progress) -> Result<Vec<Sample>> {
+    let hosts = Hosts::start(&options.vicinity, folder.path())?;
+    let mut samples = Vec::new();
+    for round in 1..=options.rounds {
+        for &rate in &options.rates {
+            interrupt::check()?;
+            hosts.shape(rate)?;
+            let (mut messages, mut tcp) = (0.0, 0.0);
+            for turn in 0..2 {
+                match (round + turn) % 2 {
+                    1 => messages = hosts.messages(LENGTH)?,
+                    _ => tcp = hosts.tcp()?,
+                }
+            }
+            let sample = Sample {
+                round,
+                rate,
+                messages,
+                tcp,
+            };
+            progress.step(&format!("round {round} of {}: {sample}", options.rounds));
+            samples.push(sample);
+        }
+    }
+    Ok(samples)
+}

@@ -1,0 +1,161 @@
+//! Results of the benchmark of the uplink, and whether the targets were reached.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use report::stats::{median, paired_ratio};
+use report::target::Target;
+use vm_harness::machine::Machine;
+
+/// The rate with a target, in Mbit/s, and the promised part of it.
+const PROMISED: (u32, f64) = (10_000, 0.95);
+
+/// One measurement of messages and of TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// The round, from 1.
+    pub round: u32,
+    /// The link's rate in Mbit/s.
+    pub rate: u32,
+    /// Bytes of messages a second.
+    pub messages: f64,
+    /// Bytes of TCP a second.
+    pub tcp: f64,
+}
+
+/// All rounds of one rate: medians.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// The link's rate in Mbit/s.
+    pub rate: u32,
+    /// The part of the rate that messages reach.
+    pub messages: f64,
+    /// The part of the rate that TCP reaches.
+    pub tcp: f64,
+    /// Messages against TCP: the median of the rounds' ratios.
+    pub ratio: f64,
+}
+
+/// All results of a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// The machine, the time and the state of the source tree.
+    pub machine: Machine,
+    /// Version of the program under test.
+    pub vicinity: String,
+    /// How often each measurement was repeated.
+    pub rounds: u32,
+    /// Every measurement.
+    pub samples: Vec<Sample>,
+    /// One entry for each rate.
+    pub cells: Vec<Cell>,
+    /// What is promised, and what was measured.
+    pub targets: Vec<Target>,
+}
+
+/// The part of a link's rate that `bytes` a second are.
+fn part(rate: u32, bytes: f64) -> f64 {
+    bytes * 8.0 / (f64::from(rate) * 1e6)
+}
+
+fn cells(samples: &[Sample]) -> Vec<Cell> {
+    let rates: BTreeSet<u32> = samples.iter().map(|sample| sample.rate).collect();
+    let cell = |rate| {
+        let values = |value: fn(&Sample) -> f64| {
+            let mine = samples.iter().filter(|sample| sample.rate == rate);
+            mine.map(value).collect::<Vec<f64>>()
+        };
+        let [messages, tcp] = [values(|s| s.messages), values(|s| s.tcp)];
+        Cell {
+            rate,
+            messages: part(rate, median(&messages)),
+            tcp: part(rate, median(&tcp)),
+            ratio: paired_ratio(&tcp, &messages),
+        }
+    };
+    rates.into_iter().map(cell).collect()
+}
+
+impl Report {
+    pub(super) fn new(machine: Machine, rounds: u32, samples: Vec<Sample>) -> Self {
+        let cells = cells(&samples);
+        let (rate, bound) = PROMISED;
+        let promised = cells.iter().filter(|cell| cell.rate == rate);
+        let name = format!("512 KB at {} Gbit/s: part of the link", rate / 1000);
+        let targets = promised.map(|cell| Target::at_least(&name, cell.messages, bound));
+        Self {
+            machine,
+            vicinity: env!("CARGO_PKG_VERSION").to_owned(),
+            rounds,
+            targets: targets.collect(),
+            cells,
+            samples,
+        }
+    }
+}
+
+impl fmt::Display for Sample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [messages, tcp] = [self.messages, self.tcp].map(|bytes| bytes / 1e9);
+        let rate = self.rate;
+        write!(
+            f,
+            "{rate} Mbit/s, messages {messages:.3} GB/s, TCP {tcp:.3} GB/s"
+        )
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{}\nMedians of {} rounds: messages of 512 KB and TCP, as parts of the \
+             link; the ratio is the median of the rounds' ratios\n",
+            self.machine, self.rounds
+        )?;
+        writeln!(
+            f,
+            "{:>9}  {:>8}  {:>6}  {:>8}",
+            "Mbit/s", "messages", "TCP", "messages/TCP"
+        )?;
+        for Cell {
+            rate,
+            messages,
+            tcp,
+            ratio,
+        } in &self.cells
+        {
+            writeln!(f, "{rate:>9}  {messages:>8.3}  {tcp:>6.3}  {ratio:>12.2}")?;
+        }
+        writeln!(f)?;
+        Target::write_all(f, &self.targets)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_of_the_link_and_the_promise_is_kept_or_not() {
+        let sample = |round, rate, messages| Sample {
+            round,
+            rate,
+            messages,
+            tcp: 1e9,
+        };
+        let samples = [
+            sample(1, 10_000, 1.2e9),
+            sample(2, 10_000, 1.1e9),
+            sample(3, 10_000, 1.0e9),
+            sample(1, 5000, 0.5e9),
+        ];
+        let found = cells(&samples);
+        assert_eq!(found.len(), 2);
+        let [half, whole] = [found[0], found[1]];
+        assert!((half.messages - 0.8).abs() < 1e-9 && (whole.messages - 0.88).abs() < 1e-9);
+        assert!((whole.ratio - 1.1).abs() < 1e-9 && (whole.tcp - 0.8).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,62 @@
+//! Sets the number of FDB look-ups for each frame in a switch.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use vm_harness::error::{Error, Result};
+use vm_harness::host;
+
+/// The setting of a switch; dropping the value resets it. A daemon that ends with the run needs no
+/// journal: after a crash it does not run any more.
+#[derive(Debug)]
+pub struct Lookups {
+    vicinity: PathBuf,
+    folder: PathBuf,
+}
+
+impl Lookups {
+    /// Sets the number of look-ups for each frame of the only network of the daemon whose control socket is in `folder`,
+    /// and reads it back.
+    ///
+    /// # Errors
+    /// The daemon refuses, or reports another number.
+    pub fn set(vicinity: &Path, folder: &Path, times: u32) -> Result<Self> {
+        let knob = Self {
+            vicinity: vicinity.to_owned(),
+            folder: folder.to_owned(),
+        };
+        knob.tell(Some(times))?;
+        Ok(knob)
+    }
+
+    fn tell(&self, times: Option<u32>) -> Result<()> {
+        let value = times.map(|times| times.to_string()).unwrap_or_default();
+        let pair = format!("look-ups={value}");
+        self.ask(&["network", "set", "lab", &pair])?;
+        let text = self.ask(&["network", "list", "--json"])?;
+        let list: Value = serde_json::from_str(&text).unwrap_or_default();
+        let kept = list.pointer("/0/lookups").map(Value::as_u64);
+        if kept == Some(times.map(u64::from)) {
+            return Ok(());
+        }
+        let kept = kept.map(|kept| format!("{kept:?}")).unwrap_or_default();
+        Err(Error::Host(format!(
+            "the switch was told {pair} and says that it keeps {kept}"
+        )))
+    }
+
+    fn ask(&self, words: &[&str]) -> Result<String> {
+        let mut command = host::command(&self.vicinity);
+        command.arg("--runtime-dir").arg(&self.folder).args(words);
+        host::run(command)
+    }
+}
+
+impl Drop for Lookups {
+    fn drop(&mut self) {
+        if let Err(error) = self.tell(None) {
+            tracing::warn!(%error, "the switch goes on looking frames up more often than it must");
+        }
+    }
+}

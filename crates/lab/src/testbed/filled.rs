@@ -1,0 +1,125 @@
+//! Switches that reach the second host, and those whose FDB is filled.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::second_host::SecondHost;
+use vm_harness::bridge::Bridge;
+use vm_harness::channel::Setting;
+use vm_harness::error::{Error, Result};
+use vm_harness::switch::{Switch, Uplink};
+use vm_harness::{host, interrupt};
+
+/// How often frames are sent again if some were lost.
+const FILLS: u32 = 8;
+
+/// Values of `gather-us`, each with a switch of its own.
+const GATHER: [&str; 3] = ["0", "200", "1000"];
+
+/// Numbers of FDB entries, each with a switch of its own; the other switches have a handful of entries.
+const RESIDENTS: [u32; 2] = [10_000, 100_000];
+
+/// A switch whose FDB is filled, for VM 1 only.
+#[derive(Debug)]
+pub(super) struct Filled {
+    pub(super) residents: u32,
+    pub(super) network: u8,
+    pub(super) switch: Switch,
+    site: Bridge,
+}
+
+/// Starts a switch for each number of FDB entries, as the networks from `first` on: entries age only after
+/// minutes, so each number needs a switch of its own.
+pub(super) fn all(setting: &Setting<'_>, remote: &SecondHost, first: u8) -> Result<Vec<Filled>> {
+    let make = |(residents, network)| {
+        let setting = Setting {
+            vms: setting.vms.get(..1).unwrap_or_default(),
+            ..setting.clone()
+        };
+        let (switch, site) = reachable(&setting, remote, network)?;
+        Ok(Filled {
+            residents,
+            network,
+            switch,
+            site,
+        })
+    };
+    RESIDENTS.into_iter().zip(first..).map(make).collect()
+}
+
+/// A switch with a value of `gather-us`, for VM 1 and 2.
+#[derive(Debug)]
+pub(super) struct Gathering {
+    pub(super) micros: &'static str,
+    pub(super) network: u8,
+    pub(super) switch: Switch,
+}
+
+/// Starts a switch for each value, as the networks from `first` on.
+pub(super) fn gathering(setting: &Setting<'_>, first: u8) -> Result<Vec<Gathering>> {
+    let make = |(micros, network): (&'static str, u8)| {
+        let setting = Setting {
+            vms: setting.vms.get(..2).unwrap_or_default(),
+            ..setting.clone()
+        };
+        Ok(Gathering {
+            micros,
+            network,
+            switch: Switch::start_gathering(&setting, micros.parse().unwrap_or(0))?,
+        })
+    };
+    GATHER.into_iter().zip(first..).map(make).collect()
+}
+
+/// Starts a switch whose uplink leads to the second host, as the network of this number; returns it and the bridge
+/// in between.
+pub(super) fn reachable(
+    setting: &Setting<'_>,
+    remote: &SecondHost,
+    network: u8,
+) -> Result<(Switch, Bridge)> {
+    let site = Bridge::new(setting.accel)?;
+    let uplink = Uplink {
+        namespace: site.namespace(),
+        tap: "vic0",
+    };
+    let switch = Switch::start_with(setting, Some(&uplink))?;
+    site.join(uplink.tap)?;
+    remote.join(site.namespace(), network)?;
+    Ok((switch, site))
+}
+
+impl Filled {
+    /// Sends frames from this number of addresses, if the switch has not learned them.
+    pub(super) fn fill(&self, vicinity: &Path) -> Result<()> {
+        let ask = |words: &[&str]| {
+            let mut command = host::command("ip");
+            command.args(["netns", "exec", self.site.namespace()]);
+            command.arg(vicinity).arg("--runtime-dir");
+            command.arg(self.switch.folder()).args(words);
+            host::run(command)
+        };
+        let known = || -> Result<u64> {
+            let text = ask(&["network", "list", "--json"])?;
+            let list: Value = serde_json::from_str(&text).unwrap_or_default();
+            let count = list.pointer("/0/worker/residents").and_then(Value::as_u64);
+            count.ok_or_else(|| Error::unreadable("`vicinity network list --json`", &text))
+        };
+        // All but a few: the VMs' own addresses are in the FDB, and a full FDB learns none.
+        let wanted = u64::from(self.residents).saturating_sub(100);
+        for _ in 0..FILLS {
+            if known()? >= wanted {
+                return Ok(());
+            }
+            ask(&["lab", "residents", &format!("--count={wanted}")])?;
+            // The data plane reports the figure once a second.
+            interrupt::sleep(Duration::from_millis(1200))?;
+        }
+        let (wanted, known) = (self.residents, known()?);
+        Err(Error::Host(format!(
+            "the switch has {known} residents, not {wanted}"
+        )))
+    }
+}

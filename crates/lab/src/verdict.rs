@@ -1,0 +1,450 @@
+//! The verdict on each claim, corrected for all claims of a run.
+
+use serde::{Deserialize, Serialize};
+
+use super::catalogue::{self, Experiment, Scale, Sweep};
+use super::claim::{Claim, Evidence, Statistic};
+use super::probe::{Ability, Probe};
+use super::sample::Sample;
+use report::inference::{self, Interval, Region};
+
+/// Verdict on a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING-KEBAB-CASE")]
+pub enum Verdict {
+    /// The figure is in the region of the paper's claim.
+    Reproduced,
+    /// The figure is significantly outside that region.
+    Reversed,
+    /// Neither is significant.
+    NotSignificant,
+    /// The claim was not measured.
+    NotRunnable,
+}
+
+/// A claim with its verdict.
+#[derive(Clone, Debug, Serialize)]
+pub struct Finding {
+    /// The experiment's id.
+    pub id: &'static str,
+    /// The claim.
+    pub text: &'static str,
+    /// The paper's number.
+    pub paper: &'static str,
+    /// The measured figure; NaN if nothing was measured.
+    pub estimate: f64,
+    /// Its bootstrapped 95 % interval.
+    pub interval: Interval,
+    /// Blocks with a figure.
+    pub blocks: usize,
+    /// p-value, corrected for all claims of the run (Holm).
+    pub p: f64,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The reason, if the figures do not show it.
+    pub reason: String,
+    /// What was compared, for reading the figure.
+    pub kind: &'static str,
+    /// Its unit; empty for a ratio.
+    pub unit: &'static str,
+}
+
+/// The sweep that is the A/A run.
+pub const NOISE: &str = "noise";
+
+/// Significance level for all claims together.
+const LEVEL: f64 = 0.05;
+
+impl Verdict {
+    /// The word of the report.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Reproduced => "REPRODUCED",
+            Self::Reversed => "REVERSED",
+            Self::NotSignificant => "NOT SIGNIFICANT",
+            Self::NotRunnable => "NOT RUNNABLE",
+        }
+    }
+}
+
+/// Ratio of the two arms of the A/A run: the spread of a ratio without a difference.
+#[must_use]
+pub fn noise(samples: &[Sample], scale: Scale) -> Evidence {
+    let statistic = Statistic::Ratio {
+        metric: "mbit_s",
+        of: &[("arm", "b")],
+        to: &[("arm", "a")],
+    };
+    let claim = Claim {
+        text: "",
+        paper: "",
+        statistic,
+        expects: Region::Within(0.9, 1.1),
+    };
+    weigh(NOISE, &claim, samples, scale)
+}
+
+/// The largest logarithm of a ratio that the noise explains: the end of the interval of the
+/// A/A run. NaN without an A/A run.
+#[must_use]
+pub fn gate(noise: &Evidence) -> f64 {
+    let Interval { low, high } = noise.interval;
+    low.ln().abs().max(high.ln().abs())
+}
+
+/// Judges every claim of these experiments.
+#[must_use]
+pub fn judge(
+    rows: &[&'static Experiment],
+    samples: &[Sample],
+    scale: Scale,
+    probe: &Probe,
+) -> Vec<Finding> {
+    let claims: Vec<(&Experiment, &Claim, Evidence)> = rows
+        .iter()
+        .flat_map(|row| {
+            row.claims
+                .iter()
+                .map(|claim| (*row, claim, weigh(row.sweep, claim, samples, scale)))
+        })
+        .collect();
+    let raw: Vec<f64> = claims
+        .iter()
+        .filter(|(.., evidence)| evidence.blocks > 0)
+        .map(|(.., evidence)| evidence.sureness.p())
+        .collect();
+    let mut corrected = inference::holm(&raw).into_iter();
+    let noise = gate(&noise(samples, scale));
+    claims
+        .into_iter()
+        .map(|(row, claim, evidence)| {
+            let p = if evidence.blocks > 0 {
+                corrected.next().unwrap_or(1.0)
+            } else {
+                1.0
+            };
+            let (verdict, mut reason) = decide(row, claim, &evidence, p, noise, samples, probe);
+            if evidence.undefined > 0 {
+                let both = if reason.is_empty() { "" } else { "; " };
+                reason += &format!("{both}{}", undefined(claim.statistic, evidence.undefined));
+            }
+            Finding {
+                id: row.id,
+                text: claim.text,
+                paper: claim.paper,
+                estimate: evidence.estimate,
+                interval: evidence.interval,
+                blocks: evidence.blocks,
+                p,
+                verdict,
+                reason,
+                kind: kind(claim.statistic),
+                unit: unit(claim.statistic),
+            }
+        })
+        .collect()
+}
+
+fn decide(
+    row: &Experiment,
+    claim: &Claim,
+    evidence: &Evidence,
+    p: f64,
+    noise: f64,
+    samples: &[Sample],
+    probe: &Probe,
+) -> (Verdict, String) {
+    if evidence.blocks == 0 && evidence.undefined > 0 {
+        return (Verdict::NotSignificant, String::new());
+    }
+    if evidence.blocks == 0 {
+        let failure = samples
+            .iter()
+            .filter(|sample| sample.sweep == row.sweep)
+            .find_map(|sample| sample.failed.clone());
+        let reason = match (probe.judge(row), failure) {
+            (Ability::NotRunnable(why), _) => why,
+            (_, Some(why)) => format!(
+                "its cells failed: {}",
+                why.lines().next().unwrap_or_default()
+            ),
+            _ => "not measured: not part of the run, or its time was used up".to_owned(),
+        };
+        return (Verdict::NotRunnable, reason);
+    }
+    if p >= LEVEL {
+        return (Verdict::NotSignificant, leaning(claim, evidence));
+    }
+    // An effect that is no larger than that of the A/A run is none.
+    let about_one = matches!(claim.expects, Region::Above(x) | Region::Below(x) if x == 1.0);
+    if matches!(claim.statistic, Statistic::Ratio { .. })
+        && about_one
+        && evidence.estimate.ln().abs() <= noise
+    {
+        return (
+            Verdict::NotSignificant,
+            "no larger than what the A/A run shows for no reason".to_owned(),
+        );
+    }
+    let verdict = if evidence.sureness.speaks_for() {
+        Verdict::Reproduced
+    } else {
+        Verdict::Reversed
+    };
+    (verdict, String::new())
+}
+
+/// The reason why this number of blocks in which all cells were measured yields no figure.
+fn undefined(statistic: Statistic, blocks: usize) -> String {
+    let why = match statistic {
+        Statistic::Trend { .. } | Statistic::Correlation { .. } => {
+            "what it ranks was alike everywhere"
+        }
+        _ => "a side of its quotient was 0",
+    };
+    let which = match blocks {
+        1 => "a block gives".to_owned(),
+        _ => format!("{blocks} blocks give"),
+    };
+    format!("{which} no figure: {why}")
+}
+
+/// The side of the region on which the interval of a figure is that is not significant; empty if it is on both sides.
+fn leaning(claim: &Claim, evidence: &Evidence) -> String {
+    let blocks = evidence.blocks;
+    if blocks < 3 {
+        return format!("only {blocks} of 3 blocks");
+    }
+    let Interval { low, high } = evidence.interval;
+    let inside = claim.expects.contains(low) && claim.expects.contains(high);
+    let outside = match claim.expects {
+        Region::Above(bound) => high <= bound,
+        Region::Below(bound) => low >= bound,
+        Region::Within(from, to) => high <= from || low >= to,
+    };
+    let way = match (inside, outside) {
+        (true, _) => "for",
+        (_, true) => "against",
+        _ => return String::new(),
+    };
+    format!("the interval speaks {way} it, but {blocks} blocks do not make it sure")
+}
+
+/// The unit of a claim's figure; none of quotients and ranks.
+fn unit(statistic: Statistic) -> &'static str {
+    match statistic {
+        Statistic::Value { metric, .. }
+        | Statistic::Difference { metric, .. }
+        | Statistic::Gap { metric, .. }
+        | Statistic::FirstStep { metric, .. } => catalogue::metric(metric).1,
+        Statistic::Crossover { .. } => "B",
+        _ => "",
+    }
+}
+
+const fn kind(statistic: Statistic) -> &'static str {
+    match statistic {
+        Statistic::Ratio { .. } | Statistic::Metrics { .. } => "ratio",
+        Statistic::Relative { .. } | Statistic::Growth { .. } => "ratio of ratios",
+        Statistic::Difference { .. } | Statistic::Gap { .. } => "difference",
+        Statistic::Value { .. } => "value",
+        Statistic::Trend { .. } | Statistic::Correlation { .. } => "rank correlation",
+        Statistic::FirstStep { .. } => "first step minus the next largest",
+        Statistic::LeastStep { .. } => "least step, as a ratio",
+        Statistic::Decline { .. } => "last over largest",
+        Statistic::Crossover { .. } => "size",
+        Statistic::Shift { .. } => "ratio of sizes",
+    }
+}
+
+fn weigh(sweep: &str, claim: &Claim, samples: &[Sample], scale: Scale) -> Evidence {
+    let of_sweep: Vec<Sample> = samples
+        .iter()
+        .filter(|sample| sample.sweep == sweep && sample.failed.is_none())
+        .filter(|sample| is_papers(sample))
+        .cloned()
+        .collect();
+    claim.weigh(&of_sweep, &|factor| levels(sweep, factor, scale))
+}
+
+/// The papers' claims are about Apache httpd; other servers are shown beside it.
+fn is_papers(sample: &Sample) -> bool {
+    let server = sample.cell.0.get("server");
+    server.is_none_or(|server| server == "httpd")
+}
+
+fn levels(sweep: &str, factor: &str, scale: Scale) -> Vec<String> {
+    let found = catalogue::sweep(sweep).and_then(|sweep| sweep.factor(factor));
+    found.map_or_else(Vec::new, |factor| {
+        factor
+            .levels(scale)
+            .iter()
+            .map(|level| (*level).to_owned())
+            .collect()
+    })
+}
+
+/// Whether every ratio in the claims about this sweep is known to within 3 %, so that more blocks would not change
+/// the verdict.
+#[must_use]
+pub fn is_tight(sweep: &Sweep, samples: &[Sample], scale: Scale) -> bool {
+    let claims = catalogue::all()
+        .filter(|row| row.sweep == sweep.name)
+        .flat_map(|row| row.claims);
+    let mut widths = claims
+        .filter(|claim| {
+            matches!(
+                claim.statistic,
+                Statistic::Ratio { .. } | Statistic::Crossover { .. }
+            )
+        })
+        .map(|claim| {
+            let Interval { low, high } = weigh(sweep.name, claim, samples, scale).interval;
+            (high / low).ln() / 2.0
+        });
+    widths.all(|width| width <= 0.03)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Cell;
+
+    /// Like `idle-max`: 3 idle VMs take `loss` of VM 1's throughput at 1 kB.
+    fn made_up(blocks: u32, loss: f64) -> Vec<Sample> {
+        let cell = |levels: &[(&str, &str)]| {
+            Cell(
+                levels
+                    .iter()
+                    .map(|(a, b)| ((*a).to_owned(), (*b).to_owned()))
+                    .collect(),
+            )
+        };
+        let mut samples = Vec::new();
+        for block in 1..=blocks {
+            let jitter = 1.0 + 0.002 * f64::from(block % 3);
+            for (sweep, levels, value) in [
+                ("noise", vec![("arm", "a")], 100.0),
+                ("noise", vec![("arm", "b")], 100.0 * jitter),
+                (
+                    "idle-max",
+                    vec![("server", "httpd"), ("file", "1"), ("idle", "0")],
+                    1070.0,
+                ),
+                (
+                    "idle-max",
+                    vec![("server", "httpd"), ("file", "1"), ("idle", "3")],
+                    1070.0 * (1.0 - loss) * jitter,
+                ),
+            ] {
+                let key = if sweep == "noise" { "mbit_s" } else { "req_s" };
+                samples.push(Sample {
+                    sweep: sweep.into(),
+                    block,
+                    cell: cell(&levels),
+                    values: [(key.to_owned(), value)].into(),
+                    failed: None,
+                    line_ns: None,
+                    at: 0.0,
+                });
+            }
+        }
+        samples
+    }
+
+    fn findings(samples: &[Sample]) -> Vec<Finding> {
+        let probe = Probe {
+            cpus: 2,
+            no_vms: None,
+            groups: Ok("v1"),
+            no_module: None,
+            versions: String::new(),
+        };
+        let rows = [
+            catalogue::find("W1").unwrap(),
+            catalogue::find("X0").unwrap(),
+        ];
+        judge(&rows, samples, Scale::Ci, &probe)
+    }
+
+    fn verdict(samples: &[Sample]) -> Vec<Verdict> {
+        findings(samples)
+            .iter()
+            .map(|finding| finding.verdict)
+            .collect()
+    }
+
+    #[test]
+    fn each_verdict_has_its_evidence() {
+        use Verdict::{NotRunnable, NotSignificant, Reproduced, Reversed};
+        assert_eq!(verdict(&made_up(8, 0.066)), [Reproduced, NotRunnable]);
+        assert_eq!(verdict(&made_up(8, -0.066)), [Reversed, NotRunnable]);
+        assert_eq!(verdict(&made_up(2, 0.066)), [NotSignificant, NotRunnable]);
+        assert_eq!(verdict(&[]), [NotRunnable, NotRunnable]);
+    }
+
+    #[test]
+    fn what_was_measured_and_gives_no_figure_says_why() {
+        let with_zeros = |blocks: u32| {
+            let mut samples = made_up(8, 0.066);
+            let zeros = samples
+                .iter_mut()
+                .filter(|one| one.cell.level("idle") == "3" && one.block <= blocks);
+            zeros.for_each(|one| one.values = [("req_s".to_owned(), 0.0)].into());
+            findings(&samples)
+        };
+        let none = &with_zeros(8)[0];
+        assert_eq!(none.verdict, Verdict::NotSignificant);
+        let why = "8 blocks give no figure: a side of its quotient was 0";
+        assert_eq!(none.reason, why);
+        let some = &with_zeros(1)[0];
+        assert_eq!((some.verdict, some.blocks), (Verdict::Reproduced, 7));
+        assert!(some.reason.starts_with("a block gives no figure"));
+    }
+
+    #[test]
+    fn what_is_not_sure_says_where_its_interval_is() {
+        let claim = catalogue::find("W1").unwrap().claims.last().unwrap();
+        assert_eq!(claim.expects, Region::Within(0.98, 1.02));
+        let said = |low, high, blocks| {
+            let evidence = Evidence {
+                estimate: 1.0,
+                interval: Interval { low, high },
+                sureness: Region::Above(0.0).test(&[]),
+                blocks,
+                undefined: 0,
+            };
+            leaning(claim, &evidence)
+        };
+        assert!(said(0.99, 1.01, 4).contains("speaks for it"));
+        assert!(said(1.1, 1.3, 4).contains("speaks against it"));
+        assert_eq!(said(0.9, 1.1, 4), "");
+        assert_eq!(said(0.99, 1.01, 2), "only 2 of 3 blocks");
+    }
+
+    #[test]
+    fn an_effect_as_small_as_the_noise_is_none() {
+        assert_eq!(verdict(&made_up(8, 0.0008))[0], Verdict::NotSignificant);
+        // Significantly below one, but within the interval of the A/A run.
+        let mut samples = made_up(8, 0.02);
+        let noisy = samples
+            .iter_mut()
+            .filter(|one| one.cell.level("arm") == "b");
+        for (sample, factor) in noisy.zip([1.0, 1.08, 0.95].into_iter().cycle()) {
+            sample.values.insert("mbit_s".into(), 100.0 * factor);
+        }
+        assert!(gate(&noise(&samples, Scale::Ci)) > 0.02);
+        assert_eq!(verdict(&samples)[0], Verdict::NotSignificant);
+    }
+
+    #[test]
+    fn what_is_known_well_enough_is_not_measured_on() {
+        let sweep = catalogue::sweep("idle-max").unwrap();
+        assert!(!is_tight(sweep, &[], Scale::Ci));
+        assert!(
+            !is_tight(sweep, &made_up(8, 0.066), Scale::Ci),
+            "70 kB was not measured"
+        );
+    }
+}

@@ -1,0 +1,92 @@
+//! The interface that every channel between VMs has, so that an experiment can run over each of them.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::accel::Accel;
+use crate::error::Result;
+use crate::vm::{Link, Nic, Vm};
+
+/// A channel between VMs. It exists as long as the value; drop the VMs first.
+pub trait Channel: std::fmt::Debug {
+    /// The name, as [`channels::open`](crate::channels::open) knows it.
+    fn name(&self) -> &'static str;
+
+    /// One line for a report: what carries the frames.
+    fn description(&self) -> String;
+
+    /// The NIC's back-end for the VM `vm`; `None` if the VM gets its device while it runs.
+    ///
+    /// # Errors
+    /// The VM is unknown to the channel, or the host refuses.
+    fn link(&self, vm: &str) -> Result<Option<Link>>;
+
+    /// QEMU's options for a VM, beside its NIC's.
+    ///
+    /// # Errors
+    /// The program that prints the options fails.
+    fn qemu_args(&self, _vm: &str) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+
+    /// Connects the running VMs, which are numbered from one and whose guests have the kernel
+    /// `release`, if the channel needs that.
+    ///
+    /// # Errors
+    /// A VM does not join.
+    fn join(&mut self, _vms: &[Vm], _network: u8, _release: &str) -> Result<()> {
+        Ok(())
+    }
+
+    /// CPU time that the channel's own processes have used; zero if it has none.
+    ///
+    /// # Errors
+    /// A process has ended.
+    fn cpu_time(&self) -> Result<Duration>;
+
+    /// The channel's own process, if it has one.
+    fn process(&self) -> Option<u32> {
+        None
+    }
+}
+
+/// Arguments of [`channels::open`](crate::channels::open).
+#[derive(Clone, Debug)]
+pub struct Setting<'a> {
+    /// Names of the VMs that will be joined.
+    pub vms: &'a [&'a str],
+    /// How the VMs will be run.
+    pub accel: Accel,
+    /// The `vicinity` program.
+    pub vicinity: &'a Path,
+    /// Folder in which files that are built for guests are kept.
+    pub cache: &'a Path,
+    /// Folder for logs.
+    pub logs: &'a Path,
+}
+
+/// A NIC on a channel, if the channel needs one. Its MAC address and IPv4 address follow from two numbers: that of the
+/// network (1 to 254, one for each channel) and that of the VM on this network.
+///
+/// # Errors
+/// Those of [`Channel::link`].
+pub fn nic(channel: &dyn Channel, network: u8, vm: &str, number: u8) -> Result<Option<Nic>> {
+    Ok(channel.link(vm)?.map(|link| Nic {
+        link,
+        mac: mac(network, number),
+        address: Some(format!("{}/24", address(network, number))),
+        properties: Vec::new(),
+    }))
+}
+
+/// IPv4 address of a VM on a network of the lab.
+#[must_use]
+pub fn address(network: u8, number: u8) -> String {
+    format!("10.99.{network}.{number}")
+}
+
+/// MAC address of a VM on a network of the lab.
+#[must_use]
+pub fn mac(network: u8, number: u8) -> String {
+    format!("52:54:00:00:{network:02x}:{number:02x}")
+}

@@ -1,0 +1,74 @@
+//! Measures the distance of two CPUs: the time of one cache line there and back. The CPUs of a virtual machine move
+//! between the cores of its host, and every figure of a switch changes with their distance.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use crate::affinity::{on_cpu, pin};
+use crate::error::Result;
+
+/// Round trips in a try. A try is short, so that most tries are not interrupted.
+const TRIPS: u32 = 200;
+
+/// A counter alone in its cache lines.
+#[repr(align(128))]
+struct Line(AtomicU32);
+
+/// Nanoseconds for one cache line from the first CPU to the second and back: the fastest of `tries`, because the
+/// others were interrupted.
+///
+/// # Errors
+/// The kernel refuses to pin the threads to these CPUs.
+pub fn round_trip([first, second]: [u32; 2], tries: u32) -> Result<f64> {
+    let line = Line(AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| echo(&line.0, second, tries));
+        ask(&line.0, first, tries)
+    })
+}
+
+/// Counts from even to odd.
+fn ask(line: &AtomicU32, cpu: u32, tries: u32) -> Result<f64> {
+    on_cpu(cpu, || {
+        let mut best = f64::INFINITY;
+        for try_number in 0..tries {
+            let start = Instant::now();
+            for trip in 0..TRIPS {
+                let at = 2 * (try_number * TRIPS + trip);
+                line.store(at + 1, Ordering::Release);
+                wait_for(line, at + 2);
+            }
+            best = best.min(start.elapsed().as_secs_f64() * 1e9 / f64::from(TRIPS));
+        }
+        best
+    })
+}
+
+/// Counts from odd to even.
+fn echo(line: &AtomicU32, cpu: u32, tries: u32) {
+    // If pinning fails here, it also fails in `ask`, which returns the error.
+    let _reported_by_ask = pin(cpu);
+    for trip in 0..tries * TRIPS {
+        wait_for(line, 2 * trip + 1);
+        line.store(2 * trip + 2, Ordering::Release);
+    }
+}
+
+fn wait_for(line: &AtomicU32, value: u32) {
+    while line.load(Ordering::Acquire) != value {
+        std::hint::spin_loop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trip_takes_time_and_this_thread_is_free_again() {
+        let before = rustix::thread::sched_getaffinity(None).unwrap();
+        let time = round_trip([0, 1], 50).unwrap();
+        assert!(time > 0.0 && time.is_finite());
+        assert_eq!(rustix::thread::sched_getaffinity(None).unwrap(), before);
+    }
+}

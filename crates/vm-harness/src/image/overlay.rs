@@ -1,0 +1,59 @@
+//! An image with one more file.
+
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::Path;
+
+use super::cpio;
+use super::manifest::Image;
+use crate::error::{Context, Result};
+use crate::host;
+
+impl Image {
+    /// The same image with a program of this host as `/usr/local/bin/vicinity`, without its debugging
+    /// information. Guests have the Debian release of the host, so they have the program's libraries. The files are
+    /// made in `folder`.
+    ///
+    /// # Errors
+    /// `strip` is missing, or the files cannot be written.
+    pub fn with_program(&self, program: &Path, folder: &Path) -> Result<Self> {
+        fs::create_dir_all(folder).context(|| format!("make {}", folder.display()))?;
+        let bare = folder.join("vicinity");
+        let mut strip = host::command("strip");
+        strip.arg("-o").arg(&bare).arg(program);
+        host::run(strip)?;
+        self.with_file(&bare, Path::new("usr/local/bin/vicinity"), folder)
+    }
+
+    /// The same image with a file of this host, at this path below the guest's root. The new
+    /// initramfs is made in `folder`.
+    ///
+    /// # Errors
+    /// The files cannot be read or written.
+    pub fn with_file(&self, file: &Path, inside: &Path, folder: &Path) -> Result<Self> {
+        fs::create_dir_all(folder).context(|| format!("make {}", folder.display()))?;
+        let initrd = folder.join("initrd.cpio");
+        append(&self.initrd, file, inside, &initrd)
+            .context(|| format!("write {}", initrd.display()))?;
+        Ok(Self {
+            initrd,
+            ..self.clone()
+        })
+    }
+}
+
+/// Appends an archive with one file: the kernel unpacks several archives one after the other.
+fn append(base: &Path, file: &Path, inside: &Path, to: &Path) -> std::io::Result<()> {
+    let mut out = File::create(to)?;
+    std::io::copy(&mut File::open(base)?, &mut out)?;
+    let mut writer = cpio::Writer::new(BufWriter::new(out));
+    let mut above: Vec<_> = inside.ancestors().skip(1).collect();
+    above.reverse();
+    for folder in above.iter().filter(|path| !path.as_os_str().is_empty()) {
+        let name = folder.as_os_str().as_encoded_bytes();
+        writer.entry(name, cpio::folder(0o755), b"")?;
+    }
+    let name = inside.as_os_str().as_encoded_bytes();
+    writer.copy(name, file)?;
+    writer.finish().map(drop)
+}
