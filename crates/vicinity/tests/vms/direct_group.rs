@@ -10,7 +10,7 @@ use ::direct::layout;
 use observe::proc::Proc;
 use rustix::process::Signal;
 use vm_harness::host::Tied;
-use vm_harness::settings::{self, Journal};
+use lab::settings::{self, Journal};
 use vm_harness::vm::Vm;
 
 use crate::common::{HANG, until};
