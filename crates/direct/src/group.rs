@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -41,17 +41,6 @@ pub struct Standing {
     pub state: &'static str,
     /// Why it is not where it should be.
     pub trouble: Option<String>,
-}
-
-/// Where the monitor of a VM is expected.
-#[must_use]
-pub fn monitor(folder: &Path, name: &str) -> PathBuf {
-    folder.join(format!("{name}.qmp"))
-}
-
-/// Where its QEMU connects for the window.
-pub(crate) fn socket(folder: &Path, name: &str) -> PathBuf {
-    folder.join(format!("{name}.sock"))
 }
 
 /// Longest wait for a doorbell that does not take a ring.

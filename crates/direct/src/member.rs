@@ -45,8 +45,8 @@ impl Member {
         Self {
             name: name.to_owned(),
             id,
-            monitor: crate::group::monitor(folder, name),
-            socket: crate::group::socket(folder, name),
+            monitor: crate::paths::monitor(folder, name),
+            socket: crate::paths::socket(folder, name),
             vm: None,
             stage: Stage::Out,
             away: false,
