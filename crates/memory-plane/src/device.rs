@@ -19,11 +19,11 @@ use vhost_user_backend::{VhostUserBackendMut, VhostUserDaemon, VringT};
 use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
 use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
 use virtio_queue::{DescriptorChain, QueueT};
-use vm_memory::{GuestAddressSpace, GuestMemoryAtomic, GuestMemoryLoadGuard, GuestMemoryMmap};
+use vm_memory::{GuestAddressSpace, GuestMemoryLoadGuard, GuestMemoryMmap};
 use vmm_sys_util::epoll::EventSet;
 use vmm_sys_util::event::{EventConsumer, EventNotifier};
 
-use self::ring::Ring;
+use self::ring::{Memory, Ring};
 use crate::folder::Folder;
 use crate::shared::{Shared, add};
 
@@ -43,7 +43,6 @@ const _: () = assert!(RETURNED as usize > QUEUES);
 /// The event that the VM is gone.
 const GONE: u16 = RETURNED + 1;
 
-type Memory = GuestMemoryAtomic<GuestMemoryMmap>;
 type Chain = DescriptorChain<GuestMemoryLoadGuard<GuestMemoryMmap>>;
 
 /// Why a VM cannot be served any longer.

@@ -18,10 +18,11 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::access::Access;
 use crate::body::Body;
+use crate::limits::LEAST;
 use crate::places::{Place, Places};
 use crate::response::answer;
 use crate::shared::{Shared, add};
-use crate::throttle::{LEAST, Moves, Throttled};
+use crate::throttle::{Moves, Throttled};
 
 /// Clients at one time. Each costs at most some hundred kilobytes.
 pub const MAX_CLIENTS: usize = 2048;

@@ -35,6 +35,7 @@ pub mod device;
 mod folder;
 mod guest;
 pub mod http;
+mod limits;
 mod places;
 pub mod push;
 mod push_status_file;

@@ -12,14 +12,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep_until};
 
+use crate::limits::{LEAST, STALL};
 use crate::shared::Shared;
 use crate::zero_copy::Socket;
-
-/// Who is being sent something takes some of it within so long.
-pub(crate) const STALL: Duration = Duration::from_secs(30);
-
-/// A client takes, or says, at least so many bytes within [`STALL`], or a request.
-pub(crate) const LEAST: u64 = 32 << 10;
 
 /// What moves on a connection.
 #[derive(Debug, Default)]

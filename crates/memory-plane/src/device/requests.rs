@@ -7,8 +7,9 @@ use std::sync::Arc;
 use vhost_user_backend::VringT;
 use vm_memory::{Bytes, GuestAddress, GuestAddressSpace, GuestMemoryMmap};
 
+use super::Device;
+use super::ring::Memory;
 use super::ring::Ring;
-use super::{Device, Memory};
 use crate::shared::Shared;
 
 /// Entries of the queue. A request takes two: itself, and room for its answer.

@@ -15,8 +15,9 @@ use rustix::io::ioctl_fionbio;
 use vhost::descriptor::is_event;
 use vhost_user_backend::{VringMutex, VringStateGuard, VringStateMutGuard, VringT};
 use virtio_queue::Error;
+use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap};
 
-use super::Memory;
+pub(super) type Memory = GuestMemoryAtomic<GuestMemoryMmap>;
 
 /// A virtqueue of the device.
 #[derive(Clone)]

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::*;
-use crate::throttle::STALL;
+use crate::limits::STALL;
 use crate::tls;
 
 /// RFC 9113, 3.4.

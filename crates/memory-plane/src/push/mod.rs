@@ -12,6 +12,8 @@
 //!
 //! The process cannot connect: it asks who started it for a connection ([`Dial`]).
 
+mod error;
+mod names;
 mod outbox;
 mod put;
 mod raw;
@@ -24,7 +26,6 @@ use std::sync::atomic::Ordering;
 
 use hyper::client::conn::http1::SendRequest;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use space::store::Parcel;
 use tokio::io::BufReader;
 use tokio::net::TcpStream;
@@ -38,6 +39,9 @@ pub(crate) use outbox::Outbox;
 pub use sign::{Keys, KeysError};
 pub use target::{NoTarget, Target, Way};
 
+use error::PushError;
+use names::path;
+
 use crate::body::{Body, Part};
 use crate::shared::{Shared, now};
 use crate::throttle::{Moves, Throttled};
@@ -45,16 +49,6 @@ use crate::throttle::{Moves, Throttled};
 /// Gets a connection to the store, or the reason why there is none.
 pub type Dial =
     Box<dyn Fn() -> oneshot::Receiver<Result<std::net::TcpStream, String>> + Send + Sync>;
-
-/// What stays as it is in a path (RFC 3986, 2.3).
-const UNRESERVED: AsciiSet = NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
-
-/// Most of what a store says that is told, in bytes.
-const MAX_WORDS: usize = 200;
 
 /// What a store knows us by.
 #[derive(Debug)]
@@ -77,46 +71,6 @@ pub struct Pusher {
     tls: Option<TlsConnector>,
     /// How to get there.
     dial: Dial,
-}
-
-/// Why a file is not with the store.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum PushError {
-    /// There is no connection.
-    #[error("the store cannot be reached: {0}")]
-    Unreachable(String),
-    /// It ended, or is no good.
-    #[error("the connection to the store: {0}")]
-    Connection(#[from] std::io::Error),
-    /// What was said on it is not HTTP, or it ended.
-    #[error("the connection to the store: {0}")]
-    Http(#[from] hyper::Error),
-    /// It ended before an answer.
-    #[error("the store ended the connection without an answer")]
-    Ended,
-    /// Nothing moved.
-    #[error("the store stalled")]
-    Stalled,
-    /// The store does not want it.
-    #[error("the store answered {0}")]
-    Refused(String),
-    /// No request can be made for it.
-    #[error("its name cannot be said to the store")]
-    Name,
-}
-
-impl PushError {
-    /// In the store's words, as far as they can be shown.
-    fn refused(words: &[u8]) -> Self {
-        let words = words.get(..MAX_WORDS).unwrap_or(words);
-        let words = String::from_utf8_lossy(words);
-        Self::Refused(words.trim().escape_debug().to_string())
-    }
-
-    /// Whether it is about this file alone, and the connection is well.
-    fn is_of_the_file(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::Name)
-    }
 }
 
 /// A connection to the store.
@@ -265,18 +219,6 @@ async fn unless_stalled<T>(
         done = work => done,
         () = moves.stalled(1) => Err(PushError::Stalled),
     }
-}
-
-/// Whether a file of this name is not sent: who writes it will give it another one.
-fn is_set_aside(name: &[u8]) -> bool {
-    name.starts_with(b".") || name.ends_with(b".tmp") || name.ends_with(b".part")
-}
-
-/// The path of a URL that these names make.
-fn path(names: &[Vec<u8>]) -> String {
-    names.iter().fold(String::new(), |path, name| {
-        format!("{path}/{}", percent_encode(name, &UNRESERVED))
-    })
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@ use space::store::{MAX_NODES, Parcel, Store};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{PushError, is_set_aside, path};
+use super::error::PushError;
+use super::names::{is_set_aside, path};
 
 /// After the first failure; twice as long after each further one, up to [`LONGEST`].
 const FIRST: Duration = Duration::from_millis(250);

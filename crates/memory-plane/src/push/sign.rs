@@ -14,7 +14,7 @@ use percent_encoding::percent_decode_str;
 use ring::digest::{SHA256, digest};
 use ring::hmac::{self, HMAC_SHA256};
 
-use super::path;
+use super::names::path;
 
 /// The only way of signing there is here.
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";

@@ -14,11 +14,14 @@ use tokio::io::ReadBuf;
 use tokio::time::timeout;
 
 use super::events::Events;
-use super::is_worth;
 use super::outstanding::Outstanding;
+use crate::limits::STALL;
 use crate::raw::lent;
 use crate::shared::{Shared, add};
-use crate::throttle::STALL;
+
+/// The fewest bytes that are lent; docs/space.md has the figures. More than a frame of HTTP/2 (RFC 9113, 4.2): frames
+/// have heads between them, so each would take two sends.
+const WORTH: usize = 32 << 10;
 
 /// It is polled by one task at a time.
 pub(super) struct InFlight {
@@ -210,6 +213,11 @@ impl Drop for InFlight {
             drop(self.reset_at_close(false));
         }
     }
+}
+
+/// Whether these bytes lie in slots and are many enough to be lent.
+pub(super) fn is_worth(shared: &Shared, bytes: &[u8]) -> bool {
+    bytes.len() >= WORTH && shared.ram().place(bytes).is_some()
 }
 
 #[cfg(test)]

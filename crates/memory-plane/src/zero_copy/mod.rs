@@ -1,7 +1,7 @@
 //! A connection that lends slots to the kernel instead of having it copy them, where that pays.
 //!
 //! 1. A connection begins by copying. One that has sent [`BEFORE`] bytes lends ([`InFlight`]): it sends what lies in
-//!    slots, [`WORTH`] bytes or more at once, with `MSG_ZEROCOPY`. The kernel then sends the slots' own pages and
+//!    slots, [`in_flight::WORTH`] bytes or more at once, with `MSG_ZEROCOPY`. The kernel then sends the slots' own pages and
 //!    says on the socket's error queue when it is done with them. Until then the connection holds the
 //!    slots ([`outstanding`]), whatever becomes of the file.
 //! 2. To a receiver on this host the kernel copies all the same, and later, which costs more. It says so. So a
@@ -29,14 +29,10 @@ use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
 use crate::shared::Shared;
-use in_flight::InFlight;
+use in_flight::{InFlight, is_worth};
 
 /// Bytes of a connection that are copied before it lends: for less, to begin costs more than it saves.
 const BEFORE: usize = 1 << 20;
-
-/// The fewest bytes that are lent; docs/space.md has the figures. More than a frame of HTTP/2 (RFC 9113, 4.2): frames
-/// have heads between them, so each would take two sends.
-const WORTH: usize = 32 << 10;
 
 /// A connection of a space's.
 pub(crate) struct Socket {
@@ -145,11 +141,6 @@ impl Socket {
             });
         }
     }
-}
-
-/// Whether these bytes lie in slots and are many enough to be lent.
-fn is_worth(shared: &Shared, bytes: &[u8]) -> bool {
-    bytes.len() >= WORTH && shared.ram().place(bytes).is_some()
 }
 
 /// Whether the other side is surely on this host.
