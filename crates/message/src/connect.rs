@@ -8,66 +8,28 @@
 //! An endpoint of another NIC is reached through the board's gateway ([`crate::remote`]): what is said
 //! is the same, but the window comes from the gateway, to both; with it, where they sit in its region.
 
-use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Instant;
 
 use rustix::io::Errno;
 use window::attach::{Channel, Message, Place};
 use window::doorbell;
 use window::layout::Layout;
-use window::region;
+use window::region::{self, List};
 use window::{Side, Window, WindowError};
 
 use crate::address::Address;
 use crate::endpoint::Endpoint;
+use crate::error::{Code, Error};
 use crate::handshake::{
-    ACCEPTED, BAD_KEY, CLOSED, CROSSED, FULL, Hello, UNKNOWN, UNREACHABLE, Welcome,
+    ACCEPTED, BAD_KEY, CLOSED, CROSSED, FULL, Hello, Seats, UNKNOWN, UNREACHABLE, Welcome,
 };
+use crate::ids::{Peer, Request};
 use crate::limits::{CONTROL, FAR_SPIN, INCOMING, MESSAGES};
-use crate::peer::{Link, Peer};
-use crate::remote_memory::{CREATOR, GUEST};
-use crate::request::{Request, State};
-use crate::status::{Code, Error};
+use crate::peer::Link;
+use crate::pending_connects::{Offer, Outgoing};
+use crate::remote_memory::{CREATOR, GUEST, RemoteMemory};
+use crate::request::State;
 use crate::token::Token;
-
-/// Connections on the way to becoming links.
-#[derive(Debug, Default)]
-pub(crate) struct Handshakes {
-    incoming: BTreeMap<u32, Channel>,
-    pub(crate) outgoing: HashMap<u32, Outgoing>,
-    next: u32,
-}
-
-/// A connect of this side that is not answered yet.
-#[derive(Debug)]
-pub(crate) struct Outgoing {
-    pub(crate) address: Address,
-    pub(crate) key: u32,
-    /// None while the other side's offer is waited for.
-    pub(crate) offer: Option<Offer>,
-    /// Then: when this side's is made again.
-    pub(crate) again: Option<Instant>,
-    /// Who waits for it, and with which key: only one of them can be right.
-    pub(crate) requests: Vec<(Request, u32)>,
-}
-
-/// The socket of an offer, and the window. Without a window, the answer brings it.
-pub(crate) type Offer = (Channel, Option<Window>);
-
-impl Handshakes {
-    fn id(&mut self) -> u32 {
-        self.next = self.next.wrapping_add(1);
-        self.next
-    }
-
-    /// The connect to an address that is going on.
-    fn towards(&self, address: Address) -> Option<u32> {
-        let mut all = self.outgoing.iter();
-        all.find(|(_, outgoing)| outgoing.address == address)
-            .map(|(id, _)| *id)
-    }
-}
 
 /// The layout of every link.
 pub(crate) fn layout() -> Result<Layout, WindowError> {
@@ -321,6 +283,16 @@ impl Endpoint {
         let mut link = Link::new(window.ends(Side::Guest)?, channel, heap, hello.fences);
         link.reach = self.reach(&window, hello.seats, hello.from);
         Ok(link)
+    }
+
+    /// The way to heaps of the region that a window is of, if its ends sit there.
+    fn reach(&self, window: &Window, seats: Option<Seats>, peer: Address) -> Option<RemoteMemory> {
+        let list = match peer.nic == self.address.nic {
+            // This heap is this link's alone.
+            true => List::of_one(),
+            false => self.board.lent(),
+        };
+        RemoteMemory::new(window, seats?, list)
     }
 
     pub(crate) fn fail(&mut self, id: u32, code: Code) {

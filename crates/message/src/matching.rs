@@ -7,8 +7,8 @@
 
 use std::collections::VecDeque;
 
+use crate::error::Error;
 use crate::limits::CONTEXT_BITS;
-use crate::status::Error;
 
 /// What a receive waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

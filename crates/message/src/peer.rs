@@ -11,19 +11,12 @@ use window::lane::{Consumer, Producer};
 use window::{Broken, Ends, Foreign};
 
 use crate::address::Address;
+use crate::error::Code;
+use crate::ids::{Peer, Request};
 use crate::limits;
 use crate::memory::Memory;
 use crate::remote_memory::RemoteMemory;
-use crate::request::Request;
-use crate::status::Code;
 use crate::wire::{Control, Source};
-
-/// A peer of an endpoint: who is connected to it, or was. Means something to that endpoint only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Peer {
-    index: u32,
-    generation: u32,
-}
 
 /// What a peer did that ends its link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -213,12 +206,6 @@ pub(crate) struct Peers {
     /// Those that had one, the first lost first.
     gone: VecDeque<u32>,
 }
-
-/// The endpoint itself.
-pub(crate) const SELF: Peer = Peer {
-    index: 0,
-    generation: 0,
-};
 
 impl Peers {
     pub(crate) fn new(address: Address, session: u64, key: u32) -> Self {

@@ -7,10 +7,11 @@ use window::doorbell;
 use window::waiter::Woken;
 
 use crate::endpoint::Endpoint;
+use crate::error::{Code, Error};
+use crate::ids::Request;
 use crate::limits::{FAR_TRANSFER_SPIN, LOOKS, SPIN, TRANSFER_SPIN};
 use crate::matching::Pattern;
-use crate::request::Request;
-use crate::status::{Code, Completion, Error, Status};
+use crate::status::{Completion, Status};
 use crate::token::Token;
 
 /// Longest sleep of an endpoint that its peers may forget.

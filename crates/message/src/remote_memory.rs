@@ -5,31 +5,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use window::Window;
 use window::region::{Heap, Home, List, Place, Region, Stretch};
 
-use crate::address::Address;
-use crate::endpoint::Endpoint;
 use crate::handshake::Seats;
 use crate::memory::Memory;
 
 /// Where the ends of a link within a board sit in its region.
 pub(crate) const CREATOR: Seats = Seats { own: 0, peer: 1 };
 pub(crate) const GUEST: Seats = Seats { own: 1, peer: 0 };
-
-impl Endpoint {
-    /// The way to heaps of the region that a window is of, if its ends sit there.
-    pub(crate) fn reach(
-        &self,
-        window: &Window,
-        seats: Option<Seats>,
-        peer: Address,
-    ) -> Option<RemoteMemory> {
-        let list = match peer.nic == self.address.nic {
-            // This heap is this link's alone.
-            true => List::of_one(),
-            false => self.board.lent(),
-        };
-        RemoteMemory::new(window, seats?, list)
-    }
-}
 
 /// The heaps of a link's two members. They are mapped when they are needed first.
 #[derive(Debug)]
@@ -47,7 +28,7 @@ pub(crate) struct RemoteMemory {
 
 impl RemoteMemory {
     /// `None` when this host lacks descriptors.
-    fn new(window: &Window, seats: Seats, list: List) -> Option<Self> {
+    pub(crate) fn new(window: &Window, seats: Seats, list: List) -> Option<Self> {
         Some(Self {
             list,
             home: Home::new(window.as_fd(), seats.own).ok()?,

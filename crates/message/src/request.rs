@@ -1,17 +1,11 @@
 //! Requests: what they wait for, and which have ended.
 
+use crate::error::{Code, Error};
+use crate::ids::{Peer, Request};
 use crate::matching::Pattern;
 use crate::memory::Memory;
-use crate::peer::Peer;
-use crate::status::{Code, Completion, Error, Status};
+use crate::status::{Completion, Status};
 use crate::wire::Handle;
-
-/// A request that was started. It stays valid until its result is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Request {
-    index: u32,
-    generation: u32,
-}
 
 /// What a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,43 +71,6 @@ pub(crate) struct Requests {
     free: u32,
     oldest: u32,
     newest: u32,
-}
-
-impl Request {
-    /// None that ever was.
-    const NONE: Self = Self {
-        index: NONE,
-        generation: 0,
-    };
-
-    /// As a number, for a program that keeps no Rust types: its place in the low half, how often
-    /// that was used in the high one.
-    #[must_use]
-    pub fn bits(self) -> u64 {
-        self.handle()
-    }
-
-    /// What [`bits`](Self::bits) made a number of; of any other number, no request or another.
-    #[must_use]
-    pub fn from_bits(bits: u64) -> Self {
-        Self::from_handle(bits)
-    }
-
-    /// As it is named towards the peer.
-    pub(crate) fn handle(self) -> Handle {
-        u64::from(self.generation) << 32 | u64::from(self.index)
-    }
-
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "picking the halves of a word"
-    )]
-    pub(crate) fn from_handle(handle: Handle) -> Self {
-        Self {
-            index: handle as u32,
-            generation: (handle >> 32) as u32,
-        }
-    }
 }
 
 /// How a request ends of which so much arrived.

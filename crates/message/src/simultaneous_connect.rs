@@ -6,11 +6,11 @@
 
 use std::time::Instant;
 
-use crate::connect::Handshakes;
 use crate::endpoint::Endpoint;
+use crate::error::{Code, Error};
 use crate::limits::GIVEN_WAY;
+use crate::pending_connects::Handshakes;
 use crate::request::State;
-use crate::status::{Code, Error};
 
 impl Handshakes {
     /// When the next connect that gave way is made again.

@@ -7,8 +7,8 @@ pub(crate) mod ticks;
 use std::ptr::NonNull;
 use std::slice;
 
+use crate::error::Error;
 use crate::limits;
-use crate::status::Error;
 
 /// A message in pieces, in memory that belongs to somebody else: what a C caller hands over.
 #[derive(Debug)]

@@ -6,12 +6,19 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::uplink::Face;
-
 const FILE: &str = "hosts";
 
 /// Longest name, in bytes: that of MX, with its NUL.
 const LONGEST: usize = 80;
+
+/// A member as other hosts know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Face {
+    /// Its NIC id, and so its address on the wire.
+    pub nic: u64,
+    /// Its name.
+    pub name: String,
+}
 
 /// Write it anew, whole or not at all.
 pub(super) fn write(folder: &Path, faces: impl Iterator<Item = Face>) -> io::Result<()> {

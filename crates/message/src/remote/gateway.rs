@@ -12,18 +12,18 @@ use window::pci::Interrupts;
 use window::region::{Region, Seat};
 use window::waiter::{Token, Waiter, Woken};
 
-use super::BURST;
 use super::control_message::{ControlMessage, LinkId};
 use super::directory;
-use super::local_endpoints::{LOCAL, Local};
+use super::limits::BURST;
+use super::local::{LOCAL, Local};
 use super::names::Names;
 use super::poll_backoff::PollBackoff;
 use super::transport::{Bell, Transport, begin, reach};
 use super::trunk::Trunk;
 use crate::address::Board;
+use crate::error::Error;
 use crate::handshake::{Hello, Seats, UNREACHABLE, Welcome};
 use crate::peer::Fault;
-use crate::status::Error;
 
 #[cfg(test)]
 mod tests;

@@ -2,8 +2,9 @@
 
 use window::Side;
 
-use super::LEGS;
 use super::control_message::{ControlMessage, FROM_MEMBER, LinkId};
+use super::limits::LEGS;
+use super::link::{End, Link};
 use super::relay::{Guilty, Relay};
 use super::seat::Seat;
 use super::switchboard::Switchboard;
@@ -15,31 +16,6 @@ mod tests;
 
 /// Links between two members, at most: one member leaves some of another's to all others.
 const PAIR: usize = LEGS - LEGS / 4;
-
-/// What joins two endpoints.
-#[derive(Debug)]
-pub(super) struct Link {
-    ends: [End; 2],
-    /// Whom it joins: who connected, and to whom.
-    between: [Address; 2],
-    /// None when both have the same window.
-    pub(super) relay: Option<Relay>,
-    up: bool,
-    /// This end is closed, and the other is told when it has been sent the rest.
-    draining: bool,
-    /// One end does not answer any more.
-    lost: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct End {
-    seat: usize,
-    id: LinkId,
-    window: u32,
-    closed: bool,
-    /// Its gateway ended before it, so somebody may still use the window.
-    stale: bool,
-}
 
 impl Switchboard {
     pub(super) fn hear(&mut self, number: usize, note: ControlMessage) {

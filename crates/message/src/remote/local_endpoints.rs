@@ -3,36 +3,13 @@
 use rustix::io::Errno;
 use window::Window;
 use window::attach::{Channel, Message};
-use window::waiter::Token;
 
 use super::control_message::{ControlMessage, FROM_MEMBER, LinkId};
 use super::gateway::{Gateway, answer};
+use super::local::{CONNECTING, LOCAL, Local, State};
 use crate::handshake::{ACCEPTED, CLOSED, FULL, Hello, Welcome};
 use crate::limits::INCOMING;
 use crate::peer::Fault;
-
-/// An endpoint of this board that has a link.
-#[derive(Debug)]
-pub(super) struct Local {
-    pub(super) channel: Channel,
-    state: State,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// It wants to connect; the host has not answered yet.
-    Asked,
-    /// Somebody wants to connect to it; it has not answered yet.
-    Offered,
-    /// It has its link.
-    Up,
-    /// The other end is closed; it has not let go yet.
-    Closing,
-}
-
-/// Tokens of connections, and of links.
-const CONNECTING: Token = 1 << 32;
-pub(super) const LOCAL: Token = 2 << 32;
 
 impl Gateway {
     /// An endpoint of this board connects.

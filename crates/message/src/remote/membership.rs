@@ -6,8 +6,8 @@ use std::time::Instant;
 use window::Side;
 use window::ivshmem::{Doorbell, Member as Vm, Server};
 
-use super::SILENCE;
 use super::control_message::ControlMessage;
+use super::limits::SILENCE;
 use super::seat::Seat;
 use super::switchboard::{DOORBELL, Switchboard, VM};
 use super::trunk::Trunk;

@@ -36,8 +36,12 @@
 mod control_message;
 pub(crate) mod directory;
 mod gateway;
+mod layout;
+mod limits;
+mod link;
 mod link_pool;
 mod links;
+mod local;
 mod local_endpoints;
 mod membership;
 mod names;
@@ -53,60 +57,6 @@ pub mod uplink;
 
 pub use gateway::Gateway;
 pub use report::{Counters, MemberReport};
-pub use resources::{Guest, Place, Resources};
-pub use switchboard::{Member, Switchboard};
+pub use resources::{Guest, Member, Place, Resources};
+pub use switchboard::Switchboard;
 pub use transport::Transport;
-
-use std::time::Duration;
-
-use window::WindowError;
-use window::layout::{LaneSize, Layout};
-use window::region::RegionLayout;
-
-use crate::connect;
-
-/// The trunk's lanes. Only the first is used.
-const TRUNK: [LaneSize; 2] = [
-    LaneSize {
-        slots: 64,
-        data: 4096,
-    },
-    LaneSize {
-        slots: 8,
-        data: 4096,
-    },
-];
-
-/// Links of a region. It is 64 MiB long then, with up to 16 seats, where there are no heaps.
-const LINKS: u32 = 48;
-
-/// Bytes of a region that members share. What trunks and links leave is for their heaps.
-const SHARED: u64 = 128 << 20;
-
-/// Links of one member at a time.
-const LEGS: usize = LINKS as usize;
-
-/// Notes taken from one trunk before the next has its turn.
-const BURST: usize = 64;
-
-/// A gateway whose beat has not changed for so long is no more.
-const SILENCE: Duration = Duration::from_secs(10);
-
-/// Longest pause of a gateway between two looks at its trunk.
-const PAUSE: Duration = Duration::from_millis(100);
-
-/// The region of a member, or of a group of so many.
-fn region_layout(seats: u32) -> Result<RegionLayout, WindowError> {
-    let layout = RegionLayout {
-        seats,
-        links: LINKS,
-        units: 0,
-        trunk: Layout::new(TRUNK)?,
-        link: connect::layout()?,
-    };
-    // Alone with the host, nobody would read it.
-    Ok(match seats {
-        ..=1 => layout,
-        _ => layout.filled(SHARED),
-    })
-}

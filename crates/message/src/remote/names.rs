@@ -4,7 +4,7 @@
 //! nothing but one, and there are only so many.
 
 use super::control_message::{ControlMessage, TEXT, Text};
-use super::uplink::Face;
+use super::directory::Face;
 
 /// Hosts and members that are known by name. A node knows no more hosts.
 const MOST: usize = 2048;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::PAUSE;
+use super::limits::PAUSE;
 
 /// How long to sleep between two looks at the trunk.
 #[derive(Debug)]

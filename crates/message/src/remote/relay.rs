@@ -12,7 +12,7 @@ use window::lane::{Consumer, Producer, Record};
 use window::yielding::{Awaited, Courtesy};
 use window::{Broken, Ends};
 
-use super::BURST;
+use super::limits::BURST;
 use crate::limits::{CHUNK, MEDIUM};
 use crate::wire::{self, Control, Envelope, Source};
 

@@ -1,7 +1,5 @@
 //! What the switchboard can tell of its members.
 
-use super::switchboard::Switchboard;
-
 /// A member: what it is doing, and what it has done since the switchboard was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberReport {
@@ -34,21 +32,4 @@ pub struct Counters {
     pub bytes: u64,
     /// Times that it was cut off, or one of its links was, because it made no sense.
     pub faults: u64,
-}
-
-impl Switchboard {
-    /// All members, in the order they were given.
-    #[must_use]
-    pub fn report(&self) -> Vec<MemberReport> {
-        let report = self.seats.iter().map(|seat| MemberReport {
-            name: seat.member.name.clone(),
-            group: seat.member.group.clone(),
-            nic: seat.nic,
-            connected: seat.vm.is_some(),
-            joined: seat.trunk.is_some(),
-            links: u32::try_from(seat.legs.len()).unwrap_or(u32::MAX),
-            counters: seat.counters,
-        });
-        report.collect()
-    }
 }

@@ -7,9 +7,30 @@ use std::path::Path;
 use window::ivshmem::Server;
 use window::region::Region;
 
-use super::region_layout;
-use super::switchboard::Member;
-use crate::status::Error;
+use super::layout::region_layout;
+use crate::address::Board;
+use crate::error::Error;
+
+/// Who may take part.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Member {
+    /// Its name: the VM's.
+    pub name: String,
+    /// Its trust group, if it has one. Members of a group share memory.
+    pub group: Option<String>,
+    /// Its NIC id, if that is not the name's ([`Board::nic_of`]); it has that as well.
+    pub nic: Option<u64>,
+    /// It is the way to other hosts: it may speak for NICs that are not of this one.
+    pub uplink: bool,
+}
+
+impl Member {
+    /// Its NIC id.
+    #[must_use]
+    pub fn nic(&self) -> u64 {
+        self.nic.unwrap_or_else(|| Board::nic_of(&self.name))
+    }
+}
 
 /// Regions, doorbells and sockets of a host.
 #[derive(Debug)]

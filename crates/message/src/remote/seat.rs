@@ -9,7 +9,7 @@ use window::region;
 
 use super::control_message::{FROM_MEMBER, LinkId};
 use super::report::Counters;
-use super::switchboard::Member;
+use super::resources::Member;
 use super::trunk::Trunk;
 use crate::address::Board;
 

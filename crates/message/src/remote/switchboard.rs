@@ -12,36 +12,15 @@ use window::ivshmem::{Doorbell, Member as Vm};
 use window::waiter::{Token, Waiter, Woken};
 use window::yielding::Courtesy;
 
-use super::BURST;
 use super::control_message::ControlMessage;
+use super::limits::BURST;
+use super::link::Link;
 use super::link_pool::LinkPool;
-use super::links::Link;
 use super::names::Names;
-use super::resources::{Guest, Place, Resources, hall_of_each};
+use super::report::MemberReport;
+use super::resources::{Guest, Member, Place, Resources, hall_of_each};
 use super::seat::Seat;
-use crate::address::Board;
-use crate::status::Error;
-
-/// Who may take part.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Member {
-    /// Its name: the VM's.
-    pub name: String,
-    /// Its trust group, if it has one. Members of a group share memory.
-    pub group: Option<String>,
-    /// Its NIC id, if that is not the name's ([`Board::nic_of`]); it has that as well.
-    pub nic: Option<u64>,
-    /// It is the way to other hosts: it may speak for NICs that are not of this one.
-    pub uplink: bool,
-}
-
-impl Member {
-    /// Its NIC id.
-    #[must_use]
-    pub fn nic(&self) -> u64 {
-        self.nic.unwrap_or_else(|| Board::nic_of(&self.name))
-    }
-}
+use crate::error::Error;
 
 /// Joins the gateways of a host.
 #[derive(Debug)]
@@ -339,6 +318,21 @@ impl Switchboard {
         }
         alarm.unset();
         stuck.into_iter().for_each(|number| self.part(number));
+    }
+
+    /// All members, in the order they were given.
+    #[must_use]
+    pub fn report(&self) -> Vec<MemberReport> {
+        let report = self.seats.iter().map(|seat| MemberReport {
+            name: seat.member.name.clone(),
+            group: seat.member.group.clone(),
+            nic: seat.nic,
+            connected: seat.vm.is_some(),
+            joined: seat.trunk.is_some(),
+            links: u32::try_from(seat.legs.len()).unwrap_or(u32::MAX),
+            counters: seat.counters,
+        });
+        report.collect()
     }
 
     /// An uplink says part of a name: tell all others that are here.

@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use window::Ends;
 use window::lane::{Consumer, Producer};
 
-use super::LEGS;
 use super::control_message::{ControlMessage, LinkId, Text};
+use super::limits::LEGS;
 use crate::peer::Fault;
 
 /// Notes that wait for a side that is heard, at most; it makes few more by one note.
@@ -114,7 +114,7 @@ mod tests {
     use window::{Side, Window};
 
     use super::*;
-    use crate::remote::TRUNK;
+    use crate::remote::layout::TRUNK;
 
     /// The two sides of a trunk.
     fn trunks() -> [Trunk; 2] {

@@ -3,8 +3,8 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::remote::LINKS;
-use crate::remote::switchboard::Member;
+use crate::remote::limits::LINKS;
+use crate::remote::resources::Member;
 use crate::remote::trunk::Trunk;
 
 /// A switchboard with two members, and their ends of the trunks.

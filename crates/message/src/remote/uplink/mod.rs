@@ -37,22 +37,13 @@ use window::waiter::{Token, Waiter};
 
 use self::link::{Far, Link, Pair};
 use self::wire_member::WireMember;
-use super::BURST;
 use super::control_message::{ControlMessage, FROM_MEMBER, LinkId};
+pub use super::directory::Face;
 use super::names::Names;
 use super::transport::{Bell, Transport, begin, reach};
 use super::trunk::Trunk;
+use crate::error::Error;
 use crate::peer::Fault;
-use crate::status::Error;
-
-/// A member as other hosts know it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Face {
-    /// Its NIC id, and so its address on the wire.
-    pub nic: u64,
-    /// Its name.
-    pub name: String,
-}
 
 /// What an uplink is made of.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mxoe::wire::Mac;
 use mxoe::{Config, Node};
 
-use super::Face;
+use crate::remote::directory::Face;
 
 /// How long a member that is gone still refuses what comes for it. Then it may live elsewhere.
 const REFUSING: Duration = Duration::from_secs(5);
