@@ -1,23 +1,12 @@
 //! How partners learn of each other.
 
-use std::time::Duration;
-
-use crate::endpoint::{Endpoint, World};
+use crate::connecting::Connecting;
+use crate::endpoint::Endpoint;
 use crate::event::{Address, Code, Event, Partner as Who};
+use crate::hosts::World;
 use crate::limits::RESEND;
 use crate::seq::Seq;
 use crate::wire::{BAD_KEY, Connect, Ends, Packet};
-
-/// A connect that is not answered.
-#[derive(Debug)]
-pub(crate) struct Connecting {
-    pub(crate) who: Who,
-    key: u32,
-    token: u64,
-    number: u8,
-    pub(crate) again: Duration,
-    since: Duration,
-}
 
 impl Endpoint {
     /// Begin to connect. False when there are too many partners.

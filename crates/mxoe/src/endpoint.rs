@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::connect::Connecting;
+use crate::connecting::Connecting;
 use crate::event::{Address, Code, Event, Message, Offer, Partner as Who};
-use crate::hosts::{Hosts, Out};
+use crate::hosts::World;
 use crate::limits::{MEDIUM, PARTNERS, REGIONS, REPLACE};
 use crate::partner::{Arrived, Body, Content, Notified, Outgoing, Partner};
-use crate::pull_sink::Pulls;
-use crate::pull_source::{Place, Region};
+use crate::pulls::Pulls;
+use crate::region::{Place, Region};
 
 #[derive(Debug)]
 pub(crate) struct Endpoint {
@@ -23,16 +23,6 @@ pub(crate) struct Endpoint {
     pub(crate) connects: u8,
     /// When the place of a partner may be given to another one again.
     replace_again: Duration,
-}
-
-/// What an endpoint works with: the time, the hosts, and the way out.
-#[derive(Debug)]
-pub(crate) struct World<'a> {
-    pub(crate) now: Duration,
-    pub(crate) hosts: &'a Hosts,
-    pub(crate) out: &'a mut Out,
-    /// How long a partner may be silent.
-    pub(crate) patience: Duration,
 }
 
 impl Endpoint {

@@ -130,6 +130,16 @@ pub(crate) struct Hosts {
     announce: Option<Duration>,
 }
 
+/// What an endpoint works with: the time, the hosts, and the way out.
+#[derive(Debug)]
+pub(crate) struct World<'a> {
+    pub(crate) now: Duration,
+    pub(crate) hosts: &'a Hosts,
+    pub(crate) out: &'a mut Out,
+    /// How long a partner may be silent.
+    pub(crate) patience: Duration,
+}
+
 impl Hosts {
     pub(crate) fn new(serial: u32) -> Self {
         Self {

@@ -38,6 +38,7 @@
 
 mod block;
 mod connect;
+mod connecting;
 mod counters;
 mod endpoint;
 mod event;
@@ -48,8 +49,10 @@ mod partner;
 mod port;
 mod pull_sink;
 mod pull_source;
+mod pulls;
 mod raw;
 mod receive;
+mod region;
 mod retransmit;
 mod seq;
 pub mod wire;

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::counters::Counters;
-use crate::endpoint::{Endpoint, World};
+use crate::endpoint::Endpoint;
 use crate::event::{Address, Event, Message, Offer, Pull, SendError, Source};
-use crate::hosts::{Hosts, Out};
+use crate::hosts::{Hosts, Out, World};
 use crate::limits::{ENDPOINTS, NACKS, PATIENCE, REPLACE};
 use crate::partner::{Content, Outgoing, Partner};
 use crate::wire::{Connect, Mac};

@@ -4,104 +4,15 @@
 use std::collections::VecDeque;
 
 use crate::block::Block;
-use crate::endpoint::{Endpoint, World};
+use crate::endpoint::Endpoint;
 use crate::event::{Event, Partner as Who, Source};
-use crate::limits::{BEHIND, FRAGMENT, PIPELINE, STREAM, WANTING};
-use crate::partner::{Body, Content, Outgoing};
+use crate::hosts::World;
+use crate::limits::{FRAGMENT, PIPELINE, STREAM, WANTING};
+use crate::region::{Bytes, Region};
 use crate::wire::{Packet, Pull, Reply};
 
 /// Where offered data begins in its page: this side has no pages to speak of.
 const OFFSET: u16 = 0;
-
-/// A message that is offered.
-#[derive(Debug)]
-pub(crate) struct Region {
-    pub(crate) who: Who,
-    pub(crate) token: u64,
-    pub(crate) length: u32,
-    bytes: Bytes,
-}
-
-/// A place for one, and how often it was used.
-#[derive(Debug, Default)]
-pub(crate) struct Place {
-    pub(crate) generation: u8,
-    pub(crate) region: Option<Region>,
-}
-
-/// Its bytes.
-#[derive(Debug)]
-enum Bytes {
-    Here(Vec<u8>),
-    Stream(Stream),
-}
-
-/// The part of a message that is here: from a while before the last block that was asked for, up
-/// to what was fed. It lies in a ring.
-#[derive(Debug, Default)]
-struct Stream {
-    /// Empty until somebody pulls.
-    ring: Vec<u8>,
-    /// How much of the message is pulled.
-    total: u32,
-    fed: u32,
-    /// Where the last block begins that was asked for.
-    asked: u32,
-    /// Requests for more than was fed.
-    wanting: VecDeque<Pull>,
-}
-
-impl Stream {
-    /// Where the part that is here begins. Whoever asks for a block has all that is so many blocks
-    /// before.
-    fn base(&self) -> u32 {
-        self.asked.saturating_sub(BEHIND)
-    }
-
-    fn space(&mut self) -> &mut [u8] {
-        let end = self.base().saturating_add(STREAM).min(self.total);
-        let from = self.fed % STREAM;
-        let length = end.saturating_sub(self.fed).min(STREAM - from);
-        let space = from as usize..(from + length) as usize;
-        self.ring.get_mut(space).unwrap_or_default()
-    }
-
-    /// Bytes of a frame, which never goes round the end of the ring: both are made of pages.
-    fn get(&self, start: u32, length: u32) -> &[u8] {
-        let from = (start % STREAM) as usize;
-        self.ring
-            .get(from..from + length as usize)
-            .unwrap_or_default()
-    }
-}
-
-impl Place {
-    /// Offer a message from here.
-    pub(crate) fn offer(&mut self, number: u8, who: Who, outgoing: Outgoing) -> Body {
-        let Outgoing {
-            value,
-            content,
-            token,
-            ..
-        } = outgoing;
-        let length = content.length();
-        self.region = Some(Region {
-            who,
-            token,
-            length,
-            bytes: match content {
-                Content::Here(data) => Bytes::Here(data),
-                Content::Later(_) => Bytes::Stream(Stream::default()),
-            },
-        });
-        Body::Offer {
-            value,
-            length,
-            region: number,
-            generation: self.generation,
-        }
-    }
-}
 
 /// What a pull asks for, if it makes sense.
 fn block_of(pull: &Pull, length: u32) -> Option<Block> {

@@ -6,7 +6,7 @@ use crate::event::{Address, Code, Event, Partner as Who};
 use crate::limits::{ASKED, ENDPOINTS, NACKS};
 use crate::node::Node;
 use crate::partner::{Arrived, Body, Notified, Partner, Piece};
-use crate::pull_sink::Pulls;
+use crate::pulls::Pulls;
 use crate::seq::Seq;
 use crate::wire::{self, Connect, Ends, Frame, Mac, Packet, Small};
 

@@ -1,6 +1,7 @@
 //! A partner: an endpoint elsewhere, and the numbered messages in both directions.
 
 mod arrival;
+mod piece;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use crate::retransmit::Retransmit;
 use crate::seq::Seq;
 use crate::wire::{Ends, Medium, Notify, Offer, Packet, Small};
 
-pub(crate) use arrival::{Arrived, Notified, Piece};
+pub(crate) use piece::{Arrived, Notified, Piece};
 
 /// A message that is to be sent.
 #[derive(Debug)]
