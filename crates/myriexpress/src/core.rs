@@ -8,9 +8,9 @@ use message::{Completion, Endpoint, Pattern, Peer, Request};
 
 use crate::abi::{self, Address, Pointer, UnexpectedHandler};
 use crate::codes::{Result, Return, StatusCode};
+use crate::condition::Condition;
+use crate::handle;
 use crate::limits::REQUEST_BITS;
-use crate::shared::Condition;
-use crate::table;
 
 /// What the program calls for messages that no receive waits for.
 #[derive(Clone, Copy, Debug)]
@@ -191,7 +191,7 @@ impl Core {
 
     /// The address of a peer.
     pub(crate) fn address(&self, peer: Peer) -> Address {
-        table::address(self.number, peer.bits())
+        handle::address(self.number, peer.bits())
     }
 
     /// The result of a request that has ended, as the program wants it.

@@ -13,13 +13,14 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use message::{Endpoint, Pattern, Request, Waker};
+use message::{Endpoint, Waker};
 
 use crate::abi::{ErrorHandler, RECV_FINISHED};
 use crate::codes::{Result, Return};
+use crate::condition::Condition;
 use crate::core::{Core, Handler};
+use crate::handle;
 use crate::limits::HANDED;
-use crate::table;
 
 /// An open endpoint.
 #[derive(Debug)]
@@ -37,35 +38,10 @@ pub(crate) struct Shared {
     calls: AtomicU64,
 }
 
-/// What a thread waits for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Condition {
-    /// The end of a request.
-    End(Request),
-    /// The end of any request of a fitting match value.
-    AnyEnd(Pattern),
-    /// A message that no receive waits for.
-    Arrival(Pattern),
-    /// Nothing: until somebody else calls.
-    Call,
-}
-
 /// The endpoint, locked.
 pub(crate) struct Entered<'a> {
     shared: &'a Shared,
     guard: MutexGuard<'a, Option<Core>>,
-}
-
-impl Condition {
-    fn holds(&self, endpoint: &mut Endpoint) -> bool {
-        match self {
-            // That of no request is over, too.
-            Self::End(request) => endpoint.is_ended(*request).unwrap_or(true),
-            Self::AnyEnd(pattern) => endpoint.oldest(pattern).is_some(),
-            Self::Arrival(pattern) => endpoint.arrived(pattern).is_some(),
-            Self::Call => false,
-        }
-    }
 }
 
 impl Shared {
@@ -130,15 +106,16 @@ impl Shared {
         guard
     }
 
-    /// Close it. Its requests are no more, and whoever waits returns.
-    pub(crate) fn close(&self) -> Result {
+    /// Close it. Its requests are no more, and whoever waits returns. `remove` takes its number out
+    /// of the table of endpoints.
+    pub(crate) fn close(&self, remove: impl FnOnce(u16) -> Result) -> Result {
         let mut entered = self.enter()?;
         if entered.in_handler() {
             return Err(Return::CLOSE_IN_HANDLER);
         }
         let core = entered.guard.take();
         drop(entered);
-        table::remove(self.number)?;
+        remove(self.number)?;
         self.changed.notify_all();
         drop(core);
         Ok(())
@@ -185,7 +162,7 @@ impl Entered<'_> {
                 break;
             };
             core.handling = Some(thread::current().id());
-            let source = table::address(shared.number, message.peer().bits());
+            let source = handle::address(shared.number, message.peer().bits());
             drop(self);
             let action = handler.call(source, &message);
             self = shared.enter()?;
