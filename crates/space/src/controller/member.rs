@@ -1,6 +1,7 @@
 //! One space as the controller knows it: what it is believed to need, and what it may do about it.
 
-use super::{AT_RISK, BAD_ROUNDS, Decision, FILLING, GOOD_ROUNDS, Id, LEVERAGE, SLOW, WRONG};
+use super::decision::{Decision, Id};
+use super::limits::{AT_RISK, BAD_ROUNDS, FILLING, GOOD_ROUNDS, LEVERAGE, SLOW, WRONG};
 use crate::allocation::Claim;
 use crate::demand::{Model, Objective};
 use crate::estimator::{Change, Estimator, Window};

@@ -6,60 +6,24 @@
 //! the most slack. What is lent comes back when its owner fills up in turn, by the same rule. Slots
 //! are given up before they are granted, so the sum is within the budget at every instant.
 
+mod decision;
+mod limits;
 mod member;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
 use crate::allocation::{self, Shares};
-use crate::demand::{Bottleneck, Objective};
+use crate::demand::Objective;
 use crate::estimator::Window;
 use crate::resize_policy::Reason;
 use member::{Need, Space};
 
-/// Seconds between two rounds of the slow loop.
-pub const SLOW: f64 = 5.0;
+pub use decision::{Decision, Id};
+pub use limits::SLOW;
 
 /// Share of the budget that floors may take: the rest is there for whoever needs it first.
 const PROMISED: f64 = 0.7;
-
-/// In-use share of a space from which it counts as about to be full.
-const FILLING: f64 = 0.9;
-
-/// Share of its time that a job must gain for more slots to be worth having.
-const LEVERAGE: f64 = 0.02;
-
-/// Share of a window spent without a slot, and of the objective's time, from which a space needs
-/// help before the slow loop's next round.
-const AT_RISK: f64 = 0.25;
-
-/// Prediction error (of the logarithm) above which a round was a bad one; rounds of the kind that
-/// change the state.
-const WRONG: f64 = 0.5;
-const BAD_ROUNDS: u32 = 6;
-const GOOD_ROUNDS: u32 = 12;
-
-/// A space's number.
-pub type Id = u32;
-
-/// One change, or none, and why.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Decision {
-    /// The space.
-    pub space: Id,
-    /// Slots it has from now on.
-    pub slots: u32,
-    /// Slots it had.
-    pub before: u32,
-    /// Why.
-    pub reason: Reason,
-    /// What keeps it from its objective, if memory does not.
-    pub bottleneck: Option<Bottleneck>,
-    /// The mean time to a slot that is expected with these slots, if anything is.
-    pub predicted: Option<f64>,
-}
 
 /// A space that cannot be taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,7 @@
 use std::sync::Arc;
 
 use super::error::StoreError;
-use super::ledger::SlotRecord;
-use super::slots::{Slot, Slots};
+use super::slots::{Slot, SlotRecord, Slots};
 
 /// A file's bytes.
 #[derive(Clone, Debug, Default)]

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::node::{Attributes, LAST_DATE, MAX_NAME, MAX_NODES, check};
+use super::slots::SlotRecord;
 
 /// The version of how the ledger and the slots are laid out: another one for each change, so that a
 /// program never serves what another one wrote differently.
@@ -66,16 +67,6 @@ pub(super) struct Record {
     pub(super) serial: u64,
     /// Of a file: its version, and its length in bytes.
     pub(super) file: Option<(u64, u64)>,
-}
-
-/// A slot's record: it is the file's that was published as this version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SlotRecord {
-    pub(super) version: u64,
-    /// Which of the file's.
-    pub(super) index: u32,
-    /// How many of its bytes were written.
-    pub(super) valid: u64,
 }
 
 /// Write a record at its place.

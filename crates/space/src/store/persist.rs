@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use super::content::Content;
-use super::ledger::{self, Record, SlotRecord};
+use super::ledger::{self, Record};
 use super::node::{File, Folder, Kind, Node, ROOT};
+use super::slots::SlotRecord;
 use super::tree::Store;
 
 type Versions = HashMap<u64, Vec<(u32, SlotRecord)>>;

@@ -8,6 +8,16 @@ use std::time::Duration;
 use crate::estimator::Window;
 use crate::profile::Profile;
 
+/// A slot's record: it is the file's that was published as this version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SlotRecord {
+    pub(super) version: u64,
+    /// Which of the file's.
+    pub(super) index: u32,
+    /// How many of its bytes were written.
+    pub(super) valid: u64,
+}
+
 /// The memory that slots lie in, and who waits for them. Places are bytes from its start.
 pub trait Memory: Send + Sync {
     /// Copy bytes that do not overlap.
