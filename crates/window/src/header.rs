@@ -1,7 +1,33 @@
 //! What shared memory begins with: eight bytes that say what it is, the version of its layout, and sizes,
 //! all little endian.
 
-use crate::layout::LayoutError;
+/// A header that this side cannot work with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutError {
+    /// It is no window.
+    #[error("it does not begin as a window does")]
+    Magic,
+    /// It is of another version.
+    #[error(
+        "it has layout version {0}, which is not known here: use the same release on both sides"
+    )]
+    Version(u32),
+    /// A ring's size is out of bounds.
+    #[error("a ring of {0} slots: the number must be a power of two from 8 to 4096")]
+    Slots(u32),
+    /// A data area's size is out of bounds.
+    #[error("a data area of {0} bytes: the size must be a power of two from 4 KiB to 16 MiB")]
+    Data(u32),
+    /// A region's number of seats is out of bounds.
+    #[error("a region of {0} seats: it may have 1 to 64")]
+    Seats(u32),
+    /// A region's number of links is out of bounds.
+    #[error("a region of {0} links: it may have 1 to 4096")]
+    Links(u32),
+    /// A heap's number of units is out of bounds.
+    #[error("a heap of {0} units: it may have up to 1024")]
+    Units(u32),
+}
 
 /// Bytes of a header; what has no word is zero.
 pub(crate) fn encode<const N: usize>(

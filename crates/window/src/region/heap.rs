@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::Home;
+use super::home::Home;
 use super::layout::{PAGE, UNIT};
 use super::list::{Held, List};
 use super::units::Units;

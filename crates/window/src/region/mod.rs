@@ -16,6 +16,7 @@
 
 mod endpoint_pair;
 mod heap;
+mod home;
 mod layout;
 mod list;
 mod seat;
@@ -36,6 +37,7 @@ use crate::window::{Window, WindowError};
 
 pub use self::endpoint_pair::pair;
 pub use self::heap::{Heap, Place, Refused, Stretch};
+pub use self::home::Home;
 pub use self::layout::{MAGIC, RegionLayout, UNIT, VERSION};
 pub use self::list::List;
 pub use self::seat::Seat;
@@ -210,27 +212,6 @@ impl Region {
 
     fn window(&self, at: u64, layout: Layout) -> Window {
         Window::at(Arc::clone(&self.file), at, layout)
-    }
-}
-
-/// What tells a seat of a region from all others, by whichever descriptor the region was opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Home {
-    region: (u64, u64),
-    seat: u32,
-}
-
-impl Home {
-    /// Of a seat of the region that this descriptor is of.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub fn new(region: BorrowedFd<'_>, seat: u32) -> Result<Self, Errno> {
-        let of = rustix::fs::fstat(region)?;
-        Ok(Self {
-            region: (of.st_dev, of.st_ino),
-            seat,
-        })
     }
 }
 
