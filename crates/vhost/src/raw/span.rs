@@ -21,7 +21,6 @@ pub struct Span<'m> {
     mapping: PhantomData<&'m Mapping>,
 }
 
-/// The pieces of a mapping.
 impl Mapping {
     /// The bytes from `offset`, if all `length` of them are inside the region.
     #[inline]
