@@ -70,8 +70,13 @@ impl Control {
     }
 
     /// A VM comes: nothing is left of whoever had this id before.
-    pub(crate) fn enter(&self, id: u32, mac: [u8; 6], ranges: &[Range]) -> Result<(), DirectError> {
-        self.silence(id)?;
+    pub(crate) fn add_member(
+        &self,
+        id: u32,
+        mac: [u8; 6],
+        ranges: &[Range],
+    ) -> Result<(), DirectError> {
+        self.end_sessions(id)?;
         let part = layout::host_part(mac, ranges).ok_or_else(|| {
             DirectError::Memory(format!("the VM's memory is in {} pieces", ranges.len()))
         })?;
@@ -79,13 +84,13 @@ impl Control {
     }
 
     /// A VM goes.
-    pub(crate) fn leave(&self, id: u32) -> Result<(), DirectError> {
-        self.silence(id)?;
+    pub(crate) fn remove_member(&self, id: u32) -> Result<(), DirectError> {
+        self.end_sessions(id)?;
         self.write(layout::member(id), &[0; layout::HOST_PART])
     }
 
     /// End all sessions of a VM that cannot do it itself: it is gone, or starts again.
-    pub(crate) fn silence(&self, id: u32) -> Result<(), DirectError> {
+    pub(crate) fn end_sessions(&self, id: u32) -> Result<(), DirectError> {
         self.write(layout::nonce(id), &[0; 8])?;
         for peer in 0..MEMBERS {
             self.write(layout::session(id, peer), &[0; 4])?;

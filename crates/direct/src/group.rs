@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::auto::Auto;
 use crate::control::Control;
-use crate::member::{Member, Stage};
+use crate::member::{Member, MemberState};
 use crate::parts::{Parts, Seat};
 use crate::policy::{Policies, Policy};
 use crate::vm::Vm;
@@ -17,10 +17,10 @@ use crate::{DirectError, io};
 use vhost::alarm::Alarm;
 
 /// How often VMs that are not there are looked for.
-const LOOK: Duration = Duration::from_millis(250);
+const SCAN_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How long guests may take to let go, at the end.
-const FAREWELL: Duration = Duration::from_secs(10);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// VMs of one owner, which may see each other's memory.
 #[derive(Debug)]
@@ -43,19 +43,8 @@ pub struct Standing {
     pub trouble: Option<String>,
 }
 
-/// Where the monitor of a VM is expected.
-#[must_use]
-pub fn monitor(folder: &Path, name: &str) -> PathBuf {
-    folder.join(format!("{name}.qmp"))
-}
-
-/// Where its QEMU connects for the window.
-pub(crate) fn socket(folder: &Path, name: &str) -> PathBuf {
-    folder.join(format!("{name}.sock"))
-}
-
 /// Longest wait for a doorbell that does not take a ring.
-const RING: Duration = Duration::from_millis(1);
+const DOORBELL_TIMEOUT: Duration = Duration::from_millis(1);
 
 impl Group {
     /// Open one for the VMs of these names. Each has its monitor at `NAME.qmp` in `folder`, which
@@ -104,7 +93,7 @@ impl Group {
         let Some(member) = member else {
             return false;
         };
-        member.away = out && member.vm.is_some();
+        member.kept_out = out && member.vm.is_some();
         true
     }
 
@@ -112,11 +101,11 @@ impl Group {
     pub fn standings(&self) -> impl Iterator<Item = Standing> {
         self.members.iter().map(|member| Standing {
             name: member.name.clone(),
-            state: match (&member.vm, member.stage) {
+            state: match (&member.vm, member.state) {
                 (None, _) => "absent",
-                (_, Stage::In) => "joined",
-                (_, Stage::Leaving(_) | Stage::Stripping) => "leaving",
-                (_, Stage::Out) => "out",
+                (_, MemberState::Joined) => "joined",
+                (_, MemberState::Leaving(_) | MemberState::Unplugging) => "leaving",
+                (_, MemberState::Detached) => "out",
             },
             trouble: member.trouble(),
         })
@@ -129,27 +118,27 @@ impl Group {
     pub fn turn(&mut self) -> Result<(), DirectError> {
         let mut changed = false;
         for member in &mut self.members {
-            let heard = member.vm.as_mut().map(Vm::hear);
-            match heard {
+            let events = member.vm.as_mut().map(Vm::read_events);
+            match events {
                 None | Some(Ok(false)) => {}
                 Some(Ok(true)) => {
-                    self.control.silence(member.id.into())?;
+                    self.control.end_sessions(member.id.into())?;
                     changed = true;
                 }
                 Some(Err(error)) => {
                     tracing::info!("VM {} is gone: {error}", member.name);
-                    member.lose(&self.control)?;
+                    member.remove_vm(&self.control)?;
                     changed = true;
                 }
             }
             changed |= member.advance(&self.seats, &self.control);
         }
-        changed |= self.weigh()?;
+        changed |= self.apply_auto_policy()?;
         if changed {
             self.route()?;
-            self.ring();
+            self.ring_doorbells();
         }
-        self.show();
+        self.update_views();
         Ok(())
     }
 
@@ -164,21 +153,22 @@ impl Group {
 
     /// Say who is to send to whom.
     fn route(&self) -> Result<(), DirectError> {
-        let stays = |member: &Member| member.vm.is_some() && member.stage == Stage::In;
+        let is_joined =
+            |member: &Member| member.vm.is_some() && member.state == MemberState::Joined;
         for (one, other) in self.pairs() {
             let pays = match self.policy(one, other) {
                 Policy::Always => true,
                 Policy::Auto => !self.auto.is_away((one.id, other.id)),
                 Policy::Never => false,
             };
-            let here = stays(one) && stays(other) && pays;
+            let here = is_joined(one) && is_joined(other) && pays;
             self.control.route(one.id.into(), other.id.into(), here)?;
         }
         Ok(())
     }
 
     /// Look at the pairs whose policy is `auto`, now and then; whether something is to change.
-    fn weigh(&mut self) -> Result<bool, DirectError> {
+    fn apply_auto_policy(&mut self) -> Result<bool, DirectError> {
         let now = Instant::now();
         if !self.auto.is_due(now) {
             return Ok(false);
@@ -199,7 +189,7 @@ impl Group {
             let traffic = self.control.traffic(one.into(), other.into())?;
             let is_short = short.contains(&one) || short.contains(&other);
             if let Some(away) = self.auto.weigh(pair, traffic, is_short, now) {
-                self.tell(pair, away);
+                self.log_auto_decision(pair, away);
                 changed = true;
             }
         }
@@ -207,7 +197,7 @@ impl Group {
     }
 
     /// Tell the operator of what was decided for a pair.
-    fn tell(&self, (one, other): (u16, u16), away: Duration) {
+    fn log_auto_decision(&self, (one, other): (u16, u16), away: Duration) {
         let name = |id: u16| {
             let member = self.members.get(usize::from(id));
             member.map_or("?", |member| member.name.as_str())
@@ -227,10 +217,10 @@ impl Group {
     }
 
     /// Have every guest look at the window.
-    fn ring(&self) {
+    fn ring_doorbells(&self) {
         // A QEMU can make its doorbell block and fill it. It keeps it for ever, see `lib.rs`, and is
         // not told any more; the others are.
-        let mut alarm = match Alarm::new(RING) {
+        let mut alarm = match Alarm::new(DOORBELL_TIMEOUT) {
             Ok(alarm) => alarm,
             Err(error) => return tracing::warn!(%error, "no guest can be told to look"),
         };
@@ -243,7 +233,7 @@ impl Group {
     }
 
     /// Every member sees every other, and nobody who is gone.
-    fn show(&mut self) {
+    fn update_views(&mut self) {
         for index in 0..self.members.len() {
             let (before, rest) = self.members.split_at_mut(index);
             let Some((member, after)) = rest.split_first_mut() else {
@@ -255,14 +245,14 @@ impl Group {
             let Some(vm) = &mut member.vm else {
                 continue;
             };
-            if let Err(error) = vm.forget() {
+            if let Err(error) = vm.collect_removed_views() {
                 tracing::warn!("VM {}: {error}", member.name);
             }
             for peer in before.iter().chain(after.iter()) {
                 let policy = self.policies.of(&member.name, &peer.name);
                 let seen = peer.vm.as_ref().map(|vm| &vm.ram);
                 let seen = seen.filter(|_| peer.is_in() && policy != Policy::Never);
-                if let Err(error) = vm.see(&peer.name, seen) {
+                if let Err(error) = vm.set_view(&peer.name, seen) {
                     tracing::warn!("VM {} and {}: {error}", member.name, peer.name);
                 }
             }
@@ -280,7 +270,7 @@ impl Group {
         let mut descriptors: Vec<_> = vms
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
-        let limit = Timespec::try_from(LOOK).unwrap_or_default();
+        let limit = Timespec::try_from(SCAN_INTERVAL).unwrap_or_default();
         match poll(&mut descriptors, Some(&limit)) {
             Err(rustix::io::Errno::INTR) => Ok(()),
             result => io(result, || "wait for QEMU".to_owned()).map(drop),
@@ -293,14 +283,14 @@ impl Group {
     /// The kernel refuses, or a VM does not let go.
     pub fn close(&mut self) -> Result<(), DirectError> {
         for member in &mut self.members {
-            member.away = true;
+            member.kept_out = true;
         }
-        let end = Instant::now() + FAREWELL;
+        let end = Instant::now() + CLOSE_TIMEOUT;
         loop {
             self.turn()?;
             let left = self.members.iter().filter(|member| {
                 // Who is not there, or was only just found, has nothing of this process.
-                member.vm.is_some() && member.stage != Stage::Out
+                member.vm.is_some() && member.state != MemberState::Detached
             });
             let left: Vec<_> = left.map(|member| member.name.as_str()).collect();
             if left.is_empty() {

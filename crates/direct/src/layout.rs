@@ -3,8 +3,7 @@
 
 use crate::ram::Range;
 
-/// Members of a group.
-pub const MEMBERS: u32 = 16;
+pub use crate::limits::MEMBERS;
 
 /// Entries of a ring.
 pub const ENTRIES: u32 = 1024;

@@ -34,11 +34,14 @@
 
 mod auto;
 mod control;
+mod error;
 mod group;
 pub mod layout;
+mod limits;
 mod member;
 mod open_files;
 mod parts;
+mod paths;
 mod policy;
 mod ports;
 mod qemu_fd_workaround;
@@ -46,55 +49,12 @@ mod qmp;
 pub mod ram;
 mod vm;
 
-pub use group::{Group, Standing, monitor};
+pub use error::DirectError;
+pub use group::{Group, Standing};
 pub use parts::{Parts, Seat};
+pub use paths::monitor;
 pub use policy::{Policies, Policy};
 pub use ports::root_ports;
 pub use qmp::Qmp;
 
-/// Why a VM cannot be a member, or the group cannot be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum DirectError {
-    /// The kernel refuses.
-    #[error("{what}: {source}")]
-    Io {
-        /// What was tried.
-        what: String,
-        /// What the kernel says.
-        source: std::io::Error,
-    },
-    /// QEMU's monitor refuses a command.
-    #[error("QEMU refused {command}: {reason}")]
-    Refused {
-        /// The command.
-        command: String,
-        /// QEMU's own words.
-        reason: String,
-    },
-    /// QEMU's monitor says something that cannot be understood, or nothing.
-    #[error("QEMU's monitor gave no usable answer to {0}")]
-    Monitor(String),
-    /// The VM's memory cannot be shared as it is.
-    #[error("{0}")]
-    Memory(String),
-    /// The VM has a device of the host, by VFIO.
-    #[error(
-        "the VM has a device of the host (VFIO, `{0}`): QEMU would pin the RAM of every member for that device, \
-         and end the VM if the host refuses. Take the device out of the VM, or the VM out of the group"
-    )]
-    Passthrough(String),
-    /// More members than a window has room for.
-    #[error("a group has at most {} members", layout::MEMBERS)]
-    TooMany,
-}
-
-/// Name what was tried.
-fn io<T, E: Into<std::io::Error>>(
-    result: Result<T, E>,
-    what: impl FnOnce() -> String,
-) -> Result<T, DirectError> {
-    result.map_err(|source| DirectError::Io {
-        what: what(),
-        source: source.into(),
-    })
-}
+use error::io;

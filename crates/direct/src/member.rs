@@ -9,7 +9,7 @@ use crate::parts::Seat;
 use crate::vm::{Found, Vm};
 
 /// How long guests' agents have to route around a VM that leaves, before its packets are lost.
-const GRACE: Duration = Duration::from_secs(1);
+const LEAVE_GRACE: Duration = Duration::from_secs(1);
 
 /// A VM's place.
 #[derive(Debug)]
@@ -20,24 +20,24 @@ pub(crate) struct Member {
     /// Where its QEMU connects for the window.
     socket: PathBuf,
     pub(crate) vm: Option<Vm>,
-    pub(crate) stage: Stage,
+    pub(crate) state: MemberState,
     /// It is to stay out, until it is told otherwise or ends.
-    pub(crate) away: bool,
+    pub(crate) kept_out: bool,
     /// Why it is not where it should be, told once.
     trouble: Option<String>,
 }
 
 /// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum MemberState {
     /// It has nothing of the group; or there is no VM.
-    Out,
+    Detached,
     /// It exchanges packets.
-    In,
+    Joined,
     /// It still does, but nobody is to begin anything new, since then.
     Leaving(Instant),
     /// What it has is being taken away.
-    Stripping,
+    Unplugging,
 }
 
 impl Member {
@@ -45,18 +45,18 @@ impl Member {
         Self {
             name: name.to_owned(),
             id,
-            monitor: crate::group::monitor(folder, name),
-            socket: crate::group::socket(folder, name),
+            monitor: crate::paths::monitor(folder, name),
+            socket: crate::paths::socket(folder, name),
             vm: None,
-            stage: Stage::Out,
-            away: false,
+            state: MemberState::Detached,
+            kept_out: false,
             trouble: None,
         }
     }
 
     /// Whether it has, and is shown to the others.
     pub(crate) fn is_in(&self) -> bool {
-        self.vm.is_some() && matches!(self.stage, Stage::In | Stage::Leaving(_))
+        self.vm.is_some() && matches!(self.state, MemberState::Joined | MemberState::Leaving(_))
     }
 
     /// Why it is not where it should be, or does not see whom it should.
@@ -67,20 +67,20 @@ impl Member {
 
     /// Go on; whether others have to look at the window. Trouble is kept and told.
     pub(crate) fn advance(&mut self, seats: &[Seat], control: &Control) -> bool {
-        let before = self.stage;
+        let before = self.state;
         match self.try_advance(seats, control) {
             Ok(()) => {
-                if self.stage != before {
+                if self.state != before {
                     self.trouble = None;
-                    tracing::debug!("VM {}: {:?}", self.name, self.stage);
+                    tracing::debug!("VM {}: {:?}", self.name, self.state);
                 }
             }
-            Err(error) => self.complain(&error),
+            Err(error) => self.report_trouble(&error),
         }
-        self.stage != before
+        self.state != before
     }
 
-    pub(crate) fn complain(&mut self, error: &DirectError) {
+    pub(crate) fn report_trouble(&mut self, error: &DirectError) {
         let text = error.to_string();
         if self.trouble.as_ref() != Some(&text) {
             tracing::warn!("VM {}: {text}", self.name);
@@ -90,51 +90,51 @@ impl Member {
 
     fn try_advance(&mut self, seats: &[Seat], control: &Control) -> Result<(), DirectError> {
         let Some(vm) = &mut self.vm else {
-            return self.look_for(control);
+            return self.find_vm(control);
         };
-        self.stage = match (self.stage, self.away) {
-            (Stage::Out, false) => {
-                control.enter(self.id.into(), mac(&self.name), &vm.ranges()?)?;
+        self.state = match (self.state, self.kept_out) {
+            (MemberState::Detached, false) => {
+                control.add_member(self.id.into(), mac(&self.name), &vm.ranges()?)?;
                 vm.give_window(self.id, &self.socket, seats, control)?;
                 tracing::info!("VM {} joins", self.name);
-                Stage::In
+                MemberState::Joined
             }
-            (Stage::Out, true) => Stage::Out,
-            (Stage::In, true) => Stage::Leaving(Instant::now()),
-            (Stage::Leaving(_), false) => Stage::In,
-            (Stage::Leaving(since), true) if since.elapsed() >= GRACE => {
-                control.leave(self.id.into())?;
-                Stage::Stripping
+            (MemberState::Detached, true) => MemberState::Detached,
+            (MemberState::Joined, true) => MemberState::Leaving(Instant::now()),
+            (MemberState::Leaving(_), false) => MemberState::Joined,
+            (MemberState::Leaving(since), true) if since.elapsed() >= LEAVE_GRACE => {
+                control.remove_member(self.id.into())?;
+                MemberState::Unplugging
             }
-            (Stage::Stripping, _) if vm.strip()? => {
+            (MemberState::Unplugging, _) if vm.unplug_all()? => {
                 tracing::info!("VM {} has left", self.name);
-                Stage::Out
+                MemberState::Detached
             }
-            (stage, _) => stage,
+            (state, _) => state,
         };
         Ok(())
     }
 
-    fn look_for(&mut self, control: &Control) -> Result<(), DirectError> {
+    fn find_vm(&mut self, control: &Control) -> Result<(), DirectError> {
         let Some((vm, found)) = Vm::connect(&self.monitor, control)? else {
             return Ok(());
         };
         self.vm = Some(vm);
-        self.stage = match found {
-            Found::Bare => Stage::Out,
-            Found::Window => Stage::In,
-            Found::Leftovers => Stage::Stripping,
+        self.state = match found {
+            Found::Nothing => MemberState::Detached,
+            Found::Window => MemberState::Joined,
+            Found::Leftovers => MemberState::Unplugging,
         };
         Ok(())
     }
 
     /// Its QEMU has ended.
-    pub(crate) fn lose(&mut self, control: &Control) -> Result<(), DirectError> {
+    pub(crate) fn remove_vm(&mut self, control: &Control) -> Result<(), DirectError> {
         self.vm = None;
-        self.stage = Stage::Out;
-        self.away = false;
+        self.state = MemberState::Detached;
+        self.kept_out = false;
         self.trouble = None;
-        control.leave(self.id.into())
+        control.remove_member(self.id.into())
     }
 }
 

@@ -35,7 +35,7 @@ impl Parts {
     pub fn make(folder: &Path, names: &[String]) -> Result<Self, DirectError> {
         check_count(names.len())?;
         let seat = |name: &String| {
-            let socket = crate::group::socket(folder, name);
+            let socket = crate::paths::socket(folder, name);
             let server = Server::bind(&socket);
             Ok(Seat {
                 name: name.clone(),

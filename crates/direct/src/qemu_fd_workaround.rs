@@ -61,7 +61,7 @@ fn descriptors(process: i32, is_it: impl Fn(&str) -> bool) -> Result<BTreeSet<u3
 }
 
 /// Make the numbers harmless that QEMU had `before` and has closed since.
-pub(crate) fn mend(qmp: &mut Qmp, process: i32, before: &Numbers) -> Result<(), DirectError> {
+pub(crate) fn apply(qmp: &mut Qmp, process: i32, before: &Numbers) -> Result<(), DirectError> {
     let open = |process| descriptors(process, |_| true);
     let now = open(process)?;
     let events: BTreeSet<_> = before.events.difference(&now).collect();

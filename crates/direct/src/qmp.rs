@@ -172,7 +172,7 @@ impl Qmp {
     }
 
     /// Whether the guest has started again; an error when QEMU is gone.
-    pub(crate) fn hear(&mut self) -> Result<bool, DirectError> {
+    pub(crate) fn read_events(&mut self) -> Result<bool, DirectError> {
         for _ in 0..HEARD {
             if self.receive(Instant::now())?.is_none() {
                 break;
@@ -260,13 +260,13 @@ mod tests {
         qemu.write_all(b"{\"QMP\": {}}\n{\"event\": \"RESET\"}\n{\"return\": \"x\"}\n")
             .unwrap();
         assert_eq!(qmp.text("a", &[]).unwrap(), "x");
-        assert!(qmp.hear().unwrap() && !qmp.hear().unwrap());
+        assert!(qmp.read_events().unwrap() && !qmp.read_events().unwrap());
         qemu.write_all(b"{\"error\": {\"desc\": \"no\"}}\n")
             .unwrap();
         let refused = qmp.execute("b", &json!({})).unwrap_err();
         assert_eq!(refused.to_string(), "QEMU refused b: no");
         drop(qemu);
-        assert!(qmp.hear().is_err());
+        assert!(qmp.read_events().is_err());
     }
 
     #[test]
@@ -312,7 +312,7 @@ mod tests {
                 std::thread::spawn(move || while qemu.write_all(lines.as_bytes()).is_ok() {});
             let started = Instant::now();
             for _ in 0..10 {
-                qmp.hear().unwrap();
+                qmp.read_events().unwrap();
             }
             assert!(started.elapsed() < Duration::from_secs(10));
             drop(qmp);

@@ -38,14 +38,14 @@ pub(crate) struct Vm {
     /// another process's.
     socket: Option<ivshmem::Member>,
     /// While the window is being taken away: descriptors that QEMU had before.
-    parting: Option<Numbers>,
+    numbers_before: Option<Numbers>,
 }
 
 /// What a VM was found with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// Nothing of ours.
-    Bare,
+    Nothing,
     /// This group's window.
     Window,
     /// What is left of another group, or of one that has ended.
@@ -63,9 +63,9 @@ struct View {
 
 #[derive(Debug, PartialEq, Eq)]
 enum State {
-    There,
+    Plugged,
     /// QEMU has asked the guest to let go.
-    Going,
+    Unplugging,
     /// QEMU would not have it, and why.
     Refused(String),
 }
@@ -88,31 +88,31 @@ impl Vm {
             qmp,
             views: HashMap::new(),
             socket: None,
-            parting: None,
+            numbers_before: None,
         };
-        let found = vm.look(control)?;
+        let found = vm.find_leftovers(control)?;
         Ok(Some((vm, found)))
     }
 
-    fn look(&mut self, control: &Control) -> Result<Found, DirectError> {
+    fn find_leftovers(&mut self, control: &Control) -> Result<Found, DirectError> {
         let has_window = self.has_window()?;
         let views = self.qmp.names("/machine/peripheral", VIEW)?;
         if !has_window {
             let nothing = views.is_empty() && self.qmp.names("/objects", MEMORY)?.is_empty();
             return Ok(if nothing {
-                Found::Bare
+                Found::Nothing
             } else {
                 Found::Leftovers
             });
         }
         let window = control.id()?;
-        let held = open_files::memfds(self.process)?;
-        if !held.iter().any(|held| held.id == window) {
+        let open = open_files::memfds(self.process)?;
+        if !open.iter().any(|open| open.id == window) {
             return Ok(Found::Leftovers);
         }
         let views = views.iter().filter_map(|name| name.strip_prefix(VIEW));
         let there = |name: &str| {
-            let (of, state) = (None, State::There);
+            let (of, state) = (None, State::Plugged);
             (name.to_owned(), View { of, state })
         };
         self.views = views.map(there).collect();
@@ -182,14 +182,14 @@ impl Vm {
     }
 
     /// See this peer's memory, or nothing of it.
-    pub(crate) fn see(&mut self, name: &str, ram: Option<&Ram>) -> Result<(), DirectError> {
-        self.recognise(name, ram)?;
+    pub(crate) fn set_view(&mut self, name: &str, ram: Option<&Ram>) -> Result<(), DirectError> {
+        self.identify_view(name, ram)?;
         let wanted = ram.map(|ram| ram.id);
         let Some(view) = self.views.get(name) else {
-            return ram.map_or(Ok(()), |ram| self.show(name, ram));
+            return ram.map_or(Ok(()), |ram| self.plug_view(name, ram));
         };
         match &view.state {
-            State::There if view.of != wanted => self.hide(name),
+            State::Plugged if view.of != wanted => self.unplug_view(name),
             State::Refused(_) if view.of != wanted => {
                 self.views.remove(name);
                 Ok(())
@@ -199,21 +199,21 @@ impl Vm {
     }
 
     /// Whose memory a view shows that was there before this process.
-    fn recognise(&mut self, name: &str, ram: Option<&Ram>) -> Result<(), DirectError> {
+    fn identify_view(&mut self, name: &str, ram: Option<&Ram>) -> Result<(), DirectError> {
         let (Some(view), Some(ram)) = (self.views.get_mut(name), ram) else {
             return Ok(());
         };
         if view.of.is_none() {
-            let held = open_files::memfds(self.process)?;
-            view.of = held
+            let open = open_files::memfds(self.process)?;
+            view.of = open
                 .iter()
-                .find(|held| held.id == ram.id)
-                .map(|held| held.id);
+                .find(|open| open.id == ram.id)
+                .map(|open| open.id);
         }
         Ok(())
     }
 
-    fn show(&mut self, name: &str, ram: &Ram) -> Result<(), DirectError> {
+    fn plug_view(&mut self, name: &str, ram: &Ram) -> Result<(), DirectError> {
         let memory = unique(MEMORY);
         let object = json!({
             "qom-type": "memory-backend-file", "id": memory, "size": ram.size, "share": true,
@@ -232,7 +232,7 @@ impl Vm {
             shown
         });
         let state = match &shown {
-            Ok(_) => State::There,
+            Ok(_) => State::Plugged,
             Err(error) => State::Refused(error.to_string()),
         };
         let of = Some(ram.id);
@@ -247,7 +247,7 @@ impl Vm {
             .iter()
             .filter_map(|(name, view)| match &view.state {
                 State::Refused(reason) => Some((name, reason)),
-                State::There | State::Going => None,
+                State::Plugged | State::Unplugging => None,
             });
         let first = refused.min();
         first.map(|(name, reason)| format!("does not see the memory of {name}: {reason}"))
@@ -288,9 +288,9 @@ impl Vm {
         Ok(None)
     }
 
-    fn hide(&mut self, name: &str) -> Result<(), DirectError> {
+    fn unplug_view(&mut self, name: &str) -> Result<(), DirectError> {
         if let Some(view) = self.views.get_mut(name) {
-            view.state = State::Going;
+            view.state = State::Unplugging;
         }
         let device = format!("{VIEW}{name}");
         self.qmp
@@ -299,19 +299,19 @@ impl Vm {
     }
 
     /// Whether the guest starts again. An error when the VM is gone.
-    pub(crate) fn hear(&mut self) -> Result<bool, DirectError> {
-        self.qmp.hear()
+    pub(crate) fn read_events(&mut self) -> Result<bool, DirectError> {
+        self.qmp.read_events()
     }
 
     /// Forget peers' views that the guest has let go of. QEMU's list of devices is asked: it tells
     /// of the end of a device when nothing uses the device's memory any more, which can be long after.
-    pub(crate) fn forget(&mut self) -> Result<(), DirectError> {
-        let is_going = |view: &View| view.state == State::Going;
-        if !self.views.values().any(is_going) {
+    pub(crate) fn collect_removed_views(&mut self) -> Result<(), DirectError> {
+        let is_unplugging = |view: &View| view.state == State::Unplugging;
+        if !self.views.values().any(is_unplugging) {
             return Ok(());
         }
         let there = self.qmp.names("/machine/peripheral", VIEW)?;
-        let going = self.views.iter().filter(|(_, view)| is_going(view));
+        let going = self.views.iter().filter(|(_, view)| is_unplugging(view));
         let gone = going.map(|(name, _)| name.clone());
         let gone: Vec<_> = gone
             .filter(|name| !there.contains(&format!("{VIEW}{name}")))
@@ -338,24 +338,26 @@ impl Vm {
 
     /// Take everything away, views first; whether all is gone. The guest has to let go of each, so
     /// this is to be said again and again.
-    pub(crate) fn strip(&mut self) -> Result<bool, DirectError> {
+    pub(crate) fn unplug_all(&mut self) -> Result<bool, DirectError> {
         let devices = self.qmp.names("/machine/peripheral", VIEW)?;
         if !devices.is_empty() {
-            devices.iter().for_each(|device| self.ask_for(device));
+            devices
+                .iter()
+                .for_each(|device| self.request_unplug(device));
             return Ok(false);
         }
         self.drop_memories()?;
         self.views.clear();
         if self.has_window()? {
-            if self.parting.is_none() {
-                self.parting = Some(Numbers::of(self.process)?);
+            if self.numbers_before.is_none() {
+                self.numbers_before = Some(Numbers::of(self.process)?);
             }
-            self.ask_for(WINDOW);
+            self.request_unplug(WINDOW);
             return Ok(false);
         }
         self.socket = None;
-        if let Some(before) = self.parting.take() {
-            qemu_fd_workaround::mend(&mut self.qmp, self.process, &before)?;
+        if let Some(before) = self.numbers_before.take() {
+            qemu_fd_workaround::apply(&mut self.qmp, self.process, &before)?;
         }
         self.drop_chardevs()?;
         Ok(true)
@@ -373,7 +375,7 @@ impl Vm {
     }
 
     /// Have the guest let go of a device.
-    fn ask_for(&mut self, device: &str) {
+    fn request_unplug(&mut self, device: &str) {
         // Refused when it has been asked already.
         let _asked = self.qmp.execute("device_del", &json!({"id": device}));
     }

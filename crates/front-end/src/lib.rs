@@ -30,13 +30,15 @@ pub mod frame;
 pub mod log;
 pub mod membership;
 pub mod nic;
+pub mod options;
 pub mod pair;
 pub mod queue;
 pub mod ram;
 pub mod wire;
 
 pub use log::Log;
-pub use nic::{Layout, Nic, Options, Received};
+pub use nic::Nic;
+pub use options::{Layout, Options, Received};
 pub use pair::Pair;
 pub use queue::{Buffer, Queue};
 pub use ram::{Ram, Region};

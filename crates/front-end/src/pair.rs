@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::features::{MRG_RXBUF, VERSION_1};
-use crate::nic::{Layout, Options, Received};
+use crate::options::{Layout, Options, Received};
 use crate::queue::{Buffer, Queue};
 use crate::ram::Ram;
 

@@ -8,42 +8,33 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use crate::backpressure::Held;
-use crate::capture::Direction;
-use crate::context::WorkerContext;
-use crate::control::{Counters, Loss};
-use crate::deliver::{End, Outcome, attempt, deliver};
+use crate::control::Loss;
 use crate::frame::{ETHERNET, Head, Rest};
-use crate::guard::{Checked, Cost, Guard, Outgoing, passage};
+use crate::guard::{Checked, Guard, Outgoing, passage};
 use crate::limits::{ASIDE_BYTES, ASIDE_FRAMES};
-use crate::port::Kind;
-use crate::receiver::Receiver;
-use crate::ring_state::Sampler;
-use crate::switch::Switch;
-use crate::translate::Scratch;
 
 /// A frame in private memory.
 #[derive(Debug)]
-struct Frame {
-    head: Head,
+pub(crate) struct Frame {
+    pub(crate) head: Head,
     /// What follows the head.
     rest: Vec<u8>,
     /// What guards know of it.
     checked: Checked,
     /// Segments delivered already, if it is being cut.
-    segments: u16,
+    pub(crate) segments: u16,
     /// When it was set aside.
     since: Instant,
 }
 
 impl Frame {
     /// As it is shown to whoever watches.
-    fn shown(&self) -> (&Head, Rest<'_, 'static>, Checked) {
+    pub(crate) fn shown(&self) -> (&Head, Rest<'_, 'static>, Checked) {
         (&self.head, Rest::Private(&self.rest), self.checked)
     }
 
     /// As it leaves the port with this guard.
-    fn leave(&self, guard: Option<&Guard>) -> Result<Outgoing<'_, 'static>, Loss> {
+    pub(crate) fn leave(&self, guard: Option<&Guard>) -> Result<Outgoing<'_, 'static>, Loss> {
         let way = passage(guard, self.checked)?;
         let rest = Rest::Private(&self.rest);
         Outgoing::new(way, self.checked, &self.head, &rest).ok_or(Loss::Untranslatable)
@@ -52,15 +43,15 @@ impl Frame {
 
 /// The frames set aside for one receiver, in order.
 #[derive(Debug)]
-struct Line {
-    to: u16,
-    frames: VecDeque<Frame>,
+pub(crate) struct Line {
+    pub(crate) to: u16,
+    pub(crate) frames: VecDeque<Frame>,
 }
 
 /// The frames of one transmit ring that are set aside.
 #[derive(Debug, Default)]
 pub struct Deferred {
-    lines: Vec<Line>,
+    pub(crate) lines: Vec<Line>,
     frames: usize,
     bytes: usize,
 }
@@ -138,7 +129,7 @@ impl Deferred {
     }
 
     /// When the first of its frames was set aside.
-    fn oldest(&self) -> Option<Instant> {
+    pub(crate) fn oldest(&self) -> Option<Instant> {
         let firsts = self.lines.iter().filter_map(|line| line.frames.front());
         firsts.map(|frame| frame.since).min()
     }
@@ -152,124 +143,13 @@ impl Deferred {
     }
 
     /// After some frames have left: give back what is empty, and count anew.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         self.lines.retain(|line| !line.frames.is_empty());
         let frames = || self.lines.iter().flat_map(|line| &line.frames);
         (self.frames, self.bytes) = (
             frames().count(),
             frames().map(|frame| frame.rest.len()).sum(),
         );
-    }
-}
-
-impl Switch {
-    /// Deliver what is set aside of a pair, as far as its receivers have room; returns how many
-    /// frames are done with.
-    pub(crate) fn deliver_aside(
-        &self,
-        context: &mut WorkerContext,
-        pair: usize,
-        held: &mut Held,
-        counters: &mut Counters,
-        sampler: &mut Sampler,
-    ) -> u32 {
-        let before = held.deferred.len();
-        let oldest = held.deferred.oldest();
-        for line in &mut held.deferred.lines {
-            if self.worth_a_try(context, line.to, pair) {
-                self.deliver_line(context, pair, line, counters);
-            }
-        }
-        held.deferred.settle();
-        held.settle();
-        let gone = u32::try_from(before - held.deferred.len()).unwrap_or(u32::MAX);
-        if gone > 0 {
-            counters.count_latency(oldest.filter(|_| sampler.next()));
-        }
-        gone
-    }
-
-    /// Whether a port that had no room for a pair's frames may have some now, or is not to be
-    /// waited for any more.
-    pub(crate) fn worth_a_try(&self, context: &WorkerContext, to: u16, pair: usize) -> bool {
-        match self.port(to).map(|port| &port.kind) {
-            Some(Kind::Guest(guest)) => guest.worth_a_try(pair, context.now),
-            _ => true,
-        }
-    }
-
-    fn deliver_line(
-        &self,
-        context: &mut WorkerContext,
-        pair: usize,
-        line: &mut Line,
-        counters: &mut Counters,
-    ) {
-        let Some(port) = self.port(line.to) else {
-            return lose(line, counters, Loss::ReceiverDown);
-        };
-        let Kind::Guest(guest) = &port.kind else {
-            return lose(line, counters, Loss::ReceiverDown);
-        };
-        let guard = port.guard.as_deref();
-        let (rates, now) = (port.limits.receive.as_deref(), context.now);
-        let (number, frames) = (line.to, line.frames.len());
-        let mut shown = Vec::new();
-        let act = |receiver: &mut Receiver<'_, '_>,
-                   features,
-                   ring_state: &mut Counters,
-                   scratch: &mut Scratch,
-                   done: &mut usize| {
-            while let Some(frame) = line.frames.front_mut() {
-                let outcome = match frame.leave(guard) {
-                    Ok(out) => {
-                        let (head, rest, from) = (&out.head, out.rest(), frame.segments);
-                        deliver(receiver, features, ring_state, scratch, head, rest, from)?
-                    }
-                    Err(loss) => Outcome::Dropped(loss),
-                };
-                match outcome {
-                    // Set aside within the receiver's limit, and paid for now.
-                    Outcome::Delivered => {
-                        if let Some(rates) = rates {
-                            rates.charge(now, std::iter::once(Cost::of(&frame.head)));
-                        }
-                        let frame = line.frames.pop_front();
-                        shown.extend(frame.filter(|_| port.watched));
-                        *done += 1;
-                        continue;
-                    }
-                    Outcome::Dropped(loss) => counters.drops.count(loss),
-                    Outcome::NoRoom(segments) => {
-                        frame.segments = segments;
-                        return Ok(false);
-                    }
-                }
-                line.frames.pop_front();
-                *done += 1;
-            }
-            Ok(true)
-        };
-        let end = attempt(guest, pair, context, frames, act).1;
-        if !shown.is_empty() {
-            let shown = shown.iter().map(Frame::shown);
-            self.show(context, (number, pair), Direction::Received, shown);
-        }
-        match end {
-            Ok(End::Done | End::NoRoom) => {}
-            Ok(End::Stuck) => lose(line, counters, Loss::ReceiverStuck),
-            Ok(End::Down) => lose(line, counters, Loss::ReceiverDown),
-            Err(fault) => {
-                context.faults.push((line.to, fault));
-                lose(line, counters, Loss::ReceiverDown);
-            }
-        }
-    }
-}
-
-fn lose(line: &mut Line, counters: &mut Counters, loss: Loss) {
-    for _ in line.frames.drain(..) {
-        counters.drops.count(loss);
     }
 }
 

@@ -1,10 +1,60 @@
 //! The frame that tells switches where a VM lives now (RFC 903).
 
+use vhost::net_header::NetHeader;
+
+use crate::context::WorkerContext;
+use crate::control::Loss;
+use crate::deferred::Deferred;
+use crate::fdb::Resident;
+use crate::frame::{Head, Rest};
+use crate::guard::Checked;
+use crate::limits::MAX_LEARNT_PER_PORT;
 use crate::mac::Mac;
+use crate::multicast::Origin;
+use crate::switch::Switch;
+
+impl Switch {
+    /// Announce a VM on its behalf, after a migration (vhost-user, `SEND_RARP`). The front-end chooses the
+    /// address, so the port's rules hold for it as for a frame.
+    pub fn announce(&mut self, context: &mut WorkerContext, number: u16, mac: Mac) {
+        self.greet(number);
+        let Some(port) = self.port(number) else {
+            return;
+        };
+        let checked = match &port.guard {
+            // A group is no station.
+            _ if mac.is_group() => Err(Loss::MacSpoofed),
+            Some(guard) => guard.announcement(mac),
+            None => Ok(Checked::default()),
+        };
+        let checked = match checked {
+            Ok(checked) => checked,
+            Err(loss) => return port.lose(0, loss, 1),
+        };
+        let resident = Resident::new(mac, checked.tci.vlan());
+        self.table
+            .learn(resident, number, context.seconds, MAX_LEARNT_PER_PORT);
+        let frame = frame(mac);
+        if let Some((head, rest)) = Head::of_private(NetHeader::default(), &frame) {
+            let origin = Origin {
+                port: number,
+                pair: 0,
+                deferred: &Deferred::default(),
+                limits: &port.limits,
+                checked,
+            };
+            // Its limits count: a front-end may ask for this as often as it likes.
+            if let Err(loss) = self.steering(context, origin, &head, &Rest::Private(rest)) {
+                port.lose(0, loss, 1);
+            }
+        }
+        self.blame(&mut context.faults);
+    }
+}
 
 /// A RARP request from `mac` to everybody, padded to the shortest Ethernet frame.
 #[must_use]
-pub(crate) fn frame(mac: Mac) -> [u8; 60] {
+fn frame(mac: Mac) -> [u8; 60] {
     let station = mac.octets();
     // EtherType RARP; hardware Ethernet, protocol IPv4, lengths 6 and 4, request reverse.
     let fixed = [0x80, 0x35, 0, 1, 8, 0, 6, 4, 0, 3];

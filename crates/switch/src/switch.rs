@@ -28,19 +28,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use vhost::fault::Fault;
-use vhost::net_header::NetHeader;
 
 use crate::capture::Capture;
 use crate::context::WorkerContext;
-use crate::control::Loss;
-use crate::deferred::Deferred;
-use crate::fdb::{Fdb, Resident};
-use crate::frame::{Head, Rest};
+use crate::fdb::Fdb;
 use crate::guard::groups::Groups;
-use crate::guard::{Checked, Guard, Limiter, Rules};
-use crate::limits::{GATHER, MAX_LEARNT_PER_PORT, MAX_PORTS, SWEEP};
-use crate::mac::Mac;
-use crate::multicast::Origin;
+use crate::guard::{Guard, Limiter, Rules};
+use crate::limits::{GATHER, MAX_PORTS, SWEEP};
 use crate::port::{Kind, Port};
 use crate::steering::Steering;
 use crate::sync::{AtomicBool, Mutex, RwLock};
@@ -263,43 +257,6 @@ impl Switch {
         let now = self.seconds;
         self.groups_mut().greet(number, now);
     }
-
-    /// Announce a VM on its behalf, after a migration (vhost-user, `SEND_RARP`). The front-end chooses the
-    /// address, so the port's rules hold for it as for a frame.
-    pub fn announce(&mut self, context: &mut WorkerContext, number: u16, mac: Mac) {
-        self.greet(number);
-        let Some(port) = self.port(number) else {
-            return;
-        };
-        let checked = match &port.guard {
-            // A group is no station.
-            _ if mac.is_group() => Err(Loss::MacSpoofed),
-            Some(guard) => guard.announcement(mac),
-            None => Ok(Checked::default()),
-        };
-        let checked = match checked {
-            Ok(checked) => checked,
-            Err(loss) => return port.lose(0, loss, 1),
-        };
-        let resident = Resident::new(mac, checked.tci.vlan());
-        self.table
-            .learn(resident, number, context.seconds, MAX_LEARNT_PER_PORT);
-        let frame = crate::rarp::frame(mac);
-        if let Some((head, rest)) = Head::of_private(NetHeader::default(), &frame) {
-            let origin = Origin {
-                port: number,
-                pair: 0,
-                deferred: &Deferred::default(),
-                limits: &port.limits,
-                checked,
-            };
-            // Its limits count: a front-end may ask for this as often as it likes.
-            if let Err(loss) = self.steering(context, origin, &head, &Rest::Private(rest)) {
-                port.lose(0, loss, 1);
-            }
-        }
-        self.blame(&mut context.faults);
-    }
 }
 
 #[cfg(test)]
@@ -315,6 +272,7 @@ mod tests {
 
         use crate::guard::membership::{Family, read};
         use crate::limits::MEMBERSHIP;
+        use crate::mac::Mac;
 
         let mut switch = Switch::default();
         let to = Mac::from_octets([1, 0, 0x5e, 1, 2, 3]);

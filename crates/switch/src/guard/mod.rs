@@ -45,7 +45,7 @@ pub use rules::{
     FloodRules, LimitRules, MAX_VLAN, Prefix, RateRules, Role, Rules, SourceRules, VlanRules,
 };
 use source::Sources;
-pub use vlan::Tci;
+pub use vlan::{Tci, Way};
 use vlan::{Vlans, push};
 
 /// What guards know of one frame, beside its bytes.
@@ -87,15 +87,6 @@ impl Snapshot {
     pub fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.length).unwrap_or_default()
     }
-}
-
-/// How a frame goes out of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// As it is.
-    Untagged,
-    /// With its VLAN tag.
-    Tagged,
 }
 
 /// A frame as it leaves a port.

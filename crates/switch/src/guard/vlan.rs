@@ -7,7 +7,6 @@
 use vhost::limits::MAX_FRAME;
 use vhost::net_header::{GSO_NONE, NEEDS_CSUM, NetHeader};
 
-use super::Way;
 use super::rules::{MAX_VLAN, VlanRules};
 use crate::control::Loss;
 use crate::frame::{ETHERNET, Head};
@@ -45,6 +44,15 @@ impl Tci {
     fn in_vlan(self, vlan: u16) -> Self {
         Self(self.0 & 0xf000 | vlan & 0xfff)
     }
+}
+
+/// How a frame goes out of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// As it is.
+    Untagged,
+    /// With its VLAN tag.
+    Tagged,
 }
 
 /// The VLANs of a port.

@@ -1,8 +1,6 @@
 //! Where the parts of a GSO frame are.
 
-use super::wire::{
-    ETHERNET, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, TCP, UDP, VLAN_TAG, u8_at, u16_at,
-};
+use super::wire::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, TCP, UDP, ether_type, u8_at, u16_at};
 use super::{Gso, Untranslatable};
 
 /// Most header bytes a GSO frame may have, from the Ethernet header to the transport header.
@@ -14,9 +12,6 @@ pub const MAX_HEADERS: usize = 512;
 
 /// Largest value of the 16-bit length in an IP header.
 const MAX_IP_LENGTH: usize = 65_535;
-
-/// VLAN tags that may precede the EtherType: a service and a customer one (802.1ad).
-const MAX_VLAN_TAGS: usize = 2;
 
 /// Bytes of an IPv6 header without extension headers.
 const IPV6_HEADER: usize = 40;
@@ -92,19 +87,6 @@ impl Layout {
             end,
         })
     }
-}
-
-/// The EtherType behind at most two VLAN tags, and where the packet starts.
-/// `None`: the frame is too short.
-pub(super) fn ether_type(frame: &[u8]) -> Option<(u16, usize)> {
-    let mut start = ETHERNET;
-    for _ in 0..MAX_VLAN_TAGS {
-        if !ETHERTYPE_VLAN.contains(&u16_at(frame, start - 2)?) {
-            break;
-        }
-        start += VLAN_TAG;
-    }
-    Some((u16_at(frame, start - 2)?, start))
 }
 
 /// Check an IPv4 header (RFC 791, 3.1) and tell where the transport header starts and the

@@ -1,7 +1,6 @@
 //! What a frame leaves undone, what a receiver accepts, and what follows.
 
-use super::layout::ether_type;
-use super::wire::{ETHERTYPE_IPV4, ETHERTYPE_IPV6};
+use super::wire::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, ether_type};
 
 /// How a GSO frame is to be cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

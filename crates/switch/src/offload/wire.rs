@@ -39,3 +39,19 @@ pub(super) fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) -
     *bytes.get_mut(at..)?.first_chunk_mut()? = value;
     Some(())
 }
+
+/// VLAN tags that may precede the EtherType: a service and a customer one (802.1ad).
+const MAX_VLAN_TAGS: usize = 2;
+
+/// The EtherType behind at most two VLAN tags, and where the packet starts.
+/// `None`: the frame is too short.
+pub(super) fn ether_type(frame: &[u8]) -> Option<(u16, usize)> {
+    let mut start = ETHERNET;
+    for _ in 0..MAX_VLAN_TAGS {
+        if !ETHERTYPE_VLAN.contains(&u16_at(frame, start - 2)?) {
+            break;
+        }
+        start += VLAN_TAG;
+    }
+    Some((u16_at(frame, start - 2)?, start))
+}

@@ -8,8 +8,8 @@ use rustix::fs;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
+use super::pages::Pages;
 use super::sigbus;
-use super::span::Span;
 use crate::descriptor::is_memory;
 use crate::reclaim;
 
@@ -40,27 +40,10 @@ pub enum MapError {
 #[derive(Debug)]
 pub struct Mapping {
     /// Where the region itself begins and how long it is.
-    base: NonNull<u8>,
-    size: usize,
+    pub(super) base: NonNull<u8>,
+    pub(super) size: usize,
     pages: Option<Pages>,
 }
-
-/// Memory that is mapped; unmapped when it is dropped.
-#[derive(Debug)]
-pub(crate) struct Pages {
-    start: NonNull<u8>,
-    length: usize,
-    /// Of the file: what is unmapped at once is a multiple of it.
-    page: usize,
-    guard: sigbus::Guard,
-}
-
-/// Unmapped at once: others of the process that need its table of mappings wait meanwhile, for some tenths of
-/// a millisecond.
-const PIECE: usize = 4 << 20;
-
-// SAFETY: an address and a length, which only its owner uses.
-unsafe impl Send for Pages {}
 
 // SAFETY: the mapping is memory of the process, usable from any thread; what may race on it is
 // what the module's documentation allows to race.
@@ -152,28 +135,6 @@ impl Mapping {
         self.pages.as_ref().is_some_and(|pages| pages.guard.hit())
     }
 
-    /// The bytes from `offset`, if all `length` of them are inside the region.
-    #[inline]
-    #[must_use]
-    pub fn span(&self, offset: u64, length: u32) -> Option<Span<'_>> {
-        let offset = usize::try_from(offset).ok()?;
-        let end = offset.checked_add(length as usize)?;
-        if end > self.size {
-            return None;
-        }
-        // SAFETY: `offset + length <= size`, so the whole span lies in the mapping, which the
-        // span's lifetime keeps alive.
-        Some(unsafe { Span::new(self.base.add(offset), length) })
-    }
-
-    /// Where a span begins in this region, if it does.
-    #[must_use]
-    pub fn offset_of(&self, span: &Span<'_>) -> Option<u64> {
-        let start = self.base.addr().get();
-        let offset = span.base().addr().get().checked_sub(start)?;
-        (offset < self.size).then_some(offset as u64)
-    }
-
     /// Set bits of the byte at `offset`, atomically; false when that is outside the region.
     ///
     /// Whoever sees the bits sees what was written before.
@@ -197,21 +158,6 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         if let Some(pages) = self.pages.take() {
             reclaim::unmap(pages);
-        }
-    }
-}
-
-impl Drop for Pages {
-    fn drop(&mut self) {
-        self.guard.release();
-        let piece = PIECE.max(self.page);
-        let mut done = 0;
-        while done < self.length {
-            let length = piece.min(self.length - done);
-            // SAFETY: this mapping was made by `Mapping::new` and nothing can point into it any more: spans
-            // borrow it, and rings hold it by `Arc`. `done < length`, so the piece begins inside it.
-            let _ = unsafe { rustix::mm::munmap(self.start.add(done).as_ptr().cast(), length) };
-            done += length;
         }
     }
 }

@@ -22,6 +22,7 @@ mod foreign;
 mod huge;
 pub(crate) mod io;
 mod mapping;
+mod pages;
 mod prefetch;
 mod ring;
 pub mod sigbus;
@@ -29,8 +30,8 @@ mod span;
 
 pub use foreign::Foreign;
 pub use huge::prefer_huge_pages;
-pub(crate) use mapping::Pages;
 pub use mapping::{MapError, Mapping};
+pub(crate) use pages::Pages;
 pub use prefetch::prefetch;
 pub use ring::{Descriptor, Part, RingError, RingMemory};
 pub use span::Span;

@@ -21,6 +21,30 @@ pub struct Span<'m> {
     mapping: PhantomData<&'m Mapping>,
 }
 
+impl Mapping {
+    /// The bytes from `offset`, if all `length` of them are inside the region.
+    #[inline]
+    #[must_use]
+    pub fn span(&self, offset: u64, length: u32) -> Option<Span<'_>> {
+        let offset = usize::try_from(offset).ok()?;
+        let end = offset.checked_add(length as usize)?;
+        if end > self.size {
+            return None;
+        }
+        // SAFETY: `offset + length <= size`, so the whole span lies in the mapping, which the
+        // span's lifetime keeps alive.
+        Some(unsafe { Span::new(self.base.add(offset), length) })
+    }
+
+    /// Where a span begins in this region, if it does.
+    #[must_use]
+    pub fn offset_of(&self, span: &Span<'_>) -> Option<u64> {
+        let start = self.base.addr().get();
+        let offset = span.base().addr().get().checked_sub(start)?;
+        (offset < self.size).then_some(offset as u64)
+    }
+}
+
 impl<'m> Span<'m> {
     /// # Safety
     /// `base` must be valid for reads and writes of `length` bytes for as long as `'m` lasts,

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ::direct::layout;
+use lab::settings::{self, Journal};
 use observe::proc::Proc;
 use rustix::process::Signal;
 use vm_harness::host::Tied;
-use lab::settings::{self, Journal};
 use vm_harness::vm::Vm;
 
 use crate::common::{HANG, until};
