@@ -5,26 +5,22 @@ use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::failure::{EXIT_CODES, Failure};
-use crate::logging::{self, Format, Level};
-use crate::nic::Which;
-use crate::spaces::{self, Space};
-use crate::{
-    capture, config, data_plane, demo, direct_plane, doctor, libvirt, list, message_plane, operate,
-    qemu, qemu_args, reference, serve, top,
+use crate::commands::bench::Bench;
+use crate::commands::direct::Direct;
+use crate::commands::direct::trust_groups;
+use crate::commands::failure::{EXIT_CODES, Failure};
+use crate::commands::lab::Lab;
+use crate::commands::message::Message;
+use crate::commands::network::{Network, Port, list};
+use crate::commands::nic::Which;
+use crate::commands::space::Space;
+use crate::commands::{
+    capture, configuration, demo, doctor, libvirt_xml, qemu_args, qemu_version, reference, top,
 };
-
-mod bench;
-mod direct;
-mod lab;
-mod message;
-mod network;
-
-use self::bench::Bench;
-use self::direct::Direct;
-use self::lab::Lab;
-use self::message::Message;
-use self::network::{Network, Port};
+use crate::logging::{self, Format, Level};
+use crate::processes::message::{switchboard, uplink};
+use crate::processes::{data_plane, direct_group, space};
+use crate::{config, serve};
 
 /// Name of the subcommand that is a data plane.
 pub(crate) const DATA_PLANE: &str = "data-plane";
@@ -240,14 +236,14 @@ impl Cli {
                 )?)
             }
             Command::DataPlane { network, workers } => Ok(data_plane::run(&network, workers)?),
-            Command::MessagePlane => Ok(message_plane::run()?),
-            Command::MessageGateway => Ok(message_plane::host(runtime_dir)?),
-            Command::MessageUplink => Ok(crate::uplink::process(runtime_dir)?),
-            Command::DirectGroup { group } => Ok(direct_plane::run(runtime_dir, &group)?),
-            Command::SpaceProcess { vm } => Ok(spaces::process::run(&vm)?),
+            Command::MessagePlane => Ok(switchboard::run()?),
+            Command::MessageGateway => Ok(switchboard::host(runtime_dir)?),
+            Command::MessageUplink => Ok(uplink::process(runtime_dir)?),
+            Command::DirectGroup { group } => Ok(direct_group::run(runtime_dir, &group)?),
+            Command::SpaceProcess { vm } => Ok(space::run(&vm)?),
             Command::Config { running, json } => {
                 let text = match running {
-                    true => operate::show(runtime_dir)?,
+                    true => configuration::show(runtime_dir)?,
                     false => config::DEFAULT.to_owned(),
                 };
                 match json {
@@ -256,7 +252,7 @@ impl Cli {
                 }
             }
             Command::Capture(options) => capture::run(runtime_dir, &options),
-            Command::Reload => print(&operate::reload(runtime_dir)?),
+            Command::Reload => print(&configuration::reload(runtime_dir)?),
             Command::Metrics => print(&list::metrics(runtime_dir)?),
             Command::QemuArgs {
                 which,
@@ -265,7 +261,8 @@ impl Cli {
                 json,
             } => {
                 let nic = which.find(given)?;
-                let options = qemu_args::options(&nic, &memory, qemu::version(qemu::PROGRAM));
+                let options =
+                    qemu_args::options(&nic, &memory, qemu_version::version(qemu_version::PROGRAM));
                 match json {
                     true => print(&list::as_json(&qemu_args::words(&options))),
                     false => print(&qemu_args::render(&options, one_line)),
@@ -278,9 +275,9 @@ impl Cli {
             } => {
                 let nic = which.find(given)?;
                 match domain {
-                    Some(file) => print(&libvirt::domain(&nic, &file)?),
-                    None if interface => print(&libvirt::interface(&nic)),
-                    None => print(&libvirt::parts(&nic)),
+                    Some(file) => print(&libvirt_xml::domain(&nic, &file)?),
+                    None if interface => print(&libvirt_xml::interface(&nic)),
+                    None => print(&libvirt_xml::parts(&nic)),
                 }
             }
             Command::Doctor { json } => examine(runtime_dir, json),
@@ -333,11 +330,11 @@ fn examine(runtime_dir: &Path, json: bool) -> Result<(), Failure> {
 
 /// A size as QEMU takes it.
 fn memory(text: &str) -> Result<String, String> {
-    crate::direct::bytes(text).map(|_| text.to_owned())
+    trust_groups::bytes(text).map(|_| text.to_owned())
 }
 
 /// Write to standard output. A reader that went away is no failure.
-fn print(text: &str) -> Result<(), Failure> {
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),

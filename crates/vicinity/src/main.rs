@@ -18,38 +18,17 @@
 //! Exit codes: [`failure::EXIT_CODES`].
 #![deny(unsafe_code)]
 
-mod bench;
-mod capture;
 mod cli;
 mod client;
+mod commands;
 mod config;
-mod data_plane;
-mod demo;
-mod direct;
-mod direct_plane;
-mod doctor;
-mod failure;
 mod heap;
-mod libvirt;
-mod list;
 mod logging;
-mod message_info;
-mod message_plane;
-mod messages;
 mod name;
-mod nic;
-mod operate;
-mod plane;
-mod qemu;
-mod qemu_args;
-mod reference;
+mod processes;
 mod serve;
-mod spaces;
 mod status;
-mod study;
 mod table;
-mod top;
-mod uplink;
 
 use std::process::ExitCode;
 

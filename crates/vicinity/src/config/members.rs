@@ -9,8 +9,8 @@ use std::time::Duration;
 use super::check::{Unique, interface, named};
 use super::complaint::Mistake;
 use super::{MAX_MEMBERS, Owner, direct, file, owner, spaces};
-use crate::plane::{BOARD, FOLDER, HOST};
-use crate::uplink::{GIVE_UP, UPLINK, Uplink};
+use crate::commands::message::join::{BOARD, FOLDER, HOST};
+use crate::processes::message::uplink::{GIVE_UP, UPLINK, Uplink};
 
 /// Check the `[message]` table.
 pub(super) fn check(

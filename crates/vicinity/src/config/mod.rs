@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use switch::guard::Rules;
 use switch::mac::Mac;
 
-use crate::uplink::Uplink;
+use crate::processes::message::uplink::Uplink;
 pub(crate) use complaint::ConfigError;
 pub(crate) use direct::{FOLDER as DIRECT_FOLDER, TrustGroup};
 pub(crate) use edit::{Edit, EditError, Keys};

@@ -8,39 +8,15 @@
 //! the supervisor ([`fd_store`]), and gives everything back at the end.
 
 mod api;
-mod backoff;
-mod capture;
-mod child_process;
-mod config_apply;
-mod config_diff;
 mod connections;
-mod dialing;
-mod fd_store;
-mod folder;
-mod groups;
-mod handed;
+mod direct_groups;
 pub(crate) mod interface;
-mod launch;
-mod lifecycle;
-mod memory;
-mod messages;
-mod metrics;
-mod mirrors;
-mod mutations;
+mod memory_plane;
+mod message_plane;
 mod network;
-mod orchestrator;
-mod parts;
 mod peer;
-mod pending_request;
-mod plane;
-mod port;
-mod ports;
-mod quarantine;
-mod replug;
+mod process;
 mod runtime_dir;
-mod spaces;
-mod status_reply;
-mod subscriptions;
 mod supervisor;
 mod systemd;
 
@@ -52,10 +28,10 @@ use rustix::process::{Resource, Rlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
+use self::systemd::fd_store::FdStore;
+use self::systemd::handed::HandedError;
 use crate::config::{Config, Source};
 pub(crate) use api::OPENAPI;
-use fd_store::FdStore;
-use handed::HandedError;
 use runtime_dir::{RuntimeDir, RuntimeDirError};
 use supervisor::{Refusal, Supervisor};
 
@@ -92,7 +68,7 @@ pub(crate) fn run(source: Source, config: Config, log: Vec<String>) -> Result<()
     raise_descriptor_limit();
     // For front-ends that are turned away, or whose data plane is gone.
     vhost::reclaim::start(|| {})?;
-    let (control, kept) = handed::take(&config.runtime_dir.join(CONTROL_SOCKET))?;
+    let (control, kept) = systemd::handed::take(&config.runtime_dir.join(CONTROL_SOCKET))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -109,7 +85,7 @@ pub(crate) fn run(source: Source, config: Config, log: Vec<String>) -> Result<()
             source,
             config,
             (control, kept),
-            launch::processes(log),
+            process::launch::processes(log),
             stop,
         )
         .await
@@ -122,7 +98,7 @@ async fn serve(
     source: Source,
     config: Config,
     (control, kept): (Option<UnixListener>, FdStore),
-    launch: launch::Launch,
+    launch: process::launch::Launch,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let runtime_dir = config.runtime_dir.clone();
@@ -157,7 +133,7 @@ async fn serve(
 
 /// The heads of all metrics: names, kinds, and what they say.
 pub(crate) fn metrics() -> String {
-    metrics::text(&[], &[], &[])
+    api::metrics::text(&[], &[], &[])
 }
 
 fn raise_descriptor_limit() {

@@ -11,20 +11,20 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::config_diff::Change;
-use super::fd_store::FdStore;
-use super::groups::{self, Group, GroupError};
-use super::launch::Launch;
-use super::memory::{self, MemoryPlane};
-use super::messages::{self, Doors, DoorsError, Messages};
+use super::direct_groups::{self, Group, GroupError};
+use super::memory_plane::orchestrator;
+use super::memory_plane::space_task::{self, SpaceError};
+use super::memory_plane::{self, MemoryPlane};
+use super::message_plane::{self, Doors, DoorsError, Messages};
+use super::network::config_diff::Change;
+use super::network::parts::{Parts, PartsError};
 use super::network::{Message, Network};
-use super::orchestrator;
-use super::parts::{Parts, PartsError};
+use super::process::launch::Launch;
 use super::runtime_dir::Folder;
-use super::spaces::{self, SpaceError};
 use super::systemd::Reloading;
+use super::systemd::fd_store::FdStore;
+use crate::commands::direct::trust_groups;
 use crate::config::{self, Config, ConfigError, Edit, EditError, SaveError, Source};
-use crate::direct;
 
 /// Waiting requests: more clients than that wait themselves.
 const INBOX: usize = 16;
@@ -108,9 +108,9 @@ pub(crate) enum Refusal {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Addresses {
     pub(super) networks: Vec<(String, mpsc::Sender<Message>)>,
-    pub(super) messages: Option<mpsc::Sender<messages::Message>>,
-    pub(super) groups: Vec<mpsc::Sender<groups::Message>>,
-    pub(super) spaces: Vec<mpsc::Sender<spaces::Message>>,
+    pub(super) messages: Option<mpsc::Sender<message_plane::Message>>,
+    pub(super) groups: Vec<mpsc::Sender<direct_groups::Message>>,
+    pub(super) spaces: Vec<mpsc::Sender<space_task::Message>>,
     pub(super) orchestrator: Option<mpsc::Sender<orchestrator::Message>>,
 }
 
@@ -121,8 +121,8 @@ pub(super) struct Supervisor {
     launch: Launch,
     /// In the order of the configuration.
     networks: Vec<(String, mpsc::Sender<Message>)>,
-    messages: Option<mpsc::Sender<messages::Message>>,
-    groups: Vec<mpsc::Sender<groups::Message>>,
+    messages: Option<mpsc::Sender<message_plane::Message>>,
+    groups: Vec<mpsc::Sender<direct_groups::Message>>,
     /// The groups'.
     folder: Option<Folder>,
     spaces: MemoryPlane,
@@ -137,7 +137,7 @@ struct Plan {
     config: Config,
     started: Vec<Network>,
     changes: Vec<(String, Change)>,
-    spaces: memory::Change,
+    spaces: memory_plane::Change,
 }
 
 impl Supervisor {
@@ -212,7 +212,7 @@ impl Supervisor {
     fn start_group(&mut self, config: config::TrustGroup) -> Result<Group, GroupError> {
         let runtime_dir = &self.config.runtime_dir;
         if self.folder.is_none() {
-            self.folder = Some(Folder::make(&direct::folder(runtime_dir))?);
+            self.folder = Some(Folder::make(&trust_groups::folder(runtime_dir))?);
         }
         Group::start(runtime_dir, config, self.launch.clone())
     }
@@ -242,10 +242,10 @@ impl Supervisor {
             drop(address.send(Message::Stop).await);
         }
         if let Some(messages) = &self.messages {
-            drop(messages.send(messages::Message::Stop).await);
+            drop(messages.send(message_plane::Message::Stop).await);
         }
         for group in &self.groups {
-            drop(group.send(groups::Message::Stop).await);
+            drop(group.send(direct_groups::Message::Stop).await);
         }
         self.spaces.stop().await;
         while self.tasks.join_next().await.is_some() {}

@@ -1,0 +1,122 @@
+//! The direct channel: VMs of a trust group that see each other's memory.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use direct::Group;
+use lab::interrupt;
+
+use crate::client::{self, Ask, ClientError, Method};
+use crate::commands::failure::Failure;
+use crate::commands::message::join::go_on;
+use crate::commands::network::list::as_json;
+use crate::config::DIRECT_FOLDER;
+use crate::name;
+use crate::status::GroupStatus;
+use crate::table::{self, Align};
+
+/// Guests let go of what is unplugged within so long.
+const LEAVING: Duration = Duration::from_secs(60);
+
+/// Where VMs' monitors and the window's sockets are, below the runtime directory.
+pub(crate) fn folder(runtime_dir: &Path) -> PathBuf {
+    runtime_dir.join(DIRECT_FOLDER)
+}
+
+/// A VM's name.
+pub(crate) fn vm(text: &str) -> Result<String, String> {
+    name::check(text).map_err(|error| error.to_string())?;
+    Ok(text.to_owned())
+}
+
+/// Join these VMs, whenever they are there, until SIGINT or SIGTERM.
+pub(crate) fn serve(runtime_dir: &Path, vms: &[String]) -> Result<(), Failure> {
+    interrupt::install()?;
+    let mut group = Group::new(&folder(runtime_dir), vms)?;
+    eprintln!("serving {} VMs", vms.len());
+    Ok(group.serve(go_on)?)
+}
+
+/// QEMU's options that let a VM join, a line each; its memory has to be as `vicinity qemu-args`
+/// prints it. With root ports for so many views of `memory` bytes, if any.
+pub(crate) fn qemu_args(runtime_dir: &Path, vm: &str, ports: u16, memory: u64) -> String {
+    let monitor = direct::monitor(&folder(runtime_dir), vm);
+    let mut text = format!("-qmp unix:{},server=on,wait=off\n", monitor.display());
+    if ports > 0 {
+        for port in direct::root_ports(ports, memory) {
+            text.push_str(&format!("-device {port}\n"));
+        }
+    }
+    text
+}
+
+/// Bytes of a size as QEMU takes it.
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+    let (number, shift) = match text.split_at_checked(text.len().saturating_sub(1)) {
+        Some((number, "M")) => (number, 20),
+        Some((number, "G")) => (number, 30),
+        Some((number, "T")) => (number, 40),
+        _ => ("", 0),
+    };
+    match number.parse::<u32>() {
+        Ok(size) if size > 0 => Ok(u64::from(size) << shift),
+        _ => Err("a size is a number and a unit: 512M, 4G".to_owned()),
+    }
+}
+
+/// The trust groups of the daemon.
+pub(crate) fn list(runtime_dir: &Path, json: bool) -> Result<String, ClientError> {
+    let groups: Vec<GroupStatus> = client::get(runtime_dir, "/v1/direct")?;
+    if json {
+        return Ok(as_json(&groups));
+    }
+    let rows: Vec<Vec<String>> = groups.iter().flat_map(rows).collect();
+    let head = ["GROUP", "VM", "STATE", "REASON"].map(|title| (title, Align::Left));
+    Ok(table::format(&head, &rows))
+}
+
+fn rows(group: &GroupStatus) -> Vec<Vec<String>> {
+    let row = |vm: &str, state: &str, reason: Option<&String>| {
+        let reason = reason.cloned().unwrap_or_default();
+        vec![group.name.clone(), vm.to_owned(), state.to_owned(), reason]
+    };
+    if !group.up {
+        return vec![row("-", "down", group.reason.as_ref())];
+    }
+    let members = group.members.iter();
+    members
+        .map(|member| row(&member.vm, &member.state, member.reason.as_ref()))
+        .collect()
+}
+
+/// Let a VM join again.
+pub(crate) fn join(runtime_dir: &Path, vm: &str) -> Result<(), ClientError> {
+    tell(runtime_dir, vm, "join").map(drop)
+}
+
+/// Have a VM leave, and wait until it has nothing of the group any more.
+pub(crate) fn leave(runtime_dir: &Path, vm: &str) -> Result<(), Failure> {
+    let mut groups = tell(runtime_dir, vm, "leave")?;
+    let end = Instant::now() + LEAVING;
+    loop {
+        let mut members = groups.iter().flat_map(|group| &group.members);
+        let member = members.find(|member| member.vm == vm);
+        match member.map(|member| member.state.as_str()) {
+            Some("out" | "absent") => return Ok(()),
+            _ if Instant::now() >= end => {
+                let seconds = LEAVING.as_secs();
+                return Err(Failure::Usage(format!(
+                    "the guest of {vm} did not let go of its devices within {seconds} s; it still \
+                     may: see `vicinity direct list`"
+                )));
+            }
+            _ => std::thread::sleep(Duration::from_millis(100)),
+        }
+        groups = client::get(runtime_dir, "/v1/direct")?;
+    }
+}
+
+fn tell(runtime_dir: &Path, vm: &str, what: &str) -> Result<Vec<GroupStatus>, ClientError> {
+    let path = format!("/v1/direct/{vm}/{what}");
+    client::ask(runtime_dir, Ask::bare(Method::POST, &path)).map(|(_, groups)| groups)
+}

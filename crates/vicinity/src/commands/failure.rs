@@ -1,0 +1,86 @@
+//! What ends a command: a message for the person, and an exit code for the script.
+
+use std::process::ExitCode;
+
+use super::capture::CaptureError;
+use super::message::measure::To;
+use crate::client::ClientError;
+use crate::config::ConfigError;
+use crate::processes::data_plane::DataPlaneError;
+use crate::serve::ServeError;
+
+/// The exit codes, and what each means.
+pub(crate) const EXIT_CODES: [(u8, &str); 4] = [
+    (0, "success"),
+    (1, "failure"),
+    (2, "wrong usage or configuration"),
+    (130, "interrupted"),
+];
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The daemon could not start.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// A data plane.
+    #[error(transparent)]
+    DataPlane(#[from] DataPlaneError),
+    /// The daemon could not be asked.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// No configuration was given, and there is no daemon to ask for its own.
+    #[error("{0}; or give a configuration by --config")]
+    NoConfiguration(ClientError),
+    /// Something with real VMs went wrong.
+    #[error(transparent)]
+    Lab(#[from] lab::LabError),
+    /// A message could not be sent or received.
+    #[error(transparent)]
+    Message(#[from] message::MessageError),
+    /// An endpoint does not answer.
+    #[error("endpoint {to} is not reached: {error}{advice}")]
+    Unreached {
+        /// Whom.
+        to: To,
+        /// Why.
+        error: message::MessageError,
+        /// What helps, with a semicolon before it; or nothing.
+        advice: &'static str,
+    },
+    /// VMs could not be joined directly.
+    #[error(transparent)]
+    Direct(#[from] direct::DirectError),
+    /// Our own program file.
+    #[error("cannot tell which file this program is: {0}")]
+    Program(std::io::Error),
+    /// What is missing has been printed already.
+    #[error("VMs cannot be served here: see what is MISSING above")]
+    Doctor,
+    /// Frames could not be captured, or only some.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    /// Output could not be written.
+    #[error("cannot write the output: {0}")]
+    Output(#[from] std::io::Error),
+    /// The command line asks for something that is not there; the text says what to do.
+    #[error("{0}")]
+    Usage(String),
+}
+
+impl Failure {
+    /// 2 when the request was wrong, 130 when Ctrl-C or SIGTERM ended it (as shells have it),
+    /// 1 when it could not be carried out.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Config(_)
+            | Self::Usage(_)
+            | Self::Client(ClientError::Refused { wrong: true, .. }) => ExitCode::from(2),
+            Self::Lab(lab::LabError::Interrupted) => ExitCode::from(130),
+            _ => ExitCode::FAILURE,
+        }
+    }
+}

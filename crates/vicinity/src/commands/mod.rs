@@ -1,0 +1,20 @@
+//! The commands, one place for each: its options on the command line, and its work. Those that need a daemon
+//! ask it by [`crate::client`]; [`failure`] has what they fail with.
+
+pub(crate) mod bench;
+pub(crate) mod capture;
+pub(crate) mod configuration;
+pub(crate) mod demo;
+pub(crate) mod direct;
+pub(crate) mod doctor;
+pub(crate) mod failure;
+pub(crate) mod lab;
+pub(crate) mod libvirt_xml;
+pub(crate) mod message;
+pub(crate) mod network;
+pub(crate) mod nic;
+pub(crate) mod qemu_args;
+pub(crate) mod qemu_version;
+pub(crate) mod reference;
+pub(crate) mod space;
+pub(crate) mod top;

@@ -1,0 +1,354 @@
+//! The process that has a VM's space: started by the supervisor ([`crate::serve`]) with a control
+//! socket as standard input, it serves the VM and its clients until told to stop or until the
+//! supervisor is gone.
+//!
+//! It is given its sockets, also those of connections that it asks for. It reads tokens, certificates and
+//! key before the sandbox closes; then come its threads, most of which libraries start.
+
+mod push;
+
+use std::convert::Infallible;
+use std::fs::File;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use memory_plane::access::Access;
+use memory_plane::http::{self, Service};
+use memory_plane::push::Pusher;
+use memory_plane::{Figures, Shared, serve_vm, tls};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sandbox::Duty;
+use serde::{Deserialize, Serialize};
+use space::estimator::Window;
+use switch::control::ControlSocket;
+
+use self::push::Connections;
+use super::data_plane::{DataPlaneError, settle, take_control};
+use crate::config::{SLOT_BYTES, Space};
+
+/// Between attempts to serve a VM when something goes wrong again and again.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Slots that are free for so long, or longer, have their memory given back.
+const LOOK: Duration = Duration::from_millis(900);
+
+/// Longest token, in bytes.
+const MAX_TOKEN: usize = 4096;
+
+/// Supervisor to process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// Carries the memory of its slots.
+    Slots,
+    /// Carries the memory of its ledger.
+    Ledger,
+    /// Carries the socket that clients connect to, if there are to be any.
+    Clients,
+    /// Carries the socket that the VM's QEMU connects to. Begin.
+    Begin(Box<Space>, Size),
+    /// Say how it is: an [`Event::Report`].
+    Report,
+    /// Say what has happened: an [`Event::Window`].
+    Window,
+    /// Carries the connection to the store that was asked for.
+    Connected,
+    /// There is none.
+    Unreachable(String),
+    /// Have another size; say which it is then: an [`Event::Sized`].
+    Resize(Size),
+    /// Send at most so many bytes a second, or as many as can be.
+    Rate(Option<u64>),
+    /// End.
+    Stop,
+}
+
+/// What a process is given before it serves.
+pub(crate) struct Setting<'a> {
+    pub(crate) space: &'a Space,
+    pub(crate) size: Size,
+    /// The slots', and the ledger's.
+    pub(crate) memory: &'a (File, File),
+    pub(crate) clients: Option<&'a TcpListener>,
+    /// Where the VM's QEMU connects.
+    pub(crate) door: BorrowedFd<'a>,
+}
+
+impl<'a> Setting<'a> {
+    /// In the order in which it takes them.
+    pub(crate) fn orders(&self) -> impl Iterator<Item = (Order, BorrowedFd<'a>)> {
+        let (slots, ledger) = self.memory;
+        let begin = Order::Begin(Box::new(self.space.clone()), self.size);
+        let memory = [
+            (Order::Slots, slots.as_fd()),
+            (Order::Ledger, ledger.as_fd()),
+        ];
+        let clients = self
+            .clients
+            .map(|clients| (Order::Clients, clients.as_fd()));
+        memory
+            .into_iter()
+            .chain(clients)
+            .chain([(begin, self.door)])
+    }
+}
+
+/// Process to supervisor.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Event {
+    /// How it is.
+    Report(Figures),
+    /// What has happened since the last one.
+    Window(Window),
+    /// It wants a connection to the store that it pushes to: an [`Order::Connected`] or an
+    /// [`Order::Unreachable`].
+    Connect,
+    /// Slots that may be in use now: as many as it was told, or those in use if they are more.
+    Sized(u32),
+}
+
+/// How large a space is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Size {
+    /// Slots that may be in use.
+    pub(crate) slots: u32,
+    /// Slots that it may get: a file that needs more is refused.
+    pub(crate) limit: u32,
+    /// Slots that its memory has places for; no process ever has more.
+    pub(crate) most: u32,
+}
+
+/// Have the space of this VM.
+pub(crate) fn run(vm: &str) -> Result<(), DataPlaneError> {
+    sandbox::close_inherited().map_err(DataPlaneError::System)?;
+    let control = take_control().map_err(DataPlaneError::Control)?;
+    let _span = tracing::error_span!("space", vm = vm).entered();
+    settle(&format!("space-{vm}")).map_err(DataPlaneError::System)?;
+    die_of_panics();
+    let Parts {
+        space,
+        size,
+        memory,
+        door,
+        clients,
+    } = take_parts(&control)?;
+    let control = Arc::new(control);
+    let connections = Connections::new(&control);
+    let (shared, service) = prepare(&space, size, memory)?;
+    vhost::descriptor::prepare().map_err(|error| DataPlaneError::System(error.into()))?;
+    let_memory_be_lent();
+    let push = space.push.as_ref();
+    let push = push.map(|push| push::prepare(push, &shared, &connections));
+    let push = push.transpose()?;
+    let mut gaps = sandbox::enter_process();
+    gaps.extend(sandbox::enter_thread(Duty::Space));
+    for gap in gaps {
+        tracing::warn!("the sandbox has a gap: {gap}; see `vicinity doctor`");
+    }
+    let begin = || {
+        serve(&space.vm, door, &shared)?;
+        if let Some(listener) = clients {
+            run_alone("clients", &space.vm, http::serve(service, listener))?;
+        }
+        if let Some(pusher) = push {
+            let push = async { Ok(Pusher::run(pusher).await) };
+            run_alone("push", &space.vm, push)?;
+        }
+        Ok(())
+    };
+    begin().map_err(DataPlaneError::System)?;
+    obey(&control, &shared, &connections).map_err(DataPlaneError::Serving)
+}
+
+/// A space without one of its threads would look well and serve nobody: the supervisor starts it
+/// again instead.
+fn die_of_panics() {
+    let log = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        log(panic);
+        std::process::abort();
+    }));
+}
+
+/// What the network is lent is pinned, and the kernel counts that together for all spaces, whose user is one.
+/// It is never more than the spaces' memory. Beyond the limit, sends are copied.
+fn let_memory_be_lent() {
+    let now = getrlimit(Resource::Memlock);
+    let none = Rlimit {
+        current: None,
+        maximum: None,
+    };
+    let most = Rlimit {
+        current: now.maximum,
+        ..now
+    };
+    let raised = setrlimit(Resource::Memlock, none).or_else(|_| setrlimit(Resource::Memlock, most));
+    if let Err(error) = raised {
+        tracing::warn!(%error, "cannot raise the limit on locked memory");
+    }
+}
+
+/// All that needs names of files, or memory of a size of its own.
+fn prepare(
+    space: &Space,
+    size: Size,
+    (ram, notes): (File, File),
+) -> Result<(Arc<Shared>, Service), DataPlaneError> {
+    let shared = Shared::with(ram, notes, SLOT_BYTES, size.slots, size.most);
+    let shared = shared.map_err(DataPlaneError::System)?;
+    shared.resize(size.slots, size.limit);
+    shared.limit(space.rate);
+    let token = space.token_file.as_deref().map(token).transpose()?;
+    let tls = space.tls.as_ref();
+    let tls = tls.map(|(certificate, key)| tls::acceptor(certificate, key));
+    let service = Service {
+        shared: Arc::clone(&shared),
+        access: Arc::new(Access {
+            allow: space.allow.clone(),
+            token,
+        }),
+        tls: tls.transpose().map_err(DataPlaneError::Tls)?,
+    };
+    Ok((shared, service))
+}
+
+/// The token that is in this file.
+pub(crate) fn token(file: &Path) -> Result<String, DataPlaneError> {
+    let wrong = |why: String| DataPlaneError::Token {
+        file: file.display().to_string(),
+        why,
+    };
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+    let token = text.trim();
+    match (1..=MAX_TOKEN).contains(&token.len()) {
+        true => Ok(token.to_owned()),
+        false => Err(wrong(format!("it must have 1 to {MAX_TOKEN} characters"))),
+    }
+}
+
+/// Serve the VM, in a thread.
+fn serve(vm: &str, door: UnixListener, shared: &Arc<Shared>) -> io::Result<()> {
+    let (vm, shared) = (vm.to_owned(), Arc::clone(shared));
+    let serve = move || {
+        let _span = tracing::error_span!("space", vm).entered();
+        loop {
+            if let Err(error) = serve_vm(&shared, &door) {
+                tracing::warn!("the VM: {error}");
+                std::thread::sleep(PAUSE);
+            }
+        }
+    };
+    // What a thread begins with.
+    // syscalls: clone mprotect prctl set_robust_list rseq sched_getaffinity
+    // Between attempts.
+    // syscalls: clock_nanosleep
+    let thread = std::thread::Builder::new().name("vm".to_owned());
+    thread.spawn(serve).map(drop)
+}
+
+/// Do what never ends, in a thread.
+fn run_alone<F>(name: &'static str, vm: &str, work: F) -> io::Result<()>
+where
+    F: Future<Output = io::Result<Infallible>> + Send + 'static,
+{
+    let vm = vm.to_owned();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let run = move || {
+        let _span = tracing::error_span!("space", vm).entered();
+        let Err(error) = runtime.block_on(work);
+        tracing::error!("{name}: it cannot go on: {error}");
+        std::process::abort();
+    };
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    thread.spawn(run).map(drop)
+}
+
+/// Do what the supervisor says, until that is to end.
+fn obey(control: &ControlSocket, shared: &Shared, connections: &Connections) -> io::Result<()> {
+    let mut looked = Instant::now();
+    loop {
+        let order = next(control)?;
+        // Orders come each second, or where nobody decides its size, some times a minute; more of them
+        // where somebody watches.
+        if looked.elapsed() >= LOOK {
+            shared.trim();
+            looked = Instant::now();
+        }
+        let event = match order {
+            Some((Order::Report, _)) => Event::Report(shared.figures()),
+            Some((Order::Window, _)) => Event::Window(shared.window()),
+            Some((Order::Resize(size), _)) => Event::Sized(shared.resize(size.slots, size.limit)),
+            Some((Order::Rate(rate), _)) => {
+                shared.limit(rate);
+                continue;
+            }
+            Some((Order::Connected, Some(stream))) => {
+                connections.answer(Ok(stream.into()));
+                continue;
+            }
+            Some((Order::Unreachable(why), _)) => {
+                connections.answer(Err(why));
+                continue;
+            }
+            _ => return Ok(()),
+        };
+        control.send(&event, None)?;
+    }
+}
+
+type Carried = (Order, Option<OwnedFd>);
+
+fn next(control: &ControlSocket) -> io::Result<Option<Carried>> {
+    loop {
+        // syscalls: ppoll
+        poll(&mut [PollFd::new(control, PollFlags::IN)], None)?;
+        // syscalls: recvmsg sendmsg
+        match control.receive::<Order>() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            order => return order,
+        }
+    }
+}
+
+/// What the supervisor gives.
+struct Parts {
+    space: Space,
+    size: Size,
+    /// The slots', and the ledger's.
+    memory: (File, File),
+    door: UnixListener,
+    clients: Option<TcpListener>,
+}
+
+fn take_parts(control: &ControlSocket) -> Result<Parts, DataPlaneError> {
+    let wrong = || DataPlaneError::System(io::ErrorKind::InvalidData.into());
+    let (mut slots, mut ledger, mut clients) = (None, None, None);
+    loop {
+        match next(control).map_err(DataPlaneError::System)? {
+            Some((Order::Slots, Some(file))) => slots = Some(file.into()),
+            Some((Order::Ledger, Some(file))) => ledger = Some(file.into()),
+            Some((Order::Clients, Some(listener))) => clients = Some(listener.into()),
+            Some((Order::Begin(space, size), Some(door))) => {
+                let door = UnixListener::from(door);
+                // Only this process accepts on it, and it waits.
+                door.set_nonblocking(false)
+                    .map_err(DataPlaneError::System)?;
+                return Ok(Parts {
+                    space: *space,
+                    size,
+                    memory: slots.zip(ledger).ok_or_else(wrong)?,
+                    door,
+                    clients,
+                });
+            }
+            _ => return Err(wrong()),
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The direct channel's trust groups: for each a process, which is started again when it ends.
+//!
+//! The window, the doorbells and the sockets are the supervisor's. So the VMs go on exchanging
+//! packets while there is no process, and the next one finds them as they are.
+
+use std::collections::BTreeSet;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use direct::{DirectError, Parts};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use super::network::sleep_until;
+use super::process::child_process::ChildProcess;
+use super::process::launch::{Duty, Launch};
+use super::process::lifecycle::Due;
+use super::process::pending_request::PendingRequest;
+use super::runtime_dir::RuntimeDirError;
+use crate::commands::direct::trust_groups::folder;
+use crate::config::TrustGroup;
+use crate::processes::direct_group::{Event, Order};
+use crate::status::{GroupStatus, StandingStatus};
+
+/// Waiting messages: more senders than that wait themselves.
+const INBOX: usize = 64;
+
+/// The process answers within so long: each of a QEMU's answers may take it 20 s.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Guests have let go of what is taken away from them within so long.
+const FAREWELL: Duration = Duration::from_secs(15);
+
+/// Why a group cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GroupError {
+    /// Its folder.
+    #[error(transparent)]
+    Folder(#[from] RuntimeDirError),
+    /// Its window, doorbells or sockets.
+    #[error(transparent)]
+    Parts(#[from] DirectError),
+    /// Its process.
+    #[error("its process cannot be started: {0}")]
+    Start(#[from] std::io::Error),
+}
+
+/// What others tell a group.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// Somebody wants to know the state.
+    Ask(oneshot::Sender<GroupStatus>),
+    /// A VM is to leave, or may join again; the answer is whether it is a member.
+    KeepOut {
+        vm: String,
+        out: bool,
+        known: oneshot::Sender<bool>,
+    },
+    /// Stop the process and end.
+    Stop,
+}
+
+/// A group at work.
+#[derive(Debug)]
+pub(super) struct Group {
+    config: TrustGroup,
+    runtime_dir: PathBuf,
+    parts: Parts,
+    launch: Launch,
+    process: ChildProcess<Order>,
+    /// Who is to stay out; kept here for the next process.
+    out: BTreeSet<String>,
+    inbox: mpsc::Receiver<Message>,
+    outlet: mpsc::Sender<Message>,
+    asked: PendingRequest<GroupStatus>,
+    /// What it said so far of what it was asked, and the last time in full.
+    hearing: Vec<StandingStatus>,
+    members: Vec<StandingStatus>,
+}
+
+impl Group {
+    /// Make what it needs, in the folder that all groups have, and start its process.
+    pub(super) fn start(
+        runtime_dir: &Path,
+        config: TrustGroup,
+        launch: Launch,
+    ) -> Result<Self, GroupError> {
+        let parts = Parts::make(&folder(runtime_dir), &config.members)?;
+        let (outlet, inbox) = mpsc::channel(INBOX);
+        let duty = Duty::Group(runtime_dir, &config.name);
+        let name = format!("group {}", config.name);
+        let mut group = Self {
+            process: ChildProcess::start(&name, duty, &launch)?,
+            config,
+            runtime_dir: runtime_dir.to_owned(),
+            parts,
+            launch,
+            out: BTreeSet::new(),
+            inbox,
+            outlet,
+            asked: PendingRequest::new(PATIENCE),
+            hearing: Vec::new(),
+            members: Vec::new(),
+        };
+        group.set_up();
+        Ok(group)
+    }
+
+    /// Where to send the group its messages.
+    pub(super) fn address(&self) -> mpsc::Sender<Message> {
+        self.outlet.clone()
+    }
+
+    /// Tell the process what it is to serve.
+    fn set_up(&mut self) {
+        let mut give = |order, fd: BorrowedFd<'_>| match fd.try_clone_to_owned() {
+            Ok(fd) => self.process.plane.orders.give(order, Some(fd)),
+            // The process will find the order without a descriptor, end, and be started again.
+            Err(error) => {
+                tracing::error!(%error, "group {}", self.config.name);
+                self.process.plane.orders.give(order, None);
+            }
+        };
+        for seat in self.parts.seats() {
+            give(Order::Member(seat.name().to_owned()), seat.listener());
+            give(Order::Doorbell, seat.doorbell());
+        }
+        let group = self.config.clone();
+        give(Order::Begin { group }, self.parts.window());
+        for vm in self.out.clone() {
+            let out = true;
+            self.process
+                .plane
+                .orders
+                .give(Order::KeepOut { vm, out }, None);
+        }
+    }
+
+    /// Serve until told to stop.
+    pub(super) async fn run(mut self) {
+        loop {
+            let deadline = self.process.life.deadline().into_iter();
+            let deadline = deadline.chain(self.asked.deadline()).min();
+            tokio::select! {
+                event = self.process.plane.next_event::<Event>() => match event {
+                    Some(event) => self.event(event),
+                    None => {
+                        self.process.ended().await;
+                        self.answer();
+                    }
+                },
+                message = self.inbox.recv() => match message {
+                    Some(Message::Ask(asker)) => {
+                        self.asked.wait(asker, Instant::now());
+                        match self.process.life.is_up() {
+                            true => self.ask(),
+                            false => self.answer(),
+                        }
+                    }
+                    Some(Message::KeepOut { vm, out, known }) => {
+                        // Who asked may be gone.
+                        let _gone = known.send(self.keep_out(vm, out));
+                    }
+                    Some(Message::Stop) | None => break,
+                },
+                () = sleep_until(deadline) => self.tick(),
+            }
+        }
+        self.process.stop::<Event>(Order::Stop, FAREWELL).await;
+    }
+
+    fn keep_out(&mut self, vm: String, out: bool) -> bool {
+        if !self.config.members.contains(&vm) {
+            return false;
+        }
+        match out {
+            true => self.out.insert(vm.clone()),
+            false => self.out.remove(&vm),
+        };
+        self.process
+            .plane
+            .orders
+            .give(Order::KeepOut { vm, out }, None);
+        true
+    }
+
+    fn tick(&mut self) {
+        let now = Instant::now();
+        if self.asked.is_late(now) {
+            self.tell();
+        }
+        match self.process.due(&mut self.asked, now) {
+            Due::Nothing => {}
+            Due::Look => self.ask(),
+            Due::Start => {
+                let duty = Duty::Group(&self.runtime_dir, &self.config.name);
+                if self.process.start_again(duty, &self.launch) {
+                    self.set_up();
+                }
+            }
+        }
+    }
+
+    /// Ask the process how it is, unless it has been asked already.
+    fn ask(&mut self) {
+        if self.asked.put(Instant::now()) {
+            self.hearing.clear();
+            self.process.plane.orders.give(Order::Report, None);
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Member(member) if self.hearing.len() < self.config.members.len() => {
+                if member.state == "absent" {
+                    self.out.remove(&member.vm);
+                }
+                self.hearing.push(member);
+            }
+            Event::Member(_) => tracing::error!("our bug: a group has unknown members"),
+            Event::End => {
+                self.members = std::mem::take(&mut self.hearing);
+                self.answer();
+            }
+        }
+    }
+
+    /// The process has answered, or never will.
+    fn answer(&mut self) {
+        self.asked.answered();
+        self.tell();
+    }
+
+    /// Tell those who ask what is known.
+    fn tell(&mut self) {
+        let up = self.process.life.is_up();
+        let status = GroupStatus {
+            name: self.config.name.clone(),
+            up,
+            restarts: self.process.life.restarts(),
+            reason: self
+                .process
+                .trouble
+                .clone()
+                .or_else(|| self.asked.trouble()),
+            members: match up {
+                true => self.members.clone(),
+                false => Vec::new(),
+            },
+        };
+        self.asked.tell(status);
+    }
+}

@@ -1,0 +1,235 @@
+//! The memory plane as a whole: the spaces, and the orchestrator that sizes those that have no number
+//! of slots of their own.
+//!
+//! Spaces come and go while others serve. Of one that serves only its size, its objective and its rate change:
+//! its sockets and who may fetch were settled when its process began.
+
+mod dialing;
+pub(super) mod orchestrator;
+mod replug;
+mod size;
+pub(super) mod space_task;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use self::orchestrator::{Member, Orchestrator};
+use self::space_task::{SpaceError, SpaceTask};
+use super::process::launch::Launch;
+use super::runtime_dir::Folder;
+use super::supervisor::Refusal;
+use super::systemd::fd_store::FdStore;
+use crate::config::{self, Config, Space};
+
+/// A space that serves.
+#[derive(Clone, Debug)]
+struct Served {
+    config: Space,
+    /// Slots that it can be given while it serves.
+    most: u32,
+    address: mpsc::Sender<space_task::Message>,
+}
+
+/// All spaces.
+#[derive(Debug, Default)]
+pub(super) struct MemoryPlane {
+    folder: Option<Folder>,
+    /// In the order of the configuration.
+    spaces: Vec<Served>,
+    orchestrator: Option<mpsc::Sender<orchestrator::Message>>,
+    /// Where spaces' memory outlives us.
+    pub(super) store: FdStore,
+}
+
+/// What a new configuration changes, with all that it needs.
+#[derive(Debug)]
+pub(super) struct Change {
+    started: Vec<SpaceTask>,
+    spaces: Vec<Space>,
+    budget: Option<u32>,
+}
+
+impl MemoryPlane {
+    /// No space yet; what a service manager kept is in the store.
+    pub(super) fn new(store: FdStore) -> Self {
+        Self {
+            store,
+            ..Self::default()
+        }
+    }
+
+    /// Where spaces and orchestrator can be reached.
+    pub(super) fn addresses(
+        &self,
+    ) -> (
+        Vec<mpsc::Sender<space_task::Message>>,
+        Option<mpsc::Sender<orchestrator::Message>>,
+    ) {
+        let spaces = self.spaces.iter().map(|space| space.address.clone());
+        (spaces.collect(), self.orchestrator.clone())
+    }
+
+    /// Check what a configuration changes, and start the spaces that are new in it.
+    pub(super) fn prepare(&mut self, config: &Config, launch: &Launch) -> Result<Change, Refusal> {
+        let mut started = Vec::new();
+        for space in &config.spaces {
+            let vm = space.vm.clone();
+            let refused = |source| Refusal::Space { vm, source };
+            match self.served(&space.vm) {
+                Some(served) => served.allows(space).map_err(refused)?,
+                None => started.push(self.start(config, space, launch).map_err(refused)?),
+            }
+        }
+        Ok(Change {
+            started,
+            spaces: config.spaces.clone(),
+            budget: config.space_budget,
+        })
+    }
+
+    fn served(&self, vm: &str) -> Option<&Served> {
+        self.spaces.iter().find(|served| served.config.vm == vm)
+    }
+
+    fn start(
+        &mut self,
+        config: &Config,
+        space: &Space,
+        launch: &Launch,
+    ) -> Result<SpaceTask, SpaceError> {
+        let runtime_dir = &config.runtime_dir;
+        if self.folder.is_none() {
+            let folder = runtime_dir.join(config::SPACE_FOLDER);
+            self.folder = Some(Folder::make(&folder)?);
+        }
+        SpaceTask::start(
+            runtime_dir,
+            space.clone(),
+            config.space_budget,
+            self.store.take(&space.vm),
+            launch.clone(),
+        )
+    }
+
+    /// Bring a change into force: nothing here fails.
+    ///
+    /// Spaces that give slots up do so before others grow; one that gets a number of its own, or is new, has
+    /// its slots at once.
+    pub(super) async fn carry_out(&mut self, change: Change, tasks: &mut JoinSet<()>) {
+        let keep = |served: &Served| change.spaces.iter().any(|new| new.vm == served.config.vm);
+        let spaces = std::mem::take(&mut self.spaces);
+        let gone: Vec<_>;
+        (self.spaces, gone) = spaces.into_iter().partition(keep);
+        for served in gone {
+            tracing::info!(vm = %served.config.vm, "the space is removed");
+            drop(served.address.send(space_task::Message::Stop).await);
+            // It drops its inbox when it has ended.
+            served.address.closed().await;
+            self.store.remove(&served.config.vm);
+        }
+        self.tell_without_manager(&change.started);
+        for task in change.started {
+            // Nothing that is published from here on is lost with us.
+            if let Some(memory) = task.new_memory() {
+                self.store.keep(&task.config().vm, memory);
+            }
+            self.spaces.push(Served {
+                config: task.config().clone(),
+                most: task.most(),
+                address: task.address(),
+            });
+            tasks.spawn(task.run());
+        }
+        let place = |served: &Served| {
+            let mut spaces = change.spaces.iter();
+            spaces.position(|space| space.vm == served.config.vm)
+        };
+        self.spaces.sort_by_key(place);
+        // Who gives slots up comes first.
+        let mut growing = Vec::new();
+        for (served, new) in self.spaces.iter_mut().zip(change.spaces) {
+            let grows = new.slots > served.config.slots && served.config.slots.is_some();
+            if new != served.config {
+                served.config = new;
+                match grows {
+                    true => growing.push(served.clone()),
+                    false => served.configure().await,
+                }
+            }
+        }
+        self.share(change.budget, tasks).await;
+        for served in growing {
+            served.configure().await;
+        }
+    }
+
+    /// Say once what a daemon without a service manager cannot promise.
+    fn tell_without_manager(&self, started: &[SpaceTask]) {
+        if self.spaces.is_empty() && !started.is_empty() && !FdStore::is_there() {
+            tracing::warn!(
+                "what VMs publish in their spaces lives as long as this process only: it does not run under \
+                 systemd, which would keep their memory"
+            );
+        }
+    }
+
+    /// Tell the orchestrator what there is to share, and among whom.
+    async fn share(&mut self, budget: Option<u32>, tasks: &mut JoinSet<()>) {
+        let Some(budget) = budget else {
+            return;
+        };
+        let fixed = self.spaces.iter().filter_map(|served| served.config.slots);
+        let left = budget.saturating_sub(fixed.sum::<u32>());
+        let address = self.orchestrator.get_or_insert_with(|| {
+            let (orchestrator, address) = Orchestrator::new(left);
+            tasks.spawn(orchestrator.run());
+            address
+        });
+        let open = |served: &&Served| served.config.slots.is_none();
+        let members = self.spaces.iter().filter(open).map(|served| Member {
+            vm: served.config.vm.clone(),
+            objective: served.config.objective,
+            address: served.address.clone(),
+        });
+        let (done, shared) = oneshot::channel();
+        let message = orchestrator::Message::Share(left, members.collect(), done);
+        // It ends with us.
+        drop(address.send(message).await);
+        drop(shared.await);
+    }
+
+    /// Stop everything.
+    pub(super) async fn stop(&self) {
+        if let Some(orchestrator) = &self.orchestrator {
+            drop(orchestrator.send(orchestrator::Message::Stop).await);
+        }
+        for served in &self.spaces {
+            drop(served.address.send(space_task::Message::Stop).await);
+        }
+    }
+}
+
+impl Served {
+    /// Tell it what the configuration says of its size and rate.
+    async fn configure(&self) {
+        let message = space_task::Message::Configure(Box::new(self.config.clone()));
+        drop(self.address.send(message).await);
+    }
+
+    /// Whether it can become as `new` says while it serves.
+    fn allows(&self, new: &Space) -> Result<(), SpaceError> {
+        let same = Space {
+            slots: self.config.slots,
+            objective: self.config.objective,
+            rate: self.config.rate,
+            ..new.clone()
+        };
+        if same != self.config {
+            return Err(SpaceError::Fixed);
+        }
+        match new.slots {
+            Some(slots) if slots > self.most => Err(SpaceError::TooLarge { most: self.most }),
+            _ => Ok(()),
+        }
+    }
+}

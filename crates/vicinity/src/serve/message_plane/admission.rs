@@ -1,0 +1,254 @@
+//! What connects to the members' sockets: checked here, then handed over to the data plane of the time.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use message::remote::Member;
+use tokio::net::UnixListener;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use vhost::raw::Foreign;
+
+use super::Message;
+use crate::commands::message::join::HOST;
+use crate::config::Owner;
+use crate::processes::message::switchboard::Order;
+use crate::serve::connections::{self, Arrival};
+use crate::serve::peer::Peer;
+use crate::serve::process::plane::Orders;
+
+/// Between two lines of the log on strangers at a member's socket.
+const STRANGERS: Duration = Duration::from_secs(10);
+
+/// A member's socket.
+#[derive(Debug)]
+struct Door {
+    name: String,
+    /// Whom it is for; none for processes of this daemon.
+    owner: Option<Owner>,
+    /// When a stranger was last told of in the log.
+    told: Option<Instant>,
+    /// Given to the data plane, which has not begun with it.
+    given: Option<Foreign>,
+    /// The last that it has begun with. It is closed here, not where others wait for that: in its socket may be
+    /// what takes long to close.
+    begun: Option<Foreign>,
+    /// To be given. More of them wait in the kernel.
+    waiting: Option<Arrival>,
+}
+
+/// The members' sockets at work, by the numbers of the members.
+#[derive(Debug)]
+pub(super) struct Admission {
+    doors: Vec<Door>,
+    /// They accept; end with this.
+    _tasks: JoinSet<()>,
+}
+
+impl Admission {
+    /// Accept what connects to these sockets.
+    pub(super) fn start<'m>(
+        members: impl Iterator<Item = &'m Member>,
+        listeners: Vec<(UnixListener, Owner)>,
+        to: &mpsc::Sender<Message>,
+    ) -> Self {
+        let mut tasks = JoinSet::new();
+        let doors = members.zip(listeners).enumerate();
+        let doors = doors.map(|(number, (member, (listener, owner)))| {
+            let wrap = move |arrival| Message::Arrived(number, arrival);
+            tasks.spawn(connections::accept(listener, to.clone(), wrap));
+            let ours = member.name == HOST || member.uplink;
+            Door {
+                name: member.name.clone(),
+                owner: (!ours).then_some(owner),
+                told: None,
+                given: None,
+                begun: None,
+                waiting: None,
+            }
+        });
+        Self {
+            doors: doors.collect(),
+            _tasks: tasks,
+        }
+    }
+
+    /// Somebody connected. Without a data plane, which is `up`, there will be another one.
+    pub(super) fn arrived(
+        &mut self,
+        number: usize,
+        arrival: Arrival,
+        up: bool,
+        orders: &mut Orders<Order>,
+    ) {
+        let Some(door) = self.doors.get_mut(number) else {
+            return;
+        };
+        if let Err(why) = door.check(&arrival.peer) {
+            return door.tell(&why, Instant::now());
+        }
+        door.waiting = Some(arrival);
+        if up && door.given.is_none() {
+            door.give(number, orders);
+        }
+    }
+
+    /// The data plane has begun with what it was given of a member.
+    pub(super) fn begun(&mut self, number: usize, orders: &mut Orders<Order>) {
+        if let Some(door) = self.doors.get_mut(number) {
+            let given = door.given.take();
+            // Processes of the daemon hear of a data plane's end by the end of their connection.
+            door.begun = given.filter(|_| door.owner.is_some());
+            door.give(number, orders);
+        }
+    }
+
+    /// Another data plane is there: it is given what the last one had not begun with.
+    pub(super) fn again(&mut self, orders: &mut Orders<Order>) {
+        for (number, door) in self.doors.iter_mut().enumerate() {
+            match door.given.take() {
+                Some(stream) => door.hand_over(number, stream, orders),
+                None => door.give(number, orders),
+            }
+        }
+    }
+}
+
+impl Door {
+    fn check(&self, peer: &Peer) -> Result<(), String> {
+        match &self.owner {
+            Some(owner) => peer.check(owner),
+            None if peer.is_ours() => Ok(()),
+            None => Err("only processes of the daemon itself may".to_owned()),
+        }
+    }
+
+    fn tell(&mut self, why: &str, now: Instant) {
+        if self
+            .told
+            .is_none_or(|told| now.duration_since(told) >= STRANGERS)
+        {
+            self.told = Some(now);
+            tracing::warn!(
+                member = %self.name,
+                "a process that is not this member's owner was turned away: {why}. Is `owner` right?"
+            );
+        }
+    }
+
+    /// Give what waits.
+    fn give(&mut self, number: usize, orders: &mut Orders<Order>) {
+        if let Some(Arrival { stream, .. }) = self.waiting.take() {
+            self.hand_over(number, stream, orders);
+        }
+    }
+
+    fn hand_over(&mut self, number: usize, stream: Foreign, orders: &mut Orders<Order>) {
+        match stream.as_fd().try_clone_to_owned() {
+            Ok(same) => {
+                self.given = Some(stream);
+                orders.give(Order::Admit(number), Some(same));
+            }
+            Err(error) => {
+                tracing::error!(member = %self.name, %error, "cannot hand a connection over");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+
+    use tokio::net::UnixStream;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    fn arrival() -> (Arrival, oneshot::Receiver<()>) {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let peer = Peer::of(&ours).unwrap();
+        let stream = Foreign::from(OwnedFd::from(ours.into_std().unwrap()));
+        let (next, welcome) = oneshot::channel();
+        (Arrival { stream, peer, next }, welcome)
+    }
+
+    fn with(owner: Owner) -> Admission {
+        let door = Door {
+            name: "web".to_owned(),
+            owner: Some(owner),
+            told: None,
+            given: None,
+            begun: None,
+            waiting: None,
+        };
+        Admission {
+            doors: vec![door],
+            _tasks: JoinSet::new(),
+        }
+    }
+
+    fn admits(orders: &mut Orders<Order>) -> usize {
+        let orders = orders.take();
+        orders
+            .iter()
+            .filter(|order| matches!(order, Order::Admit(0)))
+            .count()
+    }
+
+    #[tokio::test]
+    async fn nothing_that_connects_is_lost_with_a_data_plane_and_nothing_is_given_twice() {
+        let (mut admission, mut orders) = (with(Owner::default()), Orders::default());
+        // There is no data plane.
+        let (first, mut welcome) = arrival();
+        admission.arrived(0, first, false, &mut orders);
+        assert_eq!(admits(&mut orders), 0);
+        assert!(
+            welcome
+                .try_recv()
+                .is_err_and(|error| error == oneshot::error::TryRecvError::Empty)
+        );
+        // Two come that do not begin with it.
+        for _ in 0..2 {
+            admission.again(&mut orders);
+            assert_eq!(admits(&mut orders), 1);
+        }
+        assert!(welcome.await.is_err(), "the next one may come");
+        let (second, _welcome) = arrival();
+        admission.arrived(0, second, true, &mut orders);
+        assert_eq!(admits(&mut orders), 0, "one after the other");
+        admission.begun(0, &mut orders);
+        assert_eq!(admits(&mut orders), 1);
+        admission.begun(0, &mut orders);
+        admission.again(&mut orders);
+        assert_eq!(admits(&mut orders), 0, "it was begun with");
+        // Of a member that there is not.
+        admission.arrived(7, arrival().0, true, &mut orders);
+        admission.begun(7, &mut orders);
+        assert_eq!(admits(&mut orders), 0);
+    }
+
+    #[tokio::test]
+    async fn a_stranger_is_turned_away_and_the_owner_let_in() {
+        let own = rustix::process::geteuid().as_raw();
+        let label = Some("nobody has this label".to_owned());
+        let stranger = Owner {
+            label,
+            ..Owner::default()
+        };
+        let mut orders = Orders::default();
+        let mut admission = with(stranger);
+        let (arrived, welcome) = arrival();
+        admission.arrived(0, arrived, true, &mut orders);
+        assert_eq!(admits(&mut orders), 0);
+        assert!(welcome.await.is_err(), "the next one may come");
+        let owner = Owner {
+            user: Some(own),
+            ..Owner::default()
+        };
+        let mut admission = with(owner);
+        admission.arrived(0, arrival().0, true, &mut orders);
+        assert_eq!(admits(&mut orders), 1);
+    }
+}

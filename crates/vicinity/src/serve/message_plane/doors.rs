@@ -1,0 +1,85 @@
+//! What the message plane needs from the system: its sockets, its memory, and its uplink's interface.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use message::MessageError;
+use message::remote::{Member, Resources};
+use tokio::net::UnixListener;
+
+use crate::commands::message::join::{FOLDER, socket};
+use crate::config::Owner;
+use crate::processes::message::switchboard::Accepted;
+use crate::processes::message::uplink::{Plan, Uplink};
+use crate::serve::runtime_dir::{self, Folder, RuntimeDirError, SOCKET_MODE, SocketFile};
+
+/// Why the message plane cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DoorsError {
+    /// A folder or socket.
+    #[error(transparent)]
+    RuntimeDir(#[from] RuntimeDirError),
+    /// Memory or doorbells.
+    #[error("the message plane's memory cannot be made: {0}")]
+    Resources(#[from] MessageError),
+    /// The uplink.
+    #[error("the uplink {interface} cannot be used: {source}")]
+    Uplink {
+        /// Its interface.
+        interface: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// What the message plane needs from the system.
+#[derive(Debug)]
+pub(in crate::serve) struct Doors {
+    pub(super) parts: Resources,
+    /// The members' sockets, each with its owner.
+    pub(super) listeners: Vec<(UnixListener, Owner)>,
+    _files: Vec<SocketFile>,
+    /// The connections of VMs that run, by the number of the member. That of one that ended stays
+    /// until the next one connects; it tells its end itself.
+    pub(super) guests: BTreeMap<usize, Accepted>,
+    /// Each uplink opens it anew: an interface may go and come.
+    pub(super) uplink: Option<Plan>,
+    pub(super) runtime_dir: PathBuf,
+    /// Last, so that it is empty when it is dropped.
+    _folder: Folder,
+}
+
+impl Doors {
+    pub(in crate::serve) fn take(
+        runtime_dir: &Path,
+        members: Vec<(Member, Owner)>,
+        uplink: Option<&Uplink>,
+    ) -> Result<Self, DoorsError> {
+        let (mut members, mut owners): (Vec<_>, Vec<_>) = members.into_iter().unzip();
+        let plan = uplink.map(|uplink| {
+            let plan = uplink.plan(&mut members);
+            let open = plan.and_then(|plan| plan.open().map(|_port| plan));
+            open.map_err(|source| DoorsError::Uplink {
+                interface: uplink.interface.clone(),
+                source,
+            })
+        });
+        let plan = plan.transpose()?;
+        let folder = Folder::make(&runtime_dir.join(FOLDER))?;
+        // The uplink is a member that nobody wrote down.
+        owners.resize_with(members.len(), Owner::default);
+        let open =
+            |member: &Member| runtime_dir::listen(&socket(runtime_dir, &member.name), SOCKET_MODE);
+        let doors = members.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let (listeners, files): (Vec<_>, Vec<_>) = doors.into_iter().unzip();
+        Ok(Self {
+            parts: Resources::make(members)?,
+            listeners: listeners.into_iter().zip(owners).collect(),
+            _files: files,
+            guests: BTreeMap::new(),
+            uplink: plan,
+            runtime_dir: runtime_dir.to_owned(),
+            _folder: folder,
+        })
+    }
+}

@@ -1,0 +1,328 @@
+//! The message plane: its data plane, the gateway of this host's own programs and the uplink, each a
+//! process that is started again when it ends.
+//!
+//! The sockets that VMs connect to are the supervisor's, and so are the memory that they share, the
+//! doorbells, and the connections of those that run. So a VM that is started finds the data plane of
+//! the time, and a data plane that is started finds the VMs. Their links end with a data plane.
+
+mod admission;
+mod auxiliary;
+mod doors;
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use message::remote::Place;
+use message::remote::uplink::Face;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use self::admission::Admission;
+use self::auxiliary::{Auxiliary, said};
+pub(super) use self::doors::{Doors, DoorsError};
+use super::connections::Arrival;
+use super::network::{PATIENCE, sleep_until};
+use super::process::child_process::ChildProcess;
+use super::process::launch::{Duty, Launch};
+use super::process::lifecycle::Due;
+use super::process::pending_request::PendingRequest;
+use super::process::plane::Orders;
+use crate::commands::message::join::HOST;
+use crate::processes::message::switchboard::{Accepted, Event, Order};
+use crate::status::{MemberStatus, MessageStatus, UplinkStatus};
+
+/// Waiting messages: more senders than that wait themselves.
+const INBOX: usize = 64;
+
+/// What others tell the message plane.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// Somebody wants to know the state.
+    Ask(oneshot::Sender<MessageStatus>),
+    /// Somebody connected as the member of this number.
+    Arrived(usize, Arrival),
+    /// Stop the processes and end.
+    Stop,
+}
+
+/// The message plane at work.
+#[derive(Debug)]
+pub(super) struct Messages {
+    doors: Doors,
+    admission: Admission,
+    launch: Launch,
+    plane: ChildProcess<Order>,
+    /// Of this host's programs, if it is a member.
+    gateway: Option<Auxiliary>,
+    uplink: Option<Auxiliary>,
+    /// What the uplink said last.
+    uplink_said: UplinkStatus,
+    inbox: mpsc::Receiver<Message>,
+    outlet: mpsc::Sender<Message>,
+    asked: PendingRequest<MessageStatus>,
+    /// What it said so far of what it was asked, and the last time in full.
+    hearing: Vec<MemberStatus>,
+    members: Vec<MemberStatus>,
+}
+
+impl Messages {
+    /// Start the processes.
+    pub(super) fn start(mut doors: Doors, launch: Launch) -> std::io::Result<Self> {
+        let (outlet, inbox) = mpsc::channel(INBOX);
+        let listeners = std::mem::take(&mut doors.listeners);
+        let members = doors.parts.places().iter().map(Place::member);
+        let admission = Admission::start(members, listeners, &outlet);
+        let is_host = |place: &Place| place.member().name == HOST;
+        let gateway = doors.parts.places().iter().any(is_host).then(|| {
+            let duty = Duty::Gateway(&doors.runtime_dir);
+            Auxiliary::start("the message plane's gateway for this host", duty, &launch)
+        });
+        let uplink = doors.uplink.as_ref().map(|_| {
+            let duty = Duty::Uplink(&doors.runtime_dir);
+            Auxiliary::start("the message plane's uplink", duty, &launch)
+        });
+        let mut messages = Self {
+            plane: ChildProcess::start("the message plane", Duty::Messages, &launch)?,
+            gateway: gateway.transpose()?,
+            uplink: uplink.transpose()?,
+            uplink_said: UplinkStatus::default(),
+            doors,
+            admission,
+            launch,
+            inbox,
+            outlet,
+            asked: PendingRequest::new(PATIENCE),
+            hearing: Vec::new(),
+            members: Vec::new(),
+        };
+        messages.set_up();
+        messages.set_up_uplink();
+        Ok(messages)
+    }
+
+    /// Where to send the message plane its messages.
+    pub(super) fn address(&self) -> mpsc::Sender<Message> {
+        self.outlet.clone()
+    }
+
+    /// Tell the data plane who its members are.
+    fn set_up(&mut self) {
+        let orders = &mut self.plane.plane.orders;
+        let give = |orders: &mut Orders<Order>, order, fd: BorrowedFd<'_>| {
+            match fd.try_clone_to_owned() {
+                Ok(fd) => orders.give(order, Some(fd)),
+                // The process will find the order without a descriptor, end, and be started again.
+                Err(error) => {
+                    tracing::error!(%error, "the message plane");
+                    orders.give(order, None);
+                }
+            }
+        };
+        for (number, place) in self.doors.parts.places().iter().enumerate() {
+            let member = place.member();
+            let order = Order::Member {
+                name: member.name.clone(),
+                group: member.group.clone(),
+                nic: member.nic,
+                uplink: member.uplink,
+            };
+            orders.give(order, None);
+            // With the eventfds of its connection: QEMU has no others.
+            if let Some(Accepted {
+                socket: Some(socket),
+                bell: Some(bell),
+                doorbell: Some(doorbell),
+            }) = self.doors.guests.get(&number)
+            {
+                give(orders, Order::Bell, bell.as_fd());
+                give(orders, Order::Doorbell, doorbell.as_fd());
+                give(orders, Order::Guest, socket.as_fd());
+            }
+        }
+        for region in self.doors.parts.regions() {
+            give(orders, Order::Region, region);
+        }
+        orders.give(Order::Begin, None);
+        self.admission.again(orders);
+    }
+
+    /// Give the uplink its interface.
+    fn set_up_uplink(&mut self) {
+        let (Some(plan), Some(uplink)) = (&self.doors.uplink, &mut self.uplink) else {
+            return;
+        };
+        match plan.open() {
+            Ok(port) => {
+                for Face { nic, name } in plan.faces.clone() {
+                    uplink.give(Order::Face { nic, name }, None);
+                }
+                let give_up = plan.give_up;
+                uplink.give(Order::Uplink { give_up }, Some(port.into()));
+            }
+            Err(error) => {
+                tracing::error!(%error, "the uplink's interface cannot be used");
+                uplink.give(Order::Stop, None);
+            }
+        }
+    }
+
+    /// Serve until told to stop.
+    pub(super) async fn run(mut self) {
+        loop {
+            let deadline = self.deadline();
+            tokio::select! {
+                event = self.plane.plane.next_with_descriptor::<Event>() => match event {
+                    Some((event, fd)) => self.event(event, fd),
+                    None => {
+                        self.plane.ended().await;
+                        self.answer();
+                    }
+                },
+                event = said(&mut self.gateway) => match (event, &mut self.gateway) {
+                    (None, Some(gateway)) => gateway.ended().await,
+                    _ => tracing::error!("our bug: the gateway says what it cannot know"),
+                },
+                event = said(&mut self.uplink) => match (event, &mut self.uplink) {
+                    (Some(Event::Uplink(status)), _) => self.uplink_said = status,
+                    (Some(_), _) | (None, None) => {
+                        tracing::error!("our bug: the uplink says what it cannot know");
+                    }
+                    (None, Some(uplink)) => {
+                        uplink.ended().await;
+                        self.uplink_said = UplinkStatus::default();
+                    }
+                },
+                message = self.inbox.recv() => match message {
+                    Some(Message::Ask(asker)) => {
+                        self.asked.wait(asker, Instant::now());
+                        match self.plane.life.is_up() {
+                            true => self.ask(),
+                            false => self.answer(),
+                        }
+                    }
+                    Some(Message::Arrived(number, arrival)) => {
+                        let up = self.plane.life.is_up();
+                        let orders = &mut self.plane.plane.orders;
+                        self.admission.arrived(number, arrival, up, orders);
+                    }
+                    Some(Message::Stop) | None => break,
+                },
+                () = sleep_until(deadline) => self.tick(),
+            }
+        }
+        for auxiliary in [&mut self.uplink, &mut self.gateway].into_iter().flatten() {
+            auxiliary.stop().await;
+        }
+        self.plane.stop::<Event>(Order::Stop, PATIENCE).await;
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let others = self.gateway.iter().chain(&self.uplink);
+        let others = others.filter_map(Auxiliary::deadline);
+        let plane = self.plane.life.deadline();
+        others.chain(plane).chain(self.asked.deadline()).min()
+    }
+
+    fn tick(&mut self) {
+        let now = Instant::now();
+        if self.asked.is_late(now) {
+            self.tell();
+        }
+        match self.plane.due(&mut self.asked, now) {
+            Due::Nothing => {}
+            Due::Look => self.ask(),
+            Due::Start => {
+                if self.plane.start_again(Duty::Messages, &self.launch) {
+                    let guests = &self.doors.guests;
+                    let renewed = self
+                        .doors
+                        .parts
+                        .renew(|member| guests.contains_key(&member));
+                    if let Err(error) = renewed {
+                        tracing::error!(%error, "the message plane goes on with the old memory");
+                    }
+                    self.set_up();
+                }
+            }
+        }
+        if let Some(gateway) = &mut self.gateway {
+            gateway.tick(now, Duty::Gateway(&self.doors.runtime_dir), &self.launch);
+        }
+        if let Some(uplink) = &mut self.uplink {
+            if uplink.tick(now, Duty::Uplink(&self.doors.runtime_dir), &self.launch) {
+                self.set_up_uplink();
+            }
+        }
+    }
+
+    /// Part of a VM that the data plane accepted came.
+    fn accepted(&mut self, number: usize, keep: impl FnOnce(&mut Accepted)) {
+        let place = self.doors.parts.places().get(number);
+        // Processes of the host connect again by themselves.
+        let vm = place.map(Place::member);
+        if vm.is_some_and(|member| member.name != HOST && !member.uplink) {
+            keep(self.doors.guests.entry(number).or_default());
+        }
+    }
+
+    /// Ask the data plane how it is, unless it has been asked already.
+    fn ask(&mut self) {
+        if self.asked.put(Instant::now()) {
+            self.hearing.clear();
+            self.plane.plane.orders.give(Order::Report, None);
+        }
+    }
+
+    fn event(&mut self, event: Event, fd: Option<OwnedFd>) {
+        match event {
+            Event::Member(member) if self.hearing.len() < self.doors.parts.places().len() => {
+                self.hearing.push(*member);
+            }
+            Event::Member(_) => tracing::error!("our bug: the message plane has unknown members"),
+            Event::End => {
+                self.members = std::mem::take(&mut self.hearing);
+                self.answer();
+            }
+            Event::Admitting(number) => {
+                self.admission.begun(number, &mut self.plane.plane.orders);
+            }
+            Event::Bell(number) => {
+                // The next connection: nothing of the last one stays.
+                let last = self.doors.guests.remove(&number);
+                if let Some(socket) = last.and_then(|last| last.socket) {
+                    vhost::reclaim::close(socket);
+                }
+                self.accepted(number, |guest| guest.bell = fd);
+            }
+            Event::Doorbell(number) => self.accepted(number, |guest| guest.doorbell = fd),
+            Event::Accepted(number) => self.accepted(number, |guest| guest.socket = fd),
+            Event::Uplink(_) => tracing::error!("our bug: the message plane is no uplink"),
+        }
+    }
+
+    /// The data plane has answered, or never will.
+    fn answer(&mut self) {
+        self.asked.answered();
+        self.tell();
+    }
+
+    /// Tell those who ask what is known.
+    fn tell(&mut self) {
+        let up = self.plane.life.is_up();
+        let (gateway, uplink) = (self.gateway.as_ref(), self.uplink.as_ref());
+        let status = MessageStatus {
+            up,
+            restarts: self.plane.life.restarts(),
+            reason: self.plane.trouble.clone().or_else(|| self.asked.trouble()),
+            gateway_restarts: gateway.map(Auxiliary::restarts),
+            gateway_reason: gateway.and_then(Auxiliary::trouble),
+            uplink_restarts: uplink.map(Auxiliary::restarts),
+            uplink_reason: uplink.and_then(Auxiliary::trouble),
+            uplink: uplink.map(|_| self.uplink_said),
+            members: match up {
+                true => self.members.clone(),
+                false => Vec::new(),
+            },
+        };
+        self.asked.tell(status);
+    }
+}

@@ -1,0 +1,73 @@
+//! Mirror ports at work: names become numbers, anew whenever a port comes or goes.
+
+use std::collections::BTreeMap;
+
+use switch::control::{Order, PortId};
+
+use super::Network;
+use super::port::Port;
+use crate::config::{self, Mirrored};
+
+/// The ports that each port's frames are copied to, as the data plane knows it.
+pub(in crate::serve) type Mirrors = BTreeMap<PortId, Vec<PortId>>;
+
+impl Network {
+    /// Tell the data plane what has changed.
+    pub(in crate::serve) fn order_mirrors(&mut self) {
+        let wanted = self.wanted_mirrors();
+        let gone = self
+            .mirrors
+            .keys()
+            .filter(|port| !wanted.contains_key(*port));
+        let none = gone.map(|port| (*port, Vec::new()));
+        let new = wanted
+            .iter()
+            .filter(|(port, to)| self.mirrors.get(*port) != Some(*to));
+        let new = new.map(|(port, to)| (*port, to.clone()));
+        for (port, to) in none.chain(new) {
+            self.plane.orders.give(Order::Mirror { port, to }, None);
+        }
+        self.mirrors = wanted;
+    }
+
+    /// The same to a data plane that knows nothing yet.
+    pub(in crate::serve) fn mirror_again(&mut self) {
+        self.mirrors.clear();
+        self.order_mirrors();
+    }
+
+    fn wanted_mirrors(&self) -> Mirrors {
+        let listed = self.config.ports.iter();
+        let mirrors: Vec<_> = listed.filter(|port| !port.mirror.is_empty()).collect();
+        let mut wanted = Mirrors::new();
+        if mirrors.is_empty() {
+            return wanted;
+        }
+        let is_mirror = |port: &&Port| mirrors.iter().any(|mirror| mirror.vm == port.name);
+        for port in self.ports.values().filter(|port| !is_mirror(port)) {
+            let gets = |mirror: &&&config::Port| {
+                let mut mirrored = mirror.mirror.iter();
+                mirrored.any(|mirrored| match mirrored {
+                    Mirrored::All => true,
+                    Mirrored::Port(name) => *name == port.name,
+                })
+            };
+            let to = mirrors.iter().filter(gets).filter_map(|mirror| {
+                let mut ports = self.ports.values();
+                Some(ports.find(|port| port.name == mirror.vm)?.id)
+            });
+            let to: Vec<_> = to.collect();
+            if !to.is_empty() {
+                wanted.insert(port.id, to);
+            }
+        }
+        wanted
+    }
+
+    /// Names of the ports whose frames a port gets copies of.
+    pub(in crate::serve) fn mirrored_by(&self, port: &Port) -> Vec<String> {
+        let those = self.mirrors.iter().filter(|(_, to)| to.contains(&port.id));
+        let ports = those.filter_map(|(id, _)| self.ports.get(id));
+        ports.map(|port| port.name.clone()).collect()
+    }
+}

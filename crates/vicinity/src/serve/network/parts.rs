@@ -1,0 +1,97 @@
+//! Everything a network needs from the system, taken before anything starts: a configuration
+//! that cannot be served fails as a whole.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use tokio::net::UnixListener;
+
+use super::folder::Watch;
+use crate::config::{self, Mode};
+use crate::serve::interface::{self, UplinkError};
+use crate::serve::runtime_dir::{self, Folder, RuntimeDirError, SOCKET_MODE, SocketFile};
+
+/// Why a network cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PartsError {
+    /// A folder or socket.
+    #[error(transparent)]
+    RuntimeDir(#[from] RuntimeDirError),
+    /// The uplink.
+    #[error(transparent)]
+    Uplink(#[from] UplinkError),
+    /// The watch.
+    #[error(
+        "cannot watch {folder}: {source}; if the limit is reached, raise \
+         fs.inotify.max_user_instances with sysctl"
+    )]
+    Watch {
+        /// The folder.
+        folder: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// A listed port, with its socket in server mode.
+pub(in crate::serve) type Opened = (config::Port, Option<(UnixListener, SocketFile)>);
+
+/// A network's parts.
+#[derive(Debug)]
+pub(in crate::serve) struct Parts {
+    pub(in crate::serve) config: config::Network,
+    /// Its queues.
+    pub(in crate::serve) uplink: Option<Vec<OwnedFd>>,
+    pub(in crate::serve) ports: Vec<Opened>,
+    pub(in crate::serve) watch: Watch,
+    /// Last, so that it is empty when it is dropped.
+    pub(in crate::serve) folder: Folder,
+}
+
+impl Parts {
+    pub(in crate::serve) fn take(config: config::Network) -> Result<Self, PartsError> {
+        let folder = Folder::make(&config.folder)?;
+        let uplink = interface::open(&config)?;
+        let ports = config.ports.iter().map(open);
+        let ports = ports.collect::<Result<_, RuntimeDirError>>()?;
+        let watch = watch(&config)?;
+        Ok(Self {
+            config,
+            uplink,
+            ports,
+            watch,
+            folder,
+        })
+    }
+}
+
+/// Listen for a port, if it is for us to listen.
+pub(in crate::serve) fn open(port: &config::Port) -> Result<Opened, RuntimeDirError> {
+    let listening = match port.mode {
+        Mode::Server => Some(runtime_dir::listen(&port.socket, SOCKET_MODE)?),
+        Mode::Client => None,
+    };
+    Ok((port.clone(), listening))
+}
+
+fn watch(config: &config::Network) -> Result<Watch, PartsError> {
+    let failed = |source| PartsError::Watch {
+        folder: config.folder.display().to_string(),
+        source,
+    };
+    let mut watch = Watch::new().map_err(failed)?;
+    watch.add(&config.folder).map_err(failed)?;
+    let clients = config.ports.iter().filter(|port| port.mode == Mode::Client);
+    for folder in clients.filter_map(|port| port.socket.parent()) {
+        watch_other(&mut watch, folder);
+    }
+    Ok(watch)
+}
+
+/// A folder that need not be there: the dialing task tries from time to time all the same.
+pub(in crate::serve) fn watch_other(watch: &mut Watch, folder: &Path) {
+    if let Err(error) = watch.add(folder) {
+        tracing::warn!(folder = %folder.display(), %error, "cannot watch this folder for sockets");
+    }
+}

@@ -1,0 +1,357 @@
+//! One port: who is connected, who waits, who is kept out, and what was counted.
+
+mod arrival;
+mod settings;
+mod status;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustix::net::{Shutdown, shutdown};
+use switch::control::{Counters, DuplicateMac, Order, Peer, PortId, PortReport, Reason, UplinkWay};
+use switch::guard::Rules;
+use switch::mac::Mac;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+use vhost::raw::Foreign;
+
+use super::quarantine::Conduct;
+use crate::serve::connections::Arrival;
+use crate::serve::process::plane::Orders;
+use crate::serve::runtime_dir::SocketFile;
+pub(in crate::serve) use settings::Settings;
+
+/// Said of a port in a storm.
+const STORM: &str = "a storm: it goes on sending more broadcast, multicast or unknown unicast \
+                     than its limits allow";
+
+/// What a port leads to, and how.
+#[derive(Debug)]
+pub(in crate::serve) enum Way {
+    /// A VM whose front-end connects to us.
+    Server {
+        /// The socket we listen on.
+        socket: PathBuf,
+    },
+    /// A VM whose front-end we connect to.
+    Client {
+        /// The socket it listens on.
+        socket: PathBuf,
+        /// Tells the dialing task that the socket changed.
+        wake: Arc<Notify>,
+    },
+    /// Other hosts.
+    Uplink(UplinkWay),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Serving {
+    Nobody,
+    /// Attached to the data plane.
+    Somebody {
+        running: bool,
+    },
+    /// Nobody, and nobody is let in.
+    Quarantine {
+        until: Instant,
+    },
+}
+
+/// One port of a network.
+#[derive(Debug)]
+pub(in crate::serve) struct Port {
+    pub(in crate::serve) id: PortId,
+    pub(in crate::serve) name: String,
+    pub(in crate::serve) way: Way,
+    settings: Settings,
+    serving: Serving,
+    /// When a stranger was last told of in the log.
+    told: Option<Instant>,
+    /// A second front-end, let in when the first is gone. More of them wait in the kernel.
+    waiting: Option<Arrival>,
+    /// Client mode: dropped when the front-end may be dialed again.
+    redial: Option<oneshot::Sender<()>>,
+    conduct: Conduct,
+    reason: Option<String>,
+    connections: u64,
+    quarantines: u64,
+    /// Counters of connections that ended.
+    totals: Counters,
+    /// The present connection's last report.
+    report: PortReport,
+    /// Its socket once more: a data plane that the kernel does not let go would keep it open.
+    stream: Option<Foreign>,
+    task: Option<AbortHandle>,
+    file: Option<SocketFile>,
+}
+
+impl Port {
+    pub(in crate::serve) fn new(id: PortId, name: &str, way: Way, settings: Settings) -> Self {
+        Self {
+            id,
+            name: name.to_owned(),
+            way,
+            settings,
+            serving: Serving::Nobody,
+            told: None,
+            waiting: None,
+            redial: None,
+            conduct: Conduct::default(),
+            reason: None,
+            connections: 0,
+            quarantines: 0,
+            totals: Counters::default(),
+            report: PortReport::default(),
+            stream: None,
+            task: None,
+            file: None,
+        }
+    }
+
+    /// The task that brings this port's connections, and the file of the socket it listens
+    /// on: both end with the port.
+    pub(in crate::serve) fn fed_by(&mut self, task: AbortHandle, file: Option<SocketFile>) {
+        self.task = Some(task);
+        self.file = file;
+    }
+
+    /// Tell the data plane all that holds for this port whoever is connected.
+    pub(in crate::serve) fn set_up(&self, orders: &mut Orders) {
+        if self.settings.rules != Rules::default() {
+            self.give_rules(self.settings.rules.clone(), orders);
+        }
+        self.pin(orders);
+    }
+
+    /// Another address, other rules: in force at once, with whoever is connected. Another owner: in force for
+    /// the next one that connects.
+    pub(in crate::serve) fn change(&mut self, settings: Settings, orders: &mut Orders) {
+        self.unpin(orders);
+        self.settings = settings;
+        self.give_rules(self.settings.rules.clone(), orders);
+        self.pin(orders);
+    }
+
+    /// The port goes: nobody is let in any more, and nothing is left of it under its number.
+    pub(in crate::serve) fn leave(&mut self, orders: &mut Orders) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+        }
+        (self.file, self.waiting, self.redial) = (None, None, None);
+        self.unpin(orders);
+        if self.settings.rules != Rules::default() {
+            self.give_rules(Rules::default(), orders);
+        }
+    }
+
+    fn give_rules(&self, rules: Rules, orders: &mut Orders) {
+        let rules = Box::new(rules);
+        let port = self.id;
+        orders.give(Order::SetRules { port, rules }, None);
+    }
+
+    fn pin(&self, orders: &mut Orders) {
+        let port = self.id;
+        for (mac, vlan) in self.pins() {
+            orders.give(Order::SetResidency { mac, vlan, port }, None);
+        }
+    }
+
+    fn unpin(&self, orders: &mut Orders) {
+        for (mac, vlan) in self.pins() {
+            orders.give(Order::ClearResidency { mac, vlan }, None);
+        }
+    }
+
+    /// The address in each VLAN of the port.
+    fn pins(&self) -> impl Iterator<Item = (Mac, u16)> {
+        let vlans = self.settings.rules.vlan.as_ref();
+        let vlans = vlans.map_or_else(|| vec![0], |vlans| vlans.all().collect());
+        let mac = self.settings.mac;
+        vlans.into_iter().filter_map(move |vlan| Some((mac?, vlan)))
+    }
+
+    /// Nobody is served, kept out or waiting, so the port can be forgotten.
+    pub(in crate::serve) fn idle(&self) -> bool {
+        self.serving == Serving::Nobody
+    }
+
+    pub(in crate::serve) fn attached(&self) -> bool {
+        matches!(self.serving, Serving::Somebody { .. })
+    }
+
+    /// When this port wants [`Self::tick`].
+    pub(in crate::serve) fn deadline(&self) -> Option<Instant> {
+        match self.serving {
+            Serving::Quarantine { until } => Some(until),
+            _ => None,
+        }
+    }
+
+    /// The network is up again.
+    pub(in crate::serve) fn reopen(&mut self, orders: &mut Orders) {
+        self.set_up(orders);
+        if self.idle() {
+            self.redial = None;
+        }
+    }
+
+    /// The uplink's queues go to the data plane.
+    pub(in crate::serve) fn attach_uplink(
+        &mut self,
+        queues: io::Result<Vec<OwnedFd>>,
+        orders: &mut Orders,
+    ) {
+        let queues = match queues {
+            Ok(queues) => queues,
+            Err(error) => {
+                tracing::error!(uplink = %self.name, %error, "the uplink cannot be attached");
+                self.reason = Some(format!("the host failed: {error}"));
+                return;
+            }
+        };
+        let Way::Uplink(way) = self.way else {
+            return;
+        };
+        let mut order = Order::AttachUplink {
+            port: self.id,
+            name: self.name.clone(),
+            way,
+        };
+        for queue in queues {
+            orders.give(order, Some(queue));
+            order = Order::AddUplinkQueue { port: self.id };
+        }
+        self.serving = Serving::Somebody { running: true };
+        self.connections += 1;
+    }
+
+    /// The guest's driver has started.
+    pub(in crate::serve) fn running(&mut self) {
+        if self.attached() {
+            // Once a connection: a guest may start its driver hundreds of times a second.
+            if self.serving == (Serving::Somebody { running: false }) {
+                tracing::info!(port = %self.name, "guest's driver is running");
+            }
+            self.serving = Serving::Somebody { running: true };
+        }
+    }
+
+    /// The data plane's figures.
+    pub(in crate::serve) fn reported(&mut self, report: PortReport) {
+        if let Serving::Somebody { running } = &mut self.serving {
+            *running = report.running || matches!(self.way, Way::Uplink(_));
+            match (self.report.storm, report.storm) {
+                (false, true) => tracing::warn!(port = %self.name, "{STORM}"),
+                (true, false) => tracing::info!(port = %self.name, "the storm is over"),
+                _ => {}
+            }
+            self.report = report;
+        }
+    }
+
+    /// The data plane no longer serves this port.
+    pub(in crate::serve) fn detached(
+        &mut self,
+        reason: Reason,
+        counters: &Counters,
+        now: Instant,
+        orders: &mut Orders,
+    ) {
+        if !self.attached() {
+            tracing::error!(port = %self.name, "our bug: detached, but it was not attached");
+            return;
+        }
+        self.totals = self.totals.plus(counters);
+        self.report = PortReport::default();
+        self.stream = None;
+        self.serving = Serving::Nobody;
+        match reason {
+            Reason::Asked => self.reason = None,
+            Reason::Gone => {
+                tracing::info!(port = %self.name, "front-end disconnected");
+                self.reason = Some("the front-end disconnected".to_owned());
+            }
+            Reason::Fault(fault) => self.quarantine(fault, now),
+            Reason::Host(trouble) => self.quarantine(format!("the host failed: {trouble}"), now),
+        }
+        if self.idle() {
+            self.open(now, orders);
+        }
+    }
+
+    /// The data plane is gone; what it last reported is all there is. A quarantine goes on, and
+    /// nobody is dialed before [`Self::reopen`]. The front-end hears of it even if the kernel keeps the
+    /// data plane, with its descriptors, for as long as it likes.
+    pub(in crate::serve) fn lost(&mut self) {
+        if let Some(stream) = self.stream.take() {
+            // Gone: it has heard.
+            let _gone = shutdown(&stream, Shutdown::Both);
+        }
+        self.totals = self.totals.plus(&self.report.counters);
+        self.report = PortReport::default();
+        if self.attached() {
+            self.serving = Serving::Nobody;
+        }
+        self.waiting = None;
+    }
+
+    /// Why an idle port has no front-end.
+    pub(in crate::serve) fn unreachable(&mut self, reason: String) {
+        if self.idle() {
+            tracing::debug!(port = %self.name, reason, "front-end not reached");
+            self.reason = Some(reason);
+        }
+    }
+
+    /// Time has passed.
+    pub(in crate::serve) fn tick(&mut self, now: Instant, orders: &mut Orders) {
+        if self.deadline().is_some_and(|until| until <= now) {
+            tracing::info!(port = %self.name, "quarantine is over");
+            self.serving = Serving::Nobody;
+            self.open(now, orders);
+        }
+    }
+
+    /// Let the next front-end in.
+    fn open(&mut self, now: Instant, orders: &mut Orders) {
+        self.redial = None;
+        if let Some(arrival) = self.waiting.take() {
+            self.admit(arrival, now, orders);
+        }
+    }
+
+    fn quarantine(&mut self, reason: String, now: Instant) {
+        let until = self.conduct.punish(now);
+        let seconds = until.duration_since(now).as_secs();
+        tracing::warn!(port = %self.name, reason, seconds, "port in quarantine");
+        self.serving = Serving::Quarantine { until };
+        self.waiting = None;
+        self.quarantines += 1;
+        self.reason = Some(reason);
+    }
+
+    /// The addresses that another port uses, too.
+    pub(in crate::serve) fn duplicates(&self) -> &[DuplicateMac] {
+        &self.report.duplicates
+    }
+
+    /// What the present connection sent to each port, by its number.
+    pub(in crate::serve) fn peers(&self) -> &[Peer] {
+        &self.report.peers
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! How long a front-end that misbehaves is kept out.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// First time in quarantine.
+const FIRST_HOLD: Duration = Duration::from_secs(1);
+
+/// Longest time in quarantine.
+const LONGEST_HOLD: Duration = Duration::from_secs(60);
+
+/// Good conduct for so long after a quarantine, and it is forgotten.
+const FORGET_AFTER: Duration = Duration::from_secs(60);
+
+/// A front-end may connect so often ...
+pub(in crate::serve) const CONNECTS: usize = 20;
+
+/// ... within so long.
+pub(in crate::serve) const CONNECTS_WITHIN: Duration = Duration::from_secs(10);
+
+/// One port's record.
+#[derive(Debug, Default)]
+pub(in crate::serve) struct Conduct {
+    /// Hold and end of the last quarantine.
+    last: Option<(Duration, Instant)>,
+    /// Recent connections, oldest first, at most [`CONNECTS`].
+    connects: VecDeque<Instant>,
+}
+
+impl Conduct {
+    /// Note a connection. False when there were too many of late.
+    pub(in crate::serve) fn connects(&mut self, now: Instant) -> bool {
+        let recent = |then: &Instant| now.duration_since(*then) < CONNECTS_WITHIN;
+        while self.connects.front().is_some_and(|then| !recent(then)) {
+            self.connects.pop_front();
+        }
+        if self.connects.len() >= CONNECTS {
+            return false;
+        }
+        self.connects.push_back(now);
+        true
+    }
+
+    /// Start a quarantine; returns its end. Each is twice as long as the one before, until
+    /// the last one is forgotten.
+    pub(in crate::serve) fn punish(&mut self, now: Instant) -> Instant {
+        let hold = match self.last {
+            Some((hold, end)) if now.duration_since(end) < FORGET_AFTER => {
+                (hold * 2).min(LONGEST_HOLD)
+            }
+            _ => FIRST_HOLD,
+        };
+        let end = now + hold;
+        self.last = Some((hold, end));
+        self.connects.clear();
+        end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hold_doubles_up_to_a_minute() {
+        let mut conduct = Conduct::default();
+        let mut now = Instant::now();
+        let mut holds = Vec::new();
+        for _ in 0..9 {
+            let end = conduct.punish(now);
+            holds.push(end.duration_since(now).as_secs());
+            now = end;
+        }
+        assert_eq!(holds, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+    }
+
+    #[test]
+    fn good_conduct_is_rewarded_after_a_minute_and_not_before() {
+        let mut conduct = Conduct::default();
+        let start = Instant::now();
+        let end = conduct.punish(start);
+        let early = end + FORGET_AFTER - Duration::from_millis(1);
+        let second = conduct.punish(early);
+        assert_eq!(second.duration_since(early), Duration::from_secs(2));
+        let late = second + FORGET_AFTER;
+        let third = conduct.punish(late);
+        assert_eq!(third.duration_since(late), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn twenty_connections_in_ten_seconds_are_fine_and_the_next_is_not() {
+        let mut conduct = Conduct::default();
+        let start = Instant::now();
+        for step in 0..20 {
+            assert!(conduct.connects(start + Duration::from_millis(step * 100)));
+        }
+        let almost = start + CONNECTS_WITHIN - Duration::from_millis(1);
+        assert!(!conduct.connects(almost));
+        assert!(
+            conduct.connects(start + CONNECTS_WITHIN),
+            "the first one is old now"
+        );
+        assert!(!conduct.connects(start + CONNECTS_WITHIN));
+    }
+
+    #[test]
+    fn a_quarantine_clears_the_count() {
+        let mut conduct = Conduct::default();
+        let start = Instant::now();
+        while conduct.connects(start) {}
+        let end = conduct.punish(start);
+        assert!(conduct.connects(end));
+    }
+}

@@ -1,0 +1,86 @@
+//! What a network says of itself when it is asked.
+
+use switch::control::{DuplicateMac, Order, Peer, PortId};
+use tokio::time::Instant;
+
+use super::Network;
+use super::port::Port;
+use crate::status::{Duplicate, NetworkStatus, PortStatus, SentTo};
+
+/// A network's state and that of its ports.
+#[derive(Clone, Debug)]
+pub(in crate::serve) struct Answer {
+    pub(in crate::serve) network: NetworkStatus,
+    pub(in crate::serve) ports: Vec<PortStatus>,
+}
+
+impl Network {
+    /// Ask the data plane how it is, unless it has been asked already.
+    pub(in crate::serve) fn ask(&mut self, now: Instant) {
+        if self.asked.put(now) {
+            self.plane.orders.give(Order::Report, None);
+        }
+    }
+
+    /// The data plane has answered, or never will.
+    pub(in crate::serve) fn answer(&mut self) {
+        self.asked.answered();
+        self.tell();
+    }
+
+    /// Tell those who ask what is known.
+    pub(in crate::serve) fn tell(&mut self) {
+        let now = Instant::now();
+        let name = &self.config.name;
+        let up = self.life.is_up();
+        let status = |port: &Port| PortStatus {
+            sent_to: self.sent_to(port),
+            mirrors: self.mirrored_by(port),
+            duplicates: self.duplicates(port),
+            ..port.status(name, up, now)
+        };
+        let answer = Answer {
+            ports: self.ports.values().map(status).collect(),
+            network: NetworkStatus {
+                name: name.clone(),
+                up,
+                restarts: self.life.restarts(),
+                reason: self.trouble.clone().or_else(|| self.asked.trouble()),
+                uplink: self.config.uplink.as_ref().map(|out| out.name().to_owned()),
+                folder: self.config.folder.display().to_string(),
+                accept: self.config.accept,
+                gather_us: self.config.gather_us,
+                look_ups: self.config.look_ups,
+                ports: self.ports.len(),
+                attached: self.ports.values().filter(|port| port.attached()).count(),
+                worker: self.worker,
+            },
+        };
+        self.asked.tell(answer);
+    }
+
+    /// The addresses that a port uses and another one, too.
+    fn duplicates(&self, port: &Port) -> Vec<Duplicate> {
+        let named = |duplicate: &DuplicateMac| {
+            Some(Duplicate {
+                mac: duplicate.mac,
+                vlan: duplicate.vlan,
+                vm: self.ports.get(&PortId(duplicate.port))?.name.clone(),
+                moves: duplicate.moves,
+            })
+        };
+        port.duplicates().iter().filter_map(named).collect()
+    }
+
+    /// What a port sent to each other one that is still there.
+    fn sent_to(&self, port: &Port) -> Vec<SentTo> {
+        let named = |peer: &Peer| {
+            Some(SentTo {
+                vm: self.ports.get(&PortId(peer.port))?.name.clone(),
+                frames: peer.frames,
+                bytes: peer.bytes,
+            })
+        };
+        port.peers().iter().filter_map(named).collect()
+    }
+}

@@ -1,0 +1,144 @@
+//! Who sees which port's frames. A watch belongs to a port's number in its network, and outlives
+//! the VM's connections and the data plane; it ends with its watcher, or with the port.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use switch::control::{Order, PortId};
+use switch::limits::MAX_CAPTURES;
+
+use super::Network;
+use crate::name;
+
+/// Bytes that may wait for a watcher where the system allows as much: some hundredths of a second
+/// of a busy port.
+const WAITING: usize = 8 << 20;
+
+/// A watch, kept to be given to the next data plane.
+#[derive(Debug)]
+pub(in crate::serve) struct Watch {
+    port: PortId,
+    number: u32,
+    bytes: u32,
+    socket: OwnedFd,
+}
+
+/// The watcher's side of it.
+#[derive(Debug)]
+pub(in crate::serve) struct Watched {
+    pub(in crate::serve) port: PortId,
+    pub(in crate::serve) number: u32,
+    /// Where the data plane's datagrams come.
+    pub(in crate::serve) socket: OwnedFd,
+}
+
+/// Why a port cannot be watched.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::serve) enum WatchError {
+    /// No such port.
+    #[error("network {network} has no port {vm}{hint}")]
+    NoPort {
+        network: String,
+        vm: String,
+        hint: String,
+    },
+    /// Too many watch.
+    #[error("{vm} is captured {MAX_CAPTURES} times already; end one of those")]
+    TooMany { vm: String },
+    /// The daemon is out of descriptors.
+    #[error("no socket for the capture: {0}")]
+    Socket(rustix::io::Errno),
+}
+
+impl Network {
+    /// Show a port's frames, so many bytes of each.
+    pub(in crate::serve) fn watch_port(
+        &mut self,
+        vm: &str,
+        bytes: u32,
+    ) -> Result<Watched, WatchError> {
+        let found = self.ports.values().find(|port| port.name == vm);
+        let port = found.map(|port| port.id).ok_or_else(|| {
+            let known = self.ports.values().map(|port| port.name.as_str());
+            WatchError::NoPort {
+                network: self.config.name.clone(),
+                vm: vm.to_owned(),
+                hint: name::hint(vm, known),
+            }
+        })?;
+        let of_port = || self.watches.iter().filter(|watch| watch.port == port);
+        if of_port().count() >= MAX_CAPTURES {
+            return Err(WatchError::TooMany { vm: vm.to_owned() });
+        }
+        let numbers = 0..=u32::MAX;
+        let mut free = numbers.filter(|number| of_port().all(|watch| watch.number != *number));
+        let number = free.next().unwrap_or_default();
+        let (ours, theirs) = pair().map_err(WatchError::Socket)?;
+        self.watches.push(Watch {
+            port,
+            number,
+            bytes,
+            socket: theirs,
+        });
+        self.order_watch(self.watches.len() - 1);
+        Ok(Watched {
+            port,
+            number,
+            socket: ours,
+        })
+    }
+
+    /// A watcher is gone.
+    pub(in crate::serve) fn unwatch(&mut self, port: PortId, number: u32) {
+        let before = self.watches.len();
+        self.watches
+            .retain(|watch| (watch.port, watch.number) != (port, number));
+        if self.watches.len() < before && self.life.is_up() {
+            let capture = number;
+            self.plane
+                .orders
+                .give(Order::EndCapture { port, capture }, None);
+        }
+    }
+
+    /// A port goes: its watchers see the end.
+    pub(in crate::serve) fn end_watches(&mut self, port: PortId) {
+        let numbers = self.watches.iter().filter(|watch| watch.port == port);
+        for number in numbers.map(|watch| watch.number).collect::<Vec<_>>() {
+            self.unwatch(port, number);
+        }
+    }
+
+    /// There is another data plane.
+    pub(in crate::serve) fn watch_again(&mut self) {
+        (0..self.watches.len()).for_each(|watch| self.order_watch(watch));
+    }
+
+    fn order_watch(&mut self, watch: usize) {
+        let Some(watch) = self.watches.get(watch).filter(|_| self.life.is_up()) else {
+            return;
+        };
+        let order = Order::Capture {
+            port: watch.port,
+            capture: watch.number,
+            most: watch.bytes,
+        };
+        match watch.socket.try_clone() {
+            Ok(socket) => self.plane.orders.give(order, Some(socket)),
+            Err(error) => tracing::error!(%error, "a capture does not go on"),
+        }
+    }
+}
+
+/// The watcher's end and the data plane's.
+fn pair() -> Result<(OwnedFd, OwnedFd), rustix::io::Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (ours, theirs) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    // Without the privilege, what everybody may have has to do.
+    if sockopt::set_socket_send_buffer_size_force(theirs.as_fd(), WAITING).is_err() {
+        sockopt::set_socket_send_buffer_size(theirs.as_fd(), WAITING)?;
+    }
+    Ok((ours, theirs))
+}

@@ -1,0 +1,216 @@
+//! How a data plane is started, and how it ended.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
+
+use signal_hook::consts::{SIGKILL, SIGSYS};
+use switch::control::ControlSocket;
+use tokio::process::{Child, Command};
+
+use crate::cli::{DATA_PLANE, DIRECT_GROUP, MESSAGE_GATEWAY, MESSAGE_PLANE, MESSAGE_UPLINK, SPACE};
+use crate::config::Network;
+use crate::processes::data_plane::itself;
+
+/// What a process that is started serves.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::serve) enum Duty<'a> {
+    /// A network.
+    Network(&'a Network),
+    /// The message plane.
+    Messages,
+    /// This host's programs in the message plane; with the runtime folder.
+    Gateway(&'a Path),
+    /// The message plane's way to other hosts; with the runtime folder.
+    Uplink(&'a Path),
+    /// A trust group of the direct channel: the runtime folder, and its name.
+    Group(&'a Path, &'a str),
+    /// The space of the VM of this name.
+    Space(&'a str),
+}
+
+/// Starts a process for a duty at the other end of a control socket.
+#[derive(Clone)]
+pub(in crate::serve) struct Launch(Arc<Start>);
+
+type Start = dyn Fn(Duty<'_>, ControlSocket) -> io::Result<Ending> + Send + Sync;
+
+impl fmt::Debug for Launch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Launch")
+    }
+}
+
+/// A data plane that let go of its control socket ends within so long; and so does one that is killed.
+const GRACE: Duration = Duration::from_millis(250);
+
+/// What tells how a data plane ended. Dropped early, it ends the data plane.
+#[derive(Debug)]
+pub(in crate::serve) enum Ending {
+    /// A process.
+    Process(Child),
+    /// A thread of ours, with what the data plane's function returns.
+    #[cfg(test)]
+    Thread(tokio::sync::oneshot::Receiver<io::Result<()>>),
+}
+
+/// Data planes as processes of their own: this program once more, with the control socket as
+/// standard input. They log on our standard error, as `log` (options of the command line) says.
+pub(in crate::serve) fn processes(log: Vec<String>) -> Launch {
+    Launch::by(move |duty, control| {
+        let mut command = Command::from(itself(control));
+        command
+            .args(&log)
+            .args(duty.arguments())
+            // Ctrl-C and the like are for us alone: we end it in order.
+            .process_group(0)
+            .kill_on_drop(true);
+        Ok(Ending::Process(command.spawn()?))
+    })
+}
+
+impl Launch {
+    /// By a function.
+    pub(in crate::serve) fn by(
+        start: impl Fn(Duty<'_>, ControlSocket) -> io::Result<Ending> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(start))
+    }
+
+    /// Start one.
+    ///
+    /// # Errors
+    /// The system cannot.
+    pub(in crate::serve) fn start(
+        &self,
+        duty: Duty<'_>,
+        control: ControlSocket,
+    ) -> io::Result<Ending> {
+        (self.0)(duty, control)
+    }
+}
+
+impl Duty<'_> {
+    fn arguments(self) -> Vec<OsString> {
+        match self {
+            Self::Network(network) => {
+                let workers = network.workers.to_string();
+                let words = [DATA_PLANE, &network.name, "--workers", &workers];
+                words.map(OsString::from).into()
+            }
+            Self::Messages => vec![MESSAGE_PLANE.into()],
+            Self::Gateway(runtime_dir) => below(runtime_dir, MESSAGE_GATEWAY),
+            Self::Uplink(runtime_dir) => below(runtime_dir, MESSAGE_UPLINK),
+            Self::Space(vm) => [SPACE, vm].map(OsString::from).into(),
+            Self::Group(runtime_dir, name) => {
+                let mut words = below(runtime_dir, DIRECT_GROUP);
+                words.push(name.into());
+                words
+            }
+        }
+    }
+}
+
+fn below(runtime_dir: &Path, command: &str) -> Vec<OsString> {
+    let folder = runtime_dir.as_os_str().to_owned();
+    vec!["--runtime-dir".into(), folder, command.into()]
+}
+
+impl Ending {
+    /// Wait for the end and say how it came. One that the kernel does not let go is left behind: what it
+    /// was given is its own for ever, and whoever is started next has descriptors of its own.
+    pub(in crate::serve) async fn verdict(self) -> String {
+        match self {
+            Self::Process(mut child) => {
+                if let Ok(status) = tokio::time::timeout(GRACE, child.wait()).await {
+                    return status.map_or_else(|error| error.to_string(), describe);
+                }
+                let id = child.id().unwrap_or_default();
+                if let Err(error) = child.start_kill() {
+                    return error.to_string();
+                }
+                // When it goes at last, the runtime hears of it.
+                match tokio::time::timeout(GRACE, child.wait()).await {
+                    Ok(_) => "it closed its control socket and went on; killed".to_owned(),
+                    Err(_) => left_behind(id),
+                }
+            }
+            #[cfg(test)]
+            Self::Thread(end) => match end.await {
+                Ok(Ok(())) => "it returned".to_owned(),
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "it panicked".to_owned(),
+            },
+        }
+    }
+
+    /// The process id, if it is a process that runs.
+    pub(in crate::serve) fn id(&self) -> Option<u32> {
+        match self {
+            Self::Process(child) => child.id(),
+            #[cfg(test)]
+            Self::Thread(_) => None,
+        }
+    }
+
+    pub(in crate::serve) fn kill(&mut self) {
+        match self {
+            // Fails when it has ended already.
+            Self::Process(child) => drop(child.start_kill()),
+            #[cfg(test)]
+            Self::Thread(_) => {}
+        }
+    }
+}
+
+/// A process in an uninterruptible sleep.
+fn left_behind(id: u32) -> String {
+    format!(
+        "SIGKILL does not end process {id}, of which a thread waits in the kernel (state D): for a page, a \
+         device or a file system that does not answer; it is left behind, and ends when the kernel lets \
+         it go"
+    )
+}
+
+fn describe(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(0), _) => "it returned".to_owned(),
+        (Some(101), _) => "it panicked".to_owned(),
+        (Some(code), _) => format!("it ended with exit code {code}"),
+        (None, Some(SIGSYS)) => {
+            "it was killed for a system call that its seccomp profile does not have; the kernel's \
+             log names the call"
+                .to_owned()
+        }
+        (None, Some(SIGKILL)) => {
+            "it was killed (SIGKILL): by hand, or because the host's memory ran out".to_owned()
+        }
+        (None, signal) => {
+            let number = signal.unwrap_or_default();
+            let name = signal_hook::low_level::signal_name(number).unwrap_or("unknown");
+            format!("it was killed by signal {number} ({name})")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    #[test]
+    fn an_end_is_told_by_its_cause() {
+        let told = |raw| describe(ExitStatus::from_raw(raw));
+        assert_eq!(told(101 << 8), "it panicked");
+        assert_eq!(told(1 << 8), "it ended with exit code 1");
+        assert_eq!(told(11), "it was killed by signal 11 (SIGSEGV)");
+        assert!(told(9).contains("SIGKILL"));
+        assert!(told(31).contains("seccomp"));
+    }
+}

@@ -1,0 +1,196 @@
+//! The life of a data plane: it is looked after, and when it ends, started again.
+//!
+//! Nothing of a network is lost with its data plane. What VMs keep is in their memory; sockets,
+//! taps and totals are the supervisor's. The front-ends connect again by themselves or are dialed
+//! again, and their rings go on where they were.
+
+use std::time::Duration;
+
+use switch::control::Order;
+use tokio::time::Instant;
+
+use super::backoff::Backoff;
+use super::launch::Duty;
+use super::plane::Plane;
+use crate::serve::network::Network;
+
+/// A data plane is asked how it is at least so often. It bounds what the totals miss when a data
+/// plane dies, and how long one that hangs is left alone.
+const LOOK: Duration = Duration::from_secs(15);
+
+/// What is known of a data plane's lives.
+#[derive(Debug)]
+pub(in crate::serve) struct Lifecycle {
+    backoff: Backoff,
+    state: State,
+    restarts: u64,
+    /// The data plane did not answer and was killed for it.
+    silent: bool,
+    /// The data plane was told to end, so that another one takes over.
+    asked: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Runs; is to be asked at this time.
+    Up { look: Instant },
+    /// Is to be started at this time.
+    Down { start: Instant },
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::serve) enum Due {
+    /// Nothing.
+    Nothing,
+    /// Ask it how it is.
+    Look,
+    /// Start it again.
+    Start,
+}
+
+impl Lifecycle {
+    /// The first data plane was started now.
+    pub(in crate::serve) fn new(now: Instant) -> Self {
+        Self {
+            backoff: Backoff::new(now),
+            state: State::Up { look: now + LOOK },
+            restarts: 0,
+            silent: false,
+            asked: false,
+        }
+    }
+
+    pub(in crate::serve) fn is_up(&self) -> bool {
+        matches!(self.state, State::Up { .. })
+    }
+
+    /// How often a data plane was started again.
+    pub(in crate::serve) fn restarts(&self) -> u64 {
+        self.restarts
+    }
+
+    /// When [`due`](Self::due) is wanted.
+    pub(in crate::serve) fn deadline(&self) -> Option<Instant> {
+        match self.state {
+            State::Up { look: at } | State::Down { start: at } => Some(at),
+        }
+    }
+
+    /// Time has passed.
+    pub(in crate::serve) fn due(&mut self, now: Instant) -> Due {
+        match self.state {
+            State::Up { look } if look <= now => {
+                self.state = State::Up { look: now + LOOK };
+                Due::Look
+            }
+            State::Down { start } if start <= now => Due::Start,
+            _ => Due::Nothing,
+        }
+    }
+
+    /// The data plane did not answer and is killed for it.
+    pub(in crate::serve) fn silenced(&mut self) {
+        self.silent = true;
+    }
+
+    /// The data plane ended, or could not be started, so; returns what to tell of it.
+    pub(in crate::serve) fn ended(&mut self, verdict: &str, now: Instant) -> String {
+        let silent = match std::mem::take(&mut self.silent) {
+            true => "it did not answer in time; ",
+            false => "",
+        };
+        let pause = self.backoff.ended(now);
+        self.state = State::Down { start: now + pause };
+        let again = match self.backoff.has_failed() {
+            true => format!(
+                "it ends again and again, next start in {:.1} s",
+                pause.as_secs_f64()
+            ),
+            false => "it is started again".to_owned(),
+        };
+        format!("the data plane ended: {silent}{verdict}; {again}")
+    }
+
+    /// It was started again.
+    pub(in crate::serve) fn started(&mut self, now: Instant) {
+        self.backoff.started(now);
+        self.state = State::Up { look: now + LOOK };
+        self.restarts += 1;
+    }
+}
+
+impl Network {
+    /// Time has passed.
+    pub(in crate::serve) fn live(&mut self, now: Instant) {
+        if self.asked.is_late(now) {
+            self.tell();
+        }
+        if self.asked.is_overdue(now) {
+            self.silence();
+        }
+        match self.life.due(now) {
+            Due::Nothing => {}
+            Due::Look => self.ask(now),
+            Due::Start => self.start_again(now),
+        }
+    }
+
+    /// The data plane does not answer: end it, which will be noticed like any other end, also when the
+    /// kernel does not let it go.
+    fn silence(&mut self) {
+        self.life.silenced();
+        self.plane.kill();
+    }
+
+    /// The data plane ended, or cannot be ended and is left behind.
+    pub(in crate::serve) fn data_plane_ended(&mut self, verdict: &str) {
+        for port in self.ports.values_mut() {
+            port.lost();
+        }
+        self.leaving.clear();
+        self.all_left();
+        match std::mem::take(&mut self.life.asked) {
+            true => self.start_again(Instant::now()),
+            false => self.down(verdict, Instant::now()),
+        }
+        self.answer();
+    }
+
+    /// Have the data plane end in order, and another one take over.
+    pub(in crate::serve) fn renew(&mut self) {
+        if self.life.is_up() {
+            self.life.asked = true;
+            // What it counted is to last.
+            self.plane.orders.give(Order::Report, None);
+            self.plane.orders.give(Order::Stop, None);
+        }
+    }
+
+    fn down(&mut self, verdict: &str, now: Instant) {
+        let trouble = self.life.ended(verdict, now);
+        tracing::error!(network = %self.config.name, "{trouble}");
+        self.trouble = Some(trouble);
+    }
+
+    fn start_again(&mut self, now: Instant) {
+        if let Err(error) = self.renew_uplink() {
+            return self.down(&format!("its uplink cannot be opened again: {error}"), now);
+        }
+        match Plane::start(Duty::Network(&self.config), &self.launch) {
+            Ok(plane) => self.plane = plane,
+            Err(error) => return self.down(&format!("it cannot be started: {error}"), now),
+        }
+        self.life.started(now);
+        self.trouble = None;
+        tracing::info!(network = %self.config.name, "data plane started again");
+        self.set_up();
+        // Before the first frame.
+        self.watch_again();
+        self.mirror_again();
+        for port in self.ports.values_mut() {
+            port.reopen(&mut self.plane.orders);
+        }
+        self.attach_uplink();
+    }
+}
