@@ -1,6 +1,5 @@
 //! The command line.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -13,6 +12,7 @@ use crate::commands::lab::Lab;
 use crate::commands::message::Message;
 use crate::commands::network::{Network, Port, list};
 use crate::commands::nic::Which;
+use crate::commands::output::{self, print};
 use crate::commands::space::Space;
 use crate::commands::{
     capture, configuration, demo, doctor, libvirt_xml, qemu_args, qemu_version, reference, top,
@@ -20,6 +20,7 @@ use crate::commands::{
 use crate::logging::{self, Format, Level};
 use crate::processes::message::{switchboard, uplink};
 use crate::processes::{data_plane, direct_group, space};
+use crate::runtime_paths::RUNTIME_DIR;
 use crate::{config, serve};
 
 /// Name of the subcommand that is a data plane.
@@ -225,7 +226,7 @@ impl Cli {
     pub(crate) fn run(self) -> Result<(), Failure> {
         logging::start(self.level, self.log_format);
         let given = self.runtime_dir.as_deref();
-        let runtime_dir = given.unwrap_or(Path::new(config::RUNTIME_DIR));
+        let runtime_dir = given.unwrap_or(Path::new(RUNTIME_DIR));
         match self.command {
             Command::Serve { config } => {
                 let (source, config) = config::Source::load(config.as_deref(), given)?;
@@ -247,7 +248,7 @@ impl Cli {
                     false => config::DEFAULT.to_owned(),
                 };
                 match json {
-                    true => print(&list::as_json(&config::as_json(&text)?)),
+                    true => print(&output::as_json(&config::as_json(&text)?)),
                     false => print(&text),
                 }
             }
@@ -264,7 +265,7 @@ impl Cli {
                 let options =
                     qemu_args::options(&nic, &memory, qemu_version::version(qemu_version::PROGRAM));
                 match json {
-                    true => print(&list::as_json(&qemu_args::words(&options))),
+                    true => print(&output::as_json(&qemu_args::words(&options))),
                     false => print(&qemu_args::render(&options, one_line)),
                 }
             }
@@ -319,7 +320,7 @@ fn examine(runtime_dir: &Path, json: bool) -> Result<(), Failure> {
     ::lab::interrupt::install()?;
     let checks = doctor::examine(runtime_dir);
     match json {
-        true => print(&list::as_json(&checks))?,
+        true => print(&output::as_json(&checks))?,
         false => print(&doctor::as_text(&checks))?,
     }
     match doctor::can_serve(&checks) {
@@ -331,14 +332,6 @@ fn examine(runtime_dir: &Path, json: bool) -> Result<(), Failure> {
 /// A size as QEMU takes it.
 fn memory(text: &str) -> Result<String, String> {
     trust_groups::bytes(text).map(|_| text.to_owned())
-}
-
-/// Write to standard output. A reader that went away is no failure.
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

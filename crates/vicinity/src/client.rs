@@ -15,7 +15,7 @@ use tokio::net::UnixStream;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Keys;
-use crate::serve::CONTROL_SOCKET;
+use crate::runtime_paths::CONTROL_SOCKET;
 
 /// The daemon answers within so long, or something is wrong with it.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -238,6 +238,17 @@ async fn begin(runtime_dir: &Path, ask: Ask) -> Result<(u32, Response<Incoming>)
         .map_err(talk)?;
     let response = sender.send_request(request).await.map_err(talk)?;
     Ok((pid, response))
+}
+
+/// A part of a path, whatever it holds (RFC 3986, 2.1).
+pub(crate) fn segment(text: &str) -> String {
+    let escaped = text.bytes().map(|byte| match byte {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+            char::from(byte).to_string()
+        }
+        _ => format!("%{byte:02X}"),
+    });
+    escaped.collect()
 }
 
 fn refused(status: StatusCode, path: &str, body: &[u8]) -> ClientError {

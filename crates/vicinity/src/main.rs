@@ -24,9 +24,13 @@ mod commands;
 mod config;
 mod heap;
 mod logging;
+mod message_uplink;
 mod name;
+mod priority;
 mod processes;
+mod runtime_paths;
 mod serve;
+mod space_device;
 mod status;
 mod table;
 

@@ -95,7 +95,7 @@ impl<'a> Target<'a> {
     fn path(self) -> String {
         match self {
             Self::Network(name) | Self::Port(_, name) | Self::Space(name) => {
-                format!("{}/{}", self.list(), segment(name))
+                format!("{}/{}", self.list(), client::segment(name))
             }
         }
     }
@@ -103,7 +103,7 @@ impl<'a> Target<'a> {
     fn list(self) -> String {
         match self {
             Self::Network(_) => "/v1/networks".to_owned(),
-            Self::Port(network, _) => format!("/v1/networks/{}/ports", segment(network)),
+            Self::Port(network, _) => format!("/v1/networks/{}/ports", client::segment(network)),
             Self::Space(_) => "/v1/spaces".to_owned(),
         }
     }
@@ -114,17 +114,6 @@ impl<'a> Target<'a> {
             Self::Port(_, vm) | Self::Space(vm) => ("vm", vm),
         }
     }
-}
-
-/// A part of a path, whatever it holds (RFC 3986, 2.1).
-pub(crate) fn segment(text: &str) -> String {
-    let escaped = text.bytes().map(|byte| match byte {
-        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-            char::from(byte).to_string()
-        }
-        _ => format!("%{byte:02X}"),
-    });
-    escaped.collect()
 }
 
 /// Something new.

@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use super::capture::CaptureError;
-use super::message::measure::To;
+use super::capture::sink::CaptureError;
 use crate::client::ClientError;
 use crate::config::ConfigError;
+use crate::name;
 use crate::processes::data_plane::DataPlaneError;
 use crate::serve::ServeError;
 
@@ -45,7 +45,7 @@ pub(crate) enum Failure {
     #[error("endpoint {to} is not reached: {error}{advice}")]
     Unreached {
         /// Whom.
-        to: To,
+        to: String,
         /// Why.
         error: message::MessageError,
         /// What helps, with a semicolon before it; or nothing.
@@ -72,6 +72,16 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// Returns that no `what` is called `name`; if one of `names` is similar, asks whether that was meant.
+    pub(crate) fn missing<'a>(
+        what: &str,
+        name: &str,
+        names: impl Iterator<Item = &'a str>,
+    ) -> Self {
+        let hint = name::hint(name, names);
+        Self::Usage(format!("there is no {what} called {name}{hint}"))
+    }
+
     /// 2 when the request was wrong, 130 when Ctrl-C or SIGTERM ended it (as shells have it),
     /// 1 when it could not be carried out.
     pub(crate) fn exit_code(&self) -> ExitCode {

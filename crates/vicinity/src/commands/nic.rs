@@ -6,6 +6,7 @@ use switch::mac::Mac;
 
 use super::failure::Failure;
 use crate::config::{self, Config, MAX_SOCKET_PATH, Mode, Network};
+use crate::runtime_paths::RUNTIME_DIR;
 use crate::status::ConfigStatus;
 use crate::{client, name};
 
@@ -34,7 +35,7 @@ impl Which {
     pub(crate) fn find(&self, runtime_dir: Option<&Path>) -> Result<Nic, Failure> {
         let config = match &self.config {
             Some(file) => config::load(Some(file), runtime_dir)?,
-            None => in_force(runtime_dir.unwrap_or(Path::new(config::RUNTIME_DIR)))?,
+            None => in_force(runtime_dir.unwrap_or(Path::new(RUNTIME_DIR)))?,
         };
         let nic = find(&config, &self.vm, self.network.as_deref())?;
         Ok(Nic {

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::network::list::as_json;
 use super::nic::{Nic, RING};
 use super::qemu_version::{RECONNECT_MS, Version};
+use crate::commands::output::as_json;
 use crate::config::Mode;
 
 /// QEMU's options for a NIC, as pairs of option and value. `qemu` is the version that will be used,

@@ -11,10 +11,10 @@ use toml::Spanned;
 use super::complaint::{Mistake, line_number};
 use super::{
     Config, GATHER_US, MAX_GATHER_US, MAX_LOOK_UPS, MAX_NETWORKS, MAX_PORTS, MAX_SOCKET_PATH,
-    MAX_WORKERS, Network, Out, Port, RUNTIME_DIR, direct, file, members, mirrors, owner, rules,
-    spaces,
+    MAX_WORKERS, Network, Out, Port, direct, file, members, mirrors, owner, rules, spaces,
 };
 use crate::name;
+use crate::runtime_paths::RUNTIME_DIR;
 
 /// Longest name of a network interface, in bytes (`IFNAMSIZ` without its closing zero).
 const MAX_INTERFACE: usize = 15;

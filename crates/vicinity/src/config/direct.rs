@@ -9,9 +9,6 @@ use super::check::{Unique, named};
 use super::complaint::Mistake;
 use super::file;
 
-/// The folder of the groups' sockets and of their VMs' monitors.
-pub(crate) const FOLDER: &str = "direct";
-
 /// Most pairs that a group can list.
 const MAX_PAIRS: usize = 60;
 

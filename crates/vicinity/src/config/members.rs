@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use super::check::{Unique, interface, named};
 use super::complaint::Mistake;
-use super::{MAX_MEMBERS, Owner, direct, file, owner, spaces};
-use crate::commands::message::join::{BOARD, FOLDER, HOST};
-use crate::processes::message::uplink::{GIVE_UP, UPLINK, Uplink};
+use super::{MAX_MEMBERS, Owner, file, owner};
+use crate::message_uplink::{GIVE_UP, HOST, UPLINK, Uplink};
+use crate::runtime_paths::FOLDERS;
 
 /// Check the `[message]` table.
 pub(super) fn check(
@@ -85,7 +85,7 @@ fn seconds(text: &Spanned<i64>) -> Result<Duration, Mistake> {
 /// Networks' folders are beside those of the message plane and the direct channel.
 pub(super) fn leaves_room(network: &Spanned<String>) -> Result<(), Mistake> {
     let name = network.get_ref().as_str();
-    if ![BOARD, FOLDER, direct::FOLDER, spaces::FOLDER].contains(&name) {
+    if !FOLDERS.contains(&name) {
         return Ok(());
     }
     let message = format!("the folder `{name}` is not for a network");

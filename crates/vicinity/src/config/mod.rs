@@ -24,24 +24,19 @@ use serde::{Deserialize, Serialize};
 use switch::guard::Rules;
 use switch::mac::Mac;
 
-use crate::processes::message::uplink::Uplink;
+use crate::message_uplink::Uplink;
 pub(crate) use complaint::ConfigError;
-pub(crate) use direct::{FOLDER as DIRECT_FOLDER, TrustGroup};
+pub(crate) use direct::TrustGroup;
 pub(crate) use edit::{Edit, EditError, Keys};
 pub(crate) use owner::{Owner, matches};
 pub(crate) use pushes::{Credential, Push};
 pub(crate) use source::{SaveError, Source};
-pub(crate) use spaces::{
-    FOLDER as SPACE_FOLDER, MIN_SLOTS as MIN_SPACE_SLOTS, Objective, SLOT_BYTES, Space,
-};
+pub(crate) use spaces::{MIN_SLOTS as MIN_SPACE_SLOTS, Objective, SLOT_BYTES, Space};
 pub(crate) use switch::limits::{GATHER_US, MAX_GATHER_US, MAX_LOOK_UPS, MAX_PORTS};
 pub(crate) use switch::steering::MAX_WORKERS;
 
 /// The configuration used when none is given, as text with comments.
 pub(crate) const DEFAULT: &str = include_str!("default.toml");
-
-/// Runtime folder when none is configured.
-pub(crate) const RUNTIME_DIR: &str = "/run/vicinity";
 
 /// Most networks of one daemon: each has a data plane of its own.
 pub(crate) const MAX_NETWORKS: usize = 64;

@@ -12,9 +12,6 @@ use super::complaint::Mistake;
 use super::pushes::{self, Push};
 use super::{file, limits};
 
-/// The folder of the spaces' sockets.
-pub(crate) const FOLDER: &str = "space";
-
 /// Bytes of a slot.
 pub(crate) const SLOT_BYTES: u32 = 256 << 10;
 

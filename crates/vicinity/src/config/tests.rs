@@ -1,6 +1,7 @@
 //! Every mistake is shown with its line, column and key.
 
 use super::*;
+use crate::runtime_paths::RUNTIME_DIR;
 
 mod guards;
 

@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use switch::control::ControlSocket;
 
 use super::data_plane::{DataPlaneError, settle, take_control};
-use crate::commands::direct::trust_groups::folder;
 use crate::config::TrustGroup;
+use crate::runtime_paths::direct_folder;
 use crate::status::StandingStatus;
 
 /// Supervisor to process.
@@ -61,7 +61,7 @@ pub(crate) fn run(runtime_dir: &Path, group: &str) -> Result<(), DataPlaneError>
     let _span = tracing::error_span!("group", name = group).entered();
     settle(&format!("direct-{group}")).map_err(DataPlaneError::System)?;
     let (parts, policies) = take_parts(&control)?;
-    let mut group = Group::with(&folder(runtime_dir), parts, policies);
+    let mut group = Group::with(&direct_folder(runtime_dir), parts, policies);
     serve(&control, &mut group).map_err(DataPlaneError::Direct)
 }
 

@@ -18,9 +18,9 @@ use super::process::launch::{Duty, Launch};
 use super::process::lifecycle::Due;
 use super::process::pending_request::PendingRequest;
 use super::runtime_dir::RuntimeDirError;
-use crate::commands::direct::trust_groups::folder;
 use crate::config::TrustGroup;
 use crate::processes::direct_group::{Event, Order};
+use crate::runtime_paths::direct_folder;
 use crate::status::{GroupStatus, StandingStatus};
 
 /// Waiting messages: more senders than that wait themselves.
@@ -86,7 +86,7 @@ impl Group {
         config: TrustGroup,
         launch: Launch,
     ) -> Result<Self, GroupError> {
-        let parts = Parts::make(&folder(runtime_dir), &config.members)?;
+        let parts = Parts::make(&direct_folder(runtime_dir), &config.members)?;
         let (outlet, inbox) = mpsc::channel(INBOX);
         let duty = Duty::Group(runtime_dir, &config.name);
         let name = format!("group {}", config.name);

@@ -31,12 +31,10 @@ use tokio::task::JoinSet;
 use self::systemd::fd_store::FdStore;
 use self::systemd::handed::HandedError;
 use crate::config::{Config, Source};
+use crate::runtime_paths::CONTROL_SOCKET;
 pub(crate) use api::OPENAPI;
 use runtime_dir::{RuntimeDir, RuntimeDirError};
 use supervisor::{Refusal, Supervisor};
-
-/// Name of the control socket in the runtime folder.
-pub(crate) const CONTROL_SOCKET: &str = "control.sock";
 
 /// Permissions of the control socket: the owner alone.
 const CONTROL_MODE: u32 = 0o600;

@@ -23,8 +23,8 @@ use super::process::launch::Launch;
 use super::runtime_dir::Folder;
 use super::systemd::Reloading;
 use super::systemd::fd_store::FdStore;
-use crate::commands::direct::trust_groups;
 use crate::config::{self, Config, ConfigError, Edit, EditError, SaveError, Source};
+use crate::runtime_paths::direct_folder;
 
 /// Waiting requests: more clients than that wait themselves.
 const INBOX: usize = 16;
@@ -212,7 +212,7 @@ impl Supervisor {
     fn start_group(&mut self, config: config::TrustGroup) -> Result<Group, GroupError> {
         let runtime_dir = &self.config.runtime_dir;
         if self.folder.is_none() {
-            self.folder = Some(Folder::make(&trust_groups::folder(runtime_dir))?);
+            self.folder = Some(Folder::make(&direct_folder(runtime_dir))?);
         }
         Group::start(runtime_dir, config, self.launch.clone())
     }

@@ -8,7 +8,7 @@ use clap::Subcommand;
 
 use super::failure::Failure;
 use super::qemu_args;
-use crate::cli::print;
+use crate::commands::output::print;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Direct {

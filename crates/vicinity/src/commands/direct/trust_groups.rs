@@ -1,6 +1,6 @@
 //! The direct channel: VMs of a trust group that see each other's memory.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use direct::Group;
@@ -8,20 +8,15 @@ use lab::interrupt;
 
 use crate::client::{self, Ask, ClientError, Method};
 use crate::commands::failure::Failure;
-use crate::commands::message::join::go_on;
-use crate::commands::network::list::as_json;
-use crate::config::DIRECT_FOLDER;
+use crate::commands::output::as_json;
+use crate::commands::signals::go_on;
 use crate::name;
+use crate::runtime_paths::direct_folder;
 use crate::status::GroupStatus;
 use crate::table::{self, Align};
 
 /// Guests let go of what is unplugged within so long.
 const LEAVING: Duration = Duration::from_secs(60);
-
-/// Where VMs' monitors and the window's sockets are, below the runtime directory.
-pub(crate) fn folder(runtime_dir: &Path) -> PathBuf {
-    runtime_dir.join(DIRECT_FOLDER)
-}
 
 /// A VM's name.
 pub(crate) fn vm(text: &str) -> Result<String, String> {
@@ -32,7 +27,7 @@ pub(crate) fn vm(text: &str) -> Result<String, String> {
 /// Join these VMs, whenever they are there, until SIGINT or SIGTERM.
 pub(crate) fn serve(runtime_dir: &Path, vms: &[String]) -> Result<(), Failure> {
     interrupt::install()?;
-    let mut group = Group::new(&folder(runtime_dir), vms)?;
+    let mut group = Group::new(&direct_folder(runtime_dir), vms)?;
     eprintln!("serving {} VMs", vms.len());
     Ok(group.serve(go_on)?)
 }
@@ -40,7 +35,7 @@ pub(crate) fn serve(runtime_dir: &Path, vms: &[String]) -> Result<(), Failure> {
 /// QEMU's options that let a VM join, a line each; its memory has to be as `vicinity qemu-args`
 /// prints it. With root ports for so many views of `memory` bytes, if any.
 pub(crate) fn qemu_args(runtime_dir: &Path, vm: &str, ports: u16, memory: u64) -> String {
-    let monitor = direct::monitor(&folder(runtime_dir), vm);
+    let monitor = direct::monitor(&direct_folder(runtime_dir), vm);
     let mut text = format!("-qmp unix:{},server=on,wait=off\n", monitor.display());
     if ports > 0 {
         for port in direct::root_ports(ports, memory) {

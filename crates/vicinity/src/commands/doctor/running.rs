@@ -14,7 +14,7 @@ use super::reach;
 use super::sockets::Listening;
 use super::{Check, Purpose};
 use crate::client::{self, ClientError};
-use crate::serve::CONTROL_SOCKET;
+use crate::runtime_paths::CONTROL_SOCKET;
 use crate::status::{Kind, NetworkStatus, PortStatus, State};
 
 /// Virtio features without which a VM gets no large frames and no partial checksums (virtio 1.2,

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 
 use super::failure::Failure;
-use crate::cli::print;
+use crate::commands::output::print;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Lab {

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::commands::demo;
 use crate::commands::failure::Failure;
-use crate::commands::network::list::as_json;
+use crate::commands::output::as_json;
 
 /// Where a run's results are put, unless it is told.
 pub(crate) const FOLDER: &str = "target/study";

@@ -6,10 +6,10 @@ use std::path::Path;
 use message::{Board, MessageError, limits};
 use serde::Serialize;
 
-use super::join::BOARD;
 use crate::client::{self, ClientError};
 use crate::commands::failure::Failure;
-use crate::commands::network::list::as_json;
+use crate::commands::output::as_json;
+use crate::runtime_paths::BOARD;
 use crate::status::{MemberStatus, MessageStatus, UplinkStatus};
 use crate::table::{self, Align};
 

@@ -1,31 +1,51 @@
 //! The message plane between members: VMs of this host, and the host itself.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use clap::Args;
 use lab::interrupt;
-use message::remote::{self, Gateway, Member, Switchboard};
+use message::MessageError;
+use message::remote::{self, Gateway, Member, Switchboard, uplink};
+use mxoe::Port;
 
 use crate::commands::failure::Failure;
+use crate::commands::signals::go_on;
+use crate::message_uplink::{GIVE_UP, HOST, Plan, UPLINK, Uplink};
 use crate::name;
-use crate::processes::message::uplink::Way;
-
-/// Where members' sockets are, below the runtime directory.
-pub(crate) const FOLDER: &str = "message-plane";
-
-/// The board of a VM or of the host, below the runtime directory.
-pub(crate) const BOARD: &str = "message";
-
-/// The member that is the host.
-pub(crate) const HOST: &str = "host";
-
-pub(crate) fn socket(runtime_dir: &Path, member: &str) -> PathBuf {
-    runtime_dir.join(FOLDER).join(format!("{member}.sock"))
-}
+use crate::runtime_paths::{BOARD, MESSAGE_FOLDER, member_socket};
 
 /// Between two attempts to join again.
 const AGAIN: Duration = Duration::from_millis(100);
+
+/// Where other hosts are, and how this one appears to them, on the command line.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Way {
+    /// Reach other hosts by this interface, with MX over Ethernet; its MTU must be 4130 or more
+    #[arg(long, value_name = "INTERFACE")]
+    uplink: Option<String>,
+    /// Name of this host for others [default: the host name]
+    #[arg(long, requires = "uplink", value_parser = host_name, value_name = "NAME")]
+    host_name: Option<String>,
+    /// After how many seconds a host that does not answer is given up
+    #[arg(long, default_value_t = GIVE_UP.as_secs(), value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
+    give_up: u64,
+}
+
+fn host_name(text: &str) -> Result<String, name::NameError> {
+    name::check(text).map(|()| text.to_owned())
+}
+
+impl Way {
+    pub(crate) fn uplink(&self) -> Option<Uplink> {
+        Some(Uplink {
+            interface: self.uplink.clone()?,
+            host_name: self.host_name.clone(),
+            give_up: Duration::from_secs(self.give_up),
+        })
+    }
+}
 
 /// A member as it is written: `NAME`, or `NAME=GROUP`.
 pub(crate) fn member(text: &str) -> Result<Member, String> {
@@ -58,14 +78,14 @@ pub(crate) fn serve(runtime_dir: &Path, members: &[Member], way: &Way) -> Result
     });
     let uplink = uplink.transpose()?;
     let host = members.iter().any(|member| member.name == HOST);
-    let mut switchboard = Switchboard::new(&runtime_dir.join(FOLDER), &members)?;
+    let mut switchboard = Switchboard::new(&runtime_dir.join(MESSAGE_FOLDER), &members)?;
     thread::scope(|scope| {
         let gateway = || {
-            let way = remote::Transport::Socket(socket(runtime_dir, HOST));
+            let way = remote::Transport::Socket(member_socket(runtime_dir, HOST));
             Gateway::join(&runtime_dir.join(BOARD), &way)?.run(go_on)
         };
         let gateway = host.then(|| scope.spawn(gateway));
-        let uplink = uplink.map(|(plan, port)| scope.spawn(|| plan.run(port, runtime_dir)));
+        let uplink = uplink.map(|(plan, port)| scope.spawn(|| run_uplink(plan, port, runtime_dir)));
         let parts: Vec<_> = gateway.into_iter().chain(uplink).collect();
         eprintln!("serving {} members", members.len());
         // Without one of its parts somebody would be missing, and nobody would know.
@@ -81,6 +101,17 @@ pub(crate) fn serve(runtime_dir: &Path, members: &[Member], way: &Way) -> Result
         }
         Ok(())
     })
+}
+
+/// Be the uplink until a signal comes, or it fails.
+fn run_uplink(plan: Plan, port: Port, runtime_dir: &Path) -> Result<(), MessageError> {
+    let options = uplink::Options {
+        socket: member_socket(runtime_dir, UPLINK),
+        port,
+        members: plan.faces,
+        patience: plan.give_up,
+    };
+    uplink::Uplink::join(options)?.run(|_| go_on())
 }
 
 /// Be the gateway of this VM until SIGINT or SIGTERM; or of processes of the host, as the member
@@ -116,16 +147,11 @@ pub(crate) fn join(runtime_dir: &Path, socket: Option<&Path>) -> Result<(), Fail
 
 /// QEMU's options that make a VM a member.
 pub(crate) fn qemu_args(runtime_dir: &Path, member: &str) -> String {
-    let socket = socket(runtime_dir, member);
+    let socket = member_socket(runtime_dir, member);
     format!(
         "-chardev socket,id=message,path={}\n-device ivshmem-doorbell,chardev=message,vectors=1\n",
         socket.display()
     )
-}
-
-/// Whether no signal came.
-pub(crate) fn go_on() -> bool {
-    interrupt::check().is_ok()
 }
 
 #[cfg(test)]

@@ -14,9 +14,9 @@ use message::{
 };
 use serde::Serialize;
 
-use super::join::go_on;
 use crate::commands::failure::Failure;
-use crate::commands::network::list;
+use crate::commands::output;
+use crate::commands::signals::go_on;
 
 /// Lengths that `perf` measures, in bytes: each protocol, and where the targets are.
 pub(crate) const LENGTHS: [u32; 6] = [8, 64, 4096, 32_768, 65_536, 4 << 20];
@@ -112,7 +112,7 @@ pub(crate) fn ping(
         _ => ", some streamed",
     };
     Ok(match json {
-        true => list::as_json(&trips),
+        true => output::as_json(&trips),
         false => format!(
             "{count} round trips of {length} B: least {least_us:.2} us, median {p50_us:.2} us, \
              p99 {p99_us:.2} us{how}\n"
@@ -154,7 +154,7 @@ pub(crate) fn measure(
         });
     }
     Ok(match json {
-        true => list::as_json(&rows),
+        true => output::as_json(&rows),
         false => table(&rows),
     })
 }
@@ -235,7 +235,7 @@ fn connect(board: &Path, to: &To) -> Result<(Endpoint, Peer), Failure> {
 fn unreached(to: &To, error: MessageError) -> Failure {
     Failure::Unreached {
         advice: advice(&error),
-        to: to.clone(),
+        to: to.to_string(),
         error,
     }
 }

@@ -11,7 +11,8 @@ use message::perf;
 
 use super::failure::Failure;
 use super::qemu_args;
-use crate::cli::print;
+use crate::commands::output::print;
+use crate::runtime_paths::BOARD;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Message {
@@ -39,7 +40,7 @@ pub(crate) enum Message {
         #[arg(required = true, value_parser = join::member, value_name = "NAME")]
         members: Vec<message::remote::Member>,
         #[command(flatten)]
-        way: crate::processes::message::uplink::Way,
+        way: join::Way,
     },
     /// Join this VM, from the inside, until SIGINT or SIGTERM; needs root
     Join {
@@ -86,7 +87,7 @@ pub(crate) enum Message {
 
 impl Message {
     pub(crate) fn run(&self, runtime_dir: &Path) -> Result<(), Failure> {
-        let board = &runtime_dir.join(join::BOARD);
+        let board = &runtime_dir.join(BOARD);
         match self {
             Self::Answer { endpoint } => measure::answer(board, *endpoint),
             Self::Info { json } => print(&info::info(runtime_dir, *json)?),

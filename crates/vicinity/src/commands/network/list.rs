@@ -7,7 +7,7 @@ use switch::guard::Rules;
 
 use crate::client::{self, Ask};
 use crate::commands::failure::Failure;
-use crate::name;
+use crate::commands::output::as_json;
 use crate::status::{Duplicate, Kind, NetworkStatus, PortStatus, State};
 use crate::table::{self, Align};
 
@@ -156,7 +156,11 @@ pub(crate) fn port(runtime_dir: &Path, network: &str, vm: &str) -> Result<String
         Some(port) => Ok(as_json(port)),
         None => {
             let names = ports.iter().filter(here).map(|port| port.vm.as_str());
-            Err(missing(&format!("port of network {network}"), vm, names))
+            Err(Failure::missing(
+                &format!("port of network {network}"),
+                vm,
+                names,
+            ))
         }
     }
 }
@@ -168,34 +172,13 @@ pub(crate) fn network(runtime_dir: &Path, name: &str) -> Result<String, Failure>
         Some(network) => Ok(as_json(network)),
         None => {
             let names = networks.iter().map(|network| network.name.as_str());
-            Err(missing("network", name, names))
+            Err(Failure::missing("network", name, names))
         }
     }
-}
-
-/// That nothing has this name.
-pub(crate) fn missing<'a>(what: &str, name: &str, names: impl Iterator<Item = &'a str>) -> Failure {
-    let hint = name::hint(name, names);
-    Failure::Usage(format!("there is no {what} called {name}{hint}"))
 }
 
 /// The daemon's figures in Prometheus' text format.
 pub(crate) fn metrics(runtime_dir: &Path) -> Result<String, Failure> {
     let (_, text) = client::text(runtime_dir, Ask::get("/metrics"))?;
     Ok(String::from_utf8_lossy(&text).into_owned())
-}
-
-/// A value as JSON for people and programs.
-pub(crate) fn as_json(value: &impl serde::Serialize) -> String {
-    // These types always have a JSON form: no maps, no failing serializers.
-    let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
-    text.push('\n');
-    text
-}
-
-/// A value as one line of JSON, for programs that read one after another.
-pub(crate) fn as_json_line(value: &impl serde::Serialize) -> String {
-    let mut text = serde_json::to_string(value).unwrap_or_default();
-    text.push('\n');
-    text
 }

@@ -2,7 +2,7 @@
 
 mod sizing;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Subcommand;
 use lab::study::inference;
@@ -11,20 +11,14 @@ use space::simulate::{self, Outcome, Policy, Trace};
 
 use super::configuration::{self, Pair, Target};
 use super::failure::Failure;
-use super::network::list;
+use super::output;
 use super::qemu_args;
 use crate::client::{self, ClientError};
-use crate::config::SPACE_FOLDER;
 use crate::name;
+use crate::runtime_paths::{space_monitor, space_socket};
+use crate::space_device::{CHARDEV, DEVICE, TAG};
 use crate::status::SpaceStatus;
 use crate::table::{self, Align};
-
-/// What QEMU calls the space's device, and its connection to the space's process.
-pub(crate) const DEVICE: &str = "space-fs";
-pub(crate) const CHARDEV: &str = "space";
-
-/// What the VM mounts.
-pub(crate) const TAG: &str = "space";
 
 /// What the controller is compared with, in the last columns.
 const RIVALS: [Policy; 3] = [Policy::Static, Policy::Reactive1, Policy::Pool];
@@ -138,7 +132,7 @@ impl Space {
             } => {
                 let runs = simulate(*seeds, budgets);
                 match json {
-                    true => Ok(list::as_json(&runs)),
+                    true => Ok(output::as_json(&runs)),
                     false => Ok(as_text(&runs, *seeds)),
                 }
             }
@@ -152,24 +146,14 @@ fn vm(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Where the VM's QEMU finds its space.
-pub(crate) fn socket(runtime_dir: &Path, vm: &str) -> PathBuf {
-    runtime_dir.join(SPACE_FOLDER).join(format!("{vm}.sock"))
-}
-
-/// Where the VM's QEMU is told to plug its space in again.
-pub(crate) fn monitor(runtime_dir: &Path, vm: &str) -> PathBuf {
-    runtime_dir.join(SPACE_FOLDER).join(format!("{vm}.qmp"))
-}
-
 /// QEMU's options; the VM's memory has to be as `vicinity qemu-args` prints it.
 fn qemu_args(runtime_dir: &Path, vm: &str) -> String {
     format!(
         "-chardev socket,id={CHARDEV},path={}\n\
          -device vhost-user-fs-pci,id={DEVICE},chardev={CHARDEV},tag={TAG}\n\
          -qmp unix:{},server=on,wait=off\n",
-        socket(runtime_dir, vm).display(),
-        monitor(runtime_dir, vm).display()
+        space_socket(runtime_dir, vm).display(),
+        space_monitor(runtime_dir, vm).display()
     )
 }
 
@@ -177,7 +161,7 @@ fn qemu_args(runtime_dir: &Path, vm: &str) -> String {
 fn list(runtime_dir: &Path, json: bool) -> Result<String, ClientError> {
     let spaces: Vec<SpaceStatus> = client::get(runtime_dir, "/v1/spaces")?;
     if json {
-        return Ok(list::as_json(&spaces));
+        return Ok(output::as_json(&spaces));
     }
     let (left, right) = (Align::Left, Align::Right);
     let head = [
@@ -200,10 +184,10 @@ fn list(runtime_dir: &Path, json: bool) -> Result<String, ClientError> {
 fn show(runtime_dir: &Path, vm: &str) -> Result<String, Failure> {
     let spaces: Vec<SpaceStatus> = client::get(runtime_dir, "/v1/spaces")?;
     match spaces.iter().find(|space| space.vm == vm) {
-        Some(space) => Ok(list::as_json(space)),
+        Some(space) => Ok(output::as_json(space)),
         None => {
             let names = spaces.iter().map(|space| space.vm.as_str());
-            Err(list::missing("space of a VM", vm, names))
+            Err(Failure::missing("space of a VM", vm, names))
         }
     }
 }

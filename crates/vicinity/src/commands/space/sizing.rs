@@ -11,7 +11,7 @@ use space::estimator::Window;
 use space::resize_policy::Reason;
 
 use crate::client::{self, ClientError};
-use crate::commands::network::list;
+use crate::commands::output;
 use crate::status::{ControlStatus, DecisionStatus, SpaceStatus};
 use crate::table::{self, Align};
 
@@ -33,7 +33,7 @@ pub(crate) fn top(runtime_dir: &Path, once: bool, json: bool) -> Result<String, 
     loop {
         let look = look(runtime_dir)?;
         let text = match json {
-            true => list::as_json_line(&look),
+            true => output::as_json_line(&look),
             false => look.to_string(),
         };
         if once {
@@ -156,7 +156,7 @@ pub(crate) fn explain(
     control.decisions.retain(|made| wanted(&made.vm));
     control.spaces.retain(|space| wanted(&space.vm));
     if json {
-        return Ok(list::as_json(&control));
+        return Ok(output::as_json(&control));
     }
     let (left, right) = (Align::Left, Align::Right);
     let head = [

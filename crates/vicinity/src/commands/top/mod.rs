@@ -20,6 +20,7 @@ use observe::report::Report;
 use observe::{prometheus, rates};
 
 use super::failure::Failure;
+use super::output;
 use crate::client;
 use crate::status::{Kind, PortStatus};
 
@@ -89,7 +90,7 @@ fn once(source: &mut Source, interval: Duration, json: bool) -> Result<(), Failu
     source.next();
     lab::interrupt::sleep(interval)?;
     match source.next() {
-        Some(report) if json => write(&crate::commands::network::list::as_json(&report)),
+        Some(report) if json => write(&output::as_json(&report)),
         Some(report) => write(&plain::table(&report)),
         None => Ok(()),
     }

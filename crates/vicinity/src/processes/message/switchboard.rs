@@ -22,8 +22,9 @@ use sandbox::Duty;
 use serde::{Deserialize, Serialize};
 use switch::control::ControlSocket;
 
-use crate::commands::message::join::{BOARD, HOST, socket};
+use crate::message_uplink::HOST;
 use crate::processes::data_plane::{DataPlaneError, settle, take_control};
+use crate::runtime_paths::{BOARD, member_socket};
 use crate::status::{MemberStatus, UplinkStatus};
 
 /// Supervisor to data plane, and to uplink.
@@ -244,7 +245,7 @@ pub(crate) fn host(runtime_dir: &Path) -> Result<(), DataPlaneError> {
     let control = take_control().map_err(DataPlaneError::Control)?;
     settle("message-host").map_err(DataPlaneError::System)?;
     let board = runtime_dir.join(BOARD);
-    let way = Transport::Socket(socket(runtime_dir, HOST));
+    let way = Transport::Socket(member_socket(runtime_dir, HOST));
     let run = || -> Result<(), MessageError> {
         let mut gateway = Gateway::join(&board, &way)?;
         gateway.watch(&control)?;

@@ -1,6 +1,6 @@
 //! Captures over the control API: the frames of ports as they pass, as a pcapng file without end.
 //!
-//! Each has a thread, which comes last ([`come_last`]).
+//! Each has a thread, which comes last ([`priority::lower`]).
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -34,10 +34,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::Daemon;
-use crate::commands::capture::come_last;
-use crate::name;
 use crate::serve::network::Message;
 use crate::serve::network::subscriptions::{WatchError, Watched};
+use crate::{name, priority};
 
 /// Datagrams, and pieces of the file, that may wait.
 const QUEUE: usize = 16;
@@ -140,7 +139,7 @@ async fn begin(daemon: &Daemon, wanted: &Wanted) -> Result<Body, Refused> {
     let file = file(&ports, bytes)?;
     let (sender, receiver) = mpsc::channel(QUEUE);
     let work = move || {
-        come_last();
+        priority::lower();
         match Builder::new_current_thread().enable_io().build() {
             Ok(runtime) => runtime.block_on(write(file, ports, sockets, sender)),
             Err(error) => tracing::error!(%error, "a capture cannot begin"),

@@ -19,7 +19,8 @@ use super::process::launch::Launch;
 use super::runtime_dir::Folder;
 use super::supervisor::Refusal;
 use super::systemd::fd_store::FdStore;
-use crate::config::{self, Config, Space};
+use crate::config::{Config, Space};
+use crate::runtime_paths::SPACE_FOLDER;
 
 /// A space that serves.
 #[derive(Clone, Debug)]
@@ -99,7 +100,7 @@ impl MemoryPlane {
     ) -> Result<SpaceTask, SpaceError> {
         let runtime_dir = &config.runtime_dir;
         if self.folder.is_none() {
-            let folder = runtime_dir.join(config::SPACE_FOLDER);
+            let folder = runtime_dir.join(SPACE_FOLDER);
             self.folder = Some(Folder::make(&folder)?);
         }
         SpaceTask::start(

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use direct::{DirectError, Qmp};
 use serde_json::json;
 
-use crate::commands::space::{CHARDEV, DEVICE, TAG};
+use crate::space_device::{CHARDEV, DEVICE, TAG};
 
 /// QEMU's devices that have names.
 const DEVICES: &str = "/machine/peripheral";

@@ -22,9 +22,9 @@ use tokio::time::Instant;
 use super::dialing::Dialing;
 use super::replug::Replug;
 use super::size::new_memory;
-use crate::commands::space::{monitor, socket};
 use crate::config::Space;
 use crate::processes::space::{Event, Order, Setting, Size};
+use crate::runtime_paths::{space_monitor, space_socket};
 use crate::serve::network::sleep_until;
 use crate::serve::process::child_process::ChildProcess;
 use crate::serve::process::launch::{Duty, Launch};
@@ -138,10 +138,10 @@ impl SpaceTask {
         memory: Option<Memory>,
         launch: Launch,
     ) -> Result<Self, SpaceError> {
-        let path = socket(runtime_dir, &config.vm);
+        let path = space_socket(runtime_dir, &config.vm);
         runtime_dir::remove_socket(&path);
         let (door, file) = runtime_dir::listen(&path, MODE)?;
-        let replug = Replug::new(&config.vm, monitor(runtime_dir, &config.vm), path);
+        let replug = Replug::new(&config.vm, space_monitor(runtime_dir, &config.vm), path);
         let clients = config
             .listen
             .map(|at| TcpListener::bind(at).map_err(|source| SpaceError::Listen { at, source }));

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use vhost::raw::Foreign;
 
 use super::Message;
-use crate::commands::message::join::HOST;
 use crate::config::Owner;
+use crate::message_uplink::HOST;
 use crate::processes::message::switchboard::Order;
 use crate::serve::connections::{self, Arrival};
 use crate::serve::peer::Peer;

@@ -7,10 +7,10 @@ use message::MessageError;
 use message::remote::{Member, Resources};
 use tokio::net::UnixListener;
 
-use crate::commands::message::join::{FOLDER, socket};
 use crate::config::Owner;
+use crate::message_uplink::{Plan, Uplink};
 use crate::processes::message::switchboard::Accepted;
-use crate::processes::message::uplink::{Plan, Uplink};
+use crate::runtime_paths::{MESSAGE_FOLDER, member_socket};
 use crate::serve::runtime_dir::{self, Folder, RuntimeDirError, SOCKET_MODE, SocketFile};
 
 /// Why the message plane cannot be served.
@@ -65,11 +65,12 @@ impl Doors {
             })
         });
         let plan = plan.transpose()?;
-        let folder = Folder::make(&runtime_dir.join(FOLDER))?;
+        let folder = Folder::make(&runtime_dir.join(MESSAGE_FOLDER))?;
         // The uplink is a member that nobody wrote down.
         owners.resize_with(members.len(), Owner::default);
-        let open =
-            |member: &Member| runtime_dir::listen(&socket(runtime_dir, &member.name), SOCKET_MODE);
+        let open = |member: &Member| {
+            runtime_dir::listen(&member_socket(runtime_dir, &member.name), SOCKET_MODE)
+        };
         let doors = members.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let (listeners, files): (Vec<_>, Vec<_>) = doors.into_iter().unzip();
         Ok(Self {

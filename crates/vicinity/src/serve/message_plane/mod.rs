@@ -26,7 +26,7 @@ use super::process::launch::{Duty, Launch};
 use super::process::lifecycle::Due;
 use super::process::pending_request::PendingRequest;
 use super::process::plane::Orders;
-use crate::commands::message::join::HOST;
+use crate::message_uplink::HOST;
 use crate::processes::message::switchboard::{Accepted, Event, Order};
 use crate::status::{MemberStatus, MessageStatus, UplinkStatus};
 
