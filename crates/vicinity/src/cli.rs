@@ -6,7 +6,6 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::bench::Bench;
 use crate::commands::direct::Direct;
-use crate::commands::direct::trust_groups;
 use crate::commands::failure::{EXIT_CODES, Failure};
 use crate::commands::lab::Lab;
 use crate::commands::message::Message;
@@ -18,24 +17,13 @@ use crate::commands::{
     capture, configuration, demo, doctor, libvirt_xml, qemu_args, qemu_version, reference, top,
 };
 use crate::logging::{self, Format, Level};
-use crate::processes::message::{switchboard, uplink};
+use crate::processes::message::{gateway, switchboard, uplink};
+use crate::processes::start::{
+    DATA_PLANE, DIRECT_GROUP, MESSAGE_GATEWAY, MESSAGE_PLANE, MESSAGE_UPLINK, SPACE,
+};
 use crate::processes::{data_plane, direct_group, space};
 use crate::runtime_paths::RUNTIME_DIR;
 use crate::{config, serve};
-
-/// Name of the subcommand that is a data plane.
-pub(crate) const DATA_PLANE: &str = "data-plane";
-
-/// Names of the subcommands that are the message plane's processes.
-pub(crate) const MESSAGE_PLANE: &str = "message-plane";
-pub(crate) const MESSAGE_GATEWAY: &str = "message-gateway";
-pub(crate) const MESSAGE_UPLINK: &str = "message-uplink";
-
-/// Name of the subcommand that serves a trust group of the direct channel.
-pub(crate) const DIRECT_GROUP: &str = "direct-group";
-
-/// Name of the subcommand that has a VM's space.
-pub(crate) const SPACE: &str = "space-process";
 
 /// VMs on one host talk at memory speed.
 #[derive(Debug, Parser)]
@@ -238,8 +226,8 @@ impl Cli {
             }
             Command::DataPlane { network, workers } => Ok(data_plane::run(&network, workers)?),
             Command::MessagePlane => Ok(switchboard::run()?),
-            Command::MessageGateway => Ok(switchboard::host(runtime_dir)?),
-            Command::MessageUplink => Ok(uplink::process(runtime_dir)?),
+            Command::MessageGateway => Ok(gateway::run(runtime_dir)?),
+            Command::MessageUplink => Ok(uplink::run(runtime_dir)?),
             Command::DirectGroup { group } => Ok(direct_group::run(runtime_dir, &group)?),
             Command::SpaceProcess { vm } => Ok(space::run(&vm)?),
             Command::Config { running, json } => {
@@ -281,7 +269,7 @@ impl Cli {
                     None => print(&libvirt_xml::parts(&nic)),
                 }
             }
-            Command::Doctor { json } => examine(runtime_dir, json),
+            Command::Doctor { json } => doctor::run(runtime_dir, json),
             Command::Top(options) => top::run(runtime_dir, &options),
             Command::Demo {
                 shell: true,
@@ -315,23 +303,9 @@ impl Cli {
     }
 }
 
-fn examine(runtime_dir: &Path, json: bool) -> Result<(), Failure> {
-    // The probe boots a guest, which must not outlive a Ctrl-C.
-    ::lab::interrupt::install()?;
-    let checks = doctor::examine(runtime_dir);
-    match json {
-        true => print(&output::as_json(&checks))?,
-        false => print(&doctor::as_text(&checks))?,
-    }
-    match doctor::can_serve(&checks) {
-        true => Ok(()),
-        false => Err(Failure::Doctor),
-    }
-}
-
 /// A size as QEMU takes it.
 fn memory(text: &str) -> Result<String, String> {
-    trust_groups::bytes(text).map(|_| text.to_owned())
+    qemu_args::bytes(text).map(|_| text.to_owned())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::capture::sink::CaptureError;
 use crate::client::ClientError;
 use crate::config::ConfigError;
 use crate::name;
-use crate::processes::data_plane::DataPlaneError;
+use crate::processes::start::DataPlaneError;
 use crate::serve::ServeError;
 
 /// The exit codes, and what each means.

@@ -72,6 +72,20 @@ pub(crate) fn words_of(text: &str, json: bool) -> String {
     }
 }
 
+/// Bytes of a size as QEMU takes it.
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+    let (number, shift) = match text.split_at_checked(text.len().saturating_sub(1)) {
+        Some((number, "M")) => (number, 20),
+        Some((number, "G")) => (number, 30),
+        Some((number, "T")) => (number, 40),
+        _ => ("", 0),
+    };
+    match number.parse::<u32>() {
+        Ok(size) if size > 0 => Ok(u64::from(size) << shift),
+        _ => Err("a size is a number and a unit: 512M, 4G".to_owned()),
+    }
+}
+
 /// The options as shell words: one option a line joined by backslashes, or all on one line.
 pub(crate) fn render(options: &[(&'static str, String)], one_line: bool) -> String {
     let separator = if one_line { " " } else { " \\\n" };

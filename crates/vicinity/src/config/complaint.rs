@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use super::file;
+use super::place;
 
 /// A configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -80,7 +80,7 @@ pub(super) fn explain(origin: &str, text: &str, mistake: &Mistake) -> Complaint 
         line: line_number(text, start),
         column,
         width: marked.min(room).max(1),
-        key: file::key_at(text, start),
+        key: place::key_at(text, start),
         source: source.to_owned(),
         message: mistake.message.clone(),
         help: mistake.help.clone(),

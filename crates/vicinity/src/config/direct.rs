@@ -5,9 +5,9 @@ use ::direct::{Policies, Policy};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::check::{Unique, named};
 use super::complaint::Mistake;
 use super::file;
+use super::values::{Unique, named};
 
 /// Most pairs that a group can list.
 const MAX_PAIRS: usize = 60;
@@ -99,7 +99,7 @@ fn pair(
 
 #[cfg(test)]
 mod tests {
-    use super::super::parse;
+    use super::super::parse::parse;
     use super::*;
 
     const GOOD: &str = "

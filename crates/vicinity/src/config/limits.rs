@@ -167,7 +167,7 @@ fn flood(written: &Spanned<file::Frames>) -> Result<Option<u64>, Mistake> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::parse;
+    use crate::config::parse::parse;
 
     const LIMITED: &str = r#"
 [[network]]

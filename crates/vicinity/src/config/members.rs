@@ -6,9 +6,11 @@ use toml::Spanned;
 
 use std::time::Duration;
 
-use super::check::{Unique, interface, named};
 use super::complaint::Mistake;
-use super::{MAX_MEMBERS, Owner, file, owner};
+use super::model::MAX_MEMBERS;
+use super::owner::Owner;
+use super::values::{Unique, interface, named};
+use super::{file, owner};
 use crate::message_uplink::{GIVE_UP, HOST, UPLINK, Uplink};
 use crate::runtime_paths::FOLDERS;
 

@@ -3,9 +3,10 @@
 use switch::limits::MAX_MIRRORS;
 use toml::Spanned;
 
-use super::check::named;
 use super::complaint::Mistake;
-use super::{Mirrored, Port, file};
+use super::file;
+use super::model::{Mirrored, Port};
+use super::values::named;
 use crate::name;
 
 /// What stands for all ports; no name has such a character.

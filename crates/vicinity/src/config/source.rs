@@ -4,7 +4,12 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::{Config, ConfigError, DEFAULT, parse};
+use super::complaint::ConfigError;
+use super::model::Config;
+use super::parse::parse;
+
+/// The configuration used when none is given, as text with comments.
+pub(crate) const DEFAULT: &str = include_str!("default.toml");
 
 /// The text that is in force, and its file.
 #[derive(Clone, Debug)]
@@ -102,6 +107,12 @@ impl Source {
         }
         replace(&path, &self.text).map_err(|source| SaveError::Write { path, source })
     }
+}
+
+/// Load `path`, or the embedded default configuration when there is none. `runtime_dir`, from
+/// the command line, wins over the file.
+pub(crate) fn load(path: Option<&Path>, runtime_dir: Option<&Path>) -> Result<Config, ConfigError> {
+    Source::load(path, runtime_dir).map(|(_, config)| config)
 }
 
 fn read(path: Option<&Path>) -> Result<String, ConfigError> {

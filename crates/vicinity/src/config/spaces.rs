@@ -7,9 +7,9 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::check::{Unique, absolute, named};
 use super::complaint::Mistake;
 use super::pushes::{self, Push};
+use super::values::{Unique, absolute, named};
 use super::{file, limits};
 
 /// Bytes of a slot.
@@ -251,7 +251,7 @@ fn net(written: &Spanned<String>) -> Result<IpNet, Mistake> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::parse;
+    use super::super::parse::parse;
     use super::*;
 
     const GOOD: &str = "

@@ -1,5 +1,11 @@
 //! Every mistake is shown with its line, column and key.
 
+use std::path::Path;
+
+use switch::limits::{MAX_GATHER_US, MAX_LOOK_UPS};
+
+use super::model::*;
+use super::parse::parse;
 use super::*;
 use crate::runtime_paths::RUNTIME_DIR;
 

@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use serde::{Deserialize, Serialize};
 use switch::control::ControlSocket;
 
-use super::data_plane::{DataPlaneError, settle, take_control};
+use super::start::{DataPlaneError, settle, take_control};
 use crate::config::TrustGroup;
 use crate::runtime_paths::direct_folder;
 use crate::status::StandingStatus;

@@ -5,3 +5,4 @@ pub(crate) mod data_plane;
 pub(crate) mod direct_group;
 pub(crate) mod message;
 pub(crate) mod space;
+pub(crate) mod start;

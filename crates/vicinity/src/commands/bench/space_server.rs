@@ -16,11 +16,11 @@ use memory_plane::{Shared, ram};
 use space::store::{Attributes, ROOT, StoreError, ledger_bytes};
 use switch::control::ControlSocket;
 
-use crate::cli::SPACE;
 use crate::commands::failure::Failure;
 use crate::config::{self, MIN_SPACE_SLOTS, SLOT_BYTES, Space};
-use crate::processes::data_plane::{DataPlaneError, itself};
-use crate::processes::space::{Setting, Size};
+use crate::processes::space::protocol::{Setting, Size};
+use crate::processes::start::SPACE;
+use crate::processes::start::{DataPlaneError, itself};
 
 /// Whose space it is said to be.
 const VM: &str = "bench";

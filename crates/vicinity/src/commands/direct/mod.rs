@@ -1,6 +1,6 @@
 //! `vicinity direct`.
 
-pub(crate) mod trust_groups;
+mod trust_groups;
 
 use std::path::Path;
 
@@ -45,7 +45,7 @@ pub(crate) enum Direct {
         #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(..i64::from(::direct::layout::MEMBERS)), value_name = "MEMBERS")]
         ports: u16,
         /// Memory of the largest of them
-        #[arg(long, default_value = "512M", value_parser = trust_groups::bytes, value_name = "SIZE", requires = "ports")]
+        #[arg(long, default_value = "512M", value_parser = qemu_args::bytes, value_name = "SIZE", requires = "ports")]
         memory: u64,
         /// As JSON: an array of words
         #[arg(long)]

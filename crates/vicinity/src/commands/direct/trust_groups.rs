@@ -45,20 +45,6 @@ pub(crate) fn qemu_args(runtime_dir: &Path, vm: &str, ports: u16, memory: u64) -
     text
 }
 
-/// Bytes of a size as QEMU takes it.
-pub(crate) fn bytes(text: &str) -> Result<u64, String> {
-    let (number, shift) = match text.split_at_checked(text.len().saturating_sub(1)) {
-        Some((number, "M")) => (number, 20),
-        Some((number, "G")) => (number, 30),
-        Some((number, "T")) => (number, 40),
-        _ => ("", 0),
-    };
-    match number.parse::<u32>() {
-        Ok(size) if size > 0 => Ok(u64::from(size) << shift),
-        _ => Err("a size is a number and a unit: 512M, 4G".to_owned()),
-    }
-}
-
 /// The trust groups of the daemon.
 pub(crate) fn list(runtime_dir: &Path, json: bool) -> Result<String, ClientError> {
     let groups: Vec<GroupStatus> = client::get(runtime_dir, "/v1/direct")?;

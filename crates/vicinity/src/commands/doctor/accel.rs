@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use lab::accel::{self, Accel};
 
-use super::Check;
+use super::check::Check;
 use crate::commands::demo;
 
 const NAME: &str = "accelerator";

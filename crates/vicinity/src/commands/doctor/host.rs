@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use rustix::fs::{Access, MemfdFlags, access};
 use rustix::process::{Resource, geteuid, getrlimit};
 
-use super::Check;
+use super::check::Check;
 use crate::table;
 
 /// Memory for two small guests.

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::Check;
+use super::check::Check;
 
 /// Whom libvirt runs QEMU as: on Debian, and elsewhere.
 const USERS: [&str; 2] = ["libvirt-qemu", "qemu"];

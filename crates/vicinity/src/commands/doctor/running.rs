@@ -9,10 +9,10 @@ use std::path::Path;
 use observe::command_line::{Kind as Process, Machine, kind};
 use observe::proc::Proc;
 
+use super::check::{Check, Purpose};
 use super::links::{self, Link};
 use super::reach;
 use super::sockets::Listening;
-use super::{Check, Purpose};
 use crate::client::{self, ClientError};
 use crate::runtime_paths::CONTROL_SOCKET;
 use crate::status::{Kind, NetworkStatus, PortStatus, State};

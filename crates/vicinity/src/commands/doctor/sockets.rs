@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::Check;
+use super::check::Check;
 use crate::config::Mode;
 use crate::status::{NetworkStatus, PortStatus};
 

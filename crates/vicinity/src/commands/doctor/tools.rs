@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::{Check, Purpose};
+use super::check::{Check, Purpose};
 use crate::commands::qemu_version::{self, OLDEST};
 
 /// Where programs are looked for beside `PATH`: an ordinary user's has no `sbin`.

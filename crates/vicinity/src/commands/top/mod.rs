@@ -8,21 +8,18 @@ mod draw;
 mod matrix;
 mod plain;
 mod screen;
+mod source;
 mod state;
 
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use observe::reader::{Daemon, Reader};
-use observe::reading::{Port, Reading, Sent};
-use observe::report::Report;
 use observe::{prometheus, rates};
 
+use self::source::Source;
 use super::failure::Failure;
 use super::output;
-use crate::client;
-use crate::status::{Kind, PortStatus};
 
 /// What to show, and how.
 #[derive(Debug, clap::Args)]
@@ -56,7 +53,7 @@ fn watts(text: &str) -> Result<f64, String> {
 /// Show it until the user or SIGTERM ends it.
 pub(crate) fn run(runtime_dir: &Path, options: &Options) -> Result<(), Failure> {
     lab::interrupt::install()?;
-    let mut source = Source::new(runtime_dir, options);
+    let mut source = Source::new(runtime_dir, options.watts_per_cpu);
     let interval = Duration::from_secs(options.interval);
     let ended = match options {
         Options {
@@ -120,76 +117,4 @@ fn write(text: &str) -> Result<(), Failure> {
         }
         ended => Ok(ended?),
     }
-}
-
-/// Readings, one after another, with the daemon's counters.
-#[derive(Debug)]
-struct Source {
-    runtime_dir: PathBuf,
-    reader: Reader,
-    watts_per_cpu: f64,
-    last: Option<Reading>,
-}
-
-impl Source {
-    fn new(runtime_dir: &Path, options: &Options) -> Self {
-        let mut reader = Reader::default();
-        reader.record_switches();
-        Self {
-            runtime_dir: runtime_dir.to_owned(),
-            reader,
-            watts_per_cpu: options.watts_per_cpu,
-            last: None,
-        }
-    }
-
-    fn read(&mut self) -> Reading {
-        let daemon = daemon(&self.runtime_dir);
-        self.reader.read(daemon)
-    }
-
-    /// What happened since the last call; nothing the first time.
-    fn next(&mut self) -> Option<Report> {
-        let now = self.read();
-        let last = self.last.replace(now);
-        let meter = self.reader.meter();
-        Some(rates::report(
-            &last?,
-            self.last.as_ref()?,
-            meter,
-            self.watts_per_cpu,
-        ))
-    }
-}
-
-/// The daemon and its VMs' counters. Without one, VMs are watched all the same.
-fn daemon(runtime_dir: &Path) -> Option<Daemon> {
-    let (pid, ports): (u32, Vec<PortStatus>) =
-        client::ask(runtime_dir, client::Ask::get("/v1/ports")).ok()?;
-    let sent = ports.iter().flat_map(sent).collect();
-    let vms = ports.into_iter().filter(|port| port.kind == Kind::Vm);
-    Some(Daemon {
-        pid,
-        ports: vms.map(reading).collect(),
-        sent,
-    })
-}
-
-fn reading(status: PortStatus) -> Port {
-    Port {
-        traffic: status.traffic(),
-        network: status.network,
-        vm: status.vm,
-        socket: status.socket,
-    }
-}
-
-fn sent(status: &PortStatus) -> impl Iterator<Item = Sent> + '_ {
-    status.sent_to.iter().map(|to| Sent {
-        network: status.network.clone(),
-        from: status.vm.clone(),
-        to: to.vm.clone(),
-        frames: to.frames,
-        bytes: to.bytes,
-    })
 }

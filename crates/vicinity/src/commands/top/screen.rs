@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
-use super::Source;
 use super::draw::draw;
+use super::source::Source;
 use super::state::State;
 use crate::commands::failure::Failure;
 

@@ -13,13 +13,13 @@ use rustix::event::{PollFd, PollFlags, poll};
 use sandbox::Duty;
 use switch::control::ControlSocket;
 
-use super::switchboard::{Event, Order, is_to_go_on};
+use super::protocol::{Event, Order, is_to_go_on};
 use crate::message_uplink::UPLINK;
-use crate::processes::data_plane::{DataPlaneError, settle, take_control};
+use crate::processes::start::{DataPlaneError, log_gaps, settle, take_control};
 use crate::runtime_paths::member_socket;
 
 /// Be the uplink that the supervisor says.
-pub(crate) fn process(runtime_dir: &Path) -> Result<(), DataPlaneError> {
+pub(crate) fn run(runtime_dir: &Path) -> Result<(), DataPlaneError> {
     sandbox::close_inherited().map_err(DataPlaneError::System)?;
     let control = take_control().map_err(DataPlaneError::Control)?;
     settle("message-uplink").map_err(DataPlaneError::System)?;
@@ -29,10 +29,8 @@ pub(crate) fn process(runtime_dir: &Path) -> Result<(), DataPlaneError> {
     let mut uplink = uplink::Uplink::join(options).map_err(DataPlaneError::Messages)?;
     uplink.watch(&control).map_err(DataPlaneError::Messages)?;
     let _asked = window::doorbell::fences_all();
-    let gaps = sandbox::enter_process();
-    for gap in gaps.into_iter().chain(sandbox::enter_thread(Duty::Uplink)) {
-        tracing::warn!("the sandbox has a gap: {gap}; see `vicinity doctor`");
-    }
+    let gaps = sandbox::enter_process().into_iter();
+    log_gaps(gaps.chain(sandbox::enter_thread(Duty::Uplink)));
     let mut told = Told::default();
     // Each opening of an endpoint on the wire has a random number; sockets tell who is gone; while it
     // looks in vain, others may have the processor; it sleeps, but waits for nothing new; and the

@@ -5,31 +5,31 @@
 //! It is given its sockets, also those of connections that it asks for. It reads tokens, certificates and
 //! key before the sandbox closes; then come its threads, most of which libraries start.
 
+pub(crate) mod protocol;
 mod push;
+mod token;
 
 use std::convert::Infallible;
 use std::fs::File;
 use std::io;
 use std::net::TcpListener;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use memory_plane::access::Access;
 use memory_plane::http::{self, Service};
 use memory_plane::push::Pusher;
-use memory_plane::{Figures, Shared, serve_vm, tls};
+use memory_plane::{Shared, serve_vm, tls};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sandbox::Duty;
-use serde::{Deserialize, Serialize};
-use space::estimator::Window;
 use switch::control::ControlSocket;
 
+use self::protocol::{Event, Order, Size};
 use self::push::Connections;
-use super::data_plane::{DataPlaneError, settle, take_control};
+use super::start::{DataPlaneError, log_gaps, settle, take_control};
 use crate::config::{SLOT_BYTES, Space};
 
 /// Between attempts to serve a VM when something goes wrong again and again.
@@ -37,91 +37,6 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// Slots that are free for so long, or longer, have their memory given back.
 const LOOK: Duration = Duration::from_millis(900);
-
-/// Longest token, in bytes.
-const MAX_TOKEN: usize = 4096;
-
-/// Supervisor to process.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Order {
-    /// Carries the memory of its slots.
-    Slots,
-    /// Carries the memory of its ledger.
-    Ledger,
-    /// Carries the socket that clients connect to, if there are to be any.
-    Clients,
-    /// Carries the socket that the VM's QEMU connects to. Begin.
-    Begin(Box<Space>, Size),
-    /// Say how it is: an [`Event::Report`].
-    Report,
-    /// Say what has happened: an [`Event::Window`].
-    Window,
-    /// Carries the connection to the store that was asked for.
-    Connected,
-    /// There is none.
-    Unreachable(String),
-    /// Have another size; say which it is then: an [`Event::Sized`].
-    Resize(Size),
-    /// Send at most so many bytes a second, or as many as can be.
-    Rate(Option<u64>),
-    /// End.
-    Stop,
-}
-
-/// What a process is given before it serves.
-pub(crate) struct Setting<'a> {
-    pub(crate) space: &'a Space,
-    pub(crate) size: Size,
-    /// The slots', and the ledger's.
-    pub(crate) memory: &'a (File, File),
-    pub(crate) clients: Option<&'a TcpListener>,
-    /// Where the VM's QEMU connects.
-    pub(crate) door: BorrowedFd<'a>,
-}
-
-impl<'a> Setting<'a> {
-    /// In the order in which it takes them.
-    pub(crate) fn orders(&self) -> impl Iterator<Item = (Order, BorrowedFd<'a>)> {
-        let (slots, ledger) = self.memory;
-        let begin = Order::Begin(Box::new(self.space.clone()), self.size);
-        let memory = [
-            (Order::Slots, slots.as_fd()),
-            (Order::Ledger, ledger.as_fd()),
-        ];
-        let clients = self
-            .clients
-            .map(|clients| (Order::Clients, clients.as_fd()));
-        memory
-            .into_iter()
-            .chain(clients)
-            .chain([(begin, self.door)])
-    }
-}
-
-/// Process to supervisor.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Event {
-    /// How it is.
-    Report(Figures),
-    /// What has happened since the last one.
-    Window(Window),
-    /// It wants a connection to the store that it pushes to: an [`Order::Connected`] or an
-    /// [`Order::Unreachable`].
-    Connect,
-    /// Slots that may be in use now: as many as it was told, or those in use if they are more.
-    Sized(u32),
-}
-
-/// How large a space is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Size {
-    /// Slots that may be in use.
-    pub(crate) slots: u32,
-    /// Slots that it may get: a file that needs more is refused.
-    pub(crate) limit: u32,
-    /// Slots that its memory has places for; no process ever has more.
-    pub(crate) most: u32,
-}
 
 /// Have the space of this VM.
 pub(crate) fn run(vm: &str) -> Result<(), DataPlaneError> {
@@ -145,11 +60,8 @@ pub(crate) fn run(vm: &str) -> Result<(), DataPlaneError> {
     let push = space.push.as_ref();
     let push = push.map(|push| push::prepare(push, &shared, &connections));
     let push = push.transpose()?;
-    let mut gaps = sandbox::enter_process();
-    gaps.extend(sandbox::enter_thread(Duty::Space));
-    for gap in gaps {
-        tracing::warn!("the sandbox has a gap: {gap}; see `vicinity doctor`");
-    }
+    let gaps = sandbox::enter_process().into_iter();
+    log_gaps(gaps.chain(sandbox::enter_thread(Duty::Space)));
     let begin = || {
         serve(&space.vm, door, &shared)?;
         if let Some(listener) = clients {
@@ -203,7 +115,7 @@ fn prepare(
     let shared = shared.map_err(DataPlaneError::System)?;
     shared.resize(size.slots, size.limit);
     shared.limit(space.rate);
-    let token = space.token_file.as_deref().map(token).transpose()?;
+    let token = space.token_file.as_deref().map(token::read).transpose()?;
     let tls = space.tls.as_ref();
     let tls = tls.map(|(certificate, key)| tls::acceptor(certificate, key));
     let service = Service {
@@ -215,20 +127,6 @@ fn prepare(
         tls: tls.transpose().map_err(DataPlaneError::Tls)?,
     };
     Ok((shared, service))
-}
-
-/// The token that is in this file.
-pub(crate) fn token(file: &Path) -> Result<String, DataPlaneError> {
-    let wrong = |why: String| DataPlaneError::Token {
-        file: file.display().to_string(),
-        why,
-    };
-    let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
-    let token = text.trim();
-    match (1..=MAX_TOKEN).contains(&token.len()) {
-        true => Ok(token.to_owned()),
-        false => Err(wrong(format!("it must have 1 to {MAX_TOKEN} characters"))),
-    }
 }
 
 /// Serve the VM, in a thread.

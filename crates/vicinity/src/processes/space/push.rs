@@ -9,9 +9,10 @@ use memory_plane::{Shared, tls};
 use switch::control::ControlSocket;
 use tokio::sync::oneshot;
 
-use super::{Event, token};
+use super::protocol::Event;
+use super::token;
 use crate::config::{self, Push};
-use crate::processes::data_plane::DataPlaneError;
+use crate::processes::start::DataPlaneError;
 
 /// A connection, or why there is none.
 type Answer = Result<std::net::TcpStream, String>;
@@ -74,7 +75,7 @@ pub(crate) fn prepare(
 fn credential(written: &config::Credential) -> Result<push::Credential, DataPlaneError> {
     match written {
         config::Credential::Token(file) => {
-            let header = HeaderValue::try_from(format!("Bearer {}", token(file)?));
+            let header = HeaderValue::try_from(format!("Bearer {}", token::read(file)?));
             let header = header.map_err(|_| DataPlaneError::Token {
                 file: file.display().to_string(),
                 why: "it has what cannot stand in a header".to_owned(),

@@ -4,7 +4,7 @@ use memory_plane::ram;
 use space::store::ledger_bytes;
 
 use crate::config::{MIN_SPACE_SLOTS, SLOT_BYTES, Space};
-use crate::processes::space::Size;
+use crate::processes::space::protocol::Size;
 use crate::serve::systemd::fd_store::Memory;
 
 /// Times its slots that a space can become as large while it is at work.

@@ -23,7 +23,7 @@ use super::dialing::Dialing;
 use super::replug::Replug;
 use super::size::new_memory;
 use crate::config::Space;
-use crate::processes::space::{Event, Order, Setting, Size};
+use crate::processes::space::protocol::{Event, Order, Setting, Size};
 use crate::runtime_paths::{space_monitor, space_socket};
 use crate::serve::network::sleep_until;
 use crate::serve::process::child_process::ChildProcess;

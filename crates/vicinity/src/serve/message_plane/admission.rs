@@ -13,7 +13,7 @@ use vhost::raw::Foreign;
 use super::Message;
 use crate::config::Owner;
 use crate::message_uplink::HOST;
-use crate::processes::message::switchboard::Order;
+use crate::processes::message::protocol::Order;
 use crate::serve::connections::{self, Arrival};
 use crate::serve::peer::Peer;
 use crate::serve::process::plane::Orders;

@@ -5,7 +5,7 @@ use std::io;
 
 use tokio::time::Instant;
 
-use crate::processes::message::switchboard::{Event, Order};
+use crate::processes::message::protocol::{Event, Order};
 use crate::serve::network::PATIENCE;
 use crate::serve::process::child_process::ChildProcess;
 use crate::serve::process::launch::{Duty, Launch};

@@ -9,7 +9,7 @@ use tokio::net::UnixListener;
 
 use crate::config::Owner;
 use crate::message_uplink::{Plan, Uplink};
-use crate::processes::message::switchboard::Accepted;
+use crate::processes::message::protocol::Accepted;
 use crate::runtime_paths::{MESSAGE_FOLDER, member_socket};
 use crate::serve::runtime_dir::{self, Folder, RuntimeDirError, SOCKET_MODE, SocketFile};
 

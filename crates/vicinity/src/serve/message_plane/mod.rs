@@ -27,7 +27,7 @@ use super::process::lifecycle::Due;
 use super::process::pending_request::PendingRequest;
 use super::process::plane::Orders;
 use crate::message_uplink::HOST;
-use crate::processes::message::switchboard::{Accepted, Event, Order};
+use crate::processes::message::protocol::{Accepted, Event, Order};
 use crate::status::{MemberStatus, MessageStatus, UplinkStatus};
 
 /// Waiting messages: more senders than that wait themselves.

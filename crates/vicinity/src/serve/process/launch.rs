@@ -12,9 +12,11 @@ use signal_hook::consts::{SIGKILL, SIGSYS};
 use switch::control::ControlSocket;
 use tokio::process::{Child, Command};
 
-use crate::cli::{DATA_PLANE, DIRECT_GROUP, MESSAGE_GATEWAY, MESSAGE_PLANE, MESSAGE_UPLINK, SPACE};
 use crate::config::Network;
-use crate::processes::data_plane::itself;
+use crate::processes::start::itself;
+use crate::processes::start::{
+    DATA_PLANE, DIRECT_GROUP, MESSAGE_GATEWAY, MESSAGE_PLANE, MESSAGE_UPLINK, SPACE,
+};
 
 /// What a process that is started serves.
 #[derive(Clone, Copy, Debug)]
