@@ -178,9 +178,10 @@ fn derived(network: &str, vm: &str) -> Mac {
 #[cfg(test)]
 pub(crate) mod tests {
     use switch::guard::Rules;
+    use switch::limits::GATHER_US;
 
     use super::*;
-    use crate::config::{GATHER_US, Owner, Port};
+    use crate::config::{Owner, Port};
 
     fn port(vm: &str, mac: Option<&str>, mode: Mode) -> Port {
         Port {

@@ -32,7 +32,7 @@ pub(crate) use parse::{as_json, keys, of_text};
 pub(crate) use pushes::{Credential, Push};
 pub(crate) use source::{DEFAULT, SaveError, Source, load};
 pub(crate) use spaces::{MIN_SLOTS as MIN_SPACE_SLOTS, Objective, SLOT_BYTES, Space};
-pub(crate) use switch::limits::{GATHER_US, MAX_PORTS};
+pub(crate) use switch::limits::MAX_PORTS;
 
 #[cfg(test)]
 mod tests;

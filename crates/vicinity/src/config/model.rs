@@ -51,11 +51,11 @@ pub(crate) struct Network {
     pub(crate) folder: PathBuf,
     /// Sockets that appear in the folder become ports.
     pub(crate) accept: bool,
-    /// Threads that forward frames: at least one, at most [`MAX_WORKERS`].
+    /// Threads that forward frames: at least one, at most [`MAX_WORKERS`](switch::steering::MAX_WORKERS).
     pub(crate) workers: usize,
-    /// Microseconds for which frames of a stream may gather; at most [`MAX_GATHER_US`].
+    /// Microseconds for which frames of a stream may gather; at most [`MAX_GATHER_US`](switch::limits::MAX_GATHER_US).
     pub(crate) gather_us: u32,
-    /// Look-ups of each frame, at most [`MAX_LOOK_UPS`]; `None` for no more than are needed.
+    /// Look-ups of each frame, at most [`MAX_LOOK_UPS`](switch::limits::MAX_LOOK_UPS); `None` for no more than are needed.
     pub(crate) look_ups: Option<u32>,
     /// What leads to other hosts.
     pub(crate) uplink: Option<Out>,

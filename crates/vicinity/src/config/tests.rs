@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use switch::limits::{MAX_GATHER_US, MAX_LOOK_UPS};
+use switch::limits::{GATHER_US, MAX_GATHER_US, MAX_LOOK_UPS};
 
 use super::model::*;
 use super::parse::parse;

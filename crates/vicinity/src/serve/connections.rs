@@ -5,12 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use switch::control::PortId;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, mpsc, oneshot};
 use vhost::raw::Foreign;
 
-use super::network::Message;
 use super::peer::Peer;
 
 /// Between two connections accepted for one port: bounds what a front-end can make us do.
@@ -50,14 +48,14 @@ pub(super) async fn accept<M>(
 }
 
 /// Connect to the front-end that listens on `path`, again and again. `wake` tells that
-/// something changed there.
-pub(super) async fn dial(
-    port: PortId,
+/// something changed there. `wrap` makes messages of connections, `failed` of the reasons why there is none.
+pub(super) async fn dial<M>(
     path: PathBuf,
     wake: Arc<Notify>,
-    to: mpsc::Sender<Message>,
+    to: mpsc::Sender<M>,
+    wrap: impl Fn(Arrival) -> M,
+    failed: impl Fn(String) -> M,
 ) {
-    let wrap = |arrival| Message::Arrival(port, arrival);
     let mut pause = FIRST_PAUSE;
     let mut trouble = None;
     loop {
@@ -72,11 +70,7 @@ pub(super) async fn dial(
             Err(error) => {
                 if trouble.replace(error.kind()) != Some(error.kind()) {
                     let reason = unreachable(&path, &error);
-                    if to
-                        .send(Message::Unreachable { port, reason })
-                        .await
-                        .is_err()
-                    {
+                    if to.send(failed(reason)).await.is_err() {
                         return;
                     }
                 }
@@ -136,16 +130,16 @@ mod tests {
         let path = folder.path().join("web.sock");
         let wake = Arc::new(Notify::new());
         let (to, mut inbox) = mpsc::channel(1);
-        tokio::spawn(dial(PortId(0), path.clone(), wake.clone(), to));
+        tokio::spawn(dial(path.clone(), wake.clone(), to, Ok, Err));
         let first = inbox.recv().await.unwrap();
-        assert!(matches!(first, Message::Unreachable { .. }));
+        assert!(first.is_err());
         // The clock only moves while everybody sleeps; by now attempts are 10 s apart.
         tokio::time::sleep(Duration::from_secs(55)).await;
         let _front_end = UnixListener::bind(&path).unwrap();
         let bound = Instant::now();
         wake.notify_one();
         let second = inbox.recv().await.unwrap();
-        assert!(matches!(second, Message::Arrival(..)));
+        assert!(second.is_ok());
         assert_eq!(bound.elapsed(), Duration::ZERO);
     }
 }

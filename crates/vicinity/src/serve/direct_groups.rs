@@ -12,7 +12,6 @@ use direct::{DirectError, Parts};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::network::sleep_until;
 use super::process::child_process::ChildProcess;
 use super::process::launch::{Duty, Launch};
 use super::process::lifecycle::Due;
@@ -21,6 +20,7 @@ use super::runtime_dir::RuntimeDirError;
 use crate::config::TrustGroup;
 use crate::processes::direct_group::{Event, Order};
 use crate::runtime_paths::direct_folder;
+use crate::serve::process::deadline::sleep_until;
 use crate::status::{GroupStatus, StandingStatus};
 
 /// Waiting messages: more senders than that wait themselves.

@@ -1,11 +1,22 @@
 //! `vicinity serve`: the supervisor.
 //!
-//! It takes from the system all that a configuration asks for ([`parts`]), starts one data
-//! plane per network, a process of its own ([`mod@launch`]), with one [`network`] task beside it
-//! that speaks with it ([`plane`]) and starts it again should it end ([`lifecycle`]), answers the
-//! control API ([`api`]), carries out changes of the configuration ([`mutations`], [`supervisor`],
-//! [`config_diff`], [`config_apply`]), tells a service manager how it is ([`systemd`]), has it keep what is to outlive
-//! the supervisor ([`fd_store`]), and gives everything back at the end.
+//! It takes from the system all that a configuration asks for, starts the processes ([`process`]), has a task
+//! beside each that talks to it and starts it again if it ends, answers the control API ([`api`]), and gives
+//! everything back at the end. [`supervisor`] has the tasks, and carries out changes of the configuration
+//! ([`request`]), one at a time.
+//!
+//! ```text
+//!   api ───────── requests ──────▶ supervisor          systemd: notifications, watchdog, descriptors
+//!    │ questions                       │ starts, changes, stops
+//!    ▼                                 ▼
+//! ┌──────────────┬───────────────┬───────────────┬─────────────────────────────┐
+//! │ network      │ message_plane │ direct_groups │ memory_plane                │  tasks: what they are told
+//! │ a task for   │ one task      │ a task for    │ a task for each space, and  │  comes through a channel
+//! │ each network │               │ each group    │ the orchestrator's          │
+//! └──────┬───────┴───────┬───────┴───────┬───────┴──────────────┬──────────────┘
+//!        └───────────────┴── process ────┴──────────────────────┘   a process and its control socket
+//!            interface, connections, peer, runtime_dir              what the system gives
+//! ```
 
 mod api;
 mod connections;
@@ -16,6 +27,7 @@ mod message_plane;
 mod network;
 mod peer;
 mod process;
+mod request;
 mod runtime_dir;
 mod supervisor;
 mod systemd;
@@ -33,8 +45,9 @@ use self::systemd::handed::HandedError;
 use crate::config::{Config, Source};
 use crate::runtime_paths::CONTROL_SOCKET;
 pub(crate) use api::OPENAPI;
+use request::Refusal;
 use runtime_dir::{RuntimeDir, RuntimeDirError};
-use supervisor::{Refusal, Supervisor};
+use supervisor::Supervisor;
 
 /// Permissions of the control socket: the owner alone.
 const CONTROL_MODE: u32 = 0o600;
@@ -112,18 +125,19 @@ async fn serve(
     let (mut supervisor, wishes) = Supervisor::new(source, config, launch, kept);
     supervisor.start().await?;
     let addresses = supervisor.addresses();
-    let daemon = api::Daemon { addresses, wishes };
+    let daemon = api::daemon::Daemon { addresses, wishes };
     let mut api = JoinSet::new();
     api.spawn(api::serve(control, daemon.clone()));
-    api.spawn(systemd::watch(daemon));
+    let answers = async move || daemon.supervisor_answers().await;
+    api.spawn(systemd::watchdog::watch(answers));
     tracing::info!(runtime_dir = %runtime_dir.display(), "serving");
-    systemd::ready();
+    systemd::notify::ready();
     tokio::select! {
         () = stop => {}
         () = supervisor.run() => {}
     }
     tracing::info!("stopping");
-    systemd::stopping();
+    systemd::notify::stopping();
     supervisor.stop().await;
     api.shutdown().await;
     Ok(())

@@ -12,18 +12,19 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::direct_groups::{self, Group, GroupError};
-use super::memory_plane::orchestrator;
-use super::memory_plane::space_task::{self, SpaceError};
+use super::memory_plane::space_task::SpaceError;
 use super::memory_plane::{self, MemoryPlane};
-use super::message_plane::{self, Doors, DoorsError, Messages};
+use super::message_plane::{self, Doors, Messages};
+use super::network::Network;
 use super::network::config_diff::Change;
-use super::network::parts::{Parts, PartsError};
-use super::network::{Message, Network};
+use super::network::message::Message;
+use super::network::parts::Parts;
 use super::process::launch::Launch;
+use super::request::{Addresses, Refusal, Request, Wish};
 use super::runtime_dir::Folder;
-use super::systemd::Reloading;
 use super::systemd::fd_store::FdStore;
-use crate::config::{self, Config, ConfigError, Edit, EditError, SaveError, Source};
+use super::systemd::notify::Reloading;
+use crate::config::{self, Config, Source};
 use crate::runtime_paths::direct_folder;
 
 /// Waiting requests: more clients than that wait themselves.
@@ -32,87 +33,6 @@ const INBOX: usize = 16;
 /// Longest wait for a network to be gone, or for a change to be in force everywhere: the next change, and the
 /// watchdog, wait meanwhile.
 const IN_FORCE: Duration = Duration::from_secs(6);
-
-/// What a client wants to be changed.
-#[derive(Debug)]
-pub(super) enum Wish {
-    /// Read the file again.
-    Reload,
-    /// Take this text.
-    Replace(String),
-    /// Change the text.
-    Edit(Edit),
-    /// Nothing: tell what is in force.
-    Tell,
-}
-
-/// A wish, and who waits for the answer.
-pub(super) type Request = (Wish, oneshot::Sender<Result<Source, Refusal>>);
-
-/// Why a change was refused. Nothing has changed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Refusal {
-    /// The configuration, or what it would become.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// What is to be changed is not there, or is there already.
-    #[error(transparent)]
-    Edit(#[from] EditError),
-    /// Only a new daemon can have another one.
-    #[error("`{key}` cannot change while vicinity serves: restart it")]
-    Fixed {
-        /// Of the configuration.
-        key: &'static str,
-    },
-    /// Sockets of the message plane, or its uplink.
-    #[error("the message plane: {0}")]
-    Members(#[from] DoorsError),
-    /// A trust group of the direct channel.
-    #[error("group {name}: {source}")]
-    Group {
-        /// Its name.
-        name: String,
-        /// What is missing.
-        source: GroupError,
-    },
-    /// A space of the memory plane.
-    #[error("space of {vm}: {source}")]
-    Space {
-        /// Whose it is.
-        vm: String,
-        /// What is missing.
-        source: SpaceError,
-    },
-    /// Something the system does not give.
-    #[error("network {network}: {source}")]
-    Parts {
-        /// The network.
-        network: String,
-        /// What is missing.
-        source: PartsError,
-    },
-    /// A data plane cannot be started.
-    #[error("{whose}: its data plane cannot be started: {source}")]
-    Start {
-        /// A network, or the message plane.
-        whose: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// The new configuration cannot be written.
-    #[error(transparent)]
-    Save(#[from] SaveError),
-}
-
-/// Where the networks and the message plane can be reached.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Addresses {
-    pub(super) networks: Vec<(String, mpsc::Sender<Message>)>,
-    pub(super) messages: Option<mpsc::Sender<message_plane::Message>>,
-    pub(super) groups: Vec<mpsc::Sender<direct_groups::Message>>,
-    pub(super) spaces: Vec<mpsc::Sender<space_task::Message>>,
-    pub(super) orchestrator: Option<mpsc::Sender<orchestrator::Message>>,
-}
 
 /// All networks.
 pub(super) struct Supervisor {
@@ -171,7 +91,8 @@ impl Supervisor {
         let started = self.start_networks(self.config.networks.iter())?;
         self.start_messages()?;
         self.start_groups()?;
-        let spaces = self.spaces.prepare(&self.config, &self.launch)?;
+        let spaces = self.spaces.prepare(&self.config, &self.launch);
+        let spaces = spaces.map_err(refused_space)?;
         self.spaces.carry_out(spaces, &mut self.tasks).await;
         self.spaces.store.give_up_the_rest();
         for network in started {
@@ -298,9 +219,11 @@ impl Supervisor {
         }
         let new = config.networks.iter();
         let new = new.filter(|network| old(&network.name).is_none());
+        let started = self.start_networks(new)?;
+        let spaces = self.spaces.prepare(&config, &self.launch);
         Ok(Plan {
-            started: self.start_networks(new)?,
-            spaces: self.spaces.prepare(&config, &self.launch)?,
+            started,
+            spaces: spaces.map_err(refused_space)?,
             source,
             config,
             changes,
@@ -383,4 +306,8 @@ impl Supervisor {
             orchestrator,
         });
     }
+}
+
+fn refused_space((vm, source): (String, SpaceError)) -> Refusal {
+    Refusal::Space { vm, source }
 }

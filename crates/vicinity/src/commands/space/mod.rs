@@ -1,4 +1,4 @@
-//! `vicinity space`: the memory plane. Its process is [`process`].
+//! `vicinity space`: the memory plane. A space's process is [`crate::processes::space`].
 
 mod sizing;
 

@@ -33,9 +33,9 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use super::Daemon;
-use crate::serve::network::Message;
-use crate::serve::network::subscriptions::{WatchError, Watched};
+use super::daemon::Daemon;
+use crate::serve::network::message::Message;
+use crate::serve::network::watch::{WatchError, Watched};
 use crate::{name, priority};
 
 /// Datagrams, and pieces of the file, that may wait.

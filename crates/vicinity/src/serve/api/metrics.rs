@@ -3,7 +3,7 @@
 use observe::prometheus::{self, Labels, Text};
 use switch::histogram::Histogram;
 
-use crate::serve::network::status_reply::Answer;
+use crate::serve::network::message::Answer;
 use crate::status::{ControlStatus, NetworkStatus, PortStatus, SpaceStatus, State};
 
 /// Of the text.

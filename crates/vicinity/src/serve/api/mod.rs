@@ -4,10 +4,9 @@
 //! A refused change has the text of the refusal as `error`, for the person who asked.
 
 mod capture;
+pub(super) mod daemon;
 pub(super) mod metrics;
 mod mutations;
-
-use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::header;
@@ -15,16 +14,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use tokio::net::UnixListener;
-use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{Instant, timeout_at};
 
-use super::direct_groups;
-use super::memory_plane::orchestrator;
-use super::memory_plane::space_task;
-use super::message_plane;
-use super::network::Message;
-use super::network::status_reply::Answer;
-use super::supervisor::{Addresses, Request};
+use self::daemon::Daemon;
 use crate::status::{
     ControlStatus, GroupStatus, MessageStatus, NetworkStatus, PortStatus, SpaceStatus,
 };
@@ -34,17 +25,6 @@ pub(crate) const OPENAPI: &str = include_str!("openapi.json");
 
 /// Largest body of a request, in bytes: a configuration of 10,000 ports.
 const MAX_BODY: usize = 4 << 20;
-
-/// Longest wait for the answers that a question of a client needs. A network, a space or a group answers
-/// before with what it knows, also when its process hangs.
-const ANSWERS: Duration = Duration::from_millis(850);
-
-/// Where answers come from.
-#[derive(Clone, Debug)]
-pub(super) struct Daemon {
-    pub(super) addresses: watch::Receiver<Addresses>,
-    pub(super) wishes: mpsc::Sender<Request>,
-}
 
 /// Answer on `socket` for ever.
 pub(super) async fn serve(socket: UnixListener, daemon: Daemon) {
@@ -105,8 +85,7 @@ async fn openapi() -> Response {
 
 /// The message plane's state, or null where there is none.
 async fn messages_now(State(daemon): State<Daemon>) -> Json<Option<MessageStatus>> {
-    let plane = daemon.addresses.borrow().messages.clone();
-    Json(ask_all(plane, message_plane::Message::Ask).await.pop())
+    Json(daemon.messages().await)
 }
 
 /// The trust groups' state.
@@ -122,59 +101,4 @@ async fn spaces_now(State(daemon): State<Daemon>) -> Json<Vec<SpaceStatus>> {
 /// How spaces are sized, or null where none is by the controller.
 async fn control_now(State(daemon): State<Daemon>) -> Json<Option<ControlStatus>> {
     Json(daemon.control().await)
-}
-
-impl Daemon {
-    /// How spaces are sized.
-    async fn control(&self) -> Option<ControlStatus> {
-        let orchestrator = self.addresses.borrow().orchestrator.clone();
-        ask_all(orchestrator, orchestrator::Message::Ask)
-            .await
-            .pop()
-    }
-
-    /// The state of every space.
-    async fn spaces(&self) -> Vec<SpaceStatus> {
-        let spaces = self.addresses.borrow().spaces.clone();
-        ask_all(spaces, space_task::Message::Ask).await
-    }
-
-    pub(super) fn groups(&self) -> Vec<mpsc::Sender<direct_groups::Message>> {
-        self.addresses.borrow().groups.clone()
-    }
-
-    /// The state of every trust group.
-    pub(super) async fn direct(&self) -> Vec<GroupStatus> {
-        ask_all(self.groups(), direct_groups::Message::Ask).await
-    }
-
-    /// The state of every network.
-    pub(super) async fn ask(&self) -> Vec<Answer> {
-        let networks = self.addresses.borrow().networks.clone();
-        let networks = networks.into_iter().map(|(_, network)| network);
-        ask_all(networks, Message::Ask).await
-    }
-}
-
-/// Ask all of these at once, and wait for their answers, [`ANSWERS`] at most. One that does not answer by
-/// then is left out.
-async fn ask_all<M, A>(
-    addresses: impl IntoIterator<Item = mpsc::Sender<M>>,
-    message: impl Fn(oneshot::Sender<A>) -> M,
-) -> Vec<A> {
-    let by = Instant::now() + ANSWERS;
-    let mut answers = Vec::new();
-    for address in addresses {
-        let (question, answer) = oneshot::channel();
-        if let Ok(Ok(())) = timeout_at(by, address.send(message(question))).await {
-            answers.push(answer);
-        }
-    }
-    let mut told = Vec::new();
-    for answer in answers {
-        if let Ok(Ok(answer)) = timeout_at(by, answer).await {
-            told.push(answer);
-        }
-    }
-    told
 }

@@ -7,11 +7,11 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use super::Daemon;
+use super::daemon::Daemon;
 use crate::config::{Edit, EditError, Keys, SaveError, Source};
 use crate::serve::direct_groups;
 use crate::serve::memory_plane::space_task::SpaceError;
-use crate::serve::supervisor::{Refusal, Wish};
+use crate::serve::request::{Refusal, Wish};
 use crate::status::ConfigStatus;
 
 pub(in crate::serve) async fn config(State(daemon): State<Daemon>) -> Response {

@@ -12,7 +12,7 @@ use rustix::net::{
     AddressFamily, Protocol, SocketFlags, SocketType, netdevice, socket_with, sockopt,
 };
 
-use super::{UplinkError, refused};
+use super::error::{UplinkError, refused};
 
 /// Bytes that may wait to come in or go out, where the system allows as much.
 const WAITING: usize = 4 << 20;

@@ -17,7 +17,8 @@ use rustix::net::xdp::{
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 use switch::control::{XDP_CHUNK, XDP_CHUNKS, XDP_ENTRIES, XdpLayout, XdpRing};
 
-use super::{UplinkError, packet, refused};
+use super::error::{UplinkError, refused};
+use super::packet;
 
 /// Bytes of the memory of frames.
 const MEMORY: u64 = XDP_CHUNK as u64 * XDP_CHUNKS as u64;

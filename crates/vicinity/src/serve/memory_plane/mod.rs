@@ -17,7 +17,6 @@ use self::orchestrator::{Member, Orchestrator};
 use self::space_task::{SpaceError, SpaceTask};
 use super::process::launch::Launch;
 use super::runtime_dir::Folder;
-use super::supervisor::Refusal;
 use super::systemd::fd_store::FdStore;
 use crate::config::{Config, Space};
 use crate::runtime_paths::SPACE_FOLDER;
@@ -70,12 +69,19 @@ impl MemoryPlane {
         (spaces.collect(), self.orchestrator.clone())
     }
 
-    /// Check what a configuration changes, and start the spaces that are new in it.
-    pub(super) fn prepare(&mut self, config: &Config, launch: &Launch) -> Result<Change, Refusal> {
+    /// Checks what a configuration changes, and starts the spaces that are new in it.
+    ///
+    /// # Errors
+    /// The VM whose space cannot be as the configuration says, and why.
+    pub(super) fn prepare(
+        &mut self,
+        config: &Config,
+        launch: &Launch,
+    ) -> Result<Change, (String, SpaceError)> {
         let mut started = Vec::new();
         for space in &config.spaces {
             let vm = space.vm.clone();
-            let refused = |source| Refusal::Space { vm, source };
+            let refused = |error| (vm, error);
             match self.served(&space.vm) {
                 Some(served) => served.allows(space).map_err(refused)?,
                 None => started.push(self.start(config, space, launch).map_err(refused)?),

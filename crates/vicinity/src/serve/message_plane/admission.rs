@@ -10,7 +10,6 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use vhost::raw::Foreign;
 
-use super::Message;
 use crate::config::Owner;
 use crate::message_uplink::HOST;
 use crate::processes::message::protocol::Order;
@@ -47,16 +46,17 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    /// Accept what connects to these sockets.
-    pub(super) fn start<'m>(
+    /// Accept what connects to these sockets, and send to `to` what `wrap` makes of it and of its number.
+    pub(super) fn start<'m, M: Send + 'static>(
         members: impl Iterator<Item = &'m Member>,
         listeners: Vec<(UnixListener, Owner)>,
-        to: &mpsc::Sender<Message>,
+        to: &mpsc::Sender<M>,
+        wrap: impl Fn(usize, Arrival) -> M + Copy + Send + Sync + 'static,
     ) -> Self {
         let mut tasks = JoinSet::new();
         let doors = members.zip(listeners).enumerate();
         let doors = doors.map(|(number, (member, (listener, owner)))| {
-            let wrap = move |arrival| Message::Arrived(number, arrival);
+            let wrap = move |arrival| wrap(number, arrival);
             tasks.spawn(connections::accept(listener, to.clone(), wrap));
             let ours = member.name == HOST || member.uplink;
             Door {

@@ -6,8 +6,8 @@ use std::io;
 use tokio::time::Instant;
 
 use crate::processes::message::protocol::{Event, Order};
-use crate::serve::network::PATIENCE;
 use crate::serve::process::child_process::ChildProcess;
+use crate::serve::process::deadline::PATIENCE;
 use crate::serve::process::launch::{Duty, Launch};
 use crate::serve::process::lifecycle::Due;
 use crate::serve::process::pending_request::PendingRequest;

@@ -20,7 +20,6 @@ use self::admission::Admission;
 use self::auxiliary::{Auxiliary, said};
 pub(super) use self::doors::{Doors, DoorsError};
 use super::connections::Arrival;
-use super::network::{PATIENCE, sleep_until};
 use super::process::child_process::ChildProcess;
 use super::process::launch::{Duty, Launch};
 use super::process::lifecycle::Due;
@@ -28,6 +27,7 @@ use super::process::pending_request::PendingRequest;
 use super::process::plane::Orders;
 use crate::message_uplink::HOST;
 use crate::processes::message::protocol::{Accepted, Event, Order};
+use crate::serve::process::deadline::{PATIENCE, sleep_until};
 use crate::status::{MemberStatus, MessageStatus, UplinkStatus};
 
 /// Waiting messages: more senders than that wait themselves.
@@ -70,7 +70,7 @@ impl Messages {
         let (outlet, inbox) = mpsc::channel(INBOX);
         let listeners = std::mem::take(&mut doors.listeners);
         let members = doors.parts.places().iter().map(Place::member);
-        let admission = Admission::start(members, listeners, &outlet);
+        let admission = Admission::start(members, listeners, &outlet, Message::Arrived);
         let is_host = |place: &Place| place.member().name == HOST;
         let gateway = doors.parts.places().iter().any(is_host).then(|| {
             let duty = Duty::Gateway(&doors.runtime_dir);

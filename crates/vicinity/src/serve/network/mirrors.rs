@@ -1,15 +1,10 @@
 //! Mirror ports at work: names become numbers, anew whenever a port comes or goes.
 
-use std::collections::BTreeMap;
+use switch::control::Order;
 
-use switch::control::{Order, PortId};
-
-use super::Network;
 use super::port::Port;
+use super::{Mirrors, Network};
 use crate::config::{self, Mirrored};
-
-/// The ports that each port's frames are copied to, as the data plane knows it.
-pub(in crate::serve) type Mirrors = BTreeMap<PortId, Vec<PortId>>;
 
 impl Network {
     /// Tell the data plane what has changed.

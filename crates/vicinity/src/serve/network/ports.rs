@@ -7,10 +7,11 @@ use std::sync::Arc;
 use switch::control::PortId;
 use tokio::sync::Notify;
 
+use super::Network;
 use super::folder;
+use super::message::Message;
 use super::parts::Opened;
 use super::port::{Port, Settings, Way};
-use super::{Message, Network};
 use crate::config::MAX_PORTS;
 use crate::name;
 use crate::serve::connections;
@@ -79,7 +80,11 @@ impl Network {
             wake: wake.clone(),
         };
         if let Some(mut port) = self.new_port(vm, way, settings) {
-            let task = connections::dial(port.id, socket, wake, self.outlet.clone());
+            let id = port.id;
+            let arrived = move |arrival| Message::Arrival(id, arrival);
+            let unreachable = move |reason| Message::Unreachable { port: id, reason };
+            let to = self.outlet.clone();
+            let task = connections::dial(socket, wake, to, arrived, unreachable);
             port.fed_by(tokio::spawn(task).abort_handle(), None);
             self.ports.insert(port.id, port);
         }

@@ -4,15 +4,9 @@ use switch::control::{DuplicateMac, Order, Peer, PortId};
 use tokio::time::Instant;
 
 use super::Network;
+use super::message::Answer;
 use super::port::Port;
 use crate::status::{Duplicate, NetworkStatus, PortStatus, SentTo};
-
-/// A network's state and that of its ports.
-#[derive(Clone, Debug)]
-pub(in crate::serve) struct Answer {
-    pub(in crate::serve) network: NetworkStatus,
-    pub(in crate::serve) ports: Vec<PortStatus>,
-}
 
 impl Network {
     /// Ask the data plane how it is, unless it has been asked already.

@@ -9,47 +9,12 @@ use switch::control::{Order, PortId};
 use switch::limits::MAX_CAPTURES;
 
 use super::Network;
+use super::watch::{Watch, WatchError, Watched};
 use crate::name;
 
 /// Bytes that may wait for a watcher where the system allows as much: some hundredths of a second
 /// of a busy port.
 const WAITING: usize = 8 << 20;
-
-/// A watch, kept to be given to the next data plane.
-#[derive(Debug)]
-pub(in crate::serve) struct Watch {
-    port: PortId,
-    number: u32,
-    bytes: u32,
-    socket: OwnedFd,
-}
-
-/// The watcher's side of it.
-#[derive(Debug)]
-pub(in crate::serve) struct Watched {
-    pub(in crate::serve) port: PortId,
-    pub(in crate::serve) number: u32,
-    /// Where the data plane's datagrams come.
-    pub(in crate::serve) socket: OwnedFd,
-}
-
-/// Why a port cannot be watched.
-#[derive(Debug, thiserror::Error)]
-pub(in crate::serve) enum WatchError {
-    /// No such port.
-    #[error("network {network} has no port {vm}{hint}")]
-    NoPort {
-        network: String,
-        vm: String,
-        hint: String,
-    },
-    /// Too many watch.
-    #[error("{vm} is captured {MAX_CAPTURES} times already; end one of those")]
-    TooMany { vm: String },
-    /// The daemon is out of descriptors.
-    #[error("no socket for the capture: {0}")]
-    Socket(rustix::io::Errno),
-}
 
 impl Network {
     /// Show a port's frames, so many bytes of each.

@@ -6,13 +6,9 @@
 
 use std::time::Duration;
 
-use switch::control::Order;
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
-use super::launch::Duty;
-use super::plane::Plane;
-use crate::serve::network::Network;
 
 /// A data plane is asked how it is at least so often. It bounds what the totals miss when a data
 /// plane dies, and how long one that hangs is left alone.
@@ -27,7 +23,7 @@ pub(in crate::serve) struct Lifecycle {
     /// The data plane did not answer and was killed for it.
     silent: bool,
     /// The data plane was told to end, so that another one takes over.
-    asked: bool,
+    pub(in crate::serve) asked: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -117,80 +113,5 @@ impl Lifecycle {
         self.backoff.started(now);
         self.state = State::Up { look: now + LOOK };
         self.restarts += 1;
-    }
-}
-
-impl Network {
-    /// Time has passed.
-    pub(in crate::serve) fn live(&mut self, now: Instant) {
-        if self.asked.is_late(now) {
-            self.tell();
-        }
-        if self.asked.is_overdue(now) {
-            self.silence();
-        }
-        match self.life.due(now) {
-            Due::Nothing => {}
-            Due::Look => self.ask(now),
-            Due::Start => self.start_again(now),
-        }
-    }
-
-    /// The data plane does not answer: end it, which will be noticed like any other end, also when the
-    /// kernel does not let it go.
-    fn silence(&mut self) {
-        self.life.silenced();
-        self.plane.kill();
-    }
-
-    /// The data plane ended, or cannot be ended and is left behind.
-    pub(in crate::serve) fn data_plane_ended(&mut self, verdict: &str) {
-        for port in self.ports.values_mut() {
-            port.lost();
-        }
-        self.leaving.clear();
-        self.all_left();
-        match std::mem::take(&mut self.life.asked) {
-            true => self.start_again(Instant::now()),
-            false => self.down(verdict, Instant::now()),
-        }
-        self.answer();
-    }
-
-    /// Have the data plane end in order, and another one take over.
-    pub(in crate::serve) fn renew(&mut self) {
-        if self.life.is_up() {
-            self.life.asked = true;
-            // What it counted is to last.
-            self.plane.orders.give(Order::Report, None);
-            self.plane.orders.give(Order::Stop, None);
-        }
-    }
-
-    fn down(&mut self, verdict: &str, now: Instant) {
-        let trouble = self.life.ended(verdict, now);
-        tracing::error!(network = %self.config.name, "{trouble}");
-        self.trouble = Some(trouble);
-    }
-
-    fn start_again(&mut self, now: Instant) {
-        if let Err(error) = self.renew_uplink() {
-            return self.down(&format!("its uplink cannot be opened again: {error}"), now);
-        }
-        match Plane::start(Duty::Network(&self.config), &self.launch) {
-            Ok(plane) => self.plane = plane,
-            Err(error) => return self.down(&format!("it cannot be started: {error}"), now),
-        }
-        self.life.started(now);
-        self.trouble = None;
-        tracing::info!(network = %self.config.name, "data plane started again");
-        self.set_up();
-        // Before the first frame.
-        self.watch_again();
-        self.mirror_again();
-        for port in self.ports.values_mut() {
-            port.reopen(&mut self.plane.orders);
-        }
-        self.attach_uplink();
     }
 }

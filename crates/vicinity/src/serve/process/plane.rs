@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use vhost::raw::Foreign;
 
 use super::launch::{Duty, Ending, Launch};
-use crate::serve::network::sleep_until;
+use crate::serve::process::deadline::sleep_until;
 
 /// A process that is killed has ended within so long, unless a thread of it waits in the kernel for
 /// something that does not come. Then it is left behind.
